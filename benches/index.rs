@@ -1,7 +1,7 @@
 //! What an index of a hundred thousand files costs, and how long a run waits for it.
 //!
-//! `cargo bench --bench index` prints how long it takes to learn of all files, to be told that there was no time for all
-//! of them, and to read a stored index again. `INDEX_FILES` sets another number of files.
+//! `cargo bench --bench index` prints how long it takes to index all files, to give up because there was no time for
+//! all of them, and to read a stored index again. `INDEX_FILES` sets another number of files.
 
 #![allow(clippy::expect_used, clippy::print_stdout)] // it stops when it cannot measure, and prints what it measured
 

@@ -1,4 +1,4 @@
-//! What the journal costs: one record without a sync, and a long session from its file to where it stands.
+//! What the journal costs: one record without a sync, and reading a long session.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout)] // a benchmark prints
 
@@ -93,7 +93,7 @@ fn records(c: &mut Criterion) {
     });
 }
 
-/// A session of 100 MB: a thousand times a hundred kilobytes would say less than many turns do.
+/// A session of 100 MB in many turns.
 fn resume(c: &mut Criterion) {
     const SIZE: u64 = 100 << 20;
     let temp = tempfile::tempdir().unwrap();

@@ -1,77 +1,114 @@
 //! `architect`: a headless coding agent whose loop is an explicit, exhaustively checked state machine.
 //!
-//! # The house
-//!
-//! A file uses its own floor's folder and lower floors, never higher; families on one floor don't know each other. A test
-//! holds this table.
-//!
-//! | floor | rooms | what |
-//! |---|---|---|
-//! | bin | `cli` | arguments as typed, then what they mean; terminal; errors with hints; exit codes |
-//! | 9 | [`workflow`] | runs made of runs: a plan first, an evaluation behind; scenarios |
-//! | 8 | [`app`] | composition: the only place that knows every adapter |
-//! | 7 | [`runner`] | the driver; effect → port call, one arm each; the inline driver for tests and benchmarks |
-//! | 6 | [`llm`], [`mcp`], [`hooks`], [`journal`], [`view`], [`config`] | one adapter family each |
-//! | 5 | [`tools`] | the built-in tools and the registry that runs them |
-//! | 4 | [`policy`] | rules, guardrails and modes: whether a call may run |
-//! | 3 | [`net`], [`exec`], [`workspace`] | means: HTTP and SSE; supervised processes; confined paths |
-//! | 2 | [`port`] | traits and their plain errors: model, tools, journal, observer, clock, cancel |
-//! | 1 | [`machine`] | pure: one file per state, events, effects, deadlines, the statechart |
-//! | 0 | [`model`] | words: ids, message, usage, money, rules |
-
-//!
-//! # A run in twenty lines
-//!
-//! A scripted model, no tools, and hands that work on the spot:
+//! # An agent in a program
 //!
 //! ```
-//! use architect::llm::scripted::{Script, ScriptPosition, ScriptedModel};
-//! use architect::machine::{Conversation, Fold, State};
-//! use architect::model::{Item, Origin, Rules};
-//! use architect::runner::{Brief, Driver, Inline, Ports};
+//! use architect::{Agent, FunctionTool, Script};
 //!
-//! let script = Script::from_toml("hello", "[[turn]]\ntext = 'Hello.'")?;
-//! let brief = Brief { system: "Be brief.".into(), tools: [].into(), schema: None };
-//! let ports = Ports::new(Box::new(ScriptedModel::new(script, ScriptPosition::default())));
-//! let task = Item::user(Origin::Task, "Say hello.");
-//! let (fold, first) = Fold::start(Rules::default(), Conversation::new(brief.bytes()), task);
-//! let fold = Driver::new(Inline::new(), ports, brief, fold).run(first);
+//! # let folder = tempfile::tempdir()?;
+//! # let (workspace, script) = (folder.path(), "[[turn]]\ntext = 'Done.'");
+//! #[derive(serde::Deserialize, schemars::JsonSchema)]
+//! struct Text { text: String }
 //!
-//! let State::Done(done) = &fold.state else { unreachable!("a driver drives to the end") };
-//! assert_eq!(done.outcome.reason.name(), "llm_done");
-//! assert_eq!(done.outcome.output.as_deref(), Some("Hello."));
+//! let count = FunctionTool::new("count_words", "Counts words.", |arguments: Text| {
+//!     Ok(arguments.text.split_whitespace().count().to_string())
+//! });
+//! let agent = Agent::builder()
+//!     .scripted_model(Script::from_toml("demo", script)?) // or `.model("anthropic/claude-sonnet-4-5")`
+//!     .workspace(workspace)
+//!     .tool(count)
+//!     .build()?;
+//! let result = agent.run("Count the words of README.md.")?;
+//! assert_eq!(&*result.output, "Done.");
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
+//!
+//! `examples/` has complete programs: a custom tool, a custom model, an observer, resuming a session, and the machine
+//! driven by hand.
+//!
+//! # What is stable
+//!
+//! The items of this page, and the modules [`machine`], [`model`] and [`port`], follow semantic versioning. All other
+//! modules are public for the tests and benchmarks of this project alone; they are hidden here and may change at any
+//! time.
+//!
+//! # Features
+//!
+//! | feature | what it adds |
+//! |---|---|
+//! | none | [`model`] and [`machine`]: pure, without files, network, threads, clocks or environment |
+//! | `runner` | [`port`] and the runner, which drives the machine through them |
+//! | `cli` (default) | providers, tools, journal, configuration, [`Agent`], and the command |
+//!
+//! # Layers
+//!
+//! A file uses its own module and modules of lower layers; modules of one layer don't know each other. A test holds
+//! this table.
+//!
+//! | layer | modules | what |
+//! |---|---|---|
+//! | bin | `cli` | arguments, terminal, errors with hints, exit codes |
+//! | 9 | `workflow` | runs made of runs: a plan first, an evaluation after; scenarios |
+//! | 8 | `app` | composition: the only module that knows every adapter; the façade |
+//! | 7 | `runner` | the driver, which turns effects into calls of ports; executors |
+//! | 6 | `llm`, `mcp`, `hooks`, `journal`, `view`, `config` | adapters |
+//! | 5 | `tools` | the built-in tools and the registry that runs them |
+//! | 4 | `policy` | rules, guardrails and modes: whether a call may run |
+//! | 3 | `net`, `exec`, `workspace` | HTTP and SSE; supervised processes; confined paths |
+//! | 2 | [`port`] | traits and their errors: model, tools, journal, observer, clock, cancellation |
+//! | 1 | [`machine`] | pure: one file for each state, events, effects, deadlines, the statechart |
+//! | 0 | [`model`] | data types: ids, messages, usage, money, rules |
 
 #[cfg(feature = "cli")]
+pub use self::{
+    app::{Agent, AgentBuilder, AppError, FunctionTool, supervisor_main},
+    llm::scripted::Script,
+    view::RunResult,
+};
+
+#[cfg(feature = "cli")]
+#[doc(hidden)]
 pub mod app;
 #[cfg(feature = "cli")]
+#[doc(hidden)]
 pub mod config;
 #[cfg(feature = "cli")]
+#[doc(hidden)]
 pub mod exec;
 #[cfg(feature = "cli")]
+#[doc(hidden)]
 pub mod hooks;
 #[cfg(feature = "cli")]
+#[doc(hidden)]
 pub mod journal;
 #[cfg(feature = "cli")]
+#[doc(hidden)]
 pub mod llm;
 pub mod machine;
 #[cfg(feature = "cli")]
+#[doc(hidden)]
 pub mod mcp;
 pub mod model;
 #[cfg(feature = "cli")]
+#[doc(hidden)]
 pub mod net;
 #[cfg(feature = "cli")]
+#[doc(hidden)]
 pub mod policy;
 #[cfg(feature = "runner")]
 pub mod port;
 #[cfg(feature = "runner")]
+#[doc(hidden)]
 pub mod runner;
 #[cfg(feature = "cli")]
+#[doc(hidden)]
 pub mod tools;
 #[cfg(feature = "cli")]
+#[doc(hidden)]
 pub mod view;
 #[cfg(feature = "cli")]
+#[doc(hidden)]
 pub mod workflow;
 #[cfg(feature = "cli")]
+#[doc(hidden)]
 pub mod workspace;

@@ -8,8 +8,8 @@ use architect::exec::helper;
 
 fn main() -> ExitCode {
     // Before anything else: as a supervisor of commands this is another program.
-    if helper::is_requested(std::env::args_os().nth(1).as_deref()) {
-        return helper::main();
+    if let Some(code) = architect::supervisor_main() {
+        return code;
     }
     // Where it cannot be had, the confinement of commands is what keeps them away.
     let _ = helper::forbid_inspection();

@@ -1,4 +1,4 @@
-//! Where a run takes place: in the real environment, or in a simulated one.
+//! Where a run takes place: in the environment of the command, or in one that its caller provides.
 
 use std::sync::Arc;
 
@@ -13,8 +13,9 @@ use crate::view::Reporter;
 pub enum Environment {
     /// Threads, the system's clock, and its signals.
     Real,
-    /// What the caller provides. Signals of the system do not reach the run.
-    Simulated {
+    /// What the caller provides: a simulation, or the executor of a program that embeds the agent. Signals of the
+    /// system do not reach the run.
+    Custom {
         /// Executes the run's effects. Its clock has to start where the session stands.
         executor: Box<dyn Executor>,
         /// The clock of the sub-agents of the run.
@@ -54,7 +55,7 @@ impl Environment {
         stopped: &CancellationToken,
     ) -> Result<StartedEnvironment, AppError> {
         match self {
-            Self::Simulated { executor, subagent_clock, ports } => {
+            Self::Custom { executor, subagent_clock, ports } => {
                 Ok(StartedEnvironment { executor, subagent_clock, ports })
             }
             Self::Real => {

@@ -46,6 +46,17 @@ pub enum AppError {
     /// The current folder has all that belongs to the user, and nobody named it as the workspace.
     #[error("{} would be the workspace, and it has your home folder in it", .0.display())]
     HomeAsWorkspace(PathBuf),
+    /// A tool has a name that another tool has, or that providers refuse.
+    #[error(
+        "invalid tool name '{0}': it has to be unique, of letters, digits, '_' and '-', at most 64"
+    )]
+    ToolName(String),
+    /// The agent stores no sessions, so there is none to resume.
+    #[error("this agent stores no sessions: name a folder with `AgentBuilder::sessions`")]
+    NoSessions,
+    /// The program can't be started as a supervisor of commands.
+    #[error("commands need a supervisor: call `architect::supervisor_main` first in `main`")]
+    NoSupervisor,
     /// The schema of the answer is none.
     #[error("the schema of the answer {0}")]
     InvalidSchema(String),
@@ -87,6 +98,9 @@ impl AppError {
             | Self::Workspace { .. }
             | Self::HomeAsWorkspace(_)
             | Self::InvalidSchema(_)
+            | Self::ToolName(_)
+            | Self::NoSessions
+            | Self::NoSupervisor
             | Self::Exec(ExecError::Unconfined(_))
             | Self::McpServer(_)
             | Self::Diff(_)

@@ -8,6 +8,7 @@
 //! world. [`Setup::run`] drives one run to its end before a [`Reporter`](crate::view::Show). Nothing here asks the process:
 //! variables and folders come in as a [`World`].
 
+mod agent;
 mod checks;
 mod config_check;
 pub mod context;
@@ -15,6 +16,7 @@ pub mod demo;
 mod end_hooks;
 mod environment;
 mod error;
+mod function_tool;
 mod hidden_paths;
 mod hooks;
 mod mcp;
@@ -38,10 +40,12 @@ mod tool_registry;
 mod trace;
 
 pub use crate::tools::ExecutionMode;
+pub use agent::{Agent, AgentBuilder, supervisor_main};
 pub use config_check::check_config;
 pub use end_hooks::RunDeadline;
 pub use environment::{Environment, PortsOverride, SubagentClock};
 pub use error::AppError;
+pub use function_tool::FunctionTool;
 pub use probe::{ProbeScope, ServerFinding, ServerProbe, probe_model, probe_servers};
 pub use process_env::ProcessEnv;
 pub use resolved_model::{ModelSource, ResolvedModel};
@@ -49,6 +53,6 @@ pub use run::{FinishedRun, RunIo, RunRequest};
 pub use run_setup::RunSetup;
 pub use sandbox::Sandbox;
 pub use secrets::{collect_secrets, mask_message};
-pub use session::{SessionTarget, open_store};
+pub use session::{SessionTarget, open_store, restart_limits};
 pub use telemetry::start_telemetry;
 pub use trace::trace_session;

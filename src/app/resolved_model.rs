@@ -1,5 +1,6 @@
 //! Which model a run asks, what is known of it, and how it is reached.
 
+use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -34,6 +35,23 @@ pub enum ModelSource {
         /// What it says.
         script: Script,
     },
+    /// A model of the program that embeds the agent.
+    Custom {
+        /// Its name.
+        name: Arc<str>,
+        /// Returns the model, for each run.
+        connect: ModelFactory,
+    },
+}
+
+/// Returns a model.
+#[derive(Clone)]
+pub struct ModelFactory(Arc<dyn Fn() -> Box<dyn Model> + Send + Sync>);
+
+impl fmt::Debug for ModelFactory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ModelFactory")
+    }
 }
 
 /// What a model has to know of the session that asks it.
@@ -77,18 +95,35 @@ impl ResolvedModel {
                 Self::from_spec(spec, table)
             }
         };
+        chosen.with_known_price(config)
+    }
+
+    /// Returns the model, if it has a price or needs none.
+    pub(super) fn with_known_price(self, config: &Config) -> Result<Self, AppError> {
+        let settings = &config.settings;
         let is_free = settings.limits.budget_usd.is_none()
             || settings.costs.unknown_price == UnknownPricePolicy::Warn;
-        if is_free || chosen.limits.price.is_some() {
-            Ok(chosen)
+        if is_free || self.limits.price.is_some() {
+            Ok(self)
         } else {
-            Err(AppError::NoPrice(chosen.name().to_string()))
+            Err(AppError::NoPrice(self.name().to_string()))
         }
     }
 
     /// Returns a model that plays this script.
     pub fn scripted(name: impl Into<Arc<str>>, script: Script) -> Self {
         Self::from_script(name.into(), script, ModelTable::built_in())
+    }
+
+    /// Returns a model of the program that embeds the agent.
+    pub(super) fn custom(
+        name: &str,
+        connect: impl Fn() -> Box<dyn Model> + Send + Sync + 'static,
+    ) -> Self {
+        let connect = ModelFactory(Arc::new(connect));
+        let limits = config::ModelLimits { price: None, window: None, max_output: None };
+        let source = ModelSource::Custom { name: name.into(), connect };
+        Self { source, limits, models: ModelTable::built_in() }
     }
 
     fn from_script(name: Arc<str>, script: Script, table: ModelTable) -> Self {
@@ -122,7 +157,7 @@ impl ResolvedModel {
     pub fn name(&self) -> Arc<str> {
         match &self.source {
             ModelSource::Named(spec) => spec.to_string().into(),
-            ModelSource::Script { name, .. } => Arc::clone(name),
+            ModelSource::Script { name, .. } | ModelSource::Custom { name, .. } => Arc::clone(name),
         }
     }
 
@@ -154,6 +189,7 @@ impl ResolvedModel {
             ModelSource::Script { script, .. } => {
                 Ok(Box::new(ScriptedModel::new(script.clone(), position)))
             }
+            ModelSource::Custom { connect, .. } => Ok((connect.0)()),
             ModelSource::Named(spec) => {
                 let llm = &config.settings.llm;
                 let wire = ModelConnectionSettings {

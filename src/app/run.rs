@@ -175,6 +175,7 @@ impl RunSetup {
                 shared: &shared,
                 results: target.stored_outputs(session).map(SessionResults),
                 subagents,
+                custom: &self.tools,
                 secrets,
             },
         )?);

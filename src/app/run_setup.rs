@@ -8,11 +8,12 @@ use serde_json::Value;
 
 use super::context::WorkspaceDiff;
 use super::error::AppError;
+use super::function_tool::FunctionTool;
 use super::process_env::ProcessEnv;
 use super::resolved_model::ResolvedModel;
 use super::sandbox::Sandbox;
 use super::schema_check::SchemaCheck;
-use super::tool_registry;
+use super::{tool_names, tool_registry};
 use crate::config::{Agent, Config};
 use crate::hooks::Hooks;
 use crate::llm::Recorder;
@@ -38,6 +39,8 @@ pub struct RunSetup {
     pub schema: Option<Arc<Value>>,
     /// Where the exchange with the model is written down.
     pub recorder: Option<Recorder>,
+    /// Tools besides those of this program and of servers.
+    pub(super) tools: Vec<FunctionTool>,
     pub(super) diff: Option<WorkspaceDiff>,
     pub(super) root: WorkspaceRoot,
     pub(super) hook_depth: u32,
@@ -93,6 +96,7 @@ impl RunSetup {
             execution: ExecutionMode::Real,
             schema: None,
             recorder: None,
+            tools: Vec::new(),
             diff: None,
             root,
             hook_depth: depth,
@@ -102,6 +106,27 @@ impl RunSetup {
     /// Returns the same with another configuration, of the same workspace.
     pub fn with_config(&self, config: Config) -> Self {
         Self { config, ..self.clone() }
+    }
+
+    /// Returns the same with these tools, which the agent may call without asking.
+    ///
+    /// # Errors
+    ///
+    /// Fails if a name is taken or invalid.
+    pub(super) fn with_tools(mut self, tools: Vec<FunctionTool>) -> Result<Self, AppError> {
+        for tool in tools {
+            let name = tool.name();
+            let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+            if !(1..=64).contains(&name.len())
+                || !name.chars().all(is_plain)
+                || tool_names::is_built_in(name)
+                || self.tools.iter().any(|other| other.name() == name)
+            {
+                return Err(AppError::ToolName(name.to_owned()));
+            }
+            self.tools.push(tool);
+        }
+        Ok(self)
     }
 
     /// Returns the same for another agent, whose answer is free.

@@ -10,7 +10,7 @@ use crate::journal::{
     FileJournal, JournalError, NewSession, OpenedSession, ParentCall, ResumeOptions,
     ResumedSession, SessionId, SessionOutputs, SessionSetup, SessionStore, SteeringQueue,
 };
-use crate::machine::{Conversation, Machine, MachineOutput};
+use crate::machine::{Conversation, Machine, MachineOutput, State};
 use crate::model::{ConversationItem, LimitBaseline, MessageOrigin, RunRules, RunTime, pluralize};
 use crate::view::PriorUsage;
 
@@ -61,6 +61,18 @@ pub fn open_store(config: &Config, world: &ProcessEnv) -> Result<SessionStore, A
         .or_else(|| world.folders().state)
         .ok_or(JournalError::NoStateFolder)?;
     Ok(SessionStore::open(&root, sessions.durability)?)
+}
+
+/// Lets the limits of steps and denied calls begin again, for a session that has ended or gets another message.
+/// Returns whether they do. Money and tokens count on.
+pub fn restart_limits(opened: &mut OpenedSession, has_message: bool) -> bool {
+    let state = &opened.history.machine.state;
+    let restarts = has_message || matches!(state, State::Done(_));
+    if restarts {
+        let run = state.run();
+        opened.limit_baseline = LimitBaseline { steps: run.steps, denied_calls: run.denied_calls };
+    }
+    restarts
 }
 
 impl SessionTarget {

@@ -8,6 +8,11 @@ use crate::tools::descriptions;
 /// Letters that a name may differ in and still be meant.
 const MAX_DISTANCE: usize = 3;
 
+/// Returns whether this program has a tool of this name, or could have one of a server.
+pub(super) fn is_built_in(name: &str) -> bool {
+    name.starts_with("mcp_") || names().any(|tool| tool == name)
+}
+
 /// Checks the tools that a rule or an entry of a list is about: names with stars, and bars between them.
 ///
 /// # Errors
@@ -15,9 +20,7 @@ const MAX_DISTANCE: usize = 3;
 /// Fails with what to say of a name that no tool has.
 pub(super) fn check_tool_name(entry: &str) -> Result<(), String> {
     let (tools, _) = entry.split_once('(').unwrap_or((entry, ""));
-    let is_known = |name: &&str| {
-        name.contains('*') || name.starts_with("mcp_") || names().any(|tool| tool == *name)
-    };
+    let is_known = |name: &&str| name.contains('*') || is_built_in(name);
     match tools.split('|').map(str::trim).find(|name| !is_known(name)) {
         None => Ok(()),
         Some(name) => {

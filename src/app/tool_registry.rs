@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::function_tool::FunctionTool;
 use super::mcp;
 use super::sandbox::Sandbox;
 use super::session_results::SessionResults;
@@ -17,7 +18,7 @@ use crate::policy::{
     PermissionRule, PermissionRules, QuotaUsage, Repositories,
 };
 use crate::tools::{
-    CommandSettings, ExecutionMode, FileDeletion, MaxResultTokens, READ_OUTPUT, RUN_COMMAND,
+    CommandSettings, ExecutionMode, FileDeletion, MaxResultTokens, READ_OUTPUT, RUN_COMMAND, Tool,
     ToolRegistry, ToolSettings, standard_tools,
 };
 use crate::workspace::WorkspaceRoot;
@@ -32,6 +33,11 @@ pub(super) fn build_registry(
     means: ToolDeps<'_>,
 ) -> Result<ToolRegistry, ConfigProblem> {
     let mut settings = tool_settings(config, agent, effect)?;
+    settings.rules = parse_rules(config, means.custom)?;
+    // A sub-agent has them if its own list allows them.
+    if let (Some(allowed), true) = (&mut settings.allowed_tools, means.subagents.is_some()) {
+        allowed.extend(means.custom.iter().map(|tool| tool.name().to_owned()));
+    }
     settings.guardrails.off_limits = OffLimits::new(sandbox.model.policy());
     settings.guardrails.repositories = Repositories::new(&sandbox.model.policy().workspace);
     let mut tools = standard_tools(root, &sandbox.model, &settings);
@@ -47,6 +53,7 @@ pub(super) fn build_registry(
         tools.push(dispatch_tool(crew, names));
     }
     tools.extend(foreign);
+    tools.extend(means.custom.iter().map(|tool| Box::new(tool.clone()) as Box<dyn Tool>));
     let account = means.shared.quota.clone();
     let registry = ToolRegistry::new(tools, settings)
         .with_confirmer(means.confirm)
@@ -68,6 +75,8 @@ pub(super) struct ToolDeps<'a> {
     pub(super) results: Option<SessionResults>,
     /// Who can be dispatched; nobody by who is dispatched.
     pub(super) subagents: Option<SubagentContext>,
+    /// Tools of the program that embeds the agent.
+    pub(super) custom: &'a [FunctionTool],
     /// What no result may contain.
     pub(super) secrets: Secrets,
 }
@@ -107,7 +116,7 @@ pub(super) fn tool_settings(
     Ok(ToolSettings {
         allowed_tools: Some(agent.allowed_tools.clone()),
         mode: agent.confirm_mode,
-        rules: parse_rules(config)?,
+        rules: parse_rules(config, &[])?,
         guardrails: parse_guardrails(config)?,
         commands: CommandSettings {
             default_timeout: commands.default_timeout.0.div_ceil(1_000_000).max(1),
@@ -123,7 +132,8 @@ pub(super) fn tool_settings(
     })
 }
 
-fn parse_rules(config: &Config) -> Result<PermissionRules, ConfigProblem> {
+/// Returns the rules of the settings, and those that allow the tools of the program that embeds the agent.
+fn parse_rules(config: &Config, custom: &[FunctionTool]) -> Result<PermissionRules, ConfigProblem> {
     let PermissionsConfig { deny, ask, allow, .. } = &config.settings.permissions;
     for (key, texts) in
         [("permissions.deny", deny), ("permissions.ask", ask), ("permissions.allow", allow)]
@@ -134,7 +144,9 @@ fn parse_rules(config: &Config) -> Result<PermissionRules, ConfigProblem> {
             tool_names::check_tool_name(text).map_err(|error| config.problem_with(key, error))?;
         }
     }
-    PermissionRules::parse(deny, ask, allow)
+    let custom = custom.iter().map(|tool| tool.name().to_owned());
+    let allow: Vec<String> = allow.iter().cloned().chain(custom).collect();
+    PermissionRules::parse(deny, ask, &allow)
         .map_err(|error| config.problem_with("permissions.deny", error.to_string()))
 }
 

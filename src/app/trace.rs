@@ -27,15 +27,15 @@ pub fn trace_session(store: &SessionStore, session: SessionId) -> Result<Trace, 
             state_before: replayed.fingerprint.state,
             call: stored.timing,
             sync: stored.sync_time,
-            fold: &past.machine,
-            outcomes: &past.output,
+            machine: &past.machine,
+            output: &past.output,
         });
     })?;
     Ok(tracer.unwrap_or_else(|| begin_tracer(&past)).finish(&past.machine))
 }
 
 fn begin_tracer(past: &SessionHistory) -> Tracer {
-    let (fold, outcomes) = past.header.start_machine();
+    let (machine, output) = past.header.start_machine();
     let subject = TraceSubject {
         session_id: past.header.session.to_string(),
         created: past.header.created.to_string(),
@@ -44,5 +44,5 @@ fn begin_tracer(past: &SessionHistory) -> Tracer {
         agent: past.setup.agent.to_string(),
         workspace: past.setup.workspace.root.display().to_string(),
     };
-    Tracer::begin(subject, &fold, &outcomes)
+    Tracer::begin(subject, &machine, &output)
 }

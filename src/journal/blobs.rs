@@ -20,7 +20,7 @@ pub(super) struct BlobStore {
     durability: Durability,
 }
 
-/// A text that stands in a file of its own.
+/// A reference to a text in a file of its own.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct BlobRef {
     /// The SHA-256 digest of the text, in hexadecimal: the name of its file.
@@ -30,12 +30,12 @@ pub(super) struct BlobRef {
 }
 
 impl BlobStore {
-    /// Returns the blobs in this folder; it is made when there is the first one.
+    /// Returns the blobs in this folder, which is created with the first one.
     pub(super) fn new(folder: PathBuf, durability: Durability) -> Self {
         Self { folder, durability }
     }
 
-    /// Keeps a text. It is durable when this returns.
+    /// Stores a text. It is durable when this returns.
     pub(super) fn put(&self, text: &str) -> Result<BlobRef, JournalError> {
         let blob = BlobRef { sha256: sha256_hex(text.as_bytes()), bytes: text.len() as u64 };
         let path = self.folder.join(&blob.sha256);
@@ -47,29 +47,29 @@ impl BlobStore {
         Ok(blob)
     }
 
-    /// Returns a text that was kept.
+    /// Returns a stored text.
     ///
     /// # Errors
     ///
-    /// Fails when it is missing, or is not what was kept.
+    /// Fails if the text is missing or differs from what was stored.
     pub(super) fn get(&self, blob: &BlobRef) -> io::Result<String> {
         let is_name = blob.sha256.len() == 64 && blob.sha256.bytes().all(|b| b.is_ascii_hexdigit());
         if !is_name {
-            return Err(io::Error::other("a text has a name that is no digest"));
+            return Err(io::Error::other("the name of a text is not a digest"));
         }
         let lost = |error: io::Error| io::Error::other(format!("text {}: {error}", blob.sha256));
         let path = self.folder.join(&blob.sha256);
         if fs::symlink_metadata(&path).map_err(lost)?.len() != blob.bytes {
-            return Err(lost(io::Error::other("its length is another one")));
+            return Err(lost(io::Error::other("its length differs")));
         }
         let text = fs::read(&path).map_err(lost)?;
         if sha256_hex(&text) != blob.sha256 {
-            return Err(lost(io::Error::other("its content is another one")));
+            return Err(lost(io::Error::other("its content differs")));
         }
         String::from_utf8(text).map_err(|_| lost(io::Error::other("it is not UTF-8")))
     }
 
-    /// Takes a blob of another session over.
+    /// Copies a blob from another session.
     pub(super) fn copy_from(&self, blob: &BlobRef, other: &Self) -> Result<(), JournalError> {
         let text = other.get(blob).io_context("read a text from", &other.folder)?;
         self.put(&text).map(|_| ())
@@ -85,7 +85,7 @@ pub(super) fn sha256_hex(bytes: &[u8]) -> String {
     hex(&Sha256::digest(bytes))
 }
 
-/// Returns the SHA-256 digest of what is left of a file, in hexadecimal.
+/// Returns the SHA-256 digest of the rest of a file, in hexadecimal.
 pub(super) fn sha256_of_file(file: &mut File) -> io::Result<String> {
     let (mut hasher, mut buffer) = (Sha256::new(), vec![0; 64 << 10]);
     loop {
@@ -107,7 +107,7 @@ fn hex_digit(value: u8) -> char {
     char::from_digit(u32::from(value), 16).unwrap_or('0')
 }
 
-/// Puts a file into its place whole: whoever reads it sees what was there before, or all of this.
+/// Replaces a file atomically: a reader sees the old content or the new.
 pub(super) fn replace_file(path: &Path, content: &[u8], durability: Durability) -> io::Result<()> {
     let folder = path.parent().unwrap_or(Path::new("."));
     let temporary = folder.join(format!(".{}", unique_id()));
@@ -130,7 +130,7 @@ pub(super) fn replace_file(path: &Path, content: &[u8], durability: Durability) 
     written
 }
 
-/// Makes a new file that is the user's alone.
+/// Creates a new file that only the user can access.
 pub(super) fn create_private_file(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path)
 }
@@ -159,14 +159,14 @@ mod tests {
         let (_temp, blobs) = blobs();
         let blob = blobs.put("some text").unwrap();
         fs::write(blobs.folder.join(&blob.sha256), "sane text").unwrap();
-        assert!(blobs.get(&blob).unwrap_err().to_string().ends_with("its content is another one"));
+        assert!(blobs.get(&blob).unwrap_err().to_string().ends_with("its content differs"));
     }
 
     #[test]
     fn a_name_leads_nowhere_else() {
         let (temp, blobs) = blobs();
         blobs.put("some text").unwrap();
-        fs::write(temp.path().join("secret"), "hush").unwrap();
+        fs::write(temp.path().join("secret"), "secret text").unwrap();
         for sha256 in ["../secret", "/etc/passwd", ""] {
             assert!(blobs.get(&BlobRef { sha256: sha256.to_owned(), bytes: 4 }).is_err());
         }

@@ -1,4 +1,4 @@
-//! What can go wrong with stored sessions.
+//! Errors of stored sessions.
 
 use std::fmt;
 use std::io;
@@ -13,18 +13,18 @@ use super::session_id::SessionId;
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum JournalError {
-    /// The text is no session id; the user can mend that.
-    #[error("'{0}' is no session id")]
+    /// The text is not a session id.
+    #[error("'{0}' is not a session id")]
     InvalidId(String),
     /// There is no such session.
     #[error("there is no session '{0}'")]
     UnknownSession(String),
-    /// The beginning of an id fits several sessions.
-    #[error("'{prefix}' is the beginning of {} sessions: {}", .matches.len(), list_ids(.matches))]
+    /// The prefix matches several sessions.
+    #[error("'{prefix}' matches {} sessions: {}", .matches.len(), list_ids(.matches))]
     Ambiguous {
-        /// What the user wrote.
+        /// The prefix.
         prefix: String,
-        /// The sessions that it fits.
+        /// The matching sessions.
         matches: Vec<SessionId>,
     },
     /// There is a session with this id already.
@@ -35,21 +35,21 @@ pub enum JournalError {
     Busy {
         /// The session.
         session: SessionId,
-        /// The process, where it can be told.
+        /// The id of the process, if known.
         pid: Option<u32>,
     },
-    /// Nobody runs the session, so nobody would read a message for it.
+    /// No process runs the session, so none would read a message for it.
     #[error("session {0} is not running")]
     NotRunning(SessionId),
-    /// The session cannot be gone on with as it is; it can be looked at.
+    /// The session cannot be resumed in its present state; it can be read.
     #[error("session {session} can only be read: {reason}")]
     ReadOnly {
         /// The session.
         session: SessionId,
-        /// Why.
+        /// The reason.
         reason: ReadOnlyReason,
     },
-    /// Records of the session are damaged, and those behind them are not read.
+    /// Records of the session are damaged, and those after them are not read.
     #[error("the journal of session {session} is damaged: {reason}")]
     Damaged {
         /// The session.
@@ -57,12 +57,12 @@ pub enum JournalError {
         /// What is damaged.
         reason: ReadOnlyReason,
     },
-    /// The journal of a session says that it is that of another one: its file was renamed or copied.
-    #[error("the journal of session {session} says that it is session {header}")]
+    /// The header names another session than the file does: the file was renamed or copied.
+    #[error("the journal of session {session} has the header of session {header}")]
     Misnamed {
-        /// The session that the name of the file tells.
+        /// The session that the file name names.
         session: SessionId,
-        /// The session that its first record tells.
+        /// The session that the header names.
         header: SessionId,
     },
     /// The session has no such record.
@@ -70,12 +70,12 @@ pub enum JournalError {
     NoRecord {
         /// The session.
         session: SessionId,
-        /// The record that was asked for.
+        /// The requested record.
         seq: u64,
-        /// The last one that there is.
+        /// The last record of the session.
         last: u64,
     },
-    /// A record is no answer of a tool, so that it can't be replaced by another one.
+    /// The record is not a tool result, so it can't be replaced by one.
     #[error("record {seq} of session {session} is not the result of a tool call")]
     NotAToolResult {
         /// The session.
@@ -83,10 +83,10 @@ pub enum JournalError {
         /// The record.
         seq: u64,
     },
-    /// The workspace of the session is gone.
-    #[error("the workspace {0} of the session is gone")]
+    /// The workspace of the session no longer exists.
+    #[error("the workspace {0} of the session does not exist")]
     NoWorkspace(PathBuf),
-    /// A folder of the store cannot be trusted.
+    /// A folder of the store is not safe to use.
     #[error("{path} {reason}")]
     UntrustedFolder {
         /// The folder.
@@ -94,36 +94,36 @@ pub enum JournalError {
         /// What is wrong with it.
         reason: &'static str,
     },
-    /// There is no place for the store: neither a state folder nor a home.
-    #[error("there is no folder for sessions: neither XDG_STATE_HOME nor HOME is an absolute path")]
+    /// No environment variable determines the folder of the store.
+    #[error("no folder for sessions: neither XDG_STATE_HOME nor HOME is an absolute path")]
     NoStateFolder,
     /// A message for a session is too long.
-    #[error("the message has {bytes} bytes; at most {limit} are taken")]
+    #[error("the message has {bytes} bytes; the limit is {limit}")]
     MessageTooLong {
         /// Its length.
         bytes: usize,
-        /// The longest that is taken.
+        /// The maximum, in bytes.
         limit: usize,
     },
-    /// A file that was to be imported is not what can be imported.
-    #[error("{path} is no session: {reason}")]
+    /// The file is not an exported session.
+    #[error("{path} is not an exported session: {reason}")]
     NotAnExport {
         /// The file.
         path: PathBuf,
-        /// Why not.
+        /// The reason.
         reason: String,
     },
-    /// The index across sessions failed, in memory too.
-    #[error("the index of the sessions failed: {0}")]
+    /// The index across sessions failed, also in memory.
+    #[error("the session index failed: {0}")]
     Index(#[from] rusqlite::Error),
-    /// The system refused something.
+    /// An I/O error.
     #[error("could not {operation} {path}: {source}")]
     Io {
-        /// What was tried.
+        /// The operation.
         operation: &'static str,
-        /// On which file.
+        /// The file or folder.
         path: PathBuf,
-        /// What the system says.
+        /// The cause.
         source: io::Error,
     },
 }
@@ -136,22 +136,22 @@ pub enum ReadOnlyReason {
         /// The format that it has.
         format: u32,
     },
-    /// A record is intact, and means nothing to this release.
+    /// A record is intact, but of a kind that this release does not know.
     UnknownRecord {
         /// The record.
         seq: u64,
-        /// What is not understood.
+        /// The unknown part.
         reason: String,
     },
-    /// There is damage before records that are intact; a repair would drop those.
+    /// Damage precedes intact records, which a repair would drop.
     Damaged {
-        /// The first record that is damaged.
+        /// The first damaged record.
         seq: u64,
-        /// Where it begins in the file.
+        /// Its offset in the file, in bytes.
         offset: u64,
         /// What is wrong with it.
         damage: RecordDamage,
-        /// How many records behind it are intact.
+        /// How many records after it are intact.
         intact_after: u64,
     },
 }
@@ -159,23 +159,25 @@ pub enum ReadOnlyReason {
 impl fmt::Display for ReadOnlyReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NewerFormat { format } => write!(f, "a newer release wrote it (format {format})"),
-            Self::UnknownRecord { seq, reason: why } => {
-                write!(f, "record {seq} is not understood by this release: {why}")
+            Self::NewerFormat { format } => {
+                write!(f, "it was written by a newer release (format {format})")
+            }
+            Self::UnknownRecord { seq, reason } => {
+                write!(f, "record {seq} is unknown to this release: {reason}")
             }
             Self::Damaged { seq, offset, damage, intact_after: behind } => {
                 write!(f, "record {seq} at byte {offset} is damaged ({damage})")?;
                 match behind {
                     0 => Ok(()),
-                    1 => f.write_str(", while a record behind it is intact"),
-                    _ => write!(f, ", while {behind} records behind it are intact"),
+                    1 => f.write_str(", and a record after it is intact"),
+                    _ => write!(f, ", and {behind} records after it are intact"),
                 }
             }
         }
     }
 }
 
-/// Names what was tried, and on which file, when the system refuses something.
+/// Adds the operation and the file to an I/O error.
 pub(super) trait IoContext<T> {
     fn io_context(self, what: &'static str, path: &Path) -> Result<T, JournalError>;
 }
@@ -190,7 +192,7 @@ impl<T, E: Into<io::Error>> IoContext<T> for Result<T, E> {
     }
 }
 
-/// Some of the sessions; a beginning like `0` fits all that there are.
+/// Lists some of the sessions; a prefix like `0` matches all of them.
 fn list_ids(found: &[SessionId]) -> String {
     let some: Vec<String> = found.iter().take(5).map(SessionId::to_string).collect();
     let more = if found.len() > some.len() { ", …" } else { "" };

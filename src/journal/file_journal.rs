@@ -1,4 +1,4 @@
-//! Writing a journal: records are added at its end, by one process at a time.
+//! Writes a journal: appends records, by one process at a time.
 
 use std::fs::{File, TryLockError};
 use std::io;
@@ -24,8 +24,8 @@ use crate::port::{Journal, JournalRecord, StoreError};
 
 /// The journal of a session that this process runs.
 ///
-/// Each record is one write, and survives the end of this process from then on; with [`Durability::Full`] a sync makes
-/// it survive the end of the machine. A write that fails is taken back, so that no later one is glued to half a record.
+/// Each record is one write, which survives the end of the process; with [`Durability::Full`] a sync makes it survive
+/// the end of the machine. A failed write is undone, so that a later record is never appended to half a record.
 #[derive(Debug)]
 pub struct FileJournal {
     session: SessionId,
@@ -37,44 +37,44 @@ pub struct FileJournal {
     position: JournalPosition,
     reservation: SpaceReservation,
     health: WriterHealth,
-    /// The time of day when the time of the session was zero.
+    /// The wall-clock time at session time zero.
     epoch: WallTime,
-    /// How long syncs took since the newest record.
+    /// The time that syncs took since the newest record.
     sync_time: TimeSpan,
     buffer: Vec<u8>,
 }
 
-/// Whether a journal can be relied on.
+/// Whether more can be written to a journal.
 #[derive(Clone, Debug)]
 enum WriterHealth {
-    /// It can.
+    /// All records can be written.
     Usable,
-    /// A record did not fit. What the run says about its end may fit into what was kept free.
+    /// A record did not fit. The end of the run may still fit into the reserved space.
     Full(Arc<str>),
-    /// The run ends because of that; what it still says is written as far as it fits.
+    /// The run ends because of that; the remaining records are written as far as they fit.
     Ending,
-    /// What was written is perhaps lost. Nothing more is written.
+    /// Written records may be lost. Nothing more is written.
     Poisoned(Arc<str>),
 }
 
-/// How long the lock is waited for: somebody may just be asking whether it is taken.
+/// How long to wait for the lock, which another process may hold briefly to check whether it is free.
 const LOCK_TIMEOUT: Duration = Duration::from_millis(200);
 
 impl FileJournal {
-    /// Goes on at the end of a journal whose lock this process has.
-    pub(super) fn new(files: JournalFiles, position: JournalPosition, dawn: WallTime) -> Self {
-        let JournalFiles { session, path, file, durability, blobs, queue: mail } = files;
+    /// Continues a journal whose lock this process holds.
+    pub(super) fn new(files: JournalFiles, position: JournalPosition, epoch: WallTime) -> Self {
+        let JournalFiles { session, path, file, durability, blobs, queue } = files;
         Self {
             session,
             path,
             file,
             durability,
             blobs,
-            queue: mail,
+            queue,
             position,
             reservation: SpaceReservation::default(),
             health: WriterHealth::Usable,
-            epoch: dawn,
+            epoch,
             sync_time: TimeSpan::ZERO,
             buffer: Vec::new(),
         }
@@ -85,27 +85,27 @@ impl FileJournal {
         self.session
     }
 
-    /// Returns where messages for the session arrive; what it has taken counts once this journal says so.
+    /// Returns the queue of messages for the session; what was taken from it counts once this journal contains it.
     pub fn queue(&self) -> SteeringQueue {
         self.queue.clone()
     }
 
-    /// Writes the first record.
+    /// Writes the header.
     pub(super) fn write_header(&mut self, header: &SessionHeader) -> Result<(), JournalError> {
         self.write_record(RunTime::START, Some(header.created), None, RecordBody::Header(header))?;
         self.sync_file()
     }
 
-    /// Writes that the session goes on, and makes that durable.
+    /// Writes that the session is resumed, and syncs.
     pub(super) fn write_resumed(
         &mut self,
         at: RunTime,
         now: WallTime,
-        met: Fingerprint,
+        fingerprint: Fingerprint,
         resumed: &ResumedRecord,
     ) -> Result<(), JournalError> {
         self.epoch = now.minus(at);
-        self.write_record(at, Some(now), Some(met), RecordBody::Resumed(resumed))?;
+        self.write_record(at, Some(now), Some(fingerprint), RecordBody::Resumed(resumed))?;
         self.sync_file()
     }
 
@@ -113,11 +113,11 @@ impl FileJournal {
         &mut self,
         at: RunTime,
         ts: Option<WallTime>,
-        met: Option<Fingerprint>,
+        fingerprint: Option<Fingerprint>,
         body: RecordBody<'_>,
     ) -> Result<(), JournalError> {
         let mut line = self.record_line(at, body);
-        (line.ts, line.fingerprint) = (ts, met);
+        (line.ts, line.fingerprint) = (ts, fingerprint);
         self.write_line(&line)
     }
 
@@ -135,9 +135,9 @@ impl FileJournal {
         }
     }
 
-    /// Writes a line at the end; all of it or nothing.
+    /// Appends a line, all of it or nothing.
     fn write_line(&mut self, line: &RecordLine<'_>) -> Result<(), JournalError> {
-        if self.file.metadata().io_context("look at", &self.path)?.nlink() == 0 {
+        if self.file.metadata().io_context("inspect", &self.path)?.nlink() == 0 {
             let gone = io::Error::new(io::ErrorKind::NotFound, "it was deleted");
             let error = Err(gone).io_context("write to", &self.path);
             self.health = WriterHealth::Poisoned(error_text(&error));
@@ -166,45 +166,46 @@ impl FileJournal {
         written
     }
 
-    /// Takes half a record back. When even that fails, the journal is as it is.
-    fn truncate_partial(&mut self, why: &Result<(), JournalError>) {
+    /// Removes half a record. If that fails too, the journal is poisoned.
+    fn truncate_partial(&mut self, reason: &Result<(), JournalError>) {
         let is_whole = self.file.metadata().is_ok_and(|found| found.len() == self.position.offset);
         let taken_back =
             is_whole || self.reservation.truncate(&self.file, self.position.offset).is_ok();
         self.health = match (&self.health, taken_back) {
-            // Also when it is the end that did not fit: a later record that is shorter must not stand for it.
+            // Also if the end of the run did not fit: a later, shorter record must not take its place.
             (WriterHealth::Usable | WriterHealth::Full(_) | WriterHealth::Ending, true) => {
-                WriterHealth::Full(error_text(why))
+                WriterHealth::Full(error_text(reason))
             }
-            (_, false) | (WriterHealth::Poisoned(_), _) => WriterHealth::Poisoned(error_text(why)),
+            (_, false) | (WriterHealth::Poisoned(_), _) => {
+                WriterHealth::Poisoned(error_text(reason))
+            }
         };
     }
 
-    /// Makes everything durable that was written. What the system could not do once is not tried again: it would say
-    /// that it is done.
+    /// Syncs the file. A failed sync is not retried, since the system would report success the second time.
     fn sync_file(&mut self) -> Result<(), JournalError> {
         if self.durability == Durability::Full {
-            let begun = Instant::now();
+            let started = Instant::now();
             let synced = self.file.sync_data().io_context("make durable", &self.path);
             if synced.is_err() {
                 self.health = WriterHealth::Poisoned(error_text(&synced));
                 return synced;
             }
-            self.sync_time = TimeSpan(self.sync_time.0 + TimeSpan::from(begun.elapsed()).0);
+            self.sync_time = TimeSpan(self.sync_time.0 + TimeSpan::from(started.elapsed()).0);
         }
         self.queue.mark_delivered();
         Ok(())
     }
 
-    /// Returns whether a record may be written now.
+    /// Returns an error unless a record may be written now.
     fn check_writable(&mut self, record: &JournalRecord<'_>) -> Result<(), StoreError> {
         let is_end =
             matches!(record, JournalRecord::Event { event: Event::StoreFailed { .. }, .. });
         match &self.health {
             WriterHealth::Full(_) if is_end => self.health = WriterHealth::Ending,
             WriterHealth::Usable | WriterHealth::Ending => {}
-            WriterHealth::Full(why) | WriterHealth::Poisoned(why) => {
-                return Err(StoreError(Arc::clone(why)));
+            WriterHealth::Full(reason) | WriterHealth::Poisoned(reason) => {
+                return Err(StoreError(Arc::clone(reason)));
             }
         }
         Ok(())
@@ -215,20 +216,24 @@ impl Journal for FileJournal {
     fn append(&mut self, at: RunTime, record: JournalRecord<'_>) -> Result<(), StoreError> {
         self.check_writable(&record)?;
         let written = match record {
-            JournalRecord::Event { event, fingerprint: met, timing: call } => {
-                let mail: Vec<MessageId> = self.queue.ids_in(event);
+            JournalRecord::Event { event, fingerprint, timing: call } => {
+                let ids: Vec<MessageId> = self.queue.ids_in(event);
                 let mut line = self.record_line(at, RecordBody::Event(event));
-                (line.fingerprint, line.timing, line.message_ids) = (Some(met), call, &mail);
-                self.write_line(&line).inspect(|()| self.queue.mark_written(&mail))
+                (line.fingerprint, line.timing, line.message_ids) = (Some(fingerprint), call, &ids);
+                self.write_line(&line).inspect(|()| self.queue.mark_written(&ids))
             }
             JournalRecord::Partial { id, text } => {
                 self.write_record(at, None, None, RecordBody::Partial { id, text })
             }
-            JournalRecord::Ended { done, fingerprint: met } => {
+            JournalRecord::Ended { done, fingerprint } => {
                 let (ts, before) = (Some(self.epoch.plus(at)), self.health.clone());
-                let written =
-                    self.write_record(at, ts, Some(met), RecordBody::Ended(&ended_record(done)));
-                // It sums up what is written already, which can be made durable without it.
+                let written = self.write_record(
+                    at,
+                    ts,
+                    Some(fingerprint),
+                    RecordBody::Ended(&ended_record(done)),
+                );
+                // The end summarizes records that can be synced without it.
                 if matches!(self.health, WriterHealth::Full(_)) {
                     self.health = before;
                 }
@@ -241,8 +246,8 @@ impl Journal for FileJournal {
     fn sync(&mut self) -> Result<(), StoreError> {
         match &self.health {
             WriterHealth::Usable | WriterHealth::Ending => {}
-            WriterHealth::Full(why) | WriterHealth::Poisoned(why) => {
-                return Err(StoreError(Arc::clone(why)));
+            WriterHealth::Full(reason) | WriterHealth::Poisoned(reason) => {
+                return Err(StoreError(Arc::clone(reason)));
             }
         }
         self.sync_file().map_err(|error| StoreError(error.to_string().into()))
@@ -250,12 +255,12 @@ impl Journal for FileJournal {
 }
 
 impl Drop for FileJournal {
-    /// Gives back what was reserved, and the lock. A poisoned file is left as it is, for whoever looks into it.
+    /// Releases the reserved space and the lock. A poisoned file is left as it is, for inspection.
     fn drop(&mut self) {
         if !matches!(self.health, WriterHealth::Poisoned(_)) {
             let _ = self.reservation.truncate(&self.file, self.position.offset);
         }
-        // A child that another thread has forked, and that has not yet begun its program, has the open file, too.
+        // A child that another thread has forked shares the open file until it executes its program.
         let _ = self.file.unlock();
     }
 }
@@ -271,15 +276,15 @@ pub(super) struct JournalFiles {
     pub(super) queue: SteeringQueue,
 }
 
-/// Takes the lock of a journal; false when another process has it.
+/// Takes the lock of a journal; `false` if another process holds it.
 ///
-/// The lock belongs to the open file, so it is gone with the process that had it, however that ended.
+/// The lock belongs to the open file, so it ends with the process that holds it.
 pub(super) fn lock(file: &File, path: &Path) -> Result<bool, JournalError> {
-    let begun = Instant::now();
+    let started = Instant::now();
     loop {
         match file.try_lock() {
             Ok(()) => return Ok(true),
-            Err(TryLockError::WouldBlock) if begun.elapsed() > LOCK_TIMEOUT => return Ok(false),
+            Err(TryLockError::WouldBlock) if started.elapsed() > LOCK_TIMEOUT => return Ok(false),
             Err(TryLockError::WouldBlock) => thread::sleep(Duration::from_millis(10)),
             Err(TryLockError::Error(error)) => return Err(error).io_context("lock", path),
         }

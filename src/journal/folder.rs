@@ -1,4 +1,4 @@
-//! Folders that are the user's alone.
+//! Folders that only the user can access.
 
 use std::fs::{self, DirBuilder, File, Permissions, ReadDir};
 use std::io;
@@ -8,18 +8,18 @@ use std::path::Path;
 use super::Durability;
 use super::error::{IoContext, JournalError};
 
-/// Sees to it that there is a folder which nobody but the user can look into.
+/// Creates a folder that only the user can access.
 ///
-/// Folders that are missing are made. One that is a symbolic link or belongs to somebody else is refused: what is
-/// written there would not be the user's. One that others may look into is closed.
+/// Missing parents are created. A symbolic link or a folder of another user is rejected, since its contents would not
+/// be under the user's control. A folder that is open to others is closed to them.
 pub(super) fn create_private(path: &Path) -> Result<(), JournalError> {
     DirBuilder::new()
         .recursive(true)
         .mode(0o700)
         .create(path)
-        .io_context("make the folder", path)?;
-    let found = fs::symlink_metadata(path).io_context("look at", path)?;
-    let untrusted = |why| Err(JournalError::UntrustedFolder { path: path.to_owned(), reason: why });
+        .io_context("create the folder", path)?;
+    let found = fs::symlink_metadata(path).io_context("inspect", path)?;
+    let untrusted = |reason| Err(JournalError::UntrustedFolder { path: path.to_owned(), reason });
     if found.is_symlink() {
         return untrusted("is a symbolic link");
     }
@@ -37,8 +37,7 @@ pub(super) fn create_private(path: &Path) -> Result<(), JournalError> {
     Ok(())
 }
 
-/// Sees to it that there is such a folder, and that it is there after the end of the machine, too, if that is wanted: its
-/// name stands in the folder around it, and so on up to one that was there before.
+/// Creates such a folder, and with [`Durability::Full`] syncs its parents up to the first one that existed before.
 pub(super) fn create_durable(path: &Path, durability: Durability) -> Result<(), JournalError> {
     let missing: Vec<&Path> = path.ancestors().take_while(|folder| !folder.exists()).collect();
     create_private(path)?;
@@ -50,7 +49,7 @@ pub(super) fn create_durable(path: &Path, durability: Durability) -> Result<(), 
     Ok(())
 }
 
-/// Lists a folder. Where that takes a while, a signal can come in between.
+/// Lists a folder, and retries when a signal interrupts that.
 pub(super) fn read_dir(path: &Path) -> io::Result<ReadDir> {
     loop {
         match fs::read_dir(path) {
@@ -60,7 +59,7 @@ pub(super) fn read_dir(path: &Path) -> io::Result<ReadDir> {
     }
 }
 
-/// Makes the names in a folder durable.
+/// Syncs the entries of a folder.
 pub(super) fn sync_folder(path: &Path) -> io::Result<()> {
     File::open(path)?.sync_all()
 }

@@ -1,4 +1,4 @@
-//! Copies of journals: forks, exports and imports. The original is never touched.
+//! Copies of journals: forks, exports and imports. The original is never changed.
 
 use std::fs::{self, File};
 use std::io::{BufWriter, Write};
@@ -22,54 +22,54 @@ use super::session_store::SessionStore;
 use crate::machine::{Event, Fingerprint};
 use crate::model::{RunTime, TimeSpan, ToolResult, ToolStatus};
 
-/// Where a fork leaves its original.
+/// How a fork differs from its original.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ForkOptions {
-    /// The last record that both have; none for all that there are.
+    /// The last record that both share; `None` for all of them.
     pub after: Option<u64>,
-    /// What that record says instead, when it is the result of a tool call.
+    /// The result that replaces the one in that record.
     pub replacement: Option<ReplacementResult>,
-    /// The time of day.
+    /// The wall-clock time.
     pub now: SystemTime,
 }
 
-/// A result that stands for another one.
+/// A tool result that replaces another one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReplacementResult {
     /// How the call ended.
     pub status: ToolStatus,
-    /// What the model is told.
+    /// The text for the model.
     pub text: Arc<str>,
 }
 
-/// A session that was imported.
+/// An imported session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ImportedSession {
-    /// Its id: the one that it had, unless there is a session with that already.
+    /// Its id: the one in the file, unless that is taken.
     pub session: SessionId,
-    /// Its records.
+    /// The number of its records.
     pub records: u64,
-    /// Whether half a record at its end was left out.
+    /// Whether an incomplete record at its end was left out.
     pub had_partial_record: bool,
 }
 
 impl SessionStore {
-    /// Makes a session that begins like another one. Then it can be gone on with, with another model, another prompt or
-    /// other rules.
+    /// Creates a session that begins with the records of another one. It can be resumed with another model, prompt or
+    /// rules.
     ///
     /// # Errors
     ///
-    /// Fails when the session has no such record, when it is damaged and no record was named, when what is to be replaced is no result, and when the system refuses
-    /// something.
+    /// Fails if the session has no such record, if it is damaged and no record was named, if the record to be
+    /// replaced is not a tool result, and on an I/O error.
     pub fn fork(&self, parent: SessionId, fork: &ForkOptions) -> Result<SessionId, JournalError> {
         let child = SessionId::generate();
         let mut reader = self.reader(parent)?;
-        let (past, end) = self.replay(parent, |_, _, _| {})?;
-        if let Some(why) = past.header.newer_format() {
-            return Err(JournalError::ReadOnly { session: parent, reason: why });
+        let (history, end) = self.replay(parent, |_, _, _| {})?;
+        if let Some(reason) = history.header.newer_format() {
+            return Err(JournalError::ReadOnly { session: parent, reason });
         }
-        if let (None, Some(why)) = (fork.after, end.damage()) {
-            return Err(JournalError::Damaged { session: parent, reason: why });
+        if let (None, Some(reason)) = (fork.after, end.damage()) {
+            return Err(JournalError::Damaged { session: parent, reason });
         }
         let last = end.position.seq.saturating_sub(1);
         let after = fork.after.unwrap_or(last);
@@ -79,14 +79,14 @@ impl SessionStore {
         let replaced = fork.replacement.as_ref().map(|_| after);
         let lineage = Some(Ancestry { session: parent, seq: after, replaced });
         let created = fork.now.into();
-        let imported = past.header.imported_up_to.map(|imported| imported.min(after));
+        let imported = history.header.imported_up_to.map(|imported| imported.min(after));
         let header = SessionHeader {
             session: child,
             created,
             ancestry: lineage,
             imported_up_to: imported,
             dispatched_by: None,
-            ..past.header
+            ..history.header
         };
         let blobs = self.blobs(child);
         self.write_copy(child, self.claim_id(child)?, |out| {
@@ -115,24 +115,24 @@ impl SessionStore {
         Ok(child)
     }
 
-    /// Writes the records of a session to `out`: one file with everything in it, but for the mark that it was imported
+    /// Writes the records of a session to `out` as one self-contained file, without the mark that it was imported
     /// here.
     ///
     /// # Errors
     ///
-    /// Fails when the session can't be read, when it is damaged, or when `out` can't be written.
+    /// Fails if the session can't be read or is damaged, or if `out` can't be written.
     pub fn export(&self, session: SessionId, out: &mut dyn Write) -> Result<u64, JournalError> {
         match self.damage(session)? {
             None => self.export_up_to_damage(session, out),
-            Some(why) => Err(JournalError::Damaged { session, reason: why }),
+            Some(reason) => Err(JournalError::Damaged { session, reason }),
         }
     }
 
-    /// Writes the records of a session up to the first that is damaged.
+    /// Writes the records of a session up to the first damaged one.
     ///
     /// # Errors
     ///
-    /// Fails when the session can't be read, or `out` can't be written.
+    /// Fails if the session can't be read, or `out` can't be written.
     pub fn export_up_to_damage(
         &self,
         session: SessionId,
@@ -146,7 +146,7 @@ impl SessionStore {
             let is_marked = matches!(&stored.content, StoredContent::Header(header) if header.imported_up_to.is_some());
             if !stored.blobs.is_empty() || is_marked {
                 let lowered = record_line::restore_long_texts(&text, &stored.blobs, reader.blobs());
-                let lost = |why: String| std::io::Error::other(why);
+                let lost = |reason: String| std::io::Error::other(reason);
                 text = lowered
                     .map_err(|damage| lost(damage.to_string()))
                     .and_then(|lowered| lowered.map_err(lost))
@@ -158,31 +158,31 @@ impl SessionStore {
         Ok(records)
     }
 
-    /// Takes a session in that was exported.
+    /// Imports an exported session.
     ///
     /// # Errors
     ///
-    /// Fails when the file is no session, is damaged, or was written by a newer release.
+    /// Fails if the file is not a session, is damaged, or was written by a newer release.
     pub fn import(&self, path: &Path, now: SystemTime) -> Result<ImportedSession, JournalError> {
         let file = File::open(path).io_context("open", path)?;
-        // What it names is looked for nowhere: an export has everything in it.
+        // An export contains all texts, so references are not resolved.
         let nowhere = BlobStore::new(path.join("none"), Durability::Os);
         let again = file.try_clone().io_context("open", path)?;
         let reader = JournalReader::new(path, file, nowhere.clone());
-        let no = |why: String| JournalError::NotAnExport { path: path.to_owned(), reason: why };
-        let (past, end) =
+        let no = |reason: String| JournalError::NotAnExport { path: path.to_owned(), reason };
+        let (history, end) =
             replay(reader, SessionId::generate(), |_, _, _| {}).map_err(|error| match error {
-                JournalError::ReadOnly { reason: why, .. } => no(why.to_string()),
+                JournalError::ReadOnly { reason, .. } => no(reason.to_string()),
                 error => error,
             })?;
         let read_only = match &end.kind {
-            JournalEndKind::ReadOnly(why) => Some(why.clone()),
-            JournalEndKind::Whole | JournalEndKind::Torn(_) => past.header.newer_format(),
+            JournalEndKind::ReadOnly(reason) => Some(reason.clone()),
+            JournalEndKind::Whole | JournalEndKind::Torn(_) => history.header.newer_format(),
         };
-        if let Some(why) = read_only {
-            return Err(no(why.to_string()));
+        if let Some(reason) = read_only {
+            return Err(no(reason.to_string()));
         }
-        let had = past.header.session;
+        let had = history.header.session;
         let (session, claim) = match self.claim_id(had) {
             Ok(claim) => (had, claim),
             Err(JournalError::SessionExists(_) | JournalError::Busy { .. }) => {
@@ -193,7 +193,7 @@ impl SessionStore {
         };
         let seq = end.position.seq.saturating_sub(1);
         let lineage = Some(Ancestry { session: had, seq, replaced: None });
-        let header = SessionHeader { imported_up_to: Some(seq), ..past.header };
+        let header = SessionHeader { imported_up_to: Some(seq), ..history.header };
         let header = match session != had {
             true => SessionHeader { session, ancestry: lineage, created: now.into(), ..header },
             false => header,
@@ -214,7 +214,7 @@ impl SessionStore {
         Ok(ImportedSession { session, records: end.position.seq, had_partial_record: torn })
     }
 
-    /// Writes a journal that appears whole, or not at all.
+    /// Writes a journal that appears complete or not at all.
     fn write_copy(
         &self,
         session: SessionId,
@@ -223,9 +223,9 @@ impl SessionStore {
     ) -> Result<(), JournalError> {
         let temporary = self.temporary_path();
         let file =
-            blobs::create_private_file(&temporary).io_context("make the file", &temporary)?;
+            blobs::create_private_file(&temporary).io_context("create the file", &temporary)?;
         let written = (|| {
-            // Nobody else knows the file; the lock says that somebody is at it.
+            // No other process knows the file; the lock shows that it is in use.
             lock(&file, &temporary)?;
             let mut out = BufWriter::new(&file);
             write(&mut out)?;
@@ -253,8 +253,8 @@ fn next_record(reader: &mut JournalReader) -> Result<Option<StoredRecord>, Journ
     })
 }
 
-/// Returns a record in which no text is a command to a CI system that the record may be printed to: `##[name]` and
-/// `##vso[name]` are commands anywhere in a line. The bracket is escaped, which means the same in JSON.
+/// Escapes the record so that no text in it is a command to a CI system that it may be printed to: `##[name]` and
+/// `##vso[name]` are commands anywhere in a line. The escaped bracket is the same JSON.
 fn without_commands(text: Vec<u8>) -> Vec<u8> {
     if memmem::find(&text, b"##").is_none() {
         return text;
@@ -271,14 +271,14 @@ fn without_commands(text: Vec<u8>) -> Vec<u8> {
     clean
 }
 
-/// Returns the event with another result, if it is one that has a result.
+/// Returns the event with another result, if it has one.
 fn replace_result(content: &StoredContent, instead: &ReplacementResult) -> Option<Event> {
     let StoredContent::Event(Event::ToolCompleted { id, result }) = content else { return None };
     let new = ToolResult::new(result.call.clone(), instead.status, Arc::clone(&instead.text));
     Some(Event::ToolCompleted { id: *id, result: ToolResult { duration: result.duration, ..new } })
 }
 
-/// Writes records one after the other, each sealed anew.
+/// Writes records one after the other, with new checksums.
 struct RecordCopier<'a> {
     out: &'a mut dyn Write,
     crc: u32,
@@ -301,7 +301,7 @@ impl RecordCopier<'_> {
         self.write_record(text)
     }
 
-    /// Writes a record that was read, with another body.
+    /// Writes a stored record with another body.
     fn copy_record(
         &mut self,
         as_read: &StoredRecord,
@@ -309,7 +309,7 @@ impl RecordCopier<'_> {
         blobs: &BlobStore,
     ) -> Result<(), JournalError> {
         let StoredRecord { seq, at, ts, timing: call, sync_time: sync, .. } = *as_read;
-        let met = as_read
+        let fingerprint = as_read
             .fingerprint
             .as_ref()
             .and_then(|mark| Some(Fingerprint { state: mark.state_kind()?, digest: mark.digest? }));
@@ -317,7 +317,7 @@ impl RecordCopier<'_> {
             seq,
             at,
             ts,
-            fingerprint: met,
+            fingerprint,
             timing: call,
             sync_time: sync,
             message_ids: &as_read.message_ids,
@@ -328,7 +328,7 @@ impl RecordCopier<'_> {
         self.write_record(text)
     }
 
-    /// Writes a record as it is.
+    /// Writes a record unchanged.
     fn write_record(&mut self, mut text: Vec<u8>) -> Result<(), JournalError> {
         self.crc = seal(&mut text, self.crc);
         self.out.write_all(&text).io_context("write", Path::new("the copy"))

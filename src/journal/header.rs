@@ -1,4 +1,4 @@
-//! The first record of a session: what it was begun with.
+//! The first record of a session.
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -17,50 +17,50 @@ use crate::machine::{
 use crate::model::{CallId, ConversationItem, RunRules, RunTime};
 use crate::port::ToolSpec;
 
-/// The format that this release writes. A release that adds something which an older one must not overlook counts it up.
+/// The format that this release writes. It is increased when older releases must not ignore a change.
 pub const JOURNAL_FORMAT: u32 = 1;
 
-/// What a session was begun with.
+/// The first record of a session: its setup, rules, history and task.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SessionHeader {
     /// The format of the journal.
     pub format: u32,
-    /// What the digests of its marks cover; see [`Mark::RELEASE`].
+    /// The version of the fingerprints' coverage; see [`Fingerprint::RELEASE`].
     #[serde(rename = "marks")]
     pub fingerprint_version: u32,
     /// The session.
     pub session: SessionId,
-    /// The program that began it, with its version.
+    /// The program that created it, with its version.
     pub program: String,
-    /// When it was begun.
+    /// When it was created.
     pub created: WallTime,
-    /// Where it comes from, when it is a fork or was imported.
+    /// Its origin, if it is a fork or was imported.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[serde(rename = "lineage")]
     pub ancestry: Option<Ancestry>,
-    /// The last record that came from elsewhere, when it was imported: nobody knows who wrote what is up to there.
+    /// The last imported record, if the session was imported: the origin of the records up to it is unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[serde(rename = "imported")]
     pub imported_up_to: Option<u64>,
-    /// Who sent it, when another session did.
+    /// The session that dispatched it, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dispatched_by: Option<ParentCall>,
-    /// What it works with.
+    /// The setup.
     #[serde(rename = "setting")]
     pub setup: SessionSetup,
-    /// The rules that it obeys.
+    /// The rules of the run.
     pub rules: RunRules,
-    /// Bytes of system prompt and tools, for the estimate of the context's size.
+    /// Bytes of the system prompt and the tools, for the estimate of the context size.
     #[serde(rename = "fixed")]
     pub fixed_bytes: u64,
-    /// The conversation before its task.
+    /// The conversation before the task.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub history: Vec<ConversationItem>,
-    /// Its task.
+    /// The task.
     pub task: ConversationItem,
 }
 
-/// What a session works with. It may be another one each time that the session goes on.
+/// The setup of a session, which may change each time that it is resumed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SessionSetup {
     /// The model, as the user names it.
@@ -71,42 +71,42 @@ pub struct SessionSetup {
     pub workspace: WorkspaceIdentity,
     /// The system prompt.
     pub system: Arc<str>,
-    /// The tools that the model is told of.
+    /// The tools that the model can call.
     pub tools: Arc<[ToolSpec]>,
     /// The JSON Schema of the final answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schema: Option<Arc<Value>>,
-    /// What else whoever began the session wants to find again.
+    /// Further options of the run, to be used when it is resumed.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub options: Value,
 }
 
-/// Where a session comes from.
+/// The origin of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ancestry {
     /// The session whose records it begins with.
     pub session: SessionId,
-    /// The last one of those records.
+    /// The last of those records.
     pub seq: u64,
-    /// The tool result among them that was replaced by another one.
+    /// The replaced tool result among them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replaced: Option<u64>,
 }
 
-/// A session that has sent another one to work on a part of its task.
+/// A session that dispatched another one to work on a part of its task.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ParentCall {
     /// The session.
     pub session: SessionId,
-    /// The tool call of it; [`EVALUATION`](Self::EVALUATION) when the other one evaluates its answer.
+    /// Its tool call; [`EVALUATION`](Self::EVALUATION) if the other session evaluates its answer.
     pub call: CallId,
 }
 
 impl ParentCall {
-    /// What stands in the place of a tool call in a session that evaluates the answer of another one.
+    /// Takes the place of a tool call in a session that evaluates the answer of another one.
     pub const EVALUATION: &str = "evaluation";
 
-    /// Returns the dispatcher of a session that evaluates the answer of another one.
+    /// Returns the dispatcher of a session that evaluates an answer.
     pub fn evaluation(session: SessionId) -> Self {
         Self { session, call: Self::EVALUATION.into() }
     }
@@ -117,14 +117,14 @@ impl ParentCall {
     }
 }
 
-/// A session goes on: after a crash, an interrupt or its end.
+/// A session was resumed: after a crash, an interrupt or its end.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ResumedRecord {
-    /// What it works with from now on; none when that has not changed.
+    /// The setup from now on; `None` if unchanged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[serde(rename = "setting")]
     pub setup: Option<SessionSetup>,
-    /// How it goes on.
+    /// How the machine continues.
     #[serde(flatten)]
     pub resumption: Resumption,
 }
@@ -147,32 +147,32 @@ pub struct EndedRecord {
     pub tokens: u64,
 }
 
-/// A time of day. In a journal it stands where people look for it; records are ordered by their sequence alone.
+/// A wall-clock time, for people. Records are ordered by their sequence numbers alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct WallTime(Timestamp);
 
-/// What a new session is begun with.
+/// What a new session begins with.
 #[derive(Clone, Debug)]
 pub struct NewSession {
-    /// When.
+    /// The wall-clock time.
     pub now: SystemTime,
-    /// Who sent it, when another session did.
+    /// The session that dispatched it, if any.
     pub dispatched_by: Option<ParentCall>,
-    /// What it works with.
+    /// The setup.
     pub setup: SessionSetup,
-    /// The rules that it obeys.
+    /// The rules of the run.
     pub rules: RunRules,
     /// Bytes of system prompt and tools.
     pub fixed_bytes: u64,
-    /// The conversation before its task.
+    /// The conversation before the task.
     pub history: Vec<ConversationItem>,
-    /// Its task.
+    /// The task.
     pub task: ConversationItem,
 }
 
 impl SessionHeader {
-    /// Returns the header of a session that begins like this.
+    /// Returns the header of a new session.
     pub fn new(session: SessionId, begin: NewSession) -> Self {
         let NewSession {
             now,
@@ -200,13 +200,13 @@ impl SessionHeader {
         }
     }
 
-    /// Returns why the session can only be read, if a newer release began it.
+    /// Returns the reason why the session can only be read, if a newer release created it.
     pub(super) fn newer_format(&self) -> Option<ReadOnlyReason> {
         let format = self.format;
         (format > JOURNAL_FORMAT).then_some(ReadOnlyReason::NewerFormat { format })
     }
 
-    /// Begins the run.
+    /// Starts the machine.
     pub fn start_machine(&self) -> (Machine, MachineOutput) {
         let mut conversation = Conversation::new(self.fixed_bytes);
         for item in &self.history {
@@ -218,14 +218,14 @@ impl SessionHeader {
 }
 
 impl WallTime {
-    /// Returns the time of day so long after this one.
+    /// Returns the time this long after.
     pub fn plus(self, time: RunTime) -> Self {
         let micros = i64::try_from(time.0).unwrap_or(i64::MAX);
         let later = Timestamp::from_microsecond(self.unix_micros().saturating_add(micros));
         Self(later.unwrap_or(Timestamp::MAX))
     }
 
-    /// Returns the time of day so long before this one.
+    /// Returns the time this long before.
     pub fn minus(self, time: RunTime) -> Self {
         let micros = i64::try_from(time.0).unwrap_or(i64::MAX);
         let earlier = Timestamp::from_microsecond(self.unix_micros().saturating_sub(micros));
@@ -239,7 +239,7 @@ impl WallTime {
 }
 
 impl From<SystemTime> for WallTime {
-    /// A clock that stands before the year -9999 or after 9999 says 1970.
+    /// A clock outside the years -9999 to 9999 counts as 1970.
     fn from(time: SystemTime) -> Self {
         let stamp = Timestamp::try_from(time).unwrap_or(Timestamp::UNIX_EPOCH);
         Self(Timestamp::from_microsecond(stamp.as_microsecond()).unwrap_or(stamp))

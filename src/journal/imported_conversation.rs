@@ -1,4 +1,4 @@
-//! Conversations that other programs have written, mended so that every tool call has exactly one answer.
+//! Conversations of other programs, repaired so that every tool call has exactly one result.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -11,33 +11,33 @@ use crate::model::{
     ToolExchange, ToolResult, ToolStatus, Usage,
 };
 
-/// A conversation of another program.
+/// An imported conversation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ImportedConversation {
-    /// Its system prompt.
+    /// The system prompt.
     pub system: Option<String>,
-    /// What it consists of; it begins with a message to the model.
+    /// The conversation; it begins with a message to the model.
     pub items: Vec<ConversationItem>,
-    /// What had to be mended.
+    /// The repairs.
     pub repairs: ImportRepairs,
 }
 
-/// What had to be mended.
+/// The repairs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ImportRepairs {
-    /// Tool calls without an answer, which are answered now: nobody knows.
+    /// Tool calls without a result, which got one that says so.
     pub unanswered: usize,
-    /// Answers to calls that were not made, or that were answered already; they are left out.
+    /// Results of calls that were not made, or that had a result already; they are left out.
     pub unmatched_results: usize,
-    /// Calls with an id that another one has; they got another one.
+    /// Calls with an id that was used already; they got a new one.
     pub renamed: usize,
-    /// Messages that say nothing that is understood; they are left out.
+    /// Messages without known content; they are left out.
     pub dropped: usize,
     /// Whether the conversation did not begin with a message to the model.
     pub is_missing_start: bool,
 }
 
-/// Why a text is no conversation.
+/// Why a text is not a conversation.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum ConversationError {
     /// It is not JSON.
@@ -48,26 +48,26 @@ pub enum ConversationError {
         /// What is wrong with it.
         reason: String,
     },
-    /// There are no messages in it.
+    /// It contains no messages.
     #[error("it has no messages")]
     Empty,
 }
 
-/// The answer to a call whose answer was not stored.
+/// The result of a call whose result was not stored.
 const UNANSWERED: &str = "Outcome unknown: the conversation that this comes from has no answer to this call. It may \
      have completed, partially completed, or not run at all.";
 
 const MISSING_START: &str = "[SYSTEM] The beginning of this conversation is missing.";
 
 impl ImportedConversation {
-    /// Reads the messages of a chat API: a JSON array, an object with `messages`, or one message on each line.
+    /// Parses the messages of a chat API: a JSON array, an object with `messages`, or one message per line.
     ///
-    /// Both spellings in use are understood: `tool_calls` with messages of the role `tool`, and content blocks of the
-    /// types `tool_use` and `tool_result`.
+    /// Both common forms are accepted: `tool_calls` with messages of the role `tool`, and content blocks of the types
+    /// `tool_use` and `tool_result`.
     ///
     /// # Errors
     ///
-    /// Fails when the text is not JSON, or has no messages.
+    /// Fails if the text is not JSON, or has no messages.
     pub fn parse(text: &str) -> Result<Self, ConversationError> {
         let mut mender = ConversationBuilder::default();
         for message in parse_messages(text)? {
@@ -107,7 +107,7 @@ fn parse_messages(text: &str) -> Result<Vec<Value>, ConversationError> {
         .collect()
 }
 
-/// Builds a conversation; a reply with calls stays open until its answers are there, or something else comes.
+/// Builds a conversation. A reply with calls stays open until its results are complete, or another message follows.
 #[derive(Default)]
 struct ConversationBuilder {
     conversation: ImportedConversation,
@@ -199,7 +199,7 @@ impl ConversationBuilder {
                 let (id, name) = (block["id"].as_str()?, block["name"].as_str()?);
                 Some(self.add_call(id, name, &block["input"].to_string()))
             }
-            // Thoughts go back to the model that had them, byte for byte; other models are not told of them.
+            // Reasoning goes back to the model that produced it, byte for byte; other models do not get it.
             Some("thinking" | "redacted_thinking") => Some(ReplyPart::Opaque(OpaqueBlock {
                 wire: "anthropic".into(),
                 json: block.to_string().into(),
@@ -208,7 +208,7 @@ impl ConversationBuilder {
         }
     }
 
-    /// Returns a call whose id no other one has.
+    /// Returns a call with a unique id.
     fn add_call(&mut self, id: &str, name: &str, arguments: &str) -> ReplyPart {
         let mut unique = id.to_owned();
         while !self.ids.insert(unique.clone()) {
@@ -218,7 +218,7 @@ impl ConversationBuilder {
         ReplyPart::Call(ToolCall::new(unique.as_str().into(), name, arguments))
     }
 
-    /// An answer belongs to a call of the reply right before it.
+    /// A result belongs to a call of the reply right before it.
     fn add_result(&mut self, id: Option<&str>, text: String, status: ToolStatus) {
         let fits = |call: &&ToolCall| {
             let is_named = id.is_some_and(|id| call.id.as_str().trim_end_matches('~') == id);
@@ -231,7 +231,7 @@ impl ConversationBuilder {
         }
     }
 
-    /// Closes the reply that is open: what nobody has answered is answered.
+    /// Closes the open reply: missing results are filled in.
     fn close_reply(&mut self) {
         let Some(reply) = self.open_reply.take() else { return };
         let mut answers = std::mem::take(&mut self.results);
@@ -246,7 +246,7 @@ impl ConversationBuilder {
         };
         let results: Vec<ToolResult> = reply.calls().map(|call| answer(&call.id)).collect();
         self.conversation.repairs.unanswered += missing;
-        // Cannot fail: there is one result for each call, made from it.
+        // Cannot fail: there is one result for each call.
         if let Ok(exchange) = ToolExchange::new(reply, results) {
             self.conversation.items.push(ConversationItem::Exchange(exchange));
         }
@@ -257,7 +257,7 @@ fn text_part(text: &str) -> Option<ReplyPart> {
     (!text.is_empty()).then(|| ReplyPart::Text(text.into()))
 }
 
-/// Returns the words of a content: a string, or blocks of text.
+/// Returns the text of a content: a string, or blocks of text.
 fn content_text(content: &Value) -> String {
     match content {
         Value::String(text) => text.clone(),
@@ -282,15 +282,15 @@ impl fmt::Display for ImportRepairs {
             is_missing_start: headless,
         } = *self;
         let counts = [
-            (unanswered, "calls without an answer"),
-            (orphans, "answers without a call"),
-            (renamed, "calls with the id of another one"),
-            (dropped, "messages that say nothing"),
+            (unanswered, "calls without a result"),
+            (orphans, "results without a call"),
+            (renamed, "calls with a repeated id"),
+            (dropped, "messages without content"),
             (usize::from(headless), "missing beginning"),
         ];
-        let told = counts.iter().filter(|(count, _)| *count > 0);
-        let told: Vec<String> = told.map(|(count, what)| format!("{count} {what}")).collect();
-        if told.is_empty() { f.write_str("nothing") } else { f.write_str(&told.join(", ")) }
+        let parts = counts.iter().filter(|(count, _)| *count > 0);
+        let parts: Vec<String> = parts.map(|(count, what)| format!("{count} {what}")).collect();
+        if parts.is_empty() { f.write_str("nothing") } else { f.write_str(&parts.join(", ")) }
     }
 }
 
@@ -302,7 +302,7 @@ mod tests {
         ImportedConversation::parse(&messages.to_string()).unwrap()
     }
 
-    fn told(history: &ImportedConversation) -> Vec<String> {
+    fn summary(history: &ImportedConversation) -> Vec<String> {
         let item = |item: &ConversationItem| match item {
             ConversationItem::User(message) => format!("user: {}", message.text),
             ConversationItem::Assistant(reply) => format!("assistant: {}", reply.text()),
@@ -339,7 +339,7 @@ mod tests {
             { "role": "assistant", "content": [{ "type": "text", "text": "done" }] },
         ] }));
         assert_eq!(one, other);
-        assert_eq!(told(&one), ["user: go", "a=Ok", "assistant: done"]);
+        assert_eq!(summary(&one), ["user: go", "a=Ok", "assistant: done"]);
         assert_eq!(one.repairs, ImportRepairs::default());
     }
 
@@ -359,7 +359,7 @@ mod tests {
                 { "id": "a", "function": { "name": "ls", "arguments": "{}" } },
             ] },
         ]));
-        assert_eq!(told(&history), ["user: go", "a=InDoubt b=Ok", "user: and?", "a~=InDoubt"]);
+        assert_eq!(summary(&history), ["user: go", "a=InDoubt b=Ok", "user: and?", "a~=InDoubt"]);
         let repairs = ImportRepairs {
             unanswered: 2,
             unmatched_results: 2,
@@ -369,14 +369,14 @@ mod tests {
         assert_eq!(history.repairs, repairs);
         assert_eq!(
             repairs.to_string(),
-            "2 calls without an answer, 2 answers without a call, 1 calls with the id of another one"
+            "2 calls without a result, 2 results without a call, 1 calls with a repeated id"
         );
     }
 
     #[test]
     fn a_conversation_begins_with_a_message_to_the_model() {
         let history = read(&serde_json::json!([{ "role": "assistant", "content": "hello" }]));
-        assert_eq!(told(&history)[0], format!("user: {MISSING_START}"));
+        assert_eq!(summary(&history)[0], format!("user: {MISSING_START}"));
         assert!(history.repairs.is_missing_start);
     }
 
@@ -384,9 +384,12 @@ mod tests {
     fn messages_may_stand_on_a_line_each_and_errors_name_theirs() {
         let lines =
             "{\"role\":\"user\",\"content\":\"a\"}\n\n{\"role\":\"assistant\",\"content\":\"b\"}\n";
-        assert_eq!(told(&ImportedConversation::parse(lines).unwrap()), ["user: a", "assistant: b"]);
+        assert_eq!(
+            summary(&ImportedConversation::parse(lines).unwrap()),
+            ["user: a", "assistant: b"]
+        );
         let one = "{\"role\":\"user\",\"content\":\"a\"}";
-        assert_eq!(told(&ImportedConversation::parse(one).unwrap()), ["user: a"]);
+        assert_eq!(summary(&ImportedConversation::parse(one).unwrap()), ["user: a"]);
         let error =
             ImportedConversation::parse("{\"role\":\"user\",\"content\":\"a\"}\n{").unwrap_err();
         assert!(error.to_string().starts_with("line 2 is not JSON"), "{error}");

@@ -1,4 +1,4 @@
-//! Reading a journal: its longest valid prefix, and what lies behind that.
+//! Reads a journal: its longest valid prefix, and what follows it.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Seek, SeekFrom};
@@ -11,57 +11,57 @@ use super::error::{IoContext, JournalError};
 use super::record_line::{self, StoredContent, StoredRecord};
 use crate::machine::EventKind;
 
-/// What is wrong with a record.
+/// The damage of a record.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum RecordDamage {
-    /// The file ends within it.
-    #[error("its line has no end")]
+    /// The file ends within the record.
+    #[error("unterminated line")]
     Unterminated,
-    /// Its line does not end with a checksum.
-    #[error("its line has no checksum")]
+    /// The line does not end with a checksum.
+    #[error("missing checksum")]
     NoChecksum,
-    /// Its checksum does not go on from the one before.
-    #[error("its checksum does not fit")]
+    /// The checksum does not continue the one before.
+    #[error("wrong checksum")]
     WrongChecksum,
-    /// It has another place than it says.
-    #[error("it says that it is record {0}")]
+    /// The record has another sequence number than its position.
+    #[error("wrong sequence number {0}")]
     WrongSequence(u64),
-    /// It is the first one and no header, or a header and not the first one.
-    #[error("a journal has one header, and begins with it")]
+    /// A record other than the header at the beginning, or a header elsewhere.
+    #[error("misplaced header")]
     MisplacedHeader,
-    /// Its line is longer than any that is written.
-    #[error("its line is too long")]
+    /// The line is longer than any that is written.
+    #[error("line too long")]
     TooLong,
-    /// A long text that it keeps elsewhere is not there.
+    /// A text that is stored separately is missing.
     #[error("{0}")]
     MissingBlob(String),
 }
 
-/// Where a reader stands.
+/// A position in a journal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct JournalPosition {
     /// Bytes of the valid prefix.
     pub offset: u64,
-    /// Records in it; the place of the next one.
+    /// Records in it; the sequence number of the next one.
     pub seq: u64,
-    /// The checksum that the next one goes on from.
+    /// The checksum that the next record continues.
     pub crc: u32,
 }
 
-/// What a reader found next.
+/// The result of reading a record.
 #[derive(Debug)]
 pub enum ReadRecord {
     /// A record.
     Record(Box<StoredRecord>),
-    /// A record that is intact, and means nothing to this release.
+    /// An intact record of a kind that this release does not know.
     Unknown(String),
-    /// The end; the prefix is all that there is.
+    /// The end of the valid prefix and of the file.
     End,
-    /// Something that is no valid record.
+    /// An invalid record.
     Damage(RecordDamage),
 }
 
-/// What a reader found next that parses no events.
+/// The result of reading a record without parsing events.
 #[derive(Debug)]
 pub(super) enum Skimmed {
     /// An intact record with an event of this kind.
@@ -70,12 +70,12 @@ pub(super) enum Skimmed {
     Found(ReadRecord),
 }
 
-/// What lies behind damage.
+/// The records after damage.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct RecordsAfterDamage {
-    /// How many records are intact in themselves.
+    /// How many records are intact by themselves.
     pub(super) count: u64,
-    /// Whether one of them says that everything before it was made durable.
+    /// Whether one of them was written after a sync.
     pub(super) is_synced: bool,
 }
 
@@ -89,7 +89,7 @@ pub struct JournalReader {
     position: JournalPosition,
 }
 
-/// No line that is longer was ever written.
+/// The longest line that was ever written.
 const MAX_LINE_BYTES: u64 = 256 << 20;
 
 impl JournalReader {
@@ -103,7 +103,7 @@ impl JournalReader {
         }
     }
 
-    /// Reads a file from its beginning that another reader has read.
+    /// Reads a file again from its beginning.
     pub(super) fn from_start(
         path: &Path,
         mut file: File,
@@ -113,12 +113,12 @@ impl JournalReader {
         Ok(Self::new(path, file, blobs))
     }
 
-    /// Returns where the valid prefix ends, as far as it was read.
+    /// Returns the end of the valid prefix that was read so far.
     pub fn position(&self) -> JournalPosition {
         self.position
     }
 
-    /// Returns the record that was read last as it is written, without its seal.
+    /// Returns the last record as it is written, without its checksum.
     pub(super) fn last_record(&self) -> Vec<u8> {
         let body = record_line::unseal(&self.line).map_or(&[][..], |(body, _)| body);
         [body, b"}"].concat()
@@ -132,7 +132,7 @@ impl JournalReader {
     ///
     /// # Errors
     ///
-    /// Fails when the file can't be read; what is wrong with its content is found, not failed with.
+    /// Fails if the file can't be read; damage is returned, not an error.
     pub fn read(&mut self) -> Result<ReadRecord, JournalError> {
         Ok(match self.next_intact()? {
             Ok(crc) => self.parse(crc),
@@ -140,11 +140,11 @@ impl JournalReader {
         })
     }
 
-    /// Reads the next record; an event is checked against its checksum and its place, and not parsed.
+    /// Reads the next record; an event is verified by its checksum and sequence number, and not parsed.
     ///
     /// # Errors
     ///
-    /// Fails when the file can't be read.
+    /// Fails if the file can't be read.
     pub(super) fn skim(&mut self) -> Result<Skimmed, JournalError> {
         let crc = match self.next_intact()? {
             Ok(crc) => crc,
@@ -174,11 +174,11 @@ impl JournalReader {
         Ok(record_line::verify_seal(&self.line, self.position.crc).map_err(ReadRecord::Damage))
     }
 
-    /// Parses the line that was read last, which is intact.
+    /// Parses the last line, which is intact.
     fn parse(&mut self, crc: u32) -> ReadRecord {
         let stored = match record_line::read_record(&self.line, &self.blobs) {
             Ok(Ok(stored)) => stored,
-            Ok(Err(why)) => return ReadRecord::Unknown(why),
+            Ok(Err(reason)) => return ReadRecord::Unknown(reason),
             Err(damage) => return ReadRecord::Damage(damage),
         };
         let seq = self.position.seq;
@@ -192,28 +192,28 @@ impl JournalReader {
         ReadRecord::Record(Box::new(stored))
     }
 
-    /// Adds the line that was read last to the valid prefix.
+    /// Adds the last line to the valid prefix.
     fn pass(&mut self, crc: u32) {
         let JournalPosition { offset, seq, .. } = self.position;
         self.position =
             JournalPosition { offset: offset + self.line.len() as u64 + 1, seq: seq + 1, crc };
     }
 
-    /// Returns whether zeros stand in the line that was read last, as where a part of it never reached the disk. No
-    /// record contains any.
+    /// Returns whether the last line contains zeros, as when a part of it never reached the disk. No record contains
+    /// any.
     pub(super) fn has_zeros(&self) -> bool {
         self.line.contains(&0)
     }
 
-    /// Looks for records behind damage that are intact in themselves: damage before them is none of a torn end.
+    /// Looks for intact records after damage: damage before them is not a torn end.
     ///
     /// # Errors
     ///
-    /// Fails when the file can't be read.
+    /// Fails if the file can't be read.
     pub(super) fn scan_after_damage(mut self) -> Result<RecordsAfterDamage, JournalError> {
         let offset = self.position.offset;
         self.input.seek(SeekFrom::Start(offset)).io_context("read", &self.path)?;
-        // What is damaged may be the checksum alone, or anything but the checksum.
+        // Either the checksum alone may be damaged, or anything but the checksum.
         let mut before = vec![];
         let mut behind = RecordsAfterDamage::default();
         loop {

@@ -1,13 +1,13 @@
-//! Floor 4: the journal of sessions.
+//! Layer 4: the journal of sessions.
 //!
 //! ```text
 //!  run ──▶ FileJournal ──▶ sessions/ID.jsonl ──▶ Reader ──▶ replay ──▶ Past ──▶ resume, fork
 //!          (writer, line)   (blobs, mail beside)                 └────▶ index, trace, export
 //! ```
 //!
-//! One line of JSON for each record, with its place and a checksum that goes on from the line before; one process
-//! writes, anybody reads. Everything else — where a session stands, how it goes on, the [`index`] across sessions — is
-//! folded from these lines.
+//! One line of JSON per record, with its sequence number and a checksum that continues the one of the line before.
+//! One process writes, any can read. Everything else (the state of a session, how it is resumed, the [`index`] across
+//! sessions) is computed from these lines.
 
 mod blobs;
 mod error;

@@ -1,4 +1,4 @@
-//! One record as one line: how it is written, sealed, opened and read.
+//! One record as one line: writing, sealing with a checksum, verifying and parsing.
 
 use std::collections::BTreeMap;
 
@@ -15,65 +15,65 @@ use crate::machine::{Event, EventKind, Fingerprint, StateKind};
 use crate::model::{Digest, EffectId, RunTime, TimeSpan};
 use crate::port::CallTiming;
 
-/// A record that was read.
+/// A stored record.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StoredRecord {
-    /// Its place, counted from zero.
+    /// Its sequence number, from zero.
     pub seq: u64,
-    /// When it was written, in the time of the session.
+    /// The session time.
     pub at: RunTime,
-    /// The time of day, where people look for it.
+    /// The wall-clock time, in records that show it to people.
     pub ts: Option<WallTime>,
-    /// Where the run stood when it came.
+    /// The fingerprint of the machine before it.
     pub fingerprint: Option<StoredFingerprint>,
-    /// Where the time of the model call went that it completes.
+    /// The timing of the model call that it completes.
     pub timing: Option<CallTiming>,
-    /// How long making records durable took since the record before.
+    /// The time that syncs took since the record before.
     pub sync_time: TimeSpan,
     /// The messages from other processes that it contains.
     pub message_ids: Vec<MessageId>,
-    /// What it says.
+    /// Its content.
     pub content: StoredContent,
-    /// The long texts that it keeps elsewhere, with their places.
+    /// The texts that are stored separately, with their JSON pointers.
     pub(super) blobs: BTreeMap<String, BlobRef>,
 }
 
-/// What a record says.
+/// The content of a record.
 #[derive(Clone, Debug, PartialEq)]
 pub enum StoredContent {
-    /// What the session was begun with; the first record, and no other.
+    /// The header; the first record, and no other.
     Header(Box<SessionHeader>),
     /// An event that the machine accepted.
     Event(Event),
-    /// What a model call had said before it was cancelled.
+    /// The partial text of a cancelled model call.
     Partial(PartialReply),
-    /// The session goes on.
+    /// The session was resumed.
     Resumed(Box<ResumedRecord>),
-    /// The run was over.
+    /// The run ended.
     Ended(EndedRecord),
-    /// Something of a newer release that may be overlooked.
+    /// A record of a newer release that may be ignored.
     Other,
 }
 
-/// What a model call had said before it was cancelled.
+/// The partial text of a cancelled model call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PartialReply {
-    /// The call.
+    /// The model call.
     pub id: EffectId,
     /// The text.
     pub text: String,
 }
 
-/// A [`Mark`] as it was stored. A newer release may have states that this one has no name for.
+/// A [`Fingerprint`] as it was stored. A newer release may have states that this one does not know.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredFingerprint {
     /// The name of the state.
     pub state: String,
-    /// The digest of the rest.
+    /// The digest of the machine.
     pub digest: Option<Digest>,
 }
 
-/// A record that is to be written.
+/// A record to be written.
 pub(super) struct RecordLine<'a> {
     pub(super) seq: u64,
     pub(super) at: RunTime,
@@ -85,7 +85,7 @@ pub(super) struct RecordLine<'a> {
     pub(super) body: RecordBody<'a>,
 }
 
-/// What a record says that is to be written.
+/// The content of a record to be written.
 #[derive(Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum RecordBody<'a> {
@@ -121,7 +121,7 @@ struct WrittenFields<'a> {
     body: &'a RecordBody<'a>,
 }
 
-/// The same fields, as they are read.
+/// The same fields, for reading.
 #[derive(Deserialize)]
 struct ParsedFields<'a> {
     seq: u64,
@@ -157,38 +157,38 @@ struct ParsedFields<'a> {
     ended: Option<EndedRecord>,
 }
 
-/// What stands before the checksum at the end of a line, and what stands behind it.
+/// The text before the checksum at the end of a line, and after it.
 const CRC_PREFIX: &[u8] = b",\"crc\":\"";
 const CRC_SUFFIX: &[u8] = b"\"}";
 
-/// The length of a checksum with what stands around it.
+/// The length of the sealed end of a line.
 const SEAL_LENGTH: usize = CRC_PREFIX.len() + 8 + CRC_SUFFIX.len();
 
-/// How the event of a record begins, up to its name.
+/// The prefix of an event record, up to the event's name.
 const EVENT: &[u8] = b"\"event\":{\"";
 
-/// The keys under which other records have what they say.
+/// The keys of the content of other records.
 const OTHER_BODIES: [&[u8]; 4] = [b"\"header\":", b"\"partial\":", b"\"resumed\":", b"\"ended\":"];
 
-/// The key under which a record names the texts that are stored apart.
+/// The key for the texts that are stored separately.
 const BLOBS: &[u8] = b"\"blobs\":";
 
-/// A line that is longer than this is looked through for texts that are better kept apart.
+/// Lines longer than this are searched for texts to store separately.
 const LONG_LINE: usize = 64 << 10;
 
-/// A text that is longer than this is kept in a file of its own.
+/// Texts longer than this are stored in a file of their own.
 const LONG_TEXT: usize = 32 << 10;
 
-// Serde wants a reference.
+// Serde requires a reference.
 #[allow(clippy::trivially_copy_pass_by_ref)]
 fn is_zero(span: &TimeSpan) -> bool {
     *span == TimeSpan::ZERO
 }
 
 impl RecordLine<'_> {
-    /// Writes the record to `out`, without seal and line end.
+    /// Writes the record to `out`, without checksum and line end.
     ///
-    /// Long texts go to `blobs`; they are there when this returns.
+    /// Long texts are stored in `blobs` before this returns.
     pub(super) fn write(&self, blobs: &BlobStore, out: &mut Vec<u8>) -> Result<(), JournalError> {
         let fields = WrittenFields {
             seq: self.seq,
@@ -217,7 +217,7 @@ impl RecordLine<'_> {
     }
 }
 
-/// Moves the long texts of a value into files of their own; empty ones stay in their places.
+/// Moves the long texts of a value into files of their own, and leaves empty ones in their places.
 fn extract_long_texts(
     value: &mut Value,
     pointer: &mut String,
@@ -251,9 +251,9 @@ fn extract_long_texts(
     Ok(())
 }
 
-/// Puts the checksum at the end of a JSON object that has at least one field, and ends the line.
+/// Appends the checksum to a JSON object that has at least one field, and ends the line.
 ///
-/// Each checksum goes on from that of the line before: a line that is missing, repeated or moved shows as well.
+/// Each checksum continues the one of the line before, so that a missing, repeated or moved line is detected as well.
 pub(super) fn seal(line: &mut Vec<u8>, before: u32) -> u32 {
     line.pop();
     let crc = checksum(line, before);
@@ -264,7 +264,7 @@ pub(super) fn seal(line: &mut Vec<u8>, before: u32) -> u32 {
     crc
 }
 
-/// Takes the seal off a line without its end, whether it is right or not.
+/// Splits a line without its end into its body and its checksum, without verifying that.
 pub(super) fn unseal(line: &[u8]) -> Result<(&[u8], u32), RecordDamage> {
     let (body, seal) = line
         .split_at_checked(line.len().wrapping_sub(SEAL_LENGTH))
@@ -276,13 +276,13 @@ pub(super) fn unseal(line: &[u8]) -> Result<(&[u8], u32), RecordDamage> {
     Ok((body, crc.ok_or(RecordDamage::NoChecksum)?))
 }
 
-/// Opens a line: returns its checksum, when that goes on from the one before.
+/// Returns the checksum of a line if it continues the one before.
 pub(super) fn verify_seal(line: &[u8], before: u32) -> Result<u32, RecordDamage> {
     let (body, crc) = unseal(line)?;
     if checksum(body, before) == crc { Ok(crc) } else { Err(RecordDamage::WrongChecksum) }
 }
 
-/// Returns whether a record says that there was a sync between it and the one before.
+/// Returns whether there was a sync between a record and the one before.
 pub(super) fn is_after_sync(line: &[u8]) -> bool {
     #[derive(Deserialize)]
     struct Synced {
@@ -294,8 +294,8 @@ pub(super) fn is_after_sync(line: &[u8]) -> bool {
 
 /// Returns the kind of the event in an intact line, without parsing the event.
 ///
-/// `None` if the line has to be parsed: it is no event or one of an unknown kind, it is not the record `seq`, its fields
-/// are not in the order in which they are written, or some of its texts are stored apart.
+/// `None` if the line has to be parsed: it is not an event or has an unknown kind, it is not the record `seq`, its
+/// fields are in another order than they are written, or some of its texts are stored separately.
 pub(super) fn event_kind(line: &[u8], seq: u64) -> Option<EventKind> {
     let fields = line.strip_prefix(format!("{{\"seq\":{seq},").as_bytes())?;
     let (before, event) = fields.split_at(memmem::find(fields, EVENT)?);
@@ -315,9 +315,9 @@ pub(super) fn checksum(body: &[u8], before: u32) -> u32 {
     hasher.finalize()
 }
 
-/// Reads a line that was opened; long texts are fetched from `blobs`.
+/// Parses a verified line; long texts are read from `blobs`.
 ///
-/// The outer error tells what is damaged, the inner one what this release does not understand.
+/// The outer error is damage, the inner one is content that this release does not know.
 pub(super) fn read_record(
     line: &[u8],
     blobs: &BlobStore,
@@ -332,7 +332,7 @@ pub(super) fn read_record(
     let moved = read.blobs;
     let whole = match restore_long_texts(line, &moved, blobs)? {
         Ok(whole) => whole,
-        Err(why) => return Ok(Err(why)),
+        Err(reason) => return Ok(Err(reason)),
     };
     let read: Result<ParsedFields<'_>, _> = serde_json::from_slice(&whole);
     Ok(match read {
@@ -341,8 +341,8 @@ pub(super) fn read_record(
     })
 }
 
-/// Returns a record, with its seal or without, with all its texts in their places. What is said of this store alone is
-/// left out.
+/// Returns a record, with or without its checksum, with all its texts in their places and without what concerns this
+/// store alone.
 pub(super) fn restore_long_texts(
     line: &[u8],
     moved: &BTreeMap<String, BlobRef>,
@@ -353,7 +353,8 @@ pub(super) fn restore_long_texts(
         Err(error) => return Ok(Err(error.to_string())),
     };
     for (pointer, blob) in moved {
-        let text = blobs.get(blob).map_err(|why| RecordDamage::MissingBlob(why.to_string()))?;
+        let text =
+            blobs.get(blob).map_err(|reason| RecordDamage::MissingBlob(reason.to_string()))?;
         match value.pointer_mut(pointer) {
             Some(place) => *place = Value::String(text),
             None => return Ok(Err(format!("there is no place {pointer} for a text"))),
@@ -396,12 +397,12 @@ impl ParsedFields<'_> {
 }
 
 impl StoredFingerprint {
-    /// Returns whether this is the mark that a replay has found.
+    /// Returns whether a replay computed the same fingerprint.
     pub fn matches(&self, found: Fingerprint) -> bool {
         self.state_kind() == Some(found.state) && self.digest == Some(found.digest)
     }
 
-    /// Returns the state, when this release knows it.
+    /// Returns the state, if this release knows it.
     pub fn state_kind(&self) -> Option<StateKind> {
         StateKind::ALL.into_iter().find(|kind| kind.name() == self.state)
     }

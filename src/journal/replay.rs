@@ -1,4 +1,4 @@
-//! Folding a journal again, through the same machine that wrote it, offline.
+//! Replays a journal through the machine that wrote it, offline.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
@@ -19,65 +19,65 @@ use crate::machine::{
 };
 use crate::model::{CallId, EffectId, RunTime, TimeSpan};
 
-/// Where a session stands, and what a resume needs to know of how it came there.
+/// The state of a session, and what a resume needs to know of its records.
 #[derive(Clone, Debug)]
 pub struct SessionHistory {
-    /// What the session was begun with.
+    /// The header.
     pub header: SessionHeader,
-    /// What it works with by now.
+    /// Its present setup.
     pub setup: SessionSetup,
-    /// Where it stands.
+    /// The machine after the newest event.
     pub machine: Machine,
-    /// What follows from the newest event.
+    /// The output of the newest event.
     pub output: MachineOutput,
     /// The time of the newest record.
     pub at: RunTime,
-    /// The time of day when the time of the session was zero, as far as the newest process knew.
+    /// The wall-clock time at session time zero, as of the newest process.
     pub epoch: WallTime,
-    /// What it has used so far.
+    /// The usage so far.
     pub costs: CostBreakdown,
-    /// Model calls that are over: answered, failed or given up, those of sub-agents included. A call that a crash or an
+    /// Completed model calls: answered, failed or given up, including those of sub-agents. A call that a crash or an
     /// interrupt cut off is not among them; the session makes it again.
     pub finished_calls: u32,
-    /// How the newest run ended; none when it did not, or when the session went on after it.
+    /// How the newest run ended; `None` if it has not ended, or if the session was resumed since.
     pub ended: Option<EndedRecord>,
-    /// What the newest record says, when the session has just gone on.
+    /// The newest record, if the session was just resumed.
     pub(super) resumption: Option<Resumption>,
-    /// The record that says what the session works with by now.
+    /// The record with the present setup.
     setup_record: u64,
-    /// Messages from other processes that records contain.
+    /// The messages from other processes that records contain.
     pub(super) delivered_messages: BTreeSet<MessageId>,
-    /// What the calls that run were cleared for.
+    /// What the running calls were authorized for.
     intents: HashMap<CallId, CallIntent>,
-    /// The files that calls have replaced since the session went on, as they left them.
+    /// The files that calls replaced since the session was resumed, with their digests.
     replaced_files: BTreeMap<Arc<str>, Option<Arc<str>>>,
-    /// The changes of files that calls were ever cleared for.
+    /// All file changes that calls were authorized for.
     all_edits: Vec<FileDigests>,
 }
 
-/// What became of a record.
+/// The result of replaying a record.
 #[derive(Debug)]
 pub struct ReplayedRecord {
-    /// Where the run stood when the record came.
+    /// The fingerprint before the record.
     pub fingerprint: Fingerprint,
-    /// Whether the run went on with it; what followed is what [`SessionHistory::outcomes`] says then.
+    /// Whether the machine accepted it; its output is then in [`SessionHistory::output`].
     pub is_advanced: bool,
-    /// Where the replay left the stored path, if it did here.
+    /// Where the replay differs from the stored records, if it does here.
     pub divergence: Option<Divergence>,
 }
 
-/// A record that met another state than it meets now.
+/// A record that was written in another state than the replay is in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Divergence {
     /// The record.
     pub seq: u64,
-    /// What it says.
+    /// Its content.
     pub record: String,
-    /// Where the run stood that wrote it.
+    /// The stored fingerprint.
     pub stored: StoredFingerprint,
-    /// Where it stands now.
+    /// The computed fingerprint.
     pub replayed: Fingerprint,
-    /// The record whose outcome is another one.
+    /// The record whose outcome differs.
     pub previous: u64,
 }
 
@@ -86,24 +86,24 @@ pub struct Divergence {
 pub struct JournalEnd {
     /// The valid prefix.
     pub position: JournalPosition,
-    /// What comes behind it.
+    /// What follows it.
     pub kind: JournalEndKind,
 }
 
-/// What comes behind the valid prefix of a journal.
+/// What follows the valid prefix of a journal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum JournalEndKind {
     /// Nothing.
     Whole,
-    /// What a crash leaves: half a record, and nothing intact behind it that a sync came before.
+    /// What a crash leaves: half a record, and after it no intact one that was written after a sync.
     Torn(RecordDamage),
-    /// Something because of which the session can only be read.
+    /// Something that makes the session read-only.
     ReadOnly(ReadOnlyReason),
 }
 
 impl JournalEnd {
-    /// Returns why records are missing behind the valid prefix that were once there; none if none are, as far as can be
-    /// told. Half a line at the end is what a crash leaves, and what a journal ends with while it is written.
+    /// Returns why records after the valid prefix are missing; `None` if none are known to be. Half a line at the end
+    /// is what a crash leaves, and what a journal ends with while it is written.
     pub fn damage(&self) -> Option<ReadOnlyReason> {
         match &self.kind {
             JournalEndKind::Whole
@@ -118,21 +118,21 @@ impl JournalEnd {
                     intact_after: 0,
                 })
             }
-            JournalEndKind::ReadOnly(why) => Some(why.clone()),
+            JournalEndKind::ReadOnly(reason) => Some(reason.clone()),
         }
     }
 }
 
 impl SessionHistory {
-    /// Begins with the header of a session.
+    /// Starts with the header of a session.
     pub fn start(header: SessionHeader) -> Self {
-        let (fold, outcomes) = header.start_machine();
+        let (machine, output) = header.start_machine();
         Self {
             setup: header.setup.clone(),
             epoch: header.created,
             header,
-            machine: fold,
-            output: outcomes,
+            machine,
+            output,
             at: RunTime::START,
             costs: CostBreakdown::default(),
             finished_calls: 0,
@@ -146,11 +146,11 @@ impl SessionHistory {
         }
     }
 
-    /// Takes the next record in.
+    /// Adds the next record.
     pub fn apply(mut self, stored: &StoredRecord) -> (Self, ReplayedRecord) {
-        let met = Fingerprint::of(&self.machine, &self.output.effects);
-        let difference = self.find_divergence(stored, met);
-        let before = (met.state, self.machine.state.run().used);
+        let fingerprint = Fingerprint::of(&self.machine, &self.output.effects);
+        let difference = self.find_divergence(stored, fingerprint);
+        let before = (fingerprint.state, self.machine.state.run().used);
         let under_way = pending_model_call(&self.machine.state);
         self.at = self.at.max(stored.at);
         self.delivered_messages.extend(&stored.message_ids);
@@ -187,23 +187,23 @@ impl SessionHistory {
             }
             StoredContent::Header(_) | StoredContent::Partial(_) | StoredContent::Other => false,
         };
-        (self, ReplayedRecord { fingerprint: met, is_advanced: went_on, divergence: difference })
+        (self, ReplayedRecord { fingerprint, is_advanced: went_on, divergence: difference })
     }
 
-    /// Returns whether somebody else has said what the session works with: it was imported, and has not gone on here yet.
-    /// Its options, its folder and its system prompt are no wish of the user then.
+    /// Returns whether the setup comes from an import and the session was not resumed here since. Its options, folder
+    /// and system prompt are then not the user's.
     pub fn is_imported_setup(&self) -> bool {
         self.header.imported_up_to.is_some_and(|last| self.setup_record <= last)
     }
 
-    /// Returns whether the task is done, as far as this agent and this model are concerned.
+    /// Returns whether the task is done for the present agent and model.
     pub(super) fn is_finished_for(&self, setting: &SessionSetup) -> bool {
         let State::Done(done) = &self.machine.state else { return false };
         let is_same = self.setup.agent == setting.agent && self.setup.model == setting.model;
         is_same && done.outcome.reason.status() == RunStatus::Success
     }
 
-    /// Returns the sessions that calls have sent which run.
+    /// Returns the sessions that running calls have dispatched.
     pub(super) fn delegated_sessions(&self) -> Vec<SessionId> {
         let sessions = self.intents.values().filter_map(|intent| match intent {
             CallIntent::Delegated { session } => session.as_deref()?.parse().ok(),
@@ -212,17 +212,17 @@ impl SessionHistory {
         sessions.collect()
     }
 
-    /// Returns what a call that runs was cleared for.
+    /// Returns what a running call was authorized for.
     pub(super) fn intent(&self, call: &CallId) -> Option<&CallIntent> {
         self.intents.get(call)
     }
 
-    /// Returns the files that calls have replaced since the session went on, with the digests of what they left.
+    /// Returns the files that calls replaced since the session was resumed, with their digests.
     pub fn replaced_files(&self) -> &BTreeMap<Arc<str>, Option<Arc<str>>> {
         &self.replaced_files
     }
 
-    /// Marks are compared only when their digests cover the same.
+    /// Fingerprints are compared only if they cover the same.
     fn find_divergence(&self, stored: &StoredRecord, found: Fingerprint) -> Option<Divergence> {
         let mark = stored.fingerprint.as_ref()?;
         if self.header.fingerprint_version != Fingerprint::VERSION || mark.matches(found) {
@@ -237,12 +237,12 @@ impl SessionHistory {
         })
     }
 
-    /// Returns the changes of files that calls were ever cleared for, whether they were made or not.
+    /// Returns all file changes that calls were authorized for, whether they were made or not.
     pub(super) fn all_edits(&self) -> &[FileDigests] {
         &self.all_edits
     }
 
-    /// Remembers what a resume has to know of an event.
+    /// Remembers what a resume needs to know of an event.
     fn remember_event(&mut self, event: &Event) {
         match event {
             Event::Authorized { id, authorization: Authorization::Approved { intent, .. } } => {
@@ -274,8 +274,7 @@ impl SessionHistory {
         }
     }
 
-    /// The session goes on. From now on only what it writes itself is remembered: what others had changed before, the
-    /// model was told.
+    /// The session is resumed. From now on only its own changes are remembered: the model was told of earlier ones.
     fn remember_recovered(&mut self, resumption: &Resumption) {
         self.replaced_files.clear();
         let intents = std::mem::take(&mut self.intents);
@@ -298,7 +297,7 @@ impl SessionHistory {
     }
 }
 
-/// Returns the model call that is under way.
+/// Returns the running model call.
 fn pending_model_call(state: &State) -> Option<EffectId> {
     match state.kind() {
         StateKind::CallingSending | StateKind::CompactingSending | StateKind::ClosingSending => {
@@ -314,7 +313,7 @@ fn pending_model_call(state: &State) -> Option<EffectId> {
     }
 }
 
-/// Returns whether an event ends a run whatever is under way.
+/// Returns whether an event ends a run in every state.
 fn ends_run(event: &Event) -> bool {
     match event {
         Event::Interrupt { .. } | Event::StoreFailed { .. } | Event::InternalError { .. } => true,
@@ -339,43 +338,43 @@ pub(super) fn call_of_effect(state: &State, effect: EffectId) -> Option<CallId> 
     open.map(|call| call.call.id.clone())
 }
 
-/// Folds a journal record by record; `see` is shown each one with what became of it.
+/// Replays a journal record by record, and calls `see` with each one and its result.
 ///
 /// # Errors
 ///
-/// Fails when the file can't be read, or when not even its header is there.
+/// Fails if the file can't be read, or has no header.
 pub(super) fn replay(
     mut reader: JournalReader,
     session: SessionId,
     mut see: impl FnMut(&SessionHistory, &StoredRecord, &ReplayedRecord),
 ) -> Result<(SessionHistory, JournalEnd), JournalError> {
-    let read_only = |why| JournalError::ReadOnly { session, reason: why };
+    let read_only = |reason| JournalError::ReadOnly { session, reason };
     let headless = |damage| ReadOnlyReason::Damaged { seq: 0, offset: 0, damage, intact_after: 0 };
-    let mut past = match reader.read()? {
+    let mut history = match reader.read()? {
         ReadRecord::Record(stored) => match stored.content {
             StoredContent::Header(header) => SessionHistory::start(*header),
             _ => return Err(read_only(headless(RecordDamage::MisplacedHeader))),
         },
         ReadRecord::End => return Err(read_only(headless(RecordDamage::Unterminated))),
         ReadRecord::Damage(damage) => return Err(read_only(headless(damage))),
-        ReadRecord::Unknown(why) => {
-            return Err(read_only(ReadOnlyReason::UnknownRecord { seq: 0, reason: why }));
+        ReadRecord::Unknown(reason) => {
+            return Err(read_only(ReadOnlyReason::UnknownRecord { seq: 0, reason }));
         }
     };
-    let is_newer = past.header.format > super::JOURNAL_FORMAT;
+    let is_newer = history.header.format > super::JOURNAL_FORMAT;
     let mut is_synced = false;
     let kind = loop {
         match reader.read()? {
             ReadRecord::Record(stored) => {
                 is_synced |= stored.sync_time > TimeSpan::ZERO;
-                let (next, replayed) = past.apply(&stored);
+                let (next, replayed) = history.apply(&stored);
                 see(&next, &stored, &replayed);
-                past = next;
+                history = next;
             }
             ReadRecord::End => break JournalEndKind::Whole,
-            ReadRecord::Unknown(why) => {
+            ReadRecord::Unknown(reason) => {
                 let seq = reader.position().seq;
-                break JournalEndKind::ReadOnly(ReadOnlyReason::UnknownRecord { seq, reason: why });
+                break JournalEndKind::ReadOnly(ReadOnlyReason::UnknownRecord { seq, reason });
             }
             ReadRecord::Damage(damage) => break JournalEndKind::Torn(damage),
         }
@@ -384,11 +383,11 @@ pub(super) fn replay(
     let is_hole = reader.has_zeros();
     let kind = match kind {
         JournalEndKind::Whole | JournalEndKind::Torn(RecordDamage::Unterminated) if is_newer => {
-            JournalEndKind::ReadOnly(ReadOnlyReason::NewerFormat { format: past.header.format })
+            JournalEndKind::ReadOnly(ReadOnlyReason::NewerFormat { format: history.header.format })
         }
         JournalEndKind::Torn(damage) => match reader.scan_after_damage()? {
             RecordsAfterDamage { count: 0, .. } => JournalEndKind::Torn(damage),
-            // What a power cut leaves of records since the newest sync: some of them were written, and some before were not.
+            // A power cut may leave some of the records since the newest sync, and not others before them.
             RecordsAfterDamage { is_synced: false, .. } if is_synced && is_hole => {
                 JournalEndKind::Torn(damage)
             }
@@ -404,11 +403,11 @@ pub(super) fn replay(
         },
         other => other,
     };
-    Ok((past, JournalEnd { position, kind }))
+    Ok((history, JournalEnd { position, kind }))
 }
 
 impl StoredContent {
-    /// Returns a name for what a record says.
+    /// Returns the name of a record's content.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Header(_) => "header",
@@ -436,12 +435,12 @@ impl StoredContent {
 impl fmt::Display for Divergence {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { seq, record: what, stored, replayed: found, previous: after } = self;
-        write!(f, "record {after} leads elsewhere than it did: record {seq} ({what}) ")?;
+        write!(f, "record {after} leads to another state in the replay: record {seq} ({what}) ")?;
         let (was, is) = (&stored.state, found.state.name());
         if was == is {
-            write!(f, "was met in {was} as it is now, but with another account or other effects")
+            write!(f, "was written in state {was}, but with other usage or effects")
         } else {
-            write!(f, "was met in {was}, and now it is met in {is}")
+            write!(f, "was written in state {was}, and is replayed in {is}")
         }
     }
 }

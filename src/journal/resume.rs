@@ -1,4 +1,4 @@
-//! Going on with a session: what was under way when its process ended is found out, decided and written down first.
+//! Resumes a session: first, what was running when its process ended is examined, decided and recorded.
 
 use std::fs::Metadata;
 use std::io;
@@ -25,148 +25,149 @@ use crate::model::{
 };
 use crate::workspace::leftover_path;
 
-/// A session that this process has opened in order to go on with it.
+/// A session that this process has opened to resume it.
 #[derive(Debug)]
 pub struct OpenedSession {
     /// Its journal, locked.
     pub(super) journal: FileJournal,
-    /// Where it stands.
+    /// The machine after the newest event.
     pub history: SessionHistory,
-    /// Where the sub-agents stand that its running calls have sent.
+    /// The histories of the sub-agents that its running calls have dispatched.
     pub(super) delegated: Vec<SessionHistory>,
-    /// Where the half-written end of the journal was saved, if there was one.
+    /// Where the torn end of the journal was saved, if there was one.
     pub saved_tail: Option<PathBuf>,
-    /// What its limits count from. Whoever resumes it may let them begin again.
+    /// The baseline of its limits, which the caller may reset.
     pub limit_baseline: LimitBaseline,
 }
 
-/// How a session is to go on.
+/// How to resume a session.
 #[derive(Clone, Debug)]
 pub struct ResumeOptions {
-    /// The time of day.
+    /// The wall-clock time.
     pub now: SystemTime,
-    /// What it works with from now on.
+    /// The setup from now on.
     pub setup: SessionSetup,
-    /// The rules that it obeys from now on.
+    /// The rules from now on.
     pub rules: RunRules,
-    /// What the user says; without it the model is told to go on.
+    /// The user's prompt; without it the model is asked to continue.
     pub prompt: Option<Arc<str>>,
 }
 
-/// A session that goes on.
+/// A resumed session.
 #[derive(Debug)]
 pub struct ResumedSession {
     /// Its journal.
     pub journal: FileJournal,
-    /// Where it stands.
+    /// The machine after the newest event.
     pub machine: Machine,
-    /// What is to be done first.
+    /// The effects to execute first.
     pub output: MachineOutput,
-    /// In what the workspace is no longer what it was; the model is told with its next call.
+    /// How the workspace has changed; the model is told with its next call.
     pub workspace_changes: Vec<WorkspaceChange>,
-    /// What was found out about the calls that were under way.
+    /// What was found out about the calls that were running.
     pub recovered: Vec<RecoveredCall>,
 }
 
-/// The answer to a call of which nobody knows whether it happened.
+/// The result of a call with an unknown outcome.
 const OUTCOME_UNKNOWN: &str = "Outcome unknown: the engine stopped while this call was running. It may have completed, \
      partially completed, or not run at all. Look at what is there before you repeat it.";
 
-/// The largest file that is compared with what a call was to make of it.
+/// The largest file that is compared with the expected content.
 const MAX_COMPARED_BYTES: u64 = 1 << 30;
 
 impl OpenedSession {
-    /// Goes on. What was decided is durable when this returns, and nothing was done yet.
+    /// Resumes the session. The decisions are durable when this returns, and no effect was executed yet.
     ///
-    /// Going on twice without anything in between is going on once: the second time finds the decision of the first.
-    /// A session whose task is done, and that nobody has anything to say to, stays as it is.
+    /// Resuming twice without anything in between has the effect of resuming once: the second time finds the
+    /// decisions of the first. A session whose task is done, without a new prompt, stays as it is.
     ///
     /// # Errors
     ///
-    /// Fails when the journal can't be written.
+    /// Fails if the journal can't be written.
     pub fn resume(self, how: ResumeOptions) -> Result<ResumedSession, JournalError> {
-        let Self { mut journal, history: past, delegated, .. } = self;
+        let Self { mut journal, history, delegated, .. } = self;
         let ResumeOptions { now, setup: setting, rules, prompt } = how;
         let files = WorkspaceFiles::open(&setting.workspace.root)?;
-        for past in std::iter::once(&past).chain(&delegated) {
-            files.complete_edits(past);
-            files.remove_staged(past);
+        for history in std::iter::once(&history).chain(&delegated) {
+            files.complete_edits(history);
+            files.remove_staged(history);
         }
         if prompt.is_none()
-            && past.is_finished_for(&setting)
+            && history.is_finished_for(&setting)
             && journal.queue().pending().is_empty()
         {
-            let outcomes =
-                if past.ended.is_some() { MachineOutput::default() } else { past.output };
-            let (drift, found) = (Vec::new(), Vec::new());
+            let output =
+                if history.ended.is_some() { MachineOutput::default() } else { history.output };
+            let (changes, found) = (Vec::new(), Vec::new());
             return Ok(ResumedSession {
                 journal,
-                machine: past.machine,
-                output: outcomes,
-                workspace_changes: drift,
+                machine: history.machine,
+                output,
+                workspace_changes: changes,
                 recovered: found,
             });
         }
         let now = WallTime::from(now);
-        let mut drift = past.setup.workspace.changes_to(&setting.workspace);
-        let changed = files.changed_files(&past);
+        let mut changes = history.setup.workspace.changes_to(&setting.workspace);
+        let changed = files.changed_files(&history);
         if !changed.is_empty() {
-            drift.push(WorkspaceChange::Files(changed));
+            changes.push(WorkspaceChange::Files(changed));
         }
-        let found = files.recover_calls(&past);
+        let found = files.recover_calls(&history);
         let opening =
             if prompt.is_some() { ResumePrompt::FromUser } else { ResumePrompt::Continue };
-        // The model was told in what the workspace differs when this was decided.
+        // The model was told of the changes of the workspace when this was decided.
         let is_decided = found.is_empty()
-            && !past.is_imported_setup()
-            && past.setup == setting
-            && past.resumption.as_ref().is_some_and(|resumption| {
+            && !history.is_imported_setup()
+            && history.setup == setting
+            && history.resumption.as_ref().is_some_and(|resumption| {
                 resumption.rules == rules && resumption.prompt == opening
             });
-        let notice = (!is_decided && !drift.is_empty()).then(|| describe_changes(&drift).into());
+        let notice =
+            (!is_decided && !changes.is_empty()).then(|| describe_changes(&changes).into());
         let notice = notice.map(|text| QueuedMessage { kind: MessageKind::SystemNotice, text });
         let prompt = prompt.map(|text| QueuedMessage { kind: MessageKind::Task, text });
-        // Before the decision, since after it the process may end; under names that they get a second time then.
-        let last = past.header.created.plus(past.at);
-        for (rank, letter) in (0..).zip([notice, prompt]) {
-            if let Some(letter) = letter {
-                journal.queue().add_as(MessageId::derive(last, rank, &letter.text), &letter)?;
+        // Before the decision, since the process may end after it; a repetition uses the same names.
+        let last = history.header.created.plus(history.at);
+        for (rank, message) in (0..).zip([notice, prompt]) {
+            if let Some(message) = message {
+                journal.queue().add_as(MessageId::derive(last, rank, &message.text), &message)?;
             }
         }
         if is_decided {
             return Ok(ResumedSession {
                 journal,
-                machine: past.machine,
-                output: past.output,
-                workspace_changes: drift,
+                machine: history.machine,
+                output: history.output,
+                workspace_changes: changes,
                 recovered: found,
             });
         }
         let resumption = Resumption { rules, recovered: found.clone(), prompt: opening };
-        let met = Fingerprint::of(&past.machine, &past.output.effects);
-        // What somebody else has said becomes what the user says, even when it is the same.
-        let is_changed = past.is_imported_setup() || setting != past.setup;
+        let fingerprint = Fingerprint::of(&history.machine, &history.output.effects);
+        // An imported setup becomes the user's, even if it is the same.
+        let is_changed = history.is_imported_setup() || setting != history.setup;
         let changed = is_changed.then_some(setting);
         let resumed = ResumedRecord { setup: changed, resumption };
-        journal.write_resumed(past.at, now, met, &resumed)?;
-        let (fold, outcomes) = past.machine.resume(past.at, resumed.resumption);
+        journal.write_resumed(history.at, now, fingerprint, &resumed)?;
+        let (machine, output) = history.machine.resume(history.at, resumed.resumption);
         Ok(ResumedSession {
             journal,
-            machine: fold,
-            output: outcomes,
-            workspace_changes: drift,
+            machine,
+            output,
+            workspace_changes: changes,
             recovered: found,
         })
     }
 }
 
-/// Returns what the model is told of a workspace that is no longer what it was.
-fn describe_changes(drift: &[WorkspaceChange]) -> String {
-    let told: Vec<String> = drift.iter().map(WorkspaceChange::to_string).collect();
+/// Returns the message to the model about a changed workspace.
+fn describe_changes(changes: &[WorkspaceChange]) -> String {
+    let descriptions: Vec<String> = changes.iter().map(WorkspaceChange::to_string).collect();
     format!(
         "[SYSTEM] This session goes on after a pause, and the workspace is no longer what it was. {} Look at what you \
          rely on before you change it.",
-        told.join(" ")
+        descriptions.join(" ")
     )
 }
 
@@ -175,14 +176,14 @@ struct WorkspaceFiles {
     root: Dir,
 }
 
-/// What is found at the path of a file.
+/// What is at the path of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum FileOnDisk {
     /// Nothing.
     Missing,
     /// A file with this digest.
     File(String),
-    /// Something that can't be read.
+    /// Something unreadable.
     Unreadable,
 }
 
@@ -204,27 +205,27 @@ impl WorkspaceFiles {
         }
     }
 
-    /// Returns the digest of an ordinary file; a pipe in its place does not keep anybody waiting.
+    /// Returns the digest of a regular file; a pipe in its place does not block.
     fn digest(&self, path: &str) -> io::Result<String> {
         let mut options = OpenOptions::new();
         options.read(true).custom_flags(rustix::fs::OFlags::NONBLOCK.bits().cast_signed());
         let mut file = self.root.open_with(path, &options)?.into_std();
         let is_fit = |found: &Metadata| found.is_file() && found.len() <= MAX_COMPARED_BYTES;
         if !is_fit(&file.metadata()?) {
-            return Err(io::Error::other("is no ordinary file of a reasonable size"));
+            return Err(io::Error::other("is not a regular file of a reasonable size"));
         }
         sha256_of_file(&mut file)
     }
 
-    /// Completes changes of several files that were cut off half-way, so that there is no need to ask which of them were
-    /// made. All new contents were put beside their files, and made durable, before the first took its place.
-    fn complete_edits(&self, past: &SessionHistory) {
-        for call in running_calls(&past.machine.state) {
-            let images = edited_files(past, &call);
+    /// Completes interrupted changes of several files, so that it is clear which were made: all of them. All new
+    /// contents were written beside their files, and synced, before the first replaced its file.
+    fn complete_edits(&self, history: &SessionHistory) {
+        for call in running_calls(&history.machine.state) {
+            let images = edited_files(history, &call);
             let (done, open): (Vec<&FileDigests>, Vec<&FileDigests>) = images
                 .iter()
                 .partition(|image| has_digest(&self.inspect(&image.path), image.after.as_ref()));
-            // What somebody else has changed meanwhile is left for the model to look at.
+            // A file that was changed by others meanwhile is left for the model to examine.
             let can = |image: &&FileDigests| {
                 let staged =
                     || image.after.as_ref().is_none_or(|after| self.is_staged(image, after));
@@ -259,10 +260,10 @@ impl WorkspaceFiles {
         self.root.open(folder.unwrap_or(Path::new(".")))?.into_std().sync_all()
     }
 
-    /// Removes what calls had put beside their files: those that were running, and did not come to put it into its place,
-    /// and those that were done, when a power cut has taken that back.
-    fn remove_staged(&self, past: &SessionHistory) {
-        for image in past.all_edits() {
+    /// Removes the new contents of files that calls have left behind: those of interrupted calls, and those of
+    /// completed calls whose removal a power cut has undone.
+    fn remove_staged(&self, history: &SessionHistory) {
+        for image in history.all_edits() {
             for digest in [&image.before, &image.after].into_iter().flatten() {
                 let beside = leftover_path(&image.path, digest);
                 match self.root.remove_file(&beside) {
@@ -275,30 +276,30 @@ impl WorkspaceFiles {
         }
     }
 
-    /// Returns the files that are no longer as the session left them.
-    fn changed_files(&self, past: &SessionHistory) -> Vec<String> {
-        let running = running_calls(&past.machine.state);
+    /// Returns the files that have changed since the session wrote them.
+    fn changed_files(&self, history: &SessionHistory) -> Vec<String> {
+        let running = running_calls(&history.machine.state);
         let open: Vec<&FileDigests> =
-            running.iter().flat_map(|call| edited_files(past, call)).collect();
+            running.iter().flat_map(|call| edited_files(history, call)).collect();
         let is_open = |path: &str| open.iter().any(|image| *image.path == *path);
-        let written = past.replaced_files().iter().filter(|(path, _)| !is_open(path));
+        let written = history.replaced_files().iter().filter(|(path, _)| !is_open(path));
         written
             .filter(|(path, left)| !has_digest(&self.inspect(path), left.as_ref()))
             .map(|(path, _)| path.to_string())
             .collect()
     }
 
-    /// Decides the calls that were running, as far as anything is to be decided: one that changes nothing, or that has
-    /// not changed anything, may run again.
-    fn recover_calls(&self, past: &SessionHistory) -> Vec<RecoveredCall> {
+    /// Decides the running calls that can be decided: one that changes nothing, or that has not changed anything yet,
+    /// may run again.
+    fn recover_calls(&self, history: &SessionHistory) -> Vec<RecoveredCall> {
         let answer = |call: CallId| {
-            let result = match past.intent(&call) {
+            let result = match history.intent(&call) {
                 Some(CallIntent::ReadOnly) => return None,
                 Some(CallIntent::Edit { files }) => self.recover_edit(call.clone(), files)?,
                 Some(CallIntent::Delegated { session: Some(session) }) => in_doubt_result(
                     call.clone(),
                     format!(
-                        "{OUTCOME_UNKNOWN} What the sub-agent did is written down in the session {session}."
+                        "{OUTCOME_UNKNOWN} The sub-agent's work is recorded in the session {session}."
                     ),
                 ),
                 Some(CallIntent::Opaque | CallIntent::Delegated { session: None }) | None => {
@@ -307,18 +308,18 @@ impl WorkspaceFiles {
             };
             Some(RecoveredCall { call, result })
         };
-        running_calls(&past.machine.state).into_iter().filter_map(answer).collect()
+        running_calls(&history.machine.state).into_iter().filter_map(answer).collect()
     }
 
-    /// Tells from the files whether an edit happened; none when it did not.
+    /// Determines from the files whether an edit happened; `None` if it did not.
     fn recover_edit(&self, call: CallId, images: &[FileDigests]) -> Option<ToolResult> {
-        let seen: Vec<(&FileDigests, FileOnDisk)> =
+        let files: Vec<(&FileDigests, FileOnDisk)> =
             images.iter().map(|image| (image, self.inspect(&image.path))).collect();
         let is_done =
-            |(image, seen): &(&FileDigests, FileOnDisk)| has_digest(seen, image.after.as_ref());
+            |(image, files): &(&FileDigests, FileOnDisk)| has_digest(files, image.after.as_ref());
         let is_open =
-            |(image, seen): &(&FileDigests, FileOnDisk)| has_digest(seen, image.before.as_ref());
-        if seen.iter().all(is_done) {
+            |(image, files): &(&FileDigests, FileOnDisk)| has_digest(files, image.before.as_ref());
+        if files.iter().all(is_done) {
             let paths: Vec<&str> = images.iter().map(|image| &*image.path).collect();
             let text = format!(
                 "The engine stopped during this call, and the files show that it was completed: {}.",
@@ -327,21 +328,21 @@ impl WorkspaceFiles {
             let changes = images.iter().map(file_change).collect();
             return Some(ToolResult { changes, ..ToolResult::new(call, ToolStatus::Ok, text) });
         }
-        if seen.iter().all(is_open) {
+        if files.iter().all(is_open) {
             return None;
         }
-        let tell = |file: &(&FileDigests, FileOnDisk)| {
+        let describe = |file: &(&FileDigests, FileOnDisk)| {
             let state = match (is_done(file), is_open(file)) {
                 (true, _) => "changed as asked",
                 (_, true) => "not changed",
-                (false, false) => "neither as it was before nor as it was to be",
+                (false, false) => "neither in its old nor in its new state",
             };
             format!("{}: {state}", file.0.path)
         };
-        let told: Vec<String> = seen.iter().map(tell).collect();
+        let descriptions: Vec<String> = files.iter().map(describe).collect();
         Some(in_doubt_result(
             call,
-            format!("{OUTCOME_UNKNOWN} What the files show: {}.", told.join("; ")),
+            format!("{OUTCOME_UNKNOWN} What the files show: {}.", descriptions.join("; ")),
         ))
     }
 }
@@ -350,8 +351,8 @@ fn in_doubt_result(call: CallId, text: String) -> ToolResult {
     ToolResult::new(call, ToolStatus::InDoubt, text)
 }
 
-fn has_digest(seen: &FileOnDisk, digest: Option<&Arc<str>>) -> bool {
-    match (seen, digest) {
+fn has_digest(files: &FileOnDisk, digest: Option<&Arc<str>>) -> bool {
+    match (files, digest) {
         (FileOnDisk::Missing, None) => true,
         (FileOnDisk::File(found), Some(digest)) => **digest == **found,
         (FileOnDisk::Missing | FileOnDisk::File(_) | FileOnDisk::Unreadable, _) => false,
@@ -374,8 +375,8 @@ fn running_calls(state: &State) -> Vec<CallId> {
     runs.map(|call| call.call.id.clone()).collect()
 }
 
-fn edited_files<'a>(past: &'a SessionHistory, call: &CallId) -> &'a [FileDigests] {
-    match past.intent(call) {
+fn edited_files<'a>(history: &'a SessionHistory, call: &CallId) -> &'a [FileDigests] {
+    match history.intent(call) {
         Some(CallIntent::Edit { files }) => files,
         Some(CallIntent::ReadOnly | CallIntent::Opaque | CallIntent::Delegated { .. }) | None => {
             &[]

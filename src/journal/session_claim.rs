@@ -1,4 +1,4 @@
-//! The sole right to begin a session: held from before anything is written until the journal has its name.
+//! The exclusive right to create a session: held from before anything is written until the journal has its name.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -10,19 +10,19 @@ use super::file_journal::lock;
 use super::folder;
 use super::session_id::SessionId;
 
-/// The sole right of this process to begin one session, or to import one, under its id.
+/// The exclusive right of this process to create or import a session with this id.
 ///
-/// It is a lock of the file that names the process, in the folder beside the journal, so it ends with the process. It
-/// keeps two processes from writing into that folder at the same time; [`publish`] decides which journal gets the name.
+/// It is a lock of the pid file in the folder beside the journal, so it ends with the process. It keeps two processes
+/// from writing into that folder at the same time; [`publish`] decides which journal gets the name.
 #[derive(Debug)]
 pub(super) struct SessionClaim(File);
 
 impl SessionClaim {
-    /// Takes the right, and makes the folder.
+    /// Takes the right, and creates the folder.
     ///
     /// # Errors
     ///
-    /// Fails when another process has it, and when the system refuses the folder or the file.
+    /// Fails if another process has it, and on an I/O error.
     pub(super) fn acquire(session: SessionId, beside: &Path) -> Result<Self, JournalError> {
         folder::create_private(beside)?;
         let path = beside.join("pid");
@@ -39,21 +39,21 @@ impl SessionClaim {
         Ok(claim)
     }
 
-    /// Writes which process has the right; others name it in their messages.
+    /// Writes the id of this process, for messages of other processes.
     fn write_owner(&self) -> io::Result<()> {
         self.0.set_len(0)?;
         (&self.0).write_all(format!("{}\n", std::process::id()).as_bytes())
     }
 }
 
-/// Gives a file its name, unless there is one with that name.
+/// Renames a file, unless the new name is taken.
 ///
 /// # Errors
 ///
-/// Fails with [`io::ErrorKind::AlreadyExists`] if there is one, whenever it was made.
+/// Fails with [`io::ErrorKind::AlreadyExists`] if the name is taken.
 pub(super) fn publish(from: &Path, to: &Path) -> io::Result<()> {
     match rename_no_replace(from, to) {
-        // Not every file system can do this at once; one that can't has hard links.
+        // Not every file system can do this atomically; others have hard links.
         Err(error) if is_unsupported(&error) => fs::hard_link(from, to).map(|()| {
             let _ = fs::remove_file(from);
         }),

@@ -1,4 +1,4 @@
-//! Names of sessions.
+//! Ids of sessions.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,16 +9,16 @@ use uuid::Uuid;
 use super::error::JournalError;
 use crate::port::unique_id;
 
-/// The name of a session: a UUID whose text sorts by the time at which it was made.
+/// The id of a session: a UUID whose text sorts by creation time.
 ///
-/// File names are made of ids alone, and an id is nothing but digits and dashes, so that no name that a user or a
-/// file gives can lead out of the store.
+/// File names are made of ids alone, and an id consists of hexadecimal digits and dashes, so that no name from a user
+/// or a file leads out of the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct SessionId(Uuid);
 
 impl SessionId {
-    /// Returns an id that nobody has had before; later ones sort behind earlier ones.
+    /// Returns a unique id; later ones sort after earlier ones.
     pub fn generate() -> Self {
         Self(unique_id())
     }
@@ -27,7 +27,7 @@ impl SessionId {
 impl FromStr for SessionId {
     type Err = JournalError;
 
-    /// Reads the one spelling that an id has: 36 characters, lower case.
+    /// Parses the canonical spelling: 36 characters, lower case.
     fn from_str(text: &str) -> Result<Self, JournalError> {
         let wrong = || JournalError::InvalidId(text.chars().take(80).collect());
         let id = Self(Uuid::try_parse(text).map_err(|_| wrong())?);

@@ -1,4 +1,4 @@
-//! The whole of tool results that were cut for the model.
+//! The complete outputs of tools that were truncated for the model.
 
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
@@ -10,9 +10,9 @@ use super::error::{IoContext, JournalError};
 use super::folder;
 use crate::model::CallId;
 
-/// The whole outputs of one session, by the call that they answer.
+/// The complete outputs of one session, by call.
 ///
-/// They survive what the journal survives: it says that they are there.
+/// They are as durable as the journal, which refers to them.
 #[derive(Clone, Debug)]
 pub struct SessionOutputs {
     folder: PathBuf,
@@ -22,9 +22,9 @@ pub struct SessionOutputs {
 /// A part of an output.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OutputPage {
-    /// Its lines, with their ends.
+    /// Its lines, including their ends.
     pub text: String,
-    /// Lines of the whole.
+    /// Lines of the whole output.
     pub lines: u64,
 }
 
@@ -36,11 +36,11 @@ impl SessionOutputs {
         Self { folder, durability }
     }
 
-    /// Keeps the whole output of a call.
+    /// Stores the complete output of a call.
     ///
     /// # Errors
     ///
-    /// Fails when the system refuses it.
+    /// Fails on an I/O error.
     pub fn store(&self, call: &CallId, text: &str) -> Result<(), JournalError> {
         folder::create_durable(&self.folder, self.durability)?;
         let path = self.path(call, text);
@@ -49,12 +49,12 @@ impl SessionOutputs {
         other.map_or(Ok(()), |other| fs::remove_file(&other).io_context("remove", &other))
     }
 
-    /// Returns up to `limit` lines of an output from line `offset` on, counted from one; none when no output of
-    /// this call was kept.
+    /// Returns up to `limit` lines of an output from line `offset` on, counted from one; `None` if no output of this
+    /// call was stored.
     ///
     /// # Errors
     ///
-    /// Fails when the output can't be read, or is not what was kept.
+    /// Fails if the output can't be read, or differs from what was stored.
     pub fn page(
         &self,
         call: &CallId,
@@ -73,9 +73,9 @@ impl SessionOutputs {
                 lines >= offset && lines - offset < limit && bytes.len() < MAX_PAGE_BYTES;
             let read = if is_wanted {
                 let room = (MAX_PAGE_BYTES - bytes.len()) as u64;
-                let begun = bytes.len();
+                let started = bytes.len();
                 input.by_ref().take(room).read_until(b'\n', &mut bytes).and_then(|read| {
-                    let is_cut = read > 0 && bytes.last() != Some(&b'\n') && bytes.len() > begun;
+                    let is_cut = read > 0 && bytes.last() != Some(&b'\n') && bytes.len() > started;
                     Ok(read + if is_cut { input.skip_until(b'\n')? } else { 0 })
                 })
             } else {
@@ -91,21 +91,21 @@ impl SessionOutputs {
         }))
     }
 
-    /// The id of a call is a model's own text: no file is named by it. The name tells of the content, too, so that one of
-    /// which a power cut has left a part is not taken for the whole.
+    /// The id of a call is a text of the model, so no file is named by it. The name contains a digest of the content
+    /// too, so that a partial file after a power cut is detected.
     fn path(&self, call: &CallId, text: &str) -> PathBuf {
         let (call, content) = (sha256_hex(call.as_str().as_bytes()), sha256_hex(text.as_bytes()));
         self.folder.join(format!("{call}.{content}"))
     }
 
-    /// Returns the file of a call's output. Older releases have named it by the call alone.
+    /// Returns the file of a call's output. Older releases named it by the call alone.
     fn find(&self, call: &CallId) -> Option<PathBuf> {
         let call = sha256_hex(call.as_str().as_bytes());
         let mut names = folder::read_dir(&self.folder).ok()?.flatten().map(|entry| entry.path());
         names.find(|path| path.file_stem().is_some_and(|name| *name == *call))
     }
 
-    /// Takes all outputs of another session over.
+    /// Copies all outputs of another session.
     pub(super) fn copy_from(&self, other: &Self) -> Result<(), JournalError> {
         let Ok(entries) = folder::read_dir(&other.folder) else { return Ok(()) };
         folder::create_durable(&self.folder, self.durability)?;
@@ -113,7 +113,7 @@ impl SessionOutputs {
             let from = entry.io_context("list", &other.folder)?.path();
             let Some(name) = from.file_name() else { continue };
             let to = self.folder.join(name);
-            // An output is never changed in place, so both sessions can have the same file.
+            // An output is never changed in place, so both sessions can share the file.
             if fs::hard_link(&from, &to).is_err() {
                 fs::copy(&from, &to).io_context("copy", &from)?;
                 if self.durability == Durability::Full {
@@ -130,11 +130,11 @@ impl SessionOutputs {
     }
 }
 
-/// Fails unless a file has the content that its name tells of.
+/// Fails unless a file has the content that its name says.
 fn check_digest(file: &mut File, path: &Path) -> io::Result<()> {
     let Some(content) = path.extension() else { return Ok(()) };
     if *sha256_of_file(file)? != *content {
-        return Err(io::Error::other("its content is not what was kept"));
+        return Err(io::Error::other("its content differs from what was stored"));
     }
     file.seek(SeekFrom::Start(0)).map(|_| ())
 }
@@ -158,8 +158,14 @@ mod tests {
         assert_eq!(outputs.page(&call, 1, 1).unwrap().unwrap().lines, 3);
         let path = outputs.find(&call).unwrap();
         fs::write(&path, "1\n2\n").unwrap();
-        assert!(outputs.page(&call, 1, 1).unwrap_err().to_string().contains("not what was kept"));
-        // One that an older release has written is given out as it is.
+        assert!(
+            outputs
+                .page(&call, 1, 1)
+                .unwrap_err()
+                .to_string()
+                .contains("differs from what was stored")
+        );
+        // The file of an older release is returned without that check.
         fs::rename(&path, path.with_extension("")).unwrap();
         assert_eq!(outputs.page(&call, 1, 1).unwrap().unwrap().lines, 2);
     }

@@ -1,4 +1,4 @@
-//! The folder in which sessions are kept.
+//! The folder of the sessions.
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
@@ -34,34 +34,34 @@ pub struct SessionStore {
     durability: Durability,
 }
 
-/// A session in the store, as far as its file tells without being read.
+/// A session in the store, as known without reading its file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ListedSession {
     /// The session.
     pub session: SessionId,
     /// The length of its journal.
     pub bytes: u64,
-    /// When it was written to last.
+    /// When it was last written.
     pub modified: SystemTime,
 }
 
-/// What is done about damage before intact records.
+/// What to do about damage before intact records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DamagePolicy {
-    /// Nothing: the session can only be read.
+    /// Nothing: the session is read-only.
     Refuse,
-    /// The journal is cut off before it; what was behind is saved beside it.
+    /// The journal is cut off before it; the rest is saved beside it.
     Truncate,
 }
 
-/// The ending of a journal's name.
+/// The extension of a journal's file name.
 const EXTENSION: &str = ".jsonl";
 
-/// Returns the folder for sessions that the user's environment names.
+/// Returns the folder for sessions from the user's environment.
 ///
 /// # Errors
 ///
-/// Fails when neither `XDG_STATE_HOME` nor `HOME` is an absolute path.
+/// Fails if neither `XDG_STATE_HOME` nor `HOME` is an absolute path.
 pub fn default_root(variable: impl Fn(&str) -> Option<OsString>) -> Result<PathBuf, JournalError> {
     let absolute = |name| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let state = absolute("XDG_STATE_HOME");
@@ -69,9 +69,9 @@ pub fn default_root(variable: impl Fn(&str) -> Option<OsString>) -> Result<PathB
     state.map(|state| state.join("architect")).ok_or(JournalError::NoStateFolder)
 }
 
-/// Returns what the limits of a session count from. What somebody else wrote does not raise them.
-fn limit_baseline(past: &SessionHistory) -> LimitBaseline {
-    let run = past.machine.state.run();
+/// Returns the baseline of a session's limits. Imported records do not raise it.
+fn limit_baseline(history: &SessionHistory) -> LimitBaseline {
+    let run = history.machine.state.run();
     let from = run.rules.limit_baseline;
     LimitBaseline {
         steps: from.steps.min(run.steps),
@@ -79,10 +79,10 @@ fn limit_baseline(past: &SessionHistory) -> LimitBaseline {
     }
 }
 
-/// How long a process may take to write one file, at the most; after that it has been killed.
+/// The longest time that a process may take to write one file; after that it has been killed.
 const MAX_WRITE_TIME: Duration = Duration::from_secs(3_600);
 
-/// Returns whether a file still waits for its name.
+/// Returns whether a file has a temporary name.
 fn is_temporary(name: &OsStr) -> bool {
     let name = name.to_str().and_then(|name| name.strip_prefix('.'));
     name.is_some_and(|id| Uuid::try_parse(id).is_ok())
@@ -94,19 +94,22 @@ fn is_unlocked(path: &Path) -> bool {
 }
 
 /// Returns a session, if its journal has the right name.
-fn check_session(session: SessionId, past: SessionHistory) -> Result<SessionHistory, JournalError> {
-    match past.header.session {
-        header if header == session => Ok(past),
+fn check_session(
+    session: SessionId,
+    history: SessionHistory,
+) -> Result<SessionHistory, JournalError> {
+    match history.header.session {
+        header if header == session => Ok(history),
         header => Err(JournalError::Misnamed { session, header }),
     }
 }
 
 impl SessionStore {
-    /// Opens the store in this folder; what is missing is made.
+    /// Opens the store in this folder, which is created if missing.
     ///
     /// # Errors
     ///
-    /// Fails when the folder can't be made, or can't be trusted.
+    /// Fails if the folder can't be created, or is not safe to use.
     pub fn open(root: &Path, durability: Durability) -> Result<Self, JournalError> {
         let sessions = root.join("sessions");
         folder::create_durable(root, durability)?;
@@ -114,11 +117,11 @@ impl SessionStore {
         Ok(Self { sessions, durability })
     }
 
-    /// Begins a session. It is in the store, with its header, once this returns.
+    /// Creates a session. Its header is durable once this returns.
     ///
     /// # Errors
     ///
-    /// Fails when there is a session with this id, or the system refuses something.
+    /// Fails if there is a session with this id, and on an I/O error.
     pub fn create(
         &self,
         session: SessionId,
@@ -126,10 +129,10 @@ impl SessionStore {
     ) -> Result<(FileJournal, SessionHeader), JournalError> {
         let header = SessionHeader::new(session, begin);
         let _claim = self.claim_id(session)?;
-        // Under its own name a journal is never seen without its header.
+        // A journal never has its final name without its header.
         let temporary = self.temporary_path();
         let file =
-            blobs::create_private_file(&temporary).io_context("make the file", &temporary)?;
+            blobs::create_private_file(&temporary).io_context("create the file", &temporary)?;
         let journal = self.write_header(session, file, &header).and_then(|journal| {
             self.publish(&temporary, session)?;
             Ok(journal)
@@ -141,7 +144,7 @@ impl SessionStore {
         Ok((journal?, header))
     }
 
-    /// Removes what stands beside a session that could not be begun. What another process has named is not ours.
+    /// Removes the folder of a session that could not be created, unless another process has created the session.
     pub(super) fn remove_unstarted(&self, session: SessionId) {
         if !self.journal_path(session).exists() {
             let _ = fs::remove_dir_all(self.session_folder(session));
@@ -154,7 +157,7 @@ impl SessionStore {
         file: File,
         header: &SessionHeader,
     ) -> Result<FileJournal, JournalError> {
-        // Nobody else knows the file yet, so its lock is free; from its first moment under its name it is locked.
+        // No other process knows the file yet, so its lock is free; it is locked before it gets its name.
         lock(&file, &self.journal_path(session))?;
         let files = self.journal_files(session, file, BTreeSet::new());
         let mut journal = FileJournal::new(files, JournalPosition::default(), header.created);
@@ -162,11 +165,11 @@ impl SessionStore {
         Ok(journal)
     }
 
-    /// Takes the sole right to begin a session with this id.
+    /// Takes the exclusive right to create a session with this id.
     ///
     /// # Errors
     ///
-    /// Fails when there is one already, and while another process begins it.
+    /// Fails if there is one already, or another process is creating it.
     pub(super) fn claim_id(&self, session: SessionId) -> Result<SessionClaim, JournalError> {
         let exists = || match self.journal_path(session).exists() {
             true => Err(JournalError::SessionExists(session)),
@@ -174,22 +177,22 @@ impl SessionStore {
         };
         exists()?;
         let claim = SessionClaim::acquire(session, &self.session_folder(session))?;
-        // The process that had it before may have begun the session.
+        // The process that held the right before may have created the session.
         exists().map(|()| claim)
     }
 
-    /// Gives a journal its name.
+    /// Gives a journal its final name.
     ///
     /// # Errors
     ///
-    /// Fails when there is a session with this id: none is ever replaced.
+    /// Fails if there is a session with this id: none is ever replaced.
     pub(super) fn publish(&self, from: &Path, session: SessionId) -> Result<(), JournalError> {
         let path = self.journal_path(session);
         match session_claim::publish(from, &path) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                 return Err(JournalError::SessionExists(session));
             }
-            named => named.io_context("make the file", &path)?,
+            named => named.io_context("create the file", &path)?,
         }
         match self.durability {
             Durability::Full => {
@@ -199,13 +202,13 @@ impl SessionStore {
         }
     }
 
-    /// Opens a session in order to go on with it.
+    /// Opens a session in order to resume it.
     ///
-    /// What a crash has left half-written at its end is cut off, and saved beside it.
+    /// A torn end of the journal is cut off, and saved beside it.
     ///
     /// # Errors
     ///
-    /// Fails when another process runs the session, and when it can only be read.
+    /// Fails if another process runs the session, or if it can only be read.
     pub fn reopen(
         &self,
         session: SessionId,
@@ -216,16 +219,16 @@ impl SessionStore {
         let file = OpenOptions::new().read(true).write(true).custom_flags(flags).open(&path);
         let file = self.or_unknown_session(session, file)?;
         self.lock_session(session, &file)?;
-        if file.metadata().io_context("look at", &path)?.nlink() == 0 {
+        if file.metadata().io_context("inspect", &path)?.nlink() == 0 {
             // It was removed while this process waited for its lock.
             return Err(JournalError::UnknownSession(session.to_string()));
         }
         let read = file.try_clone().io_context("open", &path)?;
         let reader = JournalReader::new(&path, read, self.blobs(session));
-        let (past, JournalEnd { position, kind }) = replay(reader, session, |_, _, _| {})?;
-        let past = check_session(session, past)?;
-        if let Some(why) = past.header.newer_format() {
-            return Err(JournalError::ReadOnly { session, reason: why });
+        let (history, JournalEnd { position, kind }) = replay(reader, session, |_, _, _| {})?;
+        let history = check_session(session, history)?;
+        if let Some(reason) = history.header.newer_format() {
+            return Err(JournalError::ReadOnly { session, reason });
         }
         let torn = match kind {
             JournalEndKind::Whole => None,
@@ -235,29 +238,23 @@ impl SessionStore {
             {
                 Some(self.truncate_damaged(session, &file, position)?)
             }
-            JournalEndKind::ReadOnly(why) => {
-                return Err(JournalError::ReadOnly { session, reason: why });
+            JournalEndKind::ReadOnly(reason) => {
+                return Err(JournalError::ReadOnly { session, reason });
             }
         };
-        let files = self.journal_files(session, file, past.delivered_messages.clone());
-        let journal = FileJournal::new(files, position, past.epoch);
+        let files = self.journal_files(session, file, history.delivered_messages.clone());
+        let journal = FileJournal::new(files, position, history.epoch);
         let is_over = |session: &SessionId| self.is_running(*session).is_ok_and(|is| !is);
-        let delegated = past.delegated_sessions().into_iter().filter(is_over);
+        let delegated = history.delegated_sessions().into_iter().filter(is_over);
         let delegated = delegated.filter_map(|session| self.replay(session, |_, _, _| {}).ok());
-        let delegated = delegated.map(|(past, _)| past).collect();
-        let from = limit_baseline(&past);
+        let delegated = delegated.map(|(history, _)| history).collect();
+        let from = limit_baseline(&history);
         self.remove_temporary_files(session);
-        Ok(OpenedSession {
-            journal,
-            history: past,
-            delegated,
-            saved_tail: torn,
-            limit_baseline: from,
-        })
+        Ok(OpenedSession { journal, history, delegated, saved_tail: torn, limit_baseline: from })
     }
 
-    /// Removes files without a name in the folder beside a session, which processes have left there that were killed while
-    /// they wrote them. Of this session nobody else writes any but messages, and none of those takes so long.
+    /// Removes old temporary files in the folder of a session, left by killed processes. Other processes write only
+    /// messages there, and none takes so long.
     fn remove_temporary_files(&self, session: SessionId) {
         let before =
             SystemTime::now().checked_sub(MAX_WRITE_TIME).unwrap_or(SystemTime::UNIX_EPOCH);
@@ -275,7 +272,7 @@ impl SessionStore {
         }
     }
 
-    /// Cuts a journal off at the end of its valid prefix, after saving what is behind it.
+    /// Cuts a journal off at the end of its valid prefix, after saving the rest.
     fn truncate_damaged(
         &self,
         session: SessionId,
@@ -286,7 +283,7 @@ impl SessionStore {
         let saved = beside.join(format!("torn-{}-{}", position.offset, unique_id()));
         let mut from = file.try_clone().io_context("open", &saved)?;
         from.seek(SeekFrom::Start(position.offset)).io_context("read", &saved)?;
-        let mut to = blobs::create_private_file(&saved).io_context("make the file", &saved)?;
+        let mut to = blobs::create_private_file(&saved).io_context("create the file", &saved)?;
         io::copy(&mut from, &mut to).io_context("write", &saved)?;
         to.sync_all().io_context("make durable", &saved)?;
         folder::sync_folder(&beside).io_context("make durable", &beside)?;
@@ -307,21 +304,21 @@ impl SessionStore {
         fs::write(&pid, format!("{}\n", std::process::id())).io_context("write", &pid)
     }
 
-    /// Reads a session record by record, and shows each with what became of it. Nobody has to be asked for that.
+    /// Replays a session record by record, and calls `see` with each one and its result. No lock is needed.
     ///
     /// # Errors
     ///
-    /// Fails when there is no such session, when it can't be read, or when it has no header.
+    /// Fails if there is no such session, if it can't be read, or if it has no header.
     pub fn replay(
         &self,
         session: SessionId,
         see: impl FnMut(&SessionHistory, &StoredRecord, &ReplayedRecord),
     ) -> Result<(SessionHistory, JournalEnd), JournalError> {
-        let (past, end) = replay(self.reader(session)?, session, see)?;
-        Ok((check_session(session, past)?, end))
+        let (history, end) = replay(self.reader(session)?, session, see)?;
+        Ok((check_session(session, history)?, end))
     }
 
-    /// Returns what is damaged in a session's journal, if anything is.
+    /// Returns the damage of a session's journal, if any.
     ///
     /// # Errors
     ///
@@ -334,7 +331,7 @@ impl SessionStore {
     ///
     /// # Errors
     ///
-    /// Fails when there is no such session.
+    /// Fails if there is no such session.
     pub fn reader(&self, session: SessionId) -> Result<JournalReader, JournalError> {
         let path = self.journal_path(session);
         let file = self.or_unknown_session(session, File::open(&path))?;
@@ -345,7 +342,7 @@ impl SessionStore {
     ///
     /// # Errors
     ///
-    /// Fails when the store can't be listed.
+    /// Fails if the store can't be listed.
     pub fn list(&self) -> Result<Vec<ListedSession>, JournalError> {
         let mut found = Vec::new();
         for entry in folder::read_dir(&self.sessions).io_context("list", &self.sessions)? {
@@ -363,12 +360,12 @@ impl SessionStore {
         Ok(found)
     }
 
-    /// Returns the session that a name means: an id, its beginning, or `last` for the one that was written to last, of
-    /// those that no other one has sent.
+    /// Resolves a session name: an id, a prefix of one, or `last` for the most recently written session that no other
+    /// one has dispatched.
     ///
     /// # Errors
     ///
-    /// Fails when the name means no session, or several.
+    /// Fails if the name matches no session, or several.
     pub fn resolve(&self, name: &str) -> Result<SessionId, JournalError> {
         let unknown = || JournalError::UnknownSession(name.chars().take(80).collect());
         let listed = self.list()?;
@@ -390,12 +387,12 @@ impl SessionStore {
         }
     }
 
-    /// Returns the session of a folder that was written to last, of those that no other one has sent. One that was
-    /// imported, and has not gone on since, belongs to every folder.
+    /// Returns the most recently written session of a folder that no other one has dispatched. An imported session
+    /// that was not resumed since belongs to every folder.
     ///
     /// # Errors
     ///
-    /// Fails when the store can't be listed.
+    /// Fails if the store can't be listed.
     pub fn last_in_folder(&self, folder: &Path) -> Result<Option<SessionId>, JournalError> {
         let mut listed = self.list()?;
         listed.sort_unstable_by_key(|listed| Reverse((listed.modified, listed.session)));
@@ -413,11 +410,13 @@ impl SessionStore {
         if header.imported_up_to.is_none() {
             return header.setup.workspace.root == folder;
         }
-        let past = self.replay(session, |_, _, _| {}).map(|(past, _)| past);
-        past.is_ok_and(|past| past.is_imported_setup() || past.setup.workspace.root == folder)
+        let history = self.replay(session, |_, _, _| {}).map(|(history, _)| history);
+        history.is_ok_and(|history| {
+            history.is_imported_setup() || history.setup.workspace.root == folder
+        })
     }
 
-    /// Returns whether another session has sent this one. What can't be read was sent by nobody.
+    /// Returns whether another session has dispatched this one; `false` if it can't be read.
     fn is_dispatched(&self, session: SessionId) -> bool {
         let header = self.reader(session).and_then(|mut reader| reader.read());
         let Ok(ReadRecord::Record(stored)) = header else { return false };
@@ -428,7 +427,7 @@ impl SessionStore {
     ///
     /// # Errors
     ///
-    /// Fails when there is no such session, or its lock can't be looked at.
+    /// Fails if there is no such session, or its lock can't be examined.
     pub fn is_running(&self, session: SessionId) -> Result<bool, JournalError> {
         let path = self.journal_path(session);
         let file = self.or_unknown_session(session, File::open(&path))?;
@@ -439,34 +438,34 @@ impl SessionStore {
         }
     }
 
-    /// Leaves a message for a running session.
+    /// Queues a message for a running session.
     ///
     /// # Errors
     ///
-    /// Fails when nobody runs the session, or the message is too long.
+    /// Fails if no process runs the session, or the message is too long.
     pub fn send(
         &self,
         session: SessionId,
-        letter: &QueuedMessage,
+        message: &QueuedMessage,
     ) -> Result<MessageId, JournalError> {
         if !self.is_running(session)? {
             return Err(JournalError::NotRunning(session));
         }
-        SteeringQueue::new(self.session_folder(session).join("mail"), BTreeSet::new()).add(letter)
+        SteeringQueue::new(self.session_folder(session).join("mail"), BTreeSet::new()).add(message)
     }
 
-    /// Removes a session with all that belongs to it.
+    /// Removes a session with all its files.
     ///
     /// # Errors
     ///
-    /// Fails when a process runs the session.
+    /// Fails if a process runs the session.
     pub fn remove(&self, session: SessionId) -> Result<(), JournalError> {
         let path = self.journal_path(session);
         let file = self.or_unknown_session(session, File::open(&path))?;
         if !lock(&file, &path)? {
             return Err(JournalError::Busy { session, pid: None });
         }
-        // A journal without its texts would be damaged; texts without their journal are nobody's.
+        // A journal without its texts would be damaged; texts without their journal are just leftovers.
         fs::remove_file(&path).io_context("remove", &path)?;
         let beside = self.session_folder(session);
         match fs::remove_dir_all(&beside) {
@@ -477,12 +476,12 @@ impl SessionStore {
         }
     }
 
-    /// Removes the sessions that nobody has written to since this time, and returns them. Running ones stay. What is as
-    /// old and belongs to no session goes, too.
+    /// Removes the sessions that were last written before this time, and returns them. Running ones stay. Leftovers
+    /// of the same age are removed, too.
     ///
     /// # Errors
     ///
-    /// Fails when the store can't be listed, or the system refuses to remove something.
+    /// Fails if the store can't be listed, or something can't be removed.
     pub fn clean_up(&self, before: SystemTime) -> Result<Vec<SessionId>, JournalError> {
         let mut removed = Vec::new();
         self.remove_leftovers(before)?;
@@ -496,7 +495,7 @@ impl SessionStore {
         Ok(removed)
     }
 
-    /// Removes what processes left that were killed while they began a session, or removed one.
+    /// Removes the leftovers of processes that were killed while they created or removed a session.
     fn remove_leftovers(&self, before: SystemTime) -> Result<(), JournalError> {
         for entry in folder::read_dir(&self.sessions).io_context("list", &self.sessions)? {
             let entry = entry.io_context("list", &self.sessions)?;
@@ -509,7 +508,7 @@ impl SessionStore {
                 continue;
             }
             let gone = match (is_beginning, session) {
-                // Whoever begins a session has locked both.
+                // A process that creates a session has locked both.
                 (true, _) if data.is_file() && is_unlocked(&path) => fs::remove_file(&path),
                 (_, Some(session)) if data.is_dir() => match self.claim_id(session) {
                     Ok(_claim) => fs::remove_dir_all(&path),
@@ -524,7 +523,7 @@ impl SessionStore {
         Ok(())
     }
 
-    /// Returns the whole outputs of a session's tools.
+    /// Returns the complete outputs of a session's tools.
     pub fn outputs(&self, session: SessionId) -> SessionOutputs {
         SessionOutputs::new(self.session_folder(session).join("outputs"), self.durability)
     }
@@ -537,7 +536,7 @@ impl SessionStore {
         self.sessions.join(format!("{session}{EXTENSION}"))
     }
 
-    /// Returns the folder of what belongs to a session beside its journal.
+    /// Returns the folder of a session, beside its journal.
     pub(super) fn session_folder(&self, session: SessionId) -> PathBuf {
         self.sessions.join(session.to_string())
     }
@@ -547,7 +546,7 @@ impl SessionStore {
         self.sessions.with_file_name("index.db")
     }
 
-    /// Returns a name that no journal has.
+    /// Returns a unique temporary name.
     pub(super) fn temporary_path(&self) -> PathBuf {
         self.sessions.join(format!(".{}", unique_id()))
     }

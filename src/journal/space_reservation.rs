@@ -1,26 +1,26 @@
-//! Space that is kept free behind a journal, so that a full disk is noticed before the last record has no room.
+//! Space reserved after the end of a journal, so that a full disk is noticed before the last record no longer fits.
 
 use std::fs::File;
 use std::io;
 
-/// The space behind the end of a file that belongs to it already.
+/// The space reserved after the end of a file.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct SpaceReservation {
-    /// Up to where the file has its space.
+    /// The end of the reserved space.
     end: u64,
-    /// Whether the file system cannot reserve anything.
+    /// Whether the file system cannot reserve space.
     is_unsupported: bool,
 }
 
-/// How much is kept free at least.
+/// The minimum of reserved space, in bytes.
 const MIN_FREE_BYTES: u64 = 1 << 20;
 
 impl SpaceReservation {
-    /// Sees to it that the file has space up to this offset, and [`LEAST`] behind it.
+    /// Reserves space for the file up to this offset, and [`MIN_FREE_BYTES`] after it.
     ///
     /// # Errors
     ///
-    /// Fails when the disk is too full for that. What was reserved before stays.
+    /// Fails if the disk is too full. What was reserved before stays.
     pub(super) fn ensure(&mut self, file: &File, offset: u64) -> io::Result<()> {
         if self.is_unsupported || offset.saturating_add(MIN_FREE_BYTES) <= self.end {
             return Ok(());
@@ -34,7 +34,7 @@ impl SpaceReservation {
         Ok(())
     }
 
-    /// Cuts the file off here, with everything that was reserved behind it.
+    /// Cuts the file off here, with all reserved space after it.
     pub(super) fn truncate(&mut self, file: &File, offset: u64) -> io::Result<()> {
         self.end = 0;
         file.set_len(offset)

@@ -1,8 +1,7 @@
-//! Messages for a session from other processes: a folder into which each is put as a file.
+//! Messages for a session from other processes: a folder with one file per message.
 //!
-//! A file appears whole, under a name that sorts by time. It is taken away only after the record that contains the
-//! message is durable; the record names the file, so that a message which was taken but not yet taken away when the
-//! process ended is not read a second time.
+//! A file appears complete, under a name that sorts by time. It is removed only after the record that contains the
+//! message is durable; the record names the file, so that a message is not read twice if the process ends in between.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -23,90 +22,94 @@ use crate::machine::{CheckResult, Event};
 use crate::model::{Digest, MessageOrigin, UserMessage};
 use crate::port::{MessageSource, unique_id};
 
-/// The messages for one session. Clones are the same mailbox.
+/// The messages for one session. Clones share the queue.
 #[derive(Clone, Debug)]
 pub struct SteeringQueue {
     folder: PathBuf,
     state: Arc<Mutex<QueueState>>,
 }
 
-/// The name of a message; later ones sort behind earlier ones.
+/// The file name of a message; later ones sort after earlier ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct MessageId(Uuid);
 
-/// A message with what it is for.
+/// A message and its kind.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct QueuedMessage {
-    /// When it is to be read, and who says it.
+    /// Its kind.
     pub kind: MessageKind,
-    /// What it says.
+    /// Its content.
     pub text: Arc<str>,
 }
 
-/// When a message is to be read, and who says it.
+/// When a message is delivered, and who wrote it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MessageKind {
-    /// By the user, for the next model call.
+    /// From the user, for the next model call.
     Steering,
-    /// By the user, for when the run would have ended.
+    /// From the user, for when the run would have ended.
     FollowUp,
-    /// The prompt with which a session goes on.
+    /// The prompt with which a session is resumed.
     Task,
-    /// By the program, for the next model call.
+    /// From the program, for the next model call.
     #[serde(rename = "notice")]
     SystemNotice,
 }
 
-/// What happens to the messages in this process.
+/// The progress of the messages in this process.
 #[derive(Debug, Default)]
 struct QueueState {
-    /// Handed out for the next model call, in this order.
-    handed_out: Vec<MessageId>,
-    /// Handed out as a follow-up.
+    /// Returned for the next model call, in this order.
+    taken: Vec<MessageId>,
+    /// Returned as a follow-up.
     follow_up: Option<MessageId>,
-    /// Contained in a record that may not be durable.
+    /// Contained in a record that may not be durable yet.
     written: Vec<MessageId>,
     /// Contained in a durable record.
     delivered: BTreeSet<MessageId>,
 }
 
-/// The longest message that is taken.
+/// The maximum length of a message, in bytes.
 const MAX_MESSAGE_BYTES: usize = 1 << 20;
 
-/// The end of a message's file name.
+/// The extension of a message's file name.
 const EXTENSION: &str = ".json";
 
 impl SteeringQueue {
-    /// Returns the mailbox in this folder, of which these messages have arrived already.
+    /// Returns the queue in this folder, of which these messages were delivered already.
     pub(super) fn new(folder: PathBuf, arrived: BTreeSet<MessageId>) -> Self {
-        let desk = QueueState { delivered: arrived, ..QueueState::default() };
-        Self { folder, state: Arc::new(Mutex::new(desk)) }
+        let queue = QueueState { delivered: arrived, ..QueueState::default() };
+        Self { folder, state: Arc::new(Mutex::new(queue)) }
     }
 
-    /// Puts a message in. It is durable when this returns.
-    pub(super) fn add(&self, letter: &QueuedMessage) -> Result<MessageId, JournalError> {
+    /// Adds a message. It is durable when this returns.
+    pub(super) fn add(&self, message: &QueuedMessage) -> Result<MessageId, JournalError> {
         let id = MessageId(unique_id());
-        self.add_as(id, letter)?;
+        self.add_as(id, message)?;
         Ok(id)
     }
 
-    /// Puts a message in under this name; there is one with a name at the most.
-    pub(super) fn add_as(&self, id: MessageId, letter: &QueuedMessage) -> Result<(), JournalError> {
-        if letter.text.len() > MAX_MESSAGE_BYTES {
+    /// Adds a message under this name, unless there is one.
+    pub(super) fn add_as(
+        &self,
+        id: MessageId,
+        message: &QueuedMessage,
+    ) -> Result<(), JournalError> {
+        if message.text.len() > MAX_MESSAGE_BYTES {
             return Err(JournalError::MessageTooLong {
-                bytes: letter.text.len(),
+                bytes: message.text.len(),
                 limit: MAX_MESSAGE_BYTES,
             });
         }
         folder::create_durable(&self.folder, Durability::Full)?;
         let path = self.path(id);
-        let text = serde_json::to_vec(letter).io_context("write", &path)?;
+        let text = serde_json::to_vec(message).io_context("write", &path)?;
         blobs::replace_file(&path, &text, Durability::Full).io_context("write", &path)
     }
 
-    /// Returns the messages that have not arrived yet, in the order in which they came.
+    /// Returns the undelivered messages, oldest first.
     pub(super) fn pending(&self) -> Vec<(MessageId, QueuedMessage)> {
         let mut ids: Vec<MessageId> = match folder::read_dir(&self.folder) {
             Ok(entries) => entries.filter_map(|entry| message_id(&entry.ok()?)).collect(),
@@ -114,9 +117,9 @@ impl SteeringQueue {
         };
         ids.sort_unstable();
         let (old, new): (Vec<_>, Vec<_>) = {
-            let desk = self.state();
-            ids.retain(|id| !desk.written.contains(id));
-            ids.into_iter().partition(|id| desk.delivered.contains(id))
+            let queue = self.state();
+            ids.retain(|id| !queue.written.contains(id));
+            ids.into_iter().partition(|id| queue.delivered.contains(id))
         };
         for id in old {
             self.remove_file(id);
@@ -135,9 +138,7 @@ impl SteeringQueue {
     /// Returns the messages that an event contains.
     pub(super) fn ids_in(&self, event: &Event) -> Vec<MessageId> {
         match event {
-            Event::Prepared { messages, .. } if !messages.is_empty() => {
-                self.state().handed_out.clone()
-            }
+            Event::Prepared { messages, .. } if !messages.is_empty() => self.state().taken.clone(),
             Event::Checked { result: CheckResult::FollowUp { .. }, .. } => {
                 self.state().follow_up.into_iter().collect()
             }
@@ -162,7 +163,7 @@ impl SteeringQueue {
         }
     }
 
-    /// Takes the messages away that durable records contain.
+    /// Removes the messages that durable records contain.
     pub(super) fn mark_delivered(&self) {
         let written = std::mem::take(&mut self.state().written);
         for id in written {
@@ -182,14 +183,14 @@ impl SteeringQueue {
         self.folder.join(format!("{id}{EXTENSION}"))
     }
 
-    /// Nothing breaks off halfway under the lock, so a poisoned one is as good as new.
+    /// No update is left half-done by a panic, so a poisoned lock is usable.
     fn state(&self) -> MutexGuard<'_, QueueState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl MessageId {
-    /// Returns the name of a message that this program makes at this time: the same text gets the same name again.
+    /// Returns the name of a message from this program at this time; the same text gets the same name.
     pub(super) fn derive(at: WallTime, rank: u16, text: &str) -> Self {
         let millis = u64::try_from(at.unix_micros() / 1_000).unwrap_or(0);
         Self(Uuid::from_u64_pair(millis << 16 | u64::from(rank), Digest::of(text).0))
@@ -198,35 +199,35 @@ impl MessageId {
 
 impl MessageSource for SteeringQueue {
     fn take_messages(&mut self) -> Vec<UserMessage> {
-        let mut letters = self.pending();
-        letters.retain(|(_, letter)| letter.kind != MessageKind::FollowUp);
-        self.state().handed_out = letters.iter().map(|(id, _)| *id).collect();
-        letters.into_iter().map(|(_, letter)| letter.into()).collect()
+        let mut messages = self.pending();
+        messages.retain(|(_, message)| message.kind != MessageKind::FollowUp);
+        self.state().taken = messages.iter().map(|(id, _)| *id).collect();
+        messages.into_iter().map(|(_, message)| message.into()).collect()
     }
 
-    /// The same message is handed out again until a record contains it: the answer that it would have followed may
-    /// have been sent back for another reason.
+    /// The same message is returned until a record contains it: the answer that it would have followed may have been
+    /// rejected for another reason.
     fn take_follow_up(&mut self) -> Option<Arc<str>> {
-        let mut letters = self.pending().into_iter();
-        let next = letters.find(|(_, letter)| letter.kind == MessageKind::FollowUp);
+        let mut messages = self.pending().into_iter();
+        let next = messages.find(|(_, message)| message.kind == MessageKind::FollowUp);
         self.state().follow_up = next.as_ref().map(|(id, _)| *id);
-        next.map(|(_, letter)| letter.text)
+        next.map(|(_, message)| message.text)
     }
 }
 
 impl From<QueuedMessage> for UserMessage {
-    fn from(letter: QueuedMessage) -> Self {
-        let origin = match letter.kind {
+    fn from(message: QueuedMessage) -> Self {
+        let origin = match message.kind {
             MessageKind::Steering => MessageOrigin::Steering,
             MessageKind::FollowUp => MessageOrigin::FollowUp,
             MessageKind::Task => MessageOrigin::Task,
             MessageKind::SystemNotice => MessageOrigin::System,
         };
-        Self { origin, text: letter.text }
+        Self { origin, text: message.text }
     }
 }
 
-/// Returns the message that a file is, if it is one.
+/// Parses a file of the queue, if it is a message.
 fn message_id(entry: &fs::DirEntry) -> Option<MessageId> {
     entry.file_name().to_str()?.strip_suffix(EXTENSION)?.parse().ok()
 }
@@ -265,18 +266,18 @@ mod tests {
     use crate::machine::RequestSize;
     use crate::model::EffectId;
 
-    fn mail() -> (tempfile::TempDir, SteeringQueue) {
+    fn empty_queue() -> (tempfile::TempDir, SteeringQueue) {
         let temp = tempfile::tempdir().unwrap();
-        let mail = SteeringQueue::new(temp.path().join("mail"), BTreeSet::new());
-        (temp, mail)
+        let queue = SteeringQueue::new(temp.path().join("mail"), BTreeSet::new());
+        (temp, queue)
     }
 
-    fn put(mail: &SteeringQueue, kind: MessageKind, text: &str) -> MessageId {
-        mail.add(&QueuedMessage { kind, text: text.into() }).unwrap()
+    fn put(queue: &SteeringQueue, kind: MessageKind, text: &str) -> MessageId {
+        queue.add(&QueuedMessage { kind, text: text.into() }).unwrap()
     }
 
-    fn texts(mail: &mut SteeringQueue) -> Vec<String> {
-        mail.take_messages().iter().map(|message| message.text.to_string()).collect()
+    fn texts(queue: &mut SteeringQueue) -> Vec<String> {
+        queue.take_messages().iter().map(|message| message.text.to_string()).collect()
     }
 
     fn prepared(messages: Vec<UserMessage>) -> Event {
@@ -285,65 +286,65 @@ mod tests {
 
     #[test]
     fn messages_come_in_order_and_stay_until_a_durable_record_contains_them() {
-        let (_temp, mut mail) = mail();
-        assert_eq!(texts(&mut mail), [""; 0]);
-        let first = put(&mail, MessageKind::Steering, "left");
-        let second = put(&mail, MessageKind::Task, "right");
-        put(&mail, MessageKind::FollowUp, "later");
-        assert_eq!(texts(&mut mail), ["left", "right"]);
-        let event = prepared(mail.take_messages());
-        let within = mail.ids_in(&event);
+        let (_temp, mut queue) = empty_queue();
+        assert_eq!(texts(&mut queue), [""; 0]);
+        let first = put(&queue, MessageKind::Steering, "left");
+        let second = put(&queue, MessageKind::Task, "right");
+        put(&queue, MessageKind::FollowUp, "later");
+        assert_eq!(texts(&mut queue), ["left", "right"]);
+        let event = prepared(queue.take_messages());
+        let within = queue.ids_in(&event);
         assert_eq!(within, [first, second]);
-        mail.mark_written(&within);
-        assert_eq!(texts(&mut mail), [""; 0]);
-        assert_eq!(fs::read_dir(&mail.folder).unwrap().count(), 3);
-        mail.mark_delivered();
-        assert_eq!(fs::read_dir(&mail.folder).unwrap().count(), 1);
+        queue.mark_written(&within);
+        assert_eq!(texts(&mut queue), [""; 0]);
+        assert_eq!(fs::read_dir(&queue.folder).unwrap().count(), 3);
+        queue.mark_delivered();
+        assert_eq!(fs::read_dir(&queue.folder).unwrap().count(), 1);
     }
 
     #[test]
     fn a_message_of_a_durable_record_is_not_read_twice_though_its_file_was_left() {
-        let (_temp, mail) = mail();
-        let id = put(&mail, MessageKind::Steering, "left");
-        put(&mail, MessageKind::Steering, "right");
-        let mut again = SteeringQueue::new(mail.folder.clone(), [id].into());
+        let (_temp, queue) = empty_queue();
+        let id = put(&queue, MessageKind::Steering, "left");
+        put(&queue, MessageKind::Steering, "right");
+        let mut again = SteeringQueue::new(queue.folder.clone(), [id].into());
         assert_eq!(texts(&mut again), ["right"]);
-        assert_eq!(fs::read_dir(&mail.folder).unwrap().count(), 1);
+        assert_eq!(fs::read_dir(&queue.folder).unwrap().count(), 1);
     }
 
     #[test]
     fn a_follow_up_is_offered_until_it_is_followed() {
-        let (_temp, mut mail) = mail();
-        let id = put(&mail, MessageKind::FollowUp, "later");
-        assert_eq!(mail.take_follow_up().as_deref(), Some("later"));
+        let (_temp, mut queue) = empty_queue();
+        let id = put(&queue, MessageKind::FollowUp, "later");
+        assert_eq!(queue.take_follow_up().as_deref(), Some("later"));
         let sent_back = CheckResult::SentBack { message: "no".into() };
         let event = Event::Checked { id: EffectId(1), result: sent_back };
-        assert_eq!(mail.ids_in(&event), []);
-        assert_eq!(mail.take_follow_up().as_deref(), Some("later"));
+        assert_eq!(queue.ids_in(&event), []);
+        assert_eq!(queue.take_follow_up().as_deref(), Some("later"));
         let check = CheckResult::FollowUp { message: "later".into() };
         let event = Event::Checked { id: EffectId(1), result: check };
-        assert_eq!(mail.ids_in(&event), [id]);
-        mail.mark_written(&[id]);
-        assert_eq!(mail.take_follow_up(), None);
+        assert_eq!(queue.ids_in(&event), [id]);
+        queue.mark_written(&[id]);
+        assert_eq!(queue.take_follow_up(), None);
     }
 
     #[test]
     fn what_is_no_message_is_left_alone() {
-        let (temp, mut mail) = mail();
-        put(&mail, MessageKind::Steering, "left");
+        let (temp, mut queue) = empty_queue();
+        put(&queue, MessageKind::Steering, "left");
         let folder = temp.path().join("mail");
         fs::write(folder.join("note.json"), "{}").unwrap();
         fs::write(folder.join(format!("{}.json", Uuid::now_v7())), "{").unwrap();
-        assert_eq!(texts(&mut mail), ["left"]);
+        assert_eq!(texts(&mut queue), ["left"]);
     }
 
     #[test]
     fn a_message_that_is_too_long_is_refused() {
-        let (_temp, mail) = mail();
-        let letter = QueuedMessage {
+        let (_temp, queue) = empty_queue();
+        let message = QueuedMessage {
             kind: MessageKind::Steering,
             text: "x".repeat(MAX_MESSAGE_BYTES + 1).into(),
         };
-        assert!(matches!(mail.add(&letter), Err(JournalError::MessageTooLong { .. })));
+        assert!(matches!(queue.add(&message), Err(JournalError::MessageTooLong { .. })));
     }
 }

@@ -1,4 +1,4 @@
-//! Which workspace a session works in, and whether it is still the same one.
+//! The workspace of a session, and whether it is still the same one.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::error::{IoContext, JournalError};
 
-/// What a workspace is recognised by.
+/// The identity of a workspace.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WorkspaceIdentity {
     /// Its folder.
@@ -20,9 +20,9 @@ pub struct WorkspaceIdentity {
     pub root: PathBuf,
     /// The device that the folder is on.
     pub device: u64,
-    /// The folder's number on that device.
+    /// The inode of the folder.
     pub inode: u64,
-    /// What is checked out, when it is part of a git repository.
+    /// What is checked out, if it is a git repository.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub head: Option<GitHead>,
 }
@@ -30,54 +30,54 @@ pub struct WorkspaceIdentity {
 /// What is checked out in a git repository.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GitHead {
-    /// The branch; none when the head is detached.
+    /// The branch; `None` if the head is detached.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub branch: Option<String>,
-    /// The commit; none where finding it out would take git itself.
+    /// The commit; `None` if only git itself could determine it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub commit: Option<String>,
 }
 
-/// In what a workspace is no longer what it was.
+/// A change of a workspace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WorkspaceChange {
     /// The same folder has another path.
     Moved {
-        /// The path that it had.
+        /// The previous path.
         from: PathBuf,
     },
-    /// There is another folder at its place.
+    /// Another folder is at its path.
     Replaced,
     /// Something else is checked out.
     Head {
-        /// What was.
+        /// What was checked out before.
         from: Option<GitHead>,
-        /// What is.
+        /// What is checked out now.
         to: Option<GitHead>,
     },
-    /// Files are not as the session left them.
+    /// Files have changed since the session wrote them.
     Files(Vec<String>),
 }
 
-/// The longest file of a git folder that is read.
+/// The largest file of a git folder that is read.
 const MAX_GIT_FILE_BYTES: u64 = 4 << 20;
 
 impl WorkspaceIdentity {
-    /// Looks at a workspace.
+    /// Determines the identity of a workspace.
     ///
     /// # Errors
     ///
-    /// Fails when there is no such folder.
+    /// Fails if there is no such folder.
     pub fn inspect(root: &Path) -> Result<Self, JournalError> {
         let root = fs::canonicalize(root).io_context("find the workspace", root)?;
-        let found = fs::metadata(&root).io_context("look at", &root)?;
+        let found = fs::metadata(&root).io_context("inspect", &root)?;
         if !found.is_dir() {
             return Err(JournalError::NoWorkspace(root));
         }
         Ok(Self { device: found.dev(), inode: found.ino(), head: GitHead::of(&root), root })
     }
 
-    /// Returns in what a workspace differs from this one.
+    /// Returns the changes of a workspace since this identity.
     pub fn changes_to(&self, now: &Self) -> Vec<WorkspaceChange> {
         let mut drift = Vec::new();
         let is_same = (self.device, self.inode) == (now.device, now.inode);
@@ -94,7 +94,7 @@ impl WorkspaceIdentity {
 }
 
 impl GitHead {
-    /// Reads what is checked out, without git: its configuration can run programs, these files can't.
+    /// Reads what is checked out without git, whose configuration can run programs.
     fn of(root: &Path) -> Option<Self> {
         let git = root.ancestors().map(|folder| folder.join(".git")).find(|git| git.exists())?;
         let git = if git.is_dir() {
@@ -124,20 +124,20 @@ impl GitHead {
     }
 }
 
-/// Returns whether a text can be the name of a branch and nothing worse.
+/// Returns whether a text is a valid name of a branch.
 fn is_branch_name(text: &str) -> bool {
     let fine = |c: char| !c.is_control() && !" ~^:?*[\\".contains(c);
     text.len() <= 255 && text.chars().all(fine) && !text.split('/').any(|part| part == "..")
 }
 
-/// Returns the commit that a text names, if it does nothing else.
+/// Returns the commit that a text names, if it contains nothing else.
 fn parse_commit(text: &str) -> Option<String> {
     let text = text.trim_end();
     let is_id = matches!(text.len(), 40 | 64) && text.bytes().all(|byte| byte.is_ascii_hexdigit());
     is_id.then(|| text.to_owned())
 }
 
-/// Reads a small ordinary file; a pipe in its place does not keep anybody waiting.
+/// Reads a small regular file; a pipe in its place does not block.
 fn read_small_file(path: &Path) -> io::Result<String> {
     let file = open_file(path)?;
     let mut text = String::new();
@@ -150,7 +150,7 @@ fn open_file(path: &Path) -> io::Result<File> {
     let file = OpenOptions::new().read(true).custom_flags(flags.cast_signed()).open(path)?;
     match file.metadata()?.is_file() {
         true => Ok(file),
-        false => Err(io::Error::other("is no ordinary file")),
+        false => Err(io::Error::other("is not a regular file")),
     }
 }
 
@@ -160,13 +160,13 @@ impl fmt::Display for GitHead {
         match (&self.branch, commit) {
             (Some(branch), Some(commit)) => write!(f, "{branch} at {commit}"),
             (Some(branch), None) => f.write_str(branch),
-            (None, commit) => f.write_str(commit.unwrap_or("a commit that is not known")),
+            (None, commit) => f.write_str(commit.unwrap_or("an unknown commit")),
         }
     }
 }
 
 impl fmt::Display for WorkspaceChange {
-    /// As people and models are told.
+    /// The text for people and models.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = |head: &Option<GitHead>| {
             head.as_ref().map_or("no git repository".to_owned(), GitHead::to_string)
@@ -175,18 +175,16 @@ impl fmt::Display for WorkspaceChange {
             Self::Moved { from } => {
                 write!(f, "The workspace has moved; it was at {} before.", from.display())
             }
-            Self::Replaced => {
-                f.write_str("The workspace is another folder than the one of before.")
-            }
+            Self::Replaced => f.write_str("The workspace is a different folder than before."),
             Self::Head { from, to } => {
-                write!(f, "What is checked out has changed from {} to {}.", name(from), name(to))
+                write!(f, "The git checkout has changed from {} to {}.", name(from), name(to))
             }
             Self::Files(files) => {
                 let some: Vec<_> = files.iter().take(20).map(String::as_str).collect();
                 let more = files.len() - some.len();
                 write!(
                     f,
-                    "These files are no longer as this session wrote them: {}",
+                    "These files have changed since this session wrote them: {}",
                     some.join(", ")
                 )?;
                 if more > 0 { write!(f, " and {more} more.") } else { f.write_str(".") }
@@ -195,7 +193,8 @@ impl fmt::Display for WorkspaceChange {
     }
 }
 
-/// Paths as text. One that is not UTF-8 is a zero byte, which no path has, and the path in hexadecimal.
+/// Paths as text. A path that is not UTF-8 is written as a zero byte, which no path contains, and the path in
+/// hexadecimal.
 mod path_text {
     use std::fmt::Write as _;
 
@@ -255,11 +254,11 @@ mod tests {
 
     /// Fault S14.
     #[test]
-    fn another_branch_another_place_and_another_folder_are_told() {
+    fn another_branch_another_place_and_another_folder_are_changes() {
         let (temp, root) = repository();
         let before = WorkspaceIdentity::inspect(&root).unwrap();
         fs::write(root.join(".git/HEAD"), format!("{COMMIT}\n")).unwrap();
-        let told = |now: &WorkspaceIdentity| {
+        let changes = |now: &WorkspaceIdentity| {
             before
                 .changes_to(now)
                 .iter()
@@ -267,18 +266,18 @@ mod tests {
                 .collect::<Vec<_>>()
                 .join(" ")
         };
-        let changed = "What is checked out has changed from main at 0123456789ab to 0123456789ab.";
-        assert_eq!(told(&WorkspaceIdentity::inspect(&root).unwrap()), changed);
+        let changed = "The git checkout has changed from main at 0123456789ab to 0123456789ab.";
+        assert_eq!(changes(&WorkspaceIdentity::inspect(&root).unwrap()), changed);
         let moved = temp.path().join("elsewhere");
         fs::rename(&root, &moved).unwrap();
         assert!(
-            told(&WorkspaceIdentity::inspect(&moved).unwrap())
+            changes(&WorkspaceIdentity::inspect(&moved).unwrap())
                 .starts_with("The workspace has moved; it was at /")
         );
         fs::create_dir(&root).unwrap();
         assert!(
-            told(&WorkspaceIdentity::inspect(&root).unwrap())
-                .starts_with("The workspace is another folder")
+            changes(&WorkspaceIdentity::inspect(&root).unwrap())
+                .starts_with("The workspace is a different folder")
         );
         fs::remove_dir(&root).unwrap();
         assert!(WorkspaceIdentity::inspect(&root).is_err());
@@ -306,10 +305,10 @@ mod tests {
     }
 
     #[test]
-    fn a_git_folder_that_lies_tells_nothing() {
+    fn an_invalid_git_folder_has_no_head() {
         let (temp, root) = repository();
-        fs::write(temp.path().join("secret"), "hush").unwrap();
-        for head in ["ref: refs/heads/../../../../secret", "ref: ../secret", "hush", ""] {
+        fs::write(temp.path().join("secret"), "secret").unwrap();
+        for head in ["ref: refs/heads/../../../../secret", "ref: ../secret", "secret", ""] {
             fs::write(root.join(".git/HEAD"), head).unwrap();
             let head = WorkspaceIdentity::inspect(&root).unwrap().head;
             assert!(

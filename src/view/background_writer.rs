@@ -1,7 +1,7 @@
-//! What is shown is written by a thread of its own, so that a reader who stalls never holds up the run.
+//! Output is written by a thread of its own, so that a slow reader never blocks the run.
 //!
-//! Writing blocks there, and nothing is dropped: what waits to be written is bounded by what a run says, which the
-//! limits of replies and tool results bound. At the end the run waits for its reader as long as it was told to.
+//! Nothing is dropped: the queue is bounded by the output of a run, which the limits of replies and tool results
+//! bound. At its end the run waits for the reader as long as configured.
 
 use std::io::{self, Write};
 use std::sync::{Arc, OnceLock};
@@ -14,54 +14,54 @@ use thiserror::Error;
 
 use crate::port::Disconnected;
 
-/// Takes what is to be written; a thread of its own writes it.
+/// Queues items, which a thread writes.
 pub(super) struct BackgroundWriter<T> {
     queue: WriteQueue<T>,
     /// Disconnected once the thread has ended.
     ended: Receiver<()>,
 }
 
-/// Where things to be written are handed in; there may be several.
+/// The sending side of the queue.
 pub(super) struct WriteQueue<T> {
     sender: Sender<WriteJob<T>>,
     failure: Arc<OnceLock<OutputError>>,
 }
 
-/// Where things are written.
+/// Where items are written.
 pub(super) trait WriteTarget<T>: Send {
-    /// Writes one thing.
+    /// Writes one item.
     ///
     /// # Errors
     ///
-    /// Fails when it cannot be written; nothing more is written then.
-    fn write_item(&mut self, thing: T) -> io::Result<()>;
+    /// Fails if it cannot be written; nothing more is written then.
+    fn write_item(&mut self, item: T) -> io::Result<()>;
 
-    /// Writes out what is buffered.
+    /// Flushes the buffer.
     ///
     /// # Errors
     ///
-    /// Fails when that cannot be written.
+    /// Fails if that cannot be written.
     fn flush(&mut self) -> io::Result<()>;
 
-    /// Writes out everything, since nothing more will come.
+    /// Flushes everything at the end.
     ///
     /// # Errors
     ///
-    /// Fails when that cannot be written.
+    /// Fails if that cannot be written.
     fn close(&mut self) -> io::Result<()> {
         self.flush()
     }
 
-    /// Returns how soon [`beat`](Self::beat) wants to be called when nothing is to be written until then.
+    /// Returns how long to wait for an item before [`on_tick`](Self::on_tick) is called.
     fn tick_interval(&self) -> Option<Duration> {
         None
     }
 
-    /// Is called when nothing was to be written for as long as the pulse says.
+    /// Called when no item came within the tick interval.
     ///
     /// # Errors
     ///
-    /// Fails when what it shows cannot be written.
+    /// Fails if the output cannot be written.
     fn on_tick(&mut self) -> io::Result<()> {
         Ok(())
     }
@@ -70,30 +70,30 @@ pub(super) trait WriteTarget<T>: Send {
 /// How long the end of a run waits for its readers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FinishTimeout {
-    /// Until they have read everything, or have gone away.
+    /// Until they have read everything, or are gone.
     Unlimited,
-    /// As long, but no longer than this.
+    /// The same, but no longer than this.
     AtMost(Duration),
 }
 
-/// Why not everything was read.
+/// Why the output is incomplete.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum OutputError {
-    /// The reader has gone away.
-    #[error("the reader of the output has gone away")]
+    /// The reader is gone.
+    #[error("the reader of the output is gone")]
     ReaderGone,
-    /// It could not be written: a full disk, say.
+    /// The output could not be written, for example because the disk is full.
     #[error("could not write the output: {0}")]
     Failed(Arc<str>),
-    /// The terminal has gone away, or the disk is broken.
+    /// The terminal is gone, or the disk is broken.
     #[error("could not write the output: {}", io::Error::from(Errno::IO))]
     HungUp,
-    /// The reader did not read it in time.
+    /// The reader did not read everything in time.
     #[error("the reader of the output did not read it in time")]
     Stalled,
 }
 
-/// Bytes that go somewhere as they are.
+/// Writes bytes unchanged.
 pub(super) struct PlainTarget<W>(pub(super) W);
 
 enum WriteJob<T> {
@@ -102,10 +102,10 @@ enum WriteJob<T> {
     Close,
 }
 
-/// How long it may take to write to a reader that is waiting.
+/// The minimum time for a reader that is waiting.
 const WRITE_TIMEOUT: Duration = Duration::from_millis(50);
 
-/// How long a descriptor that does not block is left alone when it is full.
+/// The delay before writing again to a full non-blocking descriptor.
 const RETRY_DELAY: Duration = Duration::from_millis(5);
 
 impl<T: Send + 'static> BackgroundWriter<T> {
@@ -113,47 +113,47 @@ impl<T: Send + 'static> BackgroundWriter<T> {
     ///
     /// # Errors
     ///
-    /// Fails when the system has no thread for it.
+    /// Fails when the thread cannot be started.
     pub(super) fn start(name: &str, sink: impl WriteTarget<T> + 'static) -> io::Result<Self> {
-        let (post, jobs) = unbounded();
+        let (sender, jobs) = unbounded();
         let (alive, ended) = bounded(0);
-        let lost = Arc::new(OnceLock::new());
-        let told = Arc::clone(&lost);
+        let failure = Arc::new(OnceLock::new());
+        let reported = Arc::clone(&failure);
         thread::Builder::new().name(format!("write-{name}")).spawn(move || {
-            run_writer(sink, &jobs, &told);
+            run_writer(sink, &jobs, &reported);
             drop::<Sender<()>>(alive);
         })?;
-        Ok(Self { queue: WriteQueue { sender: post, failure: lost }, ended })
+        Ok(Self { queue: WriteQueue { sender, failure }, ended })
     }
 
-    /// Returns another desk of the same writer.
+    /// Returns another sender of the same queue.
     pub(super) fn queue(&self) -> WriteQueue<T> {
         WriteQueue { sender: self.queue.sender.clone(), failure: Arc::clone(&self.queue.failure) }
     }
 
-    /// Has something written; never waits.
+    /// Queues an item; never blocks.
     ///
     /// # Errors
     ///
-    /// Fails when what was written before could not be.
-    pub(super) fn write(&self, thing: T) -> Result<(), Disconnected> {
-        self.queue.write(thing)
+    /// Fails if an earlier item could not be written.
+    pub(super) fn write(&self, item: T) -> Result<(), Disconnected> {
+        self.queue.write(item)
     }
 
-    /// Waits until everything so far is written.
+    /// Waits until everything is written.
     ///
     /// # Errors
     ///
-    /// Fails when it cannot be written, or not in time.
-    pub(super) fn finish(self, patience: FinishTimeout) -> Result<(), OutputError> {
-        let Self { queue: WriteQueue { sender: post, failure: lost }, ended } = self;
-        let _ = post.send(WriteJob::Close);
-        let waited = match patience {
+    /// Fails if it cannot be written, or not in time.
+    pub(super) fn finish(self, timeout: FinishTimeout) -> Result<(), OutputError> {
+        let Self { queue: WriteQueue { sender, failure }, ended } = self;
+        let _ = sender.send(WriteJob::Close);
+        let waited = match timeout {
             FinishTimeout::Unlimited => ended.recv().map_err(RecvTimeoutError::from),
             FinishTimeout::AtMost(most) => ended.recv_timeout(most),
         };
-        match (lost.get(), waited) {
-            (Some(lost), _) => Err(lost.clone()),
+        match (failure.get(), waited) {
+            (Some(failure), _) => Err(failure.clone()),
             (None, Err(RecvTimeoutError::Timeout)) => Err(OutputError::Stalled),
             (None, Ok(()) | Err(RecvTimeoutError::Disconnected)) => Ok(()),
         }
@@ -161,19 +161,19 @@ impl<T: Send + 'static> BackgroundWriter<T> {
 }
 
 impl<T> WriteQueue<T> {
-    /// Has something written; never waits.
+    /// Queues an item; never blocks.
     ///
     /// # Errors
     ///
-    /// Fails when what was written before could not be.
-    pub(super) fn write(&self, thing: T) -> Result<(), Disconnected> {
+    /// Fails if an earlier item could not be written.
+    pub(super) fn write(&self, item: T) -> Result<(), Disconnected> {
         if self.failure.get().is_some() {
             return Err(Disconnected);
         }
-        self.sender.send(WriteJob::Write(thing)).map_err(|_| Disconnected)
+        self.sender.send(WriteJob::Write(item)).map_err(|_| Disconnected)
     }
 
-    /// Waits until everything so far is written, but no longer than this. Returns whether it is.
+    /// Waits at most this long until everything so far is written. Returns whether it is.
     pub(super) fn flush(&self, within: Duration) -> bool {
         let (ack, done) = bounded(1);
         self.sender.send(WriteJob::Flush(ack)).is_ok()
@@ -183,7 +183,7 @@ impl<T> WriteQueue<T> {
 }
 
 impl FinishTimeout {
-    /// Returns what is left of the patience after so long; whoever reads at once is in time.
+    /// Returns what is left of the timeout after this time, but enough for a reader that is waiting.
     pub(super) fn remaining_after(self, waited: Duration) -> Self {
         match self {
             Self::Unlimited => Self::Unlimited,
@@ -192,19 +192,19 @@ impl FinishTimeout {
     }
 }
 
-/// Writes what arrives until that is all; what comes after a failure is let go.
+/// Writes the queued items; drops them after a failure.
 fn run_writer<T>(
     mut sink: impl WriteTarget<T>,
     jobs: &Receiver<WriteJob<T>>,
-    lost: &OnceLock<OutputError>,
+    failure: &OnceLock<OutputError>,
 ) {
     loop {
         let done = match next_job(jobs, sink.tick_interval()) {
             Ok(WriteJob::Close) | Err(RecvTimeoutError::Disconnected) => break,
-            // Who waits for a flush sees that its acknowledgement is gone.
-            Ok(WriteJob::Write(_) | WriteJob::Flush(_)) if lost.get().is_some() => continue,
-            Ok(WriteJob::Write(thing)) => {
-                let put = sink.write_item(thing);
+            // A caller that waits for a flush notices that its acknowledgement is dropped.
+            Ok(WriteJob::Write(_) | WriteJob::Flush(_)) if failure.get().is_some() => continue,
+            Ok(WriteJob::Write(item)) => {
+                let put = sink.write_item(item);
                 if jobs.is_empty() { put.and_then(|()| sink.flush()) } else { put }
             }
             Ok(WriteJob::Flush(ack)) => {
@@ -212,26 +212,26 @@ fn run_writer<T>(
                 let _ = ack.send(());
                 flushed
             }
-            Err(RecvTimeoutError::Timeout) if lost.get().is_some() => Ok(()),
+            Err(RecvTimeoutError::Timeout) if failure.get().is_some() => Ok(()),
             Err(RecvTimeoutError::Timeout) => sink.on_tick(),
         };
         if let Err(error) = done {
-            let _ = lost.set(OutputError::from(&error));
+            let _ = failure.set(OutputError::from(&error));
         }
     }
-    if lost.get().is_none()
+    if failure.get().is_none()
         && let Err(error) = sink.close()
     {
-        let _ = lost.set(OutputError::from(&error));
+        let _ = failure.set(OutputError::from(&error));
     }
 }
 
 fn next_job<T>(
     jobs: &Receiver<WriteJob<T>>,
-    pulse: Option<Duration>,
+    interval: Option<Duration>,
 ) -> Result<WriteJob<T>, RecvTimeoutError> {
-    match pulse {
-        Some(pulse) => jobs.recv_deadline(Instant::now() + pulse),
+    match interval {
+        Some(interval) => jobs.recv_deadline(Instant::now() + interval),
         None => jobs.recv().map_err(RecvTimeoutError::from),
     }
 }
@@ -240,7 +240,7 @@ impl From<&io::Error> for OutputError {
     fn from(error: &io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => Self::ReaderGone,
-            // A broken disk says the same; who has opened the output knows which of them it is.
+            // A broken disk returns the same error; the caller that opened the output can distinguish them.
             _ if error.raw_os_error() == Some(Errno::IO.raw_os_error()) => Self::HungUp,
             _ => Self::Failed(error.to_string().into()),
         }
@@ -257,8 +257,7 @@ impl<W: Write + Send> WriteTarget<Vec<u8>> for PlainTarget<W> {
     }
 }
 
-/// Writes all bytes, also to a descriptor that whoever started this process has told not to block: there `write_all`
-/// would give up in the middle.
+/// Writes all bytes, also to a non-blocking descriptor, on which `write_all` would fail midway.
 pub(super) fn write_all_blocking(out: &mut impl Write, mut bytes: &[u8]) -> io::Result<()> {
     while !bytes.is_empty() {
         match out.write(bytes) {
@@ -270,7 +269,7 @@ pub(super) fn write_all_blocking(out: &mut impl Write, mut bytes: &[u8]) -> io::
     Ok(())
 }
 
-/// Flushes, with the same patience.
+/// Flushes, also a non-blocking descriptor.
 pub(super) fn flush_blocking(out: &mut impl Write) -> io::Result<()> {
     loop {
         match out.flush() {

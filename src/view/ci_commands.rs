@@ -1,37 +1,37 @@
-//! Lines that a CI system would take for commands to itself.
+//! Protects against lines that a CI system would take for commands.
 //!
-//! GitHub Actions reads what a step prints: a line that begins with `::name::` or contains `##[name]` sets outputs, masks
-//! values or stops the reading of commands; Azure Pipelines does the same for `##vso[…]`. What a model or a tool says is
-//! no command. A character without width is put into the marks, so that a reader sees the same text.
+//! GitHub Actions interprets the output of a step: a line that begins with `::name::` or contains `##[name]` sets
+//! outputs, masks values or stops the processing of commands; Azure Pipelines does the same for `##vso[…]`. Text of a
+//! model or a tool is never a command: a zero-width space is inserted, so that a reader sees the same text.
 
 use std::borrow::Cow;
 use std::io::{self, Write};
 
-/// What is put into a mark: a space without width.
+/// The zero-width space that is inserted.
 const ZERO_WIDTH_SPACE: &str = "\u{200b}";
 
-/// Returns whether the system that runs this process reads commands from what it prints, going by its variables.
+/// Returns whether the CI system that runs this process interprets its output, according to the environment.
 pub fn runs_in_ci(variable: impl Fn(&str) -> Option<String>) -> bool {
     ["GITHUB_ACTIONS", "TF_BUILD", "GITEA_ACTIONS", "FORGEJO_ACTIONS"].iter().any(|name| {
         variable(name).is_some_and(|value| value.eq_ignore_ascii_case("true") || value == "1")
     })
 }
 
-/// Writes text in which no line is a command to a CI system, if there is one that reads them.
+/// Writes text so that no line is a command to a CI system, if one interprets it.
 pub struct CommandEscaper<W> {
     out: W,
     is_active: bool,
     scanner: CommandScanner,
 }
 
-/// How much of a mark was written.
+/// The progress within a possible command.
 #[derive(Debug)]
 struct CommandScanner {
-    /// Whether the line has had nothing but space.
+    /// Whether the line so far is blank.
     is_line_start: bool,
     /// Whether that was followed by one colon.
     has_colon: bool,
-    /// The last characters that may belong to a mark with two hashes.
+    /// The last bytes, which may belong to a command with two hashes.
     last: [u8; 5],
 }
 
@@ -42,14 +42,14 @@ impl Default for CommandScanner {
 }
 
 impl CommandScanner {
-    /// Takes the next byte; returns whether it would complete a mark.
+    /// Adds the next byte; returns whether it would complete a command.
     fn is_completed_by(&mut self, byte: u8) -> bool {
         let is_command = self.has_colon && byte == b':';
         let is_old = byte == b'['
             && (self.last.ends_with(b"##") || self.last.eq_ignore_ascii_case(b"##vso"));
         let is_end = matches!(byte, b'\n' | b'\r');
         self.has_colon = self.is_line_start && byte == b':' && !is_command;
-        // Spaces of all alphabets are skipped before a mark.
+        // CI systems skip all Unicode white space before a command.
         let is_space = byte.is_ascii_whitespace() || byte.is_ascii_control() || !byte.is_ascii();
         self.is_line_start = is_end || self.is_line_start && is_space;
         self.last.rotate_left(1);
@@ -59,7 +59,7 @@ impl CommandScanner {
 }
 
 impl<W: Write> CommandEscaper<W> {
-    /// Returns a writer around another one, which changes nothing if no CI system reads commands.
+    /// Returns a writer around another one; without `is_read` it changes nothing.
     pub fn new(out: W, is_read: bool) -> Self {
         Self { out, is_active: is_read, scanner: CommandScanner::default() }
     }
@@ -75,15 +75,15 @@ impl<W: Write> Write for CommandEscaper<W> {
         if !self.is_active {
             return self.out.write_all(bytes);
         }
-        let mut begun = 0;
+        let mut started = 0;
         for (at, byte) in bytes.iter().enumerate() {
             if self.scanner.is_completed_by(*byte) {
-                self.out.write_all(&bytes[begun..at])?;
+                self.out.write_all(&bytes[started..at])?;
                 self.out.write_all(ZERO_WIDTH_SPACE.as_bytes())?;
-                begun = at;
+                started = at;
             }
         }
-        self.out.write_all(&bytes[begun..])
+        self.out.write_all(&bytes[started..])
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -132,7 +132,7 @@ mod tests {
                 let lower = line.to_lowercase();
                 assert!(!lower.contains("##[") && !lower.contains("##vso["), "{clean:?}");
             }
-            // A piece of any size is the same.
+            // The result does not depend on the size of the pieces.
             let mut pieces = Vec::new();
             let mut out = CommandEscaper::new(&mut pieces, true);
             text.as_bytes().iter().for_each(|byte| out.write_all(&[*byte]).unwrap());
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn the_environment_tells_whether_it_is_a_ci_system() {
+    fn the_environment_determines_whether_it_is_a_ci_system() {
         assert!(runs_in_ci(|name| (name == "GITHUB_ACTIONS").then(|| "true".to_owned())));
         assert!(!runs_in_ci(|_| None) && !runs_in_ci(|_| Some("false".to_owned())));
     }

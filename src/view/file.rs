@@ -1,4 +1,4 @@
-//! A file that is replaced whole or not at all.
+//! Replaces files atomically.
 
 use std::fs::{self, File, Metadata, OpenOptions, Permissions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -14,39 +14,40 @@ use crate::workspace::{open_without_links, resolve_inside};
 /// Why a file was not written.
 #[derive(Debug, Error)]
 pub enum SaveError {
-    /// The folder for it could not be made.
-    #[error("could not make the folder {}", path.display())]
+    /// Its folder could not be created.
+    #[error("could not create the folder {}", path.display())]
     Folder {
         /// The folder.
         path: PathBuf,
-        /// What the system says.
+        /// The cause.
         source: io::Error,
     },
-    /// The file itself could not be written.
+    /// The file could not be written.
     #[error("could not write {}", path.display())]
     Write {
         /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The cause.
         source: io::Error,
     },
 }
 
-/// The mode of a new file, before the process's mask.
+/// The mode of a new file, before the umask.
 const DEFAULT_MODE: u32 = 0o666;
 
-/// Writes a file: its folders are made, and whoever reads it meanwhile sees the old content or the new, never a part.
+/// Writes a file atomically: a reader sees the old content or the new. Missing folders are created.
 ///
-/// A link is followed unless it lies inside the workspace, where others may have put it; an existing file keeps its mode, and what is no file (a device, a pipe) is written to as it is. So
-/// is the file behind standard output or standard error (`/dev/stdout`), which others write to.
+/// A link is followed unless it is inside the workspace, where others may have created it; an existing file keeps its
+/// mode. A device or a pipe is written to, and so is the file behind standard output or standard error
+/// (`/dev/stdout`), which others write to.
 ///
 /// # Errors
 ///
-/// Fails when a link inside the workspace stands on the way, or when a folder or the file cannot be written; what was there before is then still there. A named pipe that nobody
-/// reads is not waited for.
+/// Fails if a link inside the workspace is on the path, or if a folder or the file cannot be written; the old content
+/// is then unchanged. A named pipe without a reader is not waited for.
 pub fn save(workspace: &Path, path: &Path, content: &[u8]) -> Result<(), SaveError> {
     let failed = |source| SaveError::Write { path: path.to_owned(), source };
-    // The stream of this process is written to, wherever it leads.
+    // Standard output and error are written to, wherever they lead.
     if let Some(mut stream) = fs::metadata(path).ok().and_then(|meta| standard_stream(&meta)) {
         return stream.write_all(content).map_err(failed);
     }
@@ -65,7 +66,7 @@ pub fn save(workspace: &Path, path: &Path, content: &[u8]) -> Result<(), SaveErr
     written.map_err(|source| SaveError::Write { path: path.to_owned(), source })
 }
 
-/// Replaces a file in the workspace, whose folder is held while that is done.
+/// Replaces a file in the workspace, whose folder is held open meanwhile.
 fn replace(path: &Path, folder: &Path, content: &[u8]) -> io::Result<()> {
     let mode = match fs::symlink_metadata(path) {
         Ok(meta) if meta.is_file() => meta.permissions().mode(),
@@ -80,11 +81,11 @@ fn replace(path: &Path, folder: &Path, content: &[u8]) -> io::Result<()> {
     write_and_rename(&folder, &folder.join(name), mode, content)
 }
 
-/// Writes behind what a file has, on a line of its own; the file is made when there is none.
+/// Appends to a file, on a line of its own; the file is created if missing.
 ///
 /// # Errors
 ///
-/// Fails when the file cannot be written.
+/// Fails if the file cannot be written.
 pub fn append(path: &Path, content: &[u8]) -> Result<(), SaveError> {
     let write = || {
         let mut file = OpenOptions::new().read(true).append(true).create(true).open(path)?;
@@ -105,13 +106,13 @@ fn write(path: &Path, folder: &Path, content: &[u8]) -> io::Result<()> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => DEFAULT_MODE,
         Err(error) => return Err(error),
     };
-    // The link stays, and what it leads to is replaced.
+    // The link stays, and its target is replaced.
     let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let folder = target.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(folder);
     write_and_rename(folder, &target, mode, content)
 }
 
-/// Writes a new file and gives it the name of another one.
+/// Writes a new file and renames it to the target.
 fn write_and_rename(folder: &Path, target: &Path, mode: u32, content: &[u8]) -> io::Result<()> {
     let mut file = tempfile::Builder::new()
         .prefix(".architect-")
@@ -133,12 +134,12 @@ fn standard_stream(meta: &Metadata) -> Option<File> {
     })
 }
 
-/// Opens what is no file.
+/// Opens a device or a pipe.
 fn open_special(path: &Path, meta: &Metadata) -> io::Result<File> {
     if !meta.file_type().is_fifo() {
         return OpenOptions::new().write(true).open(path);
     }
-    // Where nobody reads, opening it as usual would take for ever.
+    // Opening a pipe without a reader would block.
     let flags = OFlags::NONBLOCK.bits().cast_signed();
     let pipe = OpenOptions::new().write(true).custom_flags(flags).open(path)?;
     rustix::fs::fcntl_setfl(&pipe, OFlags::empty())?;

@@ -1,4 +1,4 @@
-//! `--json`: one document, when all is over.
+//! `--json`: one document, at the end of the run.
 
 use std::io::{self, Write};
 
@@ -13,11 +13,11 @@ use crate::port::Disconnected;
 pub struct JsonSink(BackgroundWriter<Vec<u8>>);
 
 impl JsonSink {
-    /// Returns an output that writes here.
+    /// Returns a sink that writes here.
     ///
     /// # Errors
     ///
-    /// Fails when the system has no thread for it.
+    /// Fails when the thread cannot be started.
     pub fn new(out: impl Write + Send + 'static) -> io::Result<Self> {
         BackgroundWriter::start("json", PlainTarget(out)).map(Self)
     }
@@ -32,7 +32,7 @@ impl ReportSink for JsonSink {
         self.0.write(jsonl::to_line(result).map_err(|_| Disconnected)?)
     }
 
-    fn finish(self: Box<Self>, patience: FinishTimeout) -> Result<(), OutputError> {
-        self.0.finish(patience)
+    fn finish(self: Box<Self>, timeout: FinishTimeout) -> Result<(), OutputError> {
+        self.0.finish(timeout)
     }
 }

@@ -1,4 +1,4 @@
-//! One value, one line of JSON.
+//! Values as lines of JSON.
 
 use std::io::{self, Write};
 
@@ -10,7 +10,7 @@ use super::sanitize;
 
 /// Returns a value as one line of JSON, its line end included.
 ///
-/// Characters that could mislead a terminal or a reader that splits lines generously (U+2028) are written as `\uXXXX`,
+/// Characters that could mislead a terminal or split the line for some readers (U+2028) are written as `\uXXXX`,
 /// which is the same JSON.
 ///
 /// # Errors
@@ -32,7 +32,7 @@ impl Formatter for EscapingFormatter {
         W: ?Sized + Write,
     {
         let mut rest = fragment;
-        // A CI system takes `##[…]` and `##vso[…]` for commands wherever they stand in a line.
+        // A CI system takes `##[…]` and `##vso[…]` for commands anywhere in a line.
         let is_mark = |before: &str, c: char| {
             let mark = before.len().checked_sub(5).and_then(|at| before.get(at..));
             c == '['

@@ -1,14 +1,13 @@
-//! Floor 4: what people and programs get to see of a run.
+//! Layer 4: what people and programs see of a run.
 //!
 //! ```text
 //!  Seen ──▶ Projector ──▶ PublicEvent ─┬─▶ human log, JSON stream, log file, traces
 //!           (public)                   └─▶ Tally (result) ──▶ RunResult ──▶ JSON, text, reports
 //! ```
 //!
-//! [`Reporter`] ties them together: its [`Watcher`] is the observer of a run, and whoever keeps the show can end it on every
-//! way out of the program. Everything here is made of the public events; there is no second truth. Nothing opens a
-//! file, a socket or a terminal: what is written goes through writers that are given, but for [`save`], which replaces
-//! a file whole.
+//! [`Reporter`] combines them: its [`RunReporter`] is the observer of a run, and the reporter can complete the output
+//! on every way out of the program. Everything here is derived from the public events. Nothing opens a file, a socket
+//! or a terminal: output goes to writers that the caller supplies, except for [`save`] and [`append`].
 
 mod background_writer;
 mod file;

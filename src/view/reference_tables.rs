@@ -1,4 +1,4 @@
-//! The tables that users read: in the README, in `--help`. They are made of the types, so they can't be wrong.
+//! Reference tables for the README and `--help`, generated from the types.
 
 use std::fmt::Write as _;
 
@@ -11,11 +11,11 @@ use crate::model::Signal;
 pub struct TextTable {
     header: Vec<String>,
     rows: Vec<Vec<String>>,
-    /// The columns whose texts are names, to be set as code.
+    /// The columns with names, which are formatted as code.
     code_columns: Vec<usize>,
 }
 
-/// Returns the table of how a run can end: stop reasons, statuses and exit codes.
+/// Returns the table of the stop reasons, statuses and exit codes.
 pub fn stop_reasons() -> TextTable {
     let mut rows: Vec<Vec<String>> = Vec::new();
     for reason in StopReason::ALL {
@@ -71,7 +71,7 @@ fn exit_codes(reason: StopReason) -> String {
     }
 }
 
-/// Returns when a run ends for this reason; reasons with the same sentence share a row.
+/// Returns when a run ends for this reason; reasons with the same description share a row.
 fn describe(reason: StopReason) -> &'static str {
     match reason {
         StopReason::LlmDone => "A complete, non-empty final text and no tool call",
@@ -81,7 +81,7 @@ fn describe(reason: StopReason) -> &'static str {
             | CloseReason::ContextFull
             | CloseReason::BudgetExceeded,
         ) => {
-            "A watchdog; the model is asked to sum up, without tools, if the limits leave room for it"
+            "A limit was reached; the model is asked for a final summary, without tools, if the limits leave room for it"
         }
         StopReason::Closed(CloseReason::LoopDetected) => {
             "The same turn five times in a row (a steering message after three)"
@@ -89,18 +89,22 @@ fn describe(reason: StopReason) -> &'static str {
         StopReason::Truncated
         | StopReason::EmptyResponse
         | StopReason::Refused
-        | StopReason::InvalidToolCalls => "The model's own end that is not an answer; each bounded",
-        StopReason::SchemaNotMet => "`--output-schema`, after its bounded repairs",
+        | StopReason::InvalidToolCalls => {
+            "The model ended without an answer, after a bounded number of attempts"
+        }
+        StopReason::SchemaNotMet => {
+            "The answer does not satisfy `--output-schema`, after a bounded number of attempts"
+        }
         StopReason::ChecksFailed => {
-            "A required quality gate or a stop hook sent the answer back, time and again; a hook blocked the run or a model call; or a tool call was denied, with `--fail-on-denied`"
+            "A required quality gate or a stop hook rejected the answer repeatedly; a hook blocked the run or a model call; or a tool call was denied, with `--fail-on-denied`"
         }
         StopReason::EvaluationFailed => {
-            "`--self-eval`, whose judge was not satisfied: `basic` once, `full` in the end"
+            "`--self-eval` rejected the answer: once with `basic`, repeatedly with `full`"
         }
-        StopReason::UserInterrupt(_) => "Somebody asked the run to stop; no further model call",
-        StopReason::LlmError(_) => "The model could not be reached, or did not accept the request",
-        StopReason::StoreError => "The journal could not be kept",
-        StopReason::InternalError => "A defect of this program",
+        StopReason::UserInterrupt(_) => "The run was interrupted; no further model call",
+        StopReason::LlmError(_) => "The model could not be reached, or rejected the request",
+        StopReason::StoreError => "The journal could not be written",
+        StopReason::InternalError => "A bug in this program",
     }
 }
 
@@ -127,8 +131,8 @@ impl TextTable {
         text
     }
 
-    /// Returns the table as lines for a terminal: a cell with several items has a line for each, and a sentence in the
-    /// last column is wrapped.
+    /// Returns the table as lines for a terminal: a cell with several items has a line for each, and the last column
+    /// is wrapped.
     pub fn to_text(&self) -> String {
         let lines = |row: &[String]| -> Vec<Vec<String>> {
             let last = row.len().saturating_sub(1);
@@ -161,10 +165,10 @@ impl TextTable {
     }
 }
 
-/// How wide the last column of a table is on a terminal.
+/// The width of the last column on a terminal.
 const SENTENCE_WIDTH: usize = 28;
 
-/// Returns a sentence in lines of this width.
+/// Wraps a sentence to this width.
 fn wrap(sentence: &str, width: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in sentence.split(' ') {
@@ -222,7 +226,7 @@ mod tests {
                                  5 (timed out)        the request
     store_error         failed   1                    The journal could not be
                                                       kept
-    internal_error      failed   1                    A defect of this program
+    internal_error      failed   1                    A bug in this program
     —                   —        3                    Configuration, usage,
                                                       unknown session or agent:
                                                       before any model call

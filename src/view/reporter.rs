@@ -1,4 +1,4 @@
-//! All that is shown of a run, or of several that belong together, and its end on every way out of the program.
+//! The output of one run, or of several related ones, completed on every way out of the program.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -15,26 +15,27 @@ use crate::machine::StopReason;
 use crate::model::Signal;
 use crate::port::{CancellationToken, Disconnected, EffectNotice, Observer, RunEvent};
 
-/// What is shown. Whoever starts a run keeps it, so that there is a last line also when the run breaks down.
+/// The output of the program. The caller that starts a run keeps it, so that the output is completed even if the run
+/// breaks down.
 #[derive(Clone)]
 pub struct Reporter {
     inner: Arc<Mutex<ReporterState>>,
-    /// Never held for long, so that signals don't wait for what is shown.
+    /// Never held for long, so that signals don't wait for the output.
     signals: Arc<Mutex<SignalState>>,
 }
 
-/// What is known for the time after the runs.
+/// What is known after the runs.
 #[derive(Default)]
 struct SignalState {
     /// How many runs are under way.
     active_runs: usize,
-    /// The signal that has come since the last one of them was over.
+    /// The signal that has come since the last run ended.
     signal: Option<Signal>,
     /// Cancelled when such a signal comes.
     stop_waiting: CancellationToken,
 }
 
-/// Watches one run of a show.
+/// Observes one run.
 pub struct RunReporter {
     reporter: Reporter,
     run_index: usize,
@@ -50,95 +51,96 @@ struct ReportedRun {
     result: RunResultBuilder,
 }
 
-/// How long a process that is told to end at once still waits for its readers.
+/// How long a process that ends at once waits for its readers.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_millis(200);
 
 impl Reporter {
-    /// Returns a show with these outputs; what one of them has to write before another goes before it.
-    pub fn new(outputs: Vec<Box<dyn ReportSink>>) -> Self {
-        let inner = ReporterState { sinks: outputs, runs: Vec::new() };
+    /// Returns a reporter with these sinks, in the order in which they complete their output.
+    pub fn new(sinks: Vec<Box<dyn ReportSink>>) -> Self {
+        let inner = ReporterState { sinks, runs: Vec::new() };
         Self { inner: Arc::new(Mutex::new(inner)), signals: Arc::default() }
     }
 
-    /// Adds an output, before the first run.
-    pub fn add_sink(&self, output: Box<dyn ReportSink>) {
+    /// Adds a sink, before the first run.
+    pub fn add_sink(&self, sink: Box<dyn ReportSink>) {
         // What the user reads last is written last.
-        self.lock().sinks.insert(0, output);
+        self.lock().sinks.insert(0, sink);
     }
 
     /// Returns the observer of the next run. Its events are numbered after those of the runs before it.
-    pub fn observe_run(&self, about: RunInfo) -> RunReporter {
-        let about = Arc::new(about);
+    pub fn observe_run(&self, info: RunInfo) -> RunReporter {
+        let info = Arc::new(info);
         let mut inner = self.lock();
         let seq = inner.runs.last().map_or(0, |run| run.projector.seq());
-        let projector = EventProjector::new(Arc::clone(&about), seq);
-        inner.runs.push(ReportedRun { projector, result: RunResultBuilder::new(about) });
+        let projector = EventProjector::new(Arc::clone(&info), seq);
+        inner.runs.push(ReportedRun { projector, result: RunResultBuilder::new(info) });
         let run = inner.runs.len() - 1;
         drop(inner);
         let mut after = self.signals();
-        // What came in between, this run hears of in another way.
+        // A signal during the run is handled by the run.
         *after = SignalState { active_runs: after.active_runs + 1, ..SignalState::default() };
         drop(after);
         RunReporter { reporter: self.clone(), run_index: run }
     }
 
-    /// Returns the results of the runs so far; one that has not told how it ended has broken down for this reason.
+    /// Returns the results of the runs so far; a run without an end has broken down for this reason.
     pub fn results(&self, reason: StopReason, error: &str) -> Vec<RunResult> {
         self.lock().results(reason, error)
     }
 
-    /// Tells everybody the result, and waits for them, but not for long when a signal comes. What comes after it is not
-    /// shown.
+    /// Passes the result to all sinks and waits for them, but not for long when a signal comes. Later events are
+    /// dropped.
     ///
     /// # Errors
     ///
-    /// Fails when an output could not be written, or not in time.
-    pub fn finish(&self, result: &RunResult, patience: FinishTimeout) -> Result<(), OutputError> {
-        let outputs = std::mem::take(&mut self.lock().sinks);
-        let (hand, handed) = bounded::<(Vec<Box<dyn ReportSink>>, RunResult)>(1);
-        let (tell, told) = bounded(1);
+    /// Fails if an output could not be written, or not in time.
+    pub fn finish(&self, result: &RunResult, timeout: FinishTimeout) -> Result<(), OutputError> {
+        let sinks = std::mem::take(&mut self.lock().sinks);
+        let (sender, receiver) = bounded::<(Vec<Box<dyn ReportSink>>, RunResult)>(1);
+        let (done_sender, done) = bounded(1);
         let writing = move || {
-            for (outputs, result) in handed {
-                let _ = tell.send(finish_sinks(outputs, &result, patience));
+            for (sinks, result) in receiver {
+                let _ = done_sender.send(finish_sinks(sinks, &result, timeout));
             }
         };
         if thread::Builder::new().name("finish".to_owned()).spawn(writing).is_err() {
-            return finish_sinks(outputs, result, patience);
+            return finish_sinks(sinks, result, timeout);
         }
-        let _ = hand.send((outputs, result.clone()));
+        let _ = sender.send((sinks, result.clone()));
         let (stop, stopped) = bounded::<()>(0);
-        let hurry = self.signals().stop_waiting.clone();
+        let stop_waiting = self.signals().stop_waiting.clone();
         let stop = Mutex::new(Some(stop));
-        let _guard = hurry.on_cancel(move || drop(stop.lock().map(|mut stop| stop.take())));
-        let broken = || OutputError::Failed("writing broke down".into());
+        let _guard = stop_waiting.on_cancel(move || drop(stop.lock().map(|mut stop| stop.take())));
+        let broken = || OutputError::Failed("the writer failed".into());
         select! {
-            recv(told) -> told => told.unwrap_or_else(|_| Err(broken())),
-            recv(stopped) -> _ => match told.recv_timeout(SHUTDOWN_TIMEOUT) {
-                Ok(told) => told,
+            recv(done) -> done => done.unwrap_or_else(|_| Err(broken())),
+            recv(stopped) -> _ => match done.recv_timeout(SHUTDOWN_TIMEOUT) {
+                Ok(done) => done,
                 Err(RecvTimeoutError::Timeout) => Err(OutputError::Stalled),
                 Err(RecvTimeoutError::Disconnected) => Err(broken()),
             },
         }
     }
 
-    /// Takes notice of a signal, for when no run is under way that it could be meant for.
+    /// Notes a signal that comes when no run is active.
     pub fn on_signal(&self, signal: Signal) {
         let mut after = self.signals();
         if after.active_runs > 0 {
             return;
         }
         after.signal.get_or_insert(signal);
-        let hurry = after.stop_waiting.clone();
+        let stop_waiting = after.stop_waiting.clone();
         drop(after);
-        hurry.cancel();
+        stop_waiting.cancel();
     }
 
-    /// Returns the signal that has come since the last run was over.
+    /// Returns the signal that has come since the last run ended.
     pub fn signal(&self) -> Option<Signal> {
         self.signals().signal
     }
 
-    /// Tells everybody that the process ends at once, for this reason; called on another thread than the driver's.
+    /// Completes the output when the process ends at once, for this reason; called on another thread than the
+    /// driver's.
     pub fn report_shutdown(&self, reason: StopReason) {
         let until = Instant::now() + SHUTDOWN_TIMEOUT;
         let mut inner = loop {
@@ -151,15 +153,15 @@ impl Reporter {
                 Err(std::sync::TryLockError::WouldBlock) => return,
             }
         };
-        let results = inner.results(reason, "the process was told to end at once");
-        let outputs = std::mem::take(&mut inner.sinks);
+        let results = inner.results(reason, "the process was terminated");
+        let sinks = std::mem::take(&mut inner.sinks);
         drop(inner);
         if let Some(result) = RunResult::join(&results, results.len().saturating_sub(1)) {
-            let _ = finish_sinks(outputs, &result, FinishTimeout::AtMost(SHUTDOWN_TIMEOUT));
+            let _ = finish_sinks(sinks, &result, FinishTimeout::AtMost(SHUTDOWN_TIMEOUT));
         }
     }
 
-    /// A panic under the lock leaves everything as told so far; that is still worth an end.
+    /// After a panic under the lock, the output is still worth completing.
     fn lock(&self) -> MutexGuard<'_, ReporterState> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -174,28 +176,28 @@ impl ReporterState {
         self.runs.iter().map(|run| run.result.result((reason, error))).collect()
     }
 
-    fn on_event(&mut self, run: usize, seen: &RunEvent<'_>) -> Result<(), Disconnected> {
-        let Self { sinks: outputs, runs } = self;
+    fn on_event(&mut self, run: usize, event: &RunEvent<'_>) -> Result<(), Disconnected> {
+        let Self { sinks, runs } = self;
         let Some(run) = runs.get_mut(run) else { return Ok(()) };
-        if let RunEvent::Notice { id, notice: EffectNotice::Progress { text }, .. } = seen {
-            for output in &mut *outputs {
-                output.on_progress(*id, text);
+        if let RunEvent::Notice { id, notice: EffectNotice::Progress { text }, .. } = event {
+            for sink in &mut *sinks {
+                sink.on_progress(*id, text);
             }
         }
-        let mut told = Ok(());
-        for event in run.projector.project(seen) {
+        let mut done = Ok(());
+        for event in run.projector.project(event) {
             run.result.on_event(&event);
-            for output in &mut *outputs {
-                told = told.and(output.on_event(&event));
+            for sink in &mut *sinks {
+                done = done.and(sink.on_event(&event));
             }
         }
-        told
+        done
     }
 }
 
 impl Observer for RunReporter {
-    fn on_event(&mut self, seen: &RunEvent<'_>) -> Result<(), Disconnected> {
-        self.reporter.lock().on_event(self.run_index, seen)
+    fn on_event(&mut self, event: &RunEvent<'_>) -> Result<(), Disconnected> {
+        self.reporter.lock().on_event(self.run_index, event)
     }
 }
 
@@ -208,16 +210,16 @@ impl Drop for RunReporter {
 
 /// One after the other, so that a log is complete before an answer follows it on the same terminal.
 fn finish_sinks(
-    outputs: Vec<Box<dyn ReportSink>>,
+    sinks: Vec<Box<dyn ReportSink>>,
     result: &RunResult,
-    patience: FinishTimeout,
+    timeout: FinishTimeout,
 ) -> Result<(), OutputError> {
-    let begun = Instant::now();
+    let started = Instant::now();
     let mut finished = Ok(());
-    for mut output in outputs {
-        // Whether it was told is seen when it finishes.
-        let _ = output.on_result(result);
-        finished = finished.and(output.finish(patience.remaining_after(begun.elapsed())));
+    for mut sink in sinks {
+        // A failure is reported by `finish`.
+        let _ = sink.on_result(result);
+        finished = finished.and(sink.finish(timeout.remaining_after(started.elapsed())));
     }
     finished
 }

@@ -1,4 +1,4 @@
-//! What there is to know of a run before it begins.
+//! What is known about a run before it begins.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::machine::{CallPurpose, CostBreakdown, PricedUsage, RunStatus, StopReason};
 
-/// What there is to know of a run before it begins, apart from its rules.
+/// What is known about a run before it begins, apart from its rules.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunInfo {
     /// The session.
@@ -20,44 +20,44 @@ pub struct RunInfo {
     pub workspace: Arc<str>,
     /// The task, as the user gave it.
     pub task: Arc<str>,
-    /// How commands are confined, where that is worth telling.
+    /// How commands are confined, if that is to be shown.
     pub sandbox: Option<Arc<str>>,
-    /// The time of day at which it begins.
+    /// The wall-clock time at which it begins.
     pub started_at: Timestamp,
-    /// What its calls with tools are charged to.
+    /// The cost source of its calls with tools.
     pub cost_source: CostSource,
-    /// Whether its answer has to be JSON that satisfies a schema.
+    /// Whether its answer has to satisfy a JSON schema.
     pub has_schema: bool,
-    /// The exit code of a partial run, where the user wants another one.
+    /// The user's exit code for a partial run.
     pub exit_on_partial: Option<u8>,
-    /// What its session has used and done before.
+    /// The earlier usage of its session.
     pub prior_usage: PriorUsage,
 }
 
-/// What a session has used and done before a run goes on with it.
+/// The usage of a session before it was resumed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PriorUsage {
     /// What it has used.
     pub costs: CostBreakdown,
     /// Replies whose tool calls ran.
     pub steps: u32,
-    /// Model calls, those of its sub-agents included.
+    /// Model calls, including those of its sub-agents.
     pub llm_calls: u32,
 }
 
-/// What a model call is charged to.
+/// The source of a cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CostSource {
     /// The task itself.
     Agent,
-    /// The last word after a watchdog.
+    /// The final summary after a limit.
     Closing,
     /// Summaries of older parts of the conversation.
     Compaction,
     /// The evaluation of an answer.
     Eval,
-    /// The plan that goes before a task.
+    /// The plan before a task.
     Plan,
     /// The sub-agents of the task.
     Subagent,
@@ -67,7 +67,7 @@ impl RunInfo {
     /// Returns the exit code of a run that ended for this reason.
     pub fn exit_code(&self, reason: StopReason) -> u8 {
         match (self.exit_on_partial, reason.status(), reason) {
-            // Who interrupts a run wants the exit code of the signal.
+            // A run that was interrupted has the exit code of the signal.
             (Some(code), RunStatus::Partial, reason)
                 if !matches!(reason, StopReason::UserInterrupt(_)) =>
             {
@@ -77,7 +77,7 @@ impl RunInfo {
         }
     }
 
-    /// Returns what was charged before the run, and to what.
+    /// Returns the earlier charges and their sources.
     pub fn prior_charges(&self) -> impl Iterator<Item = (CostSource, PricedUsage)> {
         let CostBreakdown { agent, closing, compaction, subagents, .. } = self.prior_usage.costs;
         let charges = [
@@ -89,7 +89,7 @@ impl RunInfo {
         charges.into_iter().filter(|(_, charge)| *charge != PricedUsage::default())
     }
 
-    /// Returns what a call of the run is charged to: in an evaluation and in a sub-agent, all of it to that.
+    /// Returns the source of a call's cost: in an evaluation and in a sub-agent, always that.
     pub fn source_of(&self, purpose: CallPurpose) -> CostSource {
         match (self.cost_source, purpose) {
             (CostSource::Eval | CostSource::Subagent, _) | (_, CallPurpose::Agent) => {
@@ -102,7 +102,7 @@ impl RunInfo {
 }
 
 impl CostSource {
-    /// Returns the name that users see; it never changes.
+    /// Returns the public name; it never changes.
     pub fn name(self) -> &'static str {
         match self {
             Self::Agent => "agent",

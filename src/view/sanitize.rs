@@ -1,29 +1,29 @@
-//! Text from models, tools and file names, made harmless for a terminal.
+//! Makes text from models, tools and file names safe for a terminal.
 //!
-//! Nothing that moves a cursor, changes colours, talks to the terminal or reverses the direction of text gets through:
-//! such characters are shown by their number.
+//! Characters that move the cursor, change colours, control the terminal or reverse the direction of text are
+//! escaped.
 
 use std::borrow::Cow;
 
-/// Returns whether a terminal, or a reader who trusts one, may be misled by the character.
+/// Returns whether the character may mislead a terminal or its reader.
 pub(super) fn is_harmful(c: char) -> bool {
     c.is_control()
         || matches!(c,
             // Marks, embeddings, overrides and isolates of the writing direction.
             '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
-            // Line ends that not everybody takes for one.
+            // Line ends that not every reader recognizes.
             | '\u{2028}' | '\u{2029}'
             // Invisible: byte order mark, annotations, tags.
             | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
 }
 
-/// Returns a text of several lines: line ends and tabs stay, everything else that is harmful is shown by its number.
+/// Escapes a text of several lines: line ends and tabs stay, other harmful characters are escaped.
 pub fn multiline(text: &str) -> Cow<'_, str> {
     escape_unless(text, |c| is_harmful(c) && c != '\n' && c != '\t')
 }
 
-/// Returns a text for a pipe or a file: line ends of all kinds and tabs stay, everything else that is harmful is shown by
-/// its number. A text that is JSON stays the same JSON.
+/// Escapes a text for a pipe or a file: line ends of all kinds and tabs stay, other harmful characters are escaped.
+/// JSON stays the same JSON.
 pub fn for_pipe(text: &str) -> Cow<'_, str> {
     let is_shown = |c: char| is_harmful(c) && !matches!(c, '\n' | '\t' | '\r');
     if !text.contains(is_shown) && !text.contains('\r') {
@@ -33,7 +33,7 @@ pub fn for_pipe(text: &str) -> Cow<'_, str> {
     let mut clean = String::with_capacity(text.len() + 16);
     let mut chars = text.chars().peekable();
     while let Some(c) = chars.next() {
-        // Alone it would let what follows hide what stands before.
+        // Alone it would let the following text hide what precedes it.
         let is_alone = c == '\r' && !is_json && chars.peek() != Some(&'\n');
         match c {
             c if is_shown(c) && is_json => {
@@ -48,18 +48,18 @@ pub fn for_pipe(text: &str) -> Cow<'_, str> {
     Cow::Owned(clean)
 }
 
-/// Returns a text as one line: line ends and tabs are shown as `\n` and `\t`.
+/// Escapes a text as one line: line ends and tabs are shown as `\n` and `\t`.
 pub fn line(text: &str) -> Cow<'_, str> {
     escape_unless(text, is_harmful)
 }
 
-/// Returns the first line that says something, of this many characters at the most.
+/// Returns the first line that is not blank, shortened to this many characters.
 pub fn headline(text: &str, most: usize) -> String {
     let first = text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
     truncate(&line(first), most)
 }
 
-/// Returns a text of this many characters at the most; one that was cut ends with `…`.
+/// Shortens a text to this many characters; a shortened text ends with `…`.
 pub fn truncate(text: &str, most: usize) -> String {
     match text.char_indices().nth(most) {
         None => text.to_owned(),
@@ -75,7 +75,7 @@ fn escape_unless(text: &str, is_shown: impl Fn(char) -> bool) -> Cow<'_, str> {
     let mut chars = text.chars().peekable();
     while let Some(c) = chars.next() {
         match c {
-            // The line end of another system is a line end.
+            // CR LF is one line end.
             '\r' if chars.peek() == Some(&'\n') && !is_shown('\n') => {}
             c if is_shown(c) => clean.extend(c.escape_default()),
             c => clean.push(c),

@@ -1,4 +1,4 @@
-//! Somebody to whom a run is told.
+//! The outputs of a run.
 
 use crate::model::EffectId;
 use crate::port::Disconnected;
@@ -7,36 +7,36 @@ use super::background_writer::{FinishTimeout, OutputError};
 use super::public::PublicEvent;
 use super::result::RunResult;
 
-/// Somebody to whom a run is told: a log, a stream, a document.
+/// An output of a run: a log, a stream, a document.
 pub trait ReportSink: Send {
-    /// Takes an event in.
+    /// Adds an event.
     ///
     /// # Errors
     ///
-    /// Fails when nobody reads any more; the run then ends.
+    /// Fails if the reader is gone; the run then ends.
     fn on_event(&mut self, event: &PublicEvent) -> Result<(), Disconnected>;
 
-    /// Takes in how far a call has come; the newest counts.
+    /// Shows the progress of a call; the newest text replaces the others.
     fn on_progress(&mut self, call: EffectId, text: &str) {
         let _ = (call, text);
     }
 
-    /// Takes the result in; nothing comes after it.
+    /// Writes the result; nothing follows it.
     ///
     /// # Errors
     ///
-    /// Fails when nobody reads any more.
+    /// Fails if the reader is gone.
     fn on_result(&mut self, result: &RunResult) -> Result<(), Disconnected>;
 
-    /// Waits until all of it is written.
+    /// Waits until everything is written.
     ///
     /// # Errors
     ///
-    /// Fails when it cannot be written, or not in time.
-    fn finish(self: Box<Self>, patience: FinishTimeout) -> Result<(), OutputError>;
+    /// Fails if it cannot be written, or not in time.
+    fn finish(self: Box<Self>, timeout: FinishTimeout) -> Result<(), OutputError>;
 }
 
-/// An output that no run ends for: a log that cannot be written is a pity.
+/// An output whose failure does not end the run, such as a log file.
 pub struct OptionalSink<O> {
     sink: O,
     name: &'static str,
@@ -44,14 +44,14 @@ pub struct OptionalSink<O> {
 }
 
 impl<O: ReportSink> OptionalSink<O> {
-    /// Makes an output optional; `what` names it in the warning, should it be lost.
+    /// Makes an output optional; `what` names it in the warning if it fails.
     pub fn new(output: O, what: &'static str) -> Self {
         Self { sink: output, name: what, is_lost: false }
     }
 
     fn warn_if_lost(&mut self, done: Result<(), Disconnected>) {
         if done.is_err() && !std::mem::replace(&mut self.is_lost, true) {
-            log::warn!("the {} can't be written any more", self.name);
+            log::warn!("the {} can no longer be written", self.name);
         }
     }
 }
@@ -77,10 +77,10 @@ impl<O: ReportSink> ReportSink for OptionalSink<O> {
         Ok(())
     }
 
-    fn finish(self: Box<Self>, patience: FinishTimeout) -> Result<(), OutputError> {
+    fn finish(self: Box<Self>, timeout: FinishTimeout) -> Result<(), OutputError> {
         let Self { sink: output, name: what, is_lost } = *self;
-        match Box::new(output).finish(patience) {
-            Err(lost) if !is_lost => log::warn!("the {what} is not complete: {lost}"),
+        match Box::new(output).finish(timeout) {
+            Err(lost) if !is_lost => log::warn!("the {what} is incomplete: {lost}"),
             Err(_) | Ok(()) => {}
         }
         Ok(())

@@ -1,4 +1,4 @@
-//! `stream-json`, and the log file: an event on each line, and the result on the last one.
+//! `stream-json` and the log file: an event per line, and the result on the last one.
 
 use std::io::{self, Write};
 
@@ -23,20 +23,20 @@ struct ResultLine<'a> {
 }
 
 impl StreamJsonSink {
-    /// Returns an output that writes here.
+    /// Returns a sink that writes here.
     ///
     /// # Errors
     ///
-    /// Fails when the system has no thread for it.
+    /// Fails when the thread cannot be started.
     pub fn new(out: impl Write + Send + 'static) -> io::Result<Self> {
         BackgroundWriter::start("stream", PlainTarget(out)).map(Self)
     }
 
-    /// Returns the last line alone, for a run that did not begin.
+    /// Returns the last line alone, for a run that did not start.
     ///
     /// # Errors
     ///
-    /// Fails for a result that JSON cannot express; there is none.
+    /// Fails for a result that JSON cannot express, which does not occur.
     pub fn result_line(result: &RunResult) -> Result<Vec<u8>, serde_json::Error> {
         jsonl::to_line(&ResultLine { r#type: "result", result })
     }
@@ -53,7 +53,7 @@ impl ReportSink for StreamJsonSink {
         )
     }
 
-    fn finish(self: Box<Self>, patience: FinishTimeout) -> Result<(), OutputError> {
-        self.0.finish(patience)
+    fn finish(self: Box<Self>, timeout: FinishTimeout) -> Result<(), OutputError> {
+        self.0.finish(timeout)
     }
 }

@@ -11,32 +11,32 @@ use crate::port::Disconnected;
 
 /// Writes the final answer.
 ///
-/// Text that arrives while the model writes does not go here: until its reply is complete, nobody knows whether it is
-/// the answer, a remark before a tool call, or half of an attempt that will not count.
+/// Text that arrives is not written at once: until its reply is complete, it may be the answer, a remark before a
+/// tool call, or a part of a discarded attempt.
 pub struct TextSink {
     writer: BackgroundWriter<Vec<u8>>,
     destination: AnswerDestination,
-    /// What the newest model call has said so far.
+    /// The text of the newest model call so far.
     partial_text: String,
 }
 
 /// Where the answer appears.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AnswerDestination {
-    /// In a pipe or a file, with the characters that drive a terminal shown by their numbers: it may end on one.
+    /// A pipe or a file, with control characters escaped: it may end on a terminal.
     NonTerminal,
-    /// On a terminal, made harmless.
+    /// A terminal, with control characters escaped.
     Terminal,
-    /// On a terminal on which the log has shown all text while it arrived; it does not appear twice.
+    /// A terminal on which the log has shown the text while it arrived; it is not repeated.
     SharedTerminal,
 }
 
 impl TextSink {
-    /// Returns an output that writes here.
+    /// Returns a sink that writes here.
     ///
     /// # Errors
     ///
-    /// Fails when the system has no thread for it.
+    /// Fails when the thread cannot be started.
     pub fn new(out: impl Write + Send + 'static, place: AnswerDestination) -> io::Result<Self> {
         let writer = BackgroundWriter::start("answer", PlainTarget(out))?;
         Ok(Self { writer, destination: place, partial_text: String::new() })
@@ -70,7 +70,7 @@ impl ReportSink for TextSink {
         self.writer.write(text.into_bytes())
     }
 
-    fn finish(self: Box<Self>, patience: FinishTimeout) -> Result<(), OutputError> {
-        self.writer.finish(patience)
+    fn finish(self: Box<Self>, timeout: FinishTimeout) -> Result<(), OutputError> {
+        self.writer.finish(timeout)
     }
 }

@@ -1,15 +1,15 @@
-//! Why a tool call failed, in one line.
+//! One-line errors of failed tool calls.
 
 use super::sanitize;
 use crate::policy::CallKind;
 use crate::tools::describe;
 
-/// The lines with which the answer of a command ends begin so.
+/// The prefixes of a command's last line.
 const COMMAND_ENDINGS: [&str; 5] =
     ["[exit code ", "[ended by signal ", "[timed out", "[interrupted", "[could not be ended"];
 
-/// Returns why a tool call failed: the first line of its answer. Of a command it is how it ended, and the last line of its
-/// error output, or of its output when that is empty.
+/// Returns a one-line error of a tool call: the first line of its output. For a command, its exit status and the last
+/// line of its error output, or of its output if that is empty.
 pub(super) fn failure_line(tool: &str, answer: &str, longest: usize) -> String {
     let is_command = describe(tool).is_some_and(|tool| tool.kind == CallKind::Command);
     let of_command = is_command.then(|| command_failure(answer, longest)).flatten();
@@ -22,18 +22,18 @@ fn command_failure(answer: &str, longest: usize) -> Option<String> {
     let at = lines.iter().rposition(is_end)?;
     let end = lines[at].trim_start_matches('[').trim_end();
     let end = end.strip_suffix(']').unwrap_or(end);
-    // The title of the error output stands last when there is nothing behind it.
-    let said = lines[..at].iter().rev().map(|line| line.trim());
-    let said = said.take_while(|line| *line != "[stderr]").find(|line| !line.is_empty());
-    let said = said.or_else(|| {
+    // The heading of the error output is last if that is empty.
+    let last = lines[..at].iter().rev().map(|line| line.trim());
+    let last = last.take_while(|line| *line != "[stderr]").find(|line| !line.is_empty());
+    let last = last.or_else(|| {
         lines[..at]
             .iter()
             .rev()
             .map(|line| line.trim())
             .find(|line| !line.is_empty() && *line != "[stderr]")
     });
-    Some(match said {
-        Some(said) => sanitize::headline(&format!("{end}: {said}"), longest),
+    Some(match last {
+        Some(last) => sanitize::headline(&format!("{end}: {last}"), longest),
         None => sanitize::headline(end, longest),
     })
 }

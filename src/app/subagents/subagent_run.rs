@@ -95,7 +95,7 @@ fn drive(
         confirm: Arc::clone(&crew.confirm),
         sandbox: None,
     };
-    let environment = Environment::Simulated {
+    let environment = Environment::Custom {
         executor: Box::new(executor),
         subagent_clock: crew.clock,
         ports: Box::new(|ports| Ports { observer: Box::new(meter), ..ports }),

@@ -3,12 +3,10 @@
 use std::sync::Arc;
 
 use architect::app::{
-    ProcessEnv, ResolvedModel, RunRequest, RunSetup, SessionTarget, collect_secrets,
+    self, ProcessEnv, ResolvedModel, RunRequest, RunSetup, SessionTarget, collect_secrets,
 };
 use architect::config::Config;
 use architect::journal::{DamagePolicy, OpenedSession, SessionHistory, SessionId};
-use architect::machine::State;
-use architect::model::LimitBaseline;
 use architect::view::{CostSource, sanitize};
 
 use super::run::with_result_document;
@@ -92,11 +90,10 @@ fn restart_limits(
     config: &Config,
     how: &ResumeRequest<'_>,
 ) -> Option<String> {
-    let (state, run) = (&opened.history.machine.state, opened.history.machine.state.run());
-    if how.prompt.is_none() && !matches!(state, State::Done(_)) {
+    if !app::restart_limits(opened, how.prompt.is_some()) {
         return None;
     }
-    opened.limit_baseline = LimitBaseline { steps: run.steps, denied_calls: run.denied_calls };
+    let run = opened.history.machine.state.run();
     let limits = &config.settings.limits;
     let cost = limits.budget_usd.map(|most| {
         format!("{} of {most} is spent (--budget USD sets another total)", run.used.cost)

@@ -1,4 +1,4 @@
-//! The database of the index: its tables, and who may use it.
+//! The database of the index: its tables and its access rights.
 
 use std::ffi::OsString;
 use std::fs::{self, OpenOptions};
@@ -8,13 +8,13 @@ use std::time::Duration;
 
 use rusqlite::Connection;
 
-/// What the tables are; a release that changes them counts it up, and every other one is thrown away.
+/// The version of the tables. Tables of another version are dropped.
 const SCHEMA_VERSION: u32 = 3;
 
-/// How long another process may keep the database; nobody waits for an index longer than that.
+/// How long to wait for another process that holds the database.
 const BUSY_TIMEOUT: Duration = Duration::from_millis(200);
 
-/// The tables. The texts of the messages are stored once, and the search has an index of their words.
+/// The tables. Message texts are stored once; the search has an index of their words.
 const TABLES: &str = "
     BEGIN;
     CREATE TABLE sessions (
@@ -86,9 +86,9 @@ const TABLES: &str = "
     COMMIT;
 ";
 
-/// Opens the database in a file, which nobody but the user may read.
+/// Opens the database in a file that only the user can read.
 pub(super) fn open(path: &Path) -> rusqlite::Result<Connection> {
-    // SQLite itself would make it readable for everybody; when this fails, it says why.
+    // SQLite itself would create it readable for everyone; if this fails, SQLite reports why.
     let _ = OpenOptions::new().append(true).create(true).mode(0o600).open(path);
     let database = configure(Connection::open(path)?)?;
     match schema_version(&database)? {
@@ -107,12 +107,12 @@ fn open_new(path: &Path) -> rusqlite::Result<Connection> {
     create_tables(configure(Connection::open(path)?)?)
 }
 
-/// Opens one that is gone with this process.
+/// Opens a database in memory.
 pub(super) fn in_memory() -> rusqlite::Result<Connection> {
     create_tables(configure(Connection::open_in_memory()?)?)
 }
 
-/// Removes the file, the half-done changes that belong to it behind it.
+/// Removes the file and its unfinished changes.
 pub(super) fn remove_files(path: &Path) {
     for ending in ["", "-journal", "-wal", "-shm"] {
         let mut name = OsString::from(path);
@@ -123,13 +123,13 @@ pub(super) fn remove_files(path: &Path) {
 
 fn configure(database: Connection) -> rusqlite::Result<Connection> {
     database.busy_timeout(BUSY_TIMEOUT)?;
-    // What a crash of the machine takes is made anew; a file on a network would not stand a shared memory beside it.
+    // What a crash of the machine loses is built again; shared memory does not work on network file systems.
     database.pragma_update(None, "synchronous", "OFF")?;
     database.pragma_update(None, "journal_mode", "TRUNCATE")?;
     Ok(database)
 }
 
-/// Returns which release made the tables; none when there are none.
+/// Returns the version of the tables; `None` if there are none.
 fn schema_version(database: &Connection) -> rusqlite::Result<Option<u32>> {
     let tables: u32 =
         database.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;

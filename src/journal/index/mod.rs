@@ -1,10 +1,10 @@
-//! The index across sessions: what lists, searches and sums are asked of.
+//! The index across sessions: lists, searches and sums.
 //!
-//! It is made of the journals and of nothing else, in a database beside them. Whoever asks brings it up to date first:
-//! journals whose length or time of change is another one are read again. Of a session that has ended, a list needs the
-//! header and the last record alone; the first question that needs more of it replays its journal. A run neither writes it nor waits for it. One
-//! that is broken, or that another release has made, is thrown away and made anew; where there can be none (another
-//! process holds it, the disk is full or may not be written), one in memory answers this one time.
+//! It is built from the journals alone, in a database beside them, and brought up to date before each query: journals
+//! with a changed length or time are read again. For a session that has ended, a list needs the header and the last
+//! record only; the first query that needs more replays its journal. A run neither writes the index nor waits for it.
+//! A broken index, or one of another release, is built again; where it cannot be written (another process holds it,
+//! the disk is full or read-only), a temporary one in memory answers.
 
 mod database;
 mod queries;
@@ -37,7 +37,7 @@ pub struct SessionIndex {
     location: IndexLocation,
 }
 
-/// Where the index is kept.
+/// The location of the database.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum IndexLocation {
     File(PathBuf),
@@ -45,11 +45,11 @@ enum IndexLocation {
 }
 
 impl SessionIndex {
-    /// Opens the index of a store, and brings it up to date.
+    /// Opens the index of a store and brings it up to date.
     ///
     /// # Errors
     ///
-    /// Fails when the store can't be listed.
+    /// Fails if the store can't be listed.
     pub fn open(store: &SessionStore) -> Result<Self, JournalError> {
         let place = IndexLocation::File(store.index_path());
         match Self::open_at(store, place) {
@@ -58,11 +58,11 @@ impl SessionIndex {
         }
     }
 
-    /// Throws the index away and makes it anew.
+    /// Builds the index again.
     ///
     /// # Errors
     ///
-    /// Fails when the store can't be listed.
+    /// Fails if the store can't be listed.
     pub fn rebuild(store: &SessionStore) -> Result<Self, JournalError> {
         database::remove_files(&store.index_path());
         Self::open(store)
@@ -78,18 +78,18 @@ impl SessionIndex {
         Ok(index)
     }
 
-    /// Opens another index than the one that failed: a new file when that one is broken, and memory otherwise.
+    /// Replaces a failed index: by a new file if the old one is broken, by memory otherwise.
     fn open_fallback(store: &SessionStore, error: &rusqlite::Error) -> Result<Self, JournalError> {
         if is_broken(error) {
-            log::warn!("the index of the sessions is broken ({error}); making it anew");
+            log::warn!("the session index is broken ({error}); building it again");
             match Self::open_rebuilt(store) {
                 Err(JournalError::Index(again)) => {
-                    log::warn!("could not make the index of the sessions anew: {again}");
+                    log::warn!("could not build the session index: {again}");
                 }
                 opened => return opened,
             }
         } else {
-            log::warn!("the index of the sessions can't be used ({error}); doing without");
+            log::warn!("the session index can't be used ({error}); using a temporary one");
         }
         Self::open_at(store, IndexLocation::Memory)
     }
@@ -104,12 +104,12 @@ impl SessionIndex {
     ///
     /// # Errors
     ///
-    /// Fails when the store can't be listed, or the database fails.
+    /// Fails if the store can't be listed, or the database fails.
     pub fn update(&mut self) -> Result<IndexUpdate, JournalError> {
         update::update(&self.store, &mut self.database, Needs::Summaries)
     }
 
-    /// Asks the database; when it fails, another one is asked once more.
+    /// Runs a query; if the database fails, retries once with another one.
     fn query<T>(
         &mut self,
         needs: Needs,
@@ -135,11 +135,11 @@ impl SessionIndex {
         Ok(question(&self.database)?)
     }
 
-    /// Returns the sessions, the one that was written to last first.
+    /// Returns the sessions, the most recently written first.
     ///
     /// # Errors
     ///
-    /// Fails when the database fails.
+    /// Fails if the database fails.
     pub fn list(&mut self) -> Result<Vec<SessionRow>, JournalError> {
         let mut rows = self.query(Needs::Summaries, queries::query_sessions)?;
         for row in &mut rows {
@@ -148,11 +148,11 @@ impl SessionIndex {
         Ok(rows)
     }
 
-    /// Returns all that the index knows of a session.
+    /// Returns the details of a session.
     ///
     /// # Errors
     ///
-    /// Fails when there is no such session, or the database fails.
+    /// Fails if there is no such session, or the database fails.
     pub fn show(&mut self, session: SessionId) -> Result<SessionDetail, JournalError> {
         let needs = Needs::Session(session);
         let found = self.query(needs, |database| queries::query_session(database, session))?;
@@ -165,19 +165,18 @@ impl SessionIndex {
     ///
     /// # Errors
     ///
-    /// Fails when the database fails.
+    /// Fails if the database fails.
     pub fn events(&mut self, session: SessionId) -> Result<Vec<EventRow>, JournalError> {
         self.query(Needs::Session(session), |database| queries::query_events(database, session))
     }
 
-    /// Returns the messages that contain all words of a text, newest sessions first, and no more than this many.
+    /// Returns up to this many messages that contain all words of a text, newest sessions first.
     ///
-    /// Words in quotation marks have to stand together, and `word*` stands for every word that begins so. A text
-    /// without any word is found nowhere.
+    /// Words in quotation marks form a phrase, and `word*` matches a prefix. A text without words matches nothing.
     ///
     /// # Errors
     ///
-    /// Fails when the database fails.
+    /// Fails if the database fails.
     pub fn search(&mut self, text: &str, most: usize) -> Result<Vec<SearchHit>, JournalError> {
         match queries::search_terms(text) {
             Some(words) => {
@@ -188,38 +187,38 @@ impl SessionIndex {
         }
     }
 
-    /// Returns what was spent, by day, model and purpose, newest first.
+    /// Returns the costs by day, model and purpose, newest first.
     ///
     /// # Errors
     ///
-    /// Fails when the database fails.
+    /// Fails if the database fails.
     pub fn costs(&mut self) -> Result<Vec<CostRow>, JournalError> {
         self.query(Needs::Everything, queries::query_costs)
     }
 
-    /// Removes a session with all that belongs to it.
+    /// Removes a session with all its files.
     ///
     /// # Errors
     ///
-    /// Fails when there is no such session, when a process runs it, or the system refuses something.
+    /// Fails if there is no such session, if a process runs it, and on an I/O error.
     pub fn remove(&mut self, session: SessionId) -> Result<(), JournalError> {
         self.store.remove(session)?;
         self.update()?;
         Ok(())
     }
 
-    /// Removes the sessions that nobody has written to since this time, and returns them. Running ones stay.
+    /// Removes the sessions that were last written before this time, and returns them. Running ones stay.
     ///
     /// # Errors
     ///
-    /// Fails when the system refuses something.
+    /// Fails on an I/O error.
     pub fn clean_up(&mut self, before: SystemTime) -> Result<Vec<SessionId>, JournalError> {
         let removed = self.store.clean_up(before)?;
         self.update()?;
         Ok(removed)
     }
 
-    /// Whether a process runs a session is known to the system alone, and asked only where it may be so.
+    /// Only the system knows whether a process runs a session; it is asked only where that is possible.
     fn mark_running(&self, row: &mut SessionRow) {
         let is_open = row.status == SessionStatus::Unfinished;
         if is_open && self.store.is_running(row.session_id).unwrap_or(false) {
@@ -228,7 +227,7 @@ impl SessionIndex {
     }
 }
 
-/// Returns whether an error is the fault of what the file contains, and not of who may use it now.
+/// Returns whether an error is caused by the content of the file, and not by who holds it.
 fn is_broken(error: &rusqlite::Error) -> bool {
     !matches!(
         error.sqlite_error_code(),

@@ -1,4 +1,4 @@
-//! What the index is asked, in SQL.
+//! The SQL queries of the index.
 
 use std::error::Error;
 use std::str::FromStr;
@@ -14,7 +14,7 @@ use super::rows::{
 use crate::journal::{SessionId, WallTime};
 use crate::model::{FileAction, MicroUsd, RunTime, Tokens};
 
-/// The columns of a session, in the order in which [`session_row`] reads them.
+/// The columns of a session, in the order that [`session_row`] reads.
 const SESSION_COLUMNS: &str = "id, status, reason, created, modified, steps, calls, tokens, cost, model, agent, workspace, \
      prompt, parent, records, bytes, problem, damaged";
 
@@ -110,7 +110,7 @@ pub(super) fn query_search(
     rows.collect()
 }
 
-/// What a fork has copied was paid for by the session that it is a fork of.
+/// Copied calls of a fork were paid for by the original.
 pub(super) fn query_costs(database: &Connection) -> rusqlite::Result<Vec<CostRow>> {
     let sql = "SELECT substr(ts, 1, 10) AS day, calls.model, coalesce(serves, purpose) AS what, count(*), sum(input), \
              sum(output), sum(calls.cost) \
@@ -131,18 +131,17 @@ pub(super) fn query_costs(database: &Connection) -> rusqlite::Result<Vec<CostRow
     rows.collect()
 }
 
-/// Returns what a user looks for in the words of the database, in which every character may mean something; none when
-/// there is no word in it.
+/// Translates a user's search text into the query language of the database; `None` if it contains no word.
 pub(super) fn search_terms(text: &str) -> Option<String> {
     let mut found = Vec::new();
-    // What stands between quotation marks has an odd place.
+    // The parts at odd positions were in quotation marks.
     for (index, piece) in text.split('"').enumerate() {
         let pieces: Vec<&str> = match index % 2 {
             0 => piece.split_whitespace().collect(),
             _ => vec![piece],
         };
         for piece in pieces.into_iter().filter(|piece| piece.contains(char::is_alphanumeric)) {
-            // What was a zero byte would end the text.
+            // A zero byte would end the text.
             let (piece, star) = match piece.strip_suffix('*') {
                 Some(piece) => (piece, "*"),
                 None => (piece, ""),
@@ -193,7 +192,7 @@ fn read_call(row: &Row<'_>) -> rusqlite::Result<CallRow> {
     })
 }
 
-/// Reads a column whose text is one of a few.
+/// Reads a column with a fixed set of values.
 fn read_name<T>(row: &Row<'_>, column: usize) -> rusqlite::Result<T>
 where
     T: FromStr,

@@ -1,4 +1,4 @@
-//! One journal, record by record, as the rows of the tables.
+//! Turns a journal into table rows, record by record.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,41 +17,41 @@ use crate::model::{
     UserMessage,
 };
 
-/// What a list shows of a session.
+/// The list entry of a session.
 pub(super) struct Summary<'a> {
     pub(super) header: &'a SessionHeader,
-    /// What it works with by now.
+    /// Its present setup.
     pub(super) setting: &'a SessionSetup,
-    /// How its newest run ended; none while that has not ended.
+    /// How its newest run ended; `None` if it has not ended.
     pub(super) ended: Option<&'a EndedRecord>,
     pub(super) steps: u32,
-    /// Model calls, those of sub-agents included.
+    /// Model calls, including those of sub-agents.
     pub(super) calls: u32,
     pub(super) tokens: u64,
-    /// None when the model has no price.
+    /// `None` if the model has no price.
     pub(super) cost: Option<u64>,
-    /// Records of its valid prefix.
+    /// Records of the valid prefix.
     pub(super) records: u64,
-    /// What is wrong with the journal.
+    /// The damage of the journal, if any.
     pub(super) problem: Option<String>,
-    /// Whether records are missing here because of that.
+    /// Whether records are missing because of that.
     pub(super) is_damaged: bool,
 }
 
-/// The rows of one session, while its journal is read. They are collected first, so that journals can be read at the same
-/// time, and written by one thread.
+/// The rows of one session. They are collected first, so that journals can be read in parallel and written by one
+/// thread.
 #[derive(Default)]
 pub(super) struct RowCollector {
     rows: Vec<StatementRow>,
-    /// The names of the tools that were called.
+    /// The names of the called tools.
     tool_names: HashMap<CallId, Arc<str>>,
-    /// What the calls so far have cost.
+    /// The cost of the calls so far.
     cost_so_far: MicroUsd,
     /// Whether the header was written.
     has_header: bool,
 }
 
-/// A statement, and its values from the second one on; the first is the key of the session.
+/// A statement and its values after the first, which is the key of the session.
 pub(super) type StatementRow = (&'static str, Vec<Value>);
 
 /// Writes the rows of a session.
@@ -67,7 +67,7 @@ pub(super) fn write_rows(
     Ok(())
 }
 
-/// Returns a number as the database has it, which has no larger ones.
+/// Returns a number as the database's signed 64-bit integer.
 fn sql_number(number: u64) -> Value {
     Value::Integer(i64::try_from(number).unwrap_or(i64::MAX))
 }
@@ -80,48 +80,52 @@ fn sql_optional_text(text: Option<impl Into<String>>) -> Value {
     text.map_or(Value::Null, |text| Value::Text(text.into()))
 }
 
-/// Where a row belongs: its record, and the time of day.
+/// The position of a row: its record and time.
 #[derive(Clone, Copy)]
 struct RowPosition {
     seq: u64,
     ts: WallTime,
 }
 
-/// The longest first line of a task that is kept, in characters.
+/// The maximum length of a task's title, in characters.
 const MAX_PROMPT_CHARS: usize = 200;
 
 impl RowCollector {
-    /// Takes the next record; `past` has it already.
+    /// Adds the next record, which `history` already contains.
     pub(super) fn add_record(
         &mut self,
-        past: &SessionHistory,
+        history: &SessionHistory,
         stored: &StoredRecord,
         replayed: &ReplayedRecord,
     ) {
-        self.add_header(past);
-        self.rows(past, stored, replayed);
+        self.add_header(history);
+        self.rows(history, stored, replayed);
     }
 
-    /// Returns the rows, with what the whole amounts to.
-    pub(super) fn finish(mut self, past: &SessionHistory, end: &JournalEnd) -> Vec<StatementRow> {
-        self.add_header(past);
-        let run = past.machine.state.run();
-        self.add_unanswered_cost(past, end);
+    /// Returns all rows, with the totals.
+    pub(super) fn finish(
+        mut self,
+        history: &SessionHistory,
+        end: &JournalEnd,
+    ) -> Vec<StatementRow> {
+        self.add_header(history);
+        let run = history.machine.state.run();
+        self.add_unanswered_cost(history, end);
         let damage = end.damage();
         let problem = match &end.kind {
-            JournalEndKind::ReadOnly(why) => Some(why.to_string()),
+            JournalEndKind::ReadOnly(reason) => Some(reason.to_string()),
             JournalEndKind::Whole | JournalEndKind::Torn(_) => {
                 damage.as_ref().map(ReadOnlyReason::to_string)
             }
         };
         let summary = Summary {
-            header: &past.header,
-            setting: &past.setup,
-            ended: past.ended.as_ref(),
+            header: &history.header,
+            setting: &history.setup,
+            ended: history.ended.as_ref(),
             steps: run.steps,
-            calls: run.model_calls + past.costs.subagent_calls,
+            calls: run.model_calls + history.costs.subagent_calls,
             tokens: run.used.tokens.0,
-            cost: is_priced(past).then_some(run.used.cost.0),
+            cost: is_priced(history).then_some(run.used.cost.0),
             records: end.position.seq,
             problem,
             is_damaged: damage.is_some(),
@@ -130,14 +134,14 @@ impl RowCollector {
         self.rows
     }
 
-    /// Writes what the session was begun with: messages before its first event.
-    fn add_header(&mut self, past: &SessionHistory) {
+    /// Adds the rows of the header: the messages before the first event.
+    fn add_header(&mut self, history: &SessionHistory) {
         if self.has_header {
             return;
         }
         self.has_header = true;
-        let at = RowPosition { seq: 0, ts: past.header.created };
-        for item in past.header.history.iter().chain([&past.header.task]) {
+        let at = RowPosition { seq: 0, ts: history.header.created };
+        for item in history.header.history.iter().chain([&history.header.task]) {
             match item {
                 ConversationItem::User(message) => self.add_user_message(at, message),
                 ConversationItem::Assistant(reply) => {
@@ -153,8 +157,8 @@ impl RowCollector {
         }
     }
 
-    fn rows(&mut self, past: &SessionHistory, stored: &StoredRecord, replayed: &ReplayedRecord) {
-        let at = RowPosition { seq: stored.seq, ts: past.epoch.plus(stored.at) };
+    fn rows(&mut self, history: &SessionHistory, stored: &StoredRecord, replayed: &ReplayedRecord) {
+        let at = RowPosition { seq: stored.seq, ts: history.epoch.plus(stored.at) };
         let state = replayed.fingerprint.state;
         let sql = "INSERT INTO events (session, seq, at, ts, state, event) VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
         let values = vec![
@@ -166,7 +170,7 @@ impl RowCollector {
         ];
         self.rows.push((sql, values));
         match &stored.content {
-            StoredContent::Event(event) => self.add_event(past, at, state, event),
+            StoredContent::Event(event) => self.add_event(history, at, state, event),
             StoredContent::Partial(partial) => {
                 self.add_message(at, MessageRole::Partial, None, &partial.text)
             }
@@ -180,7 +184,7 @@ impl RowCollector {
 
     fn add_event(
         &mut self,
-        past: &SessionHistory,
+        history: &SessionHistory,
         at: RowPosition,
         state: StateKind,
         event: &Event,
@@ -196,7 +200,7 @@ impl RowCollector {
                     _ => ("agent", MessageRole::Assistant),
                 };
                 self.add_reply(at, reply, role);
-                self.add_model_call(past, at, purpose, reply);
+                self.add_model_call(history, at, purpose, reply);
             }
             Event::ToolCompleted { result, .. }
             | Event::Authorized { authorization: Authorization::Rejected { result }, .. } => {
@@ -221,7 +225,7 @@ impl RowCollector {
                     );
                 }
             },
-            // Its own journal has its calls.
+            // Its own journal contains its calls.
             Event::UsageReported { cost, .. } => self.cost_so_far = self.cost_so_far + *cost,
             Event::Authorized { .. }
             | Event::Tick { .. }
@@ -270,16 +274,16 @@ impl RowCollector {
         self.rows.push((sql, values));
     }
 
-    /// What a reply cost is what has been spent since the one before.
+    /// The cost of a reply is what was spent since the one before.
     fn add_model_call(
         &mut self,
-        past: &SessionHistory,
+        history: &SessionHistory,
         at: RowPosition,
         purpose: &str,
         reply: &Reply,
     ) {
-        let spent = past.machine.state.run().used.cost;
-        let cost = is_priced(past).then(|| spent.saturating_sub(self.cost_so_far).0);
+        let spent = history.machine.state.run().used.cost;
+        let cost = is_priced(history).then(|| spent.saturating_sub(self.cost_so_far).0);
         let cost = cost.map_or(Value::Null, sql_number);
         self.cost_so_far = spent;
         let sql = "INSERT INTO calls (session, seq, ts, model, purpose, input, output, cached, cost) \
@@ -288,7 +292,7 @@ impl RowCollector {
         let values = vec![
             sql_number(at.seq),
             sql_text(at.ts.to_string()),
-            sql_text(&*past.setup.model),
+            sql_text(&*history.setup.model),
             sql_text(purpose),
             sql_number(usage.input.0),
             sql_number(usage.output.0),
@@ -298,10 +302,10 @@ impl RowCollector {
         self.rows.push((sql, values));
     }
 
-    /// What was charged for a call that brought no reply, and that no reply came after.
-    fn add_unanswered_cost(&mut self, past: &SessionHistory, end: &JournalEnd) {
-        let cost = past.machine.state.run().used.cost.saturating_sub(self.cost_so_far);
-        if !is_priced(past) || cost == MicroUsd::ZERO {
+    /// Adds what was charged for calls without a reply after the last reply.
+    fn add_unanswered_cost(&mut self, history: &SessionHistory, end: &JournalEnd) {
+        let cost = history.machine.state.run().used.cost.saturating_sub(self.cost_so_far);
+        if !is_priced(history) || cost == MicroUsd::ZERO {
             return;
         }
         self.cost_so_far = self.cost_so_far + cost;
@@ -309,27 +313,27 @@ impl RowCollector {
              VALUES (?1, ?2, ?3, ?4, 'agent', 0, 0, 0, ?5)";
         let values = vec![
             sql_number(end.position.seq),
-            sql_text(past.epoch.plus(past.at).to_string()),
-            sql_text(&*past.setup.model),
+            sql_text(history.epoch.plus(history.at).to_string()),
+            sql_text(&*history.setup.model),
             sql_number(cost.0),
         ];
         self.rows.push((sql, values));
     }
 
-    fn add_message(&mut self, at: RowPosition, role: MessageRole, name: Option<&str>, said: &str) {
+    fn add_message(&mut self, at: RowPosition, role: MessageRole, name: Option<&str>, text: &str) {
         let sql = "INSERT INTO messages (session, seq, ts, role, name, text) VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
         let (seq, ts) = (sql_number(at.seq), sql_text(at.ts.to_string()));
         self.rows.push((
             sql,
-            vec![seq, ts, sql_text(role.name()), sql_optional_text(name), sql_text(said)],
+            vec![seq, ts, sql_text(role.name()), sql_optional_text(name), sql_text(text)],
         ));
         let sql = "INSERT INTO words (rowid, text) VALUES (last_insert_rowid(), ?2)";
-        self.rows.push((sql, vec![sql_text(said)]));
+        self.rows.push((sql, vec![sql_text(text)]));
     }
 }
 
 impl Summary<'_> {
-    /// Returns the row that has it.
+    /// Returns the row.
     pub(super) fn row(self) -> StatementRow {
         let Self { header, setting, ended, .. } = self;
         let dispatcher = header.dispatched_by.as_ref().map(|dispatcher| dispatcher.session);
@@ -365,11 +369,11 @@ impl Summary<'_> {
     }
 }
 
-fn is_priced(past: &SessionHistory) -> bool {
-    past.machine.state.run().rules.price.is_some()
+fn is_priced(history: &SessionHistory) -> bool {
+    history.machine.state.run().rules.price.is_some()
 }
 
-/// Returns the first line of a task that says something.
+/// Returns the first line of a task that is not blank.
 fn first_task_line(task: &ConversationItem) -> Option<String> {
     let ConversationItem::User(message) = task else { return None };
     let line = message.text.lines().map(str::trim).find(|line| !line.is_empty())?;
@@ -387,7 +391,7 @@ fn origin_name(origin: MessageOrigin) -> &'static str {
     }
 }
 
-/// Returns the name under which the database knows an action.
+/// Returns the database's name of an action.
 pub(super) fn action_name(action: FileAction) -> &'static str {
     match action {
         FileAction::Created => "created",

@@ -1,4 +1,4 @@
-//! What the index answers. The JSON of these types is what `--json` prints.
+//! The results of queries. Their JSON is what `--json` prints.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,18 +8,18 @@ use serde::{Serialize, Serializer};
 use crate::journal::SessionId;
 use crate::model::{FileAction, MicroUsd, RunTime, Tokens};
 
-/// One session, in short.
+/// A session in a list.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct SessionRow {
     /// The session.
     pub session_id: SessionId,
-    /// How it stands.
+    /// Its status.
     pub status: SessionStatus,
-    /// Why its newest run ended; none while that has not ended.
+    /// Why its newest run ended; `None` if it has not ended.
     pub stop_reason: Option<String>,
-    /// When it was begun, in RFC 3339; none when its journal can't be read.
+    /// When it was created, in RFC 3339; `None` if its journal can't be read.
     pub created: Option<String>,
-    /// When it was written to last, in RFC 3339.
+    /// When it was last written, in RFC 3339.
     pub modified: String,
     /// Replies whose tool calls ran.
     pub steps: u32,
@@ -27,95 +27,95 @@ pub struct SessionRow {
     pub llm_calls: u32,
     /// Input and output tokens.
     pub tokens: Tokens,
-    /// What it cost, in dollars; none when the model has no price.
+    /// Its cost in dollars; `None` if the model has no price.
     #[serde(serialize_with = "serialize_dollars")]
     pub cost: Option<MicroUsd>,
     /// The model, as the user names it.
     pub model: Option<String>,
     /// The agent.
     pub agent: Option<String>,
-    /// The folder that it works in.
+    /// The workspace.
     pub workspace: Option<String>,
-    /// The first line of its task that says something.
+    /// The first line of its task that is not blank.
     pub prompt: Option<String>,
-    /// The session that it was forked from, or sent by.
+    /// The session that it was forked from or dispatched by.
     pub parent: Option<SessionId>,
     /// Records in its journal.
     pub records: u64,
     /// Bytes of its journal.
     pub bytes: u64,
-    /// What is wrong with its journal, when something is.
+    /// The damage of its journal, if any.
     pub problem: Option<String>,
-    /// Whether records are missing here because of that.
+    /// Whether records are missing because of that.
     pub damaged: bool,
 }
 
-/// How a session stands.
+/// The status of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SessionStatus {
     /// The task was answered.
     Success,
-    /// The run ended before the model said that it was done.
+    /// The run ended before the model declared it done.
     Partial,
-    /// The run could not go on.
+    /// The run failed.
     Failed,
     /// A process runs it.
     Running,
-    /// Its process is gone before its end; it can be gone on with.
+    /// Its process ended before the run did; it can be resumed.
     Unfinished,
     /// Its journal can't be read.
     Unreadable,
 }
 
-/// All that the index knows of a session.
+/// The details of a session.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct SessionDetail {
-    /// The session, in short.
+    /// The list entry.
     #[serde(flatten)]
     pub session: SessionRow,
-    /// What was said, oldest first; compactions have taken nothing away.
+    /// The messages, oldest first, including those that were compacted.
     pub messages: Vec<MessageRow>,
     /// The model calls that brought a reply, oldest first.
     pub calls: Vec<CallRow>,
-    /// The files that its tools have changed, by name.
+    /// The files that its tools changed, by name.
     pub files: Vec<FileRow>,
 }
 
-/// Something that was said.
+/// A message.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct MessageRow {
-    /// The record that says it.
+    /// Its record.
     pub seq: u64,
     /// When, in RFC 3339.
     pub ts: String,
-    /// Who says it.
+    /// Its role.
     pub role: MessageRole,
-    /// The tool, or where a message to the model comes from.
+    /// The tool, or the origin of a message to the model.
     pub name: Option<String>,
-    /// What is said; the arguments, when it is a tool call.
+    /// The text; for a tool call, its arguments.
     pub text: String,
 }
 
-/// Who says something.
+/// The role of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MessageRole {
-    /// Somebody tells the model something.
+    /// A message to the model.
     User,
     /// The model.
     Assistant,
-    /// The model, when it calls a tool.
+    /// A tool call of the model.
     ToolCall,
-    /// A tool.
+    /// A tool result.
     ToolResult,
-    /// The model, when it sums up the older part of the conversation.
+    /// The model's summary of older messages.
     Summary,
-    /// The model, in a reply that was cancelled and counts for nothing.
+    /// The model, in a reply that was cancelled and discarded.
     Partial,
 }
 
-/// A model call that brought a reply.
+/// A model call with a reply.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct CallRow {
     /// The record of the reply.
@@ -124,7 +124,7 @@ pub struct CallRow {
     pub ts: String,
     /// The model.
     pub model: String,
-    /// What it was for: `agent`, `compaction` or `closing`.
+    /// Its purpose: `agent`, `compaction` or `closing`.
     pub purpose: String,
     /// Tokens of the request.
     pub input_tokens: Tokens,
@@ -132,21 +132,21 @@ pub struct CallRow {
     pub output_tokens: Tokens,
     /// The part of the request that was read from the provider's cache.
     pub cached_input_tokens: Tokens,
-    /// What it cost, in dollars, with the lost attempts before it; none when the model has no price.
+    /// Its cost in dollars, including lost attempts before it; `None` if the model has no price.
     #[serde(serialize_with = "serialize_dollars")]
     pub cost: Option<MicroUsd>,
 }
 
-/// A file that tools have changed.
+/// A file that tools changed.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct FileRow {
     /// The file, relative to the workspace.
     pub path: String,
-    /// What was done to it last.
+    /// The last action.
     pub action: FileAction,
-    /// Lines that were added, by all calls.
+    /// Lines added by all calls.
     pub added: u64,
-    /// Lines that were removed, by all calls.
+    /// Lines removed by all calls.
     pub removed: u64,
 }
 
@@ -155,17 +155,17 @@ pub struct FileRow {
 pub struct EventRow {
     /// Its record.
     pub seq: u64,
-    /// When it came: microseconds in the time of the session.
+    /// The session time, in microseconds.
     pub at: RunTime,
-    /// When it came, in RFC 3339.
+    /// The wall-clock time, in RFC 3339.
     pub ts: String,
-    /// The state that it met.
+    /// The state before it.
     pub state: String,
     /// Its name.
     pub event: String,
 }
 
-/// A message that a search has found.
+/// A message that a search found.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct SearchHit {
     /// The session.
@@ -174,44 +174,44 @@ pub struct SearchHit {
     pub seq: u64,
     /// When, in RFC 3339.
     pub ts: String,
-    /// Who says it.
+    /// Its role.
     pub role: MessageRole,
-    /// The tool, or where a message to the model comes from.
+    /// The tool, or the origin of a message to the model.
     pub name: Option<String>,
-    /// The words with what stands around them.
+    /// The matching words with their surroundings.
     pub snippet: String,
     /// The first line of the session's task.
     pub prompt: Option<String>,
 }
 
-/// What was spent on a day, on a model, for a purpose.
+/// The cost of a day, a model and a purpose.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct CostRow {
     /// The day, in UTC, as `2026-11-22`.
     pub day: String,
     /// The model.
     pub model: String,
-    /// What for: `agent`, `compaction`, `closing`, `eval` or `subagent`.
+    /// The purpose: `agent`, `compaction`, `closing`, `eval` or `subagent`.
     pub purpose: String,
-    /// Model calls that brought a reply.
+    /// Model calls with a reply.
     pub llm_calls: u64,
     /// Tokens of the requests.
     pub input_tokens: Tokens,
     /// Tokens of the replies.
     pub output_tokens: Tokens,
-    /// What it cost, in dollars; none when no call had a price.
+    /// The cost in dollars; `None` if no call had a price.
     #[serde(serialize_with = "serialize_dollars")]
     pub cost: Option<MicroUsd>,
 }
 
-/// Writes an amount in dollars, as all JSON of this program does.
+/// Serializes an amount in dollars.
 #[allow(clippy::ref_option)] // asked for by serde
 fn serialize_dollars<S: Serializer>(money: &Option<MicroUsd>, to: S) -> Result<S::Ok, S::Error> {
     money.map(MicroUsd::as_dollars).serialize(to)
 }
 
 impl SessionStatus {
-    /// Every status.
+    /// All statuses.
     pub const ALL: [Self; 6] = [
         Self::Success,
         Self::Partial,
@@ -221,7 +221,7 @@ impl SessionStatus {
         Self::Unreadable,
     ];
 
-    /// Returns the name that users see.
+    /// Returns the public name.
     pub fn name(self) -> &'static str {
         match self {
             Self::Success => "success",
@@ -244,7 +244,7 @@ impl MessageRole {
         Self::Partial,
     ];
 
-    /// Returns the name that users see.
+    /// Returns the public name.
     pub fn name(self) -> &'static str {
         match self {
             Self::User => "user",
@@ -285,7 +285,7 @@ impl fmt::Display for MessageRole {
     }
 }
 
-/// A word that the database should not contain.
+/// An unknown word in the database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a word that means nothing here")]
 pub struct UnknownName;

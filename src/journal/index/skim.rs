@@ -1,21 +1,21 @@
-//! What a list shows of a session, from its header and its last record.
+//! The list entry of a session, from its header and its last record.
 //!
-//! A run that has ended says in its last record what it came to. The records between are checked against their checksums
-//! and not parsed, which takes a small part of the time of a replay, and still finds a byte that has changed. Sessions
-//! for which this is not enough are replayed.
+//! The last record of a run contains its totals. The records between are verified by checksum and not parsed, which
+//! takes a fraction of the time of a replay and still detects a changed byte. Sessions for which this is not enough
+//! are replayed.
 
 use super::row_collector::{StatementRow, Summary};
 use crate::journal::journal_reader::Skimmed;
 use crate::journal::{JournalError, ReadRecord, SessionId, SessionStore, StoredContent};
 use crate::machine::EventKind;
 
-/// Returns the row of a session; `None` if only a replay can tell what the row says: the newest run has not ended, the
-/// journal is damaged, a sub-agent may have made model calls, which the last record doesn't count, or the session was
-/// imported, so that someone else wrote what its last record says.
+/// Returns the row of a session; `None` if it needs a replay: the newest run has not ended, the journal is damaged, a
+/// sub-agent may have made model calls, which the last record doesn't count, or the session was imported, so that its
+/// last record is not ours.
 ///
 /// # Errors
 ///
-/// Fails when the journal can't be read.
+/// Fails if the journal can't be read.
 pub(super) fn skim(
     store: &SessionStore,
     session: SessionId,

@@ -1,4 +1,4 @@
-//! Bringing the index up to date: which journals are read again, and which are gone.
+//! Brings the index up to date: determines which journals have to be read again, and which are gone.
 
 use std::collections::HashMap;
 use std::num::NonZero;
@@ -14,32 +14,32 @@ use super::row_collector::{RowCollector, StatementRow, write_rows};
 use super::skim::skim;
 use crate::journal::{JournalError, ListedSession, SessionId, SessionStore};
 
-/// What an update has found.
+/// The result of an update.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct IndexUpdate {
     /// Journals that were read.
     pub read: usize,
-    /// Those of them that were replayed; of the others, the header and the last record say what a list shows.
+    /// How many of them were replayed; for the others, the header and the last record were enough.
     pub replayed: usize,
-    /// Journals that are as they were.
+    /// Unchanged journals.
     pub unchanged: usize,
-    /// Sessions that are gone.
+    /// Removed sessions.
     pub removed: usize,
 }
 
-/// What a question needs of the journals.
+/// What a query needs of the journals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Needs {
-    /// What a list shows.
+    /// The list entries.
     Summaries,
-    /// All that one of them says.
+    /// The whole content of one journal.
     Session(SessionId),
-    /// All that all of them say.
+    /// The whole content of all journals.
     Everything,
 }
 
 impl Needs {
-    /// Returns whether the journal of a session has to be in the index with all that it says.
+    /// Returns whether the whole journal of a session has to be in the index.
     fn whole(self, session: SessionId) -> bool {
         match self {
             Self::Summaries => false,
@@ -48,7 +48,7 @@ impl Needs {
         }
     }
 
-    /// Returns whether the database has it.
+    /// Returns whether the database contains it.
     pub(super) fn are_met(self, database: &Connection) -> rusqlite::Result<bool> {
         let session = match self {
             Self::Summaries => return Ok(true),
@@ -61,29 +61,29 @@ impl Needs {
     }
 }
 
-/// A session as the index knows it.
+/// A session in the index.
 struct IndexedSession {
     key: i64,
     bytes: u64,
     modified: u64,
-    /// Whether all that its journal says is there.
+    /// Whether the whole journal is in the index.
     is_whole: bool,
 }
 
-/// What was read of a journal.
+/// The content of a journal.
 struct Rows {
     rows: Vec<StatementRow>,
     is_whole: bool,
 }
 
-/// Journals that are read and not yet written to the database, at the most.
+/// The maximum number of journals that are read and not yet written to the database.
 const QUEUE_LENGTH: usize = 64;
 
-/// How long a transaction takes, about; another process that wants the database waits for that.
+/// The approximate duration of a transaction, for which other processes wait.
 const MAX_TRANSACTION_TIME: Duration = Duration::from_millis(100);
 
-/// Brings the database up to date with the journals of a store. Some sessions together are one transaction: what was read
-/// stays read, whatever happens to this process, but for the newest.
+/// Brings the database up to date with the journals of a store. Several sessions form a transaction, so that an
+/// interrupted update keeps all but the newest.
 pub(super) fn update(
     store: &SessionStore,
     database: &mut Connection,
@@ -105,30 +105,30 @@ pub(super) fn update(
     }
     updated.read = changed.len();
     thread::scope(|scope| -> rusqlite::Result<()> {
-        let (tell, told) = bounded(QUEUE_LENGTH);
+        let (sender, receiver) = bounded(QUEUE_LENGTH);
         let next = AtomicUsize::new(0);
         let (changed, next) = (&changed, &Arc::new(next));
         let threads = thread::available_parallelism().map_or(1, NonZero::get);
         for _ in 0..threads {
-            let (tell, next) = (tell.clone(), Arc::clone(next));
+            let (sender, next) = (sender.clone(), Arc::clone(next));
             let work = move || {
                 while let Some((listed, old)) = changed.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    if tell.send((listed, old, read_rows(store, listed, needs))).is_err() {
+                    if sender.send((listed, old, read_rows(store, listed, needs))).is_err() {
                         return;
                     }
                 }
             };
             let _ = thread::Builder::new().name("journals".to_owned()).spawn_scoped(scope, work);
         }
-        drop(tell);
-        // What no thread has read, for want of any, is read here.
+        drop(sender);
+        // Reads here what no thread has read because none could be started.
         let rest = || changed.get(next.fetch_add(1, Ordering::Relaxed));
         let rest = std::iter::from_fn(rest)
             .map(|(listed, old)| (listed, old, read_rows(store, listed, needs)));
-        let mut read = told.into_iter().chain(rest).peekable();
+        let mut read = receiver.into_iter().chain(rest).peekable();
         while read.peek().is_some() {
             let change = database.transaction_with_behavior(TransactionBehavior::Immediate)?;
-            let begun = Instant::now();
+            let started = Instant::now();
             for (listed, old, rows) in read.by_ref() {
                 if let Some(old) = old {
                     delete_session(&change, old.key)?;
@@ -138,7 +138,7 @@ pub(super) fn update(
                     updated.replayed += usize::from(is_whole);
                     write_rows(&change, insert_session(&change, listed, is_whole)?, rows)?;
                 }
-                if begun.elapsed() > MAX_TRANSACTION_TIME {
+                if started.elapsed() > MAX_TRANSACTION_TIME {
                     break;
                 }
             }
@@ -155,7 +155,7 @@ pub(super) fn update(
     Ok(updated)
 }
 
-/// The time of change as the file system tells it; a clock that stood before 1970 is no reason to fail.
+/// The time of change as reported by the file system; a time before 1970 counts as 1970.
 fn modified_nanos(listed: &ListedSession) -> u64 {
     let since = listed.modified.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX >> 1).min(u64::MAX >> 1)
@@ -176,7 +176,7 @@ fn indexed_sessions(database: &Connection) -> rusqlite::Result<HashMap<String, I
     rows.collect()
 }
 
-/// Takes a session out of every table.
+/// Removes a session from every table.
 fn delete_session(change: &Transaction<'_>, key: i64) -> rusqlite::Result<()> {
     for sql in [
         "INSERT INTO words (words, rowid, text) SELECT 'delete', key, text FROM messages WHERE session = ?1",
@@ -191,9 +191,10 @@ fn delete_session(change: &Transaction<'_>, key: i64) -> rusqlite::Result<()> {
     Ok(())
 }
 
-/// Reads a journal as rows. One that can't be read is listed with its problem; none is one that was removed meanwhile.
+/// Reads a journal as rows. A journal that can't be read is listed with its problem; `None` if it was removed
+/// meanwhile.
 fn read_rows(store: &SessionStore, listed: &ListedSession, needs: Needs) -> Option<Rows> {
-    // What can't be skimmed, for whatever reason, is replayed: that tells the reason.
+    // If skimming fails for any reason, the replay reports that reason.
     let skimmed = match needs.whole(listed.session) {
         true => None,
         false => skim(store, listed.session).ok().flatten(),
@@ -206,11 +207,11 @@ fn read_rows(store: &SessionStore, listed: &ListedSession, needs: Needs) -> Opti
 
 fn replay(store: &SessionStore, listed: &ListedSession) -> Option<Vec<StatementRow>> {
     let mut entry = RowCollector::default();
-    let replayed = store.replay(listed.session, |past, stored, replayed| {
-        entry.add_record(past, stored, replayed);
+    let replayed = store.replay(listed.session, |history, stored, replayed| {
+        entry.add_record(history, stored, replayed);
     });
     match replayed {
-        Ok((past, end)) => Some(entry.finish(&past, &end)),
+        Ok((history, end)) => Some(entry.finish(&history, &end)),
         Err(JournalError::UnknownSession(_)) => None,
         Err(error) => {
             let sql = "UPDATE sessions SET status = 'unreadable', problem = ?2, damaged = 1 WHERE key = ?1";

@@ -397,6 +397,10 @@ impl ShellParser {
             if !self.take(")") {
                 return Err(UnparsableLine("an array is not closed"));
             }
+            // A shell takes what follows for a part of the assignment, so the command is the word after it.
+            if self.peek().is_some_and(|char| !ends_word(char)) {
+                return Err(UnparsableLine("a word continues after an array"));
+            }
         } else {
             values.extend(self.parse_word()?);
         }

@@ -172,7 +172,11 @@ impl ShellParser {
             from = (from + length + 1).min(self.chars.len());
             // Without quotes, a backslash joins lines before the end is looked for.
             joined += text;
-            if !is_quoted && (text == delimiter) != (joined == delimiter) {
+            // Within `$(…)`, bash also ends the text at a line that begins with its delimiter.
+            let may_end = |line: &str| line != delimiter && line.starts_with(delimiter);
+            if may_end(text)
+                || !is_quoted && (may_end(&joined) || (text == delimiter) != (joined == delimiter))
+            {
                 return Err(UnparsableLine("a line of a here-document may be its end"));
             }
             match joined.len() - joined.trim_end_matches('\\').len() {

@@ -17,8 +17,8 @@ pub(super) fn render(chart: &Chart) -> String {
     );
     write_states(&mut text, chart, "", 1);
     let _ = writeln!(text, "    start -> {};", identifier(chart.initial_leaf(&chart.initial)));
-    for bundle in group_arrows(chart) {
-        write_arrow(&mut text, chart, &bundle);
+    for group in group_arrows(chart) {
+        write_arrow(&mut text, chart, &group);
     }
     text.push_str("}\n");
     text
@@ -46,24 +46,24 @@ fn write_states(text: &mut String, chart: &Chart, parent: &str, depth: usize) {
     }
 }
 
-/// An arrow from or to a state with others in it begins and ends at its border.
-fn write_arrow(text: &mut String, chart: &Chart, bundle: &ArrowGroup<'_>) {
+/// An arrow from or to a compound state begins and ends at its border.
+fn write_arrow(text: &mut String, chart: &Chart, group: &ArrowGroup<'_>) {
     let is_around = |path: &str| chart.states.iter().any(|n| n.path == path && n.initial.is_some());
-    let mut looks = vec![format!("label=\"{}\"", bundle.labels(chart).join("\\l") + "\\l")];
-    let from = match bundle.from {
+    let mut attributes = vec![format!("label=\"{}\"", group.labels(chart).join("\\l") + "\\l")];
+    let from = match group.from {
         "" => "every".to_owned(),
         from => identifier(chart.initial_leaf(from)),
     };
-    if is_around(bundle.from) {
-        looks.push(format!("ltail=cluster_{}", identifier(bundle.from)));
+    if is_around(group.from) {
+        attributes.push(format!("ltail=cluster_{}", identifier(group.from)));
     }
-    if is_around(bundle.to) {
-        looks.push(format!("lhead=cluster_{}", identifier(bundle.to)));
+    if is_around(group.to) {
+        attributes.push(format!("lhead=cluster_{}", identifier(group.to)));
     }
-    let to = identifier(chart.initial_leaf(bundle.to));
-    // The way back to the start must not turn the picture upside down.
-    if bundle.to == chart.initial {
-        looks.push("constraint=false".to_owned());
+    let to = identifier(chart.initial_leaf(group.to));
+    // The edge back to the start must not turn the graph upside down.
+    if group.to == chart.initial {
+        attributes.push("constraint=false".to_owned());
     }
-    let _ = writeln!(text, "    {from} -> {to} [{}];", looks.join(", "));
+    let _ = writeln!(text, "    {from} -> {to} [{}];", attributes.join(", "));
 }

@@ -1,13 +1,13 @@
-//! The chart's names, for readers.
+//! Readable labels for the chart's names.
 
 use crate::machine::chart::{Chart, ChartTransition};
 
-/// Returns the last part of a path: what a state is called among its neighbours.
+/// Returns the last part of a path: the name of a state among its siblings.
 pub(super) fn local_name(path: &str) -> &str {
     path.rsplit_once('.').map_or(path, |(_, name)| name)
 }
 
-/// Returns a path as a word that every format takes for a name.
+/// Returns a path as an identifier that is valid in every format.
 pub(super) fn identifier(path: &str) -> String {
     path.replace('.', "_")
 }
@@ -17,7 +17,7 @@ pub(super) fn event_label(name: &str) -> String {
     name.to_lowercase().replace('_', " ")
 }
 
-/// Returns what leads along some arrows, a line for each event: `tick [time is up | close limit due]`.
+/// Returns the labels of some transitions, a line for each event: `tick [time is up | close limit due]`.
 pub(super) fn arrow_labels(chart: &Chart, arrows: &[&ChartTransition]) -> Vec<String> {
     let mut events: Vec<(&str, Vec<String>)> = Vec::new();
     for arrow in arrows {
@@ -34,7 +34,7 @@ pub(super) fn arrow_labels(chart: &Chart, arrows: &[&ChartTransition]) -> Vec<St
     events.iter().map(label).collect()
 }
 
-/// Returns the guard of an arrow as words; an arrow without one is taken when no other is.
+/// Returns the guard of a transition as words; one without a guard is taken when no other is.
 fn guard_label(chart: &Chart, arrow: &ChartTransition) -> Option<String> {
     let has_rivals = || {
         let same =

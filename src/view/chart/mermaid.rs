@@ -11,18 +11,18 @@ pub(super) fn render(chart: &Chart) -> String {
     let mut text = String::from("stateDiagram-v2\n");
     let _ = writeln!(text, "    [*] --> {}", identifier(&chart.initial));
     write_states(&mut text, chart, "", 1);
-    let bundles = group_arrows(chart);
-    for bundle in bundles.iter().filter(|bundle| !bundle.from.is_empty()) {
-        write_arrow(&mut text, bundle.from, bundle.to, &bundle.labels(chart));
+    let groups = group_arrows(chart);
+    for group in groups.iter().filter(|group| !group.from.is_empty()) {
+        write_arrow(&mut text, group.from, group.to, &group.labels(chart));
     }
     write_final_states(&mut text, chart);
-    for bundle in bundles.iter().filter(|bundle| bundle.from.is_empty()) {
-        write_note(&mut text, bundle.to, &bundle.labels(chart));
+    for group in groups.iter().filter(|group| group.from.is_empty()) {
+        write_note(&mut text, group.to, &group.labels(chart));
     }
     text
 }
 
-/// Returns the states at the top and the events that lead from one to another, without their guards.
+/// Returns the top-level states and the events between them, without guards.
 pub(super) fn overview(chart: &Chart) -> String {
     let mut text = String::from("stateDiagram-v2\n");
     let _ = writeln!(text, "    [*] --> {}", identifier(outermost(&chart.initial)));
@@ -79,7 +79,7 @@ fn write_final_states(text: &mut String, chart: &Chart) {
     }
 }
 
-/// What leads to a state from every other one would be an arrow from each; it is a note.
+/// A transition from every state is a note, not an arrow from each.
 fn write_note(text: &mut String, to: &str, labels: &[String]) {
     let _ = writeln!(text, "    note right of {}", identifier(to));
     let _ = writeln!(text, "        from every state on");

@@ -1,7 +1,7 @@
-//! The statechart of a run, drawn: what `architect machine` prints.
+//! The statechart of a run as a diagram: the output of `architect machine`.
 //!
-//! All four formats come from the one chart that the machine is tested against ([`Chart`]); none of them is drawn by
-//! hand. `words` makes its names readable, and arrows that lead from one state to the same other one are one arrow.
+//! All four formats are generated from the chart that the machine is tested against ([`Chart`]). `labels` makes its
+//! names readable, and transitions between the same two states are one arrow.
 
 mod dot;
 mod labels;
@@ -31,7 +31,7 @@ word_enum! {
 ///
 /// # Errors
 ///
-/// Fails when the chart that was built into the program is damaged; a test sees to it that it isn't.
+/// Fails if the built-in chart is damaged, which a test rules out.
 pub fn render(format: StatechartFormat) -> Result<String, ChartError> {
     let chart = Chart::for_run()?;
     Ok(match format {
@@ -42,16 +42,16 @@ pub fn render(format: StatechartFormat) -> Result<String, ChartError> {
     })
 }
 
-/// Returns an overview as a Mermaid diagram: the states at the top, and the events that lead from one to another.
+/// Returns an overview as a Mermaid diagram: the top-level states and the events between them.
 ///
 /// # Errors
 ///
-/// Fails when the chart that was built into the program is damaged; a test sees to it that it isn't.
+/// Fails if the built-in chart is damaged, which a test rules out.
 pub fn render_overview() -> Result<String, ChartError> {
     Ok(mermaid::overview(&Chart::for_run()?))
 }
 
-/// All arrows between two states, drawn as one.
+/// All transitions between two states, drawn as one arrow.
 struct ArrowGroup<'a> {
     from: &'a str,
     to: &'a str,
@@ -59,13 +59,13 @@ struct ArrowGroup<'a> {
 }
 
 impl ArrowGroup<'_> {
-    /// Returns what leads along the arrows, a line for each event.
+    /// Returns the labels of the arrow, a line for each event.
     fn labels(&self, chart: &Chart) -> Vec<String> {
         labels::arrow_labels(chart, &self.arrows)
     }
 }
 
-/// Returns the states directly within another one, or at the top.
+/// Returns the direct children of a state, or the top-level states.
 fn children<'a>(chart: &'a Chart, parent: &'a str) -> impl Iterator<Item = &'a ChartState> {
     chart.states.iter().filter(move |node| match node.path.rsplit_once('.') {
         Some((above, _)) => above == parent,
@@ -73,16 +73,16 @@ fn children<'a>(chart: &'a Chart, parent: &'a str) -> impl Iterator<Item = &'a C
     })
 }
 
-/// Returns the arrows of a chart, those between the same two states together, in the order of the first of them.
+/// Returns the transitions of a chart, grouped by their two states, in the order of the first of each group.
 fn group_arrows(chart: &Chart) -> Vec<ArrowGroup<'_>> {
-    let mut bundles: Vec<ArrowGroup<'_>> = Vec::new();
+    let mut groups: Vec<ArrowGroup<'_>> = Vec::new();
     for arrow in &chart.transitions {
-        match bundles.iter_mut().find(|bundle| bundle.from == arrow.from && bundle.to == arrow.to) {
-            Some(bundle) => bundle.arrows.push(arrow),
+        match groups.iter_mut().find(|group| group.from == arrow.from && group.to == arrow.to) {
+            Some(group) => group.arrows.push(arrow),
             None => {
-                bundles.push(ArrowGroup { from: &arrow.from, to: &arrow.to, arrows: vec![arrow] });
+                groups.push(ArrowGroup { from: &arrow.from, to: &arrow.to, arrows: vec![arrow] });
             }
         }
     }
-    bundles
+    groups
 }

@@ -8,8 +8,9 @@ use crate::machine::chart::Chart;
 
 /// Returns the chart as State Chart XML.
 ///
-/// A guard is the call of a function with its name, which whoever interprets the document has to supply. What the whole
-/// chart answers to is written in a state around all those that are not final, since the root may not have arrows.
+/// A guard is a call of a function with its name, which the interpreter of the document has to supply. The
+/// transitions of the root are written in a state around all states that are not final, since the root may not have
+/// transitions.
 pub(super) fn render(chart: &Chart) -> String {
     let mut xml = XmlWriter(String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n"), 0);
     let root = [
@@ -47,7 +48,7 @@ fn write_states(xml: &mut XmlWriter, chart: &Chart, parent: &str) {
     }
 }
 
-/// The arrows of a state, in the order in which they are tried.
+/// The transitions of a state, in the order in which they are tried.
 fn write_arrows(xml: &mut XmlWriter, chart: &Chart, from: &str) {
     for arrow in chart.transitions.iter().filter(|arrow| arrow.from == from) {
         let (cond, to) =
@@ -59,7 +60,7 @@ fn write_arrows(xml: &mut XmlWriter, chart: &Chart, from: &str) {
     }
 }
 
-/// XML that is written from top to bottom; every element is closed by construction.
+/// Writes XML from top to bottom; every element is closed by construction.
 struct XmlWriter(String, usize);
 
 impl XmlWriter {

@@ -1,12 +1,12 @@
-//! What belongs to one tool call stays together, in call order, although several calls run at a time.
+//! Groups the log lines of each tool call, in call order, although several calls run in parallel.
 
 use std::collections::VecDeque;
 
 use crate::model::CallId;
 
-/// The tool calls that are not fully written.
+/// The tool calls whose lines are not all written.
 ///
-/// The first one is written as it goes on; what the others have to say waits until those before them have ended.
+/// The lines of the first one are written at once; those of the others wait until the calls before them have ended.
 #[derive(Default)]
 pub(super) struct ToolCallBlocks(VecDeque<ToolCallBlock>);
 
@@ -41,7 +41,7 @@ impl ToolCallBlocks {
         self.0.iter().filter(|block| !block.has_ended).count()
     }
 
-    /// Returns all that was not written.
+    /// Returns all remaining lines.
     pub(super) fn take_rest(&mut self) -> Vec<String> {
         self.0.drain(..).flat_map(|block| block.lines).collect()
     }

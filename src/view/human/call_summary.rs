@@ -1,4 +1,4 @@
-//! What a tool is called with, in a few words.
+//! Summaries of tool calls.
 
 use serde_json::{Map, Value};
 
@@ -7,10 +7,10 @@ use crate::tools::{CallArguments, CallSummary, Subject, SummaryDetail, describe}
 use crate::view::catalogue::LogMessage;
 use crate::view::sanitize;
 
-/// The most characters of a command, a pattern or other arguments.
+/// The maximum length of a command, a pattern or other arguments, in characters.
 const MAX_SUMMARY: usize = 80;
 
-/// Returns what a tool is called with, in a few words and on one line; empty when there is nothing to say.
+/// Returns a one-line summary of a call's arguments; may be empty.
 pub fn summarize_call(tool: &str, arguments: &Value, lang: Language) -> String {
     let Some(fields) = arguments.as_object() else {
         return arguments.as_str().map(shorten).unwrap_or_default();

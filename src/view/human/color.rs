@@ -1,4 +1,4 @@
-//! What a terminal can do, and what the user wants of it.
+//! The capabilities of a terminal, and the user's choice of colours.
 
 use crate::model::word_enum;
 
@@ -16,8 +16,8 @@ word_enum! {
     }
 }
 
-/// Returns whether to use colours: what the user typed counts first, then `NO_COLOR`, then `CLICOLOR_FORCE`, then
-/// what the terminal can.
+/// Returns whether to use colours: the user's option comes first, then `NO_COLOR`, then `CLICOLOR_FORCE`, then the
+/// capabilities of the terminal.
 pub fn should_use_color(
     color: ColorChoice,
     is_terminal: bool,
@@ -38,7 +38,7 @@ pub fn should_use_color(
     }
 }
 
-/// Returns whether a line can be drawn again and again in its place.
+/// Returns whether a line can be redrawn in place.
 pub fn can_redraw(is_terminal: bool, env: impl Fn(&str) -> Option<String>) -> bool {
     is_terminal && !is_dumb(env)
 }

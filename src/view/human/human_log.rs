@@ -1,4 +1,4 @@
-//! From public events to lines.
+//! Turns public events into log lines.
 
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -26,14 +26,14 @@ use crate::view::sanitize;
 use crate::view::sink::ReportSink;
 use crate::view::tool_failure::failure_line;
 
-/// How the log looks.
+/// The style of the log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LogStyle {
     /// Its language.
     pub lang: Language,
     /// Whether it has colours.
     pub has_color: bool,
-    /// Whether its last line tells what the run cost.
+    /// Whether its last line shows the cost of the run.
     pub shows_costs: bool,
 }
 
@@ -43,15 +43,15 @@ pub struct HumanLog {
     painter: Painter,
     target: LogTarget,
     blocks: ToolCallBlocks,
-    /// What hooks said about calls that have not ended.
+    /// The output of hooks for calls that have not ended.
     hook_lines: HashMap<CallId, Vec<String>>,
-    /// Whether anything was written, and whether the newest line is a tool's.
+    /// Whether anything was written, and whether the last line is a tool's.
     last_written: LastWritten,
     /// Whether text of the present call was shown.
     has_streamed: bool,
-    /// The newest limit of a reply that was shown; the next one is shown if it differs much.
+    /// The last output limit that was logged; a similar one is not logged again.
     lowered: Option<Tokens>,
-    /// What the newest failed call said; it is not said again when the run ends of it.
+    /// The message of the last failed call, which is not repeated when the run ends because of it.
     failure: Option<Arc<str>>,
 }
 
@@ -70,14 +70,14 @@ enum LastWritten {
     Tool,
 }
 
-/// Keeps the spinner away while somebody else uses the terminal: a question to the user, say.
+/// Pauses the spinner while the terminal is used for something else, such as a question to the user.
 #[derive(Clone)]
 pub struct PauseDrawing(Option<Arc<WriteQueue<DrawCommand>>>);
 
-/// The most characters of what a tool or a hook says.
+/// The maximum length of the output of a tool or a hook, in characters.
 const MAX_DETAIL: usize = 360;
 
-/// How long a question waits for the spinner to go away.
+/// How long a question waits until the spinner is cleared.
 const CLEAR_TIMEOUT: Duration = Duration::from_millis(300);
 
 impl HumanLog {
@@ -85,17 +85,17 @@ impl HumanLog {
     ///
     /// # Errors
     ///
-    /// Fails when the system has no thread for it.
+    /// Fails when the thread cannot be started.
     pub fn plain(out: impl Write + Send + 'static, look: LogStyle) -> io::Result<Self> {
         Ok(Self::new(look, LogTarget::Plain(BackgroundWriter::start("log", PlainTarget(out))?)))
     }
 
-    /// Returns a log on a terminal, with a spinner, elapsed times, and text that is shown while it arrives. `columns`
-    /// tells how wide the terminal is.
+    /// Returns a log on a terminal, with a spinner, elapsed times, and text shown while it arrives. `columns` returns
+    /// the width of the terminal.
     ///
     /// # Errors
     ///
-    /// Fails when the system has no thread for it.
+    /// Fails when the thread cannot be started.
     pub fn live(
         out: impl Write + Send + 'static,
         look: LogStyle,
@@ -106,7 +106,7 @@ impl HumanLog {
         Ok(Self::new(look, LogTarget::Screen(BackgroundWriter::start("log", screen)?)))
     }
 
-    /// Returns what keeps the spinner away.
+    /// Returns a handle that pauses the spinner.
     pub fn pause_drawing(&self) -> PauseDrawing {
         match &self.target {
             LogTarget::Plain(_) => PauseDrawing(None),
@@ -150,18 +150,19 @@ impl HumanLog {
         self.write(&[line])
     }
 
-    /// Returns whether a measure is no news: a reply that may be long still, or about as long as the log says already.
-    fn is_told(&mut self, measure: &LimitAction) -> bool {
-        let LimitAction::LowerOutput { max_output_tokens: to } = *measure else { return false };
-        let is_near = |told: Tokens| to.0 > told.0 / 2 && to.0 / 2 < told.0;
-        let is_told = to >= LONG_REPLY || self.lowered.is_some_and(is_near);
-        if !is_told {
+    /// Returns whether an action needs no log line: the reply may still be long, or the limit is similar to the
+    /// logged one.
+    fn is_logged(&mut self, action: &LimitAction) -> bool {
+        let LimitAction::LowerOutput { max_output_tokens: to } = *action else { return false };
+        let is_near = |logged: Tokens| to.0 > logged.0 / 2 && to.0 / 2 < logged.0;
+        let is_logged = to >= LONG_REPLY || self.lowered.is_some_and(is_near);
+        if !is_logged {
             self.lowered = Some(to);
         }
-        is_told
+        is_logged
     }
 
-    /// Says what is going on below the log, where that is possible.
+    /// Shows the present activity below the log, on a terminal.
     fn status(&self, message: Option<LogMessage<'_>>) -> Result<(), Disconnected> {
         match &self.target {
             LogTarget::Plain(_) => Ok(()),
@@ -171,7 +172,7 @@ impl HumanLog {
         }
     }
 
-    /// Returns how long something took, where the log is live.
+    /// Returns the elapsed time, on a terminal.
     fn elapsed_suffix(&self, span: TimeSpan) -> String {
         match &self.target {
             LogTarget::Screen(_) if span > TimeSpan::ZERO => self.painter.dim(&format!("  {span}")),
@@ -195,13 +196,13 @@ impl HumanLog {
 
     fn call_ended(&mut self, end: &ApiCallEnd) -> Result<(), Disconnected> {
         self.status(None)?;
-        let took = self.elapsed_suffix(end.duration);
+        let duration = self.elapsed_suffix(end.duration);
         match &end.outcome {
             CallOutcome::Replied { text, tool_calls, .. } => {
-                let said = self.render(LogMessage::Replied { tool_calls: *tool_calls });
+                let line = self.render(LogMessage::Replied { tool_calls: *tool_calls });
                 let mark = self.painter.success("✓");
-                self.write_detail(&mark, &format!("{said}{took}"))?;
-                // What is said beside tool calls is no answer, but people want to follow.
+                self.write_detail(&mark, &format!("{line}{duration}"))?;
+                // Text beside tool calls is not the answer, but useful to follow.
                 let remark = sanitize::headline(text, MAX_DETAIL);
                 if *tool_calls > 0 && !remark.is_empty() && !self.has_streamed {
                     self.write_detail("💬", &self.painter.dim(&remark))?;
@@ -211,15 +212,15 @@ impl HumanLog {
             CallOutcome::Failed { fault, message } => {
                 self.failure = Some(Arc::clone(message));
                 let message = sanitize::headline(message, MAX_DETAIL);
-                let said = self.render(LogMessage::CallFailed { fault: *fault, message: &message });
+                let line = self.render(LogMessage::CallFailed { fault: *fault, message: &message });
                 let mark = self.painter.error("✗");
-                self.write_detail(&mark, &format!("{said}{took}"))?;
+                self.write_detail(&mark, &format!("{line}{duration}"))?;
                 self.discard()
             }
             CallOutcome::Cancelled => {
-                let (mark, said) =
+                let (mark, line) =
                     (self.painter.warning("✗"), self.render(LogMessage::CallCancelled));
-                self.write_detail(&mark, &said)?;
+                self.write_detail(&mark, &line)?;
                 self.discard()
             }
         }
@@ -227,8 +228,8 @@ impl HumanLog {
 
     fn discard(&mut self) -> Result<(), Disconnected> {
         if std::mem::take(&mut self.has_streamed) {
-            let said = self.painter.dim(&self.render(LogMessage::Discarded));
-            self.write_detail("↑", &said)?;
+            let line = self.painter.dim(&self.render(LogMessage::Discarded));
+            self.write_detail("↑", &line)?;
         }
         Ok(())
     }
@@ -252,7 +253,7 @@ impl HumanLog {
         } else {
             failure_line(&end.name, &end.output, MAX_DETAIL)
         };
-        let said = self.render(LogMessage::Tool { status: end.status, error: &error });
+        let line = self.render(LogMessage::Tool { status: end.status, error: &error });
         let mark = match end.status {
             ToolStatus::Ok => self.painter.success("✓"),
             ToolStatus::Denied => self.painter.warning("⛔"),
@@ -266,7 +267,7 @@ impl HumanLog {
             | ToolStatus::Abandoned
             | ToolStatus::InDoubt => self.painter.error("✗"),
         };
-        let line = format!("      {mark} {said}{}", self.elapsed_suffix(end.duration));
+        let line = format!("      {mark} {line}{}", self.elapsed_suffix(end.duration));
         let hooks = self.hook_lines.remove(&end.id).unwrap_or_default();
         let lines = self.blocks.end(&end.id, line, hooks);
         self.write(&lines)?;
@@ -278,25 +279,25 @@ impl HumanLog {
         self.status((tools > 0).then_some(LogMessage::Running { tools }))
     }
 
-    /// A hook of a tool call is told below the call's own result.
+    /// The hook of a tool call is logged below the call's result.
     fn hook(&mut self, hook: &HookComplete) -> Result<(), Disconnected> {
         let name = sanitize::headline(&hook.name, MAX_DETAIL);
-        let said = hook.message.as_deref().map(|said| sanitize::headline(said, MAX_DETAIL));
-        let said = said.unwrap_or_default();
-        let said =
-            self.render(LogMessage::Hook { name: &name, outcome: hook.outcome, output: &said });
-        let said = match hook.outcome {
-            HookOutcome::Passed => said,
+        let line = hook.message.as_deref().map(|line| sanitize::headline(line, MAX_DETAIL));
+        let line = line.unwrap_or_default();
+        let line =
+            self.render(LogMessage::Hook { name: &name, outcome: hook.outcome, output: &line });
+        let line = match hook.outcome {
+            HookOutcome::Passed => line,
             HookOutcome::Blocked | HookOutcome::Failed | HookOutcome::TimedOut => {
-                self.painter.warning(&said)
+                self.painter.warning(&line)
             }
         };
         match &hook.tool_call_id {
             Some(id) => {
-                self.hook_lines.entry(id.clone()).or_default().push(format!("      🔍 {said}"));
+                self.hook_lines.entry(id.clone()).or_default().push(format!("      🔍 {line}"));
                 Ok(())
             }
-            None => self.write_detail("🔍", &said),
+            None => self.write_detail("🔍", &line),
         }
     }
 
@@ -310,16 +311,16 @@ impl HumanLog {
             (RunStatus::Partial, _) => "⚠️ ",
             (RunStatus::Failed, _) => "❌",
         };
-        let said = self.render(LogMessage::Ended {
+        let line = self.render(LogMessage::Ended {
             reason: end.reason,
             steps: end.steps,
             llm_calls: end.llm_calls,
         });
-        self.line(format!("{icon} {}", self.painter.bold(&said)))?;
+        self.line(format!("{icon} {}", self.painter.bold(&line)))?;
         Ok(())
     }
 
-    /// Shows text while it arrives, where the log is live.
+    /// Shows text while it arrives, on a terminal.
     fn stream(&mut self, text: &str) -> Result<(), Disconnected> {
         let LogTarget::Screen(writer) = &self.target else { return Ok(()) };
         self.has_streamed = true;
@@ -335,8 +336,8 @@ impl ReportSink for HumanLog {
                 let [id, model, agent] = [&event.session_id, &start.model, &start.agent]
                     .map(|text| sanitize::line(text));
                 let (id, model, agent, resumed) = (&*id, &*model, &*agent, start.resumed);
-                let said = self.render(LogMessage::Session { id, model, agent, resumed });
-                self.line(self.painter.dim(&format!("▶ {said}")))
+                let line = self.render(LogMessage::Session { id, model, agent, resumed });
+                self.line(self.painter.dim(&format!("▶ {line}")))
             }
             PublicEventKind::ApiCallStart(start) => {
                 self.has_streamed = false;
@@ -349,35 +350,35 @@ impl ReportSink for HumanLog {
             PublicEventKind::ApiCallEnd(end) => self.call_ended(end),
             PublicEventKind::TextDelta(delta) => self.stream(&delta.text),
             PublicEventKind::Retry(retry) => {
-                let said = match retry.cause {
+                let line = match retry.cause {
                     RetryCause::Fault { attempt, wait, .. } => {
                         self.render(LogMessage::Retry { attempt, wait })
                     }
-                    RetryCause::IncompleteReply { reason: why } => {
-                        self.render(LogMessage::IncompleteReply { reason: why })
+                    RetryCause::IncompleteReply { reason } => {
+                        self.render(LogMessage::IncompleteReply { reason })
                     }
                 };
-                self.write_detail("⏳", &self.painter.warning(&said))
+                self.write_detail("⏳", &self.painter.warning(&line))
             }
             PublicEventKind::ToolCallStart(start) => self.tool_started(start),
             PublicEventKind::ToolCallEnd(end) => self.tool_ended(end),
             PublicEventKind::HookComplete(hook) => self.hook(hook),
             PublicEventKind::SteeringReceived(message) => {
                 let text = sanitize::headline(&message.text, MAX_DETAIL);
-                let said = self.render(LogMessage::Steering { kind: message.kind, text: &text });
-                self.line(format!("📨 {said}"))
+                let line = self.render(LogMessage::Steering { kind: message.kind, text: &text });
+                self.line(format!("📨 {line}"))
             }
             PublicEventKind::CompactionTriggered(start) => {
                 self.write_heading("📦", LogMessage::Compacting { context: start.context_tokens })
             }
             PublicEventKind::CompactionComplete(end) => {
                 let (context, by) = (end.context_tokens, end.summary);
-                let said = self.render(LogMessage::Compacted { context, by });
-                self.write_detail("📦", &said)
+                let line = self.render(LogMessage::Compacted { context, by });
+                self.write_detail("📦", &line)
             }
-            PublicEventKind::LimitReached(net) if self.is_told(&net.action) => Ok(()),
-            PublicEventKind::LimitReached(net) => {
-                let said = self.render(match net.action {
+            PublicEventKind::LimitReached(limit) if self.is_logged(&limit.action) => Ok(()),
+            PublicEventKind::LimitReached(limit) => {
+                let line = self.render(match limit.action {
                     LimitAction::Close { reason } => LogMessage::Closing { reason },
                     LimitAction::NoSummary { cause } => LogMessage::NoSummary { cause },
                     LimitAction::LowerOutput { max_output_tokens: to } => {
@@ -385,20 +386,20 @@ impl ReportSink for HumanLog {
                     }
                     LimitAction::Warn { cost_usd: cost } => LogMessage::CostWarning { cost },
                 });
-                self.line(format!("⚠️  {}", self.painter.warning(&said)))
+                self.line(format!("⚠️  {}", self.painter.warning(&line)))
             }
             PublicEventKind::LoopDetected(found) => {
-                let said = self.render(LogMessage::Loop { times: found.times });
-                self.line(format!("🔁 {}", self.painter.warning(&said)))
+                let line = self.render(LogMessage::Loop { times: found.times });
+                self.line(format!("🔁 {}", self.painter.warning(&line)))
             }
             PublicEventKind::Error(error) if self.failure.as_ref() == Some(&error.message) => {
                 Ok(())
             }
             PublicEventKind::Error(error) => {
-                let said = sanitize::headline(&error.message, MAX_DETAIL);
+                let line = sanitize::headline(&error.message, MAX_DETAIL);
                 match error.severity {
-                    Severity::Warning => self.line(format!("⚠️  {}", self.painter.warning(&said))),
-                    Severity::Error => self.line(format!("❌ {}", self.painter.error(&said))),
+                    Severity::Warning => self.line(format!("⚠️  {}", self.painter.warning(&line))),
+                    Severity::Error => self.line(format!("❌ {}", self.painter.error(&line))),
                 }
             }
             PublicEventKind::AgentEnd(end) => self.run_ended(end),
@@ -412,38 +413,38 @@ impl ReportSink for HumanLog {
         }
     }
 
-    /// The costs are those of all runs together, as the result tells them.
+    /// The costs are the totals of all runs.
     fn on_result(&mut self, result: &RunResult) -> Result<(), Disconnected> {
         self.status(None)?;
         if !result.denied.is_empty() {
             let tools = denied_tools(result);
             let calls = result.denied.len();
-            let said = self.render(LogMessage::Denied { calls, tools: &tools });
-            self.line(format!("🚫 {}", self.painter.warning(&said)))?;
+            let line = self.render(LogMessage::Denied { calls, tools: &tools });
+            self.line(format!("🚫 {}", self.painter.warning(&line)))?;
         }
         if self.style.shows_costs {
-            let said = self.render(LogMessage::Costs { cost: result.cost, usage: result.usage });
-            self.line(format!("💰 {said}"))?;
+            let line = self.render(LogMessage::Costs { cost: result.cost, usage: result.usage });
+            self.line(format!("💰 {line}"))?;
         }
         if let Some(command) = &result.resume_command {
-            let said = self.render(LogMessage::Resume { command });
-            self.line(format!("↩️  {said}"))?;
+            let line = self.render(LogMessage::Resume { command });
+            self.line(format!("↩️  {line}"))?;
         }
         Ok(())
     }
 
-    fn finish(self: Box<Self>, patience: FinishTimeout) -> Result<(), OutputError> {
+    fn finish(self: Box<Self>, timeout: FinishTimeout) -> Result<(), OutputError> {
         match self.target {
-            LogTarget::Plain(writer) => writer.finish(patience),
-            LogTarget::Screen(writer) => writer.finish(patience),
+            LogTarget::Plain(writer) => writer.finish(timeout),
+            LogTarget::Screen(writer) => writer.finish(timeout),
         }
     }
 }
 
-/// A reply that may be this long is limited by nothing that anybody would notice.
+/// Replies may be this long before their limit is worth a log line.
 const LONG_REPLY: Tokens = Tokens(8_192);
 
-/// Returns the tools whose calls were denied, each with how often where that is more than once.
+/// Returns the tools whose calls were denied, each with its count if that is above one.
 fn denied_tools(result: &RunResult) -> String {
     let mut tools: Vec<(&str, usize)> = Vec::new();
     for denied in &result.denied {
@@ -452,21 +453,21 @@ fn denied_tools(result: &RunResult) -> String {
             None => tools.push((&denied.tool, 1)),
         }
     }
-    let told = |(tool, times): &(&str, usize)| match times {
+    let logged = |(tool, times): &(&str, usize)| match times {
         1 => sanitize::line(tool).into_owned(),
         times => format!("{} ({times})", sanitize::line(tool)),
     };
-    sanitize::headline(&tools.iter().map(told).collect::<Vec<_>>().join(", "), MAX_DETAIL)
+    sanitize::headline(&tools.iter().map(logged).collect::<Vec<_>>().join(", "), MAX_DETAIL)
 }
 
 impl PauseDrawing {
-    /// Does something while the spinner stays away.
+    /// Calls a function while the spinner is paused.
     pub fn during<T>(&self, something: impl FnOnce() -> T) -> T {
-        let Some(desk) = &self.0 else { return something() };
-        let _ = desk.write(DrawCommand::Pause(true));
-        desk.flush(CLEAR_TIMEOUT);
+        let Some(queue) = &self.0 else { return something() };
+        let _ = queue.write(DrawCommand::Pause(true));
+        queue.flush(CLEAR_TIMEOUT);
         let done = something();
-        let _ = desk.write(DrawCommand::Pause(false));
+        let _ = queue.write(DrawCommand::Pause(false));
         done
     }
 }

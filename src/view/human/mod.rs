@@ -1,9 +1,8 @@
 //! The log for people, on standard error.
 //!
-//! [`HumanLog`] turns public events into lines; the catalogue has the words, [`summary`] says in a few of them what a
-//! tool is called with, `blocks` keeps what belongs to one tool call together although several run at a time, and
-//! `screen` draws a spinner below it all where there is a terminal. Every byte that comes from a model, a tool or a
-//! file name is made harmless first.
+//! [`HumanLog`] turns public events into lines; the catalogue has the texts, [`call_summary`] summarizes the
+//! arguments of a tool call, `call_blocks` groups the lines of calls that run in parallel, and `terminal_screen`
+//! draws a spinner below the log. Every byte from a model, a tool or a file name is sanitized first.
 
 mod call_blocks;
 pub mod call_summary;

@@ -1,8 +1,8 @@
-//! Colours, where they are wanted.
+//! Colours of the log.
 
 use anstyle::{AnsiColor, Style};
 
-/// Paints pieces of text, or leaves them as they are.
+/// Adds colours to text, or returns it unchanged.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Painter {
     pub(super) has_color: bool,

@@ -1,4 +1,4 @@
-//! A log with one line below it that is drawn again and again: what is going on, and for how long.
+//! A log with a status line below it: the present activity and its duration.
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -9,35 +9,35 @@ use crate::port::Clock;
 use crate::view::background_writer::{WriteTarget, flush_blocking, write_all_blocking};
 use crate::view::sanitize;
 
-/// Something to be drawn.
+/// A change of the screen.
 pub(super) enum DrawCommand {
     /// Whole lines.
     Lines(String),
     /// Text as it arrives.
     Stream(String),
-    /// What is going on; none clears the line.
+    /// The present activity; `None` clears the line.
     Status(Option<String>),
-    /// Whether the line has to stay away, since somebody else uses the terminal.
+    /// Whether the status line is paused, since the terminal is used for something else.
     Pause(bool),
 }
 
-/// A terminal that can go back to the start of a line.
+/// A terminal whose last line can be redrawn.
 pub(super) struct TerminalScreen<W> {
     out: W,
     clock: Arc<dyn Clock>,
-    /// How many columns there are, asked before each drawing.
+    /// Returns the number of columns; called before each drawing.
     columns: Box<dyn Fn() -> usize + Send>,
     status: Option<(String, RunTime)>,
     is_drawn: bool,
     is_paused: bool,
-    /// Whether a line was begun and not ended.
+    /// Whether the last line of the log is incomplete.
     is_midline: bool,
     frame: usize,
 }
 
 const FRAMES: [&str; 10] = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"];
 
-/// How often the line is drawn.
+/// How often the status line is drawn.
 const FRAME_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Goes to the start of the line and clears it.
@@ -89,8 +89,8 @@ impl<W: Write + Send> WriteTarget<DrawCommand> for TerminalScreen<W> {
                 self.status = status.map(|text| (text, now));
                 Ok(())
             }
-            DrawCommand::Pause(is_hushed) => {
-                self.is_paused = is_hushed;
+            DrawCommand::Pause(is_paused) => {
+                self.is_paused = is_paused;
                 Ok(())
             }
         }
@@ -110,7 +110,7 @@ impl<W: Write + Send> WriteTarget<DrawCommand> for TerminalScreen<W> {
         let elapsed = self.clock.now().since(*since);
         let frame = FRAMES[self.frame % FRAMES.len()];
         let seconds = elapsed.0 / 1_000_000;
-        // A line that wraps could not be cleared; wide characters take two columns.
+        // A wrapped line could not be cleared; wide characters take two columns.
         let most = ((self.columns)().saturating_sub(12) / 2).clamp(8, 60);
         let line = format!("{CLEAR}{frame} {} {seconds} s", sanitize::truncate(text, most));
         self.frame += 1;

@@ -1,4 +1,4 @@
-//! Spans leave for their collector, on a thread of their own.
+//! Exports spans to a collector, on a thread of its own.
 
 use std::io;
 use std::time::Duration;
@@ -15,15 +15,15 @@ use crate::view::result::RunResult;
 use crate::view::run_info::RunInfo;
 use crate::view::sink::ReportSink;
 
-/// A request to a collector. Its body has a known length, which has to be said (`Content-Truncation`): some collectors
-/// take nothing else.
+/// A request to a collector. Its body has a known length, which must be sent (`Content-Length`): some collectors
+/// accept nothing else.
 #[derive(Clone, Copy, Debug)]
 pub struct ExportRequest<'a> {
-    /// The address.
+    /// The URL.
     pub url: &'a str,
-    /// The headers, the content's type among them.
+    /// The headers, including the content type.
     pub headers: &'a [(String, String)],
-    /// The content.
+    /// The body.
     pub body: &'a [u8],
     /// How long it may take.
     pub timeout: Duration,
@@ -35,7 +35,7 @@ pub trait HttpPost: Send {
     ///
     /// # Errors
     ///
-    /// Fails with what to tell people, when the collector cannot be reached or refuses.
+    /// Fails with a message for the user if the collector cannot be reached or refuses.
     fn post(&mut self, export: &ExportRequest<'_>) -> Result<(), String>;
 }
 
@@ -45,22 +45,22 @@ impl<F: FnMut(&ExportRequest<'_>) -> Result<(), String> + Send> HttpPost for F {
     }
 }
 
-/// Sends the traces of a run.
+/// Sends the spans of a run.
 pub struct OtelSink {
     span_builder: SpanBuilder,
     writer: BackgroundWriter<OtelSpan>,
 }
 
-/// What is sent at once.
+/// The maximum number of spans per request.
 const MAX_BATCH: usize = 256;
 
-/// How long a span waits for others.
+/// How long a span waits for others before it is sent.
 const EXPORT_INTERVAL: Duration = Duration::from_secs(5);
 
-/// How long the end of a run waits for the collector at the most.
+/// How long the end of a run waits for the collector.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Failures in a row after which nothing more is tried.
+/// Failures in a row after which nothing more is sent.
 const MAX_FAILURES: u32 = 3;
 
 struct BatchExporter<P> {
@@ -72,17 +72,17 @@ struct BatchExporter<P> {
 }
 
 impl OtelSink {
-    /// Returns the traces of a run.
+    /// Returns a sink for the spans of a run.
     ///
     /// # Errors
     ///
-    /// Fails when the system has no thread for it.
+    /// Fails when the thread cannot be started.
     pub fn new(
         settings: OtelSettings,
-        about: &RunInfo,
+        info: &RunInfo,
         post: impl HttpPost + 'static,
     ) -> io::Result<Self> {
-        let spans = SpanBuilder::new(&about.session_id, about.started_at, settings.parent);
+        let spans = SpanBuilder::new(&info.session_id, info.started_at, settings.parent);
         let headers = [("content-type".to_owned(), "application/json".to_owned())];
         let settings =
             OtelSettings { headers: [&headers[..], &settings.headers].concat(), ..settings };
@@ -91,7 +91,7 @@ impl OtelSink {
         Ok(Self { span_builder: spans, writer: BackgroundWriter::start("traces", collector)? })
     }
 
-    /// Returns what the commands of the run are to be told (`TRACEPARENT`).
+    /// Returns the `TRACEPARENT` for the commands of the run.
     pub fn trace_parent(&self) -> TraceParent {
         self.span_builder.trace_parent()
     }
@@ -112,14 +112,14 @@ impl ReportSink for OtelSink {
         Ok(())
     }
 
-    /// Waits briefly, and never fails: a run does not depend on who watches it.
-    fn finish(self: Box<Self>, patience: FinishTimeout) -> Result<(), OutputError> {
-        let patience = match patience {
+    /// Waits briefly, and never fails: a run does not depend on its collector.
+    fn finish(self: Box<Self>, timeout: FinishTimeout) -> Result<(), OutputError> {
+        let timeout = match timeout {
             FinishTimeout::Unlimited => SHUTDOWN_TIMEOUT,
             FinishTimeout::AtMost(most) => most.min(SHUTDOWN_TIMEOUT),
         };
-        if let Err(lost) = self.writer.finish(FinishTimeout::AtMost(patience)) {
-            log::warn!("the traces are not complete: {lost}");
+        if let Err(lost) = self.writer.finish(FinishTimeout::AtMost(timeout)) {
+            log::warn!("the traces are incomplete: {lost}");
         }
         Ok(())
     }
@@ -139,9 +139,9 @@ impl<P: HttpPost> BatchExporter<P> {
             });
         match sent {
             Ok(()) => self.failures = 0,
-            Err(why) => {
+            Err(reason) => {
                 self.failures += 1;
-                log::warn!("could not send {} spans: {why}", batch.len());
+                log::warn!("could not send {} spans: {reason}", batch.len());
             }
         }
     }
@@ -156,7 +156,7 @@ impl<P: HttpPost> WriteTarget<OtelSpan> for BatchExporter<P> {
         Ok(())
     }
 
-    /// Nothing is buffered that somebody waits for; spans wait for each other.
+    /// Spans are sent in batches, not on a flush.
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }

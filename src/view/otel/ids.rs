@@ -1,4 +1,4 @@
-//! The ids of traces and spans, and the header that carries them from process to process.
+//! The ids of traces and spans, and the header that propagates them.
 
 use std::fmt;
 use std::str::FromStr;
@@ -15,7 +15,7 @@ pub(super) struct TraceId(pub(super) [u8; 16]);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SpanId(pub(super) [u8; 8]);
 
-/// The trace and the span that a process works for (W3C Trace Context, `TRACEPARENT`).
+/// The trace and the span that the process belongs to (W3C Trace Context, `TRACEPARENT`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TraceParent {
     pub(super) trace: TraceId,
@@ -24,12 +24,12 @@ pub struct TraceParent {
     pub is_sampled: bool,
 }
 
-/// A `TRACEPARENT` that is none.
+/// An invalid `TRACEPARENT`.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("the trace parent is not of the form 00-<32 hex digits>-<16 hex digits>-<2 hex digits>")]
 pub struct TraceParentError;
 
-/// Where the ids of one run come from: the same run always has the same ones, and no other run has them.
+/// Generates the ids of one run: deterministic for a run, and unique to it.
 #[derive(Clone, Debug)]
 pub(super) struct TraceIdGenerator {
     seed: Vec<u8>,
@@ -61,7 +61,7 @@ impl TraceIdGenerator {
         for (to, from) in id.iter_mut().zip(hash.iter()) {
             *to = *from;
         }
-        // All zeros is no id.
+        // An id of all zeros is invalid.
         if let Some(last) = id.last_mut() {
             *last |= 1;
         }
@@ -72,7 +72,7 @@ impl TraceIdGenerator {
 impl FromStr for TraceParent {
     type Err = TraceParentError;
 
-    /// Reads the header; of a later version of the standard, as much as this one knows.
+    /// Parses the header; of a later version, the part that is known.
     fn from_str(text: &str) -> Result<Self, TraceParentError> {
         let mut parts = text.trim().split('-');
         let mut part = || parts.next().ok_or(TraceParentError);

@@ -1,4 +1,4 @@
-//! Spans on the wire: OTLP in its JSON form, where ids are hexadecimal and large numbers are strings.
+//! Encodes spans as OTLP in JSON, where ids are hexadecimal and large numbers are strings.
 
 use jiff::Timestamp;
 use serde::Serialize;

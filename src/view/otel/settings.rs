@@ -1,4 +1,4 @@
-//! Whether and where traces are sent, from the environment that all OpenTelemetry programs share.
+//! Whether and where to send traces, from the standard OpenTelemetry environment variables.
 
 use std::fmt;
 use std::time::Duration;
@@ -10,31 +10,31 @@ use super::ids::TraceParent;
 /// Where traces are sent.
 #[derive(Clone, PartialEq, Eq)]
 pub struct OtelSettings {
-    /// The address.
+    /// The URL.
     pub url: String,
-    /// Further headers; they may be secret.
+    /// Additional headers; may be secret.
     pub headers: Vec<(String, String)>,
-    /// The name of the service, and what else describes this process.
+    /// The name of the service and other attributes of this process.
     pub resource: Vec<(String, String)>,
     /// How long one request may take.
     pub timeout: Duration,
-    /// What the run is a part of.
+    /// The parent of the run's span.
     pub parent: Option<TraceParent>,
 }
 
 /// Why traces cannot be sent.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum OtelSettingsError {
-    /// Another protocol is asked for.
-    #[error("{name}: the protocol '{value}' is not supported; there is only http/json")]
+    /// An unsupported protocol.
+    #[error("{name}: unsupported protocol '{value}'; supported: http/json")]
     Protocol {
         /// The variable.
         name: &'static str,
         /// Its value.
         value: String,
     },
-    /// The address is none.
-    #[error("{name}: '{value}' is no http address")]
+    /// An invalid URL.
+    #[error("{name}: '{value}' is not an http URL")]
     Address {
         /// The variable.
         name: &'static str,
@@ -49,15 +49,15 @@ const PROTOCOLS: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORT
 const HEADERS: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_HEADERS", "OTEL_EXPORTER_OTLP_HEADERS"];
 const TIMEOUTS: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_TIMEOUT", "OTEL_EXPORTER_OTLP_TIMEOUT"];
 
-/// How long a request may take when nobody says otherwise.
+/// The default timeout of a request.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 impl OtelSettings {
-    /// Reads the environment; returns nothing when no traces are wanted.
+    /// Reads the environment; `None` if traces are off.
     ///
     /// # Errors
     ///
-    /// Fails when traces are wanted in a way that cannot be had.
+    /// Fails if a variable has an unsupported value.
     pub fn from_env(
         env: impl Fn(&str) -> Option<String>,
     ) -> Result<Option<Self>, OtelSettingsError> {
@@ -69,7 +69,7 @@ impl OtelSettings {
             return Err(OtelSettingsError::Address { name, value });
         }
         let protocol = PROTOCOLS.into_iter().find_map(|name| Some((name, env(name)?)));
-        // Whoever takes the binary form over HTTP takes JSON at the same address.
+        // Collectors of the binary form over HTTP accept JSON at the same URL.
         if let Some((name, value)) = protocol.filter(|(_, value)| !value.starts_with("http/")) {
             return Err(OtelSettingsError::Protocol { name, value });
         }
@@ -98,7 +98,7 @@ impl OtelSettings {
     }
 }
 
-/// Returns the address for traces, and the variable that it comes from.
+/// Returns the URL for traces, and the variable that it comes from.
 fn find_url(env: &impl Fn(&str) -> Option<String>) -> Option<(&'static str, String)> {
     let own = env(TRACES_ENDPOINT).map(|url| (TRACES_ENDPOINT, url));
     own.or_else(|| {
@@ -106,7 +106,7 @@ fn find_url(env: &impl Fn(&str) -> Option<String>) -> Option<(&'static str, Stri
     })
 }
 
-/// Reads `key=value,key=value`, with values in percent-encoding.
+/// Parses `key=value,key=value`, with percent-encoded values.
 fn parse_pairs(list: &str) -> Vec<(String, String)> {
     let pair = |pair: &str| {
         let (name, value) = pair.split_once('=')?;
@@ -200,7 +200,7 @@ mod tests {
         );
         assert_eq!(
             error(&[(TRACES_ENDPOINT, "127.0.0.1:4318")]),
-            "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: '127.0.0.1:4318' is no http address"
+            "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: '127.0.0.1:4318' is not an http URL"
         );
     }
 }

@@ -1,10 +1,10 @@
-//! A span: something that took its time.
+//! A span of a trace.
 
 use jiff::Timestamp;
 
 use super::ids::SpanId;
 
-/// Something that took its time.
+/// An operation with a duration.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct OtelSpan {
     pub(super) id: SpanId,
@@ -19,19 +19,19 @@ pub(super) struct OtelSpan {
     pub(super) error: Option<String>,
 }
 
-/// Something that happened while it went on.
+/// An event within a span.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct SpanEvent {
     pub(super) at: Timestamp,
     pub(super) name: &'static str,
 }
 
-/// Which side of a call a span is.
+/// The kind of a span.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SpanKind {
-    /// It stays within the process.
+    /// Within the process.
     Internal,
-    /// It asks somebody else.
+    /// A request to a remote service.
     Client,
 }
 
@@ -50,7 +50,7 @@ impl OtelSpan {
         self.attributes.push((name, value.into()));
     }
 
-    /// Notes that it failed; `kind` is one of few words.
+    /// Marks the span as failed; `kind` has few values.
     pub(super) fn set_error(&mut self, kind: impl Into<String>, message: impl Into<String>) {
         self.set_attribute("error.type", kind.into());
         self.error = Some(message.into());

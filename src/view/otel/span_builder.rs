@@ -1,4 +1,4 @@
-//! From public events to spans.
+//! Turns public events into spans.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -31,13 +31,13 @@ pub(super) struct SpanBuilder {
 /// A tool call that has not ended.
 struct OpenToolSpan {
     span: OtelSpan,
-    /// What model calls of its own used, and cost.
+    /// The usage of its own model calls.
     usage: TokenUsage,
     cost: Option<MicroUsd>,
 }
 
 impl SpanBuilder {
-    /// Returns the spans of a run that began at this time, as a part of what `parent` says.
+    /// Returns a builder for a run that began at this time, below `parent`.
     pub(super) fn new(session: &str, began: Timestamp, parent: Option<TraceParent>) -> Self {
         let mut ids = TraceIdGenerator::new(session, began);
         let (trace, root) = (ids.trace(), ids.span());
@@ -55,12 +55,12 @@ impl SpanBuilder {
         }
     }
 
-    /// Returns what the commands of the run are told to be a part of.
+    /// Returns the parent for the commands of the run.
     pub(super) fn trace_parent(&self) -> TraceParent {
         TraceParent { trace: self.trace, span: self.root, is_sampled: true }
     }
 
-    /// Takes an event in; returns the spans that it ends.
+    /// Adds an event; returns the spans that it ends.
     pub(super) fn on_event(&mut self, event: &PublicEvent) -> Vec<OtelSpan> {
         let at = event.ts;
         self.latest = at;
@@ -89,14 +89,14 @@ impl SpanBuilder {
         Vec::new()
     }
 
-    /// Returns what is still open, when nothing more will be seen.
+    /// Returns the open spans, when nothing more follows.
     pub(super) fn close_all(&mut self) -> Vec<OtelSpan> {
         let call = self.call.take().map(|(_, span)| span);
         let open = call.into_iter().chain(self.tools.drain().map(|(_, tool)| tool.span));
         let mut spans: Vec<OtelSpan> = open.chain(self.run.take()).collect();
         for span in &mut spans {
             span.ended_at = self.latest;
-            span.set_error("internal_error", "the run broke off");
+            span.set_error("internal_error", "the run was interrupted");
         }
         spans
     }
@@ -192,7 +192,7 @@ impl SpanBuilder {
             CallOutcome::Failed { fault, message } => {
                 call.set_error(fault_name(*fault), &**message)
             }
-            CallOutcome::Cancelled => call.set_error("cancelled", "nobody waits for the reply"),
+            CallOutcome::Cancelled => call.set_error("cancelled", "the request was cancelled"),
         }
         if let Some(first) = end.first_byte {
             call.set_attribute("gen_ai.response.time_to_first_chunk", first.as_secs_f64());
@@ -213,7 +213,7 @@ impl SpanBuilder {
         self.tools.insert(start.id.clone(), tool);
     }
 
-    /// A model call of a sub-agent is an event of the tool call that sent it, and counts for the run.
+    /// A model call of a sub-agent is an event of the tool call that made it, and counts for the run.
     fn add_subagent_call(&mut self, at: Timestamp, call: &SubagentCall) {
         let used = TokenUsage::from(call.usage);
         self.usage += used;
@@ -236,7 +236,7 @@ impl SpanBuilder {
             tool.set_attribute("architect.cost_usd", cost.as_dollars());
         }
         if let Some(kind) = tool_error_kind(end.status) {
-            // What a tool answers may be anybody's secret; its status is enough.
+            // The output of a tool may be secret; its status is enough.
             tool.set_error(kind, kind);
         }
         Some(tool)
@@ -258,7 +258,7 @@ fn set_usage(span: &mut OtelSpan, used: TokenUsage) {
     }
 }
 
-/// Returns the name of the provider, as the conventions spell it.
+/// Returns the provider's name in the conventions.
 fn provider_name(model: &str) -> &str {
     match model.split_once('/').map_or("", |(provider, _)| provider) {
         "openai-chat" => "openai",

@@ -1,7 +1,7 @@
-//! The public events: the one vocabulary in which a run is told to people and programs.
+//! The public events: the one vocabulary for people and programs.
 //!
-//! [`EventProjector`] folds what the driver shows ([`Seen`](crate::port::Seen)) into [`PublicEvent`]s; the human log, the
-//! JSON stream, the log file, reports and traces are made of them alone. Starts and ends come in pairs: each
+//! [`EventProjector`] turns [`RunEvent`](crate::port::RunEvent)s into [`PublicEvent`]s; the human log, the JSON
+//! stream, the log file, reports and traces are made of them alone. Starts and ends come in pairs: each
 //! `api_call_start` has its `api_call_end`, each `tool_call_start` its `tool_call_end`, whatever comes in between.
 
 mod open_model_call;
@@ -25,5 +25,5 @@ pub use public_event::{
 pub(super) use serialize::{maybe_dollars, maybe_millis, millis, seconds};
 pub use token_usage::TokenUsage;
 
-/// The version of the public events and of the result document; it grows when either changes its meaning.
+/// The version of the public events and of the result document; increased when the meaning of either changes.
 pub const SCHEMA: u32 = 1;

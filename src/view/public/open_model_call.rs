@@ -1,10 +1,10 @@
-//! The model call that is under way, as far as it was told.
+//! The open model call.
 
 use super::{ApiCallEnd, CallOutcome};
 use crate::machine::{CallPurpose, Effect, Event, MachineOutput};
 use crate::model::{EffectId, MicroUsd, Reply, RunTime, TimeSpan, Usage};
 
-/// A model call that is under way; there is never more than one.
+/// A running model call; there is never more than one.
 pub(super) struct OpenModelCall {
     pub(super) id: EffectId,
     pub(super) purpose: CallPurpose,
@@ -14,23 +14,23 @@ pub(super) struct OpenModelCall {
 }
 
 impl OpenModelCall {
-    pub(super) fn new(id: EffectId, purpose: CallPurpose, attempt: u32, begun: RunTime) -> Self {
-        Self { id, purpose, attempt, started_at: begun, first_byte: None }
+    pub(super) fn new(id: EffectId, purpose: CallPurpose, attempt: u32, started: RunTime) -> Self {
+        Self { id, purpose, attempt, started_at: started, first_byte: None }
     }
 
-    /// Notes that something of the reply arrived.
+    /// Notes that a part of the reply arrived.
     pub(super) fn note_first_byte(&mut self, at: RunTime) {
         self.first_byte.get_or_insert(at.since(self.started_at));
     }
 
-    /// Returns how an event ends the call; nothing when it doesn't.
-    pub(super) fn outcome(&self, event: &Event, outcomes: &MachineOutput) -> Option<CallOutcome> {
+    /// Returns how an event ends the call; `None` if it doesn't.
+    pub(super) fn outcome(&self, event: &Event, output: &MachineOutput) -> Option<CallOutcome> {
         match event {
             Event::Replied { id, reply, .. } if *id == self.id => Some(replied_outcome(reply)),
             Event::CallFailed { id, fault } if *id == self.id => {
                 Some(CallOutcome::Failed { fault: fault.kind, message: fault.message.clone() })
             }
-            _ if outcomes.effects.contains(&Effect::Cancel { id: self.id }) => {
+            _ if output.effects.contains(&Effect::Cancel { id: self.id }) => {
                 Some(CallOutcome::Cancelled)
             }
             _ => None,

@@ -1,4 +1,4 @@
-//! From what the driver shows to public events.
+//! Turns the events of the driver into public events.
 
 use std::sync::{Arc, OnceLock};
 
@@ -24,33 +24,33 @@ use crate::model::{
 use crate::port::{EffectNotice, HookRun, ReplyDelta, RunEvent};
 use crate::view::RunInfo;
 
-/// Folds what the driver shows into public events. Pure: the same run gives the same events.
+/// Projects the events of the driver to public events. Pure: the same run gives the same events.
 pub struct EventProjector {
     info: Arc<RunInfo>,
     seq: u64,
-    /// When the run began, on its own clock.
+    /// When the run began, in session time.
     started_at: RunTime,
     /// When the present state was entered.
     entered_at: RunTime,
     call: Option<OpenModelCall>,
     tools: ToolCallTracker,
-    /// Whether a compaction was told of that has not ended.
+    /// Whether a compaction was reported that has not ended.
     is_compacting: bool,
     usage: BudgetUsage,
-    /// Model calls of sub-agents, those before this run included.
+    /// Model calls of sub-agents, including those before this run.
     subagent_calls: u32,
-    /// Where the run stood when the next event comes; the chart tells by it which guard held.
+    /// The state before the next event, by which the chart determines the guard.
     state_before: Option<State>,
     warnings: Throttle,
     events: Vec<PublicEvent>,
 }
 
 impl EventProjector {
-    /// Returns a projector for a run that has shown nothing yet; its first event will have the number after `seq`.
-    pub fn new(about: Arc<RunInfo>, seq: u64) -> Self {
-        let subagent_calls = about.prior_usage.costs.subagent_calls;
+    /// Returns a projector for a new run; its first event gets the number after `seq`.
+    pub fn new(info: Arc<RunInfo>, seq: u64) -> Self {
+        let subagent_calls = info.prior_usage.costs.subagent_calls;
         Self {
-            info: about,
+            info,
             seq,
             subagent_calls,
             state_before: None,
@@ -70,18 +70,16 @@ impl EventProjector {
         self.seq
     }
 
-    /// Returns the events that something amounts to.
-    pub fn project(&mut self, seen: &RunEvent<'_>) -> Vec<PublicEvent> {
-        match *seen {
-            RunEvent::Started { at, machine: fold, output: outcomes } => {
-                self.begin(at, fold, outcomes)
-            }
-            RunEvent::Handled { at, event, machine: fold, output: outcomes } => {
-                self.event(at, event, fold, outcomes)
+    /// Returns the public events for an event of the driver.
+    pub fn project(&mut self, event: &RunEvent<'_>) -> Vec<PublicEvent> {
+        match *event {
+            RunEvent::Started { at, machine, output } => self.begin(at, machine, output),
+            RunEvent::Handled { at, event, machine, output } => {
+                self.event(at, event, machine, output)
             }
             RunEvent::ReplyDelta { at, id, delta } => self.delta(at, id, delta),
             RunEvent::Notice { at, notice, .. } => self.notice(at, notice),
-            RunEvent::Ended { at, machine: fold } => self.end(at, fold),
+            RunEvent::Ended { at, machine } => self.end(at, machine),
         }
         std::mem::take(&mut self.events)
     }
@@ -98,11 +96,11 @@ impl EventProjector {
         });
     }
 
-    fn begin(&mut self, at: RunTime, fold: &Machine, outcomes: &MachineOutput) {
-        let run = fold.state.run();
+    fn begin(&mut self, at: RunTime, machine: &Machine, output: &MachineOutput) {
+        let run = machine.state.run();
         (self.started_at, self.entered_at, self.usage) = (at, at, run.used);
-        self.state_before = Some(fold.state.clone());
-        self.tools.begin(fold);
+        self.state_before = Some(machine.state.clone());
+        self.tools.begin(machine);
         let limits = &run.rules.limits;
         let start = AgentStart {
             schema: SCHEMA,
@@ -121,25 +119,25 @@ impl EventProjector {
             },
         };
         self.emit(at, PublicEventKind::AgentStart(start));
-        self.emit_starts(at, fold, outcomes);
+        self.emit_starts(at, machine, output);
     }
 
-    /// First what is over, then what the machine notes, then where it went, then what begins.
-    fn event(&mut self, at: RunTime, event: &Event, fold: &Machine, outcomes: &MachineOutput) {
-        self.call_ended(at, event, fold, outcomes);
-        self.emit_subagent_usage(at, event, fold);
-        self.usage = fold.state.run().used;
+    /// First what has ended, then the machine's notes, then its transitions, then what begins.
+    fn event(&mut self, at: RunTime, event: &Event, machine: &Machine, output: &MachineOutput) {
+        self.call_ended(at, event, machine, output);
+        self.emit_subagent_usage(at, event, machine);
+        self.usage = machine.state.run().used;
         self.tools.on_event(event);
-        for end in self.tools.take_ends(fold) {
+        for end in self.tools.take_ends(machine) {
             self.emit(at, end);
         }
-        self.messages(at, event, fold);
-        for note in &outcomes.notes {
-            self.emit_note(at, note, event, fold);
+        self.messages(at, event, machine);
+        for note in &output.notes {
+            self.emit_note(at, note, event, machine);
         }
-        let mut before = self.state_before.replace(fold.state.clone());
-        for change in &outcomes.transitions {
-            // What lies between two changes of state at once is not known.
+        let mut before = self.state_before.replace(machine.state.clone());
+        for change in &output.transitions {
+            // The state between two transitions of one event is not known.
             let guard = before.take().and_then(|state| guard_name(&state, at, event, *change));
             let duration = at.since(self.entered_at);
             self.entered_at = at;
@@ -150,16 +148,16 @@ impl EventProjector {
                 PublicEventKind::StateChange(StateChange { from, to, event, guard, duration }),
             );
             if to == StateKind::Done {
-                self.emit_failure(at, fold);
+                self.emit_failure(at, machine);
             }
         }
-        self.emit_starts(at, fold, outcomes);
+        self.emit_starts(at, machine, output);
     }
 
-    /// Tells what begins.
-    fn emit_starts(&mut self, at: RunTime, fold: &Machine, outcomes: &MachineOutput) {
-        let run = fold.state.run();
-        for effect in &outcomes.effects {
+    /// Emits what begins.
+    fn emit_starts(&mut self, at: RunTime, machine: &Machine, output: &MachineOutput) {
+        let run = machine.state.run();
+        for effect in &output.effects {
             if let Effect::CallModel { id, purpose, attempt, max_output } = *effect {
                 self.call = Some(OpenModelCall::new(id, purpose, attempt, at));
                 let start = ApiCallStart {
@@ -167,35 +165,41 @@ impl EventProjector {
                     purpose,
                     attempt,
                     step: run.steps + 1,
-                    messages: message_count(fold),
-                    context_tokens: fold.conversation.context_usage().estimate(),
+                    messages: message_count(machine),
+                    context_tokens: machine.conversation.context_usage().estimate(),
                     max_output_tokens: max_output,
                 };
                 self.emit(at, PublicEventKind::ApiCallStart(start));
             }
         }
-        let starts = self.tools.take_starts(&outcomes.effects, run.steps);
+        let starts = self.tools.take_starts(&output.effects, run.steps);
         for start in starts {
             self.emit(at, start);
         }
     }
 
-    fn call_ended(&mut self, at: RunTime, event: &Event, fold: &Machine, outcomes: &MachineOutput) {
-        let outcome = self.call.as_ref().and_then(|call| call.outcome(event, outcomes));
+    fn call_ended(
+        &mut self,
+        at: RunTime,
+        event: &Event,
+        machine: &Machine,
+        output: &MachineOutput,
+    ) {
+        let outcome = self.call.as_ref().and_then(|call| call.outcome(event, output));
         let Some((call, outcome)) = outcome.and_then(|outcome| Some((self.call.take()?, outcome)))
         else {
             return;
         };
-        let RunContext { rules, used: spent, .. } = fold.state.run();
+        let RunContext { rules, used: spent, .. } = machine.state.run();
         let PricedUsage { usage, cost } = PricedUsage::between(self.usage, *spent, Some(event));
         let cost = rules.price.map(|_| cost);
         self.emit(at, PublicEventKind::ApiCallEnd(call.end(at, outcome, usage, cost)));
     }
 
-    /// Tells what a run within the run has used.
-    fn emit_subagent_usage(&mut self, at: RunTime, event: &Event, fold: &Machine) {
+    /// Emits the usage of a sub-agent.
+    fn emit_subagent_usage(&mut self, at: RunTime, event: &Event, machine: &Machine) {
         let (Event::UsageReported { id, usage, cost }, State::Executing(state)) =
-            (event, &fold.state)
+            (event, &machine.state)
         else {
             return;
         };
@@ -212,8 +216,8 @@ impl EventProjector {
         }
     }
 
-    /// Tells which messages of the user the run has taken in.
-    fn messages(&mut self, at: RunTime, event: &Event, fold: &Machine) {
+    /// Emits the user's messages that were delivered.
+    fn messages(&mut self, at: RunTime, event: &Event, machine: &Machine) {
         match event {
             Event::Prepared { messages, .. } => {
                 let steering =
@@ -228,7 +232,7 @@ impl EventProjector {
                 }
             }
             Event::Checked { result: CheckResult::FollowUp { message }, .. }
-                if !matches!(fold.state, State::Done(_)) =>
+                if !matches!(machine.state, State::Done(_)) =>
             {
                 let (kind, text) = (MessageTiming::FollowUp, Arc::clone(message));
                 self.emit(at, PublicEventKind::SteeringReceived(SteeringReceived { kind, text }));
@@ -237,12 +241,12 @@ impl EventProjector {
         }
     }
 
-    fn emit_note(&mut self, at: RunTime, note: &MachineNote, event: &Event, fold: &Machine) {
-        let context_tokens = fold.conversation.context_usage().estimate();
+    fn emit_note(&mut self, at: RunTime, note: &MachineNote, event: &Event, machine: &Machine) {
+        let context_tokens = machine.conversation.context_usage().estimate();
         let measure = |measure| PublicEventKind::LimitReached(LimitReached { action: measure });
         let kind = match *note {
             MachineNote::LimitReached { reason } => {
-                self.abort_compaction(at, fold);
+                self.abort_compaction(at, machine);
                 measure(LimitAction::Close { reason })
             }
             MachineNote::NoFinalSummary { cause } => measure(LimitAction::NoSummary { cause }),
@@ -254,10 +258,8 @@ impl EventProjector {
                 cause: RetryCause::Fault { fault, attempt, wait },
             }),
             MachineNote::AskedAgain => {
-                let why = incomplete_reason(event);
-                PublicEventKind::Retry(RetryEvent {
-                    cause: RetryCause::IncompleteReply { reason: why },
-                })
+                let reason = incomplete_reason(event);
+                PublicEventKind::Retry(RetryEvent { cause: RetryCause::IncompleteReply { reason } })
             }
             MachineNote::UnknownFinish => {
                 let message = unknown_finish(event).into();
@@ -266,7 +268,7 @@ impl EventProjector {
             MachineNote::LoopDetected { times } => {
                 PublicEventKind::LoopDetected(LoopDetected { times })
             }
-            // Its text is told with the event that brought it.
+            // Its text is emitted with the event that brought it.
             MachineNote::SteeringReceived { .. } => return,
             MachineNote::Compacting { context } => {
                 self.is_compacting = true;
@@ -277,7 +279,7 @@ impl EventProjector {
             MachineNote::Compacted { by_model: written } => {
                 if !std::mem::take(&mut self.is_compacting) {
                     let triggered =
-                        CompactionTriggered { context_tokens: context_before(event, fold) };
+                        CompactionTriggered { context_tokens: context_before(event, machine) };
                     self.emit(at, PublicEventKind::CompactionTriggered(triggered));
                 }
                 let summary = if written { SummaryAuthor::Model } else { SummaryAuthor::Program };
@@ -287,20 +289,20 @@ impl EventProjector {
         self.emit(at, kind);
     }
 
-    /// A run that ends while it compacts has not compacted.
-    fn abort_compaction(&mut self, at: RunTime, fold: &Machine) {
+    /// A run that ends during a compaction has not compacted.
+    fn abort_compaction(&mut self, at: RunTime, machine: &Machine) {
         if std::mem::take(&mut self.is_compacting) {
-            let context_tokens = fold.conversation.context_usage().estimate();
+            let context_tokens = machine.conversation.context_usage().estimate();
             let summary = SummaryAuthor::None;
             let complete = CompactionComplete { context_tokens, summary };
             self.emit(at, PublicEventKind::CompactionComplete(complete));
         }
     }
 
-    /// Tells what went wrong, when the run failed.
-    fn emit_failure(&mut self, at: RunTime, fold: &Machine) {
-        self.abort_compaction(at, fold);
-        if let State::Done(done) = &fold.state
+    /// Emits what went wrong, if the run failed.
+    fn emit_failure(&mut self, at: RunTime, machine: &Machine) {
+        self.abort_compaction(at, machine);
+        if let State::Done(done) = &machine.state
             && let Some(error) = &done.outcome.error
         {
             let (severity, message) = (Severity::Error, Arc::clone(error));
@@ -320,19 +322,12 @@ impl EventProjector {
 
     fn notice(&mut self, at: RunTime, notice: &EffectNotice) {
         match notice {
-            EffectNotice::Hook(HookRun {
-                name,
-                point,
-                outcome,
-                duration: took,
-                call,
-                message: said,
-            }) => {
+            EffectNotice::Hook(HookRun { name, point, outcome, duration, call, message: said }) => {
                 let hook = HookComplete {
                     name: Arc::clone(name),
                     point: *point,
                     outcome: *outcome,
-                    duration: *took,
+                    duration: *duration,
                     tool_call_id: call.clone(),
                     message: said.clone(),
                 };
@@ -342,7 +337,7 @@ impl EventProjector {
                 let message = match self.warnings.try_pass(at) {
                     Some(0) => Arc::clone(text),
                     Some(more) => {
-                        format!("{text} ({more} warnings before it were not shown)").into()
+                        format!("{text} ({more} warnings before it were suppressed)").into()
                     }
                     None => return,
                 };
@@ -353,9 +348,9 @@ impl EventProjector {
         }
     }
 
-    fn end(&mut self, at: RunTime, fold: &Machine) {
-        let run = fold.state.run();
-        let outcome = match &fold.state {
+    fn end(&mut self, at: RunTime, machine: &Machine) {
+        let run = machine.state.run();
+        let outcome = match &machine.state {
             State::Done(done) => done.outcome.clone(),
             State::Preparing(_)
             | State::Compacting(_)
@@ -364,7 +359,7 @@ impl EventProjector {
             | State::Closing(_) => RunOutcome {
                 reason: StopReason::InternalError,
                 output: None,
-                error: Some("the run ended before it was over".into()),
+                error: Some("the run ended unexpectedly".into()),
             },
         };
         let end = AgentEnd {
@@ -391,7 +386,7 @@ fn unknown_finish(event: &Event) -> String {
     format!("the reply ended for an unknown reason, '{reason}'; its text is kept, and the run ends")
 }
 
-/// Returns the guard that held when a state was left, as the statechart names it; none when the way has none.
+/// Returns the guard of a transition, as the statechart names it; `None` if it has none.
 fn guard_name(before: &State, at: RunTime, event: &Event, change: Transition) -> Option<Arc<str>> {
     static CHART: OnceLock<Option<Chart>> = OnceLock::new();
     let chart = CHART.get_or_init(|| Chart::for_run().ok()).as_ref()?;
@@ -402,15 +397,15 @@ fn guard_name(before: &State, at: RunTime, event: &Event, change: Transition) ->
     arrow.filter(|_| is_it)?.guard.as_deref().map(Arc::from)
 }
 
-/// Returns how large the context was before it was compacted without the model.
-fn context_before(event: &Event, fold: &Machine) -> Tokens {
+/// Returns the size of the context before it was compacted without the model.
+fn context_before(event: &Event, machine: &Machine) -> Tokens {
     match event {
         Event::Prepared { size: facts, .. } => facts.estimate,
-        _ => fold.conversation.context_usage().estimate(),
+        _ => machine.conversation.context_usage().estimate(),
     }
 }
 
-/// Returns why the reply that an event brought is not whole.
+/// Returns why the reply in an event is incomplete.
 fn incomplete_reason(event: &Event) -> IncompleteReply {
     match event {
         Event::Replied { reply, .. } => match reply.finish {
@@ -426,12 +421,13 @@ fn incomplete_reason(event: &Event) -> IncompleteReply {
     }
 }
 
-/// Returns how many messages a request with the whole conversation has.
-pub(in crate::view) fn message_count(fold: &Machine) -> u32 {
+/// Returns the number of messages in a request with the whole conversation.
+pub(in crate::view) fn message_count(machine: &Machine) -> u32 {
     let count = |item: &ConversationItem| match item {
         ConversationItem::User(_) | ConversationItem::Assistant(_) => 1,
         ConversationItem::Exchange(exchange) => 1 + exchange.results().len(),
     };
-    let messages: usize = fold.conversation.entries().iter().map(|entry| count(&entry.item)).sum();
+    let messages: usize =
+        machine.conversation.entries().iter().map(|entry| count(&entry.item)).sum();
     u32::try_from(messages).unwrap_or(u32::MAX)
 }

@@ -1,4 +1,4 @@
-//! The public events, as types.
+//! The types of the public events.
 
 use std::sync::Arc;
 
@@ -21,9 +21,9 @@ use crate::port::{HookOutcome, HookPoint};
 /// One public event.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PublicEvent {
-    /// Its number; the first one has 1, and each is one more than the one before.
+    /// Its number, from 1 and without gaps.
     pub seq: u64,
-    /// When it happened, by the time of day; it never goes back.
+    /// The wall-clock time, which never goes back.
     pub ts: Timestamp,
     /// The session.
     pub session_id: Arc<str>,
@@ -43,35 +43,35 @@ pub enum PublicEventKind {
     StateChange(StateChange),
     /// A request goes to the model.
     ApiCallStart(ApiCallStart),
-    /// A request came back, or nobody waits for it any more.
+    /// A request has ended, or was cancelled.
     ApiCallEnd(ApiCallEnd),
-    /// The model is asked again.
+    /// The model is called again.
     Retry(RetryEvent),
-    /// A piece of text of a reply that is not complete; it counts only when its call ends as `replied`.
+    /// A piece of text of an incomplete reply; it counts only if its call ends as `replied`.
     TextDelta(TextDelta),
-    /// A tool call is judged, and then runs.
+    /// A tool call is authorized, and then runs.
     ToolCallStart(ToolCallStart),
-    /// A tool call is answered.
+    /// A tool call has ended.
     ToolCallEnd(ToolCallEnd),
     /// A sub-agent made a model call.
     SubagentCall(SubagentCall),
-    /// A hook came back.
+    /// A hook completed.
     HookComplete(HookComplete),
-    /// A message of the user reached the run.
+    /// A message of the user was delivered to the run.
     SteeringReceived(SteeringReceived),
     /// The context is being compacted.
     CompactionTriggered(CompactionTriggered),
-    /// The context was compacted, or that was given up.
+    /// The context was compacted, or the compaction was given up.
     CompactionComplete(CompactionComplete),
-    /// A watchdog did something.
+    /// A limit had an effect.
     LimitReached(LimitReached),
-    /// Turns repeat.
+    /// The same turn was repeated.
     LoopDetected(LoopDetected),
     /// Something went wrong.
     Error(ErrorEvent),
 }
 
-/// See [`Kind::AgentStart`].
+/// See [`PublicEventKind::AgentStart`].
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct AgentStart {
     /// The version of the events.
@@ -84,37 +84,37 @@ pub struct AgentStart {
     pub model: Arc<str>,
     /// The workspace.
     pub workspace: Arc<str>,
-    /// How commands are confined, where that is known.
+    /// How commands are confined, if known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sandbox: Option<Arc<str>>,
     /// Whether the session has run before.
     pub resumed: bool,
-    /// What the run may use.
+    /// The limits of the run.
     pub limits: EffectiveLimits,
 }
 
-/// What a run may use; null means no limit.
+/// The limits of a run; null means no limit.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct EffectiveLimits {
     /// Replies whose tool calls may run.
     pub max_steps: u32,
-    /// Money.
+    /// The cost.
     #[serde(serialize_with = "maybe_dollars")]
     pub budget_usd: Option<MicroUsd>,
     /// Input and output tokens.
     pub max_tokens: Option<Tokens>,
-    /// Time for the whole run.
+    /// The time for the whole run.
     #[serde(serialize_with = "maybe_seconds")]
     pub timeout_seconds: Option<TimeSpan>,
-    /// Time for one model call.
+    /// The time for one model call.
     #[serde(serialize_with = "maybe_seconds")]
     pub step_timeout_seconds: Option<TimeSpan>,
 }
 
-/// See [`Kind::AgentEnd`].
+/// See [`PublicEventKind::AgentEnd`].
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct AgentEnd {
-    /// How the run went, in one word.
+    /// The status of the run.
     pub status: RunStatus,
     /// Why it ended.
     #[serde(rename = "stop_reason", serialize_with = "name")]
@@ -123,23 +123,23 @@ pub struct AgentEnd {
     pub exit_code: u8,
     /// Replies whose tool calls ran.
     pub steps: u32,
-    /// Model calls, those of sub-agents included.
+    /// Model calls, including those of sub-agents.
     pub llm_calls: u32,
     /// How long it took.
     #[serde(rename = "duration_seconds", serialize_with = "seconds")]
     pub duration: TimeSpan,
-    /// What it cost, where the model has a price.
+    /// The cost, if the model has a price.
     #[serde(serialize_with = "maybe_dollars")]
     pub cost: Option<MicroUsd>,
-    /// The final text, if the model had one; told by the result document.
+    /// The final text, if any; part of the result document.
     #[serde(skip)]
     pub output: Option<Arc<str>>,
-    /// What went wrong, if something did; told by an `error` event and the result document.
+    /// What went wrong, if anything; part of an `error` event and of the result document.
     #[serde(skip)]
     pub error: Option<Arc<str>>,
 }
 
-/// See [`Kind::StateChange`]. Names are those of the statechart.
+/// See [`PublicEventKind::StateChange`]. Names are those of the statechart.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct StateChange {
     /// The state that was left.
@@ -148,10 +148,10 @@ pub struct StateChange {
     /// The state that was entered.
     #[serde(serialize_with = "state")]
     pub to: StateKind,
-    /// What led from one to the other.
+    /// The event.
     #[serde(serialize_with = "trigger")]
     pub event: EventKind,
-    /// The guard that held, where the way has one.
+    /// The guard that held, if the transition has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub guard: Option<Arc<str>>,
     /// How long the run was in the state that was left.
@@ -159,26 +159,26 @@ pub struct StateChange {
     pub duration: TimeSpan,
 }
 
-/// See [`Kind::ApiCallStart`].
+/// See [`PublicEventKind::ApiCallStart`].
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ApiCallStart {
-    /// The number of the request, which its end and its deltas carry too.
+    /// The number of the request, which its end and its deltas share.
     pub call: EffectId,
-    /// What it is for.
+    /// Its purpose.
     pub purpose: CallPurpose,
     /// The attempt, counted from one.
     pub attempt: u32,
-    /// The step that its tool calls would be.
+    /// The step that its tool calls would form.
     pub step: u32,
     /// Messages in the request, without the system prompt.
     pub messages: u32,
-    /// How large the request probably is.
+    /// The estimated size of the request.
     pub context_tokens: Tokens,
-    /// How much the reply may have, where that is limited.
+    /// The output limit, if there is one.
     pub max_output_tokens: Option<Tokens>,
 }
 
-/// See [`Kind::ApiCallEnd`].
+/// See [`PublicEventKind::ApiCallEnd`].
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ApiCallEnd {
     /// The number of the request.
@@ -193,13 +193,13 @@ pub struct ApiCallEnd {
     /// How long it took.
     #[serde(rename = "duration_ms", serialize_with = "millis")]
     pub duration: TimeSpan,
-    /// How long the first byte took, if one came.
+    /// The time to the first byte, if one came.
     #[serde(rename = "first_byte_ms", serialize_with = "maybe_millis")]
     pub first_byte: Option<TimeSpan>,
-    /// What it used: as the provider says, or as estimated for a call that was sent and not answered.
+    /// The usage: as reported by the provider, or estimated for a call that was sent and not answered.
     #[serde(serialize_with = "usage")]
     pub usage: Usage,
-    /// What it cost, where the model has a price.
+    /// The cost, if the model has a price.
     #[serde(rename = "cost_usd", serialize_with = "maybe_dollars")]
     pub cost: Option<MicroUsd>,
 }
@@ -208,7 +208,7 @@ pub struct ApiCallEnd {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "outcome", rename_all = "snake_case")]
 pub enum CallOutcome {
-    /// A complete reply came.
+    /// A complete reply arrived.
     Replied {
         /// Why the model stopped.
         finish: ReplyFinish,
@@ -216,65 +216,65 @@ pub enum CallOutcome {
         text: Arc<str>,
         /// How many tools it calls.
         tool_calls: u32,
-        /// The model that answered, where the provider says so.
+        /// The model that answered, if the provider reports it.
         #[serde(skip_serializing_if = "Option::is_none")]
         model: Option<Arc<str>>,
     },
-    /// It failed; nothing of it counts.
+    /// It failed; its text is discarded.
     Failed {
         /// What happened.
         fault: FaultKind,
-        /// What to tell people.
+        /// The message for users.
         message: Arc<str>,
     },
-    /// Nobody waits for it any more: an interrupt, a time limit.
+    /// It was cancelled: by an interrupt or a time limit.
     Cancelled,
 }
 
-/// See [`Kind::Retry`].
+/// See [`PublicEventKind::Retry`].
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct RetryEvent {
-    /// Why the model is asked again.
+    /// Why the model is called again.
     #[serde(flatten)]
     pub cause: RetryCause,
 }
 
-/// Why the model is asked again.
+/// Why the model is called again.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "cause", rename_all = "snake_case")]
 pub enum RetryCause {
-    /// A request failed, and is sent again.
+    /// A request failed, and is retried.
     Fault {
         /// What happened.
         fault: FaultKind,
-        /// The attempt that will be made, counted from one.
+        /// The next attempt, counted from one.
         attempt: u32,
-        /// How long it waits.
+        /// The delay before it.
         #[serde(rename = "wait_ms", serialize_with = "millis")]
         wait: TimeSpan,
     },
-    /// A reply came, but it is not whole, and the model is asked to go on.
+    /// A reply was incomplete, and the model is asked to continue.
     #[serde(rename = "unfinished")]
     IncompleteReply {
-        /// What about it is not whole.
+        /// Why it is incomplete.
         #[serde(rename = "why")]
         reason: IncompleteReply,
     },
 }
 
-/// Why a reply is not whole.
+/// Why a reply is incomplete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum IncompleteReply {
-    /// The output limit cut it off.
+    /// It was cut off by the output limit.
     Length,
     /// It is empty.
     Empty,
-    /// The provider paused it.
+    /// It was paused by the provider.
     Pause,
 }
 
-/// See [`Kind::TextDelta`].
+/// See [`PublicEventKind::TextDelta`].
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct TextDelta {
     /// The number of the request.
@@ -285,20 +285,20 @@ pub struct TextDelta {
     pub text: Arc<str>,
 }
 
-/// See [`Kind::ToolCallStart`].
+/// See [`PublicEventKind::ToolCallStart`].
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ToolCallStart {
     /// The id of the call.
     pub id: CallId,
     /// The tool.
     pub name: Arc<str>,
-    /// What it is called with; a string where that is no JSON object.
+    /// Its arguments; a string if they are not a JSON object.
     pub arguments: Arc<Value>,
     /// The step that the call belongs to.
     pub step: u32,
 }
 
-/// See [`Kind::ToolCallEnd`].
+/// See [`PublicEventKind::ToolCallEnd`].
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ToolCallEnd {
     /// The id of the call.
@@ -307,18 +307,18 @@ pub struct ToolCallEnd {
     pub name: Arc<str>,
     /// How it ended.
     pub status: ToolStatus,
-    /// Whether the tool did what it was asked for.
+    /// Whether the tool succeeded.
     pub success: bool,
-    /// The file or folder that the call names, if it names one.
+    /// The file or folder that the call names, if any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<Arc<str>>,
-    /// What the policy said, and by which rule; none for a call that was not judged.
+    /// The decision of the policy and its rule; `None` for a call that was not authorized.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub decision: Option<Decision>,
     /// How long the tool ran.
     #[serde(rename = "duration_ms", serialize_with = "millis")]
     pub duration: TimeSpan,
-    /// What the model is told.
+    /// The text for the model.
     pub output: Arc<str>,
     /// The files that it changed.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -339,25 +339,25 @@ pub(in crate::view) fn decision_of(authorization: &Authorization) -> Option<Deci
     }
 }
 
-/// See [`Kind::SubagentCall`].
+/// See [`PublicEventKind::SubagentCall`].
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct SubagentCall {
-    /// The tool call that the sub-agent works for.
+    /// The tool call that started the sub-agent.
     pub tool_call_id: CallId,
     /// What the model call used.
     #[serde(serialize_with = "usage")]
     pub usage: Usage,
-    /// What it cost, where the model has a price.
+    /// The cost, if the model has a price.
     #[serde(rename = "cost_usd", serialize_with = "maybe_dollars")]
     pub cost: Option<MicroUsd>,
 }
 
-/// See [`Kind::HookComplete`].
+/// See [`PublicEventKind::HookComplete`].
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct HookComplete {
     /// The name of the hook.
     pub name: Arc<str>,
-    /// Where it is hooked in.
+    /// Its hook point.
     pub point: HookPoint,
     /// How it ended.
     pub outcome: HookOutcome,
@@ -367,12 +367,12 @@ pub struct HookComplete {
     /// The tool call that it belongs to, if any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tool_call_id: Option<CallId>,
-    /// What it said, if that is worth telling.
+    /// Its message, if any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<Arc<str>>,
 }
 
-/// See [`Kind::SteeringReceived`].
+/// See [`PublicEventKind::SteeringReceived`].
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct SteeringReceived {
     /// When the model reads it.
@@ -391,17 +391,17 @@ pub enum MessageTiming {
     FollowUp,
 }
 
-/// See [`Kind::CompactionTriggered`].
+/// See [`PublicEventKind::CompactionTriggered`].
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct CompactionTriggered {
-    /// How large the context is.
+    /// The size of the context.
     pub context_tokens: Tokens,
 }
 
-/// See [`Kind::CompactionComplete`].
+/// See [`PublicEventKind::CompactionComplete`].
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct CompactionComplete {
-    /// How large the context now probably is.
+    /// The estimated new size of the context.
     pub context_tokens: Tokens,
     /// Who wrote the summary.
     pub summary: SummaryAuthor,
@@ -415,98 +415,98 @@ pub enum SummaryAuthor {
     Model,
     /// The program: a list of tools and files.
     Program,
-    /// Nobody; the run ended before.
+    /// No one; the run ended before.
     #[serde(rename = "nobody")]
     None,
 }
 
-/// See [`Kind::LimitReached`].
+/// See [`PublicEventKind::LimitReached`].
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct LimitReached {
-    /// What the watchdog did.
+    /// What the limit did.
     #[serde(flatten)]
     pub action: LimitAction,
 }
 
-/// What a watchdog does.
+/// The effect of a limit.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "action", rename_all = "snake_case")]
 pub enum LimitAction {
-    /// It closes the run: the model is asked to sum up, if the limits leave room for that call.
+    /// It ends the run: the model is asked for a final summary, if the limits leave room for that.
     Close {
         /// Which limit was reached.
         reason: CloseReason,
     },
-    /// It ends the run without the closing call.
+    /// It ends the run without a final summary.
     NoSummary {
-        /// What leaves no room for the call.
+        /// Why there is no room for it.
         cause: NoFinalSummary,
     },
-    /// It lowers the output limit of a call, since the budget has no room for more.
+    /// It lowers the output limit of a call, since the budget does not cover more.
     LowerOutput {
-        /// To what.
+        /// The new limit.
         max_output_tokens: Tokens,
     },
-    /// It tells that more money was used than the user wants to hear of.
+    /// It warns that the cost exceeds the user's threshold.
     Warn {
-        /// How much was used.
+        /// The cost so far.
         #[serde(serialize_with = "dollars")]
         cost_usd: MicroUsd,
     },
 }
 
-/// See [`Kind::LoopDetected`].
+/// See [`PublicEventKind::LoopDetected`].
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct LoopDetected {
-    /// How often the same turns were made in a row.
+    /// How often the turn was repeated.
     pub times: u32,
 }
 
-/// See [`Kind::Error`].
+/// See [`PublicEventKind::Error`].
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ErrorEvent {
-    /// Whether the run goes on.
+    /// Whether the run continues.
     pub severity: Severity,
-    /// What to tell people.
+    /// The message for users.
     pub message: Arc<str>,
 }
 
-/// Whether a run goes on after an error.
+/// Whether a run continues after an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Severity {
-    /// It goes on.
+    /// It continues.
     Warning,
     /// It ends.
     Error,
 }
 
 impl PublicEventKind {
-    /// The names of all kinds of events with what they tell, in the order of the documentation.
+    /// The names of all kinds of events with their descriptions, in the order of the documentation.
     pub const ALL: [(&'static str, &'static str); 17] = [
         ("agent_start", "A run begins: schema, version, agent, model, workspace, limits."),
-        ("agent_end", "A run is over: status, stop reason, exit code, steps, calls, cost."),
+        ("agent_end", "A run ends: status, stop reason, exit code, steps, calls, cost."),
         ("state_change", "The machine went to another state: event, guard, how long it was there."),
         ("api_call_start", "A request goes to the model: purpose, attempt, messages, size."),
-        ("api_call_end", "It came back: `replied`, `failed` or `cancelled`; usage and cost."),
-        ("retry", "The model is asked again: after a fault, or because a reply is not whole."),
+        ("api_call_end", "The request ended: `replied`, `failed` or `cancelled`; usage and cost."),
+        ("retry", "The model is called again: after a fault, or because a reply is incomplete."),
         ("text_delta", "A piece of a reply; it counts only when its call ends as `replied`."),
-        ("tool_call_start", "A tool call is judged, and then runs: tool and arguments."),
+        ("tool_call_start", "A tool call is authorized, and then runs: tool and arguments."),
         (
             "tool_call_end",
-            "It is answered: status, decision and its rule, duration, output, files.",
+            "A tool call ended: status, decision and its rule, duration, output, files.",
         ),
         ("subagent_call", "A sub-agent made a model call: its tool call, usage and cost."),
-        ("hook_complete", "A hook came back: point, outcome, duration."),
-        ("steering_received", "A message of the user reached the run."),
+        ("hook_complete", "A hook completed: point, outcome, duration."),
+        ("steering_received", "A message of the user was delivered to the run."),
         ("compaction_triggered", "The context is being compacted."),
-        ("compaction_complete", "It was compacted: by the model, or by the program."),
+        ("compaction_complete", "The context was compacted: by the model, or by the program."),
         (
             "safety_net",
-            "A watchdog closes the run, ends it without a summary, lowers the output limit or warns of cost.",
+            "A limit ends the run, with or without a summary, lowers the output limit or warns of the cost.",
         ),
-        ("loop_detected", "The same turns were made again and again."),
-        ("error", "Something went wrong; `severity` tells whether the run goes on."),
+        ("loop_detected", "The same turn was repeated."),
+        ("error", "Something went wrong; `severity` says whether the run continues."),
     ];
 
     /// Returns the name of the event; it never changes.
@@ -534,7 +534,7 @@ impl PublicEventKind {
 }
 
 impl Serialize for PublicEvent {
-    /// Writes the name first, then what all events have, then what only this one has.
+    /// Writes the name first, then the common fields, then those of this kind.
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         #[derive(Serialize)]
         struct Line<'a> {

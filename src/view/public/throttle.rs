@@ -1,18 +1,18 @@
-//! A limit on how often somebody outside the run may speak: servers that spam are heard, but not each time.
+//! A rate limit for warnings from outside the run, such as those of servers.
 
 use crate::model::{RunTime, TimeSpan};
 
-/// Lets a few things through at once, and then one in each interval.
+/// Lets a burst through, and then one in each interval.
 pub(super) struct Throttle {
     remaining: u32,
     refilled_at: RunTime,
     suppressed: u32,
 }
 
-/// What may pass at once.
+/// The size of the burst.
 const BURST: u32 = 10;
 
-/// How long it takes until another one may pass.
+/// The interval.
 const INTERVAL: TimeSpan = TimeSpan::from_secs(5);
 
 impl Throttle {
@@ -20,7 +20,7 @@ impl Throttle {
         Self { remaining: BURST, refilled_at: RunTime::START, suppressed: 0 }
     }
 
-    /// Returns how many were suppressed before this one, when this one may pass; nothing when it may not.
+    /// Returns how many were suppressed before this one if it may pass; `None` if it may not.
     pub(super) fn try_pass(&mut self, now: RunTime) -> Option<u32> {
         let intervals = now.since(self.refilled_at).0 / INTERVAL.0;
         if intervals > 0 {

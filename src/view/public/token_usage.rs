@@ -1,19 +1,19 @@
-//! What model calls used, as users see it.
+//! The usage of model calls, for users.
 
 use serde::Serialize;
 
 use crate::model::{Tokens, Usage};
 
-/// What one or several model calls used. Input includes what caches served; output includes reasoning.
+/// The usage of one or several model calls. Input includes cached input; output includes reasoning.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct TokenUsage {
-    /// Tokens that were sent.
+    /// Tokens of the requests.
     pub input_tokens: Tokens,
-    /// Tokens that were written.
+    /// Tokens of the replies.
     pub output_tokens: Tokens,
-    /// The part of the input that came from the provider's cache.
+    /// The part of the input that was read from the provider's cache.
     pub cached_input_tokens: Tokens,
-    /// The part of the input that went into the provider's cache.
+    /// The part of the input that was written to the provider's cache.
     pub cache_write_tokens: Tokens,
     /// The part of the output that was spent on reasoning.
     pub reasoning_tokens: Tokens,

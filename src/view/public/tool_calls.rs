@@ -1,4 +1,4 @@
-//! The tool calls, as far as they were told.
+//! Tracks the tool calls that were reported.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,32 +12,32 @@ use crate::model::{
     CallId, ConversationItem, Decision, EffectId, ToolArguments, ToolCall, ToolResult,
 };
 
-/// Which tool calls were told of. A call that is answered without being judged is told of as well.
+/// The reported tool calls. A call that ends without authorization is reported as well.
 #[derive(Default)]
 pub(super) struct ToolCallTracker {
-    /// The newest entry of the conversation that was looked at.
+    /// The newest entry of the conversation that was examined.
     newest: Option<EntryId>,
     reported: HashMap<CallId, ReportedCall>,
-    /// The calls that are being judged.
+    /// The calls that are being authorized.
     authorizing: HashMap<EffectId, CallId>,
     decisions: HashMap<CallId, Decision>,
 }
 
-/// How much of a call was told.
+/// How much of a call was reported.
 enum ReportedCall {
     Started { path: Option<Arc<str>>, step: u32 },
     Ended,
 }
 
 impl ToolCallTracker {
-    /// Leaves out what the conversation had before the run began.
-    pub(super) fn begin(&mut self, fold: &Machine) {
-        self.newest = fold.conversation.entries().iter().map(|entry| entry.id).max();
+    /// Skips the conversation before the run.
+    pub(super) fn begin(&mut self, machine: &Machine) {
+        self.newest = machine.conversation.entries().iter().map(|entry| entry.id).max();
     }
 
-    /// Returns the starts that follow from effects.
+    /// Returns the starts for new effects.
     pub(super) fn take_starts(&mut self, effects: &[Effect], step: u32) -> Vec<PublicEventKind> {
-        let vetted = effects.iter().filter_map(|effect| match effect {
+        let authorized = effects.iter().filter_map(|effect| match effect {
             Effect::Authorize { id, call } => Some((*id, call)),
             Effect::Prepare { .. }
             | Effect::CallModel { .. }
@@ -50,31 +50,31 @@ impl ToolCallTracker {
             self.authorizing.insert(id, call.id.clone());
             self.start(call, step)
         };
-        vetted.filter_map(start).collect()
+        authorized.filter_map(start).collect()
     }
 
-    /// Takes notice of what was decided on a call.
+    /// Notes the decision on a call.
     pub(super) fn on_event(&mut self, event: &Event) {
-        if let Event::Authorized { id, authorization: verdict } = event
+        if let Event::Authorized { id, authorization } = event
             && let Some(call) = self.authorizing.remove(id)
-            && let Some(decision) = decision_of(verdict)
+            && let Some(decision) = decision_of(authorization)
         {
             self.decisions.insert(call, decision);
         }
     }
 
-    /// Returns the ends that a fold shows and that were not told yet.
-    pub(super) fn take_ends(&mut self, fold: &Machine) -> Vec<PublicEventKind> {
-        let step = fold.state.run().steps;
+    /// Returns the ends of calls that were not reported yet.
+    pub(super) fn take_ends(&mut self, machine: &Machine) -> Vec<PublicEventKind> {
+        let step = machine.state.run().steps;
         let mut ends = Vec::new();
-        if let State::Executing(Executing { calls, .. }) = &fold.state {
+        if let State::Executing(Executing { calls, .. }) = &machine.state {
             for open in calls {
                 if let CallState::Completed(result) = &open.state {
                     self.end(&open.call, result, step, &mut ends);
                 }
             }
         }
-        let entries = fold.conversation.entries();
+        let entries = machine.conversation.entries();
         let is_new = |id: EntryId| self.newest.is_none_or(|newest| id > newest);
         let new = entries.iter().rev().take_while(|entry| is_new(entry.id)).count();
         for entry in &entries[entries.len() - new..] {
@@ -82,7 +82,7 @@ impl ToolCallTracker {
                 for (call, result) in exchange.reply().calls().zip(exchange.results()) {
                     self.end(call, result, step, &mut ends);
                 }
-                // Nothing more is heard of its calls.
+                // Its calls do not occur again.
                 self.reported.clear();
                 self.authorizing.clear();
                 self.decisions.clear();
@@ -139,7 +139,7 @@ impl ToolCallTracker {
     }
 }
 
-/// Returns the arguments as JSON; as a string where they are none.
+/// Returns the arguments as JSON; as a string if they are invalid.
 fn arguments(call: &ToolCall) -> Value {
     let text = call.arguments.text();
     match &call.arguments {

@@ -10,12 +10,12 @@ use crate::view::sanitize;
 /// The longest comment, in bytes; GitHub takes 65 536 characters.
 const MAX_COMMENT: usize = 60_000;
 
-/// What may be said of the task, of the answer, and how many rows each table may have: all of it, and less each time
-/// that it does not fit.
+/// The lengths of the task and of the answer, and the rows of each table: all, and less each time that it does not
+/// fit.
 const SIZES: [(usize, usize, usize); 5] =
     [(2_000, 30_000, 200), (1_000, 15_000, 60), (500, 6_000, 20), (200, 2_000, 5), (100, 500, 1)];
 
-/// A line by which a later run finds the comment of an earlier one, in order to replace it.
+/// Marks the comment, so that a later run can replace it.
 const MARKER: &str = "<!-- architect-report -->";
 
 /// Returns the report as a comment.

@@ -8,7 +8,7 @@ use super::RunReport;
 use crate::view::jsonl;
 use crate::view::result::RunResult;
 
-/// The result document, after what was known beforehand.
+/// The result document, with the information known before the run.
 #[derive(Serialize)]
 struct ReportDocument<'a> {
     task: &'a str,
@@ -23,17 +23,17 @@ struct ReportDocument<'a> {
 
 /// Returns the report in JSON.
 pub(super) fn render(report: &RunReport<'_>) -> String {
-    let RunReport { info: about, result } = report;
+    let RunReport { info, result } = report;
     let document = ReportDocument {
-        task: &about.task,
-        agent: &about.agent,
-        workspace: &about.workspace,
-        sandbox: about.sandbox.as_ref(),
-        began: about.started_at.to_string(),
+        task: &info.task,
+        agent: &info.agent,
+        workspace: &info.workspace,
+        sandbox: info.sandbox.as_ref(),
+        began: info.started_at.to_string(),
         version: env!("CARGO_PKG_VERSION"),
         result,
     };
-    // There is nothing in it that JSON could not express.
+    // All values can be expressed in JSON.
     let line = jsonl::to_line(&document).unwrap_or_default();
     String::from_utf8(line).unwrap_or_default()
 }

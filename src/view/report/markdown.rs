@@ -1,4 +1,4 @@
-//! The report in Markdown, and what makes texts inert there.
+//! The report in Markdown, and the escaping of text in it.
 
 use std::fmt::Write as _;
 
@@ -25,7 +25,7 @@ pub(super) fn render(report: &RunReport<'_>) -> String {
     text
 }
 
-/// Returns a table, with this many rows at the most.
+/// Returns a table with at most this many rows.
 pub(super) fn table(facts: &ReportTable, most: usize) -> String {
     let mut text = format!("| {} |\n", facts.header.join(" | "));
     let _ = writeln!(text, "|{}", "---|".repeat(facts.header.len()));
@@ -44,7 +44,7 @@ pub(super) fn table(facts: &ReportTable, most: usize) -> String {
     text
 }
 
-/// Returns a text as a quotation of plain words.
+/// Returns a text as a quotation of plain text.
 pub(super) fn quote(text: &str) -> String {
     let line = |line: &str| format!("> {}  \n", escape_line_start(&escape(line.trim())));
     sanitize::multiline(text).lines().map(line).collect()
@@ -241,14 +241,14 @@ fn escape_line_start(line: &str) -> String {
     }
 }
 
-/// Returns a line of plain words: nothing in it is Markdown, HTML, a link, a mention or a reference.
+/// Escapes a line of plain text: nothing in it is Markdown, HTML, a link, a mention or a reference.
 pub(super) fn escape(text: &str) -> String {
     let mut inert = String::with_capacity(text.len() + 16);
     let mut before = ' ';
     for (at, c) in text.char_indices() {
         let after = &text[at + c.len_utf8()..];
         match c {
-            // Within a word it means nothing.
+            // Within a word it has no meaning.
             '_' if before.is_alphanumeric() && after.starts_with(char::is_alphanumeric) => {
                 inert.push(c);
             }
@@ -258,7 +258,7 @@ pub(super) fn escape(text: &str) -> String {
             '&' => inert.push_str("&amp;"),
             c => inert.push(c),
         }
-        // Something invisible keeps names, numbers and addresses from becoming mentions, references and links.
+        // A zero-width space keeps names, numbers and addresses from becoming mentions, references and links.
         if matches!(c, '@' | '#') || (c == ':' && after.starts_with("//")) {
             inert.push_str(ZERO_WIDTH_SPACE);
         }
@@ -267,7 +267,7 @@ pub(super) fn escape(text: &str) -> String {
     inert.replace("www.", "www&#8203;.").replace("GH-", "GH&#8203;-")
 }
 
-/// A space without width.
+/// The zero-width space.
 const ZERO_WIDTH_SPACE: &str = "&#8203;";
 
 /// Returns a text as code.

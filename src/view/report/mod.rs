@@ -1,7 +1,7 @@
-//! The report of a run: a document that is kept, mailed, or put below a pull request.
+//! The report of a run, for a file, an e-mail or a pull request.
 //!
-//! Everything in it that a user, a model or a tool wrote is made inert for its format: it can neither become a table
-//! row, a heading, a link or a mention, nor run.
+//! All text of a user, a model or a tool is escaped for its format: it can neither become a table row, a heading, a
+//! link or a mention, nor run.
 
 use crate::model::word_enum;
 
@@ -17,12 +17,12 @@ use std::path::Path;
 use super::result::RunResult;
 use super::run_info::RunInfo;
 
-/// What a report is made of.
+/// The content of a report.
 #[derive(Clone, Copy, Debug)]
 pub struct RunReport<'a> {
-    /// What was known of the run beforehand.
+    /// What was known before the run.
     pub info: &'a RunInfo,
-    /// What it came to.
+    /// The result of the run.
     pub result: &'a RunResult,
 }
 
@@ -41,7 +41,7 @@ word_enum! {
 }
 
 impl ReportFormat {
-    /// Returns the format that a file's ending asks for, if it does.
+    /// Returns the format for a file extension, if it has one.
     pub fn from_path(path: &Path) -> Option<Self> {
         match path.extension()?.to_str()?.to_ascii_lowercase().as_str() {
             "json" => Some(Self::Json),

@@ -1,19 +1,19 @@
-//! What the reports for people say, whatever their format.
+//! The sections of the reports for people.
 
 use super::RunReport;
 use crate::machine::{RunStatus, StopReason};
 use crate::model::{FileAction, pluralize};
 use crate::view::sanitize;
 
-/// One line of facts about a file, a tool call or a cost; each cell is plain text.
+/// The cells of a row, as plain text.
 pub(super) type TableRow = Vec<String>;
 
-/// A table of facts. The first columns are names.
+/// A table. The first columns are names.
 pub(super) struct ReportTable {
     pub(super) title: &'static str,
     pub(super) header: &'static [&'static str],
     pub(super) rows: Vec<TableRow>,
-    /// How many columns, from the left, are names.
+    /// The number of columns, from the left, with names.
     pub(super) code_columns: usize,
 }
 
@@ -27,10 +27,10 @@ impl ReportTable {
     }
 }
 
-/// The most characters of one cell.
+/// The maximum length of a cell, in characters.
 const MAX_CELL: usize = 160;
 
-/// Returns a sign and a word for how the run went.
+/// Returns an icon and a word for the outcome of the run.
 pub(super) fn outcome(report: &RunReport<'_>) -> (&'static str, &'static str) {
     match (report.result.status, report.result.stop_reason) {
         (RunStatus::Success, _) => ("✅", "Completed"),
@@ -45,7 +45,7 @@ pub(super) fn title(report: &RunReport<'_>) -> String {
     sanitize::headline(&report.info.task, 100)
 }
 
-/// Returns what there is to say of the run in a few numbers.
+/// Returns the key figures of the run.
 pub(super) fn key_figures(report: &RunReport<'_>) -> Vec<String> {
     let result = report.result;
     let reason = result.stop_reason.map_or("not begun", StopReason::name);
@@ -62,20 +62,20 @@ pub(super) fn key_figures(report: &RunReport<'_>) -> Vec<String> {
     numbers
 }
 
-/// Returns the names that belong to the run.
+/// Returns the names and values of the run: session, model and others.
 pub(super) fn names(report: &RunReport<'_>) -> Vec<(&'static str, String)> {
-    let about = report.info;
+    let info = report.info;
     let mut names = vec![
-        ("session", about.session_id.to_string()),
-        ("model", about.model.to_string()),
-        ("agent", about.agent.to_string()),
-        ("began", format!("{:.0}", about.started_at)),
+        ("session", info.session_id.to_string()),
+        ("model", info.model.to_string()),
+        ("agent", info.agent.to_string()),
+        ("began", format!("{:.0}", info.started_at)),
     ];
-    names.extend(about.sandbox.as_ref().map(|sandbox| ("sandbox", sandbox.to_string())));
+    names.extend(info.sandbox.as_ref().map(|sandbox| ("sandbox", sandbox.to_string())));
     names.into_iter().map(|(name, value)| (name, cell(&value))).collect()
 }
 
-/// Returns the tables that have anything to say.
+/// Returns the tables that are not empty.
 pub(super) fn tables(report: &RunReport<'_>) -> Vec<ReportTable> {
     let all = [files(report), tools(report), denied(report), costs(report)];
     all.into_iter().filter(|facts| !facts.rows.is_empty()).collect()

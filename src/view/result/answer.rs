@@ -1,10 +1,10 @@
-//! What stands for an answer where there is none. Scripts know these sentences; they are not translated.
+//! The output of a run without an answer. Scripts rely on these sentences; they are not translated.
 
 use std::sync::Arc;
 
 use crate::machine::StopReason;
 
-/// Returns the output of a run: its answer, or a sentence that says why there is none.
+/// Returns the output of a run: its answer, or a sentence that explains why there is none.
 pub(super) fn answer_or_reason(
     reason: StopReason,
     answer: Option<&Arc<str>>,

@@ -1,4 +1,4 @@
-//! The files that a run changed, each once, whatever was done to it on the way.
+//! The files that a run changed, each once, with the net change.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::model::{FileAction, FileChange};
 #[derive(Clone, Debug, Default)]
 pub(super) struct ChangedFiles(Vec<(FileModified, FileChangeState)>);
 
-/// Whether a file that is told of still counts.
+/// Whether a file still counts as changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum FileChangeState {
     Changed,
@@ -20,7 +20,7 @@ enum FileChangeState {
 
 impl ChangedFiles {
     pub(super) fn add(&mut self, change: &FileChange) {
-        let Some((file, fate)) = self.0.iter_mut().find(|(file, _)| file.path == change.path)
+        let Some((file, state)) = self.0.iter_mut().find(|(file, _)| file.path == change.path)
         else {
             let FileChange { path, action, added, removed } = change;
             let path = Arc::clone(path);
@@ -30,19 +30,19 @@ impl ChangedFiles {
         };
         file.added += change.added;
         file.removed += change.removed;
-        (file.action, *fate) = match *fate {
+        (file.action, *state) = match *state {
             FileChangeState::Changed => combine(file.action, change.action),
             FileChangeState::Undone => (change.action, FileChangeState::Changed),
         };
     }
 
     pub(super) fn changed(&self) -> Vec<FileModified> {
-        let told = self.0.iter().filter(|(_, fate)| *fate == FileChangeState::Changed);
-        told.map(|(file, _)| file.clone()).collect()
+        let changed = self.0.iter().filter(|(_, state)| *state == FileChangeState::Changed);
+        changed.map(|(file, _)| file.clone()).collect()
     }
 }
 
-/// Returns what two things that were done to a file amount to.
+/// Returns the net effect of two actions.
 fn combine(first: FileAction, second: FileAction) -> (FileAction, FileChangeState) {
     match (first, second) {
         (Created, Deleted) => (Deleted, FileChangeState::Undone),

@@ -1,4 +1,4 @@
-//! The result document, as a type. Its JSON is a contract: fields are added, never renamed.
+//! The result document. Its JSON is a stable interface: fields are added, never renamed.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,27 +11,27 @@ use crate::model::{FileAction, MicroUsd, TimeSpan};
 use crate::view::CostSource;
 use crate::view::public::{SCHEMA, TokenUsage, maybe_dollars, millis, seconds};
 
-/// What a run came to.
+/// The result of a run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct RunResult {
     /// The version of the document.
     pub schema: u32,
-    /// The session; null when there is none yet.
+    /// The session; null if there is none yet.
     pub session_id: Option<Arc<str>>,
-    /// How the run went, in one word.
+    /// The status of the run.
     pub status: RunStatus,
-    /// Why it ended; null when it did not even begin.
+    /// Why it ended; null if it did not start.
     #[serde(serialize_with = "name")]
     pub stop_reason: Option<StopReason>,
     /// The exit code.
     pub exit_code: u8,
-    /// The final answer, or a sentence that says why there is none.
+    /// The final answer, or a sentence that explains why there is none.
     pub output: Arc<str>,
-    /// The final answer as JSON, when a schema was asked for and is satisfied.
+    /// The final answer as JSON, if it satisfies the requested schema.
     pub structured_output: Option<Value>,
     /// Replies whose tool calls ran.
     pub steps: u32,
-    /// Model calls of every kind, those of sub-agents included.
+    /// Model calls of every kind, including those of sub-agents.
     pub llm_calls: u32,
     /// How long it took.
     #[serde(rename = "duration_seconds", serialize_with = "seconds")]
@@ -40,23 +40,23 @@ pub struct RunResult {
     pub model: Option<Arc<str>>,
     /// The tool calls, in call order.
     pub tools_used: Vec<ToolUsed>,
-    /// The files that are not what they were, each once.
+    /// The changed files, each once.
     pub files_modified: Vec<FileModified>,
-    /// What all calls used.
+    /// The usage of all calls.
     pub usage: TokenUsage,
-    /// What all calls cost; null when the model has no price.
+    /// The cost of all calls; null if the model has no price.
     #[serde(serialize_with = "maybe_dollars")]
     pub cost: Option<MicroUsd>,
-    /// The same money, by what it was spent on.
+    /// The same cost, by purpose.
     pub costs: RunCosts,
     /// The tool calls that were denied.
     pub denied: Vec<DeniedCall>,
-    /// What went wrong, when something did.
+    /// What went wrong, if anything.
     pub error: Option<Arc<str>>,
-    /// The command that resumes the session after an early end; told to people alone.
+    /// The command that resumes the session after an early end; only for people.
     #[serde(skip)]
     pub resume_command: Option<Arc<str>>,
-    /// What the self-evaluation says, when there was one.
+    /// The result of the self-evaluation, if there was one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub evaluation: Option<Value>,
 }
@@ -66,9 +66,9 @@ pub struct RunResult {
 pub struct ToolUsed {
     /// The tool.
     pub name: Arc<str>,
-    /// Whether it did what it was asked for.
+    /// Whether it succeeded.
     pub success: bool,
-    /// The file or folder that the call names, if it names one.
+    /// The file or folder that the call names, if any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<Arc<str>>,
     /// How long it ran.
@@ -77,42 +77,42 @@ pub struct ToolUsed {
     /// Why it failed, if it did.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<Arc<str>>,
-    /// What it was called with and why it failed, each in one line; for reports.
+    /// Its arguments and its error, each in one line; for reports.
     #[serde(skip)]
     pub brief: ToolCallBrief,
 }
 
-/// A tool call in few words.
+/// A one-line summary of a tool call.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ToolCallBrief {
-    /// What it was called with: a path, a command.
+    /// Its arguments, such as a path or a command.
     pub arguments: Arc<str>,
-    /// Why it failed; none when it did not.
+    /// Why it failed; `None` if it did not.
     pub error: Option<Arc<str>>,
 }
 
-/// One file that is not what it was.
+/// A changed file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct FileModified {
     /// The file, relative to the workspace.
     pub path: Arc<str>,
-    /// What was done to it, all in all.
+    /// The net change.
     pub action: FileAction,
-    /// Lines that were added, all in all.
+    /// Lines added in total.
     #[serde(skip)]
     pub added: u64,
-    /// Lines that were removed, all in all.
+    /// Lines removed in total.
     #[serde(skip)]
     pub removed: u64,
 }
 
-/// What the calls cost, by what they were for.
+/// The costs by purpose.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct RunCosts {
-    /// All of it; null when the model has no price.
+    /// The total; null if the model has no price.
     #[serde(rename = "total_cost_usd", serialize_with = "maybe_dollars")]
     pub total: Option<MicroUsd>,
-    /// What each kind of call cost.
+    /// The cost of each kind of call.
     #[serde(serialize_with = "by_source")]
     pub by_source: BTreeMap<CostSource, MicroUsd>,
 }
@@ -122,17 +122,17 @@ pub struct RunCosts {
 pub struct DeniedCall {
     /// The tool.
     pub tool: Arc<str>,
-    /// What it was called with.
+    /// Its arguments.
     pub arguments: Arc<Value>,
-    /// Why it was denied, and by which rule.
+    /// Why it was denied, with the rule.
     pub reason: Arc<str>,
 }
 
-/// The exit code for configuration, usage, an unknown session or agent.
+/// The exit code for an invalid configuration or usage, an unknown session or agent.
 const CONFIGURATION_EXIT_CODE: u8 = 3;
 
 impl RunResult {
-    /// Returns the document of a run that did not begin: its configuration is wrong, say.
+    /// Returns the document of a run that did not start, for example because its configuration is invalid.
     pub fn not_started(error: impl Into<Arc<str>>) -> Self {
         let error = error.into();
         Self {

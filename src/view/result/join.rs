@@ -1,4 +1,4 @@
-//! The result of several runs that belong together: a plan and its execution, an answer and its evaluation.
+//! The combined result of related runs: a plan and its execution, an answer and its evaluation.
 
 use std::collections::BTreeMap;
 
@@ -8,8 +8,8 @@ use crate::model::{FileChange, MicroUsd, TimeSpan};
 use crate::view::public::TokenUsage;
 
 impl RunResult {
-    /// Returns the result of runs that were made one after the other: one of them, the `speaker`, says how it all went;
-    /// what they used and did counts together. Returns nothing when there is no such run.
+    /// Combines the results of consecutive runs: the `speaker` determines the output, and usage and changes are
+    /// summed up. `None` if there is no such run.
     pub fn join(runs: &[Self], speaker: usize) -> Option<Self> {
         let mut files = ChangedFiles::default();
         for file in runs.iter().flat_map(|run| &run.files_modified) {
@@ -42,7 +42,7 @@ impl RunResult {
     }
 }
 
-/// Returns the runs whose accounts add up: the newest one of each session, since it counts what came before it.
+/// Returns the newest run of each session, which includes the usage of those before it.
 fn last_of_each_session(runs: &[RunResult]) -> impl Iterator<Item = &RunResult> {
     let is_newest = |index: usize, run: &RunResult| {
         runs.iter().skip(index + 1).all(|later| later.session_id != run.session_id)

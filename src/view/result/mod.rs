@@ -1,4 +1,4 @@
-//! The result document: what a run came to, for scripts.
+//! The result document of a run, for scripts.
 
 mod answer;
 mod changed_files;

@@ -1,4 +1,4 @@
-//! From public events to the result document.
+//! Turns public events into the result document.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -18,8 +18,8 @@ use crate::view::public::{
 use crate::view::tool_failure::failure_line;
 use crate::view::{CostSource, Language, RunInfo, sanitize};
 
-/// Folds the public events of a run into its result. It can be asked for the result at any time, so that there is one
-/// on every way out of the program.
+/// Collects the public events of a run into its result, which is available at any time, on every way out of the
+/// program.
 #[derive(Clone, Debug)]
 pub struct RunResultBuilder {
     info: Arc<RunInfo>,
@@ -30,10 +30,10 @@ pub struct RunResultBuilder {
     usage: TokenUsage,
     by_source: BTreeMap<CostSource, MicroUsd>,
     has_price: bool,
-    /// In call order; what has not ended is not there yet.
+    /// In call order; `None` for a call that has not ended.
     tools: Vec<Option<ToolUsed>>,
     open_calls: HashMap<CallId, OpenToolCall>,
-    /// The names and paths that were told, each kept once however many calls there are.
+    /// The names and paths, each stored once.
     interned: HashSet<Arc<str>>,
     files: ChangedFiles,
     denied: Vec<DeniedCall>,
@@ -43,23 +43,22 @@ pub struct RunResultBuilder {
 /// A tool call that has not ended.
 #[derive(Clone, Debug)]
 struct OpenToolCall {
-    /// Its place among the calls.
+    /// Its index among the calls.
     index: usize,
     arguments: Arc<Value>,
 }
 
-/// How much of a failed tool's answer is told.
+/// The maximum length of a tool's error, in characters.
 const LONGEST_ERROR: usize = 500;
 
-/// How much of it is told in one line.
+/// The maximum length of its one-line summary, in characters.
 const LONGEST_BRIEF: usize = 160;
 
 impl RunResultBuilder {
-    /// Returns the tally of a run of which nothing has been seen yet. What its session has used before counts, as it
-    /// does for the limits.
-    pub fn new(about: Arc<RunInfo>) -> Self {
+    /// Returns a builder for a new run, including the earlier usage of its session, as the limits do.
+    pub fn new(info: Arc<RunInfo>) -> Self {
         let (mut used, mut by_source) = (TokenUsage::default(), BTreeMap::new());
-        for (source, charge) in about.prior_charges() {
+        for (source, charge) in info.prior_charges() {
             used += charge.usage.into();
             let sum: &mut MicroUsd = by_source.entry(source).or_default();
             *sum = *sum + charge.cost;
@@ -68,12 +67,12 @@ impl RunResultBuilder {
         Self {
             started_at: None,
             latest_at: None,
-            steps: about.prior_usage.steps,
-            llm_calls: about.prior_usage.llm_calls,
+            steps: info.prior_usage.steps,
+            llm_calls: info.prior_usage.llm_calls,
             usage: used,
             has_price: !by_source.is_empty(),
             by_source,
-            info: about,
+            info,
             tools: Vec::new(),
             open_calls: HashMap::new(),
             interned: HashSet::new(),
@@ -83,7 +82,7 @@ impl RunResultBuilder {
         }
     }
 
-    /// Takes an event in.
+    /// Adds an event.
     pub fn on_event(&mut self, event: &PublicEvent) {
         self.started_at.get_or_insert(event.ts);
         self.latest_at = Some(event.ts);
@@ -111,12 +110,12 @@ impl RunResultBuilder {
         }
     }
 
-    /// Returns whether the run has told how it ended.
+    /// Returns whether the run has ended.
     pub fn has_ended(&self) -> bool {
         self.end.is_some()
     }
 
-    /// Returns the result. A run that has not told how it ended has broken down for this reason.
+    /// Returns the result. A run without an end has broken down for this reason.
     pub fn result(&self, broken: (StopReason, &str)) -> RunResult {
         match &self.end {
             Some(end) => self.document(end),
@@ -124,10 +123,10 @@ impl RunResultBuilder {
         }
     }
 
-    /// What is known of a run that ended without saying how.
+    /// Returns the known part of the end of a run that broke down.
     fn end_after_breakdown(&self, (reason, error): (StopReason, &str)) -> AgentEnd {
-        let duration = self.started_at.zip(self.latest_at).map(|(begun, latest)| {
-            let micros = latest.duration_since(begun).as_micros();
+        let duration = self.started_at.zip(self.latest_at).map(|(started, latest)| {
+            let micros = latest.duration_since(started).as_micros();
             TimeSpan(u64::try_from(micros).unwrap_or(0))
         });
         AgentEnd {
@@ -144,9 +143,9 @@ impl RunResultBuilder {
     }
 
     fn document(&self, end: &AgentEnd) -> RunResult {
-        // A model without a price does not tell what a part of the session cost that another one made.
+        // Without a price, the cost of an earlier part of the session is not shown.
         let mut by_source = end.cost.map(|_| self.by_source.clone()).unwrap_or_default();
-        // What was charged when the session went on, for a call that nobody had heard the end of.
+        // The cost that was charged on a resume, for a call that was lost.
         let earlier = end.cost.unwrap_or_default().saturating_sub(self.reported_cost());
         if earlier > MicroUsd::ZERO {
             let agent = by_source.entry(self.info.cost_source).or_default();
@@ -208,7 +207,7 @@ impl RunResultBuilder {
         self.steps = self.steps.max(start.step);
         let open =
             OpenToolCall { index: self.tools.len(), arguments: Arc::clone(&start.arguments) };
-        // An id may come back in a later reply; the newest call with it is meant.
+        // An id may be used again in a later reply; the newest call is meant.
         self.open_calls.insert(start.id.clone(), open);
         self.tools.push(None);
     }

@@ -1,4 +1,4 @@
-//! The statechart with the ways that a session took, as a drawing.
+//! The statechart as a drawing, with the transitions of a session.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use crate::machine::StateKind;
 use crate::machine::chart::Chart;
 use crate::model::TimeSpan;
 
-/// A state at the top of the chart, with all that is within it.
+/// A top-level state of the chart, including its substates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum TopState {
     Preparing,
@@ -21,7 +21,7 @@ enum TopState {
     Done,
 }
 
-/// A point of the drawing, or a way from one to another.
+/// A point of the drawing, or a vector.
 #[derive(Clone, Copy)]
 struct Point {
     x: f64,
@@ -31,7 +31,7 @@ struct Point {
 /// Half the size of a state's box.
 const BOX_HALF_SIZE: Point = Point { x: 78.0, y: 29.0 };
 
-/// How far the middle of an arrow lies beside the straight line, so that the one back lies on the other side.
+/// How far the middle of an arrow is from the straight line, so that the arrow back is on the other side.
 const ARROW_BEND: f64 = 22.0;
 
 impl TopState {
@@ -68,13 +68,13 @@ impl TopState {
         }
     }
 
-    /// Returns the state with this path, or around it.
+    /// Returns the top-level state of a path.
     fn from_path(path: &str) -> Option<Self> {
         let top = path.split('.').next()?;
         Self::ALL.into_iter().find(|state| state.name() == top)
     }
 
-    /// Returns the middle of its box: the loop in the middle, the way out on the right.
+    /// Returns the center of its box: the loop in the middle, the end on the right.
     fn center(self) -> Point {
         let (x, y) = match self {
             Self::Compacting => (100.0, 50.0),
@@ -88,7 +88,7 @@ impl TopState {
     }
 }
 
-/// Returns the drawing: every state, the ways that were taken with how often, and faintly those that were not.
+/// Returns the drawing: every state, the transitions with their counts, and faintly the unused ones.
 pub(super) fn render(trace: &Trace) -> Markup {
     let mut taken: BTreeMap<(TopState, TopState), (u32, Vec<String>)> = BTreeMap::new();
     let mut within: BTreeMap<TopState, u32> = BTreeMap::new();
@@ -129,7 +129,7 @@ pub(super) fn render(trace: &Trace) -> Markup {
     }
 }
 
-/// Returns the ways of the statechart from one state at the top to another that are not among these.
+/// Returns the unused transitions between top-level states.
 fn unused_edges(taken: &[(TopState, TopState)]) -> Vec<(TopState, TopState)> {
     let arrows = Chart::for_run().map(|chart| chart.transitions).unwrap_or_default();
     let way = |from: &str, to: &str| Some((TopState::from_path(from)?, TopState::from_path(to)?));
@@ -178,7 +178,7 @@ fn arrow(from: TopState, to: TopState) -> (String, Point) {
     (path, middle)
 }
 
-/// Returns where the way from the middle of a box towards a point leaves the box.
+/// Returns where the line from the center of a box to a point crosses its border.
 fn box_border(middle: Point, towards: Point) -> Point {
     let (dx, dy) = (towards.x - middle.x, towards.y - middle.y);
     let scale = (BOX_HALF_SIZE.x / dx.abs().max(0.001)).min(BOX_HALF_SIZE.y / dy.abs().max(0.001));

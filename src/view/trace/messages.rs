@@ -1,4 +1,4 @@
-//! What was said, in the order in which it entered the conversation.
+//! The messages of a session, in the order in which they entered the conversation.
 
 use std::sync::Arc;
 
@@ -12,49 +12,49 @@ use crate::model::{
     ConversationItem, MessageOrigin, Reply, RunTime, ToolCall, ToolResult, ToolStatus,
 };
 
-/// Something that was said.
+/// A message.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct TraceMessage {
-    /// The record that made it part of the conversation; zero for what the session began with.
+    /// The record that added it to the conversation; zero for the header.
     pub seq: u64,
-    /// When it became a part of it.
+    /// When it was added.
     #[serde(rename = "at_ms", serialize_with = "moment")]
     pub at: RunTime,
-    /// Who says it.
+    /// Its role.
     #[serde(flatten)]
     pub speaker: Speaker,
-    /// What is said; the arguments, when it is a tool call.
+    /// The text; for a tool call, its arguments.
     pub text: Arc<str>,
 }
 
-/// Who says something.
+/// The role of a message.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "role", rename_all = "snake_case")]
 pub enum Speaker {
-    /// Somebody tells the model something.
+    /// A message to the model.
     User {
-        /// Who.
+        /// Its origin.
         origin: MessageOrigin,
     },
     /// The model.
     Assistant,
-    /// The model calls a tool.
+    /// A tool call of the model.
     ToolCall {
         /// The tool.
         name: Arc<str>,
     },
-    /// A tool answers.
+    /// A tool result.
     ToolResult {
         /// The tool.
         name: Arc<str>,
         /// How the call ended.
         status: ToolStatus,
     },
-    /// The model, in a reply that was cancelled and counts for nothing.
+    /// The model, in a reply that was cancelled and discarded.
     Partial,
 }
 
-/// The messages, while they are collected.
+/// Collects the messages.
 #[derive(Clone, Debug, Default)]
 pub(super) struct MessageCollector {
     messages: Vec<TraceMessage>,
@@ -62,21 +62,21 @@ pub(super) struct MessageCollector {
 }
 
 impl MessageCollector {
-    /// Takes in what the conversation has had since the last time.
+    /// Adds the new entries of the conversation.
     pub(super) fn add_new(
         &mut self,
         seq: u64,
         at: RunTime,
-        fold: &Machine,
-        outcomes: &MachineOutput,
+        machine: &Machine,
+        output: &MachineOutput,
     ) {
-        let entries = fold.conversation.entries();
+        let entries = machine.conversation.entries();
         let is_new =
             |entry: &&ConversationEntry| self.newest.is_none_or(|newest| entry.id > newest);
         let was_compacted =
-            outcomes.notes.iter().any(|note| matches!(note, MachineNote::Compacted { .. }));
+            output.notes.iter().any(|note| matches!(note, MachineNote::Compacted { .. }));
         let new: Vec<&ConversationEntry> = if was_compacted {
-            // A summary is newer than what stands behind it.
+            // A summary is newer than the entries after it.
             entries.iter().filter(is_new).collect()
         } else {
             let count = entries.iter().rev().take_while(is_new).count();
@@ -101,14 +101,14 @@ impl MessageCollector {
         self.newest = newest.or(self.newest);
     }
 
-    /// Takes in what a cancelled request had said.
+    /// Adds the partial text of a cancelled request.
     pub(super) fn add_partial(&mut self, seq: u64, at: RunTime, text: &str) {
         self.push(seq, at, Speaker::Partial, text.into());
     }
 
-    /// Takes in the reply whose calls are still under way.
-    pub(super) fn add_open_reply(&mut self, at: RunTime, fold: &Machine) {
-        let State::Executing(Executing { reply, calls, .. }) = &fold.state else { return };
+    /// Adds the reply whose calls are still running.
+    pub(super) fn add_open_reply(&mut self, at: RunTime, machine: &Machine) {
+        let State::Executing(Executing { reply, calls, .. }) = &machine.state else { return };
         let seq = self.messages.last().map_or(0, |message| message.seq);
         self.add_reply(seq, at, reply);
         for open in calls {
@@ -122,7 +122,7 @@ impl MessageCollector {
         }
     }
 
-    /// Returns all of them.
+    /// Returns the messages.
     pub(super) fn finish(self) -> Vec<TraceMessage> {
         self.messages
     }

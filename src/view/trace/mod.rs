@@ -1,8 +1,8 @@
-//! Where the time of a session went, state by state: as a table, as JSON, and as a page that needs nothing else.
+//! Where the time of a session was spent, by state: as a table, as JSON, and as a self-contained page.
 //!
-//! A [`Tracer`] is shown the records of a session one after the other, each with where the run stood then, and makes
-//! one [`Trace`] of them. Time is never guessed: each stretch between two records belongs to the state that the later
-//! one met, and within that state to what is known to have gone on.
+//! A [`Tracer`] gets the records of a session one after the other, each with the machine after it, and builds one
+//! [`Trace`]. Time is never guessed: the time between two records belongs to the state before the later one, and
+//! within that state to the phase that is known.
 
 mod chart;
 mod messages;
@@ -26,68 +26,68 @@ use crate::machine::{StateKind, StopReason};
 use crate::model::{MicroUsd, RunTime, TimeSpan, Tokens};
 use crate::view::public::{maybe_dollars, millis};
 
-/// What is known of a session without its events.
+/// The session of a trace.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct TraceSubject {
     /// The session.
     pub session_id: String,
-    /// When it was begun, in RFC 3339.
+    /// When it was created, in RFC 3339.
     pub created: String,
-    /// The program that began it, with its version.
+    /// The program that created it, with its version.
     pub program: String,
     /// The model, as the user names it.
     pub model: String,
     /// The agent.
     pub agent: String,
-    /// The folder that it works in.
+    /// The workspace.
     pub workspace: String,
 }
 
-/// Where the time of a session went.
+/// Where the time of a session was spent.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Trace {
     /// The session.
     #[serde(flatten)]
     pub subject: TraceSubject,
-    /// The state in which it stands.
+    /// Its present state.
     #[serde(serialize_with = "state_name")]
     pub state: StateKind,
-    /// Why it ended; none while it has not.
+    /// Why it ended; `None` if it has not ended.
     #[serde(serialize_with = "reason_name")]
     pub stop_reason: Option<StopReason>,
-    /// How long it ran, without the time between its processes.
+    /// Its duration, without the time between its processes.
     #[serde(rename = "duration_ms", serialize_with = "millis")]
     pub duration: TimeSpan,
     /// Replies whose tool calls ran.
     pub steps: u32,
-    /// Model calls, those of sub-agents included.
+    /// Model calls, including those of sub-agents.
     pub llm_calls: u32,
     /// Input and output tokens.
     pub tokens: Tokens,
-    /// What it cost, in dollars; none when the model has no price.
+    /// Its cost in dollars; `None` if the model has no price.
     #[serde(serialize_with = "maybe_dollars")]
     pub cost: Option<MicroUsd>,
-    /// The time in each state that was entered, in the order of the chart.
+    /// The time in each entered state, in the order of the chart.
     pub states: Vec<StateTime>,
-    /// The ways that were taken from state to state.
+    /// The transitions that were taken.
     pub edges: Vec<TransitionCount>,
-    /// The requests to the model, as they were sent.
+    /// The requests to the model, in the order in which they were sent.
     pub calls: Vec<CallSpan>,
-    /// The tool calls, as they were judged.
+    /// The tool calls, in the order in which they were authorized.
     pub tools: Vec<ToolSpan>,
-    /// What model calls of sub-agents used, in the order in which they were charged.
+    /// The usage of model calls of sub-agents, in the order in which they were charged.
     pub subagents: Vec<SubagentSpan>,
-    /// What was said, oldest first.
+    /// The messages, oldest first.
     pub messages: Vec<TraceMessage>,
 }
 
 impl Trace {
-    /// Returns the time of each state as lines for a terminal.
+    /// Returns the time by state as lines for a terminal.
     pub fn table(&self) -> String {
         time_table::render(self)
     }
 
-    /// Returns all of it as a page that loads nothing and runs nothing.
+    /// Returns the trace as a page that loads and runs nothing.
     pub fn html(&self) -> String {
         page::render(self)
     }
@@ -103,7 +103,7 @@ fn reason_name<S: Serializer>(reason: &Option<StopReason>, to: S) -> Result<S::O
     reason.map(StopReason::name).serialize(to)
 }
 
-/// Writes a time of the session in milliseconds since it began.
+/// Serializes a session time in milliseconds.
 #[allow(clippy::trivially_copy_pass_by_ref)] // asked for by serde
 fn moment<S: Serializer>(time: &RunTime, to: S) -> Result<S::Ok, S::Error> {
     millis(&time.since(RunTime::START), to)

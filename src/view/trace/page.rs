@@ -168,7 +168,7 @@ fn timeline(trace: &Trace) -> Markup {
     }
 }
 
-/// Returns the times since the session began at five points of the timeline.
+/// Returns five times since the session began, evenly spaced.
 fn time_scale(duration: TimeSpan) -> Markup {
     html! {
         small { "0" }
@@ -193,7 +193,7 @@ fn call_row(trace: &Trace, call: &CallSpan) -> Markup {
             let finish = sanitize::headline(finish.name(), MAX_HEADLINE);
             (false, format!("{messages} · {input_tokens} → {output_tokens} tokens · {finish}"))
         }
-        CallEnd::Failed { reason: why } => (true, sanitize::headline(why, MAX_HEADLINE)),
+        CallEnd::Failed { reason } => (true, sanitize::headline(reason, MAX_HEADLINE)),
         CallEnd::Cancelled => (true, "cancelled".to_owned()),
         CallEnd::Lost => (true, "lost with its process".to_owned()),
         CallEnd::Open => (true, "under way".to_owned()),
@@ -221,10 +221,10 @@ fn call_row(trace: &Trace, call: &CallSpan) -> Markup {
 
 fn tool_row(trace: &Trace, span: &ToolSpan) -> Markup {
     let arguments = sanitize::headline(&span.arguments, MAX_HEADLINE);
-    let begun = span.started_at.unwrap_or(span.ended_at);
+    let started = span.started_at.unwrap_or(span.ended_at);
     let parts = [
-        (TracePhase::Hooks, begun.since(span.authorized_at)),
-        (TracePhase::Tools, span.ended_at.since(begun)),
+        (TracePhase::Hooks, started.since(span.authorized_at)),
+        (TracePhase::Tools, span.ended_at.since(started)),
     ];
     let bad = span.status != Some(ToolStatus::Ok);
     let rule = match &span.decision {
@@ -240,7 +240,7 @@ fn tool_row(trace: &Trace, span: &ToolSpan) -> Markup {
         false => format!("{arguments}{rule}"),
     };
     let what = sanitize::line(&span.name);
-    let took = span.ended_at.since(span.authorized_at);
+    let duration = span.ended_at.since(span.authorized_at);
     render_row(
         trace,
         &TimelineRow {
@@ -248,7 +248,7 @@ fn tool_row(trace: &Trace, span: &ToolSpan) -> Markup {
             end: &end,
             is_failed: bad,
             started_at: span.authorized_at,
-            duration: took,
+            duration,
             parts: &parts,
         },
     )
@@ -305,13 +305,13 @@ fn messages(trace: &Trace) -> Markup {
     html! {
         @for message in &trace.messages {
             @let (class, speaker) = speaker(message);
-            details class={ "said " (class) } {
+            details class={ "message " (class) } {
                 summary {
                     b { (speaker) } " "
                     span { (sanitize::headline(&message.text, MAX_HEADLINE)) } " "
                     small { "record " (message.seq) " · " (message.at.since(RunTime::START)) }
                 }
-                // The parser of HTML drops a line end that comes first.
+                // An HTML parser drops a leading line end.
                 pre { "\n" (sanitize::multiline(&message.text)) }
             }
         }

@@ -1,4 +1,4 @@
-//! What goes on within a state.
+//! The phases within a state.
 
 use serde::Serialize;
 
@@ -8,30 +8,30 @@ use crate::machine::{CallState, Machine, State};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TracePhase {
-    /// Collecting what a model call depends on: steering, and what hooks add.
+    /// Preparing a model call: steering messages, and what hooks add.
     Preparing,
-    /// Writing a request down.
+    /// Encoding a request.
     Encoding,
-    /// From there to the first byte of the reply.
+    /// Waiting for the first byte of the reply.
     FirstByte,
-    /// From the first byte to the end of the reply.
+    /// Receiving the reply after its first byte.
     Stream,
-    /// Waiting before another attempt.
+    /// Waiting before a retry.
     Backoff,
-    /// Rules, hooks and the user judge a tool call, and no tool runs meanwhile.
+    /// Rules, hooks and the user authorize a tool call, and no tool runs.
     Hooks,
     /// Tools run.
     Tools,
-    /// A final answer is checked: its schema, stop hooks, quality gates.
+    /// Checking a final answer: its schema, stop hooks, quality gates.
     Checks,
-    /// Making the journal durable.
+    /// Syncing the journal.
     Sync,
-    /// The run is over, and what was cancelled comes to its end.
+    /// The run is over, and cancelled effects come to their end.
     Ending,
 }
 
 impl TracePhase {
-    /// Every phase, in the order in which a step goes through them.
+    /// Every phase, in the order of a step.
     pub const ALL: [Self; 10] = [
         Self::Preparing,
         Self::Encoding,
@@ -45,7 +45,7 @@ impl TracePhase {
         Self::Ending,
     ];
 
-    /// Returns its name, for people.
+    /// Returns its name.
     pub fn name(self) -> &'static str {
         match self {
             Self::Preparing => "preparing",
@@ -61,10 +61,9 @@ impl TracePhase {
         }
     }
 
-    /// Returns what goes on while a run stands here. A request that is under way waits for its first byte, as far as
-    /// is known before it comes back.
-    pub(super) fn from_state(fold: &Machine) -> Self {
-        match &fold.state {
+    /// Returns the phase of a machine. A running request counts as waiting for its first byte until it completes.
+    pub(super) fn from_state(machine: &Machine) -> Self {
+        match &machine.state {
             State::Preparing(_) => Self::Preparing,
             State::Done(_) => Self::Ending,
             State::Executing(state) => {
@@ -76,7 +75,7 @@ impl TracePhase {
             }
             State::Calling(_) | State::Compacting(_) | State::Closing(_) => {
                 use crate::machine::StateKind as Kind;
-                match fold.state.kind() {
+                match machine.state.kind() {
                     Kind::CallingWaiting | Kind::CompactingWaiting => Self::Backoff,
                     Kind::CallingChecking => Self::Checks,
                     Kind::ClosingPreparing => Self::Preparing,

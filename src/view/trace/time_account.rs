@@ -1,4 +1,4 @@
-//! The account of time: how much each state has had, on what, and which ways led from one to another.
+//! Adds up the time of each state and phase, and counts the transitions.
 
 use std::collections::BTreeMap;
 
@@ -19,24 +19,24 @@ pub struct StateTime {
     pub state: StateKind,
     /// How often it was entered.
     pub visits: u32,
-    /// How long the run stood in it.
+    /// The time in it.
     #[serde(rename = "time_ms", serialize_with = "millis")]
     pub time: TimeSpan,
-    /// On what.
+    /// The time by phase.
     pub phases: Vec<PhaseTime>,
 }
 
-/// The time for one thing within a state.
+/// The time of one phase within a state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct PhaseTime {
-    /// What the time was spent on.
+    /// The phase.
     pub phase: TracePhase,
-    /// How long.
+    /// The time.
     #[serde(rename = "time_ms", serialize_with = "millis")]
     pub time: TimeSpan,
 }
 
-/// A way from one state to another that was taken.
+/// A transition that was taken.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct TransitionCount {
     /// The state that was left.
@@ -45,13 +45,13 @@ pub struct TransitionCount {
     /// The state that was entered.
     #[serde(serialize_with = "state_name")]
     pub to: StateKind,
-    /// What led along it: an event as the statechart names it, or `RESUMED`.
+    /// The event, as the statechart names it, or `RESUMED`.
     pub event: &'static str,
-    /// How often.
+    /// The count.
     pub count: u32,
 }
 
-/// The account, while it is kept.
+/// Collects the times and the counts.
 #[derive(Clone, Debug, Default)]
 pub(super) struct TimeAccount {
     times: BTreeMap<(StateKind, TracePhase), TimeSpan>,
@@ -61,29 +61,29 @@ pub(super) struct TimeAccount {
 }
 
 impl TimeAccount {
-    /// A state is entered.
+    /// Counts a visit of a state.
     pub(super) fn enter(&mut self, state: StateKind) {
         *self.visits.entry(state).or_default() += 1;
     }
 
-    /// A way is taken.
+    /// Counts a transition.
     pub(super) fn count_edge(&mut self, from: StateKind, to: StateKind, event: &'static str) {
         *self.edges.entry((from, to, event)).or_default() += 1;
         self.enter(to);
     }
 
-    /// Time went by.
+    /// Adds time to a state and phase.
     pub(super) fn add_time(&mut self, state: StateKind, phase: TracePhase, time: TimeSpan) {
         let sum = self.times.entry((state, phase)).or_default();
         *sum = add(*sum, time);
         self.total = add(self.total, time);
     }
 
-    /// A request came back, and tells where its time went; until then all of it counted as waiting for the first byte.
+    /// Splits the time of a completed request, all of which counted as waiting for the first byte until then.
     pub(super) fn split_call(&mut self, state: StateKind, waited: TimeSpan, times: CallTiming) {
         let encode = times.encode.min(waited);
         let rest = subtract(waited, encode);
-        // Without a first byte there was no stream either.
+        // Without a first byte there was no stream.
         let stream =
             times.first_byte.map_or(TimeSpan::ZERO, |first_byte| subtract(rest, first_byte));
         for (phase, time) in [(TracePhase::Encoding, encode), (TracePhase::Stream, stream)] {
@@ -95,7 +95,7 @@ impl TimeAccount {
         }
     }
 
-    /// Returns all the time that went by.
+    /// Returns the total time.
     pub(super) fn total(&self) -> TimeSpan {
         self.total
     }
@@ -120,7 +120,7 @@ impl TimeAccount {
         StateKind::ALL.into_iter().filter_map(row).collect()
     }
 
-    /// Returns the ways that were taken.
+    /// Returns the transitions that were taken.
     pub(super) fn edges(&self) -> Vec<TransitionCount> {
         let edge = |(&(from, to, event), &count)| TransitionCount { from, to, event, count };
         self.edges.iter().map(edge).collect()

@@ -1,4 +1,4 @@
-//! The time of each state as lines for a terminal.
+//! The time by state as lines for a terminal.
 
 use std::fmt::Write as _;
 
@@ -6,7 +6,7 @@ use super::{CallEnd, Trace};
 use crate::model::{TimeSpan, pluralize};
 use crate::view::sanitize;
 
-/// Returns the table: each state, and below it what its time was spent on.
+/// Returns the table: each state, and its phases below it.
 pub(super) fn render(trace: &Trace) -> String {
     let mut rows = vec![["state", "visits", "time", "share"].map(str::to_owned)];
     for state in &trace.states {
@@ -57,7 +57,7 @@ fn headline(trace: &Trace) -> String {
     format!("{}\n{}\n", sanitize::line(&line), cache_line(trace))
 }
 
-/// Says how much of the requests the provider has read from its cache; nothing when it has counted nothing.
+/// Returns the share of the input that came from the provider's cache; empty if no input was counted.
 fn cache_line(trace: &Trace) -> String {
     let (mut input, mut cached) = (0, 0);
     for call in &trace.calls {
@@ -77,12 +77,12 @@ fn cache_line(trace: &Trace) -> String {
     }
 }
 
-/// Returns a part of the whole in hundredths.
+/// Returns a share in percent.
 pub(super) fn percent_of_time(part: TimeSpan, whole: TimeSpan) -> String {
     format!("{} %", hundredths(part, whole))
 }
 
-/// Returns a part of the whole in hundredths, rounded to the nearest one.
+/// Returns a share in percent, rounded to the nearest integer.
 fn hundredths(part: TimeSpan, whole: TimeSpan) -> u64 {
     let (part, whole) = (u128::from(part.0), u128::from(whole.0.max(1)));
     u64::try_from((part * 200 + whole) / (whole * 2)).unwrap_or(100)

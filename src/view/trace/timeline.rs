@@ -29,10 +29,10 @@ pub struct CallSpan {
     /// How long it took.
     #[serde(rename = "time_ms", serialize_with = "millis")]
     pub duration: TimeSpan,
-    /// How long writing it down took.
+    /// The time to encode it.
     #[serde(rename = "encode_ms", serialize_with = "maybe_millis")]
     pub encode: Option<TimeSpan>,
-    /// From there to the first byte of the reply.
+    /// Waiting for the first byte of the reply.
     #[serde(rename = "first_byte_ms", serialize_with = "maybe_millis")]
     pub first_byte: Option<TimeSpan>,
     /// How it ended.
@@ -54,50 +54,50 @@ pub enum CallEnd {
         output_tokens: u64,
         /// The part of the request that was read from the provider's cache.
         cached_input_tokens: u64,
-        /// What it cost, in dollars, with what was lost before it; none when the model has no price.
+        /// Its cost in dollars, including lost attempts before it; `None` if the model has no price.
         #[serde(serialize_with = "maybe_dollars")]
         cost: Option<MicroUsd>,
     },
     /// Without one.
     Failed {
-        /// Why.
+        /// The reason.
         #[serde(rename = "why")]
         reason: Arc<str>,
     },
-    /// It was cancelled: by an interrupt, or because its time was over.
+    /// It was cancelled: by an interrupt, or a time limit.
     Cancelled,
-    /// The process ended meanwhile.
+    /// The process ended before it.
     Lost,
-    /// It is still under way, as far as the journal tells.
+    /// It is still running, as far as the journal shows.
     Open,
 }
 
 /// A tool call.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ToolSpan {
-    /// The call.
+    /// The model call.
     pub call: CallId,
     /// The tool.
     pub name: Arc<str>,
-    /// What the tool is called with, as the model wrote it.
+    /// The arguments, as the model wrote them.
     pub arguments: Arc<str>,
-    /// When its judging began.
+    /// When its authorization began.
     #[serde(rename = "judged_ms", serialize_with = "moment")]
     pub authorized_at: RunTime,
-    /// When it began to run; none when it did not.
+    /// When it began to run; `None` if it did not.
     #[serde(rename = "begun_ms", serialize_with = "maybe_moment")]
     pub started_at: Option<RunTime>,
-    /// When it was answered.
+    /// When it ended.
     #[serde(rename = "ended_ms", serialize_with = "moment")]
     pub ended_at: RunTime,
-    /// How it ended; none when nobody knows.
+    /// How it ended; `None` if unknown.
     pub status: Option<ToolStatus>,
-    /// What the policy said, and by which rule; none for a call that was not judged.
+    /// The decision of the policy and its rule; `None` for a call that was not authorized.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub decision: Option<Decision>,
 }
 
-/// What a model call of a sub-agent used.
+/// The usage of a sub-agent's model call.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct SubagentSpan {
     /// When it was charged.
@@ -109,7 +109,7 @@ pub struct SubagentSpan {
     pub output_tokens: u64,
     /// The part of the request that was read from the provider's cache.
     pub cached_input_tokens: u64,
-    /// What it cost, in dollars; none when the model has no price.
+    /// Its cost in dollars; `None` if the model has no price.
     #[serde(serialize_with = "maybe_dollars")]
     pub cost: Option<MicroUsd>,
 }
@@ -119,50 +119,50 @@ fn maybe_moment<S: serde::Serializer>(time: &Option<RunTime>, to: S) -> Result<S
     maybe_millis(&time.map(|time| time.since(RunTime::START)), to)
 }
 
-/// The spans, while they are collected.
+/// Collects the spans.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Timeline {
     calls: Vec<CallSpan>,
     tools: Vec<ToolSpan>,
     subagents: Vec<SubagentSpan>,
-    /// Which of the requests are under way.
+    /// The running requests.
     open_calls: HashMap<EffectId, usize>,
-    /// Which of the tool calls are being judged, or run.
+    /// The tool calls that are being authorized, or run.
     open_tools: HashMap<EffectId, usize>,
     spent: MicroUsd,
 }
 
 impl Timeline {
-    /// An event came, and led here.
+    /// Adds an event that led to this machine.
     pub(super) fn on_event(
         &mut self,
         at: RunTime,
         event: &Event,
         times: Option<CallTiming>,
-        fold: &Machine,
+        machine: &Machine,
     ) {
         match event {
             Event::Replied { id, reply, .. } => {
-                let run = fold.state.run();
+                let run = machine.state.run();
                 let cost = run.used.cost.saturating_sub(self.spent);
                 self.spent = run.used.cost;
                 let end = replied_end(reply, run.rules.price.map(|_| cost));
                 self.call_ended(*id, at, times, end);
             }
             Event::CallFailed { id, fault } => {
-                let why = Arc::clone(&fault.message);
-                self.call_ended(*id, at, times, CallEnd::Failed { reason: why });
+                let reason = Arc::clone(&fault.message);
+                self.call_ended(*id, at, times, CallEnd::Failed { reason });
             }
-            Event::Authorized { id, authorization: verdict } => {
+            Event::Authorized { id, authorization } => {
                 if let Some(index) = self.open_tools.remove(id) {
-                    let status = match verdict {
+                    let status = match authorization {
                         Authorization::Rejected { result } => Some(result.status),
                         Authorization::Abort => Some(ToolStatus::Denied),
                         Authorization::Approved { .. } => None,
                     };
                     let tool = &mut self.tools[index];
                     (tool.ended_at, tool.status) = (at, status);
-                    tool.decision = decision_of(verdict);
+                    tool.decision = decision_of(authorization);
                 }
             }
             Event::ToolCompleted { id, result } => {
@@ -178,7 +178,7 @@ impl Timeline {
                     input_tokens: usage.input.0,
                     output_tokens: usage.output.0,
                     cached_input_tokens: usage.cached_input.0,
-                    cost: fold.state.run().rules.price.map(|_| *cost),
+                    cost: machine.state.run().rules.price.map(|_| *cost),
                 });
             }
             Event::Tick { .. }
@@ -188,22 +188,22 @@ impl Timeline {
             | Event::Prepared { .. }
             | Event::Checked { .. } => {}
         }
-        // What the machine has settled itself, because a time was over or somebody interrupted the run.
-        if matches!(fold.state, State::Done(_)) {
+        // The machine itself ends what is open, after a deadline or an interrupt.
+        if matches!(machine.state, State::Done(_)) {
             self.cancel_all(at);
         }
     }
 
-    /// Effects follow.
-    pub(super) fn on_effects(&mut self, at: RunTime, fold: &Machine, outcomes: &MachineOutput) {
-        for effect in &outcomes.effects {
+    /// Adds the effects.
+    pub(super) fn on_effects(&mut self, at: RunTime, machine: &Machine, output: &MachineOutput) {
+        for effect in &output.effects {
             match effect {
                 Effect::CallModel { id, purpose, attempt, .. } => {
                     self.open_calls.insert(*id, self.calls.len());
                     self.calls.push(CallSpan {
                         purpose: *purpose,
                         attempt: *attempt,
-                        messages: message_count(fold),
+                        messages: message_count(machine),
                         started_at: at,
                         duration: TimeSpan::ZERO,
                         encode: None,
@@ -233,7 +233,7 @@ impl Timeline {
         }
     }
 
-    /// The process of what was under way is gone.
+    /// Ends what was running when its process ended.
     pub(super) fn on_process_end(&mut self, at: RunTime) {
         let open: Vec<EffectId> = self.open_calls.keys().copied().collect();
         for id in open {
@@ -264,7 +264,7 @@ impl Timeline {
         }
     }
 
-    /// Returns the spans; what is still open ends here.
+    /// Returns the spans; open ones end here.
     pub(super) fn finish(
         mut self,
         at: RunTime,

@@ -1,4 +1,4 @@
-//! From the records of a session to its trace.
+//! Turns the records of a session into its trace.
 
 use super::messages::MessageCollector;
 use super::phase::TracePhase;
@@ -9,37 +9,37 @@ use crate::machine::{Event, Machine, MachineOutput, State, StateKind};
 use crate::model::{RunTime, TimeSpan};
 use crate::port::CallTiming;
 
-/// A record of a session, with where the run stood when it came and where it stands since.
+/// A record of a session, with the state before it and the machine after it.
 #[derive(Clone, Copy, Debug)]
 pub struct TraceStep<'a> {
-    /// Its place in the journal.
+    /// Its sequence number.
     pub seq: u64,
     /// When it came.
     pub at: RunTime,
-    /// What it says.
+    /// Its content.
     pub content: RecordContent<'a>,
-    /// The state that it met.
+    /// The state before it.
     pub state_before: StateKind,
-    /// Where the time of a request went, when it completes one.
+    /// The timing of the model call that it completes, if any.
     pub call: Option<CallTiming>,
-    /// How long making records durable took since the record before.
+    /// The time that syncs took since the record before.
     pub sync: TimeSpan,
-    /// Where the run stands now.
-    pub fold: &'a Machine,
-    /// What followed.
-    pub outcomes: &'a MachineOutput,
+    /// The machine after it.
+    pub machine: &'a Machine,
+    /// The machine's output.
+    pub output: &'a MachineOutput,
 }
 
-/// What a record says.
+/// The content of a record.
 #[derive(Clone, Copy, Debug)]
 pub enum RecordContent<'a> {
-    /// An event came.
+    /// An event.
     Event(&'a Event),
-    /// Another process goes on.
+    /// The session was resumed.
     Resumed,
-    /// A request that was cancelled had said this.
+    /// The partial text of a cancelled request.
     Partial(&'a str),
-    /// Nothing that leads anywhere.
+    /// A record without effect on the machine.
     Other,
 }
 
@@ -53,47 +53,46 @@ pub struct Tracer {
     messages: MessageCollector,
 }
 
-/// Where the run stood after the record before.
+/// The position after the record before.
 #[derive(Clone, Debug)]
 struct TracePosition {
     at: RunTime,
     state: StateKind,
     phase: TracePhase,
-    /// How long a request has been under way in this state, without syncs.
+    /// How long a request has been running in this state, without syncs.
     waited: TimeSpan,
 }
 
 impl Tracer {
-    /// Begins with a session of which no record was seen: it stands in its first state, and its first effects are those
-    /// that it began with.
-    pub fn begin(subject: TraceSubject, fold: &Machine, outcomes: &MachineOutput) -> Self {
+    /// Starts with a session without records, in its first state and with its first effects.
+    pub fn begin(subject: TraceSubject, machine: &Machine, output: &MachineOutput) -> Self {
         let mut account = TimeAccount::default();
-        account.enter(fold.state.kind());
+        account.enter(machine.state.kind());
         let mut timeline = Timeline::default();
-        timeline.on_effects(RunTime::START, fold, outcomes);
+        timeline.on_effects(RunTime::START, machine, output);
         let mut messages = MessageCollector::default();
-        messages.add_new(0, RunTime::START, fold, outcomes);
+        messages.add_new(0, RunTime::START, machine, output);
         let last = TracePosition {
             at: RunTime::START,
-            state: fold.state.kind(),
-            phase: TracePhase::from_state(fold),
+            state: machine.state.kind(),
+            phase: TracePhase::from_state(machine),
             waited: TimeSpan::ZERO,
         };
         Self { subject, position: last, account, timeline, messages }
     }
 
-    /// Takes the next record in.
+    /// Adds the next record.
     pub fn add(&mut self, step: &TraceStep<'_>) {
         self.add_time(step);
         match step.content {
             RecordContent::Event(event) => {
-                for way in &step.outcomes.transitions {
+                for way in &step.output.transitions {
                     self.account.count_edge(way.from, way.to, way.event.name());
                 }
-                self.timeline.on_event(step.at, event, step.call, step.fold);
+                self.timeline.on_event(step.at, event, step.call, step.machine);
             }
             RecordContent::Resumed => {
-                let state = step.fold.state.kind();
+                let state = step.machine.state.kind();
                 if state != step.state_before {
                     self.account.count_edge(step.state_before, state, "RESUMED");
                 }
@@ -105,15 +104,15 @@ impl Tracer {
             }
             RecordContent::Other => return,
         }
-        self.timeline.on_effects(step.at, step.fold, step.outcomes);
-        self.messages.add_new(step.seq, step.at, step.fold, step.outcomes);
-        let (state, phase) = (step.fold.state.kind(), TracePhase::from_state(step.fold));
-        let is_same = state == self.position.state && step.outcomes.transitions.is_empty();
+        self.timeline.on_effects(step.at, step.machine, step.output);
+        self.messages.add_new(step.seq, step.at, step.machine, step.output);
+        let (state, phase) = (step.machine.state.kind(), TracePhase::from_state(step.machine));
+        let is_same = state == self.position.state && step.output.transitions.is_empty();
         let waited = if is_same { self.position.waited } else { TimeSpan::ZERO };
         self.position = TracePosition { at: self.position.at, state, phase, waited };
     }
 
-    /// Everything since the record before belongs to the state that this one met.
+    /// Adds the time since the record before to the state before this one.
     fn add_time(&mut self, step: &TraceStep<'_>) {
         let gap = step.at.since(self.position.at);
         let sync = step.sync.min(gap);
@@ -130,14 +129,14 @@ impl Tracer {
         }
     }
 
-    /// Returns the trace of what was seen, of a session that stands here now.
-    pub fn finish(self, fold: &Machine) -> Trace {
+    /// Returns the trace up to here.
+    pub fn finish(self, machine: &Machine) -> Trace {
         let Self { subject, position: last, account, timeline, mut messages } = self;
-        messages.add_open_reply(last.at, fold);
+        messages.add_open_reply(last.at, machine);
         let (calls, tools, subagents) = timeline.finish(last.at);
         let subagent_calls = u32::try_from(subagents.len()).unwrap_or(u32::MAX);
-        let run = fold.state.run();
-        let stop_reason = match &fold.state {
+        let run = machine.state.run();
+        let stop_reason = match &machine.state {
             State::Done(done) => Some(done.outcome.reason),
             State::Preparing(_)
             | State::Compacting(_)
@@ -147,7 +146,7 @@ impl Tracer {
         };
         Trace {
             subject,
-            state: fold.state.kind(),
+            state: machine.state.kind(),
             stop_reason,
             duration: account.total(),
             steps: run.steps,

@@ -6,7 +6,7 @@ use super::Trace;
 use super::timeline::{CallEnd, CallSpan, SubagentSpan};
 use crate::model::{MicroUsd, RunTime};
 
-/// What one reply used.
+/// The usage of one reply.
 struct UsageColumn {
     title: String,
     cached: u64,
@@ -16,7 +16,7 @@ struct UsageColumn {
     cumulative: u64,
 }
 
-/// Returns the columns; `None` when no reply came.
+/// Returns the columns; `None` if there was no reply.
 pub(super) fn render(trace: &Trace) -> Option<Markup> {
     // A reply counts at the time when it has come.
     let replies = trace.calls.iter().enumerate();
@@ -95,7 +95,7 @@ fn column(
     }
 }
 
-/// Returns a part of a whole in percent, with one decimal.
+/// Returns a share in percent, with one decimal.
 pub(super) fn percent(part: u64, whole: u64) -> String {
     let tenths = u128::from(part.min(whole)) * 1000 / u128::from(whole.max(1));
     format!("{}.{}", tenths / 10, tenths % 10)

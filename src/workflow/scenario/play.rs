@@ -176,7 +176,7 @@ fn run_scenario(
     let reporter = Reporter::new(vec![Box::new(script)]);
     let io = RunIo { reporter: reporter.clone(), confirm, sandbox: None };
     let recording = notes.clone();
-    let environment = Environment::Simulated {
+    let environment = Environment::Custom {
         executor,
         subagent_clock,
         ports: Box::new(move |ports| Ports {

@@ -70,6 +70,10 @@ const NOT_READING: &[&str] = &[
     "cat <<E\n${x-<(touch x)}\nE",
     "cat <<E\n$(touch x)\nE",
     "cat <<< ${x-<(touch x)}",
+    "echo $(cat <<'E'\na\nE)\ntouch x\nE\n)",
+    "cat <(cat <<E\na\nE)\necho x >p\nE\n)",
+    "x=(a)\\: touch x",
+    "x=(a)b touch x",
     "echo ${x/a/$(touch x)}",
     "case $(touch x) in *) ls;; esac",
     // Variables that decide what is run.

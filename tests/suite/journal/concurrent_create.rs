@@ -1,4 +1,4 @@
-//! Several processes that begin a session with the same id: one does, and nothing of it is replaced.
+//! Several processes create a session with the same id: one succeeds, and nothing of it is replaced.
 
 use std::fs;
 use std::sync::Barrier;
@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use super::fixture::SessionFixture;
 
-/// A task so long that it stands in a file beside the journal.
+/// A task so long that it is stored in a file beside the journal.
 fn long(name: usize) -> String {
     format!("{name} {}", "x".repeat(70_000))
 }
@@ -39,7 +39,7 @@ fn begin(world: &SessionFixture, task: &str) -> NewSession {
     }
 }
 
-/// Lets some begin at the same moment, each with a store of its own, as processes have.
+/// Starts several at the same moment, each with a store of its own, as processes have.
 fn run_at_once<T: Send>(
     world: &SessionFixture,
     act: impl Fn(usize, &SessionStore) -> T + Sync,
@@ -88,7 +88,7 @@ fn of_several_that_begin_one_session_one_does() {
     no_beginnings(&world);
 }
 
-/// An id that is taken is no reason not to import: there is another one then.
+/// A taken id does not prevent an import, which then gets another one.
 #[test]
 fn of_several_that_import_one_session_each_gets_a_whole_one_of_its_own() {
     let world = SessionFixture::new();
@@ -130,7 +130,7 @@ fn of_those_that_begin_a_session_and_import_it_neither_harms_the_other() {
     }
 }
 
-/// A process that has lost leaves nothing in the folder of the sessions.
+/// A process that loses leaves nothing in the folder of the sessions.
 fn no_beginnings(world: &SessionFixture) {
     let entries = fs::read_dir(world.root.join("state/sessions")).unwrap();
     for entry in entries.flatten() {

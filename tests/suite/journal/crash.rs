@@ -1,7 +1,7 @@
-//! A process that is killed at each of its system calls, or that fails in each of them.
+//! A process that is killed at each of its system calls, or in which each of them fails.
 //!
-//! The test binary starts itself as the victim: one thread that runs a session of three steps, or goes on with it.
-//! `strace` watches that thread alone, so that every call has a number that is the same each time.
+//! The test binary starts itself as the victim: one thread that runs a session of three steps, or resumes it.
+//! `strace` traces that thread alone, so that every call has the same number each time.
 
 use std::collections::HashMap;
 use std::fs;
@@ -22,17 +22,17 @@ use wait_timeout::ChildExt as _;
 use super::fixture::SessionFixture;
 use crate::kit::harmless_syscalls::HARMLESS_SYSCALLS;
 
-/// Where the victim finds its world.
+/// The variable with the victim's folder.
 const FIXTURE_VARIABLE: &str = "ARCHITECT_TEST_WORLD";
 
-/// How long anything may take here.
+/// The time limit of everything here.
 const MAX_WAIT: Duration = Duration::from_secs(30);
 
 /// The victim. On its own this test does nothing.
 #[test]
 fn victim() {
     let Some(root) = std::env::var_os(FIXTURE_VARIABLE) else { return };
-    // Where a process may not watch any other one of its user, it may watch this one.
+    // Where a process may not trace others of its user, it may trace this one.
     #[cfg(target_os = "linux")]
     let _ = rustix::process::set_ptracer(rustix::process::PTracer::Any);
     let thread = fs::read_link("/proc/thread-self").unwrap();
@@ -42,8 +42,8 @@ fn victim() {
     println!("\nended {ended}");
 }
 
-/// Waits until there is something to read, and does not read it: whether `strace` sees the call that waits depends on
-/// which of the two came first, so it must be none of those that are counted.
+/// Waits until there is something to read, and does not read it: whether `strace` sees the waiting call depends on
+/// which of the two came first, so it must not be among the counted ones.
 fn wait_for_input() {
     use rustix::event::{PollFd, PollFlags, poll};
     let stdin = std::io::stdin();
@@ -51,7 +51,7 @@ fn wait_for_input() {
     while poll(&mut fds, None) == Err(rustix::io::Errno::INTR) {}
 }
 
-/// Runs a session to its end, or goes on with it, and tells how it ended.
+/// Runs a session to its end, or resumes it, and prints how it ended.
 fn run_session(root: &Path) -> Result<String, JournalError> {
     let world = SessionFixture::try_at(root, Durability::Full)?;
     let fold = match world.store.resolve("last") {
@@ -71,14 +71,14 @@ fn run_session(root: &Path) -> Result<String, JournalError> {
     Ok(done.outcome.reason.to_string())
 }
 
-/// A victim with who watches it.
+/// A victim and its tracer.
 struct TracedChild {
     victim: Child,
     strace: Child,
     said: Receiver<String>,
 }
 
-/// Returns the lines that a child says, as they come.
+/// Returns the lines that a child prints, as they come.
 fn lines(from: impl Read + Send + 'static) -> Receiver<String> {
     let (send, receive) = unbounded();
     thread::spawn(move || {
@@ -87,7 +87,7 @@ fn lines(from: impl Read + Send + 'static) -> Receiver<String> {
     receive
 }
 
-/// Waits for a line and returns what comes behind its beginning.
+/// Waits for a line with this prefix and returns the rest of it.
 fn rest_of_line(lines: &Receiver<String>, beginning: &str) -> Option<String> {
     let until = Instant::now() + MAX_WAIT;
     while let Ok(line) = lines.recv_deadline(until) {
@@ -99,7 +99,7 @@ fn rest_of_line(lines: &Receiver<String>, beginning: &str) -> Option<String> {
 }
 
 impl TracedChild {
-    /// Starts a victim; `strace` is told how to watch it, and writes what it sees to `log`.
+    /// Starts a victim, which `strace` traces into `log`.
     #[allow(clippy::zombie_processes)] // both are waited for in `end`
     fn start(world: &Path, log: &Path, how: &[&str]) -> Result<Self, String> {
         let mut victim = Command::new(std::env::current_exe().unwrap())
@@ -131,7 +131,7 @@ impl TracedChild {
         Ok(Self { victim, strace, said })
     }
 
-    /// Waits for the end of both, and returns how the victim ended and what it said about that.
+    /// Waits for the end of both, and returns how the victim ended and its output.
     fn end(mut self) -> (ExitStatus, Option<String>) {
         let status = self.victim.wait_timeout(MAX_WAIT).unwrap();
         let status = status.unwrap_or_else(|| {
@@ -143,21 +143,21 @@ impl TracedChild {
     }
 }
 
-/// A folder in memory, where there is one: here nothing has to survive the end of the machine.
+/// A folder in memory, if there is one: here nothing has to survive the end of the machine.
 fn folder() -> tempfile::TempDir {
     let memory = Path::new("/dev/shm");
     let new = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() };
     new.unwrap()
 }
 
-/// One system call: its name, and how many calls of that name there were with it.
+/// A system call: its name, and its number among the calls of that name.
 #[derive(Clone, Debug, PartialEq)]
 struct Syscall {
     name: String,
     nth: usize,
 }
 
-/// Returns the calls that a victim makes in this world, in their order; an error where that can't be seen.
+/// Returns the calls of a victim in this folder, in their order; an error if they can't be traced.
 fn recorded_calls(world: &Path) -> Result<Vec<Syscall>, String> {
     let log = world.join("strace.log");
     let (status, ended) = TracedChild::start(world, &log, &[])?.end();
@@ -172,7 +172,7 @@ fn recorded_calls(world: &Path) -> Result<Vec<Syscall>, String> {
         }
         let nth: &mut usize = counts.entry(name.to_owned()).or_default();
         *nth += 1;
-        // What the victim tells this test is no part of its work.
+        // The victim's output for this test does not count.
         let is_told = name == "write" && arguments.starts_with("1,");
         if !is_told && !HARMLESS_SYSCALLS.contains(&name) {
             calls.push(Syscall { name: name.to_owned(), nth: *nth });
@@ -181,7 +181,7 @@ fn recorded_calls(world: &Path) -> Result<Vec<Syscall>, String> {
     Ok(calls)
 }
 
-/// Looks at a world whose process is gone, goes on in it, and looks again.
+/// Examines a session whose process is gone, resumes it, and examines it again.
 fn resume_and_check(root: &Path, case: &str) -> SessionFixture {
     let world = SessionFixture::at(root, Durability::Os);
     assert!(world.command_log().len() <= 1, "{case}: a command ran twice");
@@ -204,7 +204,7 @@ fn resume_and_check(root: &Path, case: &str) -> SessionFixture {
     world
 }
 
-/// After all that, the files are as the model wanted them.
+/// In the end, the files have the content that the model asked for.
 fn assert_complete(world: &SessionFixture, case: &str) {
     if !world.store.list().unwrap().is_empty() {
         assert_eq!(world.file("a.txt").as_deref(), Some("first\n"), "{case}");
@@ -212,7 +212,7 @@ fn assert_complete(world: &SessionFixture, case: &str) {
     }
 }
 
-/// Does something for each call, on both cores.
+/// Runs a function for each call, on both cores.
 fn for_each_call(calls: Vec<Syscall>, work: impl Fn(&Syscall) + Sync) {
     let calls = Mutex::new(calls.into_iter());
     let next = || calls.lock().unwrap_or_else(std::sync::PoisonError::into_inner).next();
@@ -227,7 +227,7 @@ fn for_each_call(calls: Vec<Syscall>, work: impl Fn(&Syscall) + Sync) {
     });
 }
 
-/// Returns a world whose session was killed in the middle of a command.
+/// Returns a fixture whose session was killed in the middle of a command.
 fn interrupted() -> (tempfile::TempDir, PathBuf) {
     let folder = folder();
     let root = folder.path().to_owned();
@@ -237,7 +237,7 @@ fn interrupted() -> (tempfile::TempDir, PathBuf) {
     (folder, root)
 }
 
-/// Returns the calls of a session that are made in a world of its own; says so where they can't be seen.
+/// Returns the calls of a session in a folder of its own; reports if they can't be traced.
 #[allow(clippy::print_stdout)] // the one place for the reason of a skipped test
 fn recorded_calls_or_skip(world: &Path) -> Vec<Syscall> {
     recorded_calls(world).unwrap_or_else(|why| {
@@ -246,7 +246,7 @@ fn recorded_calls_or_skip(world: &Path) -> Vec<Syscall> {
     })
 }
 
-/// Kills a victim in this world when it makes this call.
+/// Kills a victim in this folder when it makes this call.
 fn kill(root: &Path, call: &Syscall) {
     let how = format!("inject={}:signal=KILL:when={}", call.name, call.nth);
     let log = root.join("strace.log");
@@ -255,8 +255,8 @@ fn kill(root: &Path, call: &Syscall) {
     assert_complete(&resume_and_check(root, &how), &how);
 }
 
-/// Faults S1 and S9: the session, killed at each system call, goes on; every record that was
-/// written is there, and no lock of the dead process is.
+/// Faults S1 and S9: a session that is killed at any system call can be resumed; every written record is there, and
+/// the lock of the dead process is not.
 #[test]
 fn a_session_survives_being_killed_at_any_system_call() {
     let calls = recorded_calls_or_skip(folder().path());
@@ -264,14 +264,14 @@ fn a_session_survives_being_killed_at_any_system_call() {
     for_each_call(calls, |call| kill(folder().path(), call));
 }
 
-/// Fault S18: so does going on with it.
+/// Fault S18: the same holds for a resume.
 #[test]
 fn going_on_survives_being_killed_at_any_system_call() {
     let calls = recorded_calls_or_skip(&interrupted().1);
     for_each_call(calls, |call| kill(&interrupted().1, call));
 }
 
-/// Fault S5: a limit on the size of files is met like a full disk, wherever it falls.
+/// Fault S5: a limit on the size of files counts as a full disk, wherever it takes effect.
 #[test]
 fn a_file_that_may_not_grow_ends_the_run() {
     let mut ends = Vec::new();
@@ -297,7 +297,7 @@ fn a_file_that_may_not_grow_ends_the_run() {
         resume_and_check(folder.path(), &format!("{blocks} blocks"));
     }
     assert_eq!(ends.pop().as_deref(), Some("llm_done"));
-    // Where the space that is kept free counts, not even the header fits.
+    // Where the reserved space counts, not even the header fits.
     let is_told = |end: &String| end == "store_error" || end.contains("File too large");
     assert!(
         is_told(&ends[0]) && ends.iter().all(|end| is_told(end) || end == "llm_done"),
@@ -305,7 +305,7 @@ fn a_file_that_may_not_grow_ends_the_run() {
     );
 }
 
-/// Lets a call of a victim fail, and returns how the victim says that it ended.
+/// Lets a call of a victim fail, and returns its report of how it ended.
 fn run_with_failure(root: &Path, call: &Syscall, error: &str) -> String {
     let how = format!("inject={}:error={error}:when={}", call.name, call.nth);
     let log = root.join("strace.log");
@@ -329,14 +329,14 @@ fn a_call_that_is_interrupted_is_made_again() {
     });
 }
 
-/// Faults S3 and S4: a record that could not be kept is the end, and says so; a sync that failed is the end, too.
+/// Faults S3 and S4: a record that could not be written ends the run with a report; so does a failed sync.
 #[test]
 fn a_full_disk_and_a_broken_one_end_the_run() {
     let mut calls = recorded_calls_or_skip(folder().path());
     let writes =
         ["mkdir", "write", "pwrite64", "fallocate", "fsync", "fdatasync", "rename", "renameat"];
     calls.retain(|call| writes.contains(&&*call.name));
-    // The record of the end and what makes it durable come when the run is over.
+    // The record of the end and its sync come when the run is over.
     let last = |name: &str| calls.iter().filter(|call| call.name == name).count();
     let (last_write, last_sync) = (last("pwrite64"), last("fdatasync"));
     for_each_call(calls, |call| {

@@ -1,4 +1,4 @@
-//! Whatever happens to the bytes of a journal: an exact prefix of its records comes back, or the damage is named.
+//! Whatever happens to the bytes of a journal: an exact prefix of its records is read, or the damage is reported.
 
 use std::fs;
 use std::io::Write as _;
@@ -12,7 +12,7 @@ use proptest::test_runner::{Config, TestRunner};
 
 use super::fixture::SessionFixture;
 
-/// What is left of a journal: bytes of its valid prefix, or nothing when it has no header.
+/// The rest of a journal: bytes of its valid prefix, or nothing if it has no header.
 fn prefix(store: &SessionStore, session: SessionId) -> (u64, Option<JournalEndKind>) {
     match store.replay(session, |_, _, _| {}) {
         Ok((_, end)) => (end.position.offset, Some(end.kind)),
@@ -41,7 +41,7 @@ fn a_journal_that_is_cut_off_at_any_byte_is_a_prefix() {
     }
 }
 
-/// One thing that can happen to a file.
+/// A modification of a file.
 #[derive(Clone, Debug)]
 enum Mutation {
     Flip { at: usize, bit: u8 },
@@ -109,7 +109,7 @@ fn ten_thousand_mutations_leave_an_exact_prefix_or_damage_with_a_name() {
                 mutation.apply(&mut bytes);
             }
         }
-        // Some file systems write a file that is replaced in place to the disk at once.
+        // Some file systems sync a file at once that is truncated and written again.
         fs::remove_file(&path).unwrap();
         fs::write(&path, &bytes).unwrap();
         let (kept, kind) = prefix(&world.store, session);
@@ -118,7 +118,7 @@ fn ten_thousand_mutations_leave_an_exact_prefix_or_damage_with_a_name() {
         if kind == Some(JournalEndKind::Whole) {
             prop_assert_eq!(kept, bytes.len());
         } else {
-            // Not a byte more than has to be is given up.
+            // No more bytes than necessary are dropped.
             let same = bytes.iter().zip(&whole).take_while(|(a, b)| a == b).count();
             let lines = bytes[..same].iter().rposition(|byte| *byte == b'\n');
             prop_assert_eq!(kept, lines.map_or(0, |at| at + 1));
@@ -157,7 +157,7 @@ fn damage_before_intact_records_is_named_and_cut_only_when_asked() {
     let error = world.store.reopen(session, DamagePolicy::Refuse).unwrap_err().to_string();
     let expected = format!("session {session} can only be read: record 2 at byte ");
     assert!(error.starts_with(&expected), "{error}");
-    assert!(error.contains("(its checksum does not fit), while "), "{error}");
+    assert!(error.contains("(wrong checksum), while "), "{error}");
     let opened = world.store.reopen(session, DamagePolicy::Truncate).unwrap();
     let saved = fs::read_to_string(opened.saved_tail.as_ref().unwrap()).unwrap();
     assert!(saved.contains("First a fire"));
@@ -176,7 +176,10 @@ fn a_newer_release_s_journal_can_only_be_read() {
     let newer = whole.replacen("\"format\":1", "\"format\":2", 1);
     fs::write(&path, super::replay::resealed(&newer)).unwrap();
     let error = world.store.reopen(session, DamagePolicy::Truncate).unwrap_err().to_string();
-    assert!(error.ends_with("can only be read: a newer release wrote it (format 2)"), "{error}");
+    assert!(
+        error.ends_with("can only be read: it was written by a newer release (format 2)"),
+        "{error}"
+    );
     assert_eq!(world.history(session).machine, fold);
 }
 
@@ -195,6 +198,6 @@ fn what_may_be_overlooked_is_and_what_must_not_be_is_not() {
     let event = line.replacen("\"ended\":", "\"event\":", 1);
     fs::write(&path, super::replay::resealed(&whole.replacen(line, &event, 1))).unwrap();
     let error = world.store.reopen(session, DamagePolicy::Truncate).unwrap_err().to_string();
-    let expected = format!("can only be read: record {last} is not understood by this release:");
+    let expected = format!("can only be read: record {last} is unknown to this release:");
     assert!(error.contains(&expected), "{error}");
 }

@@ -1,4 +1,4 @@
-//! A small world for sessions: a store, a workspace, a model with a script, and three kinds of tools.
+//! A fixture for sessions: a store, a workspace, a scripted model, and three kinds of tools.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -82,7 +82,7 @@ impl SessionFixture {
         })
     }
 
-    /// Begins a session, without doing anything.
+    /// Creates a session, without running it.
     pub(crate) fn begin(&self) -> (FileJournal, Machine, MachineOutput) {
         self.try_begin().unwrap()
     }
@@ -91,7 +91,7 @@ impl SessionFixture {
         self.try_begin_by(rules())
     }
 
-    /// Begins a session that obeys other rules.
+    /// Creates a session with other rules.
     pub(crate) fn try_begin_by(
         &self,
         rules: RunRules,
@@ -110,7 +110,7 @@ impl SessionFixture {
         Ok((journal, fold, outcomes))
     }
 
-    /// Begins a session and lets it run to its end.
+    /// Creates a session and runs it to its end.
     pub(crate) fn run(&self) -> (SessionId, Machine) {
         let (journal, fold, outcomes) = self.begin();
         let session = journal.session();
@@ -137,7 +137,7 @@ impl SessionFixture {
         self.drive_with_inbox(cast, fold, outcomes, from, |_| Box::new(NoObserver))
     }
 
-    /// Plays before somebody who can put something into the inbox.
+    /// Runs with an observer that can send input.
     pub(crate) fn drive_with_inbox(
         &self,
         cast: Participants,
@@ -151,7 +151,7 @@ impl SessionFixture {
         self.drive_on(hands, cast, observer, fold, outcomes)
     }
 
-    /// Plays all parts on this thread.
+    /// Runs everything on this thread.
     pub(crate) fn drive_inline(
         &self,
         journal: FileJournal,
@@ -200,7 +200,7 @@ impl SessionFixture {
         })
     }
 
-    /// Goes on with a session, to its end.
+    /// Resumes a session and runs it to its end.
     pub(crate) fn resume(&self, session: SessionId, prompt: Option<&str>) -> Machine {
         let opened = self.reopen(session);
         let at = opened.history.at;
@@ -213,7 +213,7 @@ impl SessionFixture {
         self.store.replay(session, |_, _, _| {}).unwrap().0
     }
 
-    /// What commands have written, line by line: each line is a command that ran.
+    /// The output of commands: each line is a command that ran.
     pub(crate) fn command_log(&self) -> Vec<String> {
         let text = fs::read_to_string(self.workspace().join("ran.log")).unwrap_or_default();
         text.lines().map(str::to_owned).collect()
@@ -224,7 +224,7 @@ impl SessionFixture {
     }
 }
 
-/// Who takes part in a run.
+/// The ports of a run.
 pub(crate) struct Participants {
     pub(crate) journal: Box<dyn Journal>,
     pub(crate) mail: Box<dyn MessageSource>,
@@ -239,7 +239,7 @@ impl Participants {
 }
 
 pub(crate) fn rules() -> RunRules {
-    // A dollar for a million tokens of input, ten for output: a call of this world costs two hundredths of a cent.
+    // A dollar for a million tokens of input, ten for output: a call of this model costs two hundredths of a cent.
     let price = Price { input: 1_000_000, output: 10_000_000, ..Price::default() };
     RunRules { seed: 7, has_checks: true, price: Some(price), ..RunRules::default() }
 }

@@ -16,7 +16,7 @@ fn fork(after: Option<u64>) -> ForkOptions {
     ForkOptions { after, replacement: None, now: SystemTime::now() }
 }
 
-/// Returns the places of the records that are called so.
+/// Returns the sequence numbers of the records with this name.
 fn places(world: &SessionFixture, session: SessionId, name: &str) -> Vec<u64> {
     let mut places = Vec::new();
     let replayed = world.store.replay(session, |_, stored, _| {
@@ -103,7 +103,7 @@ fn a_session_that_runs_can_be_forked() {
     assert_eq!(world.history(child).machine, world.history(journal.session()).machine);
 }
 
-/// A session in which a tool said more than goes into a line, and kept more than it said.
+/// A session with a tool result that is stored separately, and a longer complete output.
 fn with_long_texts(world: &SessionFixture) -> SessionId {
     fs::write(world.workspace().join("a.txt"), "x".repeat(200_000)).unwrap();
     let (session, _) = world.run();
@@ -161,7 +161,7 @@ fn what_is_no_export_is_not_imported_and_leaves_nothing_behind() {
         fs::write(&file, text).unwrap();
         other.store.import(&file, SystemTime::now())
     };
-    // A journal as it is names texts that only its own store has.
+    // A raw journal refers to texts that only its own store has.
     let raw = fs::read(world.journal(session)).unwrap();
     assert!(import(&raw).is_ok_and(|imported| imported.had_partial_record));
     other.store.remove(session).unwrap();

@@ -1,4 +1,4 @@
-//! The index across sessions: what it tells, how it keeps up, and that nothing in its file can do harm.
+//! The index across sessions: its answers, its updates, and that nothing in its file can do harm.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

@@ -1,4 +1,4 @@
-//! What becomes of each effect that was under way when the process died.
+//! How each effect is resumed that was running when the process died.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -18,7 +18,7 @@ use crate::kit::model::{call, model};
 use super::fixture::{Participants, SessionFixture, immediate, reply, rules};
 use super::resume::{CrashingJournal, crash_at, reason, replay_and_verify, result};
 
-/// How often a model was asked for each purpose.
+/// How often a model was called for each purpose.
 #[derive(Clone, Default)]
 pub(super) struct RequestCounts {
     closing: Arc<AtomicU32>,
@@ -88,7 +88,7 @@ fn begin(world: &SessionFixture, rules: RunRules, records: usize) -> SessionId {
     session
 }
 
-/// Dies in this state: after what led there was written, and before anything that happened there.
+/// Dies in this state: after the event that led there was written, and before any event in it.
 fn crash_in(world: &SessionFixture, rules: &RunRules, state: StateKind) -> SessionId {
     let rehearsal = self::world();
     let session = begin(&rehearsal, rules.clone(), usize::MAX);
@@ -99,7 +99,7 @@ fn crash_in(world: &SessionFixture, rules: &RunRules, state: StateKind) -> Sessi
         }
     });
     replayed.unwrap();
-    // The header is no record of the journal that dies.
+    // The header is not written through the journal that dies.
     let records = usize::try_from(at.expect("the run comes there")).unwrap() - 1;
     let session = begin(world, rules.clone(), records);
     assert_eq!(world.history(session).machine.state.kind(), state);

@@ -1,4 +1,4 @@
-//! Somebody asks a run to stop, wherever it stands: it ends with the signal's exit code, and the session goes on.
+//! An interrupt in every state: the run ends with the signal's exit code, and the session can be resumed.
 
 use std::time::{Duration, Instant};
 
@@ -89,7 +89,7 @@ fn a_run_can_be_stopped_in_every_state() {
                 }
             });
             assert_eq!(replayed.unwrap().0.machine, fold, "{case}");
-            // Without hooks a call is prepared on the spot, before anybody can say anything.
+            // Without hooks a call is prepared at once, before an interrupt can come.
             let is_instant = matches!(state, StateKind::Preparing | StateKind::ClosingPreparing);
             assert!(met == Some(state) || is_instant && met.is_some(), "{case}: {met:?}");
             replay_and_verify(&world, session);

@@ -1,4 +1,4 @@
-//! A session that is far longer than any that somebody would want to have.
+//! A session far longer than any in practice.
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -82,14 +82,14 @@ fn fill(
     }
 }
 
-/// Returns the most memory that a process has had so far, in bytes.
+/// Returns the maximum memory use of a process so far, in bytes.
 fn peak(process: u32) -> Option<u64> {
     let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
     line.trim().strip_suffix(" kB")?.parse::<u64>().ok().map(|kilobytes| kilobytes << 10)
 }
 
-/// Fault S13: it is read record by record; what stays in memory is the conversation, once.
+/// Fault S13: it is read record by record; only the conversation stays in memory, once.
 #[test]
 fn a_huge_journal_is_read_in_a_stream() {
     let world = SessionFixture::new();

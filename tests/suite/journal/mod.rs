@@ -1,4 +1,4 @@
-//! Sessions: what is written, what survives, and how they go on.
+//! Sessions: what is written, what survives, and how they are resumed.
 
 mod concurrent_create;
 mod crash;

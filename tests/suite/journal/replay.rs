@@ -1,4 +1,4 @@
-//! A journal, folded again, leads to where the run was.
+//! A replayed journal ends in the state of the run.
 
 use std::fmt::Write as _;
 
@@ -34,7 +34,7 @@ fn every_record_meets_the_state_that_it_met() {
         format!("{} in {state}", stored.content.name())
     };
     world.store.replay(session, |_, stored, _| met.push(see(stored))).unwrap();
-    // The calls of the third turn run side by side.
+    // The calls of the third turn run in parallel.
     met.retain(|line| !line.contains("Executing"));
     assert_eq!(
         met,
@@ -59,7 +59,7 @@ fn a_run_that_was_changed_in_the_middle_is_told_from_the_first_event_on() {
     let (session, _) = world.run();
     let path = world.journal(session);
     let text = std::fs::read_to_string(&path).unwrap();
-    // What the tools were told is the same, but the first reply cost more.
+    // The tool results are the same, but the first reply cost more.
     let forged = text.replacen("\"input\":100", "\"input\":101", 1);
     std::fs::write(&path, resealed(&forged)).unwrap();
     let mut differences = Vec::new();
@@ -69,12 +69,12 @@ fn a_run_that_was_changed_in_the_middle_is_told_from_the_first_event_on() {
     assert_eq!(replayed.unwrap().1.kind, JournalEndKind::Whole);
     assert_eq!(
         differences[0].to_string(),
-        "record 2 leads elsewhere than it did: record 3 (vetted) was met in Executing as it is now, but with another \
+        "record 2 leads to another state in the replay: record 3 (vetted) was written in state Executing, but with other \
          account or other effects"
     );
 }
 
-/// Returns a journal with checksums that fit.
+/// Returns a journal with new checksums.
 pub(super) fn resealed(text: &str) -> String {
     let mut crc = 0;
     let mut sealed = String::new();

@@ -1,4 +1,4 @@
-//! Sessions go on: after a crash at any point, after an interrupt, and after their end.
+//! Sessions are resumed: after a crash at any point, after an interrupt, and after their end.
 
 use std::fs;
 
@@ -20,7 +20,7 @@ use crate::kit::model::{FakeCall, call, model};
 
 use super::fixture::{Participants, SessionFixture, count_replies, immediate, reply, script_model};
 
-/// A journal whose process dies before the record with this number: nothing is written any more, its end neither.
+/// A journal whose process dies before the record with this number: nothing more is written, not even its end.
 pub(super) struct CrashingJournal<J> {
     pub(super) journal: J,
     pub(super) records: usize,
@@ -38,7 +38,7 @@ impl<J: Journal> Journal for CrashingJournal<J> {
     }
 }
 
-/// Begins a session whose process dies after so many records.
+/// Creates a session whose process dies after so many records.
 fn crash_after(world: &SessionFixture, records: usize) -> SessionId {
     let (journal, fold, outcomes) = world.begin();
     let session = journal.session();
@@ -95,7 +95,7 @@ pub(super) fn reason(fold: &Machine) -> Option<StopReason> {
     }
 }
 
-/// Every record of a session meets the state that it met.
+/// Every record of a session is replayed in the state in which it was written.
 pub(super) fn replay_and_verify(world: &SessionFixture, session: SessionId) {
     let mut differences = Vec::new();
     let replayed = world.store.replay(session, |_, _, replayed| {
@@ -184,7 +184,7 @@ fn an_edit_is_decided_by_what_the_file_is() {
     assert_eq!((status, &*text, &*file), (ToolStatus::Ok, "written", "first\n"));
     let (status, text, file) = judged(Some("something else"));
     assert_eq!((status, &*file), (ToolStatus::InDoubt, "something else"));
-    assert!(text.ends_with("a.txt: neither as it was before nor as it was to be."), "{text}");
+    assert!(text.ends_with("a.txt: neither in its old nor in its new state."), "{text}");
 }
 
 #[test]
@@ -296,7 +296,7 @@ fn endless_model() -> Box<dyn Model> {
     })
 }
 
-/// Begins a session that is interrupted while the model speaks.
+/// Creates a session that is interrupted during a reply.
 pub(super) fn interrupted_session(world: &SessionFixture) -> SessionId {
     let (journal, fold, outcomes) = world.begin();
     let session = journal.session();
@@ -348,7 +348,7 @@ fn messages_from_another_process_reach_the_running_session_once() {
     let letter = move |kind, text: &str| {
         store.send(session, &QueuedMessage { kind, text: text.into() }).unwrap();
     };
-    // While the first call is prepared, somebody steers; before the last one, there is more to do.
+    // While the first call is prepared, a steering message comes; before the last one, a follow-up.
     let send = move |turn| match turn {
         0 => letter(MessageKind::Steering, "to the left"),
         1 => letter(MessageKind::FollowUp, "and then this"),
@@ -371,7 +371,7 @@ fn messages_from_another_process_reach_the_running_session_once() {
     replay_and_verify(&world, session);
 }
 
-/// What can't be followed any more in this run is not lost.
+/// A follow-up that this run can't take any more is not lost.
 #[test]
 fn a_follow_up_beyond_the_bound_waits_for_the_next_run() {
     let world = SessionFixture::new();

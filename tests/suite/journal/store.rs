@@ -1,4 +1,4 @@
-//! The store: who may write, what a name means, and what is removed.
+//! The store: who may write, how names are resolved, and what is removed.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, symlink};
@@ -34,8 +34,8 @@ fn a_session_has_one_process_and_the_second_is_told_which() {
     assert!(world.store.reopen(session, DamagePolicy::Refuse).is_ok());
 }
 
-/// Fault S1: a process that is killed while it begins a session leaves a file without a name and a folder without a
-/// journal. Nobody sees them, and some day they go.
+/// Fault S1: a process that is killed while it creates a session leaves a temporary file and a folder without a
+/// journal. They are not listed, and removed later.
 #[test]
 fn what_belongs_to_no_session_is_cleaned_up() {
     let world = SessionFixture::new();
@@ -129,7 +129,7 @@ fn a_store_that_cannot_be_made_says_where() {
     let temp = tempfile::tempdir().unwrap();
     fs::write(temp.path().join("file"), "").unwrap();
     let error = SessionStore::open(&temp.path().join("file/state"), Durability::Os).unwrap_err();
-    assert!(error.to_string().starts_with("could not make the folder /"), "{error}");
+    assert!(error.to_string().starts_with("could not create the folder /"), "{error}");
 }
 
 /// Fault K11.

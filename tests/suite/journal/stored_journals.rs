@@ -1,7 +1,7 @@
-//! The journals in `tests/journals`: each replays to where it once led, for ever, in every later release.
+//! The journals in `tests/journals`: each replays to the same end in every later release.
 //!
-//! `ARCHITECT_TEST_JOURNALS=DIR cargo test --test suite journals_are_made` makes them with this release. It never
-//! replaces one: a journal that was released stays as it is.
+//! `ARCHITECT_TEST_JOURNALS=DIR cargo test --test suite journals_are_made` creates them with this release. It never
+//! replaces one: a released journal stays as it is.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -45,7 +45,7 @@ fn name(path: &Path) -> String {
     path.strip_prefix(folder()).unwrap().display().to_string()
 }
 
-/// Takes a journal into a world of its own, and folds it again; nothing in it may differ.
+/// Copies a journal into a fixture of its own, and replays it without differences.
 fn replayed(path: &Path) -> (SessionFixture, SessionId, SessionHistory) {
     let world = SessionFixture::new();
     let imported = world.store.import(path, SystemTime::now()).unwrap();
@@ -57,7 +57,7 @@ fn replayed(path: &Path) -> (SessionFixture, SessionId, SessionHistory) {
     (world, imported.session, past)
 }
 
-/// Fault S12. Where each journal leads: a line is added for each journal, and none is ever changed.
+/// Fault S12. The end of each journal: a line is added for each journal, and none is ever changed.
 #[test]
 fn every_journal_that_was_kept_leads_where_it_led() {
     let mut told = String::new();
@@ -93,7 +93,7 @@ fn every_journal_that_was_kept_leads_where_it_led() {
     ");
 }
 
-/// What was charged, and to what, can be told of every part of a session's life.
+/// The costs and their sources are known for every part of a session's life.
 #[test]
 fn the_bill_of_every_journal_that_was_kept_adds_up() {
     for path in stored_journals() {
@@ -169,7 +169,7 @@ fn forked(world: &SessionFixture) -> SessionId {
 
 type JournalMaker = fn(&SessionFixture) -> SessionId;
 
-/// Makes a journal for each way in which sessions differ.
+/// Creates a journal for each way in which sessions differ.
 #[test]
 fn journals_are_made() {
     let Some(to) = std::env::var_os("ARCHITECT_TEST_JOURNALS").map(PathBuf::from) else { return };
@@ -201,7 +201,7 @@ fn journals_are_made() {
     }
 }
 
-/// Takes out what tells of the machine on which a journal was made.
+/// Removes what depends on the machine on which a journal was created.
 fn without_paths(world: &SessionFixture, text: &str) -> String {
     use std::os::unix::fs::MetadataExt;
     let root = fs::canonicalize(world.workspace()).unwrap();

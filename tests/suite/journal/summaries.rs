@@ -1,4 +1,4 @@
-//! What a list shows comes from the header and the last record of a session; everything else asks for a replay.
+//! A list reads the header and the last record of a session; everything else replays it.
 
 use std::fs;
 use std::path::Path;
@@ -27,7 +27,7 @@ fn replayed(world: &SessionFixture) -> u32 {
     database(world).query_row(sql, [], |row| row.get(0)).unwrap()
 }
 
-/// Returns what a list of a new index shows, which must be what it shows once every journal was replayed.
+/// Returns the list of a new index, which must be the same after every journal was replayed.
 fn list(world: &SessionFixture, case: &str) -> (Vec<SessionRow>, u32) {
     let listed = SessionIndex::rebuild(&world.store).unwrap().list().unwrap();
     let count = replayed(world);
@@ -81,7 +81,7 @@ fn with_a_subagent(world: &SessionFixture) {
     journal
         .append(RunTime(1), JournalRecord::Event { event: &event, fingerprint: met, timing: None })
         .unwrap();
-    // The machine drops what no call awaits, and it counts for nothing.
+    // The machine drops an event that no effect awaits, and it does not count.
     let (fold, _) = fold.handle(RunTime(1), event);
     world.drive(journal, fold, outcomes, RunTime(1));
 }
@@ -96,7 +96,7 @@ fn only_sessions_that_have_not_ended_are_replayed_for_a_list() {
     assert_eq!(index.update().unwrap(), updated);
     assert_eq!((index.list().unwrap().len(), replayed(&world)), (4, 1));
     assert_eq!(index.update().unwrap(), IndexUpdate { unchanged: 4, ..IndexUpdate::default() });
-    // What needs more of a session replays that one, once.
+    // A query that needs more of a session replays that one, once.
     assert_eq!(index.show(sessions[0]).unwrap().calls.len(), 4);
     assert_eq!(replayed(&world), 2);
     assert!(!index.events(sessions[1]).unwrap().is_empty());
@@ -137,7 +137,7 @@ fn a_list_shows_of_every_kind_of_session_what_a_replay_shows() {
     let models: Vec<_> = rows.iter().map(|row| (row.model.as_deref(), row.cost)).collect();
     assert!(models.contains(&(Some("scripted/other"), None)), "{models:?}");
     with_a_subagent(&world);
-    // Somebody else wrote what an imported session says of itself.
+    // The last record of an imported session is not trusted.
     let file = world.root.join("export.jsonl");
     world.store.export(ended, &mut fs::File::create(&file).unwrap()).unwrap();
     world.store.import(&file, SystemTime::now()).unwrap();
@@ -163,7 +163,7 @@ fn a_list_shows_of_kept_journals_what_a_replay_shows() {
     assert_eq!(u32::try_from(open).unwrap(), count);
 }
 
-/// Whatever is done to a line: a list says the same of it as a replay, and says that a byte has changed.
+/// Whatever is done to a line: a list shows the same as a replay, and reports a changed byte.
 #[test]
 fn a_list_notices_damage_wherever_it_is() {
     let world = SessionFixture::new();
@@ -187,7 +187,7 @@ fn a_list_notices_damage_wherever_it_is() {
             fs::write(&path, bytes).unwrap();
             let case = format!("{what} at {begin}");
             let (rows, count) = list(&world, &case);
-            // Without its last line a journal is one of a run that was killed.
+            // Without its last line a journal is that of a killed run.
             let is_damaged = what == "flipped" || end < whole.len();
             assert_eq!(
                 (rows[0].damaged, rows[0].problem.is_some()),

@@ -1,4 +1,4 @@
-//! Odd times: the same one twice, one at the end of its range, one that goes back.
+//! Unusual times: equal ones, the end of the range, and a clock that goes back.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -12,7 +12,7 @@ use super::fixture::SessionFixture;
 use super::resume::{reason, replay_and_verify};
 use crate::kit::sources::rust_files;
 
-/// Fault C5: ids that are made at the same moment are different ones, also in several threads.
+/// Fault C5: ids that are generated at the same moment differ, also in several threads.
 #[test]
 fn sessions_of_the_same_moment_have_different_ids() {
     let make = || (0..5_000).map(|_| SessionId::generate()).collect::<Vec<_>>();
@@ -22,7 +22,7 @@ fn sessions_of_the_same_moment_have_different_ids() {
     assert_eq!(different.len(), 20_000);
 }
 
-/// Fault C5: records of the same moment keep their order, since that is told by their numbers.
+/// Fault C5: records of the same moment keep their order, which their sequence numbers define.
 #[test]
 fn records_of_the_same_moment_are_folded_in_their_order() {
     let world = SessionFixture::new();
@@ -42,8 +42,8 @@ fn records_of_the_same_moment_are_folded_in_their_order() {
     replay_and_verify(&world, session);
 }
 
-/// Fault C6: nobody runs for so long, but a journal that was tampered with may say so. When there is no time left at all,
-/// each deadline has passed; nothing wraps round, and nothing waits.
+/// Fault C6: no run lasts so long, but a manipulated journal may say so. At the end of time each deadline has passed;
+/// nothing overflows, and nothing waits.
 #[test]
 fn a_session_at_the_end_of_time_comes_to_its_end() {
     for from in [u64::MAX, u64::MAX - 1, u64::MAX >> 1] {
@@ -57,8 +57,8 @@ fn a_session_at_the_end_of_time_comes_to_its_end() {
     }
 }
 
-/// Fault C1: what waits, counts or limits can't be misled by the time of day, since it never reads it. Where it is read,
-/// it is shown to people, or told from the age of a file.
+/// Fault C1: waiting, counting and limits do not depend on the wall clock. It is read only for display and for the
+/// age of files.
 #[test]
 fn the_time_of_day_is_read_where_it_is_shown() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -79,14 +79,14 @@ fn the_time_of_day_is_read_where_it_is_shown() {
             "src/cli/commands/cleanup.rs",
             "src/cli/commands/fork.rs",
             "src/cli/commands/sessions.rs",
-            // Whether a folder changed so recently that its time would not tell of a change now.
+            // Whether a folder changed so recently that its time would not show another change.
             "src/exec/confine/temp_folder.rs",
             "src/exec/package_caches.rs",
             "src/exec/repository/scan.rs",
-            // How old a left-over is.
+            // The age of a leftover.
             "src/journal/session_store.rs",
             "src/net/retry_after.rs",
-            // Names that sort by their time.
+            // Names that sort by time.
             "src/port/unique_id.rs",
             "src/runner/clock.rs",
             "src/workspace/index/cache.rs",

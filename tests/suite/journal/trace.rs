@@ -1,4 +1,4 @@
-//! Where the time of a session went, told from its journal.
+//! Where the time of a session was spent, according to its journal.
 
 use architect::journal::SessionId;
 use architect::machine::{Event, StateKind};
@@ -28,7 +28,7 @@ fn all_the_time_of_a_session_is_that_of_a_state_and_of_a_phase() {
     assert_eq!(sum(phases.map(|phase| phase.time)), at.0);
     assert_eq!((trace.steps, trace.llm_calls), (3, 4));
     assert_eq!(trace.cost, Some(fold.state.run().used.cost));
-    // A command that starts a shell takes longer than nothing.
+    // A command that starts a shell takes more than no time.
     let executing = trace.states.iter().find(|s| s.state == StateKind::Executing).unwrap();
     assert!(
         executing.phases.iter().any(|p| p.phase == TracePhase::Tools && p.time > TimeSpan::ZERO)
@@ -165,7 +165,7 @@ fn a_page_loads_nothing_and_nothing_in_it_is_markup() {
     }
 }
 
-/// Writes a page for whoever wants to look at one: `ARCHITECT_TEST_PAGE=FILE cargo test a_page_to_look_at`.
+/// Writes a page to look at: `ARCHITECT_TEST_PAGE=FILE cargo test a_page_to_look_at`.
 #[test]
 fn a_page_to_look_at() {
     let Some(file) = std::env::var_os("ARCHITECT_TEST_PAGE") else { return };

@@ -1,4 +1,4 @@
-//! The final answer, and what stands for it where there is none.
+//! The final answer, and the sentence in place of a missing one.
 
 use architect::model::{Fault, FaultKind, ReplyFinish, RunLimits, RunTime, TimeSpan};
 use architect::view::{AnswerDestination, ReportSink, TextSink};

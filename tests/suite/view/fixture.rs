@@ -1,5 +1,5 @@
-//! A stage for whole runs: a model that says what it is told to say, tools that do what they are told to do, and the
-//! real driver on a clock that only goes on when somebody waits.
+//! A fixture for whole runs: a scripted model, scripted tools, and the real driver on a clock that advances only
+//! while something waits.
 
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex};
@@ -54,7 +54,7 @@ fn reply(parts: impl IntoIterator<Item = ReplyPart>) -> Reply {
     Reply { usage, ..model::reply(parts) }
 }
 
-/// A run that is about to begin.
+/// A run to be started.
 pub(crate) struct ViewFixture {
     pub(crate) turns: Vec<FakeCall>,
     pub(crate) rules: RunRules,
@@ -79,7 +79,7 @@ impl ViewFixture {
         Self { turns, rules, mail: Vec::new(), interrupted: None, about: about() }
     }
 
-    /// Plays the run to its end, and tells the result.
+    /// Runs to the end, and returns the result.
     pub(crate) fn run(
         self,
         outputs: Vec<Box<dyn ReportSink>>,
@@ -91,7 +91,7 @@ impl ViewFixture {
         (result, finished)
     }
 
-    /// Plays the run to its end, before this show.
+    /// Runs to the end, with this reporter.
     pub(crate) fn run_with(self, show: &Reporter) {
         let Self { turns, rules, mail, interrupted, about } = self;
         let (fold, first) = Machine::start(

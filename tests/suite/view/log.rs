@@ -51,7 +51,7 @@ fn a_run_is_logged_step_by_step() {
     "#);
 }
 
-/// What is left of a budget limits each reply; the log says so again when it has halved.
+/// The rest of a budget limits each reply; the log shows that again when it has halved.
 #[test]
 fn a_lowered_limit_of_the_reply_is_logged_once_and_when_it_differs_much() {
     let mut turns: Vec<FakeCall> =
@@ -153,7 +153,7 @@ fn a_watchdog_is_logged() {
     "#);
 }
 
-/// Calls that run at the same time are told one after the other, in call order.
+/// Calls that run in parallel are logged one after the other, in call order.
 #[test]
 fn what_belongs_to_a_tool_stays_together() {
     let turns = vec![

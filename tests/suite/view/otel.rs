@@ -28,7 +28,7 @@ fn collector() -> (String, JoinHandle<String>) {
     (url, taking)
 }
 
-/// Reads a request of a length that it says.
+/// Reads a request with a content length.
 fn request(socket: &mut TcpStream) -> String {
     let (mut text, mut piece) = (String::new(), vec![0; 1 << 16]);
     loop {

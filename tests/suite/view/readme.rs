@@ -1,6 +1,6 @@
-//! What the README says of the program is what the program is.
+//! The README agrees with the program.
 //!
-//! `UPDATE=1 cargo test readme` writes the generated sections anew.
+//! `UPDATE=1 cargo test readme` updates the generated sections.
 
 use std::env;
 use std::fs;
@@ -22,7 +22,7 @@ fn sections() -> Vec<(&'static str, String)> {
     ]
 }
 
-/// Returns the text with a section replaced by what it should be.
+/// Returns the text with a section replaced.
 fn replaced(text: &str, name: &str, section: &str) -> String {
     let (begin, end) = (format!("<!-- begin {name} -->\n"), format!("<!-- end {name} -->"));
     let from = text.find(&begin).unwrap_or_else(|| panic!("the README has no {begin}"));

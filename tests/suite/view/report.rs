@@ -5,7 +5,7 @@ use architect::view::{RunInfo, RunResult};
 
 use super::fixture::{ViewFixture, about, call_turn, text_turn};
 
-/// What would do something if it were not made inert.
+/// Active markup, unless it is escaped.
 const HOSTILE: &str =
     "Mend | the <script>alert(1)</script>\n<!-- x --> @me #1 [l](javascript:x) ![i](http://x) `c`";
 

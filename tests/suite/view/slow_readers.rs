@@ -1,4 +1,4 @@
-//! Readers who are slow, stall or go away, and processes that end in the middle.
+//! Slow and stalled readers, readers that go away, and processes that end midway.
 
 use std::io::{self, PipeReader, Read};
 use std::os::unix::net::UnixStream;
@@ -57,7 +57,7 @@ fn a_slow_reader_gets_every_byte_and_the_result_last() {
     assert_eq!(last["output"].as_str().unwrap().len(), LARGE);
 }
 
-/// Whoever starts the process may have made its standard output one that does not block.
+/// The parent process may have made standard output non-blocking.
 #[test]
 fn a_descriptor_that_does_not_block_gets_every_byte() {
     let (reader, writer) = UnixStream::pair().unwrap();
@@ -84,7 +84,7 @@ fn a_reader_who_goes_away_ends_the_run_with_the_exit_code_of_a_closed_pipe() {
     assert_eq!(show.finish(&result, FinishTimeout::Unlimited), Err(OutputError::ReaderGone));
 }
 
-/// Gives the writing thread the time to notice that nobody reads: the run itself takes none.
+/// Gives the writing thread the time to notice that there is no reader: the run itself takes none.
 struct WaitingOutput<O>(O);
 
 impl<O: ReportSink> ReportSink for WaitingOutput<O> {
@@ -121,12 +121,12 @@ fn a_reader_who_stalls_holds_up_neither_the_run_nor_its_end() {
     let result = show.results(StopReason::InternalError, "").remove(0);
     let patience = FinishTimeout::AtMost(Duration::from_millis(50));
     assert_eq!(show.finish(&result, patience), Err(OutputError::Stalled));
-    // Whoever waited for this reader would wait for ever.
+    // Waiting for this reader would never end.
     assert!(begun.elapsed() < Duration::from_secs(30));
     drop(reader);
 }
 
-/// A signal is about the wait for a reader when no run is left that it could be about.
+/// A signal ends the wait for a reader only if no run is active.
 #[test]
 fn a_signal_ends_the_wait_for_a_reader_after_the_run_alone() {
     use architect::model::Signal;

@@ -1,4 +1,4 @@
-//! What reaches a terminal, whatever models, tools and users say.
+//! What is written to a terminal, whatever models, tools and users write.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use serde_json::json;
 
 use super::fixture::{SharedBuffer, ViewFixture, call_turn, text_turn, turn_ending_with};
 
-/// The only sequences that drive the terminal: clearing the line, and colours.
+/// The only control sequences: clearing the line, and colours.
 const OURS: [&str; 7] = [
     "\r\u{1b}[2K",
     "\u{1b}[0m",
@@ -22,7 +22,7 @@ const OURS: [&str; 7] = [
     "\u{1b}[33m",
 ];
 
-/// Texts that try to drive the terminal, by other sequences than ours.
+/// Texts with other control sequences.
 fn hostile() -> impl Strategy<Value = String> {
     let piece = prop_oneof![
         Just("\u{1b}]0;title\u{7}".to_owned()),
@@ -68,7 +68,7 @@ proptest! {
             false => turn_ending_with(&texts[6], ReplyFinish::Stop),
         };
         let mut stage = ViewFixture::new(vec![call_turn(&texts[5], &tools), last]);
-        // A text of nothing but spaces is no answer.
+        // A blank text is not an answer.
         stage.turns.extend([text_turn("Well."), text_turn("Well.")]);
         stage.about.session_id = texts[3].as_str().into();
         stage.about.model = texts[4].as_str().into();
@@ -91,7 +91,7 @@ fn a_live_log_shows_text_while_it_arrives_and_how_long_things_took() {
     let log = HumanLog::live(page.clone(), look, clock, || 80).unwrap();
     let turns = vec![call_turn("I look.", &[("c1", "ls", "{}")]), text_turn("Done.")];
     ViewFixture::new(turns).run(vec![Box::new(log)]).1.unwrap();
-    // The spinner is drawn by the time of day, and cleared before anything else is written.
+    // The spinner is drawn by the wall clock, and cleared before anything else is written.
     let text = page.text();
     let written = text.split("\r\u{1b}[2K").filter(|piece| !piece.ends_with(" s"));
     let text = written.collect::<String>().replace('\u{1b}', "␛");

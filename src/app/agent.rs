@@ -1,0 +1,273 @@
+//! An agent for programs that embed it: everything that a run needs, behind a builder.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use serde_json::Value;
+
+use super::environment::{Environment, SubagentClock};
+use super::error::AppError;
+use super::function_tool::FunctionTool;
+use super::process_env::ProcessEnv;
+use super::resolved_model::ResolvedModel;
+use super::run::{RunIo, RunRequest};
+use super::run_setup::RunSetup;
+use super::session::{SessionTarget, open_store, restart_limits};
+use crate::config::{Config, ConfigSources, ProjectTrust, load};
+use crate::exec::helper;
+use crate::journal::{DamagePolicy, SessionStore};
+use crate::llm::scripted::Script;
+use crate::machine::StopReason;
+use crate::policy::NoConfirmer;
+use crate::port::{Disconnected, HookPoint, Model, Observer, RunEvent};
+use crate::runner::{Ports, SystemClock, ThreadExecutor};
+use crate::view::{CostSource, Reporter, RunResult};
+
+/// The built-in agent that runs unless another one is chosen.
+const DEFAULT_AGENT: &str = "build";
+
+/// Tools that run at the same time at the most; the configuration may allow less.
+const MAX_PARALLEL_TOOLS: u32 = 8;
+
+/// An agent: a model, a workspace, tools and limits. It can run any number of tasks.
+///
+/// It reads no configuration of the user, shows nothing, asks no one, and installs no signal handlers. What would need
+/// a confirmation is denied. Sessions are not stored unless [`AgentBuilder::sessions`] names a folder for them.
+pub struct Agent {
+    setup: RunSetup,
+    store: Option<SessionStore>,
+    on_event: Option<EventCallback>,
+}
+
+/// Builds an [`Agent`]. Only the model is required.
+#[derive(Default)]
+pub struct AgentBuilder {
+    model: Option<ModelChoice>,
+    agent: Option<String>,
+    system_prompt: Option<Arc<str>>,
+    tools: Vec<FunctionTool>,
+    settings: Vec<String>,
+    is_stored: bool,
+    on_event: Option<EventCallback>,
+}
+
+enum ModelChoice {
+    /// The model of the setting `llm.model`.
+    Configured,
+    Given(ResolvedModel),
+}
+
+type EventCallback = Arc<dyn Fn(&RunEvent<'_>) + Send + Sync>;
+
+/// Whether this program hands control to [`supervisor_main`] when it is started as a supervisor of commands.
+static HAS_SUPERVISOR: AtomicBool = AtomicBool::new(false);
+
+/// Supervises commands if this process was started for that, and returns its exit code.
+///
+/// Commands of the model run under a process of their own, which is this very program started again. A program whose
+/// agents may run commands has to call this first in its `main`, and to return the code if there is one.
+pub fn supervisor_main() -> Option<ExitCode> {
+    HAS_SUPERVISOR.store(true, Ordering::Relaxed);
+    helper::is_requested(std::env::args_os().nth(1).as_deref()).then(helper::main)
+}
+
+impl Agent {
+    /// Returns a builder.
+    pub fn builder() -> AgentBuilder {
+        AgentBuilder::default()
+    }
+
+    /// Runs a task to its end. A run that ends early is a result too: see [`RunResult::status`].
+    ///
+    /// # Errors
+    ///
+    /// Fails if the run could not begin; nothing was sent then.
+    pub fn run(&self, task: &str) -> Result<RunResult, AppError> {
+        let target = match &self.store {
+            None => SessionTarget::Ephemeral,
+            Some(store) => SessionTarget::New(store.clone(), None),
+        };
+        self.drive(Some(task.into()), target)
+    }
+
+    /// Resumes a stored session, with another message if there is one. The limits of steps and time begin again; those
+    /// of money and tokens count the whole session.
+    ///
+    /// # Errors
+    ///
+    /// Fails if this agent stores no sessions, if there is no such session, and if it is open elsewhere or damaged.
+    pub fn resume(&self, session: &str, message: Option<&str>) -> Result<RunResult, AppError> {
+        let store = self.store.as_ref().ok_or(AppError::NoSessions)?;
+        let mut opened = store.reopen(session.parse()?, DamagePolicy::Refuse)?;
+        restart_limits(&mut opened, message.is_some());
+        let target = SessionTarget::Stored(store.clone(), Box::new(opened));
+        self.drive(message.map(Arc::from), target)
+    }
+
+    fn drive(&self, task: Option<Arc<str>>, target: SessionTarget) -> Result<RunResult, AppError> {
+        let clock = Arc::new(SystemClock::resume(target.start_time()));
+        let on_event = self.on_event.clone();
+        let environment = Environment::Custom {
+            executor: Box::new(ThreadExecutor::new(clock, MAX_PARALLEL_TOOLS)),
+            subagent_clock: SubagentClock::Real,
+            ports: Box::new(|ports| match on_event {
+                None => ports,
+                Some(callback) => {
+                    let observer = CallbackObserver { callback, inner: ports.observer };
+                    Ports { observer: Box::new(observer), ..ports }
+                }
+            }),
+        };
+        let request = RunRequest {
+            task,
+            target,
+            options: Value::Null,
+            source: CostSource::Agent,
+            exit_on_partial: None,
+        };
+        let reporter = Reporter::new(Vec::new());
+        let confirm = Arc::new(NoConfirmer);
+        let io = RunIo { reporter: reporter.clone(), confirm, sandbox: None };
+        self.setup.run_in(environment, request, io)?;
+        let broken = "the run left no result";
+        let result = reporter.results(StopReason::InternalError, broken).pop();
+        Ok(result.unwrap_or_else(|| RunResult::not_started(broken)))
+    }
+}
+
+impl AgentBuilder {
+    /// Sets the model, as `provider/name`. Its key comes from the environment, as for the command.
+    pub fn model(self, name: &str) -> Self {
+        let model = Some(ModelChoice::Configured);
+        Self { model, ..self }.setting("llm.model", name)
+    }
+
+    /// Sets a model that plays a script.
+    pub fn scripted_model(self, script: Script) -> Self {
+        let model = ResolvedModel::scripted("scripted/model", script);
+        Self { model: Some(ModelChoice::Given(model)), ..self }
+    }
+
+    /// Sets a model of your own. `connect` returns it for each run, those of sub-agents included.
+    pub fn custom_model<M: Model + 'static>(
+        self,
+        name: &str,
+        connect: impl Fn() -> M + Send + Sync + 'static,
+    ) -> Self {
+        let model = ResolvedModel::custom(name, move || Box::new(connect()));
+        Self { model: Some(ModelChoice::Given(model)), ..self }
+    }
+
+    /// Sets the folder that the agent works on. Default: the current folder, unless your home is in it.
+    pub fn workspace(self, folder: impl Into<PathBuf>) -> Self {
+        self.setting("workspace.root", &folder.into().to_string_lossy())
+    }
+
+    /// Adds a tool.
+    pub fn tool(mut self, tool: FunctionTool) -> Self {
+        self.tools.push(tool);
+        self
+    }
+
+    /// Sets what a session may cost, in US dollars. The model needs a known price.
+    pub fn budget(self, dollars: f64) -> Self {
+        self.setting("limits.budget_usd", &dollars.to_string())
+    }
+
+    /// Sets how many replies with tool calls a run may have.
+    pub fn max_steps(self, steps: u32) -> Self {
+        self.setting("limits.max_steps", &steps.to_string())
+    }
+
+    /// Sets the agent: a built-in one (`build`, `plan`, `review`). Default: `build`.
+    pub fn agent(self, name: &str) -> Self {
+        Self { agent: Some(name.to_owned()), ..self }
+    }
+
+    /// Sets the system prompt, in place of the agent's own.
+    pub fn system_prompt(self, prompt: &str) -> Self {
+        Self { system_prompt: Some(prompt.into()), ..self }
+    }
+
+    /// Lets the model run commands, confined as the configuration says. Needs [`supervisor_main`].
+    pub fn commands(self) -> Self {
+        self.setting("commands.enabled", "true")
+    }
+
+    /// Stores sessions in this folder, so that they can be resumed.
+    pub fn sessions(self, folder: impl Into<PathBuf>) -> Self {
+        let stored = Self { is_stored: true, ..self };
+        stored.setting("sessions.dir", &folder.into().to_string_lossy())
+    }
+
+    /// Calls this function with everything that happens in a run, on the thread of [`Agent::run`].
+    pub fn on_event(self, callback: impl Fn(&RunEvent<'_>) + Send + Sync + 'static) -> Self {
+        Self { on_event: Some(Arc::new(callback)), ..self }
+    }
+
+    /// Sets any key of the configuration, as `--set` does.
+    pub fn setting(mut self, key: &str, value: &str) -> Self {
+        self.settings.push(format!("{key}={value}"));
+        self
+    }
+
+    /// Returns the agent.
+    ///
+    /// # Errors
+    ///
+    /// Fails if no model is chosen or it can't be reached as it is set up, if a setting is invalid, if the workspace
+    /// can't be opened, and if commands would run without [`supervisor_main`].
+    pub fn build(self) -> Result<Agent, AppError> {
+        let env = ProcessEnv::current()
+            .map_err(|error| AppError::system_error("find the current folder", &error))?;
+        let mut sets = vec!["commands.enabled=false".to_owned()];
+        sets.extend(self.settings);
+        let config = load(&ConfigSources {
+            cwd: env.cwd.clone(),
+            trust: ProjectTrust::Withheld,
+            sets,
+            ..ConfigSources::default()
+        })?;
+        if runs_commands(&config) && !HAS_SUPERVISOR.load(Ordering::Relaxed) {
+            return Err(AppError::NoSupervisor);
+        }
+        let model = match self.model.ok_or(AppError::NoModel)? {
+            ModelChoice::Configured => ResolvedModel::from_config(&config, &env)?,
+            ModelChoice::Given(model) => model.with_known_price(&config)?,
+        };
+        model.check(&config, &env)?;
+        let store = self.is_stored.then(|| open_store(&config, &env)).transpose()?;
+        let agent = self.agent.as_deref().unwrap_or(DEFAULT_AGENT);
+        let mut setup = RunSetup::new(config, env, agent, model)?.with_tools(self.tools)?;
+        if let Some(prompt) = self.system_prompt {
+            setup.agent.system_prompt = prompt;
+        }
+        Ok(Agent { setup, store, on_event: self.on_event })
+    }
+}
+
+/// Returns whether runs with this configuration start processes.
+fn runs_commands(config: &Config) -> bool {
+    let settings = &config.settings;
+    let has_hooks =
+        HookPoint::ALL.into_iter().any(|point| settings.hooks.enabled_at(point).next().is_some());
+    settings.commands.enabled
+        || has_hooks
+        || !settings.guardrails.quality_gates.is_empty()
+        || !settings.mcp.servers.is_empty()
+}
+
+/// Calls a function, and then the observer behind it.
+struct CallbackObserver {
+    callback: EventCallback,
+    inner: Box<dyn Observer>,
+}
+
+impl Observer for CallbackObserver {
+    fn on_event(&mut self, event: &RunEvent<'_>) -> Result<(), Disconnected> {
+        (self.callback)(event);
+        self.inner.on_event(event)
+    }
+}
