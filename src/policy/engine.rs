@@ -9,12 +9,12 @@ use super::guarded_in_command;
 use super::guardrails::{CommandScope, Guardrails};
 use super::rules::{PermissionRule, PermissionRules, normalize, spellings};
 use super::shell::{RedirectionKind, ShellWord, SimpleCommand};
-use super::target::{CallKind, CallTarget, CommandTarget};
+use super::target::{CallKind, CallTarget, CommandTarget, READING_TOOL, WRITING_TOOLS};
 use crate::exec::shell_is_bash;
 use crate::model::{ConfirmMode, Decision};
 
-/// Decides about calls, by their arguments alone: it asks nobody and looks at no file but the configuration of
-/// repositories in which git only reads.
+/// Decides about calls by their arguments. It asks no one, and reads no file but the configuration of repositories in
+/// which git only reads.
 ///
 /// In this order: denials; what no rule can allow; questions; permissions; and where no rule says anything, the mode.
 /// The user's own rule is the first to be named, since a denied path is protected from every tool, too.
@@ -32,7 +32,7 @@ enum RuleCoverage {
 }
 
 impl PolicyEngine {
-    /// Returns a judge.
+    /// Returns an engine with these settings.
     pub fn new(mode: ConfirmMode, rules: PermissionRules, guardrails: Guardrails) -> Self {
         Self { mode, rules, guardrails }
     }
@@ -74,7 +74,7 @@ impl PolicyEngine {
     /// Returns whether a tool may look into a file that it comes across while it searches.
     pub fn can_search(&self, tool: &str, path: &str) -> bool {
         let is_denied = |rule: &PermissionRule| {
-            rule.may_match_path(tool, path) || rule.may_match_path("read_file", path)
+            rule.may_match_path(tool, path) || rule.may_match_path(READING_TOOL, path)
         };
         self.guardrails.sensitive.find(path).is_none() && !self.rules.deny.iter().any(is_denied)
     }
@@ -97,7 +97,7 @@ impl PolicyEngine {
         self.guardrails.off_limits.has_repositories()
     }
 
-    /// Returns why nobody may do something with a target.
+    /// Returns why the guardrails deny a target, whatever the rules allow.
     fn guardrail_denial(&self, target: &CallTarget) -> Option<String> {
         let Guardrails { protected, sensitive, off_limits, blocked, .. } = &self.guardrails;
         let named = |path: &str, list: &str, pattern: &str| {
@@ -148,10 +148,10 @@ impl PolicyEngine {
             ));
         }
         match (self.rule_coverage(command), self.mode) {
-            (RuleCoverage::Covered(grounds), mode)
-                if mode != ConfirmMode::ConfirmAll || grounds != READ_ONLY_REASON =>
+            (RuleCoverage::Covered(reasons), mode)
+                if mode != ConfirmMode::ConfirmAll || reasons != READ_ONLY_REASON =>
             {
-                Decision::allow(grounds)
+                Decision::allow(reasons)
             }
             (RuleCoverage::Uncovered(why), _)
                 if self.guardrails.commands == CommandScope::AllowedOnly =>
@@ -169,7 +169,8 @@ impl PolicyEngine {
         }
     }
 
-    /// Returns why it cannot be told whether a line is one that rules are against; none when they are not about commands.
+    /// Returns why the rules that deny or ask cannot be applied to a line; `None` if they can, or if there are none for
+    /// commands.
     fn undecidable_reason(&self, line: &CommandLine) -> Option<String> {
         let against = || self.rules.deny.iter().chain(&self.rules.ask);
         let has_rules = against().any(PermissionRule::has_command_pattern);
@@ -200,7 +201,7 @@ impl PolicyEngine {
     /// Returns whether rules allow a command line, or it only reads.
     fn rule_coverage(&self, command: &CommandTarget) -> RuleCoverage {
         let line = command.line();
-        // Whoever allows a line means it with the programs and settings that it has without more.
+        // A rule allows a line with the usual programs and settings.
         let is_given = command.env().iter().any(|name| !is_harmless_variable(name));
         let rule = self.rules.allow.iter().find(|rule| rule.is_whole_line(command.text()));
         if let Some(rule) = rule.filter(|_| !is_given) {
@@ -220,15 +221,15 @@ impl PolicyEngine {
                 "it is written for bash, which is not installed".to_owned(),
             );
         }
-        let permit = CommandApproval {
+        let approval = CommandApproval {
             rules: &self.rules.allow,
             safe: &self.guardrails.safe,
             line,
             repositories: &self.guardrails.repositories,
         };
-        match permit.approve_line(script, command.env()) {
-            Ok(grounds) if grounds.is_empty() => RuleCoverage::Covered(READ_ONLY_REASON.to_owned()),
-            Ok(grounds) => RuleCoverage::Covered(grounds.join(", ")),
+        match approval.approve_line(script, command.env()) {
+            Ok(reasons) if reasons.is_empty() => RuleCoverage::Covered(READ_ONLY_REASON.to_owned()),
+            Ok(reasons) => RuleCoverage::Covered(reasons.join(", ")),
             Err(why) => RuleCoverage::Uncovered(why),
         }
     }
@@ -259,7 +260,7 @@ impl PolicyEngine {
     }
 }
 
-/// Returns whether it can be told which program a word names, if not in which folder.
+/// Returns whether the name of the program that a word names is known, if not its folder.
 fn has_known_program(word: &ShellWord) -> bool {
     let rest = ["~/", "$HOME/", "$PWD/"].iter().find_map(|home| word.text.strip_prefix(home));
     let is_plain = |text: &str| !text.contains(['$', '*', '?', '[', '{', '~']);
@@ -269,7 +270,7 @@ fn has_known_program(word: &ShellWord) -> bool {
 /// Why what only reads is allowed.
 const READ_ONLY_REASON: &str = "it only reads";
 
-/// Returns what is said about a file that is off limits.
+/// Returns the reason for the denial of a file that is off limits.
 fn describe_off_limits(path: &str) -> String {
     format!(
         "'{path}' is protected, and no tool may write it: what is there is run, obeyed or trusted outside the sandbox; the \
@@ -306,8 +307,8 @@ fn matching_command_rule(rules: &[PermissionRule], line: &CommandLine) -> Option
         let files = line.programs.iter().flat_map(|program| &program.redirections);
         files.into_iter().find_map(|file| {
             let tool = match file.kind {
-                RedirectionKind::Read => "read_file",
-                RedirectionKind::Write => "write_file",
+                RedirectionKind::Read => READING_TOOL,
+                RedirectionKind::Write => WRITING_TOOLS[0],
                 RedirectionKind::Duplicate | RedirectionKind::HereDocument => return None,
             };
             let places = line.possible_paths(&file.target);

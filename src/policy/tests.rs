@@ -25,8 +25,8 @@ impl PolicyCase<'_> {
         let guardrails = Guardrails { blocked, ..Guardrails::default() };
         let env = self.env.iter().map(|name| (*name).to_owned()).collect();
         let target = CommandTarget::new(line, "", env);
-        let judge = PolicyEngine::new(self.mode, rules, guardrails);
-        judge.decide("run_command", CallKind::Command, &[CallTarget::Command(target)])
+        let engine = PolicyEngine::new(self.mode, rules, guardrails);
+        engine.decide("run_command", CallKind::Command, &[CallTarget::Command(target)])
     }
 
     fn is_allowed(&self, line: &str) -> bool {
@@ -289,7 +289,7 @@ const QUOTED_LINES: [&str; 8] = [
 /// What is put between these pieces.
 const FRAGMENTS: &str = "'¦\"¦`¦\\¦\\\n¦\n¦;¦ ¦a¦#¦ #¦$¦$'¦$\"¦${x:-¦\"${x:-¦}¦}\"¦$(¦ $(echo\n¦)¦\n)¦$((¦))¦(¦{¦|¦&&¦\\\"¦\\'¦E¦\nE¦\nE\n¦[[ ¦ ]]¦\t";
 
-/// Returns lines that say something else to whoever reads them wrongly.
+/// Returns lines that a wrong parser would read differently.
 fn tricky_lines() -> impl Strategy<Value = String> {
     let between: Vec<&str> = FRAGMENTS.split('¦').collect();
     let put = (any::<proptest::sample::Index>(), proptest::sample::select(between));

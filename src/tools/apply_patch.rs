@@ -67,7 +67,7 @@ pub(super) struct ApplyPatch {
     spec: ToolSpec,
 }
 
-/// What the model says.
+/// The arguments from the model.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Arguments {
@@ -431,7 +431,7 @@ fn not_at_edge(hunk: &Hunk, edge: Edge, at: usize) -> String {
 
 /// Says why a patch was not applied.
 fn describe_failure(path: &RelPath, content: &[u8], hunks: &[Hunk], why: PatchError) -> String {
-    let told = |index: usize| {
+    let described = |index: usize| {
         format!("Hunk {} for '{path}' (line {} of the patch)", index + 1, hunks[index].patch_line)
     };
     match why {
@@ -446,22 +446,22 @@ fn describe_failure(path: &RelPath, content: &[u8], hunks: &[Hunk], why: PatchEr
                 let hint = nearest_lines::describe_nearest(content, &hunk.old_lines().concat());
                 format!("its lines are not in the file. {hint}\n")
             };
-            format!("{} does not fit: {why}", told(index))
+            format!("{} does not fit: {why}", described(index))
         }
         PatchError::Ambiguous(index, times) => format!(
             "{} does not fit: its lines are in the file {times} times. Give more of the lines around the change, or \
              write the class or the function that it is in behind @@.",
-            told(index)
+            described(index)
         ),
         PatchError::HeaderNotFound(index, header) => format!(
             "{} does not fit: there is no line '{}' in the file, or not behind the hunk before. What stands behind @@ \
              is a whole line of the file.",
-            told(index),
+            described(index),
             header.trim()
         ),
         PatchError::NoPosition(index) => format!(
             "{} does not fit: it only adds lines. Give some of the lines around them.",
-            told(index)
+            described(index)
         ),
     }
 }

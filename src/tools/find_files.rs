@@ -41,7 +41,7 @@ pub(super) struct FindFiles {
 /// Files that are shown.
 const MAX_FILES: usize = 500;
 
-/// What the model says.
+/// The arguments from the model.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Arguments {
@@ -58,12 +58,12 @@ struct Call {
 
 impl FindFiles {
     /// Returns the tool.
-    pub(super) fn new(root: WorkspaceRoot, judge: Arc<PolicyEngine>) -> Self {
+    pub(super) fn new(root: WorkspaceRoot, policy: Arc<PolicyEngine>) -> Self {
         let spec = schema::tool_spec::<Arguments>(
             NAME,
             "Finds files by a glob on their names or paths. Files that the project ignores are left out.",
         );
-        Self { root, policy: judge, spec }
+        Self { root, policy, spec }
     }
 }
 

@@ -37,7 +37,7 @@ pub(super) struct Grep {
     spec: ToolSpec,
 }
 
-/// What the model says.
+/// The arguments from the model.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Arguments {
@@ -55,13 +55,13 @@ struct Arguments {
 
 impl Grep {
     /// Returns the tool.
-    pub(super) fn new(root: WorkspaceRoot, judge: Arc<PolicyEngine>) -> Self {
+    pub(super) fn new(root: WorkspaceRoot, policy: Arc<PolicyEngine>) -> Self {
         let spec = schema::tool_spec::<Arguments>(
             NAME,
             "Searches the content of files for a text as it is. Files that the project ignores, and binary files, are \
              left out.",
         );
-        Self { root, policy: judge, spec }
+        Self { root, policy, spec }
     }
 }
 

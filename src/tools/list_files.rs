@@ -1,4 +1,4 @@
-//! `list_files`: what lies in a folder.
+//! `list_files`: the entries of a folder.
 
 use globset::GlobMatcher;
 use schemars::JsonSchema;
@@ -33,7 +33,7 @@ pub(super) struct ListFiles {
     spec: ToolSpec,
 }
 
-/// What the model says.
+/// The arguments from the model.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Arguments {

@@ -1,11 +1,12 @@
-//! Floor 4: the tools that a model can call, and whether it may.
+//! The built-in tools, and the registry through which a model calls them.
 //!
 //! A tool implements [`Tool`]; library users add theirs in the same way. The [`ToolRegistry`] is the toolbox of a run: every
-//! call goes through it, in the same order whatever the tool — is there such a tool, are its arguments what it takes, do
-//! the rules allow it ([`permission`]), what would it do, does the user agree — and only then it runs. What is too long
-//! for the model is shortened, and its whole is kept ([`OutputStore`]).
+//! call goes through it in the same order: its arguments are parsed, the [policy](crate::policy) decides, the change is planned,
+//! the user confirms it if required, and then it runs. A result that is too long is shortened for the model, and its full
+//! text is kept in an [`OutputStore`].
 //!
-//! A file for each tool: [`standard`] returns them in the order in which the model sees them.
+//! Each tool has a file of its own, with its [`ToolDescription`]; [`standard_tools`] returns them in the order in which the
+//! model sees them.
 //!
 //! # The tools of a run
 //!
@@ -147,4 +148,34 @@ pub fn standard_tools(
     let policy = Arc::new(settings.policy_engine());
     let context = BuildContext { root, supervisor, settings, policy };
     BUILT_IN.iter().filter_map(|tool| (tool.build)(&context)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::exec::SandboxPolicy;
+    use crate::policy::{COMMAND_TOOL, CallKind, READING_TOOL, WRITING_TOOLS};
+
+    #[test]
+    fn each_tool_is_built_under_its_own_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = WorkspaceRoot::open(folder.path()).unwrap();
+        let supervisor = Supervisor::in_process(SandboxPolicy::off(folder.path()), Vec::new());
+        let settings = ToolSettings { delete: FileDeletion::Allowed, ..ToolSettings::default() };
+        let tools = standard_tools(&root, &supervisor, &settings);
+        let names: Vec<&str> = tools.iter().map(|tool| &*tool.spec().name).collect();
+        let described = descriptions().map(|tool| tool.name).filter(|name| *name != READ_OUTPUT);
+        assert_eq!(names, described.collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn the_policy_names_the_tools_that_write_and_run_commands() {
+        let of_kind = |kind| {
+            let tools = descriptions().filter(move |tool| tool.kind == kind);
+            tools.map(|tool| tool.name).collect::<Vec<_>>()
+        };
+        assert_eq!(of_kind(CallKind::Command), [COMMAND_TOOL]);
+        assert_eq!(of_kind(CallKind::Changes), WRITING_TOOLS);
+        assert_eq!(describe(READING_TOOL).unwrap().target, TargetKind::Read);
+    }
 }

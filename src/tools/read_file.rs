@@ -42,7 +42,7 @@ pub(super) struct ReadFile {
     budget: Option<usize>,
 }
 
-/// What the model says.
+/// The arguments from the model.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Arguments {
@@ -164,7 +164,7 @@ impl Call {
 
     fn page(&self, text: impl Read) -> std::io::Result<ToolOutput> {
         let (first, lines) = self.page.unwrap_or((1, None));
-        // A page has to fit, for it is not shortened any more; nobody asks for it twice.
+        // A page has to fit, since it is not shortened later.
         let bytes = match (self.page, self.budget) {
             (Some(_), Some(budget)) => budget.saturating_sub(200).max(400),
             _ => usize::try_from(MAX_WHOLE_FILE).unwrap_or(usize::MAX),

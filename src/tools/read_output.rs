@@ -35,7 +35,7 @@ pub(super) struct ReadOutput {
     budget: Option<usize>,
 }
 
-/// What the model says.
+/// The arguments from the model.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Arguments {
@@ -130,16 +130,16 @@ impl ToolInvocation for Call {
 
 /// Returns the first lines of a text that fit into so many bytes, and how many they are. The first one is cut when it
 /// alone is too long.
-fn take_lines(text: &str, room: usize) -> (String, u64) {
+fn take_lines(text: &str, capacity: usize) -> (String, u64) {
     let mut page = String::new();
     let mut lines = 0;
     for line in text.split_inclusive('\n') {
-        if lines > 0 && page.len() + line.len() > room {
+        if lines > 0 && page.len() + line.len() > capacity {
             break;
         }
         lines += 1;
-        if line.len() > room {
-            let end = char_boundary(line, room);
+        if line.len() > capacity {
+            let end = char_boundary(line, capacity);
             page.push_str(&line[..end]);
             let _ = writeln!(page, "[... {} bytes of this line omitted ...]", line.len() - end);
             break;

@@ -1,4 +1,4 @@
-//! The registry: every call goes through it, whatever the tool.
+//! The registry, through which every call goes.
 
 use std::fmt::Write as _;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -48,7 +48,7 @@ pub(super) struct RunCommand {
     spec: ToolSpec,
 }
 
-/// What the model says.
+/// The arguments from the model.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Arguments {
@@ -140,7 +140,7 @@ fn is_valid_variable(name: &str, value: &str) -> bool {
     !name.is_empty() && !name.contains(['=', '\0']) && !value.contains('\0')
 }
 
-/// Returns the value of a variable as it is shown to somebody who decides about it.
+/// Returns the value of a variable for a confirmation.
 fn format_variable(value: &str) -> String {
     match value.char_indices().nth(60) {
         Some((end, _)) => format!("{:?}…", &value[..end]),
@@ -207,7 +207,7 @@ impl ToolInvocation for Call {
     }
 }
 
-/// What the model is told when the supervisor of a command is gone.
+/// The text for the model when the supervisor of a command is gone.
 const SUPERVISOR_LOST: &str = "outcome unknown: the supervisor of the command broke down, or was killed, while the command was \
      running. The command was ended; it may have completed, partially completed, or not run at all. Look at what is \
      there before you repeat it";
@@ -290,7 +290,7 @@ impl Call {
         let whole = [outcome.stdout.text(), outcome.stderr.text()];
         if outcome.level > SandboxLevel::None {
             let policy = self.supervisor.policy();
-            // What a command that has failed says is said for a reason.
+            // The output of a command that failed may show why.
             let said = if outcome.end.is_success() { &whole[1..] } else { &whole[..] };
             notes.extend(said.iter().find_map(|text| explain_denial(text, policy, cwd)));
         }

@@ -13,7 +13,7 @@ pub(in crate::tools) struct FilePatch {
     pub old: Option<String>,
     /// The file afterwards; none when it is deleted, or not named.
     pub new: Option<String>,
-    /// Its new permissions, as git tells them.
+    /// Its new permissions, as git writes them.
     pub mode: Option<u32>,
     /// What changes in it.
     pub hunks: Vec<Hunk>,
@@ -151,10 +151,10 @@ fn end_file(
     sections: &mut Vec<UnresolvedFilePatch>,
 ) -> Result<(), String> {
     let headers = std::mem::take(headers);
-    let tells = headers.mode.is_some()
+    let has_headers = headers.mode.is_some()
         || headers.is_binary
         || headers.operation.is_some_and(|what| what != FileOperation::Modified);
-    if !tells {
+    if !has_headers {
         return Ok(());
     }
     let (old, new) = headers.git.clone().unzip();
@@ -231,7 +231,7 @@ fn parse_file(
         }
     }
     if old.is_none() && new.is_none() {
-        return Err("the names of a file cannot be told".to_owned());
+        return Err("the names of a file cannot be parsed".to_owned());
     }
     let mode = headers.mode.map(|mode| mode & 0o777);
     Ok(UnresolvedFilePatch {
@@ -302,7 +302,7 @@ mod tests {
                      diff --git a/empty b/empty\nnew file mode 100644\nindex 0..0\n\
                      diff --git a/run b/run\nold mode 100644\nnew mode 100755\n-- \n2.40\n";
         let found = parse_patch(patch, &|_| false).unwrap();
-        let told: Vec<String> = found
+        let parsed: Vec<String> = found
             .iter()
             .map(|s| {
                 let (old, new) = (s.old.as_deref().unwrap_or("-"), s.new.as_deref().unwrap_or("-"));
@@ -317,7 +317,7 @@ mod tests {
             "Created - empty Some(420) 0",
             "Modified run run Some(493) 0",
         ];
-        assert_eq!(told, expected);
+        assert_eq!(parsed, expected);
         let added = ["--- x\n", "+++ y\n"].map(|line| HunkLine::Added(line.to_owned()));
         assert_eq!(found[1].hunks[0].lines, added);
         assert_eq!(found[2].hunks[0].old_lines(), ["x"]);

@@ -42,7 +42,7 @@ pub(super) fn resolve_names(
 ) -> Result<Vec<FilePatch>, String> {
     let mut names = NameResolver { exists, prefixes: BTreeSet::new() };
     let mut sections = Vec::with_capacity(named.len());
-    // Files that are there show which prefixes the patch has; those of new files may be told only by them.
+    // Files that are there show which prefixes the patch has; those of new files may be known only from them.
     let mut new = Vec::new();
     for (index, UnresolvedFilePatch { patch: mut section, git_names: git }) in
         named.into_iter().enumerate()
