@@ -45,22 +45,26 @@ fn awaited(fold: &Machine, text: &str) -> Event {
             };
             Event::Replied { id, reply, access: [CallAccess::read("src/lib.rs")].into() }
         }
-        State::Executing(executing) => vetted_or_settled(executing, id, text),
+        State::Executing(executing) => authorized_or_completed(executing, id, text),
         _ => unreachable!("the run only turns round"),
     }
 }
 
-fn vetted_or_settled(state: &architect::machine::Executing, id: EffectId, text: &str) -> Event {
+fn authorized_or_completed(
+    state: &architect::machine::Executing,
+    id: EffectId,
+    text: &str,
+) -> Event {
     let call = &state.calls[0];
     if let architect::machine::CallState::Authorizing { .. } = call.state {
         let limit = TimeSpan::from_secs(60);
         let grounds = "reads are allowed".into();
-        let verdict = Authorization::Approved {
+        let authorization = Authorization::Approved {
             timeout: limit,
             intent: CallIntent::ReadOnly,
             reason: grounds,
         };
-        Event::Authorized { id, authorization: verdict }
+        Event::Authorized { id, authorization }
     } else {
         let result = ToolResult::new(call.call.id.clone(), ToolStatus::Ok, text);
         Event::ToolCompleted { id, result }

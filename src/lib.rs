@@ -24,7 +24,7 @@
 //! ```
 //!
 //! `examples/` has complete programs: a custom tool, a custom model, an observer, resuming a session, and the machine
-//! driven by hand.
+//! without a driver.
 //!
 //! # What is stable
 //!

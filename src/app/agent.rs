@@ -56,12 +56,12 @@ pub struct AgentBuilder {
 enum ModelChoice {
     /// The model of the setting `llm.model`.
     Configured,
-    Given(ResolvedModel),
+    Given(Box<ResolvedModel>),
 }
 
 type EventCallback = Arc<dyn Fn(&RunEvent<'_>) + Send + Sync>;
 
-/// Whether this program hands control to [`supervisor_main`] when it is started as a supervisor of commands.
+/// Whether this program runs [`supervisor_main`] when it is started as a supervisor of commands.
 static HAS_SUPERVISOR: AtomicBool = AtomicBool::new(false);
 
 /// Supervises commands if this process was started for that, and returns its exit code.
@@ -147,7 +147,7 @@ impl AgentBuilder {
     /// Sets a model that plays a script.
     pub fn scripted_model(self, script: Script) -> Self {
         let model = ResolvedModel::scripted("scripted/model", script);
-        Self { model: Some(ModelChoice::Given(model)), ..self }
+        Self { model: Some(ModelChoice::Given(Box::new(model))), ..self }
     }
 
     /// Sets a model of your own. `connect` returns it for each run, those of sub-agents included.
@@ -157,7 +157,7 @@ impl AgentBuilder {
         connect: impl Fn() -> M + Send + Sync + 'static,
     ) -> Self {
         let model = ResolvedModel::custom(name, move || Box::new(connect()));
-        Self { model: Some(ModelChoice::Given(model)), ..self }
+        Self { model: Some(ModelChoice::Given(Box::new(model))), ..self }
     }
 
     /// Sets the folder that the agent works on. Default: the current folder, unless your home is in it.

@@ -1,4 +1,4 @@
-//! The rules of the user, held against the user's own examples.
+//! Checks the rules of the user against the user's own examples.
 
 use super::error::AppError;
 use super::hooks;
@@ -8,7 +8,7 @@ use crate::model::{ConfirmMode, Decision};
 use crate::policy::{CallKind, CallTarget, PolicyEngine};
 use crate::tools::{ExecutionMode, describe};
 
-/// Checks what can only be judged with the tools: rules, patterns and expressions, and that each example of
+/// Checks what needs the tools: rules, patterns and expressions, and that each example of
 /// `permissions.examples` is decided as it says, where no mode says otherwise; and what only a shell would find out, the
 /// commands of hooks.
 ///
@@ -18,11 +18,11 @@ use crate::tools::{ExecutionMode, describe};
 pub fn check_config(config: &Config) -> Result<(), AppError> {
     let Some(agent) = config.agents().next() else { return Ok(()) };
     let settings = tool_registry::tool_settings(config, &agent, ExecutionMode::Real)?;
-    let judge =
+    let policy =
         PolicyEngine::new(ConfirmMode::ConfirmSensitive, settings.rules, settings.guardrails);
     let examples = &config.settings.permissions.examples;
-    let mistaken = examples.iter().filter_map(|(call, verdict)| {
-        let what = check_example(&judge, call, *verdict)?;
+    let mistaken = examples.iter().filter_map(|(call, decision)| {
+        let what = check_example(&policy, call, *decision)?;
         Some(config.problem_with(&format!("permissions.examples.{call}"), what))
     });
     let problems: Vec<ConfigProblem> = mistaken.chain(hooks::invalid_commands(config)).collect();
@@ -30,16 +30,16 @@ pub fn check_config(config: &Config) -> Result<(), AppError> {
 }
 
 /// Returns what is wrong with an example.
-fn check_example(judge: &PolicyEngine, call: &str, expected: ExpectedDecision) -> Option<String> {
+fn check_example(policy: &PolicyEngine, call: &str, expected: ExpectedDecision) -> Option<String> {
     let Some((tool, kind, targets)) = parse_call(call) else {
-        return Some("this is no call; one is written like run_command(git push)".to_owned());
+        return Some("not a call; write it like run_command(git push)".to_owned());
     };
-    let (verdict, why) = match judge.decide(tool, kind, &targets) {
+    let (decision, why) = match policy.decide(tool, kind, &targets) {
         Decision::Deny { reason: why } => (ExpectedDecision::Deny, why),
         Decision::Ask { reason: why } => (ExpectedDecision::Ask, why),
         Decision::Allow { reason: why } => (ExpectedDecision::Allow, why),
     };
-    let (expected, decided) = (expected.as_str(), verdict.as_str());
+    let (expected, decided) = (expected.as_str(), decision.as_str());
     (expected != decided).then(|| format!("expected {expected}, but it is {decided}: {why}"))
 }
 

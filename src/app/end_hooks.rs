@@ -1,4 +1,4 @@
-//! What comes after a run, and how long it may take.
+//! The hooks after a run, and how long they may take.
 
 use std::sync::Arc;
 use std::sync::mpsc;
@@ -10,48 +10,48 @@ use crate::machine::{Machine, State};
 use crate::port::{CancelRegistration, CancellationToken, Clock, HookPoint};
 use crate::runner;
 
-/// Until when everything is to be over that comes after a run; none for as long as it takes.
+/// When everything after a run has to be over; unlimited if the run has no time limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RunDeadline(Option<Instant>);
 
-/// How long hooks may still take when the time of their run is over.
+/// How much longer than the time limit of the run its hooks may take.
 const HOOK_OVERTIME: Duration = Duration::from_millis(500);
 
-/// How long their commands may then take to end. What has not ended is killed when this process is gone.
+/// How long their commands may then take to end. The supervisor kills the rest when this process ends.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_millis(200);
 
 impl RunDeadline {
-    /// Returns until when a run may last that has got so far by this clock.
-    pub(super) fn for_run(fold: &Machine, clock: &dyn Clock) -> Self {
-        let run = fold.state.run();
+    /// Returns the deadline of a run that is over by this clock.
+    pub(super) fn for_run(machine: &Machine, clock: &dyn Clock) -> Self {
+        let run = machine.state.run();
         let left =
             run.rules.limits.timeout.map(|most| run.started_at.after(most).since(clock.now()));
         Self(left.and_then(|left| Instant::now().checked_add(left.into())))
     }
 
-    /// Returns how much time is left; none for as much as anybody wants.
+    /// Returns how much time is left; `None` if it is unlimited.
     pub fn remaining(self) -> Option<Duration> {
         self.0.map(|until| until.saturating_duration_since(Instant::now()))
     }
 }
 
-/// Hooks that are told that the run is over.
+/// Hooks that run at the end of a run.
 pub(super) struct EndHooks {
     cancel: CancellationToken,
-    /// Disconnected when all of them have been told.
+    /// Disconnected when all of them have ended.
     finished: mpsc::Receiver<()>,
     _cancel_on_interrupt: Option<CancelRegistration>,
 }
 
-/// Tells the hooks that the run is over, on a thread of their own, until they have heard it or the user is `asking` for the
-/// end. They can't change that. Returns none when nobody wants to know.
+/// Runs the hooks at the end of a run, on a thread of their own, until they have ended or `interrupt` is cancelled. They
+/// can't change the result. Returns `None` if there are none.
 pub(super) fn start_end_hooks(
     hooks: &Arc<Hooks>,
-    fold: &Machine,
-    asking: &CancellationToken,
+    machine: &Machine,
+    interrupt: &CancellationToken,
 ) -> Option<EndHooks> {
     let points = [HookPoint::OnError, HookPoint::SessionEnd];
-    let State::Done(done) = &fold.state else { return None };
+    let State::Done(done) = &machine.state else { return None };
     if !points.into_iter().any(|point| hooks.has_hooks_at(point)) {
         return None;
     }
@@ -63,38 +63,38 @@ pub(super) fn start_end_hooks(
         output: outcome.output.clone().unwrap_or_default(),
         steps: done.run.steps,
     };
-    let (telling, told) = mpsc::channel();
+    let (sender, finished) = mpsc::channel();
     let (hooks, cancel) = (Arc::clone(hooks), CancellationToken::new());
     let scope = runner::real_time_context(cancel.clone());
     let started = thread::Builder::new().name("session-end".to_owned()).spawn(move || {
-        for occasion in error.into_iter().chain([end]) {
-            hooks.run(occasion, &scope);
+        for input in error.into_iter().chain([end]) {
+            hooks.run(input, &scope);
         }
-        drop::<mpsc::Sender<()>>(telling);
+        drop::<mpsc::Sender<()>>(sender);
     });
     if let Err(error) = started {
-        log::warn!("no hook is told that the run is over: {error}");
+        log::warn!("the hooks at the end of the run were not started: {error}");
         return None;
     }
-    // What has ended the run was meant for the run.
-    let is_new = !asking.is_cancelled();
-    let hurried = cancel.clone();
-    let hurry = is_new.then(|| asking.on_cancel(move || hurried.cancel()));
-    Some(EndHooks { cancel, finished: told, _cancel_on_interrupt: hurry })
+    // A signal that ended the run does not end the hooks.
+    let is_new = !interrupt.is_cancelled();
+    let cancelled = cancel.clone();
+    let registration = is_new.then(|| interrupt.on_cancel(move || cancelled.cancel()));
+    Some(EndHooks { cancel, finished, _cancel_on_interrupt: registration })
 }
 
 impl EndHooks {
-    /// Waits until they have been told, but not much longer than the run may last.
-    pub(super) fn wait(self, ending: RunDeadline) {
-        let Self { cancel, finished: told, .. } = &self;
-        let Some(left) = ending.remaining() else {
-            let _ = told.recv();
+    /// Waits until they have ended, but not much longer than the run may last.
+    pub(super) fn wait(self, deadline: RunDeadline) {
+        let Self { cancel, finished, .. } = &self;
+        let Some(left) = deadline.remaining() else {
+            let _ = finished.recv();
             return;
         };
-        if told.recv_timeout(left + HOOK_OVERTIME) == Err(mpsc::RecvTimeoutError::Timeout) {
+        if finished.recv_timeout(left + HOOK_OVERTIME) == Err(mpsc::RecvTimeoutError::Timeout) {
             log::warn!("the time of the run is over before all hooks of its end are");
             cancel.cancel();
-            let _ = told.recv_timeout(SHUTDOWN_TIMEOUT);
+            let _ = finished.recv_timeout(SHUTDOWN_TIMEOUT);
         }
     }
 }

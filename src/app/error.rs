@@ -33,7 +33,7 @@ pub enum AppError {
     #[error(transparent)]
     Connect(#[from] ConnectError),
     /// A run with a budget needs a price.
-    #[error("the run has a budget, and nobody knows what {0} costs")]
+    #[error("the run has a budget, and the price of {0} is unknown")]
     NoPrice(String),
     /// The workspace cannot be used.
     #[error("could not open the workspace {}: {cause}", .path.display())]
@@ -43,7 +43,7 @@ pub enum AppError {
         /// What the system says.
         cause: io::Error,
     },
-    /// The current folder has all that belongs to the user, and nobody named it as the workspace.
+    /// The current folder contains the user's home, and was not named as the workspace.
     #[error("{} would be the workspace, and it has your home folder in it", .0.display())]
     HomeAsWorkspace(PathBuf),
     /// A tool has a name that another tool has, or that providers refuse.
@@ -51,23 +51,23 @@ pub enum AppError {
         "invalid tool name '{0}': it has to be unique, of letters, digits, '_' and '-', at most 64"
     )]
     ToolName(String),
-    /// The agent stores no sessions, so there is none to resume.
+    /// The agent stores no sessions, so there is nothing to resume.
     #[error("this agent stores no sessions: name a folder with `AgentBuilder::sessions`")]
     NoSessions,
     /// The program can't be started as a supervisor of commands.
     #[error("commands need a supervisor: call `architect::supervisor_main` first in `main`")]
     NoSupervisor,
-    /// The schema of the answer is none.
+    /// The schema of the answer is invalid.
     #[error("the schema of the answer {0}")]
     InvalidSchema(String),
-    /// The session cannot be stored, or gone on with.
+    /// The session can't be stored or resumed.
     #[error(transparent)]
     Journal(#[from] JournalError),
     /// Commands cannot be run as configured.
     #[error(transparent)]
     Exec(#[from] ExecError),
-    /// What changed in the workspace can't be told.
-    #[error("could not tell what has changed: {0}")]
+    /// What changed in the workspace can't be determined.
+    #[error("could not determine what has changed: {0}")]
     Diff(String),
     /// A server of tools that is required can't be had.
     #[error("{0}")]
@@ -86,7 +86,7 @@ pub enum AppError {
 }
 
 impl AppError {
-    /// Returns whether the user can mend it: arguments, configuration, names. Otherwise the system is to blame.
+    /// Returns whether the user can fix it: arguments, configuration, names. Otherwise it is a failure of the system.
     pub fn is_user_error(&self) -> bool {
         match self {
             Self::Config(_)

@@ -1,4 +1,4 @@
-//! What commands must not read although the user can: keys, tokens, passwords, and sockets of daemons that hand out rights.
+//! What commands must not read although the user can: keys, tokens, passwords, and sockets of daemons that grant rights.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -107,7 +107,7 @@ const SOCKET_VARIABLES: [&str; 8] = [
 ];
 
 /// Returns what commands must not read, without what the user lets them read: secrets, and the stored sessions, which have
-/// what was said and read in other projects. What these needed folders lie in is not hidden, whatever a variable says.
+/// the conversations of other projects. What these needed folders are in is not hidden, whatever a variable says.
 pub(super) fn hidden_paths(
     world: &ProcessEnv,
     sessions: &[PathBuf],
@@ -136,7 +136,7 @@ pub(super) fn hidden_paths(
     hidden.into_iter().flat_map(|path| exclude_readable(path, readable)).collect()
 }
 
-/// Returns whether nothing that commands need lies in a folder.
+/// Returns whether nothing that commands need is in a folder.
 fn can_be_hidden(path: &Path, home: Option<&Path>, needed: &[&Path]) -> bool {
     let needed = needed.iter().copied().chain(home).chain([Path::new("/tmp")]);
     let real = path.canonicalize().unwrap_or_else(|_| path.to_owned());

@@ -11,7 +11,7 @@ use crate::port::HookPoint;
 ///
 /// # Errors
 ///
-/// Fails when the pattern of one is none, or its command can't be given a file's name.
+/// Fails if the pattern of one is invalid, or its command can't be given a file's name.
 pub(super) fn build_hooks(
     config: &Config,
     sandbox: &Sandbox,

@@ -17,8 +17,8 @@ use crate::policy::CallKind;
 use crate::port::{CancellationToken, ToolSpec};
 use crate::tools::{CallContext, Tool, ToolInvocation, ToolOutput};
 
-/// Starts the servers of a configuration, within the time that the whole run has. When that is cancelled, there are none,
-/// and the run is to end before it needs them.
+/// Starts the servers of a configuration, within the time limit of the run. Returns no servers if cancelled: the run then
+/// ends before it needs them.
 ///
 /// # Errors
 ///
@@ -65,20 +65,23 @@ pub(super) fn with_server_instructions(
         let mut own = servers.tools().iter().filter(|tool| tool.server() == server);
         own.any(|own| tools.iter().any(|tool| tool.name == own.spec().name))
     };
-    let told: Vec<_> = servers.instructions().iter().filter(|told| is_used(&told.server)).collect();
-    if told.is_empty() {
+    let instructions: Vec<_> = servers
+        .instructions()
+        .iter()
+        .filter(|instructions| is_used(&instructions.server))
+        .collect();
+    if instructions.is_empty() {
         return prompt;
     }
     let mut text = format!("{prompt}\n## MCP Servers\n\n{UNVERIFIED_NOTICE}\n");
-    for ServerInstructions { server, text: said } in told {
+    for ServerInstructions { server, text: notes } in instructions {
         text.push_str(&format!("\n### {server}\n\n"));
-        said.trim().lines().for_each(|line| text.push_str(&format!("> {line}\n")));
+        notes.trim().lines().for_each(|line| text.push_str(&format!("> {line}\n")));
     }
     text.into()
 }
 
-const UNVERIFIED_NOTICE: &str =
-    "What servers say of the use of their tools. The user has not said or checked it.";
+const UNVERIFIED_NOTICE: &str = "What servers say about the use of their tools. It is not from the user, who has not checked it.";
 
 /// Returns the tools of servers, as tools like all others.
 pub(super) fn server_tools(servers: &McpServers) -> impl Iterator<Item = Box<dyn Tool>> + '_ {
@@ -108,7 +111,7 @@ pub(super) fn server_spec(
                 let token = token.ok_or_else(|| wrong(format!("{name}, its token, is not set")))?;
                 headers.push(("Authorization".to_owned(), format!("Bearer {token}")));
             }
-            // Whether it may be unencrypted was asked when the configuration was read.
+            // The configuration has checked already whether it may be unencrypted.
             let endpoint = Endpoint::parse(url.as_str(), true);
             let endpoint = endpoint.map_err(|error| wrong(error.to_string()))?;
             let env = |name: &str| world.variable(name).map(str::to_owned);
@@ -150,7 +153,7 @@ impl Tool for McpTool {
 }
 
 impl ToolInvocation for McpToolCall {
-    /// What a server says of its tools is not relied on.
+    /// A server's own description of its tools is not relied on.
     fn kind(&self) -> CallKind {
         CallKind::External
     }

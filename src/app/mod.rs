@@ -1,12 +1,12 @@
-//! Floor 6: composition — the only place that knows every adapter.
+//! Composition: the only module that knows every adapter.
 //!
 //! ```text
-//!  Config ──▶ Setup (model, tools, hooks, sandbox) ──▶ Opening (new, stored, resumed) ──▶ Driver ──▶ Ended
+//!  Config ──▶ RunSetup (model, tools, sandbox) ──▶ RunSession (new, stored) ──▶ Ports ──▶ Driver ──▶ FinishedRun
 //! ```
 //!
-//! [`Setup`] finds everything that can be wrong before anything begins; a run that has a [`Setup`] fails only of the
-//! world. [`Setup::run`] drives one run to its end before a [`Reporter`](crate::view::Show). Nothing here asks the process:
-//! variables and folders come in as a [`World`].
+//! [`RunSetup::new`] finds everything that can be wrong before anything begins; [`RunSetup::run`] opens the session,
+//! builds the ports, drives the machine and finishes. Nothing here reads the environment of the process: variables and
+//! folders come in as a [`ProcessEnv`]. [`Agent`] is the façade for programs that embed the agent.
 
 mod agent;
 mod checks;

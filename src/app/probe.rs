@@ -1,4 +1,4 @@
-//! What can only be found out by trying it: the servers of a configuration, and its model with its key.
+//! Tries the servers of a configuration, and its model with its key.
 
 use std::sync::Arc;
 
@@ -37,7 +37,7 @@ pub enum ServerFinding {
     NotProbed,
 }
 
-/// Whether what lies behind the network is tried, too.
+/// Whether servers on the network are tried too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProbeScope {
     /// Programs of this machine alone.

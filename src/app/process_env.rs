@@ -1,4 +1,4 @@
-//! What surrounds the program: variables and the current folder.
+//! The environment of the process: variables and the current folder.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use crate::config::Folders;
 
-/// What surrounds the program.
+/// The environment of the process.
 #[derive(Clone, Debug, Default)]
 pub struct ProcessEnv {
     /// The variables of the environment.
@@ -16,7 +16,7 @@ pub struct ProcessEnv {
 }
 
 impl ProcessEnv {
-    /// Returns what surrounds this process.
+    /// Returns the environment of this process.
     ///
     /// # Errors
     ///
@@ -25,13 +25,13 @@ impl ProcessEnv {
         Ok(Self { variables: std::env::vars_os().collect(), cwd: std::env::current_dir()? })
     }
 
-    /// Returns a variable; one that is no text counts as not set.
+    /// Returns a variable; one that is not UTF-8 counts as not set.
     pub fn variable(&self, name: &str) -> Option<&str> {
         let found = self.variables.iter().find(|(key, _)| key == OsStr::new(name));
         found.and_then(|(_, value)| value.to_str())
     }
 
-    /// Returns the variables that are text.
+    /// Returns the variables that are UTF-8.
     pub fn text_variables(&self) -> impl Iterator<Item = (String, String)> + '_ {
         let texts =
             self.variables.iter().filter_map(|(key, value)| Some((key.to_str()?, value.to_str()?)));

@@ -16,7 +16,7 @@ use crate::workspace::index::IndexSettings;
 const INDEX_TIMEOUT: Duration = Duration::from_millis(500);
 
 impl RunSetup {
-    /// Has the model told what changed in the workspace since this commit.
+    /// Adds what changed in the workspace since this commit to the system prompt.
     ///
     /// # Errors
     ///

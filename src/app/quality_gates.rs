@@ -14,7 +14,7 @@ pub(super) struct QualityGates {
     sandbox: Sandbox,
 }
 
-/// What the model is shown of a gate's output, in bytes of its beginning and its end.
+/// How much of a gate's output the model is shown, in bytes of its beginning and its end.
 const MAX_SHOWN_BYTES: usize = 4 << 10;
 
 impl QualityGates {
@@ -66,11 +66,11 @@ impl AnswerChecks for QualityGates {
                 },
                 duration: begun.elapsed().into(),
                 call: None,
-                message: done.as_ref().err().map(|said| said.as_str().into()),
+                message: done.as_ref().err().map(|error| error.as_str().into()),
             }));
-            if let (Err(said), true) = (done, gate.required) {
+            if let (Err(error), true) = (done, gate.required) {
                 failed.push(format!(
-                    "Quality gate {} (`{}`) failed: {said}",
+                    "Quality gate {} (`{}`) failed: {error}",
                     gate.name, gate.command
                 ));
             }
@@ -79,7 +79,7 @@ impl AnswerChecks for QualityGates {
             return CheckResult::Passed;
         }
         let message =
-            format!("[SYSTEM] {}\n\nMend that, and then answer again.", failed.join("\n\n"));
+            format!("[SYSTEM] {}\n\nFix that, and then answer again.", failed.join("\n\n"));
         CheckResult::SentBack { message: message.into() }
     }
 }

@@ -1,4 +1,4 @@
-//! Which model a run asks, what is known of it, and how it is reached.
+//! The model of a run: which one, its limits, and how to connect to it.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -13,12 +13,12 @@ use crate::llm::{ConnectError, ModelConnectionSettings, ModelSpec, Recorder, Rec
 use crate::model::did_you_mean;
 use crate::port::Model;
 
-/// The model that was chosen, with what is known of it.
+/// The chosen model, with its limits.
 #[derive(Clone, Debug)]
 pub struct ResolvedModel {
     /// Where it comes from.
     pub source: ModelSource,
-    /// What the table, or its script, says of it.
+    /// Price and sizes, from the model table or its script.
     pub limits: config::ModelLimits,
     models: ModelTable,
 }
@@ -28,11 +28,11 @@ pub struct ResolvedModel {
 pub enum ModelSource {
     /// A name.
     Named(ModelSpec),
-    /// A script that was read already.
+    /// A script.
     Script {
-        /// What it is called.
+        /// Its name.
         name: Arc<str>,
-        /// What it says.
+        /// The script.
         script: Script,
     },
     /// A model of the program that embeds the agent.
@@ -54,13 +54,13 @@ impl fmt::Debug for ModelFactory {
     }
 }
 
-/// What a model has to know of the session that asks it.
+/// The session of a model.
 pub(super) struct ModelSession<'a> {
-    /// Its name, which requests have in common for the provider's cache.
+    /// Its name, the key of the provider's cache.
     pub(super) name: &'a str,
-    /// Where a script and a recording go on.
+    /// The position in a script or a recording.
     pub(super) position: ScriptPosition,
-    /// Where the exchange is written down.
+    /// Records the exchange.
     pub(super) recorder: &'a Option<Recorder>,
 }
 
@@ -69,7 +69,7 @@ impl ResolvedModel {
     ///
     /// # Errors
     ///
-    /// Fails when it names none, when its script can't be played, and when it has no price although there is a budget.
+    /// Fails if it names no model, if its script is invalid, and if it has no price although there is a budget.
     pub fn from_config(config: &Config, world: &ProcessEnv) -> Result<Self, AppError> {
         let settings = &config.settings;
         let table = match settings.costs.prices_file.clone() {
@@ -135,7 +135,7 @@ impl ResolvedModel {
         Self { source: ModelSource::Script { name, script }, limits: facts, models: table }
     }
 
-    /// What was recorded costs what it cost then.
+    /// A recording has the price of the recorded model.
     fn from_recording(path: PathBuf, table: ModelTable) -> Result<Self, AppError> {
         let recorded = Recording::load(&path).map_err(ConnectError::from)?;
         let recorded = ModelSpec::parse(recorded.first_model(), &table, true)?;
@@ -161,7 +161,7 @@ impl ResolvedModel {
         }
     }
 
-    /// Checks whether the model can be reached as it is set up, without reaching for it.
+    /// Checks key and address of the model, without a request.
     ///
     /// # Errors
     ///
@@ -172,7 +172,7 @@ impl ResolvedModel {
         self.connect(config, world, &session).map(drop)
     }
 
-    /// Returns the model, ready to be asked.
+    /// Returns the model, ready for requests.
     ///
     /// # Errors
     ///

@@ -38,11 +38,11 @@ use crate::view::{CostSource, Reporter, RunInfo};
 /// What one run is to do.
 #[derive(Debug)]
 pub struct RunRequest {
-    /// What the user says; none lets a stored session go on as it was.
+    /// The user's message; `None` resumes a stored session as it is.
     pub task: Option<Arc<str>>,
-    /// Where it is written down.
+    /// The session, new or stored.
     pub target: SessionTarget,
-    /// What whoever began it wants to find in its journal again.
+    /// Options of the caller, which are stored in the journal.
     pub options: Value,
     /// What its calls are charged to.
     pub source: CostSource,
@@ -50,24 +50,24 @@ pub struct RunRequest {
     pub exit_on_partial: Option<u8>,
 }
 
-/// Who sees a run, and who can be asked.
+/// The user interface of a run.
 #[derive(Clone)]
 pub struct RunIo {
-    /// Who sees it.
+    /// Shows it.
     pub reporter: Reporter,
-    /// Who can be asked.
+    /// Asks for confirmations.
     pub confirm: Arc<dyn Confirmer>,
-    /// How commands are confined, where that is worth telling.
+    /// How commands are confined, if that is to be shown.
     pub sandbox: Option<Arc<str>>,
 }
 
 /// A run that is over.
 pub struct FinishedRun {
-    /// The session that it was.
+    /// Its session.
     pub session: SessionId,
-    /// Where it stands.
+    /// Its final state.
     pub machine: Machine,
-    /// What it would have done, when it was only to be described.
+    /// The calls that a dry run would have made.
     pub planned: Vec<PlannedCall>,
     /// How long its result may still take.
     pub deadline: RunDeadline,
@@ -82,7 +82,7 @@ impl FinishedRun {
         }
     }
 
-    /// Returns whether the model said that it was done.
+    /// Returns whether the run ended with success.
     pub fn is_success(&self) -> bool {
         self.outcome().is_some_and(|outcome| outcome.reason.status() == RunStatus::Success)
     }
@@ -232,56 +232,52 @@ impl RunSetup {
         Ok(Arc::new(hooks.with_mask(move |text| secrets.mask(text.to_owned()))))
     }
 
-    /// Returns what the run will have in common with those that it dispatches.
+    /// Returns what the run shares with its sub-agents.
     fn start_shared(
         &self,
-        place: &SessionTarget,
+        target: &SessionTarget,
         position: ScriptPosition,
-        asked: &CancellationToken,
+        stopped: &CancellationToken,
     ) -> Result<SharedResources, AppError> {
-        let servers = mcp::start_servers(&self.config, &self.env, &self.sandbox, asked)?;
-        let used = place.conversation().map(tool_registry::used_quota).unwrap_or_default();
-        let account = SharedQuota::new(tool_registry::quota_limits(&self.config), used);
-        Ok(SharedResources {
-            servers: Arc::new(servers),
-            quota: account,
-            script_position: position,
-        })
+        let servers = mcp::start_servers(&self.config, &self.env, &self.sandbox, stopped)?;
+        let quota_used = target.conversation().map(tool_registry::used_quota).unwrap_or_default();
+        let quota = SharedQuota::new(tool_registry::quota_limits(&self.config), quota_used);
+        Ok(SharedResources { servers: Arc::new(servers), quota, script_position: position })
     }
 
     /// Returns what is known of a run before it begins, but for its session.
-    pub fn run_info(&self, order: &RunRequest) -> RunInfo {
+    pub fn run_info(&self, request: &RunRequest) -> RunInfo {
         RunInfo {
             session_id: "".into(),
             agent: self.agent.name.as_str().into(),
             model: self.model.name(),
             workspace: self.root.path().to_string_lossy().into(),
-            task: self.masked_task(order),
+            task: self.masked_task(request),
             sandbox: None,
             started_at: Timestamp::now(),
-            cost_source: order.source,
+            cost_source: request.source,
             has_schema: self.schema.is_some(),
-            exit_on_partial: order.exit_on_partial,
-            prior_usage: order.target.earlier_usage(),
+            exit_on_partial: request.exit_on_partial,
+            prior_usage: request.target.earlier_usage(),
         }
     }
 
     /// Returns the task as it may be shown.
-    fn masked_task(&self, order: &RunRequest) -> Arc<str> {
-        let task = order.task.as_deref().unwrap_or_default();
+    fn masked_task(&self, request: &RunRequest) -> Arc<str> {
+        let task = request.task.as_deref().unwrap_or_default();
         collect_secrets(&self.config, &self.env).mask_all(task).into()
     }
 
     /// The system prompt of a stored session stays as it was while its agent does, so that the provider's cache holds.
-    /// That of an imported one was written by nobody knows whom.
+    /// That of an imported one is of unknown origin.
     fn request_context(
         &self,
         tools: &dyn Toolbox,
         servers: &McpServers,
-        place: &SessionTarget,
+        target: &SessionTarget,
     ) -> RequestContext {
         let tools = tools.specs();
-        let system = match place {
+        let system = match target {
             SessionTarget::Stored(_, opened)
                 if *opened.history.setup.agent == *self.agent.name.as_str()
                     && !opened.history.is_imported_setup() =>
@@ -292,33 +288,34 @@ impl RunSetup {
             | SessionTarget::New(..)
             | SessionTarget::Child(..)
             | SessionTarget::Ephemeral => {
-                mcp::with_server_instructions(self.system_prompt(place), servers, &tools)
+                mcp::with_server_instructions(self.system_prompt(target), servers, &tools)
             }
         };
         RequestContext { system, tools, schema: self.schema.clone() }
     }
 
-    fn session_rules(&self, session: &str, place: &SessionTarget) -> RunRules {
+    fn session_rules(&self, session: &str, target: &SessionTarget) -> RunRules {
         let seed = Digest::EMPTY.with_bytes(session.as_bytes()).0;
         let rules = run_rules(&self.config.settings, &self.agent, &self.model.limits, seed);
         // A session that others can reach may have a follow-up waiting.
-        let checked =
-            rules.has_checks || self.schema.is_some() || !matches!(place, SessionTarget::Ephemeral);
-        RunRules { has_checks: checked, limit_baseline: place.limit_base(), ..rules }
+        let checked = rules.has_checks
+            || self.schema.is_some()
+            || !matches!(target, SessionTarget::Ephemeral);
+        RunRules { has_checks: checked, limit_baseline: target.limit_base(), ..rules }
     }
 
     fn session_setting(
         &self,
-        brief: &RequestContext,
+        context: &RequestContext,
         options: Value,
     ) -> Result<SessionSetup, AppError> {
         Ok(SessionSetup {
             model: self.model.name(),
             agent: self.agent.name.as_str().into(),
             workspace: WorkspaceIdentity::inspect(self.root.path())?,
-            system: Arc::clone(&brief.system),
-            tools: Arc::clone(&brief.tools),
-            schema: brief.schema.clone(),
+            system: Arc::clone(&context.system),
+            tools: Arc::clone(&context.tools),
+            schema: context.schema.clone(),
             options,
         })
     }

@@ -25,7 +25,7 @@ use crate::workspace::WorkspaceRoot;
 pub struct RunSetup {
     /// The configuration.
     pub config: Config,
-    /// What surrounds the program.
+    /// The environment of the process.
     pub env: ProcessEnv,
     /// The agent.
     pub agent: Agent,
@@ -52,7 +52,7 @@ fn contains_home(workspace: &Path, home: Option<&Path>) -> bool {
     workspace.parent().is_none() || home.is_some_and(|home| home.starts_with(workspace))
 }
 
-/// The variable that tells how many hooks are around this process.
+/// The variable with the number of hooks around this process.
 const HOOK_DEPTH_VARIABLE: &str = "ARCHITECT_HOOK_DEPTH";
 
 impl RunSetup {
@@ -138,7 +138,7 @@ impl RunSetup {
     ///
     /// # Errors
     ///
-    /// Fails when the schema is none.
+    /// Fails if the schema is invalid.
     pub fn with_schema(mut self, schema: Value) -> Result<Self, AppError> {
         SchemaCheck::new(&schema)?;
         self.schema = Some(Arc::new(schema));

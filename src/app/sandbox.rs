@@ -40,8 +40,8 @@ pub struct Sandbox {
 struct SandboxTemp(PathBuf);
 
 impl SandboxTemp {
-    /// Names a folder that nobody can have foreseen: where everybody has them or, where that is no use, among our own
-    /// files.
+    /// Names a folder that no one can predict: in the folder for temporary files or, if that is not usable, in our own
+    /// state folder.
     fn new(world: &ProcessEnv) -> Self {
         let name = unique_id().simple().to_string();
         // The random half; paths of sockets have to be short.
@@ -73,9 +73,9 @@ impl Drop for SandboxTemp {
     }
 }
 
-/// What a command may not write although it lies in the workspace: what the user's own programs would run or obey.
+/// What a command may not write although it is in the workspace: what the user's own programs would run or obey.
 ///
-/// What git executes or follows is protected by whoever runs the commands.
+/// What git executes or follows is protected by the supervisor.
 const PROTECTED_PATHS: [&str; 5] = [".agents", ".architect", ".claude", ".codex", ".mcp.json"];
 
 impl Sandbox {

@@ -10,7 +10,7 @@ use crate::port::{AnswerChecks, EffectContext};
 /// Checks that an answer is JSON that satisfies a schema.
 pub(super) struct SchemaCheck(Validator);
 
-/// The most that the model is told of what is wrong.
+/// The most violations that the model is shown.
 const MAX_REPORTED_ERRORS: usize = 5;
 
 impl SchemaCheck {
@@ -18,7 +18,7 @@ impl SchemaCheck {
     ///
     /// # Errors
     ///
-    /// Fails when the schema is none.
+    /// Fails if the schema is invalid.
     pub(super) fn new(schema: &Value) -> Result<Self, AppError> {
         let wrong =
             |error: String| AppError::InvalidSchema(format!("is not a JSON Schema: {error}"));
@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_model_is_told_what_is_wrong_with_its_answer() {
+    fn the_model_is_shown_what_is_wrong_with_its_answer() {
         let schema =
             json!({"type": "object", "required": ["n"], "properties": {"n": {"type": "integer"}}});
         let schema = SchemaCheck::new(&schema).unwrap();

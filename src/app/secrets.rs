@@ -1,4 +1,4 @@
-//! What neither the model, nor the journal, nor a reader of the output is to see.
+//! The values that are masked for the model, in the journal and in the output.
 
 use super::process_env::ProcessEnv;
 use crate::config::{Config, McpTransportConfig};

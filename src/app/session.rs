@@ -1,4 +1,4 @@
-//! Where a run is written down, and where it begins.
+//! The session of a run: new, stored, or not stored at all.
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -14,35 +14,35 @@ use crate::machine::{Conversation, Machine, MachineOutput, State};
 use crate::model::{ConversationItem, LimitBaseline, MessageOrigin, RunRules, RunTime, pluralize};
 use crate::view::PriorUsage;
 
-/// Where a run is written down, and where it begins.
+/// The session that a run is part of.
 #[derive(Debug)]
 pub enum SessionTarget {
-    /// It begins here, and is written down nowhere.
+    /// A new session that is not stored.
     Ephemeral,
-    /// It is a new session of this store, with this id or a fresh one.
+    /// A new session of this store, with this id or a generated one.
     New(SessionStore, Option<SessionId>),
-    /// It is a new session of this store, sent by another one.
+    /// A new session of this store, of a sub-agent or an evaluation.
     Child(SessionStore, SessionId, ParentCall),
-    /// A stored session goes on.
+    /// A stored session to resume.
     Stored(SessionStore, Box<OpenedSession>),
 }
 
-/// Where a run stands before its first effects.
+/// An open session, before the first effects of the run.
 pub(super) struct RunSession {
     pub(super) machine: Machine,
     pub(super) output: MachineOutput,
     pub(super) stored: Option<StoredSession>,
 }
 
-/// What belongs to a run that is written down.
+/// The ports of a stored session.
 pub(super) struct StoredSession {
     pub(super) journal: FileJournal,
     pub(super) messages: SteeringQueue,
 }
 
-/// What a run begins with.
+/// What a run starts with.
 pub(super) struct SessionStart {
-    /// What the user says; without it a stored session is told to go on.
+    /// The user's message; a stored session resumes without it.
     pub(super) task: Option<Arc<str>>,
     pub(super) rules: RunRules,
     pub(super) fixed_bytes: u64,
@@ -85,7 +85,7 @@ impl SessionTarget {
         }
     }
 
-    /// Returns where it is written down; none when it is not.
+    /// Returns the store, if the session is stored.
     pub(super) fn store(&self) -> Option<&SessionStore> {
         match self {
             Self::Ephemeral => None,
@@ -101,7 +101,7 @@ impl SessionTarget {
         }
     }
 
-    /// Returns how many model calls of the session are over; a script or a recording goes on behind them.
+    /// Returns how many model calls of the session are over; a script or a recording continues after them.
     pub(super) fn finished_calls(&self) -> u32 {
         match self {
             Self::Ephemeral | Self::New(..) | Self::Child(..) => 0,
@@ -115,9 +115,9 @@ impl SessionTarget {
             Self::Ephemeral | Self::New(..) | Self::Child(..) => PriorUsage::default(),
             Self::Stored(_, opened) => {
                 let run = opened.history.machine.state.run();
-                let bill = opened.history.costs;
-                let llm_calls = run.model_calls + bill.subagent_calls;
-                PriorUsage { costs: bill, steps: run.steps, llm_calls }
+                let costs = opened.history.costs;
+                let llm_calls = run.model_calls + costs.subagent_calls;
+                PriorUsage { costs, steps: run.steps, llm_calls }
             }
         }
     }
@@ -130,7 +130,7 @@ impl SessionTarget {
         }
     }
 
-    /// Returns what was said in the session before.
+    /// Returns the stored conversation.
     pub(super) fn conversation(&self) -> Option<&Conversation> {
         match self {
             Self::Ephemeral | Self::New(..) | Self::Child(..) => None,
@@ -138,12 +138,12 @@ impl SessionTarget {
         }
     }
 
-    /// Returns whether the session goes on.
+    /// Returns whether a stored session is resumed.
     pub(super) fn is_resumed(&self) -> bool {
         matches!(self, Self::Stored(..))
     }
 
-    /// Returns where the whole of long results is kept.
+    /// Returns where long results are stored whole.
     pub(super) fn stored_outputs(&self, session: SessionId) -> Option<SessionOutputs> {
         match self {
             Self::Ephemeral => None,
@@ -153,14 +153,14 @@ impl SessionTarget {
         }
     }
 
-    /// Begins the run, or goes on with it. What was decided is durable when this returns.
+    /// Opens the session. What was decided is durable when this returns.
     pub(super) fn begin(
         self,
         session: SessionId,
-        first: SessionStart,
-        setting: impl FnOnce() -> Result<SessionSetup, AppError>,
+        start: SessionStart,
+        setup: impl FnOnce() -> Result<SessionSetup, AppError>,
     ) -> Result<RunSession, AppError> {
-        let SessionStart { task, rules, fixed_bytes: fixed } = first;
+        let SessionStart { task, rules, fixed_bytes: fixed } = start;
         let item = |task: Option<Arc<str>>| {
             ConversationItem::user(MessageOrigin::Task, task.unwrap_or_default())
         };
@@ -171,43 +171,43 @@ impl SessionTarget {
         };
         match self {
             Self::Ephemeral => {
-                let (fold, outcomes) = Machine::start(rules, Conversation::new(fixed), item(task));
-                Ok(RunSession { machine: fold, output: outcomes, stored: None })
+                let (machine, output) = Machine::start(rules, Conversation::new(fixed), item(task));
+                Ok(RunSession { machine, output, stored: None })
             }
             Self::New(store, _) | Self::Child(store, ..) => {
-                let (history, task, setting) = (Vec::new(), item(task), setting()?);
+                let (history, task, setup) = (Vec::new(), item(task), setup()?);
                 let begin = NewSession {
                     now,
                     dispatched_by,
-                    setup: setting,
+                    setup,
                     rules,
                     fixed_bytes: fixed,
                     history,
                     task,
                 };
                 let (journal, header) = store.create(session, begin)?;
-                let (fold, outcomes) = header.start_machine();
-                let written = Some(StoredSession { messages: journal.queue(), journal });
-                Ok(RunSession { machine: fold, output: outcomes, stored: written })
+                let (machine, output) = header.start_machine();
+                let stored = Some(StoredSession { messages: journal.queue(), journal });
+                Ok(RunSession { machine, output, stored })
             }
             Self::Stored(_, opened) => {
-                let how = ResumeOptions { now, setup: setting()?, rules, prompt: task };
+                let options = ResumeOptions { now, setup: setup()?, rules, prompt: task };
                 let ResumedSession {
                     journal,
-                    machine: fold,
-                    output: outcomes,
-                    workspace_changes: drift,
-                    recovered: found,
-                } = opened.resume(how)?;
-                for drift in drift {
-                    log::warn!("{drift}");
+                    machine,
+                    output,
+                    workspace_changes: changes,
+                    recovered,
+                } = opened.resume(options)?;
+                for changes in changes {
+                    log::warn!("{changes}");
                 }
-                if !found.is_empty() {
-                    let calls = pluralize(found.len(), "call", "calls");
+                if !recovered.is_empty() {
+                    let calls = pluralize(recovered.len(), "call", "calls");
                     log::warn!("under way when the session stopped: {calls}");
                 }
-                let written = Some(StoredSession { messages: journal.queue(), journal });
-                Ok(RunSession { machine: fold, output: outcomes, stored: written })
+                let stored = Some(StoredSession { messages: journal.queue(), journal });
+                Ok(RunSession { machine, output, stored })
             }
         }
     }

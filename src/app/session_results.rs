@@ -1,4 +1,4 @@
-//! The whole of long results, kept beside the journal.
+//! Long results, stored whole beside the journal.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use crate::journal::SessionOutputs;
 use crate::model::CallId;
 use crate::tools::{OutputStore, ResultPage};
 
-/// Keeps the whole of long results beside the journal of their session.
+/// Stores long results whole beside the journal of their session.
 #[derive(Debug)]
 pub(super) struct SessionResults(pub(super) SessionOutputs);
 

@@ -1,4 +1,4 @@
-//! What several runs have in common that work on one task.
+//! What a run shares with its sub-agents.
 
 use std::sync::Arc;
 
@@ -6,13 +6,13 @@ use crate::llm::scripted::ScriptPosition;
 use crate::mcp::McpServers;
 use crate::tools::SharedQuota;
 
-/// What a run has in common with those that it dispatches.
+/// What a run shares with its sub-agents.
 #[derive(Clone)]
 pub(super) struct SharedResources {
-    /// Whose tools there are besides the own ones.
+    /// The MCP servers.
     pub(super) servers: Arc<McpServers>,
-    /// How much of the limits on what they change is used.
+    /// The limits on changes, and what is used of them.
     pub(super) quota: SharedQuota,
-    /// Where a script or a recording stands.
+    /// The position in a script or a recording.
     pub(super) script_position: ScriptPosition,
 }

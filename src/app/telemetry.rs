@@ -24,8 +24,8 @@ pub fn start_telemetry(world: &ProcessEnv, about: &RunInfo) -> Option<Box<dyn Re
         OtelSettings::from_env(env).map_err(|error| error.to_string()).and_then(|settings| {
             let Some(settings) = settings else { return Ok(None) };
             let client = build_client(&settings, world)?;
-            let post = move |export: &ExportRequest<'_>| send_export(&client, export);
-            OtelSink::new(settings, about, post).map(Some).map_err(|error| error.to_string())
+            let send = move |export: &ExportRequest<'_>| send_export(&client, export);
+            OtelSink::new(settings, about, send).map(Some).map_err(|error| error.to_string())
         });
     match started {
         Ok(telemetry) => telemetry.map(|telemetry| Box::new(telemetry) as Box<dyn ReportSink>),

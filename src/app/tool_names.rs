@@ -17,7 +17,7 @@ pub(super) fn is_built_in(name: &str) -> bool {
 ///
 /// # Errors
 ///
-/// Fails with what to say of a name that no tool has.
+/// Fails with a message about a name that no tool has.
 pub(super) fn check_tool_name(entry: &str) -> Result<(), String> {
     let (tools, _) = entry.split_once('(').unwrap_or((entry, ""));
     let is_known = |name: &&str| name.contains('*') || is_built_in(name);
@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_that_no_tool_has_is_told_with_the_nearest_one() {
+    fn a_name_that_no_tool_has_is_reported_with_the_nearest_one() {
         for entry in ["run_command(git *)", "write_file", "read_file|grep", "mcp_git_*", "*"] {
             assert_eq!(check_tool_name(entry), Ok(()), "{entry}");
         }

@@ -30,13 +30,13 @@ pub(super) fn build_registry(
     root: &WorkspaceRoot,
     sandbox: &Sandbox,
     effect: ExecutionMode,
-    means: ToolDeps<'_>,
+    deps: ToolDeps<'_>,
 ) -> Result<ToolRegistry, ConfigProblem> {
     let mut settings = tool_settings(config, agent, effect)?;
-    settings.rules = parse_rules(config, means.custom)?;
+    settings.rules = parse_rules(config, deps.custom)?;
     // A sub-agent has them if its own list allows them.
-    if let (Some(allowed), true) = (&mut settings.allowed_tools, means.subagents.is_some()) {
-        allowed.extend(means.custom.iter().map(|tool| tool.name().to_owned()));
+    if let (Some(allowed), true) = (&mut settings.allowed_tools, deps.subagents.is_some()) {
+        allowed.extend(deps.custom.iter().map(|tool| tool.name().to_owned()));
     }
     settings.guardrails.off_limits = OffLimits::new(sandbox.model.policy());
     settings.guardrails.repositories = Repositories::new(&sandbox.model.policy().workspace);
@@ -44,40 +44,40 @@ pub(super) fn build_registry(
     if !config.settings.commands.enabled {
         tools.retain(|tool| &*tool.spec().name != RUN_COMMAND);
     }
-    let foreign: Vec<_> = mcp::server_tools(&means.shared.servers).collect();
-    if let Some(crew) = means.subagents {
-        let names = tools.iter().chain(&foreign).map(|tool| Arc::clone(&tool.spec().name));
+    let server_tools: Vec<_> = mcp::server_tools(&deps.shared.servers).collect();
+    if let Some(subagents) = deps.subagents {
+        let names = tools.iter().chain(&server_tools).map(|tool| Arc::clone(&tool.spec().name));
         let has =
             |tool: &Arc<str>| agent.allowed_tools.iter().any(|own| matches_wildcard(own, tool));
         let names: Vec<Arc<str>> = names.chain([READ_OUTPUT.into()]).filter(has).collect();
-        tools.push(dispatch_tool(crew, names));
+        tools.push(dispatch_tool(subagents, names));
     }
-    tools.extend(foreign);
-    tools.extend(means.custom.iter().map(|tool| Box::new(tool.clone()) as Box<dyn Tool>));
-    let account = means.shared.quota.clone();
+    tools.extend(server_tools);
+    tools.extend(deps.custom.iter().map(|tool| Box::new(tool.clone()) as Box<dyn Tool>));
+    let quota = deps.shared.quota.clone();
     let registry = ToolRegistry::new(tools, settings)
-        .with_confirmer(means.confirm)
-        .with_shared_quota(account)
-        .with_secrets(means.secrets);
-    Ok(match means.results {
-        Some(whole) => registry.with_results(Arc::new(whole)),
+        .with_confirmer(deps.confirm)
+        .with_shared_quota(quota)
+        .with_secrets(deps.secrets);
+    Ok(match deps.results {
+        Some(results) => registry.with_results(Arc::new(results)),
         None => registry,
     })
 }
 
 /// What the tools of one run need of it.
 pub(super) struct ToolDeps<'a> {
-    /// Who is asked.
+    /// Asks for confirmations.
     pub(super) confirm: Arc<dyn Confirmer>,
-    /// What it has in common with other runs of the task.
+    /// What it shares with other runs of the task.
     pub(super) shared: &'a SharedResources,
-    /// Where the whole of long results is kept; none for memory.
+    /// Where long results are stored whole; `None` for memory.
     pub(super) results: Option<SessionResults>,
-    /// Who can be dispatched; nobody by who is dispatched.
+    /// The agents that can be dispatched; a sub-agent has none.
     pub(super) subagents: Option<SubagentContext>,
     /// Tools of the program that embeds the agent.
     pub(super) custom: &'a [FunctionTool],
-    /// What no result may contain.
+    /// Values that are masked in results.
     pub(super) secrets: Secrets,
 }
 
@@ -101,7 +101,7 @@ pub(super) fn used_quota(conversation: &Conversation) -> QuotaUsage {
 ///
 /// # Errors
 ///
-/// Fails when a rule, a pattern or an expression is none.
+/// Fails if a rule, a pattern or an expression is invalid.
 pub(super) fn tool_settings(
     config: &Config,
     agent: &Agent,

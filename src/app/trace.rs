@@ -1,4 +1,4 @@
-//! Where the time of a stored session went.
+//! Where a stored session spent its time.
 
 use super::error::AppError;
 use crate::journal::{SessionHistory, SessionId, SessionStore, StoredContent};

@@ -1,4 +1,4 @@
-//! Asking about files of a trusted folder that have changed since the user trusted it.
+//! Asks about files of a trusted folder that have changed since the user trusted it.
 
 use std::io::{self, BufRead, IsTerminal};
 
@@ -32,7 +32,7 @@ pub(super) fn ask(config: &Config, world: &ProcessEnv) -> Result<(), CliError> {
         return Err(refused());
     }
     let changes: String = config.changed.iter().map(diff).collect();
-    // The file may hold what drives a terminal.
+    // The file may contain terminal codes.
     output::print_stderr(&format!(
         "{what}\n\n{}\nTrust this? [y/N] ",
         sanitize::for_pipe(&changes)

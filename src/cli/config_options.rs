@@ -11,10 +11,10 @@ use super::approval;
 use super::args::{LayerArgs, OutputArgs, SettingsArgs};
 use super::error::CliError;
 
-/// The agent that works when nobody names another one.
+/// The agent that runs by default.
 pub(crate) const DEFAULT_AGENT: &str = "build";
 
-/// What a session remembers of the options that it was begun with, so that it goes on in the same way.
+/// The options of a run that are stored in its session, so that a resume uses them too.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SavedOptions {
     /// As `--set` takes them.
@@ -26,7 +26,7 @@ pub(crate) struct SavedOptions {
     pub(crate) disable_mcp: bool,
 }
 
-/// Returns the configuration of a run, and what its session has to remember.
+/// Returns the configuration of a run, and the options to store in its session.
 ///
 /// # Errors
 ///
@@ -65,7 +65,7 @@ pub(crate) fn load_config(
         ..base_sources(world)
     };
     let mut config = load(&sources).map_err(AppError::from)?;
-    // Other commands show what is, and run nothing of it.
+    // Other commands only show the configuration.
     while output.is_some() && !config.changed.is_empty() {
         approval::ask(&config, world)?;
         config = load(&sources).map_err(AppError::from)?;
@@ -153,8 +153,8 @@ fn as_sets(overrides: &[OptionOverride]) -> Vec<String> {
     sets
 }
 
-/// Leaves out what a later setting of the same key replaces; otherwise a session that goes on often would remember the
-/// same again and again. Of a list that adds up everything counts.
+/// Leaves out settings that a later one of the same key replaces, so that they don't accumulate in a session that is
+/// resumed often. Items of cumulative lists all stay.
 fn drop_replaced(sets: Vec<String>) -> Vec<String> {
     let key = |set: &str| set.split('=').next().map(|key| key.trim().to_owned());
     let mut kept: Vec<String> = Vec::new();
@@ -170,12 +170,12 @@ fn drop_replaced(sets: Vec<String>) -> Vec<String> {
 }
 
 impl SavedOptions {
-    /// Returns whether anything is to be changed.
+    /// Returns whether effects are real.
     pub(crate) fn execution_mode(&self) -> ExecutionMode {
         if self.dry_run { ExecutionMode::DryRun } else { ExecutionMode::Real }
     }
 
-    /// Returns it as a session keeps it.
+    /// Returns the stored form.
     pub(crate) fn to_json(&self) -> Value {
         let Self { sets, agent, config, profile, dry_run, disable_mcp } = self;
         json!({
@@ -188,7 +188,7 @@ impl SavedOptions {
         })
     }
 
-    /// Returns the names of what is remembered.
+    /// Returns the names of the stored options.
     pub(crate) fn names(&self) -> Vec<String> {
         let keys = self.sets.iter().filter_map(|set| set.split('=').next().map(str::to_owned));
         let others = [
@@ -202,7 +202,7 @@ impl SavedOptions {
         keys.chain(others.map(|(name, _)| name.to_owned())).collect()
     }
 
-    /// Returns what a session kept; what it did not keep is not there.
+    /// Reads the stored form; missing options are not set.
     pub(crate) fn from_json(value: &Value) -> Self {
         let text = |key: &str| value[key].as_str().map(str::to_owned);
         let sets = value["sets"].as_array().into_iter().flatten();

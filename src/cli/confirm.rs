@@ -16,13 +16,16 @@ struct TerminalPrompt {
     pause_drawing: Option<PauseDrawing>,
 }
 
-/// How often it is looked whether anybody still waits for the answer.
+/// How often the prompt checks whether the run still waits for the answer.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Returns who can be asked: the user, when there is a terminal.
-pub(crate) fn confirmation_port(hush: Option<PauseDrawing>, may_ask: bool) -> Arc<dyn Confirmer> {
+/// Returns a prompt on the terminal, if there is one.
+pub(crate) fn confirmation_port(
+    pause_drawing: Option<PauseDrawing>,
+    may_ask: bool,
+) -> Arc<dyn Confirmer> {
     if may_ask && open_terminal().is_some() {
-        Arc::new(TerminalPrompt { pause_drawing: hush })
+        Arc::new(TerminalPrompt { pause_drawing })
     } else {
         Arc::new(NoConfirmer)
     }
@@ -41,7 +44,7 @@ impl Confirmer for TerminalPrompt {
     ) -> ConfirmationAnswer {
         let Some(terminal) = open_terminal() else { return ConfirmationAnswer::Unavailable };
         match &self.pause_drawing {
-            Some(hush) => hush.during(|| prompt_user(terminal, question, scope)),
+            Some(pause_drawing) => pause_drawing.during(|| prompt_user(terminal, question, scope)),
             None => prompt_user(terminal, question, scope),
         }
     }
@@ -72,7 +75,7 @@ fn prompt_user(
     }
 }
 
-/// Reads a line; none at the end of the input, or when nobody waits any more.
+/// Reads a line; `None` at the end of the input, or if the run no longer waits.
 fn read_line(terminal: &mut File, scope: &EffectContext) -> Option<String> {
     let mut bytes = Vec::new();
     let pulse = Timespec::try_from(POLL_INTERVAL).ok();

@@ -1,15 +1,15 @@
-//! Damaged journals: a command says so, and fails unless it was told to go on with `--partial`.
+//! Damaged journals: a command reports them, and fails without `--partial`.
 
 use architect::journal::index::SessionRow;
 use architect::journal::{JournalError, SessionId, SessionStore};
 
 use super::error::CliError;
 
-/// Sees to it that all of a session can be read, or that the user wants what can be.
+/// Checks that all of a session can be read, or that the user wants what can be.
 ///
 /// # Errors
 ///
-/// Fails when it is damaged, and only all of it will do.
+/// Fails if it is damaged and not `partial`.
 pub(super) fn check_damage(
     store: &SessionStore,
     session: SessionId,
@@ -23,7 +23,7 @@ pub(super) fn check_damage(
     Ok(())
 }
 
-/// Tells which of these sessions are damaged, and returns the exit code of a command that has shown them.
+/// Warns about damaged sessions, and returns the exit code of a command that has shown them.
 pub(super) fn report_damage(rows: &[SessionRow], partial: bool) -> u8 {
     let mut code = 0;
     for row in rows.iter().filter(|row| row.damaged) {

@@ -1,4 +1,4 @@
-//! Why a command could not be carried out: what is wrong, and what to do about it.
+//! Errors of commands, with hints.
 
 use std::io;
 
@@ -12,7 +12,7 @@ use architect::view::RunResult;
 
 use super::{USAGE_EXIT_CODE, output};
 
-/// A command that could not be carried out.
+/// An error of a command.
 #[derive(Debug)]
 pub(crate) struct CliError {
     kind: CliErrorKind,
@@ -22,12 +22,12 @@ pub(crate) struct CliError {
     result: Option<Box<RunResult>>,
 }
 
-/// Who can do something about it; it decides the exit code.
+/// Who can fix it. Determines the exit code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum CliErrorKind {
     /// The user: arguments, configuration, files.
     Usage,
-    /// Nobody reads standard output.
+    /// Standard output is closed.
     Pipe,
     /// The system: the journal could not be kept.
     Store,
@@ -36,7 +36,7 @@ enum CliErrorKind {
 }
 
 impl CliErrorKind {
-    /// Returns why a run that could not begin for this reason has stopped; nothing where the fault is not the run's.
+    /// Returns the stop reason of a run that could not begin because of it, if it has one.
     fn stop_reason(self) -> Option<StopReason> {
         match self {
             Self::Usage | Self::Pipe => None,
@@ -47,12 +47,12 @@ impl CliErrorKind {
 }
 
 impl CliError {
-    /// Returns a failure that the user can mend.
+    /// Returns an error that the user can fix.
     pub(crate) fn usage(message: impl Into<String>) -> Self {
         Self { kind: CliErrorKind::Usage, message: message.into(), hints: Vec::new(), result: None }
     }
 
-    /// Returns a failure of the system, or a defect.
+    /// Returns an error of the system, or a defect.
     pub(crate) fn failed(message: impl Into<String>) -> Self {
         Self {
             kind: CliErrorKind::Failed,
@@ -75,7 +75,7 @@ impl CliError {
         }
     }
 
-    /// Adds what the user can do.
+    /// Adds a hint.
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hints.push(hint.into());
         self
@@ -86,7 +86,7 @@ impl CliError {
         Self { result: Some(Box::new(result)), ..self }
     }
 
-    /// Returns the document of a run that failed so.
+    /// Returns the result document of a run that failed with this error.
     pub(crate) fn to_result(&self) -> RunResult {
         let refused = RunResult::not_started(self.message());
         let exit_code = self.code();
@@ -152,11 +152,11 @@ fn from_config_error(error: &ConfigError) -> CliError {
         && let ProblemKind::Unknown { kind, known, .. } = &problem.kind
         && !known.is_empty()
     {
-        // Which option names it is plain, and `--mode` stands for a key that nobody has typed.
+        // Which option names it is plain, and `--mode` stands for a key that the user has not typed.
         let trouble = &problem.kind;
         let failure = CliError::usage(format!("{trouble}\n  known {kind}s: {}", known.join(", ")));
         return match *kind {
-            "agent" => failure.hint("`architect agents` tells what each of them does"),
+            "agent" => failure.hint("`architect agents` describes them"),
             _ => failure,
         };
     }
@@ -168,7 +168,7 @@ fn from_config_error(error: &ConfigError) -> CliError {
             message.push_str(&format!("\n    | {}\n    | {indent}{mark}", excerpt.line));
         }
     }
-    // Where values come from does not help with a file that can't be read at all.
+    // The origin of values does not help if a file can't be read at all.
     let is_of_a_file = |trouble: &ProblemKind| {
         matches!(trouble, ProblemKind::Unreadable(_) | ProblemKind::Syntax(_))
     };
@@ -176,17 +176,17 @@ fn from_config_error(error: &ConfigError) -> CliError {
         return CliError::usage(message);
     }
     CliError::usage(message)
-        .hint("`architect config show` tells every key with its value and where that comes from")
+        .hint("`architect config show` shows every key with its value and where it comes from")
 }
 
 /// Returns what the user can do about a session that can only be read.
 fn read_only_hints(session: SessionId, why: &ReadOnlyReason) -> Vec<String> {
     let fork = |seq: u64| {
-        format!("`architect fork {session}@{}` goes on from a copy of what is intact", seq - 1)
+        format!("`architect fork {session}@{}` continues in a copy of what is intact", seq - 1)
     };
     match why {
-        ReadOnlyReason::NewerFormat { .. } => vec!["go on with it with that release".to_owned()],
-        // Without its first record nothing of it can be read.
+        ReadOnlyReason::NewerFormat { .. } => vec!["resume it with that release".to_owned()],
+        // Without its first record a journal can't be read.
         ReadOnlyReason::UnknownRecord { seq: 0, .. } | ReadOnlyReason::Damaged { seq: 0, .. } => {
             Vec::new()
         }
@@ -207,44 +207,41 @@ fn error_hints(error: &AppError) -> Vec<String> {
             "`architect demo` shows a whole run without a model".to_owned(),
         ],
         AppError::Model(ModelSpecError::UnknownName { .. }) => {
-            hint("with --api-base any name is taken, as that of an OpenAI-compatible server")
+            hint("with --api-base any name is accepted, for an OpenAI-compatible server")
         }
         AppError::Connect(ConnectError::MissingKey { .. }) => {
             hint("set the variable, or name another one with --api-key-env")
         }
         AppError::NoPrice(_) => hint(
-            "give its price in the file of `costs.prices_file`, or go on without counting money: --set costs.unknown_price=warn",
+            "add its price to the file of `costs.prices_file`, or run without counting costs: --set costs.unknown_price=warn",
         ),
         AppError::HomeAsWorkspace(path) => vec![
             "change to the folder of a project, or name one with --workspace".to_owned(),
-            format!(
-                "--workspace {} takes it all the same; its dotfiles stay protected",
-                path.display()
-            ),
+            format!("--workspace {} uses it anyway; its dotfiles stay protected", path.display()),
         ],
         AppError::Workspace { .. } => hint("name another folder with --workspace"),
-        AppError::Exec(ExecError::Unconfined(_)) => {
-            hint("`architect doctor` tells what this system can do; --sandbox off confines nothing")
-        }
+        AppError::Exec(ExecError::Unconfined(_)) => hint(
+            "`architect doctor` shows what this system supports; --sandbox off disables the confinement",
+        ),
         AppError::Journal(JournalError::Busy { session, .. }) => vec![
-            format!("`architect steer {session} MESSAGE` tells the running session something"),
-            format!("`architect fork {session}` goes on from a copy"),
+            format!("`architect steer {session} MESSAGE` sends a message to the running session"),
+            format!("`architect fork {session}` continues in a copy"),
         ],
         AppError::Journal(JournalError::SessionExists(session)) => vec![
-            format!("`architect resume {session} PROMPT` goes on with it"),
-            "without --session the run gets an id of its own".to_owned(),
+            format!("`architect resume {session} PROMPT` resumes it"),
+            "without --session an id is generated".to_owned(),
         ],
         AppError::Journal(JournalError::NotRunning(session)) => {
-            vec![format!("`architect resume {session} PROMPT` goes on with it")]
+            vec![format!("`architect resume {session} PROMPT` resumes it")]
         }
         AppError::Journal(JournalError::UnknownSession(_) | JournalError::InvalidId(_)) => {
-            hint("`architect sessions list` shows the sessions that there are")
+            hint("`architect sessions list` lists the stored sessions")
         }
         AppError::Journal(JournalError::ReadOnly { session, reason: why }) => {
             read_only_hints(*session, why)
         }
         AppError::Journal(JournalError::Damaged { session, reason: why }) => {
-            let partial = "--partial goes on with what comes before the damage".to_owned();
+            let partial = "--partial uses what comes before the damage".to_owned();
             read_only_hints(*session, why).into_iter().chain([partial]).collect()
         }
         AppError::Journal(JournalError::Misnamed { header, .. }) => {

@@ -8,7 +8,7 @@ use architect::net::Secrets;
 use architect::view::{ci_commands, sanitize};
 use log::LevelFilter;
 
-/// What no line may show, once that is known.
+/// Values that are masked in log lines, once they are known.
 static SECRETS: OnceLock<Secrets> = OnceLock::new();
 
 /// Starts the technical log: as much as the configuration says, or more for each `-v`. The secrets are masked in it.

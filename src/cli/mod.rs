@@ -1,4 +1,4 @@
-//! The binary's own room: arguments as typed, then what they mean; the terminal; errors with hints; exit codes.
+//! The command line: arguments, the terminal, errors with hints, exit codes.
 
 mod approval;
 mod args;
@@ -34,7 +34,7 @@ pub(crate) const USAGE_EXIT_CODE: u8 = 3;
 
 /// Reads the arguments, does what they say, and returns the exit code.
 pub(crate) fn main() -> ExitCode {
-    // Before any file is touched. A run that can't be told of signals says so when it begins.
+    // Before any file is touched. A run that can't catch signals reports that when it begins.
     let _ = install_handlers();
     logging::init();
     ignore_signals();
@@ -58,13 +58,12 @@ pub(crate) fn main() -> ExitCode {
     }
 }
 
-/// Some signals would end the process, and are no reason for that. A file that may not grow any more is an error of its
-/// write, which is told and stored. (A reader that has gone is such an error already.) What users' signals are to mean
-/// here, nobody has said.
+/// Ignores signals that would end the process without a reason. A file that may not grow is an error of the write, which
+/// is reported and stored. The signals for users have no meaning here.
 fn ignore_signals() {
-    let nobody_looks = Arc::new(AtomicBool::new(false));
+    let unused = Arc::new(AtomicBool::new(false));
     for signal in [SIGXFSZ, SIGUSR1, SIGUSR2] {
-        if let Err(error) = signal_hook::flag::register(signal, Arc::clone(&nobody_looks)) {
+        if let Err(error) = signal_hook::flag::register(signal, Arc::clone(&unused)) {
             log::warn!("signal {signal} would end the process: {error}");
         }
     }
@@ -101,7 +100,7 @@ fn with_suggestion(mut error: clap::Error, words: &[String]) -> clap::Error {
     error
 }
 
-/// Returns the JSON that these words ask for, of a command whose output is a run's result; none for text.
+/// Returns the output format that these arguments ask for, of a command whose output is a run's result.
 fn requested_format(words: &[String]) -> Option<OutputFormat> {
     let runs = ["run", "exec", "demo", "resume", "fork"];
     words
@@ -155,9 +154,9 @@ fn report_clap_error(error: clap::Error) -> Result<u8, CliError> {
             if typed.is_some() && typed.as_ref() == first {
                 output::print_stderr("  hint: a task is given to `run`: architect run \"…\"");
             }
-            let told = rendered.split("\n\n").next().unwrap_or_default();
-            let told = told.strip_prefix("error: ").unwrap_or(told);
-            let message = told.split_whitespace().collect::<Vec<_>>().join(" ");
+            let error = rendered.split("\n\n").next().unwrap_or_default();
+            let error = error.strip_prefix("error: ").unwrap_or(error);
+            let message = error.split_whitespace().collect::<Vec<_>>().join(" ");
             print_result_document(&CliError::usage(message), &words)?;
             Ok(USAGE_EXIT_CODE)
         }

@@ -1,4 +1,4 @@
-//! Writing to standard output and standard error, without a panic when nobody reads.
+//! Writes to standard output and standard error, without a panic if they are closed.
 
 use std::borrow::Cow;
 use std::io::{self, IsTerminal, Write};
@@ -11,7 +11,7 @@ use super::error::CliError;
 ///
 /// # Errors
 ///
-/// Fails when nobody reads it any more, or it cannot be written.
+/// Fails if it is closed, or can't be written.
 pub(crate) fn print(text: &str) -> Result<(), CliError> {
     let text = &*sanitize(text, io::stdout().is_terminal());
     let mut stdout = io::stdout().lock();
@@ -24,7 +24,7 @@ pub(crate) fn print(text: &str) -> Result<(), CliError> {
     written.map_err(|error| CliError::from_stdout(&error))
 }
 
-/// Writes to standard error; when nobody reads that, there is nobody to tell.
+/// Writes to standard error; a failure is ignored.
 pub(crate) fn print_stderr(text: &str) {
     let text = &*sanitize(text, io::stderr().is_terminal());
     let mut stderr = io::stderr().lock();

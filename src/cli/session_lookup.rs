@@ -1,4 +1,4 @@
-//! Which stored session a command is about.
+//! Finds the stored session that a command names.
 
 use std::path::PathBuf;
 
@@ -21,10 +21,10 @@ pub(crate) struct SessionLookup {
     any_folder: bool,
 }
 
-/// The name of the session that was written to last.
+/// The name of the session with the newest record.
 const LAST: &str = "last";
 
-const BEGIN_HINT: &str = "`architect run \"…\"` begins one";
+const BEGIN_HINT: &str = "`architect run \"…\"` starts one";
 
 impl SessionLookup {
     /// Opens the store that the options name.
@@ -67,8 +67,7 @@ impl SessionLookup {
         Err(failure.hint(hint))
     }
 
-    /// Returns the session that a name means, after telling its folder where that is not the one that the command was
-    /// typed in.
+    /// Returns the session that a name means, after a note about its folder if that is not the current one.
     ///
     /// # Errors
     ///
@@ -76,13 +75,13 @@ impl SessionLookup {
     pub(crate) fn find_and_report_folder(&self, name: &str) -> Result<SessionId, CliError> {
         let session = self.find(name)?;
         let past = self.store.replay(session, |_, _, _| {}).ok();
-        if let Some(told) = past.and_then(|(past, _)| self.other_folder_note(&past)) {
-            output::print_stderr(&told);
+        if let Some(note) = past.and_then(|(past, _)| self.other_folder_note(&past)) {
+            output::print_stderr(&note);
         }
         Ok(session)
     }
 
-    /// Returns where a session works, for people, when that is not this folder. An imported one goes on in this folder.
+    /// Returns a note about the folder of a session if it is not the current one. An imported one resumes in this folder.
     pub(crate) fn other_folder_note(&self, past: &SessionHistory) -> Option<String> {
         let root = &past.setup.workspace.root;
         let is_here = *root == self.folder || past.is_imported_setup();

@@ -1,4 +1,4 @@
-//! Who is told of a run: standard output, the log on standard error, files.
+//! The sinks of a run: standard output, the log on standard error, files.
 
 use std::io::{self, IsTerminal};
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use super::args::{OutputArgs, OutputFormat};
 use super::error::CliError;
 use super::output;
 
-/// Who is told of a run.
+/// The sinks of a run.
 pub(crate) struct Sinks {
     pub(crate) reporter: Reporter,
     /// Keeps the log from drawing while the user is asked.
@@ -35,7 +35,7 @@ pub(crate) fn output_format(args: &OutputArgs) -> OutputFormat {
     }
 }
 
-/// Returns who is told of a run.
+/// Opens the sinks of a run.
 ///
 /// # Errors
 ///
@@ -47,12 +47,12 @@ pub(crate) fn open_sinks(
 ) -> Result<Sinks, CliError> {
     let failed = |error: io::Error| CliError::failed(format!("could not start writing: {error}"));
     let mut outputs: Vec<Box<dyn ReportSink>> = Vec::new();
-    let mut hush = None;
+    let mut pause_drawing = None;
     let logs_live =
         !args.quiet && can_redraw(io::stderr().is_terminal(), |name| variable(world, name));
     if !args.quiet {
         let log = open_log(args, config, world, logs_live).map_err(failed)?;
-        hush = Some(log.pause_drawing());
+        pause_drawing = Some(log.pause_drawing());
         outputs.push(Box::new(OptionalSink::new(log, "log")));
     }
     if let Some(path) = &config.settings.logging.file {
@@ -77,7 +77,7 @@ pub(crate) fn open_sinks(
         OutputFormat::Json => Box::new(JsonSink::new(stdout).map_err(failed)?),
         OutputFormat::StreamJson => Box::new(StreamJsonSink::new(stdout).map_err(failed)?),
     });
-    Ok(Sinks { reporter: Reporter::new(outputs), pause_drawing: hush, is_terminal })
+    Ok(Sinks { reporter: Reporter::new(outputs), pause_drawing, is_terminal })
 }
 
 fn open_log(
@@ -89,15 +89,15 @@ fn open_log(
     let is_styled =
         should_use_color(args.color, io::stderr().is_terminal(), |name| variable(world, name));
     let stderr = CommandEscaper::new(io::stderr(), output::is_read_by_ci());
-    let look = LogStyle {
+    let style = LogStyle {
         lang: config.settings.language,
         has_color: is_styled,
         shows_costs: args.show_costs,
     };
     if is_live {
-        HumanLog::live(stderr, look, Arc::new(SystemClock::start()), terminal_width)
+        HumanLog::live(stderr, style, Arc::new(SystemClock::start()), terminal_width)
     } else {
-        HumanLog::plain(stderr, look)
+        HumanLog::plain(stderr, style)
     }
 }
 

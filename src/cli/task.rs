@@ -1,4 +1,4 @@
-//! Running a task, and telling what came of it.
+//! Runs a task, and reports its result.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -36,24 +36,24 @@ pub(crate) enum RunMode {
     PlanFirst,
 }
 
-/// Runs a task before its audience, tells the result, and returns the exit code.
+/// Runs a task, reports the result, and returns the exit code.
 ///
 /// # Errors
 ///
 /// Fails when it could not begin, and when its result could not be written.
 pub(crate) fn run(
     setup: &RunSetup,
-    order: RunRequest,
-    way: RunMode,
+    request: RunRequest,
+    mode: RunMode,
     args: &OutputArgs,
 ) -> Result<u8, CliError> {
-    // What can't be written is told before money is spent.
+    // An output that can't be written is reported before money is spent.
     for path in [&args.output_file, &args.report_file].into_iter().flatten() {
         check_writable(path)?;
     }
     let target = ReportTarget::from_args(args, &setup.env);
     let format = report_format(args, target.as_ref())?;
-    let Sinks { reporter: show, pause_drawing: hush, is_terminal } =
+    let Sinks { reporter: show, pause_drawing, is_terminal } =
         sinks::open_sinks(args, &setup.config, &setup.env)?;
     let sandbox: Option<Arc<str>> = match args.verbose {
         0 => None,
@@ -62,13 +62,13 @@ pub(crate) fn run(
     if let Some(enforced) = &sandbox {
         log::info!("commands are {enforced}");
     }
-    let stage = RunIo {
+    let io = RunIo {
         reporter: show.clone(),
-        confirm: confirmation_port(hush, args.output_format.is_none() && !args.json),
+        confirm: confirmation_port(pause_drawing, args.output_format.is_none() && !args.json),
         sandbox,
     };
-    let is_stored = !matches!(order.target, SessionTarget::Ephemeral);
-    let about = setup.run_info(&order);
+    let is_stored = !matches!(request.target, SessionTarget::Ephemeral);
+    let about = setup.run_info(&request);
     if let Some(telemetry) = start_telemetry(&setup.env, &about) {
         show.add_sink(telemetry);
     }
@@ -76,16 +76,16 @@ pub(crate) fn run(
         runs,
         answer_run: speaker,
         interrupted_run: interrupted,
-        evaluation: verdict,
-        stop_reason_override: overruled,
-    } = run_workflow(setup, order, way, &stage)?;
+        evaluation,
+        stop_reason_override,
+    } = run_workflow(setup, request, mode, &io)?;
     let results = show.results(StopReason::InternalError, "the run broke down");
     let (Some(result), Some(ended)) = (RunResult::join(&results, speaker), runs.get(speaker))
     else {
         return Err(CliError::failed("the run left no result"));
     };
     let mut result = with_dry_run_plan(result, ended);
-    if let Some(reason) = overruled {
+    if let Some(reason) = stop_reason_override {
         (result.status, result.stop_reason) = (reason.status(), Some(reason));
         result.exit_code = about.exit_code(reason);
     }
@@ -94,20 +94,20 @@ pub(crate) fn run(
         (result.status, result.stop_reason) = (end.status, end.stop_reason);
         result.exit_code = end.exit_code;
     }
-    if let (Some(verdict), Some(_)) = (&verdict, overruled) {
+    if let (Some(evaluation), Some(_)) = (&evaluation, stop_reason_override) {
         // A model wrote the issues; quoted, they are harmless for a terminal.
-        let issues = &verdict.issues;
-        match verdict.completed {
+        let issues = &evaluation.issues;
+        match evaluation.completed {
             true => log::warn!(
-                "the result was judged complete, but with a confidence of {:.2}, below \
+                "the evaluation finds the task completed, but with a confidence of {:.2}, below \
                  evaluation.confidence_threshold ({:.2}): {issues:?}",
-                verdict.confidence,
+                evaluation.confidence,
                 setup.config.settings.evaluation.confidence_threshold,
             ),
-            false => log::warn!("the result was judged not to be complete: {issues:?}"),
+            false => log::warn!("the evaluation finds the task not completed: {issues:?}"),
         }
     }
-    result.evaluation = verdict.and_then(|verdict| serde_json::to_value(verdict).ok());
+    result.evaluation = evaluation.and_then(|evaluation| serde_json::to_value(evaluation).ok());
     if is_stored && result.status != RunStatus::Success {
         result.resume_command = resume_command(&result, &setup.config).map(Into::into);
     }
@@ -138,62 +138,62 @@ pub(crate) fn run(
     Ok(result.exit_code)
 }
 
-/// Returns what somebody wants to know of a run whose result could not be written.
+/// Returns hints about a run whose result could not be written.
 fn unwritten_result_hints(result: &RunResult) -> Vec<String> {
     let reason = result.stop_reason.map_or("refused", StopReason::name);
     let cost = result.cost.map_or("unknown".to_owned(), |cost| cost.to_string());
     let steps = pluralize(result.steps, "step", "steps");
-    let mut told = vec![format!("the run itself ended with {reason}: {steps}, cost {cost}")];
+    let mut hints = vec![format!("the run itself ended with {reason}: {steps}, cost {cost}")];
     if let Some(session) = &result.session_id {
-        told.push(format!("`architect sessions show {session}` shows session {session}"));
+        hints.push(format!("`architect sessions show {session}` shows session {session}"));
     }
-    told
+    hints
 }
 
-/// The exit code of a run that left no result for anybody.
+/// The exit code of a run whose result could not be written.
 const FAILED_EXIT_CODE: u8 = 1;
 
-/// How much longer than its run the output may take.
+/// How much longer than the deadline of the run the output may take.
 const OUTPUT_OVERTIME: Duration = Duration::from_millis(500);
 
 /// Returns how long to wait for the readers of the output.
-fn write_timeout(ending: RunDeadline) -> FinishTimeout {
-    ending
+fn write_timeout(deadline: RunDeadline) -> FinishTimeout {
+    deadline
         .remaining()
         .map_or(FinishTimeout::Unlimited, |left| FinishTimeout::AtMost(left + OUTPUT_OVERTIME))
 }
 
-/// Says something to a reader that may have stalled, so nobody waits for long.
+/// Writes to a reader that may have stalled, and waits only for a while.
 pub(crate) fn run_with_timeout(say: impl FnOnce() + Send + 'static) {
-    let (said, heard) = mpsc::channel();
+    let (sender, receiver) = mpsc::channel();
     let saying = thread::Builder::new().name("say".to_owned()).spawn(move || {
         say();
-        let _ = said.send(());
+        let _ = sender.send(());
     });
     if saying.is_ok() {
-        let _ = heard.recv_timeout(OUTPUT_OVERTIME);
+        let _ = receiver.recv_timeout(OUTPUT_OVERTIME);
     }
 }
 
-/// Makes the runs of a task.
+/// Runs the task, and its plan or evaluation.
 fn run_workflow(
     setup: &RunSetup,
-    order: RunRequest,
-    way: RunMode,
-    stage: &RunIo,
+    request: RunRequest,
+    mode: RunMode,
+    io: &RunIo,
 ) -> Result<EvaluatedRuns, CliError> {
-    let task = order.task.clone().unwrap_or_default();
-    let store = match &order.target {
+    let task = request.task.clone().unwrap_or_default();
+    let store = match &request.target {
         SessionTarget::Ephemeral => None,
         SessionTarget::New(store, _)
         | SessionTarget::Child(store, ..)
         | SessionTarget::Stored(store, _) => Some(store.clone()),
     };
-    let (options, exit_on_partial) = (order.options.clone(), order.exit_on_partial);
-    let again = RetryContext { store, options, exit_on_partial };
-    let runs = match way {
-        RunMode::Direct => vec![setup.run(order, stage.clone())?],
-        RunMode::PlanFirst => plan_first(setup, order, stage)?,
+    let (options, exit_on_partial) = (request.options.clone(), request.exit_on_partial);
+    let retry = RetryContext { store, options, exit_on_partial };
+    let runs = match mode {
+        RunMode::Direct => vec![setup.run(request, io.clone())?],
+        RunMode::PlanFirst => plan_first(setup, request, io)?,
     };
     match setup.config.settings.evaluation.mode {
         EvaluationMode::Off => {
@@ -207,7 +207,7 @@ fn run_workflow(
             })
         }
         EvaluationMode::Basic | EvaluationMode::Full => {
-            Ok(evaluate(setup, &task, runs, &again, stage)?)
+            Ok(evaluate(setup, &task, runs, &retry, io)?)
         }
     }
 }
@@ -225,8 +225,8 @@ fn with_dry_run_plan(mut result: RunResult, ended: &FinishedRun) -> RunResult {
     result
 }
 
-/// Returns the command that goes on with a session whose run ended early. Money and tokens are totals of the session, so a
-/// run that has used them up needs more; steps and time begin again.
+/// Returns the command that resumes a session whose run ended early. Money and tokens are totals of the session, so a
+/// run that has used them up needs more; steps and time start again.
 fn resume_command(result: &RunResult, config: &Config) -> Option<String> {
     let mut command = format!("architect resume {}", result.session_id.as_deref()?);
     // The store is found without it only where every command looks.
@@ -239,7 +239,7 @@ fn resume_command(result: &RunResult, config: &Config) -> Option<String> {
     }
     let limits = &config.settings.limits;
     if result.stop_reason == Some(StopReason::Closed(CloseReason::BudgetExceeded)) {
-        // What did not cover a call of the agent would not cover one after `resume` either.
+        // A budget that did not cover a call of the agent would not cover one after `resume` either.
         let is_enough = match result.cost {
             Some(_) => result.costs.by_source.contains_key(&CostSource::Agent),
             // At least one of them was not a closing call.
@@ -312,7 +312,7 @@ fn write_files(
     Ok(())
 }
 
-/// Where a report goes.
+/// The target of a report.
 enum ReportTarget {
     /// Into a file of its own.
     File(PathBuf),
@@ -349,14 +349,14 @@ fn report_format(
             Ok(report::ReportFormat::Github)
         }
         (None, Some(path)) => report::ReportFormat::from_path(path).ok_or_else(|| {
-            CliError::usage(format!("the ending of {} tells no format of a report", path.display()))
-                .hint("end it in .json, .md or .html, or name the format with --report")
+            CliError::usage(format!("unknown report format: {}", path.display()))
+                .hint("use the extension .json, .md or .html, or name the format with --report")
         }),
         (None, None) => Ok(report::ReportFormat::Markdown),
     }
 }
 
-/// Sees to it that a file can be written, as far as that can be told before.
+/// Checks that a file can be written, as far as that can be determined before.
 fn check_writable(path: &Path) -> Result<(), CliError> {
     let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let failed = |why: String| {

@@ -1,4 +1,4 @@
-//! Where the task comes from: an argument, a file, or standard input when that is asked for.
+//! Reads the task: from an argument, a file, or standard input on request.
 
 use std::fs;
 use std::io::{self, IsTerminal, Read};
@@ -34,9 +34,7 @@ pub(crate) fn read_task(prompt: Option<&str>, append_stdin: bool) -> Result<Stri
             _ if append_stdin => " (nothing came from standard input either)",
             Some(_) | None => "",
         };
-        return Err(
-            CliError::usage(format!("the task is empty{read}")).hint("say what is to be done")
-        );
+        return Err(CliError::usage(format!("the task is empty{read}")).hint("describe what to do"));
     }
     Ok(task)
 }
@@ -73,11 +71,11 @@ fn decode_text(from: impl Read, name: &str) -> Result<String, CliError> {
     match String::from_utf8(bytes) {
         Ok(text) => Ok(text),
         Err(error) if error.as_bytes().contains(&0) => {
-            Err(CliError::usage(format!("what comes from {name} is no text")))
+            Err(CliError::usage(format!("{name} is not text")))
         }
         // A diff may well have a line in another encoding.
         Err(error) => {
-            log::warn!("{name} is not all UTF-8; what is not was replaced by \u{fffd}");
+            log::warn!("{name} is not valid UTF-8; invalid parts were replaced by \u{fffd}");
             Ok(String::from_utf8_lossy(error.as_bytes()).into_owned())
         }
     }

@@ -12,7 +12,7 @@ use super::problem::{ConfigProblem, ProblemKind};
 use super::setting_value::parse_list;
 use super::settings::AgentConfig;
 use super::text_types::ConfigName;
-use super::value_tree::{ConfigNode, ConfigTable, ConfigValue};
+use super::value_tree::{ConfigNode, ConfigTable, ConfigValue, OriginAt};
 use crate::model::ConfirmMode;
 use crate::policy::CallKind;
 use crate::tools::describe;
@@ -110,8 +110,6 @@ fn markdown_files(folder: &Path) -> Vec<std::path::PathBuf> {
     paths.sort();
     paths
 }
-
-type OriginAt<'a> = dyn Fn(std::ops::Range<usize>) -> ValueOrigin + 'a;
 
 /// Returns the name of an agent and the table that its file stands for.
 fn parse_agent(

@@ -218,7 +218,7 @@ impl<'a> ConfigLoader<'a> {
             self.problems.extend(report.problems);
             match set {
                 SetOverride::Key(table) => {
-                    self.add_layer(LayerRank::Argument, LayerOwner::User, table)
+                    self.add_layer(LayerRank::Argument, LayerOwner::User, table);
                 }
                 SetOverride::EntryKey(table) => {
                     self.layers.push(ConfigLayer {
@@ -400,14 +400,14 @@ impl<'a> ConfigLoader<'a> {
                 // Trusting a folder is trusting those who can write it; here, everyone can.
                 let path = root.join(".architect/config.toml");
                 let open = checked_file::read_file(&path, OwnerCheck::NotWorldWritable);
-                let told = match (trusted, open) {
+                let problem = match (trusted, open) {
                     (Err(error), _) => error.to_string(),
                     (Ok(true), Err(error @ ConfigFileError::WorldWritable(_))) => error.to_string(),
                     (Ok(true), _) => return self.is_unchanged(&TrustStore::new(state), root),
                     (Ok(false), _) => return false,
                 };
                 self.add_notice(
-                    format!("{told}; this folder counts as not trusted"),
+                    format!("{problem}; this folder counts as not trusted"),
                     NoticeCause::Other,
                 );
                 false
@@ -415,7 +415,7 @@ impl<'a> ConfigLoader<'a> {
         }
     }
 
-    /// Returns whether a trusted folder says what it said when the user trusted it.
+    /// Returns whether a trusted folder is as it was when the user trusted it.
     fn is_unchanged(&mut self, store: &TrustStore, root: &Path) -> bool {
         match store.changed(root) {
             Ok(Some(changed)) => {
@@ -432,7 +432,7 @@ impl<'a> ConfigLoader<'a> {
             // The user trusted the folder whatever its files contain.
             Ok(None) => {
                 let recorded = match store.add(root) {
-                    Ok(()) => "what this trusted folder says of runs is recorded now; if it changes, you are asked".to_owned(),
+                    Ok(()) => "the configuration of this trusted folder is recorded; if it changes, you will be asked".to_owned(),
                     Err(error) => error.to_string(),
                 };
                 self.add_notice(recorded, NoticeCause::Other);
@@ -470,7 +470,7 @@ impl<'a> ConfigLoader<'a> {
             let name = secrets.iter().find(|name| matches(pattern, name) && !allowed(name))?;
             let what = format!(
                 "`commands.env_include`: {name} may hold a secret, and a file of the project passes none to commands; \
-                 say it in your own configuration"
+                 set it in your own configuration"
             );
             Some(ConfigProblem::new(pattern.origin.clone(), ProblemKind::Other(what)))
         });

@@ -112,7 +112,7 @@ fn parse_servers(
                     format!("server `{name}` is ignored: HTTP with SSE is outdated, use `http`");
                 notices.push(ConfigNotice { origin, message, cause: NoticeCause::Other });
             }
-            Ok(server) => match server.to_table(&name, &origin, variables) {
+            Ok(server) => match server.into_table(&name, &origin, variables) {
                 Ok(table) => servers.push(ConfigNode::new(ConfigValue::Table(table), origin)),
                 Err(why) => {
                     let message = format!("server `{name}` is ignored: {why}");
@@ -132,7 +132,7 @@ fn parse_servers(
 
 impl McpJsonServer {
     /// Returns the server as an entry of `[[mcp.servers]]`; fails with a variable that it can't use.
-    fn to_table(
+    fn into_table(
         self,
         name: &str,
         origin: &ValueOrigin,

@@ -89,28 +89,26 @@ impl ValueOrigin {
         Self { rank, source: OriginSource::File(Arc::clone(document), span) }
     }
 
-    /// Returns the path, if the value comes from a file.
-    pub fn path(&self) -> Option<&Path> {
+    fn file(&self) -> Option<(&ConfigDocument, &Range<usize>)> {
         match &self.source {
-            OriginSource::File(document, _) => Some(document.path()),
+            OriginSource::File(document, span) => Some((document, span)),
             OriginSource::BuiltIn | OriginSource::Variable(_) | OriginSource::Argument(_) => None,
         }
+    }
+
+    /// Returns the path, if the value comes from a file.
+    pub fn path(&self) -> Option<&Path> {
+        self.file().map(|(document, _)| document.path())
     }
 
     /// Returns the position, if the value comes from a file.
     pub fn position(&self) -> Option<TextPosition> {
-        match &self.source {
-            OriginSource::File(document, span) => Some(document.position(span.start)),
-            OriginSource::BuiltIn | OriginSource::Variable(_) | OriginSource::Argument(_) => None,
-        }
+        self.file().map(|(document, span)| document.position(span.start))
     }
 
     /// Returns the line of the file, to be shown below a message.
     pub fn excerpt(&self) -> Option<SourceExcerpt> {
-        match &self.source {
-            OriginSource::File(document, span) => document.excerpt(span),
-            OriginSource::BuiltIn | OriginSource::Variable(_) | OriginSource::Argument(_) => None,
-        }
+        self.file().and_then(|(document, span)| document.excerpt(span))
     }
 }
 

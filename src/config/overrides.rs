@@ -55,7 +55,7 @@ pub(super) fn layer_from_variables(
         let key = keys().iter().find(|key| key.variable().as_deref() == Some(name));
         match key {
             Some(key) => {
-                insert_at_path(&mut table, &key.path, parse_override(key, text, &origin), &origin)
+                insert_at_path(&mut table, &key.path, parse_override(key, text, &origin), &origin);
             }
             None if CHILD_PROCESS_VARIABLES.contains(&name.as_str())
                 || OPTION_VARIABLES.contains(&name.as_str()) => {}
@@ -222,8 +222,8 @@ mod tests {
         let variables: Vec<_> = variables.iter().map(owned).collect();
         let (mut report, mut notices) = (ReadReport::default(), Vec::new());
         let table = layer_from_variables(&variables, &mut report, &mut notices);
-        let told = report.problems.iter().map(ToString::to_string).collect();
-        (table, told, notices.iter().map(ToString::to_string).collect())
+        let problems = report.problems.iter().map(ToString::to_string).collect();
+        (table, problems, notices.iter().map(ToString::to_string).collect())
     }
 
     #[test]

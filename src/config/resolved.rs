@@ -149,7 +149,7 @@ impl Config {
             let Some(name) = name.filter(|name| is_secret_variable(name.as_str())) else { return };
             if self.is_of_project(&self.origin(&key)) {
                 let what = format!(
-                    "{name} may hold a secret, and a file of the project gets none; say it in your own configuration, \
+                    "{name} may hold a secret, and a file of the project gets none; set it in your own configuration, \
                      or with `--set {key}={name}`"
                 );
                 problems.push(self.problem_with(&key, what));
@@ -164,7 +164,7 @@ impl Config {
         let key = "llm.api_base";
         let is_elsewhere = llm.api_base.as_ref().is_some_and(|url| !url.is_here());
         if is_elsewhere && self.is_of_project(&self.origin(key)) {
-            let what = "the provider's key would go to an address that a file of the project chooses; say it in your \
+            let what = "the provider's key would go to an address that a file of the project chooses; set it in your \
                         own configuration, or with --api-base";
             problems.push(self.problem_with(key, what));
         }

@@ -333,7 +333,7 @@ impl<'a> SettingsReader<'a> {
     fn record_value(&mut self, name: &str, value: Option<ConfigValue>, origin: ValueOrigin) {
         let key = format!("{}{name}", self.path);
         let is_list_item = self.is_item;
-        self.report.values.push(EffectiveValue { key, value, origin, is_list_item });
+        self.report.values.push(EffectiveValue { key, origin, value, is_list_item });
     }
 
     fn report_problem(&mut self, origin: ValueOrigin, kind: ProblemKind) {

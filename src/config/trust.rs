@@ -193,7 +193,7 @@ impl TrustStore {
     }
 }
 
-/// Returns the contents of what a project says of runs, by path. All of it is read before a folder is trusted.
+/// Returns the contents of a project's configuration files, by path. All of them are read before a folder is trusted.
 fn steering(folder: &Path) -> BTreeMap<String, String> {
     let below = |name: &str| {
         let entries = fs::read_dir(folder.join(name)).into_iter().flatten().flatten();
@@ -265,14 +265,14 @@ mod tests {
         write(".mcp.json", "{}");
         write("other", "x");
         let changed = store.changed(&work).unwrap().unwrap();
-        let told = |file: &ChangedFile| (file.path.clone(), file.trusted.is_some());
+        let summary = |file: &ChangedFile| (file.path.clone(), file.trusted.is_some());
         let expected = [
             (".architect/agents/x.md", false),
             (".architect/config.toml", true),
             (".mcp.json", false),
         ];
         let expected = expected.map(|(path, was_there)| (path.to_owned(), was_there));
-        assert_eq!(changed.iter().map(told).collect::<Vec<_>>(), expected);
+        assert_eq!(changed.iter().map(summary).collect::<Vec<_>>(), expected);
         // What was shown is accepted, and not what stands there by now.
         write(".mcp.json", "[]");
         store.accept(&work, &changed).unwrap();

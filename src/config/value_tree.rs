@@ -133,7 +133,8 @@ pub(super) fn parse_value(text: &str, origin: &ValueOrigin) -> Option<ConfigValu
     Some(convert_value(value.into_inner(), &|_| origin.clone()))
 }
 
-type OriginAt<'a> = dyn Fn(std::ops::Range<usize>) -> ValueOrigin + 'a;
+/// Returns the origin of a part of a document, in bytes.
+pub(super) type OriginAt<'a> = dyn Fn(std::ops::Range<usize>) -> ValueOrigin + 'a;
 
 fn convert_table(table: DeTable<'_>, at: &OriginAt<'_>) -> ConfigTable {
     let entry = |(key, value): (Spanned<_>, Spanned<DeValue<'_>>)| {

@@ -12,9 +12,9 @@ pub struct OutputCapture {
 }
 
 impl OutputCapture {
-    /// Returns an empty capture that keeps `room` bytes of the head, and as many of the tail.
-    pub fn new(room: usize) -> Self {
-        Self { capacity: room, ..Self::default() }
+    /// Returns an empty capture that keeps `capacity` bytes of the head, and as many of the tail.
+    pub fn new(capacity: usize) -> Self {
+        Self { capacity, ..Self::default() }
     }
 
     /// Appends output.
@@ -88,8 +88,8 @@ mod tests {
 
     use super::*;
 
-    fn capture(pieces: &[&[u8]], room: usize) -> OutputCapture {
-        let mut capture = OutputCapture::new(room);
+    fn capture(pieces: &[&[u8]], capacity: usize) -> OutputCapture {
+        let mut capture = OutputCapture::new(capacity);
         for piece in pieces {
             capture.write(piece);
         }
@@ -123,17 +123,17 @@ mod tests {
         #[test]
         fn head_and_tail_are_what_was_written(
             pieces in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..40), 0..20),
-            room in 1usize..50,
+            capacity in 1usize..50,
         ) {
             let all = pieces.concat();
             let pieces: Vec<&[u8]> = pieces.iter().map(Vec::as_slice).collect();
-            let capture = capture(&pieces, room);
+            let capture = capture(&pieces, capacity);
             let tail: Vec<u8> = capture.tail.iter().copied().collect();
-            prop_assert_eq!(&capture.head, &all[..all.len().min(room)]);
+            prop_assert_eq!(&capture.head, &all[..all.len().min(capacity)]);
             prop_assert!(all.ends_with(&tail));
             prop_assert_eq!(capture.total(), all.len() as u64);
-            prop_assert!(capture.tail.len() <= room);
-            prop_assert_eq!(capture.omitted() == 0, all.len() <= 2 * room);
+            prop_assert!(capture.tail.len() <= capacity);
+            prop_assert_eq!(capture.omitted() == 0, all.len() <= 2 * capacity);
         }
     }
 }

@@ -102,7 +102,7 @@ pub enum ExecError {
     TooLong,
     /// The system has too many processes or threads.
     #[error("the system cannot start another process ({0}); try again later")]
-    NoRoom(String),
+    OutOfResources(String),
     /// Too many files are open.
     #[error("too many files are open ({0})")]
     NoFiles(String),
@@ -174,7 +174,7 @@ impl CommandSpec {
                 ExecError::NoProgram(program.unwrap_or_default().into_owned())
             }
             Some(Errno::TOOBIG) => ExecError::TooLong,
-            Some(Errno::AGAIN | Errno::NOMEM) => ExecError::NoRoom(error),
+            Some(Errno::AGAIN | Errno::NOMEM) => ExecError::OutOfResources(error),
             Some(Errno::MFILE | Errno::NFILE) => ExecError::NoFiles(error),
             Some(_) | None => ExecError::Start(error),
         }

@@ -151,7 +151,7 @@ fn is_denied_by_sandbox(path: &Path, policy: &SandboxPolicy) -> bool {
 fn possible_paths<'a>(whole: &'a str, cwd: &'a Path) -> impl Iterator<Item = PathBuf> + 'a {
     // Messages of a shell begin with its name and the line number.
     let line = whole.split_once(": line ").filter(|(shell, _)| !shell.contains(' '));
-    let line = line.map_or(whole, |(_, said)| said);
+    let line = line.map_or(whole, |(_, message)| message);
     let is_end = |char: char| char.is_whitespace() || "'\"`‘’“”,;()<>".contains(char);
     line.split(is_end)
         .map(|word| word.trim_end_matches(':'))
@@ -199,7 +199,7 @@ mod tests {
         Fixture { _folder: folder, policy }
     }
 
-    fn said(place: &Fixture, output: &str) -> Option<String> {
+    fn explain(place: &Fixture, output: &str) -> Option<String> {
         explain_denial(output, &place.policy, &place.policy.workspace)
     }
 
@@ -211,19 +211,19 @@ mod tests {
             "bash: line 1: ../out/x: Permission denied",
             "OSError: [Errno 30] Read-only file system: '../out/x'",
         ] {
-            let said = said(&place, line).unwrap();
-            assert!(said.starts_with("sandbox denied: writing outside the workspace (/"), "{said}");
+            let text = explain(&place, line).unwrap();
+            assert!(text.starts_with("sandbox denied: writing outside the workspace (/"), "{text}");
         }
         assert!(
-            said(&place, "rm: .git/x: Read-only file system").unwrap().contains("is protected")
+            explain(&place, "rm: .git/x: Read-only file system").unwrap().contains("is protected")
         );
-        assert_eq!(said(&place, "cat: ./locked: Permission denied"), None);
-        assert_eq!(said(&place, "bash: line 1: ../t/x: Permission denied"), None);
+        assert_eq!(explain(&place, "cat: ./locked: Permission denied"), None);
+        assert_eq!(explain(&place, "bash: line 1: ../t/x: Permission denied"), None);
         let busy = "mv: cannot move '../w/.git' to 'x': Device or resource busy";
-        assert!(said(&place, busy).unwrap().contains("/w/.git is protected"));
+        assert!(explain(&place, busy).unwrap().contains("/w/.git is protected"));
         let shell = "/bin/bash: line 1: kill: (1) - Operation not permitted";
-        assert_eq!(said(&place, shell), None);
-        assert_eq!(said(&place, "all is well"), None);
+        assert_eq!(explain(&place, shell), None);
+        assert_eq!(explain(&place, "all is well"), None);
     }
 
     #[test]
@@ -232,18 +232,18 @@ mod tests {
         let ssh = place.policy.workspace.parent().unwrap().join("out/.ssh");
         std::fs::create_dir(&ssh).unwrap();
         let line = "cat: ../out/.ssh: Permission denied";
-        assert!(!said(&place, line).unwrap_or_default().contains("readable"));
-        assert_eq!(said(&place, "git@host: Permission denied (publickey)."), None);
+        assert!(!explain(&place, line).unwrap_or_default().contains("readable"));
+        assert_eq!(explain(&place, "git@host: Permission denied (publickey)."), None);
         place.policy.hidden = vec![ssh];
-        assert!(said(&place, line).unwrap().contains("sandbox.readable = [\"/"));
-        let said = said(&place, "git@host: Permission denied (publickey).").unwrap();
-        assert!(said.contains("sandbox.readable = [\"~/.ssh\"]"), "{said}");
+        assert!(explain(&place, line).unwrap().contains("sandbox.readable = [\"/"));
+        let text = explain(&place, "git@host: Permission denied (publickey).").unwrap();
+        assert!(text.contains("sandbox.readable = [\"~/.ssh\"]"), "{text}");
     }
 
     #[test]
     fn a_missing_network_is_explained() {
         let place = place();
         let line = "curl: (6) Could not resolve host: example.org";
-        assert!(said(&place, line).unwrap().contains("--network on"));
+        assert!(explain(&place, line).unwrap().contains("--network on"));
     }
 }

@@ -252,9 +252,9 @@ mod tests {
                     .env("HOME", folder.path())
                     .output()
                     .unwrap();
-                let said = String::from_utf8(ran.stdout).unwrap();
-                let told = String::from_utf8_lossy(&ran.stderr).into_owned();
-                assert_eq!(said, format!("{before}{name}{behind}"), "{command}: {told}");
+                let written = String::from_utf8(ran.stdout).unwrap();
+                let errors = String::from_utf8_lossy(&ran.stderr).into_owned();
+                assert_eq!(written, format!("{before}{name}{behind}"), "{command}: {errors}");
             }
         }
         assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 0);

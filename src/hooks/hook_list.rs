@@ -146,7 +146,7 @@ impl Hooks {
         let begun = Instant::now();
         let asked = catch_unwind(AssertUnwindSafe(|| hook.run(&passage.input, scope)));
         let answer = asked.unwrap_or_else(|panic| Err(HookError::Panic(panic_message(&*panic))));
-        let (outcome, changed, said) = match answer {
+        let (outcome, changed, text) = match answer {
             Ok(HookOutput::Continue(mut changes)) => {
                 let context = changes.context.take().map(|text| self.clean_text(&text));
                 let context = context.filter(|text| !text.is_empty());
@@ -176,13 +176,13 @@ impl Hooks {
             outcome,
             duration: begun.elapsed().into(),
             call: passage.input.tool_call().map(|(call, _)| call.clone()),
-            message: said.as_deref().map(Into::into),
+            message: text.as_deref().map(Into::into),
         }));
         passage.results.push(HookResult {
             hook: Arc::clone(&place.name),
             outcome,
             has_changed_input: changed,
-            message: said,
+            message: text,
         });
     }
 
@@ -208,16 +208,18 @@ impl HookChainResult {
 
     /// Returns the texts for the model of hooks that continued, with their names.
     pub fn context(&self) -> Vec<String> {
-        let agreed = self.results.iter().filter(|heard| heard.outcome == HookOutcome::Passed);
+        let agreed = self.results.iter().filter(|result| result.outcome == HookOutcome::Passed);
         agreed
-            .filter_map(|heard| Some(format!("[HOOK {}] {}", heard.hook, heard.message.as_ref()?)))
+            .filter_map(|result| {
+                Some(format!("[HOOK {}] {}", result.hook, result.message.as_ref()?))
+            })
             .collect()
     }
 
     /// Returns the names of the hooks that changed something.
     pub fn changed_by(&self) -> Vec<&str> {
-        let changed = self.results.iter().filter(|heard| heard.has_changed_input);
-        changed.map(|heard| &*heard.hook).collect()
+        let changed = self.results.iter().filter(|result| result.has_changed_input);
+        changed.map(|result| &*result.hook).collect()
     }
 }
 
@@ -298,11 +300,11 @@ mod tests {
         HookMatcher::for_point(HookPoint::PreToolUse, name)
     }
 
-    /// Appends a letter to the argument `a`.
-    fn adds(letter: &'static str) -> impl Hook {
+    /// Appends a suffix to the argument `a`.
+    fn adds(suffix: &'static str) -> impl Hook {
         move |occasion: &HookInput, _: &EffectContext| {
             let HookInput::PreToolUse { input, .. } = occasion else { panic!() };
-            let text = format!("{}{letter}", input["a"].as_str().unwrap());
+            let text = format!("{}{suffix}", input["a"].as_str().unwrap());
             let input = json!({ "a": text }).as_object().cloned();
             Ok(HookOutput::Continue(HookChanges { input, ..HookChanges::default() }))
         }
@@ -370,17 +372,17 @@ mod tests {
         let long =
             |_: &HookInput, _: &EffectContext| Ok(HookOutput::context("ä".repeat(MAX_TEXT_BYTES)));
         let passage = Hooks::new().with(place("long"), long).run(call(json!({})), &scope());
-        let said = passage.results[0].message.as_ref().unwrap();
-        assert!(said.len() < MAX_TEXT_BYTES + 30 && said.ends_with("[... cut off ...]"));
+        let text = passage.results[0].message.as_ref().unwrap();
+        assert!(text.len() < MAX_TEXT_BYTES + 30 && text.ends_with("[... cut off ...]"));
     }
 
     #[test]
     fn every_hook_that_ran_is_reported() {
-        let told = Arc::new(Mutex::new(Vec::new()));
-        let ear = Arc::clone(&told);
+        let reported = Arc::new(Mutex::new(Vec::new()));
+        let listener = Arc::clone(&reported);
         let scope = scope().with_notices(Arc::new(move |notice| {
             if let EffectNotice::Hook(run) = notice {
-                ear.lock().unwrap().push((run.name.to_string(), run.outcome, run.call));
+                listener.lock().unwrap().push((run.name.to_string(), run.outcome, run.call));
             }
         }));
         let hooks = Hooks::new().with(place("f"), fails).with(place("guard"), says_no);
@@ -390,7 +392,7 @@ mod tests {
             ("f".to_owned(), HookOutcome::Failed, call.clone()),
             ("guard".to_owned(), HookOutcome::Blocked, call),
         ];
-        assert_eq!(*told.lock().unwrap(), expected);
+        assert_eq!(*reported.lock().unwrap(), expected);
     }
 
     #[test]

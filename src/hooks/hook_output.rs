@@ -71,10 +71,10 @@ impl HookOutput {
         }
         // As an object first: a list would be parsed as the fields in order.
         let object: Result<Map<String, Value>, _> = serde_json::from_str(stdout);
-        let said = object.and_then(|object| HookOutputJson::deserialize(Value::Object(object)));
-        let said: HookOutputJson =
-            said.map_err(|error| HookError::Output(format!("invalid output: {error}")))?;
-        said.into_output()
+        let parsed = object.and_then(|object| HookOutputJson::deserialize(Value::Object(object)));
+        let parsed: HookOutputJson =
+            parsed.map_err(|error| HookError::Output(format!("invalid output: {error}")))?;
+        parsed.into_output()
     }
 
     /// Returns an output that gives the model a text.
@@ -101,7 +101,7 @@ impl HookOutputJson {
                 // A hook can tighten rules but not loosen them, so consent changes nothing.
                 None | Some("allow" | "approve" | "continue") => continue,
                 Some("block" | "deny") => "no reason was given",
-                Some("ask") => "somebody has to agree, and nobody can be asked here",
+                Some("ask") => "it requires confirmation, and no user can be asked here",
                 Some(other) => {
                     return Err(HookError::Output(format!("its decision is unknown: {other:?}")));
                 }
@@ -150,7 +150,7 @@ mod tests {
         let nested = r#"{"hookSpecificOutput":{"permissionDecision":"deny","permissionDecisionReason":"r"}}"#;
         assert_eq!(parse(nested), block("r"));
         let ask = r#"{"hookSpecificOutput":{"permissionDecision":"ask"}}"#;
-        assert_eq!(parse(ask), block("somebody has to agree, and nobody can be asked here"));
+        assert_eq!(parse(ask), block("it requires confirmation, and no user can be asked here"));
     }
 
     #[test]

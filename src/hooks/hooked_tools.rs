@@ -171,13 +171,13 @@ fn run_post_edit_hooks(
         let (id, tool) = (call.id.clone(), Arc::clone(&call.name));
         let occasion = HookInput::PostEdit { call: id, tool, file: Arc::clone(file) };
         let passage = hooks.run(occasion, scope);
-        for heard in &passage.results {
-            let mark = if heard.outcome == HookOutcome::Passed { "✓" } else { "✗" };
+        for result in &passage.results {
+            let mark = if result.outcome == HookOutcome::Passed { "✓" } else { "✗" };
             let about = if files.len() > 1 { format!(" ({file})") } else { String::new() };
             end_line(&mut text);
-            let _ = write!(text, "Hook {}{about}: {mark}", heard.hook);
-            if let Some(said) = &heard.message {
-                let _ = write!(text, "\n{said}");
+            let _ = write!(text, "Hook {}{about}: {mark}", result.hook);
+            if let Some(message) = &result.message {
+                let _ = write!(text, "\n{message}");
             }
         }
         if passage.blocked.is_some() {

@@ -44,12 +44,12 @@ impl Hook for PostEditHook {
         line.env.push((file_placeholder::FILE_VARIABLE.into(), name.into()));
         let ShellOutput { code, stdout, stderr } = self.0.shell.run(&line, &scope.cancel)?;
         let stdout = stdout.unwrap_or_else(|| b"[output too long]".to_vec());
-        let said = format!("{}\n{stderr}", String::from_utf8_lossy(&stdout).trim_end());
+        let output = format!("{}\n{stderr}", String::from_utf8_lossy(&stdout).trim_end());
         match code {
-            0 => Ok(HookOutput::context(said)),
-            BLOCK_EXIT_CODE => Ok(HookOutput::Block { reason: said }),
-            126 | 127 => Err(HookError::Start(said)),
-            code => Err(HookError::Exit { code, stderr: said }),
+            0 => Ok(HookOutput::context(output)),
+            BLOCK_EXIT_CODE => Ok(HookOutput::Block { reason: output }),
+            126 | 127 => Err(HookError::Start(output)),
+            code => Err(HookError::Exit { code, stderr: output }),
         }
     }
 

@@ -71,7 +71,7 @@ impl PreCallHooks for PreCallHookRunner {
     }
 
     fn run(&self, _: CallPurpose, scope: &EffectContext) -> Vec<UserMessage> {
-        let (mut said, was_compacted) = {
+        let (mut texts, was_compacted) = {
             let mut next = self.shared.next();
             (std::mem::take(&mut next.context), std::mem::take(&mut next.was_compacted))
         };
@@ -79,7 +79,7 @@ impl PreCallHooks for PreCallHookRunner {
             // A compaction that has happened cannot be blocked.
             let is_over = occasion == HookInput::PostCompact;
             let passage = self.shared.hooks.run(occasion, scope);
-            said.extend(passage.context());
+            texts.extend(passage.context());
             if is_over {
                 continue;
             }
@@ -91,6 +91,6 @@ impl PreCallHooks for PreCallHookRunner {
         }
         let message =
             |text: String| UserMessage { origin: MessageOrigin::Check, text: text.into() };
-        said.into_iter().map(message).collect()
+        texts.into_iter().map(message).collect()
     }
 }

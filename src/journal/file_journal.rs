@@ -169,9 +169,9 @@ impl FileJournal {
     /// Removes half a record. If that fails too, the journal is poisoned.
     fn truncate_partial(&mut self, reason: &Result<(), JournalError>) {
         let is_whole = self.file.metadata().is_ok_and(|found| found.len() == self.position.offset);
-        let taken_back =
+        let is_truncated =
             is_whole || self.reservation.truncate(&self.file, self.position.offset).is_ok();
-        self.health = match (&self.health, taken_back) {
+        self.health = match (&self.health, is_truncated) {
             // Also if the end of the run did not fit: a later, shorter record must not take its place.
             (WriterHealth::Usable | WriterHealth::Full(_) | WriterHealth::Ending, true) => {
                 WriterHealth::Full(error_text(reason))

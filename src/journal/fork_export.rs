@@ -77,13 +77,13 @@ impl SessionStore {
             return Err(JournalError::NoRecord { session: parent, seq: after, last });
         }
         let replaced = fork.replacement.as_ref().map(|_| after);
-        let lineage = Some(Ancestry { session: parent, seq: after, replaced });
+        let ancestry = Some(Ancestry { session: parent, seq: after, replaced });
         let created = fork.now.into();
         let imported = history.header.imported_up_to.map(|imported| imported.min(after));
         let header = SessionHeader {
             session: child,
             created,
-            ancestry: lineage,
+            ancestry,
             imported_up_to: imported,
             dispatched_by: None,
             ..history.header
@@ -192,10 +192,10 @@ impl SessionStore {
             Err(error) => return Err(error),
         };
         let seq = end.position.seq.saturating_sub(1);
-        let lineage = Some(Ancestry { session: had, seq, replaced: None });
+        let ancestry = Some(Ancestry { session: had, seq, replaced: None });
         let header = SessionHeader { imported_up_to: Some(seq), ..history.header };
         let header = match session != had {
-            true => SessionHeader { session, ancestry: lineage, created: now.into(), ..header },
+            true => SessionHeader { session, ancestry, created: now.into(), ..header },
             false => header,
         };
         let mut reader = JournalReader::from_start(path, again, nowhere)?;

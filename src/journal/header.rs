@@ -174,29 +174,20 @@ pub struct NewSession {
 impl SessionHeader {
     /// Returns the header of a new session.
     pub fn new(session: SessionId, begin: NewSession) -> Self {
-        let NewSession {
-            now,
-            dispatched_by,
-            setup: setting,
-            rules,
-            fixed_bytes: fixed,
-            history,
-            task,
-        } = begin;
         Self {
             format: JOURNAL_FORMAT,
             fingerprint_version: Fingerprint::VERSION,
             session,
             program: concat!("architect ", env!("CARGO_PKG_VERSION")).to_owned(),
-            created: now.into(),
+            created: begin.now.into(),
             ancestry: None,
             imported_up_to: None,
-            dispatched_by,
-            setup: setting,
-            rules,
-            fixed_bytes: fixed,
-            history,
-            task,
+            dispatched_by: begin.dispatched_by,
+            setup: begin.setup,
+            rules: begin.rules,
+            fixed_bytes: begin.fixed_bytes,
+            history: begin.history,
+            task: begin.task,
         }
     }
 

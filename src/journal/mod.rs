@@ -1,8 +1,8 @@
 //! Layer 4: the journal of sessions.
 //!
 //! ```text
-//!  run ──▶ FileJournal ──▶ sessions/ID.jsonl ──▶ Reader ──▶ replay ──▶ Past ──▶ resume, fork
-//!          (writer, line)   (blobs, mail beside)                 └────▶ index, trace, export
+//!  run ──▶ FileJournal ──▶ sessions/ID.jsonl ──▶ JournalReader ──▶ replay ──▶ SessionHistory ──▶ resume, fork
+//!                          (texts, messages in ID/)                   └──▶ index, trace, export
 //! ```
 //!
 //! One line of JSON per record, with its sequence number and a checksum that continues the one of the line before.

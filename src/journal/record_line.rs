@@ -356,7 +356,7 @@ pub(super) fn restore_long_texts(
         let text =
             blobs.get(blob).map_err(|reason| RecordDamage::MissingBlob(reason.to_string()))?;
         match value.pointer_mut(pointer) {
-            Some(place) => *place = Value::String(text),
+            Some(location) => *location = Value::String(text),
             None => return Ok(Err(format!("there is no place {pointer} for a text"))),
         }
     }

@@ -151,10 +151,10 @@ impl SessionHistory {
         let fingerprint = Fingerprint::of(&self.machine, &self.output.effects);
         let difference = self.find_divergence(stored, fingerprint);
         let before = (fingerprint.state, self.machine.state.run().used);
-        let under_way = pending_model_call(&self.machine.state);
+        let running_call = pending_model_call(&self.machine.state);
         self.at = self.at.max(stored.at);
         self.delivered_messages.extend(&stored.message_ids);
-        let went_on = match &stored.content {
+        let is_advanced = match &stored.content {
             StoredContent::Event(event) => {
                 (self.ended, self.resumption) = (None, None);
                 self.remember_event(event);
@@ -163,17 +163,17 @@ impl SessionHistory {
                 let completed = implied_reads::complete_event(event.clone(), &self.machine.state);
                 (self.machine, self.output) = self.machine.handle(stored.at, completed);
                 self.costs.add(before, Some(event), self.machine.state.run().used);
-                let is_over = under_way.is_some()
-                    && pending_model_call(&self.machine.state) != under_way
+                let is_over = running_call.is_some()
+                    && pending_model_call(&self.machine.state) != running_call
                     && !ends_run(event);
                 self.finished_calls += u32::from(is_charged || is_over);
                 true
             }
             StoredContent::Resumed(resumed) => {
-                let ResumedRecord { setup: setting, resumption } = ResumedRecord::clone(resumed);
+                let ResumedRecord { setup, resumption } = ResumedRecord::clone(resumed);
                 (self.ended, self.resumption) = (None, Some(resumption.clone()));
-                if let Some(setting) = setting {
-                    (self.setup, self.setup_record) = (setting, stored.seq);
+                if let Some(setup) = setup {
+                    (self.setup, self.setup_record) = (setup, stored.seq);
                 }
                 self.epoch = stored.ts.map_or(self.epoch, |now| now.minus(stored.at));
                 self.remember_recovered(&resumption);
@@ -187,7 +187,7 @@ impl SessionHistory {
             }
             StoredContent::Header(_) | StoredContent::Partial(_) | StoredContent::Other => false,
         };
-        (self, ReplayedRecord { fingerprint, is_advanced: went_on, divergence: difference })
+        (self, ReplayedRecord { fingerprint, is_advanced, divergence: difference })
     }
 
     /// Returns whether the setup comes from an import and the session was not resumed here since. Its options, folder
@@ -197,9 +197,9 @@ impl SessionHistory {
     }
 
     /// Returns whether the task is done for the present agent and model.
-    pub(super) fn is_finished_for(&self, setting: &SessionSetup) -> bool {
+    pub(super) fn is_finished_for(&self, setup: &SessionSetup) -> bool {
         let State::Done(done) = &self.machine.state else { return false };
-        let is_same = self.setup.agent == setting.agent && self.setup.model == setting.model;
+        let is_same = self.setup.agent == setup.agent && self.setup.model == setup.model;
         is_same && done.outcome.reason.status() == RunStatus::Success
     }
 
@@ -274,7 +274,7 @@ impl SessionHistory {
         }
     }
 
-    /// The session is resumed. From now on only its own changes are remembered: the model was told of earlier ones.
+    /// The session is resumed. From now on only its own changes are remembered: the model knows of earlier ones.
     fn remember_recovered(&mut self, resumption: &Resumption) {
         self.replaced_files.clear();
         let intents = std::mem::take(&mut self.intents);

@@ -62,7 +62,7 @@ pub struct ResumedSession {
     pub machine: Machine,
     /// The effects to execute first.
     pub output: MachineOutput,
-    /// How the workspace has changed; the model is told with its next call.
+    /// How the workspace has changed; the model is informed with its next call.
     pub workspace_changes: Vec<WorkspaceChange>,
     /// What was found out about the calls that were running.
     pub recovered: Vec<RecoveredCall>,
@@ -86,29 +86,29 @@ impl OpenedSession {
     /// Fails if the journal can't be written.
     pub fn resume(self, how: ResumeOptions) -> Result<ResumedSession, JournalError> {
         let Self { mut journal, history, delegated, .. } = self;
-        let ResumeOptions { now, setup: setting, rules, prompt } = how;
-        let files = WorkspaceFiles::open(&setting.workspace.root)?;
+        let ResumeOptions { now, setup, rules, prompt } = how;
+        let files = WorkspaceFiles::open(&setup.workspace.root)?;
         for history in std::iter::once(&history).chain(&delegated) {
             files.complete_edits(history);
             files.remove_staged(history);
         }
         if prompt.is_none()
-            && history.is_finished_for(&setting)
+            && history.is_finished_for(&setup)
             && journal.queue().pending().is_empty()
         {
             let output =
                 if history.ended.is_some() { MachineOutput::default() } else { history.output };
-            let (changes, found) = (Vec::new(), Vec::new());
+            let machine = history.machine;
             return Ok(ResumedSession {
                 journal,
-                machine: history.machine,
+                machine,
                 output,
-                workspace_changes: changes,
-                recovered: found,
+                workspace_changes: Vec::new(),
+                recovered: Vec::new(),
             });
         }
         let now = WallTime::from(now);
-        let mut changes = history.setup.workspace.changes_to(&setting.workspace);
+        let mut changes = history.setup.workspace.changes_to(&setup.workspace);
         let changed = files.changed_files(&history);
         if !changed.is_empty() {
             changes.push(WorkspaceChange::Files(changed));
@@ -116,10 +116,10 @@ impl OpenedSession {
         let found = files.recover_calls(&history);
         let opening =
             if prompt.is_some() { ResumePrompt::FromUser } else { ResumePrompt::Continue };
-        // The model was told of the changes of the workspace when this was decided.
+        // The model was informed of the changes of the workspace when this was decided.
         let is_decided = found.is_empty()
             && !history.is_imported_setup()
-            && history.setup == setting
+            && history.setup == setup
             && history.resumption.as_ref().is_some_and(|resumption| {
                 resumption.rules == rules && resumption.prompt == opening
             });
@@ -134,23 +134,18 @@ impl OpenedSession {
                 journal.queue().add_as(MessageId::derive(last, rank, &message.text), &message)?;
             }
         }
-        if is_decided {
-            return Ok(ResumedSession {
-                journal,
-                machine: history.machine,
-                output: history.output,
-                workspace_changes: changes,
-                recovered: found,
-            });
-        }
-        let resumption = Resumption { rules, recovered: found.clone(), prompt: opening };
-        let fingerprint = Fingerprint::of(&history.machine, &history.output.effects);
-        // An imported setup becomes the user's, even if it is the same.
-        let is_changed = history.is_imported_setup() || setting != history.setup;
-        let changed = is_changed.then_some(setting);
-        let resumed = ResumedRecord { setup: changed, resumption };
-        journal.write_resumed(history.at, now, fingerprint, &resumed)?;
-        let (machine, output) = history.machine.resume(history.at, resumed.resumption);
+        let (machine, output) = if is_decided {
+            (history.machine, history.output)
+        } else {
+            let resumption = Resumption { rules, recovered: found.clone(), prompt: opening };
+            let fingerprint = Fingerprint::of(&history.machine, &history.output.effects);
+            // An imported setup becomes the user's, even if it is the same.
+            let is_changed = history.is_imported_setup() || setup != history.setup;
+            let changed = is_changed.then_some(setup);
+            let resumed = ResumedRecord { setup: changed, resumption };
+            journal.write_resumed(history.at, now, fingerprint, &resumed)?;
+            history.machine.resume(history.at, resumed.resumption)
+        };
         Ok(ResumedSession {
             journal,
             machine,
@@ -165,8 +160,8 @@ impl OpenedSession {
 fn describe_changes(changes: &[WorkspaceChange]) -> String {
     let descriptions: Vec<String> = changes.iter().map(WorkspaceChange::to_string).collect();
     format!(
-        "[SYSTEM] This session goes on after a pause, and the workspace is no longer what it was. {} Look at what you \
-         rely on before you change it.",
+        "[SYSTEM] This session continues after a pause, and the workspace has changed. {} Check the files that you \
+         rely on before you change them.",
         descriptions.join(" ")
     )
 }

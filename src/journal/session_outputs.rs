@@ -72,9 +72,9 @@ impl SessionOutputs {
             let is_wanted =
                 lines >= offset && lines - offset < limit && bytes.len() < MAX_PAGE_BYTES;
             let read = if is_wanted {
-                let room = (MAX_PAGE_BYTES - bytes.len()) as u64;
+                let remaining = (MAX_PAGE_BYTES - bytes.len()) as u64;
                 let started = bytes.len();
-                input.by_ref().take(room).read_until(b'\n', &mut bytes).and_then(|read| {
+                input.by_ref().take(remaining).read_until(b'\n', &mut bytes).and_then(|read| {
                     let is_cut = read > 0 && bytes.last() != Some(&b'\n') && bytes.len() > started;
                     Ok(read + if is_cut { input.skip_until(b'\n')? } else { 0 })
                 })

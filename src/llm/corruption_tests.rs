@@ -97,11 +97,11 @@ impl From<Fault> for ReadError {
 
 /// Reads a stream in chunks of this size.
 fn read(wire: &dyn Wire, stream: &[u8], size: usize) {
-    let (mut decoder, mut said, mut parser) =
+    let (mut decoder, mut deltas, mut parser) =
         (wire.reader(), DeltaBuffer::default(), SseParser::new());
     for piece in stream.chunks(size) {
         let read = parser.push(piece, |event| -> Result<(), ReadError> {
-            decoder.push(event, &mut said)?;
+            decoder.push(event, &mut deltas)?;
             Ok(())
         });
         if read.is_err() {

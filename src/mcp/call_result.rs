@@ -40,8 +40,8 @@ impl CallResult {
         let parts: Vec<String> = content.into_iter().flatten().map(content_text).collect();
         let mut text = parts.join("\n");
         // Most servers repeat structured content as text.
-        let is_said = content.is_some_and(|items| items.iter().any(|item| item["type"] == "text"));
-        if let (Some(structured), false) = (result.get("structuredContent"), is_said) {
+        let has_text = content.is_some_and(|items| items.iter().any(|item| item["type"] == "text"));
+        if let (Some(structured), false) = (result.get("structuredContent"), has_text) {
             let gap = if text.is_empty() { "" } else { "\n" };
             let _ = write!(text, "{gap}{structured}");
         }

@@ -141,9 +141,9 @@ fn exit_text(end: Option<CommandEnd>) -> String {
     }
 }
 
-fn quote(said: &str) -> String {
-    match said.trim() {
+fn quote(text: &str) -> String {
+    match text.trim() {
         "" => String::new(),
-        said => format!("; its last output: {said}"),
+        text => format!("; its last output: {text}"),
     }
 }

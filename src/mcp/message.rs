@@ -82,10 +82,10 @@ impl ServerMessage {
         match serde_json::from_slice(text).ok()? {
             Value::Array(items) => {
                 // An unknown message does not invalidate the others.
-                let said: Vec<_> = items.into_iter().filter_map(Self::from_value).collect();
-                Some(said).filter(|said| !said.is_empty())
+                let messages: Vec<_> = items.into_iter().filter_map(Self::from_value).collect();
+                Some(messages).filter(|messages| !messages.is_empty())
             }
-            value => Self::from_value(value).map(|said| vec![said]),
+            value => Self::from_value(value).map(|messages| vec![messages]),
         }
     }
 
@@ -157,7 +157,7 @@ mod tests {
     #[test]
     fn only_a_reply_with_a_numeric_id_has_one() {
         let id = |id: &str| match parse(&format!(r#"{{"jsonrpc":"2.0","id":{id},"result":1}}"#)) {
-            Some(said) => match said.as_slice() {
+            Some(messages) => match messages.as_slice() {
                 [ServerMessage::Reply { id, .. }] => *id,
                 other => panic!("{other:?}"),
             },

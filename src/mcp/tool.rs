@@ -108,10 +108,10 @@ impl ServerTool {
         if scope.cancel.is_cancelled() {
             return CallResult { status: ToolStatus::Interrupted, text: "interrupted".to_owned() };
         }
-        let told = Cell::new(None::<Instant>);
+        let last_report = Cell::new(None::<Instant>);
         let progress = |text: &str| {
-            if told.get().is_none_or(|before| before.elapsed() >= PROGRESS_INTERVAL) {
-                told.set(Some(Instant::now()));
+            if last_report.get().is_none_or(|before| before.elapsed() >= PROGRESS_INTERVAL) {
+                last_report.set(Some(Instant::now()));
                 let text = format!("{}: {text}", spec.name).into();
                 scope.notify(EffectNotice::Progress { text });
             }

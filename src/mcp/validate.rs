@@ -192,7 +192,7 @@ mod tests {
         });
         let good = json!({ "msg": "hi", "mode": "a", "list": [1, 2], "word": "abc" });
         assert_eq!(check(&schema, good), Ok(()));
-        for (wrong, told) in [
+        for (wrong, expected) in [
             (json!({ "msg": 5 }), "/msg: "),
             (json!({}), "\"msg\" is a required property"),
             (json!({ "msg": "too long" }), "/msg: "),
@@ -202,7 +202,7 @@ mod tests {
             (json!({ "msg": "", "more": 1 }), "Additional properties"),
         ] {
             let error = check(&schema, wrong.clone()).unwrap_err();
-            assert!(error.contains(told), "{wrong}: {error}");
+            assert!(error.contains(expected), "{wrong}: {error}");
         }
         let long = json!({ "msg": "", "more": 1, "x".repeat(10_000): 1 });
         assert!(
@@ -219,7 +219,7 @@ mod tests {
         assert!(check(&draft_7, json!({ "a": ["x", "y"] })).is_err());
         assert_eq!(check(&draft_7, json!({ "a": ["x", 1] })), Ok(()));
         let prefix = json!({ "a": { "prefixItems": [{ "type": "string" }] } });
-        for dialect in ["https://json-schema.org/draft/2020-12/schema", "urn:nobody:knows"] {
+        for dialect in ["https://json-schema.org/draft/2020-12/schema", "urn:example:unknown"] {
             let schema = json!({ "$schema": dialect, "properties": prefix });
             assert!(check(&schema, json!({ "a": [1] })).is_err(), "{dialect}");
         }

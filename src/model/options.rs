@@ -1,6 +1,6 @@
 //! Choices that several layers share: the configuration and the command line read them, others act on them.
 
-use super::words::word_enum;
+use super::word_enum;
 
 word_enum! {
     /// When the user is asked before a tool call runs, unless a rule decides.

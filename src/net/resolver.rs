@@ -46,12 +46,15 @@ impl CachingResolver {
         config: &Config,
         timeout: NextTimeout,
     ) -> Result<ResolvedSocketAddrs, ureq::Error> {
-        let (tell, told) = mpsc::sync_channel(1);
+        let (sender, receiver) = mpsc::sync_channel(1);
         let (system, uri, config) = (Arc::clone(&self.system), uri.clone(), config.clone());
         let unlimited = NextTimeout { after: Limit::NotHappening, ..timeout };
-        let ask = move || drop(tell.send(system.resolve(&uri, &config, unlimited)));
-        thread::Builder::new().name("resolve".to_owned()).spawn(ask).map_err(ureq::Error::Io)?;
-        match told.recv_timeout(*timeout.after) {
+        let resolve = move || drop(sender.send(system.resolve(&uri, &config, unlimited)));
+        thread::Builder::new()
+            .name("resolve".to_owned())
+            .spawn(resolve)
+            .map_err(ureq::Error::Io)?;
+        match receiver.recv_timeout(*timeout.after) {
             Ok(found) => found,
             Err(RecvTimeoutError::Timeout) => Err(ureq::Error::Timeout(timeout.reason)),
             Err(RecvTimeoutError::Disconnected) => Err(ureq::Error::HostNotFound),

@@ -73,7 +73,7 @@ const MIN_SECRET_LENGTH: usize = 12;
 impl Secrets {
     /// Returns the values that differ from ordinary text: long, a single word, and neither a path nor an address.
     pub fn from_values<'a>(values: impl IntoIterator<Item = &'a str>) -> Self {
-        let is_telling = |value: &&str| {
+        let is_distinctive = |value: &&str| {
             let is_word = value.bytes().all(|byte| byte.is_ascii_graphic());
             value.len() >= MIN_SECRET_LENGTH
                 && is_word
@@ -81,7 +81,7 @@ impl Secrets {
                 && !value.contains("://")
         };
         let mut values: Vec<Arc<str>> =
-            values.into_iter().map(str::trim).filter(is_telling).map(Arc::from).collect();
+            values.into_iter().map(str::trim).filter(is_distinctive).map(Arc::from).collect();
         // One may be a prefix of another.
         values.sort_by(|one, other| (other.len(), other).cmp(&(one.len(), one)));
         values.dedup();

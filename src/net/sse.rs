@@ -148,13 +148,13 @@ impl SseParser {
         &mut self,
         sink: &mut impl FnMut(SseEvent<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
-        let told = match std::mem::take(&mut self.has_data) {
+        let result = match std::mem::take(&mut self.has_data) {
             true => sink(SseEvent { name: &self.name, data: &self.data }),
             false => Ok(()),
         };
         self.name.clear();
         self.data.clear();
-        told
+        result
     }
 }
 

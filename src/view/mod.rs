@@ -1,8 +1,8 @@
 //! Layer 4: what people and programs see of a run.
 //!
 //! ```text
-//!  Seen ──▶ Projector ──▶ PublicEvent ─┬─▶ human log, JSON stream, log file, traces
-//!           (public)                   └─▶ Tally (result) ──▶ RunResult ──▶ JSON, text, reports
+//!  RunEvent ──▶ EventProjector ──▶ PublicEvent ─┬─▶ human log, JSON stream, log file, traces
+//!               (public)                        └─▶ RunResultBuilder ──▶ RunResult ──▶ JSON, text, reports
 //! ```
 //!
 //! [`Reporter`] combines them: its [`RunReporter`] is the observer of a run, and the reporter can complete the output
@@ -16,7 +16,6 @@ mod page;
 mod reporter;
 mod run_info;
 mod sink;
-mod stream_json_sink;
 mod text_sink;
 mod tool_failure;
 
@@ -36,10 +35,9 @@ pub mod trace;
 pub use crate::model::Language;
 pub use background_writer::{FinishTimeout, OutputError};
 pub use file::{SaveError, append, save};
-pub use json_sink::JsonSink;
+pub use json_sink::{JsonSink, StreamJsonSink};
 pub use reporter::{Reporter, RunReporter};
 pub use result::RunResult;
 pub use run_info::{CostSource, PriorUsage, RunInfo};
 pub use sink::{OptionalSink, ReportSink};
-pub use stream_json_sink::StreamJsonSink;
 pub use text_sink::{AnswerDestination, TextSink};

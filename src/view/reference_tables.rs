@@ -194,38 +194,39 @@ mod tests {
     stop_reason         status   exit                 when
     llm_done            success  0                    A complete, non-empty final
                                                       text and no tool call
-    max_steps           partial  2                    A watchdog; the model is
-    timeout                                           asked to sum up, without
-    context_full                                      tools, if the limits leave
-    budget_exceeded                                   room for it
+    max_steps           partial  2                    A limit was reached; the
+    timeout                                           model is asked for a final
+    context_full                                      summary, without tools, if
+    budget_exceeded                                   the limits leave room for it
     loop_detected       partial  2                    The same turn five times in
                                                       a row (a steering message
                                                       after three)
-    truncated           partial  2                    The model's own end that is
-    empty_response                                    not an answer; each bounded
-    refused
+    truncated           partial  2                    The model ended without an
+    empty_response                                    answer, after a bounded
+    refused                                           number of attempts
     invalid_tool_calls
-    schema_not_met      partial  2                    `--output-schema`, after its
-                                                      bounded repairs
+    schema_not_met      partial  2                    The answer does not satisfy
+                                                      `--output-schema`, after a
+                                                      bounded number of attempts
     checks_failed       partial  2                    A required quality gate or a
-                                                      stop hook sent the answer
-                                                      back, time and again; a hook
+                                                      stop hook rejected the
+                                                      answer repeatedly; a hook
                                                       blocked the run or a model
                                                       call; or a tool call was
                                                       denied, with
                                                       `--fail-on-denied`
-    evaluation_failed   partial  2                    `--self-eval`, whose judge
-                                                      was not satisfied: `basic`
-                                                      once, `full` in the end
-    user_interrupt      partial  130 (SIGINT)         Somebody asked the run to
-                                 143 (SIGTERM)        stop; no further model call
+    evaluation_failed   partial  2                    `--self-eval` rejected the
+                                                      answer: once with `basic`,
+                                                      repeatedly with `full`
+    user_interrupt      partial  130 (SIGINT)         The run was interrupted; no
+                                 143 (SIGTERM)        further model call
                                  129 (SIGHUP)
                                  141 (stdout closed)
     llm_error           failed   1                    The model could not be
-                                 4 (authentication)   reached, or did not accept
-                                 5 (timed out)        the request
+                                 4 (authentication)   reached, or rejected the
+                                 5 (timed out)        request
     store_error         failed   1                    The journal could not be
-                                                      kept
+                                                      written
     internal_error      failed   1                    A bug in this program
     —                   —        3                    Configuration, usage,
                                                       unknown session or agent:

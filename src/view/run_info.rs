@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use serde::Serialize;
 
 use crate::machine::{CallPurpose, CostBreakdown, PricedUsage, RunStatus, StopReason};
+use crate::model::word_enum;
 
 /// What is known about a run before it begins, apart from its rules.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,22 +45,22 @@ pub struct PriorUsage {
     pub llm_calls: u32,
 }
 
-/// The source of a cost.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum CostSource {
-    /// The task itself.
-    Agent,
-    /// The final summary after a limit.
-    Closing,
-    /// Summaries of older parts of the conversation.
-    Compaction,
-    /// The evaluation of an answer.
-    Eval,
-    /// The plan before a task.
-    Plan,
-    /// The sub-agents of the task.
-    Subagent,
+word_enum! {
+    /// The source of a cost.
+    pub enum CostSource {
+        /// The task itself.
+        Agent = "agent",
+        /// The final summary after a limit.
+        Closing = "closing",
+        /// Summaries of older parts of the conversation.
+        Compaction = "compaction",
+        /// The evaluation of an answer.
+        Eval = "eval",
+        /// The plan before a task.
+        Plan = "plan",
+        /// The sub-agents of the task.
+        Subagent = "subagent",
+    }
 }
 
 impl RunInfo {
@@ -97,20 +97,6 @@ impl RunInfo {
             }
             (_, CallPurpose::Closing) => CostSource::Closing,
             (_, CallPurpose::Compaction) => CostSource::Compaction,
-        }
-    }
-}
-
-impl CostSource {
-    /// Returns the public name; it never changes.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Agent => "agent",
-            Self::Closing => "closing",
-            Self::Compaction => "compaction",
-            Self::Eval => "eval",
-            Self::Plan => "plan",
-            Self::Subagent => "subagent",
         }
     }
 }

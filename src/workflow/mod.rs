@@ -1,7 +1,7 @@
-//! Floor 7: runs made of runs, and runs that are known beforehand ([`scenario`]).
+//! Runs made of runs, and scripted runs ([`scenario`]).
 //!
 //! Runs that belong together share one budget: what a run has used is taken from the limits of the next one (`limits`).
-//! All are shown before the same audience, and their results go together in the end.
+//! All have the same reporter, and their results are joined at the end.
 
 mod plan_first;
 mod remaining_limits;

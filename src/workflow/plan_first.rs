@@ -19,13 +19,13 @@ const PLANNER: &str = "plan";
 /// Fails when a run could not begin.
 pub fn plan_first(
     setup: &RunSetup,
-    order: RunRequest,
-    stage: &RunIo,
+    request: RunRequest,
+    io: &RunIo,
 ) -> Result<Vec<FinishedRun>, AppError> {
-    let task = order.task.clone().unwrap_or_default();
+    let task = request.task.clone().unwrap_or_default();
     let agent = setup.config.agent(PLANNER)?;
     let planner = setup.with_agent(agent);
-    let place = match &order.target {
+    let target = match &request.target {
         SessionTarget::Ephemeral => SessionTarget::Ephemeral,
         SessionTarget::New(store, _)
         | SessionTarget::Child(store, ..)
@@ -33,12 +33,12 @@ pub fn plan_first(
     };
     let planning = RunRequest {
         task: Some(Arc::clone(&task)),
-        target: place,
-        options: order.options.clone(),
+        target,
+        options: request.options.clone(),
         source: CostSource::Plan,
-        exit_on_partial: order.exit_on_partial,
+        exit_on_partial: request.exit_on_partial,
     };
-    let planned = planner.run(planning, stage.clone())?;
+    let planned = planner.run(planning, io.clone())?;
     let plan = match planned.outcome() {
         Some(outcome) if outcome.reason.status() == RunStatus::Success => outcome.output.clone(),
         _ => return Ok(vec![planned]),
@@ -48,6 +48,6 @@ pub fn plan_first(
         "{task}\n\n## Plan\n\n{}\n\nCarry this plan out. Where it turns out to be wrong, do what the task asks for, and say so.",
         plan.unwrap_or_default().trim()
     );
-    let built = builder.run(RunRequest { task: Some(task.into()), ..order }, stage.clone())?;
+    let built = builder.run(RunRequest { task: Some(task.into()), ..request }, io.clone())?;
     Ok(vec![planned, built])
 }

@@ -7,7 +7,7 @@ use crate::model::{TimeSpan, Tokens};
 
 /// Returns the configuration for the next run of a workflow, after these runs: they share money, tokens and time.
 ///
-/// A run that goes on in the session of some of them has their account already, so what they spent stays in its limits.
+/// A run that continues the session of some of them has their usage already, so it is not subtracted twice.
 pub(super) fn remaining_config<'a>(
     config: &Config,
     runs: impl IntoIterator<Item = &'a FinishedRun>,

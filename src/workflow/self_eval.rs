@@ -1,4 +1,4 @@
-//! Self-evaluation: another run of the same model judges what came of a task.
+//! Self-evaluation: another run of the same model evaluates the result of a task.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -11,7 +11,7 @@ use crate::machine::{Machine, State, StopReason};
 use crate::model::{ConfirmMode, ConversationItem, ToolStatus};
 use crate::view::{CostSource, sanitize};
 
-/// What the evaluation says.
+/// The result of an evaluation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Evaluation {
     /// Whether the task was done, all of it.
@@ -26,22 +26,22 @@ pub struct Evaluation {
     pub suggestion: String,
 }
 
-/// Runs with what was said of them.
+/// Runs and their evaluation.
 pub struct EvaluatedRuns {
     /// The runs, evaluations among them, in order.
     pub runs: Vec<FinishedRun>,
     /// The run whose answer counts.
     pub answer_run: usize,
-    /// The run that somebody asked to stop, and all with it.
+    /// The run that the user interrupted, and all with it.
     pub interrupted_run: Option<usize>,
-    /// What was said of that answer; none when no evaluation could be had.
+    /// The evaluation of that answer, if there is one.
     pub evaluation: Option<Evaluation>,
     /// How it all ends, where that is not how the run of the answer ended: the evaluation was not satisfied.
     pub stop_reason_override: Option<StopReason>,
 }
 
-/// What the model that judges is told.
-const EVALUATOR_PROMPT: &str = "You judge whether a coding task was completed. You are shown the task, what was done, and the final \
+/// The system prompt of the evaluator.
+const EVALUATOR_PROMPT: &str = "You evaluate whether a coding task was completed. You are shown the task, what was done, and the final \
      answer. Be strict: what is claimed and not supported by what was done is not done. Answer with one JSON object and \
      nothing else:\n{\"completed\": true or false, \"confidence\": a number from 0 to 1, \"issues\": [\"what is wrong or \
      missing\"], \"suggestion\": \"what should be done next\"}";
@@ -52,19 +52,19 @@ const MAX_SHOWN_BYTES: usize = 24 << 10;
 /// The most that is shown of one call, in characters, twice.
 const MAX_LINE_CHARS: usize = 300;
 
-/// How a run goes on that was not judged good.
+/// How a run is continued whose evaluation failed.
 #[derive(Clone, Debug)]
 pub struct RetryContext {
-    /// Where its session is stored; one that is not can't go on.
+    /// Where its session is stored; it can't be continued otherwise.
     pub store: Option<SessionStore>,
-    /// What the order of the task had.
+    /// As in the request of the task.
     pub options: Value,
-    /// What the order of the task had.
+    /// As in the request of the task.
     pub exit_on_partial: Option<u8>,
 }
 
 /// Has the newest of these runs evaluated; with `full`, a bad result is worked on again in the same session, as often
-/// as the settings say. The answer that was judged best counts.
+/// as the settings say. The answer with the best evaluation counts.
 ///
 /// # Errors
 ///
@@ -74,7 +74,7 @@ pub fn evaluate(
     task: &str,
     runs: Vec<FinishedRun>,
     again: &RetryContext,
-    stage: &RunIo,
+    io: &RunIo,
 ) -> Result<EvaluatedRuns, AppError> {
     let settings = &setup.config.settings.evaluation;
     let retries = match settings.mode {
@@ -90,15 +90,15 @@ pub fn evaluate(
         stop_reason_override: None,
     };
     for attempt in 0..=retries {
-        let verdict = all.evaluate_run(setup, task, newest, again, stage)?;
-        let is_judged = all.runs.get(newest).is_some_and(FinishedRun::is_success);
+        let evaluation = all.evaluate_run(setup, task, newest, again, io)?;
+        let is_evaluated = all.runs.get(newest).is_some_and(FinishedRun::is_success);
         all.stop_reason_override =
-            is_judged.then_some(StopReason::EvaluationFailed).or(all.stop_reason_override);
-        let Some(verdict) = verdict.filter(|_| all.interrupted_run.is_none()) else { break };
-        let is_good = verdict.meets(settings.confidence_threshold);
-        let message = verdict.feedback();
-        if all.evaluation.as_ref().is_none_or(|best| best.sort_key() <= verdict.sort_key()) {
-            (all.answer_run, all.evaluation) = (newest, Some(verdict));
+            is_evaluated.then_some(StopReason::EvaluationFailed).or(all.stop_reason_override);
+        let Some(evaluation) = evaluation.filter(|_| all.interrupted_run.is_none()) else { break };
+        let is_good = evaluation.meets(settings.confidence_threshold);
+        let message = evaluation.feedback();
+        if all.evaluation.as_ref().is_none_or(|best| best.sort_key() <= evaluation.sort_key()) {
+            (all.answer_run, all.evaluation) = (newest, Some(evaluation));
         }
         if is_good {
             all.stop_reason_override = None;
@@ -107,9 +107,9 @@ pub fn evaluate(
             break;
         }
         let session = all.runs[newest].session;
-        let Some(order) = again.retry_request(session, message)? else { break };
+        let Some(request) = again.retry_request(session, message)? else { break };
         let config = remaining_config(&setup.config, &all.runs, Some(session));
-        let ended = setup.with_config(config).run(order, stage.clone())?;
+        let ended = setup.with_config(config).run(request, io.clone())?;
         newest = all.runs.len();
         let is_success = ended.is_success();
         all.push(ended);
@@ -129,26 +129,26 @@ impl EvaluatedRuns {
         self.runs.push(ended);
     }
 
-    /// Has a run judged. What can't be judged has no verdict: a run that did not succeed, a judge without an answer.
+    /// Evaluates a run. There is no evaluation of a run that did not succeed, or if the evaluator gives no answer.
     fn evaluate_run(
         &mut self,
         setup: &RunSetup,
         task: &str,
         run: usize,
         again: &RetryContext,
-        stage: &RunIo,
+        io: &RunIo,
     ) -> Result<Option<Evaluation>, AppError> {
-        let Some(judged) = self.runs.get(run).filter(|run| run.is_success()) else {
+        let Some(evaluated) = self.runs.get(run).filter(|run| run.is_success()) else {
             return Ok(None);
         };
-        let task = format!("## Task\n\n{task}\n\n{}", format_work(&judged.machine));
-        let judge = evaluator_setup(setup, remaining_config(&setup.config, &self.runs, None));
-        let order = RunRequest {
+        let task = format!("## Task\n\n{task}\n\n{}", format_work(&evaluated.machine));
+        let evaluator = evaluator_setup(setup, remaining_config(&setup.config, &self.runs, None));
+        let request = RunRequest {
             task: Some(task.into()),
             // What it costs is part of what the sessions cost.
             target: match &again.store {
                 Some(store) => {
-                    let dispatcher = ParentCall::evaluation(judged.session);
+                    let dispatcher = ParentCall::evaluation(evaluated.session);
                     SessionTarget::Child(store.clone(), SessionId::generate(), dispatcher)
                 }
                 None => SessionTarget::Ephemeral,
@@ -157,18 +157,18 @@ impl EvaluatedRuns {
             source: CostSource::Eval,
             exit_on_partial: None,
         };
-        let ended = judge.run(order, stage.clone())?;
-        let verdict =
+        let ended = evaluator.run(request, io.clone())?;
+        let evaluation =
             ended.outcome().and_then(|outcome| Evaluation::parse(outcome.output.as_deref()?));
         self.push(ended);
-        if verdict.is_none() && self.interrupted_run.is_none() {
-            log::warn!("the evaluation of the answer has no verdict");
+        if evaluation.is_none() && self.interrupted_run.is_none() {
+            log::warn!("the evaluation of the answer has no result");
         }
-        Ok(verdict)
+        Ok(evaluation)
     }
 }
 
-/// Returns the set-up of the judge: it has no tools, so no gates apply, and hooks are not about it.
+/// Returns the set-up of the evaluator: it has no tools and no hooks.
 fn evaluator_setup(setup: &RunSetup, mut config: Config) -> RunSetup {
     config.settings.hooks = HooksConfig::default();
     config.settings.mcp = McpConfig::default();
@@ -184,24 +184,24 @@ fn evaluator_setup(setup: &RunSetup, mut config: Config) -> RunSetup {
     setup.with_config(config).with_agent(agent)
 }
 
-/// Returns what was done, as the judge sees it: the calls with their ends, and the answer.
-fn format_work(fold: &Machine) -> String {
+/// Returns what was done, as the evaluator sees it: the calls with their results, and the answer.
+fn format_work(machine: &Machine) -> String {
     let mut done = String::new();
-    for entry in fold.conversation.entries() {
+    for entry in machine.conversation.entries() {
         let ConversationItem::Exchange(exchange) = &entry.item else { continue };
         for (call, result) in exchange.reply().calls().zip(exchange.results()) {
             let arguments = sanitize::headline(call.arguments.text(), MAX_LINE_CHARS);
-            let said = sanitize::headline(&result.text, MAX_LINE_CHARS);
+            let text = sanitize::headline(&result.text, MAX_LINE_CHARS);
             let status = if result.status == ToolStatus::Ok { "ok" } else { "failed" };
-            done.push_str(&format!("- {} {arguments} → {}: {said}\n", call.name, status));
+            done.push_str(&format!("- {} {arguments} → {}: {text}\n", call.name, status));
         }
     }
-    // The newest calls tell most. Half of a window is enough for them, at 3.5 bytes for a token.
-    let half = fold.state.run().rules.context.window.0.saturating_mul(7) / 4;
+    // The newest calls matter most. Half of a window is enough for them, at 3.5 bytes for a token.
+    let half = machine.state.run().rules.context.window.0.saturating_mul(7) / 4;
     let most = MAX_SHOWN_BYTES.min(usize::try_from(half).unwrap_or(MAX_SHOWN_BYTES));
     let from = done.len().saturating_sub(most);
     let from = (from..=done.len()).find(|at| done.is_char_boundary(*at)).unwrap_or(0);
-    let answer = match &fold.state {
+    let answer = match &machine.state {
         State::Done(end) => end.outcome.output.as_deref().unwrap_or_default(),
         _ => "",
     };
@@ -227,7 +227,7 @@ impl RetryContext {
 }
 
 impl Evaluation {
-    /// Reads a verdict: the whole text as JSON, else what stands in a fence, else the first thing in braces.
+    /// Parses an evaluation: the whole text as JSON, else what is in a fence, else the first object.
     fn parse(text: &str) -> Option<Self> {
         let fenced = || {
             let (_, rest) = text.split_once("```")?;
@@ -240,8 +240,8 @@ impl Evaluation {
             let mut read = serde_json::Deserializer::from_str(text.trim()).into_iter::<Self>();
             read.next()?.ok()
         };
-        let verdict = parse(text).or_else(|| parse(fenced()?)).or_else(|| parse(braced()?))?;
-        Some(Self { confidence: verdict.confidence.clamp(0.0, 1.0), ..verdict })
+        let evaluation = parse(text).or_else(|| parse(fenced()?)).or_else(|| parse(braced()?))?;
+        Some(Self { confidence: evaluation.confidence.clamp(0.0, 1.0), ..evaluation })
     }
 
     /// Returns whether the task was done, and that is sure enough.
@@ -249,13 +249,13 @@ impl Evaluation {
         self.completed && self.confidence >= threshold
     }
 
-    /// Returns what orders verdicts, the best last.
+    /// Returns the key that orders evaluations, the best last.
     fn sort_key(&self) -> (bool, u64) {
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // between 0 and 1000
         (self.completed, (self.confidence * 1_000.0) as u64)
     }
 
-    /// Returns what the model is told that has to go on.
+    /// Returns the message with which the run continues.
     fn feedback(&self) -> String {
         let issues: String = self.issues.iter().map(|issue| format!("- {issue}\n")).collect();
         format!(
@@ -270,15 +270,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_verdict_is_read_in_each_of_its_wrappings() {
+    fn an_evaluation_is_read_in_each_of_its_wrappings() {
         let json = r#"{"completed": true, "confidence": 0.9}"#;
         for text in [
             json.to_owned(),
             format!("Here it is:\n```json\n{json}\n```\nDone."),
             format!("I think {json} is fair."),
         ] {
-            let verdict = Evaluation::parse(&text).unwrap();
-            assert!(verdict.completed && verdict.issues.is_empty(), "{text}");
+            let evaluation = Evaluation::parse(&text).unwrap();
+            assert!(evaluation.completed && evaluation.issues.is_empty(), "{text}");
         }
         for text in ["", "yes", "{}", "{\"completed\": 1}"] {
             assert_eq!(Evaluation::parse(text), None, "{text}");

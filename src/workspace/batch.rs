@@ -453,8 +453,8 @@ mod tests {
         );
         assert_eq!(fs::read_to_string(folder.path().join(&old)).unwrap(), "1");
         let cause = Box::new(FileError::Changed(RelPath::new("b").unwrap()));
-        let told = FileError::PartlyApplied { cause, left: vec![left] }.to_string();
-        assert!(told.contains("'b' changed") && told.contains(&old), "{told}");
+        let message = FileError::PartlyApplied { cause, left: vec![left] }.to_string();
+        assert!(message.contains("'b' changed") && message.contains(&old), "{message}");
     }
 
     #[test]

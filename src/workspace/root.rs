@@ -288,18 +288,21 @@ mod tests {
         symlink("/etc/hostname", folder.path().join("outside")).unwrap();
         symlink("/dev/zero", folder.path().join("zero")).unwrap();
         let begun = Instant::now();
-        let said = |path| read(&root, path).unwrap_err().to_string();
-        assert_eq!(said("pipe"), "'pipe' is a named pipe, not a regular file");
-        assert_eq!(said("socket"), "'socket' is a socket, not a regular file");
-        assert_eq!(said("d"), "'d' is a directory, not a file");
-        assert_eq!(said("d/a/b"), "'d/a/b' is not a directory");
-        assert_eq!(said("none"), "'none' does not exist");
-        assert_eq!(said("dangling"), "'dangling' is a symbolic link whose target does not exist");
-        assert_eq!(said("self"), "'self' is a symbolic link that leads back to itself");
+        let message = |path| read(&root, path).unwrap_err().to_string();
+        assert_eq!(message("pipe"), "'pipe' is a named pipe, not a regular file");
+        assert_eq!(message("socket"), "'socket' is a socket, not a regular file");
+        assert_eq!(message("d"), "'d' is a directory, not a file");
+        assert_eq!(message("d/a/b"), "'d/a/b' is not a directory");
+        assert_eq!(message("none"), "'none' does not exist");
+        assert_eq!(
+            message("dangling"),
+            "'dangling' is a symbolic link whose target does not exist"
+        );
+        assert_eq!(message("self"), "'self' is a symbolic link that leads back to itself");
         for escape in ["outside", "zero"] {
             let expected =
                 format!("'{escape}' leads outside the workspace through a symbolic link");
-            assert_eq!(said(escape), expected);
+            assert_eq!(message(escape), expected);
         }
         assert!(begun.elapsed().as_secs() < 5);
     }

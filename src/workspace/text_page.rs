@@ -44,21 +44,21 @@ impl TextPage {
             let is_behind = number + 1 >= page.first;
             let is_wanted = is_behind && !page.is_full && page.lines < limits.lines;
             let left = limits.bytes.saturating_sub(page.content.len());
-            let room = if is_wanted { limits.line_bytes.min(left) } else { 0 };
+            let most = if is_wanted { limits.line_bytes.min(left) } else { 0 };
             let before = page.content.len();
-            let length = copy_line(&mut text, room, &mut page.content)?;
+            let length = copy_line(&mut text, most, &mut page.content)?;
             if length == 0 {
                 break;
             }
             number += 1;
             // A line is cut only if it exceeds its own limit; a line that does not fit on the page is omitted.
-            let does_not_fit = length > room && room < limits.line_bytes && page.lines > 0;
+            let does_not_fit = length > most && most < limits.line_bytes && page.lines > 0;
             if !is_wanted || does_not_fit {
                 page.content.truncate(before);
                 page.is_full |= is_behind;
                 continue;
             }
-            if length > room {
+            if length > most {
                 page.truncate_last_line(before, length);
             }
             page.lines += 1;
@@ -82,14 +82,14 @@ impl TextPage {
     }
 }
 
-/// Copies at most `room` bytes of the next line. Returns the length of the line with its end; 0 at the end of the text.
-fn copy_line(text: &mut impl BufRead, room: usize, into: &mut Vec<u8>) -> io::Result<usize> {
+/// Copies at most `most` bytes of the next line. Returns the length of the line with its end; 0 at the end of the text.
+fn copy_line(text: &mut impl BufRead, most: usize, into: &mut Vec<u8>) -> io::Result<usize> {
     let mut length = 0;
     loop {
         let buffer = text.fill_buf()?;
         let end = memchr::memchr(b'\n', buffer);
         let piece = &buffer[..end.map_or(buffer.len(), |end| end + 1)];
-        let left = room.saturating_sub(length).min(piece.len());
+        let left = most.saturating_sub(length).min(piece.len());
         into.extend_from_slice(&piece[..left]);
         let read = piece.len();
         length += read;

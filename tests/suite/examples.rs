@@ -38,8 +38,8 @@ fn a_stored_session_is_resumed() {
 }
 
 #[test]
-fn the_machine_runs_by_hand() {
-    let printed = run("machine_by_hand");
+fn the_machine_runs_without_a_driver() {
+    let printed = run("manual_machine");
     assert!(printed.contains("CallingSending -> Executing\n"), "{printed}");
     assert!(printed.ends_with("llm_done: 2 and 3 are 5.\n"), "{printed}");
 }
@@ -53,6 +53,6 @@ fn no_example_is_left_out() {
         .map(|entry| entry.unwrap().path().file_stem().unwrap().to_str().unwrap().to_owned())
         .collect();
     names.sort();
-    let known = ["custom_model", "custom_tool", "machine_by_hand", "observer", "resume"];
+    let known = ["custom_model", "custom_tool", "manual_machine", "observer", "resume"];
     assert_eq!(names, known);
 }

@@ -140,6 +140,8 @@ const ALLOWED: &[(&str, &str)] = &[
     ("nobody", "'nobody'"), // the name of a user or an agent
     ("post", "\"post\""),   // the method of HTTP
     ("post", "post /"),
+    ("post", "post http"),
+    ("post", "method::post"),
     ("post", "`post`"),
     ("post", "http post"),
     ("post", "post_"), // the points of a hook
@@ -166,7 +168,9 @@ const ALLOWED: &[(&str, &str)] = &[
     ("stage", "closingstage"),
     ("stage", "permission/command/"), // of a pipeline
     ("stage", "src/policy/"),
-    ("mail", "patch"), // as git formats it
+    ("stage", "ci_job_stage"),  // a variable
+    ("mail", "patch"),          // as git formats it
+    ("parcel", "parcel-cache"), // a bundler
     ("letter", "a letter"),
     ("room", "room for"),
 ];

@@ -29,8 +29,8 @@ pub enum DiffError {
     /// There is no such commit.
     #[error("there is no commit '{0}' in the repository of the workspace")]
     UnknownCommit(String),
-    /// Git said no.
-    #[error("git could not tell what has changed: {0}")]
+    /// Git failed.
+    #[error("git could not show what has changed: {0}")]
     GitFailed(String),
     /// A filter that would run has a name with which it cannot be turned off.
     #[error("the git configuration of the workspace has filters that cannot be turned off")]
@@ -43,7 +43,7 @@ pub enum DiffError {
 /// How many bytes are kept of the beginning of a patch, and as many of its end.
 const KEPT_BYTES: usize = 32 * 1024;
 
-/// How many bytes of a configuration's names are read. A configuration with more is none that somebody wrote.
+/// How many bytes of a configuration's names are read. No one writes a configuration with more.
 const MAX_CONFIG_NAMES_BYTES: usize = 256 * 1024;
 
 /// Returns what has changed in the workspace since a commit, committed or not. Nothing of the workspace is executed.

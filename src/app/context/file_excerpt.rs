@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn of_what_is_no_text_nothing_is_told() {
+    fn of_a_file_that_is_not_text_nothing_is_shown() {
         assert_eq!(excerpt(b"a\0b\0", 100), (String::new(), 4));
     }
 }

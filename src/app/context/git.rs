@@ -1,8 +1,8 @@
-//! Asking git about a workspace in such a way that nothing of the workspace runs.
+//! Runs git on a workspace such that no program of the workspace runs.
 //!
 //! A repository's own configuration can name programs: a monitor of the file system, hooks, drivers for differences and
-//! for text, filters, ways to fetch what is missing. Whoever made the workspace chose them. So git gets an environment
-//! with nothing of the caller's in it, options that turn each of these off, and a work tree that is where it lies,
+//! for text, filters, ways to fetch what is missing. The author of the workspace chose them. So git gets an environment
+//! with nothing of the caller's in it, options that turn each of these off, and a work tree that is where it is,
 //! whatever the configuration says.
 
 use std::env;
@@ -32,7 +32,7 @@ pub struct GitRef(String);
 )]
 pub struct GitRefError(String);
 
-/// What git is asked about: a repository and the part of it that is the workspace.
+/// A repository, and the part of it that is the workspace.
 pub(super) struct GitRepository<'a> {
     git: &'a Git,
     root: PathBuf,
@@ -41,10 +41,10 @@ pub(super) struct GitRepository<'a> {
     settings: Vec<(String, &'static str)>,
 }
 
-/// How long git may take for one answer.
+/// The time limit of a git command.
 const GIT_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// What no repository may set.
+/// Settings that no repository may change.
 const SAFE_SETTINGS: [(&str, &str); 5] = [
     ("core.fsmonitor", "false"),
     ("core.hooksPath", "/dev/null"),
@@ -53,7 +53,7 @@ const SAFE_SETTINGS: [(&str, &str); 5] = [
     ("diff.submodule", "short"),
 ];
 
-/// The environment of git: nobody's configuration, no fetching, no locks, nobody to ask.
+/// The environment of git: no configuration of a user, no fetching, no locks, no prompts.
 const GIT_ENVIRONMENT: [&str; 9] = [
     "GIT_CONFIG_NOSYSTEM=1",
     "GIT_CONFIG_GLOBAL=/dev/null",
@@ -66,7 +66,7 @@ const GIT_ENVIRONMENT: [&str; 9] = [
     "LC_ALL=C",
 ];
 
-/// What a filter of a repository can set.
+/// The settings of a filter.
 const FILTER_KEYS: [&str; 4] = ["clean", "smudge", "process", "required"];
 
 impl Git {
@@ -98,7 +98,7 @@ impl GitRef {
     }
 }
 
-/// Returns the top of the repository that a folder lies in.
+/// Returns the top of the repository that a folder is in.
 pub(super) fn repository_root(folder: &Path) -> Option<PathBuf> {
     let top = folder.ancestors().find(|folder| folder.join(".git").symlink_metadata().is_ok())?;
     Some(top.to_owned())
@@ -114,13 +114,13 @@ impl<'a> GitRepository<'a> {
         })
     }
 
-    /// Turns the filters off that the configuration has; returns false when one has a name that cannot be told.
+    /// Turns the filters off that the configuration has; returns false if one has a name that cannot be given to git.
     pub(super) fn disable_filters(&mut self, names: &str) -> bool {
         for name in names.lines() {
             let Some(setting) = name.strip_prefix("filter.") else { continue };
             let Some((driver, _)) = setting.rsplit_once('.') else { continue };
             // The output was made plain: what was no text is replaced, and control characters are escapes. A name with
-            // `=` cannot be told apart from its value.
+            // `=` cannot be distinguished from its value.
             if driver.contains(['\\', '\u{fffd}', '=']) {
                 return false;
             }
@@ -171,7 +171,7 @@ impl<'a> GitRepository<'a> {
     }
 }
 
-/// Returns what git said about why it failed.
+/// Returns why git failed, in its words.
 pub(super) fn failure_message(outcome: &CommandOutcome) -> String {
     match outcome.end {
         CommandEnd::TimedOut => format!("it took longer than {} s", GIT_TIMEOUT.as_secs()),
@@ -181,8 +181,8 @@ pub(super) fn failure_message(outcome: &CommandOutcome) -> String {
         | CommandEnd::OutOfMemory
         | CommandEnd::Stuck
         | CommandEnd::Lost => {
-            let said = outcome.stderr.text();
-            said.lines().next().unwrap_or("it failed without a word").to_owned()
+            let message = outcome.stderr.text();
+            message.lines().next().unwrap_or("it failed without a message").to_owned()
         }
     }
 }

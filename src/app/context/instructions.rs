@@ -1,4 +1,4 @@
-//! What the project asks of agents: `AGENTS.md`, the nearest first; `CLAUDE.md`; `.architect.md`.
+//! Instructions of the project for agents: `AGENTS.md`, the nearest first; `CLAUDE.md`; `.architect.md`.
 //!
 //! They lie in the workspace, and in the folders above it up to the top of its repository.
 
@@ -8,7 +8,7 @@ use super::file_excerpt::{self, FileExcerpt};
 use super::{PromptSection, git};
 use crate::workspace::{RelPath, WorkspaceRoot};
 
-/// The files, in the order in which they are told.
+/// The files, in the order in which they are shown.
 const FILE_NAMES: [&str; 3] = ["AGENTS.md", "CLAUDE.md", ".architect.md"];
 
 /// The most of one file, in bytes.
@@ -17,7 +17,7 @@ const MAX_FILE_BYTES: usize = 32 * 1024;
 /// The most of all of them together, in bytes.
 const MAX_TOTAL_BYTES: usize = 64 * 1024;
 
-/// With less room than this, in bytes, a beginning says too little.
+/// With less space than this, in bytes, the beginning of a file is of no use.
 const MIN_USEFUL_BYTES: usize = 1024;
 
 const PREFACE: &str = "\
@@ -29,14 +29,14 @@ that comes first counts.
 struct InstructionFolder {
     root: WorkspaceRoot,
     folder: RelPath,
-    /// What leads there from the workspace: nothing, `../`, `../../`.
+    /// The path from the workspace: empty, `../`, `../../`.
     prefix: String,
 }
 
 /// Returns the instructions; `guides` are further files of that kind, which lie deeper.
 pub(super) fn instructions_section(root: &WorkspaceRoot, guides: &[String]) -> PromptSection {
     let mut section = PromptSection::default();
-    let mut told: Vec<String> = Vec::new();
+    let mut shown: Vec<String> = Vec::new();
     let mut left = MAX_TOTAL_BYTES;
     let places = instruction_folders(root);
     for name in FILE_NAMES {
@@ -45,13 +45,13 @@ pub(super) fn instructions_section(root: &WorkspaceRoot, guides: &[String]) -> P
             let path = place.folder.join(name.as_ref());
             let most = if left < MIN_USEFUL_BYTES { 0 } else { MAX_FILE_BYTES.min(left) };
             match file_excerpt::read_excerpt(&place.root, &path, most) {
-                Ok(found) => append_file(&mut section, &mut told, &mut left, &heading, &found),
+                Ok(found) => append_file(&mut section, &mut shown, &mut left, &heading, &found),
                 Err(error) if error.is_missing() => {}
                 Err(error) => section.notices.push(format!("{heading} is left out: {error}")),
             }
         }
     }
-    if !told.is_empty() {
+    if !shown.is_empty() {
         section.text.insert_str(0, PREFACE);
     }
     if !guides.is_empty() {
@@ -66,13 +66,13 @@ pub(super) fn instructions_section(root: &WorkspaceRoot, guides: &[String]) -> P
 
 fn append_file(
     section: &mut PromptSection,
-    told: &mut Vec<String>,
+    shown: &mut Vec<String>,
     left: &mut usize,
     heading: &str,
     found: &FileExcerpt,
 ) {
     let text = found.text.trim();
-    let is_known = told.iter().any(|known| known == text) || text.starts_with("@AGENTS.md");
+    let is_known = shown.iter().any(|known| known == text) || text.starts_with("@AGENTS.md");
     if found.omitted_bytes > 0 {
         let bytes = found.omitted_bytes;
         section.notices.push(format!("{heading} is too long; its last {bytes} bytes are left out"));
@@ -86,7 +86,7 @@ fn append_file(
         let _ = writeln!(section.text, "\n[... {} bytes omitted ...]", found.omitted_bytes);
     }
     *left = left.saturating_sub(text.len());
-    told.push(text.to_owned());
+    shown.push(text.to_owned());
 }
 
 /// Returns where instructions may lie, the nearest first.
@@ -126,7 +126,7 @@ mod tests {
         fs::write(folder.join(path), text).unwrap();
     }
 
-    fn told(folder: &Path) -> PromptSection {
+    fn shown(folder: &Path) -> PromptSection {
         instructions_section(&WorkspaceRoot::open(folder).unwrap(), &[])
     }
 
@@ -147,29 +147,29 @@ mod tests {
         ] {
             put(folder.path(), path, text);
         }
-        let section = told(&folder.path().join("repo/a/b"));
+        let section = shown(&folder.path().join("repo/a/b"));
         let expected = ["AGENTS.md", "../../AGENTS.md", "../CLAUDE.md", "../../.architect.md"];
         assert_eq!(headings(&section), expected);
         assert!(section.text.contains("### AGENTS.md\n\nnear\n") && section.notices.is_empty());
         // Without a repository nothing above the workspace counts.
-        assert_eq!(headings(&told(&folder.path().join("repo"))), ["AGENTS.md", ".architect.md"]);
+        assert_eq!(headings(&shown(&folder.path().join("repo"))), ["AGENTS.md", ".architect.md"]);
     }
 
     #[test]
-    fn one_text_under_two_names_is_told_once() {
+    fn one_text_under_two_names_is_shown_once() {
         let folder = tempfile::tempdir().unwrap();
         put(folder.path(), "AGENTS.md", "the rules\n");
         symlink("AGENTS.md", folder.path().join("CLAUDE.md")).unwrap();
         put(folder.path(), ".architect.md", "@AGENTS.md\n");
-        assert_eq!(headings(&told(folder.path())), ["AGENTS.md"]);
+        assert_eq!(headings(&shown(folder.path())), ["AGENTS.md"]);
     }
 
     #[test]
-    fn a_long_file_is_cut_and_a_link_outside_is_left_out_and_both_are_told() {
+    fn a_long_file_is_cut_and_a_link_outside_is_left_out_with_a_notice_each() {
         let folder = tempfile::tempdir().unwrap();
         put(folder.path(), "AGENTS.md", &"a line\n".repeat(10_000));
         symlink("/etc/passwd", folder.path().join("CLAUDE.md")).unwrap();
-        let section = told(folder.path());
+        let section = shown(folder.path());
         assert!(section.text.len() < 33 * 1024 && section.text.contains("bytes omitted ...]"));
         assert_eq!(section.notices.len(), 2, "{:?}", section.notices);
         assert!(section.notices[1].starts_with("CLAUDE.md is left out: "));
@@ -186,7 +186,7 @@ mod tests {
                 &format!("line {depth}\n").repeat(4_000),
             );
         }
-        let section = told(&folder.path().join("a/b/c"));
+        let section = shown(&folder.path().join("a/b/c"));
         assert!(section.text.len() < 66 * 1024, "{}", section.text.len());
         assert_eq!(headings(&section).len(), 3);
         assert!(section.notices.iter().any(|notice| notice.starts_with("../../../AGENTS.md")));

@@ -1,10 +1,10 @@
-//! What a model is told before its task: the system prompt.
+//! The system prompt.
 //!
 //! It has the agent's own prompt, where it runs, what the project asks of agents, which skills there are, how the
 //! project is laid out, and what has changed since a commit when the user asks for that. The same files make the same
 //! bytes, for a provider's prompt cache holds only as long as no byte changes: there is no clock in it, and a date only
 //! when one is given. Everything of the workspace is read through its confined handle, and every part has a size that
-//! it does not exceed; what is left out is said so, to the model in its place and to the user as a notice.
+//! it does not exceed; what is left out is marked in its place for the model, and is a notice for the user.
 
 mod diff;
 mod file_excerpt;
@@ -21,18 +21,18 @@ pub use self::git::{Git, GitRef, GitRefError};
 use crate::workspace::index::{IndexResult, IndexSettings, WorkspaceIndex};
 use crate::workspace::{RelPath, WorkspaceRoot};
 
-/// What a system prompt is made of.
+/// The inputs of a system prompt.
 #[derive(Clone, Copy, Debug)]
 pub struct PromptInputs<'a> {
     /// The agent's own prompt.
     pub agent_prompt: &'a str,
     /// The workspace.
     pub root: &'a WorkspaceRoot,
-    /// How the workspace is indexed; none tells nothing of its structure.
+    /// How the workspace is indexed; without it its structure is left out.
     pub index: Option<&'a IndexSettings>,
-    /// The date, when the model is to know it.
+    /// The date, if the model is to know it.
     pub date: Option<&'a str>,
-    /// What has changed, when the model is to know it.
+    /// What has changed, if the model is to know it.
     pub diff: Option<&'a WorkspaceDiff>,
 }
 
@@ -48,7 +48,7 @@ pub struct SystemPrompt {
 /// A part of the prompt under a heading.
 #[derive(Debug, Default)]
 struct PromptSection {
-    /// Its text, without the heading; empty for a part that there is no reason to tell.
+    /// Its text, without the heading; an empty part is left out.
     text: String,
     notices: Vec<String>,
 }

@@ -1,4 +1,4 @@
-//! Skills: instructions for certain kinds of work, of which the model is told name and purpose and reads the rest when
+//! Skills: instructions for certain kinds of work, of which the model gets name and purpose and reads the rest when
 //! it needs it.
 //!
 //! A skill is a folder with a `SKILL.md`, whose front matter has `name` and `description`.
@@ -12,13 +12,13 @@ use crate::workspace::{FileKind, RelPath, WorkspaceRoot, escape_name};
 /// Where skills are kept; of two with the same name, the one in the earlier folder counts.
 const FOLDERS: [&str; 3] = [".agents/skills", ".claude/skills", ".architect/skills"];
 
-/// The most skills that are told.
+/// The most skills that are listed.
 const MAX_SKILLS: usize = 100;
 
 /// The most entries of a folder that are looked at.
 const MAX_ENTRIES: usize = 1_000;
 
-/// How much of a file is looked at for its front matter, in bytes.
+/// How much of a file is read for its front matter, in bytes.
 const MAX_FRONT_MATTER_BYTES: usize = 16 * 1024;
 
 /// The longest description, in characters.
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn skills_are_listed_by_name_once_and_broken_ones_are_told() {
+    fn skills_are_listed_by_name_once_and_broken_ones_are_reported() {
         let folder = tempfile::tempdir().unwrap();
         for (path, text) in [
             (".agents/skills/b/SKILL.md", "---\ndescription: second\n---\nlong text"),

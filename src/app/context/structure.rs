@@ -1,4 +1,4 @@
-//! How the project is laid out, as the model reads it.
+//! The structure of the project, for the model.
 
 use std::fmt::Write as _;
 
@@ -16,14 +16,14 @@ pub(super) fn structure_section(indexed: &IndexResult) -> PromptSection {
         IndexCoverage::Stale(age) => (
             format!("{} files, as of a while ago.", index.files),
             Some(format!(
-                "there was no time to index the workspace; its structure is told as of {} minutes ago",
+                "there was no time to index the workspace; its structure is shown as of {} minutes ago",
                 age.as_secs().div_ceil(60)
             )),
         ),
         IndexCoverage::Partial => (
             format!("At least {} files; not all of them were looked at.", index.files),
             Some(format!(
-                "there was no time to index all of the workspace; its structure is told for {} files",
+                "there was no time to index all of the workspace; its structure is shown for {} files",
                 index.files
             )),
         ),
@@ -43,7 +43,7 @@ pub(super) fn structure_section(indexed: &IndexResult) -> PromptSection {
     PromptSection { text, notices: Vec::from_iter(notice) }
 }
 
-/// Writes a folder's entries, and what lies in them. Where not all is told, each folder has the count of its files.
+/// Writes a folder's entries, and what is in them. Where not all is shown, each folder has the count of its files.
 fn write_tree(text: &mut String, folder: &FolderTree, depth: usize, detailed: bool) {
     let indent = "  ".repeat(depth);
     for (name, node) in &folder.entries {
@@ -71,7 +71,7 @@ mod tests {
     use crate::workspace::WorkspaceRoot;
     use crate::workspace::index::{IndexSettings, WorkspaceIndex};
 
-    fn told(paths: impl Iterator<Item = String>) -> String {
+    fn section(paths: impl Iterator<Item = String>) -> String {
         let folder = tempfile::tempdir().unwrap();
         for path in paths {
             let path = folder.path().join(path);
@@ -85,9 +85,9 @@ mod tests {
     }
 
     #[test]
-    fn a_small_project_is_told_file_by_file() {
+    fn a_small_project_is_shown_file_by_file() {
         let paths = ["README.md", "src/main.rs", "src/a/b.rs"].map(str::to_owned);
-        insta::assert_snapshot!(told(paths.into_iter()), @r"
+        insta::assert_snapshot!(section(paths.into_iter()), @r"
         3 files. By language: Rust 2, Markdown 1.
 
         ```
@@ -101,9 +101,9 @@ mod tests {
     }
 
     #[test]
-    fn a_large_one_is_told_by_two_levels_and_counts() {
+    fn a_large_one_is_shown_by_two_levels_and_counts() {
         let paths = (0..400).map(|n| format!("src/p{}/deep/{n}.py", n % 2));
-        insta::assert_snapshot!(told(paths.chain(["x".to_owned()])), @r"
+        insta::assert_snapshot!(section(paths.chain(["x".to_owned()])), @r"
         401 files. By language: Python 400.
 
         ```

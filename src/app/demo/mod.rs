@@ -34,12 +34,12 @@ const FILES: [(&str, &str); 3] = [
 const SCRIPT: &str = include_str!("script.toml");
 
 /// What the user says.
-const TASK: &str = "The test fails. Find out why, and mend it.";
+const TASK: &str = "The test fails. Find out why, and fix it.";
 
 /// The test, and how long it may take.
 const TEST_COMMAND: (&str, Duration) = ("sh test.sh", Duration::from_secs(30));
 
-/// A workspace with a failing test, and everything that is needed to have it mended.
+/// A workspace with a failing test, and everything that a run needs to fix it.
 pub struct Demo {
     /// The set-up of the run.
     pub setup: RunSetup,
@@ -86,7 +86,7 @@ impl Demo {
     ///
     /// # Errors
     ///
-    /// Fails when there is no room for its session.
+    /// Fails if its session can't be stored.
     pub fn run_request(&self) -> Result<RunRequest, AppError> {
         let store = open_store(&self.setup.config, &self.setup.env)?;
         Ok(RunRequest {
@@ -107,8 +107,8 @@ impl Demo {
         let (line, timeout) = TEST_COMMAND;
         let command = CommandSpec { timeout: Some(timeout), ..self.setup.sandbox.command(line) };
         let outcome = self.setup.sandbox.model.run(&command, &CancellationToken::new())?;
-        let said = [outcome.stdout.text(), outcome.stderr.text()].concat();
-        Ok((outcome.end.is_success(), said))
+        let printed = [outcome.stdout.text(), outcome.stderr.text()].concat();
+        Ok((outcome.end.is_success(), printed))
     }
 
     /// Returns the command that tests the workspace.

@@ -50,15 +50,15 @@ struct DispatchCall {
 
 /// Returns the tool with which an agent that has these tools dispatches others.
 pub(in crate::app) fn dispatch_tool(
-    crew: SubagentContext,
+    subagents: SubagentContext,
     inherited: Vec<Arc<str>>,
 ) -> Box<dyn Tool> {
-    Box::new(DispatchTool::new(crew, inherited))
+    Box::new(DispatchTool::new(subagents, inherited))
 }
 
 impl DispatchTool {
-    fn new(crew: SubagentContext, inherited: Vec<Arc<str>>) -> Self {
-        let agents: Vec<Agent> = crew.agents().collect();
+    fn new(subagents: SubagentContext, inherited: Vec<Arc<str>>) -> Self {
+        let agents: Vec<Agent> = subagents.agents().collect();
         let listed = agents.iter().map(|agent| {
             let what = if agent.description.is_empty() { "" } else { ": " };
             format!("\n- {}{what}{}", agent.name, agent.description)
@@ -72,7 +72,7 @@ impl DispatchTool {
         let mut spec = tool_spec::<DispatchArguments>(DISPATCH, &description);
         let names: Vec<&str> = agents.iter().map(|agent| agent.name.as_str()).collect();
         spec.schema["properties"]["agent"]["enum"] = json!(names);
-        Self { subagents: Arc::new(crew), inherited, spec }
+        Self { subagents: Arc::new(subagents), inherited, spec }
     }
 }
 
@@ -128,8 +128,8 @@ impl ToolInvocation for DispatchCall {
     }
 
     fn run(self: Box<Self>, context: &CallContext<'_>) -> ToolOutput {
-        let Self { subagents: crew, agent, task, session } = *self;
-        let errand = SubagentTask { agent, task, session, call: context.call };
-        subagent_run::run_subagent(&crew, errand, context.scope)
+        let Self { subagents, agent, task, session } = *self;
+        let run = SubagentTask { agent, task, session, call: context.call };
+        subagent_run::run_subagent(&subagents, run, context.scope)
     }
 }

@@ -1,13 +1,13 @@
 //! Sub-agents: a tool with which one agent lets another one work on a part of its task.
 //!
 //! ```text
-//!  dispatch_subagent ─▶ Crew (which agents, which tools) ─▶ child (a Setup within the allowance) ─▶ Driver ─▶ report
+//!  dispatch_subagent ─▶ SubagentContext (agents, tools) ─▶ RunSetup (within the budget share) ─▶ Driver ─▶ report
 //! ```
 //!
 //! A sub-agent is a run like any other: the same machine, a journal of its own, hooks, rules. What it may do is never
 //! more than what its dispatcher may do: it has only tools that both agents have, the stricter of both confirmation
 //! modes, a share of what is left of money, tokens and time, and it counts against the same limits on files, lines and
-//! commands. It dispatches nobody itself.
+//! commands. It has no sub-agents itself.
 
 mod dispatch;
 mod report;

@@ -1,4 +1,4 @@
-//! What the dispatching agent is told of a sub-agent's work.
+//! The result of a sub-agent's work for the dispatching agent.
 
 use crate::app::error::AppError;
 use crate::app::run::FinishedRun;
@@ -37,18 +37,18 @@ pub(super) fn output_of(
 /// The user counts denied calls as a failure, so the call that sent the sub-agent counts as one of them.
 fn format_denied(agent: &ConfigName, outcome: &RunOutcome, calls: u32) -> ToolOutput {
     let calls = pluralize(calls, "tool call", "tool calls");
-    let said = outcome.output.as_deref().unwrap_or_default().trim();
-    let text = format!("The sub-agent {agent} was denied {calls}. What it says:\n{said}");
+    let answer = outcome.output.as_deref().unwrap_or_default().trim();
+    let text = format!("The sub-agent {agent} was denied {calls}. What it says:\n{answer}");
     ToolOutput::new(ToolStatus::Denied, text)
 }
 
 fn format_answer(agent: &ConfigName, outcome: &RunOutcome, steps: u32) -> ToolOutput {
     let RunOutcome { reason, output, error } = outcome;
-    let said = output.as_deref().map(str::trim).filter(|said| !said.is_empty());
+    let answer = output.as_deref().map(str::trim).filter(|answer| !answer.is_empty());
     let status = match reason.status() {
-        RunStatus::Success => return ToolOutput::ok(said.unwrap_or("It had nothing to say.")),
+        RunStatus::Success => return ToolOutput::ok(answer.unwrap_or("It gave no answer.")),
         // What it says is worth reading, and is not all.
-        RunStatus::Partial if said.is_some() => ToolStatus::Ok,
+        RunStatus::Partial if answer.is_some() => ToolStatus::Ok,
         RunStatus::Partial | RunStatus::Failed => ToolStatus::Failed,
     };
     let why = error.as_deref().map(|error| format!(": {error}"));
@@ -57,7 +57,7 @@ fn format_answer(agent: &ConfigName, outcome: &RunOutcome, steps: u32) -> ToolOu
         pluralize(steps, "step", "steps"),
         reason.name(),
         why.unwrap_or_default(),
-        said.map(|said| format!(" What it says:\n{said}")).unwrap_or_default()
+        answer.map(|answer| format!(" What it says:\n{answer}")).unwrap_or_default()
     );
     ToolOutput::new(status, text)
 }

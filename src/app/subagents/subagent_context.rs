@@ -1,4 +1,4 @@
-//! Who can be dispatched, and what they share with who dispatches them.
+//! The agents that a run can dispatch, and what they share with it.
 
 use std::sync::Arc;
 
@@ -12,21 +12,21 @@ use crate::journal::{SessionId, SessionStore};
 use crate::model::matches_wildcard;
 use crate::policy::Confirmer;
 
-/// Who can be dispatched from one run, and what they share with it.
+/// The agents that a run can dispatch, and what they share with it.
 pub(in crate::app) struct SubagentContext {
     /// The set-up of the dispatching run.
     pub(in crate::app) setup: RunSetup,
     /// Its session.
     pub(in crate::app) session: SessionId,
-    /// Where sub-agents are written down, if at all.
+    /// Where the sessions of sub-agents are stored, if at all.
     pub(in crate::app) store: Option<SessionStore>,
-    /// What the session remembers, for going on with a sub-agent's session by itself.
+    /// The stored options of the session, with which a sub-agent's session can be resumed by itself.
     pub(in crate::app) options: Value,
-    /// Who can be asked.
+    /// Asks for confirmations.
     pub(in crate::app) confirm: Arc<dyn Confirmer>,
     /// What they share.
     pub(in crate::app) shared: SharedResources,
-    /// By which clock they go.
+    /// The clock of their runs.
     pub(in crate::app) clock: SubagentClock,
 }
 

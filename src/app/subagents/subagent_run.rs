@@ -25,56 +25,56 @@ pub(super) const MAX_RUN_TIME: TimeSpan = TimeSpan::from_secs(30 * 60);
 /// Tools of a sub-agent that run at the same time at the most; its rules may allow less.
 const MAX_PARALLEL_TOOLS: u32 = 4;
 
-/// What a sub-agent is sent for.
+/// The task of a sub-agent.
 pub(super) struct SubagentTask<'a> {
-    /// Who is sent.
+    /// The agent.
     pub(super) agent: Agent,
     /// What it is to do.
     pub(super) task: Arc<str>,
     /// The session of its run.
     pub(super) session: SessionId,
-    /// The call that sends it.
+    /// The call that dispatches it.
     pub(super) call: &'a CallId,
 }
 
-/// Lets a sub-agent work to its end, and returns what is told of it.
+/// Runs a sub-agent to its end, and returns the result of the call.
 pub(super) fn run_subagent(
-    crew: &SubagentContext,
-    errand: SubagentTask<'_>,
+    subagents: &SubagentContext,
+    run: SubagentTask<'_>,
     scope: &EffectContext,
 ) -> ToolOutput {
-    let SubagentTask { agent, task, session, call } = errand;
+    let SubagentTask { agent, task, session, call } = run;
     let name = agent.name.clone();
-    let setup = limited_setup(&crew.setup, agent, scope);
-    let order = RunRequest {
+    let setup = limited_setup(&subagents.setup, agent, scope);
+    let request = RunRequest {
         task: Some(task),
-        target: match &crew.store {
+        target: match &subagents.store {
             Some(store) => {
-                let dispatcher = ParentCall { session: crew.session, call: call.clone() };
+                let dispatcher = ParentCall { session: subagents.session, call: call.clone() };
                 SessionTarget::Child(store.clone(), session, dispatcher)
             }
             None => SessionTarget::Ephemeral,
         },
-        options: crew.options.clone(),
+        options: subagents.options.clone(),
         source: CostSource::Subagent,
         exit_on_partial: None,
     };
     let seen = ObservedChanges::default();
     let meter = UsageMeter::new(scope.clone(), name.as_str().into(), seen.clone());
-    let ended = match crew.clock {
+    let ended = match subagents.clock {
         SubagentClock::Real => {
-            let hands = ThreadExecutor::new(Arc::new(SystemClock::start()), MAX_PARALLEL_TOOLS);
-            let inbox = hands.inbox();
+            let executor = ThreadExecutor::new(Arc::new(SystemClock::start()), MAX_PARALLEL_TOOLS);
+            let inbox = executor.inbox();
             let interrupt = Event::Interrupt { signal: Signal::Interrupt };
             let _listening =
                 scope.cancel.on_cancel(move || inbox.send(DriverInput::Event(interrupt)));
-            drive(crew, &setup, order, hands, meter)
+            drive(subagents, &setup, request, executor, meter)
         }
         SubagentClock::Simulated => {
-            let hands = InlineExecutor::new();
-            let clock = hands.clock();
-            let ended = drive(crew, &setup, order, hands, meter);
-            // The time of the run passes for whoever waits for it.
+            let executor = InlineExecutor::new();
+            let clock = executor.clock();
+            let ended = drive(subagents, &setup, request, executor, meter);
+            // The time of the run passes for the call that waits for it.
             scope.sleep(TimeSpan(clock.now().0));
             ended
         }
@@ -83,35 +83,35 @@ pub(super) fn run_subagent(
 }
 
 fn drive(
-    crew: &SubagentContext,
+    subagents: &SubagentContext,
     setup: &RunSetup,
-    order: RunRequest,
+    request: RunRequest,
     executor: impl Executor + 'static,
     meter: UsageMeter,
 ) -> Result<FinishedRun, AppError> {
-    // Who watches the dispatching run is told of this one through the meter alone.
-    let stage = RunIo {
+    // The observers of the dispatching run see this one through the meter alone.
+    let io = RunIo {
         reporter: Reporter::new(Vec::new()),
-        confirm: Arc::clone(&crew.confirm),
+        confirm: Arc::clone(&subagents.confirm),
         sandbox: None,
     };
     let environment = Environment::Custom {
         executor: Box::new(executor),
-        subagent_clock: crew.clock,
+        subagent_clock: subagents.clock,
         ports: Box::new(|ports| Ports { observer: Box::new(meter), ..ports }),
     };
-    setup.drive(environment, order, stage, Some(crew.shared.clone()))
+    setup.drive(environment, request, io, Some(subagents.shared.clone()))
 }
 
 /// Returns the set-up of an agent that works within what is set aside for it. Gates are for who answers the user.
 fn limited_setup(setup: &RunSetup, agent: Agent, scope: &EffectContext) -> RunSetup {
     let mut config = setup.config.clone();
     let limits = &mut config.settings.limits;
-    let allowance = scope.budget;
-    let time = allowance.and_then(|allowance| allowance.time);
+    let share = scope.budget;
+    let time = share.and_then(|share| share.time);
     *limits = LimitsConfig {
-        budget_usd: allowance.and_then(|allowance| allowance.cost).or(limits.budget_usd),
-        max_tokens: allowance.and_then(|allowance| allowance.tokens).or(limits.max_tokens),
+        budget_usd: share.and_then(|share| share.cost).or(limits.budget_usd),
+        max_tokens: share.and_then(|share| share.tokens).or(limits.max_tokens),
         timeout: Some(time.map_or(MAX_RUN_TIME, |time| time.min(MAX_RUN_TIME))),
         warn_at_usd: None,
         ..limits.clone()

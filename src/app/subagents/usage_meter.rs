@@ -1,4 +1,4 @@
-//! Watching a sub-agent: what it uses is charged to its dispatcher at once, and what it does is told on the way.
+//! Observes a sub-agent: its usage is charged to the dispatching run at once, and its calls are reported as they happen.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -26,7 +26,7 @@ impl ObservedChanges {
 }
 
 impl UsageMeter {
-    /// Returns a meter that tells the scope of the dispatching call.
+    /// Returns a meter that reports to the dispatching call.
     pub(super) fn new(scope: EffectContext, agent: Arc<str>, seen: ObservedChanges) -> Self {
         Self { scope, agent, reported: BudgetUsage::default(), changes: seen }
     }
@@ -52,7 +52,7 @@ impl Observer for UsageMeter {
             changes.extend(result.changes.iter().cloned());
         }
         if let Event::Authorized { authorization: Authorization::Abort, .. } = event {
-            // Whoever is asked sees one run, and ends all of it.
+            // The user, when asked, sees one run, and ends all of it.
             self.scope.send(EffectMessage::Abort);
         }
         for effect in &outcomes.effects {

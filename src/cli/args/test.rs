@@ -20,7 +20,7 @@ pub(crate) struct TestArgs {
     #[arg(long)]
     pub(crate) json: bool,
 
-    /// Write the results as JUnit XML
+    /// Write the results as XML for a build server
     #[arg(long, value_name = "FILE")]
     pub(crate) junit: Option<PathBuf>,
 

@@ -1,4 +1,4 @@
-//! `architect agents`: the agents that there are.
+//! `architect agents`: lists the agents.
 
 use architect::app::ProcessEnv;
 use architect::model::pluralize;

@@ -1,4 +1,4 @@
-//! `architect cleanup`: old sessions are removed.
+//! `architect cleanup`: removes old sessions.
 
 use std::time::{Duration, SystemTime};
 
@@ -25,7 +25,7 @@ pub(crate) fn run(args: &CleanupArgs, world: &ProcessEnv) -> Result<u8, CliError
     } else {
         let sessions = pluralize(removed.len(), "session", "sessions");
         let days = pluralize(days, "day", "days");
-        format!("{sessions} removed that nobody has written to for {days}")
+        format!("{sessions} removed, unchanged for {days}")
     };
     output::print(&text)?;
     Ok(0)

@@ -1,4 +1,4 @@
-//! `architect demo`: a whole run on a throw-away workspace.
+//! `architect demo`: a whole run on a temporary workspace.
 
 use architect::app::ProcessEnv;
 use architect::app::demo::Demo;
@@ -15,7 +15,7 @@ pub(crate) fn run(args: &DemoArgs, world: ProcessEnv) -> Result<u8, CliError> {
             output::print_stderr(text);
         }
     };
-    say(&format!("A throw-away workspace with a failing test: {}", demo.workspace().display()));
+    say(&format!("A temporary workspace with a failing test: {}", demo.workspace().display()));
     if run_test(&demo, "before", &say)? {
         return Err(CliError::failed("the test passes before anything was done"));
     }
@@ -30,12 +30,12 @@ pub(crate) fn run(args: &DemoArgs, world: ProcessEnv) -> Result<u8, CliError> {
     }
 }
 
-/// Runs the test, and says what it printed.
+/// Runs the test, and shows its output.
 fn run_test(demo: &Demo, when: &str, say: &impl Fn(&str)) -> Result<bool, CliError> {
-    let (passes, said) = demo.run_test()?;
-    let verdict = if passes { "passes" } else { "fails" };
-    say(&format!("\n$ {}   # {when}: it {verdict}", demo.test_command()));
-    for line in said.lines() {
+    let (passes, printed) = demo.run_test()?;
+    let result = if passes { "passes" } else { "fails" };
+    say(&format!("\n$ {}   # {when}: it {result}", demo.test_command()));
+    for line in printed.lines() {
         say(&format!("  {line}"));
     }
     say("");

@@ -1,4 +1,4 @@
-//! `architect doctor`: what is wrong with the set-up, and what to do about it.
+//! `architect doctor`: diagnoses the installation and configuration.
 
 use architect::app::{
     ProbeScope, ProcessEnv, ResolvedModel, Sandbox, ServerFinding, open_store, probe_model,
@@ -17,7 +17,7 @@ use crate::cli::config_options::{self, SavedOptions};
 use crate::cli::error::CliError;
 use crate::cli::output;
 
-/// One thing that was looked at.
+/// The result of one check.
 struct Finding {
     check: &'static str,
     state: CheckStatus,
@@ -36,12 +36,12 @@ enum CheckStatus {
 pub(crate) fn run(args: &DoctorArgs, world: &ProcessEnv) -> Result<u8, CliError> {
     let (config, _) =
         config_options::load_config(&args.settings, None, world, &SavedOptions::default())?;
-    let reach = if args.online { ProbeScope::Network } else { ProbeScope::Local };
+    let scope = if args.online { ProbeScope::Network } else { ProbeScope::Local };
     let findings = [
-        check_model(&config, world, reach),
+        check_model(&config, world, scope),
         check_keys(&config, world),
         check_trust(&config),
-        check_mcp(&config, world, reach),
+        check_mcp(&config, world, scope),
         check_sandbox(&config, world),
         check_git(world),
         check_sessions(&config, world),
@@ -78,35 +78,35 @@ impl CheckStatus {
     }
 }
 
-fn finding(what: &'static str, state: CheckStatus, said: impl Into<String>) -> Finding {
-    Finding { check: what, state, message: said.into() }
+fn finding(what: &'static str, state: CheckStatus, message: impl Into<String>) -> Finding {
+    Finding { check: what, state, message: message.into() }
 }
 
-fn check_model(config: &Config, world: &ProcessEnv, reach: ProbeScope) -> Finding {
+fn check_model(config: &Config, world: &ProcessEnv, scope: ProbeScope) -> Finding {
     let chosen = match ResolvedModel::from_config(config, world) {
         Ok(chosen) => chosen,
         Err(error) => {
-            let said = format!("{error}; name one with --model, or as `model` in [llm]");
-            return finding("model", CheckStatus::Bad, said);
+            let message = format!("{error}; name one with --model, or as `model` in [llm]");
+            return finding("model", CheckStatus::Bad, message);
         }
     };
-    let asked = match reach {
+    let asked = match scope {
         ProbeScope::Local => chosen.check(config, world).map(Ok),
         ProbeScope::Network => probe_model(&chosen, config, world),
     };
     match asked {
         Err(error) => finding("model", CheckStatus::Bad, format!("{}: {error}", chosen.name())),
         Ok(Err(fault)) => {
-            let said = sanitize::headline(&fault.message, MAX_MESSAGE_CHARS);
-            finding("model", CheckStatus::Bad, format!("{}: {said}", chosen.name()))
+            let message = sanitize::headline(&fault.message, MAX_MESSAGE_CHARS);
+            finding("model", CheckStatus::Bad, format!("{}: {message}", chosen.name()))
         }
         Ok(Ok(())) if chosen.limits.price.is_none() => {
-            let said =
-                "nobody knows its price, so --budget can't be used; name it in `costs.prices_file`";
-            finding("model", CheckStatus::Warning, format!("{}: {said}", chosen.name()))
+            let message =
+                "its price is unknown, so --budget can't be used; add it to `costs.prices_file`";
+            finding("model", CheckStatus::Warning, format!("{}: {message}", chosen.name()))
         }
         Ok(Ok(())) => {
-            let tried = match reach {
+            let tried = match scope {
                 ProbeScope::Local => "not asked; --online tries it",
                 ProbeScope::Network => "it answers",
             };
@@ -115,7 +115,7 @@ fn check_model(config: &Config, world: &ProcessEnv, reach: ProbeScope) -> Findin
     }
 }
 
-/// The most of what a provider says that is shown, in characters.
+/// The longest message that is shown, in characters.
 const MAX_MESSAGE_CHARS: usize = 400;
 
 fn check_keys(config: &Config, world: &ProcessEnv) -> Finding {
@@ -130,7 +130,7 @@ fn check_keys(config: &Config, world: &ProcessEnv) -> Finding {
         true => finding(
             "keys",
             CheckStatus::Warning,
-            format!("none is set of {}", variables.join(", ")),
+            format!("none of these is set: {}", variables.join(", ")),
         ),
         false => finding("keys", CheckStatus::Good, format!("set: {}", set.join(", "))),
     }
@@ -143,11 +143,11 @@ fn check_trust(config: &Config) -> Finding {
         (false, _) if !config.changed.is_empty() => {
             let changed: Vec<&str> = config.changed.iter().map(|file| file.path.as_str()).collect();
             let changed = sanitize::headline(&changed.join(", "), MAX_MESSAGE_CHARS);
-            let said = format!(
+            let message = format!(
                 "this folder's own configuration has changed since you trusted it ({changed}): look at it, then `architect \
                  config trust`"
             );
-            finding("trust", CheckStatus::Warning, said)
+            finding("trust", CheckStatus::Warning, message)
         }
         (true, _) => {
             finding("trust", CheckStatus::Good, "this folder's own configuration is trusted")
@@ -159,33 +159,29 @@ fn check_trust(config: &Config) -> Finding {
         ),
         (false, ignored) => {
             let settings = pluralize(ignored, "setting is", "settings are");
-            let said = format!(
+            let message = format!(
                 "this folder is not trusted, and {settings} ignored: `architect config trust`, or --trust or {TRUST_VARIABLE}=1 for \
                  one run"
             );
-            finding("trust", CheckStatus::Warning, said)
+            finding("trust", CheckStatus::Warning, message)
         }
     }
 }
 
-fn check_mcp(config: &Config, world: &ProcessEnv, reach: ProbeScope) -> Finding {
+fn check_mcp(config: &Config, world: &ProcessEnv, scope: ProbeScope) -> Finding {
     if config.settings.mcp.servers.is_empty() {
         return finding("mcp", CheckStatus::Good, "no servers");
     }
     let sandbox = Sandbox::new(config, world, config.workspace.clone(), GuardedFiles::default());
     let Ok(sandbox) = sandbox else {
-        return finding(
-            "mcp",
-            CheckStatus::Bad,
-            "servers can't be confined as the configuration wants it",
-        );
+        return finding("mcp", CheckStatus::Bad, "servers can't be confined as configured");
     };
-    let probed = probe_servers(config, world, &sandbox, reach);
+    let probed = probe_servers(config, world, &sandbox, scope);
     let mut worst = CheckStatus::Good;
-    let told: Vec<String> = probed
+    let servers: Vec<String> = probed
         .iter()
         .map(|server| {
-            let said = match &server.finding {
+            let message = match &server.finding {
                 ServerFinding::Tools(tools) => pluralize(*tools, "tool", "tools"),
                 ServerFinding::NotProbed => "not tried without --online".to_owned(),
                 ServerFinding::Unavailable(why) => {
@@ -198,10 +194,10 @@ fn check_mcp(config: &Config, world: &ProcessEnv, reach: ProbeScope) -> Finding 
                     sanitize::headline(why, MAX_MESSAGE_CHARS)
                 }
             };
-            format!("{}: {said}", server.name)
+            format!("{}: {message}", server.name)
         })
         .collect();
-    finding("mcp", worst, told.join("; "))
+    finding("mcp", worst, servers.join("; "))
 }
 
 fn check_sandbox(config: &Config, world: &ProcessEnv) -> Finding {
@@ -209,10 +205,10 @@ fn check_sandbox(config: &Config, world: &ProcessEnv) -> Finding {
     let described = Sandbox::new(config, world, workspace, GuardedFiles::default())
         .and_then(|sandbox| sandbox.describe());
     match described {
-        Ok(said) if said.contains("left open") || said.starts_with("not confined") => {
-            finding("sandbox", CheckStatus::Warning, format!("commands are {said}"))
+        Ok(message) if message.contains("left open") || message.starts_with("not confined") => {
+            finding("sandbox", CheckStatus::Warning, format!("commands are {message}"))
         }
-        Ok(said) => finding("sandbox", CheckStatus::Good, format!("commands are {said}")),
+        Ok(message) => finding("sandbox", CheckStatus::Good, format!("commands are {message}")),
         Err(error) => finding("sandbox", CheckStatus::Bad, error.to_string()),
     }
 }
@@ -233,8 +229,8 @@ fn check_sessions(config: &Config, world: &ProcessEnv) -> Finding {
     match open_store(config, world).and_then(|store| Ok(store.list()?.len())) {
         Ok(count) => finding("sessions", CheckStatus::Good, format!("{count} stored")),
         Err(error) => {
-            let said = format!("{error}; --ephemeral runs without storing the session");
-            finding("sessions", CheckStatus::Bad, said)
+            let message = format!("{error}; --ephemeral runs without storing the session");
+            finding("sessions", CheckStatus::Bad, message)
         }
     }
 }

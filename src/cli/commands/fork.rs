@@ -1,4 +1,4 @@
-//! `architect fork`: a copy of a session goes on; the original stays as it is.
+//! `architect fork`: continues in a copy of a session; the original stays as it is.
 
 use std::fs;
 use std::time::SystemTime;

@@ -1,4 +1,4 @@
-//! `architect replay`: a session is folded again through the same machine, offline.
+//! `architect replay`: replays a stored session offline and checks it.
 
 use architect::app::ProcessEnv;
 use architect::journal::{Divergence, JournalEndKind};
@@ -56,7 +56,7 @@ pub(crate) fn run(args: &ReplayArgs, world: &ProcessEnv) -> Result<u8, CliError>
     Ok(u8::from(args.verify && (difference.is_some() || is_damaged)))
 }
 
-/// Says how a journal ends that does not end as it should.
+/// Describes the end of an incomplete journal.
 fn describe_end(kind: &JournalEndKind) -> String {
     match kind {
         JournalEndKind::Whole => String::new(),

@@ -1,4 +1,4 @@
-//! `architect resume`: a session goes on from where it was stored.
+//! `architect resume`: resumes a stored session.
 
 use std::sync::Arc;
 
@@ -27,11 +27,11 @@ fn resume(args: &ResumeArgs, world: ProcessEnv) -> Result<u8, CliError> {
     let prompt =
         args.prompt.as_deref().map(|text| task_text::read_task(Some(text), false)).transpose()?;
     let repair = if args.repair { DamagePolicy::Truncate } else { DamagePolicy::Refuse };
-    let how = ResumeRequest { repair, prompt, settings: &args.settings, output: &args.output };
-    resume_session(&stored, session, how, world)
+    let request = ResumeRequest { repair, prompt, settings: &args.settings, output: &args.output };
+    resume_session(&stored, session, request, world)
 }
 
-/// How a session goes on.
+/// How a session is resumed.
 pub(super) struct ResumeRequest<'a> {
     pub(super) repair: DamagePolicy,
     pub(super) prompt: Option<String>,
@@ -39,58 +39,62 @@ pub(super) struct ResumeRequest<'a> {
     pub(super) output: &'a OutputArgs,
 }
 
-/// Goes on with a session as it remembers, and as the options say now.
+/// Resumes a session with its stored options, and with those given now.
 pub(super) fn resume_session(
     stored: &SessionLookup,
     session: SessionId,
-    how: ResumeRequest<'_>,
+    request: ResumeRequest<'_>,
     world: ProcessEnv,
 ) -> Result<u8, CliError> {
-    let mut opened = stored.store.reopen(session, how.repair)?;
+    let mut opened = stored.store.reopen(session, request.repair)?;
     if let Some(torn) = &opened.saved_tail {
         log::warn!("the end of the journal was torn; it is saved as {}", torn.display());
     }
-    let before = saved_options(&opened.history);
-    let (config, remembered) =
-        config_options::load_config(how.settings, Some(how.output), &world, &before)?;
+    let stored_options = saved_options(&opened.history);
+    let (config, saved) = config_options::load_config(
+        request.settings,
+        Some(request.output),
+        &world,
+        &stored_options,
+    )?;
     logging::configure(
-        how.output.verbose,
+        request.output.verbose,
         config.settings.logging.level,
         collect_secrets(&config, &world),
     );
-    let told = restart_limits(&mut opened, &config, &how);
+    let note = restart_limits(&mut opened, &config, &request);
     let model = ResolvedModel::from_config(&config, &world)?;
-    let agent = remembered.agent.as_deref().unwrap_or(DEFAULT_AGENT);
+    let agent = saved.agent.as_deref().unwrap_or(DEFAULT_AGENT);
     let mut setup = RunSetup::new(config, world, agent, model)?;
-    setup.execution = remembered.execution_mode();
+    setup.execution = saved.execution_mode();
     if let Some(schema) = opened.history.setup.schema.as_deref() {
         setup = setup.with_schema(schema.clone())?;
     }
-    if !how.output.quiet {
+    if !request.output.quiet {
         stored
             .other_folder_note(&opened.history)
             .into_iter()
-            .chain(told)
-            .for_each(|told| output::print_stderr(&told));
+            .chain(note)
+            .for_each(|note| output::print_stderr(&note));
     }
-    let order = RunRequest {
-        task: how.prompt.map(Arc::from),
+    let run_request = RunRequest {
+        task: request.prompt.map(Arc::from),
         target: SessionTarget::Stored(stored.store.clone(), Box::new(opened)),
-        options: remembered.to_json(),
+        options: saved.to_json(),
         source: CostSource::Agent,
-        exit_on_partial: how.output.exit_code_on_partial,
+        exit_on_partial: request.output.exit_code_on_partial,
     };
-    task::run(&setup, order, RunMode::Direct, how.output)
+    task::run(&setup, run_request, RunMode::Direct, request.output)
 }
 
-/// Lets the limits of steps and time begin again, with another message and after an end; those of money and tokens go on.
-/// Returns what there is to tell of the latter.
+/// Restarts the limits of steps and time, for a session that has ended or gets another message. Returns a note about
+/// those of money and tokens, which count the whole session.
 fn restart_limits(
     opened: &mut OpenedSession,
     config: &Config,
-    how: &ResumeRequest<'_>,
+    request: &ResumeRequest<'_>,
 ) -> Option<String> {
-    if !app::restart_limits(opened, how.prompt.is_some()) {
+    if !app::restart_limits(opened, request.prompt.is_some()) {
         return None;
     }
     let run = opened.history.machine.state.run();
@@ -102,27 +106,27 @@ fn restart_limits(
         let used = run.used.tokens.0;
         format!("{used} of {} tokens are used (--max-tokens N sets another total)", most.0)
     });
-    let told: Vec<String> = cost.into_iter().chain(tokens).collect();
-    (!told.is_empty()).then(|| {
-        let told = told.join("; ");
-        format!("The limits of steps and time begin again; money and tokens go on: {told}.")
+    let note: Vec<String> = cost.into_iter().chain(tokens).collect();
+    (!note.is_empty()).then(|| {
+        let note = note.join("; ");
+        format!("The limits of steps and time start again; money and tokens count on: {note}.")
     })
 }
 
-/// Returns what a session remembers of the options that it was begun with. Those of an imported one could run a command
-/// or send the user's key elsewhere, so they do not hold.
+/// Returns the stored options of a session. Those of an imported one could run a command or send the user's key
+/// elsewhere, so they are ignored.
 fn saved_options(past: &SessionHistory) -> SavedOptions {
-    let mut before = SavedOptions::from_json(&past.setup.options);
+    let mut stored_options = SavedOptions::from_json(&past.setup.options);
     if past.is_imported_setup() {
-        let names = sanitize::headline(&before.names().join(", "), 400);
+        let names = sanitize::headline(&stored_options.names().join(", "), 400);
         log::warn!(
-            "this session was imported: it goes on in this folder, without the options that came with it ({names}); give \
-             those again that you want, as options (`--workspace DIR`, `--set KEY=VALUE`), and it remembers them"
+            "this session was imported: it is resumed in this folder, without its stored options ({names}); give the ones \
+             that you want again (`--workspace DIR`, `--set KEY=VALUE`), and they are stored"
         );
         return SavedOptions::default();
     }
     // It works where it worked, wherever the command is typed.
     let root = &past.setup.workspace.root;
-    before.sets.push(format!("workspace.root={}", root.display()));
-    before
+    stored_options.sets.push(format!("workspace.root={}", root.display()));
+    stored_options
 }

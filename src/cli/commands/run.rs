@@ -1,4 +1,4 @@
-//! `architect run`: one task, to the end.
+//! `architect run`: runs one task.
 
 use std::fs;
 use std::path::Path;
@@ -24,8 +24,8 @@ pub(crate) fn run(args: &RunArgs, world: ProcessEnv) -> Result<u8, CliError> {
     with_result_document(sinks::output_format(&args.output), || run_task(args, world))
 }
 
-/// Runs a task. A program that reads the output gets its document on every way out, also when a signal comes before
-/// there is a run.
+/// Runs a task. A program that reads the output gets the result document in any case, also after a signal before the
+/// run.
 pub(super) fn with_result_document(
     format: OutputFormat,
     begin: impl FnOnce() -> Result<u8, CliError>,
@@ -37,7 +37,7 @@ pub(super) fn with_result_document(
     });
     let done = begin();
     if let Err(failure) = &done {
-        // What is wrong is told in any case.
+        // The error is shown in any case.
         if let Err(unwritten) = print_result(&failure.to_result(), format) {
             log::debug!("{}", unwritten.message());
         }
@@ -69,7 +69,7 @@ fn print_result(result: &RunResult, format: OutputFormat) -> Result<(), CliError
 }
 
 fn run_task(args: &RunArgs, world: ProcessEnv) -> Result<u8, CliError> {
-    let (config, remembered) = config_options::load_config(
+    let (config, saved) = config_options::load_config(
         &args.settings,
         Some(&args.output),
         &world,
@@ -81,7 +81,7 @@ fn run_task(args: &RunArgs, world: ProcessEnv) -> Result<u8, CliError> {
         collect_secrets(&config, &world),
     );
     let text = task_text::read_task(args.prompt.as_deref(), args.stdin)?;
-    let place = match (args.ephemeral, &args.session) {
+    let target = match (args.ephemeral, &args.session) {
         (true, _) => SessionTarget::Ephemeral,
         (false, session) => {
             let session = session.as_deref().map(str::parse::<SessionId>).transpose()?;
@@ -89,9 +89,9 @@ fn run_task(args: &RunArgs, world: ProcessEnv) -> Result<u8, CliError> {
         }
     };
     let model = ResolvedModel::from_config(&config, &world)?;
-    let agent = remembered.agent.as_deref().unwrap_or(DEFAULT_AGENT);
+    let agent = saved.agent.as_deref().unwrap_or(DEFAULT_AGENT);
     let mut setup = RunSetup::new(config, world, agent, model)?;
-    setup.execution = remembered.execution_mode();
+    setup.execution = saved.execution_mode();
     if let Some(path) = &args.output_schema {
         setup = setup.with_schema(read_schema(path)?)?;
     }
@@ -103,15 +103,15 @@ fn run_task(args: &RunArgs, world: ProcessEnv) -> Result<u8, CliError> {
             .map_err(|error| CliError::usage(output::error_chain(&error)))?;
         setup.recorder = Some(record);
     }
-    let order = RunRequest {
+    let request = RunRequest {
         task: Some(Arc::from(text)),
-        target: place,
-        options: remembered.to_json(),
+        target,
+        options: saved.to_json(),
         source: CostSource::Agent,
         exit_on_partial: args.output.exit_code_on_partial,
     };
-    let way = if args.plan_first { RunMode::PlanFirst } else { RunMode::Direct };
-    let code = task::run(&setup, order, way, &args.output);
+    let mode = if args.plan_first { RunMode::PlanFirst } else { RunMode::Direct };
+    let code = task::run(&setup, request, mode, &args.output);
     if let (Some(path), Some(record)) = (&args.record, &setup.recorder)
         && record.is_empty()
     {

@@ -19,7 +19,7 @@ use crate::cli::error::CliError;
 use crate::cli::session_lookup::SessionLookup;
 use crate::cli::{damage, output};
 
-/// Sessions that are listed, and messages that are found, when nobody says how many.
+/// Sessions that are listed, and messages that are found, by default.
 const DEFAULT_LIMIT: usize = 50;
 
 pub(crate) fn run(args: &SessionsArgs, world: &ProcessEnv) -> Result<u8, CliError> {
@@ -95,7 +95,7 @@ fn format_table(rows: &[SessionRow]) -> String {
     text
 }
 
-/// What fits behind an indentation of four columns.
+/// The columns after an indentation of four.
 const INDENTED_WIDTH: usize = 76;
 
 fn short_dollars(cost: MicroUsd) -> String {

@@ -1,4 +1,4 @@
-//! `architect test`: scenarios, and sessions made into scenarios.
+//! `architect test`: runs scenarios, and turns sessions into scenarios.
 
 use std::fs;
 use std::path::Path;
@@ -40,7 +40,7 @@ pub(crate) fn run(args: &TestArgs, world: &ProcessEnv) -> Result<u8, CliError> {
     Ok(u8::from(!tested.iter().all(ScenarioResult::has_passed)))
 }
 
-/// Reads all of them before one is played; everything that is wrong is told at once.
+/// Reads all of them before one is played; everything that is wrong is reported at once.
 fn load_scenarios(args: &TestArgs) -> Result<Vec<Scenario>, CliError> {
     let paths = scenario::find_scenarios(&args.paths)
         .map_err(|error| CliError::usage(error.to_string()))?;
@@ -57,8 +57,8 @@ fn load_scenarios(args: &TestArgs) -> Result<Vec<Scenario>, CliError> {
     if wrong.is_empty() {
         return Ok(scenarios);
     }
-    let told: Vec<String> = wrong.iter().map(ScenarioError::to_string).collect();
-    Err(CliError::usage(told.join("\n  ")))
+    let errors: Vec<String> = wrong.iter().map(ScenarioError::to_string).collect();
+    Err(CliError::usage(errors.join("\n  ")))
 }
 
 /// Writes the expectations of a scenario as they hold.

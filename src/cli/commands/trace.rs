@@ -1,4 +1,4 @@
-//! `architect trace`: where the time of a session went.
+//! `architect trace`: shows where a session spent its time.
 
 use std::path::Path;
 

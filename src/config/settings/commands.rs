@@ -91,8 +91,8 @@ section! {
         mode: SandboxMode = default(SandboxMode::WorkspaceWrite)
             .untrusted(Stricter)
             .option(option("sandbox", "MODE").help("How commands are confined")),
-        /// The network of commands: "on", "off", or "list" for the hosts of the next key, through a proxy that HTTP_PROXY and
-        /// HTTPS_PROXY name.
+        /// The network of commands: "on", "off", or "list" for the hosts of the next key, through a proxy that `HTTP_PROXY`
+        /// and `HTTPS_PROXY` name.
         network: NetworkAccess = default(NetworkAccess::On).untrusted(Stricter).option(
             option("network", "ACCESS")
                 .help("Whether commands may use the network; with `list`, the hosts in `sandbox.allowed_hosts`"),

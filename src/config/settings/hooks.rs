@@ -43,7 +43,7 @@ section! {
     pub struct HookConfig(hook: ConfigName, point: HookPoint) {
         /// The name.
         name: ConfigName = given(hook),
-        /// The command, for a shell. After an edit, {file} is the path of the file, and so is "$ARCHITECT_EDITED_FILE".
+        /// The command, for a shell. After an edit, {file} is the path of the file, and so is `$ARCHITECT_EDITED_FILE`.
         command: String = required(),
         /// Seconds for the command.
         timeout: TimeSpan = timeout(10),

@@ -43,7 +43,7 @@ section! {
         commands: CommandsConfig = table(CommandsConfig::read),
         /// The folder that the agent works in.
         workspace: WorkspaceConfig = table(WorkspaceConfig::read),
-        /// Rules for tool calls, such as "run_command(git *)" or "write_file(src/**)". Deny takes precedence over ask, and
+        /// Rules for tool calls, such as `run_command(git *)` or `write_file(src/**)`. Deny takes precedence over ask, and
         /// ask over allow.
         permissions: PermissionsConfig = table(PermissionsConfig::read),
         /// Confinement of commands.
@@ -54,8 +54,8 @@ section! {
         indexer: IndexerConfig = table(IndexerConfig::read),
         /// MCP servers. Those of a `.mcp.json` in the project are used too.
         mcp: McpConfig = table(McpConfig::read),
-        /// Commands of the user at fixed points of a run: session_start, pre_llm_call, post_llm_call, pre_tool_use,
-        /// post_tool_use, post_edit, pre_compact, post_compact, stop, session_end, on_error. They get JSON on standard
+        /// Commands of the user at fixed points of a run: `session_start`, `pre_llm_call`, `post_llm_call`, `pre_tool_use`,
+        /// `post_tool_use`, `post_edit`, `pre_compact`, `post_compact`, `stop`, `session_end`, `on_error`. They get JSON on standard
         /// input; exit code 2 blocks, and standard error is the reason.
         hooks: HooksConfig = table(HooksConfig::read),
         /// Evaluation of the result by a model.

@@ -113,8 +113,8 @@ section! {
     /// Evaluation of the result by a model.
     // More evaluation costs more money, less of it checks less.
     pub struct EvaluationConfig {
-        /// Whether a model evaluates the answer: "off", "basic" once, or "full" until it is satisfied, max_retries times at
-        /// most. A run whose evaluation was not satisfied ends as evaluation_failed.
+        /// Whether a model evaluates the answer: "off", "basic" once, or "full" until it is satisfied, `max_retries` times at
+        /// most. A run whose evaluation was not satisfied ends as `evaluation_failed`.
         mode: EvaluationMode = default(EvaluationMode::Off).option(
             option("self-eval", "MODE").help("Have a model evaluate the result: not at all, once, or until it is good"),
         ),

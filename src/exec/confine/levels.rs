@@ -88,7 +88,7 @@ fn serve_unconfined(link: &SupervisorLink, policy: &SandboxPolicy) -> io::Result
 /// Returns the report for namespaces that are not available.
 fn lower(why: &io::Error) -> SupervisorReport {
     match is_shortage(why) {
-        true => SupervisorReport::NoRoom(why.to_string()),
+        true => SupervisorReport::OutOfResources(why.to_string()),
         false => SupervisorReport::Lower(format!("namespaces: {why}")),
     }
 }
@@ -271,7 +271,7 @@ fn serve_with_landlock(
             (Err(format!("{} ({why})", holes.join(", "))), None)
         }
         Err(error) if is_shortage(&error) => {
-            return link.send(&SupervisorReport::NoRoom(error.to_string()), &[], &[]);
+            return link.send(&SupervisorReport::OutOfResources(error.to_string()), &[], &[]);
         }
         Err(error) => {
             let why = why.into_iter().chain([error.to_string()]).collect::<Vec<_>>().join("; ");
@@ -427,7 +427,7 @@ mod tests {
     #[test]
     fn a_shortage_lowers_no_level() {
         for error in [Errno::AGAIN, Errno::NOMEM] {
-            assert!(matches!(lower(&error.into()), SupervisorReport::NoRoom(_)), "{error}");
+            assert!(matches!(lower(&error.into()), SupervisorReport::OutOfResources(_)), "{error}");
         }
         for error in [Errno::PERM, Errno::NOSPC, Errno::INVAL] {
             assert!(matches!(lower(&error.into()), SupervisorReport::Lower(_)), "{error}");

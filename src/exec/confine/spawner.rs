@@ -25,17 +25,17 @@ impl CommandSpawner {
         take_on: impl FnOnce() -> io::Result<T> + Send + 'static,
     ) -> io::Result<(Self, T)> {
         let (start, to_start) = channel::<CommandStart>();
-        let (tell, started) = channel();
-        let (tell_ready, ready) = channel();
+        let (report, started) = channel();
+        let (report_ready, ready) = channel();
         let body = move || {
             let outcome = take_on();
             let is_confined = outcome.is_ok();
-            if tell_ready.send(outcome).is_err() || !is_confined {
+            if report_ready.send(outcome).is_err() || !is_confined {
                 return;
             }
             // The thread must live as long as the process: some children are tied to it.
             while let Ok(start) = to_start.recv() {
-                if tell.send(start.spawn_adding(&env)).is_err() {
+                if report.send(start.spawn_adding(&env)).is_err() {
                     return;
                 }
             }

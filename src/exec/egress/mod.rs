@@ -173,7 +173,7 @@ impl ProxyState {
 
     /// Serves a connection on a thread of its own. Closes it if there are too many.
     fn serve_client(self: &Arc<Self>, number: u64, client: Arc<TcpStream>) {
-        let slot = Slot { shared: Arc::clone(self), number };
+        let slot = ConnectionSlot { shared: Arc::clone(self), number };
         OF_ALL.fetch_add(1, Ordering::Relaxed);
         let now = [self.open().ends.len(), OF_ALL.load(Ordering::Relaxed)];
         if now.iter().zip(self.most).any(|(now, most)| *now > most) {
@@ -268,12 +268,12 @@ impl ProxyState {
 }
 
 /// An entry among the open connections.
-struct Slot {
+struct ConnectionSlot {
     shared: Arc<ProxyState>,
     number: u64,
 }
 
-impl Drop for Slot {
+impl Drop for ConnectionSlot {
     fn drop(&mut self) {
         self.shared.open().ends.remove(&self.number);
         OF_ALL.fetch_sub(1, Ordering::Relaxed);
@@ -449,18 +449,18 @@ mod tests {
     fn talk(address: SocketAddr, parts: &[&[u8]]) -> String {
         let mut stream = TcpStream::connect(address).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
-        let mut heard = Vec::new();
+        let mut received = Vec::new();
         for (index, part) in parts.iter().enumerate() {
             stream.write_all(part).unwrap();
             if index + 1 == parts.len() {
-                let _ = stream.read_to_end(&mut heard);
+                let _ = stream.read_to_end(&mut received);
             } else {
                 let mut buffer = [0; 4096];
                 let length = stream.read(&mut buffer).unwrap();
-                heard.extend_from_slice(&buffer[..length]);
+                received.extend_from_slice(&buffer[..length]);
             }
         }
-        String::from_utf8_lossy(&heard).into_owned()
+        String::from_utf8_lossy(&received).into_owned()
     }
 
     #[test]
@@ -469,8 +469,8 @@ mod tests {
         let (egress, address) = proxy(&["localhost"]);
         let request =
             format!("GET http://localhost:{}/x HTTP/1.1\r\nHost: x\r\n\r\n", server.port());
-        let heard = talk(address, &[request.as_bytes()]);
-        assert!(heard.starts_with("GET /x HTTP/1.1\r\nHost: localhost:"), "{heard}");
+        let received = talk(address, &[request.as_bytes()]);
+        assert!(received.starts_with("GET /x HTTP/1.1\r\nHost: localhost:"), "{received}");
         serving.join().unwrap();
         assert_eq!(egress.finish(), []);
     }
@@ -487,8 +487,8 @@ mod tests {
         ] {
             let (server, serving) = echo();
             let connect = format!("CONNECT localhost:{} HTTP/1.1\r\n\r\n", server.port());
-            let heard = talk(address, &[connect.as_bytes(), &first]);
-            assert_eq!(heard.ends_with('!') && heard.len() > 60, is_through, "{heard:?}");
+            let received = talk(address, &[connect.as_bytes(), &first]);
+            assert_eq!(received.ends_with('!') && received.len() > 60, is_through, "{received:?}");
             if is_through {
                 serving.join().unwrap();
             }
@@ -516,9 +516,9 @@ mod tests {
             "GET http://127.1/ HTTP/1.1\r\n\r\n",
             "CONNECT localhost.:70000 HTTP/1.1\r\n\r\n",
         ] {
-            let heard = talk(address, &[request.as_bytes()]);
-            assert!(heard.starts_with("HTTP/1.1 40"), "{heard}");
-            assert!(heard.contains("sandbox denied: "), "{heard}");
+            let received = talk(address, &[request.as_bytes()]);
+            assert!(received.starts_with("HTTP/1.1 40"), "{received}");
+            assert!(received.contains("sandbox denied: "), "{received}");
         }
         let refused: Vec<String> = egress.finish().iter().map(ToString::to_string).collect();
         assert_eq!(refused.len(), 5, "{refused:?}");
@@ -531,9 +531,9 @@ mod tests {
         let (server, serving) = echo();
         let (_egress, address) = proxy(&["localhost"]);
         let one = format!("GET http://localhost:{}/ HTTP/1.1\r\n\r\n", server.port());
-        let heard =
+        let received =
             talk(address, &[format!("{one}GET http://other.example/ HTTP/1.1\r\n\r\n").as_bytes()]);
-        assert!(!heard.contains("other.example"), "{heard}");
+        assert!(!received.contains("other.example"), "{received}");
         serving.join().unwrap();
     }
 
@@ -548,9 +548,9 @@ mod tests {
         let hello = client_hello::tests::hello(&["other.example"]);
         client.write_all(&hello[..hello.len() - 1]).unwrap();
         client.shutdown(Shutdown::Write).unwrap();
-        let mut heard = Vec::new();
-        served.read_to_end(&mut heard).unwrap();
-        assert_eq!(heard, b"");
+        let mut received = Vec::new();
+        served.read_to_end(&mut received).unwrap();
+        assert_eq!(received, b"");
     }
 
     #[test]
@@ -570,8 +570,8 @@ mod tests {
         egress.finish();
         for mut end in ends {
             end.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
-            let mut heard = Vec::new();
-            let ended = end.read_to_end(&mut heard).err().map(|error| error.kind());
+            let mut received = Vec::new();
+            let ended = end.read_to_end(&mut received).err().map(|error| error.kind());
             assert!(matches!(ended, None | Some(io::ErrorKind::ConnectionReset)), "{ended:?}");
         }
         let (server, serving) = echo();
@@ -604,8 +604,8 @@ mod tests {
         let Ok(mut stream) = TcpStream::connect(address) else { return };
         stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
         let _ = stream.write_all(b"CONNECT x:1 HTTP/1.1\r\n\r\n");
-        let mut heard = Vec::new();
-        let _ = stream.read_to_end(&mut heard);
-        assert!(heard.is_empty());
+        let mut received = Vec::new();
+        let _ = stream.read_to_end(&mut received);
+        assert!(received.is_empty());
     }
 }

@@ -45,8 +45,8 @@ pub(super) fn read(
     let mut head = Vec::new();
     loop {
         let before = head.len();
-        let room = u64::try_from(MAX_HEAD_LENGTH - before).unwrap_or_default();
-        from.by_ref().take(room).read_until(b'\n', &mut head)?;
+        let remaining = u64::try_from(MAX_HEAD_LENGTH - before).unwrap_or_default();
+        from.by_ref().take(remaining).read_until(b'\n', &mut head)?;
         let is_cut = !head.ends_with(b"\n");
         if is_cut && head.len() < MAX_HEAD_LENGTH {
             return Ok(None);

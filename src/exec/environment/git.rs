@@ -71,12 +71,12 @@ fn has_secret(key: &OsStr) -> bool {
 mod tests {
     use super::*;
 
-    fn told(engine: &[(&str, &str)], rule: &dyn Fn(&str) -> Option<bool>) -> Vec<String> {
+    fn settings(engine: &[(&str, &str)], rule: &dyn Fn(&str) -> Option<bool>) -> Vec<String> {
         let engine = engine.iter().map(|(name, value)| (name.into(), value.into()));
         let engine: Vec<Variable> = engine.collect();
-        let told = setting_variables(&engine, &VariableFilter { rule });
+        let variables = setting_variables(&engine, &VariableFilter { rule });
         let text = |text: &OsString| text.to_str().unwrap().to_owned();
-        told.iter().map(|(name, value)| format!("{}={}", text(name), text(value))).collect()
+        variables.iter().map(|(name, value)| format!("{}={}", text(name), text(value))).collect()
     }
 
     const OURS: [&str; 7] = [
@@ -91,7 +91,7 @@ mod tests {
 
     #[test]
     fn settings_of_the_user_come_before_forced_ones() {
-        assert_eq!(told(&[], &|_| None), OURS);
+        assert_eq!(settings(&[], &|_| None), OURS);
         let own = [
             ("GIT_CONFIG_COUNT", "3"),
             ("GIT_CONFIG_KEY_0", "http.https://a.example/.extraHeader"),
@@ -116,15 +116,15 @@ mod tests {
             "GIT_CONFIG_KEY_4=diff.autoRefreshIndex",
             "GIT_CONFIG_VALUE_4=false",
         ];
-        assert_eq!(told(&own, &|_| None), expected);
-        assert_eq!(told(&own, &|name| name.starts_with(KEY).then_some(false)), OURS);
-        assert_eq!(told(&own, &|_| Some(true))[0], "GIT_CONFIG_COUNT=6");
+        assert_eq!(settings(&own, &|_| None), expected);
+        assert_eq!(settings(&own, &|name| name.starts_with(KEY).then_some(false)), OURS);
+        assert_eq!(settings(&own, &|_| Some(true))[0], "GIT_CONFIG_COUNT=6");
     }
 
     #[test]
     fn forced_settings_are_not_repeated() {
-        let told_once = OURS.map(|text| text.split_once('=').unwrap());
-        assert_eq!(told(&told_once, &|_| None), OURS);
-        assert_eq!(told(&[("GIT_CONFIG_COUNT", "99999999999")], &|_| None), OURS);
+        let forced = OURS.map(|text| text.split_once('=').unwrap());
+        assert_eq!(settings(&forced, &|_| None), OURS);
+        assert_eq!(settings(&[("GIT_CONFIG_COUNT", "99999999999")], &|_| None), OURS);
     }
 }

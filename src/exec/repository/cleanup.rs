@@ -74,7 +74,7 @@ pub(super) struct RootState<'a> {
 /// Makes changed items harmless. Returns a sentence for each.
 pub(super) fn clean_root(root: &ScanRoot, found: &RootState<'_>) -> Vec<String> {
     let RootState { before, led, now, is_read_only: is_left, is_scanned } = *found;
-    let mut said = Vec::new();
+    let mut notices = Vec::new();
     // Inner items first: renaming an outer one changes their paths.
     for (path, item) in now.iter().rev() {
         let old = before.get(path);
@@ -96,7 +96,7 @@ pub(super) fn clean_root(root: &ScanRoot, found: &RootState<'_>) -> Vec<String> 
             }
             Replacement::Rename(_) => rename_item(&root.dir, path),
         };
-        said.push(match (made, remedy) {
+        notices.push(match (made, remedy) {
             (Ok(()), Replacement::Content(_, why)) => {
                 format!("sandbox denied: {why} in {shown}, which was restored; the version of the command is in {shown}.denied")
             }
@@ -119,7 +119,7 @@ pub(super) fn clean_root(root: &ScanRoot, found: &RootState<'_>) -> Vec<String> 
         let folder = path.parent().unwrap_or(Path::new(""));
         let made =
             root.dir.create_dir_all(folder).and_then(|()| write_file(&root.dir, path, content));
-        said.push(match made {
+        notices.push(match made {
             Ok(()) => format!(
                 "sandbox denied: {} is protected, and was restored after a command removed it",
                 path.display()
@@ -130,7 +130,7 @@ pub(super) fn clean_root(root: &ScanRoot, found: &RootState<'_>) -> Vec<String> 
             ),
         });
     }
-    said
+    notices
 }
 
 /// An item before the first command.

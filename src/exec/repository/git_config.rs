@@ -363,10 +363,10 @@ mod tests {
     use super::*;
 
     fn keys(text: &str) -> Option<Vec<String>> {
-        let told = |setting: &GitSetting| {
+        let describe = |setting: &GitSetting| {
             format!("{}={}", setting.key(), setting.value.as_deref().unwrap_or("-"))
         };
-        Some(parse(text.as_bytes())?.iter().map(told).collect())
+        Some(parse(text.as_bytes())?.iter().map(describe).collect())
     }
 
     #[test]

@@ -284,8 +284,8 @@ impl RepositoryGuard {
                 taken.err().map(|error| error.to_string())
             })?;
             Some(format!(
-                "sandbox denied: changes of the command in {} were not merged: {why}; the user can change it by \
-                 hand, or allow it with --sandbox off",
+                "sandbox denied: changes of the command in {} were not merged: {why}; the user can make \
+                 them, or allow them with --sandbox off",
                 lent.file.display()
             ))
         });
@@ -295,8 +295,8 @@ impl RepositoryGuard {
 
 impl Drop for RepositoryGuard {
     fn drop(&mut self) {
-        let said = self.clean_up();
-        for sentence in said {
+        let notices = self.clean_up();
+        for sentence in notices {
             log::warn!("{sentence}");
         }
         if let (Some(Some(_)), Some(marker)) = (self.record_file.get(), &self.policy.record_path) {
@@ -529,13 +529,13 @@ pub fn finish_interrupted(state: &Path) -> Vec<String> {
             Err(TryLockError::Error(error)) => Err(error),
         });
         let open = |path: &Path| Dir::open_ambient_dir(path, ambient_authority()).ok();
-        let said = match left {
+        let notices = match left {
             Ok(None) => return Vec::new(),
             Ok(Some(record)) => record.clean_up(open),
             Err(error) => vec![format!("{} can't be read: {error}", path.display())],
         };
         let _ = fs::remove_file(&path);
-        said
+        notices
     });
     finished.collect()
 }

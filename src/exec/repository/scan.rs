@@ -15,7 +15,7 @@ use cap_std::fs::{
 use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 
-use super::watches::{Watch, Watches};
+use super::watches::{WatchId, Watches};
 
 /// Something that git executes or follows.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -73,7 +73,7 @@ const UNWATCHED: usize = 256;
 #[derive(Default)]
 pub(super) struct Scanner {
     /// The folders of the last scan, outer ones first.
-    folders: Vec<Seen>,
+    folders: Vec<KnownFolder>,
     /// The repositories found.
     repositories: Vec<PathBuf>,
     /// Whether all folders could be read.
@@ -84,7 +84,7 @@ pub(super) struct Scanner {
 }
 
 /// A folder that was scanned.
-struct Seen {
+struct KnownFolder {
     path: PathBuf,
     place: FolderRole,
     folder: ScannedFolder,
@@ -98,7 +98,7 @@ struct ScannedFolder {
     /// The time of its last change; `None` if too recent to be distinguished from the next one.
     changed: Option<(i128, i128)>,
     /// Set before the folder was read.
-    watch: Option<Watch>,
+    watch: Option<WatchId>,
     folders: Vec<OsString>,
     /// Entries that are neither folders nor plain files, and those that git may follow.
     special: Vec<OsString>,
@@ -128,15 +128,15 @@ impl Scanner {
     /// Returns the items below a folder of the given role, and the folders of repositories.
     pub(super) fn scan(&mut self, root: &Dir, first: FolderRole) -> (GitItems, Vec<PathBuf>) {
         self.watches.update();
-        let is_same = |seen: &Seen| {
-            let Seen { path, folder, .. } = seen;
+        let is_same = |seen: &KnownFolder| {
+            let KnownFolder { path, folder, .. } = seen;
             self.watches.is_set(folder.watch) || folder.is_at(root, path)
         };
         if !self.is_complete || !self.folders.iter().all(is_same) {
             self.walk(root, first);
         }
         let mut items = GitItems::new();
-        for Seen { path, place, folder } in &self.folders {
+        for KnownFolder { path, place, folder } in &self.folders {
             for name in &folder.special {
                 let path = path.join(name);
                 if let Some(item) = read_item(root, &path, name, *place) {
@@ -186,7 +186,7 @@ impl Scanner {
                     todo.push((path.join(name), place, is_same));
                 }
             }
-            self.folders.push(Seen { path, place, folder });
+            self.folders.push(KnownFolder { path, place, folder });
         }
     }
 

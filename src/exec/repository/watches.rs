@@ -10,13 +10,13 @@ use std::collections::HashSet;
 use cap_std::fs::Dir;
 
 /// A watch descriptor. Descriptors are not reused.
-pub(super) type Watch = i32;
+pub(super) type WatchId = i32;
 
 /// The watches below a root.
 #[derive(Debug, Default)]
 pub(super) struct Watches {
     /// The active ones.
-    set: HashSet<Watch>,
+    set: HashSet<WatchId>,
     source: Source,
     /// The device of the last watched folder, and whether its changes are reported.
     #[cfg(target_os = "linux")]
@@ -38,7 +38,7 @@ enum Source {
 
 impl Watches {
     /// Returns whether a folder is unchanged since it was read.
-    pub(super) fn is_set(&self, watch: Option<Watch>) -> bool {
+    pub(super) fn is_set(&self, watch: Option<WatchId>) -> bool {
         watch.is_some_and(|watch| self.set.contains(&watch))
     }
 }
@@ -51,7 +51,7 @@ impl Watches {
 
     pub(super) fn update(&mut self) {}
 
-    pub(super) fn add(&mut self, _: &Dir, _: u64) -> Option<Watch> {
+    pub(super) fn add(&mut self, _: &Dir, _: u64) -> Option<WatchId> {
         None
     }
 }
@@ -66,7 +66,7 @@ mod linux {
     use rustix::fs::inotify::{self, CreateFlags, ReadFlags, Reader, WatchFlags};
     use rustix::io::Errno;
 
-    use super::{Source, Watch, Watches};
+    use super::{Source, WatchId, Watches};
 
     /// File systems whose changes all go through this kernel and are reported: ext, XFS, Btrfs, tmpfs, overlays, F2FS,
     /// bcachefs and ZFS.
@@ -116,7 +116,7 @@ mod linux {
         }
 
         /// Watches a folder before it is read; `None` if that fails.
-        pub(in super::super) fn add(&mut self, dir: &Dir, device: u64) -> Option<Watch> {
+        pub(in super::super) fn add(&mut self, dir: &Dir, device: u64) -> Option<WatchId> {
             if matches!(self.source, Source::Wanted) {
                 self.source = opened(dir).unwrap_or_default();
             }

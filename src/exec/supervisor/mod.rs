@@ -161,14 +161,14 @@ impl Supervisor {
             due,
             leader: None,
         };
-        let told = gathering.run();
+        let result = gathering.run();
         let level = worker.enforced.level;
         let refused = worker.egress.as_ref().map(EgressProxy::finish).unwrap_or_default();
         let [stdout, stderr] = gathering.outputs.map(|output| output.capture);
         drop(guard);
         let mut notices = self.repositories().merge_copies(&worker.copies, &lent);
         notices.extend(self.repositories().clean_up());
-        let (end, strays, [aside, restored]) = match told {
+        let (end, strays, [aside, restored]) = match result {
             CommandResult::Ended(ended, paths) => {
                 let end = CommandEnd::from_report(ended);
                 // A late request to stop must not reach the next command, nor may a stuck command.
@@ -300,9 +300,9 @@ impl OutputPipe {
 impl OutputCollector<'_> {
     fn run(&mut self) -> CommandResult {
         let mut buffer = vec![0; 64 * 1024];
-        let mut told = None;
-        while told.is_none() || self.outputs.iter().any(|output| output.pipe.is_some()) {
-            let has_answer = match self.wait(&mut buffer, told.is_none()) {
+        let mut result = None;
+        while result.is_none() || self.outputs.iter().any(|output| output.pipe.is_some()) {
+            let has_answer = match self.wait(&mut buffer, result.is_none()) {
                 PollEvent::Deadline => break,
                 PollEvent::Outputs => false,
                 PollEvent::Report => true,
@@ -311,11 +311,11 @@ impl OutputCollector<'_> {
                 if let CommandResult::Failed(..) = answer {
                     return answer;
                 }
-                told = Some(answer);
+                result = Some(answer);
                 self.due = Some(Instant::now() + CLOSE_TIMEOUT);
             }
         }
-        told.unwrap_or(CommandResult::Timeout)
+        result.unwrap_or(CommandResult::Timeout)
     }
 
     /// Waits until there is something to read, and reads the output.
@@ -373,7 +373,7 @@ impl OutputCollector<'_> {
             | SupervisorReport::Lower(_)
             | SupervisorReport::Unable(_)
             | SupervisorReport::NoTemp(_)
-            | SupervisorReport::NoRoom(_) => None,
+            | SupervisorReport::OutOfResources(_) => None,
         }
     }
 }

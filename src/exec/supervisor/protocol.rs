@@ -54,7 +54,7 @@ pub(in crate::exec) enum SupervisorReport {
     /// The folder for temporary files cannot be created.
     NoTemp(String),
     /// The system has too many processes or threads, or too little memory: no level could be tried.
-    NoRoom(String),
+    OutOfResources(String),
     /// The command runs.
     Started {
         /// Its process ID, in the supervisor's namespace.
@@ -339,9 +339,9 @@ mod tests {
         assert_eq!(received.payload, payload);
         let [file] = received.files.try_into().unwrap();
         File::from(file).write_all(b"x").unwrap();
-        let mut said = String::new();
-        reader.read_to_string(&mut said).unwrap();
-        assert_eq!(said, "x");
+        let mut written = String::new();
+        reader.read_to_string(&mut written).unwrap();
+        assert_eq!(written, "x");
         assert!(b.receive::<SupervisorCommand>().unwrap().is_none());
     }
 

@@ -86,7 +86,7 @@ impl SupervisorWorker {
         let mut why = None;
         loop {
             let no_process = |error: io::Error| match is_shortage(&error) {
-                true => ExecError::NoRoom(error.to_string()),
+                true => ExecError::OutOfResources(error.to_string()),
                 false => ExecError::Supervisor(error),
             };
             let mut worker = Self::process(program, policy, env).map_err(no_process)?;
@@ -97,8 +97,8 @@ impl SupervisorWorker {
                     worker.enforced = enforced;
                     let hosts = || policy.allowed_hosts.clone();
                     let serve = |listener: OwnedFd| EgressProxy::start(listener.into(), hosts());
-                    let no_room = |error: io::Error| ExecError::NoRoom(error.to_string());
-                    worker.egress = listener.map(serve).transpose().map_err(no_room)?;
+                    let exhausted = |error: io::Error| ExecError::OutOfResources(error.to_string());
+                    worker.egress = listener.map(serve).transpose().map_err(exhausted)?;
                     return Ok(worker);
                 }
                 Negotiated::Lower(reason) if ceiling == SandboxLevel::Namespaces => {
@@ -165,8 +165,8 @@ impl SupervisorWorker {
             Some(ReceivedMessage { message: SupervisorReport::NoTemp(why), .. }) => {
                 Err(ExecError::NoTemp(why))
             }
-            Some(ReceivedMessage { message: SupervisorReport::NoRoom(why), .. }) => {
-                Err(ExecError::NoRoom(why))
+            Some(ReceivedMessage { message: SupervisorReport::OutOfResources(why), .. }) => {
+                Err(ExecError::OutOfResources(why))
             }
             Some(_) | None => {
                 let error = "the program did not answer as a supervisor does";
@@ -196,7 +196,7 @@ impl SupervisorWorker {
             }
         };
         let started = thread::Builder::new().name("supervisor".to_owned()).spawn(body);
-        started.map_err(|error| ExecError::NoRoom(error.to_string()))?;
+        started.map_err(|error| ExecError::OutOfResources(error.to_string()))?;
         let copies = PathBuf::new();
         Ok(Self {
             link,

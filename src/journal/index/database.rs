@@ -129,7 +129,7 @@ fn configure(database: Connection) -> rusqlite::Result<Connection> {
     Ok(database)
 }
 
-/// Returns the version of the tables; `None` if there are none.
+/// Returns the version of the tables; `None` without tables.
 fn schema_version(database: &Connection) -> rusqlite::Result<Option<u32>> {
     let tables: u32 =
         database.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;

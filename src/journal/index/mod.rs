@@ -51,8 +51,8 @@ impl SessionIndex {
     ///
     /// Fails if the store can't be listed.
     pub fn open(store: &SessionStore) -> Result<Self, JournalError> {
-        let place = IndexLocation::File(store.index_path());
-        match Self::open_at(store, place) {
+        let location = IndexLocation::File(store.index_path());
+        match Self::open_at(store, location) {
             Err(JournalError::Index(error)) => Self::open_fallback(store, &error),
             opened => opened,
         }
@@ -68,12 +68,12 @@ impl SessionIndex {
         Self::open(store)
     }
 
-    fn open_at(store: &SessionStore, place: IndexLocation) -> Result<Self, JournalError> {
-        let database = match &place {
+    fn open_at(store: &SessionStore, location: IndexLocation) -> Result<Self, JournalError> {
+        let database = match &location {
             IndexLocation::File(path) => database::open(path)?,
             IndexLocation::Memory => database::in_memory()?,
         };
-        let mut index = Self { store: store.clone(), database, location: place };
+        let mut index = Self { store: store.clone(), database, location };
         index.update()?;
         Ok(index)
     }

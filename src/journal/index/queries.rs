@@ -1,7 +1,7 @@
 //! The SQL queries of the index.
 
 use std::error::Error;
-use std::str::FromStr;
+use std::io;
 use std::time::{Duration, UNIX_EPOCH};
 
 use rusqlite::types::Type;
@@ -12,7 +12,7 @@ use super::rows::{
     CallRow, CostRow, EventRow, FileRow, MessageRow, SearchHit, SessionDetail, SessionRow,
 };
 use crate::journal::{SessionId, WallTime};
-use crate::model::{FileAction, MicroUsd, RunTime, Tokens};
+use crate::model::{FileAction, MicroUsd, RunTime, Tokens, WordEnum};
 
 /// The columns of a session, in the order that [`session_row`] reads.
 const SESSION_COLUMNS: &str = "id, status, reason, created, modified, steps, calls, tokens, cost, model, agent, workspace, \
@@ -43,7 +43,7 @@ pub(super) fn query_session(
             Ok(MessageRow {
                 seq: row.get(0)?,
                 ts: row.get(1)?,
-                role: read_name(row, 2)?,
+                role: read_word(row, 2)?,
                 name: row.get(3)?,
                 text: row.get(4)?,
             })
@@ -98,10 +98,10 @@ pub(super) fn query_search(
     let mut query = database.prepare_cached(sql)?;
     let rows = query.query_map(params![words, i64::try_from(most).unwrap_or(i64::MAX)], |row| {
         Ok(SearchHit {
-            session_id: read_name(row, 0)?,
+            session_id: read_session_id(row, 0)?,
             seq: row.get(1)?,
             ts: row.get(2)?,
-            role: read_name(row, 3)?,
+            role: read_word(row, 3)?,
             name: row.get(4)?,
             snippet: row.get(5)?,
             prompt: row.get(6)?,
@@ -158,8 +158,8 @@ fn read_session(row: &Row<'_>) -> rusqlite::Result<SessionRow> {
     let parent =
         parent.map(|id| id.parse().map_err(|error| conversion_error(13, error))).transpose()?;
     Ok(SessionRow {
-        session_id: read_name(row, 0)?,
-        status: read_name(row, 1)?,
+        session_id: read_session_id(row, 0)?,
+        status: read_word(row, 1)?,
         stop_reason: row.get(2)?,
         created: row.get(3)?,
         modified: WallTime::from(UNIX_EPOCH + Duration::from_nanos(modified)).to_string(),
@@ -192,21 +192,26 @@ fn read_call(row: &Row<'_>) -> rusqlite::Result<CallRow> {
     })
 }
 
+fn read_session_id(row: &Row<'_>, column: usize) -> rusqlite::Result<SessionId> {
+    let id: String = row.get(column)?;
+    id.parse().map_err(|error| conversion_error(column, error))
+}
+
 /// Reads a column with a fixed set of values.
-fn read_name<T>(row: &Row<'_>, column: usize) -> rusqlite::Result<T>
-where
-    T: FromStr,
-    T::Err: Error + Send + Sync + 'static,
-{
-    let text: String = row.get(column)?;
-    text.parse().map_err(|error| conversion_error(column, error))
+fn read_word<T: WordEnum>(row: &Row<'_>, column: usize) -> rusqlite::Result<T> {
+    let word: String = row.get(column)?;
+    T::from_word(&word).ok_or_else(|| unknown_word(column, &word))
 }
 
 fn read_action(row: &Row<'_>, column: usize) -> rusqlite::Result<FileAction> {
     let name: String = row.get(column)?;
     let all = [FileAction::Created, FileAction::Modified, FileAction::Deleted];
     let known = all.into_iter().find(|action| action_name(*action) == name);
-    known.ok_or_else(|| conversion_error(column, super::rows::UnknownName))
+    known.ok_or_else(|| unknown_word(column, &name))
+}
+
+fn unknown_word(column: usize, word: &str) -> rusqlite::Error {
+    conversion_error(column, io::Error::other(format!("unknown word '{word}'")))
 }
 
 fn conversion_error(column: usize, error: impl Error + Send + Sync + 'static) -> rusqlite::Error {

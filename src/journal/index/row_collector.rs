@@ -21,7 +21,7 @@ use crate::model::{
 pub(super) struct Summary<'a> {
     pub(super) header: &'a SessionHeader,
     /// Its present setup.
-    pub(super) setting: &'a SessionSetup,
+    pub(super) setup: &'a SessionSetup,
     /// How its newest run ended; `None` if it has not ended.
     pub(super) ended: Option<&'a EndedRecord>,
     pub(super) steps: u32,
@@ -120,7 +120,7 @@ impl RowCollector {
         };
         let summary = Summary {
             header: &history.header,
-            setting: &history.setup,
+            setup: &history.setup,
             ended: history.ended.as_ref(),
             steps: run.steps,
             calls: run.model_calls + history.costs.subagent_calls,
@@ -325,7 +325,7 @@ impl RowCollector {
         let (seq, ts) = (sql_number(at.seq), sql_text(at.ts.to_string()));
         self.rows.push((
             sql,
-            vec![seq, ts, sql_text(role.name()), sql_optional_text(name), sql_text(text)],
+            vec![seq, ts, sql_text(role.as_str()), sql_optional_text(name), sql_text(text)],
         ));
         let sql = "INSERT INTO words (rowid, text) VALUES (last_insert_rowid(), ?2)";
         self.rows.push((sql, vec![sql_text(text)]));
@@ -335,9 +335,9 @@ impl RowCollector {
 impl Summary<'_> {
     /// Returns the row.
     pub(super) fn row(self) -> StatementRow {
-        let Self { header, setting, ended, .. } = self;
+        let Self { header, setup, ended, .. } = self;
         let dispatcher = header.dispatched_by.as_ref().map(|dispatcher| dispatcher.session);
-        let parent = header.ancestry.map(|lineage| lineage.session).or(dispatcher);
+        let parent = header.ancestry.map(|ancestry| ancestry.session).or(dispatcher);
         let serves =
             header.dispatched_by.as_ref().map(|dispatcher| match dispatcher.is_evaluation() {
                 true => "eval",
@@ -349,10 +349,10 @@ impl Summary<'_> {
         let values = vec![
             sql_text(header.created.to_string()),
             sql_optional_text(parent.map(|session| session.to_string())),
-            header.ancestry.map_or(Value::Null, |lineage| sql_number(lineage.seq)),
-            sql_text(&*setting.model),
-            sql_text(&*setting.agent),
-            sql_text(setting.workspace.root.to_string_lossy()),
+            header.ancestry.map_or(Value::Null, |ancestry| sql_number(ancestry.seq)),
+            sql_text(&*setup.model),
+            sql_text(&*setup.agent),
+            sql_text(setup.workspace.root.to_string_lossy()),
             sql_optional_text(first_task_line(&header.task)),
             sql_text(ended.map_or("unfinished", |ended| &ended.status)),
             sql_optional_text(ended.map(|ended| &*ended.reason)),

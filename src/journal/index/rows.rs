@@ -1,12 +1,9 @@
 //! The results of queries. Their JSON is what `--json` prints.
 
-use std::fmt;
-use std::str::FromStr;
-
 use serde::{Serialize, Serializer};
 
 use crate::journal::SessionId;
-use crate::model::{FileAction, MicroUsd, RunTime, Tokens};
+use crate::model::{FileAction, MicroUsd, RunTime, Tokens, word_enum};
 
 /// A session in a list.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -50,22 +47,22 @@ pub struct SessionRow {
     pub damaged: bool,
 }
 
-/// The status of a session.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum SessionStatus {
-    /// The task was answered.
-    Success,
-    /// The run ended before the model declared it done.
-    Partial,
-    /// The run failed.
-    Failed,
-    /// A process runs it.
-    Running,
-    /// Its process ended before the run did; it can be resumed.
-    Unfinished,
-    /// Its journal can't be read.
-    Unreadable,
+word_enum! {
+    /// The status of a session.
+    pub enum SessionStatus {
+        /// The task was answered.
+        Success = "success",
+        /// The run ended before the model declared it done.
+        Partial = "partial",
+        /// The run failed.
+        Failed = "failed",
+        /// A process runs it.
+        Running = "running",
+        /// Its process ended before the run did; it can be resumed.
+        Unfinished = "unfinished",
+        /// Its journal can't be read.
+        Unreadable = "unreadable",
+    }
 }
 
 /// The details of a session.
@@ -97,22 +94,22 @@ pub struct MessageRow {
     pub text: String,
 }
 
-/// The role of a message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum MessageRole {
-    /// A message to the model.
-    User,
-    /// The model.
-    Assistant,
-    /// A tool call of the model.
-    ToolCall,
-    /// A tool result.
-    ToolResult,
-    /// The model's summary of older messages.
-    Summary,
-    /// The model, in a reply that was cancelled and discarded.
-    Partial,
+word_enum! {
+    /// The role of a message.
+    pub enum MessageRole {
+        /// A message to the model.
+        User = "user",
+        /// The model.
+        Assistant = "assistant",
+        /// A tool call of the model.
+        ToolCall = "tool_call",
+        /// A tool result.
+        ToolResult = "tool_result",
+        /// The model's summary of older messages.
+        Summary = "summary",
+        /// The model, in a reply that was cancelled and discarded.
+        Partial = "partial",
+    }
 }
 
 /// A model call with a reply.
@@ -209,83 +206,3 @@ pub struct CostRow {
 fn serialize_dollars<S: Serializer>(money: &Option<MicroUsd>, to: S) -> Result<S::Ok, S::Error> {
     money.map(MicroUsd::as_dollars).serialize(to)
 }
-
-impl SessionStatus {
-    /// All statuses.
-    pub const ALL: [Self; 6] = [
-        Self::Success,
-        Self::Partial,
-        Self::Failed,
-        Self::Running,
-        Self::Unfinished,
-        Self::Unreadable,
-    ];
-
-    /// Returns the public name.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Success => "success",
-            Self::Partial => "partial",
-            Self::Failed => "failed",
-            Self::Running => "running",
-            Self::Unfinished => "unfinished",
-            Self::Unreadable => "unreadable",
-        }
-    }
-}
-
-impl MessageRole {
-    const ALL: [Self; 6] = [
-        Self::User,
-        Self::Assistant,
-        Self::ToolCall,
-        Self::ToolResult,
-        Self::Summary,
-        Self::Partial,
-    ];
-
-    /// Returns the public name.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::User => "user",
-            Self::Assistant => "assistant",
-            Self::ToolCall => "tool_call",
-            Self::ToolResult => "tool_result",
-            Self::Summary => "summary",
-            Self::Partial => "partial",
-        }
-    }
-}
-
-impl FromStr for SessionStatus {
-    type Err = UnknownName;
-
-    fn from_str(name: &str) -> Result<Self, UnknownName> {
-        Self::ALL.into_iter().find(|status| status.name() == name).ok_or(UnknownName)
-    }
-}
-
-impl FromStr for MessageRole {
-    type Err = UnknownName;
-
-    fn from_str(name: &str) -> Result<Self, UnknownName> {
-        Self::ALL.into_iter().find(|role| role.name() == name).ok_or(UnknownName)
-    }
-}
-
-impl fmt::Display for SessionStatus {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-impl fmt::Display for MessageRole {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-/// An unknown word in the database.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a word that means nothing here")]
-pub struct UnknownName;

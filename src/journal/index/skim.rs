@@ -29,14 +29,14 @@ pub(super) fn skim(
     {
         return Ok(None);
     }
-    let (mut setting, mut price, mut ended) = (None, header.rules.price, None);
+    let (mut setup, mut price, mut ended) = (None, header.rules.price, None);
     loop {
         let event = match reader.skim()? {
             Skimmed::Event(kind) => kind,
             Skimmed::Found(ReadRecord::Record(stored)) => match stored.content {
                 StoredContent::Event(event) => event.kind(),
                 StoredContent::Resumed(resumed) => {
-                    setting = resumed.setup.or(setting);
+                    setup = resumed.setup.or(setup);
                     price = resumed.resumption.rules.price;
                     ended = None;
                     continue;
@@ -60,7 +60,7 @@ pub(super) fn skim(
     Ok(ended.map(|ended| {
         let summary = Summary {
             header: &header,
-            setting: setting.as_ref().unwrap_or(&header.setup),
+            setup: setup.as_ref().unwrap_or(&header.setup),
             ended: Some(&ended),
             steps: ended.steps,
             calls: ended.model_calls,

@@ -180,12 +180,7 @@ mod tests {
     #[test]
     fn a_request_has_what_anthropic_documents() {
         let tools = [fixtures::grep_tool()];
-        let frame = RequestFrame {
-            system: "be good",
-            tools: &tools,
-            tool_choice: ToolChoice::Auto,
-            schema: None,
-        };
+        let frame = RequestFrame { system: "be good", tools: &tools, ..EMPTY_FRAME };
         let items = [
             ConversationItem::user(MessageOrigin::Task, "do"),
             exchange(vec![opaque_part("anthropic/m", THOUGHT)], "c:1", ToolStatus::Failed),
@@ -219,8 +214,7 @@ mod tests {
 
     #[test]
     fn without_caching_there_are_no_marks() {
-        let frame =
-            RequestFrame { system: "s", tools: &[], tool_choice: ToolChoice::Auto, schema: None };
+        let frame = RequestFrame { system: "s", ..EMPTY_FRAME };
         let items = [ConversationItem::user(MessageOrigin::Task, "do")];
         assert!(!text(&wire(false), &frame, &items).contains("cache_control"));
     }
@@ -258,12 +252,7 @@ mod tests {
         let strict = json!({"type": "object", "properties": {}, "additionalProperties": false});
         let loose = json!({"type": "object"});
         let request = |schema| {
-            let frame = RequestFrame {
-                system: "s",
-                tools: &[],
-                tool_choice: ToolChoice::Auto,
-                schema: Some(schema),
-            };
+            let frame = RequestFrame { system: "s", schema: Some(schema), ..EMPTY_FRAME };
             serde_json::from_str::<Value>(&text(&wire(false), &frame, &[])).unwrap()
         };
         assert_eq!(request(&strict)["output_config"]["format"]["schema"], strict);

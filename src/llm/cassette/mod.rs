@@ -3,14 +3,14 @@
 //! A recording is a file in JSON Lines, made to be read, searched with `jq`, compared with `diff` and edited. The
 //! `type` of a line is the type of its record, and `n` is the number of the exchange, counted from one:
 //!
-//! | `type` | what it has | when it is written |
+//! | `type` | fields | written |
 //! |---|---|---|
 //! | `recording` | `version`: 1 | first |
 //! | `request` | `n`, `model` (`provider/name`), `method`, `url`, `headers`, `same`, `body` | before it is sent |
-//! | `answer` | `n`, `status`, `headers` | when its head has arrived |
-//! | `piece` | `n`, and `text`, or `hex` where it is no text | for each event of a stream, for each line otherwise |
-//! | `end` | `n` | when the answer has ended, or the reply in it was complete |
-//! | `error` | `n`, `error` | when the way there or back failed |
+//! | `answer` | `n`, `status`, `headers` | after its head was received |
+//! | `piece` | `n`, and `text`, or `hex` for bytes that are not text | for each event of a stream, or for each line |
+//! | `end` | `n` | at the end of the response, or after a complete reply |
+//! | `error` | `n`, `error` | after a network error |
 //!
 //! The body of a request is the first `same` bytes of the previous body and then `body`, so that a conversation is
 //! stored once. A recording has neither times nor keys: headers with keys and irrelevant response headers are left out,

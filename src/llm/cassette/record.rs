@@ -132,9 +132,9 @@ const RELEVANT_HEADERS: [&str; 6] =
 
 /// Returns the relevant headers of a response; others identify organisations or contain cookies.
 pub(super) fn relevant_headers(headers: &HeaderMap) -> RecordedHeaders {
-    let mut told = public_headers(headers);
-    told.retain(|name, _| RELEVANT_HEADERS.contains(&name.as_str()));
-    told
+    let mut relevant = public_headers(headers);
+    relevant.retain(|name, _| RELEVANT_HEADERS.contains(&name.as_str()));
+    relevant
 }
 
 #[cfg(test)]

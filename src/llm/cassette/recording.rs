@@ -205,16 +205,16 @@ mod tests {
         for (lines, line, cause) in [
             (vec![], 1, "nothing was recorded"),
             (vec![HEAD], 1, "nothing was recorded"),
-            (vec![first.as_str()], 1, "begins with its version"),
+            (vec![first.as_str()], 1, "version record is missing"),
             (vec![r#"{"type":"recording","version":9}"#], 1, "version 9"),
             (vec![HEAD, "nonsense"], 2, "expected"),
             (vec![HEAD, &first, r#"{"type":"end","n":7}"#], 3, "no request 7"),
-            (vec![HEAD, &first, r#"{"type":"piece","n":1,"text":"a"}"#], 3, "no head"),
-            (vec![HEAD, &first, &request(2, 9, "")], 3, "more than there was"),
+            (vec![HEAD, &first, r#"{"type":"piece","n":1,"text":"a"}"#], 3, "no response before"),
+            (vec![HEAD, &first, &request(2, 9, "")], 3, "exceeds the previous body"),
             (vec![HEAD, &first, &request(3, 0, "")], 3, "comes after 1"),
         ] {
-            let (at, said) = read(&lines).unwrap_err();
-            assert!(at == line && said.contains(cause), "{at}: {said}");
+            let (at, error) = read(&lines).unwrap_err();
+            assert!(at == line && error.contains(cause), "{at}: {error}");
         }
     }
 

@@ -167,7 +167,7 @@ impl<'de> Visitor<'de> for ContentVisitor {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut parts: A) -> Result<MessageContent<'de>, A::Error> {
         #[derive(Deserialize)]
-        struct Piece<'a> {
+        struct ContentPart<'a> {
             #[serde(borrow, default)]
             text: MessageContent<'a>,
             #[serde(borrow, default)]
@@ -178,9 +178,9 @@ impl<'de> Visitor<'de> for ContentVisitor {
             if !piece.starts_with('{') {
                 continue;
             }
-            let piece: Piece<'_> = serde_json::from_str(piece).map_err(A::Error::custom)?;
-            text.push_str(&piece.text.text);
-            reasoning.push_str(&piece.thinking.text);
+            let part: ContentPart<'_> = serde_json::from_str(piece).map_err(A::Error::custom)?;
+            text.push_str(&part.text.text);
+            reasoning.push_str(&part.thinking.text);
         }
         Ok(MessageContent { text: text.into(), reasoning })
     }

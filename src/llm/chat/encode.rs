@@ -158,7 +158,7 @@ mod tests {
     use super::*;
     use crate::llm::chat::quirks::Quirks;
     use crate::llm::fixtures::{self, EMPTY_FRAME, reply_of};
-    use crate::llm::wire::{ToolChoice, WireSetup};
+    use crate::llm::wire::WireSetup;
     use crate::model::{ConversationItem, MessageOrigin, ToolStatus};
 
     fn chat(provider: &str, host: &str) -> Chat {
@@ -188,12 +188,7 @@ mod tests {
     #[test]
     fn a_request_has_what_openai_documents() {
         let tools = [fixtures::grep_tool()];
-        let frame = RequestFrame {
-            system: "be\"good",
-            tools: &tools,
-            tool_choice: ToolChoice::Auto,
-            schema: None,
-        };
+        let frame = RequestFrame { system: "be\"good", tools: &tools, ..EMPTY_FRAME };
         let text = ReplyPart::Text("on it".into());
         let items = [task("do"), exchange(vec![text], "c1", "{\"a\":1}"), task("hurry")];
         let request = request(&chat("openai-chat", "api.openai.com"), &frame, &items);
@@ -271,12 +266,7 @@ mod tests {
     #[test]
     fn a_schema_is_strict_where_it_can_be() {
         let schema = json!({"type": "object", "properties": {"a": {"type": "string"}}});
-        let frame = RequestFrame {
-            system: "s",
-            tools: &[],
-            tool_choice: ToolChoice::Auto,
-            schema: Some(&schema),
-        };
+        let frame = RequestFrame { system: "s", schema: Some(&schema), ..EMPTY_FRAME };
         let format = &request(&chat("vllm", ""), &frame, &[task("t")])["response_format"];
         assert_eq!(format["json_schema"]["strict"], false);
         assert_eq!(format["json_schema"]["schema"], schema);

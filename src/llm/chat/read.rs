@@ -95,8 +95,8 @@ impl Reader {
         if let (None, Some(JsonText(model))) = (&self.model, chunk.model) {
             self.model = JsonText(model).non_empty();
         }
-        if let Some(told) = chunk.usage.or(chunk.x_groq.and_then(|groq| groq.usage)) {
-            self.usage = parse_usage(told.get()).or(self.usage);
+        if let Some(reported) = chunk.usage.or(chunk.x_groq.and_then(|groq| groq.usage)) {
+            self.usage = parse_usage(reported.get()).or(self.usage);
         }
         let first = |choice: &Choice<'_>| choice.index.0.unwrap_or(0) == 0;
         for choice in chunk.choices.unwrap_or_default().into_iter().filter(first) {

@@ -262,8 +262,8 @@ mod tests {
     /// Returns one step of a conversation.
     fn step(id: u64) -> ConversationEntry {
         let call = ToolCall::new(format!("c{id}").as_str().into(), "read_file", r#"{"path":"a"}"#);
-        let said = ReplyPart::Text("I will look.".into());
-        let item = tool_exchange(vec![said], [call], ToolStatus::Ok, &"x".repeat(1_000));
+        let text = ReplyPart::Text("I will look.".into());
+        let item = tool_exchange(vec![text], [call], ToolStatus::Ok, &"x".repeat(1_000));
         ConversationEntry { id: EntryId(id), item }
     }
 
@@ -341,12 +341,12 @@ mod tests {
         let before = with_ask(&all, &tools, |request| model.encode_request(request).body.to_vec());
         let encoded = model.encoded_bytes();
         let summary = with_ask(&all[..10], &none, |request| {
-            let request = ModelRequest { instruction: Some("sum up"), ..*request };
+            let request = ModelRequest { instruction: Some("summarize"), ..*request };
             model.encode_request(&request).body.to_vec()
         });
         let summary: Value = serde_json::from_slice(&summary).unwrap();
         let last = summary["messages"].as_array().unwrap().last().unwrap();
-        assert_eq!(*last, serde_json::json!({"role": "user", "content": "sum up"}));
+        assert_eq!(*last, serde_json::json!({"role": "user", "content": "summarize"}));
         assert!(summary.get("tools").is_none());
         assert_eq!(
             with_ask(&all, &tools, |request| model.encode_request(request).body.to_vec()),

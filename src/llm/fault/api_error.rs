@@ -132,7 +132,7 @@ const OVERFLOW: [&str; 24] = [
     "exceeds the available context size",   // llama.cpp
     "exceed_context_size",                  // llama.cpp's type
     "greater than the context length",      // LM Studio
-    "exceeds the limit of",                 // GitHub Copilot; judged with the word token
+    "exceeds the limit of",                 // GitHub Copilot; only with the word "token"
     "context window exceeds limit",         // MiniMax
     "contextwindowexceeded",                // LiteLLM's class
     "context window exceeded",              // and its words

@@ -51,7 +51,7 @@ pub(crate) fn classify_response(response: &ErrorResponse<'_>, masker: &SecretMas
         (_, Some(kind)) => kind,
         (_, None) => by_status,
     };
-    let said = match &error {
+    let reported_text = match &error {
         Some(error) if !error.message.trim().is_empty() => error.message.clone(),
         _ if text.trim().is_empty() => "no message".to_owned(),
         _ => excerpt(body),
@@ -61,9 +61,9 @@ pub(crate) fn classify_response(response: &ErrorResponse<'_>, masker: &SecretMas
             let to = headers.get("location").and_then(|to| to.to_str().ok()).unwrap_or("elsewhere");
             format!("{url} redirects to {to}, which is not followed")
         }
-        200..=299 => format!("{url} returned an error: {said}"),
-        404 => format!("{url} returned {status}: {said}"),
-        _ => format!("the provider returned {status}: {said}"),
+        200..=299 => format!("{url} returned an error: {reported_text}"),
+        404 => format!("{url} returned {status}: {reported_text}"),
+        _ => format!("the provider returned {status}: {reported_text}"),
     };
     let is_overloaded =
         status == 529 || error.is_some_and(|error| error.kind.contains("overloaded"));
@@ -72,14 +72,17 @@ pub(crate) fn classify_response(response: &ErrorResponse<'_>, masker: &SecretMas
         Some(wait) => format!("{message}; it asks to wait {} s", wait.as_secs_f64()),
         None => message,
     };
-    let wait = asked.or_else(|| wait_by_text(&said)).or(is_overloaded.then_some(OVERLOADED_WAIT));
+    let wait =
+        asked.or_else(|| wait_by_text(&reported_text)).or(is_overloaded.then_some(OVERLOADED_WAIT));
     let retry = match headers.get("x-should-retry").map(HeaderValue::as_bytes) {
         Some(b"true") => RetryAdvice::Retry,
         Some(b"false") => RetryAdvice::GiveUp,
         _ => RetryAdvice::Unspecified,
     };
     let message = match kind {
-        FaultKind::Request if is_unpaired(&said) => format!("{message} ({UNPAIRED_ADVICE})"),
+        FaultKind::Request if is_unpaired(&reported_text) => {
+            format!("{message} ({UNPAIRED_ADVICE})")
+        }
         _ => message,
     };
     let message = readable(&masker.mask(&message));
@@ -90,11 +93,12 @@ pub(crate) fn classify_response(response: &ErrorResponse<'_>, masker: &SecretMas
 pub(crate) fn classify_stream_error(error: &ApiError) -> Fault {
     let kind = kind_of_text(error);
     let kind = kind.or_else(|| error.status.map(kind_of_status)).unwrap_or(FaultKind::Server);
-    let said = if error.message.is_empty() { &error.kind } else { &error.message };
-    let wait = wait_by_text(said).or(error.kind.contains("overloaded").then_some(OVERLOADED_WAIT));
+    let reported_text = if error.message.is_empty() { &error.kind } else { &error.message };
+    let wait = wait_by_text(reported_text)
+        .or(error.kind.contains("overloaded").then_some(OVERLOADED_WAIT));
     Fault {
         retry_after: wait,
-        ..Fault::new(kind, format!("the provider reported an error in its reply: {said}"))
+        ..Fault::new(kind, format!("the provider reported an error in its reply: {reported_text}"))
     }
 }
 
@@ -282,7 +286,7 @@ mod tests {
         let message = fault(401, body).message;
         assert_eq!(&*message, "the provider returned 401: bad key ***\\u{1b}[2J");
         let moved = fault_with(302, &[("location", "https://login.example.com")], "");
-        assert!(moved.message.contains("redirect to https://login.example.com"));
+        assert!(moved.message.contains("redirects to https://login.example.com"));
         assert!(fault(404, "").message.contains("https://api.example.com/v1/chat"));
         assert!(fault(400, &"x".repeat(100_000)).message.len() < 2_100);
     }

@@ -175,7 +175,7 @@ fn lone_signature(json: &str) -> Option<&str> {
 mod tests {
     use super::*;
     use crate::llm::fixtures::{self, EMPTY_FRAME, reply_of};
-    use crate::llm::wire::{ToolChoice, WireSetup};
+    use crate::llm::wire::WireSetup;
     use crate::model::{ConversationItem, MessageOrigin, ToolStatus};
     use crate::port::ToolSpec;
 
@@ -204,12 +204,7 @@ mod tests {
     #[test]
     fn a_request_has_what_google_documents() {
         let tools = [fixtures::grep_tool()];
-        let frame = RequestFrame {
-            system: "be good",
-            tools: &tools,
-            tool_choice: ToolChoice::Auto,
-            schema: None,
-        };
+        let frame = RequestFrame { system: "be good", tools: &tools, ..EMPTY_FRAME };
         let items = [
             ConversationItem::user(MessageOrigin::Task, "do"),
             exchange(
@@ -276,12 +271,8 @@ mod tests {
     fn a_schema_is_sent_with_tools_only_where_supported() {
         let tools = [ToolSpec { name: "t".into(), description: "d".into(), schema: json!({}) }];
         let schema = json!({"type": "object"});
-        let frame = RequestFrame {
-            system: "s",
-            tools: &tools,
-            tool_choice: ToolChoice::Auto,
-            schema: Some(&schema),
-        };
+        let frame =
+            RequestFrame { system: "s", tools: &tools, schema: Some(&schema), ..EMPTY_FRAME };
         let request =
             |model| serde_json::from_str::<Value>(&text(&wire(model), &frame, &[])).unwrap();
         assert_eq!(request("gemini-3-pro")["generationConfig"]["responseJsonSchema"], schema);

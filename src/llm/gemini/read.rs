@@ -66,11 +66,11 @@ struct ContentPart<'a> {
     #[serde(borrow, default)]
     thought_signature: Option<&'a RawValue>,
     #[serde(borrow, default, deserialize_with = "lenient::object")]
-    function_call: Option<FunctionCall<'a>>,
+    function_call: Option<FunctionCallPart<'a>>,
 }
 
 #[derive(Deserialize)]
-struct FunctionCall<'a> {
+struct FunctionCallPart<'a> {
     #[serde(borrow, default, deserialize_with = "lenient::text")]
     id: Option<JsonText<'a>>,
     #[serde(borrow, default, deserialize_with = "lenient::text")]
@@ -179,7 +179,7 @@ impl Reader {
                     _ => self.parts.push(DecodedPart::Text(text.into_owned())),
                 }
             }
-            (_, Some(FunctionCall { id, name, args })) => {
+            (_, Some(FunctionCallPart { id, name, args })) => {
                 let name = name.and_then(JsonText::non_empty);
                 let name = name.ok_or_else(|| protocol_fault("a tool call has no name"))?;
                 let arguments = args.map_or("", RawValue::get);

@@ -81,7 +81,7 @@ struct ModelRow {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct PriceRow {
+pub(super) struct PriceRow {
     input: f64,
     output: f64,
     cached_input: Option<f64>,
@@ -90,7 +90,7 @@ struct PriceRow {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct LongContextPriceRow {
+pub(super) struct LongContextPriceRow {
     above: u64,
     input: f64,
     output: f64,
@@ -232,7 +232,7 @@ impl ModelRow {
 }
 
 impl PriceRow {
-    fn price(&self, long: Option<LongContextPriceRow>) -> Option<Price> {
+    pub(super) fn price(&self, long: Option<LongContextPriceRow>) -> Option<Price> {
         let input = micro_usd(self.input)?;
         let long = match long {
             None => None,
@@ -357,7 +357,7 @@ mod tests {
         assert_eq!(lookup(&table, "openai/gpt-4o"), Some(("gpt-4o".to_owned(), Some(7_000_000))));
         assert_eq!(lookup(&table, "mine"), Some(("tiny".to_owned(), None)));
         for wrong in [
-            "[models.nobody]\n\"a\" = {}",
+            "[models.unknown]\n\"a\" = {}",
             "[models.openai]\n\"a\" = { prize = 1 }",
             "[models.openai]\n\"a\" = { price = { input = -1.0, output = 1.0 } }",
         ] {

@@ -144,13 +144,13 @@ fn has_reasoning(model: &str) -> bool {
 mod tests {
     use super::*;
     use crate::llm::fixtures::{self, EMPTY_FRAME, reply_of};
-    use crate::llm::wire::{ToolChoice, WireSetup};
+    use crate::llm::wire::WireSetup;
     use crate::model::{ConversationItem, MessageOrigin, ToolStatus};
 
     fn wire(model: &str, host: &str) -> Responses {
         let (model, host) = (model.to_owned(), host.to_owned());
         let cache_key = Some("session".to_owned());
-        Responses(WireSetup { model, host, cache_key, ..fixtures::setup("openai/m") })
+        Responses(WireSetup { host, model, cache_key, ..fixtures::setup("openai/m") })
     }
 
     fn opaque(json: &str) -> ReplyPart {
@@ -176,12 +176,7 @@ mod tests {
     #[test]
     fn a_request_has_what_openai_documents() {
         let tools = [fixtures::grep_tool()];
-        let frame = RequestFrame {
-            system: "be good",
-            tools: &tools,
-            tool_choice: ToolChoice::Auto,
-            schema: None,
-        };
+        let frame = RequestFrame { system: "be good", tools: &tools, ..EMPTY_FRAME };
         let phase = opaque(r#"{"type":"message","phase":"commentary"}"#);
         let items = [
             ConversationItem::user(MessageOrigin::Task, "do"),

@@ -114,7 +114,7 @@ impl DecodedItem {
                 }
             }
             Some(alone) if alone.starts_with('"') => {
-                text.push_str(&parse_json::<JsonText<'_>>(alone)?.0)
+                text.push_str(&parse_json::<JsonText<'_>>(alone)?.0);
             }
             Some(_) | None => {}
         }

@@ -5,9 +5,8 @@ use serde_json::Value;
 
 use super::{Script, ScriptError, ScriptedToolCall, ScriptedTurn};
 use crate::llm::decode::estimate_usage;
-use crate::model::{
-    Fault, FaultKind, MicroUsd, Price, ReplyFinish, RetryAdvice, TimeSpan, Tokens, Usage,
-};
+use crate::llm::model_table::PriceRow;
+use crate::model::{Fault, FaultKind, ReplyFinish, RetryAdvice, TimeSpan, Tokens, Usage};
 
 /// A script in TOML; in JSON Lines, the line with options.
 #[derive(Default, Deserialize)]
@@ -15,20 +14,11 @@ use crate::model::{
 struct ScriptFile {
     #[serde(default)]
     repeat: bool,
-    price: Option<ScriptPrice>,
+    price: Option<PriceRow>,
     window: Option<u64>,
     max_output: Option<u64>,
     #[serde(default)]
     turn: Vec<TurnEntry>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct ScriptPrice {
-    input: f64,
-    output: f64,
-    cached_input: Option<f64>,
-    cache_write: Option<f64>,
 }
 
 #[derive(Deserialize)]
@@ -137,7 +127,7 @@ fn build_script(
     };
     let price = match &whole.price {
         None => None,
-        Some(line) => Some(line.price().ok_or_else(|| malformed(1, "invalid price"))?),
+        Some(line) => Some(line.price(None).ok_or_else(|| malformed(1, "invalid price"))?),
     };
     let turns: Result<Vec<ScriptedTurn>, ScriptError> = turns
         .into_iter()
@@ -176,14 +166,14 @@ impl TurnEntry {
             Some("context_full") => ReplyFinish::ContextFull,
             Some(other) => ReplyFinish::Other(other.into()),
         };
-        let heard = estimate_usage(0, self.text.len() + self.reasoning.len()).output;
+        let received = estimate_usage(0, self.text.len() + self.reasoning.len()).output;
         let error = self.error.map(|error| Fault {
             kind: error.kind,
             message: error.message.as_deref().unwrap_or("scripted error").into(),
             advice: error.retry,
             retry_after: error.wait_ms.map(TimeSpan::from_millis),
             billed: error.billed,
-            received: heard,
+            received,
         });
         Ok(ScriptedTurn {
             text: self.text,
@@ -215,20 +205,6 @@ impl CallEntry {
             (None, None) => "{}".to_owned(),
         };
         Ok(ScriptedToolCall { id: self.id, name: self.name, arguments })
-    }
-}
-
-impl ScriptPrice {
-    fn price(&self) -> Option<Price> {
-        let micros = |dollars| MicroUsd::from_dollars(dollars).map(|micros| micros.0);
-        let input = micros(self.input)?;
-        Some(Price {
-            input,
-            output: micros(self.output)?,
-            cached_input: self.cached_input.map_or(Some(input), micros)?,
-            cache_write: self.cache_write.map_or(Some(input), micros)?,
-            long_input: None,
-        })
     }
 }
 

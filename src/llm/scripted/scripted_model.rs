@@ -142,7 +142,7 @@ fn request_bytes(ask: &ModelRequest<'_>) -> usize {
     };
     let item = |item: &ConversationItem| match item {
         ConversationItem::User(message) => message.text.len(),
-        ConversationItem::Assistant(said) => reply(said),
+        ConversationItem::Assistant(message) => reply(message),
         ConversationItem::Exchange(exchange) => {
             let results = exchange.results().iter().map(|result| result.text.len());
             reply(exchange.reply()) + results.sum::<usize>()
@@ -192,10 +192,10 @@ mod tests {
         let clock = Arc::new(CountingSleep::default());
         let scope =
             EffectContext::new(CancellationToken::new(), Arc::clone(&clock) as Arc<dyn Sleep>);
-        let mut told = Vec::new();
+        let mut deltas = Vec::new();
         let reply =
-            model.prepare(&ask).and_then(|call| call.run(&scope, &mut |delta| told.push(delta)));
-        (reply, told, TimeSpan(clock.0.load(Ordering::Relaxed)))
+            model.prepare(&ask).and_then(|call| call.run(&scope, &mut |delta| deltas.push(delta)));
+        (reply, deltas, TimeSpan(clock.0.load(Ordering::Relaxed)))
     }
 
     fn model(script: &str) -> ScriptedModel {
@@ -208,11 +208,11 @@ mod tests {
             "[[turn]]\ntext = \"abcä\"\nreasoning = \"hm\"\nchunks = 2\npace_ms = 5\ndelay_ms = 7\n\
              calls = [{ name = \"t\" }, { id = \"own\", name = \"u\", raw = \"{\" }]\nfinish = \"length\"\n",
         );
-        let (reply, told, waited) = play(&mut model);
+        let (reply, deltas, waited) = play(&mut model);
         let reply = reply.unwrap();
         let text = |text: &str| ReplyDelta::Text(text.to_owned());
         let reasoning = ReplyDelta::Reasoning("hm".to_owned());
-        assert_eq!(told, [ReplyDelta::Started, reasoning, text("abc"), text("ä")]);
+        assert_eq!(deltas, [ReplyDelta::Started, reasoning, text("abc"), text("ä")]);
         assert_eq!(waited, TimeSpan::from_millis(12));
         let ids: Vec<_> = reply.calls().map(|call| call.id.as_str()).collect();
         assert_eq!(ids, ["call_0_0", "own"]);
@@ -254,9 +254,9 @@ mod tests {
             "[[turn]]\ntext = \"so f\"\nerror = { kind = \"truncated\", wait_ms = 9, retry = \"no\", billed = true }\n\
              [[turn]]\nerror = { kind = \"server\", message = \"m\" }\n",
         );
-        let (reply, told, _) = play(&mut model);
+        let (reply, deltas, _) = play(&mut model);
         let fault = reply.unwrap_err();
-        assert_eq!(told, [ReplyDelta::Started, ReplyDelta::Text("so f".to_owned())]);
+        assert_eq!(deltas, [ReplyDelta::Started, ReplyDelta::Text("so f".to_owned())]);
         assert_eq!(
             (fault.kind, fault.retry_after),
             (FaultKind::Truncated, Some(TimeSpan::from_millis(9)))
@@ -265,7 +265,7 @@ mod tests {
             (fault.advice, fault.billed, fault.received),
             (RetryAdvice::GiveUp, true, Tokens(2))
         );
-        let (reply, told, _) = play(&mut model);
-        assert_eq!((reply.unwrap_err().kind, told), (FaultKind::Server, vec![]));
+        let (reply, deltas, _) = play(&mut model);
+        assert_eq!((reply.unwrap_err().kind, deltas), (FaultKind::Server, vec![]));
     }
 }

@@ -18,7 +18,7 @@ use super::message::{RpcRequest, ServerMessage, cancel_notification};
 use super::protocol_mode::STATELESS_VERSION;
 use crate::model::strip_terminal_codes;
 use crate::net::{
-    Endpoint, HeaderMap, HeaderName, HeaderValue, HttpClient, HttpOptions, HttpRequest as Post,
+    Endpoint, HeaderMap, HeaderName, HeaderValue, HttpClient, HttpOptions, HttpRequest,
     HttpResponse, Method, NetError, RequestBody, header,
 };
 use crate::port::CancellationToken;
@@ -145,8 +145,8 @@ impl Drop for HttpChannel {
     /// Ends the session on the server.
     fn drop(&mut self) {
         let Some(session) = self.0.session() else { return };
-        let nobody = CancellationToken::new();
-        let wait = ReplyDeadline::new(self.0.shutdown.exit_timeout(), &nobody, &|_| {});
+        let uncancelled = CancellationToken::new();
+        let wait = ReplyDeadline::new(self.0.shutdown.exit_timeout(), &uncancelled, &|_| {});
         let mut headers = self.0.headers.clone();
         headers.insert(SESSION_HEADER, session);
         // Errors are ignored.
@@ -252,10 +252,10 @@ impl HttpState {
         };
         let watch =
             ExchangeWatch::start(wait).map_err(|error| ServerError::Start(error.to_string()))?;
-        let post = Post { method, url: self.url.clone(), headers, body };
+        let http_request = HttpRequest { method, url: self.url.clone(), headers, body };
         let sent = match sending {
-            ResendPolicy::Never => client.send_once(&post, &watch.exchange),
-            ResendPolicy::OnLoss => client.send(&post, &watch.exchange),
+            ResendPolicy::Never => client.send_once(&http_request, &watch.exchange),
+            ResendPolicy::OnLoss => client.send(&http_request, &watch.exchange),
         };
         let result = match sent {
             Err(error) => Err(self.connection_error(&error, wait)),
@@ -286,15 +286,15 @@ impl HttpState {
         // Read errors are ignored.
         let body = response.read_all(MAX_ERROR_BODY).unwrap_or_default();
         let refusal =
-            ServerMessage::parse(&body).into_iter().flatten().find_map(|said| match said {
+            ServerMessage::parse(&body).into_iter().flatten().find_map(|message| match message {
                 ServerMessage::Reply { outcome: Err(refusal), .. } => {
                     Some(ServerError::Refused(refusal))
                 }
                 _ => None,
             });
         refusal.unwrap_or_else(|| {
-            let said = self.quote(&String::from_utf8_lossy(&body));
-            ServerError::Status { status, body: said }
+            let quoted = self.quote(&String::from_utf8_lossy(&body));
+            ServerError::Status { status, body: quoted }
         })
     }
 

@@ -43,8 +43,10 @@ impl HttpState {
                 self.max_message
             )));
         }
-        let said = ServerMessage::parse(&body).ok_or_else(|| malformed("it is not a message"))?;
-        let reply = said.into_iter().find_map(|said| self.handle_message(said, request, wait));
+        let messages =
+            ServerMessage::parse(&body).ok_or_else(|| malformed("it is not a message"))?;
+        let reply =
+            messages.into_iter().find_map(|message| self.handle_message(message, request, wait));
         reply.unwrap_or_else(|| Err(malformed("it answers something else")))
     }
 
@@ -63,10 +65,11 @@ impl HttpState {
                 Ok(0) => break ServerError::Truncated,
                 Ok(count) => {
                     let taken: Result<(), sse::SseError> = parser.push(&buffer[..count], |event| {
-                        let said = ServerMessage::parse(event.data.as_bytes()).unwrap_or_default();
-                        let own = said
+                        let messages =
+                            ServerMessage::parse(event.data.as_bytes()).unwrap_or_default();
+                        let own = messages
                             .into_iter()
-                            .find_map(|said| self.handle_message(said, request, wait));
+                            .find_map(|message| self.handle_message(message, request, wait));
                         reply = reply.take().or(own);
                         Ok(())
                     });
@@ -126,11 +129,11 @@ impl HttpState {
     /// Handles a message; returns the answer if it is that.
     fn handle_message(
         &self,
-        said: ServerMessage,
+        message: ServerMessage,
         request: &RpcRequest,
         wait: &ReplyDeadline<'_>,
     ) -> Option<Result<Value, ServerError>> {
-        match said {
+        match message {
             ServerMessage::Reply { id: Some(id), outcome } if id == request.id => {
                 return Some(outcome.map_err(ServerError::Refused));
             }

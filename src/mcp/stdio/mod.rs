@@ -134,11 +134,11 @@ impl StdioChannel {
     /// Waits for the answer to a request.
     fn wait_for_reply(
         &self,
-        heard: &Receiver<PendingEvent>,
+        events: &Receiver<PendingEvent>,
         wait: &ReplyDeadline<'_>,
     ) -> Result<Value, ServerError> {
         loop {
-            match heard.recv_deadline(wait.at) {
+            match events.recv_deadline(wait.at) {
                 Ok(PendingEvent::Reply(outcome)) => return outcome.map_err(ServerError::Refused),
                 Ok(PendingEvent::Progress(text)) => (wait.progress)(&text),
                 Ok(PendingEvent::Ended(error)) => return Err(error),
@@ -156,14 +156,14 @@ impl Channel for StdioChannel {
         request: &RpcRequest,
         wait: &ReplyDeadline<'_>,
     ) -> Result<Value, ServerError> {
-        let (tell, heard) = unbounded();
+        let (sender, events) = unbounded();
         match &mut *self.shared.pending() {
-            PendingReplies::Open(waiting) => drop(waiting.insert(request.id, tell.clone())),
+            PendingReplies::Open(waiting) => drop(waiting.insert(request.id, sender.clone())),
             PendingReplies::Ended(error) => return Err(error.clone()),
         }
-        let guard = wait.cancel.on_cancel(move || drop(tell.send(PendingEvent::Cancelled)));
+        let guard = wait.cancel.on_cancel(move || drop(sender.send(PendingEvent::Cancelled)));
         let sent = self.send(request.to_json(), wait);
-        let result = sent.and_then(|()| self.wait_for_reply(&heard, wait));
+        let result = sent.and_then(|()| self.wait_for_reply(&events, wait));
         drop(guard);
         if let PendingReplies::Open(waiting) = &mut *self.shared.pending() {
             waiting.remove(&request.id);
@@ -222,8 +222,8 @@ impl StdioState {
     }
 
     /// Passes a message to its caller.
-    fn dispatch(&self, said: ServerMessage) {
-        let (id, heard) = match said {
+    fn dispatch(&self, message: ServerMessage) {
+        let (id, event) = match message {
             ServerMessage::Reply { id: Some(id), outcome } => (id, PendingEvent::Reply(outcome)),
             ServerMessage::Progress { id, text } => (id, PendingEvent::Progress(text)),
             ServerMessage::Request { id, method } => {
@@ -232,13 +232,13 @@ impl StdioState {
             ServerMessage::Reply { id: None, .. } | ServerMessage::Notification => return,
         };
         let PendingReplies::Open(waiting) = &mut *self.pending() else { return };
-        let listener = match heard {
+        let listener = match event {
             // A slow caller loses progress messages.
             PendingEvent::Progress(_) => waiting.get(&id).filter(|who| who.is_empty()).cloned(),
             _ => waiting.remove(&id),
         };
         if let Some(listener) = listener {
-            let _ = listener.send(heard);
+            let _ = listener.send(event);
         }
     }
 

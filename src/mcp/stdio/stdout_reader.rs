@@ -43,7 +43,7 @@ impl StdoutReader {
                 }
                 Ok(LineResult::End) | Err(_) => return None,
             }
-            let Some(said) = ServerMessage::parse(&line) else {
+            let Some(messages) = ServerMessage::parse(&line) else {
                 noise += 1;
                 if noise > self.max_invalid_lines {
                     return Some(format!("wrote {noise} consecutive lines that are not messages"));
@@ -51,8 +51,8 @@ impl StdoutReader {
                 continue;
             };
             noise = 0;
-            for said in said {
-                self.shared.dispatch(said);
+            for message in messages {
+                self.shared.dispatch(message);
             }
             // Free the memory of a large message.
             line.shrink_to(64 << 10);

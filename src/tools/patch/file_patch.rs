@@ -231,7 +231,7 @@ fn parse_file(
         }
     }
     if old.is_none() && new.is_none() {
-        return Err("the names of a file cannot be parsed".to_owned());
+        return Err("the names of a file are ambiguous".to_owned());
     }
     let mode = headers.mode.map(|mode| mode & 0o777);
     Ok(UnresolvedFilePatch {

@@ -195,7 +195,7 @@ mod tests {
             assert!(why.contains("both are there"), "{why}");
         }
         let why = names("diff --git a/x b/x c/x\nold mode 100644\nnew mode 100755\n", &["x"]);
-        assert!(why.unwrap_err().contains("cannot be told"));
+        assert!(why.unwrap_err().contains("are ambiguous"));
     }
 
     #[test]

@@ -6,10 +6,10 @@ word_enum! {
     /// When the log has colors.
     #[derive(Default)]
     pub enum ColorChoice {
-        /// On a terminal that has them, unless the environment says otherwise.
+        /// If the terminal supports them and the environment does not say otherwise.
         #[default]
         Auto = "auto",
-        /// Always, also in a pipe.
+        /// Always, even in a pipe.
         Always = "always",
         /// Never.
         Never = "never",

@@ -1,5 +1,7 @@
 //! Encodes spans as OTLP in JSON, where ids are hexadecimal and large numbers are strings.
 
+use std::borrow::Cow;
+
 use jiff::Timestamp;
 use serde::Serialize;
 
@@ -70,19 +72,7 @@ struct OtlpStatus<'a> {
 #[derive(Serialize)]
 struct KeyValue<'a> {
     key: &'a str,
-    value: AnyValue<'a>,
-}
-
-#[derive(Serialize)]
-enum AnyValue<'a> {
-    #[serde(rename = "stringValue")]
-    Text(&'a str),
-    #[serde(rename = "intValue")]
-    Number(String),
-    #[serde(rename = "doubleValue")]
-    Float(f64),
-    #[serde(rename = "arrayValue")]
-    List { values: Vec<AnyValue<'a>> },
+    value: Cow<'a, AttributeValue>,
 }
 
 /// Returns the body of a request.
@@ -97,7 +87,10 @@ pub(super) fn encode_body(
 ) -> Result<Vec<u8>, serde_json::Error> {
     let attributes = resource
         .iter()
-        .map(|(key, value)| KeyValue { key, value: AnyValue::Text(value) })
+        .map(|(key, value)| KeyValue {
+            key,
+            value: Cow::Owned(AttributeValue::Text(value.clone())),
+        })
         .collect();
     let scope =
         InstrumentationScope { name: env!("CARGO_PKG_NAME"), version: env!("CARGO_PKG_VERSION") };
@@ -125,7 +118,7 @@ fn otlp_span(trace_id: TraceId, span: &OtelSpan) -> OtlpSpan<'_> {
         attributes: span
             .attributes
             .iter()
-            .map(|(key, value)| KeyValue { key, value: any_value(value) })
+            .map(|(key, value)| KeyValue { key, value: Cow::Borrowed(value) })
             .collect(),
         events: span.events.iter().map(otlp_event).collect(),
         status: match &span.error {
@@ -135,19 +128,8 @@ fn otlp_span(trace_id: TraceId, span: &OtelSpan) -> OtlpSpan<'_> {
     }
 }
 
-fn otlp_event(happening: &SpanEvent) -> OtlpEvent {
-    OtlpEvent { time_unix_nano: nanos(happening.at), name: happening.name }
-}
-
-fn any_value(value: &AttributeValue) -> AnyValue<'_> {
-    match value {
-        AttributeValue::Text(text) => AnyValue::Text(text),
-        AttributeValue::Number(number) => AnyValue::Number(number.to_string()),
-        AttributeValue::Float(number) => AnyValue::Float(*number),
-        AttributeValue::List(texts) => {
-            AnyValue::List { values: texts.iter().map(|text| AnyValue::Text(text)).collect() }
-        }
-    }
+fn otlp_event(event: &SpanEvent) -> OtlpEvent {
+    OtlpEvent { time_unix_nano: nanos(event.at), name: event.name }
 }
 
 fn nanos(time: Timestamp) -> String {

@@ -196,7 +196,7 @@ mod tests {
         let error = |vars| read(vars).unwrap_err().to_string();
         assert_eq!(
             error(&[(ENDPOINT, "http://127.0.0.1:4317"), (PROTOCOLS[1], "grpc")]),
-            "OTEL_EXPORTER_OTLP_PROTOCOL: the protocol 'grpc' is not supported; there is only http/json"
+            "OTEL_EXPORTER_OTLP_PROTOCOL: unsupported protocol 'grpc'; supported: http/json"
         );
         assert_eq!(
             error(&[(TRACES_ENDPOINT, "127.0.0.1:4318")]),

@@ -1,6 +1,7 @@
 //! A span of a trace.
 
 use jiff::Timestamp;
+use serde::Serialize;
 
 use super::ids::SpanId;
 
@@ -35,13 +36,17 @@ pub(super) enum SpanKind {
     Client,
 }
 
-/// The value of an attribute.
-#[derive(Clone, Debug, PartialEq)]
+/// The value of an attribute, as OTLP writes it in JSON: large numbers are strings.
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) enum AttributeValue {
+    #[serde(rename = "stringValue")]
     Text(String),
-    Number(u64),
+    #[serde(rename = "intValue")]
+    Number(String),
+    #[serde(rename = "doubleValue")]
     Float(f64),
-    List(Vec<String>),
+    #[serde(rename = "arrayValue")]
+    List { values: Vec<AttributeValue> },
 }
 
 impl OtelSpan {
@@ -57,38 +62,21 @@ impl OtelSpan {
     }
 }
 
-impl From<&str> for AttributeValue {
-    fn from(text: &str) -> Self {
-        Self::Text(text.to_owned())
-    }
+macro_rules! attribute_values {
+    ($($type:ty => |$value:ident| $attribute:expr;)*) => {
+        $(impl From<$type> for AttributeValue {
+            fn from($value: $type) -> Self {
+                $attribute
+            }
+        })*
+    };
 }
 
-impl From<String> for AttributeValue {
-    fn from(text: String) -> Self {
-        Self::Text(text)
-    }
-}
-
-impl From<u64> for AttributeValue {
-    fn from(number: u64) -> Self {
-        Self::Number(number)
-    }
-}
-
-impl From<u32> for AttributeValue {
-    fn from(number: u32) -> Self {
-        Self::Number(number.into())
-    }
-}
-
-impl From<f64> for AttributeValue {
-    fn from(number: f64) -> Self {
-        Self::Float(number)
-    }
-}
-
-impl From<Vec<String>> for AttributeValue {
-    fn from(texts: Vec<String>) -> Self {
-        Self::List(texts)
-    }
+attribute_values! {
+    &str => |text| Self::Text(text.to_owned());
+    String => |text| Self::Text(text);
+    u64 => |number| Self::Number(number.to_string());
+    u32 => |number| Self::Number(number.to_string());
+    f64 => |number| Self::Float(number);
+    Vec<String> => |texts| Self::List { values: texts.into_iter().map(Self::Text).collect() };
 }

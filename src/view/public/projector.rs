@@ -322,14 +322,14 @@ impl EventProjector {
 
     fn notice(&mut self, at: RunTime, notice: &EffectNotice) {
         match notice {
-            EffectNotice::Hook(HookRun { name, point, outcome, duration, call, message: said }) => {
+            EffectNotice::Hook(HookRun { name, point, outcome, duration, call, message }) => {
                 let hook = HookComplete {
                     name: Arc::clone(name),
                     point: *point,
                     outcome: *outcome,
                     duration: *duration,
                     tool_call_id: call.clone(),
-                    message: said.clone(),
+                    message: message.clone(),
                 };
                 self.emit(at, PublicEventKind::HookComplete(hook));
             }

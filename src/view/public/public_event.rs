@@ -31,44 +31,64 @@ pub struct PublicEvent {
     pub kind: PublicEventKind,
 }
 
-/// What happened.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[serde(untagged)]
-pub enum PublicEventKind {
-    /// A run begins.
-    AgentStart(AgentStart),
-    /// A run is over.
-    AgentEnd(AgentEnd),
-    /// The machine went from one state to another.
-    StateChange(StateChange),
-    /// A request goes to the model.
-    ApiCallStart(ApiCallStart),
-    /// A request has ended, or was cancelled.
-    ApiCallEnd(ApiCallEnd),
-    /// The model is called again.
-    Retry(RetryEvent),
-    /// A piece of text of an incomplete reply; it counts only if its call ends as `replied`.
-    TextDelta(TextDelta),
-    /// A tool call is authorized, and then runs.
-    ToolCallStart(ToolCallStart),
-    /// A tool call has ended.
-    ToolCallEnd(ToolCallEnd),
-    /// A sub-agent made a model call.
-    SubagentCall(SubagentCall),
-    /// A hook completed.
-    HookComplete(HookComplete),
-    /// A message of the user was delivered to the run.
-    SteeringReceived(SteeringReceived),
-    /// The context is being compacted.
-    CompactionTriggered(CompactionTriggered),
-    /// The context was compacted, or the compaction was given up.
-    CompactionComplete(CompactionComplete),
-    /// A limit had an effect.
-    LimitReached(LimitReached),
-    /// The same turn was repeated.
-    LoopDetected(LoopDetected),
-    /// Something went wrong.
-    Error(ErrorEvent),
+/// Declares the kinds of events, each with its content, its name and its description.
+macro_rules! event_kinds {
+    ($($kind:ident($content:ident) = $name:literal, $description:literal;)*) => {
+        /// What happened.
+        #[derive(Clone, Debug, PartialEq, Serialize)]
+        #[serde(untagged)]
+        pub enum PublicEventKind {
+            $(#[doc = $description] $kind($content),)*
+        }
+
+        impl PublicEventKind {
+            /// The names of all kinds of events with their descriptions, in the order of the documentation.
+            pub const ALL: [(&'static str, &'static str); [$($name),*].len()] =
+                [$(($name, $description)),*];
+
+            /// Returns the name of the event; it never changes.
+            pub fn name(&self) -> &'static str {
+                match self {
+                    $(Self::$kind(_) => $name,)*
+                }
+            }
+        }
+    };
+}
+
+event_kinds! {
+    AgentStart(AgentStart) = "agent_start",
+        "A run begins: schema, version, agent, model, workspace, limits.";
+    AgentEnd(AgentEnd) = "agent_end",
+        "A run ends: status, stop reason, exit code, steps, calls, cost.";
+    StateChange(StateChange) = "state_change",
+        "The machine went to another state: event, guard, how long it was there.";
+    ApiCallStart(ApiCallStart) = "api_call_start",
+        "A request goes to the model: purpose, attempt, messages, size.";
+    ApiCallEnd(ApiCallEnd) = "api_call_end",
+        "The request ended: `replied`, `failed` or `cancelled`; usage and cost.";
+    Retry(RetryEvent) = "retry",
+        "The model is called again: after a fault, or because a reply is incomplete.";
+    TextDelta(TextDelta) = "text_delta",
+        "A piece of a reply; it counts only when its call ends as `replied`.";
+    ToolCallStart(ToolCallStart) = "tool_call_start",
+        "A tool call is authorized, and then runs: tool and arguments.";
+    ToolCallEnd(ToolCallEnd) = "tool_call_end",
+        "A tool call ended: status, decision and its rule, duration, output, files.";
+    SubagentCall(SubagentCall) = "subagent_call",
+        "A sub-agent made a model call: its tool call, usage and cost.";
+    HookComplete(HookComplete) = "hook_complete", "A hook completed: point, outcome, duration.";
+    SteeringReceived(SteeringReceived) = "steering_received",
+        "A message of the user was delivered to the run.";
+    CompactionTriggered(CompactionTriggered) = "compaction_triggered",
+        "The context is being compacted.";
+    CompactionComplete(CompactionComplete) = "compaction_complete",
+        "The context was compacted: by the model, or by the program.";
+    LimitReached(LimitReached) = "safety_net",
+        "A limit ends the run, with or without a summary, lowers the output limit or warns of the cost.";
+    LoopDetected(LoopDetected) = "loop_detected", "The same turn was repeated.";
+    Error(ErrorEvent) = "error",
+        "Something went wrong; `severity` says whether the run continues.";
 }
 
 /// See [`PublicEventKind::AgentStart`].
@@ -481,63 +501,11 @@ pub enum Severity {
     Error,
 }
 
-impl PublicEventKind {
-    /// The names of all kinds of events with their descriptions, in the order of the documentation.
-    pub const ALL: [(&'static str, &'static str); 17] = [
-        ("agent_start", "A run begins: schema, version, agent, model, workspace, limits."),
-        ("agent_end", "A run ends: status, stop reason, exit code, steps, calls, cost."),
-        ("state_change", "The machine went to another state: event, guard, how long it was there."),
-        ("api_call_start", "A request goes to the model: purpose, attempt, messages, size."),
-        ("api_call_end", "The request ended: `replied`, `failed` or `cancelled`; usage and cost."),
-        ("retry", "The model is called again: after a fault, or because a reply is incomplete."),
-        ("text_delta", "A piece of a reply; it counts only when its call ends as `replied`."),
-        ("tool_call_start", "A tool call is authorized, and then runs: tool and arguments."),
-        (
-            "tool_call_end",
-            "A tool call ended: status, decision and its rule, duration, output, files.",
-        ),
-        ("subagent_call", "A sub-agent made a model call: its tool call, usage and cost."),
-        ("hook_complete", "A hook completed: point, outcome, duration."),
-        ("steering_received", "A message of the user was delivered to the run."),
-        ("compaction_triggered", "The context is being compacted."),
-        ("compaction_complete", "The context was compacted: by the model, or by the program."),
-        (
-            "safety_net",
-            "A limit ends the run, with or without a summary, lowers the output limit or warns of the cost.",
-        ),
-        ("loop_detected", "The same turn was repeated."),
-        ("error", "Something went wrong; `severity` says whether the run continues."),
-    ];
-
-    /// Returns the name of the event; it never changes.
-    pub fn name(&self) -> &'static str {
-        match self {
-            Self::AgentStart(_) => "agent_start",
-            Self::AgentEnd(_) => "agent_end",
-            Self::StateChange(_) => "state_change",
-            Self::ApiCallStart(_) => "api_call_start",
-            Self::ApiCallEnd(_) => "api_call_end",
-            Self::Retry(_) => "retry",
-            Self::TextDelta(_) => "text_delta",
-            Self::ToolCallStart(_) => "tool_call_start",
-            Self::ToolCallEnd(_) => "tool_call_end",
-            Self::SubagentCall(_) => "subagent_call",
-            Self::HookComplete(_) => "hook_complete",
-            Self::SteeringReceived(_) => "steering_received",
-            Self::CompactionTriggered(_) => "compaction_triggered",
-            Self::CompactionComplete(_) => "compaction_complete",
-            Self::LimitReached(_) => "safety_net",
-            Self::LoopDetected(_) => "loop_detected",
-            Self::Error(_) => "error",
-        }
-    }
-}
-
 impl Serialize for PublicEvent {
     /// Writes the name first, then the common fields, then those of this kind.
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         #[derive(Serialize)]
-        struct Line<'a> {
+        struct EventLine<'a> {
             r#type: &'static str,
             seq: u64,
             #[serde(serialize_with = "time")]
@@ -547,7 +515,7 @@ impl Serialize for PublicEvent {
             kind: &'a PublicEventKind,
         }
         let Self { seq, ts, session_id, kind } = self;
-        Line { r#type: kind.name(), seq: *seq, ts, session_id, kind }.serialize(to)
+        EventLine { r#type: kind.name(), seq: *seq, ts, session_id, kind }.serialize(to)
     }
 }
 

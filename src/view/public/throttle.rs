@@ -46,8 +46,8 @@ mod tests {
     #[test]
     fn a_burst_passes_and_then_one_per_interval() {
         let mut throttle = Throttle::new();
-        let heard = (0..1_000).filter(|_| throttle.try_pass(RunTime(1)).is_some()).count();
-        assert_eq!(heard, 10);
+        let passed = (0..1_000).filter(|_| throttle.try_pass(RunTime(1)).is_some()).count();
+        assert_eq!(passed, 10);
         assert_eq!(throttle.try_pass(RunTime::START.after(INTERVAL)), Some(990));
         assert_eq!(throttle.try_pass(RunTime::START.after(INTERVAL)), None);
     }

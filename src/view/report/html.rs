@@ -34,6 +34,8 @@ pub(super) fn render(report: &RunReport<'_>) -> String {
 fn prose(text: &str) -> Markup {
     let events = inert_events(text).map(|event| match event {
         Event::SoftBreak => Event::HardBreak,
+        // Escaped by the same rules as the rest of the page, quotation marks included.
+        Event::Text(text) => Event::InlineHtml(html! { (text) }.into_string().into()),
         Event::Start(Tag::Heading { level, id, classes, attrs }) => {
             Event::Start(Tag::Heading { level: lower(level), id, classes, attrs })
         }
@@ -59,7 +61,7 @@ fn table(facts: &ReportTable) -> Markup {
     // A single code column is a path, which may be long; of two, the first is the name of a tool.
     html! {
         div.wide {
-            table.calls[facts.code_columns == 2] {
+            table class=[(facts.code_columns == 2).then_some("calls")] {
                 thead { tr { @for name in facts.header { th { (name) } } } }
                 tbody {
                     @for row in &facts.rows {

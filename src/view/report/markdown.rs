@@ -306,9 +306,13 @@ mod tests {
             "## Done\n- **one** `a<b>`\n1. [x](http://y) ![i](z)\n<script>@me</script>\n| a |";
         insta::assert_snapshot!(prose(answer), @r#"
     ## Done
+
     - **one** `a<b>`
-    1. \[x\](http:&#8203;//y) !\[i\](z)
+
+    1. x (http:&#8203;//y) i (z)
+
     &lt;script&gt;@&#8203;me&lt;/script&gt;
+
     \| a \|
     "#);
     }
@@ -321,7 +325,9 @@ mod tests {
     ```
     @me
     ````
+
     # after
+
     ```
     graph
     ```

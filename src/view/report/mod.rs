@@ -1,4 +1,4 @@
-//! The report of a run, for a file, an e-mail or a pull request.
+//! The report of a run, for a file, a message or a pull request.
 //!
 //! All text of a user, a model or a tool is escaped for its format: it can neither become a table row, a heading, a
 //! link or a mention, nor run.
@@ -29,13 +29,13 @@ pub struct RunReport<'a> {
 word_enum! {
     /// The format of a report.
     pub enum ReportFormat {
-        /// The result document with what was known beforehand.
+        /// The result document with the information known before the run.
         Json = "json",
         /// Markdown for a file.
         Markdown = "markdown",
-        /// Markdown for a comment on GitHub, of a length that it accepts.
+        /// Markdown for a GitHub comment, limited in length.
         Github = "github",
-        /// A page that needs nothing else.
+        /// A self-contained HTML page.
         Html = "html",
     }
 }

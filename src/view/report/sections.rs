@@ -138,7 +138,7 @@ fn costs(report: &RunReport<'_>) -> ReportTable {
     .map(|(name, tokens)| vec![name.to_owned(), tokens.0.to_string()])
     .collect();
     let source = |(source, cost): (&crate::view::CostSource, &crate::model::MicroUsd)| {
-        vec![format!("cost: {}", source.name()), cost.to_string()]
+        vec![format!("cost: {}", source.as_str()), cost.to_string()]
     };
     rows.extend(costs.by_source.iter().map(source));
     rows.extend(costs.total.map(|total| vec!["cost: total".to_owned(), total.to_string()]));

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use serde::{Serialize, Serializer};
 use serde_json::Value;
 
+use super::changed_files::ChangedFiles;
 use crate::machine::{RunStatus, StopReason};
-use crate::model::{FileAction, MicroUsd, TimeSpan};
+use crate::model::{FileAction, FileChange, MicroUsd, TimeSpan};
 use crate::view::CostSource;
 use crate::view::public::{SCHEMA, TokenUsage, maybe_dollars, millis, seconds};
 
@@ -16,7 +17,7 @@ use crate::view::public::{SCHEMA, TokenUsage, maybe_dollars, millis, seconds};
 pub struct RunResult {
     /// The version of the document.
     pub schema: u32,
-    /// The session; null if there is none yet.
+    /// The session; null if it was not created yet.
     pub session_id: Option<Arc<str>>,
     /// The status of the run.
     pub status: RunStatus,
@@ -25,7 +26,7 @@ pub struct RunResult {
     pub stop_reason: Option<StopReason>,
     /// The exit code.
     pub exit_code: u8,
-    /// The final answer, or a sentence that explains why there is none.
+    /// The final answer, or a sentence that explains why it is missing.
     pub output: Arc<str>,
     /// The final answer as JSON, if it satisfies the requested schema.
     pub structured_output: Option<Value>,
@@ -158,6 +159,49 @@ impl RunResult {
             evaluation: None,
         }
     }
+}
+
+impl RunResult {
+    /// Combines the results of consecutive runs: the `speaker` determines the output, and usage and changes are
+    /// summed up. `None` if there is no such run.
+    pub fn join(runs: &[Self], speaker: usize) -> Option<Self> {
+        let mut files = ChangedFiles::default();
+        for file in runs.iter().flat_map(|run| &run.files_modified) {
+            let (path, action) = (file.path.clone(), file.action);
+            files.add(&FileChange { path, action, added: file.added, removed: file.removed });
+        }
+        let mut usage = TokenUsage::default();
+        let mut by_source = BTreeMap::new();
+        for run in last_of_each_session(runs) {
+            usage += run.usage;
+            for (source, cost) in &run.costs.by_source {
+                let sum: &mut MicroUsd = by_source.entry(*source).or_default();
+                *sum = *sum + *cost;
+            }
+        }
+        let cost =
+            last_of_each_session(runs).filter_map(|run| run.cost).reduce(|sum, cost| sum + cost);
+        Some(Self {
+            steps: last_of_each_session(runs).map(|run| run.steps).sum(),
+            llm_calls: last_of_each_session(runs).map(|run| run.llm_calls).sum(),
+            duration: TimeSpan(runs.iter().map(|run| run.duration.0).sum()),
+            tools_used: runs.iter().flat_map(|run| run.tools_used.clone()).collect(),
+            files_modified: files.changed(),
+            usage,
+            cost,
+            costs: RunCosts { total: cost, by_source },
+            denied: runs.iter().flat_map(|run| run.denied.clone()).collect(),
+            ..runs.get(speaker)?.clone()
+        })
+    }
+}
+
+/// Returns the newest run of each session, which includes the usage of those before it.
+fn last_of_each_session(runs: &[RunResult]) -> impl Iterator<Item = &RunResult> {
+    let is_newest = |index: usize, run: &RunResult| {
+        runs.iter().skip(index + 1).all(|later| later.session_id != run.session_id)
+    };
+    runs.iter().enumerate().filter(move |(index, run)| is_newest(*index, run)).map(|(_, run)| run)
 }
 
 #[allow(clippy::ref_option, clippy::trivially_copy_pass_by_ref)] // asked for by serde

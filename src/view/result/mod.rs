@@ -1,9 +1,7 @@
 //! The result document of a run, for scripts.
 
-mod answer;
 mod changed_files;
 mod document;
-mod join;
 mod result_builder;
 
 pub use document::{DeniedCall, FileModified, RunCosts, RunResult, ToolCallBrief, ToolUsed};

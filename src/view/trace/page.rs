@@ -118,19 +118,8 @@ fn time_section(trace: &Trace) -> Markup {
     }
 }
 
-fn css_class(phase: TracePhase) -> &'static str {
-    match phase {
-        TracePhase::Preparing => "p-preparing",
-        TracePhase::Encoding => "p-encoding",
-        TracePhase::FirstByte => "p-first",
-        TracePhase::Stream => "p-stream",
-        TracePhase::Backoff => "p-backoff",
-        TracePhase::Hooks => "p-hooks",
-        TracePhase::Tools => "p-tools",
-        TracePhase::Checks => "p-checks",
-        TracePhase::Sync => "p-sync",
-        TracePhase::Ending => "p-ending",
-    }
+fn css_class(phase: TracePhase) -> String {
+    format!("p-{}", phase.name().replace(' ', "-"))
 }
 
 /// Returns the transitions as a folded list.
@@ -285,7 +274,7 @@ fn render_row(trace: &Trace, row: &TimelineRow<'_>) -> Markup {
     let left = percent(row.started_at.0, trace.duration.0);
     let width = percent(row.duration.0, trace.duration.0);
     html! {
-        li.bad[row.is_failed] {
+        li class=[row.is_failed.then_some("bad")] {
             b { (row.label) }
             span.end { (row.end) }
             span.took { (row.duration) }

@@ -1,4 +1,4 @@
-//! What is expected of a run, and what of it was seen.
+//! Expectations of a run, compared with its record.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::recording::{RecordedCall, RecordedRequest, RecordedRun};
 
-/// What is expected of a run. What is not named is not looked at.
+/// Expectations of a run. A field that is not given is not checked.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Expectations {
@@ -23,22 +23,22 @@ pub struct Expectations {
     /// Model calls of every kind.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub llm_calls: Option<u32>,
-    /// How long the run took, in milliseconds of its own time.
+    /// The duration of the run by its own clock, in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub took_ms: Option<u64>,
-    /// What it cost, in millionths of a dollar.
+    /// Its cost in millionths of a dollar.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cost_micros: Option<u64>,
     /// The final answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output: Option<TextPattern>,
-    /// What went wrong.
+    /// Its error.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<TextPattern>,
     /// Events that happen in this order; others may come between.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub events: Option<Vec<EventPattern>>,
-    /// What a dry run would have done, one line for each call.
+    /// The calls that a dry run would have made, one line each.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub planned: Option<Vec<TextPattern>>,
     /// Files of the workspace.
@@ -62,7 +62,7 @@ pub enum TextPattern {
     Partial(PartialText),
 }
 
-/// What a text has and has not.
+/// What a text contains and does not contain.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PartialText {
@@ -81,9 +81,9 @@ pub struct PartialText {
     expecting = "expected true or false for whether it is there, its text, or a table with `contains` and `lacks`"
 )]
 pub enum ExpectedFile {
-    /// Whether it is there.
+    /// Whether it exists.
     Exists(bool),
-    /// What is in it.
+    /// Its content.
     Content(TextPattern),
 }
 
@@ -97,7 +97,7 @@ pub struct ExpectedTool {
     /// How the call ended, as in the events.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub status: Option<String>,
-    /// What the model is told.
+    /// The result that the model is sent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub text: Option<TextPattern>,
 }
@@ -106,13 +106,13 @@ pub struct ExpectedTool {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ExpectedRequest {
-    /// What it is for: `agent`, `compaction` or `closing`.
+    /// Its purpose: `agent`, `compaction` or `closing`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub purpose: Option<String>,
     /// The attempt, counted from one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub attempt: Option<u32>,
-    /// How much the reply may have.
+    /// The limit of the reply in tokens.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_output: Option<u64>,
     /// Entries of the conversation.
@@ -124,7 +124,7 @@ pub struct ExpectedRequest {
     /// The system prompt.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub system: Option<TextPattern>,
-    /// What the request before it did not have, line by line.
+    /// The lines that the request before it did not have.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub new: Option<Vec<TextPattern>>,
 }
@@ -207,7 +207,7 @@ impl Expectations {
 /// A text that nothing is equal to, so that what is seen takes its place.
 const PLACEHOLDER: &str = "\0";
 
-/// Holds a list against what was seen; what goes beyond the list is told as `beyond` asks for.
+/// Compares a list with what was recorded; items beyond the list are reported as `beyond` asks for.
 fn update_each<E, S>(
     expected: &[E],
     seen: &[S],

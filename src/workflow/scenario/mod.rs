@@ -1,11 +1,11 @@
-//! Scenarios: runs whose model is written down, with what is expected of them.
+//! Scenarios: runs with a scripted model, and expectations of them.
 //!
-//! Everything but the model is real — configuration, tools, confinement, journal — on a throw-away workspace. The work is
+//! Everything but the model is real — configuration, tools, confinement, journal — on a temporary workspace. The work is
 //! done on the spot and time is virtual: a reply that is an hour late takes no time, and two runs are the same to the
 //! byte. No key, no network, no file of the user is read.
 //!
 //! ```toml
-//! about = "A command that fails is shown to the model, which mends the file."
+//! about = "A command that fails is shown to the model, which fixes the file."
 //! prompt = "Make the test pass."
 //! mode = "yolo"                     # as --mode; also: agent, dry_run, sets, config, schema, confirm, time
 //! sets = ["limits.max_steps=5"]     # as --set
@@ -28,7 +28,7 @@
 //! nth = 1
 //! steer = "Be quick."
 //!
-//! [expect]                          # the last section of the file; `--update` writes it anew
+//! [expect]                          # the last section of the file; `--update` writes it again
 //! exit_code = 0
 //! output = "Done."
 //! events = ["tool_call_end status=failed", "agent_end"]   # in this order; others may come between
@@ -39,7 +39,8 @@
 //! text = { contains = ["exit code 1"] }
 //! ```
 //!
-//! What is expected is held against what was seen as text, so that a failure is a difference one can read: [`Verdict`].
+//! Expectations are compared with the record of the run as text, so that a failure is a readable difference:
+//! [`ScenarioOutcome`].
 
 mod expectations;
 mod original_files;

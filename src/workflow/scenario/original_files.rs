@@ -1,4 +1,4 @@
-//! What the files of a session were before it, and what it made of them.
+//! The files of a session before and after it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -31,7 +31,7 @@ struct TextReplacement {
 const MAX_FILE_BYTES: usize = 256 << 10;
 
 impl OriginalFiles {
-    /// Takes in what the calls of a reply name.
+    /// Adds the files that the calls of a reply name.
     pub(super) fn record_calls(&mut self, reply: &Reply) {
         for call in reply.calls() {
             let arguments: Value = serde_json::from_str(call.arguments.text()).unwrap_or_default();
@@ -44,7 +44,7 @@ impl OriginalFiles {
         }
     }
 
-    /// Takes in what a call was cleared for.
+    /// Adds the files that a call was approved to change.
     pub(super) fn record_intent(&mut self, intent: &CallIntent) {
         let CallIntent::Edit { files } = intent else { return };
         for image in files.iter() {
@@ -82,7 +82,7 @@ impl OriginalFiles {
         (files, unknown)
     }
 
-    /// Takes back the edits of a file, newest first, until it has this digest.
+    /// Reverts the edits of a file, newest first, until it has this digest.
     fn undo_edits(&self, path: &str, digest: &str, now: Option<String>) -> Option<String> {
         let mut text = now?;
         let mut edits = self.edits.iter().rev().filter(|edit| edit.path == path);
@@ -95,7 +95,7 @@ impl OriginalFiles {
         }
     }
 
-    /// Returns the files that the session replaced and nobody has changed since; none for those that it removed.
+    /// Returns the files that the session replaced and that have not changed since; `None` for those that it removed.
     pub(super) fn unchanged_since(&self, root: &Path) -> BTreeMap<String, Option<String>> {
         let mut files = BTreeMap::new();
         for (path, (_, after)) in &self.replaced {

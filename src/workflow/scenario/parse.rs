@@ -19,19 +19,19 @@ use crate::view::public::PublicEventKind;
 pub struct Scenario {
     /// The file that it comes from.
     pub path: PathBuf,
-    /// What it shows.
+    /// Its description.
     pub about: Option<String>,
-    /// What the user says.
+    /// The task.
     pub prompt: String,
     /// The agent.
     pub agent: String,
-    /// What needs a confirmation: as `--mode`.
+    /// The confirmation mode, as for `--mode`.
     pub mode: Option<String>,
     /// Whether changes are only described.
     pub dry_run: bool,
     /// By which clock it runs.
     pub time: ScenarioClock,
-    /// What the user answers when asked; none when nobody is there.
+    /// The answer to every confirmation; `None` if there is no user.
     pub confirm: Option<ScenarioAnswer>,
     /// Settings, as `--set` takes them.
     pub sets: Vec<String>,
@@ -41,11 +41,11 @@ pub struct Scenario {
     pub schema: Option<Value>,
     /// The files of the workspace.
     pub workspace: BTreeMap<String, String>,
-    /// What the model says.
+    /// The script of the model.
     pub script: Script,
-    /// What happens meanwhile.
+    /// Scheduled actions.
     pub actions: Vec<ScheduledAction>,
-    /// What is expected.
+    /// The expectations.
     pub expect: Expectations,
     /// The file up to its expectations.
     pub(super) text_before_expect: String,
@@ -55,14 +55,14 @@ pub struct Scenario {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ScenarioClock {
-    /// A clock that goes on only when everybody waits; one thing after the other.
+    /// A clock that advances only by waiting; effects run one after the other.
     #[default]
     Virtual,
     /// The clock of the machine, and threads: for what a command does while something else happens.
     Real,
 }
 
-/// What the user answers when asked.
+/// The answer to a confirmation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ScenarioAnswer {
@@ -81,11 +81,11 @@ pub struct ScheduledAction {
     pub event: EventPattern,
     /// At which one of them, counted from one.
     pub nth: u32,
-    /// What happens.
+    /// The action.
     pub action: ScenarioAction,
 }
 
-/// What happens meanwhile.
+/// An action during the run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ScenarioAction {
     /// The user says something that the model reads before its next call.
@@ -116,7 +116,7 @@ pub enum ScenarioError {
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The error of the system.
         cause: String,
     },
     /// A line of it is wrong.
@@ -126,7 +126,7 @@ pub enum ScenarioError {
         path: PathBuf,
         /// The line, counted from one.
         line: usize,
-        /// What is wrong with it.
+        /// What is invalid.
         cause: String,
     },
 }
@@ -171,7 +171,7 @@ struct ScheduledActionToml {
     signal: Option<SignalName>,
 }
 
-/// Where the expectations begin.
+/// The header of the expectations.
 const EXPECT_HEADER: &str = "[expect";
 
 impl Scenario {
@@ -179,7 +179,7 @@ impl Scenario {
     ///
     /// # Errors
     ///
-    /// Fails when the file can't be read, or is none.
+    /// Fails if the file can't be read, or is not a scenario.
     pub fn load(path: &Path) -> Result<Self, ScenarioError> {
         let text = fs::read_to_string(path).map_err(|error| ScenarioError::Unreadable {
             path: path.to_owned(),
@@ -192,7 +192,7 @@ impl Scenario {
     ///
     /// # Errors
     ///
-    /// Fails when the text is none.
+    /// Fails if the text is not a scenario.
     pub fn parse(path: &Path, text: &str) -> Result<Self, ScenarioError> {
         let wrong =
             |line, cause: String| ScenarioError::Malformed { path: path.to_owned(), line, cause };
@@ -254,7 +254,7 @@ pub(super) fn expectations_toml(expect: &Expectations) -> String {
     struct Section<'a> {
         expect: &'a Expectations,
     }
-    // What has been read, or was seen, can always be written.
+    // Expectations that were read or recorded can always be written.
     toml::to_string_pretty(&Section { expect }).unwrap_or_default()
 }
 
@@ -294,7 +294,7 @@ fn parse_script(whole: &ScenarioToml, text: &str) -> Result<Script, (usize, Stri
     }
     Script::from_lines("the scenario", &lines.join("\n")).map_err(|error| match error {
         ScriptError::Malformed { line, cause, .. } => {
-            // What is behind the cause is a place in the line that was made here.
+            // The rest of the message is a position in a line that was generated here.
             let cause = cause.split(" at line ").next().unwrap_or_default().to_owned();
             (starts.get(line.saturating_sub(1)).copied().unwrap_or(1), cause)
         }
@@ -370,7 +370,7 @@ mod tests {
 
     #[test]
     fn other_expectations_leave_the_rest_of_the_file_as_it_is() {
-        let head = "# why\nprompt = 'x' # said\n\n[[turn]]\ntext = 'a'\n";
+        let head = "# why\nprompt = 'x' # note\n\n[[turn]]\ntext = 'a'\n";
         let text = format!("{head}\n[expect]\nexit_code = 7\n");
         let scenario = Scenario::parse(Path::new("s.toml"), &text).unwrap();
         let expect = Expectations { exit_code: Some(0), ..Expectations::default() };

@@ -1,4 +1,4 @@
-//! The stage of a scenario: a throw-away workspace, and hands that work on the spot.
+//! The environment of a scenario: a temporary workspace and a simulated clock.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fs;
@@ -30,10 +30,10 @@ use crate::view::{CostSource, Reporter, RunResult};
 /// The session of every scenario, so that what is named after it is always the same.
 const SESSION_ID: &str = "01900000-0000-7000-8000-000000000000";
 
-/// What texts call the folder of a scenario.
+/// Stands for the folder of a scenario in recorded texts.
 const FOLDER_PLACEHOLDER: &str = "<folder>";
 
-/// What texts call the folder for temporary files.
+/// Stands for the folder for temporary files.
 const TEMP_PLACEHOLDER: &str = "<temp>";
 
 /// Stands for the private caches of package managers.
@@ -45,7 +45,7 @@ const MAX_FILE_BYTES: u64 = 4 << 20;
 /// Tools that run together by the clock of the machine.
 const MAX_PARALLEL_TOOLS: u32 = 4;
 
-/// Plays a scenario, and returns what was seen.
+/// Plays a scenario, and returns its record.
 pub(super) fn play(scenario: &Scenario, world: &ProcessEnv) -> Result<RecordedRun, AppError> {
     let failed = |error: io::Error| AppError::System {
         what: "make the workspace of the scenario",
@@ -85,7 +85,7 @@ pub(super) fn play(scenario: &Scenario, world: &ProcessEnv) -> Result<RecordedRu
     Ok(seen)
 }
 
-/// Makes the files.
+/// Creates the files.
 fn create_files(scenario: &Scenario, folder: &TempDir) -> io::Result<()> {
     for name in ["workspace", "home"] {
         fs::create_dir(folder.path().join(name))?;
@@ -148,7 +148,7 @@ fn run_scenario(
 ) -> Result<(FinishedRun, RunResult), AppError> {
     let store = open_store(&setup.config, &setup.env)?;
     let session: SessionId = SESSION_ID.parse()?;
-    let order = RunRequest {
+    let request = RunRequest {
         task: Some(scenario.prompt.as_str().into()),
         target: SessionTarget::New(store, Some(session)),
         options: Value::Null,
@@ -185,19 +185,19 @@ fn run_scenario(
             ..ports
         }),
     };
-    let ended = setup.run_in(environment, order, io)?;
+    let ended = setup.run_in(environment, request, io)?;
     let broken = "the run left no result";
     let result = reporter.results(StopReason::InternalError, broken).pop();
     Ok((ended, result.unwrap_or_else(|| RunResult::not_started(broken))))
 }
 
-/// Works on the spot, and hears of signals between two events.
+/// An inline executor with inputs from outside, between two events.
 struct InterruptibleExecutor {
     inline: InlineExecutor,
     pending: PendingInputs,
 }
 
-/// What arrives besides the results of work.
+/// Inputs besides the completions of effects.
 #[derive(Clone, Default)]
 struct PendingInputs(Arc<Mutex<VecDeque<DriverInput>>>);
 
@@ -289,20 +289,20 @@ fn read_files(folder: &Path) -> io::Result<BTreeMap<String, String>> {
 impl RecordedRun {
     /// Gives folders that are other ones each time always the same name.
     fn replace_paths(&mut self, folders: &[(&str, &str)]) {
-        let mend = |text: &mut String| {
+        let replace = |text: &mut String| {
             for (folder, name) in folders {
                 if text.contains(folder) {
                     *text = text.replace(folder, name);
                 }
             }
         };
-        [&mut self.output, &mut self.error].into_iter().for_each(mend);
-        self.planned.iter_mut().for_each(mend);
-        self.tools.iter_mut().for_each(|tool| mend(&mut tool.text));
+        [&mut self.output, &mut self.error].into_iter().for_each(replace);
+        self.planned.iter_mut().for_each(replace);
+        self.tools.iter_mut().for_each(|tool| replace(&mut tool.text));
         for request in &mut self.requests {
-            mend(&mut request.system);
-            request.new.iter_mut().for_each(mend);
+            replace(&mut request.system);
+            request.new.iter_mut().for_each(replace);
         }
-        self.files.values_mut().for_each(mend);
+        self.files.values_mut().for_each(replace);
     }
 }

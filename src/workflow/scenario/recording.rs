@@ -1,4 +1,4 @@
-//! Who sees what happens on the stage, and makes happen what is to happen meanwhile.
+//! Records the run of a scenario, and sends its scripted inputs.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,7 +13,7 @@ use crate::runner::DriverInput;
 use crate::view::public::PublicEvent;
 use crate::view::{FinishTimeout, OutputError, ReportSink, RunResult};
 
-/// What was seen of a run.
+/// The record of a run.
 pub(super) struct RecordedRun {
     pub(super) result: RunResult,
     pub(super) output: String,
@@ -46,7 +46,7 @@ pub(super) struct RecordedRequest {
     pub(super) new: Vec<String>,
 }
 
-/// What is shared between those who see and those who act.
+/// What the recorders of a run share.
 #[derive(Clone, Default)]
 pub(super) struct SharedRecording(Arc<Mutex<RecordingState>>);
 
@@ -58,7 +58,7 @@ struct RecordingState {
     next_entry: u64,
     steering: Vec<UserMessage>,
     follow_ups: VecDeque<Arc<str>>,
-    /// What is to happen, with how many more events like that have to come before.
+    /// The scheduled actions, each with the number of its events that have to come before.
     scheduled: Vec<(ScheduledAction, u32)>,
 }
 
@@ -92,7 +92,7 @@ impl SharedRecording {
     }
 }
 
-/// Sees the events, and makes happen what is to happen at them.
+/// Records the events, and sends the inputs that are scheduled at them.
 pub(super) struct EventScript {
     pub(super) recording: SharedRecording,
     pub(super) sender: InputSender,
@@ -138,7 +138,7 @@ impl ReportSink for EventScript {
     }
 }
 
-/// Hands out the messages that were to arrive meanwhile.
+/// Returns the scripted messages.
 pub(super) struct ScriptedMessages(pub(super) SharedRecording);
 
 impl MessageSource for ScriptedMessages {
@@ -189,7 +189,7 @@ fn purpose_name(purpose: CallPurpose) -> &'static str {
 
 /// Returns an entry as lines that people read.
 fn entry_lines(entry: &ConversationEntry) -> Vec<String> {
-    let said = |reply: &Reply| -> Vec<String> {
+    let texts = |reply: &Reply| -> Vec<String> {
         let line = |part: &ReplyPart| match part {
             ReplyPart::Text(text) => Some(format!("assistant: {text}")),
             ReplyPart::Call(call) => Some(format!("call {} {}", call.name, call.arguments.text())),
@@ -199,12 +199,12 @@ fn entry_lines(entry: &ConversationEntry) -> Vec<String> {
     };
     match &entry.item {
         ConversationItem::User(message) => vec![format!("user: {}", message.text)],
-        ConversationItem::Assistant(reply) => said(reply),
+        ConversationItem::Assistant(reply) => texts(reply),
         ConversationItem::Exchange(exchange) => {
             let results = exchange.results().iter();
             let results =
                 results.map(|result| format!("{}: {}", status_name(result.status), result.text));
-            said(exchange.reply()).into_iter().chain(results).collect()
+            texts(exchange.reply()).into_iter().chain(results).collect()
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What became of scenarios, for people and for programs.
+//! The results of scenarios, for people and for programs.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -12,11 +12,11 @@ use super::run::ScenarioOutcome;
 pub struct ScenarioResult {
     /// Its file.
     pub path: PathBuf,
-    /// What it shows.
+    /// Its description.
     pub about: Option<String>,
-    /// What became of it.
+    /// Its outcome.
     pub outcome: ScenarioOutcome,
-    /// How long it took by the clock of the machine.
+    /// Its duration by the system's clock.
     pub took: Duration,
 }
 
@@ -74,8 +74,8 @@ pub fn to_json(tested: &[ScenarioResult]) -> Value {
 pub fn to_junit(tested: &[ScenarioResult]) -> String {
     let count =
         |of: fn(&ScenarioOutcome) -> bool| tested.iter().filter(|one| of(&one.outcome)).count();
-    let failures = count(|verdict| matches!(verdict, ScenarioOutcome::Differs { .. }));
-    let errors = count(|verdict| matches!(verdict, ScenarioOutcome::Failed(_)));
+    let failures = count(|outcome| matches!(outcome, ScenarioOutcome::Differs { .. }));
+    let errors = count(|outcome| matches!(outcome, ScenarioOutcome::Failed(_)));
     let seconds: f64 = tested.iter().map(|one| one.took.as_secs_f64()).sum();
     let mut text = format!(
         "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites>\n  <testsuite name=\"architect\" \
@@ -130,17 +130,17 @@ fn escape_xml(text: &str) -> String {
 mod tests {
     use super::*;
 
-    fn tested(verdict: ScenarioOutcome) -> ScenarioResult {
+    fn tested(outcome: ScenarioOutcome) -> ScenarioResult {
         ScenarioResult {
             path: "a<b>.toml".into(),
             about: None,
-            outcome: verdict,
+            outcome,
             took: Duration::from_millis(5),
         }
     }
 
     #[test]
-    fn each_format_tells_what_failed_and_why() {
+    fn each_format_shows_what_failed_and_why() {
         let all = [
             tested(ScenarioOutcome::Passed),
             tested(ScenarioOutcome::Failed("no \u{1b} & more".into())),

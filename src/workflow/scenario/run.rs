@@ -1,4 +1,4 @@
-//! Playing scenarios, and judging what was seen.
+//! Plays scenarios, and checks what was recorded.
 
 use std::fs;
 use std::io;
@@ -15,7 +15,7 @@ use super::play;
 use super::report::ScenarioResult;
 use crate::app::ProcessEnv;
 
-/// What became of a scenario.
+/// The outcome of a scenario.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ScenarioOutcome {
     /// Everything was as expected.
@@ -72,7 +72,7 @@ fn collect_scenarios(folder: &Path, found: &mut Vec<PathBuf>) -> io::Result<()> 
 /// Plays scenarios, as many at a time as there are processors, and returns what became of each, in their order.
 pub fn run_all(scenarios: &[Scenario], world: &ProcessEnv) -> Vec<ScenarioResult> {
     let all = || scenarios.par_iter().map(|scenario| run_one(scenario, world)).collect();
-    // A pool of its own: the global one belongs to whoever uses this as a library.
+    // A pool of its own: the global one belongs to the program that uses this library.
     match ThreadPoolBuilder::new().thread_name(|index| format!("scenario-{index}")).build() {
         Ok(pool) => pool.install(all),
         Err(_) => scenarios.iter().map(|scenario| run_one(scenario, world)).collect(),
@@ -82,18 +82,13 @@ pub fn run_all(scenarios: &[Scenario], world: &ProcessEnv) -> Vec<ScenarioResult
 fn run_one(scenario: &Scenario, world: &ProcessEnv) -> ScenarioResult {
     let begun = Instant::now();
     let played = catch_unwind(AssertUnwindSafe(|| play::play(scenario, world)));
-    let verdict = match played {
+    let outcome = match played {
         Ok(Ok(seen)) => compare(&scenario.expect, scenario.expect.update_from(&seen)),
         Ok(Err(error)) => ScenarioOutcome::Failed(error.to_string()),
         Err(_) => ScenarioOutcome::Failed("internal error: the run broke down".to_owned()),
     };
     let took: Duration = begun.elapsed();
-    ScenarioResult {
-        path: scenario.path.clone(),
-        about: scenario.about.clone(),
-        outcome: verdict,
-        took,
-    }
+    ScenarioResult { path: scenario.path.clone(), about: scenario.about.clone(), outcome, took }
 }
 
 fn compare(expected: &Expectations, seen: Expectations) -> ScenarioOutcome {

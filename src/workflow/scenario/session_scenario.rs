@@ -1,4 +1,4 @@
-//! A stored session as a scenario: what its model said, what its tools answered, what became of its files.
+//! A stored session as a scenario: its replies, its tool results and its files.
 
 use std::collections::BTreeMap;
 
@@ -100,7 +100,7 @@ struct ActionToml {
     signal: Option<&'static str>,
 }
 
-/// What a session tells, record by record.
+/// What the records of a session yield.
 #[derive(Default)]
 struct SessionExtract {
     turns: Vec<TurnToml>,
@@ -110,7 +110,7 @@ struct SessionExtract {
     replies: u32,
     /// The calls of the model, whatever became of them.
     attempts: usize,
-    /// Where the run stood before the next record.
+    /// The state before the next record.
     last_state: Option<StateKind>,
     files: OriginalFiles,
 }
@@ -120,7 +120,7 @@ const LOCAL_SETTINGS: [&str; 5] = ["llm.", "workspace.root", "sessions.", "loggi
 
 /// Returns a scenario that plays a session again, as text.
 ///
-/// What its files were before is found out from the digests in the journal and the files as they stand; a comment names
+/// The original files follow from the digests in the journal and the files as they are now; a comment names
 /// those for which that is not possible.
 ///
 /// # Errors
@@ -130,14 +130,14 @@ pub fn scenario_from_session(
     store: &SessionStore,
     session: SessionId,
 ) -> Result<String, JournalError> {
-    let mut told = SessionExtract::default();
+    let mut extract = SessionExtract::default();
     let (past, _) = store.replay(session, |past, stored, _| {
-        told.add_record(past, stored);
-        // Who was dispatched asked the same model, before the next turn of this session.
+        extract.add_record(past, stored);
+        // A sub-agent called the same model, before the next turn of this session.
         if let Some(session) = subagent_session(stored) {
             let child = store.replay(session, |_, stored, _| {
                 if let StoredContent::Event(event) = &stored.content {
-                    told.add_event(event);
+                    extract.add_event(event);
                 }
             });
             match child.map(|(_, end)| end.damage()) {
@@ -148,14 +148,14 @@ pub fn scenario_from_session(
         }
     })?;
     let root = past.header.setup.workspace.root.clone();
-    let (workspace, unknown) = told.files.restore(&root);
-    let files = told.files.unchanged_since(&root).into_iter().map(|(path, text)| {
+    let (workspace, unknown) = extract.files.restore(&root);
+    let files = extract.files.unchanged_since(&root).into_iter().map(|(path, text)| {
         let file = text.map_or(ExpectedFile::Exists(false), |text| {
             ExpectedFile::Content(TextPattern::Exact(text))
         });
         (path, file)
     });
-    let expect = expectations_from(&past, &told.calls, files.collect());
+    let expect = expectations_from(&past, &extract.calls, files.collect());
     let rules = &past.header.rules;
     let is_imported = past.header.imported_up_to.is_some();
     let head = SessionScenarioToml {
@@ -171,8 +171,8 @@ pub fn scenario_from_session(
         schema: past.header.setup.schema.as_deref().cloned(),
         price: rules.price.as_ref().map(PriceToml::of),
         workspace,
-        turn: told.turns,
-        at: told.actions,
+        turn: extract.turns,
+        at: extract.actions,
     };
     let head = toml::to_string_pretty(&head).unwrap_or_default();
     let unknown: String = unknown
@@ -190,11 +190,11 @@ pub fn scenario_from_session(
 
 /// Returns the session of a run within the run that begins here.
 fn subagent_session(stored: &StoredRecord) -> Option<SessionId> {
-    let StoredContent::Event(Event::Authorized { authorization: verdict, .. }) = &stored.content
-    else {
+    let StoredContent::Event(Event::Authorized { authorization, .. }) = &stored.content else {
         return None;
     };
-    let Authorization::Approved { intent: CallIntent::Delegated { session }, .. } = verdict else {
+    let Authorization::Approved { intent: CallIntent::Delegated { session }, .. } = authorization
+    else {
         return None;
     };
     session.as_deref()?.parse().ok()
@@ -293,7 +293,7 @@ impl SessionExtract {
         }
     }
 
-    /// Takes in what a run within the run tells, too: its turns, and what it changed.
+    /// Adds the replies and changes of a sub-agent's run.
     fn add_event(&mut self, event: &Event) {
         match event {
             Event::Replied { reply, .. } => {

@@ -136,7 +136,7 @@ const HIDDEN: &[&str] = &[
     "unshare -Urm cat $HOME/.ssh/id",
 ];
 
-/// What git and this program run or obey although it lies in the workspace.
+/// What git and this program run or obey although it is in the workspace.
 const PROTECTED: &[&str] = &[
     "echo evil > .git/hooks/pre-commit",
     "echo evil > .git/config",
@@ -224,7 +224,7 @@ struct AttackTarget {
     root: PathBuf,
     supervisor: Supervisor,
     enforced: Enforcement,
-    heard: Arc<AtomicUsize>,
+    connections: Arc<AtomicUsize>,
     bystander: Child,
     /// Attacks that have succeeded.
     succeeded: usize,
@@ -236,8 +236,8 @@ impl AttackTarget {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().canonicalize().unwrap();
         fill(&root);
-        let heard = Arc::new(AtomicUsize::new(0));
-        listen(&root.join("outside/socket"), &heard);
+        let connections = Arc::new(AtomicUsize::new(0));
+        listen(&root.join("outside/socket"), &connections);
         let (workspace, home) = (root.join("w"), root.join("home"));
         let policy = SandboxPolicy {
             mode: SandboxMode::WorkspaceWrite,
@@ -269,7 +269,7 @@ impl AttackTarget {
             return None;
         }
         let bystander = Program::new("sleep").arg("600").spawn().unwrap();
-        Some(Self { folder, root, supervisor, enforced, heard, bystander, succeeded: 0 })
+        Some(Self { folder, root, supervisor, enforced, connections, bystander, succeeded: 0 })
     }
 
     fn run(&self, line: &str) -> CommandOutcome {
@@ -293,7 +293,7 @@ impl AttackTarget {
     /// Returns what an attack has achieved.
     fn attack(&mut self, line: &str) -> Option<String> {
         let before = self.state();
-        self.heard.store(0, Ordering::SeqCst);
+        self.connections.store(0, Ordering::SeqCst);
         let outcome = self.run(line);
         let output = [outcome.stdout.text(), outcome.stderr.text()].concat();
         let after = self.state();
@@ -303,11 +303,11 @@ impl AttackTarget {
             return Some(format!("{} changed", path.display()));
         }
         // An error message may quote the line.
-        let said = outcome.stdout.text();
-        if output.contains(SECRET) || said.contains(BREACH) {
+        let stdout = outcome.stdout.text();
+        if output.contains(SECRET) || stdout.contains(BREACH) {
             return Some(format!("it read or did what it must not: {output}"));
         }
-        if self.heard.load(Ordering::SeqCst) > 0 {
+        if self.connections.load(Ordering::SeqCst) > 0 {
             return Some("it reached a socket".to_owned());
         }
         if self.bystander.try_wait().unwrap().is_some() {
@@ -456,12 +456,12 @@ fn add(path: &Path, state: &mut BTreeMap<PathBuf, (u32, i64, Vec<u8>)>) {
 }
 
 /// Counts who connects to a socket.
-fn listen(path: &Path, heard: &Arc<AtomicUsize>) {
+fn listen(path: &Path, connections: &Arc<AtomicUsize>) {
     let listener = UnixListener::bind(path).unwrap();
-    let heard = Arc::clone(heard);
+    let connections = Arc::clone(connections);
     std::thread::spawn(move || {
         for _ in listener.incoming().take(100) {
-            heard.fetch_add(1, Ordering::SeqCst);
+            connections.fetch_add(1, Ordering::SeqCst);
         }
     });
 }
@@ -504,7 +504,7 @@ fn nothing_hidden_is_read() {
 fn nothing_protected_is_changed() {
     for level in LEVELS {
         let Some(mut ground) = AttackTarget::new(level, NetworkAccess::On) else { continue };
-        // Without any confinement a command can end whoever puts things back.
+        // Without any confinement a command can end the process that restores files.
         let wrong = ground.failed_defenses("protected", PROTECTED, &[SandboxGap::Protected]);
         assert_none(&wrong);
     }
@@ -552,7 +552,7 @@ fn sockets_of_daemons_are_out_of_reach() {
             let wrong = ground.failed_defenses("sockets", &[&early], &[SandboxGap::LocalSockets]);
             assert_none(&wrong);
             let path = ground.root.join("outside/later");
-            listen(&path, &ground.heard);
+            listen(&path, &ground.connections);
             let late = connect(&path);
             let holes = [SandboxGap::LocalSockets, SandboxGap::LaterSockets];
             assert_none(&ground.failed_defenses("sockets", &[&late], &holes));
@@ -606,8 +606,8 @@ fn the_terminal_of_the_user_is_out_of_reach() {
             return;
         };
         let mut name = String::new();
-        let mut said = std::io::BufReader::new(terminal.stdout.take().unwrap());
-        std::io::BufRead::read_line(&mut said, &mut name).unwrap();
+        let mut terminal_output = std::io::BufReader::new(terminal.stdout.take().unwrap());
+        std::io::BufRead::read_line(&mut terminal_output, &mut name).unwrap();
         let mut typing = terminal.stdin.take().unwrap();
         typing.write_all(format!("{SECRET}\n").as_bytes()).unwrap();
         let rows = [

@@ -49,7 +49,7 @@ const fn attack_row(
 /// A repository with a commit, and a program that must not run.
 const REPO: &str = "git init -q . && git add a && git commit -qm one";
 
-/// The same with a submodule, and with a repository that is none.
+/// The same with a submodule, and with an invalid repository.
 const SUB: &str = "git init -q ../o && git -C ../o commit -q --allow-empty -m o && git init -q . && git add a && \
     git -c protocol.file.allow=always submodule -q add ../o sub && git commit -qam one";
 const NESTED: &str = "git init -q . && git add a && git commit -qm one && git init -q lib && \
@@ -359,7 +359,7 @@ const LINES: &[AttackRow] = &[
         "git -C sub commit -q --allow-empty -m m",
     ),
     attack_row(
-        "module made anew",
+        "module created again",
         REPO,
         Line(
             "git -c protocol.file.allow=always submodule -q add \"$PWD\" sub; git -C sub config core.fsmonitor \"$PWD/bad\"",
@@ -617,7 +617,7 @@ const LINES: &[AttackRow] = &[
         "git -C lib status",
     ),
     attack_row(
-        // What lies outside stands for what an earlier run has left in a private cache.
+        // Files outside stand for what an earlier run has left in a private cache.
         "pointer that led nowhere, and is led outside by a link",
         "git init -q . && git add a && git commit -qm one && git init -q lib && \
          git -C lib commit -q --allow-empty -m l && mkdir ../o && mv lib/.git ../o/e && \
@@ -766,8 +766,8 @@ impl UserWorkspace {
             fs::write(path.join("bad"), format!("#!/bin/sh\ntouch {}\n", canary.display()))
                 .unwrap();
             user(&path, "chmod +x bad");
-            let said = user(&path, before);
-            assert!(said.0, "{before}: {}", said.1);
+            let output = user(&path, before);
+            assert!(output.0, "{before}: {}", output.1);
             policy.protected.extend(followed_by_git(&path, None));
             policy.record_path = Some(architect::exec::new_record_path(&around.join("state")));
             (policy.mode, policy.ceiling) = (mode, ceiling);
@@ -803,12 +803,12 @@ impl UserWorkspace {
 
     /// Returns whether the program ran that was planted.
     fn canary_ran(&self, row: &AttackRow) -> (bool, String) {
-        let said = self.attack(row);
+        let output = self.attack(row);
         // Only what runs outside of the sandbox counts.
         let _ = fs::remove_file(&self.canary);
         user(&self.world.path, USUAL);
         user(&self.world.path, row.then);
-        (self.canary.exists(), said)
+        (self.canary.exists(), output)
     }
 }
 
@@ -829,8 +829,8 @@ fn user(path: &Path, line: &str) -> (bool, String) {
         .stdin(Stdio::null())
         .output()
         .unwrap();
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    (output.status.success(), said)
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    (output.status.success(), errors)
 }
 
 fn none_gets_through(rows: &[AttackRow], level: SandboxLevel) {
@@ -842,8 +842,8 @@ fn none_gets_through(rows: &[AttackRow], level: SandboxLevel) {
             eprintln!("skipped: {level} cannot be had here: {found:?}");
             return;
         }
-        if let (true, said) = scene.canary_ran(row) {
-            through.push(format!("{}: {said}", row.name));
+        if let (true, output) = scene.canary_ran(row) {
+            through.push(format!("{}: {output}", row.name));
         }
     }
     assert!(through.is_empty(), "{} of {}:\n{}", through.len(), rows.len(), through.join("\n"));
@@ -889,8 +889,8 @@ const ORDINARY: &[(&str, &[&str])] = &[
             "git branch side && git checkout -q side && echo 2 > a && git commit -qam side",
             "git checkout -q - && git merge -q side && git tag v1 && git branch -d side",
             "echo 3 > a && git stash -q && git stash pop -q && git commit -qam three",
-            "git config user.name somebody && git config user.name | grep somebody",
-            "git config user.name | grep somebody",
+            "git config user.name someone && git config user.name | grep someone",
+            "git config user.name | grep someone",
             "git remote add origin \"$PWD/../o.git\" && git remote -v | grep origin",
             "git checkout -q -b t1 && git branch -q --set-upstream-to=t1 t1 2>/dev/null; git branch -q -f t2 && \
             git checkout -q --track -b t3 t2 && git config branch.t3.merge",
@@ -940,21 +940,21 @@ fn ordinary_commands_of_git_work() {
                 continue;
             }
             for line in *lines {
-                let said = scene.run(line);
+                let output = scene.run(line);
                 assert!(
-                    said.contains("[exit code 0") && !said.contains("denied"),
-                    "{level}: {line}: {said}"
+                    output.contains("[exit code 0") && !output.contains("denied"),
+                    "{level}: {line}: {output}"
                 );
             }
-            let (_, said) = user(&scene.world.path, "git status");
-            assert_eq!(said, "");
+            let (_, output) = user(&scene.world.path, "git status");
+            assert_eq!(output, "");
         }
     }
 }
 
 /// A linked work tree, and a submodule, have their repository elsewhere.
 #[test]
-fn a_workspace_whose_repository_lies_elsewhere_commits() {
+fn a_workspace_whose_repository_is_elsewhere_commits() {
     for level in [SandboxLevel::Namespaces, SandboxLevel::Landlock] {
         for make in [
             "rmdir w; mkdir o && cd o && git init -q . && git commit -q --allow-empty -m o && git worktree add -q ../w",
@@ -963,8 +963,8 @@ fn a_workspace_whose_repository_lies_elsewhere_commits() {
         ] {
             let world = ToolFixture::with(yolo_settings(), |policy| {
                 let around = policy.workspace.parent().unwrap().to_owned();
-                let said = user(&around, make);
-                assert!(said.0, "{}", said.1);
+                let output = user(&around, make);
+                assert!(output.0, "{}", output.1);
                 policy.workspace = [around.join("w"), around.join("s/w")]
                     .into_iter()
                     .find(|w| w.is_dir())
@@ -984,8 +984,8 @@ fn a_workspace_whose_repository_lies_elsewhere_commits() {
                 ),
                 format!("git checkout -q - && {who} merge -q side && git tag v1 && git stash list"),
             ] {
-                let said = world.call("run_command", &json!({"command": line})).text.to_string();
-                assert!(said.contains("[exit code 0"), "{level}: {line}: {said}");
+                let output = world.call("run_command", &json!({"command": line})).text.to_string();
+                assert!(output.contains("[exit code 0"), "{level}: {line}: {output}");
             }
             let canary = world.path.parent().unwrap().join("canary");
             let bad =
@@ -1013,8 +1013,8 @@ const ORDINARY_LINKED: &[&str] = &[
     "git tag v1 && git tag v2 && git pack-refs --all && git tag -d v1 && git tag | grep v2",
     "git checkout -q -b b1 && echo 2 > a && git commit -qam two && git checkout -q w && git merge -q b1 && git branch -d b1",
     "echo 3 > a && git stash -q && git stash pop -q && git commit -qam three",
-    "git config user.name somebody && git config user.name | grep somebody",
-    "git config user.name | grep somebody && git remote add origin ../o.git",
+    "git config user.name someone && git config user.name | grep someone",
+    "git config user.name | grep someone && git remote add origin ../o.git",
     "git checkout -q -b r1 && echo r1 > a && git commit -qam r1 && git checkout -q w && echo r2 > a && git commit -qam r2",
     "! git rebase -q r1 && echo r3 > a && git add a",
     "git rebase --continue && git log --oneline | grep r2",
@@ -1045,8 +1045,8 @@ impl UserWorkspace {
                  ../other && printf '#!/bin/sh\\ntouch {}\\n' > bad && chmod +x bad && cp bad ../w && cp bad ../other",
                 around.join("canary").display()
             );
-            let said = user(&around, &make);
-            assert!(said.0, "{}", said.1);
+            let output = user(&around, &make);
+            assert!(output.0, "{}", output.1);
             policy.protected.extend(followed_by_git(&policy.workspace, None));
             (policy.mode, policy.ceiling) = (mode, ceiling);
         });
@@ -1055,14 +1055,14 @@ impl UserWorkspace {
     }
 
     fn is_hit_in_any_work_tree(&self, line: &str, then: &str) -> (bool, String) {
-        let said = self.run(&format!("export G=$(git rev-parse --git-common-dir); {line}"));
+        let output = self.run(&format!("export G=$(git rev-parse --git-common-dir); {line}"));
         let _ = fs::remove_file(&self.canary);
         for name in ["w", "main", "other"] {
             let path = self.world.path.parent().unwrap().join(name);
             user(&path, USUAL);
             user(&path, then);
         }
-        (self.canary.exists(), said)
+        (self.canary.exists(), output)
     }
 }
 
@@ -1084,10 +1084,10 @@ fn ordinary_commands_work_in_a_linked_work_tree() {
             continue;
         }
         for line in ORDINARY_LINKED {
-            let said = scene.run(line);
+            let output = scene.run(line);
             assert!(
-                said.contains("[exit code 0") && !said.contains("denied"),
-                "{level}: {line}: {said}"
+                output.contains("[exit code 0") && !output.contains("denied"),
+                "{level}: {line}: {output}"
             );
         }
         for name in ["w", "main", "other"] {
@@ -1106,8 +1106,8 @@ fn nothing_that_a_command_makes_runs_in_the_repository_of_a_linked_work_tree() {
             if scene.world.supervisor.enforcement().unwrap().level != level {
                 break;
             }
-            if let (true, said) = scene.is_hit_in_any_work_tree(&line, then) {
-                through.push(format!("{level}: {line}: {said}"));
+            if let (true, output) = scene.is_hit_in_any_work_tree(&line, then) {
+                through.push(format!("{level}: {line}: {output}"));
             }
         }
     }

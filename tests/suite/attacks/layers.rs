@@ -1,4 +1,4 @@
-//! Systems that lack a layer: a wish that can't be met ends the run, a default that can't be had is told.
+//! Systems that lack a layer: an explicit option that can't be met ends the run, a default that can't be met is reported.
 
 use std::collections::BTreeMap;
 
@@ -57,7 +57,7 @@ fn start(world: &CliFixture, lacking: MissingLayer, args: &[&str]) -> CommandRes
 }
 
 #[test]
-fn what_is_lacking_is_told_or_ends_the_run() {
+fn a_missing_layer_is_reported_or_ends_the_run() {
     for (lacking, args, code, warns, escapes) in [
         (MissingLayer::Nothing, &[][..], 0, false, false),
         (MissingLayer::Namespaces, &[], 0, false, false),
@@ -85,10 +85,10 @@ fn what_is_lacking_is_told_or_ends_the_run() {
     }
 }
 
-/// What was said in one project, and what a command can find of it in another.
+/// A session of one project, and what a command in another one can find of it.
 #[test]
 fn stored_sessions_are_read_by_no_command() {
-    const SAID: &str = r#"
+    const SESSION: &str = r#"
 [[turn]]
 text = "CANARY-ANSWER"
 "#;
@@ -105,7 +105,7 @@ text = "Done."
         (MissingLayer::Nothing, &["--sandbox", "off"], true),
     ] {
         let world = CliFixture::new();
-        assert_eq!(world.run_script(SAID, &[]).code, 0);
+        assert_eq!(world.run_script(SESSION, &[]).code, 0);
         let model = world.script_model(SEARCH);
         let args = [&["run", "Do it.", "--mode", "yolo", "--model", &model][..], args].concat();
         let ran = start(&world, lacking, &args);

@@ -1,4 +1,4 @@
-//! Attacks from outside: what a model, a repository, a server or a provider tries, and what becomes of it.
+//! Attacks by a model, a repository, a server or a provider.
 
 mod command_grammar;
 mod confinement;

@@ -53,8 +53,8 @@ fn a_listed_host_is_reached_through_the_proxy() {
     else {
         return;
     };
-    let told = cage.run(&format!("curl -sS http://localhost:{}/", site.port));
-    assert!(told.contains("hello") && !told.contains("sandbox denied"), "{told}");
+    let output = cage.run(&format!("curl -sS http://localhost:{}/", site.port));
+    assert!(output.contains("hello") && !output.contains("sandbox denied"), "{output}");
     assert_eq!(site.reached(), 1);
 }
 
@@ -87,13 +87,14 @@ fn nothing_else_is_reached() {
             format!("unshare -Urn curl -sS --noproxy '*' http://127.0.0.1:{port}/"),
             format!("nsenter -t 1 -n curl -sS --noproxy '*' http://127.0.0.1:{port}/"),
         ] {
-            let told = cage.run(&format!("timeout 5 bash -c \"{}\"", command.replace('"', "\\\"")));
-            assert_eq!(site.reached(), 0, "{command}: {told}");
+            let output =
+                cage.run(&format!("timeout 5 bash -c \"{}\"", command.replace('"', "\\\"")));
+            assert_eq!(site.reached(), 0, "{command}: {output}");
         }
     }
-    let told = cage.run("curl -sS https://other.example/; curl -sS http://10.0.0.1/");
+    let output = cage.run("curl -sS https://other.example/; curl -sS http://10.0.0.1/");
     let expected = "sandbox denied: other.example:443 is not in sandbox.allowed_hosts, 10.0.0.1:80 is an address";
-    assert!(told.contains(expected), "{told}");
+    assert!(output.contains(expected), "{output}");
     // The next command does not repeat it.
     assert!(!cage.run("true").contains("sandbox denied"));
 }
@@ -120,22 +121,22 @@ fn what_a_command_leaves_open_is_closed_with_it() {
     else {
         return;
     };
-    let (tell, told) = std::sync::mpsc::channel();
+    let (closed_sender, closed) = std::sync::mpsc::channel();
     thread::spawn(move || {
         let taken: Vec<_> = silent.incoming().take(20).flatten().collect();
         for mut stream in taken {
             stream.set_read_timeout(Some(std::time::Duration::from_secs(20))).unwrap();
-            let _ = tell.send(stream.read_to_end(&mut Vec::new()).is_ok());
+            let _ = closed_sender.send(stream.read_to_end(&mut Vec::new()).is_ok());
         }
     });
     cage.run(&format!(
         "for i in $(seq 20); do curl -sS -m 60 http://localhost:{port}/ & done; sleep 2; exit"
     ));
-    assert!(told.iter().take(20).all(|is_closed| is_closed));
+    assert!(closed.iter().take(20).all(|is_closed| is_closed));
     assert!(cage.run(&format!("curl -sS http://localhost:{}/", site.port)).contains("hello"));
 }
 
-/// Whatever is asked for, the proxy goes on, and the model is told little of it.
+/// Whatever is asked for, the proxy continues, and reports little to the model.
 #[test]
 fn a_flood_ends_with_its_command() {
     let site = TestHost::new("127.0.0.1:0").unwrap();
@@ -156,8 +157,8 @@ fn a_flood_ends_with_its_command() {
             port = site.port
         ),
     ] {
-        let told = cage.run(&command);
-        assert!(told.len() < 4_000, "{command}: {}", told.len());
+        let output = cage.run(&command);
+        assert!(output.len() < 4_000, "{command}: {}", output.len());
         let after = cage.run(&format!("curl -sS http://localhost:{}/", site.port));
         assert!(after.contains("hello"), "{command}: {after}");
     }

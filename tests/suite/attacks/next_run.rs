@@ -104,10 +104,10 @@ fn the_home_is_a_workspace_only_when_it_is_named() {
     for cwd in [&path, Path::new("/"), path.parent().unwrap()] {
         let output = home.run(cwd, &[command("touch made")], &[]);
         assert_eq!(output.status.code(), Some(3), "{output:?}");
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(
-            said.contains("has your home folder in it") && said.contains("--workspace"),
-            "{said}"
+            errors.contains("has your home folder in it") && errors.contains("--workspace"),
+            "{errors}"
         );
     }
     assert!(!path.join("made").exists());
@@ -161,7 +161,7 @@ fn a_dotfile_that_is_a_link_into_the_workspace_is_protected_there() {
     assert!(workspace.join("other").exists());
 }
 
-/// Whoever writes the project's file chooses where a key would go.
+/// The author of the project's file chooses where a key would be sent.
 #[test]
 fn a_file_of_the_project_gets_no_secret() {
     let home = TestHome::new();
@@ -192,15 +192,15 @@ fn a_file_of_the_project_gets_no_secret() {
         "my_password",
         "AWS_SECRET_ACCESS_KEY",
     ] {
-        let (servers, said) = read(secret, false);
+        let (servers, errors) = read(secret, false);
         assert_eq!(servers, 0, "{secret}");
-        assert!(said.contains(&format!("{secret} may hold a secret")), "{said}");
+        assert!(errors.contains(&format!("{secret} may hold a secret")), "{errors}");
         assert_eq!(read(secret, true).0, 1, "the user named the file");
     }
     assert_eq!(read("REGION", false).0, 1);
 }
 
-/// Trust was in what the files said, and not in what a later pull brings.
+/// Trust covers the files as they were, not what a later pull brings.
 #[test]
 fn what_comes_into_a_trusted_folder_later_counts_for_nothing() {
     let hook = "[[hooks.stop]]\nname = 'h'\ncommand = 'evil'\n";

@@ -39,11 +39,11 @@ fn swapping(world: &ToolFixture, target: &str, tool: &str, arguments: &Value) ->
         });
         let _end = StopOnDrop(&end);
         let begun = Instant::now();
-        let mut said = Vec::new();
+        let mut texts = Vec::new();
         while begun.elapsed() < Duration::from_millis(1500) {
-            said.push(world.call(tool, arguments).text.to_string());
+            texts.push(world.call(tool, arguments).text.to_string());
         }
-        said
+        texts
     })
 }
 
@@ -113,12 +113,12 @@ fn no_swapped_folder_leads_a_tool_to_guarded_files() {
             }
             let world = guarded();
             world.write(&format!("{target}/f"), "canary\n");
-            let said = swapping(&world, target, tool, &arguments);
+            let texts = swapping(&world, target, tool, &arguments);
             let left = contents(&world.path.join(target));
             assert_eq!(left.len(), 1, "{tool} {target}: {left:?}");
             assert_eq!(left[0].1, "canary\n", "{tool} {target}");
             let is_leak = |text: &String| text.contains("canary\n") || text.ends_with("canary");
-            let leak = said.iter().find(|text| reads && is_leak(text));
+            let leak = texts.iter().find(|text| reads && is_leak(text));
             assert_eq!(leak, None, "{tool} {target}");
         }
     }

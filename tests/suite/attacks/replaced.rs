@@ -19,7 +19,7 @@ fn replace(path: &Path, content: &str) {
 
 /// A mount is gone with the file that it was made at.
 #[test]
-fn what_the_user_writes_anew_stays_hidden_and_protected() {
+fn a_file_that_the_user_replaces_stays_hidden_and_protected() {
     for level in [SandboxLevel::Namespaces, SandboxLevel::Landlock] {
         let cage = ConfinedWorkspace::new(level, |policy| {
             let outside = policy.workspace.parent().unwrap().join("outside");
@@ -37,8 +37,8 @@ fn what_the_user_writes_anew_stays_hidden_and_protected() {
             fs::create_dir_all(later.parent().unwrap()).unwrap();
             replace(&later, "CANARY");
             replace(&config, "# mine\n");
-            let told = cage.run(&format!("cat {} {}", token.display(), later.display()));
-            assert!(!told.contains("CANARY"), "{level}, {round}: {told}");
+            let output = cage.run(&format!("cat {} {}", token.display(), later.display()));
+            assert!(!output.contains("CANARY"), "{level}, {round}: {output}");
             cage.run("echo evil >> .git/config");
             assert_eq!(fs::read_to_string(&config).unwrap(), "# mine\n", "{level}, {round}");
         }
@@ -64,7 +64,7 @@ fn sockets_that_are_made_between_commands_are_out_of_reach() {
     }
 }
 
-/// What of a configuration is taken over is written anew, by architect itself; the next command has no other way to the
+/// Merged settings of a configuration are written by architect itself; the next command has no other way to the
 /// file for that.
 #[test]
 fn a_setting_that_is_taken_over_opens_the_way_for_no_other_one() {

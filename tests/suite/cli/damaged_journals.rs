@@ -101,7 +101,7 @@ fn a_journal_under_the_name_of_another_session_is_refused() {
     for args in [vec!["resume", "last", "go on"], vec!["replay", "last"], vec!["trace", "last"]] {
         let ran = world.run(&args);
         assert_eq!(ran.code, 1, "{args:?}: {}", ran.err);
-        assert!(ran.err.contains("says that it is session"), "{args:?}: {}", ran.err);
+        assert!(ran.err.contains("has the header of session"), "{args:?}: {}", ran.err);
         assert!(ran.err.contains("hint: rename"), "{args:?}: {}", ran.err);
     }
     fs::remove_file(path.with_file_name(format!("{name}.jsonl"))).unwrap();

@@ -116,7 +116,7 @@ fn an_empty_task_is_refused_with_where_it_came_from() {
     {
         let ran = world.run(&["run", prompt, "--model", &script]);
         assert!(ran.code == 3 && ran.err.contains(said), "{}", ran.err);
-        assert!(ran.err.contains("hint: say what is to be done"), "{}", ran.err);
+        assert!(ran.err.contains("hint: describe what to do"), "{}", ran.err);
     }
 }
 

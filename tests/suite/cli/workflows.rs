@@ -37,7 +37,7 @@ fn a_basic_evaluation_that_is_not_satisfied_makes_the_run_partial() {
     let json = ran.json();
     assert_eq!((&json["output"], &json["llm_calls"]), (&json!("Done."), &json!(2)));
     assert_eq!(json["evaluation"]["issues"], json!(["no test"]));
-    assert!(ran.err.contains("judged not to be complete: [\"no test\"]"), "{}", ran.err);
+    assert!(ran.err.contains("finds the task not completed: [\"no test\"]"), "{}", ran.err);
 }
 
 #[test]
@@ -47,7 +47,7 @@ fn a_basic_evaluation_that_is_satisfied_changes_nothing() {
     let server = Server::new([chat::text("Done."), chat::text(verdict)]);
     let ran = world.run_with_server(&server, &["--self-eval", "basic", "--json"]);
     assert_eq!(ran.outcome(), outcome(0, "llm_done", "success"), "{}", ran.err);
-    assert!(!ran.err.contains("judged"), "{}", ran.err);
+    assert!(!ran.err.contains("the evaluation finds"), "{}", ran.err);
 }
 
 /// The threshold is the confidence from which on a result counts; and who asks for a judge wants its word.
@@ -60,8 +60,8 @@ fn a_judge_that_is_not_sure_or_says_nothing_is_not_satisfied() {
             unsure,
             "with a confidence of 0.50, below evaluation.confidence_threshold (0.80)",
         ),
-        ("basic", "Well, who knows.", "the evaluation of the answer has no verdict"),
-        ("full", "Well, who knows.", "the evaluation of the answer has no verdict"),
+        ("basic", "Well, who knows.", "the evaluation of the answer has no result"),
+        ("full", "Well, who knows.", "the evaluation of the answer has no result"),
     ] {
         let world = CliFixture::new();
         let server = Server::new([chat::text("Done."), chat::text(said)]);

@@ -98,7 +98,7 @@ fn examples_are_checked_against_the_rules() {
     assert_eq!(ran.code, 3);
     assert!(ran.err.contains("config.toml:5:"), "{}", ran.err);
     assert!(ran.err.contains("expected allow, but it is ask: "), "{}", ran.err);
-    assert!(ran.err.contains("this is no call"), "{}", ran.err);
+    assert!(ran.err.contains("not a call; write it"), "{}", ran.err);
     let ran = check("'run_command(x)' = 'maybe'\n");
     assert!(ran.err.contains("\"deny\" or \"ask\" or \"allow\""), "{}", ran.err);
 }

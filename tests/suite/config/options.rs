@@ -24,8 +24,8 @@ fn a_string_of_toml_is_its_text_and_a_bare_word_is_itself() {
     }
     let setup = ConfigFixture::new().variable("ARCHITECT_LLM_MODEL", "\"x\"");
     assert_eq!(setup.load().settings.llm.model.unwrap().as_str(), "x");
-    let told = ConfigFixture::new().set("limits.max_steps=\"5\"").problems();
-    assert!(told[0].contains("a whole number"), "{told:?}");
+    let problems = ConfigFixture::new().set("limits.max_steps=\"5\"").problems();
+    assert!(problems[0].contains("a whole number"), "{problems:?}");
     let deny = ConfigFixture::new().set("permissions.deny='run_command(a, b)'").load();
     assert_eq!(deny.settings.permissions.deny, ["run_command(a, b)"]);
 }
@@ -46,8 +46,8 @@ fn an_empty_list_clears_the_lists_of_files() {
     for trust in [ProjectTrust::Granted, ProjectTrust::Withheld] {
         assert_eq!(project().trust(trust).load().settings.permissions.deny, ["a"]);
     }
-    let told = setup().set("permissions.deny=").problems();
-    assert_eq!(told, ["--set permissions.deny: expected a list; [] empties it"]);
+    let problems = setup().set("permissions.deny=").problems();
+    assert_eq!(problems, ["--set permissions.deny: expected a list; [] empties it"]);
 }
 
 /// Every key that is shown can be set to what is shown.
@@ -85,8 +85,8 @@ fn a_key_of_an_entry_is_right_or_wrong_with_the_entry() {
         ),
         ("lint.timeout=5", "lint.timeout: `guardrails.quality_gates.lint.command` is missing"),
     ] {
-        let told = setup().set(&format!("guardrails.quality_gates.{set}")).problems();
-        assert!(told[0].starts_with(&format!("{path}.{problem}")), "{told:?}");
+        let problems = setup().set(&format!("guardrails.quality_gates.{set}")).problems();
+        assert!(problems[0].starts_with(&format!("{path}.{problem}")), "{problems:?}");
     }
     let both = setup().set("guardrails.quality_gates.lint.command=x").load();
     assert_eq!(both.settings.guardrails.quality_gates.len(), 2);

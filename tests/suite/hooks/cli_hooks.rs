@@ -27,7 +27,7 @@ fn lines(world: &CliFixture, name: &str) -> usize {
 
 /// Fault H11.
 #[test]
-fn a_hook_of_a_folder_that_nobody_trusts_does_not_run() {
+fn a_hook_of_an_untrusted_folder_does_not_run() {
     let world = CliFixture::new();
     let hook = "[[hooks.session_start]]\nname = \"h\"\ncommand = \"touch hooked\"\n";
     world.write(".architect/config.toml", hook);
@@ -53,7 +53,7 @@ fn a_hook_stays_what_it_was_when_the_run_began() {
     assert_eq!(settings.unwrap(), "");
 }
 
-/// Fault H13: nobody knows what a hook would have said that a crash cut off, and a call does not run without its answer.
+/// Fault H13: the answer of a hook that a crash interrupted is unknown, and a call does not run without it.
 #[test]
 fn a_hook_that_a_crash_cut_off_is_asked_again() {
     let world = world("pre_tool_use", "echo ran >> ran; [ -e go ] || sleep 30");

@@ -31,8 +31,8 @@ fn a_run_comes_to_its_points_in_order() {
         "stop",
     ];
     assert_eq!(*log.lock().unwrap(), expected);
-    let told: Vec<_> = ended.record.hook_runs.iter().map(|run| run.point.name()).collect();
-    assert_eq!(told, expected);
+    let reported: Vec<_> = ended.record.hook_runs.iter().map(|run| run.point.name()).collect();
+    assert_eq!(reported, expected);
 }
 
 #[test]
@@ -148,7 +148,7 @@ fn a_hook_that_has_to_agree_and_breaks_down_stops_what_it_guards() {
 }
 
 #[test]
-fn a_call_is_told_with_the_hooks_that_belong_to_it() {
+fn a_call_is_reported_with_its_hooks() {
     let log = PointLog::default();
     let ended = run(&[WRITE, ScriptedReply::Text("done")], logging_hooks(&log));
     let of_call = ended.record.hook_runs.iter().filter(|run| run.call.is_some());

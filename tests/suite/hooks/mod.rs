@@ -1,4 +1,4 @@
-//! Hooks: what they see, what they change, what they stop.
+//! Hooks: their input, their changes, blocking.
 
 mod cli_hooks;
 mod fixture;

@@ -35,8 +35,9 @@ fn ask(command: &str) -> Result<HookOutput, HookError> {
 
 #[test]
 fn a_command_reads_the_occasion_and_its_output_is_the_answer() {
-    let said = ask(r#"grep -q '"the task"' && echo "{\"additionalContext\":\"$ARCHITECT_HOOK\"}""#);
-    assert_eq!(said, Ok(HookOutput::context("session_start")));
+    let output =
+        ask(r#"grep -q '"the task"' && echo "{\"additionalContext\":\"$ARCHITECT_HOOK\"}""#);
+    assert_eq!(output, Ok(HookOutput::context("session_start")));
 }
 
 /// Faults H1 and H3.

@@ -31,7 +31,7 @@ fn a_no_before_a_call_is_its_answer_and_the_run_goes_on() {
 }
 
 #[test]
-fn a_changed_input_is_what_runs_and_the_model_is_told() {
+fn a_changed_input_is_what_runs_and_is_shown_to_the_model() {
     let answer = input(json!({ "path": "b.txt", "content": "B" }));
     let ended = run(&[WRITE, DONE], at(HookPoint::PreToolUse, answer));
     assert_eq!((ended.file("a.txt"), ended.file("b.txt").as_deref()), (None, Some("B")));
@@ -39,9 +39,9 @@ fn a_changed_input_is_what_runs_and_the_model_is_told() {
     assert_eq!(ended.results(), [(ToolStatus::Ok, text.to_owned())]);
 }
 
-/// Fault H7: the rules judge what runs, not what the model asked for.
+/// Fault H7: the rules apply to the call that runs, not to the one of the model.
 #[test]
-fn a_changed_input_is_judged_by_schema_and_rules_again() {
+fn a_changed_input_is_checked_by_schema_and_rules_again() {
     let ended = run(&[WRITE, DONE], at(HookPoint::PreToolUse, input(json!({ "file": "b.txt" }))));
     assert_eq!(ended.results()[0].0, ToolStatus::Malformed);
     let secret = input(json!({ "path": "secret.txt", "content": "" }));
@@ -61,7 +61,7 @@ fn a_call_that_the_rules_refuse_is_refused_before_any_hook_is_asked() {
 }
 
 #[test]
-fn a_hook_behind_a_call_changes_what_the_model_is_told() {
+fn a_hook_behind_a_call_changes_the_result_for_the_model() {
     let changes = HookChanges {
         output: Some("\u{1b}[32mshort\u{1b}[0m".to_owned()),
         context: Some("and mind the style".to_owned()),
@@ -113,9 +113,9 @@ fn what_a_hook_says_about_an_edit_is_added_to_the_result() {
     assert_eq!(ended.results(), [(ToolStatus::Failed, text)]);
 }
 
-/// Fault H6: what a hook before the call does to the file is there when the call is judged.
+/// Fault H6: what a hook before the call does to the file is there when the call is authorized.
 #[test]
-fn a_hook_before_a_call_is_over_before_the_call_is_judged() {
+fn a_hook_before_a_call_ends_before_the_call_is_authorized() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.txt");
     let seen = path.clone();

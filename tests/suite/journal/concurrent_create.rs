@@ -19,14 +19,14 @@ fn long(name: usize) -> String {
     format!("{name} {}", "x".repeat(70_000))
 }
 
-fn begin(world: &SessionFixture, task: &str) -> NewSession {
+fn begin(fixture: &SessionFixture, task: &str) -> NewSession {
     NewSession {
         now: SystemTime::now(),
         dispatched_by: None,
         setup: SessionSetup {
             model: "scripted/world".into(),
             agent: "build".into(),
-            workspace: WorkspaceIdentity::inspect(&world.workspace()).unwrap(),
+            workspace: WorkspaceIdentity::inspect(&fixture.workspace()).unwrap(),
             system: "".into(),
             tools: [].into(),
             schema: None,
@@ -41,14 +41,14 @@ fn begin(world: &SessionFixture, task: &str) -> NewSession {
 
 /// Starts several at the same moment, each with a store of its own, as processes have.
 fn run_at_once<T: Send>(
-    world: &SessionFixture,
+    fixture: &SessionFixture,
     act: impl Fn(usize, &SessionStore) -> T + Sync,
 ) -> Vec<T> {
     const MANY: usize = 8;
     let barrier = Barrier::new(MANY);
     thread::scope(|scope| {
         let one = |index| {
-            let (act, barrier, root) = (&act, &barrier, world.root.join("state"));
+            let (act, barrier, root) = (&act, &barrier, fixture.root.join("state"));
             scope.spawn(move || {
                 let store = SessionStore::open(&root, Durability::Os).unwrap();
                 barrier.wait();
@@ -60,8 +60,8 @@ fn run_at_once<T: Send>(
     })
 }
 
-fn task(world: &SessionFixture, session: SessionId) -> String {
-    let (past, end) = world.store.replay(session, |_, _, _| {}).unwrap();
+fn task(fixture: &SessionFixture, session: SessionId) -> String {
+    let (past, end) = fixture.store.replay(session, |_, _, _| {}).unwrap();
     assert_eq!(end.kind, JournalEndKind::Whole);
     let ConversationItem::User(message) = &past.header.task else { panic!("a task is a message") };
     message.text.to_string()
@@ -69,11 +69,11 @@ fn task(world: &SessionFixture, session: SessionId) -> String {
 
 #[test]
 fn of_several_that_begin_one_session_one_does() {
-    let world = SessionFixture::new();
+    let fixture = SessionFixture::new();
     for round in 0..100 {
         let session = SessionId::generate();
-        let begun = run_at_once(&world, |index, store| -> Result<FileJournal, JournalError> {
-            store.create(session, begin(&world, &long(index))).map(|(journal, _)| journal)
+        let begun = run_at_once(&fixture, |index, store| -> Result<FileJournal, JournalError> {
+            store.create(session, begin(&fixture, &long(index))).map(|(journal, _)| journal)
         });
         let won: Vec<usize> = (0..begun.len()).filter(|index| begun[*index].is_ok()).collect();
         let [won] = won[..] else { panic!("round {round}: {won:?} have begun it") };
@@ -83,56 +83,59 @@ fn of_several_that_begin_one_session_one_does() {
                 "{error}"
             );
         }
-        assert_eq!(task(&world, session), long(won), "round {round}");
+        assert_eq!(task(&fixture, session), long(won), "round {round}");
     }
-    no_beginnings(&world);
+    no_beginnings(&fixture);
 }
 
 /// A taken id does not prevent an import, which then gets another one.
 #[test]
 fn of_several_that_import_one_session_each_gets_a_whole_one_of_its_own() {
-    let world = SessionFixture::new();
+    let fixture = SessionFixture::new();
     let had = SessionId::generate();
-    drop(world.store.create(had, begin(&world, &long(0))).unwrap());
-    let export = world.root.join("export.jsonl");
-    world.store.export(had, &mut fs::File::create(&export).unwrap()).unwrap();
+    drop(fixture.store.create(had, begin(&fixture, &long(0))).unwrap());
+    let export = fixture.root.join("export.jsonl");
+    fixture.store.export(had, &mut fs::File::create(&export).unwrap()).unwrap();
     for round in 0..20 {
-        world.store.remove(had).unwrap();
-        let imported = run_at_once(&world, |_, store| store.import(&export, SystemTime::now()));
+        fixture.store.remove(had).unwrap();
+        let imported = run_at_once(&fixture, |_, store| store.import(&export, SystemTime::now()));
         let mut ids: Vec<_> = imported.into_iter().map(|done| done.unwrap().session).collect();
         assert_eq!(ids.iter().filter(|id| **id == had).count(), 1, "round {round}");
-        ids.iter().for_each(|id| assert_eq!(task(&world, *id), long(0)));
+        ids.iter().for_each(|id| assert_eq!(task(&fixture, *id), long(0)));
         ids.sort();
         ids.dedup();
         assert_eq!(ids.len(), 8, "round {round}");
     }
-    no_beginnings(&world);
+    no_beginnings(&fixture);
 }
 
 #[test]
 fn of_those_that_begin_a_session_and_import_it_neither_harms_the_other() {
-    let world = SessionFixture::new();
+    let fixture = SessionFixture::new();
     let had = SessionId::generate();
-    drop(world.store.create(had, begin(&world, &long(100))).unwrap());
-    let export = world.root.join("export.jsonl");
-    world.store.export(had, &mut fs::File::create(&export).unwrap()).unwrap();
+    drop(fixture.store.create(had, begin(&fixture, &long(100))).unwrap());
+    let export = fixture.root.join("export.jsonl");
+    fixture.store.export(had, &mut fs::File::create(&export).unwrap()).unwrap();
     for round in 0..30 {
-        world.store.remove(had).unwrap();
-        let has_it = run_at_once(&world, |index, store| {
+        fixture.store.remove(had).unwrap();
+        let has_it = run_at_once(&fixture, |index, store| {
             if index % 2 == 0 {
-                return store.create(had, begin(&world, &long(index))).is_ok().then(|| long(index));
+                return store
+                    .create(had, begin(&fixture, &long(index)))
+                    .is_ok()
+                    .then(|| long(index));
             }
             let imported = store.import(&export, SystemTime::now()).unwrap();
             (imported.session == had).then(|| long(100))
         });
         let won: Vec<String> = has_it.into_iter().flatten().collect();
-        assert_eq!(won, [task(&world, had)], "round {round}");
+        assert_eq!(won, [task(&fixture, had)], "round {round}");
     }
 }
 
 /// A process that loses leaves nothing in the folder of the sessions.
-fn no_beginnings(world: &SessionFixture) {
-    let entries = fs::read_dir(world.root.join("state/sessions")).unwrap();
+fn no_beginnings(fixture: &SessionFixture) {
+    let entries = fs::read_dir(fixture.root.join("state/sessions")).unwrap();
     for entry in entries.flatten() {
         assert!(
             !entry.file_name().to_string_lossy().starts_with('.'),

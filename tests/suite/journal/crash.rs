@@ -53,21 +53,21 @@ fn wait_for_input() {
 
 /// Runs a session to its end, or resumes it, and prints how it ended.
 fn run_session(root: &Path) -> Result<String, JournalError> {
-    let world = SessionFixture::try_at(root, Durability::Full)?;
-    let fold = match world.store.resolve("last") {
+    let fixture = SessionFixture::try_at(root, Durability::Full)?;
+    let machine = match fixture.store.resolve("last") {
         Ok(session) => {
-            let opened = world.store.reopen(session, DamagePolicy::Refuse)?;
+            let opened = fixture.store.reopen(session, DamagePolicy::Refuse)?;
             let at = opened.history.at;
-            let going = opened.resume(world.try_resume_options(None)?)?;
-            world.drive_inline(going.journal, going.machine, going.output, at)
+            let going = opened.resume(fixture.try_resume_options(None)?)?;
+            fixture.drive_inline(going.journal, going.machine, going.output, at)
         }
         Err(JournalError::UnknownSession(_)) => {
-            let (journal, fold, outcomes) = world.try_begin()?;
-            world.drive_inline(journal, fold, outcomes, RunTime::START)
+            let (journal, machine, output) = fixture.try_begin()?;
+            fixture.drive_inline(journal, machine, output, RunTime::START)
         }
         Err(error) => return Err(error),
     };
-    let State::Done(done) = &fold.state else { panic!("a run that ends is done") };
+    let State::Done(done) = &machine.state else { panic!("a run that ends is done") };
     Ok(done.outcome.reason.to_string())
 }
 
@@ -75,7 +75,7 @@ fn run_session(root: &Path) -> Result<String, JournalError> {
 struct TracedChild {
     victim: Child,
     strace: Child,
-    said: Receiver<String>,
+    output: Receiver<String>,
 }
 
 /// Returns the lines that a child prints, as they come.
@@ -101,17 +101,17 @@ fn rest_of_line(lines: &Receiver<String>, beginning: &str) -> Option<String> {
 impl TracedChild {
     /// Starts a victim, which `strace` traces into `log`.
     #[allow(clippy::zombie_processes)] // both are waited for in `end`
-    fn start(world: &Path, log: &Path, how: &[&str]) -> Result<Self, String> {
+    fn start(fixture: &Path, log: &Path, how: &[&str]) -> Result<Self, String> {
         let mut victim = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "journal::crash::victim", "--nocapture", "--test-threads=1"])
-            .env(FIXTURE_VARIABLE, world)
+            .env(FIXTURE_VARIABLE, fixture)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
-        let said = lines(victim.stdout.take().unwrap());
-        let thread = rest_of_line(&said, "thread ").expect("the victim tells its thread");
+        let output = lines(victim.stdout.take().unwrap());
+        let thread = rest_of_line(&output, "thread ").expect("the victim prints its thread");
         let mut strace = Command::new("strace")
             .args(["-p", &thread, "-o", log.to_str().unwrap()])
             .args(how)
@@ -128,7 +128,7 @@ impl TracedChild {
         }
         // What the victim waits for.
         let _ = victim.stdin.take().unwrap().write_all(b"\n");
-        Ok(Self { victim, strace, said })
+        Ok(Self { victim, strace, output })
     }
 
     /// Waits for the end of both, and returns how the victim ended and its output.
@@ -139,7 +139,7 @@ impl TracedChild {
             panic!("the victim hangs")
         });
         assert!(self.strace.wait_timeout(MAX_WAIT).unwrap().is_some(), "strace hangs");
-        (status, rest_of_line(&self.said, "ended "))
+        (status, rest_of_line(&self.output, "ended "))
     }
 }
 
@@ -158,9 +158,9 @@ struct Syscall {
 }
 
 /// Returns the calls of a victim in this folder, in their order; an error if they can't be traced.
-fn recorded_calls(world: &Path) -> Result<Vec<Syscall>, String> {
-    let log = world.join("strace.log");
-    let (status, ended) = TracedChild::start(world, &log, &[])?.end();
+fn recorded_calls(fixture: &Path) -> Result<Vec<Syscall>, String> {
+    let log = fixture.join("strace.log");
+    let (status, ended) = TracedChild::start(fixture, &log, &[])?.end();
     assert!(status.success() && ended.as_deref() == Some("llm_done"), "{ended:?}");
     let mut counts = HashMap::new();
     let text = fs::read_to_string(log).unwrap();
@@ -173,8 +173,8 @@ fn recorded_calls(world: &Path) -> Result<Vec<Syscall>, String> {
         let nth: &mut usize = counts.entry(name.to_owned()).or_default();
         *nth += 1;
         // The victim's output for this test does not count.
-        let is_told = name == "write" && arguments.starts_with("1,");
-        if !is_told && !HARMLESS_SYSCALLS.contains(&name) {
+        let is_reported = name == "write" && arguments.starts_with("1,");
+        if !is_reported && !HARMLESS_SYSCALLS.contains(&name) {
             calls.push(Syscall { name: name.to_owned(), nth: *nth });
         }
     }
@@ -183,32 +183,32 @@ fn recorded_calls(world: &Path) -> Result<Vec<Syscall>, String> {
 
 /// Examines a session whose process is gone, resumes it, and examines it again.
 fn resume_and_check(root: &Path, case: &str) -> SessionFixture {
-    let world = SessionFixture::at(root, Durability::Os);
-    assert!(world.command_log().len() <= 1, "{case}: a command ran twice");
-    let listed = world.store.list().unwrap();
-    let Some(listed) = listed.first() else { return world };
+    let fixture = SessionFixture::at(root, Durability::Os);
+    assert!(fixture.command_log().len() <= 1, "{case}: a command ran twice");
+    let listed = fixture.store.list().unwrap();
+    let Some(listed) = listed.first() else { return fixture };
     let session = listed.session;
-    let before = world.history(session);
-    let fold = world.resume(session, None);
-    let State::Done(done) = &fold.state else { panic!("{case}") };
+    let before = fixture.history(session);
+    let machine = fixture.resume(session, None);
+    let State::Done(done) = &machine.state else { panic!("{case}") };
     assert_eq!(done.outcome.reason, StopReason::LlmDone, "{case}");
-    assert!(world.command_log().len() <= 1, "{case}: a command ran twice");
+    assert!(fixture.command_log().len() <= 1, "{case}: a command ran twice");
     // What was known before is still known.
     let entries = before.machine.conversation.entries();
-    assert_eq!(&fold.conversation.entries()[..entries.len()], entries, "{case}");
-    let replayed = world.store.replay(session, |_, _, replayed| {
+    assert_eq!(&machine.conversation.entries()[..entries.len()], entries, "{case}");
+    let replayed = fixture.store.replay(session, |_, _, replayed| {
         assert_eq!(replayed.divergence, None, "{case}");
     });
     let (past, end) = replayed.unwrap();
-    assert_eq!((past.machine, end.kind), (fold, JournalEndKind::Whole), "{case}");
-    world
+    assert_eq!((past.machine, end.kind), (machine, JournalEndKind::Whole), "{case}");
+    fixture
 }
 
 /// In the end, the files have the content that the model asked for.
-fn assert_complete(world: &SessionFixture, case: &str) {
-    if !world.store.list().unwrap().is_empty() {
-        assert_eq!(world.file("a.txt").as_deref(), Some("first\n"), "{case}");
-        assert_eq!(world.file("b.txt").as_deref(), Some("second\n"), "{case}");
+fn assert_complete(fixture: &SessionFixture, case: &str) {
+    if !fixture.store.list().unwrap().is_empty() {
+        assert_eq!(fixture.file("a.txt").as_deref(), Some("first\n"), "{case}");
+        assert_eq!(fixture.file("b.txt").as_deref(), Some("second\n"), "{case}");
     }
 }
 
@@ -231,16 +231,16 @@ fn for_each_call(calls: Vec<Syscall>, work: impl Fn(&Syscall) + Sync) {
 fn interrupted() -> (tempfile::TempDir, PathBuf) {
     let folder = folder();
     let root = folder.path().to_owned();
-    let world = SessionFixture::at(&root, Durability::Os);
-    let session = super::resume::crash_at(&world, "vetted", 1);
-    assert_eq!(world.history(session).machine.state.kind(), StateKind::Executing);
+    let fixture = SessionFixture::at(&root, Durability::Os);
+    let session = super::resume::crash_at(&fixture, "vetted", 1);
+    assert_eq!(fixture.history(session).machine.state.kind(), StateKind::Executing);
     (folder, root)
 }
 
 /// Returns the calls of a session in a folder of its own; reports if they can't be traced.
 #[allow(clippy::print_stdout)] // the one place for the reason of a skipped test
-fn recorded_calls_or_skip(world: &Path) -> Vec<Syscall> {
-    recorded_calls(world).unwrap_or_else(|why| {
+fn recorded_calls_or_skip(fixture: &Path) -> Vec<Syscall> {
+    recorded_calls(fixture).unwrap_or_else(|why| {
         println!("skipped: {why}");
         Vec::new()
     })
@@ -273,7 +273,7 @@ fn going_on_survives_being_killed_at_any_system_call() {
 
 /// Fault S5: a limit on the size of files counts as a full disk, wherever it takes effect.
 #[test]
-fn a_file_that_may_not_grow_ends_the_run() {
+fn a_file_size_limit_ends_the_run() {
     let mut ends = Vec::new();
     for blocks in (1..20).chain([100_000]) {
         let folder = tempfile::tempdir().unwrap();
@@ -289,18 +289,18 @@ fn a_file_that_may_not_grow_ends_the_run() {
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
-        let said = lines(victim.stdout.take().unwrap());
+        let output = lines(victim.stdout.take().unwrap());
         victim.stdin.take().unwrap().write_all(b"\n").unwrap();
         let status = victim.wait_timeout(MAX_WAIT).unwrap();
         assert!(status.expect("it ends").success(), "{blocks}");
-        ends.extend(rest_of_line(&said, "ended "));
+        ends.extend(rest_of_line(&output, "ended "));
         resume_and_check(folder.path(), &format!("{blocks} blocks"));
     }
     assert_eq!(ends.pop().as_deref(), Some("llm_done"));
     // Where the reserved space counts, not even the header fits.
-    let is_told = |end: &String| end == "store_error" || end.contains("File too large");
+    let is_reported = |end: &String| end == "store_error" || end.contains("File too large");
     assert!(
-        is_told(&ends[0]) && ends.iter().all(|end| is_told(end) || end == "llm_done"),
+        is_reported(&ends[0]) && ends.iter().all(|end| is_reported(end) || end == "llm_done"),
         "{ends:?}"
     );
 }
@@ -317,7 +317,7 @@ fn run_with_failure(root: &Path, call: &Syscall, error: &str) -> String {
 
 /// Fault G14.
 #[test]
-fn a_call_that_is_interrupted_is_made_again() {
+fn an_interrupted_system_call_is_retried() {
     let mut calls = recorded_calls_or_skip(folder().path());
     let again =
         ["read", "write", "pwrite64", "openat", "fallocate", "fsync", "fdatasync", "ftruncate"];
@@ -349,12 +349,12 @@ fn a_full_disk_and_a_broken_one_end_the_run() {
             let is_end = ended == "store_error";
             assert!(is_end || !(is_write || is_sync), "{call:?} {error}: {ended}");
             if is_write {
-                let world = SessionFixture::at(folder.path(), Durability::Os);
-                let session = world.store.list().unwrap()[0].session;
+                let fixture = SessionFixture::at(folder.path(), Durability::Os);
+                let session = fixture.store.list().unwrap()[0].session;
                 let mut records = Vec::new();
                 let see = |name: &'static str| records.push(name);
                 let mut see = see;
-                world.store.replay(session, |_, stored, _| see(stored.content.name())).unwrap();
+                fixture.store.replay(session, |_, stored, _| see(stored.content.name())).unwrap();
                 assert!(records.contains(&"store_failed"), "{call:?} {error}: {records:?}");
             }
         }

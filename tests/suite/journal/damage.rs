@@ -26,15 +26,15 @@ fn prefix(store: &SessionStore, session: SessionId) -> (u64, Option<JournalEndKi
 /// Fault S2.
 #[test]
 fn a_journal_that_is_cut_off_at_any_byte_is_a_prefix() {
-    let world = SessionFixture::new();
-    let (session, _) = world.run();
-    let path = world.journal(session);
+    let fixture = SessionFixture::new();
+    let (session, _) = fixture.run();
+    let path = fixture.journal(session);
     let whole = fs::read(&path).unwrap();
     let file = fs::OpenOptions::new().write(true).open(&path).unwrap();
     for length in (0..whole.len()).rev() {
         file.set_len(length as u64).unwrap();
         let lines = whole[..length].iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
-        let (kept, kind) = prefix(&world.store, session);
+        let (kept, kind) = prefix(&fixture.store, session);
         assert_eq!(kept, lines as u64);
         let torn = kind.is_none() || kind == Some(JournalEndKind::Torn(RecordDamage::Unterminated));
         assert_eq!(torn, lines != length || lines == 0, "{length}");
@@ -96,9 +96,9 @@ fn mutation() -> impl Strategy<Value = Mutation> {
 /// Fault S2.
 #[test]
 fn ten_thousand_mutations_leave_an_exact_prefix_or_damage_with_a_name() {
-    let world = SessionFixture::new();
-    let (session, _) = world.run();
-    let path = world.journal(session);
+    let fixture = SessionFixture::new();
+    let (session, _) = fixture.run();
+    let path = fixture.journal(session);
     let whole = fs::read(&path).unwrap();
     let config = Config { cases: 10_000, failure_persistence: None, ..Config::default() };
     let mutations = prop::collection::vec(mutation(), 1..4);
@@ -112,7 +112,7 @@ fn ten_thousand_mutations_leave_an_exact_prefix_or_damage_with_a_name() {
         // Some file systems sync a file at once that is truncated and written again.
         fs::remove_file(&path).unwrap();
         fs::write(&path, &bytes).unwrap();
-        let (kept, kind) = prefix(&world.store, session);
+        let (kept, kind) = prefix(&fixture.store, session);
         let kept = usize::try_from(kept).unwrap();
         prop_assert_eq!(&bytes[..kept], &whole[..kept]);
         if kind == Some(JournalEndKind::Whole) {
@@ -130,35 +130,35 @@ fn ten_thousand_mutations_leave_an_exact_prefix_or_damage_with_a_name() {
 
 /// Fault S2.
 #[test]
-fn a_torn_end_is_saved_beside_and_the_next_record_is_not_glued_to_it() {
-    let world = SessionFixture::new();
-    let (session, _) = world.run();
-    let path = world.journal(session);
+fn a_torn_end_is_saved_and_the_next_record_starts_a_new_line() {
+    let fixture = SessionFixture::new();
+    let (session, _) = fixture.run();
+    let path = fixture.journal(session);
     let whole = fs::read(&path).unwrap();
     let torn = br#"{"seq":99,"at":5,"eve"#;
     fs::OpenOptions::new().append(true).open(&path).unwrap().write_all(torn).unwrap();
-    let opened = world.reopen(session);
+    let opened = fixture.reopen(session);
     assert_eq!(fs::read(opened.saved_tail.as_ref().unwrap()).unwrap(), torn);
-    opened.resume(world.resume_options(Some("more"))).unwrap();
+    opened.resume(fixture.resume_options(Some("more"))).unwrap();
     let text = fs::read(&path).unwrap();
     assert!(text.starts_with(&whole));
     assert!(text[whole.len()..].starts_with(b"{\"seq\":"));
-    assert_eq!(prefix(&world.store, session).1, Some(JournalEndKind::Whole));
+    assert_eq!(prefix(&fixture.store, session).1, Some(JournalEndKind::Whole));
 }
 
 /// Fault S2.
 #[test]
 fn damage_before_intact_records_is_named_and_cut_only_when_asked() {
-    let world = SessionFixture::new();
-    let (session, _) = world.run();
-    let path = world.journal(session);
+    let fixture = SessionFixture::new();
+    let (session, _) = fixture.run();
+    let path = fixture.journal(session);
     let whole = fs::read_to_string(&path).unwrap();
     fs::write(&path, whole.replacen("First a file", "First a fire", 1)).unwrap();
-    let error = world.store.reopen(session, DamagePolicy::Refuse).unwrap_err().to_string();
+    let error = fixture.store.reopen(session, DamagePolicy::Refuse).unwrap_err().to_string();
     let expected = format!("session {session} can only be read: record 2 at byte ");
     assert!(error.starts_with(&expected), "{error}");
-    assert!(error.contains("(wrong checksum), while "), "{error}");
-    let opened = world.store.reopen(session, DamagePolicy::Truncate).unwrap();
+    assert!(error.contains("(wrong checksum), and "), "{error}");
+    let opened = fixture.store.reopen(session, DamagePolicy::Truncate).unwrap();
     let saved = fs::read_to_string(opened.saved_tail.as_ref().unwrap()).unwrap();
     assert!(saved.contains("First a fire"));
     drop(opened);
@@ -169,35 +169,35 @@ fn damage_before_intact_records_is_named_and_cut_only_when_asked() {
 /// Fault S11.
 #[test]
 fn a_newer_release_s_journal_can_only_be_read() {
-    let world = SessionFixture::new();
-    let (session, fold) = world.run();
-    let path = world.journal(session);
+    let fixture = SessionFixture::new();
+    let (session, machine) = fixture.run();
+    let path = fixture.journal(session);
     let whole = fs::read_to_string(&path).unwrap();
     let newer = whole.replacen("\"format\":1", "\"format\":2", 1);
     fs::write(&path, super::replay::resealed(&newer)).unwrap();
-    let error = world.store.reopen(session, DamagePolicy::Truncate).unwrap_err().to_string();
+    let error = fixture.store.reopen(session, DamagePolicy::Truncate).unwrap_err().to_string();
     assert!(
         error.ends_with("can only be read: it was written by a newer release (format 2)"),
         "{error}"
     );
-    assert_eq!(world.history(session).machine, fold);
+    assert_eq!(fixture.history(session).machine, machine);
 }
 
 /// Fault S11.
 #[test]
-fn what_may_be_overlooked_is_and_what_must_not_be_is_not() {
-    let world = SessionFixture::new();
-    let (session, fold) = world.run();
-    let path = world.journal(session);
+fn optional_records_are_ignored_and_required_ones_are_not() {
+    let fixture = SessionFixture::new();
+    let (session, machine) = fixture.run();
+    let path = fixture.journal(session);
     let whole = fs::read_to_string(&path).unwrap();
     let last = whole.lines().count() - 1;
     let line = whole.lines().last().unwrap();
     let sparkle = line.replacen("\"ended\":", "\"sparkled\":", 1);
     fs::write(&path, super::replay::resealed(&whole.replacen(line, &sparkle, 1))).unwrap();
-    assert_eq!(world.reopen(session).history.machine, fold);
+    assert_eq!(fixture.reopen(session).history.machine, machine);
     let event = line.replacen("\"ended\":", "\"event\":", 1);
     fs::write(&path, super::replay::resealed(&whole.replacen(line, &event, 1))).unwrap();
-    let error = world.store.reopen(session, DamagePolicy::Truncate).unwrap_err().to_string();
+    let error = fixture.store.reopen(session, DamagePolicy::Truncate).unwrap_err().to_string();
     let expected = format!("can only be read: record {last} is unknown to this release:");
     assert!(error.contains(&expected), "{error}");
 }

@@ -31,7 +31,7 @@ use sha2::{Digest as _, Sha256};
 use crate::kit::model::{FakeCall, call, model};
 use crate::kit::tools::{FakeTools, argument, ok};
 
-/// A store and a workspace. The folder goes away with it, when it is its own.
+/// A store and a workspace. The folder is removed with it, if it is its own.
 pub(crate) struct SessionFixture {
     pub(crate) store: SessionStore,
     pub(crate) root: PathBuf,
@@ -41,8 +41,8 @@ pub(crate) struct SessionFixture {
 impl SessionFixture {
     pub(crate) fn new() -> Self {
         let temp = tempfile::tempdir().unwrap();
-        let world = Self::at(temp.path(), Durability::Os);
-        Self { _temp: Some(temp), ..world }
+        let fixture = Self::at(temp.path(), Durability::Os);
+        Self { _temp: Some(temp), ..fixture }
     }
 
     pub(crate) fn at(root: &Path, durability: Durability) -> Self {
@@ -106,78 +106,77 @@ impl SessionFixture {
             task: ConversationItem::user(MessageOrigin::Task, "do it"),
         };
         let (journal, header) = self.store.create(SessionId::generate(), begin)?;
-        let (fold, outcomes) = header.start_machine();
-        Ok((journal, fold, outcomes))
+        let (machine, output) = header.start_machine();
+        Ok((journal, machine, output))
     }
 
     /// Creates a session and runs it to its end.
     pub(crate) fn run(&self) -> (SessionId, Machine) {
-        let (journal, fold, outcomes) = self.begin();
+        let (journal, machine, output) = self.begin();
         let session = journal.session();
-        (session, self.drive(journal, fold, outcomes, RunTime::START))
+        (session, self.drive(journal, machine, output, RunTime::START))
     }
 
     pub(crate) fn drive(
         &self,
         journal: FileJournal,
-        fold: Machine,
-        outcomes: MachineOutput,
+        machine: Machine,
+        output: MachineOutput,
         from: RunTime,
     ) -> Machine {
-        self.drive_with(Participants::new(journal), fold, outcomes, from)
+        self.drive_with(Participants::new(journal), machine, output, from)
     }
 
     pub(crate) fn drive_with(
         &self,
-        cast: Participants,
-        fold: Machine,
-        outcomes: MachineOutput,
+        participants: Participants,
+        machine: Machine,
+        output: MachineOutput,
         from: RunTime,
     ) -> Machine {
-        self.drive_with_inbox(cast, fold, outcomes, from, |_| Box::new(NoObserver))
+        self.drive_with_inbox(participants, machine, output, from, |_| Box::new(NoObserver))
     }
 
     /// Runs with an observer that can send input.
     pub(crate) fn drive_with_inbox(
         &self,
-        cast: Participants,
-        fold: Machine,
-        outcomes: MachineOutput,
+        participants: Participants,
+        machine: Machine,
+        output: MachineOutput,
         from: RunTime,
         observer: impl FnOnce(DriverInputSender) -> Box<dyn Observer>,
     ) -> Machine {
-        let hands = ThreadExecutor::new(Arc::new(SystemClock::resume(from)), 4);
-        let observer = observer(hands.inbox());
-        self.drive_on(hands, cast, observer, fold, outcomes)
+        let executor = ThreadExecutor::new(Arc::new(SystemClock::resume(from)), 4);
+        let observer = observer(executor.inbox());
+        self.drive_on(executor, participants, observer, machine, output)
     }
 
     /// Runs everything on this thread.
     pub(crate) fn drive_inline(
         &self,
         journal: FileJournal,
-        fold: Machine,
-        outcomes: MachineOutput,
+        machine: Machine,
+        output: MachineOutput,
         from: RunTime,
     ) -> Machine {
-        let (hands, cast) = (InlineExecutor::resume(from), Participants::new(journal));
-        self.drive_on(hands, cast, Box::new(NoObserver), fold, outcomes)
+        let (executor, participants) = (InlineExecutor::resume(from), Participants::new(journal));
+        self.drive_on(executor, participants, Box::new(NoObserver), machine, output)
     }
 
     fn drive_on(
         &self,
-        hands: impl Executor,
-        cast: Participants,
+        executor: impl Executor,
+        participants: Participants,
         observer: Box<dyn Observer>,
-        fold: Machine,
-        outcomes: MachineOutput,
+        machine: Machine,
+        output: MachineOutput,
     ) -> Machine {
-        let Participants { journal, mail: mailbox, model } = cast;
+        let Participants { journal, messages, model } = participants;
         let (tools, checks) = (Arc::new(tools(self.workspace())), Arc::new(NoAnswerChecks));
         let brief =
             RequestContext { system: "You are a test.".into(), tools: tools.specs(), schema: None };
-        let ports =
-            Ports { tools, journal, observer, messages: mailbox, checks, ..Ports::new(model) };
-        Driver::new(hands, ports, brief, fold).run(outcomes)
+        let ports = Ports { tools, journal, observer, messages, checks, ..Ports::new(model) };
+        Driver::new(executor, ports, brief, machine).run(output)
     }
 
     pub(crate) fn reopen(&self, session: SessionId) -> OpenedSession {
@@ -204,9 +203,9 @@ impl SessionFixture {
     pub(crate) fn resume(&self, session: SessionId, prompt: Option<&str>) -> Machine {
         let opened = self.reopen(session);
         let at = opened.history.at;
-        let ResumedSession { journal, machine: fold, output: outcomes, .. } =
+        let ResumedSession { journal, machine, output, .. } =
             opened.resume(self.resume_options(prompt)).unwrap();
-        self.drive(journal, fold, outcomes, at)
+        self.drive(journal, machine, output, at)
     }
 
     pub(crate) fn history(&self, session: SessionId) -> SessionHistory {
@@ -227,14 +226,14 @@ impl SessionFixture {
 /// The ports of a run.
 pub(crate) struct Participants {
     pub(crate) journal: Box<dyn Journal>,
-    pub(crate) mail: Box<dyn MessageSource>,
+    pub(crate) messages: Box<dyn MessageSource>,
     pub(crate) model: Box<dyn Model>,
 }
 
 impl Participants {
     pub(crate) fn new(journal: FileJournal) -> Self {
-        let mail = Box::new(journal.queue());
-        Self { journal: Box::new(journal), mail, model: script_model() }
+        let messages = Box::new(journal.queue());
+        Self { journal: Box::new(journal), messages, model: script_model() }
     }
 }
 

@@ -17,9 +17,9 @@ fn fork(after: Option<u64>) -> ForkOptions {
 }
 
 /// Returns the sequence numbers of the records with this name.
-fn places(world: &SessionFixture, session: SessionId, name: &str) -> Vec<u64> {
+fn places(fixture: &SessionFixture, session: SessionId, name: &str) -> Vec<u64> {
     let mut places = Vec::new();
-    let replayed = world.store.replay(session, |_, stored, _| {
+    let replayed = fixture.store.replay(session, |_, stored, _| {
         if stored.content.name() == name {
             places.push(stored.seq);
         }
@@ -29,14 +29,14 @@ fn places(world: &SessionFixture, session: SessionId, name: &str) -> Vec<u64> {
 }
 
 #[test]
-fn a_fork_at_any_record_goes_on_to_the_end_and_leaves_its_original_alone() {
-    let world = SessionFixture::new();
-    let (session, _) = world.run();
-    let whole = fs::read(world.journal(session)).unwrap();
-    let last = world.store.replay(session, |_, _, _| {}).unwrap().1.position.seq - 1;
+fn a_fork_at_any_record_runs_to_the_end_and_leaves_the_original_unchanged() {
+    let fixture = SessionFixture::new();
+    let (session, _) = fixture.run();
+    let whole = fs::read(fixture.journal(session)).unwrap();
+    let last = fixture.store.replay(session, |_, _, _| {}).unwrap().1.position.seq - 1;
     for after in 0..=last {
-        let child = world.store.fork(session, &fork(Some(after))).unwrap();
-        let (past, end) = world
+        let child = fixture.store.fork(session, &fork(Some(after))).unwrap();
+        let (past, end) = fixture
             .store
             .replay(child, |_, _, replayed| {
                 assert_eq!(replayed.divergence, None);
@@ -45,96 +45,96 @@ fn a_fork_at_any_record_goes_on_to_the_end_and_leaves_its_original_alone() {
         assert_eq!((end.kind, end.position.seq), (JournalEndKind::Whole, after + 1));
         let lineage = Ancestry { session, seq: after, replaced: None };
         assert_eq!(past.header.ancestry, Some(lineage));
-        let fold = world.resume(child, Some("otherwise"));
-        let State::Done(done) = &fold.state else { panic!() };
+        let machine = fixture.resume(child, Some("otherwise"));
+        let State::Done(done) = &machine.state else { panic!() };
         assert_eq!(done.outcome.reason, StopReason::LlmDone);
         let new = ConversationItem::user(MessageOrigin::Task, "otherwise");
-        assert!(fold.conversation.entries().iter().any(|entry| entry.item == new));
-        world.store.remove(child).unwrap();
+        assert!(machine.conversation.entries().iter().any(|entry| entry.item == new));
+        fixture.store.remove(child).unwrap();
     }
-    assert_eq!(fs::read(world.journal(session)).unwrap(), whole);
+    assert_eq!(fs::read(fixture.journal(session)).unwrap(), whole);
 }
 
 #[test]
 fn a_fork_can_have_another_model_and_another_tool_result() {
-    let world = SessionFixture::new();
-    let (session, _) = world.run();
-    let settled = places(&world, session, "settled")[0];
+    let fixture = SessionFixture::new();
+    let (session, _) = fixture.run();
+    let settled = places(&fixture, session, "settled")[0];
     let instead = ReplacementResult { status: ToolStatus::Failed, text: "disk on fire".into() };
     let how = ForkOptions { replacement: Some(instead), ..fork(Some(settled)) };
-    let child = world.store.fork(session, &how).unwrap();
-    let mut how = world.resume_options(None);
+    let child = fixture.store.fork(session, &how).unwrap();
+    let mut how = fixture.resume_options(None);
     how.setup.model = "scripted/another".into();
-    let opened = world.reopen(child);
+    let opened = fixture.reopen(child);
     let at = opened.history.at;
     let going = opened.resume(how).unwrap();
-    let fold = world.drive(going.journal, going.machine, going.output, at);
-    let results = fold.conversation.entries().iter().find_map(|entry| match &entry.item {
+    let machine = fixture.drive(going.journal, going.machine, going.output, at);
+    let results = machine.conversation.entries().iter().find_map(|entry| match &entry.item {
         ConversationItem::Exchange(exchange) => Some(exchange.results()[0].clone()),
         _ => None,
     });
     let result = results.unwrap();
     assert_eq!((result.status, &*result.text), (ToolStatus::Failed, "disk on fire"));
-    let past = world.history(child);
+    let past = fixture.history(child);
     assert_eq!(&*past.setup.model, "scripted/another");
     assert_eq!(past.header.ancestry.unwrap().replaced, Some(settled));
 }
 
 #[test]
-fn what_cannot_be_forked_is_told() {
-    let world = SessionFixture::new();
-    let (session, _) = world.run();
-    let error = world.store.fork(session, &fork(Some(999))).unwrap_err().to_string();
+fn an_impossible_fork_is_an_error() {
+    let fixture = SessionFixture::new();
+    let (session, _) = fixture.run();
+    let error = fixture.store.fork(session, &fork(Some(999))).unwrap_err().to_string();
     assert!(error.starts_with(&format!("session {session} has no record 999")), "{error}");
     let instead = Some(ReplacementResult { status: ToolStatus::Ok, text: "no".into() });
-    let error = world
+    let error = fixture
         .store
         .fork(session, &ForkOptions { replacement: instead, ..fork(Some(1)) })
         .unwrap_err();
     assert!(matches!(error, JournalError::NotAToolResult { seq: 1, .. }), "{error}");
-    assert_eq!(world.store.list().unwrap().len(), 1);
+    assert_eq!(fixture.store.list().unwrap().len(), 1);
 }
 
 #[test]
-fn a_session_that_runs_can_be_forked() {
-    let world = SessionFixture::new();
-    let (journal, _, _) = world.begin();
-    let child = world.store.fork(journal.session(), &fork(None)).unwrap();
-    assert_eq!(world.history(child).machine, world.history(journal.session()).machine);
+fn a_running_session_can_be_forked() {
+    let fixture = SessionFixture::new();
+    let (journal, _, _) = fixture.begin();
+    let child = fixture.store.fork(journal.session(), &fork(None)).unwrap();
+    assert_eq!(fixture.history(child).machine, fixture.history(journal.session()).machine);
 }
 
 /// A session with a tool result that is stored separately, and a longer complete output.
-fn with_long_texts(world: &SessionFixture) -> SessionId {
-    fs::write(world.workspace().join("a.txt"), "x".repeat(200_000)).unwrap();
-    let (session, _) = world.run();
-    let seq = places(world, session, "settled")[0];
+fn with_long_texts(fixture: &SessionFixture) -> SessionId {
+    fs::write(fixture.workspace().join("a.txt"), "x".repeat(200_000)).unwrap();
+    let (session, _) = fixture.run();
+    let seq = places(fixture, session, "settled")[0];
     let instead = ReplacementResult { status: ToolStatus::Ok, text: "long ".repeat(40_000).into() };
     let how = ForkOptions { replacement: Some(instead), ..fork(Some(seq)) };
-    let child = world.store.fork(session, &how).unwrap();
-    world.store.outputs(child).store(&"c1".into(), "longer still").unwrap();
-    world.store.remove(session).unwrap();
+    let child = fixture.store.fork(session, &how).unwrap();
+    fixture.store.outputs(child).store(&"c1".into(), "longer still").unwrap();
+    fixture.store.remove(session).unwrap();
     child
 }
 
 #[test]
 fn long_texts_and_outputs_go_along_with_a_fork() {
-    let world = SessionFixture::new();
-    let parent = with_long_texts(&world);
-    assert!(fs::metadata(world.journal(parent)).unwrap().len() < 20_000);
-    let child = world.store.fork(parent, &fork(None)).unwrap();
-    let fold = world.history(parent).machine;
-    world.store.remove(parent).unwrap();
-    assert_eq!(world.history(child).machine, fold);
-    let page = world.store.outputs(child).page(&"c1".into(), 1, 10).unwrap().unwrap();
+    let fixture = SessionFixture::new();
+    let parent = with_long_texts(&fixture);
+    assert!(fs::metadata(fixture.journal(parent)).unwrap().len() < 20_000);
+    let child = fixture.store.fork(parent, &fork(None)).unwrap();
+    let machine = fixture.history(parent).machine;
+    fixture.store.remove(parent).unwrap();
+    assert_eq!(fixture.history(child).machine, machine);
+    let page = fixture.store.outputs(child).page(&"c1".into(), 1, 10).unwrap().unwrap();
     assert_eq!(page.text, "longer still");
 }
 
 #[test]
-fn an_export_has_everything_in_it_and_comes_back_in_another_store() {
-    let world = SessionFixture::new();
-    let session = with_long_texts(&world);
-    let file = world.root.join("exported.jsonl");
-    let records = world.store.export(session, &mut fs::File::create(&file).unwrap()).unwrap();
+fn an_export_is_complete_and_can_be_imported_into_another_store() {
+    let fixture = SessionFixture::new();
+    let session = with_long_texts(&fixture);
+    let file = fixture.root.join("exported.jsonl");
+    let records = fixture.store.export(session, &mut fs::File::create(&file).unwrap()).unwrap();
     assert!(fs::read_to_string(&file).unwrap().contains("long long long"));
     let other = SessionFixture::new();
     let imported = other.store.import(&file, SystemTime::now()).unwrap();
@@ -142,27 +142,27 @@ fn an_export_has_everything_in_it_and_comes_back_in_another_store() {
         (imported.session, imported.records, imported.had_partial_record),
         (session, records, false)
     );
-    assert_eq!(other.history(session).machine, world.history(session).machine);
+    assert_eq!(other.history(session).machine, fixture.history(session).machine);
     let again = other.store.import(&file, SystemTime::now()).unwrap();
     assert_ne!(again.session, session);
     let lineage = other.history(again.session).header.ancestry.unwrap();
     assert_eq!((lineage.session, lineage.seq), (session, records - 1));
-    assert_eq!(other.history(again.session).machine, world.history(session).machine);
+    assert_eq!(other.history(again.session).machine, fixture.history(session).machine);
 }
 
 /// Fault X13.
 #[test]
-fn what_is_no_export_is_not_imported_and_leaves_nothing_behind() {
-    let world = SessionFixture::new();
-    let session = with_long_texts(&world);
-    let file = world.root.join("file.jsonl");
+fn an_invalid_export_is_rejected_and_leaves_nothing_behind() {
+    let fixture = SessionFixture::new();
+    let session = with_long_texts(&fixture);
+    let file = fixture.root.join("file.jsonl");
     let other = SessionFixture::new();
     let import = |text: &[u8]| {
         fs::write(&file, text).unwrap();
         other.store.import(&file, SystemTime::now())
     };
     // A raw journal refers to texts that only its own store has.
-    let raw = fs::read(world.journal(session)).unwrap();
+    let raw = fs::read(fixture.journal(session)).unwrap();
     assert!(import(&raw).is_ok_and(|imported| imported.had_partial_record));
     other.store.remove(session).unwrap();
     for text in [&b""[..], b"hello\n", b"{\"role\":\"user\"}\n", &raw[1..], &raw[..100]] {
@@ -173,22 +173,22 @@ fn what_is_no_export_is_not_imported_and_leaves_nothing_behind() {
 }
 
 #[test]
-fn an_export_that_was_cut_off_goes_on_from_what_is_left() {
-    let world = SessionFixture::new();
-    let (session, _) = world.run();
+fn a_truncated_export_is_resumed_from_its_valid_part() {
+    let fixture = SessionFixture::new();
+    let (session, _) = fixture.run();
     let mut exported = Vec::new();
-    world.store.export(session, &mut exported).unwrap();
-    let vetted = places(&world, session, "vetted")[1];
+    fixture.store.export(session, &mut exported).unwrap();
+    let authorized = places(&fixture, session, "vetted")[1];
     let text = String::from_utf8(exported).unwrap();
-    let kept: Vec<&str> = text.lines().take(usize::try_from(vetted).unwrap() + 1).collect();
-    let file = world.root.join("file.jsonl");
+    let kept: Vec<&str> = text.lines().take(usize::try_from(authorized).unwrap() + 1).collect();
+    let file = fixture.root.join("file.jsonl");
     fs::write(&file, kept.join("\n") + "\n{\"seq\":").unwrap();
-    world.store.remove(session).unwrap();
-    assert!(world.store.import(&file, SystemTime::now()).unwrap().had_partial_record);
-    let State::Executing(_) = world.history(session).machine.state else { panic!() };
+    fixture.store.remove(session).unwrap();
+    assert!(fixture.store.import(&file, SystemTime::now()).unwrap().had_partial_record);
+    let State::Executing(_) = fixture.history(session).machine.state else { panic!() };
     let mut answered = false;
-    world.resume(session, None);
-    let replayed = world.store.replay(session, |_, stored, _| {
+    fixture.resume(session, None);
+    let replayed = fixture.store.replay(session, |_, stored, _| {
         answered |= matches!(&stored.content, StoredContent::Resumed(resumed)
             if resumed.resumption.recovered[0].result.status == ToolStatus::InDoubt);
         assert!(!matches!(&stored.content, StoredContent::Event(Event::InternalError { .. })));

@@ -68,32 +68,32 @@ pub(super) fn short() -> RunRules {
     RunRules { limits: RunLimits { max_steps: 2, ..RunLimits::default() }, ..rules() }
 }
 
-pub(super) fn world() -> SessionFixture {
-    let world = SessionFixture::new();
-    std::fs::write(world.workspace().join("note"), "n").unwrap();
-    world
+pub(super) fn fixture() -> SessionFixture {
+    let fixture = SessionFixture::new();
+    std::fs::write(fixture.workspace().join("note"), "n").unwrap();
+    fixture
 }
 
-fn begin(world: &SessionFixture, rules: RunRules, records: usize) -> SessionId {
-    let (journal, fold, outcomes) = world.try_begin_by(rules).unwrap();
+fn begin(fixture: &SessionFixture, rules: RunRules, records: usize) -> SessionId {
+    let (journal, machine, output) = fixture.try_begin_by(rules).unwrap();
     let session = journal.session();
-    let mail = Box::new(journal.queue());
+    let messages = Box::new(journal.queue());
     let journal = Box::new(CrashingJournal { journal, records });
-    world.drive_with(
-        Participants { journal, mail, model: reading_model(&RequestCounts::default()) },
-        fold,
-        outcomes,
+    fixture.drive_with(
+        Participants { journal, messages, model: reading_model(&RequestCounts::default()) },
+        machine,
+        output,
         RunTime::START,
     );
     session
 }
 
 /// Dies in this state: after the event that led there was written, and before any event in it.
-fn crash_in(world: &SessionFixture, rules: &RunRules, state: StateKind) -> SessionId {
-    let rehearsal = self::world();
-    let session = begin(&rehearsal, rules.clone(), usize::MAX);
+fn crash_in(fixture: &SessionFixture, rules: &RunRules, state: StateKind) -> SessionId {
+    let reference = self::fixture();
+    let session = begin(&reference, rules.clone(), usize::MAX);
     let mut at = None;
-    let replayed = rehearsal.store.replay(session, |_, stored, replayed| {
+    let replayed = reference.store.replay(session, |_, stored, replayed| {
         if at.is_none() && replayed.fingerprint.state == state {
             at = Some(stored.seq);
         }
@@ -101,121 +101,122 @@ fn crash_in(world: &SessionFixture, rules: &RunRules, state: StateKind) -> Sessi
     replayed.unwrap();
     // The header is not written through the journal that dies.
     let records = usize::try_from(at.expect("the run comes there")).unwrap() - 1;
-    let session = begin(world, rules.clone(), records);
-    assert_eq!(world.history(session).machine.state.kind(), state);
+    let session = begin(fixture, rules.clone(), records);
+    assert_eq!(fixture.history(session).machine.state.kind(), state);
     session
 }
 
 /// Resumes a session of [`reading_model`], and counts the requests.
-fn go_on(world: &SessionFixture, session: SessionId) -> (Machine, RequestCounts) {
-    let opened = world.reopen(session);
+fn go_on(fixture: &SessionFixture, session: SessionId) -> (Machine, RequestCounts) {
+    let opened = fixture.reopen(session);
     let at = opened.history.at;
-    let going = opened.resume(world.resume_options(None)).unwrap();
+    let going = opened.resume(fixture.resume_options(None)).unwrap();
     let asked = RequestCounts::default();
-    let cast = Participants { model: reading_model(&asked), ..Participants::new(going.journal) };
-    let fold = world.drive_with(cast, going.machine, going.output, at);
-    replay_and_verify(world, session);
-    (fold, asked)
+    let participants =
+        Participants { model: reading_model(&asked), ..Participants::new(going.journal) };
+    let machine = fixture.drive_with(participants, going.machine, going.output, at);
+    replay_and_verify(fixture, session);
+    (machine, asked)
 }
 
-fn summaries(fold: &Machine) -> usize {
+fn summaries(machine: &Machine) -> usize {
     let is_summary = |entry: &&ConversationEntry| match &entry.item {
         ConversationItem::User(message) => message.origin == MessageOrigin::Summary,
         ConversationItem::Assistant(_) | ConversationItem::Exchange(_) => false,
     };
-    fold.conversation.entries().iter().filter(is_summary).count()
+    machine.conversation.entries().iter().filter(is_summary).count()
 }
 
 #[test]
-fn a_tool_that_was_over_is_not_run_again_and_its_answer_stands() {
-    let world = SessionFixture::new();
-    let session = crash_at(&world, "settled", 1);
-    assert_eq!(world.command_log(), ["ran"]);
-    let fold = world.resume(session, None);
-    assert_eq!(world.command_log(), ["ran"]);
-    assert_eq!(result(&fold, "c2").status, ToolStatus::Ok);
+fn a_completed_tool_is_not_run_again() {
+    let fixture = SessionFixture::new();
+    let session = crash_at(&fixture, "settled", 1);
+    assert_eq!(fixture.command_log(), ["ran"]);
+    let machine = fixture.resume(session, None);
+    assert_eq!(fixture.command_log(), ["ran"]);
+    assert_eq!(result(&machine, "c2").status, ToolStatus::Ok);
 }
 
 /// Fault S16.
 #[test]
-fn a_tool_that_had_not_begun_runs() {
-    let world = SessionFixture::new();
-    let session = crash_at(&world, "replied", 1);
-    assert!(world.command_log().is_empty());
-    let fold = world.resume(session, None);
-    assert_eq!((world.command_log().len(), result(&fold, "c2").status), (1, ToolStatus::Ok));
+fn a_tool_that_had_not_started_runs() {
+    let fixture = SessionFixture::new();
+    let session = crash_at(&fixture, "replied", 1);
+    assert!(fixture.command_log().is_empty());
+    let machine = fixture.resume(session, None);
+    assert_eq!((fixture.command_log().len(), result(&machine, "c2").status), (1, ToolStatus::Ok));
 }
 
 #[test]
 fn a_call_that_changes_nothing_runs_again() {
-    let world = world();
-    let session = crash_in(&world, &rules(), StateKind::Executing);
-    let State::Executing(_) = world.history(session).machine.state else { panic!() };
-    let (fold, _) = go_on(&world, session);
-    assert_eq!(result(&fold, "r0").status, ToolStatus::Ok);
-    assert_eq!(reason(&fold), Some(StopReason::LlmDone));
+    let fixture = fixture();
+    let session = crash_in(&fixture, &rules(), StateKind::Executing);
+    let State::Executing(_) = fixture.history(session).machine.state else { panic!() };
+    let (machine, _) = go_on(&fixture, session);
+    assert_eq!(result(&machine, "r0").status, ToolStatus::Ok);
+    assert_eq!(reason(&machine), Some(StopReason::LlmDone));
 }
 
 #[test]
 fn a_request_that_was_sent_is_charged_and_sent_again() {
-    let world = world();
-    let session = crash_in(&world, &rules(), StateKind::CallingSending);
-    let before = world.history(session).machine.state.run().used;
-    let going = world.reopen(session).resume(world.resume_options(None)).unwrap();
+    let fixture = fixture();
+    let session = crash_in(&fixture, &rules(), StateKind::CallingSending);
+    let before = fixture.history(session).machine.state.run().used;
+    let going = fixture.reopen(session).resume(fixture.resume_options(None)).unwrap();
     let after = going.machine.state.run().used;
     assert!(after.cost > before.cost && after.tokens > before.tokens, "{before:?} {after:?}");
     drop(going);
-    let (fold, _) = go_on(&world, session);
-    assert_eq!(reason(&fold), Some(StopReason::LlmDone));
+    let (machine, _) = go_on(&fixture, session);
+    assert_eq!(reason(&machine), Some(StopReason::LlmDone));
 }
 
 /// Fault S17.
 #[test]
-fn a_summary_that_was_asked_for_is_asked_for_again_and_the_old_history_stands_until_it_is_there() {
-    let world = world();
-    let session = crash_in(&world, &narrow(), StateKind::CompactingSending);
-    let before = world.history(session).machine;
+fn an_interrupted_summary_is_requested_again_and_the_history_stays_until_it_is_complete() {
+    let fixture = fixture();
+    let session = crash_in(&fixture, &narrow(), StateKind::CompactingSending);
+    let before = fixture.history(session).machine;
     assert_eq!(summaries(&before), 0);
-    let going = world.reopen(session).resume(world.resume_options(None)).unwrap();
+    let going = fixture.reopen(session).resume(fixture.resume_options(None)).unwrap();
     assert_eq!(going.machine.conversation.entries(), before.conversation.entries());
     drop(going);
-    let (fold, asked) = go_on(&world, session);
-    assert_eq!((summaries(&fold), asked.compaction.load(Ordering::Relaxed)), (1, 1));
-    assert_eq!(reason(&fold), Some(StopReason::LlmDone));
+    let (machine, asked) = go_on(&fixture, session);
+    assert_eq!((summaries(&machine), asked.compaction.load(Ordering::Relaxed)), (1, 1));
+    assert_eq!(reason(&machine), Some(StopReason::LlmDone));
 }
 
 /// Fault S17.
 #[test]
-fn a_last_word_that_was_asked_for_is_not_asked_for_again() {
-    let world = world();
-    let session = crash_in(&world, &short(), StateKind::ClosingSending);
-    let (fold, asked) = go_on(&world, session);
+fn a_requested_final_summary_is_not_requested_again() {
+    let fixture = fixture();
+    let session = crash_in(&fixture, &short(), StateKind::ClosingSending);
+    let (machine, asked) = go_on(&fixture, session);
     assert_eq!(asked.closing.load(Ordering::Relaxed), 0);
-    assert_eq!(reason(&fold), Some(StopReason::Closed(CloseReason::MaxSteps)));
+    assert_eq!(reason(&machine), Some(StopReason::Closed(CloseReason::MaxSteps)));
 }
 
 /// Fault S17.
 #[test]
-fn a_last_word_that_was_not_yet_asked_for_is_asked_for() {
-    let world = world();
-    let session = crash_in(&world, &short(), StateKind::ClosingPreparing);
-    let (fold, asked) = go_on(&world, session);
+fn an_unrequested_final_summary_is_requested() {
+    let fixture = fixture();
+    let session = crash_in(&fixture, &short(), StateKind::ClosingPreparing);
+    let (machine, asked) = go_on(&fixture, session);
     assert_eq!(asked.closing.load(Ordering::Relaxed), 1);
-    assert_eq!(reason(&fold), Some(StopReason::Closed(CloseReason::MaxSteps)));
+    assert_eq!(reason(&machine), Some(StopReason::Closed(CloseReason::MaxSteps)));
 }
 
 /// Fault S20.
 #[test]
-fn a_clock_that_was_set_back_changes_nothing_but_what_people_read() {
-    let world = SessionFixture::new();
-    let (session, _) = world.run();
-    let mut how = world.resume_options(Some("and further"));
+fn a_clock_that_was_set_back_changes_only_displayed_times() {
+    let fixture = SessionFixture::new();
+    let (session, _) = fixture.run();
+    let mut how = fixture.resume_options(Some("and further"));
     how.now = std::time::UNIX_EPOCH;
-    let opened = world.reopen(session);
+    let opened = fixture.reopen(session);
     let at = opened.history.at;
     let going = opened.resume(how).unwrap();
-    let fold = world.drive(going.journal, going.machine, going.output, at);
-    assert_eq!(reason(&fold), Some(StopReason::LlmDone));
+    let machine = fixture.drive(going.journal, going.machine, going.output, at);
+    assert_eq!(reason(&machine), Some(StopReason::LlmDone));
     let mut order = Vec::new();
     let mut times = Vec::new();
     let see = |stored: &architect::journal::StoredRecord| {
@@ -224,7 +225,7 @@ fn a_clock_that_was_set_back_changes_nothing_but_what_people_read() {
         assert!(!matches!(stored.content, StoredContent::Other));
     };
     let mut see = see;
-    world.store.replay(session, |_, stored, _| see(stored)).unwrap();
+    fixture.store.replay(session, |_, stored, _| see(stored)).unwrap();
     assert!(order.is_sorted() && !times.is_sorted(), "{times:?}");
-    replay_and_verify(&world, session);
+    replay_and_verify(&fixture, session);
 }

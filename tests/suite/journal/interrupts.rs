@@ -11,7 +11,7 @@ use architect::runner::{DriverInput, DriverInputSender};
 use crate::kit::model::{FakeCall, model};
 
 use super::fixture::{Participants, SessionFixture, rules};
-use super::interrupted_effects::{RequestCounts, narrow, reading_model, short, world};
+use super::interrupted_effects::{RequestCounts, fixture, narrow, reading_model, short};
 use super::resume::{reason, replay_and_verify};
 
 /// Sends a signal as soon as a state is entered.
@@ -23,15 +23,13 @@ struct InterruptInState {
 
 impl Observer for InterruptInState {
     fn on_event(&mut self, seen: &RunEvent<'_>) -> Result<(), Disconnected> {
-        let fold = match seen {
-            RunEvent::Started { machine: fold, .. } | RunEvent::Handled { machine: fold, .. } => {
-                fold
-            }
+        let machine = match seen {
+            RunEvent::Started { machine, .. } | RunEvent::Handled { machine, .. } => machine,
             RunEvent::ReplyDelta { .. } | RunEvent::Notice { .. } | RunEvent::Ended { .. } => {
                 return Ok(());
             }
         };
-        if fold.state.kind() == self.state {
+        if machine.state.kind() == self.state {
             let event = Event::Interrupt { signal: self.signal };
             self.inbox.send(DriverInput::Event(event));
         }
@@ -40,24 +38,25 @@ impl Observer for InterruptInState {
 }
 
 fn stopped(
-    world: &SessionFixture,
+    fixture: &SessionFixture,
     rules: RunRules,
     model: Box<dyn Model>,
     state: StateKind,
     signal: Signal,
 ) -> (SessionId, Machine) {
-    let (journal, fold, outcomes) = world.try_begin_by(rules).unwrap();
+    let (journal, machine, output) = fixture.try_begin_by(rules).unwrap();
     let session = journal.session();
-    let cast = Participants { model, ..Participants::new(journal) };
-    let fold = world.drive_with_inbox(cast, fold, outcomes, RunTime::START, |inbox| {
-        Box::new(InterruptInState { inbox, signal, state })
-    });
-    (session, fold)
+    let participants = Participants { model, ..Participants::new(journal) };
+    let machine =
+        fixture.drive_with_inbox(participants, machine, output, RunTime::START, |inbox| {
+            Box::new(InterruptInState { inbox, signal, state })
+        });
+    (session, machine)
 }
 
 /// Faults G2, G3, G5 and G6.
 #[test]
-fn a_run_can_be_stopped_in_every_state() {
+fn a_run_can_be_interrupted_in_every_state() {
     let states = [
         (StateKind::Preparing, rules()),
         (StateKind::CallingSending, rules()),
@@ -71,30 +70,30 @@ fn a_run_can_be_stopped_in_every_state() {
     let signals = [(Signal::Interrupt, 130), (Signal::Terminate, 143), (Signal::Hangup, 129)];
     for (state, rules) in states {
         for (signal, code) in signals {
-            let world = world();
+            let fixture = fixture();
             let model: Box<dyn Model> = match state {
                 StateKind::CallingWaiting => model(|_| FakeCall::failing(FaultKind::Server)),
                 _ => reading_model(&RequestCounts::default()),
             };
             let begun = Instant::now();
-            let (session, fold) = stopped(&world, rules.clone(), model, state, signal);
+            let (session, machine) = stopped(&fixture, rules.clone(), model, state, signal);
             let case = format!("{} {signal:?}", state.name());
             assert!(begun.elapsed() < Duration::from_secs(10), "{case}");
-            assert_eq!(reason(&fold), Some(StopReason::UserInterrupt(signal)), "{case}");
-            assert_eq!(reason(&fold).unwrap().exit_code(), code, "{case}");
+            assert_eq!(reason(&machine), Some(StopReason::UserInterrupt(signal)), "{case}");
+            assert_eq!(reason(&machine).unwrap().exit_code(), code, "{case}");
             let mut met = None;
-            let replayed = world.store.replay(session, |_, stored, replayed| {
+            let replayed = fixture.store.replay(session, |_, stored, replayed| {
                 if stored.content.name() == "interrupt" {
                     met = Some(replayed.fingerprint.state);
                 }
             });
-            assert_eq!(replayed.unwrap().0.machine, fold, "{case}");
+            assert_eq!(replayed.unwrap().0.machine, machine, "{case}");
             // Without hooks a call is prepared at once, before an interrupt can come.
             let is_instant = matches!(state, StateKind::Preparing | StateKind::ClosingPreparing);
             assert!(met == Some(state) || is_instant && met.is_some(), "{case}: {met:?}");
-            replay_and_verify(&world, session);
-            let fold = world.resume(session, None);
-            assert_eq!(reason(&fold), Some(StopReason::LlmDone), "{case}");
+            replay_and_verify(&fixture, session);
+            let machine = fixture.resume(session, None);
+            assert_eq!(reason(&machine), Some(StopReason::LlmDone), "{case}");
         }
     }
 }

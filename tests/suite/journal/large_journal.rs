@@ -21,9 +21,9 @@ use super::fixture::{SessionFixture, reply};
 const SIZE: u64 = 64 << 20;
 
 /// The event that a run waits for: each turn reads a file.
-fn awaited(fold: &Machine, text: &str) -> Event {
-    let id = fold.state.pending_effects()[0];
-    match &fold.state {
+fn awaited(machine: &Machine, text: &str) -> Event {
+    let id = machine.state.pending_effects()[0];
+    match &machine.state {
         State::Preparing(_) => {
             let facts = RequestSize {
                 estimate: Tokens(1_000),
@@ -61,21 +61,21 @@ fn awaited(fold: &Machine, text: &str) -> Event {
 
 fn fill(
     mut journal: FileJournal,
-    mut fold: Machine,
-    mut outcomes: MachineOutput,
+    mut machine: Machine,
+    mut output: MachineOutput,
     file: &std::path::Path,
 ) {
-    let text = "a line of a file that somebody has read\n".repeat(200);
+    let text = "a line of a file that was read\n".repeat(200);
     for at in 1.. {
-        let event = awaited(&fold, &text);
-        let met = Fingerprint::of(&fold, &outcomes.effects);
+        let event = awaited(&machine, &text);
+        let met = Fingerprint::of(&machine, &output.effects);
         journal
             .append(
                 RunTime(at),
                 JournalRecord::Event { event: &event, fingerprint: met, timing: None },
             )
             .unwrap();
-        (fold, outcomes) = fold.handle(RunTime(at), event);
+        (machine, output) = machine.handle(RunTime(at), event);
         if at % 100 == 0 && fs::metadata(file).unwrap().len() > SIZE {
             return;
         }
@@ -92,20 +92,20 @@ fn peak(process: u32) -> Option<u64> {
 /// Fault S13: it is read record by record; only the conversation stays in memory, once.
 #[test]
 fn a_huge_journal_is_read_in_a_stream() {
-    let world = SessionFixture::new();
+    let fixture = SessionFixture::new();
     let loops = LoopDetection { warn_at: u32::MAX, end_at: u32::MAX };
     let limits = RunLimits { max_steps: u32::MAX, ..RunLimits::default() };
     let rules = RunRules { loop_detection: loops, limits, ..super::fixture::rules() };
-    let (journal, fold, outcomes) = world.try_begin_by(rules).unwrap();
-    let path = world.journal(journal.session());
-    fill(journal, fold, outcomes, &path);
+    let (journal, machine, output) = fixture.try_begin_by(rules).unwrap();
+    let path = fixture.journal(journal.session());
+    fill(journal, machine, output, &path);
     let begun = Instant::now();
     let mut child = Command::new(env!("CARGO_BIN_EXE_architect"))
         .args(["replay", "last", "--verify"])
-        .current_dir(world.workspace())
+        .current_dir(fixture.workspace())
         .env_clear()
-        .env("HOME", &world.root)
-        .env("ARCHITECT_SESSIONS_DIR", world.root.join("state"))
+        .env("HOME", &fixture.root)
+        .env("ARCHITECT_SESSIONS_DIR", fixture.root.join("state"))
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()

@@ -9,31 +9,31 @@ use super::fixture::SessionFixture;
 
 #[test]
 fn a_replay_ends_where_the_run_ended() {
-    let world = SessionFixture::new();
-    let (session, fold) = world.run();
+    let fixture = SessionFixture::new();
+    let (session, machine) = fixture.run();
     let mut differences = Vec::new();
-    let replayed = world.store.replay(session, |_, _, replayed| {
+    let replayed = fixture.store.replay(session, |_, _, replayed| {
         differences.extend(replayed.divergence.clone());
     });
     let (past, end) = replayed.unwrap();
     assert_eq!(differences, []);
     assert_eq!(end.kind, JournalEndKind::Whole);
-    assert_eq!(past.machine, fold);
+    assert_eq!(past.machine, machine);
     assert_eq!(past.machine.state.kind(), StateKind::Done);
     let ended = past.ended.unwrap();
     assert_eq!((&*ended.reason, ended.steps, ended.model_calls), ("llm_done", 3, 4));
 }
 
 #[test]
-fn every_record_meets_the_state_that_it_met() {
-    let world = SessionFixture::new();
-    let (session, _) = world.run();
+fn every_record_is_replayed_in_its_state() {
+    let fixture = SessionFixture::new();
+    let (session, _) = fixture.run();
     let mut met = Vec::new();
     let see = |stored: &StoredRecord| {
         let state = stored.fingerprint.as_ref().map_or("", |mark| &mark.state);
         format!("{} in {state}", stored.content.name())
     };
-    world.store.replay(session, |_, stored, _| met.push(see(stored))).unwrap();
+    fixture.store.replay(session, |_, stored, _| met.push(see(stored))).unwrap();
     // The calls of the third turn run in parallel.
     met.retain(|line| !line.contains("Executing"));
     assert_eq!(
@@ -54,23 +54,23 @@ fn every_record_meets_the_state_that_it_met() {
 }
 
 #[test]
-fn a_run_that_was_changed_in_the_middle_is_told_from_the_first_event_on() {
-    let world = SessionFixture::new();
-    let (session, _) = world.run();
-    let path = world.journal(session);
+fn a_divergence_is_reported_at_its_first_event() {
+    let fixture = SessionFixture::new();
+    let (session, _) = fixture.run();
+    let path = fixture.journal(session);
     let text = std::fs::read_to_string(&path).unwrap();
     // The tool results are the same, but the first reply cost more.
     let forged = text.replacen("\"input\":100", "\"input\":101", 1);
     std::fs::write(&path, resealed(&forged)).unwrap();
     let mut differences = Vec::new();
-    let replayed = world.store.replay(session, |_, _, replayed| {
+    let replayed = fixture.store.replay(session, |_, _, replayed| {
         differences.extend(replayed.divergence.clone());
     });
     assert_eq!(replayed.unwrap().1.kind, JournalEndKind::Whole);
     assert_eq!(
         differences[0].to_string(),
         "record 2 leads to another state in the replay: record 3 (vetted) was written in state Executing, but with other \
-         account or other effects"
+         usage or effects"
     );
 }
 
@@ -89,9 +89,9 @@ pub(super) fn resealed(text: &str) -> String {
 }
 
 #[test]
-fn the_times_of_calls_and_syncs_are_told() {
-    let world = SessionFixture::new();
-    let (session, _) = world.run();
+fn the_times_of_calls_and_syncs_are_recorded() {
+    let fixture = SessionFixture::new();
+    let (session, _) = fixture.run();
     let mut calls = 0;
     let see = |stored: &StoredRecord| match &stored.content {
         StoredContent::Event(architect::machine::Event::Replied { .. }) => {
@@ -101,6 +101,6 @@ fn the_times_of_calls_and_syncs_are_told() {
         _ => assert_eq!(stored.timing, None),
     };
     let mut see = see;
-    world.store.replay(session, |_, stored, _| see(stored)).unwrap();
+    fixture.store.replay(session, |_, stored, _| see(stored)).unwrap();
     assert_eq!(calls, 4);
 }

@@ -21,72 +21,72 @@ fn steering(text: &str) -> QueuedMessage {
 
 /// Fault S8.
 #[test]
-fn a_session_has_one_process_and_the_second_is_told_which() {
-    let world = SessionFixture::new();
-    let (journal, _, _) = world.begin();
+fn a_second_process_is_rejected_with_the_id_of_the_first() {
+    let fixture = SessionFixture::new();
+    let (journal, _, _) = fixture.begin();
     let session = journal.session();
-    let error = world.store.reopen(session, DamagePolicy::Refuse).unwrap_err().to_string();
+    let error = fixture.store.reopen(session, DamagePolicy::Refuse).unwrap_err().to_string();
     let pid = std::process::id();
     assert_eq!(error, format!("session {session} is busy: process {pid} runs it"));
-    assert!(matches!(world.store.remove(session), Err(JournalError::Busy { .. })));
-    assert_eq!(world.history(session).header.session, session);
+    assert!(matches!(fixture.store.remove(session), Err(JournalError::Busy { .. })));
+    assert_eq!(fixture.history(session).header.session, session);
     drop(journal);
-    assert!(world.store.reopen(session, DamagePolicy::Refuse).is_ok());
+    assert!(fixture.store.reopen(session, DamagePolicy::Refuse).is_ok());
 }
 
 /// Fault S1: a process that is killed while it creates a session leaves a temporary file and a folder without a
 /// journal. They are not listed, and removed later.
 #[test]
-fn what_belongs_to_no_session_is_cleaned_up() {
-    let world = SessionFixture::new();
-    let session = world.begin().0.session();
-    let sessions = world.root.join("state/sessions");
-    let nobody = SessionId::generate();
-    fs::create_dir(sessions.join(nobody.to_string())).unwrap();
-    fs::write(sessions.join(format!(".{nobody}")), "half a header").unwrap();
-    fs::write(sessions.join("note"), "somebody else's").unwrap();
+fn leftovers_without_a_session_are_cleaned_up() {
+    let fixture = SessionFixture::new();
+    let session = fixture.begin().0.session();
+    let sessions = fixture.root.join("state/sessions");
+    let unknown = SessionId::generate();
+    fs::create_dir(sessions.join(unknown.to_string())).unwrap();
+    fs::write(sessions.join(format!(".{unknown}")), "half a header").unwrap();
+    fs::write(sessions.join("note"), "another program's").unwrap();
     let names = || {
         let names = fs::read_dir(&sessions).unwrap().map(|entry| entry.unwrap().file_name());
         names.map(|name| name.into_string().unwrap()).collect::<std::collections::BTreeSet<_>>()
     };
     let all = names();
-    assert_eq!(world.store.clean_up(SystemTime::UNIX_EPOCH).unwrap(), []);
+    assert_eq!(fixture.store.clean_up(SystemTime::UNIX_EPOCH).unwrap(), []);
     assert_eq!(names(), all);
-    assert_eq!(world.store.clean_up(SystemTime::now()).unwrap(), [session]);
+    assert_eq!(fixture.store.clean_up(SystemTime::now()).unwrap(), [session]);
     assert_eq!(names(), ["note".to_owned()].into());
 }
 
 #[test]
 fn only_a_running_session_takes_messages() {
-    let world = SessionFixture::new();
-    let (journal, _, _) = world.begin();
+    let fixture = SessionFixture::new();
+    let (journal, _, _) = fixture.begin();
     let session = journal.session();
-    assert!(world.store.is_running(session).unwrap());
-    world.store.send(session, &steering("left")).unwrap();
+    assert!(fixture.store.is_running(session).unwrap());
+    fixture.store.send(session, &steering("left")).unwrap();
     drop(journal);
-    assert!(!world.store.is_running(session).unwrap());
-    let error = world.store.send(session, &steering("left")).unwrap_err().to_string();
+    assert!(!fixture.store.is_running(session).unwrap());
+    let error = fixture.store.send(session, &steering("left")).unwrap_err().to_string();
     assert_eq!(error, format!("session {session} is not running"));
-    let nobody = SessionId::generate();
+    let unknown = SessionId::generate();
     assert!(matches!(
-        world.store.send(nobody, &steering("left")),
+        fixture.store.send(unknown, &steering("left")),
         Err(JournalError::UnknownSession(_))
     ));
 }
 
 #[test]
-fn a_name_is_an_id_its_beginning_or_the_last_one() {
-    let world = SessionFixture::new();
-    let resolve = |name: &str| world.store.resolve(name);
+fn a_name_is_an_id_a_prefix_or_last() {
+    let fixture = SessionFixture::new();
+    let resolve = |name: &str| fixture.store.resolve(name);
     assert!(matches!(resolve("last"), Err(JournalError::UnknownSession(_))));
-    let first = world.begin().0.session();
+    let first = fixture.begin().0.session();
     std::thread::sleep(Duration::from_millis(20));
-    let second = world.begin().0.session();
+    let second = fixture.begin().0.session();
     assert_eq!(resolve(&first.to_string()).unwrap(), first);
     assert_eq!(resolve(&first.to_string()[..14]).unwrap(), first);
     assert_eq!(resolve("last").unwrap(), second);
     let error = resolve("0").unwrap_err().to_string();
-    assert_eq!(error, format!("'0' is the beginning of 2 sessions: {first}, {second}"));
+    assert_eq!(error, format!("'0' matches 2 sessions: {first}, {second}"));
     for name in ["", ".", "..", "../sessions", "x", "%", "*", "fff", "Last"] {
         assert!(matches!(resolve(name), Err(JournalError::UnknownSession(_))), "{name}");
     }
@@ -94,13 +94,13 @@ fn a_name_is_an_id_its_beginning_or_the_last_one() {
 
 #[test]
 fn files_and_folders_are_the_users_alone() {
-    let world = SessionFixture::new();
-    let (session, _) = world.run();
+    let fixture = SessionFixture::new();
+    let (session, _) = fixture.run();
     let mode = |path: PathBuf| fs::metadata(path).unwrap().mode() & 0o777;
-    assert_eq!(mode(world.root.join("state")), 0o700);
-    assert_eq!(mode(world.root.join("state/sessions")), 0o700);
-    assert_eq!(mode(world.session_folder(session)), 0o700);
-    assert_eq!(mode(world.journal(session)), 0o600);
+    assert_eq!(mode(fixture.root.join("state")), 0o700);
+    assert_eq!(mode(fixture.root.join("state/sessions")), 0o700);
+    assert_eq!(mode(fixture.session_folder(session)), 0o700);
+    assert_eq!(mode(fixture.journal(session)), 0o600);
 }
 
 /// Fault S7.
@@ -115,17 +115,17 @@ fn a_store_behind_a_link_is_refused() {
 
 #[test]
 fn a_journal_behind_a_link_is_refused() {
-    let world = SessionFixture::new();
-    let (session, _) = world.run();
-    let elsewhere = world.root.join("elsewhere.jsonl");
-    fs::rename(world.journal(session), &elsewhere).unwrap();
-    symlink(&elsewhere, world.journal(session)).unwrap();
-    assert!(world.store.reopen(session, DamagePolicy::Refuse).is_err());
+    let fixture = SessionFixture::new();
+    let (session, _) = fixture.run();
+    let elsewhere = fixture.root.join("elsewhere.jsonl");
+    fs::rename(fixture.journal(session), &elsewhere).unwrap();
+    symlink(&elsewhere, fixture.journal(session)).unwrap();
+    assert!(fixture.store.reopen(session, DamagePolicy::Refuse).is_err());
 }
 
 /// Fault S6.
 #[test]
-fn a_store_that_cannot_be_made_says_where() {
+fn a_store_that_cannot_be_created_reports_its_path() {
     let temp = tempfile::tempdir().unwrap();
     fs::write(temp.path().join("file"), "").unwrap();
     let error = SessionStore::open(&temp.path().join("file/state"), Durability::Os).unwrap_err();
@@ -134,7 +134,7 @@ fn a_store_that_cannot_be_made_says_where() {
 
 /// Fault K11.
 #[test]
-fn the_state_folder_is_the_one_that_the_environment_names() {
+fn the_environment_determines_the_state_folder() {
     let root = |state: Option<&str>, home: Option<&str>| {
         default_root(|name| match name {
             "XDG_STATE_HOME" => state.map(Into::into),
@@ -152,13 +152,13 @@ fn the_state_folder_is_the_one_that_the_environment_names() {
 /// Fault S22.
 #[test]
 fn a_journal_that_is_deleted_while_its_session_runs_takes_no_more_records() {
-    let world = SessionFixture::new();
-    let (mut journal, fold, outcomes) = world.begin();
-    let met = Fingerprint::of(&fold, &outcomes.effects);
+    let fixture = SessionFixture::new();
+    let (mut journal, machine, output) = fixture.begin();
+    let met = Fingerprint::of(&machine, &output.effects);
     let event = Event::Interrupt { signal: Signal::Interrupt };
     let record = JournalRecord::Event { event: &event, fingerprint: met, timing: None };
     journal.append(RunTime(1), record).unwrap();
-    fs::remove_file(world.journal(journal.session())).unwrap();
+    fs::remove_file(fixture.journal(journal.session())).unwrap();
     let error = journal.append(RunTime(2), record).unwrap_err().to_string();
     assert!(error.ends_with("it was deleted"), "{error}");
     assert!(journal.sync().is_err());
@@ -166,23 +166,23 @@ fn a_journal_that_is_deleted_while_its_session_runs_takes_no_more_records() {
 
 #[test]
 fn a_session_is_removed_with_all_that_belongs_to_it() {
-    let world = SessionFixture::new();
-    let (session, _) = world.run();
-    world.store.outputs(session).store(&"c1".into(), "all of it").unwrap();
-    world.store.remove(session).unwrap();
-    assert_eq!(world.store.list().unwrap(), []);
-    assert_eq!(fs::read_dir(world.root.join("state/sessions")).unwrap().count(), 0);
-    assert!(matches!(world.store.remove(session), Err(JournalError::UnknownSession(_))));
+    let fixture = SessionFixture::new();
+    let (session, _) = fixture.run();
+    fixture.store.outputs(session).store(&"c1".into(), "all of it").unwrap();
+    fixture.store.remove(session).unwrap();
+    assert_eq!(fixture.store.list().unwrap(), []);
+    assert_eq!(fs::read_dir(fixture.root.join("state/sessions")).unwrap().count(), 0);
+    assert!(matches!(fixture.store.remove(session), Err(JournalError::UnknownSession(_))));
 }
 
 #[test]
 fn old_sessions_are_cleaned_up_but_not_those_that_run() {
-    let world = SessionFixture::new();
-    let (old, _) = world.run();
-    let (running, _, _) = world.begin();
+    let fixture = SessionFixture::new();
+    let (old, _) = fixture.run();
+    let (running, _, _) = fixture.begin();
     let later = SystemTime::now() + Duration::from_secs(60);
     let earlier = SystemTime::now() - Duration::from_secs(60);
-    assert_eq!(world.store.clean_up(earlier).unwrap(), []);
-    assert_eq!(world.store.clean_up(later).unwrap(), [old]);
-    assert_eq!(world.store.list().unwrap()[0].session, running.session());
+    assert_eq!(fixture.store.clean_up(earlier).unwrap(), []);
+    assert_eq!(fixture.store.clean_up(later).unwrap(), [old]);
+    assert_eq!(fixture.store.list().unwrap()[0].session, running.session());
 }

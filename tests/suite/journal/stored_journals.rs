@@ -47,20 +47,20 @@ fn name(path: &Path) -> String {
 
 /// Copies a journal into a fixture of its own, and replays it without differences.
 fn replayed(path: &Path) -> (SessionFixture, SessionId, SessionHistory) {
-    let world = SessionFixture::new();
-    let imported = world.store.import(path, SystemTime::now()).unwrap();
-    let replayed = world.store.replay(imported.session, |_, _, replayed| {
+    let fixture = SessionFixture::new();
+    let imported = fixture.store.import(path, SystemTime::now()).unwrap();
+    let replayed = fixture.store.replay(imported.session, |_, _, replayed| {
         assert_eq!(replayed.divergence, None, "{}", path.display());
     });
     let (past, end) = replayed.unwrap();
     assert_eq!(end.kind, JournalEndKind::Whole, "{}", path.display());
-    (world, imported.session, past)
+    (fixture, imported.session, past)
 }
 
 /// Fault S12. The end of each journal: a line is added for each journal, and none is ever changed.
 #[test]
-fn every_journal_that_was_kept_leads_where_it_led() {
-    let mut told = String::new();
+fn every_stored_journal_replays_to_the_same_end() {
+    let mut result = String::new();
     for path in stored_journals() {
         let (_, _, past) = replayed(&path);
         let run = past.machine.state.run();
@@ -70,7 +70,7 @@ fn every_journal_that_was_kept_leads_where_it_led() {
         };
         let mark = Fingerprint::of(&past.machine, &past.output.effects);
         writeln!(
-            told,
+            result,
             "{}: {} {reason}, {} steps, {} calls, {}, {} entries, {}",
             name(&path),
             mark.state.name(),
@@ -82,7 +82,7 @@ fn every_journal_that_was_kept_leads_where_it_led() {
         )
         .unwrap();
     }
-    insta::assert_snapshot!(told, @r"
+    insta::assert_snapshot!(result, @r"
     format-1/compaction.jsonl: Done llm_done, 4 steps, 6 calls, $0.008200, 4 entries, 04115a8c5b03db90
     format-1/crashed.jsonl: Executing open, 2 steps, 2 calls, $0.000400, 2 entries, bac2a5903a5d083c
     format-1/fork.jsonl: Done llm_done, 3 steps, 4 calls, $0.000800, 6 entries, 5cbb2a7ec0b6be89
@@ -95,7 +95,7 @@ fn every_journal_that_was_kept_leads_where_it_led() {
 
 /// The costs and their sources are known for every part of a session's life.
 #[test]
-fn the_bill_of_every_journal_that_was_kept_adds_up() {
+fn the_costs_of_every_stored_journal_add_up() {
     for path in stored_journals() {
         let (_, _, past) = replayed(&path);
         let CostBreakdown { agent, closing, compaction, subagents, .. } = past.costs;
@@ -110,21 +110,21 @@ fn the_bill_of_every_journal_that_was_kept_adds_up() {
 }
 
 #[test]
-fn every_journal_that_was_kept_is_exported_byte_for_byte() {
+fn every_stored_journal_is_exported_byte_for_byte() {
     for path in stored_journals() {
-        let (world, session, _) = replayed(&path);
+        let (fixture, session, _) = replayed(&path);
         let mut out = Vec::new();
-        world.store.export(session, &mut out).unwrap();
+        fixture.store.export(session, &mut out).unwrap();
         assert!(out == fs::read(&path).unwrap(), "{}", path.display());
     }
 }
 
 #[test]
-fn every_session_that_was_kept_can_be_gone_on_with() {
+fn every_stored_session_can_be_resumed() {
     for path in stored_journals() {
-        let (world, session, _) = replayed(&path);
-        let fold = world.resume(session, Some("and further"));
-        let State::Done(done) = &fold.state else { panic!("{}", path.display()) };
+        let (fixture, session, _) = replayed(&path);
+        let machine = fixture.resume(session, Some("and further"));
+        let State::Done(done) = &machine.state else { panic!("{}", path.display()) };
         assert_eq!(done.outcome.reason.name(), "llm_done", "{}", path.display());
     }
 }
@@ -133,24 +133,24 @@ fn greeting_model() -> Box<dyn Model> {
     model(|_| immediate(reply(vec![ReplyPart::Text("Hello.".into())])))
 }
 
-fn write_session(world: &SessionFixture, rules: RunRules, model: Box<dyn Model>) -> SessionId {
-    let (journal, fold, outcomes) = world.try_begin_by(rules).unwrap();
+fn write_session(fixture: &SessionFixture, rules: RunRules, model: Box<dyn Model>) -> SessionId {
+    let (journal, machine, output) = fixture.try_begin_by(rules).unwrap();
     let session = journal.session();
-    let cast = Participants { model, ..Participants::new(journal) };
-    world.drive_with(cast, fold, outcomes, RunTime::START);
+    let participants = Participants { model, ..Participants::new(journal) };
+    fixture.drive_with(participants, machine, output, RunTime::START);
     session
 }
 
-fn compacted(world: &SessionFixture) -> SessionId {
-    fs::write(world.workspace().join("note"), "n").unwrap();
-    let session = write_session(world, narrow(), reading_model(&RequestCounts::default()));
+fn compacted(fixture: &SessionFixture) -> SessionId {
+    fs::write(fixture.workspace().join("note"), "n").unwrap();
+    let session = write_session(fixture, narrow(), reading_model(&RequestCounts::default()));
     let is_summary = |entry: &ConversationEntry| matches!(&entry.item, ConversationItem::User(message) if message.origin == MessageOrigin::Summary);
-    assert!(world.history(session).machine.conversation.entries().iter().any(is_summary));
+    assert!(fixture.history(session).machine.conversation.entries().iter().any(is_summary));
     session
 }
 
-fn forked(world: &SessionFixture) -> SessionId {
-    let (session, _) = world.run();
+fn forked(fixture: &SessionFixture) -> SessionId {
+    let (session, _) = fixture.run();
     let mut settled = 0;
     let see = |seq, name: &str| {
         if name == "settled" && settled == 0 {
@@ -158,12 +158,12 @@ fn forked(world: &SessionFixture) -> SessionId {
         }
     };
     let mut see = see;
-    world.store.replay(session, |_, stored, _| see(stored.seq, stored.content.name())).unwrap();
+    fixture.store.replay(session, |_, stored, _| see(stored.seq, stored.content.name())).unwrap();
     let instead =
         Some(ReplacementResult { status: ToolStatus::Failed, text: "disk on fire".into() });
     let fork = ForkOptions { after: Some(settled), replacement: instead, now: SystemTime::now() };
-    let child = world.store.fork(session, &fork).unwrap();
-    world.resume(child, Some("otherwise"));
+    let child = fixture.store.fork(session, &fork).unwrap();
+    fixture.resume(child, Some("otherwise"));
     child
 }
 
@@ -174,13 +174,13 @@ type JournalMaker = fn(&SessionFixture) -> SessionId;
 fn journals_are_made() {
     let Some(to) = std::env::var_os("ARCHITECT_TEST_JOURNALS").map(PathBuf::from) else { return };
     let makers: [(&str, JournalMaker); 7] = [
-        ("text", |world| write_session(world, rules(), greeting_model())),
-        ("tools", |world| world.run().0),
+        ("text", |fixture| write_session(fixture, rules(), greeting_model())),
+        ("tools", |fixture| fixture.run().0),
         ("interrupted", interrupted_session),
-        ("crashed", |world| crash_at(world, "vetted", 1)),
-        ("resumed", |world| {
-            let session = crash_at(world, "vetted", 1);
-            world.resume(session, Some("go on"));
+        ("crashed", |fixture| crash_at(fixture, "vetted", 1)),
+        ("resumed", |fixture| {
+            let session = crash_at(fixture, "vetted", 1);
+            fixture.resume(session, Some("go on"));
             session
         }),
         ("compaction", compacted),
@@ -192,19 +192,19 @@ fn journals_are_made() {
         if path.exists() {
             continue;
         }
-        let world = SessionFixture::new();
-        let session = make(&world);
+        let fixture = SessionFixture::new();
+        let session = make(&fixture);
         let mut out = Vec::new();
-        world.store.export(session, &mut out).unwrap();
-        fs::write(path, resealed(&without_paths(&world, &String::from_utf8(out).unwrap())))
+        fixture.store.export(session, &mut out).unwrap();
+        fs::write(path, resealed(&without_paths(&fixture, &String::from_utf8(out).unwrap())))
             .unwrap();
     }
 }
 
 /// Removes what depends on the machine on which a journal was created.
-fn without_paths(world: &SessionFixture, text: &str) -> String {
+fn without_paths(fixture: &SessionFixture, text: &str) -> String {
     use std::os::unix::fs::MetadataExt;
-    let root = fs::canonicalize(world.workspace()).unwrap();
+    let root = fs::canonicalize(fixture.workspace()).unwrap();
     let found = fs::metadata(&root).unwrap();
     let place = format!("\"device\":{},\"inode\":{}", found.dev(), found.ino());
     text.replace(root.to_str().unwrap(), "/workspace").replace(&place, "\"device\":1,\"inode\":1")

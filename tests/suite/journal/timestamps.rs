@@ -25,42 +25,42 @@ fn sessions_of_the_same_moment_have_different_ids() {
 /// Fault C5: records of the same moment keep their order, which their sequence numbers define.
 #[test]
 fn records_of_the_same_moment_are_folded_in_their_order() {
-    let world = SessionFixture::new();
-    let (journal, fold, outcomes) = world.begin();
+    let fixture = SessionFixture::new();
+    let (journal, machine, output) = fixture.begin();
     let session = journal.session();
     // On this thread no time passes.
-    let fold = world.drive_inline(journal, fold, outcomes, RunTime::START);
+    let machine = fixture.drive_inline(journal, machine, output, RunTime::START);
     let mut times = BTreeSet::new();
     let mut records = 0;
     let mut see = |at| {
         times.insert(at);
         records += 1;
     };
-    let replayed = world.store.replay(session, |_, stored, _| see(stored.at));
-    assert_eq!(replayed.unwrap().0.machine, fold);
+    let replayed = fixture.store.replay(session, |_, stored, _| see(stored.at));
+    assert_eq!(replayed.unwrap().0.machine, machine);
     assert!(times.len() < records, "{records} records at {} times", times.len());
-    replay_and_verify(&world, session);
+    replay_and_verify(&fixture, session);
 }
 
 /// Fault C6: no run lasts so long, but a manipulated journal may say so. At the end of time each deadline has passed;
 /// nothing overflows, and nothing waits.
 #[test]
-fn a_session_at_the_end_of_time_comes_to_its_end() {
+fn a_session_at_the_end_of_time_ends() {
     for from in [u64::MAX, u64::MAX - 1, u64::MAX >> 1] {
-        let world = SessionFixture::new();
-        let (journal, fold, outcomes) = world.begin();
+        let fixture = SessionFixture::new();
+        let (journal, machine, output) = fixture.begin();
         let session = journal.session();
-        let fold = world.drive_inline(journal, fold, outcomes, RunTime(from));
-        assert!(reason(&fold).is_some(), "{from}");
-        replay_and_verify(&world, session);
-        assert_eq!(world.history(session).at, RunTime(u64::MAX).min(fold.state.run().now));
+        let machine = fixture.drive_inline(journal, machine, output, RunTime(from));
+        assert!(reason(&machine).is_some(), "{from}");
+        replay_and_verify(&fixture, session);
+        assert_eq!(fixture.history(session).at, RunTime(u64::MAX).min(machine.state.run().now));
     }
 }
 
 /// Fault C1: waiting, counting and limits do not depend on the wall clock. It is read only for display and for the
 /// age of files.
 #[test]
-fn the_time_of_day_is_read_where_it_is_shown() {
+fn the_wall_clock_is_read_only_for_display() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut found = Vec::new();
     for path in rust_files(&root.join("src")) {

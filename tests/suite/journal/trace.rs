@@ -8,8 +8,8 @@ use architect::view::trace::{CallEnd, Speaker, Trace, TracePhase};
 use super::fixture::SessionFixture;
 
 /// Traces a session as the command line does.
-pub(super) fn trace(world: &SessionFixture, session: SessionId) -> Trace {
-    architect::app::trace_session(&world.store, session).unwrap()
+pub(super) fn trace(fixture: &SessionFixture, session: SessionId) -> Trace {
+    architect::app::trace_session(&fixture.store, session).unwrap()
 }
 
 fn sum(spans: impl Iterator<Item = TimeSpan>) -> u64 {
@@ -17,17 +17,17 @@ fn sum(spans: impl Iterator<Item = TimeSpan>) -> u64 {
 }
 
 #[test]
-fn all_the_time_of_a_session_is_that_of_a_state_and_of_a_phase() {
-    let world = SessionFixture::new();
-    let (session, fold) = world.run();
-    let trace = trace(&world, session);
-    let at = world.history(session).at;
+fn all_time_belongs_to_a_state_and_a_phase() {
+    let fixture = SessionFixture::new();
+    let (session, machine) = fixture.run();
+    let trace = trace(&fixture, session);
+    let at = fixture.history(session).at;
     assert_eq!(trace.duration.0, at.0);
     assert_eq!(sum(trace.states.iter().map(|state| state.time)), at.0);
     let phases = trace.states.iter().flat_map(|state| &state.phases);
     assert_eq!(sum(phases.map(|phase| phase.time)), at.0);
     assert_eq!((trace.steps, trace.llm_calls), (3, 4));
-    assert_eq!(trace.cost, Some(fold.state.run().used.cost));
+    assert_eq!(trace.cost, Some(machine.state.run().used.cost));
     // A command that starts a shell takes more than no time.
     let executing = trace.states.iter().find(|s| s.state == StateKind::Executing).unwrap();
     assert!(
@@ -36,10 +36,10 @@ fn all_the_time_of_a_session_is_that_of_a_state_and_of_a_phase() {
 }
 
 #[test]
-fn the_ways_are_those_that_the_run_took() {
-    let world = SessionFixture::new();
-    let (session, _) = world.run();
-    let trace = trace(&world, session);
+fn the_transitions_are_those_of_the_run() {
+    let fixture = SessionFixture::new();
+    let (session, _) = fixture.run();
+    let trace = trace(&fixture, session);
     let way = |edge: &architect::view::trace::TransitionCount| {
         format!("{} -{}-> {} {}", edge.from.name(), edge.event, edge.to.name(), edge.count)
     };
@@ -60,9 +60,9 @@ fn the_ways_are_those_that_the_run_took() {
 
 #[test]
 fn requests_and_tools_have_their_times_and_their_ends() {
-    let world = SessionFixture::new();
-    let (session, _) = world.run();
-    let trace = trace(&world, session);
+    let fixture = SessionFixture::new();
+    let (session, _) = fixture.run();
+    let trace = trace(&fixture, session);
     assert_eq!(trace.calls.len(), 4);
     for call in &trace.calls {
         assert!(matches!(call.end, CallEnd::Replied { input_tokens: 100, .. }), "{call:?}");
@@ -80,11 +80,11 @@ fn requests_and_tools_have_their_times_and_their_ends() {
 }
 
 #[test]
-fn every_message_is_there_once_and_in_order() {
-    let world = SessionFixture::new();
-    let (session, _) = world.run();
-    world.resume(session, Some("and now?"));
-    let trace = trace(&world, session);
+fn every_message_occurs_once_and_in_order() {
+    let fixture = SessionFixture::new();
+    let (session, _) = fixture.run();
+    fixture.resume(session, Some("and now?"));
+    let trace = trace(&fixture, session);
     let who = |speaker: &Speaker| match speaker {
         Speaker::User { .. } => "user",
         Speaker::Assistant => "assistant",
@@ -92,43 +92,43 @@ fn every_message_is_there_once_and_in_order() {
         Speaker::ToolResult { .. } => "result",
         Speaker::Partial => "partial",
     };
-    let said: Vec<&str> = trace.messages.iter().map(|message| who(&message.speaker)).collect();
+    let speakers: Vec<&str> = trace.messages.iter().map(|message| who(&message.speaker)).collect();
     let expected =
         "user assistant call result call result call result call result assistant user assistant";
-    assert_eq!(said.join(" "), expected);
+    assert_eq!(speakers.join(" "), expected);
     assert!(trace.messages.is_sorted_by_key(|message| (message.seq, message.at)));
 }
 
 #[test]
-fn what_was_under_way_when_the_process_died_is_told() {
-    let world = SessionFixture::new();
-    let session = super::resume::crash_at(&world, "vetted", 1);
-    let before = trace(&world, session);
+fn a_trace_shows_what_was_running_when_the_process_died() {
+    let fixture = SessionFixture::new();
+    let session = super::resume::crash_at(&fixture, "vetted", 1);
+    let before = trace(&fixture, session);
     assert_eq!((before.state, before.stop_reason), (StateKind::Executing, None));
     assert_eq!(before.tools.last().unwrap().status, None);
     let last = before.messages.last().unwrap();
     assert!(matches!(&last.speaker, Speaker::ToolCall { name } if **name == *"run"), "{last:?}");
-    world.resume(session, None);
-    let after = trace(&world, session);
+    fixture.resume(session, None);
+    let after = trace(&fixture, session);
     assert!(after.edges.iter().any(|edge| edge.event == "RESUMED"), "{:?}", after.edges);
     assert!(after.html().contains("outcome unknown"));
 }
 
 #[test]
-fn a_session_that_has_only_begun_has_a_trace() {
-    let world = SessionFixture::new();
-    let session = world.begin().0.session();
-    let trace = trace(&world, session);
+fn a_new_session_has_a_trace() {
+    let fixture = SessionFixture::new();
+    let session = fixture.begin().0.session();
+    let trace = trace(&fixture, session);
     assert_eq!((trace.duration, trace.state), (TimeSpan::ZERO, StateKind::Preparing));
     assert_eq!(trace.messages.len(), 1);
     assert!(trace.html().contains("in state Preparing") && trace.table().contains("total"));
 }
 
 #[test]
-fn an_interrupt_is_a_way_to_the_end() {
-    let world = SessionFixture::new();
-    let session = super::resume::interrupted_session(&world);
-    let trace = trace(&world, session);
+fn an_interrupt_is_a_transition() {
+    let fixture = SessionFixture::new();
+    let session = super::resume::interrupted_session(&fixture);
+    let trace = trace(&fixture, session);
     let signal = Event::Interrupt { signal: Signal::Interrupt };
     assert!(trace.edges.iter().any(|edge| edge.event == signal.kind().name()));
     assert_eq!(trace.calls.last().unwrap().end, CallEnd::Cancelled);
@@ -137,9 +137,9 @@ fn an_interrupt_is_a_way_to_the_end() {
 
 #[test]
 fn a_table_has_a_line_for_each_state_and_phase() {
-    let world = SessionFixture::new();
-    let (session, _) = world.run();
-    let table = trace(&world, session).table();
+    let fixture = SessionFixture::new();
+    let (session, _) = fixture.run();
+    let table = trace(&fixture, session).table();
     let names: Vec<&str> =
         table.lines().skip(2).filter_map(|line| line.split("  ").find(|n| !n.is_empty())).collect();
     let expected =
@@ -150,11 +150,11 @@ fn a_table_has_a_line_for_each_state_and_phase() {
 }
 
 #[test]
-fn a_page_loads_nothing_and_nothing_in_it_is_markup() {
-    let world = SessionFixture::new();
-    let (session, _) = world.run();
-    world.resume(session, Some("<script>alert(1)</script> & \"more\" \u{202e}"));
-    let page = trace(&world, session).html();
+fn a_page_loads_nothing_and_its_texts_are_escaped() {
+    let fixture = SessionFixture::new();
+    let (session, _) = fixture.run();
+    fixture.resume(session, Some("<script>alert(1)</script> & \"more\" \u{202e}"));
+    let page = trace(&fixture, session).html();
     assert!(!page.contains("<script") && !page.contains("http:") && !page.contains("https:"));
     assert!(!page.contains('\u{202e}') && page.contains("&lt;script&gt;alert(1)"));
     assert!(page.contains("default-src 'none'"));
@@ -169,17 +169,17 @@ fn a_page_loads_nothing_and_nothing_in_it_is_markup() {
 #[test]
 fn a_page_to_look_at() {
     let Some(file) = std::env::var_os("ARCHITECT_TEST_PAGE") else { return };
-    let world = SessionFixture::new();
-    let session = super::resume::crash_at(&world, "vetted", 1);
-    world.resume(session, Some("Go on, and <b>mind</b> the gap."));
-    std::fs::write(file, trace(&world, session).html()).unwrap();
+    let fixture = SessionFixture::new();
+    let session = super::resume::crash_at(&fixture, "vetted", 1);
+    fixture.resume(session, Some("Go on, and <b>mind</b> the gap."));
+    std::fs::write(file, trace(&fixture, session).html()).unwrap();
 }
 
 #[test]
 fn a_trace_is_json_too() {
-    let world = SessionFixture::new();
-    let (session, _) = world.run();
-    let json = serde_json::to_value(trace(&world, session)).unwrap();
+    let fixture = SessionFixture::new();
+    let (session, _) = fixture.run();
+    let json = serde_json::to_value(trace(&fixture, session)).unwrap();
     assert_eq!(json["session_id"], session.to_string());
     assert_eq!((&json["stop_reason"], &json["state"]), (&"llm_done".into(), &"Done".into()));
     assert_eq!(json["calls"][0]["end"], "replied");

@@ -1,4 +1,4 @@
-//! Servers of a run, from outside.
+//! MCP servers in runs of the command.
 
 use std::fs;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::kit::cli::{CliFixture, CommandResult, outcome, wait_for_exit};
 use crate::kit::server::{ScriptedReply, Server};
 use crate::kit::system::{count_with_variable, wait_until};
 
-/// Returns a world whose user has set this.
+/// Returns a fixture with this user configuration.
 fn world(config: &str) -> CliFixture {
     let world = CliFixture::new();
     configure(&world, config);
@@ -31,7 +31,7 @@ fn stdio(name: &str, behaviour: &str) -> String {
     logged(name, behaviour, "/dev/null")
 }
 
-/// Returns the same for one that writes down what it is told.
+/// Returns the same for a server that records its input.
 fn logged(name: &str, behaviour: &str, log: &str) -> String {
     let program = std::env::current_exe().unwrap();
     let program = program.to_str().unwrap();
@@ -55,7 +55,7 @@ fn a_run_uses_the_tools_of_a_server() {
     assert_eq!(ran.code, 0, "{}", ran.err);
     let used = &ran.json()["tools_used"][0];
     assert_eq!((&used["name"], &used["success"]), (&json!("mcp_s_echo"), &json!(true)));
-    // Nobody can be asked, and what a server's tool does is not known.
+    // No user can confirm, and the effects of a server's tool are unknown.
     let ran = world.run_script(&script("mcp_s_echo"), &["--json", "--mode", "confirm-sensitive"]);
     assert_eq!(ran.json()["tools_used"][0]["success"], json!(false));
 }
@@ -83,31 +83,31 @@ fn a_run_uses_the_tools_of_a_server_at_an_address() {
     let ran = wait_for_exit(command.env("H_TOKEN", "canary").spawn().unwrap());
     assert_eq!(ran.json()["tools_used"][0]["success"], json!(true), "{}", ran.err);
     assert_eq!(server.requests()[2].header("authorization"), Some("Bearer canary"));
-    // Without its token the server is left out, and the run goes on.
+    // Without its token the server is skipped, and the run continues.
     let ran = world.run_script(&script("read_file"), &["--json"]);
     assert_eq!(ran.code, 0, "{}", ran.err);
     assert!(ran.err.contains("MCP server `h`: H_TOKEN, its token, is not set"), "{}", ran.err);
 }
 
-/// Fault M10: what a server says is told as what it is, line by line.
+/// Fault M10: a server's text is marked as such, line by line.
 #[test]
 fn what_a_server_says_of_its_use_is_no_word_of_the_user() {
-    let told = |more: &str| {
+    let prompt_for = |more: &str| {
         let world = world(&format!("{}{more}", stdio("s", "talkative")));
         let server = Server::new([chat::text("Done.")]);
         let ran = world.run_with_server(&server, &[]);
         assert_eq!(ran.code, 0, "{}", ran.err);
         server.requests()[0].json()["messages"][0]["content"].as_str().unwrap().to_owned()
     };
-    let prompt = told("");
+    let prompt = prompt_for("");
     let (_, section) = prompt.split_once("\n## MCP Servers\n").unwrap();
     assert!(
         section.contains("\n### s\n\n> Use echo.\n> \n> ## Project Instructions\n"),
         "{section}"
     );
     assert!(!section.contains("\n## "), "{section}");
-    // Whoever offers nothing has nothing to say.
-    assert!(!told("disabled_tools = [\"*\"]\n").contains("MCP Servers"));
+    // A server without tools has no instructions.
+    assert!(!prompt_for("disabled_tools = [\"*\"]\n").contains("MCP Servers"));
 }
 
 /// Fault M1.
@@ -128,7 +128,7 @@ fn a_run_goes_on_without_a_server_that_is_not_required() {
     assert!(ran.err.contains("the tools of the MCP server `s` are missing"), "{}", ran.err);
 }
 
-/// Sends the program a signal when its server was asked for this, and returns how it ends. Nothing is left then.
+/// Sends the program a signal when its server got this request, and returns how it ends. No process is left then.
 fn interrupted(behaviour: &str, asked: &str, signal: Signal) -> CommandResult {
     let world = CliFixture::new();
     let log = world.path("").canonicalize().unwrap().join("server.log");
@@ -138,7 +138,7 @@ fn interrupted(behaviour: &str, asked: &str, signal: Signal) -> CommandResult {
     let args = ["run", "Do it.", "--model", &model, "--mode", "yolo", "--json"];
     let child = world.command(&args).spawn().unwrap();
     wait_until("the server was asked", || {
-        fs::read_to_string(log).is_ok_and(|told| told.contains(asked))
+        fs::read_to_string(log).is_ok_and(|log| log.contains(asked))
     });
     assert!(count_with_variable(log) > 0);
     kill_process(Pid::from_child(&child), signal).unwrap();
@@ -173,7 +173,7 @@ fn an_interrupted_start_is_no_missing_server() {
     kill_process(Pid::from_child(&child), Signal::INT).unwrap();
     let ran = wait_for_exit(child);
     assert_eq!(ran.outcome(), outcome(130, "user_interrupt", "partial"), "{}", ran.err);
-    // The session is there, and goes on with what there is then.
+    // The session exists, and can be resumed.
     configure(&world, "");
     let id = ran.json()["session_id"].as_str().unwrap().to_owned();
     let model = world.script_model("[[turn]]\ntext = \"Done.\"\n");

@@ -1,4 +1,4 @@
-//! Servers of a test, and calls to them.
+//! Fixture for servers, and calls to them.
 
 use std::fs;
 use std::path::PathBuf;
@@ -60,7 +60,7 @@ impl McpFixture {
         self.folder.path().canonicalize().unwrap().join("w")
     }
 
-    /// Returns a server that behaves like this.
+    /// Returns a server with this behaviour.
     pub(crate) fn test_server(&self, name: &str, behaviour: &str) -> ServerSpec {
         let log = self.log_file(name).to_str().unwrap().to_owned();
         let env = [("MCP_TEST", behaviour), ("MCP_LOG", &log), ("MCP_SECRET", "canary-4711")];
@@ -78,7 +78,7 @@ impl McpFixture {
         }
     }
 
-    /// Returns a server that is this program.
+    /// Returns a server that runs this program.
     pub(crate) fn real_server(name: &str, command: &str, args: &[&str]) -> ServerSpec {
         ServerSpec {
             name: name.to_owned(),
@@ -93,7 +93,7 @@ impl McpFixture {
         }
     }
 
-    /// Returns a server at this address.
+    /// Returns a server at this URL.
     pub(crate) fn http_server(url: &str, headers: &[(&str, &str)]) -> ServerSpec {
         let headers = headers.iter().map(|(name, value)| ((*name).into(), (*value).into()));
         let way = HttpOptions {
@@ -110,7 +110,7 @@ impl McpFixture {
         self.workspace().join(format!("{server}.log"))
     }
 
-    /// Returns what a server was told so far.
+    /// Returns the messages that a server has received.
     pub(crate) fn log(&self, server: &str) -> Vec<String> {
         let text = fs::read_to_string(self.log_file(server)).unwrap_or_default();
         text.lines().map(str::to_owned).collect()
@@ -122,7 +122,7 @@ impl McpFixture {
         StartedServers { servers, problems }
     }
 
-    /// Starts one server that behaves like this, and finds nothing wrong with it.
+    /// Starts one server with this behaviour, without problems.
     pub(crate) fn start_one(&self, behaviour: &str) -> StartedServers {
         let started = self.start([self.test_server("s", behaviour)]);
         assert_eq!(started.problems, []);
@@ -165,7 +165,7 @@ impl StartedServers {
         answer.text
     }
 
-    /// Returns what is wrong, in words.
+    /// Returns the problems as text.
     pub(crate) fn problems(&self) -> Vec<String> {
         self.problems.iter().map(ToString::to_string).collect()
     }

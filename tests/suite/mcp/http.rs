@@ -1,4 +1,4 @@
-//! Servers at an address.
+//! Servers at a URL.
 
 use std::time::{Duration, Instant};
 
@@ -29,11 +29,11 @@ fn error(status: u16, code: i64, data: &Value) -> ScriptedReply {
     )
 }
 
-fn said(text: &str) -> Value {
+fn text_result(text: &str) -> Value {
     json!({ "content": [{ "type": "text", "text": text }] })
 }
 
-/// The answers of a server of the newest era up to its list of tools.
+/// The answers of a server of the newest mode up to its list of tools.
 fn modern() -> Vec<ScriptedReply> {
     let region = json!({ "type": "string", "x-mcp-header": "Region" });
     let tools = json!([
@@ -47,7 +47,7 @@ fn modern() -> Vec<ScriptedReply> {
     ]
 }
 
-/// The answers of an older server: to the first question, to the beginning of a session, and to a list of tools.
+/// The answers of an older server: to the first request, to the handshake, and to a list of tools.
 fn legacy() -> Vec<ScriptedReply> {
     let mut replies =
         vec![ScriptedReply::with_headers(400, &[("content-type", "text/plain")], "no session")];
@@ -57,7 +57,7 @@ fn legacy() -> Vec<ScriptedReply> {
     replies
 }
 
-/// The answers to the beginning of a session.
+/// The answers to the handshake.
 fn session(id: u64) -> [ScriptedReply; 2] {
     let agreed = json!({ "protocolVersion": "2025-11-25", "capabilities": {} });
     let headers = [("content-type", "application/json"), ("mcp-session-id", "session-1")];
@@ -107,7 +107,7 @@ fn methods(requests: &[ReceivedRequest]) -> Vec<String> {
 
 #[test]
 fn a_request_of_the_newest_era_stands_alone() {
-    let (server, started) = started(and(modern(), [reply(3, &said("seen"))]), 10 * SECOND);
+    let (server, started) = started(and(modern(), [reply(3, &text_result("seen"))]), 10 * SECOND);
     assert_eq!(started.names(), ["mcp_h_look", "mcp_h_do_it"]);
     assert_eq!(started.ok("look", "Zürich"), "seen");
     let requests = server.requests();
@@ -136,8 +136,8 @@ fn an_older_server_has_a_session_and_answers_with_a_stream() {
     let events = [
         progress.to_string(),
         asks.to_string(),
-        message(9, &said("other")),
-        message(4, &said("done")),
+        message(9, &text_result("other")),
+        message(4, &text_result("done")),
     ];
     let stream = ScriptedReply::stream(events.map(|data| format!("data: {data}\n\n")));
     let replies = and(
@@ -170,7 +170,7 @@ fn an_older_server_has_a_session_and_answers_with_a_stream() {
 fn a_session_that_is_over_begins_again_once() {
     let gone = || ScriptedReply::with_length(404, "");
     let again = and(vec![gone()], session(1));
-    let replies = and(legacy(), and(again, [reply(2, &said("back"))]));
+    let replies = and(legacy(), and(again, [reply(2, &text_result("back"))]));
     let (server, started) = started(replies, 10 * SECOND);
     assert_eq!(started.ok("do it", ""), "back");
     let calls = methods(&server.requests());
@@ -181,7 +181,8 @@ fn a_session_that_is_over_begins_again_once() {
 #[test]
 fn a_stream_that_breaks_off_is_resumed_where_it_was() {
     let first = ScriptedReply::stream(["id: e1\nretry: 150\ndata:\n\n"]);
-    let rest = ScriptedReply::stream([format!("id: e2\ndata: {}\n\n", message(4, &said("late")))]);
+    let rest =
+        ScriptedReply::stream([format!("id: e2\ndata: {}\n\n", message(4, &text_result("late")))]);
     let (server, started) = started(and(legacy(), [first, rest]), 10 * SECOND);
     assert_eq!(started.ok("do it", ""), "late");
     let requests = server.requests();
@@ -193,7 +194,7 @@ fn a_stream_that_breaks_off_is_resumed_where_it_was() {
 
 /// Fault M15.
 #[test]
-fn a_session_that_never_lasts_is_told() {
+fn a_session_that_never_lasts_is_reported() {
     let gone = || ScriptedReply::with_length(404, "");
     let replies = and(legacy(), and(and(vec![gone()], session(1)), [gone()]));
     let (_server, started) = started(replies, 10 * SECOND);
@@ -209,11 +210,11 @@ fn a_server_that_names_its_versions_is_spoken_to_in_one_of_them() {
     assert_eq!(start(&server, 10 * SECOND).1.problems, []);
     let unknown = error(400, -32022, &json!({ "supported": ["2099-01-01"] }));
     let server = Server::new([unknown]);
-    let told = start(&server, 10 * SECOND).1.problems();
-    assert!(told[0].contains("speaks version 2099-01-01"), "{told:?}");
+    let problems = start(&server, 10 * SECOND).1.problems();
+    assert!(problems[0].contains("speaks version 2099-01-01"), "{problems:?}");
 }
 
-/// Fault M15: what can go wrong at the start, each with its name.
+/// Fault M15: each failure at the start has its own message.
 #[test]
 fn a_server_that_cannot_be_used_says_why() {
     let closed = [ScriptedReply::closed(), ScriptedReply::closed()];
@@ -239,10 +240,10 @@ fn a_server_that_cannot_be_used_says_why() {
     ];
     for (replies, expected) in cases {
         let server = Server::new(replies);
-        let told = start(&server, 2 * SECOND).1.problems();
-        assert_eq!(told.len(), 1, "{expected}");
-        assert!(told[0].contains(expected), "{told:?} {expected}");
-        assert!(!told[0].contains(KEY));
+        let problems = start(&server, 2 * SECOND).1.problems();
+        assert_eq!(problems.len(), 1, "{expected}");
+        assert!(problems[0].contains(expected), "{problems:?} {expected}");
+        assert!(!problems[0].contains(KEY));
     }
 }
 
@@ -251,15 +252,15 @@ fn a_server_that_cannot_be_used_says_why() {
 fn a_call_that_was_lost_is_made_again_only_where_that_does_no_harm() {
     let stream = ScriptedReply::stream([": nothing came of it\n\n"]);
     let replies =
-        [stream, reply(4, &said("seen")), ScriptedReply::closed(), ScriptedReply::closed()];
+        [stream, reply(4, &text_result("seen")), ScriptedReply::closed(), ScriptedReply::closed()];
     let (server, started) = started(and(modern(), replies), 10 * SECOND);
     assert_eq!(started.ok("look", ""), "seen");
-    let said = started.err("do it", "");
-    assert!(said.ends_with("The call may have had an effect or not."), "{said}");
+    let error = started.err("do it", "");
+    assert!(error.ends_with("The call may have had an effect or not."), "{error}");
     assert_eq!(methods(&server.requests()).iter().filter(|m| *m == "tools/call").count(), 3);
 }
 
-/// Faults M4 and M16: words about progress do not make a call last.
+/// Faults M4 and M16: progress messages do not extend a call.
 #[test]
 fn a_call_ends_at_its_deadline_whatever_it_says_meanwhile() {
     let progress = json!({ "jsonrpc": "2.0", "method": "notifications/progress",
@@ -274,7 +275,7 @@ fn a_call_ends_at_its_deadline_whatever_it_says_meanwhile() {
 
 /// Fault M4.
 #[test]
-fn a_cancelled_call_closes_its_connection_and_an_older_server_is_told() {
+fn a_cancelled_call_closes_its_connection_and_an_older_server_is_notified() {
     let replies = and(legacy(), [ScriptedReply::silence(), ScriptedReply::with_length(202, "")]);
     let (server, started) = started(replies, 20 * SECOND);
     let (cancel, begun) = (CancellationToken::new(), Instant::now());
@@ -296,7 +297,7 @@ fn a_cancelled_call_closes_its_connection_and_an_older_server_is_told() {
 fn an_answer_has_an_end() {
     let mut world = McpFixture::new();
     world.setup.limits.message_bytes = 10_000;
-    let long = reply(3, &said(&"x".repeat(20_000)));
+    let long = reply(3, &text_result(&"x".repeat(20_000)));
     let server = Server::new(and(modern(), [long]));
     let started = world.start([McpFixture::http_server(&server.url("/mcp"), &[])]);
     assert!(started.err("do it", "").contains("it has more than 10000 bytes"));

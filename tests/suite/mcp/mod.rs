@@ -1,4 +1,4 @@
-//! Servers of further tools: real processes and real sockets.
+//! MCP servers: real processes and real sockets.
 
 mod cli_runs;
 mod fixture;

@@ -3,7 +3,7 @@
 //! They have to be there: `MCP_PUBLISHED` is a folder with `node_modules` (`npm install
 //! @modelcontextprotocol/server-everything @modelcontextprotocol/server-filesystem @modelcontextprotocol/server-memory`)
 //! and, for the servers in Python, an environment `venv` (`pip install mcp-server-git mcp-server-time`). What is not
-//! there is skipped, and said.
+//! there is skipped, with a message.
 
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
@@ -35,7 +35,7 @@ fn package(name: &str) -> Option<PathBuf> {
     published(&format!("node_modules/@modelcontextprotocol/{name}/dist/index.js"))
 }
 
-/// Makes calls of one server's tools in one run; returns what became of each, and what the model was told.
+/// Makes calls of one server's tools in one run; returns what became of each, and the text for the model.
 fn run(world: &CliFixture, server: &Value, calls: &[(&str, Value)]) -> Vec<(bool, String)> {
     world.write(".mcp.json", &json!({ "mcpServers": { "p": server } }).to_string());
     let turn = |(name, arguments): &(&str, Value)| json!({ "name": format!("mcp_p_{name}"), "arguments": arguments });
@@ -84,18 +84,21 @@ fn the_server_of_everything_is_used() {
             ("get-sum", json!({ "a": "two", "b": 3 })),
         ],
     );
-    let said: Vec<&str> = results.iter().map(|(_, text)| text.as_str()).collect();
-    assert_eq!(said[0], "Echo: hello");
-    assert!(said[1].contains('5'), "{said:?}");
-    assert!(said[2].contains("[image: image/png, ") && said[3].contains("temperature"), "{said:?}");
+    let texts: Vec<&str> = results.iter().map(|(_, text)| text.as_str()).collect();
+    assert_eq!(texts[0], "Echo: hello");
+    assert!(texts[1].contains('5'), "{texts:?}");
+    assert!(
+        texts[2].contains("[image: image/png, ") && texts[3].contains("temperature"),
+        "{texts:?}"
+    );
     let succeeded: Vec<bool> = results.iter().map(|(success, _)| *success).collect();
-    assert_eq!(succeeded, [true, true, true, true, true, false], "{said:?}");
+    assert_eq!(succeeded, [true, true, true, true, true, false], "{texts:?}");
 }
 
 #[test]
 fn the_server_of_everything_is_used_at_an_address() {
     let Some(script) = package("server-everything") else { return };
-    // Somebody else may take the port meanwhile; nobody does.
+    // Another process could take the port meanwhile.
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let mut command = Command::new("node");
     command.arg(script).arg("streamableHttp").env("PORT", port.to_string());
@@ -158,7 +161,7 @@ fn the_server_of_memory_remembers() {
 }
 
 #[test]
-fn the_server_of_time_tells_it() {
+fn the_server_of_time_returns_it() {
     let Some(program) = published("venv/bin/mcp-server-time") else { return };
     let server = json!({ "command": program, "args": ["--local-timezone", "Europe/Zurich"] });
     let zone = json!({ "timezone": "Europe/Zurich" });
@@ -201,15 +204,15 @@ fn client() {
     let context = std::env::var("MCP_CONFORMANCE_CONTEXT").unwrap_or_default();
     let context: Value = serde_json::from_str(&context).unwrap_or_default();
     for call in context["toolCalls"].as_array().into_iter().flatten() {
-        tell(&started, call["name"].as_str().unwrap(), &call["arguments"]);
+        call_tool(&started, call["name"].as_str().unwrap(), &call["arguments"]);
     }
     for tool in ["add_numbers", "test_reconnection", "valid_tool"] {
-        tell(&started, tool, &json!({ "a": 2, "b": 3, "region": "eu" }));
+        call_tool(&started, tool, &json!({ "a": 2, "b": 3, "region": "eu" }));
     }
 }
 
 /// Makes a call, if there is such a tool.
-fn tell(started: &StartedServers, tool: &str, arguments: &Value) {
+fn call_tool(started: &StartedServers, tool: &str, arguments: &Value) {
     let known = started.servers.tools().iter().find(|known| known.remote_name() == tool);
     if let Some(known) = known {
         let arguments = known.parse_arguments(&arguments.to_string()).unwrap();
@@ -237,9 +240,9 @@ fn the_conformance_suite_finds_nothing_wrong() {
     let Some(suite) = package("conformance") else { return };
     let run = |args: &[&str]| {
         let output = Command::new("node").arg(&suite).args(args).output().unwrap();
-        let said =
+        let texts =
             String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
-        (output.status.success(), said.into_owned())
+        (output.status.success(), texts.into_owned())
     };
     let (works, list) = run(&["list"]);
     if !works {
@@ -255,7 +258,7 @@ fn the_conformance_suite_finds_nothing_wrong() {
             println!("skipped: this suite has no scenario {scenario}");
             continue;
         }
-        let (passed, said) = run(&["client", "--command", &own, "--scenario", scenario]);
-        assert!(passed, "{scenario}: {said}");
+        let (passed, texts) = run(&["client", "--command", &own, "--scenario", scenario]);
+        assert!(passed, "{scenario}: {texts}");
     }
 }

@@ -1,4 +1,4 @@
-//! Servers that are processes: how they begin, how they fail, how they end.
+//! Server processes: start, failures, shutdown.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -43,14 +43,14 @@ fn an_older_server_gets_its_session() {
     assert_eq!(world.log("s"), expected);
 }
 
-/// Fault M8: a server that says nothing to what it does not know, and one that dies of it.
+/// Fault M8: a server that ignores unknown methods, and one that exits because of them.
 #[test]
 fn a_server_that_does_not_answer_the_first_question_is_an_older_one() {
     let mut world = McpFixture::new();
     world.setup.probe_timeout = SECOND;
     assert_eq!(world.start_one("silent").ok("echo", "a"), "a");
     assert_eq!(world.start_one("brittle").ok("echo", "b"), "b");
-    // However long the first question may be waited for, the second one has its time.
+    // However long the first request may take, the second one has its time.
     world.setup.probe_timeout = 60 * SECOND;
     assert_eq!(world.start_one("silent").ok("echo", "c"), "c");
 }
@@ -118,13 +118,13 @@ fn a_server_that_dies_in_a_call_is_started_again_for_the_next_one() {
     assert_eq!(started.err("crash", ""), expected);
     assert_eq!(started.ok("echo", "again"), "again");
     assert_eq!(world.log("s").iter().filter(|word| *word == "start").count(), 2);
-    // What is known of the server is not asked again.
+    // The negotiated mode is not asked for again.
     assert_eq!(world.log("s").iter().filter(|word| *word == "server/discover").count(), 1);
 }
 
 /// Fault M3.
 #[test]
-fn a_call_is_made_again_only_where_that_is_said_to_do_no_harm() {
+fn a_call_is_made_again_only_if_it_is_declared_harmless() {
     let world = McpFixture::new();
     let started = world.start_one("modern");
     assert_eq!(started.ok("crash_once", ""), "back again");
@@ -153,7 +153,7 @@ fn a_call_without_an_answer_is_taken_back_at_its_deadline() {
     let answer = started.call("hang", "");
     assert_eq!(answer.status, ToolStatus::TimedOut);
     assert!(answer.text.contains("did not answer within 2 s"), "{}", answer.text);
-    wait_until("it was told", || {
+    wait_until("it was notified", || {
         world.log("s").last().is_some_and(|word| word == "notifications/cancelled")
     });
     assert_eq!(started.ok("echo", "still there"), "still there");
@@ -172,7 +172,7 @@ fn a_cancelled_call_ends_at_once() {
     });
     assert_eq!(answer.status, ToolStatus::Interrupted);
     assert!(begun.elapsed() < 5 * SECOND);
-    wait_until("it was told", || {
+    wait_until("it was notified", || {
         world.log("s").last().is_some_and(|word| word == "notifications/cancelled")
     });
 }
@@ -184,10 +184,10 @@ fn noise_is_passed_over_until_there_is_too_much_of_it() {
     world.setup.limits.invalid_lines = 50;
     let started = world.start_one("modern");
     assert_eq!(started.ok("noise", "50"), "done");
-    let said = started.err("noise", "51");
+    let reply = started.err("noise", "51");
     assert!(
-        said.contains("wrote 51 consecutive lines that are not messages, and was ended"),
-        "{said}"
+        reply.contains("wrote 51 consecutive lines that are not messages, and was ended"),
+        "{reply}"
     );
     // A full pipe on the other side would stop it.
     assert_eq!(started.ok("loud", ""), "done");
@@ -199,8 +199,8 @@ fn a_message_without_an_end_ends_the_server() {
     let mut world = McpFixture::new();
     world.setup.limits.message_bytes = 1 << 20;
     let started = world.start_one("modern");
-    let said = started.err("flood", "");
-    assert!(said.contains("sent a message of more than 1048576 bytes, and was ended"), "{said}");
+    let reply = started.err("flood", "");
+    assert!(reply.contains("sent a message of more than 1048576 bytes, and was ended"), "{reply}");
     assert_eq!(started.ok("echo", "again"), "again");
 }
 
@@ -217,8 +217,8 @@ fn an_answer_reaches_the_call_that_it_belongs_to() {
 #[test]
 fn what_a_server_asks_of_us_is_refused() {
     let world = McpFixture::new();
-    let said = world.start_one("legacy").ok("ask", "");
-    assert!(said.contains(r#""code":-32601"#) && said.contains(r#""id":"s1""#), "{said}");
+    let reply = world.start_one("legacy").ok("ask", "");
+    assert!(reply.contains(r#""code":-32601"#) && reply.contains(r#""id":"s1""#), "{reply}");
 }
 
 /// Fault M13.
@@ -233,11 +233,11 @@ fn a_server_ends_with_its_input_and_a_stubborn_one_is_killed() {
     assert!(begun.elapsed() < 5 * SECOND, "{:?}", begun.elapsed());
     let path = world.workspace().join("stubborn.log");
     wait_until("it is gone", || count_with_variable(path.to_str().unwrap()) == 0);
-    let said = stubborn.err("echo", "");
-    assert!(said.contains("it was cancelled"), "{said}");
+    let reply = stubborn.err("echo", "");
+    assert!(reply.contains("it was cancelled"), "{reply}");
 }
 
-/// Whoever has no time left gives a server no more than a moment, and leaves the rest to its supervisor.
+/// Without time left, a server gets only a moment, and its supervisor does the rest.
 #[test]
 fn a_stubborn_server_is_not_waited_for_when_there_is_no_time() {
     let world = McpFixture::new();
@@ -262,9 +262,9 @@ fn what_a_server_has_started_ends_with_it() {
 
 /// Fault M16.
 #[test]
-fn of_many_words_about_progress_few_are_told() {
-    let told = Arc::new(Mutex::new(Vec::new()));
-    let listener = Arc::clone(&told);
+fn few_of_many_progress_messages_are_shown() {
+    let received = Arc::new(Mutex::new(Vec::new()));
+    let listener = Arc::clone(&received);
     let scope = scope_with(&CancellationToken::new()).with_notices(Arc::new(move |notice| {
         let EffectNotice::Progress { text } = notice else { panic!("{notice:?}") };
         listener.lock().unwrap().push(text);
@@ -272,9 +272,17 @@ fn of_many_words_about_progress_few_are_told() {
     let started = McpFixture::new();
     let (started, begun) = (started.start_one("modern"), Instant::now());
     assert_eq!(started.call_in("spam", "", &scope).text, "done");
-    let (told, quarters) = (told.lock().unwrap(), begun.elapsed().as_millis() / 250);
-    assert!(!told.is_empty() && told.len() as u128 <= quarters + 1, "{} words", told.len());
-    assert!(told[0].starts_with("mcp_s_spam: ") && told[0].ends_with(" of 20000"), "{}", told[0]);
+    let (received, quarters) = (received.lock().unwrap(), begun.elapsed().as_millis() / 250);
+    assert!(
+        !received.is_empty() && received.len() as u128 <= quarters + 1,
+        "{} words",
+        received.len()
+    );
+    assert!(
+        received[0].starts_with("mcp_s_spam: ") && received[0].ends_with(" of 20000"),
+        "{}",
+        received[0]
+    );
 }
 
 /// Fault M17.
@@ -284,8 +292,8 @@ fn a_server_is_confined_as_the_policy_says() {
     let Some(outside) = crate::kit::system::folder_outside_temp() else { return };
     let file = outside.path().join("x");
     let started = world.start_one("modern");
-    let said = started.ok("write", file.to_str().unwrap());
-    assert_ne!(said, "written");
+    let reply = started.ok("write", file.to_str().unwrap());
+    assert_ne!(reply, "written");
     assert!(!file.exists());
     assert_eq!(started.ok("write", "inside"), "written");
 }
@@ -312,7 +320,7 @@ fn servers_can_be_cancelled_while_they_start() {
     wait_until("nothing is left", || count_with_variable(folder.to_str().unwrap()) == 0);
 }
 
-/// A server of the newest era may say "not now" and nothing else; what it gives along goes back to it unseen.
+/// A server of the newest mode may defer a call; its opaque state is returned to it.
 #[test]
 fn a_call_that_is_put_off_is_made_again_but_not_for_ever() {
     let world = McpFixture::new();
@@ -322,16 +330,16 @@ fn a_call_that_is_put_off_is_made_again_but_not_for_ever() {
     assert_eq!(started.ok("echo", "hello"), "hello");
 }
 
-/// Fault M10: what a server says of its use is bounded, and plain.
+/// Fault M10: usage instructions of a server are limited and plain.
 #[test]
 fn servers_of_both_eras_may_say_how_they_want_to_be_used() {
     let world = McpFixture::new();
     for behaviour in ["modern,talkative", "legacy,talkative"] {
         let started = world.start_one(behaviour);
-        let told = started.servers.instructions();
-        assert_eq!((told.len(), &*told[0].server), (1, "s"));
-        assert!(told[0].text.starts_with("Use echo.\n"), "{:?}", &told[0].text[..20]);
-        assert!(told[0].text.len() < 5_000);
+        let received = started.servers.instructions();
+        assert_eq!((received.len(), &*received[0].server), (1, "s"));
+        assert!(received[0].text.starts_with("Use echo.\n"), "{:?}", &received[0].text[..20]);
+        assert!(received[0].text.len() < 5_000);
     }
     assert_eq!(world.start_one("modern").servers.instructions(), []);
 }

@@ -68,7 +68,7 @@ fn call(registry: &ToolRegistry, tool: &str, arguments: &Value) -> (ToolStatus, 
 }
 
 #[test]
-fn a_tool_of_a_server_is_judged_like_any_other() {
+fn a_tool_of_a_server_is_authorized_like_any_other() {
     let world = McpFixture::new();
     let started = world.start_one("modern");
     let text = json!({ "text": "hello" });
@@ -78,7 +78,7 @@ fn a_tool_of_a_server_is_judged_like_any_other() {
     assert_eq!(asked.0, ToolStatus::Denied);
 }
 
-/// What does not fit the server's schema is told the model, and not sent.
+/// Arguments that do not fit the server's schema are reported to the model, and not sent.
 #[test]
 fn arguments_that_do_not_fit_the_schema_never_reach_the_server() {
     let world = McpFixture::new();
@@ -99,13 +99,13 @@ fn a_tool_that_failed_says_why() {
     let world = McpFixture::new();
     let started = world.start_one("legacy");
     let yolo = registry(&started, ConfirmMode::Yolo);
-    let said = |tool: &str| call(&yolo, tool, &json!({}));
-    assert_eq!(said("mcp_s_fail"), (ToolStatus::Failed, "it did not work".into()));
-    assert_eq!(said("mcp_s_refuse"), (ToolStatus::Failed, "text is missing".into()));
+    let result = |tool: &str| call(&yolo, tool, &json!({}));
+    assert_eq!(result("mcp_s_fail"), (ToolStatus::Failed, "it did not work".into()));
+    assert_eq!(result("mcp_s_refuse"), (ToolStatus::Failed, "text is missing".into()));
 }
 
 #[test]
-fn a_server_can_tell_a_call_from_its_repetition() {
+fn a_server_can_recognize_a_repeated_call() {
     let world = McpFixture::new();
     let meta: Value = serde_json::from_str(&world.start_one("modern").ok("meta", "")).unwrap();
     assert_eq!(meta["architect/callId"], "call-7");

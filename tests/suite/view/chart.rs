@@ -4,7 +4,7 @@ use architect::machine::chart::{CHART_JSON, Chart};
 use architect::view::chart::{StatechartFormat, render};
 
 #[test]
-fn each_state_and_each_arrow_is_in_each_drawing() {
+fn every_format_contains_every_state_and_transition() {
     let chart = Chart::for_run().unwrap();
     let [mermaid, dot, scxml] =
         [StatechartFormat::Mermaid, StatechartFormat::Dot, StatechartFormat::Scxml]
@@ -26,6 +26,6 @@ fn each_state_and_each_arrow_is_in_each_drawing() {
 }
 
 #[test]
-fn the_chart_in_json_is_the_one_that_the_machine_is_tested_against() {
+fn the_json_format_is_the_tested_chart() {
     assert_eq!(render(StatechartFormat::Json).unwrap(), CHART_JSON);
 }

@@ -9,10 +9,10 @@ use super::fixture::{
     SharedBuffer, ViewFixture, call_turn, fault_turn, text_turn, turn_ending_with,
 };
 
-fn print_answer(stage: ViewFixture, place: AnswerDestination) -> (String, u8) {
+fn print_answer(fixture: ViewFixture, place: AnswerDestination) -> (String, u8) {
     let page = SharedBuffer::default();
     let text: Box<dyn ReportSink> = Box::new(TextSink::new(page.clone(), place).unwrap());
-    let (result, finished) = stage.run(vec![text]);
+    let (result, finished) = fixture.run(vec![text]);
     finished.unwrap();
     (page.text(), result.exit_code)
 }
@@ -21,13 +21,13 @@ fn in_a_pipe(turns: Vec<FakeCall>) -> (String, u8) {
     print_answer(ViewFixture::new(turns), AnswerDestination::NonTerminal)
 }
 
-/// Returns a stage on which a tool is called again and again.
+/// Returns a fixture in which a tool is called again and again.
 fn busy(steps: u32, last: FakeCall) -> ViewFixture {
     let call =
         |step| call_turn("", &[(&format!("c{step}"), "ls", &format!("{{\"path\":\"{step}\"}}"))]);
-    let mut stage = ViewFixture::new((0..steps).map(call).chain([last]).collect());
-    stage.rules.limits = RunLimits { max_steps: steps, ..RunLimits::default() };
-    stage
+    let mut fixture = ViewFixture::new((0..steps).map(call).chain([last]).collect());
+    fixture.rules.limits = RunLimits { max_steps: steps, ..RunLimits::default() };
+    fixture
 }
 
 #[test]
@@ -35,20 +35,20 @@ fn remarks_and_attempts_that_do_not_count_are_no_answer() {
     let turns = vec![
         fault_turn("Half an", Fault::new(FaultKind::Truncated, "the stream ended early")),
         call_turn("I look first.", &[("c1", "ls", "{}")]),
-        text_turn("The greeting is mended."),
+        text_turn("The greeting is edited."),
     ];
-    assert_eq!(in_a_pipe(turns), ("The greeting is mended.\n".to_owned(), 0));
+    assert_eq!(in_a_pipe(turns), ("The greeting is edited.\n".to_owned(), 0));
 }
 
 #[test]
-fn an_answer_is_made_harmless_on_a_terminal_and_in_a_pipe_that_may_end_on_one() {
+fn an_answer_is_escaped_on_a_terminal_and_in_a_pipe() {
     let turns = || ViewFixture::new(vec![text_turn("a\u{1b}[2Jb\n")]);
     assert_eq!(print_answer(turns(), AnswerDestination::NonTerminal).0, "a\\u{1b}[2Jb\n");
     assert_eq!(print_answer(turns(), AnswerDestination::Terminal).0, "a\\u{1b}[2Jb\n");
 }
 
 #[test]
-fn an_answer_that_was_shown_while_it_arrived_does_not_appear_twice() {
+fn a_streamed_answer_is_not_printed_twice() {
     let shown = ViewFixture::new(vec![text_turn("Done.")]);
     assert_eq!(print_answer(shown, AnswerDestination::SharedTerminal).0, "");
     let not_streamed = ViewFixture::new(vec![turn_ending_with("Done.", ReplyFinish::Stop)]);
@@ -71,7 +71,7 @@ fn without_a_last_word_the_output_says_why_and_how_far_it_came() {
 }
 
 #[test]
-fn a_fatal_fault_is_told_with_its_exit_code() {
+fn a_fatal_fault_has_its_message_and_exit_code() {
     let fatal = |kind| in_a_pipe(vec![fault_turn("", Fault::new(kind, "no such key"))]);
     let text = "Unrecoverable LLM error: no such key\n".to_owned();
     assert_eq!(fatal(FaultKind::Auth), (text.clone(), 4));
@@ -79,17 +79,17 @@ fn a_fatal_fault_is_told_with_its_exit_code() {
 }
 
 #[test]
-fn an_interrupt_is_told_with_its_exit_code() {
-    let mut stage = ViewFixture::new(vec![text_turn("Never heard.")]);
-    stage.interrupted = Some(RunTime::START.after(TimeSpan::from_millis(100)));
-    stage.about.exit_on_partial = Some(9);
-    let told = print_answer(stage, AnswerDestination::NonTerminal);
-    assert_eq!(told, ("Interrupted by the user.\n".to_owned(), 130));
+fn an_interrupt_has_its_message_and_exit_code() {
+    let mut fixture = ViewFixture::new(vec![text_turn("Never sent.")]);
+    fixture.interrupted = Some(RunTime::START.after(TimeSpan::from_millis(100)));
+    fixture.info.exit_on_partial = Some(9);
+    let printed = print_answer(fixture, AnswerDestination::NonTerminal);
+    assert_eq!(printed, ("Interrupted by the user.\n".to_owned(), 130));
 }
 
 #[test]
-fn a_partial_run_has_the_exit_code_that_the_user_wants_for_it() {
-    let mut stage = busy(1, turn_ending_with("Half of it.", ReplyFinish::Stop));
-    stage.about.exit_on_partial = Some(0);
-    assert_eq!(print_answer(stage, AnswerDestination::NonTerminal).1, 0);
+fn the_user_can_choose_the_exit_code_of_a_partial_run() {
+    let mut fixture = busy(1, turn_ending_with("Half of it.", ReplyFinish::Stop));
+    fixture.info.exit_on_partial = Some(0);
+    assert_eq!(print_answer(fixture, AnswerDestination::NonTerminal).1, 0);
 }

@@ -58,10 +58,10 @@ fn reply(parts: impl IntoIterator<Item = ReplyPart>) -> Reply {
 pub(crate) struct ViewFixture {
     pub(crate) turns: Vec<FakeCall>,
     pub(crate) rules: RunRules,
-    pub(crate) mail: Vec<&'static str>,
+    pub(crate) messages: Vec<&'static str>,
     /// When the user interrupts.
     pub(crate) interrupted: Option<RunTime>,
-    pub(crate) about: RunInfo,
+    pub(crate) info: RunInfo,
 }
 
 /// A model of 2.5 dollars for a million tokens of input, 10 for output.
@@ -76,7 +76,7 @@ const PRICE: Price = Price {
 impl ViewFixture {
     pub(crate) fn new(turns: Vec<FakeCall>) -> Self {
         let rules = RunRules { price: Some(PRICE), ..RunRules::default() };
-        Self { turns, rules, mail: Vec::new(), interrupted: None, about: about() }
+        Self { turns, rules, messages: Vec::new(), interrupted: None, info: run_info() }
     }
 
     /// Runs to the end, and returns the result.
@@ -84,44 +84,44 @@ impl ViewFixture {
         self,
         outputs: Vec<Box<dyn ReportSink>>,
     ) -> (RunResult, Result<(), OutputError>) {
-        let show = Reporter::new(outputs);
-        self.run_with(&show);
-        let result = show.results(StopReason::InternalError, "nobody saw the end").remove(0);
-        let finished = show.finish(&result, FinishTimeout::Unlimited);
+        let reporter = Reporter::new(outputs);
+        self.run_with(&reporter);
+        let result = reporter.results(StopReason::InternalError, "the run has no end").remove(0);
+        let finished = reporter.finish(&result, FinishTimeout::Unlimited);
         (result, finished)
     }
 
     /// Runs to the end, with this reporter.
-    pub(crate) fn run_with(self, show: &Reporter) {
-        let Self { turns, rules, mail, interrupted, about } = self;
-        let (fold, first) = Machine::start(
+    pub(crate) fn run_with(self, reporter: &Reporter) {
+        let Self { turns, rules, messages, interrupted, info } = self;
+        let (machine, first) = Machine::start(
             rules,
             Conversation::new(0),
-            ConversationItem::user(MessageOrigin::Task, Arc::clone(&about.task)),
+            ConversationItem::user(MessageOrigin::Task, Arc::clone(&info.task)),
         );
         let ports = Ports {
             tools: Arc::new(tools()),
-            observer: Box::new(show.observe_run(about)),
-            messages: Box::new(ScriptedMessages(mail)),
+            observer: Box::new(reporter.observe_run(info)),
+            messages: Box::new(ScriptedMessages(messages)),
             ..Ports::new(scripted(turns))
         };
         let brief = RequestContext { system: "".into(), tools: [].into(), schema: None };
-        let mut hands = InlineExecutor::new();
+        let mut executor = InlineExecutor::new();
         if let Some(at) = interrupted {
             let signal = Signal::Interrupt;
-            hands.schedule(at, DriverInput::Event(Event::Interrupt { signal }));
+            executor.schedule(at, DriverInput::Event(Event::Interrupt { signal }));
         }
-        Driver::new(hands, ports, brief, fold).run(first);
+        Driver::new(executor, ports, brief, machine).run(first);
     }
 }
 
-pub(crate) fn about() -> RunInfo {
+pub(crate) fn run_info() -> RunInfo {
     RunInfo {
         session_id: "s-1".into(),
         agent: "build".into(),
         model: "scripted/demo".into(),
         workspace: "/w".into(),
-        task: "Mend the greeting".into(),
+        task: "Edit the greeting".into(),
         sandbox: None,
         started_at: "2026-01-02T03:04:05Z".parse().unwrap(),
         cost_source: CostSource::Agent,

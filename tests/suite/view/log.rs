@@ -17,21 +17,21 @@ fn edit() -> Vec<FakeCall> {
             "I look first.",
             &[("c1", "read_file", r#"{"path":"src/main.py"}"#), ("c2", "edit_file", edit)],
         ),
-        text_turn("The greeting is mended."),
+        text_turn("The greeting is edited."),
     ]
 }
 
-fn logged(stage: ViewFixture, look: LogStyle) -> String {
+fn logged(fixture: ViewFixture, style: LogStyle) -> String {
     let page = SharedBuffer::default();
-    let log: Box<dyn ReportSink> = Box::new(HumanLog::plain(page.clone(), look).unwrap());
-    stage.run(vec![log]).1.unwrap();
+    let log: Box<dyn ReportSink> = Box::new(HumanLog::plain(page.clone(), style).unwrap());
+    fixture.run(vec![log]).1.unwrap();
     page.text()
 }
 
 #[test]
 fn a_run_is_logged_step_by_step() {
-    let look = LogStyle { shows_costs: true, ..LogStyle::default() };
-    insta::assert_snapshot!(logged(ViewFixture::new(edit()), look), @r#"
+    let style = LogStyle { shows_costs: true, ..LogStyle::default() };
+    insta::assert_snapshot!(logged(ViewFixture::new(edit()), style), @r#"
     ▶ Session s-1 · scripted/demo · build
 
     🔄 Step 1 → LLM call (1 message)
@@ -53,23 +53,23 @@ fn a_run_is_logged_step_by_step() {
 
 /// The rest of a budget limits each reply; the log shows that again when it has halved.
 #[test]
-fn a_lowered_limit_of_the_reply_is_logged_once_and_when_it_differs_much() {
+fn a_lowered_output_limit_is_logged_once_and_when_it_changes_much() {
     let mut turns: Vec<FakeCall> =
         (0..12).map(|_| call_turn("", &[("c", "read_file", "{}")])).collect();
     turns.push(text_turn("Done."));
-    let mut stage = ViewFixture::new(turns);
-    stage.rules.limits.max_tokens = Some(Tokens(4_000));
-    stage.rules.loop_detection = LoopDetection { warn_at: 90, end_at: 99 };
-    let log = logged(stage, LogStyle::default());
+    let mut fixture = ViewFixture::new(turns);
+    fixture.rules.limits.max_tokens = Some(Tokens(4_000));
+    fixture.rules.loop_detection = LoopDetection { warn_at: 90, end_at: 99 };
+    let log = logged(fixture, LogStyle::default());
     let limits: Vec<&str> = log.lines().filter(|line| line.contains("limits the reply")).collect();
-    let said = |tokens| format!("⚠️  The budget limits the reply to ≈ {tokens} tokens");
-    assert_eq!(limits, [said("3,183"), said("1,567")]);
+    let line = |tokens| format!("⚠️  The budget limits the reply to ≈ {tokens} tokens");
+    assert_eq!(limits, [line("3,183"), line("1,567")]);
 }
 
 #[test]
 fn a_run_is_logged_in_spanish() {
-    let look = LogStyle { lang: Language::Es, shows_costs: true, ..LogStyle::default() };
-    insta::assert_snapshot!(logged(ViewFixture::new(edit()), look), @r#"
+    let style = LogStyle { lang: Language::Es, shows_costs: true, ..LogStyle::default() };
+    insta::assert_snapshot!(logged(ViewFixture::new(edit()), style), @r#"
     ▶ Sesión s-1 · scripted/demo · build
 
     🔄 Paso 1 → llamada al LLM (1 mensaje)
@@ -90,7 +90,7 @@ fn a_run_is_logged_in_spanish() {
 }
 
 #[test]
-fn what_goes_wrong_is_logged_with_its_reason() {
+fn failures_are_logged_with_their_reasons() {
     let turns = vec![
         fault_turn("Half", Fault::new(FaultKind::Truncated, "the stream ended early")),
         call_turn(
@@ -108,7 +108,7 @@ fn what_goes_wrong_is_logged_with_its_reason() {
     ▶ Session s-1 · scripted/demo · build
 
     🔄 Step 1 → LLM call (1 message)
-       ✗ LLM call failed: the reply was cut off (the stream ended early)
+       ✗ LLM call failed: reply cut off (the stream ended early)
        ⏳ Attempt 2 in 737 ms
        ✓ LLM answered with 3 tool calls
 
@@ -124,20 +124,20 @@ fn what_goes_wrong_is_logged_with_its_reason() {
        ⏳ Empty reply; asking again
 
     🔄 Step 2 → LLM call (5 messages)
-       ✗ LLM call failed: not authorised (401 from the provider: no such key)
-    ❌ Agent failed: not authorised (1 step) · 3 LLM calls
+       ✗ LLM call failed: not authorized (401 from the provider: no such key)
+    ❌ Agent failed: not authorized (1 step) · 3 LLM calls
     🚫 1 tool call was denied: rm
     "#);
 }
 
 #[test]
-fn a_watchdog_is_logged() {
-    let mut stage = ViewFixture::new(vec![
+fn a_limit_is_logged() {
+    let mut fixture = ViewFixture::new(vec![
         call_turn("", &[("c1", "ls", "{}")]),
         turn_ending_with("I did half of it.", ReplyFinish::Stop),
     ]);
-    stage.rules.limits = RunLimits { max_steps: 1, ..RunLimits::default() };
-    insta::assert_snapshot!(logged(stage, LogStyle::default()), @r#"
+    fixture.rules.limits = RunLimits { max_steps: 1, ..RunLimits::default() };
+    insta::assert_snapshot!(logged(fixture, LogStyle::default()), @r#"
     ▶ Session s-1 · scripted/demo · build
 
     🔄 Step 1 → LLM call (1 message)
@@ -147,7 +147,7 @@ fn a_watchdog_is_logged() {
           ✓ OK
     ⚠️  Step limit reached (max_steps)
 
-    🔄 Closing → the LLM is asked to sum up, without tools (4 messages)
+    🔄 Final summary → LLM call without tools (4 messages)
        ✓ LLM answered
     ⚠️  Agent stopped: max_steps (1 step) · 2 LLM calls
     "#);
@@ -155,7 +155,7 @@ fn a_watchdog_is_logged() {
 
 /// Calls that run in parallel are logged one after the other, in call order.
 #[test]
-fn what_belongs_to_a_tool_stays_together() {
+fn the_lines_of_a_tool_call_stay_together() {
     let turns = vec![
         call_turn(
             "",

@@ -10,7 +10,7 @@ use architect::view::otel::{ExportRequest, OtelSettings, OtelSink};
 use architect::view::{ReportSink, RunResult};
 use serde_json::Value;
 
-use super::fixture::{ViewFixture, about, call_turn, fault_turn, text_turn};
+use super::fixture::{ViewFixture, call_turn, fault_turn, run_info, text_turn};
 
 const PARENT: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
 
@@ -69,15 +69,15 @@ fn send(export: &ExportRequest<'_>) -> Result<(), String> {
 
 fn run(url: &str) -> (RunResult, String) {
     let edit = r#"{"path":"secret-name.py","old_str":"a","new_str":"b"}"#;
-    let stage = ViewFixture::new(vec![
+    let fixture = ViewFixture::new(vec![
         fault_turn("Half", Fault::new(FaultKind::Truncated, "the stream ended early")),
         call_turn("I look.", &[("c1", "edit_file", edit), ("c2", "fail", "{}")]),
         text_turn("Done."),
     ]);
-    let telemetry = OtelSink::new(settings(url), &about(), send).unwrap();
+    let telemetry = OtelSink::new(settings(url), &run_info(), send).unwrap();
     let parent = telemetry.trace_parent().to_string();
     let outputs: Vec<Box<dyn ReportSink>> = vec![Box::new(telemetry)];
-    let (result, finished) = stage.run(outputs);
+    let (result, finished) = fixture.run(outputs);
     finished.unwrap();
     (result, parent)
 }
@@ -106,8 +106,8 @@ fn a_run_is_a_tree_of_spans_with_the_names_of_the_conventions() {
         assert_eq!(span["traceId"], "0af7651916cd43dd8448eb211c80319c");
         assert!(span == root || span["parentSpanId"] == root["spanId"]);
     }
-    let told: Vec<String> = spans.iter().map(describe_spans).collect();
-    insta::assert_snapshot!(told.join("\n"), @r#"
+    let printed: Vec<String> = spans.iter().map(describe_spans).collect();
+    insta::assert_snapshot!(printed.join("\n"), @r#"
     chat demo, kind 3, 100 ms, status {"code":2,"message":"the stream ended early"}
       gen_ai.operation.name = "chat"
       gen_ai.provider.name = "scripted"
@@ -186,7 +186,7 @@ fn describe_spans(span: &Value) -> String {
 }
 
 #[test]
-fn a_collector_that_is_gone_costs_a_run_nothing() {
+fn an_absent_collector_does_not_affect_a_run() {
     let gone = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let begun = Instant::now();
     let (result, _) = run(&format!("http://{gone}"));
@@ -195,7 +195,7 @@ fn a_collector_that_is_gone_costs_a_run_nothing() {
 }
 
 #[test]
-fn a_collector_that_never_answers_is_waited_for_only_briefly() {
+fn a_silent_collector_delays_the_end_only_briefly() {
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let begun = Instant::now();
     let (result, _) = run(&format!("http://{}", silent.local_addr().unwrap()));

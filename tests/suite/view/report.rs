@@ -3,30 +3,30 @@
 use architect::view::report::{ReportFormat, RunReport};
 use architect::view::{RunInfo, RunResult};
 
-use super::fixture::{ViewFixture, about, call_turn, text_turn};
+use super::fixture::{ViewFixture, call_turn, run_info, text_turn};
 
 /// Active markup, unless it is escaped.
 const HOSTILE: &str =
-    "Mend | the <script>alert(1)</script>\n<!-- x --> @me #1 [l](javascript:x) ![i](http://x) `c`";
+    "Edit | the <script>alert(1)</script>\n<!-- x --> @me #1 [l](javascript:x) ![i](http://x) `c`";
 
 fn run(answer: &str) -> (RunInfo, RunResult) {
     let edit = r#"{"path":"src/main.py","old_str":"a","new_str":"b"}"#;
     let tools =
         [("c1", "edit_file", edit), ("c2", "rm", r#"{"path":"/|x"}"#), ("c3", "fail", "{}")];
     let (result, _) = ViewFixture::new(vec![call_turn("", &tools), text_turn(answer)]).run(vec![]);
-    (about(), result)
+    (run_info(), result)
 }
 
 fn rendered(format: ReportFormat, task: &str, answer: &str) -> String {
-    let (mut about, result) = run(answer);
-    about.task = task.into();
-    RunReport { info: &about, result: &result }.render(format)
+    let (mut info, result) = run(answer);
+    info.task = task.into();
+    RunReport { info: &info, result: &result }.render(format)
 }
 
 #[test]
-fn a_report_in_markdown_tells_what_was_done_and_what_it_cost() {
-    insta::assert_snapshot!(rendered(ReportFormat::Markdown, "Mend the greeting", "It is **mended**."), @r#"
-    # ✅ Mend the greeting
+fn a_markdown_report_has_the_changes_and_the_costs() {
+    insta::assert_snapshot!(rendered(ReportFormat::Markdown, "Edit the greeting", "It is **edited**."), @r#"
+    # ✅ Edit the greeting
 
     **Completed** · llm_done (exit 0) · 1 step · 2 LLM calls · 1.2 s · \$0.000900 · 1 denied call
 
@@ -37,11 +37,11 @@ fn a_report_in_markdown_tells_what_was_done_and_what_it_cost() {
 
     ## Task
 
-    > Mend the greeting  
+    > Edit the greeting  
 
     ## Answer
 
-    It is **mended**.
+    It is **edited**.
 
     ## Files
 
@@ -76,13 +76,13 @@ fn a_report_in_markdown_tells_what_was_done_and_what_it_cost() {
 
 #[test]
 fn a_report_for_github_is_a_comment_with_folded_tables() {
-    insta::assert_snapshot!(rendered(ReportFormat::Github, "Mend the greeting", "It is **mended**."), @r#"
+    insta::assert_snapshot!(rendered(ReportFormat::Github, "Edit the greeting", "It is **edited**."), @r#"
     <!-- architect-report -->
-    ### ✅ Mend the greeting
+    ### ✅ Edit the greeting
 
     **Completed** · llm_done (exit 0) · 1 step · 2 LLM calls · 1.2 s · \$0.000900 · 1 denied call
 
-    It is **mended**.
+    It is **edited**.
 
     <details>
     <summary>Files (1)</summary>
@@ -128,7 +128,7 @@ fn a_report_for_github_is_a_comment_with_folded_tables() {
     <details>
     <summary>Task and run</summary>
 
-    > Mend the greeting  
+    > Edit the greeting  
 
     - session: `s-1`
     - model: `scripted/demo`
@@ -140,21 +140,21 @@ fn a_report_for_github_is_a_comment_with_folded_tables() {
 }
 
 #[test]
-fn a_report_in_json_is_the_result_with_what_was_known_before() {
-    let json = rendered(ReportFormat::Json, "Mend the greeting", "Done.");
+fn a_json_report_is_the_result_with_the_run_info() {
+    let json = rendered(ReportFormat::Json, "Edit the greeting", "Done.");
     let document: serde_json::Value = serde_json::from_str(&json).unwrap();
     assert_eq!(
         (&document["task"], &document["output"]),
-        (&"Mend the greeting".into(), &"Done.".into())
+        (&"Edit the greeting".into(), &"Done.".into())
     );
     assert_eq!((&document["steps"], &document["exit_code"]), (&1.into(), &0.into()));
 }
 
 #[test]
-fn nothing_in_the_task_or_the_answer_does_anything_in_markdown() {
+fn text_in_a_markdown_report_is_escaped() {
     for format in [ReportFormat::Markdown, ReportFormat::Github] {
         let text = rendered(format, HOSTILE, HOSTILE);
-        for live in ["<script", "<!-- x", "@me", "#1", "[l](", "[i](", "Mend | the", "`javascript"]
+        for live in ["<script", "<!-- x", "@me", "#1", "[l](", "[i](", "Edit | the", "`javascript"]
         {
             assert!(!text.contains(live), "{live} is live in {text}");
         }
@@ -162,12 +162,12 @@ fn nothing_in_the_task_or_the_answer_does_anything_in_markdown() {
 }
 
 #[test]
-fn nothing_in_the_task_or_the_answer_does_anything_in_html() {
+fn text_in_an_html_report_is_escaped() {
     let text = rendered(ReportFormat::Html, HOSTILE, &format!("{HOSTILE}\" onload='x' \u{202e}"));
     for live in ["<script", "<!-- x", "\" onload='", "\u{202e}"] {
         assert!(!text.contains(live), "{live} is live in {text}");
     }
-    assert!(text.contains("Mend | the &lt;script&gt;alert(1)&lt;/script&gt;"));
+    assert!(text.contains("Edit | the &lt;script&gt;alert(1)&lt;/script&gt;"));
 }
 
 #[test]
@@ -197,12 +197,12 @@ fn markup_of_the_model_does_not_reach_the_page() {
 }
 
 #[test]
-fn a_comment_fits_whatever_a_run_says() {
-    let (mut about, mut result) = run(&"a | b `<x> @me*\n".repeat(20_000));
-    about.task = "<&@#|".repeat(50_000).into();
+fn a_comment_is_limited_in_length() {
+    let (mut info, mut result) = run(&"a | b `<x> @me*\n".repeat(20_000));
+    info.task = "<&@#|".repeat(50_000).into();
     let tool = result.tools_used[2].clone();
     result.tools_used = vec![tool; 5_000];
-    let text = RunReport { info: &about, result: &result }.render(ReportFormat::Github);
+    let text = RunReport { info: &info, result: &result }.render(ReportFormat::Github);
     assert!(text.len() <= 60_000, "{}", text.len());
     assert!(text.contains("more"));
     assert_eq!(text.matches("<details>").count(), text.matches("</details>").count());

@@ -59,7 +59,7 @@ fn a_slow_reader_gets_every_byte_and_the_result_last() {
 
 /// The parent process may have made standard output non-blocking.
 #[test]
-fn a_descriptor_that_does_not_block_gets_every_byte() {
+fn a_non_blocking_descriptor_gets_every_byte() {
     let (reader, writer) = UnixStream::pair().unwrap();
     writer.set_nonblocking(true).unwrap();
     let reading = read_slowly(reader);
@@ -69,19 +69,19 @@ fn a_descriptor_that_does_not_block_gets_every_byte() {
 
 /// Fault G7.
 #[test]
-fn a_reader_who_goes_away_ends_the_run_with_the_exit_code_of_a_closed_pipe() {
+fn a_closed_pipe_ends_the_run_with_its_exit_code() {
     let (reader, writer) = io::pipe().unwrap();
     drop(reader);
     let call = |id: &str| call_turn("", &[(id, "ls", "{}")]);
     let turns = (0..40).map(|turn| call(&format!("c{turn}"))).chain([text_turn("Done.")]).collect();
-    let mut stage = ViewFixture::new(turns);
-    stage.rules.loop_detection.end_at = 1_000;
+    let mut fixture = ViewFixture::new(turns);
+    fixture.rules.loop_detection.end_at = 1_000;
     let stream = StreamJsonSink::new(writer).unwrap();
-    let show = Reporter::new(vec![Box::new(WaitingOutput(stream))]);
-    stage.run_with(&show);
-    let result = show.results(StopReason::InternalError, "").remove(0);
+    let reporter = Reporter::new(vec![Box::new(WaitingOutput(stream))]);
+    fixture.run_with(&reporter);
+    let result = reporter.results(StopReason::InternalError, "").remove(0);
     assert_eq!((result.stop_reason.unwrap().name(), result.exit_code), ("user_interrupt", 141));
-    assert_eq!(show.finish(&result, FinishTimeout::Unlimited), Err(OutputError::ReaderGone));
+    assert_eq!(reporter.finish(&result, FinishTimeout::Unlimited), Err(OutputError::ReaderGone));
 }
 
 /// Gives the writing thread the time to notice that there is no reader: the run itself takes none.
@@ -113,14 +113,14 @@ impl<O: ReportSink> ReportSink for WaitingOutput<O> {
 
 /// Fault G8.
 #[test]
-fn a_reader_who_stalls_holds_up_neither_the_run_nor_its_end() {
+fn a_stalled_reader_delays_neither_the_run_nor_its_end() {
     let (reader, writer): (PipeReader, _) = io::pipe().unwrap();
-    let show = Reporter::new(streamed(writer));
+    let reporter = Reporter::new(streamed(writer));
     let begun = Instant::now();
-    large().run_with(&show);
-    let result = show.results(StopReason::InternalError, "").remove(0);
+    large().run_with(&reporter);
+    let result = reporter.results(StopReason::InternalError, "").remove(0);
     let patience = FinishTimeout::AtMost(Duration::from_millis(50));
-    assert_eq!(show.finish(&result, patience), Err(OutputError::Stalled));
+    assert_eq!(reporter.finish(&result, patience), Err(OutputError::Stalled));
     // Waiting for this reader would never end.
     assert!(begun.elapsed() < Duration::from_secs(30));
     drop(reader);
@@ -128,29 +128,29 @@ fn a_reader_who_stalls_holds_up_neither_the_run_nor_its_end() {
 
 /// A signal ends the wait for a reader only if no run is active.
 #[test]
-fn a_signal_ends_the_wait_for_a_reader_after_the_run_alone() {
+fn a_signal_ends_the_wait_for_a_reader_only_after_the_run() {
     use architect::model::Signal;
 
     let (reader, writer): (PipeReader, _) = io::pipe().unwrap();
-    let show = Reporter::new(streamed(writer));
-    show.on_signal(Signal::Interrupt);
-    let watcher = show.observe_run(super::fixture::about());
-    show.on_signal(Signal::Interrupt);
-    assert_eq!(show.signal(), None, "those were for the run");
+    let reporter = Reporter::new(streamed(writer));
+    reporter.on_signal(Signal::Interrupt);
+    let watcher = reporter.observe_run(super::fixture::run_info());
+    reporter.on_signal(Signal::Interrupt);
+    assert_eq!(reporter.signal(), None, "those were for the run");
     drop(watcher);
-    large().run_with(&show);
-    let result = show.results(StopReason::InternalError, "").remove(1);
-    show.on_signal(Signal::Terminate);
+    large().run_with(&reporter);
+    let result = reporter.results(StopReason::InternalError, "").remove(1);
+    reporter.on_signal(Signal::Terminate);
     let begun = Instant::now();
-    assert_eq!(show.finish(&result, FinishTimeout::Unlimited), Err(OutputError::Stalled));
-    assert_eq!(show.signal(), Some(Signal::Terminate));
+    assert_eq!(reporter.finish(&result, FinishTimeout::Unlimited), Err(OutputError::Stalled));
+    assert_eq!(reporter.signal(), Some(Signal::Terminate));
     assert!(begun.elapsed() < Duration::from_secs(10));
     drop(reader);
 }
 
 #[test]
 #[cfg(target_os = "linux")]
-fn a_full_disk_is_no_reader_who_went_away() {
+fn a_full_disk_is_not_a_closed_pipe() {
     use architect::view::OptionalSink;
 
     let full = || std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
@@ -163,16 +163,16 @@ fn a_full_disk_is_no_reader_who_went_away() {
 
 /// Fault G12: a panic of the driver itself, at the third call of a script that has two.
 #[test]
-fn a_run_that_breaks_down_still_has_its_last_line() {
+fn a_run_that_panics_still_has_its_last_line() {
     let page = SharedBuffer::default();
-    let show = Reporter::new(streamed(page.clone()));
+    let reporter = Reporter::new(streamed(page.clone()));
     let turns =
         vec![call_turn("", &[("c1", "edit_file", "{}")]), call_turn("", &[("c2", "ls", "{}")])];
-    let broken = catch_unwind(AssertUnwindSafe(|| ViewFixture::new(turns).run_with(&show)));
+    let broken = catch_unwind(AssertUnwindSafe(|| ViewFixture::new(turns).run_with(&reporter)));
     assert!(broken.is_err());
-    let results = show.results(StopReason::InternalError, "it broke down");
+    let results = reporter.results(StopReason::InternalError, "it broke down");
     let result = RunResult::join(&results, 0).unwrap();
-    show.finish(&result, FinishTimeout::Unlimited).unwrap();
+    reporter.finish(&result, FinishTimeout::Unlimited).unwrap();
     let last = last_line(page.text().as_bytes());
     assert_eq!(last["stop_reason"], "internal_error");
     assert_eq!(last["output"], "Internal error: it broke down");
@@ -182,22 +182,22 @@ fn a_run_that_breaks_down_still_has_its_last_line() {
 
 /// Fault G4.
 #[test]
-fn a_process_that_ends_at_once_still_has_its_last_line() {
+fn a_terminated_process_still_has_its_last_line() {
     let page = SharedBuffer::default();
-    let show = Reporter::new(streamed(page.clone()));
-    let _watcher = show.observe_run(super::fixture::about());
+    let reporter = Reporter::new(streamed(page.clone()));
+    let _watcher = reporter.observe_run(super::fixture::run_info());
     let signal = architect::model::Signal::Interrupt;
-    show.report_shutdown(StopReason::UserInterrupt(signal));
+    reporter.report_shutdown(StopReason::UserInterrupt(signal));
     let last = last_line(page.text().as_bytes());
     assert_eq!((&last["type"], &last["exit_code"]), (&"result".into(), &130.into()));
 }
 
 #[test]
-fn a_run_that_does_not_begin_has_a_document_too() {
+fn a_run_that_does_not_start_has_a_result_document() {
     let page = SharedBuffer::default();
-    let show = Reporter::new(vec![Box::new(JsonSink::new(page.clone()).unwrap())]);
+    let reporter = Reporter::new(vec![Box::new(JsonSink::new(page.clone()).unwrap())]);
     let result = RunResult::not_started("config.toml:3:1: unknown key 'lmm'; did you mean 'llm'?");
-    show.finish(&result, FinishTimeout::Unlimited).unwrap();
+    reporter.finish(&result, FinishTimeout::Unlimited).unwrap();
     let document: Value = serde_json::from_str(&page.text()).unwrap();
     assert_eq!(document["exit_code"], 3);
     assert_eq!(document["status"], "failed");

@@ -8,26 +8,26 @@ use super::fixture::{SharedBuffer, ViewFixture, call_turn, fault_turn, text_turn
 
 fn run() -> ViewFixture {
     let edit = r#"{"path":"src/main.py","old_str":"a","new_str":"b"}"#;
-    let mut stage = ViewFixture::new(vec![
+    let mut fixture = ViewFixture::new(vec![
         fault_turn("Half", Fault::new(FaultKind::Truncated, "the stream ended early")),
         call_turn("I look.", &[("c1", "edit_file", edit), ("c2", "rm", r#"{"path":"/"}"#)]),
-        text_turn("The greeting is mended."),
+        text_turn("The greeting is edited."),
     ]);
-    stage.mail = vec!["mind the comma"];
-    stage
+    fixture.messages = vec!["mind the comma"];
+    fixture
 }
 
 fn shown<O: ReportSink + 'static>(
-    stage: ViewFixture,
+    fixture: ViewFixture,
     output: impl FnOnce(SharedBuffer) -> O,
 ) -> String {
     let page = SharedBuffer::default();
-    stage.run(vec![Box::new(output(page.clone()))]).1.unwrap();
+    fixture.run(vec![Box::new(output(page.clone()))]).1.unwrap();
     page.text()
 }
 
-fn streamed(stage: ViewFixture) -> String {
-    shown(stage, |page| StreamJsonSink::new(page).unwrap())
+fn streamed(fixture: ViewFixture) -> String {
+    shown(fixture, |page| StreamJsonSink::new(page).unwrap())
 }
 
 #[test]
@@ -55,11 +55,11 @@ fn a_run_is_streamed_event_by_event_and_ends_with_its_result() {
     {"type":"state_change","seq":20,"ts":"2026-01-02T03:04:06.647518Z","session_id":"s-1","from":"Preparing","to":"Calling.Sending","event":"PREPARED","duration_ms":0.0}
     {"type":"api_call_start","seq":21,"ts":"2026-01-02T03:04:06.647518Z","session_id":"s-1","call":8,"purpose":"agent","attempt":1,"step":2,"messages":5,"context_tokens":248,"max_output_tokens":null}
     {"type":"text_delta","seq":22,"ts":"2026-01-02T03:04:07.047518Z","session_id":"s-1","call":8,"purpose":"agent","text":"The greetin"}
-    {"type":"text_delta","seq":23,"ts":"2026-01-02T03:04:07.047518Z","session_id":"s-1","call":8,"purpose":"agent","text":"g is mended."}
-    {"type":"api_call_end","seq":24,"ts":"2026-01-02T03:04:07.047518Z","session_id":"s-1","call":8,"purpose":"agent","attempt":1,"outcome":"replied","finish":"stop","text":"The greeting is mended.","tool_calls":0,"duration_ms":400.0,"first_byte_ms":400.0,"usage":{"input_tokens":100,"output_tokens":20,"cached_input_tokens":0,"cache_write_tokens":0,"reasoning_tokens":0},"cost_usd":0.00045}
+    {"type":"text_delta","seq":23,"ts":"2026-01-02T03:04:07.047518Z","session_id":"s-1","call":8,"purpose":"agent","text":"g is edited."}
+    {"type":"api_call_end","seq":24,"ts":"2026-01-02T03:04:07.047518Z","session_id":"s-1","call":8,"purpose":"agent","attempt":1,"outcome":"replied","finish":"stop","text":"The greeting is edited.","tool_calls":0,"duration_ms":400.0,"first_byte_ms":400.0,"usage":{"input_tokens":100,"output_tokens":20,"cached_input_tokens":0,"cache_write_tokens":0,"reasoning_tokens":0},"cost_usd":0.00045}
     {"type":"state_change","seq":25,"ts":"2026-01-02T03:04:07.047518Z","session_id":"s-1","from":"Calling.Sending","to":"Done","event":"REPLIED","duration_ms":400.0}
     {"type":"agent_end","seq":26,"ts":"2026-01-02T03:04:07.047518Z","session_id":"s-1","status":"success","stop_reason":"llm_done","exit_code":0,"steps":1,"llm_calls":2,"duration_seconds":2.048,"cost":0.0009}
-    {"type":"result","schema":1,"session_id":"s-1","status":"success","stop_reason":"llm_done","exit_code":0,"output":"The greeting is mended.","structured_output":null,"steps":1,"llm_calls":2,"duration_seconds":2.048,"model":"scripted/demo","tools_used":[{"name":"edit_file","success":true,"path":"src/main.py","duration_ms":0.0},{"name":"rm","success":false,"path":"/","duration_ms":0.0,"error":"denied by the rule run_command(rm *)"}],"files_modified":[{"path":"src/main.py","action":"modified"}],"usage":{"input_tokens":200,"output_tokens":40,"cached_input_tokens":0,"cache_write_tokens":0,"reasoning_tokens":0},"cost":0.0009,"costs":{"total_cost_usd":0.0009,"by_source":{"agent":0.0009}},"denied":[{"tool":"rm","arguments":{"path":"/"},"reason":"denied by the rule run_command(rm *)"}],"error":null}
+    {"type":"result","schema":1,"session_id":"s-1","status":"success","stop_reason":"llm_done","exit_code":0,"output":"The greeting is edited.","structured_output":null,"steps":1,"llm_calls":2,"duration_seconds":2.048,"model":"scripted/demo","tools_used":[{"name":"edit_file","success":true,"path":"src/main.py","duration_ms":0.0},{"name":"rm","success":false,"path":"/","duration_ms":0.0,"error":"denied by the rule run_command(rm *)"}],"files_modified":[{"path":"src/main.py","action":"modified"}],"usage":{"input_tokens":200,"output_tokens":40,"cached_input_tokens":0,"cache_write_tokens":0,"reasoning_tokens":0},"cost":0.0009,"costs":{"total_cost_usd":0.0009,"by_source":{"agent":0.0009}},"denied":[{"tool":"rm","arguments":{"path":"/"},"reason":"denied by the rule run_command(rm *)"}],"error":null}
     "#);
 }
 
@@ -74,7 +74,7 @@ fn the_result_is_one_document() {
       "status": "success",
       "stop_reason": "llm_done",
       "exit_code": 0,
-      "output": "The greeting is mended.",
+      "output": "The greeting is edited.",
       "structured_output": null,
       "steps": 1,
       "llm_calls": 2,

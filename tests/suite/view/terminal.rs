@@ -54,9 +54,9 @@ proptest! {
         is_styled: bool,
     ) {
         let page = SharedBuffer::default();
-        let look = LogStyle { lang: Language::En, has_color: is_styled, shows_costs: true };
+        let style = LogStyle { lang: Language::En, has_color: is_styled, shows_costs: true };
         let clock = Arc::new(SystemClock::start());
-        let log = HumanLog::live(page.clone(), look, clock, || 80).unwrap();
+        let log = HumanLog::live(page.clone(), style, clock, || 80).unwrap();
         let answer = TextSink::new(page.clone(), AnswerDestination::Terminal).unwrap();
         let arguments = json!({ "path": texts[0], "command": texts[1], "say": texts[2], texts[3].as_str(): 1 });
         let arguments = arguments.to_string();
@@ -67,13 +67,13 @@ proptest! {
             true => text_turn(&texts[6]),
             false => turn_ending_with(&texts[6], ReplyFinish::Stop),
         };
-        let mut stage = ViewFixture::new(vec![call_turn(&texts[5], &tools), last]);
+        let mut fixture = ViewFixture::new(vec![call_turn(&texts[5], &tools), last]);
         // A blank text is not an answer.
-        stage.turns.extend([text_turn("Well."), text_turn("Well.")]);
-        stage.about.session_id = texts[3].as_str().into();
-        stage.about.model = texts[4].as_str().into();
+        fixture.turns.extend([text_turn("Well."), text_turn("Well.")]);
+        fixture.info.session_id = texts[3].as_str().into();
+        fixture.info.model = texts[4].as_str().into();
         let outputs: Vec<Box<dyn ReportSink>> = vec![Box::new(log), Box::new(answer)];
-        stage.run(outputs).1.unwrap();
+        fixture.run(outputs).1.unwrap();
         let mut text = page.text();
         for ours in OURS {
             text = text.replace(ours, "");
@@ -84,11 +84,11 @@ proptest! {
 }
 
 #[test]
-fn a_live_log_shows_text_while_it_arrives_and_how_long_things_took() {
+fn a_terminal_log_streams_text_and_shows_durations() {
     let page = SharedBuffer::default();
-    let look = LogStyle { has_color: true, ..LogStyle::default() };
+    let style = LogStyle { has_color: true, ..LogStyle::default() };
     let clock = Arc::new(SystemClock::start());
-    let log = HumanLog::live(page.clone(), look, clock, || 80).unwrap();
+    let log = HumanLog::live(page.clone(), style, clock, || 80).unwrap();
     let turns = vec![call_turn("I look.", &[("c1", "ls", "{}")]), text_turn("Done.")];
     ViewFixture::new(turns).run(vec![Box::new(log)]).1.unwrap();
     // The spinner is drawn by the wall clock, and cleared before anything else is written.

@@ -136,8 +136,8 @@ fn recorded_calls_have_the_expected_cost() {
 #[test]
 fn a_misspelled_model_gets_a_suggestion() {
     let world = CliFixture::new();
-    let told = |model: &str| world.run(&["run", "Do it.", "--model", model]).err;
-    let misspelled = told("openai/gpt-5-mni");
+    let errors = |model: &str| world.run(&["run", "Do it.", "--model", model]).err;
+    let misspelled = errors("openai/gpt-5-mni");
     assert!(
         misspelled.contains(
             "openai/gpt-5-mni is not in the model table, did you mean `openai/gpt-5-mini`?"
@@ -145,10 +145,10 @@ fn a_misspelled_model_gets_a_suggestion() {
     );
     // The next error follows.
     assert!(misspelled.contains("there is no key for openai"), "{misspelled}");
-    assert!(!told("openai/gpt-9-mini").contains("did you mean"));
-    let nobody = told("opnai/gpt-5");
+    assert!(!errors("openai/gpt-9-mini").contains("did you mean"));
+    let unknown = errors("opnai/gpt-5");
     assert!(
-        nobody.contains("unknown provider 'opnai' in 'opnai/gpt-5', did you mean `openai`?"),
-        "{nobody}"
+        unknown.contains("unknown provider 'opnai' in 'opnai/gpt-5', did you mean `openai`?"),
+        "{unknown}"
     );
 }

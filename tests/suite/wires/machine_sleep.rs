@@ -48,7 +48,7 @@ fn asleep(
 ) -> FinishedRun {
     let server = Server::new(replies);
     let clock = Arc::new(SleepingClock { awake: SystemClock::start(), slept: AtomicU64::new(0) });
-    let hands = ThreadExecutor::new(Arc::clone(&clock) as Arc<dyn Clock>, 1);
+    let executor = ThreadExecutor::new(Arc::clone(&clock) as Arc<dyn Clock>, 1);
     let rules = RunRules { limits, ..RunRules::default() };
     let begun = Instant::now();
     let fold = thread::scope(|scope| {
@@ -57,7 +57,7 @@ fn asleep(
             clock.slept.store(TimeSpan::from_secs(hours * 3_600).0, Ordering::SeqCst);
         });
         let model = super::recorded_streams::Wire::Chat.model();
-        drive_with(hands, rules, model, &long_timeouts(&server, "/v1"))
+        drive_with(executor, rules, model, &long_timeouts(&server, "/v1"))
     });
     assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
     FinishedRun { fold, requests: server.requests() }

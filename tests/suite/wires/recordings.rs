@@ -114,8 +114,8 @@ fn a_broken_stream_is_truncated() {
             for reply in [begun.clone().close(), begun.bytes(half).close()] {
                 let fault = call(recording.wire, true, reply).fault();
                 let expected = (FaultKind::Truncated, FaultClass::Transient, true);
-                let told = (fault.kind, fault.class(), fault.billed);
-                assert_eq!(told, expected, "{} {count}", recording.name);
+                let actual = (fault.kind, fault.class(), fault.billed);
+                assert_eq!(actual, expected, "{} {count}", recording.name);
             }
         }
     }
@@ -152,8 +152,8 @@ fn invalid_utf8_is_a_fault_on_every_wire() {
             let spoilt = [&text[..at], bad, &text[at + length..]].concat();
             let body = chunk(&spoilt);
             let fault = call(wire, true, ScriptedReply::open_stream().bytes(body).end()).fault();
-            let told = (fault.kind, fault.class(), fault.billed);
-            assert_eq!(told, (FaultKind::Protocol, FaultClass::Transient, true), "{wire:?}");
+            let actual = (fault.kind, fault.class(), fault.billed);
+            assert_eq!(actual, (FaultKind::Protocol, FaultClass::Transient, true), "{wire:?}");
         }
     }
 }

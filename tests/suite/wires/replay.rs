@@ -78,7 +78,7 @@ fn a_recording_is_replayed_on_every_wire() {
         assert_eq!(Recording::load(&tape.path()).unwrap().first_model(), model);
         let strict = ModelConnectionSettings { on_mismatch: OnMismatch::Fail, ..settings };
         assert_eq!(record_and_replay(&mut tape.player(&strict)), lived, "{}", recording.name);
-        assert_eq!(server.requests().len(), 2, "a replay asks nobody");
+        assert_eq!(server.requests().len(), 2, "a replay sends nothing");
     }
 }
 

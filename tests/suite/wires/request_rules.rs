@@ -170,7 +170,7 @@ fn anthropic(body: &Value, wrong: &mut RuleViolations) {
         let ends = blocks.last().map_or("", |block| text(&block["type"]));
         wrong.require(!ends.ends_with("thinking"), &place, "ends with a thought");
     }
-    wrong.require(open.is_empty(), "messages", "end with a call that nobody answers");
+    wrong.require(open.is_empty(), "messages", "end with a call without a result");
     let defined = !list(&body["tools"]).is_empty();
     wrong.require(ids.is_empty() || defined, "tools", "are not defined, but were called");
     wrong.require(defined || body.get("tool_choice").is_none(), "tool_choice", "without tools");
@@ -248,7 +248,7 @@ fn chat(body: &Value, wrong: &mut RuleViolations) {
         }
         before = role;
     }
-    wrong.require(open.is_empty(), "messages", "end with a call that nobody answers");
+    wrong.require(open.is_empty(), "messages", "end with a call without a result");
 }
 
 fn responses(body: &Value, wrong: &mut RuleViolations) {
@@ -305,7 +305,7 @@ fn responses(body: &Value, wrong: &mut RuleViolations) {
         }
     }
     wrong.require(!waits, "input", "ends with a thought");
-    wrong.require(open.is_empty(), "input", "has a call that nobody answers");
+    wrong.require(open.is_empty(), "input", "has a call without a result");
 }
 
 fn gemini(body: &Value, wrong: &mut RuleViolations) {

@@ -21,7 +21,7 @@ use crate::kit::server::{ScriptedReply, Server};
 /// An event of a conversation.
 #[derive(Clone, Debug)]
 enum ConversationStep {
-    Told(MessageOrigin, String),
+    UserMessage(MessageOrigin, String),
     Replied(Vec<ReplyPiece>, ReplyFinish),
     Compacted { keep: u32, fit: u64, written: bool },
 }
@@ -96,7 +96,7 @@ fn happens() -> impl Strategy<Value = ConversationStep> {
     let finish =
         prop::sample::select(vec![ReplyFinish::Stop, ReplyFinish::Length, ReplyFinish::Pause]);
     prop_oneof![
-        2 => (origin, text()).prop_map(|(origin, text)| ConversationStep::Told(origin, text)),
+        2 => (origin, text()).prop_map(|(origin, text)| ConversationStep::UserMessage(origin, text)),
         6 => (prop::collection::vec(piece(), 0..5), finish).prop_map(|(p, f)| ConversationStep::Replied(p, f)),
         1 => (0_u32..4, 0_u64..400, any::<bool>())
             .prop_map(|(keep, fit, written)| ConversationStep::Compacted { keep, fit, written }),
@@ -141,7 +141,7 @@ fn conversation(story: &[ConversationStep]) -> Conversation {
     append(&mut conversation, ConversationItem::user(MessageOrigin::Task, "the task"));
     for (number, happens) in story.iter().enumerate() {
         match happens {
-            ConversationStep::Told(origin, text) => {
+            ConversationStep::UserMessage(origin, text) => {
                 append(&mut conversation, ConversationItem::user(*origin, text.as_str()));
             }
             ConversationStep::Replied(pieces, finish) => {
@@ -218,7 +218,7 @@ impl ValidatedCallers {
             item: entry.item.clone(),
         };
         self.caller.entries = entries.iter().map(renamed).collect();
-        self.caller.instruction = closing.then(|| "[SYSTEM] sum up".to_owned());
+        self.caller.instruction = closing.then(|| "[SYSTEM] summarize".to_owned());
         let spec = |name: &str| ToolSpec {
             name: name.into(),
             description: "does".into(),

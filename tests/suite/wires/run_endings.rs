@@ -45,7 +45,7 @@ fn drive(model: &str, settings: &ModelConnectionSettings) -> Machine {
 }
 
 pub(super) fn drive_with(
-    hands: impl Executor,
+    executor: impl Executor,
     rules: RunRules,
     model: &str,
     settings: &ModelConnectionSettings,
@@ -57,7 +57,7 @@ pub(super) fn drive_with(
     let conversation = Conversation::new(brief.request_bytes());
     let task = ConversationItem::user(MessageOrigin::Task, "the task");
     let (fold, first) = Machine::start(rules, conversation, task);
-    Driver::new(hands, Ports::new(model), brief, fold).run(first)
+    Driver::new(executor, Ports::new(model), brief, fold).run(first)
 }
 
 impl FinishedRun {
@@ -260,8 +260,8 @@ fn a_too_long_delay_ends_the_run() {
 /// Fault L22.
 #[test]
 fn a_delay_in_the_error_text_is_honoured() {
-    let said = r#"{"error":{"message":"Rate limit reached. Please try again in 9.5s.","type":"rate_limit_error"}}"#;
-    let ran = chat([ScriptedReply::with_length(429, said), text("done")]);
+    let message = r#"{"error":{"message":"Rate limit reached. Please try again in 9.5s.","type":"rate_limit_error"}}"#;
+    let ran = chat([ScriptedReply::with_length(429, message), text("done")]);
     assert!(ran.reason() == StopReason::LlmDone && ran.seconds() >= 9.5);
 }
 
@@ -297,7 +297,7 @@ fn permanent_faults_are_not_retried() {
     let no_quota =
         r#"{"error":{"message":"You exceeded your current quota","code":"insufficient_quota"}}"#;
     let no_model = r#"{"error":{"message":"The model `gpt-9` does not exist"}}"#;
-    for (status, body, told) in [
+    for (status, body, expected) in [
         (400, r#"{"error":{"message":"temperature is odd"}}"#, "temperature is odd"),
         (400, no_result, "without `tool_result` blocks"),
         (402, "", "402"),
@@ -311,7 +311,7 @@ fn permanent_faults_are_not_retried() {
             (ran.reason(), ran.requests.len()),
             (StopReason::LlmError(LlmFailure::Other), 1)
         );
-        assert!(ran.error().contains(told), "{}", ran.error());
+        assert!(ran.error().contains(expected), "{}", ran.error());
     }
 }
 
@@ -344,14 +344,14 @@ fn bound_thinking_may_be_dropped_in_another_conversation() {
 /// Fault L12: the conversation always has all results, so the error has advice on what to report.
 #[test]
 fn a_missing_result_error_has_advice() {
-    for said in [
+    for message in [
         "messages.1: `tool_use` ids were found without `tool_result` blocks immediately after: a",
         "An assistant message with 'tool_calls' must be followed by tool messages responding to each 'tool_call_id'.",
         "No tool output found for function call call_1.",
         "Please ensure that the number of function response parts is equal to the number of function call parts",
         "Not the same number of function calls and responses",
     ] {
-        let body = json!({"error": {"message": said, "type": "invalid_request_error"}});
+        let body = json!({"error": {"message": message, "type": "invalid_request_error"}});
         let ran = chat([ScriptedReply::with_length(400, &body.to_string())]);
         assert_eq!(ran.requests.len(), 1);
         assert!(ran.error().contains("each call that was sent has its answer"), "{}", ran.error());
@@ -362,7 +362,7 @@ fn a_missing_result_error_has_advice() {
 /// Fault L13.
 #[test]
 fn a_rejected_key_is_reported_with_its_variable() {
-    let said = format!(r#"{{"error":{{"message":"Incorrect API key provided: {KEY}"}}}}"#);
+    let message = format!(r#"{{"error":{{"message":"Incorrect API key provided: {KEY}"}}}}"#);
     for (wire, variable) in [
         (Wire::Anthropic, "ANTHROPIC_API_KEY"),
         (Wire::Chat, "OPENAI_API_KEY"),
@@ -370,7 +370,7 @@ fn a_rejected_key_is_reported_with_its_variable() {
         (Wire::Responses, "OPENAI_API_KEY"),
     ] {
         for status in [401, 403] {
-            let ran = run(wire, [ScriptedReply::with_length(status, &said)]);
+            let ran = run(wire, [ScriptedReply::with_length(status, &message)]);
             assert_eq!(ran.reason(), StopReason::LlmError(LlmFailure::Auth));
             assert_eq!((ran.requests.len(), ran.reason().exit_code()), (1, 4));
             assert!(ran.error().contains(variable), "{}", ran.error());

@@ -22,7 +22,7 @@ struct TlsServer {
     url: String,
     folder: TempDir,
     /// The requests that the server could decrypt.
-    heard: Arc<Mutex<String>>,
+    received: Arc<Mutex<String>>,
 }
 
 impl TlsServer {
@@ -49,10 +49,10 @@ impl TlsServer {
         fs::write(folder.path().join("root.pem"), root.pem()).unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("https://{}/v1", listener.local_addr().unwrap());
-        let heard = Arc::new(Mutex::new(String::new()));
-        let notes = Arc::clone(&heard);
+        let received = Arc::new(Mutex::new(String::new()));
+        let notes = Arc::clone(&received);
         thread::spawn(move || serve(&listener, &Arc::new(config), &notes));
-        Self { url, folder, heard }
+        Self { url, folder, received }
     }
 
     /// Calls the server, trusting its authority or only those of the system.
@@ -75,7 +75,7 @@ impl TlsServer {
     fn fault(&self, trusts: bool) -> Fault {
         let fault = self.call(trusts).unwrap_err();
         assert_eq!((fault.kind, fault.class()), (FaultKind::Tls, FaultClass::Fatal), "{fault:?}");
-        assert_eq!(*self.heard.lock().unwrap(), "", "nothing was said to who is not trusted");
+        assert_eq!(*self.received.lock().unwrap(), "", "nothing is sent to an untrusted server");
         fault
     }
 }
@@ -118,7 +118,7 @@ fn serve(listener: &TcpListener, config: &Arc<ServerConfig>, notes: &Mutex<Strin
 fn a_configured_authority_is_trusted() {
     let server = TlsServer::new("127.0.0.1", |_| {});
     assert_eq!(&*server.call(true).unwrap().text(), "sealed");
-    assert!(server.heard.lock().unwrap().contains(KEY));
+    assert!(server.received.lock().unwrap().contains(KEY));
 }
 
 /// Fault L5.

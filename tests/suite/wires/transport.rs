@@ -147,7 +147,7 @@ fn a_redirect_is_not_followed() {
 /// Faults L10 to L17, L24 and L25, each once over a socket; `fault::classify` tests the table.
 #[test]
 fn a_status_becomes_a_fault_with_the_error_text() {
-    let error = r#"{"error":{"message":"you said something wrong"}}"#;
+    let error = r#"{"error":{"message":"something is wrong"}}"#;
     for (status, kind, class) in [
         (400, FaultKind::Request, FaultClass::Fatal),
         (401, FaultKind::Auth, FaultClass::Fatal),
@@ -158,7 +158,7 @@ fn a_status_becomes_a_fault_with_the_error_text() {
     ] {
         let fault = fault(ScriptedReply::with_length(status, error));
         assert_eq!((fault.kind, fault.class(), fault.billed), (kind, class, false), "{status}");
-        assert!(fault.message.contains("you said something wrong"), "{}", fault.message);
+        assert!(fault.message.contains("something is wrong"), "{}", fault.message);
     }
 }
 

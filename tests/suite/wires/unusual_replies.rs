@@ -192,7 +192,7 @@ fn done(index: u64, item: &Value) -> Value {
 fn the_output_counts_if_item_events_have_gaps() {
     let function = json!({"type": "function_call", "call_id": "c", "name": "grep", "arguments": {"text": "x"}});
     let output = [message("one"), message("two"), function.clone()];
-    for told in [
+    for streamed in [
         vec![],
         vec![done(1, &output[1])],
         vec![done(0, &output[0]), done(2, &function)],
@@ -201,17 +201,21 @@ fn the_output_counts_if_item_events_have_gaps() {
         vec![json!({"type": "response.output_item.added", "output_index": 7, "item": output[0]})],
         vec![json!({"type": "response.output_item.done", "output_index": 0, "item": null})],
     ] {
-        let events = [told.as_slice(), &[completed("completed", &output)]].concat();
+        let events = [streamed.as_slice(), &[completed("completed", &output)]].concat();
         let reply = call(Wire::Responses, true, ScriptedReply::stream(named(&events))).reply();
-        assert_eq!((&*reply.text(), reply.finish), ("onetwo", ReplyFinish::ToolCalls), "{told:?}");
+        assert_eq!(
+            (&*reply.text(), reply.finish),
+            ("onetwo", ReplyFinish::ToolCalls),
+            "{streamed:?}"
+        );
         let found =
             reply.parts.iter().filter(|part| matches!(part, architect::model::ReplyPart::Call(_)));
         assert_eq!(found.count(), 1);
-        if !told.is_empty() {
-            let events = [told.as_slice(), &[completed("completed", &[])]].concat();
-            let has_gap = told != [done(0, &output[0]), done(1, &output[1])];
+        if !streamed.is_empty() {
+            let events = [streamed.as_slice(), &[completed("completed", &[])]].concat();
+            let has_gap = streamed != [done(0, &output[0]), done(1, &output[1])];
             let called = call(Wire::Responses, true, ScriptedReply::stream(named(&events)));
-            assert_eq!(called.reply.is_err(), has_gap, "nothing else says what they are: {told:?}");
+            assert_eq!(called.reply.is_err(), has_gap, "nothing else has the items: {streamed:?}");
         }
     }
 }

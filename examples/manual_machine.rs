@@ -1,5 +1,5 @@
-//! The machine driven by hand: each effect is answered with an event. There is no thread, no clock and no network, and
-//! the crate needs no features: `cargo run --no-default-features --example machine_by_hand`.
+//! The machine without a driver: each effect is answered with an event. There is no thread, no clock and no network, and
+//! the crate needs no features: `cargo run --no-default-features --example manual_machine`.
 
 #![allow(clippy::print_stdout)] // an example shows what it does
 
