@@ -4,7 +4,7 @@
 //!
 //! * Each count is held against `benches/instructions.toml`, with a tolerance of a fifth to both sides. Other releases of
 //!   the compiler, the C library and the crates move counts by some percents; what is worth a failure moves them by more.
-//!   `UPDATE=1` writes the file anew.
+//!   `UPDATE=1` writes the file again.
 //! * What a step costs late in a session is held against what it costs early, in the same run, where no compiler can
 //!   make a difference: a copy of the conversation, or a look at each entry of it that does some work, shows there.
 //!
@@ -135,7 +135,7 @@ fn main() -> ExitCode {
     let cases = cases();
     let counts = counts(&cases);
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/instructions.toml");
-    let wrong = judge(&counts, &path);
+    let wrong = compare(&counts, &path);
     for wrong in &wrong {
         println!("{wrong}");
     }
@@ -169,16 +169,16 @@ fn count(index: usize, times: u32) -> u64 {
     let program: PathBuf = std::env::current_exe().unwrap();
     let output = valgrind.arg(program).arg(format!("case={index}x{times}")).output();
     let output = output.unwrap_or_else(|error| panic!("valgrind is needed: {error}"));
-    let told = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{told}");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{errors}");
     // The first of its counts, `==1== I refs: 1,234`, has more or fewer spaces in it from release to release.
-    let line = told.lines().find_map(|line| line.split_once("refs:")).map(|(_, count)| count);
-    let count = line.unwrap_or_else(|| panic!("valgrind says no count: {told}"));
+    let line = errors.lines().find_map(|line| line.split_once("refs:")).map(|(_, count)| count);
+    let count = line.unwrap_or_else(|| panic!("valgrind prints no count: {errors}"));
     count.trim().replace(',', "").parse().unwrap()
 }
 
 /// Prints the counts, and returns what is wrong with them.
-fn judge(counts: &BTreeMap<&str, u64>, path: &Path) -> Vec<String> {
+fn compare(counts: &BTreeMap<&str, u64>, path: &Path) -> Vec<String> {
     let mut wrong = Vec::new();
     let stored: BTreeMap<String, u64> =
         toml::from_str(&std::fs::read_to_string(path).unwrap_or_default()).unwrap();
@@ -196,7 +196,7 @@ fn judge(counts: &BTreeMap<&str, u64>, path: &Path) -> Vec<String> {
         std::fs::write(path, toml::to_string(counts).unwrap()).unwrap();
     } else {
         let gone = stored.keys().filter(|name| !counts.contains_key(name.as_str()));
-        wrong.extend(gone.map(|name| format!("{name}: nobody counts it any more")));
+        wrong.extend(gone.map(|name| format!("{name}: no longer counted")));
     }
     println!("\n{:<64} {:>10}", "late beside early", "ratio");
     for (name, &early) in counts {

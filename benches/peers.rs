@@ -1,4 +1,4 @@
-//! What an agent's loop costs beside a floor: any agent's command line against one scripted server.
+//! What an agent's loop costs beside a minimum: any agent's command line against one scripted server.
 //!
 //! ```text
 //! cargo bench --bench peers -- [--steps 10,100] [--runs 5] [--tool NAME] [--arguments JSON] [--child LINE] [-- COMMAND…]
@@ -8,7 +8,7 @@
 //! then says `Done.`. `{n}` in the arguments is the number of the step, since the same call again and again may end a run.
 //! `COMMAND` is run in a throw-away workspace with `a.txt` in it; `{base}` in it is the address of the interface, which is
 //! in `OPENAI_BASE_URL` too. Without one it is this program: without a journal, with one that survives the end of the
-//! process, and with one that survives the end of the machine. What it sent is then sent again by the floor: a raw socket,
+//! process, and with one that survives the end of the machine. What it sent is then sent again as a baseline: a raw socket,
 //! the bodies as they were, and, with `--child`, the same child process each time. Nothing that has to do the same can be
 //! faster.
 //!
@@ -120,7 +120,7 @@ fn run(command: &[String], server: &Server, steps: usize) -> (Requests, LoopTime
     while server.count() <= steps && begun.elapsed() < MAX_RUN_TIME && !is_over(&mut child) {
         thread::sleep(Duration::from_millis(2));
     }
-    // Whoever does not take `Done.` for an end is ended.
+    // An agent that doesn't stop at `Done.` is killed.
     let done = Instant::now();
     while done.elapsed() < GRACE && !is_over(&mut child) {
         thread::sleep(Duration::from_millis(2));
@@ -185,7 +185,7 @@ fn main() {
         "ms per step",
         "steps",
         "it",
-        "floor",
+        "minimum",
         "over",
         "ratio",
         "start",
@@ -202,13 +202,13 @@ fn main() {
                 requests = sent;
                 took
             }));
-            let floor = fastest((0..asked.runs).map(|_| baseline(&asked, &server, &requests)));
+            let minimum = fastest((0..asked.runs).map(|_| baseline(&asked, &server, &requests)));
             println!(
                 "{name:<14} {steps:>6} {:>10.3} {:>8.3} {:>8.3} {:>7.1}x {:>7.1} {:>12.3} {:>11.3}",
                 agent.step,
-                floor.step,
-                agent.step - floor.step,
-                agent.step / floor.step,
+                minimum.step,
+                agent.step - minimum.step,
+                agent.step / minimum.step,
                 agent.first.as_secs_f64() * 1e3,
                 agent.early,
                 agent.late,

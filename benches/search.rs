@@ -74,7 +74,7 @@ const QUERIES: [SearchQuery; 8] = [
         rg: &["-n", "-C2", "-g", "d1*/**/f*00.rs", "-e", "needle"],
     },
     SearchQuery {
-        name: "letter by letter",
+        name: "byte by byte",
         tool: "grep",
         arguments: r#"{"text": "needle_5"}"#,
         rg: &["-n", "-F", "-e", "needle_5"],
@@ -139,7 +139,7 @@ fn search(tools: &ToolRegistry, question: &SearchQuery) {
     assert!(job.run(&scope).is_ok());
 }
 
-/// Returns how long `rg` takes; none where there is none.
+/// Returns how long `rg` takes; `None` if it isn't installed.
 fn timed_rg(workspace: &Path, question: &SearchQuery) -> Option<Duration> {
     let mut rg = Command::new("rg");
     rg.args(["--hidden", "--no-require-git", "--no-ignore-global", "--no-config", "--no-mmap"]);
@@ -147,7 +147,7 @@ fn timed_rg(workspace: &Path, question: &SearchQuery) -> Option<Duration> {
     rg.current_dir(workspace).stdin(Stdio::null()).stdout(Stdio::piped());
     let begun = Instant::now();
     let mut running = rg.spawn().ok()?;
-    // Somebody reads what it says, as somebody reads what the tool says.
+    // Its output is read, as the output of the tool is.
     std::io::copy(running.stdout.as_mut()?, &mut std::io::sink()).ok()?;
     running.wait().ok()?;
     Some(begun.elapsed())

@@ -1,7 +1,7 @@
-//! What one step of the machine costs.
+//! The cost of one step of the machine.
 //!
-//! A turn with one tool is four steps (prepared, replied, vetted, settled). The state is handed from one to the next, as
-//! the driver does it; what is measured is the transition alone, without the conversation.
+//! A turn with one tool is four steps (prepared, replied, authorized, completed). The state is passed from one to the next
+//! as in the driver. Only the transition is measured, without the conversation.
 
 use std::hint::black_box;
 

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// Returns the command for a task in a folder that is its home, too, and named for that reason. It asks nobody, and says
+/// Returns the command for a task in a folder that is its home, too, and named for that reason. It asks for no confirmation, and prints
 /// nothing.
 pub(crate) fn agent(base: &str, folder: &Path, args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_architect"));

@@ -66,7 +66,7 @@ fn serve(stream: &TcpStream, manner: &ServerBehavior, seen: &Mutex<Requests>) ->
         let has = |text: &[u8]| memchr::memmem::find(&request, text).is_some();
         let streams = has(b"\"stream\":true") || has(b"\"stream\": true");
         let is_step = has(b"\"tools\":");
-        // What it counts is what makes an agent sum up.
+        // The reported tokens make an agent summarize.
         let tokens = request.len() / 4;
         let number = {
             let mut seen = seen.lock().unwrap();

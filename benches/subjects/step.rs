@@ -1,4 +1,4 @@
-//! A turn of the machine alone: the model is prepared and called, its tool is judged and runs.
+//! A turn of the machine alone: the model is prepared and called, its tool is authorized and runs.
 
 use std::sync::Arc;
 
@@ -10,17 +10,17 @@ use architect::model::{
     ReplyPart, RunLimits, RunRules, TimeSpan, Tokens, ToolCall, ToolResult, ToolStatus, Usage,
 };
 
-/// A state, and the effect that it waits for.
+/// A state, and the effect that it awaits.
 pub(crate) type WaitingState = (State, EffectId);
 
-/// What comes in during a turn.
+/// The events of a turn.
 pub(crate) struct TurnEvents {
     reply: Reply,
     access: Arc<[CallAccess]>,
     result: ToolResult,
 }
 
-/// Returns the state at the beginning of a run that nothing limits.
+/// Returns the state at the beginning of a run without limits.
 pub(crate) fn fresh_state() -> WaitingState {
     let limits = RunLimits { max_steps: u32::MAX, ..RunLimits::default() };
     let loops = LoopDetection { warn_at: u32::MAX, end_at: u32::MAX };
@@ -43,24 +43,24 @@ impl TurnEvents {
         Self { reply, access: [CallAccess::read("src/lib.rs")].into(), result }
     }
 
-    /// Takes four steps. The state is handed from one to the next, as the driver does it.
+    /// Takes four steps. The state is passed from one to the next as in the driver.
     pub(crate) fn advance(&self, (state, id): WaitingState) -> WaitingState {
-        let facts = RequestSize {
+        let size = RequestSize {
             estimate: Tokens(1_000),
             upper_bound: Tokens(1_200),
             exchanges: 3,
             ..RequestSize::default()
         };
-        let next = step(state, Event::Prepared { id, size: facts, messages: [].into() });
+        let next = step(state, Event::Prepared { id, size, messages: [].into() });
         let (id, reply, access) = (asked(&next), self.reply.clone(), self.access.clone());
         let next = step(next.state, Event::Replied { id, reply, access });
         let id = asked(&next);
-        let verdict = Authorization::Approved {
+        let authorization = Authorization::Approved {
             timeout: TimeSpan::from_secs(60),
             intent: CallIntent::ReadOnly,
             reason: "".into(),
         };
-        let next = step(next.state, Event::Authorized { id, authorization: verdict });
+        let next = step(next.state, Event::Authorized { id, authorization });
         let (id, result) = (asked(&next), self.result.clone());
         let next = step(next.state, Event::ToolCompleted { id, result });
         let id = asked(&next);
@@ -68,7 +68,7 @@ impl TurnEvents {
     }
 }
 
-/// The id of the effect that a step asked for.
+/// Returns the id of the effect that a step started.
 fn asked(next: &Step) -> EffectId {
     match next.effects.last() {
         Some(

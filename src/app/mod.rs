@@ -9,7 +9,6 @@
 //! folders come in as a [`ProcessEnv`]. [`Agent`] is the façade for programs that embed the agent.
 
 mod agent;
-mod checks;
 mod config_check;
 pub mod context;
 pub mod demo;
@@ -31,8 +30,6 @@ mod sandbox;
 mod schema_check;
 mod secrets;
 mod session;
-mod session_results;
-mod shared_resources;
 mod subagents;
 mod telemetry;
 mod tool_names;

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::checks::CheckSequence;
 use super::end_hooks::{RunDeadline, start_end_hooks};
 use super::environment::{Environment, StartedEnvironment};
 use super::error::AppError;
@@ -16,21 +15,19 @@ use super::resolved_model::ModelSession;
 use super::run_setup::RunSetup;
 use super::schema_check::SchemaCheck;
 use super::secrets::{collect_secrets, mask_message};
-use super::session::{RunSession, SessionStart, SessionTarget, StoredSession};
-use super::session_results::SessionResults;
-use super::shared_resources::SharedResources;
+use super::session::{RunSession, SessionResults, SessionStart, SessionTarget, StoredSession};
 use super::subagents::SubagentContext;
 use super::tool_registry::{self, ToolDeps};
 use crate::config::{quality_gates, run_rules};
 use crate::hooks::{HookSession, HookedAnswerChecks, HookedTools, Hooks, with_hooks};
 use crate::journal::{SessionId, SessionSetup, WorkspaceIdentity};
 use crate::llm::scripted::ScriptPosition;
-use crate::machine::{Machine, RunOutcome, RunStatus, State};
+use crate::machine::{CheckResult, Machine, RunOutcome, RunStatus, State};
 use crate::mcp::McpServers;
 use crate::model::{Digest, RunRules};
 use crate::net::Secrets;
 use crate::policy::Confirmer;
-use crate::port::{AnswerChecks, CancellationToken, HookPoint, Toolbox};
+use crate::port::{AnswerChecks, CancellationToken, EffectContext, HookPoint, Toolbox};
 use crate::runner::{Driver, Executor, Ports, RequestContext};
 use crate::tools::{ExecutionMode, PlannedCall, SharedQuota, ToolRegistry};
 use crate::view::{CostSource, Reporter, RunInfo};
@@ -86,6 +83,17 @@ impl FinishedRun {
     pub fn is_success(&self) -> bool {
         self.outcome().is_some_and(|outcome| outcome.reason.status() == RunStatus::Success)
     }
+}
+
+/// What a run shares with its sub-agents.
+#[derive(Clone)]
+pub(super) struct SharedResources {
+    /// The MCP servers.
+    pub(super) servers: Arc<McpServers>,
+    /// The limits on changes, and what is used of them.
+    pub(super) quota: SharedQuota,
+    /// The position in a script or a recording.
+    pub(super) script_position: ScriptPosition,
 }
 
 impl RunSetup {
@@ -353,5 +361,20 @@ fn with_hooks_around(
         checks: Arc::new(HookedAnswerChecks::new(ports.checks, Arc::clone(hooks))),
         pre_call_hooks: Arc::new(pre_call_hooks),
         ..ports
+    }
+}
+
+/// Several checks; the first one that an answer does not pass decides.
+pub(super) struct CheckSequence(pub(super) Vec<Arc<dyn AnswerChecks>>);
+
+impl AnswerChecks for CheckSequence {
+    fn check(&self, answer: &str, scope: &EffectContext) -> CheckResult {
+        for check in &self.0 {
+            match check.check(answer, scope) {
+                CheckResult::Passed => {}
+                other => return other,
+            }
+        }
+        CheckResult::Passed
     }
 }

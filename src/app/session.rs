@@ -11,7 +11,10 @@ use crate::journal::{
     ResumedSession, SessionId, SessionOutputs, SessionSetup, SessionStore, SteeringQueue,
 };
 use crate::machine::{Conversation, Machine, MachineOutput, State};
-use crate::model::{ConversationItem, LimitBaseline, MessageOrigin, RunRules, RunTime, pluralize};
+use crate::model::{
+    CallId, ConversationItem, LimitBaseline, MessageOrigin, RunRules, RunTime, pluralize,
+};
+use crate::tools::{OutputStore, ResultPage};
 use crate::view::PriorUsage;
 
 /// The session that a run is part of.
@@ -210,5 +213,24 @@ impl SessionTarget {
                 Ok(RunSession { machine, output, stored })
             }
         }
+    }
+}
+
+/// Stores long results whole beside the journal of their session.
+#[derive(Debug)]
+pub(super) struct SessionResults(pub(super) SessionOutputs);
+
+impl OutputStore for SessionResults {
+    fn store(&self, call: &CallId, text: Arc<str>) {
+        // The model can have it again by asking the tool again.
+        if let Err(error) = self.0.store(call, &text) {
+            log::warn!("the whole result of a call is lost: {error}");
+        }
+    }
+
+    fn page(&self, call: &CallId, first: u64, lines: u64) -> Option<ResultPage> {
+        let page = self.0.page(call, first, lines);
+        let page = page.inspect_err(|error| log::warn!("{error}")).ok()??;
+        Some(ResultPage { text: page.text, total_lines: page.lines })
     }
 }

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use super::function_tool::FunctionTool;
 use super::mcp;
+use super::run::SharedResources;
 use super::sandbox::Sandbox;
-use super::session_results::SessionResults;
-use super::shared_resources::SharedResources;
+use super::session::SessionResults;
 use super::subagents::{SubagentContext, dispatch_tool};
 use super::tool_names;
 use crate::config::{Agent, Config, ConfigProblem, PathPattern, PermissionsConfig};

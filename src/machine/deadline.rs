@@ -1,4 +1,4 @@
-//! When the machine wants to be woken although nothing happened, and why.
+//! When time alone changes a state, and why.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,46 +7,73 @@ use crate::model::RunTime;
 /// The next moment at which time alone changes the state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Deadline {
-    /// When.
+    /// The moment.
     pub at: RunTime,
-    /// Why.
+    /// What happens then.
     pub kind: DeadlineKind,
 }
 
-/// Why the machine wants to be woken; the gravest reason first.
+/// What a deadline limits. If several have passed, the first in this order takes effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DeadlineKind {
-    /// The time of the whole run is over, but for the share of the closing call.
+    /// The whole run, without the time that is reserved for the closing call.
     RunTimeout,
-    /// The time of one model call, its retries included, is over.
+    /// One model call, its retries included.
     StepTimeout,
-    /// The time of the closing call is over.
+    /// The closing call.
     ClosingTimeout,
-    /// The time of one attempt at a model call is over.
+    /// One attempt at a model call.
     AttemptTimeout,
-    /// The wait before a retry is over.
+    /// The wait before a retry.
     RetryDue,
-    /// A tool, or its judgement, did not come back.
+    /// The authorization of a tool call, or its execution.
     ToolTimeout,
-    /// An effect of this program itself did not come back.
+    /// A preparation or a check, which this program performs itself.
     EffectTimeout,
 }
 
-/// The deadlines of a state.
-pub(super) struct StateDeadlines<const N: usize>(pub(super) [Option<Deadline>; N]);
+/// Declares the deadlines that a state can have, as a subset of [`DeadlineKind`] in the same order.
+macro_rules! state_deadlines {
+    ($($name:ident { $($kind:ident),+ })+) => {$(
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        pub(crate) enum $name {
+            $($kind),+
+        }
 
-impl<const N: usize> StateDeadlines<N> {
-    /// Returns the earliest one: when the machine wants to be woken.
-    pub(super) fn next(self) -> Option<Deadline> {
-        self.0.into_iter().flatten().min()
+        impl From<$name> for DeadlineKind {
+            fn from(kind: $name) -> Self {
+                match kind {
+                    $($name::$kind => Self::$kind),+
+                }
+            }
+        }
+    )+};
+}
+
+state_deadlines! {
+    PreparingDeadline { RunTimeout, EffectTimeout }
+    CompactingDeadline { RunTimeout, AttemptTimeout, RetryDue }
+    CallingDeadline { RunTimeout, StepTimeout, AttemptTimeout, RetryDue, EffectTimeout }
+    ExecutingDeadline { RunTimeout, ToolTimeout }
+    ClosingDeadline { ClosingTimeout }
+}
+
+/// The deadlines of a state.
+pub(crate) struct StateDeadlines<K, const N: usize>(pub(crate) [Option<(RunTime, K)>; N]);
+
+impl<K: Copy + Ord + Into<DeadlineKind>, const N: usize> StateDeadlines<K, N> {
+    /// Returns the earliest deadline.
+    pub(crate) fn next(self) -> Option<Deadline> {
+        let (at, kind) = self.0.into_iter().flatten().min()?;
+        Some(Deadline { at, kind: kind.into() })
     }
 
-    /// Returns why the machine has to act now. When several moments have passed, after a suspend say, it is not the
-    /// earliest one that counts: the end of the run comes before a retry that was due before it.
-    pub(super) fn due(self, now: RunTime) -> Option<DeadlineKind> {
-        let passed = self.0.into_iter().flatten().filter(|deadline| deadline.at <= now);
-        passed.map(|deadline| deadline.kind).min()
+    /// Returns the deadline that takes effect at this time. If several have passed, as after a suspend, it isn't the
+    /// earliest: the end of the run comes before a retry that was due before it.
+    pub(crate) fn due(self, now: RunTime) -> Option<K> {
+        let passed = self.0.into_iter().flatten().filter(|(at, _)| *at <= now);
+        passed.map(|(_, kind)| kind).min()
     }
 }
 
@@ -55,18 +82,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_earliest_wakes_and_the_gravest_acts() {
-        let deadline = |at, why| Some(Deadline { at: RunTime(at), kind: why });
-        let deadlines = || {
-            StateDeadlines([
-                deadline(5, DeadlineKind::RetryDue),
-                None,
-                deadline(7, DeadlineKind::RunTimeout),
-            ])
-        };
-        assert_eq!(deadlines().next(), deadline(5, DeadlineKind::RetryDue));
+    fn the_next_deadline_is_the_earliest_and_the_due_one_the_gravest() {
+        use CompactingDeadline::{RetryDue, RunTimeout};
+        let deadlines =
+            || StateDeadlines([Some((RunTime(5), RetryDue)), None, Some((RunTime(7), RunTimeout))]);
+        let first = Deadline { at: RunTime(5), kind: DeadlineKind::RetryDue };
+        assert_eq!(deadlines().next(), Some(first));
         assert_eq!(deadlines().due(RunTime(4)), None);
-        assert_eq!(deadlines().due(RunTime(6)), Some(DeadlineKind::RetryDue));
-        assert_eq!(deadlines().due(RunTime(7)), Some(DeadlineKind::RunTimeout));
+        assert_eq!(deadlines().due(RunTime(6)), Some(RetryDue));
+        assert_eq!(deadlines().due(RunTime(7)), Some(RunTimeout));
     }
 }

@@ -1,70 +1,104 @@
-//! What the machine wants done, shown and remembered.
+//! What a step asks for: effects, changes of the conversation, and notes.
 
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::budget_share::BudgetShare;
-use super::stop_reason::CloseReason;
+use super::event::EventKind;
+use crate::machine::budget::budget_share::BudgetShare;
+use crate::machine::stop_reason::CloseReason;
 use crate::model::{ConversationItem, EffectId, FaultKind, MicroUsd, TimeSpan, Tokens, ToolCall};
 
-/// Something to be done. Its completion comes back as an event with the same id.
+/// An effect to perform. Its completion returns as an event with the same id.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Effect {
-    /// Collect what the next model call depends on.
+    /// Collects what the next model call depends on.
     Prepare {
-        /// Completed by `ToolInvocation`.
+        /// Completed by `Prepared`.
         id: EffectId,
-        /// What the call will be for.
+        /// The purpose of the call.
         purpose: CallPurpose,
     },
-    /// Call the model.
+    /// Calls the model.
     CallModel {
-        /// Completed by `Replied` or `Failed`.
+        /// Completed by `Replied` or `CallFailed`.
         id: EffectId,
-        /// What the call is for; it says which tools and which part of the history go along.
+        /// The purpose of the call. It determines the tools and the part of the history that are sent.
         purpose: CallPurpose,
         /// The attempt, counted from one.
         attempt: u32,
-        /// How much the reply may have; none leaves it to the provider.
+        /// The limit of the reply, or `None` to leave it to the provider.
         max_output: Option<Tokens>,
     },
-    /// Judge a tool call.
+    /// Decides whether a tool call may run.
     Authorize {
-        /// Completed by `AuthorizationOutcome`.
+        /// Completed by `Authorized`.
         id: EffectId,
         /// The call.
         call: ToolCall,
     },
-    /// Run a tool call that was cleared.
+    /// Runs a tool call that was approved.
     RunTool {
-        /// Completed by `Settled`.
+        /// Completed by `ToolCompleted`.
         id: EffectId,
         /// The call.
         call: ToolCall,
-        /// What it may use, when it makes model calls of its own; `Charged` tells what it has used. Few do, so it takes
-        /// little room.
+        /// What a call that makes model calls of its own may use; `UsageReported` subtracts from it. Boxed because few calls
+        /// have one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         budget: Option<Box<BudgetShare>>,
     },
-    /// Check a final answer.
+    /// Checks a final answer.
     CheckAnswer {
         /// Completed by `Checked`.
         id: EffectId,
         /// The answer.
         answer: Arc<str>,
     },
-    /// Stop an effect; whatever it still says is not heard.
+    /// Cancels an effect. Its completion will be ignored.
     Cancel {
         /// The effect.
         id: EffectId,
     },
-    /// The run is over. Nothing comes after it.
+    /// Ends the run. It is the last effect.
     End,
 }
 
-/// What a model call is for.
+/// The kinds of effects that are pending until an event completes them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum EffectKind {
+    /// [`Effect::Prepare`]
+    Prepare,
+    /// [`Effect::CallModel`]
+    CallModel,
+    /// [`Effect::Authorize`]
+    Authorize,
+    /// [`Effect::RunTool`]
+    RunTool,
+    /// [`Effect::RunTool`] with a budget of its own.
+    RunSubagent,
+    /// [`Effect::CheckAnswer`]
+    CheckAnswer,
+}
+
+impl EffectKind {
+    /// Returns whether an effect of this kind can cause events of that kind.
+    pub(crate) fn can_cause(self, event: EventKind) -> bool {
+        match self {
+            Self::Prepare => event == EventKind::Prepared,
+            Self::CallModel => matches!(event, EventKind::Replied | EventKind::CallFailed),
+            Self::Authorize => event == EventKind::Authorized,
+            Self::RunTool => event == EventKind::ToolCompleted,
+            Self::RunSubagent => {
+                matches!(event, EventKind::ToolCompleted | EventKind::UsageReported)
+            }
+            Self::CheckAnswer => event == EventKind::Checked,
+        }
+    }
+}
+
+/// The purpose of a model call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CallPurpose {
@@ -72,12 +106,12 @@ pub enum CallPurpose {
     Agent,
     /// A summary of the older part of the history, without tools.
     Compaction,
-    /// The last word, without tools.
+    /// The final summary, without tools.
     Closing,
 }
 
 impl Effect {
-    /// Returns whether the world outside may notice the effect, so that what justifies it has to be durable first.
+    /// Returns whether the effect can be observed from outside, so that the events before it must be durable first.
     pub fn is_visible(&self) -> bool {
         match self {
             Self::CallModel { .. }
@@ -94,80 +128,80 @@ impl Effect {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ConversationChange {
-    /// An entry is added at the end.
+    /// Adds an item at the end.
     Append {
-        /// The entry.
+        /// The item.
         item: ConversationItem,
     },
-    /// Older exchanges make room: what is not kept is replaced by a summary.
+    /// Replaces older exchanges by a summary.
     Compact {
-        /// What stands for the replaced ones.
+        /// The summary.
         summary: CompactionSummary,
-        /// Exchanges, counted from the newest, that stay word for word.
+        /// The number of newest exchanges that stay unchanged.
         keep: u32,
-        /// How large the context may be afterwards; further exchanges go, oldest first, until it is.
+        /// The size to reach. More exchanges are replaced, oldest first, until the context fits.
         target_size: Tokens,
     },
 }
 
-/// What stands for exchanges that were compacted.
+/// What replaces exchanges that were compacted.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CompactionSummary {
-    /// What the model wrote.
+    /// The text that the model wrote.
     FromModel(Arc<str>),
-    /// A list of the tools that ran and the files that changed.
+    /// A list of tools and changed files.
     Mechanical,
 }
 
-/// What leaves no room for a closing call.
+/// Why there is no closing call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NoFinalSummary {
-    /// The budget does not cover it.
+    /// The budget doesn't cover it.
     Budget,
-    /// It does not fit into the context window, even with its tool results shortened.
+    /// It doesn't fit into the context window, even with shortened tool results.
     Context,
     /// The time is over.
     Time,
 }
 
-/// Something to be shown. Losing one changes nothing.
+/// A notice for the user. Losing one changes nothing.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MachineNote {
-    /// A watchdog closes the run.
+    /// A limit was reached, and the run closes.
     LimitReached {
-        /// Which one.
+        /// The limit.
         reason: CloseReason,
     },
-    /// The run ends without a closing call.
+    /// The run ends without a final summary.
     NoFinalSummary {
-        /// What leaves no room for it.
+        /// The reason.
         cause: NoFinalSummary,
     },
-    /// A failed call is tried again.
+    /// A failed call will be retried.
     Retry {
-        /// The attempt that will be made, counted from one.
+        /// The next attempt, counted from one.
         attempt: u32,
-        /// How long it waits.
+        /// The wait before it.
         wait: TimeSpan,
-        /// What happened to the attempt before.
+        /// The fault of the previous attempt.
         fault: FaultKind,
     },
-    /// Turns repeat.
+    /// Turns are repeated.
     LoopDetected {
-        /// How often the same turns were made.
+        /// How often the same turns were repeated.
         times: u32,
     },
-    /// Messages of the user reached the model while the run was under way.
+    /// The model receives messages that the user sent during the run.
     SteeringReceived {
-        /// How many.
+        /// The number of messages.
         messages: u32,
     },
     /// The context is being compacted.
     Compacting {
-        /// How large it is.
+        /// The size of the context.
         context: Tokens,
     },
     /// The context was compacted.
@@ -175,18 +209,18 @@ pub enum MachineNote {
         /// Whether the model wrote the summary.
         by_model: bool,
     },
-    /// A reply was cut off by its limit, was empty or was paused, and the model is asked to go on.
+    /// A reply was cut off, empty or paused, and the model is asked to continue.
     AskedAgain,
     /// A reply ended for an unknown reason. Its text is kept, and the run ends.
     UnknownFinish,
-    /// A call's output limit was lowered, because the budget has no room for more.
+    /// The budget lowered the output limit of a call.
     OutputLimitLowered {
-        /// To what.
+        /// The new limit.
         limit: Tokens,
     },
-    /// The run has used more money than the user wants to hear of.
+    /// The run has reached the cost at which the user is warned.
     CostWarning {
-        /// How much.
+        /// The cost so far.
         cost: MicroUsd,
     },
 }
@@ -195,9 +229,9 @@ pub enum MachineNote {
 mod tests {
     use super::*;
 
-    /// What asks nobody outside need not wait for the disk.
+    /// An effect that can't be observed from outside doesn't wait for the disk.
     #[test]
-    fn preparing_and_cancelling_are_seen_by_nobody() {
+    fn preparing_and_cancelling_are_not_visible() {
         let (id, purpose) = (EffectId(1), CallPurpose::Agent);
         assert!(!Effect::Prepare { id, purpose }.is_visible());
         assert!(!Effect::Cancel { id }.is_visible());

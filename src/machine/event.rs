@@ -1,4 +1,4 @@
-//! What can happen to a run.
+//! The events of a run.
 
 use std::sync::Arc;
 
@@ -9,44 +9,44 @@ use crate::model::{
     Usage, UserMessage,
 };
 
-/// Something that happened. The machine sees the world through these alone.
+/// An event of a run. Events are all that the machine knows of its environment.
 ///
-/// A completion carries the id of its effect; one whose id is not outstanding changes nothing.
+/// A completion carries the id of its effect. If that effect isn't pending, the event changes nothing.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Event {
-    /// Time went on.
+    /// Time has passed.
     Tick {
-        /// What time it is.
+        /// The current time.
         now: RunTime,
     },
-    /// Somebody asks the run to stop.
+    /// The run is asked to stop.
     Interrupt {
-        /// Who.
+        /// The signal.
         signal: Signal,
     },
-    /// The journal cannot be kept any more.
+    /// The journal can't be written any more.
     StoreFailed {
-        /// What failed.
+        /// The error.
         error: Arc<str>,
     },
-    /// A defect of this program was noticed: a panic, an effect that never came back.
+    /// An error in this program: a panic, or an effect that never completed.
     #[serde(rename = "defect")]
     InternalError {
-        /// What was noticed.
+        /// The error.
         error: Arc<str>,
     },
     /// The next model call is prepared.
     Prepared {
         /// The effect that this completes.
         id: EffectId,
-        /// What the call would be like.
+        /// The size of the call.
         #[serde(rename = "facts")]
         size: RequestSize,
-        /// What the model has to be told first: steering, and what hooks add.
+        /// Messages for the model before the call: steering, and those of hooks.
         messages: Arc<[UserMessage]>,
     },
-    /// A model call brought a complete reply.
+    /// A model call has a complete reply.
     Replied {
         /// The effect that this completes.
         id: EffectId,
@@ -55,64 +55,64 @@ pub enum Event {
         /// What each of its tool calls touches, in call order.
         access: Arc<[CallAccess]>,
     },
-    /// A model call failed; nothing of it counts.
+    /// A model call failed. Nothing of its reply counts.
     #[serde(rename = "failed")]
     CallFailed {
         /// The effect that this completes.
         id: EffectId,
-        /// Why.
+        /// The fault.
         fault: Fault,
     },
-    /// A tool call was judged: its arguments, the rules, its hooks, and where needed the user.
+    /// The authorization of a tool call was decided by its arguments, the rules, its hooks and, if required, the user.
     #[serde(rename = "vetted")]
     Authorized {
         /// The effect that this completes.
         id: EffectId,
-        /// Whether it may run.
+        /// The decision.
         #[serde(rename = "verdict")]
         authorization: Authorization,
     },
-    /// A tool came back.
+    /// A tool has ended.
     #[serde(rename = "settled")]
     ToolCompleted {
         /// The effect that this completes.
         id: EffectId,
-        /// With what.
+        /// The result.
         result: ToolResult,
     },
-    /// A tool that runs has used something of its allowance. Not the end of its effect.
+    /// A running tool has used a part of its budget share. It keeps running.
     #[serde(rename = "charged")]
     UsageReported {
-        /// The effect that runs.
+        /// The running effect.
         id: EffectId,
-        /// What a model call of it used.
+        /// The usage of one model call.
         usage: Usage,
-        /// What that cost; nothing when the model has no price.
+        /// Its cost, or zero if the model has no price.
         cost: MicroUsd,
     },
     /// A final answer was checked.
     Checked {
         /// The effect that this completes.
         id: EffectId,
-        /// Whether it counts.
+        /// The result of the check.
         #[serde(rename = "check")]
         result: CheckResult,
     },
 }
 
-/// What the next model call would be like.
+/// The size of the next model call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct RequestSize {
-    /// How large its input probably is.
+    /// The estimated input tokens.
     #[serde(rename = "context")]
     pub estimate: Tokens,
-    /// How large its input is at the most; what is reserved for it.
+    /// The upper bound of the input tokens. This is what is reserved.
     #[serde(rename = "bound")]
     pub upper_bound: Tokens,
-    /// Exchanges in the history that a compaction could take.
+    /// The number of exchanges that a compaction could replace.
     pub exchanges: u32,
-    /// How large a closing call probably is, with its tool results shortened where it would be too full. Zero where no
-    /// closing call is prepared, and in journals of older releases.
+    /// The estimated input tokens of a closing call, with its tool results shortened if necessary. Zero if no closing call is
+    /// prepared, and in journals of older releases.
     #[serde(default, skip_serializing_if = "is_zero")]
     #[serde(rename = "shortened")]
     pub shortened_estimate: Tokens,
@@ -124,96 +124,96 @@ fn is_zero(tokens: &Tokens) -> bool {
 }
 
 impl RequestSize {
-    /// Returns what a request without an answer probably used, of whose answer so much had come.
-    pub(super) fn estimate_usage(&self, output: Tokens) -> Usage {
+    /// Returns the estimated usage of a request without a complete reply, of which this output has arrived.
+    pub(crate) fn estimate_usage(&self, output: Tokens) -> Usage {
         let input = self.estimate.min(self.upper_bound);
         Usage { input, output, is_estimated: true, ..Usage::default() }
     }
 }
 
-/// Whether a tool call may run.
+/// The decision whether a tool call may run.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Authorization {
-    /// It may. This is the stored intent: once it is durable, the tool starts.
+    /// It may run. This is the stored intent: the tool starts once it is durable.
     #[serde(rename = "cleared")]
     Approved {
-        /// How long the tool may take before the machine goes on without it.
+        /// How long the tool may take before the machine continues without it.
         #[serde(rename = "limit")]
         timeout: TimeSpan,
-        /// What a resume needs to know of the call, should the engine die while it runs.
+        /// What a resume needs to know about the call if the process ends while it runs.
         intent: CallIntent,
-        /// Which rule allows the call.
+        /// The rule that allows the call.
         #[serde(rename = "grounds")]
         reason: Arc<str>,
     },
-    /// It may not, and this is its answer.
+    /// It may not run.
     #[serde(rename = "refused")]
     Rejected {
-        /// The answer.
+        /// The result for the model.
         result: ToolResult,
     },
     /// The user aborts the run.
     Abort,
 }
 
-/// What a resume needs to know of a call that was started and never settled.
+/// What a resume needs to know about a call that started and has no result.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CallIntent {
     /// The call changes nothing; it may run again.
     #[serde(rename = "pure")]
     ReadOnly,
-    /// The call replaces files; whether it happened can be told from their digests.
+    /// The call replaces files. Their digests show whether it was completed.
     Edit {
-        /// The files, with their contents before and after.
+        /// The files.
         files: Arc<[FileDigests]>,
     },
-    /// Whether the call happened cannot be told.
+    /// Nothing shows whether the call had an effect.
     Opaque,
-    /// The call is a run of its own, which has an allowance. How far it came cannot be told from here.
+    /// The call is a run of its own, with a budget share. Nothing here shows how far it came.
     Delegated {
-        /// The session in which it is written down, if it is.
+        /// The session of that run, if it is stored.
         session: Option<Arc<str>>,
     },
 }
 
-/// One file that an edit replaces: SHA-256 digests in hexadecimal, none where there is no file.
+/// A file that an edit replaces, with SHA-256 digests in hexadecimal. `None` means that there is no file.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct FileDigests {
     /// The file, relative to the workspace.
     pub path: Arc<str>,
-    /// Its content before.
+    /// The digest before the edit.
     pub before: Option<Arc<str>>,
-    /// Its content after.
+    /// The digest after the edit.
     pub after: Option<Arc<str>>,
 }
 
-/// Whether a final answer counts.
+/// The result of the check of a final answer.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CheckResult {
-    /// It does.
+    /// The answer is accepted.
     Passed,
-    /// A stop hook or a quality gate sends it back.
+    /// A stop hook or a quality gate rejects it.
     SentBack {
-        /// What the model is told.
+        /// The message for the model.
         message: Arc<str>,
     },
-    /// It does not satisfy its schema.
+    /// It doesn't match its schema.
     #[serde(rename = "unfit")]
     SchemaViolation {
-        /// What the model is told.
+        /// The message for the model.
         message: Arc<str>,
     },
-    /// It does, but the user has another message waiting.
+    /// It is accepted, but the user has queued a follow-up message.
     FollowUp {
         /// The message.
         message: Arc<str>,
     },
 }
 
-/// The kinds of events, as the statechart names them.
+/// The kinds of events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum EventKind {
     /// [`Event::Tick`]
@@ -222,19 +222,19 @@ pub enum EventKind {
     Interrupt,
     /// [`Event::StoreFailed`]
     StoreFailed,
-    /// [`Event::Defect`]
+    /// [`Event::InternalError`]
     InternalError,
-    /// [`Event::ToolInvocation`]
+    /// [`Event::Prepared`]
     Prepared,
     /// [`Event::Replied`]
     Replied,
-    /// [`Event::Failed`]
+    /// [`Event::CallFailed`]
     CallFailed,
-    /// [`Event::AuthorizationOutcome`]
+    /// [`Event::Authorized`]
     Authorized,
-    /// [`Event::Settled`]
+    /// [`Event::ToolCompleted`]
     ToolCompleted,
-    /// [`Event::Charged`]
+    /// [`Event::UsageReported`]
     UsageReported,
     /// [`Event::Checked`]
     Checked,
@@ -292,28 +292,25 @@ impl Event {
         }
     }
 
-    /// Returns the effect that the event is about; it is heard only while that effect is outstanding.
+    /// Returns the effect that the event is about. The event counts only while that effect is pending.
     pub fn effect_id(&self) -> Option<EffectId> {
-        match self {
-            Self::UsageReported { id, .. } => Some(*id),
-            event => event.completed_effect(),
-        }
-    }
-
-    /// Returns the effect that the event completes, if it is a completion.
-    pub fn completed_effect(&self) -> Option<EffectId> {
         match self {
             Self::Tick { .. }
             | Self::Interrupt { .. }
             | Self::StoreFailed { .. }
-            | Self::InternalError { .. }
-            | Self::UsageReported { .. } => None,
+            | Self::InternalError { .. } => None,
             Self::Prepared { id, .. }
             | Self::Replied { id, .. }
             | Self::CallFailed { id, .. }
             | Self::Authorized { id, .. }
             | Self::ToolCompleted { id, .. }
+            | Self::UsageReported { id, .. }
             | Self::Checked { id, .. } => Some(*id),
         }
+    }
+
+    /// Returns the effect that the event completes, if it completes one.
+    pub fn completed_effect(&self) -> Option<EffectId> {
+        self.effect_id().filter(|_| !matches!(self, Self::UsageReported { .. }))
     }
 }

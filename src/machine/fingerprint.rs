@@ -1,68 +1,71 @@
-//! A short fingerprint of where a run stands, so that a replay can tell where it left the stored path.
+//! A short fingerprint of a machine, by which a replay detects that it diverges from the stored run.
 
-use super::budget_share::BudgetShare;
-use super::deadline::DeadlineKind;
-use super::effect::{CallPurpose, Effect};
-use super::machine::Machine;
-use super::state::StateKind;
+use crate::machine::budget::budget_share::BudgetShare;
+use crate::machine::deadline::DeadlineKind;
+use crate::machine::effect::{CallPurpose, Effect};
+use crate::machine::machine::Machine;
+use crate::machine::state::StateKind;
 use crate::model::{Digest, EffectId};
 
-/// What a run amounts to after an event: its state by name, and a digest of its account, of what it waits for and of
-/// the effects that the event led to.
+/// The state of a machine by name, and a digest of its context, its pending effects and the effects of the last event.
 ///
-/// Texts take no part, so that a mark costs less than a microsecond; what they lead to does.
+/// Texts are excluded, so that computing it takes less than a microsecond; their consequences are included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fingerprint {
     /// The state.
     pub state: StateKind,
-    /// The digest of the rest.
+    /// The digest of everything else.
     pub digest: Digest,
 }
 
 impl Fingerprint {
-    /// The release of what a digest covers; digests of different releases can't be compared.
+    /// The version of what the digest covers. Digests of different versions can't be compared.
     pub const VERSION: u32 = 1;
 
-    /// Returns the mark of a fold and of the effects that led out of it.
-    pub fn of(fold: &Machine, effects: &[Effect]) -> Self {
-        let run = fold.state.run();
-        let mut sum = FingerprintInput::default();
-        sum.add([
+    /// Returns the fingerprint of a machine and of the effects of its last event.
+    pub fn of(machine: &Machine, effects: &[Effect]) -> Self {
+        let run = machine.state.run();
+        let mut input = FingerprintInput::default();
+        input.add([
             run.now.0,
             run.started_at.0,
             run.next_effect.0,
             run.steps.into(),
             run.model_calls.into(),
         ]);
-        sum.add([run.requests.into(), run.used.cost.0, run.used.tokens.0]);
+        input.add([run.requests.into(), run.used.cost.0, run.used.tokens.0]);
         let streaks = &run.streaks;
-        sum.add([streaks.truncated, streaks.empty, streaks.pauses, streaks.invalid].map(u64::from));
-        sum.add([streaks.sent_back, streaks.schema_violations, streaks.follow_ups].map(u64::from));
-        sum.add([run.compactions.count.into(), run.compactions.is_futile.into()]);
-        sum.add([
+        input.add(
+            [streaks.truncated, streaks.empty, streaks.pauses, streaks.invalid].map(u64::from),
+        );
+        input
+            .add([streaks.sent_back, streaks.schema_violations, streaks.follow_ups].map(u64::from));
+        input.add([run.compactions.count.into(), run.compactions.is_futile.into()]);
+        input.add([
             run.compactions.size_before.map_or(0, |tokens| tokens.0),
             run.repetition.count().into(),
         ]);
-        sum.add([run.partial_answer.as_ref().map_or(0, |text| text.len() as u64)]);
-        sum.add(
-            fold.deadline()
+        input.add([run.partial_answer.as_ref().map_or(0, |text| text.len() as u64)]);
+        input.add(
+            machine
+                .deadline()
                 .map_or([0, 0], |deadline| [deadline.at.0, deadline_code(deadline.kind)]),
         );
-        let outstanding = fold.state.pending_effects();
-        sum.add([outstanding.len() as u64]);
+        let outstanding = machine.state.pending_effects();
+        input.add([outstanding.len() as u64]);
         for id in outstanding {
-            sum.add([id.0]);
+            input.add([id.0]);
         }
-        let entries = fold.conversation.entries();
-        sum.add([entries.len() as u64, entries.last().map_or(0, |entry| entry.id.0)]);
+        let entries = machine.conversation.entries();
+        input.add([entries.len() as u64, entries.last().map_or(0, |entry| entry.id.0)]);
         for effect in effects {
-            sum.add_effect(effect);
+            input.add_effect(effect);
         }
-        Self { state: fold.state.kind(), digest: Digest::EMPTY.with_bytes(&sum.0) }
+        Self { state: machine.state.kind(), digest: Digest::EMPTY.with_bytes(&input.0) }
     }
 }
 
-/// The numbers that a digest covers, one after the other.
+/// The numbers that the digest covers.
 #[derive(Default)]
 struct FingerprintInput(Vec<u8>);
 
@@ -89,11 +92,11 @@ impl FingerprintInput {
                 name(3, *id);
                 self.0.extend_from_slice(call.id.as_str().as_bytes());
             }
-            Effect::RunTool { id, call, budget: allowance } => {
+            Effect::RunTool { id, call, budget } => {
                 name(4, *id);
                 self.0.extend_from_slice(call.id.as_str().as_bytes());
-                // Marks of releases that knew no allowances stay as they were.
-                if let Some(BudgetShare { cost, tokens, time }) = allowance.as_deref() {
+                // Fingerprints of releases without budget shares stay the same.
+                if let Some(BudgetShare { cost, tokens, time }) = budget.as_deref() {
                     let limits = [
                         cost.map(|cost| cost.0),
                         tokens.map(|tokens| tokens.0),
@@ -144,42 +147,47 @@ mod tests {
     }
 
     #[test]
-    fn a_mark_never_changes_between_releases() {
-        let (fold, outcomes) = start();
-        let mark = Fingerprint::of(&fold, &outcomes.effects);
-        assert_eq!(mark.state, StateKind::Preparing);
-        assert_eq!(mark.digest.to_string(), "bb4097a6133423ca");
+    fn a_fingerprint_never_changes_between_releases() {
+        let (machine, output) = start();
+        let fingerprint = Fingerprint::of(&machine, &output.effects);
+        assert_eq!(fingerprint.state, StateKind::Preparing);
+        assert_eq!(fingerprint.digest.to_string(), "bb4097a6133423ca");
     }
 
     #[test]
-    fn another_path_has_another_mark() {
-        let (fold, first) = start();
-        let mark = |event: Option<Event>, at| {
-            let (fold, outcomes) = match event {
-                Some(event) => fold.clone().handle(RunTime(at), event),
-                None => (fold.clone(), first.clone()),
+    fn another_path_has_another_fingerprint() {
+        let (machine, first) = start();
+        let fingerprint = |event: Option<Event>, at| {
+            let (machine, output) = match event {
+                Some(event) => machine.clone().handle(RunTime(at), event),
+                None => (machine.clone(), first.clone()),
             };
-            Fingerprint::of(&fold, &outcomes.effects).digest
+            Fingerprint::of(&machine, &output.effects).digest
         };
         let prepared =
             Event::Prepared { id: EffectId(1), size: RequestSize::default(), messages: [].into() };
-        let marks = [
-            mark(None, 0),
-            mark(Some(prepared.clone()), 5),
-            mark(Some(prepared), 6),
-            mark(Some(Event::Interrupt { signal: Signal::Interrupt }), 5),
+        let fingerprints = [
+            fingerprint(None, 0),
+            fingerprint(Some(prepared.clone()), 5),
+            fingerprint(Some(prepared), 6),
+            fingerprint(Some(Event::Interrupt { signal: Signal::Interrupt }), 5),
         ];
-        for (index, mark) in marks.iter().enumerate() {
-            assert!(!marks[..index].contains(mark), "{index}");
+        for (index, fingerprint) in fingerprints.iter().enumerate() {
+            assert!(!fingerprints[..index].contains(fingerprint), "{index}");
         }
     }
 
     #[test]
-    fn another_purpose_has_another_mark() {
-        let (fold, _) = start();
-        let mark =
-            |purpose| Fingerprint::of(&fold, &[Effect::Prepare { id: EffectId(1), purpose }]);
-        let marks = [CallPurpose::Agent, CallPurpose::Compaction, CallPurpose::Closing].map(mark);
-        assert!(marks[0] != marks[1] && marks[1] != marks[2] && marks[2] != marks[0]);
+    fn another_purpose_has_another_fingerprint() {
+        let (machine, _) = start();
+        let fingerprint =
+            |purpose| Fingerprint::of(&machine, &[Effect::Prepare { id: EffectId(1), purpose }]);
+        let fingerprints =
+            [CallPurpose::Agent, CallPurpose::Compaction, CallPurpose::Closing].map(fingerprint);
+        assert!(
+            fingerprints[0] != fingerprints[1]
+                && fingerprints[1] != fingerprints[2]
+                && fingerprints[2] != fingerprints[0]
+        );
     }
 }

@@ -1,39 +1,39 @@
-//! The state and the conversation that a list of events folds to.
+//! A state with its conversation.
 //!
-//! A live run, a resume, a replay and a test all go through [`Machine::accept`]; there is no second way to get from an
-//! event to a state.
+//! Live runs, resume, replay and tests all use [`Machine::handle`]; there is no other way from an event to a state.
 
 use std::borrow::Cow;
 
-use super::closing;
-use super::context_usage;
-use super::conversation::{Conversation, ConversationEntry};
-use super::deadline::Deadline;
-use super::effect::{CallPurpose, Effect, MachineNote};
-use super::event::{Event, EventKind, RequestSize};
-use super::instructions;
-use super::resume::{self, Resumption};
-use super::state::{self, State, StateKind};
-use super::step::Step;
+use crate::machine::context::context_usage;
+use crate::machine::context::conversation::{Conversation, ConversationEntry};
+use crate::machine::context::instructions;
+use crate::machine::deadline::Deadline;
+use crate::machine::effect::{CallPurpose, Effect, MachineNote};
+use crate::machine::event::{Event, EventKind, RequestSize};
+use crate::machine::output::Step;
+use crate::machine::resume::{self, Resumption};
+use crate::machine::state::{State, StateKind};
+use crate::machine::states::closing;
+use crate::machine::step;
 use crate::model::{ConversationItem, RunRules, RunTime, Tokens, UserMessage};
 
-/// The state and the conversation that the events so far fold to.
+/// The state and the conversation that the events of a run have led to.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Machine {
-    /// Control: where the run stands.
+    /// The control state.
     pub state: State,
-    /// Content: what the model sees.
+    /// The conversation with the model.
     pub conversation: Conversation,
 }
 
 /// What follows from an event.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MachineOutput {
-    /// What is to be done, in this order.
+    /// The effects to perform, in this order.
     pub effects: Vec<Effect>,
-    /// What is to be shown.
+    /// The notes to show.
     pub notes: Vec<MachineNote>,
-    /// The states that were left and entered.
+    /// The changes of state, in their order.
     pub transitions: Vec<Transition>,
 }
 
@@ -42,41 +42,41 @@ pub struct MachineOutput {
 pub struct Transition {
     /// The state that was left.
     pub from: StateKind,
-    /// What led out of it.
+    /// The event.
     pub event: EventKind,
     /// The state that was entered.
     pub to: StateKind,
 }
 
-/// What a model call sends of a conversation.
+/// The content of a request to the model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RequestContent<'a> {
     /// The entries, oldest first.
     pub entries: Cow<'a, [ConversationEntry]>,
-    /// What the model is told behind them.
+    /// An instruction after the entries.
     pub instruction: Option<String>,
-    /// How large it all probably is, with the system prompt and, where they go along, the tools.
+    /// The estimated size of the request, with the system prompt and, where they are sent, the tools.
     pub size: Tokens,
 }
 
-/// The most bytes that the frame of a message takes.
+/// The upper bound for the frame of a message, in bytes.
 const MESSAGE_FRAME_BYTES: u64 = 64;
 
 impl Machine {
-    /// Begins a run with a conversation that may have a history already.
+    /// Begins a run with a conversation, which may have a history.
     pub fn start(
         rules: RunRules,
         mut conversation: Conversation,
         task: ConversationItem,
     ) -> (Self, MachineOutput) {
-        let Step { state, changes, effects, notes } = state::start(rules, task);
+        let Step { state, changes, effects, notes } = step::start(rules, task);
         for change in changes {
             conversation.apply(change);
         }
         (Self { state, conversation }, MachineOutput { effects, notes, transitions: Vec::new() })
     }
 
-    /// Goes on at this time from where the fold stands.
+    /// Resumes a run at this time.
     pub fn resume(self, at: RunTime, resumption: Resumption) -> (Self, MachineOutput) {
         let Self { state, mut conversation } = self;
         let Step { state, changes, effects, notes } = resume::resume(state, at, resumption);
@@ -86,51 +86,50 @@ impl Machine {
         (Self { state, conversation }, MachineOutput { effects, notes, transitions: Vec::new() })
     }
 
-    /// Takes an event in that happened at this time: first the deadlines that have passed by then, then the event.
+    /// Handles an event at this time: first the deadlines that have passed by then, then the event.
     pub fn handle(self, at: RunTime, event: Event) -> (Self, MachineOutput) {
-        let mut fold = self;
-        let mut outcomes = MachineOutput::default();
-        while fold.state.run().now < at || fold.deadline().is_some_and(|due| due.at <= at) {
-            if matches!(fold.state, State::Done(_)) {
+        let mut machine = self;
+        let mut output = MachineOutput::default();
+        while machine.state.run().now < at || machine.deadline().is_some_and(|due| due.at <= at) {
+            if matches!(machine.state, State::Done(_)) {
                 break;
             }
-            fold = fold.step(Event::Tick { now: at }, &mut outcomes);
+            machine = machine.step(Event::Tick { now: at }, &mut output);
         }
         if !matches!(event, Event::Tick { .. }) {
-            fold = fold.step(event, &mut outcomes);
+            machine = machine.step(event, &mut output);
         }
-        (fold, outcomes)
+        (machine, output)
     }
 
-    /// Returns when the fold wants to be told the time although nothing happened.
+    /// Returns when the machine needs a [`Event::Tick`] if nothing else happens.
     pub fn deadline(&self) -> Option<Deadline> {
-        state::deadline(&self.state)
+        step::deadline(&self.state)
     }
 
-    /// Returns what the next model call would be like, with these messages before it and a system prompt of this many
-    /// bytes.
+    /// Returns the size of the next model call, with these messages before it and a system prompt of this many bytes.
     pub fn request_size(&self, messages: &[UserMessage], system: u64) -> RequestSize {
-        let facts = self.conversation.request_size();
+        let size = self.conversation.request_size();
         let more: u64 =
             messages.iter().map(|message| message.text.len() as u64 + MESSAGE_FRAME_BYTES).sum();
-        let facts = RequestSize {
-            estimate: facts.estimate + self.conversation.context_usage().estimate_tokens(more),
-            upper_bound: facts.upper_bound + Tokens(more),
-            ..facts
+        let size = RequestSize {
+            estimate: size.estimate + self.conversation.context_usage().estimate_tokens(more),
+            upper_bound: size.upper_bound + Tokens(more),
+            ..size
         };
         match &self.state {
             State::Closing(state) => {
-                closing::with_shortened_size(&state.run, &self.conversation, system, facts)
+                closing::with_shortened_size(&state.run, &self.conversation, system, size)
             }
             State::Preparing(_)
             | State::Compacting(_)
             | State::Calling(_)
             | State::Executing(_)
-            | State::Done(_) => facts,
+            | State::Done(_) => size,
         }
     }
 
-    /// Returns what a model call for this purpose sends beside a system prompt of this many bytes.
+    /// Returns the content of a request for this purpose, beside a system prompt of this many bytes.
     pub fn request_content(&self, purpose: CallPurpose, system: u64) -> RequestContent<'_> {
         let Self { state, conversation } = self;
         let rules = &state.run().rules.context;
@@ -157,7 +156,7 @@ impl Machine {
         }
     }
 
-    /// Returns the entries that the model is asked to sum up; none unless it is.
+    /// Returns the entries that the model is asked to summarize, if it is.
     pub fn entries_to_summarize(&self) -> &[ConversationEntry] {
         match &self.state {
             State::Compacting(state) => {
@@ -171,7 +170,7 @@ impl Machine {
         }
     }
 
-    /// Returns what a model is told that sums up: what to write under which headings, and what is known for certain.
+    /// Returns the instruction for a summary: its headings, and what is already recorded.
     pub fn summary_instruction(&self) -> String {
         let records = match &self.state {
             State::Compacting(state) => self.conversation.describe_work(state.kept_exchanges()),
@@ -184,7 +183,7 @@ impl Machine {
         instructions::summarize_history(&records)
     }
 
-    fn step(self, event: Event, outcomes: &mut MachineOutput) -> Self {
+    fn step(self, event: Event, output: &mut MachineOutput) -> Self {
         let Self { state, mut conversation } = self;
         let (from, kind) = (state.kind(), event.kind());
         if let Event::Replied { reply, .. } = &event
@@ -193,15 +192,15 @@ impl Machine {
         {
             conversation.calibrate(&reply.usage);
         }
-        let Step { state, changes, effects, notes } = state::step(state, event);
+        let Step { state, changes, effects, notes } = step(state, event);
         for change in changes {
             conversation.apply(change);
         }
-        outcomes.effects.extend(effects);
-        outcomes.notes.extend(notes);
+        output.effects.extend(effects);
+        output.notes.extend(notes);
         let to = state.kind();
         if from != to {
-            outcomes.transitions.push(Transition { from, event: kind, to });
+            output.transitions.push(Transition { from, event: kind, to });
         }
         Self { state, conversation }
     }
@@ -236,50 +235,53 @@ mod tests {
         conversation
     }
 
-    /// Lives until the model is asked.
+    /// Returns a machine that calls the model.
     fn asked(rules: RunRules, context: u64) -> Machine {
         let task = ConversationItem::user(MessageOrigin::Task, "task");
-        let (fold, _) = Machine::start(rules, history(), task);
-        let facts = RequestSize {
+        let (machine, _) = Machine::start(rules, history(), task);
+        let size = RequestSize {
             estimate: Tokens(context),
             upper_bound: Tokens(context),
             exchanges: 3,
             ..RequestSize::default()
         };
-        let event = Event::Prepared { id: EffectId(1), size: facts, messages: [].into() };
-        fold.handle(RunTime(5), event).0
+        let event = Event::Prepared { id: EffectId(1), size, messages: [].into() };
+        machine.handle(RunTime(5), event).0
     }
 
-    /// Lives until the model is asked for a summary of all but the two newest turns.
+    /// Returns a machine that summarizes all but the two newest turns.
     fn compacting() -> Machine {
         let mut rules = RunRules::default();
         (rules.context.window, rules.context.summarize_after) = (Tokens(100), 2);
         rules.context.keep_recent = 2;
-        let fold = asked(rules, 80);
-        assert_eq!(fold.state.kind(), StateKind::CompactingSending);
-        fold
+        let machine = asked(rules, 80);
+        assert_eq!(machine.state.kind(), StateKind::CompactingSending);
+        machine
     }
 
-    fn replied(fold: Machine, id: EffectId) -> (Machine, MachineOutput) {
+    fn replied(machine: Machine, id: EffectId) -> (Machine, MachineOutput) {
         let event = Event::Replied { id, reply: reply("well", 900), access: [].into() };
-        fold.handle(RunTime(6), event)
+        machine.handle(RunTime(6), event)
     }
 
     #[test]
-    fn what_the_model_has_to_sum_up_is_what_goes_and_it_is_told_what_is_known_of_it() {
-        let fold = compacting();
-        assert_eq!(fold.entries_to_summarize(), &fold.conversation.entries()[..1]);
-        let told = fold.summary_instruction();
-        assert!(told.contains("don't repeat them:\n\nFiles that changed: old."), "{told}");
-        assert!(!told.contains("new"), "{told}");
+    fn a_summary_covers_the_entries_that_are_replaced_and_names_their_records() {
+        let machine = compacting();
+        assert_eq!(machine.entries_to_summarize(), &machine.conversation.entries()[..1]);
+        let instruction = machine.summary_instruction();
+        assert!(
+            instruction.contains("don't repeat them:\n\nFiles that changed: old."),
+            "{instruction}"
+        );
+        assert!(!instruction.contains("new"), "{instruction}");
         let calling = asked(RunRules::default(), 80);
         assert!(calling.entries_to_summarize().is_empty());
         assert!(!calling.summary_instruction().contains("records"));
     }
 
     #[test]
-    fn only_the_size_that_an_awaited_reply_of_the_agent_tells_is_taken_over() {
-        let size = |fold: &Machine| fold.conversation.context_usage().upper_bound();
+    fn only_the_usage_of_an_awaited_reply_of_the_agent_calibrates_the_context() {
+        let size = |machine: &Machine| machine.conversation.context_usage().upper_bound();
         let counted = Tokens(900);
         let calling = asked(RunRules::default(), 80);
         let before = size(&calling);
@@ -287,19 +289,19 @@ mod tests {
         assert_eq!(size(&stale), before);
         let (answered, _) = replied(calling, EffectId(2));
         assert!(size(&answered) > counted, "{:?}", size(&answered));
-        // The request for a summary was another text.
+        // The request for a summary had other content.
         let (compacted, _) = replied(compacting(), EffectId(2));
         assert!(size(&compacted) < counted, "{:?}", size(&compacted));
     }
 
     #[test]
-    fn only_a_change_of_state_is_a_move() {
+    fn only_a_change_of_state_is_a_transition() {
         let task = ConversationItem::user(MessageOrigin::Task, "task");
-        let (fold, _) = Machine::start(RunRules::default(), Conversation::new(0), task);
-        let (fold, outcomes) = fold.handle(RunTime(5), Event::Tick { now: RunTime(5) });
-        assert_eq!((fold.state.run().now, outcomes.transitions), (RunTime(5), vec![]));
-        let (_, outcomes) = fold.handle(RunTime(5), Event::Interrupt { signal: Signal::Hangup });
+        let (machine, _) = Machine::start(RunRules::default(), Conversation::new(0), task);
+        let (machine, output) = machine.handle(RunTime(5), Event::Tick { now: RunTime(5) });
+        assert_eq!((machine.state.run().now, output.transitions), (RunTime(5), vec![]));
+        let (_, output) = machine.handle(RunTime(5), Event::Interrupt { signal: Signal::Hangup });
         let (from, event, to) = (StateKind::Preparing, EventKind::Interrupt, StateKind::Done);
-        assert_eq!(outcomes.transitions, [Transition { from, event, to }]);
+        assert_eq!(output.transitions, [Transition { from, event, to }]);
     }
 }

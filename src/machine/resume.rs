@@ -1,63 +1,63 @@
-//! Going on from a stored state: after a crash, after an interrupt, or with another task.
+//! Resuming from a stored state: after a crash, after an interrupt, or with another message.
 //!
-//! What was under way when the engine died is decided here, effect by effect. Nothing that may have had an effect
-//! outside is done a second time, unless somebody has found out that it may be.
+//! For each effect that was pending when the process ended, this decides what happens to it. Nothing that may have had an
+//! effect outside is done twice, unless it was found that this is safe.
 
 use serde::{Deserialize, Serialize};
 
-use super::attempt::CallAttempt;
-use super::calling::{Calling, CallingStage as CallStage};
-use super::closing::{Closing, ClosingStage as CloseStage};
-use super::compacting::Compacting;
-use super::done::Done;
-use super::effect::{CallPurpose, ConversationChange, Effect};
-use super::executing::{CallState, Executing};
-use super::instructions;
-use super::preparing::Preparing;
-use super::repetition::TurnRepetition;
-use super::run_context::{RunContext, Streaks};
-use super::state::State;
-use super::step::{Step, StepBuilder};
-use super::stop_reason::StopReason;
+use crate::machine::calls::attempt::CallAttempt;
+use crate::machine::calls::repetition::TurnRepetition;
+use crate::machine::context::instructions;
+use crate::machine::effect::{CallPurpose, ConversationChange, Effect};
+use crate::machine::output::{Step, StepBuilder};
+use crate::machine::run_context::{RunContext, Streaks};
+use crate::machine::state::State;
+use crate::machine::states::calling::{Calling, CallingStage};
+use crate::machine::states::closing::{Closing, ClosingStage};
+use crate::machine::states::compacting::Compacting;
+use crate::machine::states::done::Done;
+use crate::machine::states::executing::{CallState, Executing};
+use crate::machine::states::preparing::Preparing;
+use crate::machine::stop_reason::StopReason;
 use crate::model::{CallId, RunRules, RunTime, ToolResult};
 
-/// How a session goes on.
+/// How a session is resumed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Resumption {
     /// The rules from now on.
     pub rules: RunRules,
-    /// What was found out about the calls that were running; one that is missing here may run again.
+    /// The results that were recovered for running calls. A call without one may run again.
     #[serde(rename = "found")]
     pub recovered: Vec<RecoveredCall>,
-    /// What makes a run go on that was over.
+    /// What a run that was over continues with.
     #[serde(rename = "opening")]
     pub prompt: ResumePrompt,
 }
 
-/// What was found out about a call that was running when the engine died.
+/// The recovered result of a call that was running when the process ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecoveredCall {
     /// The call.
     pub call: CallId,
-    /// Its answer: recovered, or that nobody knows.
+    /// Its result, or that the outcome is unknown.
     pub result: ToolResult,
 }
 
-/// What makes a run go on that was over.
+/// What a run that was over continues with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ResumePrompt {
-    /// The user has another message, which arrives with the next preparation.
+    /// A message of the user, which arrives with the next preparation.
     #[serde(rename = "message")]
     FromUser,
-    /// The model is told to go on.
+    /// An instruction to continue.
     #[serde(rename = "go_on")]
     Continue,
 }
 
-/// Goes on from a stored state at this time.
+/// Resumes from a stored state at this time.
 pub fn resume(state: State, now: RunTime, resumption: Resumption) -> Step {
-    let Resumption { rules, recovered: found, prompt: opening } = resumption;
+    let Resumption { rules, recovered, prompt } = resumption;
     let renew = |mut run: RunContext| {
         run.rules = rules.clone().into();
         run.now = run.now.max(now);
@@ -69,55 +69,53 @@ pub fn resume(state: State, now: RunTime, resumption: Resumption) -> Step {
         State::Compacting(state) => {
             resume_compacting(Compacting { run: renew(state.run), ..state })
         }
-        State::Calling(state) => {
-            resume_calling(Calling { run: renew(state.run), ..state }, opening)
-        }
+        State::Calling(state) => resume_calling(Calling { run: renew(state.run), ..state }, prompt),
         State::Executing(state) => {
-            resume_executing(Executing { run: renew(state.run), ..state }, &found)
+            resume_executing(Executing { run: renew(state.run), ..state }, &recovered)
         }
-        State::Closing(state) => {
-            resume_closing(Closing { run: renew(state.run), ..state }, opening)
-        }
-        State::Done(state) => restart(renew(state.run), StepBuilder::default(), opening),
+        State::Closing(state) => resume_closing(Closing { run: renew(state.run), ..state }, prompt),
+        State::Done(state) => restart(renew(state.run), StepBuilder::default(), prompt),
     }
 }
 
-/// A summary that was asked for is asked for again, as long as there are attempts left.
+/// A summary that was requested is requested again while there are attempts left.
 fn resume_compacting(state: Compacting) -> Step {
-    let Compacting { mut run, size: facts, target_size: fit, attempt } = state;
+    let Compacting { mut run, size, target_size, attempt } = state;
     let mut out = StepBuilder::default();
-    if attempt.pending_effect().is_some() {
-        run.charge_unanswered(&facts, &mut out);
+    if attempt.pending_call().is_some() {
+        run.charge_unanswered(&size, &mut out);
     }
-    Compacting::send_attempt(run, out, facts, fit, attempt.number() + 1)
+    Compacting::send_attempt(run, out, size, target_size, attempt.number() + 1)
 }
 
-/// A call that was sent may have been answered, but nobody heard it: it is prepared anew. An answer is checked again,
-/// unless the user has another message; then it is none that the run could end with.
-fn resume_calling(state: Calling, opening: ResumePrompt) -> Step {
-    let Calling { mut run, size: facts, stage, .. } = state;
+/// The reply to a call that was sent is lost, so the call is prepared again. A final answer is checked again, unless the
+/// user has sent a message.
+fn resume_calling(state: Calling, prompt: ResumePrompt) -> Step {
+    let Calling { mut run, size, stage, .. } = state;
     let mut out = StepBuilder::default();
     match stage {
-        CallStage::Requesting(attempt) => {
+        CallingStage::Requesting(attempt) => {
             if matches!(attempt, CallAttempt::Sending { .. }) {
-                run.charge_unanswered(&facts, &mut out);
+                run.charge_unanswered(&size, &mut out);
             }
             Preparing::enter(run, out)
         }
-        CallStage::Checking { answer, .. } => match opening {
+        CallingStage::Checking { answer, .. } => match prompt {
             ResumePrompt::FromUser => Preparing::enter(run, out),
-            ResumePrompt::Continue => Calling::check(run, out, facts, answer),
+            ResumePrompt::Continue => Calling::check(run, out, size, answer),
         },
     }
 }
 
-/// Calls that had not started start as if nothing had happened; those that ran are answered with what was found out.
-fn resume_executing(mut state: Executing, found: &[RecoveredCall]) -> Step {
+/// Calls that had not started are started; calls that ran get their recovered result, or run again without one.
+fn resume_executing(mut state: Executing, recovered: &[RecoveredCall]) -> Step {
     for call in &mut state.calls {
-        let answer = found.iter().find(|found| found.call == call.call.id);
+        let answer = recovered.iter().find(|recovered| recovered.call == call.call.id);
         call.state = match (std::mem::replace(&mut call.state, CallState::Queued), answer) {
             (CallState::Completed(result), _) => CallState::Completed(result),
-            (CallState::Running { .. }, Some(found)) => CallState::Completed(found.result.clone()),
+            (CallState::Running { .. }, Some(recovered)) => {
+                CallState::Completed(recovered.result.clone())
+            }
             (CallState::Queued | CallState::Authorizing { .. } | CallState::Running { .. }, _) => {
                 CallState::Queued
             }
@@ -126,39 +124,39 @@ fn resume_executing(mut state: Executing, found: &[RecoveredCall]) -> Step {
     state.start_calls(StepBuilder::default())
 }
 
-/// There is one closing call, also across a crash: when it was sent, the run is over. When the user has another message,
-/// it is over in any case, and goes on.
-fn resume_closing(state: Closing, opening: ResumePrompt) -> Step {
+/// There is only one closing call, also across a crash: if it was sent, the run is over. If the user has sent a message,
+/// the run continues in any case.
+fn resume_closing(state: Closing, prompt: ResumePrompt) -> Step {
     let Closing { mut run, reason, stage, .. } = state;
     let mut out = StepBuilder::default();
     match stage {
-        CloseStage::Preparing { .. } => {}
-        CloseStage::Sending { size: facts, .. } => run.charge_unanswered(&facts, &mut out),
+        ClosingStage::Preparing { .. } => {}
+        ClosingStage::Sending { size, .. } => run.charge_unanswered(&size, &mut out),
     }
-    match (opening, stage) {
-        (ResumePrompt::FromUser, _) => restart(run, out, opening),
-        (ResumePrompt::Continue, CloseStage::Sending { .. }) => {
+    match (prompt, stage) {
+        (ResumePrompt::FromUser, _) => restart(run, out, prompt),
+        (ResumePrompt::Continue, ClosingStage::Sending { .. }) => {
             Done::end(run, out, StopReason::Closed(reason))
         }
-        (ResumePrompt::Continue, CloseStage::Preparing { .. }) => {
+        (ResumePrompt::Continue, ClosingStage::Preparing { .. }) => {
             let id = run.next_effect.allocate();
             out.add_effect(Effect::Prepare { id, purpose: CallPurpose::Closing });
             let due = Closing::due(&run);
-            let preparing = CloseStage::Preparing { id };
+            let preparing = ClosingStage::Preparing { id };
             out.finish(State::Closing(Closing { run, reason, due, stage: preparing }))
         }
     }
 }
 
-/// A run that was over goes on: what it used stays used, what it repeated is forgotten.
-fn restart(mut run: RunContext, mut out: StepBuilder, opening: ResumePrompt) -> Step {
+/// A run that was over continues: its usage stays, its repetitions and streaks are forgotten.
+fn restart(mut run: RunContext, mut out: StepBuilder, prompt: ResumePrompt) -> Step {
     run.streaks = Streaks::default();
     run.repetition = TurnRepetition::default();
     run.partial_answer = None;
-    match opening {
+    match prompt {
         ResumePrompt::FromUser => {}
         ResumePrompt::Continue => {
-            out.add_change(ConversationChange::Append { item: instructions::continue_run() })
+            out.add_change(ConversationChange::Append { item: instructions::continue_run() });
         }
     }
     Preparing::enter(run, out)
@@ -181,33 +179,33 @@ mod tests {
         rules
     }
 
-    /// Returns the state in which a first call was prepared with a context of this size.
+    /// Returns the state in which the first call of a context of this size was prepared.
     fn prepared(retries: u32, context: u64) -> State {
         let state =
             start(rules(retries), ConversationItem::user(MessageOrigin::Task, "task")).state;
-        let facts = RequestSize {
+        let size = RequestSize {
             estimate: Tokens(context),
             upper_bound: Tokens(context),
             exchanges: 3,
             ..RequestSize::default()
         };
-        step(state, Event::Prepared { id: EffectId(1), size: facts, messages: [].into() }).state
+        step(state, Event::Prepared { id: EffectId(1), size, messages: [].into() }).state
     }
 
     fn resumed(state: State, retries: u32) -> Step {
-        let (rules, found, opening) = (rules(retries), vec![], ResumePrompt::Continue);
-        resume(state, RunTime::START, Resumption { rules, recovered: found, prompt: opening })
+        let (rules, recovered, prompt) = (rules(retries), vec![], ResumePrompt::Continue);
+        resume(state, RunTime::START, Resumption { rules, recovered, prompt })
     }
 
     #[test]
-    fn a_summary_is_asked_for_again_as_long_as_there_are_attempts() {
+    fn a_summary_is_requested_again_while_there_are_attempts() {
         let next = resumed(prepared(1, 80), 1);
         let [Effect::CallModel { purpose: CallPurpose::Compaction, attempt: 2, .. }] =
             next.effects[..]
         else {
             panic!("{:?}", next.effects)
         };
-        // What was sent was probably read.
+        // The provider has probably read the request.
         assert_eq!(next.state.run().used.tokens, Tokens(80));
         let next = resumed(next.state, 1);
         assert!(matches!(next.state, State::Preparing(_)), "{:?}", next.state);
@@ -215,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_that_ran_is_answered_with_what_was_found_out_about_it() {
+    fn a_call_that_ran_gets_its_recovered_result() {
         let call = |id: &str| ReplyPart::Call(ToolCall::new(id.into(), "tool", "{}"));
         let (parts, finish) = ([call("a"), call("b")].into(), ReplyFinish::ToolCalls);
         let reply = Reply { parts, finish, usage: Usage::default(), model: None };
@@ -224,26 +222,26 @@ mod tests {
         state = step(state, Event::Replied { id: EffectId(2), reply, access }).state;
         for id in [3, 4].map(EffectId) {
             let (limit, intent) = (TimeSpan::from_secs(1), CallIntent::Opaque);
-            let verdict = Authorization::Approved { timeout: limit, intent, reason: "".into() };
-            state = step(state, Event::Authorized { id, authorization: verdict }).state;
+            let authorization =
+                Authorization::Approved { timeout: limit, intent, reason: "".into() };
+            state = step(state, Event::Authorized { id, authorization }).state;
         }
-        let result = ToolResult::new("b".into(), ToolStatus::InDoubt, "nobody knows");
-        let found = vec![RecoveredCall { call: "b".into(), result: result.clone() }];
-        let (rules, opening) = (rules(1), ResumePrompt::Continue);
-        let next =
-            resume(state, RunTime::START, Resumption { rules, recovered: found, prompt: opening });
+        let result = ToolResult::new("b".into(), ToolStatus::InDoubt, "unknown");
+        let recovered = vec![RecoveredCall { call: "b".into(), result: result.clone() }];
+        let (rules, prompt) = (rules(1), ResumePrompt::Continue);
+        let next = resume(state, RunTime::START, Resumption { rules, recovered, prompt });
         let State::Executing(state) = next.state else { panic!("not executing") };
         let slots: Vec<_> = state.calls.into_iter().map(|call| call.state).collect();
-        // The other one may run again, and is judged again.
+        // The other call may run again, and is authorized again.
         assert!(
-            matches!(&slots[..], [CallState::Authorizing { .. }, CallState::Completed(found)] if *found == result)
+            matches!(&slots[..], [CallState::Authorizing { .. }, CallState::Completed(recovered)] if *recovered == result)
         );
     }
 
     #[test]
-    fn a_run_goes_on_by_new_rules_and_its_time_begins_anew() {
-        let (rules, found, opening) = (rules(7), vec![], ResumePrompt::Continue);
-        let resumption = Resumption { rules: rules.clone(), recovered: found, prompt: opening };
+    fn a_resumed_run_has_new_rules_and_a_new_start_time() {
+        let (rules, recovered, prompt) = (rules(7), vec![], ResumePrompt::Continue);
+        let resumption = Resumption { rules: rules.clone(), recovered, prompt };
         for state in [
             start(RunRules::default(), ConversationItem::user(MessageOrigin::Task, "task")).state,
             prepared(1, 10),
@@ -253,7 +251,7 @@ mod tests {
             let next = resume(state.clone(), now, resumption.clone());
             let run = next.state.run();
             assert_eq!((&*run.rules, run.now, run.started_at), (&rules, now, now));
-            // A clock that is behind does not turn time back.
+            // A clock that is behind doesn't turn time back.
             let mut later = next.state;
             later = resume(later, RunTime::START, resumption.clone()).state;
             assert_eq!(later.run().now, now);

@@ -1,4 +1,4 @@
-//! What every state carries: the rules, the clock, and what has been used so far.
+//! The extended state, which all states share: rules, time and usage.
 
 use std::hash::{Hash, Hasher};
 use std::ops::Deref;
@@ -6,62 +6,61 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::compaction_history::CompactionHistory;
-use super::deadline::{Deadline, DeadlineKind};
-use super::effect::MachineNote;
-use super::event::RequestSize;
-use super::repetition::TurnRepetition;
-use super::step::StepBuilder;
-use super::stop_reason::StopReason;
+use crate::machine::calls::repetition::TurnRepetition;
+use crate::machine::context::compaction_history::CompactionHistory;
+use crate::machine::effect::MachineNote;
+use crate::machine::event::RequestSize;
+use crate::machine::output::StepBuilder;
+use crate::machine::stop_reason::StopReason;
 use crate::model::{EffectId, MicroUsd, RunRules, RunTime, TimeSpan, Tokens, Usage};
 
-/// The running account of a run. All of it has a meaning in every state.
+/// The extended state of a run. All of it is meaningful in every state.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct RunContext {
-    /// The rules that the run obeys.
+    /// The rules of the run.
     pub rules: SharedRunRules,
-    /// What time it is, as far as the machine was told.
+    /// The current time, as of the last event.
     pub now: RunTime,
-    /// When the run began; the total timeout counts from here.
+    /// When the run began. Its timeout counts from here.
     pub started_at: RunTime,
     /// The id of the next effect.
     pub next_effect: EffectId,
     /// Replies whose tool calls ran.
     pub steps: u32,
-    /// Model calls that were made, each with its retries counted once.
+    /// Model calls, each counted once with its retries.
     pub model_calls: u32,
     /// Requests that were sent, retries included.
     pub requests: u32,
-    /// What the calls used.
+    /// The cost and tokens so far.
     pub used: BudgetUsage,
-    /// Tool calls that were denied; they are counted where they decide how the run ends.
+    /// Denied tool calls. Only counted if they affect how the run ends.
     #[serde(default)]
     pub denied_calls: u32,
-    /// What happened several times in a row.
+    /// Consecutive occurrences.
     pub streaks: Streaks,
     /// The compactions so far.
     pub compactions: CompactionHistory,
     /// The turns that repeat.
     pub repetition: TurnRepetition,
-    /// The pieces of an answer that the output limit cut into several replies.
+    /// The parts of an answer that the output limit split into several replies.
     pub partial_answer: Option<Arc<str>>,
 }
 
-/// Rules shared by all states of a run; they take no part in the hash, since they never differ within a run.
+/// Rules shared by all states of a run. They are excluded from the hash, since they don't change during a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct SharedRunRules(Arc<RunRules>);
 
-/// What model calls used.
+/// What counts against the budget.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct BudgetUsage {
-    /// Money; nothing when the model has no price.
+    /// The cost; zero if the model has no price.
     pub cost: MicroUsd,
     /// Input and output tokens.
     pub tokens: Tokens,
 }
 
-/// How often something happened without anything better in between.
+/// How often something happened in a row.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Streaks {
     /// Replies that the output limit cut off.
@@ -70,24 +69,24 @@ pub struct Streaks {
     pub empty: u32,
     /// Paused turns.
     pub pauses: u32,
-    /// Replies of whose tool calls none could be run.
+    /// Replies whose tool calls were all invalid.
     pub invalid: u32,
     /// Final answers that were sent back.
     pub sent_back: u32,
     /// Final answers that did not satisfy the schema.
     pub schema_violations: u32,
-    /// Follow-up messages; of the whole run.
+    /// Follow-up messages, of the whole run.
     pub follow_ups: u32,
 }
 
 impl RunContext {
-    /// Returns whether another follow-up may go before the end.
+    /// Returns whether the run may take another follow-up message.
     pub fn can_take_follow_up(&self) -> bool {
         self.streaks.follow_ups < self.rules.bounds.follow_ups
     }
 
-    /// Returns the account of a run that begins now.
-    pub(super) fn new(rules: RunRules) -> Self {
+    /// Returns the context of a run that begins.
+    pub(crate) fn new(rules: RunRules) -> Self {
         Self {
             rules: rules.into(),
             now: RunTime::START,
@@ -105,29 +104,28 @@ impl RunContext {
         }
     }
 
-    /// Returns when the run has to close so that its closing call fits into its time: a tenth of it, 30 s at the
-    /// most, is kept for that.
-    pub(super) fn closing_deadline(&self) -> Option<Deadline> {
+    /// Returns when the run must close so that its closing call fits into the timeout. A tenth of it is reserved for that, at
+    /// most 30 s.
+    pub(crate) fn closing_time(&self) -> Option<RunTime> {
         let timeout = self.rules.limits.timeout?;
         let share = timeout.fraction(1, 10).min(TimeSpan::from_secs(30));
-        let at = self.started_at.after(timeout).before(share);
-        Some(Deadline { at, kind: DeadlineKind::RunTimeout })
+        Some(self.started_at.after(timeout).before(share))
     }
 
-    /// Returns when the closing call has to be over, so that the process is gone before its time is.
-    pub(super) fn end_time(&self) -> Option<RunTime> {
+    /// Returns when the closing call must be over, so that the process exits within the timeout.
+    pub(crate) fn end_time(&self) -> Option<RunTime> {
         let timeout = self.rules.limits.timeout?;
         let margin = timeout.fraction(1, 20).min(TimeSpan::from_millis(250));
         Some(self.started_at.after(timeout).before(margin))
     }
 
-    /// Returns the steps that count against the present limit.
-    pub(super) fn steps_since_baseline(&self) -> u32 {
+    /// Returns the steps that count against the current limit.
+    pub(crate) fn steps_since_baseline(&self) -> u32 {
         self.steps.saturating_sub(self.rules.limit_baseline.steps)
     }
 
-    /// Returns how a run ends whose answer is final: a denied call is no success where the user says so.
-    pub(super) fn final_stop_reason(&self) -> StopReason {
+    /// Returns the stop reason of a run with a final answer. Denied calls make it a failure if the user wants that.
+    pub(crate) fn final_stop_reason(&self) -> StopReason {
         let denied = self.denied_calls > self.rules.limit_baseline.denied_calls;
         if denied && self.rules.fail_on_denied {
             StopReason::ChecksFailed
@@ -136,17 +134,17 @@ impl RunContext {
         }
     }
 
-    /// Charges what a reply used.
-    pub(super) fn charge_usage(&mut self, usage: &Usage, out: &mut StepBuilder) {
+    /// Charges the usage of a reply.
+    pub(crate) fn charge_usage(&mut self, usage: &Usage, out: &mut StepBuilder) {
         let cost = self.rules.price.map_or(MicroUsd::ZERO, |price| price.cost(usage));
         self.add_usage(BudgetUsage { cost, tokens: usage.total() }, out);
     }
 
-    /// Charges what was used, whoever used it.
-    pub(super) fn add_usage(&mut self, spent: BudgetUsage, out: &mut StepBuilder) {
+    /// Adds to the usage, and warns when it reaches the configured cost.
+    pub(crate) fn add_usage(&mut self, used: BudgetUsage, out: &mut StepBuilder) {
         let before = self.used.cost;
-        self.used.cost = before + spent.cost;
-        self.used.tokens = self.used.tokens + spent.tokens;
+        self.used.cost = before + used.cost;
+        self.used.tokens = self.used.tokens + used.tokens;
         if let Some(warn) = self.rules.limits.warn_at
             && before < warn
             && self.used.cost >= warn
@@ -155,9 +153,9 @@ impl RunContext {
         }
     }
 
-    /// Charges a call that was sent and brought no reply: the provider has probably read it.
-    pub(super) fn charge_unanswered(&mut self, facts: &RequestSize, out: &mut StepBuilder) {
-        self.charge_usage(&facts.estimate_usage(Tokens::ZERO), out);
+    /// Charges a call that was sent and has no reply: the provider has probably read it.
+    pub(crate) fn charge_unanswered(&mut self, size: &RequestSize, out: &mut StepBuilder) {
+        self.charge_usage(&size.estimate_usage(Tokens::ZERO), out);
     }
 }
 
@@ -196,14 +194,14 @@ mod tests {
     }
 
     #[test]
-    fn a_tenth_of_the_time_is_for_the_closing_call_and_half_of_that_for_the_way_out() {
+    fn a_tenth_of_the_timeout_is_reserved_for_closing_and_half_of_that_for_the_exit() {
         let ends = |timeout| {
             let run = timed(timeout);
-            (run.closing_deadline().map(|deadline| deadline.at), run.end_time())
+            (run.closing_time(), run.end_time())
         };
         let at = |span| Some(RunTime(7).after(span));
         assert_eq!(ends(TimeSpan(1_000)), (at(TimeSpan(900)), at(TimeSpan(950))));
-        // Both within measure.
+        // Both are capped.
         assert_eq!(
             ends(TimeSpan::from_secs(600)),
             (at(TimeSpan::from_secs(570)), at(TimeSpan::from_millis(599_750)))
@@ -211,13 +209,13 @@ mod tests {
     }
 
     #[test]
-    fn without_a_timeout_nothing_ends_by_itself() {
+    fn without_a_timeout_nothing_ends_by_time() {
         let run = run(RunLimits::default());
-        assert_eq!((run.closing_deadline(), run.end_time()), (None, None));
+        assert_eq!((run.closing_time(), run.end_time()), (None, None));
     }
 
     #[test]
-    fn a_denied_call_is_no_success_where_the_user_says_so_until_new_limits_begin() {
+    fn a_denied_call_is_a_failure_if_the_user_wants_that_until_new_limits_begin() {
         let rules = RunRules { fail_on_denied: true, ..RunRules::default() };
         let mut run = RunContext::new(rules.clone());
         assert_eq!(run.final_stop_reason(), StopReason::LlmDone);
@@ -231,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn the_user_hears_once_that_more_was_spent_than_he_wants_to_hear_of() {
+    fn the_cost_warning_comes_once() {
         let mut run = run(RunLimits { warn_at: Some(MicroUsd(10)), ..RunLimits::default() });
         let mut notes = |cost| {
             let mut out = StepBuilder::default();
@@ -249,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_that_was_lost_costs_its_input() {
+    fn an_unanswered_call_costs_its_input() {
         let price = Price {
             input: 2_000_000,
             output: 1,
@@ -258,13 +256,13 @@ mod tests {
             long_input: None,
         };
         let mut run = RunContext::new(RunRules { price: Some(price), ..RunRules::default() });
-        let facts = RequestSize {
+        let size = RequestSize {
             estimate: Tokens(10),
             upper_bound: Tokens(20),
             exchanges: 0,
             ..RequestSize::default()
         };
-        run.charge_unanswered(&facts, &mut StepBuilder::default());
+        run.charge_unanswered(&size, &mut StepBuilder::default());
         assert_eq!(run.used, BudgetUsage { cost: MicroUsd(20), tokens: Tokens(10) });
     }
 }

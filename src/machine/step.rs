@@ -1,44 +1,154 @@
-//! What a step results in.
+//! The transition function: the statechart as one table.
 
-use super::effect::{ConversationChange, Effect, MachineNote};
+use super::deadline::{
+    CallingDeadline, ClosingDeadline, CompactingDeadline, Deadline, DeadlineKind,
+    ExecutingDeadline, PreparingDeadline,
+};
+use super::effect::ConversationChange;
+use super::event::Event;
+use super::output::{Step, StepBuilder};
+use super::run_context::{BudgetUsage, RunContext};
 use super::state::State;
+use super::states::done::Done;
+use super::states::preparing::Preparing;
+use super::stop_reason::StopReason;
+use crate::model::{ConversationItem, RunRules, RunTime};
 
-/// The result of a step: the state after it, and what follows from it.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Step {
-    /// The state after the step.
-    pub state: State,
-    /// How the conversation changes.
-    pub changes: Vec<ConversationChange>,
-    /// What is to be done, in this order.
-    pub effects: Vec<Effect>,
-    /// What is to be shown.
-    pub notes: Vec<MachineNote>,
+/// Begins a run: adds the task to the conversation and prepares the first model call.
+pub fn start(rules: RunRules, task: ConversationItem) -> Step {
+    let mut out = StepBuilder::default();
+    out.add_change(ConversationChange::Append { item: task });
+    Preparing::enter(RunContext::new(rules), out)
 }
 
-/// What a step has gathered so far, apart from its state.
-#[derive(Debug, Default)]
-pub(super) struct StepBuilder {
-    changes: Vec<ConversationChange>,
-    effects: Vec<Effect>,
-    notes: Vec<MachineNote>,
+/// Returns the step that an event leads to in a state. Every state accepts every event.
+///
+/// An event about an effect that isn't pending changes nothing.
+pub fn step(state: State, event: Event) -> Step {
+    if event.effect_id().is_some() && !state.awaits(&event) {
+        return StepBuilder::default().finish(state);
+    }
+    match (state, event) {
+        // Nothing leads out of the final state.
+        (state @ State::Done(_), _) => StepBuilder::default().finish(state),
+
+        // The same in every other state.
+        (state, Event::Interrupt { signal }) => {
+            let (run, out) = state.cancel();
+            Done::end(run, out, StopReason::UserInterrupt(signal))
+        }
+        (state, Event::StoreFailed { error }) => {
+            let (run, out) = state.cancel();
+            Done::fail(run, out, StopReason::StoreError, error)
+        }
+        (state, Event::InternalError { error }) => {
+            let (run, out) = state.cancel();
+            Done::fail(run, out, StopReason::InternalError, error)
+        }
+        (state, Event::Tick { now }) => tick(state, now),
+
+        (State::Preparing(state), Event::Prepared { size, messages, .. }) => {
+            state.on_prepared(size, &messages)
+        }
+
+        (State::Compacting(state), Event::Replied { reply, .. }) => state.on_reply(&reply),
+        (State::Compacting(state), Event::CallFailed { fault, .. }) => {
+            state.on_failure(StepBuilder::default(), &fault)
+        }
+
+        (State::Calling(state), Event::Replied { reply, access, .. }) => {
+            state.on_reply(reply, &access)
+        }
+        (State::Calling(state), Event::CallFailed { fault, .. }) => {
+            state.on_failure(StepBuilder::default(), fault)
+        }
+        (State::Calling(state), Event::Checked { result, .. }) => state.on_check(result),
+
+        (State::Executing(state), Event::Authorized { id, authorization }) => {
+            state.on_authorization(id, authorization)
+        }
+        (State::Executing(state), Event::UsageReported { id, usage, cost }) => {
+            state.on_usage(id, BudgetUsage { cost, tokens: usage.total() })
+        }
+        (State::Executing(state), Event::ToolCompleted { id, result }) => {
+            state.on_completion(id, result)
+        }
+
+        (State::Closing(state), Event::Prepared { size, .. }) => state.on_prepared(size),
+        (State::Closing(state), Event::Replied { reply, .. }) => state.on_reply(reply),
+        (State::Closing(state), Event::CallFailed { fault, .. }) => state.on_failure(&fault),
+
+        // Not pending in the states that are left; `awaits` has dropped these.
+        (
+            state,
+            Event::Prepared { .. }
+            | Event::Replied { .. }
+            | Event::CallFailed { .. }
+            | Event::Authorized { .. }
+            | Event::UsageReported { .. }
+            | Event::ToolCompleted { .. }
+            | Event::Checked { .. },
+        ) => StepBuilder::default().finish(state),
+    }
 }
 
-impl StepBuilder {
-    pub(super) fn add_change(&mut self, change: ConversationChange) {
-        self.changes.push(change);
+/// Advances the clock of a state, and returns the step that the deadline leads to which is due then.
+fn tick(mut state: State, now: RunTime) -> Step {
+    let run = state.run_mut();
+    run.now = run.now.max(now);
+    let now = run.now;
+    match state {
+        State::Preparing(state) => match state.deadlines().due(now) {
+            Some(PreparingDeadline::RunTimeout) => state.close(),
+            Some(PreparingDeadline::EffectTimeout) => state.fail(),
+            None => StepBuilder::default().finish(State::Preparing(state)),
+        },
+        State::Compacting(state) => match state.deadlines().due(now) {
+            Some(CompactingDeadline::RunTimeout) => state.close(),
+            Some(CompactingDeadline::AttemptTimeout) => state.on_attempt_timeout(),
+            Some(CompactingDeadline::RetryDue) => state.send_retry(),
+            None => StepBuilder::default().finish(State::Compacting(state)),
+        },
+        State::Calling(state) => match state.deadlines().due(now) {
+            Some(CallingDeadline::RunTimeout | CallingDeadline::StepTimeout) => state.close(),
+            Some(CallingDeadline::AttemptTimeout) => state.on_attempt_timeout(),
+            Some(CallingDeadline::RetryDue) => state.send_retry(),
+            Some(CallingDeadline::EffectTimeout) => state.fail(),
+            None => StepBuilder::default().finish(State::Calling(state)),
+        },
+        State::Executing(state) => match state.deadlines().due(now) {
+            Some(ExecutingDeadline::RunTimeout) => state.close(),
+            Some(ExecutingDeadline::ToolTimeout) => state.on_tool_timeout(),
+            None => StepBuilder::default().finish(State::Executing(state)),
+        },
+        State::Closing(state) => match state.deadlines().due(now) {
+            Some(ClosingDeadline::ClosingTimeout) => state.end(),
+            None => StepBuilder::default().finish(State::Closing(state)),
+        },
+        State::Done(state) => StepBuilder::default().finish(State::Done(state)),
     }
+}
 
-    pub(super) fn add_effect(&mut self, effect: Effect) {
-        self.effects.push(effect);
+/// Returns the next moment at which time alone changes the state, or `None` once the run is over.
+pub fn deadline(state: &State) -> Option<Deadline> {
+    match state {
+        State::Preparing(state) => state.deadlines().next(),
+        State::Compacting(state) => state.deadlines().next(),
+        State::Calling(state) => state.deadlines().next(),
+        State::Executing(state) => state.deadlines().next(),
+        State::Closing(state) => state.deadlines().next(),
+        State::Done(_) => None,
     }
+}
 
-    pub(super) fn add_note(&mut self, note: MachineNote) {
-        self.notes.push(note);
-    }
-
-    /// Completes the step with the state it leads to.
-    pub(super) fn finish(self, state: State) -> Step {
-        Step { state, changes: self.changes, effects: self.effects, notes: self.notes }
+/// Returns the deadline that takes effect at this time.
+pub(crate) fn due_deadline(state: &State, now: RunTime) -> Option<DeadlineKind> {
+    match state {
+        State::Preparing(state) => state.deadlines().due(now).map(Into::into),
+        State::Compacting(state) => state.deadlines().due(now).map(Into::into),
+        State::Calling(state) => state.deadlines().due(now).map(Into::into),
+        State::Executing(state) => state.deadlines().due(now).map(Into::into),
+        State::Closing(state) => state.deadlines().due(now).map(Into::into),
+        State::Done(_) => None,
     }
 }

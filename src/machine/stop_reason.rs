@@ -6,76 +6,76 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::{FaultKind, Signal};
 
-/// Why a run ended. Every run ends with exactly one.
+/// Why a run ended. Every run has exactly one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StopReason {
-    /// A complete, non-empty final text and no tool call.
+    /// A complete, non-empty final text without tool calls.
     LlmDone,
-    /// A watchdog closed the run.
+    /// A limit closed the run.
     Closed(CloseReason),
-    /// The output limit cut the answer off again and again.
+    /// The output limit cut the answer off repeatedly.
     Truncated,
-    /// The model said nothing, also when asked again.
+    /// The model returned nothing, also after retries.
     EmptyResponse,
     /// The model, or a filter before it, refused.
     Refused,
-    /// Reply after reply had no tool call that could be run.
+    /// Several replies in a row had only invalid tool calls.
     InvalidToolCalls,
-    /// The answer did not satisfy its schema, also after its repairs.
+    /// The answer did not match its schema, also after its repairs.
     SchemaNotMet,
-    /// The answer was sent back again and again, and did not pass; a hook blocked the run or a model call; or a tool call
-    /// was denied, where the user counts that as a failure.
+    /// The answer was rejected repeatedly; a hook blocked the run or a model call; or a tool call was denied, where that
+    /// counts as a failure.
     ChecksFailed,
-    /// The self-evaluation was not satisfied with the answer.
+    /// The self-evaluation rejected the answer.
     EvaluationFailed,
-    /// Somebody asked the run to stop.
+    /// The run was interrupted.
     UserInterrupt(Signal),
-    /// The model could not be reached or did not accept the request.
+    /// The model could not be reached or rejected the request.
     LlmError(LlmFailure),
-    /// The journal could not be kept.
+    /// The journal could not be written.
     StoreError,
-    /// A defect of this program.
+    /// An error in this program.
     InternalError,
 }
 
-/// Which watchdog closed a run. The model is asked to sum up, without tools.
+/// Which limit closed a run. The model is asked for a final summary, without tools.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CloseReason {
-    /// As many steps as allowed were made.
+    /// The maximum number of steps.
     MaxSteps,
-    /// The time for the run, or for one model call, is over.
+    /// The time for the run, or for one model call.
     Timeout,
     /// The context is too full for another call.
     ContextFull,
-    /// Another call might cost more than is left.
+    /// Another call could exceed the budget.
     BudgetExceeded,
-    /// The same turns were made again and again.
+    /// The same turns were repeated.
     LoopDetected,
 }
 
-/// Which kind of failure ended a run, as far as the exit code tells them apart.
+/// The kind of failure that ended a run, as far as exit codes distinguish them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LlmFailure {
-    /// The key is missing, wrong or not allowed to do this.
+    /// The key is missing, invalid or lacks permission.
     Auth,
-    /// The call ran into a time limit, as did its retries.
+    /// The call and its retries timed out.
     Timeout,
     /// Anything else.
     Other,
 }
 
-/// How a run went, in one word.
+/// The outcome of a run in one word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RunStatus {
-    /// The task was answered.
+    /// The task was completed.
     Success,
-    /// The run ended before the model said that it was done.
+    /// The run ended before the model had finished.
     Partial,
-    /// The run could not go on.
+    /// The run could not continue.
     Failed,
 }
 
@@ -125,7 +125,7 @@ impl StopReason {
         }
     }
 
-    /// Returns how a run with this reason went.
+    /// Returns the status of a run with this reason.
     pub fn status(self) -> RunStatus {
         match self {
             Self::LlmDone => RunStatus::Success,
@@ -217,7 +217,7 @@ impl fmt::Display for StopReason {
 mod tests {
     use super::*;
 
-    /// The contract, written down a second time and by hand.
+    /// The contract, repeated here by hand.
     const TABLE: &str = "\
         llm_done success 0
         max_steps partial 2

@@ -200,7 +200,7 @@ mod tests {
         let (names, notes) = names(items, &ServerLimits::default());
         assert_eq!(names, ["good"]);
         let expected = "these tools are left out: `good` (its name occurs twice), `bare` (it has no schema for its \
-                        arguments are), `list` (its arguments are no object), and 5 more";
+                        arguments), `list` (its arguments are not an object), and 5 more";
         assert_eq!(notes, [expected]);
     }
 

@@ -1,4 +1,4 @@
-//! What a tool call touches, as far as its order among others depends on it.
+//! What a tool call touches, as far as it affects the order of calls.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ pub enum CallAccess {
     Read(Arc<[Arc<str>]>),
     /// Changes these files.
     Write(Arc<[Arc<str>]>),
-    /// May touch anything: a command, a tool of a server, a call that has to be confirmed.
+    /// May touch anything: a command, a tool of a server, a call that needs confirmation.
     Exclusive,
 }
 
@@ -41,7 +41,7 @@ impl CallAccess {
     }
 }
 
-/// Returns whether one path is the other one or lies below it.
+/// Returns whether one path equals the other one or is below it.
 fn paths_overlap(a: &str, b: &str) -> bool {
     let (short, long) = if a.len() <= b.len() { (a, b) } else { (b, a) };
     long.strip_prefix(short)

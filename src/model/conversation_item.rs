@@ -1,4 +1,4 @@
-//! What a conversation consists of.
+//! The items of a conversation.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use super::{Reply, ToolResult};
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ConversationItem {
-    /// Something the model is told.
+    /// A message to the model.
     User(UserMessage),
     /// A reply without tool calls.
     Assistant(Reply),
@@ -22,13 +22,13 @@ pub enum ConversationItem {
 /// A message to the model, with where it comes from.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct UserMessage {
-    /// Who says it.
+    /// The origin of the message.
     pub origin: MessageOrigin,
-    /// What is said, as the model reads it.
+    /// The text, as the model reads it.
     pub text: Arc<str>,
 }
 
-/// Who says something to the model.
+/// The origin of a message to the model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MessageOrigin {

@@ -11,9 +11,9 @@ use super::{TimeSpan, Tokens};
 pub struct Fault {
     /// What happened.
     pub kind: FaultKind,
-    /// What to tell people; free of secrets and of control characters.
+    /// The message for the user, free of secrets and of control characters.
     pub message: Arc<str>,
-    /// Whether the provider itself says that a retry makes sense.
+    /// What the provider says about retrying.
     #[serde(default)]
     #[serde(rename = "retry")]
     pub advice: RetryAdvice,
@@ -24,7 +24,7 @@ pub struct Fault {
     /// Whether the provider may charge for the call although no reply came.
     #[serde(default)]
     pub billed: bool,
-    /// What had come of the reply, about; the provider charges for that, too.
+    /// The estimated output that had arrived; the provider charges for that, too.
     #[serde(default, skip_serializing_if = "Tokens::is_zero")]
     #[serde(rename = "heard")]
     pub received: Tokens,
@@ -56,7 +56,7 @@ pub enum FaultKind {
     Refused,
     /// The request itself is wrong: a parameter, a model, an address.
     Request,
-    /// What answers is no model API: a captive portal, a web page, a redirect.
+    /// The response isn't from a model API: a captive portal, a web page, a redirect.
     NotAnApi,
     /// The connection cannot be trusted: a certificate or its name is wrong.
     Tls,
@@ -68,14 +68,14 @@ pub enum FaultKind {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RetryAdvice {
-    /// It says nothing; the kind of fault decides.
+    /// It gives no advice; the kind of fault decides.
     #[default]
     #[serde(rename = "silent")]
     Unspecified,
-    /// It says that a retry makes sense.
+    /// A retry makes sense.
     #[serde(rename = "yes")]
     Retry,
-    /// It says that a retry makes no sense.
+    /// A retry makes no sense.
     #[serde(rename = "no")]
     GiveUp,
 }
@@ -87,7 +87,7 @@ pub enum FaultClass {
     Transient,
     /// A smaller request may succeed.
     Overflow,
-    /// Somebody has to mend something first.
+    /// A retry can't help until something is fixed.
     Fatal,
 }
 

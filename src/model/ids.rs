@@ -1,4 +1,4 @@
-//! Names of things that are awaited.
+//! Identifiers.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 /// The id of one effect of one run; its completion carries the same id.
 ///
-/// Ids grow and are never used twice in a run, so a late completion can be told from the awaited one.
+/// Ids grow and are never used twice in a run, so a late completion can be distinguished from the pending one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct EffectId(pub u64);

@@ -1,8 +1,10 @@
-//! Floor 0: the words that every other floor speaks.
+//! The data types that all layers share.
 //!
-//! Plain values without behaviour that could fail: messages and tool calls, faults, time, tokens, money, and the
-//! rules of a run. Nothing here knows the machine, a clock, a file or a socket. What is built once and then only read
-//! is shared (`Arc`), so that no transcript is ever copied.
+//! Plain values: messages and tool calls, faults, time, tokens, money, and the rules of a run. Nothing here knows the
+//! machine, a clock, a file or a socket. Values that are built once and then only read are shared (`Arc`), so that no
+//! transcript is ever copied.
+
+#![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 mod access;
 mod conversation_item;

@@ -1,32 +1,32 @@
-//! The known word that is most like an unknown one.
+//! The known word that is closest to an unknown one, for suggestions.
 
-/// Returns the known word that is most like `word`, if one is alike enough to be meant.
+/// Returns the known word that is closest to `word`, if it is similar enough to be what was meant.
 pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     nearest_within(word, known, (word.chars().count() / 3).max(1))
 }
 
-/// Returns the known word that is most like `word`, and no more than so many letters from it.
+/// Returns the known word that is closest to `word`, with at most this edit distance.
 pub fn nearest_within<'a>(
     word: &str,
     known: impl IntoIterator<Item = &'a str>,
     most: usize,
 ) -> Option<&'a str> {
-    // Of two that are as near, the one of the same length is meant more often: letters get swapped.
+    // Of two words at the same distance, prefer the one of the same length: swapped letters are the more common mistake.
     let ranked = known
         .into_iter()
         .map(|known| (edit_distance(word, known), known.len().abs_diff(word.len()), known));
     ranked.filter(|(distance, ..)| *distance <= most).min().map(|(.., known)| known)
 }
 
-/// Returns the question that follows a complaint of an unknown word; nothing where no known one is meant.
+/// Returns the question that follows an error about an unknown word; empty without a suggestion.
 pub fn did_you_mean(nearest: Option<&str>) -> String {
     nearest.map_or_else(String::new, |nearest| format!(", did you mean `{nearest}`?"))
 }
 
-/// Returns how many letters have to be added, removed, replaced or swapped with their neighbour.
+/// Returns the number of letters to add, remove, replace or swap with their neighbour.
 fn edit_distance(a: &str, b: &str) -> usize {
     let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
-    // Three rows of the table are enough: a swap looks two rows back.
+    // Three rows of the table are enough: a swap refers to the row before the previous one.
     let mut before: Vec<usize> = Vec::new();
     let mut last: Vec<usize> = (0..=b.len()).collect();
     for (i, x) in a.iter().enumerate() {
@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_alike_is_not_suggested() {
+    fn distant_words_are_not_suggested() {
         assert_eq!(nearest("modle", ["model", "mode"]), Some("model"));
         assert_eq!(nearest("colour", ["model", "mode"]), None);
     }

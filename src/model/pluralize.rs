@@ -1,7 +1,6 @@
 //! Numbers with their nouns, in English.
 
-/// Returns a number with its noun, in the singular or the plural. What doesn't fit into 64 bits counts as the largest
-/// number that does.
+/// Returns a number with its noun, in the singular or the plural. Numbers beyond 64 bits are shown as the largest one.
 pub fn pluralize(number: impl TryInto<u64>, one: &str, many: &str) -> String {
     match number.try_into().unwrap_or(u64::MAX) {
         1 => format!("1 {one}"),

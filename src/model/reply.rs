@@ -6,21 +6,21 @@ use serde::{Deserialize, Serialize};
 
 use super::{ToolCall, Usage};
 
-/// A complete reply: it exists only when the provider's terminal event has arrived.
+/// A complete reply. It exists only once the provider's terminal event has arrived.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Reply {
-    /// What the reply consists of, in the order in which the model wrote it.
+    /// The parts, in the order in which the model wrote them.
     pub parts: Arc<[ReplyPart]>,
     /// Why the model stopped.
     pub finish: ReplyFinish,
-    /// What the call used.
+    /// The token usage of the call.
     pub usage: Usage,
-    /// The model that answered, when the provider names it.
+    /// The model that answered, if the provider names it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<Arc<str>>,
 }
 
-/// One piece of a reply.
+/// One part of a reply.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ReplyPart {
@@ -28,16 +28,16 @@ pub enum ReplyPart {
     Text(Arc<str>),
     /// A tool call.
     Call(ToolCall),
-    /// Something that only its provider understands and wants back unchanged.
+    /// A block that only its provider understands.
     Opaque(OpaqueBlock),
 }
 
-/// A block that goes back to its provider byte for byte: reasoning, a signature, an encrypted item.
+/// A block that is sent back to its provider byte for byte: reasoning, a signature, an encrypted item.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct OpaqueBlock {
-    /// The wire format that it belongs to; another wire leaves it out.
+    /// The API format of the block. Requests in another format leave it out.
     pub wire: Arc<str>,
-    /// The block as it came.
+    /// The block as it was received.
     pub json: Arc<str>,
 }
 
@@ -45,24 +45,24 @@ pub struct OpaqueBlock {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ReplyFinish {
-    /// It was done.
+    /// It has finished.
     Stop,
-    /// It wants tools to run.
+    /// It calls tools.
     ToolCalls,
     /// The output limit was reached.
     Length,
-    /// The provider paused a long turn and wants it sent back.
+    /// The provider paused a long turn and expects it back.
     Pause,
     /// The model, or a filter before it, refused.
     Refused,
     /// The context window is full.
     ContextFull,
-    /// A reason that this release does not know; never success.
+    /// A reason that this release doesn't know. It never counts as success.
     Other(Arc<str>),
 }
 
 impl ReplyFinish {
-    /// Returns the name that users see; the provider's own for a reason that this release does not know.
+    /// Returns the name that users see, or the provider's own name for an unknown reason.
     pub fn name(&self) -> &str {
         match self {
             Self::Stop => "stop",
@@ -95,7 +95,7 @@ impl Reply {
         self.calls().next().is_some()
     }
 
-    /// Returns the text of the reply, its pieces joined.
+    /// Returns the text of the reply, its parts joined.
     pub fn text(&self) -> Arc<str> {
         let mut texts = self.parts.iter().filter_map(|part| match part {
             ReplyPart::Text(text) => Some(text),
@@ -112,7 +112,7 @@ impl Reply {
         }
     }
 
-    /// Returns whether there is any text but white space.
+    /// Returns whether there is any text other than white space.
     pub fn has_text(&self) -> bool {
         self.parts
             .iter()

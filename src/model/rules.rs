@@ -1,56 +1,55 @@
-//! The rules of one run: everything that the machine needs to know beforehand.
+//! The rules of one run: everything that the machine needs to know in advance.
 
 use serde::{Deserialize, Serialize};
 
 use super::{MicroUsd, Price, TimeSpan, Tokens};
 
-/// The rules of one run. They don't change while it lasts, and they are stored with it, so that a replay obeys the
-/// same ones.
+/// The rules of one run. They don't change during the run, and they are stored with it for replays.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct RunRules {
-    /// Where the jitter of retries comes from.
+    /// The seed for the jitter of retries.
     pub seed: u64,
-    /// What the user allows the run to use.
+    /// The limits that the user sets.
     pub limits: RunLimits,
-    /// What the session had done when the limits began; that does not count against them.
+    /// What the session had used when the limits began. It doesn't count against them.
     #[serde(default, skip_serializing_if = "LimitBaseline::is_initial")]
     #[serde(rename = "from")]
     pub limit_baseline: LimitBaseline,
-    /// What the model costs; without it money is not counted.
+    /// The price of the model. Without it no costs are counted.
     pub price: Option<Price>,
-    /// How much a call may write.
+    /// The limits of a call's output.
     pub output: OutputLimits,
-    /// How full the context may get, and what is done about it.
+    /// The context window, and when it is compacted.
     pub context: ContextLimits,
     /// How failed calls are retried.
     pub backoff: RetryBackoff,
-    /// How often the same kind of thing may happen.
+    /// How often the same thing may happen.
     pub bounds: CountLimits,
-    /// When repeated turns are a loop.
+    /// When repeated turns count as a loop.
     #[serde(rename = "loops")]
     pub loop_detection: LoopDetection,
-    /// How long an effect may take before the machine goes on without it.
+    /// How long an effect may take before the machine continues without it.
     #[serde(rename = "watch")]
     pub timeouts: EffectTimeouts,
-    /// Whether a final answer has to pass checks: stop hooks, quality gates, a schema, waiting follow-ups.
+    /// Whether a final answer must pass checks: stop hooks, quality gates, a schema, queued follow-ups.
     #[serde(rename = "checked")]
     pub has_checks: bool,
-    /// What happens to a text whose reply ends for an unknown reason.
+    /// What happens to the text of a reply that ends for an unknown reason.
     #[serde(
         default = "UnknownFinishPolicy::retry",
         skip_serializing_if = "UnknownFinishPolicy::is_retry"
     )]
     pub unknown_finish: UnknownFinishPolicy,
-    /// Whether a run in which a tool call was denied ends as partial instead of as a success.
+    /// Whether a run with a denied tool call ends as partial instead of as a success.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub fail_on_denied: bool,
 }
 
-/// What happens to a text whose reply ends for an unknown reason.
+/// What happens to the text of a reply that ends for an unknown reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum UnknownFinishPolicy {
-    /// The reply is dropped, and the call is retried. Sessions whose stored rules don't have this field work so.
+    /// The reply is dropped, and the call is retried. The default for stored sessions without this field.
     Retry,
     /// The text is kept, and the run ends as `truncated`.
     #[default]
@@ -68,25 +67,25 @@ impl UnknownFinishPolicy {
     }
 }
 
-/// What the user allows a run to use. None means no limit; zero is a limit.
+/// The limits of a run. `None` means no limit; zero is a limit.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct RunLimits {
-    /// Replies whose tool calls may run.
+    /// The number of replies whose tool calls may run.
     pub max_steps: u32,
-    /// Money.
+    /// The total cost.
     pub budget: Option<MicroUsd>,
     /// Input and output tokens of all calls together.
     pub max_tokens: Option<Tokens>,
-    /// Time for the whole run, the closing call included.
+    /// The time for the whole run, the closing call included.
     pub timeout: Option<TimeSpan>,
-    /// Time for one model call, its retries included.
+    /// The time for one model call, its retries included.
     pub step_timeout: Option<TimeSpan>,
-    /// Money after which the user is warned.
+    /// The cost at which the user is warned.
     pub warn_at: Option<MicroUsd>,
 }
 
-/// Where the limits of a session begin that begin again when it is resumed with another message. Both are zero until then;
-/// money and tokens count from the beginning of the session.
+/// What a session had used when it was resumed with another message, which starts new limits. Both are zero before; cost
+/// and tokens count from the beginning of the session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(default)]
 pub struct LimitBaseline {
@@ -124,16 +123,16 @@ impl Default for RunLimits {
     }
 }
 
-/// How much a call may write.
+/// The limits of a call's output.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct OutputLimits {
-    /// The limit that the user set for each call; none leaves it to the provider.
+    /// The limit that the user set for each call, or `None` to leave it to the provider.
     #[serde(rename = "max")]
     pub user_limit: Option<Tokens>,
-    /// The most that the model can write in one call; what is reserved when nothing else is set.
+    /// The most that the model can write in one call. It is reserved if no other limit is set.
     #[serde(rename = "ceiling")]
     pub model_limit: Tokens,
-    /// A call that may write less than this is not worth making.
+    /// A call with a lower output limit than this isn't made.
     #[serde(rename = "least")]
     pub minimum: Tokens,
     /// What is reserved for the reply of the closing call.
@@ -151,7 +150,7 @@ impl Default for OutputLimits {
     }
 }
 
-/// How full the context may get, and what is done about it.
+/// The context window, and when it is compacted.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ContextLimits {
     /// The context window of the model.
@@ -161,11 +160,11 @@ pub struct ContextLimits {
     /// The percentage of the window above which no call is made.
     #[serde(rename = "full")]
     pub full_at: u64,
-    /// Exchanges that there have to be before a threshold compacts them.
+    /// The number of exchanges that the threshold needs for a compaction.
     pub summarize_after: u32,
-    /// The newest exchanges, which a compaction leaves word for word.
+    /// The number of newest exchanges that a compaction keeps unchanged.
     pub keep_recent: u32,
-    /// Compactions of one run.
+    /// The number of compactions in one run.
     pub max_compactions: u32,
 }
 
@@ -182,18 +181,18 @@ impl Default for ContextLimits {
     }
 }
 
-/// How failed calls are retried: exponential, with full jitter.
+/// How failed calls are retried: exponential backoff with full jitter.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct RetryBackoff {
-    /// Attempts after the first one.
+    /// The number of attempts after the first one.
     pub retries: u32,
-    /// The longest wait before the first retry; doubled for each one after it.
+    /// The longest wait before the first retry. It doubles for each further retry.
     #[serde(rename = "base")]
     pub base_wait: TimeSpan,
-    /// The longest wait of our own choice.
+    /// The longest wait that isn't requested by the provider.
     #[serde(rename = "cap")]
     pub max_wait: TimeSpan,
-    /// The longest wait that a provider may ask for; a longer one fails at once.
+    /// The longest wait that a provider may request. If it requests more, the call fails.
     #[serde(rename = "longest")]
     pub max_provider_wait: TimeSpan,
 }
@@ -209,28 +208,28 @@ impl Default for RetryBackoff {
     }
 }
 
-/// How often the same kind of thing may happen before the run ends of it.
+/// How often the same thing may happen before it ends the run.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct CountLimits {
-    /// Tool calls of one reply that run at the same time.
+    /// Tool calls of one reply that run concurrently.
     #[serde(rename = "parallel")]
     pub parallel_calls: u32,
     /// Tool calls of one reply that run at all.
     #[serde(rename = "calls")]
     pub calls_per_reply: u32,
-    /// Replies in a row that the output limit cuts off.
+    /// Consecutive replies that the output limit cuts off.
     pub continuations: u32,
-    /// Times that an empty reply is asked for again, in a row.
+    /// Consecutive empty replies.
     #[serde(rename = "empty")]
     pub empty_replies: u32,
-    /// Turns in a row that the provider pauses.
+    /// Consecutive turns that the provider pauses.
     pub pauses: u32,
-    /// Replies in a row of whose tool calls none can be run.
+    /// Consecutive replies whose tool calls are all invalid.
     #[serde(rename = "invalid")]
     pub invalid_replies: u32,
-    /// Final answers in a row that a stop hook or a gate sends back.
+    /// Consecutive final answers that a stop hook or a gate sends back.
     pub sent_back: u32,
-    /// Final answers in a row that don't satisfy the schema and are asked to be mended.
+    /// Consecutive final answers that don't satisfy the schema.
     pub repairs: u32,
     /// Follow-up messages of one run.
     pub follow_ups: u32,
@@ -252,13 +251,13 @@ impl Default for CountLimits {
     }
 }
 
-/// When repeated turns are a loop.
+/// When repeated turns count as a loop.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct LoopDetection {
-    /// Repetitions after which the model is told.
+    /// The number of repetitions after which the model is warned.
     #[serde(rename = "warn")]
     pub warn_at: u32,
-    /// Repetitions after which the run closes.
+    /// The number of repetitions after which the run closes.
     #[serde(rename = "end")]
     pub end_at: u32,
 }
@@ -269,19 +268,19 @@ impl Default for LoopDetection {
     }
 }
 
-/// How long an effect may take before the machine goes on without it.
+/// How long an effect may take before the machine continues without it.
 ///
-/// These are the last line: model calls, tools and hooks have time limits of their own, which are shorter.
+/// These are the last resort: model calls, tools and hooks have shorter limits of their own.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct EffectTimeouts {
     /// One attempt at a model call.
     pub attempt: TimeSpan,
-    /// Preparing a call, with its hooks.
+    /// The preparation of a call, with its hooks.
     pub prepare: TimeSpan,
-    /// Judging one tool call, with its hooks and the user's confirmation.
+    /// The authorization of one tool call, with its hooks and the user's confirmation.
     #[serde(rename = "vet")]
     pub authorize: TimeSpan,
-    /// Checking a final answer, with its hooks and gates.
+    /// The check of a final answer, with its hooks and gates.
     pub check: TimeSpan,
 }
 

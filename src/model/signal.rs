@@ -1,8 +1,8 @@
-//! Who asked a run to stop.
+//! The signals that stop a run.
 
 use serde::{Deserialize, Serialize};
 
-/// What interrupted a run, with the exit code that shells expect for it.
+/// What interrupted a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Signal {
@@ -12,7 +12,7 @@ pub enum Signal {
     Terminate,
     /// SIGHUP: the terminal went away.
     Hangup,
-    /// Nobody reads standard output any more.
+    /// The reader of standard output is gone.
     Pipe,
 }
 
@@ -20,7 +20,7 @@ impl Signal {
     /// Every signal.
     pub const ALL: [Self; 4] = [Self::Interrupt, Self::Terminate, Self::Hangup, Self::Pipe];
 
-    /// Returns 128 plus the number of the signal.
+    /// Returns the exit code that shells expect: 128 plus the number of the signal.
     pub fn exit_code(self) -> u8 {
         match self {
             Self::Interrupt => 130,

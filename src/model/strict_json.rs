@@ -1,14 +1,14 @@
-//! JSON whose objects have each key once.
+//! JSON objects without duplicate keys.
 //!
-//! Of two values under one key every reader takes the one that it likes. What is judged must be what runs, so that such a
-//! text is refused.
+//! Parsers disagree about which of two values under one key counts. A call is authorized and run from the same text, so
+//! such a text is rejected.
 
 use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 
-/// A value whose objects have each key once.
+/// A JSON value without duplicate keys.
 pub(super) struct StrictJson(pub(super) Value);
 
 impl<'de> Deserialize<'de> for StrictJson {

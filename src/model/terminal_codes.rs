@@ -1,14 +1,13 @@
-//! Text from other programs, as plain text.
+//! Removal of terminal control codes from texts of other programs.
 
-/// Returns a text without what only terminals understand: escape sequences go, and so do control characters but line
-/// ends and tabs. The line end of another system becomes a line end.
+/// Returns a text without escape sequences and control characters. Line ends and tabs stay; `\r\n` becomes `\n`.
 pub fn strip_terminal_codes(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
     let mut chars = text.chars().peekable();
     while let Some(c) = chars.next() {
         match c {
             '\u{1b}' => skip_escape_sequence(&mut chars),
-            // The same in one character: a control sequence, and a command for the operating system.
+            // The one-character forms: a control sequence, and an operating system command.
             '\u{9b}' => skip_until_final(&mut chars),
             '\u{9d}' => skip_control_string(&mut chars),
             '\n' | '\t' => plain.push(c),
@@ -26,7 +25,7 @@ fn skip_escape_sequence(chars: &mut Chars<'_>) {
     match chars.next() {
         Some('[') => skip_until_final(chars),
         Some(']' | 'P' | 'X' | '^' | '_') => skip_control_string(chars),
-        // Some sequences have one more character before their final one.
+        // Some sequences have an intermediate character before their final one.
         Some(' '..='/') => {
             chars.next();
         }
@@ -42,7 +41,7 @@ fn skip_until_final(chars: &mut Chars<'_>) {
     }
 }
 
-/// Skips a string up to its terminator; one without a terminator ends with its line.
+/// Skips a string up to its terminator, or to the end of the line if it has none.
 fn skip_control_string(chars: &mut Chars<'_>) {
     while let Some(c) = chars.next_if(|c| *c != '\n') {
         match c {
@@ -61,19 +60,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn colours_titles_and_links_go_and_the_words_stay() {
+    fn colours_titles_and_links_are_removed() {
         assert_eq!(strip_terminal_codes("\u{1b}[1;31mred\u{1b}[0m"), "red");
         assert_eq!(strip_terminal_codes("\u{1b}]0;title\u{7}a\u{1b}]8;;http://x\u{1b}\\b"), "ab");
         assert_eq!(strip_terminal_codes("\u{9b}2Ja\u{1b}(Bb\u{1b}7c"), "abc");
     }
 
     #[test]
-    fn lines_stay_lines_and_other_controls_go() {
+    fn line_ends_stay_and_other_controls_are_removed() {
         assert_eq!(strip_terminal_codes("a\r\nb\rc\td\u{0}\u{8}e"), "a\nb\nc\tde");
     }
 
     #[test]
-    fn a_sequence_without_an_end_takes_no_line_with_it() {
+    fn an_unterminated_sequence_ends_with_its_line() {
         assert_eq!(strip_terminal_codes("a\u{1b}]0;title\nb"), "a\nb");
         assert_eq!(strip_terminal_codes("a\u{1b}[1\nb"), "a\nb");
         assert_eq!(strip_terminal_codes("a\u{1b}"), "a");

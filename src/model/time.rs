@@ -23,7 +23,7 @@ impl RunTime {
     /// The moment the run began.
     pub const START: Self = Self(0);
 
-    /// Returns the time `span` later; the end of time when that is later still.
+    /// Returns the time `span` later, saturating.
     pub fn after(self, span: TimeSpan) -> Self {
         Self(self.0.saturating_add(span.0))
     }
@@ -33,14 +33,14 @@ impl RunTime {
         Self(self.0.saturating_sub(span.0))
     }
 
-    /// Returns how long ago `earlier` was; nothing when it lies ahead.
+    /// Returns the time since `earlier`, or zero if it is in the future.
     pub fn since(self, earlier: Self) -> TimeSpan {
         TimeSpan(self.0.saturating_sub(earlier.0))
     }
 }
 
 impl TimeSpan {
-    /// No time at all.
+    /// No time.
     pub const ZERO: Self = Self(0);
 
     /// Returns a span of whole milliseconds.
@@ -53,13 +53,13 @@ impl TimeSpan {
         Self(secs.saturating_mul(1_000_000))
     }
 
-    /// Returns the span in seconds, for people.
+    /// Returns the span in seconds, for display.
     #[allow(clippy::cast_precision_loss)] // shown with two decimals
     pub fn as_secs_f64(self) -> f64 {
         self.0 as f64 / 1e6
     }
 
-    /// Returns the part `numerator / denominator` of the span.
+    /// Returns `numerator / denominator` of the span.
     pub fn fraction(self, numerator: u64, denominator: u64) -> Self {
         Self(self.0 / denominator.max(1) * numerator)
     }
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn a_duration_becomes_a_span_and_comes_back() {
+    fn a_duration_survives_the_conversion_to_a_span_and_back() {
         let duration = Duration::from_millis(1_500);
         assert_eq!(Duration::from(TimeSpan::from(duration)), duration);
     }

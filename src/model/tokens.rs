@@ -1,4 +1,4 @@
-//! Tokens, and what a call used of them.
+//! Tokens, and the usage of a call.
 
 use std::ops::Add;
 
@@ -15,12 +15,12 @@ impl Tokens {
     /// No tokens.
     pub const ZERO: Self = Self(0);
 
-    /// Returns whether there are none.
+    /// Returns whether the number is zero.
     pub fn is_zero(&self) -> bool {
         *self == Self::ZERO
     }
 
-    /// Returns the difference, or none when `other` is larger.
+    /// Returns the difference, or zero if `other` is larger.
     pub fn saturating_sub(self, other: Self) -> Self {
         Self(self.0.saturating_sub(other.0))
     }
@@ -39,10 +39,10 @@ impl Add for Tokens {
     }
 }
 
-/// What one model call used, normalised over the providers.
+/// The token usage of one model call, normalised across providers.
 ///
-/// `input` is all that was read, from a cache or not; `cached_input` and `cache_write` are parts of it. `output` is
-/// all that was written; `reasoning` is a part of it.
+/// `input` is everything that was read, cached or not; `cached_input` and `cache_write` are parts of it. `output` is
+/// everything that was written; `reasoning` is a part of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Usage {
     /// Tokens of the request, cached ones included.
@@ -58,14 +58,14 @@ pub struct Usage {
     /// The part of the output that was spent on reasoning.
     #[serde(default)]
     pub reasoning: Tokens,
-    /// True when the provider did not say, and the numbers are our estimate.
+    /// Whether the numbers are an estimate, because the provider did not report them.
     #[serde(default)]
     #[serde(rename = "estimated")]
     pub is_estimated: bool,
 }
 
 impl Usage {
-    /// Returns input and output together: what a token budget counts.
+    /// Returns input plus output, which is what a token budget counts.
     pub fn total(&self) -> Tokens {
         self.input + self.output
     }

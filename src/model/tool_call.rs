@@ -1,4 +1,4 @@
-//! A tool call, as the model asked for it.
+//! A tool call, as the model requested it.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ pub struct ToolCall {
     pub digest: Digest,
 }
 
-/// The arguments of a tool call, told apart by whether they can be used.
+/// The arguments of a tool call, by whether they can be used.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ToolArguments {
@@ -46,8 +46,8 @@ pub enum ToolArguments {
 }
 
 impl ToolCall {
-    /// Returns a call whose arguments are judged by whether their text is a JSON object with each key once; an empty text
-    /// is `{}`.
+    /// Returns a call with these arguments, which are valid if they are a JSON object without duplicate keys. An empty text
+    /// stands for `{}`.
     pub fn new(id: CallId, name: &str, arguments: &str) -> Self {
         let text: Arc<str> = if arguments.trim().is_empty() { "{}" } else { arguments }.into();
         let (arguments, digest) = match serde_json::from_str(&text).map(|StrictJson(value)| value) {
@@ -130,10 +130,10 @@ mod tests {
             (r#"{"a":1e999}"#, "number out of range at line 1 column 10"),
             (r#"{"a":"\ud83d"}"#, "unexpected end of hex escape at line 1 column 13"),
         ] {
-            let ToolArguments::Malformed { error: told, .. } = call(text).arguments else {
+            let ToolArguments::Malformed { error: message, .. } = call(text).arguments else {
                 panic!()
             };
-            assert_eq!(&*told, error);
+            assert_eq!(&*message, error);
         }
         let odd = r#"{"a":[-1,0.5,null,true,{"b":"\u00e4"}]}"#;
         assert!(matches!(call(odd).arguments, ToolArguments::Complete { .. }));

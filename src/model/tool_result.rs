@@ -1,4 +1,4 @@
-//! The one answer that each tool call gets.
+//! The result of a tool call.
 
 use std::sync::Arc;
 
@@ -6,22 +6,22 @@ use serde::{Deserialize, Serialize};
 
 use super::{CallId, Digest, TimeSpan};
 
-/// The answer to one tool call.
+/// The result of one tool call. Every call gets exactly one.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ToolResult {
-    /// The call that is answered.
+    /// The call that this is the result of.
     pub call: CallId,
-    /// How it ended.
+    /// How the call ended.
     pub status: ToolStatus,
-    /// What the model is told.
+    /// The text for the model.
     pub text: Arc<str>,
-    /// The digest of status and text; equal for two answers that say the same.
+    /// The digest of status and text, for recognising equal results.
     pub digest: Digest,
     /// How long the tool ran.
     #[serde(default)]
     #[serde(rename = "took")]
     pub duration: TimeSpan,
-    /// The files it changed.
+    /// The files that the tool changed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub changes: Vec<FileChange>,
     /// The files it read, relative to the workspace. Only files whose content is in `text`: a search reads none.
@@ -33,33 +33,33 @@ pub struct ToolResult {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ToolStatus {
-    /// The tool did what it was asked for.
+    /// The tool did what was requested.
     Ok,
-    /// The tool ran and could not do it.
+    /// The tool ran and failed.
     Failed,
-    /// The tool ran into its own time limit.
+    /// The tool reached its own time limit.
     TimedOut,
     /// There is no such tool.
     Unknown,
-    /// The arguments are not what the tool takes.
+    /// The arguments don't match the tool's schema.
     Malformed,
-    /// A rule, a hook or the user said no.
+    /// A rule, a hook or the user denied the call.
     Denied,
-    /// The call was cut off by the output limit and did not run.
+    /// The output limit cut the call off, so it did not run.
     #[serde(rename = "cut")]
     Truncated,
-    /// The call did not run, because its turn never came.
+    /// The call did not run, because the run ended first.
     Skipped,
     /// The call was running when the run was interrupted.
     Interrupted,
-    /// The tool did not come back, and was left alone.
+    /// The tool did not complete in time, and the run continued without it.
     Abandoned,
-    /// The engine died while the call was running; it may have happened or not.
+    /// The process ended during the call; it may have had an effect or not.
     InDoubt,
 }
 
 impl ToolStatus {
-    /// Returns whether the model asked for something that cannot be run at all.
+    /// Returns whether the model requested something that can't run at all.
     pub fn is_invalid(self) -> bool {
         matches!(self, Self::Unknown | Self::Malformed | Self::Truncated)
     }
@@ -70,7 +70,7 @@ impl ToolStatus {
 pub struct FileChange {
     /// The file, relative to the workspace.
     pub path: Arc<str>,
-    /// What was done to it.
+    /// The kind of the change.
     pub action: FileAction,
     /// Lines that were added.
     #[serde(default)]
@@ -80,20 +80,20 @@ pub struct FileChange {
     pub removed: u64,
 }
 
-/// What was done to a file.
+/// How a file was changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FileAction {
-    /// It is new.
+    /// The file is new.
     Created,
     /// Its content changed.
     Modified,
-    /// It is gone.
+    /// The file is gone.
     Deleted,
 }
 
 impl ToolResult {
-    /// Returns an answer that took no time and changed nothing.
+    /// Returns a result without duration and changes.
     pub fn new(call: CallId, status: ToolStatus, text: impl Into<Arc<str>>) -> Self {
         let text = text.into();
         let digest = Digest::of(&text).with_bytes(&[status as u8]);
@@ -108,7 +108,7 @@ impl ToolResult {
         }
     }
 
-    /// Returns whether the tool did what it was asked for.
+    /// Returns whether the tool did what was requested.
     pub fn is_ok(&self) -> bool {
         self.status == ToolStatus::Ok
     }

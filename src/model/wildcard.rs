@@ -1,9 +1,8 @@
-//! The one kind of pattern for names of tools and variables.
+//! The patterns for names of tools and variables.
 
-/// Returns whether a pattern fits a whole text: `*` in it stands for anything, also for nothing; `|` stands between
-/// alternatives.
+/// Returns whether a pattern matches a whole text: `*` matches any text, also an empty one; `|` separates alternatives.
 ///
-/// When a pattern fits another pattern as a text, it fits whatever that one fits.
+/// If a pattern matches another pattern as a text, it matches everything that the other one matches.
 pub fn matches_wildcard(pattern: &str, text: &str) -> bool {
     pattern.split('|').any(|pattern| matches_pattern(pattern, text))
 }
@@ -14,7 +13,7 @@ pub fn matches_pattern(pattern: &str, text: &str) -> bool {
     let first = pieces.next().unwrap_or_default();
     let Some(mut rest) = text.strip_prefix(first) else { return false };
     let mut pieces: Vec<&str> = pieces.collect();
-    // What follows the last star has to be the end; what is between stars is found at its first place.
+    // The piece after the last star must be the end; the pieces between stars are searched from left to right.
     let Some(last) = pieces.pop() else { return rest.is_empty() };
     for piece in pieces {
         match rest.find(piece) {
@@ -30,7 +29,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_star_stands_for_anything() {
+    fn a_star_matches_any_text() {
         for (pattern, text) in
             [("*", ""), ("a*", "a"), ("a*c", "abc"), ("*b*", "abc"), ("a*b*c", "aXbXbc")]
         {

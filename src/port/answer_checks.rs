@@ -1,4 +1,4 @@
-//! What a final answer has to pass.
+//! The checks of a final answer.
 
 use super::EffectContext;
 use crate::machine::CheckResult;
@@ -9,7 +9,7 @@ pub trait AnswerChecks: Send + Sync {
     fn check(&self, answer: &str, scope: &EffectContext) -> CheckResult;
 }
 
-/// Every answer counts.
+/// Accepts every answer.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoAnswerChecks;
 

@@ -1,10 +1,10 @@
-//! Cancelling what runs on another thread.
+//! Cancellation of work on other threads.
 
 use std::fmt;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// A token with which one side asks and the other side finds out. Clones are the same token.
+/// A token for requesting and observing cancellation. Clones are the same token.
 #[derive(Clone, Default)]
 pub struct CancellationToken(Arc<CancellationState>);
 
@@ -23,7 +23,7 @@ struct CancellationInner {
 
 type CancelAction = Box<dyn FnOnce() + Send>;
 
-/// Keeps an action registered; dropping it takes the action back.
+/// A registered action. Dropping it removes the action.
 #[must_use = "the action is taken back when this is dropped"]
 pub struct CancelRegistration {
     token: CancellationToken,
@@ -31,12 +31,12 @@ pub struct CancelRegistration {
 }
 
 impl CancellationToken {
-    /// Returns a token that nobody has cancelled.
+    /// Returns a token that isn't cancelled.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Cancels: wakes who waits, and runs the registered actions on this thread. Cancelling twice is cancelling once.
+    /// Cancels: wakes the waiting threads, and runs the registered actions on this thread. The second time does nothing.
     pub fn cancel(&self) {
         let actions = {
             let mut inner = self.lock();
@@ -49,12 +49,12 @@ impl CancellationToken {
         }
     }
 
-    /// Returns whether somebody has cancelled.
+    /// Returns whether the token is cancelled.
     pub fn is_cancelled(&self) -> bool {
         self.lock().is_cancelled
     }
 
-    /// Runs `action` when somebody cancels; at once, when that has happened already.
+    /// Runs `action` on cancellation, or at once if the token is cancelled already.
     pub fn on_cancel(&self, action: impl FnOnce() + Send + 'static) -> CancelRegistration {
         let mut inner = self.lock();
         let id = inner.next;
@@ -68,7 +68,7 @@ impl CancellationToken {
         CancelRegistration { token: self.clone(), id }
     }
 
-    /// Waits so long; returns earlier, and true, when somebody cancels.
+    /// Waits for this time. Returns early, and `true`, on cancellation.
     pub fn wait_for(&self, most: Duration) -> bool {
         let until = Instant::now().checked_add(most);
         let mut inner = self.lock();
@@ -86,7 +86,7 @@ impl CancellationToken {
         true
     }
 
-    /// No action runs under the lock, so a poisoned one is as good as new.
+    // No action runs while the lock is held, so a poisoned lock is still consistent.
     fn lock(&self) -> MutexGuard<'_, CancellationInner> {
         self.0.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn actions_run_once_also_when_they_come_late() {
+    fn actions_run_once_even_if_registered_late() {
         let token = CancellationToken::new();
         let (count, action) = counter();
         let _early = token.on_cancel(action.clone());
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn an_action_that_was_taken_back_does_not_run() {
+    fn a_removed_action_does_not_run() {
         let token = CancellationToken::new();
         let (count, action) = counter();
         drop(token.on_cancel(action));
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_is_woken() {
+    fn waiting_threads_are_woken() {
         let token = CancellationToken::new();
         let waiter = token.clone();
         let waiting = thread::spawn(move || waiter.wait_for(Duration::from_secs(60)));

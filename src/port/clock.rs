@@ -1,14 +1,14 @@
-//! What time it is.
+//! The clock of a run.
 
 use std::time::SystemTime;
 
 use crate::model::RunTime;
 
-/// A clock.
+/// A source of time.
 pub trait Clock: Send + Sync {
-    /// Returns the time since the run began; it never goes back, and it counts while the machine is suspended.
+    /// Returns the time since the run began. It is monotonic and counts while the machine is suspended.
     fn now(&self) -> RunTime;
 
-    /// Returns the time of day, for records that people read.
+    /// Returns the time of day, for display.
     fn wall_time(&self) -> SystemTime;
 }

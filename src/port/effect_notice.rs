@@ -1,4 +1,4 @@
-//! What adapters have to tell while an effect is under way.
+//! Notices of adapters while an effect runs.
 
 use std::sync::Arc;
 
@@ -6,20 +6,20 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::{CallId, TimeSpan};
 
-/// Something worth telling that is no event of the machine. Losing one changes nothing.
+/// Information that isn't an event of the machine. Losing a notice changes nothing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EffectNotice {
-    /// A hook came back.
+    /// A hook has run.
     Hook(HookRun),
-    /// How far something long has come; a newer one replaces it.
+    /// The progress of a long operation. A newer notice replaces it.
     Progress {
-        /// What is going on.
+        /// The current operation.
         text: Arc<str>,
     },
-    /// The run goes on, but somebody should know: a server was lost, say.
+    /// A problem that doesn't stop the run, such as a lost server.
     Warning {
-        /// What somebody should know.
+        /// The warning.
         text: Arc<str>,
     },
 }
@@ -27,9 +27,9 @@ pub enum EffectNotice {
 /// One run of one hook.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HookRun {
-    /// The name that the configuration gives it.
+    /// The name from the configuration.
     pub name: Arc<str>,
-    /// Where it is hooked in.
+    /// The point at which it ran.
     pub point: HookPoint,
     /// How it ended.
     pub outcome: HookOutcome,
@@ -39,7 +39,7 @@ pub struct HookRun {
     /// The tool call that it belongs to, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub call: Option<CallId>,
-    /// What it said, when that is worth telling.
+    /// Its message, if it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[serde(rename = "said")]
     pub message: Option<Arc<str>>,
@@ -49,13 +49,13 @@ pub struct HookRun {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum HookOutcome {
-    /// It had no objection.
+    /// It raised no objection.
     Passed,
-    /// It said no.
+    /// It blocked the operation.
     Blocked,
     /// It could not be run, or failed.
     Failed,
-    /// It ran into its time limit.
+    /// It reached its time limit.
     TimedOut,
 }
 

@@ -1,4 +1,4 @@
-//! The journal: every accepted event, durable before what follows from it happens.
+//! The journal: every accepted event is durable before its effects start.
 
 use std::sync::Arc;
 
@@ -8,69 +8,69 @@ use thiserror::Error;
 use crate::machine::{Done, Event, Fingerprint};
 use crate::model::{EffectId, RunTime, TimeSpan};
 
-/// Where a run is written down.
+/// The journal of a run.
 pub trait Journal: Send {
-    /// Adds a record at the end.
+    /// Appends a record.
     ///
     /// # Errors
     ///
-    /// Fails when the record cannot be kept. Nothing more may happen then. What the run still says about its end is
-    /// added all the same: there may be room that was kept for it.
+    /// Fails if the record can't be stored. No further effect may start then. The end of the run is appended nevertheless:
+    /// there may be space reserved for it.
     fn append(&mut self, at: RunTime, record: JournalRecord<'_>) -> Result<(), StoreError>;
 
-    /// Makes durable what was added.
+    /// Makes the appended records durable.
     ///
     /// # Errors
     ///
-    /// Fails when that is not certain. Nothing more may happen then, and it must not be tried again: what the system
-    /// has lost once it reports as kept the second time.
+    /// Fails if that isn't certain. No further effect may start then, and the call must not be repeated: a system that has
+    /// lost data may report success the second time.
     fn sync(&mut self) -> Result<(), StoreError>;
 }
 
-/// What is written down.
+/// A record of the journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JournalRecord<'a> {
-    /// An event that the machine accepts; state and conversation are folded from these.
+    /// An event that the machine accepts. State and conversation are rebuilt from these.
     Event {
         /// The event.
         event: &'a Event,
-        /// Where the run stood when the event came.
+        /// The fingerprint of the machine before the event.
         fingerprint: Fingerprint,
-        /// Where the time of a model call went, when the event completes one.
+        /// The timing of the model call that the event completes.
         timing: Option<CallTiming>,
     },
-    /// What a model call had said before it was cancelled. It is told, and never enters the conversation.
+    /// The text of a model call that was cancelled. It is only shown, and never part of the conversation.
     Partial {
         /// The call.
         id: EffectId,
         /// The text.
         text: &'a str,
     },
-    /// The run is over.
+    /// The end of the run.
     Ended {
-        /// How.
+        /// The final state.
         done: &'a Done,
-        /// Where the run stands.
+        /// The fingerprint of the machine.
         fingerprint: Fingerprint,
     },
 }
 
-/// Where the time of a model call went. It is told, and nothing is decided by it.
+/// The timing of a model call. It is only shown; no decision depends on it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CallTiming {
-    /// Writing the request down.
+    /// The time for encoding the request.
     pub encode: TimeSpan,
-    /// From there to the first byte of the reply; none when no byte came.
+    /// The time from there to the first byte of the reply, or `None` if no byte arrived.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_byte: Option<TimeSpan>,
 }
 
-/// Why a journal could not be kept.
+/// Why a record could not be stored.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{0}")]
 pub struct StoreError(pub Arc<str>);
 
-/// No journal, for runs that nobody will resume.
+/// No journal, for runs that can't be resumed.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoJournal;
 

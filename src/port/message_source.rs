@@ -1,19 +1,19 @@
-//! Messages for a run that is under way.
+//! Messages for a running session.
 
 use std::sync::Arc;
 
 use crate::model::UserMessage;
 
-/// Where the user's messages for a running session arrive.
+/// The source of the user's messages for a running session.
 pub trait MessageSource: Send {
-    /// Takes the messages that the model has to read before its next call, in the order in which they came.
+    /// Takes the messages for the next model call, in the order of their arrival.
     fn take_messages(&mut self) -> Vec<UserMessage>;
 
-    /// Takes the next message for when the run would have ended.
+    /// Takes the next follow-up message: one for the moment when the run would end.
     fn take_follow_up(&mut self) -> Option<Arc<str>>;
 }
 
-/// No messages ever.
+/// A source without messages.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoMessages;
 

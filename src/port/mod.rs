@@ -1,7 +1,7 @@
-//! Floor 2: the ports — what the runner needs of the world, as traits with plain errors.
+//! The ports: the traits through which the runner uses everything else.
 //!
-//! Adapters implement them one floor up or higher; the runner knows nothing else. Each port is as narrow as its one
-//! user, and each can be replaced by a few lines in a test.
+//! Higher layers implement them; the runner knows nothing else. Each port is as narrow as its use, so that a test can
+//! replace it with a few lines.
 
 mod answer_checks;
 mod cancellation;

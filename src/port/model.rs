@@ -1,4 +1,4 @@
-//! The model that answers.
+//! The model.
 
 use std::sync::Arc;
 
@@ -9,24 +9,23 @@ use super::EffectContext;
 use crate::machine::{CallPurpose, ConversationEntry};
 use crate::model::{Fault, Reply, Tokens};
 
-/// A model behind some wire format.
+/// A model behind an API format.
 pub trait Model: Send {
-    /// Writes the next request down. Runs on the driver's thread, does no I/O, and encodes only what is new.
+    /// Encodes the next request. Runs on the driver's thread, does no I/O, and encodes only new entries.
     ///
     /// # Errors
     ///
-    /// Fails when the request cannot be made at all, for want of a key say.
+    /// Fails if the request can't be made, for example without an API key.
     fn prepare(&mut self, ask: &ModelRequest<'_>) -> Result<Box<dyn ModelCall>, Fault>;
 }
 
 /// A request that is ready to be sent.
 pub trait ModelCall: Send {
-    /// Sends the request and waits for the complete reply. What arrives before that is told to `sink`.
+    /// Sends the request and waits for the complete reply. Passes what arrives before that to `sink`.
     ///
     /// # Errors
     ///
-    /// Fails with what happened; a reply that is not complete is none. When the scope is cancelled, it returns soon, and
-    /// nobody looks at what it returns.
+    /// Fails if there is no complete reply. After cancellation it returns soon, and the result is ignored.
     fn run(
         self: Box<Self>,
         scope: &EffectContext,
@@ -34,39 +33,39 @@ pub trait ModelCall: Send {
     ) -> Result<Reply, Fault>;
 }
 
-/// What a model is asked.
+/// A request to a model.
 #[derive(Debug)]
 pub struct ModelRequest<'a> {
-    /// What the call is for.
+    /// The purpose of the call.
     pub purpose: CallPurpose,
     /// The attempt, counted from one.
     pub attempt: u32,
     /// The system prompt.
     pub system: &'a Arc<str>,
-    /// The tools that the model may call; none when it is asked to sum up.
+    /// The tools that the model may call. Empty for summaries.
     pub tools: &'a Arc<[ToolSpec]>,
     /// The conversation, oldest first.
     pub entries: &'a [ConversationEntry],
-    /// A last instruction that is no part of the conversation.
+    /// A last instruction that isn't part of the conversation.
     pub instruction: Option<&'a str>,
-    /// How much the reply may have; none leaves it to the provider.
+    /// The limit of the reply, or `None` to leave it to the provider.
     pub max_output: Option<Tokens>,
-    /// The JSON Schema that the final answer has to satisfy.
+    /// The JSON Schema of the final answer.
     pub schema: Option<&'a Arc<Value>>,
 }
 
-/// A tool, as a model is told of it.
+/// The description of a tool for a model.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolSpec {
-    /// Its name.
+    /// The name of the tool.
     pub name: Arc<str>,
-    /// What it does, for the model.
+    /// What the tool does.
     pub description: Arc<str>,
     /// The JSON Schema of its arguments.
     pub schema: Value,
 }
 
-/// Something that arrived before a reply was complete.
+/// A part of a reply that isn't complete.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReplyDelta {
     /// The first byte of the reply.

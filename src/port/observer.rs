@@ -1,4 +1,4 @@
-//! Who watches a run: logs, streams, reports.
+//! Observers of a run: logs, streams, reports.
 
 use thiserror::Error;
 
@@ -6,72 +6,72 @@ use crate::machine::{Event, Machine, MachineOutput};
 use crate::model::{EffectId, RunTime};
 use crate::port::{EffectNotice, ReplyDelta};
 
-/// Somebody who watches. Watching changes nothing.
+/// An observer of a run. It can't change the run.
 pub trait Observer: Send {
-    /// Is told what happened.
+    /// Handles an event of the run.
     ///
     /// # Errors
     ///
-    /// Fails when nobody reads any more what it writes; the run then ends.
+    /// Fails if the reader of the observer's output is gone. The run then ends.
     fn on_event(&mut self, seen: &RunEvent<'_>) -> Result<(), Disconnected>;
 }
 
-/// The reader of the output has gone away.
+/// The reader of the output is gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error("the reader of the output has gone away")]
+#[error("the reader of the output is gone")]
 pub struct Disconnected;
 
-/// Something that happened.
+/// An event of a run, for its observers.
 #[derive(Debug)]
 pub enum RunEvent<'a> {
     /// The run began.
     Started {
-        /// When.
+        /// The time.
         at: RunTime,
-        /// Where it stands.
+        /// The machine at the start.
         machine: &'a Machine,
-        /// What follows.
+        /// What the start leads to.
         output: &'a MachineOutput,
     },
-    /// The machine accepted an event.
+    /// The machine has handled an event.
     Handled {
-        /// When.
+        /// The time.
         at: RunTime,
         /// The event.
         event: &'a Event,
-        /// Where the run stands now.
+        /// The machine after the event.
         machine: &'a Machine,
-        /// What follows.
+        /// What the event leads to.
         output: &'a MachineOutput,
     },
-    /// Something of a reply arrived that is not complete.
+    /// A part of a reply has arrived.
     ReplyDelta {
-        /// When.
+        /// The time.
         at: RunTime,
         /// The model call.
         id: EffectId,
-        /// What arrived.
+        /// The part.
         delta: &'a ReplyDelta,
     },
-    /// Somebody who works on an effect has something to tell.
+    /// A running effect has sent a notice.
     Notice {
-        /// When.
+        /// The time.
         at: RunTime,
         /// The effect.
         id: EffectId,
-        /// What is told.
+        /// The notice.
         notice: &'a EffectNotice,
     },
-    /// Nothing more will happen.
+    /// The run has ended.
     Ended {
-        /// When.
+        /// The time.
         at: RunTime,
-        /// Where the run stands.
+        /// The machine in its final state.
         machine: &'a Machine,
     },
 }
 
-/// Nobody watches.
+/// Ignores everything.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoObserver;
 

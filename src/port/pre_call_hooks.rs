@@ -1,19 +1,19 @@
-//! What is done before a model is called.
+//! Hooks before a model call.
 
 use super::EffectContext;
 use crate::machine::CallPurpose;
 use crate::model::UserMessage;
 
-/// Something that is done before a model is called: hooks of the user say.
+/// What runs before a model call, such as the user's hooks.
 pub trait PreCallHooks: Send + Sync {
-    /// Returns whether there is anything to do before a call for this purpose. Quick and without I/O.
+    /// Returns whether there is anything to run before a call for this purpose. Fast and without I/O.
     fn applies(&self, purpose: CallPurpose) -> bool;
 
-    /// Does it, and returns what the model is told first.
+    /// Runs the hooks, and returns their messages for the model.
     fn run(&self, purpose: CallPurpose, scope: &EffectContext) -> Vec<UserMessage>;
 }
 
-/// Nothing is done before a call.
+/// No hooks.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoPreCallHooks;
 

@@ -8,13 +8,13 @@ use crate::model::{CallAccess, TimeSpan, ToolCall, ToolResult, ToolStatus};
 
 /// A set of tools with the rules for their use.
 pub trait Toolbox: Send + Sync {
-    /// Returns the tools, in an order that never changes within a run.
+    /// Returns the tools, in an order that doesn't change during a run.
     fn specs(&self) -> Arc<[ToolSpec]>;
 
     /// Parses a call. Decides nothing and changes nothing.
     fn prepare(&self, call: &ToolCall) -> Box<dyn PreparedCall>;
 
-    /// Returns whether an authorization has effects of its own, such as running a hook.
+    /// Returns whether the authorization can have effects outside of the process, such as a hook's.
     fn is_authorization_visible(&self) -> bool {
         false
     }
@@ -65,11 +65,11 @@ pub enum AuthorizationOutcome {
     Approved {
         /// The call, ready to run.
         call: Box<dyn ApprovedCall>,
-        /// How long it may take before it is abandoned; longer than any limit of its own.
+        /// How long it may take before the run continues without it; longer than any limit of its own.
         timeout: TimeSpan,
-        /// What a resumed session needs to know about it.
+        /// What a resume needs to know about it.
         intent: CallIntent,
-        /// What allows it.
+        /// The rule that allows it.
         reason: Arc<str>,
     },
     /// The call may not run; this is its result.
@@ -78,13 +78,13 @@ pub enum AuthorizationOutcome {
     Abort,
 }
 
-/// A call that may run.
+/// A call that was approved.
 pub trait ApprovedCall: Send {
-    /// Runs the call to its end. When the scope is cancelled, it stops what it started and returns soon.
+    /// Runs the call to its end. On cancellation it stops what it started and returns soon.
     fn run(self: Box<Self>, scope: &EffectContext) -> ToolResult;
 }
 
-/// No tools at all.
+/// No tools.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoTools;
 

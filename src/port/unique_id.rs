@@ -1,12 +1,12 @@
-//! Names that nothing else has.
+//! Unique identifiers.
 
 use std::time::{Duration, SystemTime};
 
 use uuid::{NoContext, Timestamp, Uuid};
 
-/// Returns a name that nothing else has; later ones sort behind earlier ones, as far as the clock is right.
+/// Returns a unique identifier. Later ones sort after earlier ones, as far as the clock is correct.
 pub fn unique_id() -> Uuid {
-    // The library itself panics where the clock says a time before 1970.
+    // The library itself panics if the clock shows a time before 1970.
     match SystemTime::now().duration_since(SystemTime::UNIX_EPOCH) {
         Ok(_) => Uuid::now_v7(),
         Err(_) => id_at(Duration::ZERO),

@@ -7,26 +7,26 @@ use rustix::time::{ClockId, clock_gettime};
 use crate::model::{RunTime, TimeSpan};
 use crate::port::Clock;
 
-/// The time of a run; it counts on while the machine is suspended, and no change of the time of day moves it.
+/// The time of a run. It counts while the machine is suspended, and changes of the time of day don't affect it.
 #[derive(Clone, Copy, Debug)]
 pub struct SystemClock {
     boot_offset: u64,
     started_at: RunTime,
 }
 
-/// On Linux the monotonic clock stops during a suspend, and this one doesn't.
+/// On Linux the monotonic clock stops during a suspend; this one doesn't.
 #[cfg(target_os = "linux")]
 const CLOCK_ID: ClockId = ClockId::Boottime;
 #[cfg(not(target_os = "linux"))]
 const CLOCK_ID: ClockId = ClockId::Monotonic;
 
 impl SystemClock {
-    /// Returns a clock that begins now.
+    /// Returns a clock that starts at zero.
     pub fn start() -> Self {
         Self::resume(RunTime::START)
     }
 
-    /// Returns a clock that goes on from this time: where a stored session stands.
+    /// Returns a clock that continues from this time of a stored session.
     pub fn resume(from: RunTime) -> Self {
         Self { boot_offset: monotonic_micros(), started_at: from }
     }
@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_resumed_clock_goes_on_from_where_the_session_stood() {
+    fn a_resumed_clock_continues_from_the_stored_time() {
         let clock = SystemClock::resume(RunTime(5_000_000));
         let (first, second) = (clock.now(), clock.now());
         assert!(RunTime(5_000_000) <= first && first <= second);

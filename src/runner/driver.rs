@@ -1,4 +1,4 @@
-//! The driver: the one loop that everything goes through.
+//! The driver: the event loop of a run.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -22,48 +22,48 @@ pub struct Driver<H> {
     pub(super) executor: H,
     pub(super) ports: Ports,
     pub(super) request_context: RequestContext,
-    pub(super) fold: Machine,
+    pub(super) machine: Machine,
     pub(super) clock: Arc<dyn Clock>,
-    /// What is under way, with what ends it.
+    /// The pending effects, with the tokens that cancel them.
     pub(super) cancellations: HashMap<EffectId, CancellationToken>,
     /// Calls of the newest reply that are not authorized yet. A resumed session has none and prepares them again.
     pub(super) prepared: HashMap<CallId, Box<dyn PreparedCall>>,
-    /// Calls that were cleared and wait for their turn to start.
+    /// Approved calls that haven't started.
     pub(super) approved: HashMap<CallId, PendingCall>,
-    /// Completions that needed nobody's help.
+    /// Completions that the driver produced itself.
     pub(super) local_events: VecDeque<Event>,
-    /// What the call that is under way has said so far.
+    /// The text of the current model call so far.
     pub(super) partial_text: String,
-    /// Where the time of the call that is under way went so far.
+    /// The timing of the current model call so far.
     pub(super) timing: Option<PendingTiming>,
-    /// What is to be done, once what justifies it is durable.
+    /// Effects that start once their events are durable.
     pending: Vec<Effect>,
-    /// Where the run stands, for the record of what comes next.
+    /// The fingerprint of the machine before the next event.
     fingerprint: Fingerprint,
     journal_state: JournalState,
     observer_state: ObserverState,
 }
 
-/// What a run needs of the world.
+/// The ports of a run.
 pub struct Ports {
     /// The model.
     pub model: Box<dyn Model>,
     /// The tools.
     pub tools: Arc<dyn Toolbox>,
-    /// Where the run is written down.
+    /// The journal.
     pub journal: Box<dyn Journal>,
-    /// Who watches.
+    /// The observer.
     pub observer: Box<dyn Observer>,
-    /// Where messages for the run arrive.
+    /// The source of messages for the run.
     pub messages: Box<dyn MessageSource>,
-    /// What a final answer has to pass.
+    /// The checks of a final answer.
     pub checks: Arc<dyn AnswerChecks>,
-    /// What is done before the model is called.
+    /// What runs before the model is called.
     pub pre_call_hooks: Arc<dyn PreCallHooks>,
 }
 
 impl Ports {
-    /// Returns a model alone: no tools, nothing written down, nobody who watches.
+    /// Returns ports with this model and nothing else: no tools, no journal, no observer.
     pub fn new(model: Box<dyn Model>) -> Self {
         Self {
             model,
@@ -77,7 +77,7 @@ impl Ports {
     }
 }
 
-/// What goes along with every request of a run.
+/// The constant part of every request of a run.
 #[derive(Clone, Debug)]
 pub struct RequestContext {
     /// The system prompt.
@@ -88,45 +88,45 @@ pub struct RequestContext {
     pub schema: Option<Arc<Value>>,
 }
 
-/// A call that was cleared.
+/// An approved call that hasn't started.
 pub(super) struct PendingCall {
     pub(super) call: Box<dyn ApprovedCall>,
     pub(super) intent: CallIntent,
 }
 
-/// Where the time of a model call goes while it is under way.
+/// The timing of the current model call.
 #[derive(Clone, Copy)]
 pub(super) struct PendingTiming {
     pub(super) id: EffectId,
-    /// When the request was written down.
+    /// When the request was encoded.
     pub(super) encoded_at: RunTime,
     pub(super) timing: CallTiming,
 }
 
-/// Whether the journal can be relied on.
+/// Whether the journal is usable.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum JournalState {
     Usable,
     Failed,
 }
 
-/// Whether somebody reads what is shown.
+/// Whether the reader of the observer's output is still there.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ObserverState {
     Connected,
     Disconnected,
 }
 
-/// How long the driver waits at the end for what it has cancelled.
+/// How long the driver waits at the end for effects that it has cancelled.
 const SHUTDOWN_TIMEOUT: TimeSpan = TimeSpan::from_secs(3);
 
 impl RequestContext {
-    /// Returns the bytes of the system prompt, which goes along with calls without tools too.
+    /// Returns the bytes of the system prompt, which is part of calls without tools too.
     pub(super) fn system_bytes(&self) -> u64 {
         self.system.len() as u64
     }
 
-    /// Returns how many bytes go along with every request, for the estimate of its size.
+    /// Returns the bytes that are part of every request, for estimates of its size.
     pub fn request_bytes(&self) -> u64 {
         let tool = |tool: &ToolSpec| {
             tool.name.len() + tool.description.len() + tool.schema.to_string().len()
@@ -136,13 +136,18 @@ impl RequestContext {
 }
 
 impl<H: Executor> Driver<H> {
-    /// Returns a driver for a run that stands here.
-    pub fn new(hands: H, ports: Ports, brief: RequestContext, fold: Machine) -> Self {
+    /// Returns a driver for a run in this state.
+    pub fn new(
+        executor: H,
+        ports: Ports,
+        request_context: RequestContext,
+        machine: Machine,
+    ) -> Self {
         Self {
-            clock: hands.clock(),
-            executor: hands,
+            clock: executor.clock(),
+            executor,
             ports,
-            request_context: brief,
+            request_context,
             cancellations: HashMap::new(),
             prepared: HashMap::new(),
             approved: HashMap::new(),
@@ -150,24 +155,25 @@ impl<H: Executor> Driver<H> {
             partial_text: String::new(),
             timing: None,
             pending: Vec::new(),
-            fingerprint: Fingerprint::of(&fold, &[]),
-            fold,
+            fingerprint: Fingerprint::of(&machine, &[]),
+            machine,
             journal_state: JournalState::Usable,
             observer_state: ObserverState::Connected,
         }
     }
 
-    /// Drives the run to its end, and returns where it then stands.
+    /// Drives the run to its end, and returns the final machine.
     pub fn run(mut self, first: MachineOutput) -> Machine {
-        let begun = RunEvent::Started { at: self.clock.now(), machine: &self.fold, output: &first };
-        let seen = self.ports.observer.on_event(&begun);
-        self.check_observer(seen);
-        self.fingerprint = Fingerprint::of(&self.fold, &first.effects);
+        let begun =
+            RunEvent::Started { at: self.clock.now(), machine: &self.machine, output: &first };
+        let result = self.ports.observer.on_event(&begun);
+        self.check_observer(result);
+        self.fingerprint = Fingerprint::of(&self.machine, &first.effects);
         self.pending = first.effects;
         loop {
-            // What has arrived meanwhile is written down together, and made durable once.
-            while let Some(arrival) = self.executor.try_input() {
-                self = self.handle_input(arrival);
+            // Inputs that have arrived meanwhile are written together and synced once.
+            while let Some(input) = self.executor.try_input() {
+                self = self.handle_input(input);
             }
             self = self.perform_pending();
             if self.is_over() {
@@ -175,56 +181,50 @@ impl<H: Executor> Driver<H> {
             }
             self = match self.local_events.pop_front() {
                 Some(event) => self.handle_event(&event),
-                None => match self.executor.wait_input(self.fold.deadline()) {
-                    Some(arrival) => self.handle_input(arrival),
+                None => match self.executor.wait_input(self.machine.deadline()) {
+                    Some(input) => self.handle_input(input),
                     None => self.handle_tick(),
                 },
             };
         }
         if !self.executor.wait_idle(self.shutdown_timeout()) {
-            log::warn!("something that was cancelled is still running");
+            log::warn!("an effect that was cancelled is still running");
         }
-        let ended = RunEvent::Ended { at: self.clock.now(), machine: &self.fold };
-        let seen = self.ports.observer.on_event(&ended);
-        self.check_observer(seen);
-        self.fold
+        let ended = RunEvent::Ended { at: self.clock.now(), machine: &self.machine };
+        let result = self.ports.observer.on_event(&ended);
+        self.check_observer(result);
+        self.machine
     }
 
-    /// Returns how long to wait for what was cancelled; never longer than the run may take.
+    /// Returns how long to wait for cancelled effects; never longer than the run may take.
     fn shutdown_timeout(&self) -> TimeSpan {
-        let run = self.fold.state.run();
+        let run = self.machine.state.run();
         let ends = run.rules.limits.timeout.map(|timeout| run.started_at.after(timeout));
         ends.map_or(SHUTDOWN_TIMEOUT, |ends| ends.since(self.clock.now()).min(SHUTDOWN_TIMEOUT))
     }
 
     fn is_over(&self) -> bool {
-        matches!(self.fold.state, State::Done(_)) && self.pending.is_empty()
+        matches!(self.machine.state, State::Done(_)) && self.pending.is_empty()
     }
 
-    /// Takes in what arrived.
-    fn handle_input(mut self, arrival: DriverInput) -> Self {
-        match arrival {
+    fn handle_input(mut self, input: DriverInput) -> Self {
+        match input {
             DriverInput::Event(event) => self.handle_event(&event),
             DriverInput::Replied { id, reply, access, calls } => {
                 self.prepared = reply.calls().map(|call| call.id.clone()).zip(calls).collect();
                 self.handle_event(&Event::Replied { id, reply, access })
             }
-            DriverInput::Authorized { id, call, outcome: vetted } => {
-                let verdict = match vetted {
-                    AuthorizationOutcome::Approved {
-                        call: job,
-                        timeout: limit,
-                        intent,
-                        reason: grounds,
-                    } => {
+            DriverInput::Authorized { id, call, outcome } => {
+                let authorization = match outcome {
+                    AuthorizationOutcome::Approved { call: job, timeout, intent, reason } => {
                         self.approved
                             .insert(call, PendingCall { call: job, intent: intent.clone() });
-                        Authorization::Approved { timeout: limit, intent, reason: grounds }
+                        Authorization::Approved { timeout, intent, reason }
                     }
                     AuthorizationOutcome::Rejected(result) => Authorization::Rejected { result },
                     AuthorizationOutcome::Abort => Authorization::Abort,
                 };
-                self.handle_event(&Event::Authorized { id, authorization: verdict })
+                self.handle_event(&Event::Authorized { id, authorization })
             }
             DriverInput::PreCallHooksRun { id, messages } => self.handle_prepared(id, messages),
             DriverInput::ReplyDelta { id, delta } => {
@@ -235,21 +235,21 @@ impl<H: Executor> Driver<H> {
                         ReplyDelta::Text(text) => self.partial_text.push_str(text),
                         ReplyDelta::Reasoning(_) => {}
                     }
-                    let seen = self.ports.observer.on_event(&RunEvent::ReplyDelta {
+                    let result = self.ports.observer.on_event(&RunEvent::ReplyDelta {
                         at,
                         id,
                         delta: &delta,
                     });
-                    self.check_observer(seen);
+                    self.check_observer(result);
                 }
                 self
             }
             DriverInput::Notice { id, notice } => {
                 if self.cancellations.contains_key(&id) {
                     let at = self.clock.now();
-                    let seen =
+                    let result =
                         self.ports.observer.on_event(&RunEvent::Notice { at, id, notice: &notice });
-                    self.check_observer(seen);
+                    self.check_observer(result);
                 }
                 self
             }
@@ -257,8 +257,8 @@ impl<H: Executor> Driver<H> {
     }
 
     fn handle_prepared(self, id: EffectId, messages: Vec<UserMessage>) -> Self {
-        let facts = self.fold.request_size(&messages, self.request_context.system_bytes());
-        self.handle_event(&Event::Prepared { id, size: facts, messages: messages.into() })
+        let size = self.machine.request_size(&messages, self.request_context.system_bytes());
+        self.handle_event(&Event::Prepared { id, size, messages: messages.into() })
     }
 
     fn handle_tick(self) -> Self {
@@ -266,12 +266,12 @@ impl<H: Executor> Driver<H> {
         self.handle_event(&Event::Tick { now })
     }
 
-    /// Writes an event down, folds it, and keeps what follows from it for when it is durable.
+    /// Writes an event to the journal, lets the machine handle it, and keeps the effects until the event is durable.
     fn handle_event(mut self, event: &Event) -> Self {
         if let Some(id) = event.completed_effect() {
             self.cancellations.remove(&id);
         }
-        if event.effect_id().is_some() && !self.fold.state.awaits(event) {
+        if event.effect_id().is_some() && !self.machine.state.awaits(event) {
             return self;
         }
         let at = self.clock.now();
@@ -279,35 +279,35 @@ impl<H: Executor> Driver<H> {
         match self
             .write(at, JournalRecord::Event { event, fingerprint: self.fingerprint, timing: call })
         {
-            Ok(()) => self.fold(at, event),
+            Ok(()) => self.apply_event(at, event),
             Err(error) => self.fail_journal(&error),
         }
     }
 
-    fn fold(self, at: RunTime, event: &Event) -> Self {
-        let (fold, outcomes) = self.fold.handle(at, event.clone());
-        let mut driver = Self { fold, ..self };
-        let seen = RunEvent::Handled { at, event, machine: &driver.fold, output: &outcomes };
-        let seen = driver.ports.observer.on_event(&seen);
-        driver.check_observer(seen);
-        driver.fingerprint = Fingerprint::of(&driver.fold, &outcomes.effects);
-        driver.pending.extend(outcomes.effects);
+    fn apply_event(self, at: RunTime, event: &Event) -> Self {
+        let (machine, output) = self.machine.handle(at, event.clone());
+        let mut driver = Self { machine, ..self };
+        let result = RunEvent::Handled { at, event, machine: &driver.machine, output: &output };
+        let result = driver.ports.observer.on_event(&result);
+        driver.check_observer(result);
+        driver.fingerprint = Fingerprint::of(&driver.machine, &output.effects);
+        driver.pending.extend(output.effects);
         driver
     }
 
-    /// Notes when the first byte of a reply came.
+    /// Records when the first byte of a reply arrived.
     fn record_first_byte(&mut self, id: EffectId, at: RunTime) {
         if let Some(timing) = self.timing.as_mut().filter(|timing| timing.id == id) {
             timing.timing.first_byte.get_or_insert(at.since(timing.encoded_at));
         }
     }
 
-    /// Returns where the time of a call went that is over now; none when this is no model call.
+    /// Returns the timing of a model call that is complete, or `None` if this isn't a model call.
     pub(super) fn take_timing(&mut self, id: EffectId) -> Option<CallTiming> {
         self.timing.take_if(|timing| timing.id == id).map(|timing| timing.timing)
     }
 
-    /// Does what is pending, after making durable what justifies it.
+    /// Starts the pending effects, after making their events durable.
     fn perform_pending(mut self) -> Self {
         if self.pending.contains(&Effect::End) {
             self.write_end_record();
@@ -323,8 +323,8 @@ impl<H: Executor> Driver<H> {
         self
     }
 
-    /// Writes a record. Once the journal has failed, nobody relies on it any more, but the end of the run may still fit
-    /// into what it has kept free.
+    /// Writes a record. Once the journal has failed, errors are ignored; the end of the run may still fit into the space
+    /// that the journal has reserved.
     pub(super) fn write(
         &mut self,
         at: RunTime,
@@ -339,31 +339,30 @@ impl<H: Executor> Driver<H> {
         if self.journal_state == JournalState::Failed { Ok(()) } else { synced }
     }
 
-    /// Writes how the run ended. That tells what the events before it say already, so it may be missing.
+    /// Writes the end of the run. It repeats what the events before it say, so it may be missing.
     fn write_end_record(&mut self) {
-        let State::Done(done) = &self.fold.state else { return };
+        let State::Done(done) = &self.machine.state else { return };
         let record = JournalRecord::Ended { done, fingerprint: self.fingerprint };
         if let Err(error) = self.ports.journal.append(self.clock.now(), record) {
             log::warn!("the end of the run is not in its journal: {error}");
         }
     }
 
-    /// The journal cannot be kept any more. That is the last event of the run.
+    /// Ends the run because the journal has failed.
     fn fail_journal(mut self, error: &StoreError) -> Self {
         self.journal_state = JournalState::Failed;
-        if matches!(self.fold.state, State::Done(_)) {
-            log::error!("the run is over, but its end may get lost: {error}");
+        if matches!(self.machine.state, State::Done(_)) {
+            log::error!("the run is over, but its end may be missing in the journal: {error}");
         }
-        let (at, met) = (self.clock.now(), self.fingerprint);
+        let (at, fingerprint) = (self.clock.now(), self.fingerprint);
         let event = Event::StoreFailed { error: Arc::clone(&error.0) };
-        let _ =
-            self.write(at, JournalRecord::Event { event: &event, fingerprint: met, timing: None });
-        self.fold(at, &event)
+        let _ = self.write(at, JournalRecord::Event { event: &event, fingerprint, timing: None });
+        self.apply_event(at, &event)
     }
 
-    /// Ends the run when nobody reads any more what it shows.
-    fn check_observer(&mut self, seen: Result<(), Disconnected>) {
-        if seen == Err(Disconnected) && self.observer_state == ObserverState::Connected {
+    /// Ends the run if the reader of the output is gone.
+    fn check_observer(&mut self, result: Result<(), Disconnected>) {
+        if result == Err(Disconnected) && self.observer_state == ObserverState::Connected {
             self.observer_state = ObserverState::Disconnected;
             self.local_events.push_back(Event::Interrupt { signal: Signal::Pipe });
         }

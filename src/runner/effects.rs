@@ -1,4 +1,4 @@
-//! What each effect means: a call of a port, an arm for each.
+//! How each effect is performed: one call of a port per effect.
 
 use std::sync::Arc;
 
@@ -13,22 +13,21 @@ use crate::port::{
 };
 
 impl<H: Executor> Driver<H> {
-    /// Returns whether what justifies an effect has to be durable before it is done.
+    /// Returns whether the events before an effect must be durable before it starts.
     pub(super) fn needs_durable_journal(&self, effect: &Effect) -> bool {
         match effect {
             Effect::CallModel { .. } | Effect::CheckAnswer { .. } | Effect::End => true,
             Effect::Authorize { .. } => self.ports.tools.is_authorization_visible(),
             Effect::Prepare { purpose, .. } => self.ports.pre_call_hooks.applies(*purpose),
-            // What changes nothing may run again after a crash.
-            Effect::RunTool { call, .. } => self
-                .approved
-                .get(&call.id)
-                .is_none_or(|cleared| cleared.intent != CallIntent::ReadOnly),
+            // A call that changes nothing may run again after a crash.
+            Effect::RunTool { call, .. } => {
+                self.approved.get(&call.id).is_none_or(|call| call.intent != CallIntent::ReadOnly)
+            }
             Effect::Cancel { .. } => false,
         }
     }
 
-    /// Does one effect. One that is no longer awaited, because something came in between, is not done any more.
+    /// Performs an effect, unless it isn't pending any more.
     pub(super) fn perform_effect(&mut self, effect: Effect) {
         match effect {
             Effect::Prepare { id, purpose } if self.is_awaited(id) => self.prepare(id, purpose),
@@ -36,11 +35,11 @@ impl<H: Executor> Driver<H> {
                 self.call_model(id, purpose, attempt, max_output);
             }
             Effect::Authorize { id, call } if self.is_awaited(id) => self.authorize(id, call),
-            Effect::RunTool { id, call, budget: allowance } if self.is_awaited(id) => {
-                self.run_tool(id, call, allowance.map(|allowance| *allowance));
+            Effect::RunTool { id, call, budget } if self.is_awaited(id) => {
+                self.run_tool(id, call, budget.map(|budget| *budget));
             }
             Effect::CheckAnswer { id, answer } if self.is_awaited(id) => {
-                self.check_answer(id, &answer)
+                self.check_answer(id, &answer);
             }
             Effect::Cancel { id } => self.cancel(id),
             Effect::Prepare { .. }
@@ -53,7 +52,7 @@ impl<H: Executor> Driver<H> {
     }
 
     fn is_awaited(&self, id: EffectId) -> bool {
-        self.fold.state.pending_effects().contains(&id)
+        self.machine.state.pending_effects().contains(&id)
     }
 
     fn prepare(&mut self, id: EffectId, purpose: CallPurpose) {
@@ -64,11 +63,11 @@ impl<H: Executor> Driver<H> {
         if self.ports.pre_call_hooks.applies(purpose) {
             return self.run_pre_call_hooks(id, purpose, messages);
         }
-        let facts = self.fold.request_size(&messages, self.request_context.system_bytes());
-        self.local_events.push_back(Event::Prepared { id, size: facts, messages: messages.into() });
+        let size = self.machine.request_size(&messages, self.request_context.system_bytes());
+        self.local_events.push_back(Event::Prepared { id, size, messages: messages.into() });
     }
 
-    /// Does what comes before a call; when it breaks down, the user's messages still arrive.
+    /// Runs the hooks before a call. If they fail, the user's messages still arrive.
     fn run_pre_call_hooks(
         &mut self,
         id: EffectId,
@@ -96,7 +95,7 @@ impl<H: Executor> Driver<H> {
         max_output: Option<Tokens>,
     ) {
         let no_tools = [].into();
-        let request = self.fold.request_content(purpose, self.request_context.system_bytes());
+        let request = self.machine.request_content(purpose, self.request_context.system_bytes());
         let tools = match purpose {
             CallPurpose::Agent => &self.request_context.tools,
             CallPurpose::Compaction | CallPurpose::Closing => &no_tools,
@@ -117,7 +116,7 @@ impl<H: Executor> Driver<H> {
             Ok(call) => call,
             Err(fault) => return self.local_events.push_back(Event::CallFailed { id, fault }),
         };
-        let window = self.fold.state.run().rules.context.window;
+        let window = self.machine.state.run().rules.context.window;
         if request.size > window {
             let fault = too_large_fault(request.size, window);
             return self.local_events.push_back(Event::CallFailed { id, fault });
@@ -159,8 +158,8 @@ impl<H: Executor> Driver<H> {
             TaskThread::Pool,
             move |scope, _| {
                 let prepared = prepared.unwrap_or_else(|| tools.prepare(&call));
-                let vetted = prepared.authorize(scope);
-                DriverInput::Authorized { id, call: call.id, outcome: vetted }
+                let outcome = prepared.authorize(scope);
+                DriverInput::Authorized { id, call: call.id, outcome }
             },
             move |why| {
                 let result = ToolResult::new(lost.clone(), ToolStatus::Failed, why);
@@ -173,10 +172,10 @@ impl<H: Executor> Driver<H> {
         );
     }
 
-    fn run_tool(&mut self, id: EffectId, call: ToolCall, allowance: Option<BudgetShare>) {
+    fn run_tool(&mut self, id: EffectId, call: ToolCall, budget: Option<BudgetShare>) {
         let lost = call.id.clone();
         let Some(PendingCall { call: job, .. }) = self.approved.remove(&call.id) else {
-            let text = "internal error: the call was cleared, but there is nothing to run";
+            let text = "internal error: the call was approved, but there is nothing to run";
             let result = ToolResult::new(call.id, ToolStatus::Failed, text);
             return self.local_events.push_back(Event::ToolCompleted { id, result });
         };
@@ -186,7 +185,7 @@ impl<H: Executor> Driver<H> {
             TaskThread::Pool,
             move |scope, _| {
                 let begun = clock.now();
-                let mut result = job.run(&scope.clone().with_budget(allowance));
+                let mut result = job.run(&scope.clone().with_budget(budget));
                 result.duration = clock.now().since(begun);
                 DriverInput::Event(Event::ToolCompleted { id, result })
             },
@@ -197,10 +196,10 @@ impl<H: Executor> Driver<H> {
         );
     }
 
-    /// Checks an answer; when it passes, a follow-up that waits goes before the end. One beyond the bound is left where it
-    /// is, for when the session is resumed.
+    /// Checks an answer. If it passes, a queued follow-up message comes before the end. One beyond the limit stays in the
+    /// queue, for a resume of the session.
     fn check_answer(&mut self, id: EffectId, answer: &Arc<str>) {
-        let follow_up = match self.fold.state.run().can_take_follow_up() {
+        let follow_up = match self.machine.state.run().can_take_follow_up() {
             true => self.ports.messages.take_follow_up(),
             false => None,
         };
@@ -252,7 +251,7 @@ impl<H: Executor> Driver<H> {
     }
 }
 
-/// Returns the fault of a request that is not sent, since the context window has no room for it.
+/// Returns the fault of a request that isn't sent because it exceeds the context window.
 fn too_large_fault(size: Tokens, window: Tokens) -> Fault {
     let (size, window) = (size.0, window.0);
     let message = format!(

@@ -1,4 +1,4 @@
-//! The hands of the driver: where its work is done, and how it hears of the result.
+//! The executor: where effects run, and how their results return.
 
 use std::sync::Arc;
 
@@ -9,21 +9,21 @@ use crate::port::{
     PreparedCall, ReplyDelta,
 };
 
-/// Does work and brings its results.
+/// Runs tasks and returns their results.
 pub trait Executor {
-    /// Returns the clock that the run goes by.
+    /// Returns the clock of the run.
     fn clock(&self) -> Arc<dyn Clock>;
 
-    /// Starts some work; its arrival comes later.
+    /// Starts a task. Its result arrives later as an input.
     fn start(&mut self, work: EffectTask);
 
-    /// Returns the next arrival; none when the deadline passed before one came.
+    /// Returns the next input, or `None` if the deadline passes first.
     fn wait_input(&mut self, deadline: Option<Deadline>) -> Option<DriverInput>;
 
-    /// Returns an arrival that is already there.
+    /// Returns an input that is available now.
     fn try_input(&mut self) -> Option<DriverInput>;
 
-    /// Waits until all that was started has ended, but no longer than this. Returns whether all has.
+    /// Waits at most this time until all tasks have ended. Returns whether they have.
     fn wait_idle(&mut self, grace: TimeSpan) -> bool;
 }
 
@@ -49,7 +49,7 @@ impl<E: Executor + ?Sized> Executor for Box<E> {
     }
 }
 
-/// Something that reaches the driver.
+/// An input of the driver.
 pub enum DriverInput {
     /// An event for the machine.
     Event(Event),
@@ -64,40 +64,40 @@ pub enum DriverInput {
         /// Its calls, in their order.
         calls: Vec<Box<dyn PreparedCall>>,
     },
-    /// A tool call was judged.
+    /// The authorization of a tool call is complete.
     Authorized {
-        /// The judgement.
+        /// The effect.
         id: EffectId,
         /// The call.
         call: CallId,
-        /// What became of it.
+        /// The outcome.
         outcome: AuthorizationOutcome,
     },
-    /// What comes before a model call was done.
+    /// The hooks before a model call have run.
     PreCallHooksRun {
-        /// The preparation that it belongs to.
+        /// The preparation that they belong to.
         id: EffectId,
-        /// What the model is told first.
+        /// Their messages for the model.
         messages: Vec<UserMessage>,
     },
-    /// A part of a reply that is not complete.
+    /// A part of a reply has arrived.
     ReplyDelta {
         /// The model call.
         id: EffectId,
         /// The part.
         delta: ReplyDelta,
     },
-    /// Somebody who works on an effect has something to tell.
+    /// A running effect has sent a notice.
     Notice {
         /// The effect.
         id: EffectId,
-        /// What is told.
+        /// The notice.
         notice: EffectNotice,
     },
 }
 
 impl DriverInput {
-    /// Returns what an effect under way has said.
+    /// Returns the event for a message of a running effect.
     pub(super) fn from_message(id: EffectId, word: EffectMessage) -> Self {
         Self::Event(match word {
             EffectMessage::UsageReported(usage, cost) => Event::UsageReported { id, usage, cost },
@@ -106,31 +106,31 @@ impl DriverInput {
     }
 }
 
-/// A piece of work.
+/// A task: the work for one effect.
 pub struct EffectTask {
-    /// The effect that it belongs to.
+    /// The effect.
     pub id: EffectId,
-    /// Where it is done.
+    /// Where the task runs.
     pub thread: TaskThread,
-    /// What ends it early.
+    /// Cancels the task.
     pub cancel: CancellationToken,
-    /// The work itself.
+    /// The work.
     pub run: TaskBody,
-    /// What arrives instead when the work could not be started, or broke down.
+    /// Returns the input for a task that could not be started or panicked.
     pub on_failure: Box<dyn FnOnce(&str) -> DriverInput + Send>,
 }
 
-/// What a piece of work does, in its scope; what arrives before its end goes through the post.
+/// The work of a task. Inputs before its end are sent through the sink.
 pub type TaskBody = Box<dyn FnOnce(&EffectContext, &InputSink<'_>) -> DriverInput + Send>;
 
-/// Brings arrivals to the driver while the work that they belong to goes on.
+/// Sends inputs to the driver while the task runs.
 pub type InputSink<'a> = dyn Fn(DriverInput) + 'a;
 
-/// Where a piece of work is done.
+/// Where a task runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TaskThread {
-    /// On a thread of its own: a model call, a check.
+    /// On the thread for model calls and checks.
     Dedicated,
-    /// On the pool of the tools.
+    /// On the thread pool for tools.
     Pool,
 }

@@ -1,4 +1,4 @@
-//! Hands that work on the spot, for tests and benchmarks: no threads, and time that passes only by waiting.
+//! An executor without threads, on a simulated clock, for tests and benchmarks.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -11,7 +11,7 @@ use crate::machine::Deadline;
 use crate::model::{RunTime, TimeSpan};
 use crate::port::{CancellationToken, Clock, EffectContext, Sleep};
 
-/// Works on the spot. A piece of work that waits arrives so much later; deadlines before that come first.
+/// Runs each task immediately. The waits of a task delay its inputs; deadlines before that come first.
 #[derive(Default)]
 pub struct InlineExecutor {
     clock: Arc<VirtualClock>,
@@ -19,7 +19,7 @@ pub struct InlineExecutor {
     next_order: u64,
 }
 
-/// A clock that goes on only when everybody waits.
+/// A clock that only advances when every task waits.
 #[derive(Debug, Default)]
 pub struct VirtualClock(AtomicU64);
 
@@ -30,23 +30,23 @@ struct ScheduledInput {
 }
 
 impl InlineExecutor {
-    /// Returns hands whose clock begins at zero.
+    /// Returns an executor whose clock starts at zero.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Returns hands whose clock goes on from this time: where a stored session stands.
+    /// Returns an executor whose clock continues from this time of a stored session.
     pub fn resume(from: RunTime) -> Self {
         let inline = Self::default();
         inline.clock.advance(from);
         inline
     }
 
-    /// Puts something into the inbox that arrives at a certain time.
-    pub fn schedule(&mut self, at: RunTime, arrival: DriverInput) {
+    /// Schedules an input for a certain time.
+    pub fn schedule(&mut self, at: RunTime, input: DriverInput) {
         let order = self.next_order;
         self.next_order += 1;
-        self.scheduled.push(Reverse(ScheduledInput { at, order, input: arrival }));
+        self.scheduled.push(Reverse(ScheduledInput { at, order, input }));
     }
 }
 
@@ -56,23 +56,23 @@ impl Executor for InlineExecutor {
     }
 
     fn start(&mut self, work: EffectTask) {
-        let desk = Arc::new(InlineTask { started_at: self.clock.now(), ..InlineTask::default() });
-        let (voice, line, id) = (Arc::clone(&desk), Arc::clone(&desk), work.id);
-        let line = move |word| line.send(DriverInput::from_message(id, word));
-        let scope = EffectContext::new(work.cancel, Arc::clone(&desk) as Arc<dyn Sleep>)
-            .with_notices(Arc::new(move |notice| voice.send(DriverInput::Notice { id, notice })))
-            .with_messages(Arc::new(line));
-        let last = (work.run)(&scope, &|arrival| desk.send(arrival));
-        desk.send(last);
-        for (at, arrival) in std::mem::take(&mut *desk.inputs()) {
-            self.schedule(at, arrival);
+        let task = Arc::new(InlineTask { started_at: self.clock.now(), ..InlineTask::default() });
+        let (notices, messages, id) = (Arc::clone(&task), Arc::clone(&task), work.id);
+        let messages = move |word| messages.send(DriverInput::from_message(id, word));
+        let scope = EffectContext::new(work.cancel, Arc::clone(&task) as Arc<dyn Sleep>)
+            .with_notices(Arc::new(move |notice| notices.send(DriverInput::Notice { id, notice })))
+            .with_messages(Arc::new(messages));
+        let last = (work.run)(&scope, &|input| task.send(input));
+        task.send(last);
+        for (at, input) in std::mem::take(&mut *task.inputs()) {
+            self.schedule(at, input);
         }
     }
 
     fn wait_input(&mut self, deadline: Option<Deadline>) -> Option<DriverInput> {
-        let arrives = self.scheduled.peek().map(|Reverse(next)| next.at);
+        let scheduled_at = self.scheduled.peek().map(|Reverse(next)| next.at);
         let due = deadline.map(|deadline| deadline.at);
-        match (arrives, due) {
+        match (scheduled_at, due) {
             (Some(at), due) if due.is_none_or(|due| at < due) => {
                 self.clock.advance(at);
                 self.scheduled.pop().map(|Reverse(next)| next.input)
@@ -107,13 +107,13 @@ impl Clock for VirtualClock {
         RunTime(self.0.load(Ordering::Relaxed))
     }
 
-    /// The time of day counts from a fixed moment, so that two runs write the same.
+    /// Counts from a fixed moment, so that two runs write the same records.
     fn wall_time(&self) -> SystemTime {
         UNIX_EPOCH + Duration::from_secs(1_700_000_000) + Duration::from_micros(self.now().0)
     }
 }
 
-/// Where a piece of work is done: it counts how long the work has waited, and collects what arrives meanwhile.
+/// The context of a task: adds up its waits, and collects its inputs.
 #[derive(Default)]
 struct InlineTask {
     started_at: RunTime,
@@ -122,9 +122,9 @@ struct InlineTask {
 }
 
 impl InlineTask {
-    fn send(&self, arrival: DriverInput) {
+    fn send(&self, input: DriverInput) {
         let at = self.started_at.after(TimeSpan(self.waited.load(Ordering::Relaxed)));
-        self.inputs().push((at, arrival));
+        self.inputs().push((at, input));
     }
 
     fn inputs(&self) -> MutexGuard<'_, Vec<(RunTime, DriverInput)>> {

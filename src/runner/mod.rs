@@ -1,11 +1,11 @@
-//! Floor 5: the runner — it does what the machine wants done.
+//! The runner: it performs the effects of the machine.
 //!
-//! The [`Driver`] is one loop: take an event in, write it down, fold it, do what follows. It knows the world through the
-//! ports and its own hands ([`Executor`]): [`ThreadExecutor`] does the work on threads, against real clocks and sockets;
-//! [`InlineExecutor`] does it on the spot, on a clock that exists only there. The loop is the same for both.
+//! The [`Driver`] is one loop: receive an event, write it to the journal, let the machine handle it, start the effects.
+//! It uses the ports and an [`Executor`]: [`ThreadExecutor`] works on threads with real clocks and sockets,
+//! [`InlineExecutor`] immediately on a simulated clock. The loop is the same for both.
 //!
-//! A model call in flight has its thread, tools run on a pool of their own, and each has a token that ends it. The
-//! driver alone touches state, journal and observer; everything else reaches it through one inbox.
+//! A model call has a thread of its own, tools run on a pool, and each has a token that cancels it. Only the driver uses
+//! the machine, the journal and the observer; everything else sends it inputs through one channel.
 
 mod clock;
 mod driver;

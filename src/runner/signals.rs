@@ -1,7 +1,6 @@
-//! Signals become events: the first one asks the run to stop, the second one ends the process.
+//! Signal handling: the first signal stops the run, the second one ends the process.
 //!
-//! They are caught from the first moment of the process on. Until there is a run that can be asked, a signal ends the
-//! process at once.
+//! Signals are caught as soon as the process starts. Until there is a run, a signal ends the process immediately.
 
 use std::process;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -18,53 +17,51 @@ use super::thread_executor::DriverInputSender;
 use crate::machine::Event;
 use crate::model::Signal;
 
-/// Why signals cannot be listened to.
+/// Why signals can't be handled.
 #[derive(Debug, Error)]
 #[error("could not listen to signals: {0}")]
 pub struct SignalError(#[from] std::io::Error);
 
-/// What is done on a signal.
 type SignalAction = Box<dyn Fn(Signal) + Send>;
 
-/// Who is told of signals.
+/// The receivers of signals.
 struct SignalListeners {
-    /// Whether signals are caught.
+    /// Whether the handlers are installed.
     is_installed: bool,
-    /// What is done before the process ends when there is no run. Without it the process ends as if nothing were caught.
+    /// Runs before a signal ends a process without a run. Without it the process ends as if the signal weren't caught.
     idle_action: Option<SignalAction>,
     /// The runs, the oldest first.
     runs: Vec<RunSignalListener>,
 }
 
-/// A run that is told of signals.
+/// A run that receives signals.
 struct RunSignalListener {
     inbox: DriverInputSender,
     on_first: SignalAction,
     on_second: SignalAction,
-    /// The signal that has asked it to stop.
+    /// The signal that has interrupted it.
     interrupted_by: Option<(i32, Instant)>,
 }
 
 static LISTENERS: Mutex<SignalListeners> =
     Mutex::new(SignalListeners { is_installed: false, idle_action: None, runs: Vec::new() });
 
-/// How long the same signal once more is still the first one: `timeout` sends it to a process and then to its group, and
-/// nobody presses a key twice in that time.
+/// How long a repetition of a signal is ignored: `timeout` sends its signal to a process and then to the process group.
 const REPEAT_WINDOW: Duration = Duration::from_millis(150);
 
-/// Catches SIGINT, SIGTERM and SIGHUP from now on, on a thread of its own. Until there is a run, the process ends on the
-/// first one. A signal that was ignored when the process began stays ignored (`nohup`).
+/// Catches SIGINT, SIGTERM and SIGHUP on a thread of its own. Until there is a run, the first signal ends the process.
+/// A signal that was ignored when the process started stays ignored (`nohup`).
 ///
 /// # Errors
 ///
-/// Fails when the system refuses the handlers or the thread. The signals then do what they did before.
+/// Fails if the system refuses the handlers or the thread. The signals then keep their default behaviour.
 pub fn install_handlers() -> Result<(), SignalError> {
     let mut listeners = lock_listeners();
     if listeners.is_installed {
         return Ok(());
     }
     let (send, signals) = std::sync::mpsc::channel::<Signals>();
-    // The thread first: without it nothing must be caught.
+    // The thread comes first: without it no signal may be caught.
     thread::Builder::new().name("signals".to_owned()).spawn(move || {
         let Ok(mut signals) = signals.recv() else { return };
         signals.forever().for_each(dispatch);
@@ -77,37 +74,35 @@ pub fn install_handlers() -> Result<(), SignalError> {
     Ok(())
 }
 
-/// Lets something be done before a signal ends the process that comes before the first run.
+/// Sets what runs before a signal ends a process that has no run yet.
 pub fn set_idle_action(action: impl Fn(Signal) + Send + 'static) {
     lock_listeners().idle_action = Some(Box::new(action));
 }
 
-/// Tells a run of signals from now on.
+/// Sends signals to a run from now on.
 ///
-/// The first signal is put into the inbox, where a run finds it that is only about to begin; `first` is called with it
-/// for whatever comes before and after the run. On the second one, but for an echo of the first, `farewell` is called with
-/// it and the process ends at once, with the exit code of that signal.
+/// The first signal becomes an input of the run, also before it has started, and `on_first` is called with it. On the
+/// second one, except for an immediate repetition, `on_second` is called and the process exits with the code of that signal.
 ///
 /// # Errors
 ///
-/// Fails when the signals can't be caught.
+/// Fails if the signals can't be caught.
 pub fn add_run(
     inbox: DriverInputSender,
-    first: impl Fn(Signal) + Send + 'static,
-    farewell: impl Fn(Signal) + Send + 'static,
+    on_first: impl Fn(Signal) + Send + 'static,
+    on_second: impl Fn(Signal) + Send + 'static,
 ) -> Result<(), SignalError> {
     install_handlers()?;
-    let (first, farewell) = (Box::new(first), Box::new(farewell));
+    let (on_first, on_second) = (Box::new(on_first), Box::new(on_second));
     lock_listeners().runs.push(RunSignalListener {
         inbox,
-        on_first: first,
-        on_second: farewell,
+        on_first,
+        on_second,
         interrupted_by: None,
     });
     Ok(())
 }
 
-/// Tells everybody of a signal.
 fn dispatch(number: i32) {
     let signal = match number {
         SIGTERM => Signal::Terminate,
@@ -118,7 +113,7 @@ fn dispatch(number: i32) {
     if listeners.runs.is_empty() {
         match &listeners.idle_action {
             Some(before) => before(signal),
-            // A shell wants to see what has ended the process. The first process of a container is not ended so.
+            // A shell expects to see the signal that ended the process. PID 1 of a container doesn't die of its own signals.
             None if process::id() > 1 => drop(emulate_default_handler(number)),
             None => {}
         }
@@ -138,12 +133,12 @@ fn dispatch(number: i32) {
     }
 }
 
-/// What a listener does leaves nothing half done here, so a poisoned lock is as good as new.
+// The actions of a listener leave nothing half done, so a poisoned lock is still consistent.
 fn lock_listeners() -> MutexGuard<'static, SignalListeners> {
     LISTENERS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Returns the signals that this process was told to ignore, as a bit mask; none where the system doesn't tell.
+/// Returns the signals that this process ignores, as a bit mask; zero if the system doesn't report it.
 fn ignored_signals() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

@@ -1,4 +1,4 @@
-//! Hands that work on threads: one for each call in flight, which the next call uses again, and a pool for tools.
+//! An executor with threads: one for model calls, which is reused, and a pool for tools.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -15,7 +15,7 @@ use crate::machine::Deadline;
 use crate::model::TimeSpan;
 use crate::port::{CancellationToken, Clock, EffectContext, Sleep};
 
-/// Works on threads, and hears of everything through one inbox.
+/// Runs tasks on threads, and receives all inputs through one channel.
 pub struct ThreadExecutor {
     clock: Arc<dyn Clock>,
     inbox: Receiver<DriverInput>,
@@ -23,22 +23,22 @@ pub struct ThreadExecutor {
     call_thread: Option<CallThread>,
     pool: Option<ThreadPool>,
     pool_size: usize,
-    /// Every piece of work holds a sender; when all are gone, nothing runs any more.
+    /// Every task holds a sender. Once all are dropped, no task runs.
     running: (Sender<()>, Receiver<()>),
 }
 
-/// The way into the driver's inbox, for whoever has something to tell it.
+/// Sends inputs to the driver.
 #[derive(Clone)]
 pub struct DriverInputSender(Sender<DriverInput>);
 
-/// The longest wait at a time. A deadline counts through a suspend, the wait for it doesn't; so it is looked at again.
+/// The longest single wait. Deadlines count during a suspend, waits don't, so the time is checked again.
 const MAX_WAIT: Duration = Duration::from_secs(30);
 
-/// Workers beyond the number of tools that may run together, for those that never come back.
+/// Threads beyond the number of concurrent tools, for tools that never return.
 const SPARE_WORKERS: usize = 4;
 
 impl ThreadExecutor {
-    /// Returns hands that run so many tools at a time.
+    /// Returns an executor that runs this number of tools concurrently.
     pub fn new(clock: Arc<dyn Clock>, parallel: u32) -> Self {
         let (post, inbox) = unbounded();
         Self {
@@ -52,28 +52,28 @@ impl ThreadExecutor {
         }
     }
 
-    /// Returns the way into the inbox.
+    /// Returns a sender of inputs.
     pub fn inbox(&self) -> DriverInputSender {
         self.sender.clone()
     }
 
-    /// Does something on a thread of its own: that of the call before, unless that one is still at it.
+    /// Runs a task on the call thread, or on a new one if that is busy.
     fn run_on_call_thread(&mut self, body: ThreadTask) -> Result<(), String> {
-        let body = match self.call_thread.as_ref().filter(|caller| caller.is_free()) {
-            Some(caller) => match caller.send(body) {
+        let body = match self.call_thread.as_ref().filter(|thread| thread.is_free()) {
+            Some(thread) => match thread.send(body) {
                 Ok(()) => return Ok(()),
                 Err(body) => body,
             },
             None => body,
         };
-        let caller = CallThread::start(body);
+        let thread = CallThread::start(body);
         self.call_thread =
-            Some(caller.map_err(|error| format!("could not start a thread: {error}"))?);
+            Some(thread.map_err(|error| format!("could not start a thread: {error}"))?);
         Ok(())
     }
 
-    /// Does something on the pool; that is made when the first tool runs, since many runs have none. It is smaller if the
-    /// system has few threads. Without any, the thread of the calls does it.
+    /// Runs a task on the pool, which is created with the first tool. It is smaller if the system has few threads; without
+    /// any, the call thread is used.
     fn run_on_pool(&mut self, body: ThreadTask) -> Result<(), String> {
         if self.pool.is_none() {
             let sizes = std::iter::successors(Some(self.pool_size), |size| Some(size / 2));
@@ -93,15 +93,14 @@ fn build_pool(threads: usize) -> Result<ThreadPool, ThreadPoolBuildError> {
     ThreadPoolBuilder::new()
         .num_threads(threads)
         .thread_name(|index| format!("tool-{index}"))
-        // Without a handler a panic that slips through would end the process.
+        // Without a handler an uncaught panic would end the process.
         .panic_handler(|panic| log::error!("a tool thread broke down: {}", panic_message(&*panic)))
         .build()
 }
 
-/// Something that is done on another thread.
 type ThreadTask = Box<dyn FnOnce() + Send>;
 
-/// A thread for one call after the other. It ends when nobody has a call for it any more.
+/// A thread for consecutive tasks. It ends when it is dropped.
 struct CallThread {
     tasks: Sender<ThreadTask>,
     is_busy: Arc<AtomicBool>,
@@ -128,7 +127,7 @@ impl CallThread {
         !self.is_busy.load(Ordering::Acquire)
     }
 
-    /// Hands over something to do, or gives it back.
+    /// Sends a task to the thread, or returns it if the thread is gone.
     fn send(&self, body: ThreadTask) -> Result<(), ThreadTask> {
         self.is_busy.store(true, Ordering::Release);
         self.tasks.send(body).map_err(crossbeam_channel::SendError::into_inner)
@@ -136,9 +135,9 @@ impl CallThread {
 }
 
 impl DriverInputSender {
-    /// Puts something into the inbox. Nobody reads it any more when the run is over, and that is fine.
-    pub fn send(&self, arrival: DriverInput) {
-        let _ = self.0.send(arrival);
+    /// Sends an input. It is ignored once the run is over.
+    pub fn send(&self, input: DriverInput) {
+        let _ = self.0.send(input);
     }
 }
 
@@ -151,7 +150,7 @@ impl Executor for ThreadExecutor {
         let EffectTask { id, thread: lane, cancel, run, on_failure: lost } = work;
         let (post, alive) = (self.sender.clone(), self.running.0.clone());
         let lost = Arc::new(std::sync::Mutex::new(Some(lost)));
-        let tell = {
+        let fail = {
             let (post, lost) = (post.clone(), Arc::clone(&lost));
             move |why: &str| {
                 if let Some(lost) = lost.lock().ok().and_then(|mut lost| lost.take()) {
@@ -159,16 +158,18 @@ impl Executor for ThreadExecutor {
                 }
             }
         };
-        let on_panic = tell.clone();
+        let on_panic = fail.clone();
         let body = move || {
-            let ear = post.clone();
-            let voice = Arc::new(move |notice| ear.send(DriverInput::Notice { id, notice }));
-            let mouth = post.clone();
-            let line = Arc::new(move |word| mouth.send(DriverInput::from_message(id, word)));
-            let scope = real_time_context(cancel).with_notices(voice).with_messages(line);
-            let deliver = |arrival| post.send(arrival);
+            let notice_sender = post.clone();
+            let notices =
+                Arc::new(move |notice| notice_sender.send(DriverInput::Notice { id, notice }));
+            let message_sender = post.clone();
+            let messages =
+                Arc::new(move |word| message_sender.send(DriverInput::from_message(id, word)));
+            let scope = real_time_context(cancel).with_notices(notices).with_messages(messages);
+            let deliver = |input| post.send(input);
             match catch_unwind(AssertUnwindSafe(|| run(&scope, &deliver))) {
-                Ok(arrival) => post.send(arrival),
+                Ok(input) => post.send(input),
                 Err(panic) => on_panic(&format!("internal error: {}", panic_message(&*panic))),
             }
             drop(alive);
@@ -178,7 +179,7 @@ impl Executor for ThreadExecutor {
             TaskThread::Pool => self.run_on_pool(Box::new(body)),
         };
         if let Err(why) = started {
-            tell(&why);
+            fail(&why);
         }
     }
 
@@ -190,9 +191,9 @@ impl Executor for ThreadExecutor {
             }
             let most = left.map_or(MAX_WAIT, |left| Duration::from(left).min(MAX_WAIT));
             match self.inbox.recv_deadline(Instant::now() + most) {
-                Ok(arrival) => return Some(arrival),
+                Ok(input) => return Some(input),
                 Err(RecvTimeoutError::Timeout) => {}
-                // The driver's own way in is never dropped before the driver.
+                // The driver's own sender is never dropped before the driver.
                 Err(RecvTimeoutError::Disconnected) => return None,
             }
         }
@@ -210,7 +211,7 @@ impl Executor for ThreadExecutor {
     }
 }
 
-/// Returns a scope that waits in real time, and to which nobody listens.
+/// Returns a context that waits in real time and has no receivers.
 pub fn real_time_context(cancel: CancellationToken) -> EffectContext {
     EffectContext::new(cancel, Arc::new(RealTimeSleep))
 }
@@ -224,7 +225,7 @@ impl Sleep for RealTimeSleep {
     }
 }
 
-/// Returns what a panic said.
+/// Returns the message of a panic.
 fn panic_message(panic: &(dyn Any + Send)) -> &str {
     panic
         .downcast_ref::<&str>()

@@ -1,82 +1,81 @@
-//! What the targets share: a place for files, and a workspace with its tools.
+//! What the targets share: a temporary folder, and a workspace with its tools.
 //!
-//! A target reads bytes as the product does, through its public interface, and says what has to be true whatever they
-//! are. `tests/fuzz/run` builds all of them with the stable compiler and gives each some seconds; `cargo run --bin NAME --
-//! corpus/NAME`, here, goes on for ever. What is found lies in the current folder, and is a case for a test of its own.
+//! A target reads bytes as the product does, through its public interface, and asserts what holds for any of them. `tests/fuzz/run` builds all of them with the stable compiler and gives each some seconds; `cargo run --bin NAME --
+//! corpus/NAME`, here, runs for ever. A crashing input is in the current folder, and is a case for a test of its own.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use architect::exec::{Policy, Supervisor};
-use architect::llm::models::Table;
-use architect::llm::{ModelSpec, WireSettings, connect};
-use architect::machine::{Entry, EntryId, Purpose};
-use architect::model::{Fault, Item, Origin, Reply, Span, ToolCall};
-use architect::port::{Ask, Cancel, Scope, Sleep, Toolbox, Vetted};
+use architect::exec::{SandboxPolicy, Supervisor};
+use architect::llm::model_table::ModelTable;
+use architect::llm::{ModelSpec, ModelConnectionSettings, connect};
+use architect::machine::{ConversationEntry, EntryId, CallPurpose};
+use architect::model::{Fault, ConversationItem, MessageOrigin, Reply, TimeSpan, ToolCall};
+use architect::port::{ModelRequest, CancellationToken, EffectContext, Sleep, Toolbox, AuthorizationOutcome};
 use architect::policy::ConfirmMode;
-use architect::tools::{Delete, Registry, Settings, standard};
-use architect::workspace::Root;
+use architect::tools::{FileDeletion, ToolRegistry, ToolSettings, standard_tools};
+use architect::workspace::WorkspaceRoot;
 use serde_json::json;
 use tempfile::TempDir;
 
-/// Returns a folder in memory, where there is one.
+/// Returns a temporary folder, in memory if possible.
 pub fn folder() -> TempDir {
     let memory = Path::new("/dev/shm");
     let made = if memory.is_dir() { TempDir::new_in(memory) } else { TempDir::new() };
     made.expect("a folder")
 }
 
-/// Returns a scope in which nobody waits.
-pub fn scope() -> Scope {
+/// Returns a context in which sleeping takes no time.
+pub fn scope() -> EffectContext {
     struct NoSleep;
     impl Sleep for NoSleep {
-        fn sleep(&self, _: Span, cancel: &Cancel) -> bool {
+        fn sleep(&self, _: TimeSpan, cancel: &CancellationToken) -> bool {
             cancel.is_cancelled()
         }
     }
-    Scope::new(Cancel::new(), Arc::new(NoSleep))
+    EffectContext::new(CancellationToken::new(), Arc::new(NoSleep))
 }
 
-/// A workspace with the tools on it, which ask nobody.
-pub struct Bench {
+/// A workspace with its tools, which need no confirmation.
+pub struct ToolFixture {
     pub path: PathBuf,
-    pub registry: Registry,
+    pub registry: ToolRegistry,
     _folder: TempDir,
 }
 
-impl Bench {
+impl ToolFixture {
     pub fn new() -> Self {
         let folder = folder();
         let path = folder.path().join("w");
         fs::create_dir(&path).expect("a workspace");
-        let supervisor = Supervisor::in_process(Policy::off(&path), Vec::new());
-        let root = Root::open(&path).expect("a workspace");
+        let supervisor = Supervisor::in_process(SandboxPolicy::off(&path), Vec::new());
+        let root = WorkspaceRoot::open(&path).expect("a workspace");
         let settings =
-            Settings { mode: ConfirmMode::Yolo, delete: Delete::Allowed, ..Settings::default() };
-        let registry = Registry::new(standard(&root, &supervisor, &settings), settings);
+            ToolSettings { mode: ConfirmMode::Yolo, delete: FileDeletion::Allowed, ..ToolSettings::default() };
+        let registry = ToolRegistry::new(standard_tools(&root, &supervisor, &settings), settings);
         Self { path, registry, _folder: folder }
     }
 
-    /// Makes a call; returns whether it succeeded, and what the model is told.
+    /// Makes a call; returns whether it succeeded, and the text of its result.
     pub fn call(&self, call: &ToolCall) -> (bool, String) {
-        let result = match self.registry.vet(call, &scope()) {
-            Vetted::Cleared { job, .. } => job.run(&scope()),
-            Vetted::Refused(result) => result,
-            Vetted::Abort => panic!("nobody was asked"),
+        let result = match self.registry.authorize(call, &scope()) {
+            AuthorizationOutcome::Approved { call, .. } => call.run(&scope()),
+            AuthorizationOutcome::Rejected(result) => result,
+            AuthorizationOutcome::Abort => panic!("no user is asked"),
         };
         (result.is_ok(), result.text.to_string())
     }
 }
 
-impl Default for Bench {
+impl Default for ToolFixture {
     fn default() -> Self {
         Self::new()
     }
 }
 
-/// Has an answer with this body read by the wire of a model, in pieces of a size that the first byte says and in one
-/// piece: they have to say the same.
+/// Reads a response with this body as the wire of a model does, in pieces whose size is the first byte, and in one
+/// piece: the results are the same.
 pub fn reply(model: &str, url: &str, data: &[u8]) {
     let Some((&size, body)) = data.split_first() else { return };
     let (pieces, whole) =
@@ -96,7 +95,7 @@ pub fn reply(model: &str, url: &str, data: &[u8]) {
     }
 }
 
-/// The recording is the public way to a wire without a socket.
+/// Reads a response by way of a recording, which needs no socket.
 fn read(model: &str, url: &str, body: &[u8], size: usize) -> Result<Reply, Fault> {
     let hex = |piece: &[u8]| piece.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
     let mut lines = vec![
@@ -109,16 +108,16 @@ fn read(model: &str, url: &str, body: &[u8], size: usize) -> Result<Reply, Fault
     lines.extend(pieces.map(|piece| json!({"type": "piece", "n": 1, "hex": hex(piece)})));
     lines.push(json!({"type": "end", "n": 1}));
     let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
-    thread_local!(static PLACE: (TempDir, Table) = (folder(), Table::built_in()));
+    thread_local!(static PLACE: (TempDir, ModelTable) = (folder(), ModelTable::built_in()));
     let connected = PLACE.with(|(folder, table)| {
         let path = folder.path().join("recording.jsonl");
         fs::write(&path, text).expect("a recording");
-        connect(&ModelSpec::Replay(path), &WireSettings::default(), table, &|_: &str| None)
+        connect(&ModelSpec::Replay(path), &ModelConnectionSettings::default(), table, &|_: &str| None)
     });
     let mut model = connected.expect("a recording");
-    let task = Entry { id: EntryId(0), item: Item::user(Origin::Task, "task") };
-    let ask = Ask {
-        purpose: Purpose::Agent,
+    let task = ConversationEntry { id: EntryId(0), item: ConversationItem::user(MessageOrigin::Task, "task") };
+    let request = ModelRequest {
+        purpose: CallPurpose::Agent,
         attempt: 1,
         system: &"".into(),
         tools: &[].into(),
@@ -127,5 +126,5 @@ fn read(model: &str, url: &str, body: &[u8], size: usize) -> Result<Reply, Fault
         max_output: None,
         schema: None,
     };
-    model.prepare(&ask)?.run(&scope(), &mut |_| {})
+    model.prepare(&request)?.run(&scope(), &mut |_| {})
 }

@@ -15,7 +15,7 @@ use super::system::wait_within;
 /// The longest that a run may take here.
 const MAX_RUN_TIME: Duration = Duration::from_secs(60);
 
-/// A workspace, and a home that nobody else uses.
+/// A workspace, and a home of its own.
 pub(crate) struct CliFixture {
     folder: tempfile::TempDir,
 }
@@ -46,7 +46,7 @@ impl CliFixture {
         self.folder.path().join("home")
     }
 
-    /// Returns where a run that is told so keeps its temporary files; it is not there yet.
+    /// Returns a folder for temporary files, which doesn't exist yet.
     pub(crate) fn temp(&self) -> PathBuf {
         self.folder.path().join("temp")
     }

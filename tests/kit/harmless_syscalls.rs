@@ -1,6 +1,6 @@
 //! System calls in which it makes no difference whether a process dies.
 
-/// Calls that nobody outside can notice; before and after them the world is the same.
+/// Calls without an effect outside of the process.
 pub(crate) const HARMLESS_SYSCALLS: [&str; 46] = [
     "access",
     "arch_prctl",

@@ -80,7 +80,7 @@ pub(crate) fn model<C: Into<FakeCall> + 'static>(
 pub(crate) fn scripted(calls: impl IntoIterator<Item = FakeCall>) -> Box<dyn Model> {
     let mut calls: Vec<FakeCall> = calls.into_iter().collect();
     calls.reverse();
-    model(move |_| calls.pop().expect("the script has a reply to every request"))
+    model(move |_| calls.pop().unwrap())
 }
 
 /// Returns a reply without usage; it ends with tool calls if it has any.

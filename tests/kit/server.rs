@@ -1,7 +1,7 @@
-//! A real HTTP server on loopback that does what a test tells it to.
+//! An HTTP server on loopback with scripted replies.
 //!
-//! Each request takes the next [`Reply`], whichever connection it comes on. Nothing here waits for ever: reading, hanging and
-//! the server's own threads end after [`LONGEST`] at the latest, and with the server.
+//! Each request takes the next [`ScriptedReply`], on whichever connection. Nothing here waits for ever: reading, hanging and
+//! the server's own threads end after [`MAX_WAIT`] at the latest, and with the server.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};

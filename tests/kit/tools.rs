@@ -11,7 +11,7 @@ use architect::port::{
 type Run = dyn Fn(&ToolCall, &EffectContext) -> ToolResult + Send + Sync;
 type Authorize = dyn Fn(&ToolCall) -> Result<CallIntent, ToolResult> + Send + Sync;
 
-/// A set of tools. Unless it is told otherwise, each call reads the same file and may run.
+/// A set of tools. By default, each call reads the same file and may run.
 pub(crate) struct FakeTools {
     names: Vec<&'static str>,
     access: Box<dyn Fn(&ToolCall) -> CallAccess + Send + Sync>,

@@ -1,5 +1,5 @@
-//! Bounds: the chart and the exploration ask the code where a bound lies, so that they move along when it does. Here
-//! each is counted from outside: as often as allowed, and not once more.
+//! Bounds: the chart and the explorer ask the code where a bound is, so that they move with it. Here each bound is counted
+//! from outside: as often as allowed, and not once more.
 
 use architect::machine::{
     Authorization, CallIntent, CallPurpose, CheckResult, CloseReason, Conversation, Done, Effect,
@@ -12,14 +12,14 @@ use architect::model::{
 
 use crate::small_model;
 
-/// What the world answers, each time that it is asked.
+/// The answers of the environment, each time that it is asked.
 struct FixedReplies {
     reply: Result<Reply, Fault>,
     status: ToolStatus,
     check: CheckResult,
 }
 
-/// How a run in such a world went.
+/// The outcome of a run in such an environment.
 struct RunTrace {
     fold: Machine,
     /// Requests of the agent, retries included.
@@ -41,7 +41,7 @@ impl FixedReplies {
         Self { reply: Err(fault), ..Self::checking(CheckResult::Passed) }
     }
 
-    /// Lives a whole run.
+    /// Runs to the end.
     fn run(&self, rules: RunRules) -> RunTrace {
         let (fold, first) = Machine::start(rules, Conversation::new(0), small_model::task());
         let mut course = RunTrace { fold, calls: 0, checks: 0 };
@@ -62,8 +62,8 @@ impl FixedReplies {
                 Event::Tick { now } => *now,
                 _ => course.fold.state.run().now,
             };
-            let (fold, outcomes) = course.fold.handle(at, event);
-            (course.fold, effects) = (fold, outcomes.effects);
+            let (fold, output) = course.fold.handle(at, event);
+            (course.fold, effects) = (fold, output.effects);
         }
         panic!("still in {:?}", course.fold.state.kind());
     }
@@ -94,8 +94,8 @@ impl FixedReplies {
 
     fn tool(&self, state: &State, id: EffectId) -> Event {
         let (limit, intent) = (TimeSpan::from_secs(1), CallIntent::Opaque);
-        let verdict = Authorization::Approved { timeout: limit, intent, reason: "".into() };
-        let vetted = Event::Authorized { id, authorization: verdict };
+        let authorization = Authorization::Approved { timeout: limit, intent, reason: "".into() };
+        let vetted = Event::Authorized { id, authorization };
         if state.awaits(&vetted) {
             return vetted;
         }
@@ -122,7 +122,7 @@ impl RunTrace {
     }
 }
 
-/// Rules with room for everything but what is told.
+/// Rules whose only limits are those that are set.
 fn rules(bounds: CountLimits) -> RunRules {
     let loops = LoopDetection { warn_at: 100, end_at: 100 };
     RunRules { bounds, loop_detection: loops, has_checks: true, ..RunRules::default() }
@@ -133,7 +133,7 @@ fn cut() -> ReplyPart {
 }
 
 #[test]
-fn a_reply_that_is_no_answer_is_asked_for_again_as_often_as_allowed() {
+fn an_incomplete_reply_is_requested_again_as_often_as_allowed() {
     for most in 0..3 {
         let cut_off = CountLimits { continuations: most, ..CountLimits::default() };
         let empty = CountLimits { empty_replies: most, ..CountLimits::default() };
@@ -165,7 +165,7 @@ fn a_reply_that_is_no_answer_is_asked_for_again_as_often_as_allowed() {
 }
 
 #[test]
-fn an_answer_that_does_not_pass_is_asked_for_again_as_often_as_allowed() {
+fn a_rejected_answer_is_requested_again_as_often_as_allowed() {
     let message = "again";
     for most in 0..3 {
         let bounds = CountLimits {
@@ -187,14 +187,14 @@ fn an_answer_that_does_not_pass_is_asked_for_again_as_often_as_allowed() {
 }
 
 #[test]
-fn a_failed_call_is_repeated_as_often_as_allowed() {
+fn a_failed_call_is_retried_as_often_as_allowed() {
     for retries in 0..3 {
         let mut rules = rules(CountLimits::default());
         rules.backoff.retries = retries;
         let course =
             FixedReplies::failing(Fault::new(FaultKind::Server, "broken")).run(rules.clone());
         assert_eq!((course.reason().name(), course.calls), ("llm_error", retries + 1));
-        // A reply that is not understood is such a failure.
+        // An unexpected reply is such a failure.
         let garbled = FixedReplies::replying(vec![small_model::text("hm")], ReplyFinish::ToolCalls)
             .run(rules);
         assert_eq!((garbled.reason().name(), garbled.calls), ("llm_error", retries + 1));
@@ -203,7 +203,7 @@ fn a_failed_call_is_repeated_as_often_as_allowed() {
     }
 }
 
-/// The text of a reply that ends for a reason that no one knows is kept; it is no success, and it is not paid for twice.
+/// The text of a reply that ends for an unknown reason is kept. The run isn't a success, and the call isn't repeated.
 #[test]
 fn a_text_that_ends_for_an_unknown_reason_is_kept() {
     let unknown = || ReplyFinish::Other("new".into());
@@ -216,7 +216,7 @@ fn a_text_that_ends_for_an_unknown_reason_is_kept() {
     rules.backoff.retries = 1;
     let course = FixedReplies::replying(vec![], unknown()).run(rules.clone());
     assert_eq!((course.reason().name(), course.calls), ("llm_error", 2));
-    // A session that was stored by an older release is replayed as it was.
+    // A session that an older release stored replays as it was.
     rules.unknown_finish = UnknownFinishPolicy::Retry;
     let course = FixedReplies::replying(text(), unknown()).run(rules.clone());
     assert_eq!((course.reason().name(), course.calls), ("llm_error", 2));
@@ -226,7 +226,7 @@ fn a_text_that_ends_for_an_unknown_reason_is_kept() {
 }
 
 #[test]
-fn steps_turns_that_repeat_and_calls_that_cannot_run_end_a_run_when_there_are_as_many_as_allowed() {
+fn steps_repetitions_and_invalid_calls_end_a_run_at_their_limits() {
     let call = || vec![small_model::call("1", "{}")];
     for most in 1..4 {
         let limits = RunLimits { max_steps: most, ..RunLimits::default() };
@@ -238,7 +238,7 @@ fn steps_turns_that_repeat_and_calls_that_cannot_run_end_a_run_when_there_are_as
         let loops = LoopDetection { warn_at: 100, end_at: most };
         let repeats = RunRules { loop_detection: loops, ..rules(CountLimits::default()) };
         let course = FixedReplies::replying(call(), ReplyFinish::ToolCalls).run(repeats);
-        // What has happened once has not been repeated, but a limit of one is met from the start.
+        // What happened once was not repeated, but a limit of one is reached from the start.
         let calls = if most == 1 { 0 } else { most };
         assert_eq!(course.reason(), StopReason::Closed(CloseReason::LoopDetected));
         assert_eq!(course.calls, calls);
@@ -254,7 +254,7 @@ fn steps_turns_that_repeat_and_calls_that_cannot_run_end_a_run_when_there_are_as
 }
 
 #[test]
-fn pieces_of_an_answer_are_one_answer() {
+fn parts_of_an_answer_become_one_answer() {
     let pieces = FixedReplies::replying(vec![small_model::text("a")], ReplyFinish::Length);
     let bounds = CountLimits { continuations: 2, ..CountLimits::default() };
     assert_eq!(pieces.run(rules(bounds)).output(), Some("aaa"));

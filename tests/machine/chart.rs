@@ -1,4 +1,4 @@
-//! The chart as a judge of the code.
+//! The chart is compared with the code.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
@@ -18,7 +18,7 @@ fn names<'a>(names: impl Iterator<Item = &'a str>) -> BTreeSet<&'a str> {
 }
 
 #[test]
-fn chart_and_code_have_the_same_words() {
+fn chart_and_code_have_the_same_names() {
     let chart = chart();
     let states = names(chart.leaf_states().map(|node| node.path.as_str()));
     assert_eq!(states, names(StateKind::ALL.iter().map(|kind| kind.name())));
@@ -28,10 +28,10 @@ fn chart_and_code_have_the_same_words() {
     assert_eq!(guards, names(Guard::ALL.iter().map(|guard| guard.name())));
 }
 
-/// Every pair of state and event that the exploration meets is put to the chart: it has to name the target that the
-/// code has, every arrow of the chart has to be taken, and every guard has to be seen to hold and not to hold.
+/// Every explored pair of state and event is put to the chart: it must name the target that the code has, every
+/// transition of the chart must be taken, and every guard must be seen to hold and not to hold.
 #[test]
-fn chart_and_code_lead_to_the_same_states_by_the_same_arrows() {
+fn chart_and_code_take_the_same_transitions() {
     let chart = chart();
     let wrong = Mutex::new(BTreeSet::new());
     let taken = Mutex::new(BTreeSet::new());
@@ -73,7 +73,7 @@ fn chart_and_code_lead_to_the_same_states_by_the_same_arrows() {
     assert_eq!(wrong, BTreeSet::new());
     let both: BTreeSet<bool> = [true, false].into();
     let one_sided: Vec<_> = sides.iter().filter(|(_, seen)| **seen != both).collect();
-    assert!(one_sided.is_empty(), "these guards were seen on one side only: {one_sided:?}");
+    assert!(one_sided.is_empty(), "these guards had one value only: {one_sided:?}");
     for arrow in &chart.transitions {
         let from = |leaf: &StateKind| {
             leaf.name() == arrow.from || leaf.name().starts_with(&format!("{}.", arrow.from))
@@ -105,7 +105,7 @@ fn the_edges_of_code_and_chart_are_the_same_set() {
             }
         }
     }
-    // Time may move the clock and nothing else; the chart has no arrow for that.
+    // Time may move the clock and nothing else; the chart has no transition for that.
     code.retain(|(from, event, to)| {
         !(from == to && *event == EventKind::Tick) || drawn.contains(&(*from, *event, *to))
     });

@@ -1,4 +1,4 @@
-//! A breadth-first search over every state that the small world can reach.
+//! A breadth-first search over every state that the small model can reach.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use architect::machine::{
-    BudgetUsage, CallAttempt, CallStage, CallState, CloseStage, EventKind, State, StateKind, Step,
-    start,
+    BudgetUsage, CallAttempt, CallState, CallingStage, ClosingStage, EventKind, State, StateKind,
+    Step, start,
 };
 use architect::machine::{Event, step};
 use architect::model::{EffectId, TimeSpan};
@@ -16,10 +16,10 @@ use rayon::prelude::*;
 use crate::small_model::SmallModel;
 use crate::{invariants, small_model};
 
-/// What is explored: the transition function, or one with a defect in it.
+/// What is explored: the transition function, or one with a seeded defect.
 pub(crate) type TransitionFn = fn(State, Event) -> Step;
 
-/// What the search has seen.
+/// The results of a search.
 #[derive(Default)]
 pub(crate) struct SearchReport {
     pub(crate) states: usize,
@@ -28,9 +28,9 @@ pub(crate) struct SearchReport {
     pub(crate) violations: BTreeSet<String>,
 }
 
-/// Explores every state from the start, calling `visit` with each state, event and result, up to so many states. The
-/// states of a batch are looked at in parallel, and what follows from them is taken in their order, so that the same
-/// states are found each time; `visit` is called in no particular order.
+/// Explores every state from the start, up to this number of states, calling `visit` with each state, event and result.
+/// The states of a batch are processed in parallel and their successors are added in order, so that a search is
+/// deterministic; `visit` is called in no particular order.
 pub(crate) fn explore(
     world: &SmallModel,
     step: TransitionFn,
@@ -63,17 +63,17 @@ pub(crate) fn explore(
     report
 }
 
-/// How many states are looked at before what follows from them is taken; the fewer, the less is found twice.
+/// How many states are processed before their successors are added. With fewer, less is found twice.
 const BATCH: usize = 4_096;
 
-/// How many states one thread looks at in a row.
+/// How many states one thread processes in a row.
 const CHUNK: usize = 64;
 
-/// What some states lead to.
+/// The successors of some states.
 #[derive(Default)]
 struct Expansion {
     report: SearchReport,
-    /// States that had not been seen before, in the order in which they were met.
+    /// New states, in the order of discovery.
     new: Vec<CanonicalState>,
 }
 
@@ -96,7 +96,7 @@ fn expand(
                 look.report.edges.insert((state.kind(), event.kind(), next.state.kind()));
             }
             visit(state, &event, &next);
-            // A state that is looked at has been seen.
+            // A state that is being processed has been seen.
             if stays {
                 continue;
             }
@@ -125,7 +125,7 @@ impl CanonicalState {
     }
 }
 
-/// A set of states by their hashes. States of the same hash are compared, so that none is taken for another one.
+/// A set of states by their hashes. States with the same hash are compared.
 #[derive(Default)]
 struct StateSet {
     states: HashMap<u64, Vec<Arc<State>>>,
@@ -149,8 +149,8 @@ impl StateSet {
     }
 }
 
-/// The same state without what decides nothing: effects are numbered from one; where no time limit counts from the
-/// begin of the run, it is always the begin; where no budget is set, nothing was spent.
+/// The same state without what affects nothing: effects are numbered from one; without a time limit from the start of
+/// the run, the time is always that of the start; without a budget, nothing was used.
 fn canonical(mut state: State) -> State {
     let now = state.run().now;
     let shift = match state.run().rules.limits.timeout {
@@ -168,8 +168,8 @@ fn canonical(mut state: State) -> State {
         State::Calling(state) => {
             state.step_deadline = state.step_deadline.map(|due| due.before(shift));
             match &mut state.stage {
-                CallStage::Requesting(asking) => attempt(asking, shift, fresh),
-                CallStage::Checking { id, due, .. } => {
+                CallingStage::Requesting(asking) => attempt(asking, shift, fresh),
+                CallingStage::Checking { id, due, .. } => {
                     fresh(id);
                     *due = due.before(shift);
                 }
@@ -189,7 +189,7 @@ fn canonical(mut state: State) -> State {
         State::Closing(state) => {
             state.due = state.due.before(shift);
             match &mut state.stage {
-                CloseStage::Preparing { id } | CloseStage::Sending { id, .. } => fresh(id),
+                ClosingStage::Preparing { id } | ClosingStage::Sending { id, .. } => fresh(id),
             }
         }
         State::Done(_) => {}

@@ -1,4 +1,4 @@
-//! Guards of time: where two of them lead back into the same state, the chart cannot tell which of them let an event pass.
+//! Guards of time: if two of them lead back to the same state, the chart can't tell which one applied.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -8,7 +8,7 @@ use architect::model::RunTime;
 use crate::explorer::explore;
 use crate::small_model;
 
-/// Each guard of time, with what is due when it holds.
+/// The guards of time, with the deadlines for which each holds.
 const GUARDS: [(Guard, &[DeadlineKind]); 6] = [
     (Guard::TimeIsUp, &[DeadlineKind::RunTimeout, DeadlineKind::StepTimeout]),
     (Guard::ClosingTimeoutDue, &[DeadlineKind::ClosingTimeout]),
@@ -24,7 +24,7 @@ fn holding(state: &State, now: RunTime) -> Vec<&'static [DeadlineKind]> {
 }
 
 #[test]
-fn a_guard_of_time_holds_when_its_time_has_come_and_at_no_other() {
+fn a_guard_of_time_holds_at_its_deadline_and_at_no_other() {
     let met = [const { AtomicU32::new(0) }; GUARDS.len()];
     for world in small_model::small_models() {
         explore(&world, step, 4_000, |state, _, _| {
@@ -36,7 +36,7 @@ fn a_guard_of_time_holds_when_its_time_has_come_and_at_no_other() {
             }
             let now = holding(state, due.at);
             assert_eq!(now.len(), 1, "{due:?}: {now:?}");
-            // When several moments coincide, the end of more comes before the end of less.
+            // If several deadlines coincide, the one that ends more takes effect.
             if now[0].contains(&due.kind) {
                 let at = GUARDS.iter().position(|(_, why)| *why == now[0]).unwrap();
                 met[at].fetch_add(1, Ordering::Relaxed);

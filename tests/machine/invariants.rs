@@ -1,14 +1,14 @@
-//! The invariants that hold across every single step. Together with the start they hold in every reachable state.
+//! The invariants of every single step. Together with the start they hold in every reachable state.
 
 use std::collections::BTreeSet;
 
 use architect::machine::{
-    CallAttempt, CallPurpose, CallStage, CallState, CloseReason, ConversationChange, Effect, Event,
-    State, StateKind, Step, StopReason, deadline,
+    CallAttempt, CallPurpose, CallState, CallingStage, CloseReason, ConversationChange, Effect,
+    Event, State, StateKind, Step, StopReason, deadline,
 };
 use architect::model::{ConversationItem, EffectId, MicroUsd, RunLimits, Tokens};
 
-/// Returns what a step breaks.
+/// Returns the invariants that a step breaks.
 pub(crate) fn violations(before: &State, event: &Event, next: &Step) -> Vec<String> {
     let mut broken = Vec::new();
     let mut hold = |name: &str, holds: bool| {
@@ -21,25 +21,22 @@ pub(crate) fn violations(before: &State, event: &Event, next: &Step) -> Vec<Stri
             ));
         }
     };
-    hold("each effect settles exactly once", bookkeeping(before, event, next));
+    hold("each effect completes exactly once", bookkeeping(before, event, next));
     hold("what is not awaited changes nothing", stale(before, event, next));
     hold("no call loses its answer", answers(before, next));
-    hold("a tool runs once, and only when cleared", tools(before, event, next));
+    hold("a tool runs once, and only when approved", tools(before, event, next));
     hold("an interrupt ends the run, and nothing starts after it", interrupt(before, event, next));
     hold("done is done", done(before, next));
     hold("the end comes once, with its reason", end(before, next));
     hold("closing is entered once, and calls once without tools", closing(before, next));
     hold("steps grow by one and stay within their limit", steps(before, next));
-    hold("nothing spent comes back", spent(before, next));
+    hold("usage never decreases", used(before, next));
     hold("no call is made that the budget does not cover", budget(next));
     hold("nothing larger than the window is sent", fits_window(next));
-    hold(
-        "what is set aside for runs within the run fits what is left",
-        reserves_budget(&next.state),
-    );
+    hold("the budget shares of sub-agents fit what is left", reserves_budget(&next.state));
     hold("time goes forward", before.run().now <= next.state.run().now);
     hold(
-        "somebody is awaited, or a moment is",
+        "an effect or a deadline is pending",
         deadline(&next.state).is_some() != (next.state.kind() == StateKind::Done),
     );
     hold("what is pending is in its state", shape(&next.state));
@@ -58,7 +55,7 @@ fn issued(effect: &Effect) -> Option<EffectId> {
     }
 }
 
-/// What is outstanding after a step is what was before, without what came back or was cancelled, with what was issued.
+/// The pending effects after a step are those before it, without the completed and cancelled ones, with the new ones.
 fn bookkeeping(before: &State, event: &Event, next: &Step) -> bool {
     let mut open: BTreeSet<EffectId> = before.pending_effects().into_iter().collect();
     if before.awaits(event) {
@@ -95,7 +92,7 @@ fn stale(before: &State, event: &Event, next: &Step) -> bool {
         && next.notes.is_empty()
 }
 
-/// Whoever leaves `Executing` takes an exchange along in which each call of the reply has its answer; nobody else does.
+/// Leaving `Executing` adds an exchange in which each call of the reply has its result; nothing else does.
 fn answers(before: &State, next: &Step) -> bool {
     let exchanges: Vec<_> = next
         .changes
@@ -123,7 +120,7 @@ fn answers(before: &State, next: &Step) -> bool {
             }
             _ => false,
         },
-        // A reply none of whose calls can run never gets there.
+        // A reply with only invalid calls never gets there.
         (State::Calling(_), State::Preparing(_) | State::Done(_)) => exchanges.len() <= 1,
         _ => exchanges.is_empty(),
     }
@@ -209,12 +206,12 @@ fn steps(before: &State, next: &Step) -> bool {
     (new == old || (new == old + 1 && replied)) && new <= next.state.run().rules.limits.max_steps
 }
 
-fn spent(before: &State, next: &Step) -> bool {
+fn used(before: &State, next: &Step) -> bool {
     let (old, new) = (before.run().used, next.state.run().used);
     old.cost <= new.cost && old.tokens <= new.tokens
 }
 
-/// No call of the agent has a context that is too full, and no closing call one that is larger than the window.
+/// No call of the agent has a context that is too full, and no closing call is larger than the window.
 fn fits_window(next: &Step) -> bool {
     let context = &next.state.run().rules.context;
     next.effects.iter().all(|effect| match (effect, &next.state) {
@@ -223,25 +220,25 @@ fn fits_window(next: &Step) -> bool {
         }
         (Effect::CallModel { purpose: CallPurpose::Closing, .. }, State::Closing(closing)) => {
             match closing.stage {
-                architect::machine::CloseStage::Sending { size: facts, .. } => {
-                    facts.shortened_estimate <= context.window
+                architect::machine::ClosingStage::Sending { size, .. } => {
+                    size.shortened_estimate <= context.window
                 }
-                architect::machine::CloseStage::Preparing { .. } => false,
+                architect::machine::ClosingStage::Preparing { .. } => false,
             }
         }
         _ => true,
     })
 }
 
-/// The worst case of every call that is under way fits what is left.
+/// The worst case of every pending call fits what is left.
 fn budget(next: &Step) -> bool {
     let run = next.state.run();
-    let facts = match &next.state {
+    let size = match &next.state {
         State::Calling(calling) => calling.size,
         State::Compacting(compacting) => compacting.size,
         State::Closing(closing) => match closing.stage {
-            architect::machine::CloseStage::Sending { size: facts, .. } => facts,
-            architect::machine::CloseStage::Preparing { .. } => return true,
+            architect::machine::ClosingStage::Sending { size, .. } => size,
+            architect::machine::ClosingStage::Preparing { .. } => return true,
         },
         State::Preparing(_) | State::Executing(_) | State::Done(_) => return true,
     };
@@ -252,15 +249,15 @@ fn budget(next: &Step) -> bool {
         let cost = run
             .rules
             .price
-            .map_or(MicroUsd::ZERO, |price| price.max_cost(facts.upper_bound, output));
+            .map_or(MicroUsd::ZERO, |price| price.max_cost(size.upper_bound, output));
         limits.budget.is_none_or(|budget| run.used.cost + cost <= budget)
             && limits
                 .max_tokens
-                .is_none_or(|most| run.used.tokens + facts.upper_bound + output <= most)
+                .is_none_or(|most| run.used.tokens + size.upper_bound + output <= most)
     })
 }
 
-/// What every run within the run may still use, with what was used already, is within the limits.
+/// The budget shares of sub-agents, with what was used already, are within the limits.
 fn reserves_budget(state: &State) -> bool {
     let State::Executing(executing) = state else { return true };
     let left = executing.calls.iter().filter_map(|call| match call.state {
@@ -268,16 +265,16 @@ fn reserves_budget(state: &State) -> bool {
         CallState::Queued | CallState::Authorizing { .. } | CallState::Completed(_) => None,
     });
     let RunLimits { budget, max_tokens, .. } = &executing.run.rules.limits;
-    let spent = executing.run.used;
-    let (cost, tokens) = left.fold((spent.cost, spent.tokens), |(cost, tokens), left| {
+    let used = executing.run.used;
+    let (cost, tokens) = left.fold((used.cost, used.tokens), |(cost, tokens), left| {
         (cost + left.cost.unwrap_or_default(), tokens + left.tokens.unwrap_or_default())
     });
-    // A run that has used its limit up has nothing to set aside.
-    budget.is_none_or(|budget| cost <= budget.max(spent.cost))
-        && max_tokens.is_none_or(|most| tokens <= most.max(spent.tokens))
+    // A run that has used its limit up has no budget to share.
+    budget.is_none_or(|budget| cost <= budget.max(used.cost))
+        && max_tokens.is_none_or(|most| tokens <= most.max(used.tokens))
 }
 
-/// What the types leave open.
+/// What the types don't enforce.
 fn shape(state: &State) -> bool {
     match state {
         State::Executing(executing) => {
@@ -291,13 +288,13 @@ fn shape(state: &State) -> bool {
                 && executing.calls.iter().map(|call| &call.call).eq(executing.reply.calls())
         }
         State::Calling(calling) => match &calling.stage {
-            CallStage::Requesting(attempt) => attempts(state, *attempt),
-            CallStage::Checking { answer, .. } => !answer.trim().is_empty(),
+            CallingStage::Requesting(attempt) => attempts(state, *attempt),
+            CallingStage::Checking { answer, .. } => !answer.trim().is_empty(),
         },
         State::Compacting(compacting) => attempts(state, compacting.attempt),
         State::Done(done) => {
             let reason = done.outcome.reason;
-            // A hook that blocks a run leaves no answer; whatever else ends so has one.
+            // A hook that blocks a run leaves no answer; other ends of this kind have one.
             let failed = match reason == StopReason::ChecksFailed {
                 true => done.outcome.output.is_none(),
                 false => reason.status() == architect::machine::RunStatus::Failed,

@@ -1,9 +1,9 @@
-//! The machine, proved: explored exhaustively, driven with long random lists of events, and held against its chart.
+//! Tests of the machine: explored exhaustively, driven with long random lists of events, and compared with its chart.
 //!
-//! Whether these tests can fail is tried by mutation: `cargo mutants` changes the machine place by place, and each change
-//! has to turn a test red. In a crate that holds nothing but `src/model`, `src/machine` and these tests, with fewer
-//! states and cases, that takes seconds for each. The chart and the exploration ask the code itself where a bound lies;
-//! one that moves is seen by [`bounds`] and by the unit tests alone.
+//! Whether these tests can fail is checked by mutation: `cargo mutants` changes the machine place by place, and each change
+//! must fail a test. In a crate with nothing but `src/model`, `src/machine` and these tests, with fewer states and cases,
+//! that takes seconds for each. The chart and the explorer ask the code where a bound is, so only [`bounds`] and the unit
+//! tests detect one that moved.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)] // in tests, helpers included
 

@@ -1,4 +1,4 @@
-//! Long random lives of a run, with its conversation: what holds over a whole life, not only across a step.
+//! Long random runs with their conversation: properties of a whole run, not only of a step.
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -16,26 +16,26 @@ use proptest::prelude::*;
 use crate::invariants;
 use crate::small_model::{self, EventSet};
 
-/// The bytes that go along with every request.
+/// The bytes that are part of every request.
 const FIXED_BYTES: u64 = 40;
 
-/// One run, driven by numbers: each chooses one of the events that the world knows in its state.
+/// One run, driven by numbers: each chooses one of the events that are possible in its state.
 struct RandomRun {
     fold: Machine,
     sent: Vec<(CallPurpose, u32)>,
     issued: HashSet<EffectId>,
     ended: u32,
-    /// The user's own words so far.
+    /// The user's messages so far.
     pinned: BTreeSet<EntryId>,
-    /// The files that were changed so far.
+    /// The files that changed so far.
     files: BTreeSet<String>,
-    /// How much tools say, one after the other; what they say is short when there is nothing here.
+    /// The lengths of the tools' results, in order. Short when there is nothing left here.
     lengths: Vec<usize>,
 }
 
 impl RandomRun {
     fn begin(rules: RunRules) -> Self {
-        let (fold, outcomes) =
+        let (fold, output) =
             Machine::start(rules, Conversation::new(FIXED_BYTES), small_model::task());
         let mut life = Self {
             fold,
@@ -46,7 +46,7 @@ impl RandomRun {
             files: BTreeSet::new(),
             lengths: Vec::new(),
         };
-        life.note(&outcomes);
+        life.note(&output);
         life
     }
 
@@ -57,7 +57,7 @@ impl RandomRun {
     fn drive(mut self, choices: &[u16], allowed: impl Fn(&State, &Event) -> bool) -> Self {
         for choice in choices {
             let mut events = small_model::events(&self.fold.state, EventSet::All);
-            // Lives that are cut off from outside are told often enough; most go on.
+            // Interrupted runs are frequent enough; most continue.
             events.retain(|event| {
                 allowed(&self.fold.state, event) && (choice % 64 == 0 || !cuts_off(event))
             });
@@ -76,16 +76,16 @@ impl RandomRun {
             Event::Tick { now } => now,
             _ => self.fold.state.run().now,
         };
-        let (fold, outcomes) = self.fold.handle(at, event);
+        let (fold, output) = self.fold.handle(at, event);
         self.fold = fold;
-        self.note(&outcomes);
+        self.note(&output);
         self.check_conversation();
         self.check_pinned();
-        self.check_window(&outcomes);
+        self.check_window(&output);
         self
     }
 
-    /// A prepared call tells the facts of the conversation, as the runner does.
+    /// A preparation reports the size of the conversation, as the runner does.
     fn consistent(&self, event: Event) -> Event {
         match event {
             Event::Prepared { id, messages, .. } => Event::Prepared {
@@ -109,7 +109,7 @@ impl RandomRun {
         }
     }
 
-    /// The engine dies, and the session goes on: half of the calls that ran are found to have been answered.
+    /// The process ends and the session is resumed: half of the calls that ran have a recovered result.
     fn crash(mut self, opening: ResumePrompt) -> Self {
         let running: Vec<CallId> = match &self.fold.state {
             State::Executing(state) => state
@@ -129,18 +129,18 @@ impl RandomRun {
         rules.seed = rules.seed.wrapping_add(1);
         let resumption =
             Resumption { rules: rules.clone(), recovered: found.collect(), prompt: opening };
-        let (fold, outcomes) = self.fold.resume(now, resumption);
+        let (fold, output) = self.fold.resume(now, resumption);
         self.fold = fold;
         let run = self.fold.state.run();
         assert_eq!((run.now, run.started_at, &*run.rules), (now, now, &rules));
-        self.note(&outcomes);
+        self.note(&output);
         self.check_conversation();
         self.check_pinned();
         self
     }
 
-    fn note(&mut self, outcomes: &MachineOutput) {
-        for effect in &outcomes.effects {
+    fn note(&mut self, output: &MachineOutput) {
+        for effect in &output.effects {
             match effect {
                 Effect::CallModel { purpose, attempt, id, .. } => {
                     self.sent.push((*purpose, *attempt));
@@ -152,7 +152,7 @@ impl RandomRun {
         }
     }
 
-    /// What every wire format demands of a history.
+    /// What every API format requires of a history.
     fn check_conversation(&self) {
         let entries = self.fold.conversation.entries();
         let first = entries.first().map(|entry| &entry.item);
@@ -174,7 +174,7 @@ impl RandomRun {
         assert_eq!(ids.len(), entries.len());
     }
 
-    /// No compaction, interrupt or resume loses the user's words, or forgets a file that was changed.
+    /// No compaction, interrupt or resume loses the user's messages, or a file that changed.
     fn check_pinned(&mut self) {
         let entries = self.fold.conversation.entries();
         let mut pinned = BTreeSet::new();
@@ -196,17 +196,17 @@ impl RandomRun {
                 ConversationItem::User(_) | ConversationItem::Assistant(_) => {}
             }
         }
-        assert!(pinned.is_superset(&self.pinned), "the user's words are gone");
+        assert!(pinned.is_superset(&self.pinned), "the user's messages are lost");
         let forgotten: Vec<_> = self.files.iter().filter(|file| !told.contains(*file)).collect();
         assert!(forgotten.is_empty(), "{forgotten:?} of {told}");
         self.pinned = pinned;
     }
 
-    /// No call of the agent is made with a context that is too full, and nothing larger than the window is sent. The
-    /// runner itself refuses a summary whose instruction alone is larger.
-    fn check_window(&self, outcomes: &MachineOutput) {
+    /// No call of the agent has a context that is too full, and nothing larger than the window is sent. The runner itself
+    /// refuses a summary whose instruction alone is larger.
+    fn check_window(&self, output: &MachineOutput) {
         let window = self.fold.state.run().rules.context.window;
-        for effect in &outcomes.effects {
+        for effect in &output.effects {
             if let Effect::CallModel {
                 purpose: purpose @ (CallPurpose::Agent | CallPurpose::Closing),
                 ..
@@ -216,7 +216,7 @@ impl RandomRun {
                 assert!(request.size <= window, "{:?} of {window:?} for {purpose:?}", request.size);
             }
         }
-        let (State::Calling(state), true) = (&self.fold.state, calls_agent(outcomes)) else {
+        let (State::Calling(state), true) = (&self.fold.state, calls_agent(output)) else {
             return;
         };
         let context = &state.run.rules.context;
@@ -228,10 +228,10 @@ impl RandomRun {
     }
 }
 
-fn calls_agent(outcomes: &MachineOutput) -> bool {
+fn calls_agent(output: &MachineOutput) -> bool {
     let is_call =
         |effect: &Effect| matches!(effect, Effect::CallModel { purpose: CallPurpose::Agent, .. });
-    outcomes.effects.iter().any(is_call)
+    output.effects.iter().any(is_call)
 }
 
 fn rules() -> impl Strategy<Value = RunRules> {
@@ -290,8 +290,8 @@ fn cuts_off(event: &Event) -> bool {
     )
 }
 
-/// Only what answers the machine: nobody ends the run from outside, nothing is stale, and time passes only where a
-/// retry waits for it.
+/// Only answers to the machine: the run isn't ended from outside, no event is stale, and time passes only while a retry
+/// waits for it.
 fn is_answer(state: &State, event: &Event) -> bool {
     let waits = matches!(state.kind(), StateKind::CallingWaiting | StateKind::CompactingWaiting);
     match event {
@@ -317,7 +317,7 @@ proptest! {
         let run = life.fold.state.run();
         let attempts = rules.backoff.retries as usize + 1;
         let compactions = rules.context.max_compactions as usize;
-        // Each step is paid for by one accepted reply; what asks again without a step is bounded between two of them.
+        // Each step is paid for by one accepted reply; requests without a step are bounded between two of them.
         let free = 3 + 1 + 1 + 1 + 1 + 1;
         let accepted = (rules.limits.max_steps as usize + 1) * (1 + free) * (1 + 2);
         prop_assert!(run.steps <= rules.limits.max_steps);
@@ -328,7 +328,7 @@ proptest! {
         prop_assert_eq!(life.ended == 1, life.is_over());
     }
 
-    /// Whatever tools return, and however small the window is. (See `check_room`.)
+    /// For any results and any window size.
     #[test]
     fn nothing_larger_than_the_window_is_sent(
         rules in rules(),
@@ -341,18 +341,18 @@ proptest! {
         life.drive(&choices, is_answer);
     }
 
-    /// A provider that keeps to what was reserved never brings the run over its budget. (The replies of the alphabet
-    /// use less than any conversation here reserves.)
+    /// A provider that stays within what was reserved never exceeds the budget. (The replies of the small model use less than
+    /// any conversation here reserves.)
     #[test]
     fn nothing_is_overspent(rules in rules(), choices in choices(400)) {
         let limits = rules.limits.clone();
         let life = RandomRun::begin(rules).drive(&choices, |_, _| true);
-        let spent = life.fold.state.run().used;
-        prop_assert!(limits.budget.is_none_or(|budget| spent.cost <= budget));
-        prop_assert!(limits.max_tokens.is_none_or(|most| spent.tokens <= most));
+        let used = life.fold.state.run().used;
+        prop_assert!(limits.budget.is_none_or(|budget| used.cost <= budget));
+        prop_assert!(limits.max_tokens.is_none_or(|most| used.tokens <= most));
     }
 
-    /// A life with crashes keeps the same limits, but for one more request after each.
+    /// A run with crashes has the same limits, except for one more request after each.
     #[test]
     fn a_life_with_crashes_keeps_its_limits(rules in rules(), lives in prop::collection::vec(choices(30), 1..8)) {
         let crashes = lives.len();
@@ -369,7 +369,7 @@ proptest! {
         prop_assert!(life.ended <= endings + 1);
     }
 
-    /// To resume what was just resumed changes nothing but the numbers of the effects.
+    /// Resuming twice changes nothing but the ids of effects.
     #[test]
     fn resuming_twice_is_resuming_once(rules in rules(), choices in choices(60)) {
         let life = RandomRun::begin(rules).drive(&choices, |_, _| true);
@@ -378,7 +378,7 @@ proptest! {
             return Ok(());
         }
         let once = life.crash(ResumePrompt::FromUser);
-        // A closing call that was sent is the end of the run; to resume that is to begin another.
+        // A closing call that was sent is the end of the run; resuming that begins another.
         if once.is_over() {
             return Ok(());
         }
@@ -399,7 +399,7 @@ proptest! {
         prop_assert!(life.is_over(), "still in {:?}", life.fold.state.kind());
     }
 
-    /// Whatever model, tools and checks answer, as long as they answer, the run ends.
+    /// Whatever model, tools and checks answer, the run ends.
     #[test]
     fn every_life_that_is_answered_ends(rules in rules(), choices in prop::collection::vec(any::<u16>(), 1_500)) {
         let life = RandomRun::begin(rules).drive(&choices, is_answer);
@@ -426,7 +426,7 @@ proptest! {
         prop_assert_eq!(once.sent, twice.sent);
     }
 
-    /// Every state survives the journal: written down and read back it is the same.
+    /// Every state survives serialization.
     #[test]
     fn a_state_that_is_stored_comes_back(rules in rules(), choices in choices(60)) {
         let life = RandomRun::begin(rules).drive(&choices, |_, _| true);
@@ -436,7 +436,7 @@ proptest! {
         prop_assert_eq!(&serde_json::from_str::<Conversation>(&json).unwrap(), &life.fold.conversation);
     }
 
-    /// The step invariants, far away from the start, under rules that the exploration does not have.
+    /// The invariants of a step, far from the start, under rules that the explorer doesn't have.
     #[test]
     fn the_invariants_of_a_step_hold_everywhere(rules in rules(), choices in choices(150)) {
         let mut state = architect::machine::start(rules, small_model::task()).state;
@@ -452,14 +452,14 @@ proptest! {
 }
 
 #[test]
-fn a_run_that_never_does_anything_new_ends_as_a_loop() {
+fn a_run_that_repeats_itself_ends_as_a_loop() {
     let rules = RunRules::default();
     let mut life = RandomRun::begin(rules);
     let reply = small_model::reply(vec![small_model::call("c", "{}")], ReplyFinish::ToolCalls);
     while !life.is_over() {
         let events = small_model::events(&life.fold.state, EventSet::All);
         let mut awaited = events.into_iter().filter(|event| life.fold.state.awaits(event));
-        let event = match awaited.next().expect("something is awaited") {
+        let event = match awaited.next().expect("an effect is pending") {
             Event::Replied { id, .. } => {
                 Event::Replied { id, reply: reply.clone(), access: [CallAccess::read("a")].into() }
             }

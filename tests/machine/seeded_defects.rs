@@ -1,7 +1,7 @@
-//! Is the explorer blind? Four defects are put into the transition function, and it has to find each.
+//! Can the explorer find defects? Four are put into the transition function, and it must find each.
 
 use architect::machine::{
-    CallAttempt, CallPurpose, CallStage, ConversationChange, DeadlineKind, Effect, Event, State,
+    CallAttempt, CallPurpose, CallingStage, ConversationChange, DeadlineKind, Effect, Event, State,
     StateKind, Step, deadline, step,
 };
 use architect::model::ConversationItem;
@@ -19,7 +19,7 @@ fn violations_found(step: TransitionFn) -> Vec<String> {
 }
 
 #[test]
-fn a_result_that_is_lost_at_close_is_found() {
+fn a_lost_result_is_found() {
     fn lossy(state: State, event: Event) -> Step {
         let mut next = step(state, event);
         if next.state.kind() == StateKind::ClosingPreparing {
@@ -40,7 +40,7 @@ fn a_result_that_is_lost_at_close_is_found() {
 }
 
 #[test]
-fn an_interrupt_that_only_one_state_hears_is_found() {
+fn an_interrupt_that_only_one_state_handles_is_found() {
     fn deaf(state: State, event: Event) -> Step {
         match (&event, state.kind()) {
             (Event::Interrupt { .. }, kind) if kind != StateKind::CallingSending => {
@@ -69,11 +69,11 @@ fn a_retry_that_ignores_the_budget_is_found() {
                 if due == Some(DeadlineKind::RetryDue)
                     && next.state.kind() == StateKind::ClosingPreparing =>
             {
-                let CallStage::Requesting(attempt) = calling.stage else { unreachable!() };
+                let CallingStage::Requesting(attempt) = calling.stage else { unreachable!() };
                 let id = calling.run.next_effect.allocate();
                 let (CallAttempt::Sending { number, .. } | CallAttempt::Waiting { number, .. }) =
                     attempt;
-                calling.stage = CallStage::Requesting(CallAttempt::Sending {
+                calling.stage = CallingStage::Requesting(CallAttempt::Sending {
                     id,
                     number,
                     due: next.state.run().now,
@@ -113,7 +113,7 @@ fn a_tool_that_runs_twice_is_found() {
     assert!(
         violations_found(eager)
             .iter()
-            .any(|found| found.starts_with("a tool runs once, and only when cleared"))
+            .any(|found| found.starts_with("a tool runs once, and only when approved"))
     );
 }
 

@@ -1,4 +1,4 @@
-//! The small world in which the machine is explored: few kinds of each event, and rules with small bounds.
+//! The small model in which the machine is explored: few kinds of each event, and rules with small bounds.
 
 use architect::machine::{
     Authorization, CallIntent, CallState, CheckResult, Event, RequestSize, State, StateKind,
@@ -14,7 +14,7 @@ use architect::model::{
 /// An id that no effect ever has.
 pub(crate) const STALE_ID: EffectId = EffectId(u64::MAX);
 
-/// Rules under which every arrow of the chart lies within a few steps.
+/// Rules under which every transition of the chart is within a few steps.
 pub(crate) fn rules() -> RunRules {
     RunRules {
         limits: RunLimits { max_steps: 2, ..RunLimits::default() },
@@ -66,7 +66,7 @@ pub(crate) fn rules() -> RunRules {
     }
 }
 
-/// What is explored from its start: rules, and how many words the world has for what happens.
+/// A start for the explorer: rules, and how many events there are.
 #[derive(Clone)]
 pub(crate) struct SmallModel {
     pub(crate) name: &'static str,
@@ -74,8 +74,8 @@ pub(crate) struct SmallModel {
     pub(crate) words: EventSet,
 }
 
-/// How many words a world has. Many words reach every arrow; few words reach further. Runs within the run have a world
-/// of their own, since what is set aside for them makes another state of almost every one.
+/// How many kinds of events there are. Many reach every transition; few reach further. Sub-agents have a set of their
+/// own, since their budget shares make another state of almost every one.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum EventSet {
     Large,
@@ -118,7 +118,7 @@ pub(crate) fn task() -> ConversationItem {
     ConversationItem::user(MessageOrigin::Task, "the task")
 }
 
-/// Every event that the small world knows in this state.
+/// Returns every event that is possible in this state.
 pub(crate) fn events(state: &State, words: EventSet) -> Vec<Event> {
     let mut events = vec![
         Event::StoreFailed { error: "disk full".into() },
@@ -127,7 +127,7 @@ pub(crate) fn events(state: &State, words: EventSet) -> Vec<Event> {
     ];
     events.extend(Signal::ALL.map(|signal| Event::Interrupt { signal }));
     events.extend(deadline(state).map(|deadline| Event::Tick { now: deadline.at }));
-    // The machine slept through every moment that it waited for.
+    // The machine slept through every deadline.
     events.push(Event::Tick { now: state.run().now.after(TimeSpan(1_000)) });
     events.extend(completions(state, STALE_ID));
     for id in state.pending_effects() {
@@ -142,21 +142,17 @@ pub(crate) fn events(state: &State, words: EventSet) -> Vec<Event> {
     events
 }
 
-/// Returns whether worlds with few words know the event: turns, and little else.
+/// Returns whether small sets include the event: turns, and little else.
 fn is_common(event: &Event) -> bool {
     match event {
-        Event::Prepared { size: facts, messages, .. } => {
-            facts.exchanges == 0 && messages.is_empty()
-        }
+        Event::Prepared { size, messages, .. } => size.exchanges == 0 && messages.is_empty(),
         Event::Replied { reply, access, .. } => match reply.calls().count() {
             0 => reply.has_text() && reply.finish == ReplyFinish::Stop,
             1 => true,
             _ => access.contains(&CallAccess::read("a")),
         },
         Event::CallFailed { fault, .. } => fault.kind == FaultKind::Auth,
-        Event::Authorized { authorization: verdict, .. } => {
-            !matches!(verdict, Authorization::Abort)
-        }
+        Event::Authorized { authorization, .. } => !matches!(authorization, Authorization::Abort),
         Event::Interrupt { signal } => *signal == Signal::Interrupt,
         Event::Tick { .. } => false,
         Event::StoreFailed { .. }
@@ -167,7 +163,7 @@ fn is_common(event: &Event) -> bool {
     }
 }
 
-/// Returns whether only a world with runs within the run knows the event.
+/// Returns whether only the set with sub-agents includes the event.
 fn is_delegated(event: &Event) -> bool {
     let intent = match event {
         Event::Authorized { authorization: Authorization::Approved { intent, .. }, .. } => {
@@ -200,7 +196,7 @@ fn completions(state: &State, id: EffectId) -> Vec<Event> {
     events
 }
 
-/// A run within the run uses all that it still has; one without limits uses a little, again and again.
+/// A sub-agent uses all that it has left; one without limits uses a little, repeatedly.
 fn charged(state: &State, id: EffectId) -> Option<Event> {
     let left = match state {
         State::Executing(executing) => executing.calls.iter().find_map(|call| match call.state {
@@ -209,27 +205,27 @@ fn charged(state: &State, id: EffectId) -> Option<Event> {
         }),
         _ => None,
     };
-    let spent = match left {
+    let used = match left {
         None if id == STALE_ID => (MicroUsd(1), Tokens(1)),
         None => return None,
         Some(left) => (left.cost.unwrap_or(MicroUsd(1)), left.tokens.unwrap_or(Tokens(1))),
     };
-    let (cost, input) = spent;
-    if spent == (MicroUsd::ZERO, Tokens::ZERO) {
+    let (cost, input) = used;
+    if used == (MicroUsd::ZERO, Tokens::ZERO) {
         return None;
     }
     Some(Event::UsageReported { id, usage: Usage { input, ..Usage::default() }, cost })
 }
 
-/// All of the events where they are due, and one of them where they are not.
+/// All of the events where they are expected, and one of them elsewhere.
 fn take_first(events: Vec<Event>, all: bool) -> impl Iterator<Item = Event> {
     let count = if all { events.len() } else { 1 };
     events.into_iter().take(count)
 }
 
 fn prepared(id: EffectId) -> Vec<Event> {
-    let facts = [(10, 20, 0), (80, 90, 3), (80, 90, 2), (96, 99, 9), (96, 99, 2), (96, 99, 1)];
-    let mut events: Vec<Event> = facts
+    let size = [(10, 20, 0), (80, 90, 3), (80, 90, 2), (96, 99, 9), (96, 99, 2), (96, 99, 1)];
+    let mut events: Vec<Event> = size
         .into_iter()
         .map(|(context, bound, exchanges)| Event::Prepared {
             id,
@@ -255,15 +251,15 @@ fn prepared(id: EffectId) -> Vec<Event> {
     events
 }
 
-/// A closing call that does not fit into the window, however much of it is left out.
+/// A closing call that doesn't fit into the window, however much is left out.
 fn too_large(id: EffectId) -> Event {
-    let facts = RequestSize {
+    let size = RequestSize {
         estimate: Tokens(110),
         upper_bound: Tokens(120),
         exchanges: 1,
         shortened_estimate: Tokens(101),
     };
-    Event::Prepared { id, size: facts, messages: [].into() }
+    Event::Prepared { id, size, messages: [].into() }
 }
 
 pub(crate) fn reply(parts: Vec<ReplyPart>, finish: ReplyFinish) -> Reply {
@@ -344,7 +340,7 @@ fn call_of(state: &State, id: EffectId) -> CallId {
         .unwrap_or("none".into())
 }
 
-/// Answers that differ in nothing but their status make the same turn, so that few turns have to be told apart.
+/// Results that differ only in their status make the same turn, so that there are few different turns.
 fn result_of(state: &State, id: EffectId, status: ToolStatus) -> ToolResult {
     ToolResult { digest: Digest::EMPTY, ..ToolResult::new(call_of(state, id), status, "it") }
 }
@@ -360,7 +356,7 @@ fn vetted(state: &State, id: EffectId) -> Vec<Event> {
         refused(ToolStatus::Denied),
         Authorization::Abort,
     ]
-    .map(|verdict| Event::Authorized { id, authorization: verdict })
+    .map(|authorization| Event::Authorized { id, authorization })
     .into()
 }
 

@@ -1,12 +1,12 @@
-//! The floors of the house: who may use whom.
+//! The layers of the architecture: which module may use which.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::kit::sources::rust_files;
 
-/// The rooms, floor by floor, from the ground.
-const FLOORS: [&[&str]; 10] = [
+/// The modules of each layer, from the lowest.
+const LAYERS: [&[&str]; 10] = [
     &["model"],
     &["machine"],
     &["port"],
@@ -19,21 +19,21 @@ const FLOORS: [&[&str]; 10] = [
     &["workflow"],
 ];
 
-/// The longest file that is read in one sitting, its tests included.
+/// The greatest length of a file, its tests included.
 const LONGEST: usize = 900;
 
-fn floor(room: &str) -> usize {
-    let floor = FLOORS.iter().position(|rooms| rooms.contains(&room));
-    floor.unwrap_or_else(|| panic!("{room} is on no floor"))
+fn layer(module: &str) -> usize {
+    let layer = LAYERS.iter().position(|modules| modules.contains(&module));
+    layer.unwrap_or_else(|| panic!("{module} is in no layer"))
 }
 
 fn source() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("src")
 }
 
-/// The rooms that a text names by `crate::room`, also in a group (`crate::{a, b}`).
-fn rooms_named(text: &str) -> Vec<String> {
-    let mut rooms = Vec::new();
+/// Returns the modules that a text names by `crate::module`, also in a group (`crate::{a, b}`).
+fn modules_named(text: &str) -> Vec<String> {
+    let mut modules = Vec::new();
     for piece in text.split("crate::").skip(1) {
         let names = match piece.strip_prefix('{') {
             Some(group) => group.split('}').next().unwrap().split(',').map(str::trim).collect(),
@@ -41,24 +41,24 @@ fn rooms_named(text: &str) -> Vec<String> {
         };
         for name in names {
             let end = name.find(|c: char| !c.is_alphanumeric() && c != '_');
-            rooms.push(name[..end.unwrap_or(name.len())].to_owned());
+            modules.push(name[..end.unwrap_or(name.len())].to_owned());
         }
     }
-    rooms.retain(|room| !room.is_empty());
-    rooms
+    modules.retain(|module| !module.is_empty());
+    modules
 }
 
 #[test]
-fn no_room_uses_one_above_it_or_its_neighbour() {
+fn no_module_uses_one_of_its_own_layer_or_above() {
     let mut wrong = Vec::new();
     for path in rust_files(&source()) {
         let inside = path.strip_prefix(source()).unwrap();
-        let room = inside.iter().next().unwrap().to_str().unwrap();
-        if ["lib.rs", "main.rs", "cli"].contains(&room) {
+        let module = inside.iter().next().unwrap().to_str().unwrap();
+        if ["lib.rs", "main.rs", "cli"].contains(&module) {
             continue;
         }
-        for used in rooms_named(&fs::read_to_string(&path).unwrap()) {
-            if used != room && floor(&used) >= floor(room) {
+        for used in modules_named(&fs::read_to_string(&path).unwrap()) {
+            if used != module && layer(&used) >= layer(module) {
                 wrong.push(format!("{} uses {used}", inside.display()));
             }
         }
@@ -81,7 +81,7 @@ fn only_the_binary_knows_clap_and_anyhow() {
 }
 
 #[test]
-fn no_file_needs_two_sittings() {
+fn no_file_is_longer_than_the_limit() {
     for path in rust_files(Path::new(env!("CARGO_MANIFEST_DIR")).join("src").as_path()) {
         let lines = fs::read_to_string(&path).unwrap().lines().count();
         assert!(lines <= LONGEST, "{} has {lines} lines", path.display());
@@ -89,7 +89,7 @@ fn no_file_needs_two_sittings() {
 }
 
 #[test]
-fn rooms_are_found_in_every_spelling() {
+fn modules_are_found_in_every_spelling() {
     let text = "use crate::model::{A, B}; use crate::{port, view::C}; fn f() -> crate::llm::D {}";
-    assert_eq!(rooms_named(text), ["model", "port", "view", "llm"]);
+    assert_eq!(modules_named(text), ["model", "port", "view", "llm"]);
 }

@@ -1,4 +1,4 @@
-//! The product from outside: its command line, its files, its house.
+//! Tests of the product from outside: its command line, its files, and the architecture of its source.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)] // in tests, helpers included
 #![allow(clippy::print_stdout, clippy::print_stderr)] // a test that is skipped says why

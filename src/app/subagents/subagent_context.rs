@@ -5,8 +5,8 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use crate::app::environment::SubagentClock;
+use crate::app::run::SharedResources;
 use crate::app::run_setup::RunSetup;
-use crate::app::shared_resources::SharedResources;
 use crate::config::{Agent, ConfigProblem};
 use crate::journal::{SessionId, SessionStore};
 use crate::model::matches_wildcard;

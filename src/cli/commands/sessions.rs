@@ -144,7 +144,7 @@ fn format_message(message: &MessageRow) -> String {
 fn found(hits: &[SearchHit]) -> String {
     let line = |hit: &SearchHit| {
         let snippet = sanitize::headline(&hit.snippet, INDENTED_WIDTH);
-        format!("{}@{}  {}\n    {snippet}\n", hit.session_id, hit.seq, hit.role.name())
+        format!("{}@{}  {}\n    {snippet}\n", hit.session_id, hit.seq, hit.role.as_str())
     };
     match hits.len() {
         0 => "nothing found\n".to_owned(),

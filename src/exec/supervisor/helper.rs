@@ -166,7 +166,7 @@ fn serve(
         Err(why) => return link.send(&SupervisorReport::Unable(why), &[], &[]),
     }
     let (absent, protected) = (AbsentPaths::new(&policy), ProtectedPaths::empty());
-    let caches: Vec<_> = policy.caches.list.iter().collect();
+    let caches: Vec<_> = policy.caches.caches.iter().collect();
     let variables = match policy.mode {
         SandboxMode::WorkspaceWrite => policy.caches.variables(&caches),
         SandboxMode::ReadOnly | SandboxMode::Off => Vec::new(),

@@ -1,11 +1,11 @@
-//! The arguments of a call: a tool, by the first byte, and what a model says to it. There is always an answer.
+//! A tool, by the first byte, and the arguments of a call: they are accepted, or there is a result with an error.
 #![no_main]
 
 use architect::model::ToolCall;
 use architect::port::Toolbox;
-use architect_fuzz::Bench;
+use architect_fuzz::ToolFixture;
 
-thread_local!(static BENCH: Bench = Bench::new());
+thread_local!(static BENCH: ToolFixture = ToolFixture::new());
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {
     let Some((&which, text)) = data.split_first() else { return };

@@ -1,14 +1,14 @@
 //! An event stream says the same however it is split.
 #![no_main]
 
-use architect::net::sse::{Parser, SseError};
+use architect::net::sse::{SseParser, SseError};
 
 type Events = Vec<(String, String)>;
 
 fn events<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> (Events, bool) {
-    let (mut parser, mut events) = (Parser::new(), Vec::new());
+    let (mut parser, mut events) = (SseParser::new(), Vec::new());
     let is_read = pieces.into_iter().all(|piece| {
-        let take = |event: architect::net::sse::Event<'_>| -> Result<(), SseError> {
+        let take = |event: architect::net::sse::SseEvent<'_>| -> Result<(), SseError> {
             events.push((event.name.to_owned(), event.data.to_owned()));
             Ok(())
         };

@@ -1,12 +1,12 @@
-//! A journal: as it lies there, and with its lines sealed again, so that what is behind the checksums is reached too. It is
+//! A journal: as it is, and with its lines sealed again, so that what is behind the checksums is reached too. It is
 //! read to where it is sound, the same whenever it is read.
 #![no_main]
 
 use std::fs;
 
-use architect::journal::{Durability, SessionId, Store};
+use architect::journal::{Durability, SessionId, SessionStore};
 
-/// Whose journals lie in the corpus.
+/// The session of the journals in the corpus.
 const SESSION: &str = "01a20158-f8a4-771c-bc58-ac563a9aea05";
 
 /// The length of a line's seal: `,"crc":"00000000"}`.
@@ -29,7 +29,7 @@ fn sealed(text: &[u8]) -> Vec<u8> {
 thread_local!(static FOLDER: tempfile::TempDir = architect_fuzz::folder());
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| FOLDER.with(|folder| {
-    let store = Store::open(folder.path(), Durability::Os).unwrap();
+    let store = SessionStore::open(folder.path(), Durability::Os).unwrap();
     let session: SessionId = SESSION.parse().unwrap();
     let path = folder.path().join(format!("sessions/{SESSION}.jsonl"));
     for bytes in [data.to_vec(), sealed(data)] {
@@ -37,7 +37,7 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| FOLDER.with(|folder| {
         let read = || {
             let mut records = 0_u64;
             let read = store.replay(session, |_, _, _| records += 1);
-            read.map(|(past, end)| (past.fold, end, records)).map_err(|error| error.to_string())
+            read.map(|(past, end)| (past.machine, end, records)).map_err(|error| error.to_string())
         };
         let first = read();
         if let Ok((_, end, records)) = &first {

@@ -6,9 +6,9 @@ use std::fs;
 use std::path::Path;
 
 use architect::model::ToolCall;
-use architect_fuzz::Bench;
+use architect_fuzz::ToolFixture;
 
-thread_local!(static BENCH: Bench = Bench::new());
+thread_local!(static BENCH: ToolFixture = ToolFixture::new());
 
 const FILES: [(&str, &[u8]); 4] = [
     ("a", b"1\n2\n3\n4\n5\n6\n7\n8\n"),

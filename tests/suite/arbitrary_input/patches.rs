@@ -30,7 +30,7 @@ fn files(folder: &Path) -> Vec<(String, Vec<u8>)> {
     found
 }
 
-/// Makes the call; returns whether it succeeded, and what the model is told.
+/// Makes the call; returns whether it succeeded, and the text of its result.
 fn apply(workspace: &Path, patch: &str) -> (bool, String) {
     let supervisor = Supervisor::in_process(SandboxPolicy::off(workspace), Vec::new());
     let settings = ToolSettings {
@@ -68,10 +68,10 @@ proptest! {
         fs::write(workspace.join("a"), "1\n2\n3\n").unwrap();
         fs::write(workspace.join("b"), "x\n").unwrap();
         let before = files(folder.path());
-        let (is_ok, told) = apply(&workspace, &text);
-        prop_assert!(!told.is_empty());
+        let (is_ok, reported) = apply(&workspace, &text);
+        prop_assert!(!reported.is_empty());
         let after = files(folder.path());
-        prop_assert!(is_ok || before == after, "refused, and yet something is changed: {told}");
+        prop_assert!(is_ok || before == after, "refused, and yet something is changed: {reported}");
         prop_assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "something is outside");
     }
 }

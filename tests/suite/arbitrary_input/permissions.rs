@@ -15,10 +15,10 @@ fn policy(mode: ConfirmMode, deny: &[&str], allow: &[&str]) -> Option<PolicyEngi
 }
 
 /// How free a call is: refused, to be asked about, allowed.
-fn permissiveness(judge: &PolicyEngine, line: &str) -> u8 {
+fn permissiveness(policy: &PolicyEngine, line: &str) -> u8 {
     let (line, folder) = (line.to_owned(), String::new());
     let target = CallTarget::Command(CommandTarget::new(&line, &folder, Vec::new()));
-    match judge.decide("run_command", CallKind::Command, &[target]) {
+    match policy.decide("run_command", CallKind::Command, &[target]) {
         Decision::Deny { reason: why } => {
             assert!(!why.is_empty());
             0
@@ -33,7 +33,7 @@ proptest! {
 
     /// Fault X14: what stands in a command line can loosen nothing.
     #[test]
-    fn any_command_line_is_judged_and_a_denial_never_loosens(
+    fn any_command_line_is_decided_and_a_stricter_policy_never_allows_more(
         line in almost_valid(&[
             "git ", "rm ", "-rf ", "/", "~", "sudo ", "ls ", ";", "&&", "||", "|", "&", "$(", ")", "`", "\"", "'", "\\",
             ">", "<<EOF\n", "EOF\n", "{", "}", "for i in ", "do ", "done", "a=b ", "${x:-y}", "#", "cat ", "\u{202e}", "! ",

@@ -11,7 +11,7 @@ const DONE: &str = "[[turn]]\ntext = 'Done.'\n";
 /// A hook that can be seen to have run.
 const HOOK: &str = "[[hooks.stop]]\nname = 'h'\ncommand = 'touch ran'\n";
 
-/// A folder that was trusted, and what has come by a pull since.
+/// A trusted folder with changes by a later pull.
 fn pulled() -> CliFixture {
     let world = CliFixture::new();
     world.write(".architect/config.toml", "[limits]\nmax_steps = 60\n");
@@ -32,13 +32,13 @@ fn a_changed_file_ends_a_run_until_it_is_trusted_again() {
     let world = pulled();
     let ran = world.run_script(DONE, &["--json"]);
     assert_eq!((ran.code, ran.json()["exit_code"].as_i64()), (3, Some(3)), "{}", ran.err);
-    for said in
+    for expected in
         [".architect/config.toml", ".mcp.json (new)", "architect config trust", "ARCHITECT_TRUST=1"]
     {
-        assert!(ran.err.contains(said), "{said}: {}", ran.err);
+        assert!(ran.err.contains(expected), "{expected}: {}", ran.err);
     }
     assert!(!world.path("ran").exists());
-    // What runs nothing shows it, and goes on.
+    // Commands that run nothing report the change, and continue.
     assert_eq!(world.run(&["sessions", "list"]).code, 0);
     let ran = world.run(&["config", "check"]);
     assert!(ran.code == 0 && ran.err.contains("has changed since"), "{}", ran.err);
@@ -55,9 +55,9 @@ fn a_changed_file_ends_a_run_until_it_is_trusted_again() {
 fn a_folder_that_an_older_version_trusted_is_recorded_once() {
     let world = pulled();
     fs::remove_dir_all(world.home().join(".local/state/architect/trusted_files")).unwrap();
-    let said = |ran: &CommandResult| ran.err.contains("is recorded now");
+    let expected = |ran: &CommandResult| ran.err.contains("is recorded now");
     let (first, second) = (world.run_script(DONE, &[]), world.run_script(DONE, &[]));
-    assert_eq!((first.code, said(&first), second.code, said(&second)), (0, true, 0, false));
+    assert_eq!((first.code, expected(&first), second.code, expected(&second)), (0, true, 0, false));
     world.write(".architect/config.toml", "");
     assert_eq!(world.run_script(DONE, &[]).code, 3);
 }

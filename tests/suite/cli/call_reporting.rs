@@ -1,4 +1,4 @@
-//! What is told of the calls of a run: in the log, in reports, in events, in the trace.
+//! How the log, reports, events and the trace show the calls of a run.
 
 use std::fs;
 
@@ -14,7 +14,7 @@ const FAILS: &str = r#"{ name = "run_command", arguments = { command = "echo 1; 
 const DENIED: &str = r#"{ name = "write_file", arguments = { path = "x", content = "" } }"#;
 
 #[test]
-fn a_failed_command_is_told_with_its_code_and_its_last_error() {
+fn a_failed_command_is_reported_with_its_code_and_last_error() {
     let world = CliFixture::new();
     let both = format!("{FAILS}, {DENIED}");
     let args = ["--mode", "yolo", "--deny", "write_file(x)", "--report", "markdown"];
@@ -59,7 +59,7 @@ fn a_report_for_the_summary_of_a_step_is_added_to_it() {
 }
 
 #[test]
-fn the_decision_on_a_call_is_told_with_its_rule() {
+fn the_decision_on_a_call_is_reported_with_its_rule() {
     let world = CliFixture::new();
     let both = format!("{FAILS}, {DENIED}");
     let args = [
@@ -81,14 +81,15 @@ fn the_decision_on_a_call_is_told_with_its_rule() {
         ends.map(|end| (text(&end["decision"]["verdict"]), text(&end["decision"]["rule"])))
             .collect()
     };
-    let told = decisions(&ran.lines());
-    assert_eq!(told.len(), 2, "{}", ran.out);
-    let find = |verdict: &str| told.iter().find(|(told, _)| told == verdict).unwrap().1.clone();
-    assert!(find("allow").contains("permissions.allow"), "{told:?}");
-    assert!(find("deny").contains("permissions.deny"), "{told:?}");
+    let reported = decisions(&ran.lines());
+    assert_eq!(reported.len(), 2, "{}", ran.out);
+    let find =
+        |wanted: &str| reported.iter().find(|(decision, _)| decision == wanted).unwrap().1.clone();
+    assert!(find("allow").contains("permissions.allow"), "{reported:?}");
+    assert!(find("deny").contains("permissions.deny"), "{reported:?}");
     let log = world.read("events.jsonl");
     let log: Vec<Value> = log.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    assert_eq!(decisions(&log), told);
+    assert_eq!(decisions(&log), reported);
 
     let session = ran.lines().pop().unwrap()["session_id"].as_str().unwrap().to_owned();
     let trace = world.run(&["trace", &session, "--json"]).json();
@@ -113,7 +114,7 @@ fn the_decision_on_a_call_is_told_with_its_rule() {
 }
 
 #[test]
-fn a_change_of_state_is_told_with_the_event_and_the_guard() {
+fn a_state_change_is_reported_with_its_event_and_guard() {
     let world = CliFixture::new();
     let call = r#"{ name = "list_files" }"#;
     let ran = world.run_script(&script(call), &["--output-format", "stream-json"]);

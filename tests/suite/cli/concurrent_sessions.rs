@@ -3,7 +3,7 @@
 use crate::kit::cli::{CliFixture, wait_for_exit};
 
 #[test]
-fn of_several_runs_with_one_id_one_runs_and_the_others_say_why_not() {
+fn of_several_runs_with_one_id_one_runs_and_the_others_fail() {
     let world = CliFixture::new();
     let model = world.script_model("[[turn]]\ntext = 'Done.'\n");
     for round in 0..3 {

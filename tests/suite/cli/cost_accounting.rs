@@ -1,4 +1,4 @@
-//! One account of money and calls, whoever is asked: the result, the events, the log, the trace, the stored sessions.
+//! Money and calls are counted the same everywhere: the result, the events, the log, the trace, the stored sessions.
 
 #![allow(clippy::float_cmp)] // whole dollars, whose sums are exact
 
@@ -26,7 +26,7 @@ fn number(value: &Value) -> f64 {
     value.as_f64().unwrap()
 }
 
-/// Asserts that everyone tells of so many calls, each of which cost a dollar. `traced` is what the trace of the session
+/// Asserts that all of them report so many calls, each of which cost a dollar. `traced` is what the trace of the session
 /// itself has, which does not have the sessions beside it.
 fn assert_all_agree(world: &CliFixture, ran: &CommandResult, calls: u32, traced: u32) {
     let lines = ran.lines();
@@ -39,9 +39,9 @@ fn assert_all_agree(world: &CliFixture, ran: &CommandResult, calls: u32, traced:
     assert_eq!(sources.map(number).sum::<f64>(), cost, "{result}");
     assert_eq!(number(&result["usage"]["output_tokens"]), cost * 1e6);
     let money = |event: &&&Value| number(&event["cost_usd"]);
-    let told = [events("api_call_end"), events("subagent_call")].concat();
+    let reported = [events("api_call_end"), events("subagent_call")].concat();
     assert_eq!(
-        (told.len(), told.iter().map(|event| money(&event)).sum::<f64>()),
+        (reported.len(), reported.iter().map(|event| money(&event)).sum::<f64>()),
         (calls as usize, cost)
     );
     // Where a session goes on, its newest end counts what came before it.
@@ -109,7 +109,7 @@ fn sub_agents_and_the_closing_call_are_counted_once_by_everyone() {
     assert_eq!(purposes, ["agent", "closing", "subagent"]);
 }
 
-/// The evaluation plays the same script from its beginning: it asks for a tool, has none, and gives its verdict in the
+/// The evaluation plays the same script from its beginning: it asks for a tool, has none, and gives its decision in the
 /// closing call.
 #[test]
 fn an_evaluation_is_counted_once_by_everyone() {
@@ -122,11 +122,11 @@ fn an_evaluation_is_counted_once_by_everyone() {
     let costs = world.run(&["sessions", "costs", "--json"]).json();
     let purposes = costs.as_array().unwrap().iter().map(|row| row["purpose"].clone());
     assert_eq!(purposes.collect::<Vec<_>>(), ["agent", "eval", "subagent"]);
-    // The evaluation is a session that nobody asked for.
+    // The evaluation is a session of its own.
     assert_eq!(world.run(&["sessions", "--json"]).json().as_array().unwrap().len(), 2);
 }
 
-/// All there is at once: a sub-agent, a compaction, evaluations with closing calls of their own, and a closing call.
+/// Everything at once: a sub-agent, a compaction, evaluations with closing calls of their own, and a closing call.
 #[test]
 fn everything_together_is_counted_once_by_everyone() {
     let world = CliFixture::new();
@@ -177,7 +177,7 @@ fn everything_together_is_counted_once_by_everyone() {
     assert_eq!(trace["tokens"], shown["tokens"]);
 }
 
-/// What a session has used before, it has used when it goes on.
+/// A resumed session includes its earlier usage.
 #[test]
 fn a_session_that_goes_on_is_counted_from_its_beginning() {
     let world = CliFixture::new();

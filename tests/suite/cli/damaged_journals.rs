@@ -1,4 +1,4 @@
-//! Journals with a byte that is not what was written: whatever reads them says so.
+//! Journals with a changed byte: every reader reports the damage.
 
 use std::fs;
 use std::path::PathBuf;
@@ -50,7 +50,7 @@ fn run(world: &CliFixture, command: &[String], more: &[&str]) -> CommandResult {
 }
 
 #[test]
-fn whatever_reads_a_damaged_journal_says_so_and_fails_or_goes_on_up_to_the_damage() {
+fn every_reader_of_a_damaged_journal_reports_the_damage() {
     // The last record, and one with records behind it.
     for line in [0, 3] {
         let world = CliFixture::new();
@@ -78,7 +78,7 @@ fn whatever_reads_a_damaged_journal_says_so_and_fails_or_goes_on_up_to_the_damag
     }
 }
 
-/// What a crash leaves at the end is no damage: it never was a record.
+/// An incomplete last line, as a crash leaves it, is no damage.
 #[test]
 fn half_a_line_at_the_end_of_a_journal_is_no_damage() {
     let world = CliFixture::new();
@@ -107,7 +107,7 @@ fn a_journal_under_the_name_of_another_session_is_refused() {
     fs::remove_file(path.with_file_name(format!("{name}.jsonl"))).unwrap();
 }
 
-/// What a repair can't help with, it is not advised for.
+/// A repair is not advised where it wouldn't help.
 #[test]
 fn a_repair_does_not_advise_itself() {
     let world = CliFixture::new();

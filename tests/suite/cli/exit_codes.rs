@@ -21,7 +21,7 @@ fn finished(text: &str, reason: &str) -> ScriptedReply {
 }
 
 #[test]
-fn after_the_last_step_the_model_sums_up_without_tools() {
+fn after_the_last_step_the_model_summarizes_without_tools() {
     let world = CliFixture::new();
     world.write("a", "1").write("b", "2");
     let server = Server::new([chat::calls(&[READ]), chat::text("I read a.")]);
@@ -35,7 +35,7 @@ fn after_the_last_step_the_model_sums_up_without_tools() {
     assert!(text.starts_with("[SYSTEM] "), "{text}");
 }
 
-/// Zero is a limit, and no limit is overshot.
+/// Zero is a limit, and no limit is exceeded.
 #[test]
 fn no_step_is_made_when_none_is_allowed() {
     let (world, server) = (CliFixture::new(), Server::new([chat::text("Nothing was done.")]));
@@ -112,7 +112,7 @@ fn a_budget_needs_a_price() {
     assert!(ran.err.contains("hint: ") && server.requests().is_empty(), "{}", ran.err);
 }
 
-/// The time limit of a run bounds what comes after it as well, but for a moment.
+/// The time limit of a run bounds the work after it too.
 const MOMENT: Duration = Duration::from_millis(2_500);
 
 #[test]
@@ -132,10 +132,10 @@ fn hooks_at_the_end_of_a_run_get_no_more_time_than_the_run() {
 #[test]
 fn hooks_at_the_end_of_a_run_take_what_is_left_of_its_time() {
     let (world, server) = (CliFixture::new(), Server::new([chat::text("Done.")]));
-    let hook = "hooks.session_end=[{ name = 'slow', command = 'sleep 0.7; touch told' }]";
+    let hook = "hooks.session_end=[{ name = 'slow', command = 'sleep 0.7; touch reported' }]";
     let ran = world.run_with_server(&server, &["--timeout", "30", "--json", "--set", hook]);
     assert_eq!(ran.outcome(), outcome(0, "llm_done", "success"), "{}", ran.err);
-    assert!(world.path("told").exists());
+    assert!(world.path("reported").exists());
 }
 
 #[test]
@@ -153,7 +153,7 @@ fn a_server_that_says_nothing_takes_no_more_time_than_the_run() {
     }
 }
 
-/// More than fits into a pipe that nobody reads.
+/// More than fits into an unread pipe.
 fn long() -> String {
     format!("[[turn]]\ntext = '{}'", "word ".repeat(60_000))
 }
@@ -167,9 +167,9 @@ fn a_reader_who_stalls_is_waited_for_as_long_as_the_run_may_last() {
     let status = child.wait_timeout(Duration::from_secs(20)).unwrap();
     let _ = child.kill();
     assert_eq!(status.and_then(|status| status.code()), Some(1));
-    let mut said = String::new();
-    std::io::Read::read_to_string(&mut child.stderr.take().unwrap(), &mut said).unwrap();
-    assert!(said.contains("did not read it in time"), "{said}");
+    let mut output = String::new();
+    std::io::Read::read_to_string(&mut child.stderr.take().unwrap(), &mut output).unwrap();
+    assert!(output.contains("did not read it in time"), "{output}");
 }
 
 #[test]

@@ -4,7 +4,7 @@ use crate::kit::chat;
 use crate::kit::cli::CliFixture;
 use crate::kit::server::Server;
 
-/// The model chooses what a file is called, and hooks are not confined.
+/// The model chooses file names, and hooks are not confined.
 #[test]
 fn a_file_name_is_no_part_of_a_hooks_command() {
     let world = CliFixture::new();
@@ -20,10 +20,11 @@ fn a_file_name_is_no_part_of_a_hooks_command() {
     let ran = world.run_with_server(&server, &args);
     assert_eq!(ran.code, 0, "{}", ran.err);
     let messages = server.requests()[1].json()["messages"].clone();
-    let told = messages.as_array().unwrap().last().unwrap()["content"].as_str().unwrap().to_owned();
+    let reported =
+        messages.as_array().unwrap().last().unwrap()["content"].as_str().unwrap().to_owned();
     let name = name.replace('\\', "");
     for hook in ["a", "b", "c"] {
-        assert!(told.contains(&format!("{hook}:{name}")), "{told}");
+        assert!(reported.contains(&format!("{hook}:{name}")), "{reported}");
     }
     assert!(world.path(&name).exists());
     assert!(!world.home().join("RAN").exists() && !world.path("RAN").exists());

@@ -1,4 +1,4 @@
-//! Sessions that somebody else has written.
+//! Sessions from another machine.
 
 use crate::kit::chat;
 use crate::kit::cli::{CliFixture, CommandResult, outcome, wait_for_exit};
@@ -36,10 +36,11 @@ fn the_options_of_an_imported_session_do_not_hold() {
     let server = Server::new([chat::text("Two."), chat::text("Three.")]);
     let ran = exported(&world, Some(&server), &["resume", &session, "Go on."]);
     assert_eq!(ran.outcome(), outcome(0, "llm_done", "success"), "{}", ran.err);
-    let told: Vec<&str> = ran.err.lines().filter(|line| line.contains("was imported")).collect();
-    assert_eq!(told.len(), 1, "{}", ran.err);
+    let reported: Vec<&str> =
+        ran.err.lines().filter(|line| line.contains("was imported")).collect();
+    assert_eq!(reported.len(), 1, "{}", ran.err);
     for name in ["hooks.session_start", "sandbox.mode", "llm.api_base", "--agent", "--set"] {
-        assert!(told[0].contains(name), "{name}: {}", told[0]);
+        assert!(reported[0].contains(name), "{name}: {}", reported[0]);
     }
     assert!(!world.home().join("RAN").exists());
     assert_eq!((theirs.requests().len(), server.requests().len()), (1, 1));

@@ -5,7 +5,7 @@ use serde_json::json;
 use crate::kit::cli::CliFixture;
 
 #[test]
-fn the_demonstration_mends_a_real_file() {
+fn the_demonstration_fixes_a_real_file() {
     let ran = CliFixture::new().run(&["demo"]);
     assert_eq!(ran.code, 0, "{}", ran.err);
     assert!(
@@ -40,7 +40,7 @@ fn agents_and_completions_are_listed() {
 
 /// clap's own code for wrong usage, 2, is the one of a partial run here.
 #[test]
-fn wrong_usage_is_exit_code_3_and_says_what_to_do() {
+fn wrong_usage_is_exit_code_3_with_advice() {
     let negative = CliFixture::new().run(&["run", "x", "--budget", "-1"]);
     assert_eq!(negative.code, 3);
     assert!(negative.err.contains("not negative, found -1"), "{}", negative.err);
@@ -68,7 +68,7 @@ fn wrong_usage_is_exit_code_3_and_says_what_to_do() {
 }
 
 #[test]
-fn a_program_gets_its_document_also_when_nothing_begins() {
+fn a_failed_start_still_writes_the_result_document() {
     let ran = CliFixture::new().run(&["run", "x", "--json"]);
     assert_eq!(ran.code, 3);
     let json = ran.json();
@@ -78,7 +78,7 @@ fn a_program_gets_its_document_also_when_nothing_begins() {
 }
 
 #[test]
-fn the_configuration_tells_where_each_value_comes_from() {
+fn the_configuration_shows_the_origin_of_each_value() {
     let world = CliFixture::new();
     let ran = world.run(&["config", "show", "--set", "limits.max_steps=7"]);
     let line = ran.out.lines().find(|line| line.starts_with("limits.max_steps")).unwrap();
@@ -105,7 +105,7 @@ fn the_doctor_says_what_is_wrong() {
 }
 
 #[test]
-fn a_configuration_is_begun_once() {
+fn a_configuration_is_created_only_once() {
     let world = CliFixture::new();
     assert_eq!(world.run(&["init", "--preset", "rust"]).code, 0);
     assert!(world.read(".architect/config.toml").contains("[llm]"));
@@ -115,9 +115,9 @@ fn a_configuration_is_begun_once() {
     assert_eq!(world.run(&["config", "check", "--trust"]).code, 0);
 }
 
-/// What a project's own file loosens holds once the user has said so, and no longer than that.
+/// What a project's own file loosens holds only with the user's trust.
 #[test]
-fn a_folder_is_trusted_until_it_is_not_any_more() {
+fn a_folder_is_trusted_until_trust_is_withdrawn() {
     let world = CliFixture::new();
     world.write(".architect/config.toml", "[commands]\ndefault_timeout = 700\n");
     let timeout = || {

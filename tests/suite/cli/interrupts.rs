@@ -32,7 +32,7 @@ fn streaming() -> Server {
 
 /// The first signal is enough when the run is over and only its reader is still waited for.
 #[test]
-fn nobody_waits_for_a_reader_who_stalls_once_there_is_a_signal() {
+fn after_a_signal_a_stalled_reader_is_not_waited_for() {
     for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143)] {
         let world = CliFixture::new();
         let model = world.script_model(&format!("[[turn]]\ntext = '{}'", "word ".repeat(60_000)));
@@ -46,9 +46,9 @@ fn nobody_waits_for_a_reader_who_stalls_once_there_is_a_signal() {
     }
 }
 
-/// The same holds for hooks that are told of the end.
+/// The same holds for hooks at the end of a session.
 #[test]
-fn nobody_waits_for_the_hooks_of_the_end_once_there_is_a_signal() {
+fn after_a_signal_end_hooks_are_not_waited_for() {
     let (world, server) = (CliFixture::new(), Server::new([chat::text("Done.")]));
     let hook = "hooks.session_end=[{ name = 'slow', command = 'sleep 4733.9' }]";
     let child = world.command_with_server(&server, &["--json", "--set", hook]).spawn().unwrap();
@@ -193,7 +193,7 @@ fn temporary_files_do_not_outlive_the_engine() {
 
 /// Fault R14: a process that gets no processor time for a while does not take that for the server's silence.
 #[test]
-fn a_process_that_stood_still_reads_on_where_it_was() {
+fn a_continued_process_reads_on_where_it_was() {
     let piece = |text: &str| chat::delta(&json!({"content": text}));
     let reply = ScriptedReply::open_stream().chunk(&piece("so ")).wait(Duration::from_millis(500));
     let reply = reply.chunk(&piece("far")).chunk(&chat::finish("stop")).chunk(&chat::end()).end();
@@ -204,7 +204,7 @@ fn a_process_that_stood_still_reads_on_where_it_was() {
     server.wait_for(1);
     std::thread::sleep(Duration::from_millis(200));
     send(&child, Signal::STOP);
-    // Longer than the server may be silent; it is not, but nobody looks.
+    // Longer than the server may be silent.
     std::thread::sleep(Duration::from_secs(3));
     send(&child, Signal::CONT);
     let ran = wait_for_exit(child);
@@ -212,7 +212,7 @@ fn a_process_that_stood_still_reads_on_where_it_was() {
     assert_eq!(ran.json()["output"], "so far");
 }
 
-/// The answer stands, but who asks a run to stop is told that it did.
+/// The answer stands, and the exit code reports the interrupt.
 #[test]
 fn a_run_that_is_being_evaluated_is_interrupted_like_any_other() {
     let bad = r#"{"completed": false, "confidence": 0.9}"#;

@@ -30,7 +30,7 @@ fn files_with(text: &str, folder: &Path) -> Vec<String> {
     found
 }
 
-/// Returns an answer that says back what it was sent, as a debugging proxy does.
+/// Returns a reply that echoes its request, as a debugging proxy does.
 fn echo() -> ScriptedReply {
     let body =
         [chat::delta(&serde_json::json!({"content": "Done."})), chat::finish("stop")].concat();
@@ -45,7 +45,7 @@ fn echo() -> ScriptedReply {
     )
 }
 
-/// The libraries would write down every byte of a connection, in hexadecimal too.
+/// The libraries would log every byte of a connection, in hexadecimal too.
 #[test]
 fn no_level_of_the_log_shows_the_key() {
     for level in ["debug", "trace"] {
@@ -58,12 +58,12 @@ fn no_level_of_the_log_shows_the_key() {
             assert!(!letters.contains(shown), "{level}: {}", ran.err);
         }
         assert!(!letters.to_lowercase().contains(&hex[..16]), "{level}: {}", ran.err);
-        assert!(ran.err.contains("debug: "), "the libraries are heard: {}", ran.err);
+        assert!(ran.err.contains("debug: "), "the libraries log too: {}", ran.err);
     }
 }
 
 #[test]
-fn a_recording_has_no_key_that_a_server_says_back() {
+fn a_recording_has_no_key_that_a_server_echoes() {
     let (world, server) = (
         CliFixture::new(),
         Server::new([echo(), ScriptedReply::with_length(401, &format!("{{\"error\":\"{KEY}\"}}"))]),
@@ -111,9 +111,9 @@ fn a_key_in_a_message_for_a_running_session_is_masked() {
     let child = world.command_with_server(&server, &["--json"]).spawn().unwrap();
     server.wait_for(1);
     let message = format!("Use {KEY} and {TYPED} here.");
-    let mut told = world.command(&["followup", "last", &message]);
-    let told = wait_for_exit(told.env("OPENAI_API_KEY", KEY).spawn().unwrap());
-    assert_eq!(told.code, 0, "{}", told.err);
+    let mut reported = world.command(&["followup", "last", &message]);
+    let reported = wait_for_exit(reported.env("OPENAI_API_KEY", KEY).spawn().unwrap());
+    assert_eq!(reported.code, 0, "{}", reported.err);
     let ran = wait_for_exit(child);
     assert_eq!((ran.code, server.requests().len()), (0, 2), "{}", ran.err);
     let sent = &server.requests()[1].body;

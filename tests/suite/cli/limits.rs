@@ -1,4 +1,4 @@
-//! Limits that end a run early: which of them counts, what is sent in the end, and what is said of it.
+//! Limits that end a run early: which of them counts, which closing request is sent, and what the log shows.
 
 use serde_json::json;
 
@@ -30,7 +30,7 @@ fn limits_of_zero_count_in_the_order_of_the_watchdogs() {
         assert_eq!(ran.outcome(), outcome(2, reason, "partial"), "{limits:?} {}", ran.err);
         assert_eq!(ran.json()["llm_calls"], calls, "{limits:?} {}", ran.err);
         // It is said that the model is asked when it is asked, and why not when it is not.
-        assert_eq!(ran.err.contains("Final summary"), calls == 1, "{}", ran.err);
+        assert_eq!(ran.err.contains("Final summary →"), calls == 1, "{}", ran.err);
         assert_eq!(ran.err.contains("ends without a final summary"), calls == 0, "{}", ran.err);
         assert!(!ran.err.contains("used up"), "nothing was spent: {}", ran.err);
     }

@@ -1,4 +1,4 @@
-//! What is printed, and where.
+//! Standard output, standard error, and output files.
 
 use std::io::Write;
 use std::process::Stdio;
@@ -66,7 +66,7 @@ fn the_answer_goes_into_a_file_too_and_a_report_beside_it() {
 
 /// With a task given, standard input is never read: it may never end.
 #[test]
-fn the_log_tells_what_is_enforced_when_it_is_to_tell_more() {
+fn the_verbose_log_shows_what_is_enforced() {
     let (world, server) = (CliFixture::new(), Server::repeating([chat::text("Fine.")]));
     let enforced = "info: commands are ";
     assert!(world.run_with_server(&server, &["-v", "--json"]).err.contains(enforced));

@@ -1,4 +1,4 @@
-//! What commands print beside the result of a run: nothing at all is said to be nothing, and no text of a session is a
+//! What commands print beside the result of a run: an empty list is reported as empty, and no text of a session is a
 //! command to the CI system that reads it.
 
 use serde_json::json;
@@ -59,7 +59,7 @@ fn no_text_of_a_stored_session_is_a_command_to_a_ci_system() {
         assert_inert(&ran.out, &format!("{args:?}"));
         assert_inert(&ran.err, &format!("{args:?}"));
     }
-    // An export says the same after all.
+    // An export is unchanged.
     let other = CliFixture::new();
     other.write("session.jsonl", &in_ci(&world, &["sessions", "export", "last"]).out);
     assert_eq!(other.run(&["sessions", "import", "session.jsonl"]).code, 0);
@@ -69,7 +69,7 @@ fn no_text_of_a_stored_session_is_a_command_to_a_ci_system() {
 }
 
 #[test]
-fn a_recording_without_requests_is_said_to_be_empty() {
+fn a_recording_without_requests_is_reported_as_empty() {
     let (world, server) = (CliFixture::new(), Server::new([chat::text("Fine.")]));
     let ran = world.run_script(COMMANDS, &["--record", "run.jsonl"]);
     assert_eq!(ran.code, 0, "{}", ran.err);

@@ -1,4 +1,4 @@
-//! What surrounds the process: closed files, signals that mean nothing to it, foreign children, and being stopped.
+//! The environment of the process: closed files, unused signals, inherited children, and being stopped.
 
 use std::process::{Child, Command, Stdio};
 use std::thread;
@@ -36,7 +36,7 @@ fn two_steps() -> Server {
     Server::new([chat::calls(&[write]), chat::calls(&[run]), chat::text("Done.")])
 }
 
-/// Returns the result that the model was told last.
+/// Returns the last tool result that was sent.
 fn stderr_of(server: &Server) -> String {
     let body = server.requests().last().unwrap().json();
     body["messages"].as_array().unwrap().last().unwrap()["content"].as_str().unwrap().to_owned()
@@ -59,7 +59,7 @@ fn standard_files_may_be_closed_from_the_start() {
 
 /// Fault G13.
 #[test]
-fn children_of_somebody_else_are_none_of_its_business() {
+fn inherited_child_processes_are_left_alone() {
     let (world, server) = (CliFixture::new(), two_steps());
     let task = world.command_with_server(&server, &["--mode", "yolo", "--json"]);
     let children = "i=0; while [ $i -lt 50 ]; do sleep 0.$i & i=$((i+1)); done;";
@@ -68,7 +68,7 @@ fn children_of_somebody_else_are_none_of_its_business() {
     assert!(stderr_of(&server).contains('1'), "{}", stderr_of(&server));
 }
 
-/// Fault G15: nobody has said what they mean, so they don't end a run.
+/// Fault G15: signals without a defined meaning don't end a run.
 #[test]
 fn user_signals_change_nothing() {
     let (world, server) = (CliFixture::new(), two_steps());
@@ -97,7 +97,7 @@ fn streaming(pieces: usize, pause: Duration) -> ScriptedReply {
 
 /// Fault G10.
 #[test]
-fn who_was_stopped_goes_on_where_it_was() {
+fn a_stopped_process_continues_where_it_was() {
     let world = CliFixture::new();
     let server = Server::new([streaming(20, Duration::from_millis(20))]);
     let child = world.command_with_server(&server, &["--json"]).spawn().unwrap();
@@ -145,7 +145,7 @@ fn after_a_sleep_beyond_its_limit_a_run_is_over() {
     assert!(awake.elapsed() < Duration::from_secs(1), "{:?}", awake.elapsed());
 }
 
-/// Fault C2: a command is watched by somebody else, who does not sleep; its limit is kept meanwhile.
+/// Fault C2: the supervisor enforces the limit of a command while the engine is stopped.
 #[test]
 fn a_command_is_ended_in_time_also_while_its_engine_sleeps() {
     let world = CliFixture::new();
@@ -191,7 +191,7 @@ fn a_secret_in_the_output_of_a_tool_is_masked() {
 
 /// Fault C6: a length of time that no clock can count to is no different from a very long one.
 #[test]
-fn times_at_the_end_of_their_range_are_refused_with_words_or_taken() {
+fn times_at_the_end_of_their_range_are_accepted_or_refused_with_a_message() {
     let world = CliFixture::new();
     let call = ("c", "run_command", r#"{"command": "true", "timeout": 18446744073709551615}"#);
     let server = Server::new([chat::calls(&[call]), chat::text("I see.")]);

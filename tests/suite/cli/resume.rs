@@ -1,4 +1,4 @@
-//! Going on: which session is meant, where it is found, and what its limits are then.
+//! Resuming: which session, where it is found, and its limits.
 
 use std::fs;
 
@@ -9,7 +9,7 @@ fn step(path: &str) -> String {
     format!("[[turn]]\ncalls = [{{ name = \"write_file\", arguments = {arguments} }}]\n")
 }
 
-/// Returns a model that makes so many steps, with a last word wherever a limit of so many steps asks for one.
+/// Returns a model that makes so many steps, with a final summary where a limit asks for one.
 fn steps(count: usize, limit: usize) -> String {
     let text = "[[turn]]\ntext = \"So far.\"\n";
     let turn = |index: usize| {
@@ -29,7 +29,7 @@ fn another_message_begins_new_limits_of_steps() {
     let ran = world.run(&["resume", "last", "Go on.", "--json"]);
     assert_eq!(ran.outcome(), outcome(2, "max_steps", "partial"), "{}", ran.err);
     assert_eq!((ran.json()["steps"].as_u64(), world.path("3").exists()), (Some(4), true));
-    // The command that was printed goes on, too: what is over is not closed a second time at once.
+    // The printed command continues too: the run isn't closed a second time at once.
     let printed: Vec<&str> = command.split(' ').skip(1).chain(["--json"]).collect();
     let ran = world.run(&printed);
     assert_eq!(ran.outcome(), outcome(0, "llm_done", "success"), "{}", ran.err);
@@ -42,7 +42,7 @@ fn another_message_begins_new_limits_of_steps() {
 }
 
 #[test]
-fn money_goes_on_unless_it_is_given_anew_and_that_is_said() {
+fn a_budget_continues_unless_a_new_one_is_given_and_the_log_shows_it() {
     let world = CliFixture::new();
     // A call costs about a tenth of a dollar.
     let turn = "[[turn]]\ntext = \"Fine.\"\nusage = { input = 10000, output = 100 }\n";
@@ -58,10 +58,12 @@ fn money_goes_on_unless_it_is_given_anew_and_that_is_said() {
     assert_eq!(broke.outcome(), outcome(2, "budget_exceeded", "partial"), "{}", broke.err);
     let spent = broke.json()["cost"].as_f64().unwrap();
     assert!(spent <= 0.5, "{spent}");
-    // The command that is told goes on.
-    let told = broke.err.lines().find_map(|line| line.split_once("architect resume ")).unwrap().1;
-    let told: Vec<&str> = ["resume"].into_iter().chain(told.split(' ')).chain(["--json"]).collect();
-    let ran = world.run(&told);
+    // The printed command resumes the session.
+    let reported =
+        broke.err.lines().find_map(|line| line.split_once("architect resume ")).unwrap().1;
+    let reported: Vec<&str> =
+        ["resume"].into_iter().chain(reported.split(' ')).chain(["--json"]).collect();
+    let ran = world.run(&reported);
     assert_eq!(ran.outcome(), outcome(0, "llm_done", "success"), "{}", ran.err);
     assert_eq!(world.run(&["replay", "last", "--verify"]).code, 0);
 }
@@ -100,7 +102,7 @@ fn last_is_the_last_session_of_this_folder() {
     assert!(ran.code == 0 && ran.err.contains(&there), "{}", ran.err);
     let steered = run(&["steer", "last", "x", "--any-folder"]);
     assert!(steered.err.contains("is not running"), "{}", steered.err);
-    // Here nobody has to be told.
+    // Here no notice is needed.
     let ran = world.run(&["replay", "last"]);
     assert!(ran.code == 0 && ran.err.is_empty(), "{}", ran.err);
     // `--workspace` names the folder.
@@ -154,7 +156,7 @@ fn the_printed_command_asks_for_a_limit_where_the_old_one_would_end_the_run_agai
     ] {
         let ran = world.run_script(script, &args);
         assert_eq!(ran.code, 2, "{args:?} {}", ran.err);
-        let told = ran.err.lines().find(|line| line.contains("architect resume ")).unwrap();
-        assert!(told.ends_with(asked), "{args:?} {told}");
+        let reported = ran.err.lines().find(|line| line.contains("architect resume ")).unwrap();
+        assert!(reported.ends_with(asked), "{args:?} {reported}");
     }
 }

@@ -1,4 +1,4 @@
-//! What a session remembers of the options that it was begun with: going on never loosens by itself.
+//! The stored options of a session: resuming never loosens them.
 
 use serde_json::json;
 
@@ -40,7 +40,7 @@ fn what_was_denied_stays_denied_whatever_else_is_denied() {
 }
 
 #[test]
-fn a_dry_run_goes_on_as_a_dry_run_until_it_is_told_otherwise() {
+fn a_dry_run_is_resumed_as_a_dry_run_unless_overridden() {
     let (world, server) = (CliFixture::new(), writing(&["a", "b", "c", "d", "e"]));
     world.run_with_server(&server, &["--mode", "yolo", "--dry-run"]);
     let ran = resume(&world, &[]);
@@ -55,7 +55,7 @@ fn a_dry_run_goes_on_as_a_dry_run_until_it_is_told_otherwise() {
 }
 
 #[test]
-fn a_session_without_servers_goes_on_without_them_until_it_is_told_otherwise() {
+fn a_session_without_servers_is_resumed_without_them_unless_overridden() {
     let (world, server) = (CliFixture::new(), Server::repeating([chat::text("Fine.")]));
     let file = world.path("servers.toml");
     let config = "[[mcp.servers]]\nname = \"none\"\ncommand = \"false\"\nrequired = true\n";

@@ -1,4 +1,4 @@
-//! A scripted model goes by the calls that are over: whatever cut a call off, the session makes the same one again.
+//! A scripted model depends on the completed calls: a call that was cut off is made again.
 
 use std::fs;
 use std::process::Child;
@@ -35,7 +35,7 @@ fn journal(world: &CliFixture) -> String {
     journals.map(read).collect()
 }
 
-/// Begins a run, and returns it when the slow call is under way.
+/// Starts a run, and returns it when the slow call is running.
 fn begun(world: &CliFixture, command: &[&str]) -> Child {
     let before = journal(world).matches("\"prepared\"").count();
     let child = world.command(command).spawn().unwrap();
@@ -61,7 +61,7 @@ fn a_call_that_a_crash_cut_off_is_made_again() {
     world.write("a", "one\n");
     let model = world.script_model(SCRIPT);
     killed(begun(&world, &["run", "Do it.", "--model", &model, "--json"]));
-    // Once more: a resume that crashes too has skipped nothing either.
+    // Again: a resume that crashes skips nothing either.
     killed(begun(&world, &["resume", "last", "--json"]));
     let ran = resumed(&world);
     assert_eq!((ran.code, ran.json()["output"].as_str()), (0, Some("the answer")), "{}", ran.err);

@@ -1,4 +1,4 @@
-//! The key: in nothing that is left behind, and in nobody else's hands.
+//! The key: it is in no file that remains, and no other process has it.
 
 use std::fs;
 use std::path::Path;
@@ -39,7 +39,7 @@ fn with_key(folder: &Path) -> Vec<String> {
     found
 }
 
-/// Fault X12: commands, logs, journal, index, reports, pages and spans; the output, and what is told of an error.
+/// Fault X12: commands, logs, journal, index, reports, pages and spans; the output, and error messages.
 #[test]
 fn the_key_is_in_nothing_that_is_left_behind() {
     let world = CliFixture::new();

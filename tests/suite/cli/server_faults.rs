@@ -75,7 +75,7 @@ fn a_cut_stream_is_retried_whole() {
     assert_eq!(ran.json()["steps"], 0);
 }
 
-/// What a provider has streamed it charges for, also where the end is missing.
+/// A provider charges for what it streamed, even if the end is missing.
 #[test]
 fn a_cut_stream_counts_with_what_had_come_of_it() {
     let piece = chat::delta(&json!({"content": "x".repeat(700)}));
@@ -115,7 +115,7 @@ fn a_command_does_not_outlive_the_timeout() {
 
 /// A limit on the size of files is an error with a hint, and not the end by a signal.
 #[test]
-fn a_file_that_may_not_grow_ends_the_run_with_words() {
+fn a_file_that_may_not_grow_ends_the_run_with_an_error() {
     let (world, server) = (CliFixture::new(), Server::repeating([chat::text("Fine.")]));
     let task = world.command_with_server(&server, &["--json"]);
     let words: Vec<_> = std::iter::once(task.get_program()).chain(task.get_args()).collect();
@@ -128,9 +128,9 @@ fn a_file_that_may_not_grow_ends_the_run_with_words() {
     assert_eq!(ran.json()["status"], "failed");
 }
 
-/// Some servers forget the beginning of what is too long for them, and say nothing; the count that they report does.
+/// Some servers drop the beginning of a long request without an error; the usage they report shows it.
 #[test]
-fn a_server_that_reads_only_a_part_is_told_of() {
+fn a_server_that_reads_only_a_part_of_the_request_is_reported() {
     let (world, server) = (CliFixture::new(), Server::new([chat::text("Fine.")]));
     let base = server.url("/v1");
     let args = ["run", "Do it.", "--model", "ollama/fake", "--api-base", &base];

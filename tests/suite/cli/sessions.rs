@@ -1,4 +1,4 @@
-//! Sessions: stored, listed, gone on with.
+//! Sessions: stored, listed, resumed.
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
@@ -54,7 +54,7 @@ fn an_ephemeral_run_leaves_nothing_behind() {
 }
 
 #[test]
-fn a_session_goes_on_with_all_that_was_said() {
+fn a_resumed_session_has_the_whole_conversation() {
     let world = CliFixture::new();
     let server = Server::new([chat::text("One."), chat::text("Two.")]);
     assert_eq!(world.run_with_server(&server, &[]).code, 0);

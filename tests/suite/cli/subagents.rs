@@ -56,7 +56,7 @@ fn a_sub_agent_works_with_a_fresh_view_and_reports() {
     assert!(names.contains(&"read_file".to_owned()) && names.contains(&"read_output".to_owned()));
     assert!(!names.iter().any(|name| name == "write_file" || name == "dispatch_subagent"));
     assert_eq!(messages_to_model(&server, 3), "It says one.");
-    // Its calls are paid for by who sent it, and told apart.
+    // Its calls count for its dispatcher, and are listed separately.
     let usage = &ran.json()["usage"];
     assert_eq!(usage["input_tokens"], 4 * chat::USAGE.0);
     assert_eq!((&ran.json()["steps"], &ran.json()["llm_calls"]), (&json!(1), &json!(4)));
@@ -64,15 +64,15 @@ fn a_sub_agent_works_with_a_fresh_view_and_reports() {
     assert_eq!(sessions.as_array().unwrap().len(), 2);
 }
 
-/// An agent that may only read can't have somebody else write.
+/// An agent that may only read can't have a sub-agent write.
 #[test]
-fn nobody_is_dispatched_with_more_than_the_dispatcher_has() {
+fn a_sub_agent_has_no_more_tools_than_its_dispatcher() {
     let world = CliFixture::new();
     let only = "agents.scout.allowed_tools=['read_file', 'dispatch_subagent']";
     let server = Server::new([
         dispatching(&[dispatch("d", "build")]),
         chat::text("I could not."),
-        chat::text("Nobody could."),
+        chat::text("Not possible."),
     ]);
     let args = ["--agent", "scout", "--set", only, "--mode", "yolo"];
     assert_eq!(world.run_with_server(&server, &args).code, 0);
@@ -89,7 +89,7 @@ fn an_unknown_agent_is_answered_with_the_nearest_one() {
     assert!(messages_to_model(&server, 1).contains("review"), "{}", messages_to_model(&server, 1));
 }
 
-/// What a sub-agent uses is used of the limits of the run, and it gets half of what is left at the most.
+/// A sub-agent counts against the limits of the run, and gets at most half of what is left.
 #[test]
 fn a_sub_agent_spends_what_its_dispatcher_has_left() {
     let world = CliFixture::new();
@@ -139,7 +139,7 @@ fn sub_agents_that_only_read_work_side_by_side() {
     assert_eq!(kinds.iter().filter(|kind| *kind == "subagent_call").count(), 2);
 }
 
-/// The limits on what is changed hold for all who work on a task together.
+/// The limits on changes are shared by all agents of a task.
 #[test]
 fn a_sub_agent_counts_against_the_same_guardrails() {
     let world = CliFixture::new();
@@ -164,7 +164,7 @@ fn a_sub_agent_counts_against_the_same_guardrails() {
 }
 
 #[test]
-fn what_a_sub_agent_changes_is_told_of_the_run() {
+fn changes_of_a_sub_agent_are_reported_with_the_run() {
     let world = CliFixture::new();
     let write = r#"{"path": "a", "content": ""}"#;
     let server = Server::new([
@@ -195,9 +195,9 @@ fn an_interrupt_ends_the_sub_agent_too() {
     assert_eq!(ended.count(), 2, "{sessions}");
 }
 
-/// Whether a sub-agent was done can't be told; where to look is.
+/// Whether the sub-agent was done is unknown; the result names its session.
 #[test]
-fn a_sub_agent_that_a_crash_cut_off_is_told_of_with_its_session() {
+fn a_sub_agent_cut_off_by_a_crash_is_reported_with_its_session() {
     let world = CliFixture::new();
     let server = Server::new([
         dispatching(&[dispatch("d", "review")]),
@@ -223,12 +223,12 @@ fn a_sub_agent_that_a_crash_cut_off_is_told_of_with_its_session() {
         "{}",
         messages_to_model(&server, 2)
     );
-    // The last session is the user's own, not the one that was written to last.
+    // The last session is the user's own, not the sub-agent's.
     assert_eq!(world.run(&["sessions", "show", "last", "--json"]).json()["session_id"], parent);
 }
 
 #[test]
-fn a_session_that_goes_on_tells_all_that_it_has_used() {
+fn a_resumed_session_reports_its_total_usage() {
     let world = CliFixture::new();
     let texts = ["It says one.", "The review is good.", "Three."].map(chat::text);
     let first = dispatching(&[dispatch("d", "review")]);

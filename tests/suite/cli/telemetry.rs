@@ -1,4 +1,4 @@
-//! Spans leave for a collector, and nothing depends on it.
+//! Spans are exported to a collector, and no run depends on it.
 
 use crate::kit::chat;
 use crate::kit::cli::{CliFixture, wait_for_exit};
@@ -18,7 +18,7 @@ fn the_spans_of_a_run_reach_their_collector() {
     assert!(spans.concat().contains("gen_ai.request.model"), "{spans:?}");
 }
 
-/// What a sub-agent uses is told of the call that sent it, and of the run, as in the result document.
+/// The usage of a sub-agent is in the span of its call and of the run, as in the result document.
 #[test]
 fn a_sub_agent_counts_where_it_was_sent_from() {
     let dispatch = r#"{"agent": "review", "task": "Look."}"#;

@@ -58,7 +58,7 @@ fn an_unknown_tool_and_malformed_arguments_are_answered_and_the_run_goes_on() {
     assert!(text(2).contains("path"), "{}", text(2));
 }
 
-/// Without a terminal nobody can be asked, and nobody waits.
+/// Without a terminal a confirmation is refused at once.
 #[test]
 fn a_call_that_needs_a_confirmation_is_refused_with_how_to_allow_it() {
     let world = CliFixture::new();
@@ -98,7 +98,7 @@ fn a_command_has_no_key_in_its_environment() {
     assert!(!world.read("env.txt").contains("canary"));
 }
 
-/// Fault X1: what the user's own programs run or obey is not written in any mode, unless nothing is confined.
+/// Fault X1: files that the user's own programs run or obey are not written in any mode, unless nothing is confined.
 #[test]
 fn no_tool_writes_the_hooks_or_the_settings_of_a_project() {
     let world = CliFixture::new();
@@ -115,8 +115,8 @@ fn no_tool_writes_the_hooks_or_the_settings_of_a_project() {
     assert_eq!(ran.outcome(), outcome(0, "llm_done", "success"), "{}", ran.err);
     assert_eq!(ran.json()["denied"].as_array().unwrap().len(), 3);
     for result in last(&server, 1, 3) {
-        let said = result["content"].as_str().unwrap();
-        assert!(said.starts_with("Denied: '.") && said.contains("--sandbox off"), "{said}");
+        let output = result["content"].as_str().unwrap();
+        assert!(output.starts_with("Denied: '.") && output.contains("--sandbox off"), "{output}");
     }
     assert_eq!(world.read(".git/config"), "[core]\n");
     assert!(!world.path(".git/hooks/pre-commit").exists() && !world.path(".architect").exists());
@@ -154,10 +154,10 @@ fn a_quality_gate_sends_the_answer_back_until_it_passes() {
 
 /// A rule for a tool that does not exist would deny nothing.
 #[test]
-fn a_rule_for_no_tool_is_a_mistake() {
+fn a_rule_for_an_unknown_tool_is_an_error() {
     let (world, server) = (CliFixture::new(), Server::repeating([chat::text("Done.")]));
     let ran = world.run_with_server(&server, &["--deny", "run_comand(*)"]);
-    let told = "there is no tool `run_comand`, did you mean `run_command`?";
-    assert!(ran.code == 3 && ran.err.contains(told), "{} {}", ran.code, ran.err);
+    let reported = "there is no tool `run_comand`, did you mean `run_command`?";
+    assert!(ran.code == 3 && ran.err.contains(reported), "{} {}", ran.code, ran.err);
     assert_eq!(world.run_with_server(&server, &["--deny", "mcp_git_*"]).code, 0);
 }

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use crate::kit::cli::{CliFixture, wait_for_exit};
 
 #[test]
-fn a_result_that_can_t_be_written_is_told_on_standard_error_with_session_steps_and_cost() {
+fn an_unwritable_result_is_summarized_on_standard_error() {
     for format in [&["--json"][..], &["--output-format", "text"]] {
         let world = CliFixture::new();
         let model = world.script_model(
@@ -27,7 +27,7 @@ fn a_result_that_can_t_be_written_is_told_on_standard_error_with_session_steps_a
 }
 
 #[test]
-fn a_report_that_can_t_be_written_is_told_in_the_one_document() {
+fn an_unwritable_report_is_reported_in_the_result_document() {
     let world = CliFixture::new();
     let script = "[[turn]]\ntext = \"Fine.\"\n";
     for format in ["json", "stream-json"] {

@@ -1,4 +1,4 @@
-//! What a user types, and what is said when it is wrong.
+//! Arguments of the command line, and the messages about wrong ones.
 
 use serde_json::{Value, json};
 
@@ -9,24 +9,20 @@ use crate::kit::server::{ReceivedRequest, ScriptedReply, Server};
 const DONE: &str = "[[turn]]\ntext = \"Done.\"\n";
 
 #[test]
-fn an_unknown_agent_is_refused_whatever_else_is_said_of_it() {
+fn an_unknown_agent_is_refused_whatever_else_is_configured() {
     let world = CliFixture::new();
     let known = "known agents: build, plan, resume, review";
     let ways: [&[&str]; 5] = [
-        &["-a", "nobody"],
-        &["-a", "nobody", "--mode", "yolo"],
-        &["-a", "nobody", "--set", "agents.nobody.max_steps=3"],
-        &["--set", "agents.nobody.confirm_mode=yolo"],
-        &["-a", "nobody", "--mode", "yolo", "--json"],
+        &["-a", "nemo"],
+        &["-a", "nemo", "--mode", "yolo"],
+        &["-a", "nemo", "--set", "agents.nemo.max_steps=3"],
+        &["--set", "agents.nemo.confirm_mode=yolo"],
+        &["-a", "nemo", "--mode", "yolo", "--json"],
     ];
     for args in ways {
         let ran = world.run_script(DONE, args);
         assert_eq!(ran.code, 3, "{args:?} {}", ran.err);
-        assert!(
-            ran.err.contains("unknown agent `nobody`") && ran.err.contains(known),
-            "{}",
-            ran.err
-        );
+        assert!(ran.err.contains("unknown agent `nemo`") && ran.err.contains(known), "{}", ran.err);
         assert!(!ran.err.contains("did you mean"), "{}", ran.err);
     }
     let ran = world.run_script(DONE, &["-a", "biuld", "--mode", "yolo"]);
@@ -56,7 +52,7 @@ fn the_nearest_option_is_suggested_by_its_letters() {
 fn only_an_unknown_command_is_taken_for_a_task() {
     let world = CliFixture::new();
     let hint = "a task is given to `run`";
-    assert!(world.run(&["mend it"]).err.contains(hint));
+    assert!(world.run(&["fix it"]).err.contains(hint));
     assert!(!world.run(&["sessions", "lst"]).err.contains(hint));
 }
 
@@ -111,11 +107,11 @@ fn a_limit_that_is_not_a_number_is_refused_with_what_is_expected() {
 fn an_empty_task_is_refused_with_where_it_came_from() {
     let world = CliFixture::new();
     let script = world.script_model(DONE);
-    for (prompt, said) in
+    for (prompt, notice) in
         [("-", "(nothing came from standard input)"), (" ", "the task is empty\n")]
     {
         let ran = world.run(&["run", prompt, "--model", &script]);
-        assert!(ran.code == 3 && ran.err.contains(said), "{}", ran.err);
+        assert!(ran.code == 3 && ran.err.contains(notice), "{}", ran.err);
         assert!(ran.err.contains("hint: describe what to do"), "{}", ran.err);
     }
 }
@@ -141,12 +137,12 @@ fn a_file_that_can_t_be_written_is_refused_before_the_run() {
         assert_eq!(ran.code, 0, "{path} {}", ran.err);
     }
     let ran = world.run_script(DONE, &["--output-schema", "none.json"]);
-    let said = "could not read the schema of the answer from none.json";
-    assert!(ran.code == 3 && ran.err.contains(said), "{}", ran.err);
+    let notice = "could not read the schema of the answer from none.json";
+    assert!(ran.code == 3 && ran.err.contains(notice), "{}", ran.err);
 }
 
 #[test]
-fn wrong_usage_is_a_document_for_who_reads_documents() {
+fn wrong_usage_is_a_document_with_json_output() {
     let world = CliFixture::new();
     for args in [["run", "--json", "--jsn"], ["resume", "--json", "--jsn"]] {
         let ran = world.run(&args);
@@ -185,14 +181,14 @@ fn a_refused_request_without_a_key_says_that_none_was_sent() {
     };
     let ran = run(&[], None);
     assert_eq!(ran.code, 4);
-    let said = "no key was sent: the variable OPENAI_API_KEY is not set";
-    assert!(ran.err.contains(said) && ran.out.contains(said), "{} {}", ran.err, ran.out);
+    let notice = "no key was sent: the variable OPENAI_API_KEY is not set";
+    assert!(ran.err.contains(notice) && ran.out.contains(notice), "{} {}", ran.err, ran.out);
     let ran = run(&[], Some("sk-wrong"));
     assert!(ran.err.contains("the key is the one in OPENAI_API_KEY"), "{}", ran.err);
 }
 
 #[test]
-fn denied_calls_are_told_and_fail_a_run_that_wants_that() {
+fn denied_calls_are_reported_and_fail_the_run_on_request() {
     let world = CliFixture::new();
     let script = "[[turn]]\ncalls = [{ name = \"write_file\", arguments = { path = \"a\", content = \"\" } }]\n\
                   [[turn]]\ntext = \"Done.\"\n[[turn]]\ntext = \"Again.\"\n";
@@ -213,7 +209,7 @@ fn denied_calls_are_told_and_fail_a_run_that_wants_that() {
     }
     let sessions = world.run(&["sessions", "--json"]).json();
     assert_eq!(sessions[0]["status"], "partial");
-    // Another task is another matter.
+    // Another task has no such limit.
     let ran = world.run(&["resume", "last", "Say it again.", "--json"]);
     assert_eq!(ran.outcome(), outcome(0, "llm_done", "success"), "{}", ran.out);
     let ran = world.run_script(script, &["--fail-on-denied", "--json", "--mode", "yolo"]);
@@ -302,9 +298,7 @@ fn doctor_looks_at_trust_and_servers_and_tries_the_key_when_asked_to() {
 fn lists_fit_a_terminal_of_eighty_columns() {
     let world = CliFixture::new();
     let model = world.script_model(&format!("price = {{ input = 1.0, output = 1.0 }}\n{DONE}"));
-    let task =
-        "A task of many words, which does not fit behind everything else that is said of it. "
-            .repeat(3);
+    let task = "A task of many words, which does not fit behind the other columns. ".repeat(3);
     assert_eq!(world.run(&["run", &task, "--model", &model]).code, 0);
     for args in [&["sessions"][..], &["sessions", "search", "words"]] {
         let ran = world.run(args);

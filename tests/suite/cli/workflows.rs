@@ -1,4 +1,4 @@
-//! Runs made of runs: a plan before the work, an evaluation behind it.
+//! Runs made of runs: a plan first, an evaluation after.
 
 use serde_json::json;
 
@@ -6,7 +6,7 @@ use crate::kit::chat;
 use crate::kit::cli::{CliFixture, outcome, wait_for_exit};
 use crate::kit::server::Server;
 
-/// Returns what the model is told last in a request.
+/// Returns the last message of a request.
 fn messages_to_model(server: &Server, request: usize) -> String {
     let body = server.requests()[request].json();
     let messages = body["messages"].as_array().unwrap();
@@ -30,8 +30,8 @@ fn a_plan_goes_before_the_work_and_both_are_counted() {
 #[test]
 fn a_basic_evaluation_that_is_not_satisfied_makes_the_run_partial() {
     let world = CliFixture::new();
-    let verdict = r#"{"completed": false, "confidence": 0.9, "issues": ["no test"]}"#;
-    let server = Server::new([chat::text("Done."), chat::text(verdict)]);
+    let decision = r#"{"completed": false, "confidence": 0.9, "issues": ["no test"]}"#;
+    let server = Server::new([chat::text("Done."), chat::text(decision)]);
     let ran = world.run_with_server(&server, &["--self-eval", "basic", "--json"]);
     assert_eq!(ran.outcome(), outcome(2, "evaluation_failed", "partial"), "{}", ran.err);
     let json = ran.json();
@@ -43,18 +43,18 @@ fn a_basic_evaluation_that_is_not_satisfied_makes_the_run_partial() {
 #[test]
 fn a_basic_evaluation_that_is_satisfied_changes_nothing() {
     let world = CliFixture::new();
-    let verdict = r#"{"completed": true, "confidence": 0.8}"#;
-    let server = Server::new([chat::text("Done."), chat::text(verdict)]);
+    let decision = r#"{"completed": true, "confidence": 0.8}"#;
+    let server = Server::new([chat::text("Done."), chat::text(decision)]);
     let ran = world.run_with_server(&server, &["--self-eval", "basic", "--json"]);
     assert_eq!(ran.outcome(), outcome(0, "llm_done", "success"), "{}", ran.err);
     assert!(!ran.err.contains("the evaluation finds"), "{}", ran.err);
 }
 
-/// The threshold is the confidence from which on a result counts; and who asks for a judge wants its word.
+/// The threshold is the confidence from which on a result counts; an evaluation that was asked for must have a decision.
 #[test]
-fn a_judge_that_is_not_sure_or_says_nothing_is_not_satisfied() {
+fn an_evaluation_without_confidence_or_decision_is_not_satisfied() {
     let unsure = r#"{"completed": true, "confidence": 0.5}"#;
-    for (mode, said, warning) in [
+    for (mode, notice, warning) in [
         (
             "basic",
             unsure,
@@ -64,12 +64,12 @@ fn a_judge_that_is_not_sure_or_says_nothing_is_not_satisfied() {
         ("full", "Well, who knows.", "the evaluation of the answer has no result"),
     ] {
         let world = CliFixture::new();
-        let server = Server::new([chat::text("Done."), chat::text(said)]);
+        let server = Server::new([chat::text("Done."), chat::text(notice)]);
         let ran = world.run_with_server(&server, &["--self-eval", mode, "--json"]);
         assert_eq!(
             ran.outcome(),
             outcome(2, "evaluation_failed", "partial"),
-            "{said}: {}",
+            "{notice}: {}",
             ran.err
         );
         assert_eq!(ran.json()["output"], "Done.");
@@ -104,7 +104,7 @@ fn a_full_evaluation_sends_the_work_back_into_the_same_session() {
     assert_eq!(world.run(&["sessions", "--json"]).json().as_array().unwrap().len(), 1);
 }
 
-/// What the first run has spent, the second one does not have.
+/// The second run has what the first one left of the limits.
 #[test]
 fn the_runs_share_their_limits() {
     let world = CliFixture::new();

@@ -1,4 +1,4 @@
-//! What has changed since a commit, told without running anything of the workspace.
+//! The changes since a commit, found without running anything of the workspace.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -113,7 +113,7 @@ fn added(changes: &WorkspaceDiff) -> Vec<&str> {
 }
 
 #[test]
-fn what_was_committed_and_what_was_not_is_told() {
+fn committed_and_uncommitted_changes_are_reported() {
     let repo = TestRepo::new();
     repo.put("repo/a.txt", "one\nmore\n");
     repo.commit("second");
@@ -127,7 +127,7 @@ fn what_was_committed_and_what_was_not_is_told() {
 }
 
 #[test]
-fn an_unknown_commit_and_a_folder_without_repository_are_told() {
+fn an_unknown_commit_and_a_folder_without_repository_are_errors() {
     let repo = TestRepo::new();
     assert!(matches!(repo.since("repo", "nothing"), Err(DiffError::UnknownCommit(_))));
     assert!(matches!(repo.since("repo", "HEAD:a.txt"), Err(DiffError::UnknownCommit(_))));
@@ -136,7 +136,7 @@ fn an_unknown_commit_and_a_folder_without_repository_are_told() {
 }
 
 #[test]
-fn a_git_that_may_write_nothing_and_reach_nobody_tells_the_same() {
+fn a_confined_git_reports_the_same_changes() {
     let repo = TestRepo::new();
     repo.put("repo/a.txt", "one\nmore\n");
     let off = SandboxPolicy::off(repo.at("repo"));
@@ -227,7 +227,7 @@ fn nothing_is_fetched_and_no_other_folder_is_shown() {
 }
 
 #[test]
-fn a_filter_whose_name_cannot_be_told_stops_it() {
+fn a_filter_without_a_readable_name_stops_it() {
     for name in [&b"odd\x01"[..], b"\xff", b"a=b", b"a\\\\b"] {
         let repo = TestRepo::new();
         let config = repo.at("repo/.git/config");

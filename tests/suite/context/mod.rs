@@ -1,4 +1,4 @@
-//! What a model is told before its task.
+//! The system prompt.
 
 mod diff;
 mod prompt;

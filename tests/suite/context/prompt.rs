@@ -40,7 +40,7 @@ fn prompt(folder: &Path, date: Option<&str>) -> SystemPrompt {
 }
 
 #[test]
-fn a_system_prompt_tells_all_that_is_known_of_a_project() {
+fn a_system_prompt_contains_all_that_is_known_of_a_project() {
     let folder = tempfile::tempdir().unwrap();
     project(folder.path());
     let SystemPrompt { text, notices } = prompt(folder.path(), None);

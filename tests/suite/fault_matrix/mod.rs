@@ -1,6 +1,6 @@
 //! The fault matrix: every row is shown by a test or a scenario that names it (`Fault L18.`), or says why not.
 //!
-//! `UPDATE=1` writes `tests/FAULTS.md` anew, and closes the open rows that have a test by now.
+//! `UPDATE=1` writes `tests/FAULTS.md` again, and closes the open rows that have a test by now.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -124,12 +124,12 @@ fn render(matrix: &Matrix, bound: &BTreeMap<String, BTreeSet<String>>) -> String
     text
 }
 
-/// Returns the rows, and the tests that name them; the table is mended first, and once, when that is asked for.
+/// Returns the rows, and the tests that name them; the table is updated first, and once, on request.
 fn in_both() -> (Matrix, BTreeMap<String, BTreeSet<String>>) {
-    static MENDED: Once = Once::new();
+    static UPDATED: Once = Once::new();
     let bound = test_references();
     if std::env::var_os("UPDATE").is_some() {
-        MENDED.call_once(|| close(&bound));
+        UPDATED.call_once(|| close(&bound));
     }
     (matrix(), bound)
 }

@@ -61,7 +61,8 @@ impl From<ScriptedReply> for FakeCall {
 
 /// Returns a model that records its requests.
 fn recording_model(replies: &[ScriptedReply], record: &SharedRecord) -> Box<dyn Model> {
-    let (mut replies, record) = (replies.to_vec().into_iter(), Arc::clone(record));
+    let (replies, record) = (replies.to_vec(), Arc::clone(record));
+    let mut replies = replies.into_iter();
     model(move |request| {
         let mut record = record.lock().unwrap();
         record.system.push(request.system.to_string());

@@ -15,7 +15,7 @@ fn at(point: HookPoint, answer: HookOutput) -> Hooks {
 }
 
 #[test]
-fn a_run_comes_to_its_points_in_order() {
+fn hook_points_are_reached_in_order() {
     let log = PointLog::default();
     let ended = run(&[WRITE, ScriptedReply::Text("done")], logging_hooks(&log));
     assert_eq!(ended.outcome(), ("llm_done", "done".to_owned()));
@@ -78,7 +78,7 @@ fn what_hooks_add_reaches_the_model_before_its_next_call() {
 }
 
 #[test]
-fn a_no_to_a_call_ends_the_run_without_the_call() {
+fn a_denial_before_a_model_call_ends_the_run_without_the_call() {
     for (point, what) in [(HookPoint::SessionStart, "run"), (HookPoint::PreLlmCall, "call")] {
         let ended = run(&[ScriptedReply::Text("done")], at(point, denial("not today")));
         // The user's own hook, not the provider.
@@ -89,7 +89,7 @@ fn a_no_to_a_call_ends_the_run_without_the_call() {
 }
 
 #[test]
-fn a_no_to_a_reply_ends_the_run_before_its_tools() {
+fn a_denial_of_a_reply_ends_the_run_before_its_tools() {
     let ended =
         run(&[WRITE, ScriptedReply::Text("done")], at(HookPoint::PostLlmCall, denial("leaks")));
     assert_eq!(ended.error(), "hook guard refuses the reply: leaks");
@@ -112,14 +112,14 @@ fn a_stop_hook_sends_an_answer_back() {
 
 /// Fault H10.
 #[test]
-fn a_stop_hook_that_is_never_content_does_not_hold_the_run_for_ever() {
+fn a_stop_hook_that_never_agrees_does_not_hold_the_run_for_ever() {
     let ended = run(&vec![ScriptedReply::Text("done"); 20], at(HookPoint::Stop, denial("again")));
     assert_eq!(ended.outcome(), ("checks_failed", "done".to_owned()));
     assert!(ended.record.system.len() < 10, "{}", ended.record.system.len());
 }
 
 #[test]
-fn a_hook_that_breaks_down_costs_nothing_but_a_warning() {
+fn a_panicking_hook_only_causes_a_warning() {
     let broken = |_: &HookInput, _: &EffectContext| panic!("broken");
     let hooks = HookPoint::ALL.into_iter().fold(Hooks::new(), |hooks, point| {
         hooks.with(HookMatcher::for_point(point, "broken"), broken)
@@ -131,7 +131,7 @@ fn a_hook_that_breaks_down_costs_nothing_but_a_warning() {
 }
 
 #[test]
-fn a_hook_that_has_to_agree_and_breaks_down_stops_what_it_guards() {
+fn a_panicking_hook_that_must_agree_blocks_the_call() {
     let place = HookMatcher {
         on_failure: HookFailurePolicy::Block,
         tools: Some("write_*".to_owned()),

@@ -23,7 +23,7 @@ fn input(input: serde_json::Value) -> HookOutput {
 }
 
 #[test]
-fn a_no_before_a_call_is_its_answer_and_the_run_goes_on() {
+fn a_denial_by_a_hook_is_the_result_and_the_run_continues() {
     let ended = run(&[WRITE, DONE], at(HookPoint::PreToolUse, denial("not on Fridays")));
     let text = "Denied by hook guard: not on Fridays".to_owned();
     assert_eq!(ended.results(), [(ToolStatus::Denied, text)]);
@@ -73,7 +73,7 @@ fn a_hook_behind_a_call_changes_the_result_for_the_model() {
 }
 
 #[test]
-fn a_no_behind_a_call_makes_it_a_failure() {
+fn a_denial_after_a_call_makes_it_a_failure() {
     let ended = run(&[WRITE, DONE], at(HookPoint::PostToolUse, denial("bad style")));
     let text = "written\nRefused by hook guard: bad style".to_owned();
     assert_eq!(ended.results(), [(ToolStatus::Failed, text)]);
@@ -98,7 +98,7 @@ fn only_hooks_for_that_tool_and_that_file_are_asked() {
 }
 
 #[test]
-fn what_a_hook_says_about_an_edit_is_added_to_the_result() {
+fn a_message_of_an_edit_hook_is_added_to_the_result() {
     let check = |occasion: &HookInput, _: &EffectContext| match occasion {
         HookInput::PostEdit { file, .. } if &**file == "a.txt" => {
             Ok(HookOutput::context("1 file left"))

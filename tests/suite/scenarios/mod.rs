@@ -18,9 +18,9 @@ fn the_scenarios_of_this_project_pass() {
     let json = ran.json();
     let failed: Vec<_> = json["scenarios"].as_array().unwrap().iter().collect();
     let failed = failed.into_iter().filter(|one| one["passed"] == false);
-    let told =
+    let reported =
         failed.map(|one| format!("{}\n{}", one["path"], one["difference"].as_str().unwrap()));
-    assert_eq!(told.collect::<Vec<_>>(), Vec::<String>::new());
+    assert_eq!(reported.collect::<Vec<_>>(), Vec::<String>::new());
     assert_eq!(ran.code, 0);
     assert!(json["passed"].as_u64().unwrap() >= 15);
 }
@@ -52,7 +52,7 @@ fn update_writes_what_was_seen_and_leaves_the_rest_of_the_file() {
 }
 
 #[test]
-fn a_file_that_is_no_scenario_is_told_with_its_line_before_anything_runs() {
+fn an_invalid_scenario_is_reported_with_its_line_before_anything_runs() {
     let world = CliFixture::new();
     world.write("s/good.toml", &expecting("exit_code = 0\n"));
     world.write("s/bad.toml", &expecting("exit_code = 0\nexit_cod = 1\n"));

@@ -1,4 +1,4 @@
-//! Hands that work on the spot, with panics caught as on threads, and signals that come by chance.
+//! An executor without threads that catches panics as threads do, with random signals.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, Mutex};
@@ -11,13 +11,13 @@ use architect::runner::{DriverInput, EffectTask, Executor, InlineExecutor};
 use super::rng::Rng;
 use super::session_life::{Counter, InjectedFault};
 
-/// What a process that dies leaves: an unwinding that nobody prints.
+/// The panic payload of a process that dies; it is not printed.
 pub(super) struct Crash;
 
-/// What work that breaks down leaves.
+/// The panic payload of a task that panics.
 pub(super) struct TaskPanic;
 
-/// Breaks down, without a word.
+/// Panics without a message.
 pub(super) fn panic_quietly() -> ! {
     resume_unwind(Box::new(TaskPanic))
 }
@@ -29,7 +29,7 @@ pub(super) struct SimulatedExecutor {
     pub(super) inline: InlineExecutor,
     pub(super) chance: Rng,
     pub(super) trouble: InjectedFault,
-    /// Pieces of work that were started.
+    /// The number of tasks that were started.
     pub(super) works: Counter,
     /// How often the driver may still wait.
     pub(super) waits: u32,
@@ -40,7 +40,7 @@ impl SimulatedExecutor {
         Self { inline: InlineExecutor::resume(from), chance, trouble, works, waits: 20_000 }
     }
 
-    /// Returns whether signals and crashes come by chance.
+    /// Returns whether signals and crashes occur randomly.
     fn is_wild(&self) -> bool {
         self.trouble == InjectedFault::Chance
     }
@@ -56,7 +56,7 @@ impl Executor for SimulatedExecutor {
         let lost = Arc::new(Mutex::new(Some(lost)));
         let on_panic = Arc::clone(&lost);
         let (nth, trouble) = (self.works.next(), self.trouble);
-        // Work that begins a little later changes the order of what arrives.
+        // A task that starts a little later changes the order of inputs.
         let late = match trouble {
             InjectedFault::HangsOnce(at) if nth == at => FOREVER,
             InjectedFault::HangsFrom(at) if nth >= at => FOREVER,
@@ -69,11 +69,11 @@ impl Executor for SimulatedExecutor {
         };
         let run = Box::new(
             move |scope: &architect::port::EffectContext,
-                  post: &architect::runner::InputSink<'_>| {
+                  sender: &architect::runner::InputSink<'_>| {
                 scope.sleep(late);
-                let work = || if breaks_down { panic_quietly() } else { run(scope, post) };
+                let work = || if breaks_down { panic_quietly() } else { run(scope, sender) };
                 catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
-                    // What a test asserts is no breakdown of the world.
+                    // A failed assertion of a test isn't a simulated panic.
                     if !panic.is::<TaskPanic>() {
                         resume_unwind(panic);
                     }
@@ -91,7 +91,7 @@ impl Executor for SimulatedExecutor {
 
     fn wait_input(&mut self, deadline: Option<Deadline>) -> Option<DriverInput> {
         self.waits -= 1;
-        assert!(self.waits > 0, "the run comes to no end");
+        assert!(self.waits > 0, "the run doesn't end");
         if self.is_wild() && self.chance.once_in(125) {
             resume_unwind(Box::new(Crash));
         }

@@ -1,4 +1,4 @@
-//! Hooks that agree, change what they see, say no, fail, take their time, and break down.
+//! Hooks that agree, change their input, block, fail, are slow, or panic.
 
 use architect::hooks::{
     Hook, HookChanges, HookError, HookFailurePolicy, HookInput, HookMatcher, HookOutput, Hooks,
@@ -30,7 +30,7 @@ pub(super) fn hooks(chance: &Rng, disk: &SharedDisk) -> Hooks {
 
 impl Hook for SimulatedHook {
     fn run(&self, occasion: &HookInput, scope: &EffectContext) -> Result<HookOutput, HookError> {
-        // Whoever acts outside has to have a reason that survives a crash; what is read may be read again.
+        // An effect outside needs a durable reason; a read may be repeated.
         let may_be_loose =
             matches!(occasion, HookInput::PostToolUse { .. } | HookInput::PostEdit { .. });
         let mut disk = self.disk.lock();

@@ -1,4 +1,4 @@
-//! A journal in memory, whose disk can be full, fail, and lose what was not made durable.
+//! A journal in memory, whose disk can be full, fail, and lose what wasn't synced.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -10,7 +10,7 @@ use super::executor::Crash;
 use super::rng::Rng;
 use super::session_life::InjectedFault;
 
-/// A record that tells how a run went on.
+/// A record that continues a run.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum StoredRecord {
     Event(Event),
@@ -22,15 +22,15 @@ pub(super) enum StoredRecord {
 #[derive(Default)]
 pub(super) struct SimulatedDisk {
     pub(super) records: Vec<(RunTime, StoredRecord)>,
-    /// How many of them would survive a crash.
+    /// The number of records that would survive a crash.
     pub(super) durable: usize,
     /// How often the journal was used.
     pub(super) uses: u64,
-    /// What was found wrong where nobody hears a panic.
+    /// Errors that were found where a panic would be caught.
     pub(super) broken: Option<String>,
 }
 
-/// The disk, which outlives the process.
+/// The disk, which survives the process.
 #[derive(Clone, Default)]
 pub(super) struct SharedDisk(Arc<Mutex<SimulatedDisk>>);
 
@@ -45,7 +45,7 @@ impl SharedDisk {
         self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
-    /// What was not durable is lost, or some of it; a record that was half-written is none.
+    /// Records that weren't durable are lost, or some of them; a partial record is lost.
     pub(super) fn crash(&self, chance: &Rng) {
         let mut disk = self.lock();
         let loose = (disk.records.len() - disk.durable) as u64;
@@ -62,7 +62,7 @@ impl SharedDisk {
 }
 
 impl SimulatedJournal {
-    /// Counts a use, and does what is to happen at it.
+    /// Counts a use, and fails or crashes if it is time.
     fn used(&self) -> Result<MutexGuard<'_, SimulatedDisk>, StoreError> {
         let mut disk = self.disk.lock();
         let nth = disk.uses;

@@ -1,9 +1,9 @@
-//! The driver over a simulated world: chance says what the model answers, how long it takes, what tools, their servers and
-//! hooks do, and when the journal fails or the process dies. Time is virtual, and a seed is a whole world. Where the order of
-//! arrivals alone matters, all orders are gone through (`order`).
+//! The driver in a simulated environment: random replies of the model, delays, tools, servers and hooks, journal failures and
+//! crashes. Time is virtual, and a seed determines everything. Where only the order of inputs matters, all orders are tried
+//! (`interleavings`).
 //!
-//! After every event the machine's invariants are checked; before every effect, that what justifies it is durable; after
-//! every life, that its journal folds to where it stood. `SEEDS=100000` lives more lives, `SEED=7` lives one.
+//! After every event the machine's invariants are checked; before every effect, that its reason is durable; after every
+//! run, that its journal replays to the same state. `SEEDS=100000` runs more seeds, `SEED=7` runs one.
 
 #[path = "../../machine/invariants.rs"]
 mod invariants;
@@ -19,21 +19,21 @@ mod tools;
 
 use session_life::{InjectedFault, SessionLife};
 
-/// How many worlds are lived through when nobody says how many.
+/// How many seeds are run by default.
 const SEEDS: u64 = 10_000;
 
 fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }
 
-/// Lives a life, and says which one it was when it breaks something.
+/// Runs a seed, and names it if it fails.
 fn simulate_seed(seed: u64, trouble: InjectedFault) -> SessionLife {
     let lived = std::panic::catch_unwind(|| SessionLife::simulate(seed, trouble));
     lived.unwrap_or_else(|_| panic!("SEED={seed} with {trouble:?} breaks it"))
 }
 
 #[test]
-fn whatever_happens_a_run_ends_and_breaks_no_invariant() {
+fn any_run_ends_and_breaks_no_invariant() {
     let seeds = number("SEED").map_or(0..number("SEEDS").unwrap_or(SEEDS), |seed| seed..seed + 1);
     let mut reasons = std::collections::BTreeSet::new();
     let mut crashes = 0;
@@ -43,14 +43,14 @@ fn whatever_happens_a_run_ends_and_breaks_no_invariant() {
         crashes += life.crashes;
     }
     if seeds.end - seeds.start >= SEEDS {
-        // A simulation in which nothing happens shows nothing.
-        assert!(reasons.len() >= 14, "only these ends were met: {reasons:?}");
+        // A simulation without variety shows nothing.
+        assert!(reasons.len() >= 14, "only these stop reasons occurred: {reasons:?}");
         assert!(crashes > seeds.end / 4, "only {crashes} crashes");
     }
 }
 
 #[test]
-fn the_same_seed_is_the_same_life() {
+fn the_same_seed_gives_the_same_run() {
     for seed in 0..20 {
         let (first, second) = (
             simulate_seed(seed, InjectedFault::Chance),
@@ -60,7 +60,7 @@ fn the_same_seed_is_the_same_life() {
     }
 }
 
-/// A journal that fails at its Nth use, once or from then on: the run ends there, and says why.
+/// A journal that fails at its Nth use, once or from then on: the run ends there with that reason.
 #[test]
 fn the_nth_use_of_the_journal_fails() {
     for seed in 0..4 {
@@ -69,7 +69,7 @@ fn the_nth_use_of_the_journal_fails() {
         for nth in 0..uses {
             for trouble in [InjectedFault::FailsOnce(nth), InjectedFault::FailsFrom(nth)] {
                 let life = simulate_seed(seed, trouble);
-                // What fails at the very end may only have been the record of the end.
+                // A failure at the very end may only affect the end record.
                 let is_told = life.reason() == "store_error" || nth + 3 >= uses;
                 assert!(is_told, "seed {seed}, {trouble:?} of {uses}: {}", life.reason());
             }
@@ -77,7 +77,7 @@ fn the_nth_use_of_the_journal_fails() {
     }
 }
 
-/// The process dies at the Nth use of the journal, and the session goes on.
+/// The process dies at the Nth use of the journal, and the session is resumed.
 #[test]
 fn the_process_dies_at_the_nth_use_of_the_journal() {
     for seed in 0..8 {
@@ -92,9 +92,9 @@ fn the_process_dies_at_the_nth_use_of_the_journal() {
     }
 }
 
-/// Nobody reads any more, from the Nth thing on that is shown: the run ends soon.
+/// The reader of the output is gone from the Nth output on: the run ends soon.
 #[test]
-fn the_reader_leaves_at_the_nth_thing_that_is_shown() {
+fn the_reader_disappears_at_the_nth_output() {
     for seed in 0..4 {
         let shown = simulate_seed(seed, InjectedFault::None).shown;
         for nth in 0..shown.min(60) {
@@ -104,10 +104,10 @@ fn the_reader_leaves_at_the_nth_thing_that_is_shown() {
     }
 }
 
-/// The Nth piece of work breaks down or never comes back, once or from then on, or the process dies with what came of it:
-/// the run ends all the same, and its journal says how.
+/// The Nth task panics or never returns, once or from then on, or the process dies with its result: the run ends anyway,
+/// and its journal says how.
 #[test]
-fn the_nth_piece_of_work_fails() {
+fn the_nth_task_fails() {
     for seed in 0..12 {
         let works = simulate_seed(seed, InjectedFault::None).works;
         for nth in 0..works {

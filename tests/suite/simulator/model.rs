@@ -1,4 +1,4 @@
-//! A model that says anything: every kind of reply, every kind of fault, at any time.
+//! A model with every kind of reply and fault, at any time.
 
 use architect::machine::CallPurpose;
 use architect::model::{
@@ -12,16 +12,16 @@ use super::journal::SharedDisk;
 use super::rng::Rng;
 use super::tools::NAMES;
 
-/// What a model is like for a whole life, so that ends come about that take persistence.
+/// The behaviour of a model during a run, to reach stop reasons that need repetition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ModelBehavior {
-    /// It says anything.
+    /// It returns anything.
     Random,
-    /// It makes the same call again and again.
+    /// It repeats the same call.
     Repeating,
-    /// It makes calls that can't be run.
+    /// It makes invalid calls.
     InvalidCalls,
-    /// It answers at once, and never by the schema.
+    /// It answers immediately, and never by the schema.
     SchemaViolating,
 }
 
@@ -44,7 +44,7 @@ impl Model for SimulatedModel {
         {
             let disk = self.disk.lock();
             let all = disk.records.len();
-            assert_eq!(disk.durable, all, "a request goes out before its reason is durable");
+            assert_eq!(disk.durable, all, "a request is sent before its reason is durable");
         }
         assert!(
             matches!(ask.entries.first().map(|entry| &entry.item), Some(ConversationItem::User(_)))
@@ -86,7 +86,7 @@ impl ModelCall for SimulatedReply {
 fn fault(chance: &Rng) -> Fault {
     let fault = Fault::new(chance.of(&FaultKind::ALL), "it failed");
     Fault {
-        // Most faults pass, so that runs live on.
+        // Most faults are transient, so that runs continue.
         kind: if chance.once_in(4) { fault.kind } else { FaultKind::Server },
         advice: match chance.below(12) {
             0 => RetryAdvice::Retry,
@@ -123,10 +123,10 @@ fn reply(chance: &Rng, ask: &ModelRequest<'_>, mood: ModelBehavior) -> Reply {
         3 => (vec![text("wait")], ReplyFinish::Pause),
         4 => (vec![text("no")], ReplyFinish::Refused),
         5 => (vec![text("full")], ReplyFinish::ContextFull),
-        // With a text that is the end; without one it is a failed call, and most lives are to go on.
+        // With a text the run ends; without one the call has failed, and most runs should continue.
         6 => {
-            let said = if chance.below(4) == 0 { vec![text("odd")] } else { vec![] };
-            (said, ReplyFinish::Other("odd".into()))
+            let output = if chance.below(4) == 0 { vec![text("odd")] } else { vec![] };
+            (output, ReplyFinish::Other("odd".into()))
         }
         7 => (vec![text("done")], ReplyFinish::Stop),
         8 => (vec![text("  \n")], ReplyFinish::Stop),

@@ -1,10 +1,10 @@
-//! Chance: numbers that follow from a seed.
+//! Random numbers from a seed.
 
 use std::sync::{Arc, Mutex};
 
 use architect::model::TimeSpan;
 
-/// A source of numbers. Clones draw from the same one.
+/// A source of random numbers. Clones share their state.
 #[derive(Clone)]
 pub(crate) struct Rng(Arc<Mutex<u64>>);
 
@@ -28,7 +28,7 @@ impl Rng {
         self.next() % most
     }
 
-    /// Returns whether something happens that happens once in so many times.
+    /// Returns true with a probability of one in so many.
     pub(super) fn once_in(&self, many: u64) -> bool {
         self.below(many) == 0
     }
@@ -37,7 +37,7 @@ impl Rng {
         all[usize::try_from(self.below(all.len() as u64)).unwrap()].clone()
     }
 
-    /// Returns how long something takes: mostly a little, sometimes long, now and then for ever.
+    /// Returns a duration: mostly short, sometimes long, rarely infinite.
     pub(super) fn delay(&self) -> TimeSpan {
         match self.below(20) {
             0 => TimeSpan::from_secs(1_000_000_000),

@@ -1,4 +1,4 @@
-//! One life of a session: a run, its crashes, its resumes, its end.
+//! A session from its first run over crashes and resumes to its end.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, Mutex};
@@ -25,35 +25,35 @@ use super::tools::{
     AppliedCalls, SimulatedChecks, SimulatedQueue, SimulatedServer, SimulatedTools,
 };
 
-/// What goes wrong besides what the model and the tools do.
+/// What goes wrong besides model and tools.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum InjectedFault {
-    /// Nothing.
+    /// None.
     None,
-    /// Anything, now and then.
+    /// Anything, at random.
     Chance,
     /// The Nth use of the journal fails.
     FailsOnce(u64),
-    /// The Nth use of the journal fails, and all that follow.
+    /// Every use of the journal fails, from the Nth on.
     FailsFrom(u64),
     /// The process dies at the Nth use of the journal.
     DiesAt(u64),
-    /// Nobody reads any more from the Nth thing on that is shown.
+    /// The reader of the output is gone from the Nth output on.
     ReaderLeaves(u64),
-    /// The Nth piece of work breaks down.
+    /// The Nth task panics.
     BreaksDownOnce(u64),
-    /// The Nth piece of work breaks down, and all that follow.
+    /// Every task panics, from the Nth on.
     BreaksDownFrom(u64),
-    /// The Nth piece of work comes back when nobody waits for it any more.
+    /// The Nth task returns after it was abandoned.
     HangsOnce(u64),
-    /// The Nth piece of work comes back when nobody waits for it any more, and so do all that follow.
+    /// Every task returns after it was abandoned, from the Nth on.
     HangsFrom(u64),
-    /// The process dies after the Nth piece of work was done, before anybody hears of it.
+    /// The process dies after the Nth task has ended, before its result is handled.
     DiesAfter(u64),
 }
 
 impl InjectedFault {
-    /// Returns whether the journal holds all that was lived: nobody died, and it never failed.
+    /// Returns whether the journal is complete: no crash, and no failure.
     fn is_outside_the_journal(self) -> bool {
         match self {
             Self::None
@@ -71,23 +71,23 @@ impl InjectedFault {
     }
 }
 
-/// A life that is over.
+/// A session that is over.
 pub(super) struct SessionLife {
     pub(super) fold: Machine,
     pub(super) records: Vec<(RunTime, StoredRecord)>,
     pub(super) crashes: u64,
     pub(super) uses: u64,
     pub(super) shown: u64,
-    /// Pieces of work that were started.
+    /// The number of tasks that were started.
     pub(super) works: u64,
 }
 
-/// How often something has come about, through all processes of a life.
+/// How often something occurred, in all processes of a session.
 #[derive(Clone, Default)]
 pub(super) struct Counter(Arc<Mutex<u64>>);
 
 impl Counter {
-    /// Returns how often it came about before.
+    /// Returns how often it occurred before.
     pub(super) fn next(&self) -> u64 {
         let mut count = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         *count += 1;
@@ -99,10 +99,10 @@ impl Counter {
     }
 }
 
-/// The most crashes in one life.
+/// The most crashes in one session.
 const MAX_CRASHES: u64 = 6;
 
-/// What models are like; most say anything.
+/// The behaviours of models; most return anything.
 const BEHAVIORS: [ModelBehavior; 10] = [
     ModelBehavior::Random,
     ModelBehavior::Random,
@@ -122,7 +122,7 @@ impl SessionLife {
         done.outcome.reason.name()
     }
 
-    /// Lives the life of a seed.
+    /// Runs the session of a seed.
     pub(super) fn simulate(seed: u64, trouble: InjectedFault) -> Self {
         let chance = Rng::new(seed);
         let mood = chance.of(&BEHAVIORS);
@@ -134,7 +134,7 @@ impl SessionLife {
         let (mut fold, mut first) = begin(&rules);
         let (mut at, mut crashes) = (RunTime::START, 0);
         let fold = loop {
-            // Whoever has died often enough is left alone.
+            // After enough crashes there are no more.
             let trouble = if crashes == MAX_CRASHES { InjectedFault::None } else { trouble };
             let world = SimulatedProcess {
                 behavior: mood,
@@ -168,7 +168,7 @@ impl SessionLife {
         };
         let (stored, _) = replay(&rules, &disk);
         if trouble.is_outside_the_journal() {
-            assert!(stored == fold, "the journal folds to something else than what was lived");
+            assert!(stored == fold, "the journal replays to another state than that of the run");
         }
         let disk = disk.lock();
         assert!(disk.broken.is_none(), "{:?}", disk.broken);
@@ -223,7 +223,7 @@ fn begin(rules: &RunRules) -> (Machine, MachineOutput) {
     Machine::start(rules.clone(), Conversation::new(100), task)
 }
 
-/// Folds what is on the disk.
+/// Replays the disk.
 fn replay(rules: &RunRules, disk: &SharedDisk) -> (Machine, RunTime) {
     let (mut fold, _) = begin(rules);
     let mut last = RunTime::START;
@@ -238,7 +238,7 @@ fn replay(rules: &RunRules, disk: &SharedDisk) -> (Machine, RunTime) {
     (fold, last)
 }
 
-/// Finds out about the calls that were running: what may not happen twice is in doubt.
+/// Recovers the calls that were running: those that must not run twice are in doubt.
 fn resolve_running_calls(fold: &Machine) -> Vec<RecoveredCall> {
     let State::Executing(executing) = &fold.state else { return Vec::new() };
     let running =
@@ -246,12 +246,12 @@ fn resolve_running_calls(fold: &Machine) -> Vec<RecoveredCall> {
     let doubtful = running.filter(|call| &*call.call.name != "read");
     let found = doubtful.map(|call| RecoveredCall {
         call: call.call.id.clone(),
-        result: ToolResult::new(call.call.id.clone(), ToolStatus::InDoubt, "nobody knows"),
+        result: ToolResult::new(call.call.id.clone(), ToolStatus::InDoubt, "unknown"),
     });
     found.collect()
 }
 
-/// A process.
+/// One process of a session.
 struct SimulatedProcess {
     behavior: ModelBehavior,
     chance: Rng,
@@ -287,12 +287,12 @@ impl SimulatedProcess {
             checks: Arc::new(HookedAnswerChecks::new(checks, hooks)),
             ..Ports::new(Box::new(model))
         };
-        let hands = SimulatedExecutor::new(at, chance, trouble, works);
-        Driver::new(hands, ports, brief, fold).run(first)
+        let executor = SimulatedExecutor::new(at, chance, trouble, works);
+        Driver::new(executor, ports, brief, fold).run(first)
     }
 }
 
-/// Takes every event in a second time, step by step, and looks at each step.
+/// Handles every event a second time, step by step, and checks each step.
 pub(super) struct Inspector {
     pub(super) before: Option<Machine>,
     pub(super) shown: Counter,
@@ -302,7 +302,7 @@ pub(super) struct Inspector {
 
 impl Inspector {
     fn inspect(&mut self, at: RunTime, event: &Event, after: &Machine) {
-        let mut state = self.before.take().expect("a run begins before anything happens").state;
+        let mut state = self.before.take().expect("a run starts before anything happens").state;
         let steps = |state: State, event: Event| {
             let next = step(state.clone(), event.clone());
             let broken = invariants::violations(&state, &event, &next);
@@ -318,7 +318,7 @@ impl Inspector {
         if !matches!(event, Event::Tick { .. }) {
             state = steps(state, event.clone());
         }
-        assert!(state == after.state, "the driver stands somewhere else than its events lead to");
+        assert!(state == after.state, "the driver's state differs from that of its events");
         if let (Event::Authorized { authorization: Authorization::Abort, .. }, state) =
             (event, &after.state)
         {

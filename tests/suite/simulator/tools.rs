@@ -1,4 +1,4 @@
-//! Tools that succeed, fail, hang, break down, and are refused; those of a server that dies under them, too.
+//! Tools that succeed, fail, hang, panic, and are denied; also those of a server that dies.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
@@ -20,7 +20,7 @@ use super::rng::Rng;
 pub(super) const NAMES: [&str; 10] =
     ["read", "read", "write", "write", "command", "remote", "remote", "hang", "break", "unknown"];
 
-/// A server of tools, which outlives a process of the run, and dies when it likes.
+/// A server of tools, which survives the process of the run, and dies at random.
 #[derive(Clone, Default)]
 pub(super) struct SimulatedServer(Arc<Mutex<ServerHealth>>);
 
@@ -31,7 +31,7 @@ enum ServerHealth {
     Down,
 }
 
-/// The calls that changed something outside; a second time would be once too often.
+/// The calls that changed something outside, which must not happen twice.
 pub(super) type AppliedCalls = Arc<Mutex<HashSet<CallId>>>;
 
 #[derive(Clone)]
@@ -126,7 +126,7 @@ impl ApprovedCall for SimulatedJob {
 }
 
 impl SimulatedServer {
-    /// Answers, late or never, dies instead of an answer, or is dead and perhaps started again.
+    /// Replies, late or never, dies instead, or is dead and perhaps restarted.
     fn call(&self, call: ToolCall, chance: &Rng, scope: &EffectContext) -> ToolResult {
         let mut health = self.0.lock().unwrap();
         if *health == ServerHealth::Down && chance.once_in(2) {
@@ -141,7 +141,7 @@ impl SimulatedServer {
     }
 }
 
-/// Returns whether the newest intent that was written down would survive a crash.
+/// Returns whether the newest intent would survive a crash.
 fn is_intended(disk: &SharedDisk) -> bool {
     let disk = disk.lock();
     let cleared = |kept: &StoredRecord| {
@@ -157,7 +157,7 @@ fn is_intended(disk: &SharedDisk) -> bool {
     newest.is_some_and(|newest| newest < disk.durable)
 }
 
-/// Checks by chance, or against a schema that no answer satisfies.
+/// Random checks, or a schema that no answer satisfies.
 pub(super) struct SimulatedChecks(pub(super) Rng, pub(super) ModelBehavior);
 
 impl AnswerChecks for SimulatedChecks {

@@ -1,7 +1,7 @@
-//! The session that is killed, and what has to hold of it afterwards.
+//! A session that is killed, and the assertions on what it leaves.
 //!
-//! A file is read, one is written, a command runs, both kinds of change are made in one step, and that is it. The model
-//! says what comes next by how often it has spoken already, so it goes on in the same way whichever process asks it.
+//! A file is read, one is written, a command runs, and both kinds of change are made in one step. The model's reply depends
+//! on the number of its replies alone, so that it is the same in every process.
 
 use std::collections::HashMap;
 use std::fs;
@@ -27,7 +27,7 @@ pub(super) struct CrashScenario {
     gate: ReplyGate,
 }
 
-/// Lets the model speak when the test says so.
+/// Holds the model's replies until the test releases them.
 #[derive(Clone)]
 struct ReplyGate(Arc<(Mutex<usize>, Condvar)>);
 
@@ -75,7 +75,7 @@ fn turn(request: &ReceivedRequest) -> usize {
 }
 
 impl CrashScenario {
-    /// Returns the story before it begins; the model gives the first replies, and then waits for [`go_on`](Self::go_on).
+    /// Returns the scenario; the model sends the first replies, and then waits for [`go_on`](Self::go_on).
     pub(super) fn with_replies(open: usize) -> Self {
         let (world, gate) = (CliFixture::new(), ReplyGate::new(open));
         world.write("note", "n\n");
@@ -93,7 +93,7 @@ impl CrashScenario {
         Self::with_replies(TURNS)
     }
 
-    /// Lets the model give its replies up to this one.
+    /// Releases the model's replies up to this one.
     pub(super) fn allow_replies(&self, until: usize) {
         self.gate.open(until);
     }
@@ -111,7 +111,7 @@ impl CrashScenario {
         command
     }
 
-    /// Returns going on with the run as a command.
+    /// Returns the command that resumes the run.
     pub(super) fn resume_command(&self, format: &str) -> Command {
         let mut command = self.fixture.command(&["resume", "last", "--output-format", format]);
         command.env("OPENAI_API_KEY", "k").env("TMPDIR", self.fixture.temp());
@@ -127,7 +127,7 @@ impl CrashScenario {
             .unwrap()
     }
 
-    /// Returns the one session; none when the run ended before there was one.
+    /// Returns the one session; `None` if the run ended before it was created.
     pub(super) fn session(&self) -> Option<SessionId> {
         let listed = self.store().list().unwrap();
         assert!(listed.len() <= 1);
@@ -138,7 +138,7 @@ impl CrashScenario {
         self.fixture.home().join(format!(".local/state/architect/sessions/{session}.jsonl"))
     }
 
-    /// Returns the records, by their names, and the ways from state to state that they led.
+    /// Returns the names of the records, and the transitions between states.
     fn records(&self, session: SessionId) -> (Vec<&'static str>, Vec<Value>) {
         let (mut records, mut moves) = (Vec::new(), Vec::new());
         let replayed = self.store().replay(session, |past, stored, replayed| {
@@ -160,7 +160,7 @@ impl CrashScenario {
         fs::read_to_string(self.fixture.path("log")).unwrap_or_default().lines().count()
     }
 
-    /// Returns what lies in the workspace.
+    /// Returns the files of the workspace.
     fn files(&self) -> Vec<String> {
         let mut found = Vec::new();
         let mut folders = vec![self.fixture.path("")];
@@ -179,31 +179,31 @@ impl CrashScenario {
         found
     }
 
-    /// What was told of the run is written down: nobody was told of anything that got lost.
-    pub(super) fn assert_reported_is_stored(&self, told: &str, case: &str) {
-        let told = told.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-        let told: Vec<Value> = told.collect();
+    /// Asserts that everything that was reported of the run is stored.
+    pub(super) fn assert_reported_is_stored(&self, reported: &str, case: &str) {
+        let reported = reported.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        let reported: Vec<Value> = reported.collect();
         let Some(session) = self.session() else {
             let is_start = |event: &Value| event["type"] == "result";
-            assert!(told.iter().all(is_start), "{case}: {told:?}");
+            assert!(reported.iter().all(is_start), "{case}: {reported:?}");
             return;
         };
         let (records, moves) = self.records(session);
-        // That nothing can be written down any more can't be written down.
-        let changes = told
+        // A failure of the journal can't be stored in it.
+        let changes = reported
             .iter()
             .filter(|event| event["type"] == "state_change" && event["event"] != "STORE_FAILED");
         let changes: Vec<Value> = changes
             .map(|event| serde_json::json!([event["from"], event["event"], event["to"]]))
             .collect();
         assert!(moves.starts_with(&changes), "{case}: {changes:?} is not how {moves:?} begins");
-        let count = |key: &str, value: Value| told.iter().filter(|e| e[key] == value).count();
+        let count = |key: &str, value: Value| reported.iter().filter(|e| e[key] == value).count();
         let kept = |name: &str| records.iter().filter(|record| **record == name).count();
         assert!(count("success", true.into()) <= kept("settled"), "{case}: {records:?}");
         assert!(count("outcome", "replied".into()) <= kept("replied"), "{case}: {records:?}");
     }
 
-    /// Returns what the model was told of its calls.
+    /// Returns the statuses of the calls as the model received them.
     fn tool_statuses(&self, session: SessionId) -> HashMap<String, ToolStatus> {
         let (past, end) = self.store().replay(session, |_, _, _| {}).unwrap();
         assert_eq!(end.kind, JournalEndKind::Whole);
@@ -218,40 +218,41 @@ impl CrashScenario {
         results.map(|result| (result.call.to_string(), result.status)).collect()
     }
 
-    /// What the model was told of its calls is what the files show: each is whole, and nothing lies beside them.
+    /// Asserts that the files agree with the statuses of the calls: each is whole, and there are no others.
     pub(super) fn assert_files_match_results(&self, case: &str) {
-        let told = self.session().map(|session| self.tool_statuses(session)).unwrap_or_default();
-        let effect = |call: &str| CallEffect::of(told.get(call));
+        let reported =
+            self.session().map(|session| self.tool_statuses(session)).unwrap_or_default();
+        let effect = |call: &str| CallEffect::of(reported.get(call));
         let file = |name: &str| fs::read_to_string(self.fixture.path(name)).ok();
         let (first, second, new) = (Some("first\n"), Some("second\n"), Some("new\n"));
         let a = effect("c3")
             .possible_contents(effect("c1").possible_contents(vec![None], first), second);
-        assert!(a.contains(&file("a.txt").as_deref()), "{case}: {told:?}");
+        assert!(a.contains(&file("a.txt").as_deref()), "{case}: {reported:?}");
         let b = effect("c4").possible_contents(vec![None], new);
-        assert!(b.contains(&file("d/b.txt").as_deref()), "{case}: {told:?}");
-        // Of a command that was not waited for, nobody knows.
+        assert!(b.contains(&file("d/b.txt").as_deref()), "{case}: {reported:?}");
+        // The effect of a command that was not waited for is unknown.
         let log = match effect("c2") {
             CallEffect::Complete => vec![1],
-            CallEffect::None if !told.contains_key("c2") => vec![0],
+            CallEffect::None if !reported.contains_key("c2") => vec![0],
             CallEffect::None | CallEffect::Unknown => vec![0, 1],
         };
-        assert!(log.contains(&self.command_runs()), "{case}: {told:?}");
+        assert!(log.contains(&self.command_runs()), "{case}: {reported:?}");
         let known = |name: &String| ["a.txt", "d/b.txt", "log", "note"].contains(&&**name);
         assert!(self.files().iter().all(known), "{case}: {:?}", self.files());
     }
 
-    /// All was done that the model wanted; of the command alone, it may not be known.
+    /// Asserts that every call succeeded; only the command's effect may be unknown.
     pub(super) fn assert_complete(&self, case: &str) {
         self.assert_files_match_results(case);
-        let told = self.tool_statuses(self.session().unwrap());
-        for (call, status) in &told {
+        let reported = self.tool_statuses(self.session().unwrap());
+        for (call, status) in &reported {
             let is_unknown = call == "c2" && *status == ToolStatus::InDoubt;
-            assert!(*status == ToolStatus::Ok || is_unknown, "{case}: {told:?}");
+            assert!(*status == ToolStatus::Ok || is_unknown, "{case}: {reported:?}");
         }
-        assert_eq!(told.len(), 5, "{case}: {told:?}");
+        assert_eq!(reported.len(), 5, "{case}: {reported:?}");
     }
 
-    /// Goes on with the session, and looks at everything that it leaves. Returns whether there was one.
+    /// Resumes the session, and checks everything that it leaves. Returns whether there was one.
     pub(super) fn resume_and_check(&self, case: &str) -> bool {
         assert!(self.command_runs() <= 1, "{case}: the command ran twice");
         let Some(session) = self.session() else {
@@ -269,14 +270,14 @@ impl CrashScenario {
             "{case}: a record is gone"
         );
         self.assert_files_match_results(case);
-        // It is over, so there is nothing to go on with.
+        // It has ended, so there is nothing to resume.
         let again = self.resume();
         assert_eq!((again.code, again.json()["output"].as_str()), (0, Some("Done.")), "{case}");
         assert!(fs::read(self.journal(session)).unwrap() == after, "{case}: it changed again");
         true
     }
 
-    /// What was started for a run ends with it, and leaves nothing.
+    /// Asserts that no process or temporary file of the run is left.
     pub(super) fn assert_cleaned_up(&self, case: &str) {
         wait_until(&format!("{case}: the temporary files are gone"), || {
             fs::read_dir(self.fixture.temp()).unwrap().count() == 0
@@ -284,14 +285,14 @@ impl CrashScenario {
     }
 }
 
-/// What is known of a call by its result.
+/// The effect of a call, as far as its result shows.
 #[derive(Clone, Copy)]
 enum CallEffect {
-    /// It did what it was to do.
+    /// It had its effect.
     Complete,
-    /// It did nothing.
+    /// It had none.
     None,
-    /// One of both.
+    /// It is unknown.
     Unknown,
 }
 

@@ -1,4 +1,4 @@
-//! What is made durable, and when: every sync of a run, by file, and that none comes after what it justifies.
+//! Every sync of a run, by file, and that none comes after an effect that depends on it.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -20,7 +20,7 @@ const FAULTS: [SyscallFault; 5] = [
     SyscallFault::FailEver("EIO"),
 ];
 
-/// The run said how it went, to the people and to the programs that read its output, and it was true.
+/// The run reported its end, as text and as a document, and both are true.
 fn is_honest(story: &CrashScenario, ran: &CommandResult, case: &str) {
     assert!((0..5).contains(&ran.code) && !ran.err.contains("panicked"), "{case}: {}", ran.err);
     if ran.out.is_empty() && case.starts_with("inject=write:") {
@@ -50,7 +50,7 @@ fn survives(call: &Syscall, fault: SyscallFault) {
 
 /// Faults S3, S4 and G14: the run, when a call fails with which it drives and journals.
 #[test]
-fn a_call_that_fails_is_the_end_with_words_or_makes_no_difference() {
+fn a_failing_system_call_ends_the_run_with_an_error_or_has_no_effect() {
     if let Some(why) = tracing_unavailable() {
         return println!("skipped: {why}");
     }
@@ -80,7 +80,7 @@ fn every_call_fails_in_every_way() {
     println!("{all} failures");
 }
 
-/// Lets a call of a tool fail. The model is told of it, and whatever is a file is whole.
+/// Makes a system call of a tool fail. The result reports it, and all files are whole.
 fn fails_in_tool(turn: usize, call: &Syscall, fault: SyscallFault) -> Result<(), String> {
     let PausedRun { story, child, watch } =
         PausedRun::before(turn, &["-e", &fault.strace_option(call)])?;
@@ -98,7 +98,7 @@ fn fails_in_tool(turn: usize, call: &Syscall, fault: SyscallFault) -> Result<(),
 
 /// Faults S21 and G14: the disk fills up, or breaks, under a file of the workspace.
 #[test]
-fn a_tool_whose_call_fails_leaves_whole_files_and_says_so() {
+fn a_tool_with_a_failing_system_call_leaves_whole_files_and_reports_it() {
     let mut cases = Vec::new();
     for turn in 1..TURNS - 1 {
         match tool_syscalls(turn) {

@@ -39,7 +39,7 @@ fn a_patch_that_was_cut_off_is_completed_by_the_resume() {
         return println!("skipped: {why}");
     }
     let (mut cut_off, mut completed) = (0, 0);
-    // Before each file takes its place, the old one gets a second name; nobody else makes any.
+    // Before each file takes its place, the old one gets a second name.
     for nth in 1..=FILES.len() + 1 {
         let world = CliFixture::new();
         for name in FILES {
@@ -69,14 +69,14 @@ fn a_patch_that_was_cut_off_is_completed_by_the_resume() {
         let left = std::fs::read_dir(world.path("")).unwrap().flatten();
         assert_eq!(left.count(), FILES.len(), "{nth}");
         let shown = world.run(&["sessions", "show", "last"]).out;
-        // What is told to be completed is there after a power cut, too.
+        // What is reported as completed is durable.
         let folder = format!("<{}>", world.path(".").canonicalize().unwrap().display());
         let synced = std::fs::read_to_string(&log).unwrap();
         let renamed = if new == 0 { 0 } else { FILES.len() - new };
         assert_eq!(synced.matches(&folder).count(), renamed, "{nth}: {synced}");
-        let is_told = shown.contains("the files show that it was completed: a, b, c.");
-        assert!(is_told || new == 0 || new == 3, "{nth}: {shown}");
-        completed += u32::from(is_told);
+        let is_reported = shown.contains("the files show that it was completed: a, b, c.");
+        assert!(is_reported || new == 0 || new == 3, "{nth}: {shown}");
+        completed += u32::from(is_reported);
     }
     assert!(cut_off > 1 && completed > 0, "{cut_off} cut off, {completed} completed");
 }

@@ -40,7 +40,7 @@ fn a_run_survives_being_killed_in_any_system_call() {
     assert!(all > 50 && met * 10 > all * 9, "{met} of {all}");
 }
 
-/// Returns a story whose run was killed when the model had heard of the command.
+/// Returns a scenario whose run was killed after the command's result was sent.
 fn interrupted() -> CrashScenario {
     let story = CrashScenario::with_replies(3);
     let child = story.command().spawn().unwrap();
@@ -61,10 +61,10 @@ fn going_on_survives_being_killed_in_any_system_call() {
         let going_on = story.resume_command("stream-json");
         wait_for_exit(strace::under_strace(&going_on, &log(story), how).spawn().unwrap())
     };
-    let rehearsal = interrupted();
-    let ran = under(&rehearsal, &[]);
+    let unharmed = interrupted();
+    let ran = under(&unharmed, &[]);
     assert_eq!(ran.code, 0, "{}", ran.err);
-    let calls = strace::observable_calls(&log(&rehearsal), false);
+    let calls = strace::observable_calls(&log(&unharmed), false);
     let all = calls.len();
     let met = count_cases(calls, |call| {
         let story = interrupted();
@@ -123,7 +123,7 @@ fn a_run_survives_the_death_of_any_of_its_processes_in_any_system_call() {
         let (ran, _, story) = watched(&["-e", &SyscallFault::Kill.strace_option(&call)]);
         let case = format!("{call:?}");
         story.assert_reported_is_stored(&ran.out, &case);
-        // The files are as the model was told, whatever became of the command.
+        // The files agree with the results, whatever happened to the command.
         story.resume_and_check(&case);
         ran.code == -1
     });

@@ -34,7 +34,7 @@ pub(super) enum SyscallFault {
 }
 
 impl SyscallFault {
-    /// Returns how `strace` is told to let this happen.
+    /// Returns the argument of `strace` for this fault.
     pub(super) fn strace_option(self, call: &Syscall) -> String {
         let Syscall { name, nth } = call;
         match self {
@@ -67,7 +67,7 @@ pub(super) fn under_strace(command: &Command, log: &Path, how: &[&str]) -> Comma
 /// A `strace` that watches threads of a process that runs.
 pub(super) struct StraceWatch {
     strace: Child,
-    _said: Receiver<String>,
+    _output: Receiver<String>,
 }
 
 impl StraceWatch {
@@ -93,15 +93,15 @@ impl StraceWatch {
             .stderr(Stdio::piped())
             .spawn()
             .map_err(|error| format!("there is no strace: {error}"))?;
-        let said = lines(strace.stderr.take().unwrap());
+        let output = lines(strace.stderr.take().unwrap());
         for _ in &threads {
-            let line = said.recv_timeout(MAX_WAIT).unwrap_or_default();
+            let line = output.recv_timeout(MAX_WAIT).unwrap_or_default();
             if !line.ends_with(" attached") {
                 let _ = (strace.kill(), strace.wait());
                 return Err(format!("strace may not watch a process here: {line}"));
             }
         }
-        Ok(Self { strace, _said: said })
+        Ok(Self { strace, _output: output })
     }
 
     /// Waits until nothing is left to be watched.
@@ -132,7 +132,7 @@ fn lines(from: impl std::io::Read + Send + 'static) -> Receiver<String> {
     receive
 }
 
-/// Returns the calls in a log that somebody outside could notice: files that are only read are none. With `all` there
+/// Returns the calls in a log that are noticeable outside; reading a file is not. With `all` there
 /// are no exceptions.
 pub(super) fn observable_calls(log: &Path, all: bool) -> Vec<Syscall> {
     let text = fs::read_to_string(log).unwrap();

@@ -216,17 +216,17 @@ impl DiskModel {
         match op {
             DiskOperation::Create(path) if self.find(path).is_some() => {}
             DiskOperation::Create(path) => {
-                self.add(path, DiskNode::File { changes: Vec::new(), synced: 0 })
+                self.add(path, DiskNode::File { changes: Vec::new(), synced: 0 });
             }
             DiskOperation::Mkdir(path) => {
-                self.add(path, DiskNode::Folder { changes: Vec::new(), synced: 0 })
+                self.add(path, DiskNode::Folder { changes: Vec::new(), synced: 0 });
             }
             DiskOperation::Write { path, at, bytes } => {
                 let at = at.unwrap_or_else(|| self.content(path).unwrap_or_default().len());
                 self.file(path).push(FileChange::Write { at, bytes: bytes.clone() });
             }
             DiskOperation::Truncate(path, length) => {
-                self.file(path).push(FileChange::Truncate(*length))
+                self.file(path).push(FileChange::Truncate(*length));
             }
             DiskOperation::Sync(path) => {
                 let node = self.find(path).unwrap_or_else(|| panic!("no {}", path.display()));
@@ -241,7 +241,7 @@ impl DiskModel {
                 self.folder(to).push(DirectoryChange::Put(name(to), node));
             }
             DiskOperation::Remove(path) => {
-                self.folder(path).push(DirectoryChange::Gone(name(path)))
+                self.folder(path).push(DirectoryChange::Gone(name(path)));
             }
             DiskOperation::Effect(_) => {}
         }
@@ -279,7 +279,7 @@ impl DiskNode {
     }
 }
 
-/// Reads what lies in a folder.
+/// Reads the content of a folder.
 pub(super) fn read(root: &Path) -> FileTree {
     let mut tree = FileTree::new();
     let mut folders = vec![root.to_owned()];

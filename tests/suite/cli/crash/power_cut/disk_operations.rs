@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 /// Something that a process of the run did. Paths are below the root that is watched.
 #[derive(Clone, Debug)]
 pub(super) enum DiskOperation {
-    /// A file is opened, and made if there is none.
+    /// A file is opened, and created if it doesn't exist.
     Create(PathBuf),
-    /// Bytes are written, at the end if nothing else is said.
+    /// Bytes are written, at the end by default.
     Write { path: PathBuf, at: Option<usize>, bytes: Vec<u8> },
     /// A file gets this length.
     Truncate(PathBuf, usize),
@@ -31,7 +31,7 @@ pub(super) enum DiskOperation {
 pub(super) enum OutsideEffect {
     /// A command of the model began.
     Ran,
-    /// Somebody was told that a message was left.
+    /// The delivery of a message was reported.
     Steered,
     /// The result of the run was printed.
     Answered,

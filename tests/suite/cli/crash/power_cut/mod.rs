@@ -1,5 +1,5 @@
 //! The power is cut: whatever part of what was not synced is lost, the session goes on from the rest, and nothing is lost
-//! of which anybody was told. As the ALICE and `CrashMonkey` papers do, the operations of a real run are recorded, and each
+//! that was reported. As the ALICE and `CrashMonkey` papers do, the operations of a real run are recorded, and each
 //! disk that a prefix of them may leave is gone on from.
 
 mod disk_model;
@@ -223,7 +223,7 @@ impl RecordedRun {
             match op {
                 DiskOperation::Rename(_, to) if is_journal(to) => journal = Some(to.clone()),
                 DiskOperation::Write { path, .. } if is_journal(path) => {
-                    journal = Some(path.clone())
+                    journal = Some(path.clone());
                 }
                 _ => {}
             }
@@ -289,11 +289,11 @@ impl RecordedRun {
 
     /// Goes on from a disk within this process, as far as the first decision.
     fn resume_and_check(&self, case: &CutCase) {
-        let room = tempfile::tempdir().unwrap();
+        let folder = tempfile::tempdir().unwrap();
         let CutCase { tree, name, .. } = case;
         self.assert_intact(tree, name);
-        disk_model::write(room.path(), tree);
-        let root = room.path().join(STATE);
+        disk_model::write(folder.path(), tree);
+        let root = folder.path().join(STATE);
         let store = SessionStore::open(&root, Durability::Os).unwrap();
         let is_full = self.durability == "full";
         let Some(listed) = store.list().unwrap().into_iter().next() else {
@@ -316,10 +316,10 @@ impl RecordedRun {
             assert!(valid >= case.durable, "{name}: {valid} of {} are left", case.durable);
             let is_read_only = matches!(end.kind, JournalEndKind::ReadOnly(_));
             assert!(!is_read_only, "{name}: {:?}", end.kind);
-            let mail = tree.iter().filter(|(path, _)| path.parent().unwrap().ends_with("mail"));
-            let mut mail = mail.filter_map(|(_, content)| content.as_ref());
+            let messages = tree.iter().filter(|(path, _)| path.parent().unwrap().ends_with("mail"));
+            let mut messages = messages.filter_map(|(_, content)| content.as_ref());
             let is_there = contains(&journal[..valid], "Mind the gap.")
-                || mail.any(|letter| contains(letter, "Mind the gap."));
+                || messages.any(|message| contains(message, "Mind the gap."));
             assert!(is_there || !case.is_steered, "{name}: the message is lost");
         }
         let outputs = tree.keys().filter(|path| is_output(path) && !is_hidden(path));
@@ -334,7 +334,7 @@ impl RecordedRun {
         if let Some(torn) = &opened.saved_tail {
             assert!(fs::read(torn).unwrap() == journal[valid..], "{name}: it is not saved");
         }
-        let workspace = room.path().join("work");
+        let workspace = folder.path().join("work");
         let workspace = WorkspaceIdentity { root: workspace, ..past.setup.workspace.clone() };
         let setting = SessionSetup { workspace, ..past.setup.clone() };
         let rules = architect::model::RunRules::clone(&past.machine.state.run().rules);
@@ -345,7 +345,7 @@ impl RecordedRun {
             assert_eq!(replayed.divergence, None, "{name}: record {}, again", stored.seq);
         });
         assert_eq!(again.unwrap().1.kind, JournalEndKind::Whole, "{name}");
-        let after = disk_model::read(room.path());
+        let after = disk_model::read(folder.path());
         self.assert_intact(&after, name);
         let mut left = after.keys().filter(|path| path.starts_with("work") && is_hidden(path));
         assert_eq!(left.next(), None, "{name}: left beside");
@@ -424,7 +424,7 @@ fn a_session_goes_on_from_whatever_disk_a_power_cut_leaves() {
     cut_everywhere("full");
 }
 
-/// Records may be missing then, but what is there is whole, or said to be damaged.
+/// Records may be missing then, but what is there is whole, or reported as damaged.
 #[test]
 fn with_less_durability_records_may_be_missing_but_none_is_half_there() {
     cut_everywhere("os");

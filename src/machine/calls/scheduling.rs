@@ -1,32 +1,32 @@
-//! In which order the tool calls of one reply run.
+//! The order in which the tool calls of one reply run.
 //!
-//! A call may start when every earlier call that conflicts with it has settled, and when fewer calls than allowed are
-//! under way. Calls that don't conflict form a wave and run together; an exclusive call is a wave of its own.
+//! A call may start once every earlier call that conflicts with it is complete, and while fewer calls than allowed are
+//! running. Calls without conflicts run concurrently; an exclusive call runs alone.
 
 use crate::model::CallAccess;
 
-/// How far a call has come, as far as the order of the others depends on it.
+/// The progress of a call, as far as it affects the order of others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum SchedulingState {
-    /// Its turn has not come.
+pub(crate) enum SchedulingState {
+    /// It waits.
     Queued,
-    /// It is being judged, or runs.
+    /// It is being authorized, or runs.
     Started,
-    /// It is answered.
+    /// It is complete.
     Completed,
 }
 
-/// A call, as far as the order depends on it.
-pub(super) trait Schedulable {
+/// A call, as far as it affects the order.
+pub(crate) trait Schedulable {
     /// What it touches.
     fn access(&self) -> &CallAccess;
 
-    /// How far it has come.
+    /// Its progress.
     fn scheduling_state(&self) -> SchedulingState;
 }
 
 /// Returns the first call that may start now.
-pub(super) fn next_startable<C: Schedulable>(calls: &[C], parallel: u32) -> Option<usize> {
+pub(crate) fn next_startable<C: Schedulable>(calls: &[C], parallel: u32) -> Option<usize> {
     let open =
         calls.iter().filter(|call| call.scheduling_state() == SchedulingState::Started).count();
     if open >= parallel.max(1) as usize {

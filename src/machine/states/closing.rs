@@ -1,118 +1,120 @@
-//! Closing: a watchdog asked for the last word, which comes without tools.
+//! Closing: a limit was reached, and the model is asked for a final summary without tools.
 
 use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
 
-use super::budget::{self, Unaffordable};
-use super::conversation::Conversation;
-use super::deadline::{Deadline, DeadlineKind, StateDeadlines};
-use super::done::Done;
-use super::effect::{
-    CallPurpose, CompactionSummary, ConversationChange, Effect, MachineNote, NoFinalSummary,
+use crate::machine::budget::{self, Unaffordable};
+use crate::machine::context::conversation::Conversation;
+use crate::machine::context::instructions;
+use crate::machine::deadline::{ClosingDeadline, StateDeadlines};
+use crate::machine::effect::{
+    CallPurpose, CompactionSummary, ConversationChange, Effect, EffectKind, MachineNote,
+    NoFinalSummary,
 };
-use super::event::{Event, RequestSize};
-use super::instructions;
-use super::run_context::RunContext;
-use super::state::State;
-use super::step::{Step, StepBuilder};
-use super::stop_reason::{CloseReason, StopReason};
-use crate::model::{ConversationItem, EffectId, Reply, RunTime, Tokens};
+use crate::machine::event::RequestSize;
+use crate::machine::output::{Step, StepBuilder};
+use crate::machine::run_context::RunContext;
+use crate::machine::state::State;
+use crate::machine::states::done::Done;
+use crate::machine::stop_reason::{CloseReason, StopReason};
+use crate::model::{ConversationItem, EffectId, Fault, Reply, RunTime, Tokens};
 
-/// The run is closing, for this reason; there is at most one closing call.
+/// The run is closing. There is at most one closing call.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Closing {
-    /// The account of the run.
+    /// The shared context.
     pub run: RunContext,
-    /// Why the run closes.
+    /// The limit that was reached.
     pub reason: CloseReason,
-    /// When it ends, with or without a last word.
+    /// When the run ends, with or without a final summary.
     pub due: RunTime,
-    /// How far it has come.
+    /// The progress of closing.
     pub stage: ClosingStage,
 }
 
-/// How far closing has come.
+/// The progress of closing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ClosingStage {
     /// The closing call is being prepared.
     Preparing {
-        /// The preparation that is awaited.
+        /// The pending preparation.
         id: EffectId,
     },
-    /// The closing call is under way.
+    /// The closing call is being made.
     Sending {
-        /// The call that is awaited.
+        /// The pending call.
         id: EffectId,
-        /// What the call is like.
+        /// The size of the call.
         size: RequestSize,
     },
 }
 
 impl ClosingStage {
-    /// Returns the effect that is awaited.
-    pub(super) fn pending_effect(self) -> EffectId {
+    /// Returns the pending effect.
+    pub(crate) fn pending(self) -> (EffectId, EffectKind) {
         match self {
-            Self::Preparing { id } | Self::Sending { id, .. } => id,
+            Self::Preparing { id } => (id, EffectKind::Prepare),
+            Self::Sending { id, .. } => (id, EffectKind::CallModel),
         }
     }
 }
 
-/// Returns the limit of the closing call's output, unless time, context window or budget have no room for the call.
-pub(super) fn reserve_summary(
+/// Returns the output limit of the closing call, unless time, context window or budget don't cover the call.
+pub(crate) fn reserve_summary(
     run: &RunContext,
-    facts: &RequestSize,
+    size: &RequestSize,
 ) -> Result<Option<Tokens>, NoFinalSummary> {
     if !run.rules.limits.allow_calls() {
         return Err(NoFinalSummary::Time);
     }
-    if facts.shortened_estimate > run.rules.context.window {
+    if size.shortened_estimate > run.rules.context.window {
         return Err(NoFinalSummary::Context);
     }
-    budget::reserve(run, facts, CallPurpose::Closing).map_err(|Unaffordable| NoFinalSummary::Budget)
+    budget::reserve(run, size, CallPurpose::Closing).map_err(|Unaffordable| NoFinalSummary::Budget)
 }
 
-/// Returns the facts of a closing call with how large it is as it would be sent.
-pub(super) fn with_shortened_size(
+/// Returns the size of a closing call with the size that it would have with shortened results.
+pub(crate) fn with_shortened_size(
     run: &RunContext,
     conversation: &Conversation,
     system: u64,
-    facts: RequestSize,
+    size: RequestSize,
 ) -> RequestSize {
     let mut conversation = Cow::Borrowed(conversation);
-    if is_too_full(run, &facts) {
-        conversation.to_mut().apply(trim_context(run, &facts));
+    if is_too_full(run, &size) {
+        conversation.to_mut().apply(trim_context(run, &size));
     }
     let (_, bytes) = conversation.fit_to_window(conversation.entries(), system, &run.rules.context);
-    let gauge = conversation.context_usage();
+    let usage = conversation.context_usage();
     RequestSize {
-        shortened_estimate: gauge.estimate_request(bytes),
-        upper_bound: facts.upper_bound.min(gauge.request_upper_bound(bytes)),
-        ..facts
+        shortened_estimate: usage.estimate_request(bytes),
+        upper_bound: size.upper_bound.min(usage.request_upper_bound(bytes)),
+        ..size
     }
 }
 
-/// Returns how the oldest exchanges make room for the closing call.
-fn trim_context(run: &RunContext, facts: &RequestSize) -> ConversationChange {
+/// Returns the compaction that makes room for the closing call.
+fn trim_context(run: &RunContext, size: &RequestSize) -> ConversationChange {
     let context = &run.rules.context;
-    let fit = context.window.percent(context.threshold);
+    let target_size = context.window.percent(context.threshold);
     ConversationChange::Compact {
         summary: CompactionSummary::Mechanical,
-        keep: facts.exchanges,
-        target_size: fit,
+        keep: size.exchanges,
+        target_size,
     }
 }
 
-/// Returns whether the oldest exchanges have to go before the last word can be asked for.
-pub(super) fn is_too_full(run: &RunContext, facts: &RequestSize) -> bool {
+/// Returns whether the oldest exchanges must be replaced before the closing call.
+pub(crate) fn is_too_full(run: &RunContext, size: &RequestSize) -> bool {
     let context = &run.rules.context;
-    facts.estimate > context.window.percent(context.full_at) && facts.exchanges > 1
+    size.estimate > context.window.percent(context.full_at) && size.exchanges > 1
 }
 
 impl Closing {
-    /// Tells the model to sum up, and prepares the call.
-    pub(super) fn enter(mut run: RunContext, mut out: StepBuilder, reason: CloseReason) -> Step {
+    /// Asks the model for a final summary, and prepares the call.
+    pub(crate) fn enter(mut run: RunContext, mut out: StepBuilder, reason: CloseReason) -> Step {
         out.add_note(MachineNote::LimitReached { reason });
         out.add_change(ConversationChange::Append {
             item: instructions::summarize_and_stop(reason),
@@ -123,97 +125,50 @@ impl Closing {
         out.finish(State::Closing(Self { run, reason, due, stage: ClosingStage::Preparing { id } }))
     }
 
-    /// Returns when closing has to be over that begins now: it is a model call like others, in what time is left.
-    pub(super) fn due(run: &RunContext) -> RunTime {
+    /// Returns when closing must be over: it is a model call like others, within the remaining time.
+    pub(crate) fn due(run: &RunContext) -> RunTime {
         let limit = run.rules.limits.step_timeout.unwrap_or(run.rules.timeouts.attempt);
         let due = run.now.after(limit);
         run.end_time().map_or(due, |ends| ends.min(due))
     }
 
-    pub(super) fn deadlines(&self) -> StateDeadlines<1> {
-        StateDeadlines([Some(Deadline { at: self.due, kind: DeadlineKind::ClosingTimeout })])
+    pub(crate) fn deadlines(&self) -> StateDeadlines<ClosingDeadline, 1> {
+        StateDeadlines([Some((self.due, ClosingDeadline::ClosingTimeout))])
     }
 
-    pub(super) fn step(self, event: Event) -> Step {
-        let reason = self.reason;
-        match event {
-            Event::Tick { now } => self.on_tick(now),
-            Event::Interrupt { signal } => {
-                let (run, out) = self.cancel();
-                Done::end(run, out, StopReason::UserInterrupt(signal))
+    /// Ends the run without a final summary, because the time for it is over.
+    pub(crate) fn end(self) -> Step {
+        let (reason, stage) = (self.reason, self.stage);
+        let (run, mut out) = self.cancel();
+        match stage {
+            ClosingStage::Preparing { .. } => {
+                out.add_note(MachineNote::NoFinalSummary { cause: NoFinalSummary::Time });
             }
-            Event::StoreFailed { error } => {
-                let (run, out) = self.cancel();
-                Done::fail(run, out, StopReason::StoreError, error)
-            }
-            Event::InternalError { error } => {
-                let (run, out) = self.cancel();
-                Done::fail(run, out, StopReason::InternalError, error)
-            }
-            Event::Prepared { size: facts, .. } => self.on_prepared(facts),
-            Event::Replied { reply, .. } => self.on_reply(reply),
-            Event::CallFailed { fault, .. } => {
-                let mut out = StepBuilder::default();
-                let mut run = self.run;
-                if let ClosingStage::Sending { size: facts, .. } = self.stage {
-                    let call = (&facts, CallPurpose::Closing);
-                    budget::charge_failed_call(&mut run, &fault, call, &mut out);
-                }
-                Done::end(run, out, StopReason::Closed(reason))
-            }
-            Event::Authorized { .. }
-            | Event::ToolCompleted { .. }
-            | Event::UsageReported { .. }
-            | Event::Checked { .. } => StepBuilder::default().finish(State::Closing(self)),
+            ClosingStage::Sending { .. } => {}
         }
+        Done::end(run, out, StopReason::Closed(reason))
     }
 
-    fn on_tick(mut self, now: RunTime) -> Step {
-        self.run.now = self.run.now.max(now);
-        match self.deadlines().due(self.run.now) {
-            Some(
-                DeadlineKind::ClosingTimeout
-                | DeadlineKind::RunTimeout
-                | DeadlineKind::StepTimeout
-                | DeadlineKind::AttemptTimeout
-                | DeadlineKind::RetryDue
-                | DeadlineKind::ToolTimeout
-                | DeadlineKind::EffectTimeout,
-            ) => {
-                let (reason, stage) = (self.reason, self.stage);
-                let (run, mut out) = self.cancel();
-                match stage {
-                    ClosingStage::Preparing { .. } => {
-                        out.add_note(MachineNote::NoFinalSummary { cause: NoFinalSummary::Time })
-                    }
-                    ClosingStage::Sending { .. } => {}
-                }
-                Done::end(run, out, StopReason::Closed(reason))
-            }
-            None => StepBuilder::default().finish(State::Closing(self)),
-        }
-    }
-
-    fn on_prepared(self, facts: RequestSize) -> Step {
+    pub(crate) fn on_prepared(self, size: RequestSize) -> Step {
         let Self { mut run, reason, due, .. } = self;
         let mut out = StepBuilder::default();
-        let max_output = match reserve_summary(&run, &facts) {
+        let max_output = match reserve_summary(&run, &size) {
             Ok(max_output) => max_output,
             Err(cause) => {
                 out.add_note(MachineNote::NoFinalSummary { cause });
                 return Done::end(run, out, StopReason::Closed(reason));
             }
         };
-        if is_too_full(&run, &facts) {
-            out.add_change(trim_context(&run, &facts));
+        if is_too_full(&run, &size) {
+            out.add_change(trim_context(&run, &size));
         }
-        // What is sent is what a call that is lost is charged for.
-        let sent = if facts.shortened_estimate > Tokens::ZERO {
-            facts.shortened_estimate
+        // A lost call is charged for what was sent.
+        let sent = if size.shortened_estimate > Tokens::ZERO {
+            size.shortened_estimate
         } else {
-            facts.estimate
+            size.estimate
         };
-        let facts = RequestSize { estimate: sent, ..facts };
+        let size = RequestSize { estimate: sent, ..size };
         run.model_calls += 1;
         run.requests += 1;
         let id = run.next_effect.allocate();
@@ -227,11 +182,11 @@ impl Closing {
             run,
             reason,
             due,
-            stage: ClosingStage::Sending { id, size: facts },
+            stage: ClosingStage::Sending { id, size },
         }))
     }
 
-    fn on_reply(self, reply: Reply) -> Step {
+    pub(crate) fn on_reply(self, reply: Reply) -> Step {
         let (mut run, mut out) = (self.run, StepBuilder::default());
         run.charge_usage(&reply.usage, &mut out);
         let text = Some(reply.text()).filter(|text| !text.trim().is_empty());
@@ -241,15 +196,21 @@ impl Closing {
         Done::end_with_output(run, out, StopReason::Closed(self.reason), text)
     }
 
-    /// Gives up what is under way.
-    fn cancel(mut self) -> (RunContext, StepBuilder) {
+    pub(crate) fn on_failure(mut self, fault: &Fault) -> Step {
         let mut out = StepBuilder::default();
-        out.add_effect(Effect::Cancel { id: self.stage.pending_effect() });
+        if let ClosingStage::Sending { size, .. } = &self.stage {
+            let call = (size, CallPurpose::Closing);
+            budget::charge_failed_call(&mut self.run, fault, call, &mut out);
+        }
+        Done::end(self.run, out, StopReason::Closed(self.reason))
+    }
+
+    pub(crate) fn cancel(mut self) -> (RunContext, StepBuilder) {
+        let mut out = StepBuilder::default();
+        out.add_effect(Effect::Cancel { id: self.stage.pending().0 });
         match self.stage {
             ClosingStage::Preparing { .. } => {}
-            ClosingStage::Sending { size: facts, .. } => {
-                self.run.charge_unanswered(&facts, &mut out)
-            }
+            ClosingStage::Sending { size, .. } => self.run.charge_unanswered(&size, &mut out),
         }
         (self.run, out)
     }
@@ -258,6 +219,7 @@ impl Closing {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::machine::event::Event;
     use crate::machine::step;
     use crate::model::{
         ContextLimits, Fault, FaultKind, ReplyFinish, ReplyPart, RunLimits, RunRules, TimeSpan,
@@ -265,49 +227,48 @@ mod tests {
     };
 
     #[test]
-    fn what_is_too_full_for_the_last_word_loses_its_oldest_exchanges() {
+    fn a_context_that_is_too_full_for_closing_loses_its_oldest_exchanges() {
         let context = ContextLimits { window: Tokens(100), ..ContextLimits::default() };
         let run = RunContext::new(RunRules { context, ..RunRules::default() });
-        let facts = |context, exchanges| RequestSize {
+        let size = |context, exchanges| RequestSize {
             estimate: Tokens(context),
             exchanges,
             ..RequestSize::default()
         };
-        assert!(is_too_full(&run, &facts(96, 2)));
-        assert!(!is_too_full(&run, &facts(95, 2)));
-        // The newest one stays.
-        assert!(!is_too_full(&run, &facts(96, 1)));
+        assert!(is_too_full(&run, &size(96, 2)));
+        assert!(!is_too_full(&run, &size(95, 2)));
+        // The newest exchange stays.
+        assert!(!is_too_full(&run, &size(96, 1)));
     }
 
     #[test]
-    fn a_closing_call_that_the_window_has_no_room_for_is_not_made() {
+    fn a_closing_call_that_exceeds_the_window_is_not_made() {
         let context = ContextLimits { window: Tokens(100), ..ContextLimits::default() };
         let ended = |shortened| {
             let run = RunContext::new(RunRules { context: context.clone(), ..RunRules::default() });
             let next = Closing::enter(run, StepBuilder::default(), CloseReason::MaxSteps);
-            let facts = RequestSize {
+            let size = RequestSize {
                 estimate: Tokens(900),
                 shortened_estimate: shortened,
                 exchanges: 1,
                 ..RequestSize::default()
             };
-            step(next.state, Event::Prepared { id: EffectId(1), size: facts, messages: [].into() })
+            step(next.state, Event::Prepared { id: EffectId(1), size, messages: [].into() })
         };
         let next = ended(Tokens(101));
         assert!(matches!(next.state, State::Done(_)));
         assert_eq!(next.notes, [MachineNote::NoFinalSummary { cause: NoFinalSummary::Context }]);
         let next = ended(Tokens(100));
-        let State::Closing(Closing { stage: ClosingStage::Sending { size: facts, .. }, .. }) =
-            next.state
+        let State::Closing(Closing { stage: ClosingStage::Sending { size, .. }, .. }) = next.state
         else {
             panic!("not sent")
         };
-        // What is sent is what is charged.
-        assert_eq!(facts.estimate, Tokens(100));
+        // The charge is for what was sent.
+        assert_eq!(size.estimate, Tokens(100));
     }
 
     #[test]
-    fn who_has_neither_money_nor_time_for_a_closing_call_is_told_so() {
+    fn a_missing_final_summary_is_reported_with_its_cause() {
         let notes = |limits, event: fn(EffectId) -> Event| {
             let run = RunContext::new(RunRules { limits, ..RunRules::default() });
             let next = Closing::enter(run, StepBuilder::default(), CloseReason::MaxSteps);
@@ -330,14 +291,14 @@ mod tests {
         );
     }
 
-    /// Returns the closing call of a run, when it is asked for.
+    /// Returns the state after the closing call was sent.
     fn asked() -> State {
         let next = Closing::enter(
             RunContext::new(RunRules::default()),
             StepBuilder::default(),
             CloseReason::MaxSteps,
         );
-        let (id, facts) = (
+        let (id, size) = (
             EffectId(1),
             RequestSize {
                 estimate: Tokens(70),
@@ -346,11 +307,11 @@ mod tests {
                 ..RequestSize::default()
             },
         );
-        step(next.state, Event::Prepared { id, size: facts, messages: [].into() }).state
+        step(next.state, Event::Prepared { id, size, messages: [].into() }).state
     }
 
     #[test]
-    fn the_last_word_is_a_call_like_others() {
+    fn the_closing_call_is_charged_like_others() {
         let state = asked();
         assert_eq!((state.run().model_calls, state.run().requests), (1, 1));
         let billed = Fault { billed: true, ..Fault::new(FaultKind::Server, "broken") };
@@ -362,12 +323,12 @@ mod tests {
     }
 
     #[test]
-    fn a_last_word_is_kept_unless_it_wants_to_go_on() {
+    fn a_final_summary_is_kept_unless_it_has_tool_calls() {
         let text = || ReplyPart::Text("so much".into());
         let call = || ReplyPart::Call(ToolCall::new("1".into(), "tool", "{}"));
         for (parts, output, kept) in [
             (vec![text()], Some("so much"), 1),
-            // What it says counts, but nobody will answer its call.
+            // Its text counts, but its call will not be answered.
             (vec![text(), call()], Some("so much"), 0),
             (vec![ReplyPart::Text(" ".into())], None, 0),
         ] {
@@ -381,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn closing_ends_with_its_own_time_and_before_that_of_the_run() {
+    fn closing_ends_within_its_own_time_and_within_that_of_the_run() {
         let due = |timeout, step_timeout| {
             let limits = RunLimits { timeout, step_timeout, ..RunLimits::default() };
             Closing::due(&RunContext::new(RunRules { limits, ..RunRules::default() }))

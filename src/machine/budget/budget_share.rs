@@ -1,28 +1,28 @@
-//! Allowances: what a tool call may use that makes model calls of its own.
+//! The part of the budget that a tool call with model calls of its own may use.
 
 use serde::{Deserialize, Serialize};
 
-use super::budget::CLOSING_SHARE;
-use super::run_context::{BudgetUsage, RunContext};
+use crate::machine::budget::CLOSING_SHARE;
+use crate::machine::run_context::{BudgetUsage, RunContext};
 use crate::model::{MicroUsd, TimeSpan, Tokens};
 
-/// What a call may use that makes model calls of its own: a run within the run.
+/// What a call that makes model calls of its own may use.
 ///
-/// It is half of what is left at most, so that the run can still do something with what comes back, and calls beside
-/// this one get something too. None means no limit.
+/// At most half of what is left, so that the run can use the result, and concurrent calls get a share too. `None` means no
+/// limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct BudgetShare {
-    /// Money.
+    /// The cost.
     pub cost: Option<MicroUsd>,
     /// Input and output tokens.
     pub tokens: Option<Tokens>,
-    /// Time, from when the call starts.
+    /// The time from the start of the call.
     pub time: Option<TimeSpan>,
 }
 
 impl BudgetShare {
-    /// Returns the allowance of a call that starts now, beside others that have these.
-    pub(super) fn new(run: &RunContext, others: impl Iterator<Item = Self>) -> Self {
+    /// Returns the share of a call that starts now, beside the shares of other running calls.
+    pub(crate) fn new(run: &RunContext, others: impl Iterator<Item = Self>) -> Self {
         let limits = &run.rules.limits;
         let (mut cost, mut tokens) = (run.used.cost, run.used.tokens);
         for other in others {
@@ -33,20 +33,20 @@ impl BudgetShare {
             let closing = limit.div_ceil(CLOSING_SHARE);
             limit.saturating_sub(used).saturating_sub(closing) / 2
         };
-        // Money without a price is not counted.
+        // Without a price the cost isn't counted.
         let budget = limits.budget.filter(|_| run.rules.price.is_some());
         Self {
             cost: budget.map(|limit| MicroUsd(free(limit.0, cost.0))),
             tokens: limits.max_tokens.map(|limit| Tokens(free(limit.0, tokens.0))),
-            time: run.closing_deadline().map(|closes| closes.at.since(run.now)),
+            time: run.closing_time().map(|at| at.since(run.now)),
         }
     }
 
-    /// Returns what is left of it.
-    pub(super) fn after_usage(self, spent: BudgetUsage) -> Self {
+    /// Returns the share after this usage.
+    pub(crate) fn after_usage(self, used: BudgetUsage) -> Self {
         Self {
-            cost: self.cost.map(|cost| cost.saturating_sub(spent.cost)),
-            tokens: self.tokens.map(|tokens| tokens.saturating_sub(spent.tokens)),
+            cost: self.cost.map(|cost| cost.saturating_sub(used.cost)),
+            tokens: self.tokens.map(|tokens| tokens.saturating_sub(used.tokens)),
             time: self.time,
         }
     }
@@ -93,10 +93,10 @@ mod tests {
     }
 
     #[test]
-    fn what_was_used_is_taken_out_of_what_is_left() {
+    fn usage_is_subtracted() {
         let time = Some(TimeSpan(5));
-        let allowance = BudgetShare { cost: Some(MicroUsd(300)), tokens: Some(Tokens(200)), time };
-        let left = allowance.after_usage(BudgetUsage { cost: MicroUsd(100), tokens: Tokens(250) });
+        let budget = BudgetShare { cost: Some(MicroUsd(300)), tokens: Some(Tokens(200)), time };
+        let left = budget.after_usage(BudgetUsage { cost: MicroUsd(100), tokens: Tokens(250) });
         assert_eq!(left, BudgetShare { cost: Some(MicroUsd(200)), tokens: Some(Tokens(0)), time });
     }
 }

@@ -1,41 +1,41 @@
-//! What a run has used so far, by what it was used for.
+//! The usage of a run by purpose.
 
-use super::event::Event;
-use super::run_context::BudgetUsage;
-use super::state::StateKind;
+use crate::machine::event::Event;
+use crate::machine::run_context::BudgetUsage;
+use crate::machine::state::StateKind;
 use crate::model::{MicroUsd, Tokens, Usage};
 
-/// What a run has used so far, by what it was used for.
+/// The usage of a run by purpose.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CostBreakdown {
     /// The task itself.
     pub agent: PricedUsage,
-    /// The last word after a watchdog.
+    /// The final summary after a limit.
     pub closing: PricedUsage,
     /// Summaries of older parts of the conversation.
     pub compaction: PricedUsage,
-    /// The runs within the run.
+    /// Sub-agents.
     pub subagents: PricedUsage,
-    /// Model calls of the runs within the run, as far as they used anything.
+    /// Model calls of sub-agents that used anything.
     pub subagent_calls: u32,
 }
 
-/// What model calls used.
+/// The usage of model calls, with its price.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PricedUsage {
-    /// Tokens; of calls that were lost, an estimate.
+    /// The tokens; an estimate for calls without a reply.
     pub usage: Usage,
-    /// Money; nothing when the model has no price.
+    /// The cost; zero if the model has no price.
     pub cost: MicroUsd,
 }
 
 impl PricedUsage {
-    /// Returns what was charged between two accounts: what was told of it, or what is estimated for a call that was lost.
+    /// Returns the difference of two usages: as reported by the event, or estimated for a call without a reply.
     pub fn between(before: BudgetUsage, now: BudgetUsage, event: Option<&Event>) -> Self {
         let (cost, tokens) =
             (now.cost.saturating_sub(before.cost), now.tokens.saturating_sub(before.tokens));
-        let lost = |heard: Tokens| {
-            let output = heard.min(tokens);
+        let lost = |received: Tokens| {
+            let output = received.min(tokens);
             Usage {
                 input: tokens.saturating_sub(output),
                 output,
@@ -54,11 +54,10 @@ impl PricedUsage {
 }
 
 impl CostBreakdown {
-    /// Takes in what an event has charged, or what the run has when it went on; `met` is the state that this came to,
-    /// with its account.
+    /// Adds the usage of an event, or of a resume if there is no event. `met` is the kind and the usage of the state before.
     pub fn add(&mut self, met: (StateKind, BudgetUsage), event: Option<&Event>, now: BudgetUsage) {
         let (kind, before) = met;
-        // What comes too late is not charged.
+        // An event that isn't awaited isn't charged.
         if before == now {
             return;
         }

@@ -1,88 +1,95 @@
-//! Executing: the tool calls of a reply are judged, run and answered, each exactly once.
+//! Executing: the tool calls of a reply are authorized, run and answered, each exactly once.
 
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::budget_share::BudgetShare;
-use super::closing::Closing;
-use super::deadline::{Deadline, DeadlineKind, StateDeadlines};
-use super::done::Done;
-use super::effect::{ConversationChange, Effect, MachineNote};
-use super::event::{Authorization, CallIntent, Event};
-use super::instructions;
-use super::preparing::Preparing;
-use super::repetition::TurnRepetition;
-use super::run_context::{BudgetUsage, RunContext};
-use super::scheduling::{self, Schedulable, SchedulingState};
-use super::state::State;
-use super::step::{Step, StepBuilder};
-use super::stop_reason::{CloseReason, StopReason};
+use crate::machine::budget::budget_share::BudgetShare;
+use crate::machine::calls::repetition::TurnRepetition;
+use crate::machine::calls::scheduling::{self, Schedulable, SchedulingState};
+use crate::machine::context::instructions;
+use crate::machine::deadline::{ExecutingDeadline, StateDeadlines};
+use crate::machine::effect::{ConversationChange, Effect, EffectKind, MachineNote};
+use crate::machine::event::{Authorization, CallIntent};
+use crate::machine::output::{Step, StepBuilder};
+use crate::machine::run_context::{BudgetUsage, RunContext};
+use crate::machine::state::State;
+use crate::machine::states::closing::Closing;
+use crate::machine::states::done::Done;
+use crate::machine::states::preparing::Preparing;
+use crate::machine::stop_reason::{CloseReason, StopReason};
 use crate::model::{
     CallAccess, ConversationItem, EffectId, Reply, RunRules, RunTime, Signal, ToolArguments,
     ToolCall, ToolExchange, ToolResult, ToolStatus,
 };
 
-/// The tool calls of a reply are under way. At least one of them is not answered.
+/// The tool calls of a reply are being executed. At least one of them has no result yet.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Executing {
-    /// The account of the run.
+    /// The shared context.
     pub run: RunContext,
-    /// The reply whose calls are answered.
+    /// The reply with the calls.
     pub reply: Reply,
     /// Its calls, in call order.
     pub calls: Vec<TrackedCall>,
 }
 
-/// One tool call of the reply.
+/// A tool call and its progress.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct TrackedCall {
     /// The call.
     pub call: ToolCall,
     /// What it touches.
     pub access: CallAccess,
-    /// How far it has come.
+    /// The progress of the call.
     pub state: CallState,
 }
 
-/// How far a tool call has come.
+/// The progress of a tool call.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CallState {
-    /// Its turn has not come.
+    /// It waits for its turn.
     Queued,
-    /// It is being judged.
+    /// It is being authorized.
     Authorizing {
-        /// The judgement that is awaited.
+        /// The pending authorization.
         id: EffectId,
-        /// When it is given up.
+        /// When the authorization times out.
         due: RunTime,
     },
-    /// It runs.
+    /// It is running.
     Running {
-        /// The tool that is awaited.
+        /// The pending execution.
         id: EffectId,
-        /// When it is given up.
+        /// When the execution times out.
         due: RunTime,
-        /// What it may still use, when it makes model calls of its own.
+        /// The rest of its budget share, if it makes model calls of its own.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         budget: Option<BudgetShare>,
     },
-    /// It is answered.
+    /// It has a result.
     Completed(ToolResult),
 }
 
 impl CallState {
-    /// Returns the effect that is awaited.
-    pub fn pending_effect(&self) -> Option<EffectId> {
+    /// Returns the pending effect.
+    pub(crate) fn pending(&self) -> Option<(EffectId, EffectKind)> {
         match self {
             Self::Queued | Self::Completed(_) => None,
-            Self::Authorizing { id, .. } | Self::Running { id, .. } => Some(*id),
+            Self::Authorizing { id, .. } => Some((*id, EffectKind::Authorize)),
+            Self::Running { id, budget: None, .. } => Some((*id, EffectKind::RunTool)),
+            Self::Running { id, budget: Some(_), .. } => Some((*id, EffectKind::RunSubagent)),
         }
     }
 
-    /// Returns the answer, if there is one.
-    pub(super) fn result(&self) -> Option<&ToolResult> {
+    /// Returns the id of the pending effect.
+    pub fn pending_effect(&self) -> Option<EffectId> {
+        self.pending().map(|(id, _)| id)
+    }
+
+    /// Returns the result, if there is one.
+    pub(crate) fn result(&self) -> Option<&ToolResult> {
         match self {
             Self::Queued | Self::Authorizing { .. } | Self::Running { .. } => None,
             Self::Completed(result) => Some(result),
@@ -96,7 +103,7 @@ impl CallState {
         }
     }
 
-    /// Returns what is set aside for the call.
+    /// Returns the rest of the call's budget share.
     fn budget(&self) -> Option<BudgetShare> {
         match self {
             Self::Running { budget: left, .. } => *left,
@@ -124,7 +131,7 @@ impl TrackedCall {
         self.state = CallState::Completed(ToolResult::new(self.call.id.clone(), status, text));
     }
 
-    /// Settles a call that will not be waited for, by how far it had come.
+    /// Completes a call that isn't awaited any more, by its progress.
     fn complete_unfinished(&mut self, out: &mut StepBuilder) {
         if let Some(id) = self.state.pending_effect() {
             out.add_effect(Effect::Cancel { id });
@@ -134,15 +141,15 @@ impl TrackedCall {
                 self.complete(ToolStatus::Skipped, instructions::SKIPPED);
             }
             CallState::Running { .. } => {
-                self.complete(ToolStatus::Interrupted, instructions::INTERRUPTED)
+                self.complete(ToolStatus::Interrupted, instructions::INTERRUPTED);
             }
             CallState::Completed(_) => {}
         }
     }
 }
 
-/// Returns the calls of a reply, before any of them has run; those that will not run are answered.
-pub(super) fn track_calls(
+/// Returns the calls of a reply before execution. Calls that can't run have a result already.
+pub(crate) fn track_calls(
     rules: &RunRules,
     reply: &Reply,
     access: &[CallAccess],
@@ -161,14 +168,14 @@ pub(super) fn track_calls(
     reply.calls().enumerate().map(open).collect()
 }
 
-/// Returns whether the call that this effect belongs to is the last one that is not answered.
-pub(super) fn is_last_pending(state: &Executing, id: EffectId) -> bool {
+/// Returns whether the call of this effect is the only one without a result.
+pub(crate) fn is_last_pending(state: &Executing, id: EffectId) -> bool {
     let open = |call: &&TrackedCall| !matches!(call.state, CallState::Completed(_));
     state.calls.iter().filter(open).all(|call| call.state.pending_effect() == Some(id))
 }
 
-/// Returns whether the model asked, reply after reply, for what cannot be run, should the calls be answered like this.
-pub(super) fn too_many_invalid(
+/// Returns whether there are too many replies in a row with only invalid calls, if these statuses are the last.
+pub(crate) fn too_many_invalid(
     run: &RunContext,
     statuses: impl Iterator<Item = ToolStatus>,
 ) -> bool {
@@ -180,8 +187,8 @@ fn all_invalid(mut statuses: impl Iterator<Item = ToolStatus>) -> bool {
 }
 
 impl Executing {
-    /// Starts the calls whose turn it is.
-    pub(super) fn enter(
+    /// Starts the first calls of a reply.
+    pub(crate) fn enter(
         mut run: RunContext,
         out: StepBuilder,
         reply: Reply,
@@ -192,82 +199,22 @@ impl Executing {
         Self { run, reply, calls }.start_calls(out)
     }
 
-    pub(super) fn deadlines(&self) -> StateDeadlines<2> {
-        let dues = self.calls.iter().filter_map(|call| call.state.due());
-        let tool = dues.min().map(|at| Deadline { at, kind: DeadlineKind::ToolTimeout });
-        StateDeadlines([tool, self.run.closing_deadline()])
+    pub(crate) fn deadlines(&self) -> StateDeadlines<ExecutingDeadline, 2> {
+        let first = self.calls.iter().filter_map(|call| call.state.due()).min();
+        StateDeadlines([
+            first.map(|at| (at, ExecutingDeadline::ToolTimeout)),
+            self.run.closing_time().map(|at| (at, ExecutingDeadline::RunTimeout)),
+        ])
     }
 
-    /// Returns whether this judgement is awaited.
-    pub(super) fn awaits_authorization(&self, id: EffectId) -> bool {
-        self.calls
-            .iter()
-            .any(|call| matches!(call.state, CallState::Authorizing { id: open, .. } if open == id))
-    }
-
-    /// Returns whether this tool is awaited.
-    pub(super) fn awaits_tool(&self, id: EffectId) -> bool {
-        self.calls
-            .iter()
-            .any(|call| matches!(call.state, CallState::Running { id: open, .. } if open == id))
-    }
-
-    /// Returns what this call may still use, when it runs and makes model calls of its own.
-    pub(super) fn budget_of(&self, id: EffectId) -> Option<BudgetShare> {
-        let call = self.calls.iter().find(|call| call.state.pending_effect() == Some(id));
-        call.and_then(|call| call.state.budget())
-    }
-
-    pub(super) fn step(self, event: Event) -> Step {
-        match event {
-            Event::Tick { now } => self.on_tick(now),
-            Event::Interrupt { signal } => self.on_interrupt(signal),
-            Event::StoreFailed { error } => {
-                let (run, out) = self.cancel();
-                Done::fail(run, out, StopReason::StoreError, error)
-            }
-            Event::InternalError { error } => {
-                let (run, out) = self.cancel();
-                Done::fail(run, out, StopReason::InternalError, error)
-            }
-            Event::Authorized { id, authorization: verdict } => self.on_authorization(id, verdict),
-            Event::ToolCompleted { id, result } => self.on_completion(id, result),
-            Event::UsageReported { id, usage, cost } => {
-                self.on_usage(id, BudgetUsage { cost, tokens: usage.total() })
-            }
-            Event::Prepared { .. }
-            | Event::Replied { .. }
-            | Event::CallFailed { .. }
-            | Event::Checked { .. } => StepBuilder::default().finish(State::Executing(self)),
-        }
-    }
-
-    fn on_interrupt(self, signal: Signal) -> Step {
+    /// Closes the run because its time is over.
+    pub(crate) fn close(self) -> Step {
         let (run, out) = self.cancel();
-        Done::end(run, out, StopReason::UserInterrupt(signal))
+        Closing::enter(run, out, CloseReason::Timeout)
     }
 
-    fn on_tick(mut self, now: RunTime) -> Step {
-        self.run.now = self.run.now.max(now);
-        match self.deadlines().due(self.run.now) {
-            Some(DeadlineKind::RunTimeout) => {
-                let (run, out) = self.cancel();
-                Closing::enter(run, out, CloseReason::Timeout)
-            }
-            Some(
-                DeadlineKind::ToolTimeout
-                | DeadlineKind::StepTimeout
-                | DeadlineKind::ClosingTimeout
-                | DeadlineKind::AttemptTimeout
-                | DeadlineKind::RetryDue
-                | DeadlineKind::EffectTimeout,
-            ) => self.on_timeout(),
-            None => StepBuilder::default().finish(State::Executing(self)),
-        }
-    }
-
-    /// Goes on without the calls that did not come back in their time.
-    fn on_timeout(mut self) -> Step {
+    /// Continues without the calls that did not complete in time.
+    pub(crate) fn on_tool_timeout(mut self) -> Step {
         let mut out = StepBuilder::default();
         let now = self.run.now;
         for call in &mut self.calls {
@@ -277,7 +224,7 @@ impl Executing {
                 }
                 match call.state {
                     CallState::Authorizing { .. } => {
-                        call.complete(ToolStatus::Denied, instructions::NOT_AUTHORIZED)
+                        call.complete(ToolStatus::Denied, instructions::NOT_AUTHORIZED);
                     }
                     CallState::Running { .. } => {
                         call.complete(ToolStatus::Abandoned, instructions::ABANDONED);
@@ -289,24 +236,20 @@ impl Executing {
         self.start_calls(out)
     }
 
-    fn on_authorization(mut self, id: EffectId, verdict: Authorization) -> Step {
+    pub(crate) fn on_authorization(mut self, id: EffectId, authorization: Authorization) -> Step {
         let mut out = StepBuilder::default();
         let now = self.run.now;
-        let allowance = self.assign_budget(&verdict);
+        let budget = self.assign_budget(&authorization);
         let Some(call) = self.calls.iter_mut().find(|call| call.state.pending_effect() == Some(id))
         else {
             return out.finish(State::Executing(self));
         };
-        match verdict {
+        match authorization {
             Authorization::Approved { timeout: limit, .. } => {
                 let id = self.run.next_effect.allocate();
                 let called = call.call.clone();
-                out.add_effect(Effect::RunTool {
-                    id,
-                    call: called,
-                    budget: allowance.map(Box::new),
-                });
-                call.state = CallState::Running { id, due: now.after(limit), budget: allowance };
+                out.add_effect(Effect::RunTool { id, call: called, budget: budget.map(Box::new) });
+                call.state = CallState::Running { id, due: now.after(limit), budget };
                 out.finish(State::Executing(self))
             }
             Authorization::Rejected { result } => {
@@ -315,16 +258,17 @@ impl Executing {
                 self.start_calls(out)
             }
             Authorization::Abort => {
-                // The judgement has come back; it is not to be cancelled with the others.
+                // The authorization is complete, so it must not be cancelled like the others.
                 call.state = CallState::Queued;
-                self.on_interrupt(Signal::Interrupt)
+                let (run, out) = self.cancel();
+                Done::end(run, out, StopReason::UserInterrupt(Signal::Interrupt))
             }
         }
     }
 
-    /// Returns what is set aside for a call, when it is one that makes model calls of its own.
-    fn assign_budget(&self, verdict: &Authorization) -> Option<BudgetShare> {
-        match verdict {
+    /// Returns the budget share of a call that makes model calls of its own.
+    fn assign_budget(&self, authorization: &Authorization) -> Option<BudgetShare> {
+        match authorization {
             Authorization::Approved { intent: CallIntent::Delegated { .. }, .. } => {
                 let others = self.calls.iter().filter_map(|call| call.state.budget());
                 Some(BudgetShare::new(&self.run, others))
@@ -338,33 +282,33 @@ impl Executing {
         }
     }
 
-    /// Takes what a call has used out of what is set aside for it.
-    fn on_usage(mut self, id: EffectId, spent: BudgetUsage) -> Step {
+    /// Subtracts usage from the budget share of a call, and adds it to that of the run.
+    pub(crate) fn on_usage(mut self, id: EffectId, used: BudgetUsage) -> Step {
         let mut out = StepBuilder::default();
         for call in &mut self.calls {
             if let CallState::Running { id: open, budget: Some(left), .. } = &mut call.state
                 && *open == id
             {
-                *left = left.after_usage(spent);
+                *left = left.after_usage(used);
             }
         }
-        self.run.add_usage(spent, &mut out);
+        self.run.add_usage(used, &mut out);
         out.finish(State::Executing(self))
     }
 
-    fn on_completion(mut self, id: EffectId, result: ToolResult) -> Step {
+    pub(crate) fn on_completion(mut self, id: EffectId, result: ToolResult) -> Step {
         let out = StepBuilder::default();
         let Some(call) = self.calls.iter_mut().find(|call| call.state.pending_effect() == Some(id))
         else {
             return out.finish(State::Executing(self));
         };
-        // The answer belongs to the call that was run, whatever id the tool put on it.
+        // The result belongs to the call that ran, whatever id the tool set.
         call.state = CallState::Completed(ToolResult { call: call.call.id.clone(), ..result });
         self.start_calls(out)
     }
 
-    /// Starts the calls whose turn has come; goes on with the model when all are answered.
-    pub(super) fn start_calls(mut self, mut out: StepBuilder) -> Step {
+    /// Starts the calls that may start now. If all have results, prepares the next model call.
+    pub(crate) fn start_calls(mut self, mut out: StepBuilder) -> Step {
         let due = self.run.now.after(self.run.rules.timeouts.authorize);
         let parallel = self.run.rules.bounds.parallel_calls;
         while let Some(index) = scheduling::next_startable(&self.calls, parallel) {
@@ -409,15 +353,15 @@ impl Executing {
         }
     }
 
-    /// Settles every call that is open, and stops what runs.
-    fn cancel(mut self) -> (RunContext, StepBuilder) {
+    /// Completes every call without a result, and cancels those that run.
+    pub(crate) fn cancel(mut self) -> (RunContext, StepBuilder) {
         let mut out = StepBuilder::default();
         self.calls.iter_mut().for_each(|call| call.complete_unfinished(&mut out));
         let run = self.append_exchange(&mut out);
         (run, out)
     }
 
-    /// Moves the reply and its answers into the conversation.
+    /// Adds the reply and its results to the conversation.
     fn append_exchange(self, out: &mut StepBuilder) -> RunContext {
         let results: Vec<ToolResult> = self
             .calls
@@ -446,12 +390,13 @@ impl Executing {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::machine::event::Event;
     use crate::machine::step;
     use crate::model::{
         LoopDetection, MicroUsd, ReplyFinish, ReplyPart, RunLimits, TimeSpan, Tokens, Usage,
     };
 
-    /// A run whose reply has this many calls, which may run at the same time.
+    /// Returns the state after a reply with this many calls, which may run concurrently.
     fn calls(rules: RunRules, count: u32) -> State {
         let call = |index: u32| {
             let id = index.to_string().as_str().into();
@@ -463,9 +408,10 @@ mod tests {
         Executing::enter(RunContext::new(rules), StepBuilder::default(), reply, &access).state
     }
 
-    fn cleared(state: State, id: u64, intent: CallIntent) -> State {
-        let verdict = Authorization::Approved { timeout: TimeSpan(50), intent, reason: "".into() };
-        step(state, Event::Authorized { id: EffectId(id), authorization: verdict }).state
+    fn approved(state: State, id: u64, intent: CallIntent) -> State {
+        let authorization =
+            Authorization::Approved { timeout: TimeSpan(50), intent, reason: "".into() };
+        step(state, Event::Authorized { id: EffectId(id), authorization }).state
     }
 
     fn slots(state: &State) -> Vec<CallState> {
@@ -478,13 +424,13 @@ mod tests {
     }
 
     #[test]
-    fn what_a_run_within_the_run_has_used_is_taken_out_of_its_own_allowance() {
+    fn usage_of_a_subagent_is_subtracted_from_its_own_budget_share() {
         let limits = RunLimits { max_tokens: Some(Tokens(1_000)), ..RunLimits::default() };
         let mut state = calls(RunRules { limits, ..RunRules::default() }, 3);
         let delegated = || CallIntent::Delegated { session: None };
-        // The effects 1 to 3 judge the calls, and 4 to 6 run them.
+        // The effects 1 to 3 authorize the calls, and 4 to 6 run them.
         for (id, intent) in [(1, CallIntent::Opaque), (2, delegated()), (3, delegated())] {
-            state = cleared(state, id, intent);
+            state = approved(state, id, intent);
         }
         let left = |state: &State| {
             slots(state).iter().map(|slot| Some(slot.budget()?.tokens?.0)).collect::<Vec<_>>()
@@ -502,7 +448,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reply_has_as_many_calls_as_allowed() {
+    fn a_reply_has_at_most_the_allowed_number_of_calls() {
         let mut rules = RunRules::default();
         rules.bounds.calls_per_reply = 2;
         let settled =
@@ -513,13 +459,12 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_belongs_to_its_call_whatever_id_it_bears() {
-        let state = cleared(calls(RunRules::default(), 3), 1, CallIntent::Opaque);
+    fn a_result_belongs_to_its_call_whatever_id_it_has() {
+        let state = approved(calls(RunRules::default(), 3), 1, CallIntent::Opaque);
         let result = answer(ToolStatus::Ok);
         let state = step(state, Event::ToolCompleted { id: EffectId(4), result }).state;
-        let verdict = Authorization::Rejected { result: answer(ToolStatus::Denied) };
-        let state =
-            step(state, Event::Authorized { id: EffectId(3), authorization: verdict }).state;
+        let authorization = Authorization::Rejected { result: answer(ToolStatus::Denied) };
+        let state = step(state, Event::Authorized { id: EffectId(3), authorization }).state;
         let ids = slots(&state)
             .iter()
             .map(|slot| slot.result().map(|result| result.call.to_string()))
@@ -528,10 +473,10 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_come_back_is_answered_by_how_far_it_had_come() {
+    fn a_timeout_completes_a_call_by_its_progress() {
         let mut rules = RunRules::default();
         rules.timeouts.authorize = TimeSpan(50);
-        let state = cleared(calls(rules, 2), 1, CallIntent::Opaque);
+        let state = approved(calls(rules, 2), 1, CallIntent::Opaque);
         let next = step(state, Event::Tick { now: RunTime(50) });
         let [ConversationChange::Append { item: ConversationItem::Exchange(exchange) }] =
             &next.changes[..]
@@ -544,9 +489,9 @@ mod tests {
         assert_eq!(next.effects[..2], cancelled);
     }
 
-    /// The model is told once; the user hears of each.
+    /// The model is warned once, the user every time.
     #[test]
-    fn repeated_turns_are_told() {
+    fn repeated_turns_are_reported() {
         let mut run = RunContext::new(RunRules {
             loop_detection: LoopDetection { warn_at: 2, end_at: 9 },
             ..RunRules::default()
@@ -554,10 +499,9 @@ mod tests {
         for (notes, changes) in [(0, 1), (1, 2), (1, 1)] {
             let State::Executing(mut state) = calls(RunRules::default(), 1) else { unreachable!() };
             state.run = run;
-            let verdict = Authorization::Rejected { result: answer(ToolStatus::Denied) };
+            let authorization = Authorization::Rejected { result: answer(ToolStatus::Denied) };
             let id = EffectId(1);
-            let next =
-                step(State::Executing(state), Event::Authorized { id, authorization: verdict });
+            let next = step(State::Executing(state), Event::Authorized { id, authorization });
             assert_eq!((next.notes.len(), next.changes.len()), (notes, changes));
             run = next.state.run().clone();
         }

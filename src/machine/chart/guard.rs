@@ -1,80 +1,82 @@
-//! The guards of the statechart: each name is one function of a state and an event.
+//! The guards of the statechart: each name is a function of a state and an event.
 //!
-//! The states decide with the same functions that the guards are made of ([`preparing::plan`], [`calling::meaning`],
-//! [`retry::decide`], …). What the guards add is the chart's point of view, so that a test can hold the arms of the code
-//! against the arrows of the chart.
+//! The guards use the same functions as the states ([`preparing::plan_next_call`], [`calling::classify_reply`],
+//! [`retry::decide`], …). They name the conditions of the chart, so that a test can compare code and chart.
 
-use super::attempt::CallAttempt;
-use super::calling::{self, CallingStage, ReplyKind};
-use super::deadline::DeadlineKind;
-use super::effect::CallPurpose;
-use super::event::{Authorization, Event};
-use super::executing::{self, CallState};
-use super::preparing::{self, NextCallPlan};
-use super::retry::{self, RetryDecision};
-use super::state::{self, State};
-use super::step::StepBuilder;
-use super::{budget, closing, compacting};
+use crate::machine::budget;
+use crate::machine::calls::attempt::CallAttempt;
+use crate::machine::calls::retry::{self, RetryDecision};
+use crate::machine::deadline::DeadlineKind;
+use crate::machine::effect::CallPurpose;
+use crate::machine::event::{Authorization, Event};
+use crate::machine::output::StepBuilder;
+use crate::machine::state::State;
+use crate::machine::states::calling::{self, CallingStage, ReplyKind};
+use crate::machine::states::closing;
+use crate::machine::states::compacting;
+use crate::machine::states::executing::{self, CallState};
+use crate::machine::states::preparing::{self, NextCallPlan};
+use crate::machine::step;
 use crate::model::{Fault, FaultClass, Reply, RunTime, ToolStatus};
 
-/// A condition on an arrow of the statechart.
+/// A condition on a transition of the statechart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Guard {
     /// The time for the run, or for one model call, is over.
     TimeIsUp,
     /// The time for the closing call is over.
     ClosingTimeoutDue,
-    /// An effect of this program itself did not come back.
+    /// An effect of this program itself timed out.
     EffectTimeoutDue,
-    /// An attempt did not come back, and another one may follow.
+    /// An attempt timed out, and another one may follow.
     TimeoutMayRetry,
-    /// An attempt did not come back.
+    /// An attempt timed out.
     AttemptTimeoutDue,
-    /// The wait before a retry is over, and the budget still allows it.
+    /// The wait before a retry is over, and the budget covers the retry.
     RetryAffordable,
     /// The wait before a retry is over.
     RetryDue,
-    /// The last tools that were awaited did not come back.
+    /// All tools that are still pending timed out.
     LastToolsOverdue,
-    /// A tool did not come back.
+    /// A tool timed out.
     ToolTimeoutDue,
-    /// A watchdog closes the run.
+    /// A limit closes the run.
     LimitReached,
     /// The context is over its threshold, and a summary is worthwhile, allowed and affordable.
     ContextOverThreshold,
-    /// The context is too full, and older exchanges can go.
+    /// The context is too full, and older exchanges can be replaced.
     ContextTooFull,
-    /// The reply has tool calls, none of them can run, and that happened too often.
+    /// The reply has only invalid tool calls, for too many times in a row.
     TooManyInvalidReplies,
-    /// The reply has tool calls, and none of them can run.
+    /// The reply has only invalid tool calls.
     NoCallCanRun,
     /// The reply has tool calls.
     HasCalls,
-    /// The reply is a final answer that has to be checked.
+    /// The reply is a final answer that must be checked.
     AnswerToCheck,
-    /// The reply is a piece of an answer, empty or paused, and may be asked for again.
+    /// The reply is a part of an answer, empty or paused, and the model may be asked again.
     AskedAgain,
-    /// The reply is not understood, and another attempt may follow.
+    /// The reply has an unexpected finish reason, and another attempt may follow.
     UnrecognizedMayRetry,
-    /// The context does not fit, and the model can sum it up.
+    /// The context doesn't fit, and the model can summarize it.
     OverflowSummarized,
-    /// The context does not fit, and it can be made smaller without the model.
+    /// The context doesn't fit, and can be trimmed without the model.
     OverflowTrimmed,
-    /// The context does not fit.
+    /// The context doesn't fit.
     ContextOverflow,
     /// The call failed, and another attempt may follow.
     MayRetry,
-    /// The user aborts.
+    /// The user aborts the run.
     UserAborts,
     /// The call may run.
     CallApproved,
-    /// The call was the last one; none of the reply's calls could run, and that happened too often.
+    /// The last call is complete; all were invalid, for too many times in a row.
     LastCallTooManyInvalid,
-    /// The call was the last one that was not answered.
+    /// The last call is complete.
     LastCall,
-    /// The final answer did not pass, and may be asked for again.
+    /// The final answer is sent back, or a follow-up message is queued.
     CheckAsksAgain,
-    /// The limits leave room for the closing call.
+    /// The limits cover the closing call.
     FinalSummaryPossible,
 }
 
@@ -145,7 +147,7 @@ impl Guard {
         }
     }
 
-    /// Returns whether the guard lets this event pass in this state.
+    /// Returns whether the guard holds for this event in this state.
     pub fn holds(self, state: &State, event: &Event) -> bool {
         match self {
             Self::TimeIsUp => matches!(
@@ -220,12 +222,12 @@ impl Guard {
     }
 }
 
-/// Returns which deadline a tick finds passed.
+/// Returns the deadline that a tick triggers.
 fn due_deadline(state: &State, event: &Event) -> Option<DeadlineKind> {
-    state::due_deadline(state, tick_time(state, event)?)
+    step::due_deadline(state, tick_time(state, event)?)
 }
 
-/// Returns what time it is after a tick.
+/// Returns the time after a tick.
 fn tick_time(state: &State, event: &Event) -> Option<RunTime> {
     let Event::Tick { now } = event else { return None };
     Some(state.run().now.max(*now))
@@ -250,16 +252,14 @@ fn timeout_may_retry(state: &State, event: &Event) -> bool {
     may_retry(&state, &fault)
 }
 
-/// Returns whether another attempt may follow one that failed in this way.
+/// Returns whether another attempt may follow one with this fault.
 fn may_retry(state: &State, fault: &Fault) -> bool {
     let (attempt, limit) = match state {
         State::Calling(state) => match state.stage {
             CallingStage::Requesting(attempt) => (attempt, state.retry_deadline()),
             CallingStage::Checking { .. } => return false,
         },
-        State::Compacting(state) => {
-            (state.attempt, state.run.closing_deadline().map(|limit| limit.at))
-        }
+        State::Compacting(state) => (state.attempt, state.run.closing_time()),
         State::Preparing(_) | State::Executing(_) | State::Closing(_) | State::Done(_) => {
             return false;
         }
@@ -294,8 +294,8 @@ fn last_tools_overdue(state: &State, event: &Event) -> bool {
 
 fn call_plan(state: &State, event: &Event) -> Option<NextCallPlan> {
     let State::Preparing(state) = state else { return None };
-    let Event::Prepared { size: facts, .. } = event else { return None };
-    Some(preparing::plan_next_call(&state.run, facts))
+    let Event::Prepared { size, .. } = event else { return None };
+    Some(preparing::plan_next_call(&state.run, size))
 }
 
 fn event_reply(event: &Event) -> Option<&Reply> {
@@ -307,7 +307,7 @@ fn reply_kind(state: &State, event: &Event) -> Option<ReplyKind> {
     Some(calling::classify_reply(state.run(), event_reply(event)?))
 }
 
-/// What can be done about a context that does not fit.
+/// What can be done about a context that doesn't fit.
 #[derive(PartialEq)]
 enum OverflowHandling {
     Summarized,
@@ -318,7 +318,7 @@ enum OverflowHandling {
 fn overflow_handling(state: &State, event: &Event) -> Option<OverflowHandling> {
     let State::Calling(calling) = state else { return None };
     let mut run = calling.run.clone();
-    // Whether a summary is affordable is decided after the failed call was paid for.
+    // The failed call is charged before the budget for a summary is checked.
     if let Event::CallFailed { fault, .. } = event
         && fault.class() == FaultClass::Overflow
     {
@@ -340,7 +340,7 @@ fn overflow_handling(state: &State, event: &Event) -> Option<OverflowHandling> {
     })
 }
 
-/// Returns how the calls of a reply are answered, when none of them has to run for that.
+/// Returns the statuses of the calls of a reply, if none of them has to run.
 fn statuses_without_running(state: &State, event: &Event) -> Option<Vec<ToolStatus>> {
     if reply_kind(state, event)? != ReplyKind::ToolCalls {
         return None;
@@ -349,7 +349,7 @@ fn statuses_without_running(state: &State, event: &Event) -> Option<Vec<ToolStat
     calls.iter().map(|call| call.state.result().map(|result| result.status)).collect()
 }
 
-/// Returns how the calls will have been answered, when this event answers the last one.
+/// Returns the statuses of all calls, if this event completes the last one.
 fn statuses_after_last(state: &State, event: &Event) -> Option<Vec<ToolStatus>> {
     let State::Executing(executing) = state else { return None };
     let (id, status) =

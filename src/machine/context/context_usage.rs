@@ -1,18 +1,18 @@
-//! How large the context is: what the provider counted, plus an estimate of what came after.
+//! The size of the context: what the provider counted, plus an estimate for what was added since.
 //!
-//! The estimate is calibrated by the provider's own counts, so that it fits each model and language without a
-//! tokenizer. It is incremental: a step looks only at what is new.
+//! The estimate is calibrated by the provider's counts, so that it fits each model and language without a tokenizer. It is
+//! incremental: a step only measures what is new.
 
 use serde::{Deserialize, Serialize};
 
 use crate::model::{ConversationItem, OpaqueBlock, Reply, ReplyPart, Tokens, Usage};
 
-/// Measures a conversation in bytes and tells its size in tokens.
+/// Measures a conversation in bytes and estimates its size in tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ContextUsage {
     /// Bytes of everything that is sent: system prompt, tools, messages.
     bytes: u64,
-    /// The newest count of the provider, with the bytes that it counted.
+    /// The newest count of the provider, with the bytes it counted.
     provider_count: Option<ProviderCount>,
     /// Bytes per thousand tokens.
     ratio: u64,
@@ -24,43 +24,43 @@ struct ProviderCount {
     bytes: u64,
 }
 
-/// Bytes per thousand tokens before the provider has counted anything: dense enough for source code.
+/// Bytes per thousand tokens before the provider has counted anything: suitable for source code.
 const INITIAL_RATIO: u64 = 3_500;
 
-/// Bytes per thousand tokens that are believed.
+/// Plausible bytes per thousand tokens.
 const PLAUSIBLE_RATIOS: std::ops::RangeInclusive<u64> = 2_000..=6_000;
 
-/// Bytes per thousand tokens of text that no tokenizer in use exceeds for prose or code of any language.
+/// A lower bound for the bytes per thousand tokens of prose and code in any language and tokenizer.
 const DENSEST_RATIO: u64 = 2_000;
 
-/// More bytes than this to a token are not believed: the server has counted only a part of what it was sent. A short
-/// request may have any density.
+/// Counts with more bytes per token are rejected: the server has counted only a part of the request. A short request may
+/// have any density.
 const MAX_BYTES_PER_TOKEN: u64 = 16;
 const SHORT_BYTES: u64 = 16_000;
 
-/// What the frame of a message, a call or a result takes on the wire.
+/// The bytes of the frame of a message, a call or a result.
 const FRAME_BYTES: u64 = 16;
 
 impl ContextUsage {
-    /// Returns a gauge for a conversation with nothing in it but this many bytes of system prompt and tools.
+    /// Returns the usage of an empty conversation with this many bytes of system prompt and tools.
     pub fn new(fixed: u64) -> Self {
         Self { bytes: fixed, provider_count: None, ratio: INITIAL_RATIO }
     }
 
-    /// Takes an entry of this size into account.
-    pub(super) fn add(&mut self, bytes: u64) {
+    /// Adds an entry of this size.
+    pub(crate) fn add(&mut self, bytes: u64) {
         self.bytes += bytes;
     }
 
-    /// Takes an entry of this size out; what the provider counted before no longer fits.
-    pub(super) fn remove(&mut self, bytes: u64) {
+    /// Removes an entry of this size. The provider's count becomes invalid.
+    pub(crate) fn remove(&mut self, bytes: u64) {
         self.bytes = self.bytes.saturating_sub(bytes);
         self.provider_count = None;
     }
 
-    /// Takes the provider's count of what was just sent into account, unless it cannot be the count of all of it: some
-    /// servers silently cut off what does not fit.
-    pub(super) fn calibrate(&mut self, usage: &Usage) {
+    /// Calibrates with the provider's count of the last request, unless it can't cover the whole request: some servers
+    /// silently truncate.
+    pub(crate) fn calibrate(&mut self, usage: &Usage) {
         let is_part = self.bytes > SHORT_BYTES
             && usage.input.0.saturating_mul(MAX_BYTES_PER_TOKEN) < self.bytes;
         if usage.is_estimated || usage.input == Tokens::ZERO || is_part {
@@ -71,34 +71,34 @@ impl ContextUsage {
         self.ratio = ratio.clamp(*PLAUSIBLE_RATIOS.start(), *PLAUSIBLE_RATIOS.end());
     }
 
-    /// Returns how large the next request probably is.
+    /// Returns the estimated size of the next request.
     pub fn estimate(&self) -> Tokens {
         self.estimate_request(self.bytes)
     }
 
-    /// Returns how large the next request is at the most.
+    /// Returns the upper bound for the size of the next request.
     pub fn upper_bound(&self) -> Tokens {
         self.request_upper_bound(self.bytes)
     }
 
-    /// Returns how many tokens this many bytes probably are.
+    /// Returns the estimated tokens of this many bytes.
     pub fn estimate_tokens(&self, bytes: u64) -> Tokens {
         bytes_to_tokens(bytes, self.ratio)
     }
 
-    /// Returns how large a request of this many bytes probably is.
-    pub(super) fn estimate_request(&self, bytes: u64) -> Tokens {
+    /// Returns the estimated size of a request of this many bytes.
+    pub(crate) fn estimate_request(&self, bytes: u64) -> Tokens {
         self.tokens_at_ratio(bytes, self.ratio)
     }
 
-    /// Returns how large a request of this many bytes is at the most.
-    pub(super) fn request_upper_bound(&self, bytes: u64) -> Tokens {
+    /// Returns the upper bound for the size of a request of this many bytes.
+    pub(crate) fn request_upper_bound(&self, bytes: u64) -> Tokens {
         self.tokens_at_ratio(bytes, DENSEST_RATIO)
     }
 
-    /// Returns how many bytes a request may have that is probably not larger than this. What was not counted is taken to
-    /// be no lighter than source code, even where the server counts less: that leaves room for an error.
-    pub(super) fn bytes_within(&self, size: Tokens) -> u64 {
+    /// Returns how many bytes a request of this estimated size may have. Bytes beyond the provider's count are taken to be as
+    /// dense as source code at least, which leaves a margin.
+    pub(crate) fn bytes_within(&self, size: Tokens) -> u64 {
         let ProviderCount { tokens: counted, bytes } = self.provider_count.unwrap_or_default();
         match size.0.checked_sub(counted.0) {
             Some(more) => bytes + more.saturating_mul(self.ratio.min(INITIAL_RATIO)) / 1_000,
@@ -127,13 +127,13 @@ fn bytes_to_tokens(bytes: u64, ratio: u64) -> Tokens {
     Tokens(bytes.saturating_mul(1_000).div_ceil(ratio))
 }
 
-/// Returns how many bytes an instruction takes on the wire.
-pub(super) fn instruction_bytes(text: &str) -> u64 {
+/// Returns the bytes of an instruction in a request.
+pub(crate) fn instruction_bytes(text: &str) -> u64 {
     FRAME_BYTES + text_bytes(text)
 }
 
-/// Returns how many bytes an entry takes on the wire, but for the details of its format.
-pub(super) fn item_bytes(item: &ConversationItem) -> u64 {
+/// Returns the bytes of an item in a request, without the details of its format.
+pub(crate) fn item_bytes(item: &ConversationItem) -> u64 {
     match item {
         ConversationItem::User(message) => FRAME_BYTES + text_bytes(&message.text),
         ConversationItem::Assistant(reply) => reply_bytes(reply),
@@ -168,98 +168,98 @@ mod tests {
         MessageOrigin, ReplyFinish, ToolCall, ToolExchange, ToolResult, ToolStatus,
     };
 
-    fn usage(input: u64) -> Usage {
+    fn reported(input: u64) -> Usage {
         Usage { input: Tokens(input), ..Usage::default() }
     }
 
     #[test]
-    fn what_the_provider_counted_is_taken_as_it_is() {
-        let mut gauge = ContextUsage::new(1_000);
-        gauge.add(3_000);
-        gauge.calibrate(&usage(900));
-        assert_eq!(gauge.estimate(), Tokens(900));
-        assert_eq!(gauge.upper_bound(), Tokens(900));
+    fn the_count_of_the_provider_is_used() {
+        let mut usage = ContextUsage::new(1_000);
+        usage.add(3_000);
+        usage.calibrate(&reported(900));
+        assert_eq!(usage.estimate(), Tokens(900));
+        assert_eq!(usage.upper_bound(), Tokens(900));
     }
 
     #[test]
-    fn what_is_new_is_estimated_by_the_measured_density() {
-        let mut gauge = ContextUsage::new(4_000);
-        gauge.calibrate(&usage(1_000));
-        gauge.add(400);
-        assert_eq!(gauge.estimate(), Tokens(1_100));
-        assert_eq!(gauge.upper_bound(), Tokens(1_200));
+    fn new_bytes_are_estimated_by_the_measured_density() {
+        let mut usage = ContextUsage::new(4_000);
+        usage.calibrate(&reported(1_000));
+        usage.add(400);
+        assert_eq!(usage.estimate(), Tokens(1_100));
+        assert_eq!(usage.upper_bound(), Tokens(1_200));
     }
 
     #[test]
-    fn absurd_counts_and_estimates_calibrate_nothing() {
-        let mut gauge = ContextUsage::new(4_000);
-        gauge.calibrate(&Usage { is_estimated: true, ..usage(1) });
-        gauge.calibrate(&usage(0));
-        assert_eq!(gauge, ContextUsage::new(4_000));
-        gauge.calibrate(&usage(1));
-        gauge.add(6_000);
-        assert_eq!(gauge.estimate(), Tokens(1 + 1_000));
+    fn implausible_counts_and_estimates_do_not_calibrate() {
+        let mut usage = ContextUsage::new(4_000);
+        usage.calibrate(&Usage { is_estimated: true, ..reported(1) });
+        usage.calibrate(&reported(0));
+        assert_eq!(usage, ContextUsage::new(4_000));
+        usage.calibrate(&reported(1));
+        usage.add(6_000);
+        assert_eq!(usage.estimate(), Tokens(1 + 1_000));
     }
 
     #[test]
-    fn a_server_that_counts_a_part_is_not_believed() {
-        let mut gauge = ContextUsage::new(140_000);
-        gauge.calibrate(&usage(4_096));
-        assert_eq!(gauge, ContextUsage::new(140_000));
-        gauge.calibrate(&usage(20_000));
-        assert_eq!(gauge.estimate(), Tokens(20_000));
+    fn a_count_of_a_part_is_rejected() {
+        let mut usage = ContextUsage::new(140_000);
+        usage.calibrate(&reported(4_096));
+        assert_eq!(usage, ContextUsage::new(140_000));
+        usage.calibrate(&reported(20_000));
+        assert_eq!(usage.estimate(), Tokens(20_000));
     }
 
     #[test]
     fn the_bound_is_never_below_the_estimate() {
         for (fixed, counted, added) in [(0, 0, 10), (1_000, 10, 5_000), (1_000, 1_000, 7)] {
-            let mut gauge = ContextUsage::new(fixed);
-            gauge.calibrate(&usage(counted));
-            gauge.add(added);
-            assert!(gauge.estimate() <= gauge.upper_bound());
+            let mut usage = ContextUsage::new(fixed);
+            usage.calibrate(&reported(counted));
+            usage.add(added);
+            assert!(usage.estimate() <= usage.upper_bound());
         }
     }
 
     #[test]
-    fn what_a_server_counts_is_believed_up_to_a_density() {
+    fn counts_are_accepted_up_to_a_density() {
         let believed = |bytes, input| {
-            let mut gauge = ContextUsage::new(bytes);
-            gauge.calibrate(&usage(input));
-            gauge != ContextUsage::new(bytes)
+            let mut usage = ContextUsage::new(bytes);
+            usage.calibrate(&reported(input));
+            usage != ContextUsage::new(bytes)
         };
-        // A short request may have any.
+        // A short request may have any density.
         assert!(believed(SHORT_BYTES, 1));
         assert!(!believed(SHORT_BYTES + 16, 1));
-        // Sixteen bytes to a token, and no more.
+        // At most sixteen bytes per token.
         assert!(believed(SHORT_BYTES + 16, 1_001));
         assert!(!believed(SHORT_BYTES + 17, 1_001));
         assert!(believed(SHORT_BYTES + 16, 1_002));
     }
 
     #[test]
-    fn what_fits_into_a_size_is_not_measured_larger() {
+    fn bytes_within_a_size_are_not_estimated_larger() {
         for (fixed, counted, added) in [(3_000, 0, 500), (3_000, 900, 500), (30_000, 29_000, 7)] {
-            let mut gauge = ContextUsage::new(fixed);
-            gauge.calibrate(&usage(counted));
-            gauge.add(added);
-            assert_eq!(gauge.estimate_request(gauge.bytes), gauge.estimate());
+            let mut usage = ContextUsage::new(fixed);
+            usage.calibrate(&reported(counted));
+            usage.add(added);
+            assert_eq!(usage.estimate_request(usage.bytes), usage.estimate());
             for size in [0, 1, 7, 899, 900, 901, 5_000, 60_000].map(Tokens) {
-                let room = gauge.bytes_within(size);
-                assert!(gauge.estimate_request(room) <= size, "{size:?} of {gauge:?}");
-                assert!(gauge.estimate_request(room + 10) > size, "{size:?} of {gauge:?}");
+                let room = usage.bytes_within(size);
+                assert!(usage.estimate_request(room) <= size, "{size:?} of {usage:?}");
+                assert!(usage.estimate_request(room + 10) > size, "{size:?} of {usage:?}");
             }
         }
     }
 
     #[test]
-    fn what_a_server_counts_too_low_makes_no_room() {
-        let mut gauge = ContextUsage::new(8_000);
-        gauge.calibrate(&usage(100));
-        assert_eq!(gauge.bytes_within(Tokens(1_100)), 8_000 + 3_500);
+    fn a_count_that_is_too_low_makes_no_space() {
+        let mut usage = ContextUsage::new(8_000);
+        usage.calibrate(&reported(100));
+        assert_eq!(usage.bytes_within(Tokens(1_100)), 8_000 + 3_500);
     }
 
     #[test]
-    fn an_entry_takes_what_it_says_and_its_frames() {
+    fn the_bytes_of_an_item_are_its_texts_and_frames() {
         let call = ToolCall::new("1".into(), "read", "{}");
         let opaque = OpaqueBlock { wire: "a wire".into(), json: "[1]".into() };
         let parts =
@@ -267,13 +267,13 @@ mod tests {
         let (finish, model) = (ReplyFinish::ToolCalls, None);
         let reply = Reply { parts: parts.into(), finish, usage: Usage::default(), model };
         let results = [ToolResult::new("1".into(), ToolStatus::Ok, "seven")];
-        let said = FRAME_BYTES + 2 + (3 * FRAME_BYTES + 4 + 2) + 3;
+        let expected = FRAME_BYTES + 2 + (3 * FRAME_BYTES + 4 + 2) + 3;
         assert_eq!(
             item_bytes(&ConversationItem::user(MessageOrigin::Task, "words")),
             FRAME_BYTES + 5
         );
-        assert_eq!(item_bytes(&ConversationItem::Assistant(reply.clone())), said);
+        assert_eq!(item_bytes(&ConversationItem::Assistant(reply.clone())), expected);
         let exchange = ConversationItem::Exchange(ToolExchange::new(reply, results).unwrap());
-        assert_eq!(item_bytes(&exchange), said + 2 * FRAME_BYTES + 5);
+        assert_eq!(item_bytes(&exchange), expected + 2 * FRAME_BYTES + 5);
     }
 }

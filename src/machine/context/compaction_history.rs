@@ -1,41 +1,41 @@
-//! The account of compactions, which keeps them from following each other for ever.
+//! The compactions of a run, which are limited so that they can't follow each other endlessly.
 
 use serde::{Deserialize, Serialize};
 
-use super::event::RequestSize;
+use crate::machine::event::RequestSize;
 use crate::model::{RunRules, Tokens};
 
-/// What a run has compacted so far.
+/// The compactions of a run so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct CompactionHistory {
-    /// How many there were.
+    /// The number of compactions.
     pub count: u32,
-    /// How large the context was before the newest one; none once the model has answered since.
+    /// The size of the context before the newest one, until the model has replied since.
     pub size_before: Option<Tokens>,
-    /// Whether one did not make the context smaller; it was the last.
+    /// Whether one did not make the context smaller. It was the last.
     pub is_futile: bool,
 }
 
 impl CompactionHistory {
-    /// Returns whether the context may be compacted: not twice without an accepted reply in between, not after one
-    /// that did not help, and not more often than the rules allow.
-    pub(super) fn is_allowed(&self, rules: &RunRules) -> bool {
+    /// Returns whether the context may be compacted: not twice without an accepted reply in between, not after one that was
+    /// futile, and not more often than the rules allow.
+    pub(crate) fn is_allowed(&self, rules: &RunRules) -> bool {
         self.size_before.is_none() && !self.is_futile && self.count < rules.context.max_compactions
     }
 
     /// Counts a compaction of a context of this size.
-    pub(super) fn begin(&mut self, context: Tokens) {
+    pub(crate) fn begin(&mut self, context: Tokens) {
         self.count += 1;
         self.size_before = Some(context);
     }
 
-    /// Looks at the context after a compaction: one that is not smaller was futile.
-    pub(super) fn assess(&mut self, facts: &RequestSize) {
-        self.is_futile |= self.size_before.is_some_and(|before| facts.estimate >= before);
+    /// Compares the context after a compaction: if it isn't smaller, the compaction was futile.
+    pub(crate) fn assess(&mut self, size: &RequestSize) {
+        self.is_futile |= self.size_before.is_some_and(|before| size.estimate >= before);
     }
 
-    /// Notes that the model has accepted the context.
-    pub(super) fn confirm(&mut self) {
+    /// Records that the model has accepted the context.
+    pub(crate) fn confirm(&mut self) {
         self.size_before = None;
     }
 }
@@ -45,36 +45,36 @@ mod tests {
     use super::*;
     use crate::model::ContextLimits;
 
-    fn facts(context: u64) -> RequestSize {
+    fn size(context: u64) -> RequestSize {
         RequestSize { estimate: Tokens(context), ..RequestSize::default() }
     }
 
     #[test]
-    fn a_compaction_follows_another_only_when_a_reply_came_in_between() {
+    fn another_compaction_needs_a_reply_in_between() {
         let (mut compactions, rules) = (CompactionHistory::default(), RunRules::default());
         assert!(compactions.is_allowed(&rules));
         compactions.begin(Tokens(10));
-        compactions.assess(&facts(9));
+        compactions.assess(&size(9));
         assert!(!compactions.is_allowed(&rules));
         compactions.confirm();
         assert!(compactions.is_allowed(&rules));
     }
 
     #[test]
-    fn one_that_did_not_help_is_the_last() {
+    fn a_futile_compaction_is_the_last() {
         for (after, helped) in [(9, true), (10, false), (11, false)] {
             let mut compactions = CompactionHistory::default();
             compactions.begin(Tokens(10));
-            compactions.assess(&facts(after));
+            compactions.assess(&size(after));
             compactions.confirm();
-            // What is judged without a compaction before it says nothing.
-            compactions.assess(&facts(100));
+            // Without a compaction before there is nothing to compare.
+            compactions.assess(&size(100));
             assert_eq!(compactions.is_allowed(&RunRules::default()), helped, "{after}");
         }
     }
 
     #[test]
-    fn there_are_as_many_as_the_rules_allow() {
+    fn compactions_are_limited_by_the_rules() {
         let context = ContextLimits { max_compactions: 2, ..ContextLimits::default() };
         let rules = RunRules { context, ..RunRules::default() };
         let mut compactions = CompactionHistory::default();

@@ -1,28 +1,31 @@
-//! Reservation: a call is made only when its worst case fits what is left, so that no limit is overshot.
+//! Budget reservation: a call is made only if its worst case fits into what is left, so that no limit is exceeded.
 
-use super::effect::CallPurpose;
-use super::event::RequestSize;
-use super::run_context::RunContext;
-use super::step::StepBuilder;
+pub(crate) mod budget_share;
+pub(crate) mod cost_breakdown;
+
+use crate::machine::effect::CallPurpose;
+use crate::machine::event::RequestSize;
+use crate::machine::output::StepBuilder;
+use crate::machine::run_context::RunContext;
 use crate::model::{Fault, MicroUsd, Price, Tokens};
 
-/// Even a short reply might cost more than is left.
+/// Not even a minimal reply is covered by what is left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Unaffordable;
+pub(crate) struct Unaffordable;
 
-/// The part of a budget that is kept for the closing call at the most.
-pub(super) const CLOSING_SHARE: u64 = 5;
+/// At most this part of a budget is reserved for the closing call.
+pub(crate) const CLOSING_SHARE: u64 = 5;
 
-/// Room for the instruction with which a closing call ends.
+/// Space for the instruction at the end of a closing call.
 const INSTRUCTION_TOKENS: Tokens = Tokens(200);
 
-/// Returns the limit of a call's output; none leaves that to the provider.
+/// Returns the output limit of a call, or `None` to leave it to the provider.
 ///
-/// The output limit is lowered before a call is refused. What the closing call will need is left untouched by every
-/// other call, up to a fifth of the budget.
-pub(super) fn reserve(
+/// The output limit is lowered before a call is refused. Other calls leave what the closing call needs, up to a fifth of
+/// the budget.
+pub(crate) fn reserve(
     run: &RunContext,
-    facts: &RequestSize,
+    size: &RequestSize,
     purpose: CallPurpose,
 ) -> Result<Option<Tokens>, Unaffordable> {
     let rules = &run.rules;
@@ -37,13 +40,13 @@ pub(super) fn reserve(
         CallPurpose::Agent | CallPurpose::Compaction => Some(rules.output.closing),
         CallPurpose::Closing => None,
     };
-    let by_money = money.map_or(Some(wanted), |money| money.affordable_output(run, facts, closing));
+    let by_money = money.map_or(Some(wanted), |money| money.affordable_output(run, size, closing));
     let by_tokens = tokens.map_or(Some(wanted), |limit| {
         let kept = closing.map_or(Tokens::ZERO, |output| {
-            (facts.upper_bound + INSTRUCTION_TOKENS + output).min(Tokens(limit.0 / CLOSING_SHARE))
+            (size.upper_bound + INSTRUCTION_TOKENS + output).min(Tokens(limit.0 / CLOSING_SHARE))
         });
         let left = limit.saturating_sub(run.used.tokens).saturating_sub(kept);
-        left.0.checked_sub(facts.upper_bound.0).map(Tokens)
+        left.0.checked_sub(size.upper_bound.0).map(Tokens)
     });
     match by_money.zip(by_tokens) {
         Some((a, b)) if wanted.min(a).min(b) >= rules.output.minimum.min(wanted) => {
@@ -60,38 +63,37 @@ struct MoneyBudget {
 }
 
 impl MoneyBudget {
-    /// Returns how much output the rest of the budget buys, or nothing when it does not buy the input.
+    /// Returns the output tokens that the rest of the budget covers, or `None` if it doesn't cover the input.
     fn affordable_output(
         self,
         run: &RunContext,
-        facts: &RequestSize,
+        size: &RequestSize,
         closing: Option<Tokens>,
     ) -> Option<Tokens> {
         let kept = closing.map_or(MicroUsd::ZERO, |output| {
             self.price
-                .max_cost(facts.upper_bound + INSTRUCTION_TOKENS, output)
+                .max_cost(size.upper_bound + INSTRUCTION_TOKENS, output)
                 .min(MicroUsd(self.budget.0 / CLOSING_SHARE))
         });
         let left = self.budget.saturating_sub(run.used.cost).saturating_sub(kept);
-        self.price.affordable_output(left, facts.upper_bound)
+        self.price.affordable_output(left, size.upper_bound)
     }
 }
 
-/// Charges a call that failed, if the provider does: what it has read, and what had come of the reply, as far as that was
-/// set aside.
-pub(super) fn charge_failed_call(
+/// Charges a failed call if the provider does: for its input, and for the output that has arrived, up to its limit.
+pub(crate) fn charge_failed_call(
     run: &mut RunContext,
     fault: &Fault,
-    (facts, purpose): (&RequestSize, CallPurpose),
+    (size, purpose): (&RequestSize, CallPurpose),
     out: &mut StepBuilder,
 ) {
     if !fault.billed {
         return;
     }
-    // Nothing has been charged since the call was allowed, so this is what it was granted.
-    let granted = reserve(run, facts, purpose).ok().flatten();
+    // Nothing was charged since the call was reserved, so this is its limit.
+    let granted = reserve(run, size, purpose).ok().flatten();
     let output = granted.map_or(fault.received, |granted| granted.min(fault.received));
-    run.charge_usage(&facts.estimate_usage(output), out);
+    run.charge_usage(&size.estimate_usage(output), out);
 }
 
 #[cfg(test)]
@@ -99,14 +101,14 @@ mod tests {
     use super::*;
     use crate::model::{FaultKind, RunLimits, RunRules};
 
-    const FACTS: RequestSize = RequestSize {
+    const SIZE: RequestSize = RequestSize {
         estimate: Tokens(800),
         upper_bound: Tokens(1_000),
         exchanges: 0,
         shortened_estimate: Tokens::ZERO,
     };
 
-    /// One micro-dollar for each token of input, ten for each of output.
+    /// One micro-dollar per input token, ten per output token.
     const PRICE: Price = Price {
         input: 1_000_000,
         output: 10_000_000,
@@ -128,15 +130,15 @@ mod tests {
     }
 
     #[test]
-    fn without_a_budget_the_output_is_the_users_choice() {
-        let granted = reserve(&run(RunLimits::default()), &FACTS, CallPurpose::Agent);
+    fn without_a_budget_the_user_sets_the_output_limit() {
+        let granted = reserve(&run(RunLimits::default()), &SIZE, CallPurpose::Agent);
         assert_eq!(granted, Ok(None));
     }
 
     #[test]
-    fn a_call_that_failed_is_charged_for_what_had_come_of_its_reply() {
-        let fault = |heard, billed| Fault {
-            received: Tokens(heard),
+    fn a_failed_call_is_charged_for_the_output_that_arrived() {
+        let fault = |received, billed| Fault {
+            received: Tokens(received),
             billed,
             ..Fault::new(FaultKind::Truncated, "")
         };
@@ -145,7 +147,7 @@ mod tests {
             charge_failed_call(
                 &mut run,
                 fault,
-                (&FACTS, CallPurpose::Agent),
+                (&SIZE, CallPurpose::Agent),
                 &mut StepBuilder::default(),
             );
             run.used.cost
@@ -153,67 +155,67 @@ mod tests {
         assert_eq!(charged(RunLimits::default(), &fault(100, false)), MicroUsd::ZERO);
         assert_eq!(charged(RunLimits::default(), &fault(0, true)), MicroUsd(800));
         assert_eq!(charged(RunLimits::default(), &fault(100, true)), MicroUsd(1_800));
-        // No more had been granted than 1 500 tokens.
+        // Its output limit was 1 500 tokens.
         assert_eq!(charged(dollars(20_000), &fault(9_000, true)), MicroUsd(15_800));
     }
 
     #[test]
-    fn the_output_is_lowered_to_what_is_left_beside_the_closing_call() {
-        // A fifth of 20 000 stays for closing; 1 000 are the input; the rest buys 1 500 tokens.
-        let granted = reserve(&run(dollars(20_000)), &FACTS, CallPurpose::Agent);
+    fn the_output_limit_is_lowered_to_what_the_closing_call_leaves() {
+        // A fifth of 20 000 is reserved for closing, 1 000 are the input; the rest covers 1 500 tokens.
+        let granted = reserve(&run(dollars(20_000)), &SIZE, CallPurpose::Agent);
         assert_eq!(granted, Ok(Some(Tokens(1_500))));
-        let closing = reserve(&run(dollars(20_000)), &FACTS, CallPurpose::Closing);
+        let closing = reserve(&run(dollars(20_000)), &SIZE, CallPurpose::Closing);
         assert_eq!(closing, Ok(Some(Tokens(1_900))));
     }
 
     #[test]
-    fn a_call_that_may_write_next_to_nothing_is_not_made() {
+    fn a_call_with_a_minimal_output_limit_is_not_made() {
         for limits in [dollars(0), dollars(4_400), tokens(0), tokens(1_500)] {
-            let refused = reserve(&run(limits.clone()), &FACTS, CallPurpose::Agent);
+            let refused = reserve(&run(limits.clone()), &SIZE, CallPurpose::Agent);
             assert_eq!(refused, Err(Unaffordable), "{limits:?}");
         }
     }
 
     #[test]
-    fn tokens_are_counted_both_ways() {
+    fn tokens_of_input_and_output_are_counted() {
         let mut run = run(tokens(10_000));
-        assert_eq!(reserve(&run, &FACTS, CallPurpose::Agent), Ok(Some(Tokens(7_000))));
+        assert_eq!(reserve(&run, &SIZE, CallPurpose::Agent), Ok(Some(Tokens(7_000))));
         run.used.tokens = Tokens(6_500);
-        assert_eq!(reserve(&run, &FACTS, CallPurpose::Agent), Ok(Some(Tokens(500))));
+        assert_eq!(reserve(&run, &SIZE, CallPurpose::Agent), Ok(Some(Tokens(500))));
         run.used.tokens = Tokens(7_000);
-        assert_eq!(reserve(&run, &FACTS, CallPurpose::Agent), Err(Unaffordable));
-        assert!(matches!(reserve(&run, &FACTS, CallPurpose::Closing), Ok(Some(_))));
+        assert_eq!(reserve(&run, &SIZE, CallPurpose::Agent), Err(Unaffordable));
+        assert!(matches!(reserve(&run, &SIZE, CallPurpose::Closing), Ok(Some(_))));
     }
 
     #[test]
-    fn money_without_a_price_is_not_counted() {
+    fn without_a_price_the_cost_is_not_counted() {
         let rules = RunRules { limits: dollars(0), price: None, ..RunRules::default() };
-        let granted = reserve(&RunContext::new(rules), &FACTS, CallPurpose::Agent);
+        let granted = reserve(&RunContext::new(rules), &SIZE, CallPurpose::Agent);
         assert_eq!(granted, Ok(None));
     }
 
-    /// With room enough, what stays is what the call would cost, not a fifth.
+    /// With enough left, the reservation is the cost of the call, not a fifth.
     #[test]
-    fn no_more_is_kept_for_the_closing_call_than_it_may_need() {
+    fn no_more_is_reserved_for_the_closing_call_than_it_may_need() {
         // It reads 1 000 tokens and an instruction of 200, and writes 2 000.
         let mut run_of_tokens = run(tokens(100_000));
         run_of_tokens.used.tokens = Tokens(90_000);
-        let granted = reserve(&run_of_tokens, &FACTS, CallPurpose::Agent);
+        let granted = reserve(&run_of_tokens, &SIZE, CallPurpose::Agent);
         assert_eq!(granted, Ok(Some(Tokens(10_000 - 3_200 - 1_000))));
-        // That is 1 200 + 20 000 of 50 000; after 1 000 for the input the rest buys a tenth of it.
+        // That is 1 200 + 20 000 of 50 000; after 1 000 for the input the rest covers a tenth of it.
         let mut run_of_money = run(dollars(200_000));
         run_of_money.used.cost = MicroUsd(150_000);
-        let granted = reserve(&run_of_money, &FACTS, CallPurpose::Agent);
+        let granted = reserve(&run_of_money, &SIZE, CallPurpose::Agent);
         assert_eq!(granted, Ok(Some(Tokens((50_000 - 21_200 - 1_000) / 10))));
     }
 
     #[test]
-    fn an_output_of_the_least_worth_is_granted_and_one_token_less_is_not() {
-        // Beside 1 000 tokens of input, for a closing call that keeps nothing for another.
+    fn the_minimum_output_is_granted_and_one_token_less_is_not() {
+        // Beside 1 000 input tokens, for a closing call, which reserves nothing for another.
         assert_eq!(
-            reserve(&run(tokens(1_256)), &FACTS, CallPurpose::Closing),
+            reserve(&run(tokens(1_256)), &SIZE, CallPurpose::Closing),
             Ok(Some(Tokens(256)))
         );
-        assert_eq!(reserve(&run(tokens(1_255)), &FACTS, CallPurpose::Closing), Err(Unaffordable));
+        assert_eq!(reserve(&run(tokens(1_255)), &SIZE, CallPurpose::Closing), Err(Unaffordable));
     }
 }

@@ -1,42 +1,41 @@
-//! One logical model call: an attempt under way, or the wait before the next one.
+//! One logical model call: an attempt that is being made, or the wait before the next one.
 //!
-//! `Calling` and `Compacting` share it. Attempt and due time are data; waiting is a deadline.
+//! `Calling` and `Compacting` share it. Waiting is a deadline, not an effect.
 
 use serde::{Deserialize, Serialize};
 
-use super::deadline::{Deadline, DeadlineKind};
-use super::effect::{CallPurpose, Effect, MachineNote};
-use super::event::RequestSize;
-use super::retry::{self, RetryDecision};
-use super::run_context::RunContext;
-use super::step::StepBuilder;
+use crate::machine::calls::retry::{self, RetryDecision};
+use crate::machine::effect::{CallPurpose, Effect, EffectKind, MachineNote};
+use crate::machine::event::RequestSize;
+use crate::machine::output::StepBuilder;
+use crate::machine::run_context::RunContext;
 use crate::model::{EffectId, Fault, FaultKind, RunTime, TimeSpan, Tokens};
 
-/// Where a model call stands.
+/// The progress of a model call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CallAttempt {
-    /// A request is under way.
+    /// A request is being sent.
     Sending {
-        /// The effect that is awaited.
+        /// The pending effect.
         id: EffectId,
         /// The attempt, counted from one.
         number: u32,
-        /// When the attempt is given up.
+        /// When the attempt times out.
         due: RunTime,
     },
-    /// The attempt before failed; the next one has to wait.
+    /// The previous attempt failed, and the next one waits.
     Waiting {
-        /// The attempt that will be made.
+        /// The next attempt, counted from one.
         number: u32,
-        /// When it will be made.
+        /// When it will be sent.
         until: RunTime,
     },
 }
 
 impl CallAttempt {
     /// Sends attempt `number`.
-    pub(super) fn send(
+    pub(crate) fn send(
         run: &mut RunContext,
         out: &mut StepBuilder,
         purpose: CallPurpose,
@@ -56,8 +55,8 @@ impl CallAttempt {
         Self::Sending { id, number, due: run.now.after(run.rules.timeouts.attempt) }
     }
 
-    /// Returns what follows from a failure of the attempt that is under way, when a retry has to begin before `limit`.
-    pub(super) fn decide_retry(
+    /// Returns what follows from a failure of this attempt, if a retry must begin before `limit`.
+    pub(crate) fn decide_retry(
         self,
         run: &RunContext,
         fault: &Fault,
@@ -66,8 +65,8 @@ impl CallAttempt {
         retry::decide(run, self.number(), fault, limit)
     }
 
-    /// Waits before the attempt after this one.
-    pub(super) fn wait(
+    /// Waits before the next attempt.
+    pub(crate) fn wait(
         self,
         run: &RunContext,
         out: &mut StepBuilder,
@@ -79,46 +78,38 @@ impl CallAttempt {
         Self::Waiting { number, until: run.now.after(wait) }
     }
 
-    /// Gives the call up: what is under way is stopped, and charged, since the provider may have read it.
-    pub(super) fn abandon(self, run: &mut RunContext, out: &mut StepBuilder, facts: &RequestSize) {
-        if self.pending_effect().is_some() {
+    /// Cancels the attempt, and charges for it, since the provider may have read the request.
+    pub(crate) fn abandon(self, run: &mut RunContext, out: &mut StepBuilder, size: &RequestSize) {
+        if matches!(self, Self::Sending { .. }) {
             self.cancel(out);
-            run.charge_unanswered(facts, out);
+            run.charge_unanswered(size, out);
         }
     }
 
-    /// Returns the attempt that is under way or will be made, counted from one.
-    pub(super) fn number(self) -> u32 {
+    /// Returns the current or next attempt, counted from one.
+    pub(crate) fn number(self) -> u32 {
         match self {
             Self::Sending { number, .. } | Self::Waiting { number, .. } => number,
         }
     }
 
-    /// Returns the effect that is awaited, if a request is under way.
-    pub(super) fn pending_effect(self) -> Option<EffectId> {
+    /// Returns the pending effect, if a request is being sent.
+    pub(crate) fn pending_call(self) -> Option<(EffectId, EffectKind)> {
         match self {
-            Self::Sending { id, .. } => Some(id),
+            Self::Sending { id, .. } => Some((id, EffectKind::CallModel)),
             Self::Waiting { .. } => None,
         }
     }
 
-    /// Returns when the call has to be woken.
-    pub(super) fn deadline(self) -> Deadline {
-        match self {
-            Self::Sending { due, .. } => Deadline { at: due, kind: DeadlineKind::AttemptTimeout },
-            Self::Waiting { until, .. } => Deadline { at: until, kind: DeadlineKind::RetryDue },
-        }
-    }
-
-    /// Stops an attempt that did not come back in its time.
-    pub(super) fn cancel(self, out: &mut StepBuilder) {
-        if let Some(id) = self.pending_effect() {
+    /// Cancels the request.
+    pub(crate) fn cancel(self, out: &mut StepBuilder) {
+        if let Self::Sending { id, .. } = self {
             out.add_effect(Effect::Cancel { id });
         }
     }
 
-    /// Returns the fault of an attempt that did not come back in its time.
-    pub(super) fn timeout_fault(run: &RunContext) -> Fault {
+    /// Returns the fault of an attempt that timed out.
+    pub(crate) fn timeout_fault(run: &RunContext) -> Fault {
         let limit = run.rules.timeouts.attempt;
         let message = format!("the model call did not come back within {limit}");
         Fault { billed: true, ..Fault::new(FaultKind::Timeout, message) }
@@ -146,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_counts_once_and_each_of_its_attempts_is_sent() {
+    fn a_call_counts_once_and_each_attempt_counts_as_a_request() {
         let count = |number| {
             let (run, _) = sent(number, None);
             (run.model_calls, run.requests)
@@ -155,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn the_user_hears_of_an_output_that_is_lower_than_usual() {
+    fn a_lowered_output_limit_is_reported() {
         let notes = |max_output| sent(1, max_output).1.notes;
         assert_eq!(
             notes(Some(Tokens(39))),
@@ -165,9 +156,9 @@ mod tests {
         assert_eq!(notes(None), []);
     }
 
-    /// Nobody knows whether the provider has read it.
+    /// The provider may have read it.
     #[test]
-    fn an_attempt_that_did_not_come_back_is_paid_for() {
+    fn an_attempt_without_a_reply_is_charged() {
         assert!(CallAttempt::timeout_fault(&run()).billed);
     }
 }

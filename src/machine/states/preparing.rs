@@ -1,59 +1,61 @@
-//! Preparing: the safety nets are looked at before every model call.
+//! Preparing: the limits are checked before every model call.
 
 use serde::{Deserialize, Serialize};
 
-use super::budget::{self, Unaffordable};
-use super::calling::Calling;
-use super::closing::Closing;
-use super::compacting::{self, Compacting};
-use super::deadline::{Deadline, DeadlineKind, StateDeadlines};
-use super::done::Done;
-use super::effect::{CallPurpose, CompactionSummary, ConversationChange, Effect, MachineNote};
-use super::event::{Event, RequestSize};
-use super::instructions;
-use super::run_context::RunContext;
-use super::state::State;
-use super::step::{Step, StepBuilder};
-use super::stop_reason::{CloseReason, StopReason};
+use crate::machine::budget::{self, Unaffordable};
+use crate::machine::context::instructions;
+use crate::machine::deadline::{PreparingDeadline, StateDeadlines};
+use crate::machine::effect::{
+    CallPurpose, CompactionSummary, ConversationChange, Effect, MachineNote,
+};
+use crate::machine::event::RequestSize;
+use crate::machine::output::{Step, StepBuilder};
+use crate::machine::run_context::RunContext;
+use crate::machine::state::State;
+use crate::machine::states::calling::Calling;
+use crate::machine::states::closing::Closing;
+use crate::machine::states::compacting::{self, Compacting};
+use crate::machine::states::done::Done;
+use crate::machine::stop_reason::{CloseReason, StopReason};
 use crate::model::{EffectId, MessageOrigin, RunTime, Tokens, UserMessage};
 
 /// The next model call is being prepared.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Preparing {
-    /// The account of the run.
+    /// The shared context.
     pub run: RunContext,
-    /// The preparation that is awaited.
+    /// The pending preparation.
     pub id: EffectId,
-    /// When it is given up.
+    /// When it times out.
     pub due: RunTime,
 }
 
-/// What a prepared call leads to.
+/// What comes after the preparation of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum NextCallPlan {
-    /// A safety net holds.
+pub(crate) enum NextCallPlan {
+    /// A limit was reached.
     Close(CloseReason),
-    /// The context is over its threshold, and the model sums up.
+    /// The context is over its threshold, and the model summarizes.
     Summarize,
-    /// The context is too full, and the oldest exchanges go.
+    /// The context is too full, and the oldest exchanges are replaced.
     Trim,
-    /// The call is made, with this limit of its output.
+    /// The call is made, with this output limit.
     Proceed(Option<Tokens>),
 }
 
-/// Returns the limit of the call's output, unless steps or budget are used up: the watchdogs that come before time.
-fn check_limits(run: &RunContext, facts: &RequestSize) -> Result<Option<Tokens>, CloseReason> {
+/// Returns the output limit of the call, unless steps or budget are used up. These limits come before time.
+fn check_limits(run: &RunContext, size: &RequestSize) -> Result<Option<Tokens>, CloseReason> {
     if run.steps_since_baseline() >= run.rules.limits.max_steps {
         return Err(CloseReason::MaxSteps);
     }
-    budget::reserve(run, facts, CallPurpose::Agent)
+    budget::reserve(run, size, CallPurpose::Agent)
         .map_err(|Unaffordable| CloseReason::BudgetExceeded)
 }
 
-/// Decides what a prepared call leads to.
-pub(super) fn plan_next_call(run: &RunContext, facts: &RequestSize) -> NextCallPlan {
+/// Decides what comes after the preparation of a call.
+pub(crate) fn plan_next_call(run: &RunContext, size: &RequestSize) -> NextCallPlan {
     let rules = &run.rules;
-    let max_output = match check_limits(run, facts) {
+    let max_output = match check_limits(run, size) {
         Ok(max_output) => max_output,
         Err(reason) => return NextCallPlan::Close(reason),
     };
@@ -64,19 +66,19 @@ pub(super) fn plan_next_call(run: &RunContext, facts: &RequestSize) -> NextCallP
         return NextCallPlan::Close(CloseReason::LoopDetected);
     }
     let context = &rules.context;
-    let over = facts.estimate > context.window.percent(context.threshold);
-    let full = facts.estimate > context.window.percent(context.full_at);
+    let over = size.estimate > context.window.percent(context.threshold);
+    let full = size.estimate > context.window.percent(context.full_at);
     let mut compactions = run.compactions;
-    compactions.assess(facts);
+    compactions.assess(size);
     let allowed = compactions.is_allowed(rules);
-    let worthwhile = facts.exchanges > context.summarize_after.max(context.keep_recent);
+    let worthwhile = size.exchanges > context.summarize_after.max(context.keep_recent);
     if over && worthwhile && allowed {
-        return match compacting::reserve_summary(run, facts) {
+        return match compacting::reserve_summary(run, size) {
             Ok(_) => NextCallPlan::Summarize,
             Err(Unaffordable) => NextCallPlan::Trim,
         };
     }
-    match (full, facts.exchanges > 1 && allowed) {
+    match (full, size.exchanges > 1 && allowed) {
         (true, true) => NextCallPlan::Trim,
         (true, false) => NextCallPlan::Close(CloseReason::ContextFull),
         (false, _) => NextCallPlan::Proceed(max_output),
@@ -84,107 +86,73 @@ pub(super) fn plan_next_call(run: &RunContext, facts: &RequestSize) -> NextCallP
 }
 
 impl Preparing {
-    /// Asks for what the next call depends on.
-    pub(super) fn enter(mut run: RunContext, mut out: StepBuilder) -> Step {
+    /// Prepares the next call.
+    pub(crate) fn enter(mut run: RunContext, mut out: StepBuilder) -> Step {
         let id = run.next_effect.allocate();
         out.add_effect(Effect::Prepare { id, purpose: CallPurpose::Agent });
         let due = run.now.after(run.rules.timeouts.prepare);
         out.finish(State::Preparing(Self { run, id, due }))
     }
 
-    pub(super) fn deadlines(&self) -> StateDeadlines<2> {
-        let watch = Deadline { at: self.due, kind: DeadlineKind::EffectTimeout };
-        StateDeadlines([Some(watch), self.run.closing_deadline()])
+    pub(crate) fn deadlines(&self) -> StateDeadlines<PreparingDeadline, 2> {
+        StateDeadlines([
+            Some((self.due, PreparingDeadline::EffectTimeout)),
+            self.run.closing_time().map(|at| (at, PreparingDeadline::RunTimeout)),
+        ])
     }
 
-    pub(super) fn step(self, event: Event) -> Step {
-        match event {
-            Event::Tick { now } => self.on_tick(now),
-            Event::Interrupt { signal } => {
-                let (run, out) = self.cancel();
-                Done::end(run, out, StopReason::UserInterrupt(signal))
-            }
-            Event::StoreFailed { error } => {
-                let (run, out) = self.cancel();
-                Done::fail(run, out, StopReason::StoreError, error)
-            }
-            Event::InternalError { error } => {
-                let (run, out) = self.cancel();
-                Done::fail(run, out, StopReason::InternalError, error)
-            }
-            Event::Prepared { size: facts, messages, .. } => self.on_prepared(facts, &messages),
-            Event::Replied { .. }
-            | Event::CallFailed { .. }
-            | Event::Authorized { .. }
-            | Event::ToolCompleted { .. }
-            | Event::UsageReported { .. }
-            | Event::Checked { .. } => StepBuilder::default().finish(State::Preparing(self)),
-        }
+    /// Closes the run because its time is over, or because of a limit that takes precedence.
+    pub(crate) fn close(self) -> Step {
+        let (run, out) = self.cancel();
+        // The size of the call isn't known yet, so only a budget that covers no call at all counts here.
+        let earlier = check_limits(&run, &RequestSize::default()).err();
+        Closing::enter(run, out, earlier.unwrap_or(CloseReason::Timeout))
     }
 
-    fn on_tick(mut self, now: RunTime) -> Step {
-        self.run.now = self.run.now.max(now);
-        match self.deadlines().due(self.run.now) {
-            Some(DeadlineKind::RunTimeout) => {
-                let (run, out) = self.cancel();
-                // How large the call would be is not known yet, so only a budget that covers none counts here.
-                let earlier = check_limits(&run, &RequestSize::default()).err();
-                Closing::enter(run, out, earlier.unwrap_or(CloseReason::Timeout))
-            }
-            Some(
-                DeadlineKind::EffectTimeout
-                | DeadlineKind::StepTimeout
-                | DeadlineKind::ClosingTimeout
-                | DeadlineKind::AttemptTimeout
-                | DeadlineKind::RetryDue
-                | DeadlineKind::ToolTimeout,
-            ) => {
-                let (run, out) = self.cancel();
-                let error = "the preparation of a model call did not come back".into();
-                Done::fail(run, out, StopReason::InternalError, error)
-            }
-            None => StepBuilder::default().finish(State::Preparing(self)),
-        }
+    /// Ends the run because the preparation did not complete in time.
+    pub(crate) fn fail(self) -> Step {
+        let (run, out) = self.cancel();
+        let error = "the preparation of a model call did not complete in time".into();
+        Done::fail(run, out, StopReason::InternalError, error)
     }
 
-    fn on_prepared(self, facts: RequestSize, messages: &[UserMessage]) -> Step {
+    pub(crate) fn on_prepared(self, size: RequestSize, messages: &[UserMessage]) -> Step {
         let mut run = self.run;
         let mut out = StepBuilder::default();
         append_messages(&mut out, messages);
-        let plan = plan_next_call(&run, &facts);
-        run.compactions.assess(&facts);
+        let plan = plan_next_call(&run, &size);
+        run.compactions.assess(&size);
         match plan {
             NextCallPlan::Close(reason) => Closing::enter(run, out, reason),
             NextCallPlan::Summarize => {
-                let fit = run.rules.context.window.percent(run.rules.context.threshold);
-                Compacting::enter(run, out, facts, fit)
+                let target_size = run.rules.context.window.percent(run.rules.context.threshold);
+                Compacting::enter(run, out, size, target_size)
             }
             NextCallPlan::Trim => {
-                run.compactions.begin(facts.estimate);
+                run.compactions.begin(size.estimate);
                 out.add_note(MachineNote::Compacted { by_model: false });
-                let fit = run.rules.context.window.percent(run.rules.context.threshold);
-                let keep = facts.exchanges;
+                let target_size = run.rules.context.window.percent(run.rules.context.threshold);
+                let keep = size.exchanges;
                 out.add_change(ConversationChange::Compact {
                     summary: CompactionSummary::Mechanical,
                     keep,
-                    target_size: fit,
+                    target_size,
                 });
                 Self::enter(run, out)
             }
-            NextCallPlan::Proceed(max_output) => Calling::enter(run, out, facts, max_output),
+            NextCallPlan::Proceed(max_output) => Calling::enter(run, out, size, max_output),
         }
     }
 
-    /// Gives the preparation up.
-    fn cancel(self) -> (RunContext, StepBuilder) {
+    pub(crate) fn cancel(self) -> (RunContext, StepBuilder) {
         let mut out = StepBuilder::default();
         out.add_effect(Effect::Cancel { id: self.id });
         (self.run, out)
     }
 }
 
-/// Adds to the conversation what the model has to be told before a call.
-pub(super) fn append_messages(out: &mut StepBuilder, messages: &[UserMessage]) {
+/// Adds messages to the conversation before a call.
+pub(crate) fn append_messages(out: &mut StepBuilder, messages: &[UserMessage]) {
     let steered =
         messages.iter().filter(|message| message.origin == MessageOrigin::Steering).count();
     if let Ok(messages @ 1..) = u32::try_from(steered) {
@@ -198,14 +166,15 @@ pub(super) fn append_messages(out: &mut StepBuilder, messages: &[UserMessage]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::machine::calls::repetition::TurnRepetition;
     use crate::machine::effect::NoFinalSummary;
-    use crate::machine::repetition::TurnRepetition;
+    use crate::machine::event::Event;
     use crate::model::{
         ContextLimits, ConversationItem, Digest, LimitBaseline, LoopDetection, RunLimits, RunRules,
         TimeSpan,
     };
 
-    /// A window of a hundred tokens: over its threshold above 75, too full above 95.
+    /// A window of 100 tokens, over its threshold above 75 and too full above 95.
     fn rules() -> RunRules {
         let context = ContextLimits {
             window: Tokens(100),
@@ -230,12 +199,12 @@ mod tests {
     }
 
     #[test]
-    fn the_context_is_summed_up_above_its_threshold_when_that_is_worthwhile() {
+    fn the_context_is_summarized_above_its_threshold_if_that_is_worthwhile() {
         let run = RunContext::new(rules());
         assert_eq!(planned(&run, 75, 4), NextCallPlan::Proceed(None));
         assert_eq!(planned(&run, 76, 4), NextCallPlan::Summarize);
         assert_eq!(planned(&run, 76, 3), NextCallPlan::Proceed(None));
-        // What stays word for word is not worth a summary.
+        // Exchanges that stay unchanged don't make a summary worthwhile.
         let mut rules = rules();
         rules.context.keep_recent = 5;
         let run = RunContext::new(rules);
@@ -244,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn no_call_is_made_with_a_context_that_is_too_full() {
+    fn no_call_is_made_if_the_context_is_too_full() {
         let mut run = RunContext::new(rules());
         assert_eq!(planned(&run, 95, 2), NextCallPlan::Proceed(None));
         assert_eq!(planned(&run, 96, 2), NextCallPlan::Trim);
@@ -255,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn a_summary_that_is_too_dear_is_done_without() {
+    fn without_a_budget_for_a_summary_the_context_is_trimmed() {
         let mut rules = rules();
         rules.limits = RunLimits { max_tokens: Some(Tokens(1_000)), ..RunLimits::default() };
         rules.output.model_limit = Tokens(100);
@@ -281,21 +250,21 @@ mod tests {
         }
         run.steps = 2;
         assert_eq!(planned(&run, 1, 1), NextCallPlan::Close(CloseReason::MaxSteps));
-        // What was made before the limits began does not count.
+        // Steps before the current limits don't count.
         let from = LimitBaseline { steps: 1, ..LimitBaseline::default() };
         run.repetition = TurnRepetition::default();
         run.rules = RunRules { limit_baseline: from, ..(*run.rules).clone() }.into();
         assert_eq!(planned(&run, 1, 1), NextCallPlan::Proceed(None));
     }
 
-    /// Steps, budget, time: the first of them that is used up is the reason.
+    /// The first of steps, budget and time that is used up is the reason.
     #[test]
-    fn limits_of_zero_close_a_run_in_their_order() {
+    fn zero_limits_close_a_run_in_their_order() {
         let closed = |max_steps, max_tokens, timeout| {
             let limits = RunLimits { max_steps, max_tokens, timeout, ..RunLimits::default() };
             let run = RunContext::new(RunRules { limits, ..rules() });
             let next = Preparing::enter(run, StepBuilder::default());
-            let next = super::super::step(next.state, Event::Tick { now: RunTime::START });
+            let next = crate::machine::step(next.state, Event::Tick { now: RunTime::START });
             match next.state {
                 State::Closing(closing) => closing.reason,
                 other => panic!("{other:?}"),
@@ -320,11 +289,11 @@ mod tests {
             );
             let prepared =
                 |id| Event::Prepared { id, size: RequestSize::default(), messages: [].into() };
-            let next = super::super::step(next.state, prepared(EffectId(1)));
+            let next = crate::machine::step(next.state, prepared(EffectId(1)));
             let State::Closing(closing) = &next.state else { panic!("{:?}", next.state) };
             let reason = closing.reason;
             // The closing call is a model call, too.
-            let next = super::super::step(next.state, prepared(EffectId(2)));
+            let next = crate::machine::step(next.state, prepared(EffectId(2)));
             assert!(matches!(&next.state, State::Done(done) if done.run.requests == 0));
             assert_eq!(next.notes, [MachineNote::NoFinalSummary { cause: NoFinalSummary::Time }]);
             reason
@@ -335,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn the_model_is_told_what_others_say_and_the_user_that_his_words_arrived() {
+    fn messages_are_appended_and_steering_is_reported() {
         let message = |origin| UserMessage { origin, text: "mind the gap".into() };
         let mut out = StepBuilder::default();
         append_messages(
@@ -344,11 +313,11 @@ mod tests {
         );
         let next = Preparing::enter(RunContext::new(rules()), out);
         assert_eq!(next.notes, [MachineNote::SteeringReceived { messages: 1 }]);
-        let said = [
+        let expected = [
             ConversationItem::user(MessageOrigin::Steering, "[STEERING] mind the gap"),
             ConversationItem::user(MessageOrigin::Check, "mind the gap"),
         ];
-        assert_eq!(next.changes, said.map(|item| ConversationChange::Append { item }));
+        assert_eq!(next.changes, expected.map(|item| ConversationChange::Append { item }));
 
         let mut out = StepBuilder::default();
         append_messages(&mut out, &[message(MessageOrigin::Check)]);

@@ -1,17 +1,17 @@
-//! Answers that the model has already: the same call, with the same answer, a few turns ago.
+//! Notes on repeated results: the same call with the same result, a few turns ago.
 
-use super::conversation::ConversationEntry;
-use super::instructions;
+use crate::machine::context::conversation::ConversationEntry;
+use crate::machine::context::instructions;
 use crate::model::{ConversationItem, ToolCall, ToolExchange, ToolResult};
 
-/// How many of the newest turns are looked at.
+/// How many of the newest turns are compared.
 const LOOKBACK_TURNS: usize = 16;
 
-/// Returns an exchange in which each answer that the model has already says so first.
+/// Returns an exchange in which each repeated result begins with a note.
 ///
-/// The whole of the answer stays: what the model has already may be far above. Answers that changed something are left
-/// as they are, and so are failures, about which the loop detection has its own word.
-pub(super) fn annotate_repeated_results(
+/// The result itself is kept, since the earlier one may be far above. Results of changes are left as they are, and so are
+/// failures, which the loop detection covers.
+pub(crate) fn annotate_repeated_results(
     entries: &[ConversationEntry],
     exchange: ToolExchange,
 ) -> ToolExchange {
@@ -25,7 +25,7 @@ pub(super) fn annotate_repeated_results(
         return exchange;
     }
     let noted = exchange.results().iter().zip(ago).map(|(result, ago)| match ago {
-        // The digest stays that of the answer itself.
+        // The digest stays that of the result itself.
         Some(ago) => ToolResult {
             text: format!("{}\n{}", instructions::already_answered(ago), result.text).into(),
             ..result.clone()
@@ -72,7 +72,7 @@ mod tests {
         ConversationItem::Exchange(ToolExchange::new(reply, [result]).unwrap())
     }
 
-    /// Returns the last answer of a conversation with these exchanges.
+    /// Returns the last result of a conversation with these exchanges.
     fn last(items: Vec<ConversationItem>) -> String {
         let mut conversation = Conversation::new(0);
         for item in items {
@@ -88,21 +88,21 @@ mod tests {
     }
 
     #[test]
-    fn what_was_just_read_is_told_to_be_known() {
+    fn a_repeated_result_is_noted() {
         let read = |text| exchange(r#"{"path":"a"}"#, ToolStatus::Ok, text);
         let other = || exchange(r#"{"path":"b"}"#, ToolStatus::Ok, "two");
         let known =
             "[The same call had the same answer 2 turns ago; nothing has changed since.]\none";
         assert_eq!(last(vec![read("one"), other(), read("one")]), known);
         assert_eq!(last(vec![read("one"), other(), read("new")]), "new");
-        // Once more: the answer itself is what is compared, not its note.
+        // Again: the result itself is compared, without its note.
         let known =
             "[The same call had the same answer 1 turn ago; nothing has changed since.]\none";
         assert_eq!(last(vec![read("one"), read("one"), read("one")]), known);
     }
 
     #[test]
-    fn failures_and_what_is_far_above_are_no_news() {
+    fn failures_and_distant_results_are_not_noted() {
         let failed = || exchange("{}", ToolStatus::Failed, "no");
         assert_eq!(last(vec![failed(), failed()]), "no");
         let read = || exchange("{}", ToolStatus::Ok, "one");
@@ -114,9 +114,9 @@ mod tests {
         assert_eq!(last(items), "one");
     }
 
-    /// That it changed something again is news.
+    /// A second change is new information.
     #[test]
-    fn what_changed_something_is_no_reread() {
+    fn results_of_changes_are_not_noted() {
         let write = || {
             let ConversationItem::Exchange(exchange) = exchange("{}", ToolStatus::Ok, "written")
             else {

@@ -1,75 +1,77 @@
-//! The statechart as data: read from `statecharts/run.json`, asked for its arrows, and interpreted.
+//! The statechart as data: parsed from `statecharts/run.json`, queried, and interpreted.
 //!
-//! The machine does not run by it; tests hold the two against each other, and `architect machine` prints it.
+//! The machine doesn't execute it; tests compare the two, and `architect machine` prints it.
+
+pub(super) mod guard;
 
 use serde_json::{Map, Value};
 use thiserror::Error;
 
-use super::event::Event;
-use super::guard::Guard;
-use super::state::{State, StateKind};
+use crate::machine::chart::guard::Guard;
+use crate::machine::event::Event;
+use crate::machine::state::{State, StateKind};
 
 /// The text of the statechart: an XState v5 configuration.
-pub const CHART_JSON: &str = include_str!("../../statecharts/run.json");
+pub const CHART_JSON: &str = include_str!("../../../statecharts/run.json");
 
 /// A statechart.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Chart {
-    /// Its name.
+    /// The id.
     pub id: String,
-    /// What it is about.
+    /// The description.
     pub description: String,
-    /// The state in which it begins.
+    /// The path of the initial state.
     pub initial: String,
-    /// The states, those around others first.
+    /// The states, parents before children.
     pub states: Vec<ChartState>,
-    /// The arrows, in the order in which they are tried.
+    /// The transitions, in the order of evaluation.
     pub transitions: Vec<ChartTransition>,
 }
 
-/// A state, by the path from the top; its parts are joined with dots.
+/// A state of the chart.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChartState {
-    /// The path from the top.
+    /// The path from the root, joined with dots.
     pub path: String,
-    /// What it is about.
+    /// The description.
     pub description: String,
-    /// Where it begins, when it has states of its own.
+    /// The path of the initial child, if the state has children.
     pub initial: Option<String>,
-    /// Whether nothing leads out of it.
+    /// Whether the state is final.
     pub is_final: bool,
 }
 
-/// An arrow from a state, or from the chart itself when the path is empty.
+/// A transition from a state, or from the chart itself if `from` is empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChartTransition {
-    /// The path of the state that it leaves.
+    /// The path of the source state.
     pub from: String,
-    /// The event that it answers.
+    /// The event.
     pub event: String,
-    /// The guard that has to hold.
+    /// The guard.
     pub guard: Option<String>,
-    /// The path of the state that it enters.
+    /// The path of the target state.
     pub to: String,
-    /// What it is about.
+    /// The description.
     pub description: String,
 }
 
-/// What is wrong with a statechart.
+/// Why a statechart is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum ChartError {
     /// It is not JSON.
     #[error("the statechart is not JSON: {0}")]
     Json(String),
-    /// Something is missing or has another form than expected.
+    /// Something is missing or has an unexpected type.
     #[error("the statechart has no {what} at {path:?}")]
     Missing {
         /// What is missing.
         what: &'static str,
-        /// Where.
+        /// The path.
         path: String,
     },
-    /// A target names no state.
+    /// A target doesn't exist.
     #[error("{from:?} on {event} leads to {target:?}, which is no state")]
     UnknownTarget {
         /// The path of the state.
@@ -79,12 +81,12 @@ pub enum ChartError {
         /// The target.
         target: String,
     },
-    /// A name of the chart means nothing to the code.
+    /// The code doesn't know a name of the chart.
     #[error("the code knows no {what} with the name {name:?}")]
     UnknownName {
-        /// What it would be.
+        /// What the name stands for.
         what: &'static str,
-        /// Its name.
+        /// The name.
         name: String,
     },
 }
@@ -94,16 +96,16 @@ impl Chart {
     ///
     /// # Errors
     ///
-    /// Fails when the file in the repository is damaged; a test sees to it that it isn't.
+    /// Fails if the embedded file is invalid; a test ensures that it isn't.
     pub fn for_run() -> Result<Self, ChartError> {
         Self::parse(CHART_JSON)
     }
 
-    /// Reads a statechart from its text.
+    /// Parses a statechart.
     ///
     /// # Errors
     ///
-    /// Fails when the text is not JSON, something needed is missing, or a target names no state.
+    /// Fails if the text isn't JSON, something is missing, or a target doesn't exist.
     pub fn parse(text: &str) -> Result<Self, ChartError> {
         let root: Map<String, Value> =
             serde_json::from_str(text).map_err(|error| ChartError::Json(error.to_string()))?;
@@ -119,13 +121,13 @@ impl Chart {
         Ok(chart)
     }
 
-    /// Returns the states that have none of their own.
+    /// Returns the states without children.
     pub fn leaf_states(&self) -> impl Iterator<Item = &ChartState> {
         self.states.iter().filter(|node| node.initial.is_none())
     }
 
-    /// Returns the arrows that an event finds in a state, in the order in which they are tried: first those of the
-    /// state, then those of the states around it, in the end those of the chart. A final state has none.
+    /// Returns the transitions for an event in a state, in the order of evaluation: those of the state, of its parents, and of
+    /// the chart. A final state has none.
     pub fn transitions_for<'a>(
         &'a self,
         leaf: &'a str,
@@ -133,15 +135,17 @@ impl Chart {
     ) -> impl Iterator<Item = &'a ChartTransition> {
         let is_final = self.states.iter().any(|node| node.path == leaf && node.is_final);
         path_and_ancestors(leaf).filter(move |_| !is_final).flat_map(move |path| {
-            self.transitions.iter().filter(move |arrow| arrow.from == path && arrow.event == event)
+            self.transitions
+                .iter()
+                .filter(move |transition| transition.from == path && transition.event == event)
         })
     }
 
-    /// Returns the state in which the chart is after an event, and the arrow that led there, if any did.
+    /// Returns the state of the chart after an event, and the transition that was taken, if any.
     ///
     /// # Errors
     ///
-    /// Fails when a name of the chart means nothing to the code.
+    /// Fails if the code doesn't know a name of the chart.
     pub fn next_state(
         &self,
         state: &State,
@@ -151,19 +155,22 @@ impl Chart {
         if event.effect_id().is_some() && !state.awaits(event) {
             return Ok((kind, None));
         }
-        for arrow in self.transitions_for(kind.name(), event.kind().name()) {
-            let passes = match &arrow.guard {
+        for transition in self.transitions_for(kind.name(), event.kind().name()) {
+            let passes = match &transition.guard {
                 Some(name) => parse_guard(name)?.holds(state, event),
                 None => true,
             };
             if passes {
-                return Ok((parse_state_kind(self.initial_leaf(&arrow.to))?, Some(arrow)));
+                return Ok((
+                    parse_state_kind(self.initial_leaf(&transition.to))?,
+                    Some(transition),
+                ));
             }
         }
         Ok((kind, None))
     }
 
-    /// Returns the innermost state in which the chart is when it enters the one with this path.
+    /// Returns the leaf state that is entered with the state at this path.
     pub fn initial_leaf<'a>(&'a self, path: &'a str) -> &'a str {
         match self.states.iter().find(|node| node.path == path) {
             Some(ChartState { initial: Some(initial), .. }) => self.initial_leaf(initial),
@@ -197,27 +204,28 @@ impl Chart {
         path: &str,
         node: &Map<String, Value>,
     ) -> Result<(), ChartError> {
-        for (event, arrows) in expect_object(node, "on") {
-            let arrows = match arrows {
-                Value::Array(arrows) => arrows.as_slice(),
+        for (event, transitions) in expect_object(node, "on") {
+            let transitions = match transitions {
+                Value::Array(transitions) => transitions.as_slice(),
                 Value::Null
                 | Value::Bool(_)
                 | Value::Number(_)
                 | Value::String(_)
-                | Value::Object(_) => std::slice::from_ref(arrows),
+                | Value::Object(_) => std::slice::from_ref(transitions),
             };
-            for arrow in arrows {
-                let arrow = arrow
-                    .as_object()
-                    .ok_or_else(|| ChartError::Missing { what: "arrow", path: path.to_owned() })?;
+            for transition in transitions {
+                let transition = transition.as_object().ok_or_else(|| ChartError::Missing {
+                    what: "transition",
+                    path: path.to_owned(),
+                })?;
                 let to =
-                    self.resolve_target(path, event, &expect_string(arrow, "target", path)?)?;
+                    self.resolve_target(path, event, &expect_string(transition, "target", path)?)?;
                 self.transitions.push(ChartTransition {
                     from: path.to_owned(),
                     event: event.clone(),
-                    guard: arrow.get("guard").and_then(Value::as_str).map(str::to_owned),
+                    guard: transition.get("guard").and_then(Value::as_str).map(str::to_owned),
                     to,
-                    description: expect_string(arrow, "description", path).unwrap_or_default(),
+                    description: expect_string(transition, "description", path).unwrap_or_default(),
                 });
             }
         }
@@ -229,7 +237,7 @@ impl Chart {
         Ok(())
     }
 
-    /// Returns the path that a target means: from the top, a child, or a neighbour.
+    /// Resolves a target: from the root, a child, or a sibling.
     fn resolve_target(&self, from: &str, event: &str, target: &str) -> Result<String, ChartError> {
         let path = if let Some(path) = target.strip_prefix(&format!("#{}.", self.id)) {
             path.to_owned()
@@ -261,7 +269,7 @@ fn parse_guard(name: &str) -> Result<Guard, ChartError> {
     Guard::ALL.into_iter().find(|guard| guard.name() == name).ok_or_else(unknown)
 }
 
-/// Returns the path itself, those of the states around it, and in the end the empty one of the chart.
+/// Returns the path itself, those of its parents, and the empty path of the chart.
 fn path_and_ancestors(path: &str) -> impl Iterator<Item = &str> {
     fn parent<'a>(path: &&'a str) -> Option<&'a str> {
         (!path.is_empty()).then(|| path.rsplit_once('.').map_or("", |(parent, _)| parent))
@@ -298,7 +306,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn targets_are_neighbours_children_or_named_from_the_top() {
+    fn targets_are_siblings_children_or_named_from_the_root() {
         let chart = Chart::parse(
             r##"{ "id": "c", "initial": "A", "on": { "X": { "target": ".B" } }, "states": {
                 "A": { "initial": "P", "on": { "X": { "target": "B" } }, "states": {
@@ -308,7 +316,10 @@ mod tests {
         );
         let chart = chart.unwrap();
         let answers = |leaf, event| {
-            chart.transitions_for(leaf, event).map(|arrow| arrow.to.as_str()).collect::<Vec<_>>()
+            chart
+                .transitions_for(leaf, event)
+                .map(|transition| transition.to.as_str())
+                .collect::<Vec<_>>()
         };
         assert_eq!(answers("A.P", "X"), ["A.Q", "B", "B", "B"]);
         assert_eq!(answers("A.Q", "X"), ["B", "B"]);
@@ -317,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_chart_says_what_is_wrong() {
+    fn an_invalid_chart_is_reported() {
         let error = |text| Chart::parse(text).unwrap_err().to_string();
         assert!(error("{").starts_with("the statechart is not JSON"));
         assert_eq!(error(r#"{ "id": "c" }"#), r#"the statechart has no initial at """#);

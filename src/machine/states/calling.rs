@@ -1,87 +1,97 @@
-//! Calling: the model is asked; its reply decides how the run goes on.
+//! Calling: the model is called, and its reply decides what comes next.
 
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::attempt::CallAttempt;
-use super::budget::{self, Unaffordable};
-use super::closing::Closing;
-use super::compacting::Compacting;
-use super::deadline::{Deadline, DeadlineKind, StateDeadlines};
-use super::done::Done;
-use super::effect::{CallPurpose, ConversationChange, Effect, MachineNote};
-use super::event::{CheckResult, Event, RequestSize};
-use super::executing::Executing;
-use super::instructions;
-use super::preparing::Preparing;
-use super::retry::RetryDecision;
-use super::run_context::{RunContext, Streaks};
-use super::state::State;
-use super::step::{Step, StepBuilder};
-use super::stop_reason::{CloseReason, StopReason};
+use crate::machine::budget::{self, Unaffordable};
+use crate::machine::calls::attempt::CallAttempt;
+use crate::machine::calls::retry::RetryDecision;
+use crate::machine::context::instructions;
+use crate::machine::deadline::{CallingDeadline, StateDeadlines};
+use crate::machine::effect::{CallPurpose, ConversationChange, Effect, EffectKind, MachineNote};
+use crate::machine::event::{CheckResult, RequestSize};
+use crate::machine::output::{Step, StepBuilder};
+use crate::machine::run_context::{RunContext, Streaks};
+use crate::machine::state::State;
+use crate::machine::states::closing::Closing;
+use crate::machine::states::compacting::Compacting;
+use crate::machine::states::done::Done;
+use crate::machine::states::executing::Executing;
+use crate::machine::states::preparing::Preparing;
+use crate::machine::stop_reason::{CloseReason, StopReason};
 use crate::model::{
     CallAccess, ConversationItem, EffectId, Fault, FaultKind, MessageOrigin, Reply, ReplyFinish,
     ReplyPart, RunTime, Tokens, ToolArguments, UnknownFinishPolicy,
 };
 
-/// The model is asked, or its final answer is checked.
+/// The model is called, or its final answer is checked.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Calling {
-    /// The account of the run.
+    /// The shared context.
     pub run: RunContext,
-    /// What the call is like.
+    /// The size of the call.
     pub size: RequestSize,
-    /// When the time of the call, its retries included, is over.
+    /// When the time of the call ends, its retries included.
     pub step_deadline: Option<RunTime>,
-    /// How far it has come.
+    /// The progress of the call.
     pub stage: CallingStage,
 }
 
-/// How far a call has come.
+/// The progress of a call.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CallingStage {
-    /// The model is asked.
+    /// The model is called.
     Requesting(CallAttempt),
-    /// The final answer is checked.
+    /// The final answer is being checked.
     Checking {
-        /// The check that is awaited.
+        /// The pending check.
         id: EffectId,
-        /// The answer, with the pieces before it.
+        /// The answer, with the parts before it.
         answer: Arc<str>,
-        /// When the check is given up.
+        /// When the check times out.
         due: RunTime,
     },
 }
 
+impl CallingStage {
+    /// Returns the pending effect.
+    pub(crate) fn pending(&self) -> Option<(EffectId, EffectKind)> {
+        match self {
+            Self::Requesting(attempt) => attempt.pending_call(),
+            Self::Checking { id, .. } => Some((*id, EffectKind::CheckAnswer)),
+        }
+    }
+}
+
 /// What a reply amounts to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ReplyKind {
-    /// Tool calls that have to be answered.
+pub(crate) enum ReplyKind {
+    /// Tool calls.
     ToolCalls,
     /// The final answer.
     FinalAnswer,
-    /// A piece of an answer; the rest is asked for.
+    /// A part of an answer; the rest will be requested.
     PartialAnswer,
-    /// A piece of an answer, and there were too many, or nobody knows why it ended.
+    /// A part of an answer that was cut off too often, or for an unknown reason.
     Truncated,
-    /// Nothing; it is asked again.
+    /// An empty reply; it will be requested again.
     EmptyRetryable,
-    /// Nothing, and that too often.
+    /// An empty reply, too often.
     Empty,
-    /// A turn that the provider paused; it is sent back.
+    /// A turn that the provider paused; it will be sent back.
     Paused,
     /// A refusal.
     Refused,
     /// The context window is full.
     ContextOverflow,
-    /// Something that is not understood.
+    /// A reply with an unexpected finish reason.
     Unrecognized,
 }
 
-/// Decides what a reply amounts to.
-pub(super) fn classify_reply(run: &RunContext, reply: &Reply) -> ReplyKind {
+/// Classifies a reply.
+pub(crate) fn classify_reply(run: &RunContext, reply: &Reply) -> ReplyKind {
     let bounds = &run.rules.bounds;
     let cut_again = run.streaks.truncated < bounds.continuations;
     if reply.has_calls() {
@@ -104,18 +114,18 @@ pub(super) fn classify_reply(run: &RunContext, reply: &Reply) -> ReplyKind {
         (ReplyFinish::Other(_), true) if run.rules.unknown_finish == UnknownFinishPolicy::Keep => {
             ReplyKind::Truncated
         }
-        // A reply that ends for its tool calls and has none is as little understood as an unknown reason.
+        // A reply that ends for tool calls and has none is as unexpected as one with an unknown reason.
         (ReplyFinish::ToolCalls | ReplyFinish::Other(_), _) => ReplyKind::Unrecognized,
     }
 }
 
-/// Returns whether a context that does not fit can be made smaller.
-pub(super) fn can_shrink(run: &RunContext, facts: &RequestSize) -> bool {
-    run.compactions.is_allowed(&run.rules) && facts.exchanges > 0
+/// Returns whether a context that is too large can be compacted.
+pub(crate) fn can_shrink(run: &RunContext, size: &RequestSize) -> bool {
+    run.compactions.is_allowed(&run.rules) && size.exchanges > 0
 }
 
-/// Returns whether a final answer that failed its check may be asked for again.
-pub(super) fn may_ask_again(run: &RunContext, check: &CheckResult) -> bool {
+/// Returns whether the model may be asked again after this result of a check.
+pub(crate) fn may_ask_again(run: &RunContext, check: &CheckResult) -> bool {
     let (streaks, bounds) = (&run.streaks, &run.rules.bounds);
     match check {
         CheckResult::Passed => false,
@@ -129,8 +139,8 @@ fn has_truncated_call(reply: &Reply) -> bool {
     reply.calls().any(|call| matches!(call.arguments, ToolArguments::Truncated { .. }))
 }
 
-/// Returns the fault of a reply that is not understood.
-pub(super) fn unrecognized_fault(reply: &Reply) -> Fault {
+/// Returns the fault of a reply with an unexpected finish reason.
+pub(crate) fn unrecognized_fault(reply: &Reply) -> Fault {
     let message = match &reply.finish {
         ReplyFinish::Other(reason) => format!("the reply ended for an unknown reason, '{reason}'"),
         ReplyFinish::ToolCalls => "the reply ended for its tool calls, but has none".to_owned(),
@@ -144,123 +154,87 @@ pub(super) fn unrecognized_fault(reply: &Reply) -> Fault {
 }
 
 impl Calling {
-    /// Asks the model.
-    pub(super) fn enter(
+    /// Calls the model.
+    pub(crate) fn enter(
         mut run: RunContext,
         mut out: StepBuilder,
-        facts: RequestSize,
+        size: RequestSize,
         max_output: Option<Tokens>,
     ) -> Step {
         let due = run.rules.limits.step_timeout.map(|span| run.now.after(span));
         let attempt = CallAttempt::send(&mut run, &mut out, CallPurpose::Agent, 1, max_output);
         out.finish(State::Calling(Self {
             run,
-            size: facts,
+            size,
             step_deadline: due,
             stage: CallingStage::Requesting(attempt),
         }))
     }
 
     /// Checks a final answer.
-    pub(super) fn check(
+    pub(crate) fn check(
         mut run: RunContext,
         mut out: StepBuilder,
-        facts: RequestSize,
+        size: RequestSize,
         answer: Arc<str>,
     ) -> Step {
         let id = run.next_effect.allocate();
         let due = run.now.after(run.rules.timeouts.check);
         out.add_effect(Effect::CheckAnswer { id, answer: Arc::clone(&answer) });
         let stage = CallingStage::Checking { id, answer, due };
-        out.finish(State::Calling(Self { run, size: facts, step_deadline: None, stage }))
+        out.finish(State::Calling(Self { run, size, step_deadline: None, stage }))
     }
 
-    pub(super) fn deadlines(&self) -> StateDeadlines<3> {
-        let (own, step) = match &self.stage {
-            CallingStage::Requesting(attempt) => {
-                let step =
-                    self.step_deadline.map(|at| Deadline { at, kind: DeadlineKind::StepTimeout });
-                (attempt.deadline(), step)
+    pub(crate) fn deadlines(&self) -> StateDeadlines<CallingDeadline, 3> {
+        let (own, step) = match self.stage {
+            CallingStage::Requesting(CallAttempt::Sending { due, .. }) => {
+                ((due, CallingDeadline::AttemptTimeout), self.step_deadline)
             }
-            CallingStage::Checking { due, .. } => {
-                (Deadline { at: *due, kind: DeadlineKind::EffectTimeout }, None)
+            CallingStage::Requesting(CallAttempt::Waiting { until, .. }) => {
+                ((until, CallingDeadline::RetryDue), self.step_deadline)
             }
+            CallingStage::Checking { due, .. } => ((due, CallingDeadline::EffectTimeout), None),
         };
-        StateDeadlines([Some(own), step, self.run.closing_deadline()])
+        StateDeadlines([
+            Some(own),
+            step.map(|at| (at, CallingDeadline::StepTimeout)),
+            self.run.closing_time().map(|at| (at, CallingDeadline::RunTimeout)),
+        ])
     }
 
-    /// Returns when a retry has to have begun.
-    pub(super) fn retry_deadline(&self) -> Option<RunTime> {
-        let closes = self.run.closing_deadline().map(|deadline| deadline.at);
-        [closes, self.step_deadline].into_iter().flatten().min()
+    /// Closes the run because its time, or that of the call, is over.
+    pub(crate) fn close(self) -> Step {
+        let (run, out) = self.cancel();
+        Closing::enter(run, out, CloseReason::Timeout)
     }
 
-    /// Returns the check that is awaited.
-    pub(super) fn pending_check(&self) -> Option<EffectId> {
-        match self.stage {
-            CallingStage::Requesting(_) => None,
-            CallingStage::Checking { id, .. } => Some(id),
-        }
+    /// Ends the run because the check of the final answer did not complete in time.
+    pub(crate) fn fail(self) -> Step {
+        let (run, out) = self.cancel();
+        let error = "the check of the final answer did not complete in time".into();
+        Done::fail(run, out, StopReason::InternalError, error)
     }
 
-    pub(super) fn step(self, event: Event) -> Step {
-        match event {
-            Event::Tick { now } => self.on_tick(now),
-            Event::Interrupt { signal } => {
-                let (run, out) = self.cancel();
-                Done::end(run, out, StopReason::UserInterrupt(signal))
-            }
-            Event::StoreFailed { error } => {
-                let (run, out) = self.cancel();
-                Done::fail(run, out, StopReason::StoreError, error)
-            }
-            Event::InternalError { error } => {
-                let (run, out) = self.cancel();
-                Done::fail(run, out, StopReason::InternalError, error)
-            }
-            Event::Replied { reply, access, .. } => self.on_reply(reply, &access),
-            Event::CallFailed { fault, .. } => self.on_failure(StepBuilder::default(), fault),
-            Event::Checked { result: check, .. } => self.on_check(check),
-            Event::Prepared { .. }
-            | Event::Authorized { .. }
-            | Event::ToolCompleted { .. }
-            | Event::UsageReported { .. } => StepBuilder::default().finish(State::Calling(self)),
-        }
+    /// Returns when the next attempt must have begun.
+    pub(crate) fn retry_deadline(&self) -> Option<RunTime> {
+        [self.run.closing_time(), self.step_deadline].into_iter().flatten().min()
     }
 
-    fn on_tick(mut self, now: RunTime) -> Step {
-        self.run.now = self.run.now.max(now);
-        match self.deadlines().due(self.run.now) {
-            Some(DeadlineKind::RunTimeout | DeadlineKind::StepTimeout) => {
-                let (run, out) = self.cancel();
-                Closing::enter(run, out, CloseReason::Timeout)
-            }
-            Some(DeadlineKind::RetryDue) => self.send_retry(),
-            Some(
-                DeadlineKind::AttemptTimeout
-                | DeadlineKind::ClosingTimeout
-                | DeadlineKind::ToolTimeout
-                | DeadlineKind::EffectTimeout,
-            ) => self.on_timeout(),
-            None => StepBuilder::default().finish(State::Calling(self)),
-        }
-    }
-
-    /// Makes the next attempt, unless the one before has cost what it would need.
-    fn send_retry(self) -> Step {
-        let Self { mut run, size: facts, step_deadline: due, stage } = self;
+    /// Sends the next attempt, unless the budget doesn't cover it any more.
+    pub(crate) fn send_retry(self) -> Step {
+        let Self { mut run, size, step_deadline: due, stage } = self;
         let mut out = StepBuilder::default();
         let number = match stage {
             CallingStage::Requesting(attempt) => attempt.number(),
             CallingStage::Checking { .. } => 1,
         };
-        match budget::reserve(&run, &facts, CallPurpose::Agent) {
+        match budget::reserve(&run, &size, CallPurpose::Agent) {
             Ok(max_output) => {
                 let attempt =
                     CallAttempt::send(&mut run, &mut out, CallPurpose::Agent, number, max_output);
                 out.finish(State::Calling(Self {
                     run,
-                    size: facts,
+                    size,
                     step_deadline: due,
                     stage: CallingStage::Requesting(attempt),
                 }))
@@ -269,23 +243,16 @@ impl Calling {
         }
     }
 
-    fn on_timeout(self) -> Step {
-        match self.stage {
-            CallingStage::Requesting(attempt) => {
-                let mut out = StepBuilder::default();
-                attempt.cancel(&mut out);
-                let fault = CallAttempt::timeout_fault(&self.run);
-                self.on_failure(out, fault)
-            }
-            CallingStage::Checking { .. } => {
-                let (run, out) = self.cancel();
-                let error = "the check of the final answer did not come back".into();
-                Done::fail(run, out, StopReason::InternalError, error)
-            }
+    pub(crate) fn on_attempt_timeout(self) -> Step {
+        let mut out = StepBuilder::default();
+        if let CallingStage::Requesting(attempt) = self.stage {
+            attempt.cancel(&mut out);
         }
+        let fault = CallAttempt::timeout_fault(&self.run);
+        self.on_failure(out, fault)
     }
 
-    fn on_failure(mut self, mut out: StepBuilder, fault: Fault) -> Step {
+    pub(crate) fn on_failure(mut self, mut out: StepBuilder, fault: Fault) -> Step {
         let call = (&self.size, CallPurpose::Agent);
         budget::charge_failed_call(&mut self.run, &fault, call, &mut out);
         let attempt = match self.stage {
@@ -305,18 +272,17 @@ impl Calling {
         }
     }
 
-    /// Makes the context smaller, if that can help; half of it at the most may stay, since the window is evidently
-    /// smaller than was thought.
+    /// Compacts the context to half its size if possible, since the window is evidently smaller than configured.
     fn on_overflow(self, out: StepBuilder) -> Step {
         if can_shrink(&self.run, &self.size) {
-            let fit = self.size.estimate.percent(50);
-            Compacting::enter(self.run, out, self.size, fit)
+            let target_size = self.size.estimate.percent(50);
+            Compacting::enter(self.run, out, self.size, target_size)
         } else {
             Closing::enter(self.run, out, CloseReason::ContextFull)
         }
     }
 
-    fn on_reply(mut self, reply: Reply, access: &[CallAccess]) -> Step {
+    pub(crate) fn on_reply(mut self, reply: Reply, access: &[CallAccess]) -> Step {
         let mut out = StepBuilder::default();
         self.run.charge_usage(&reply.usage, &mut out);
         let meaning = classify_reply(&self.run, &reply);
@@ -336,7 +302,7 @@ impl Calling {
         run.compactions.confirm();
         match meaning {
             ReplyKind::ToolCalls => {
-                // The step that is made here pays for starting all streaks anew, but not for cutting calls short.
+                // This step resets all streaks, except that of calls that were cut off.
                 let cut = if has_truncated_call(&reply) { run.streaks.truncated + 1 } else { 0 };
                 let Streaks { invalid, follow_ups, .. } = run.streaks;
                 run.streaks = Streaks { truncated: cut, invalid, follow_ups, ..Streaks::default() };
@@ -392,7 +358,7 @@ impl Calling {
         }
     }
 
-    fn on_check(self, check: CheckResult) -> Step {
+    pub(crate) fn on_check(self, check: CheckResult) -> Step {
         let (mut run, mut out) = (self.run, StepBuilder::default());
         let answer = match self.stage {
             CallingStage::Checking { answer, .. } => Some(answer),
@@ -428,12 +394,11 @@ impl Calling {
         }
     }
 
-    /// Gives up what is under way.
-    fn cancel(mut self) -> (RunContext, StepBuilder) {
+    pub(crate) fn cancel(mut self) -> (RunContext, StepBuilder) {
         let mut out = StepBuilder::default();
         match self.stage {
             CallingStage::Requesting(attempt) => {
-                attempt.abandon(&mut self.run, &mut out, &self.size)
+                attempt.abandon(&mut self.run, &mut out, &self.size);
             }
             CallingStage::Checking { id, .. } => out.add_effect(Effect::Cancel { id }),
         }
@@ -441,13 +406,13 @@ impl Calling {
     }
 }
 
-/// Asks the model to go on.
+/// Asks the model to continue.
 fn ask_again(run: RunContext, mut out: StepBuilder) -> Step {
     out.add_note(MachineNote::AskedAgain);
     Preparing::enter(run, out)
 }
 
-/// Ends with a reply that is no answer; what text there is, is the output.
+/// Ends with a reply that isn't an answer. Its text, if any, is the output.
 fn end_without_answer(
     mut run: RunContext,
     mut out: StepBuilder,
@@ -463,7 +428,7 @@ fn end_without_answer(
     Done::end_with_output(run, out, reason, Some(text).filter(|text| !text.trim().is_empty()))
 }
 
-/// Returns the reply without its tool calls, which will not be answered any more.
+/// Returns the reply without its tool calls, which will not be answered.
 fn without_calls(reply: &Reply) -> Reply {
     let parts = reply.parts.iter().filter(|part| !matches!(part, ReplyPart::Call(_)));
     Reply { parts: parts.cloned().collect(), ..reply.clone() }
@@ -479,6 +444,7 @@ fn join_text(first: Option<Arc<str>>, second: Arc<str>) -> Arc<str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::machine::event::Event;
     use crate::machine::step;
     use crate::model::{CountLimits, RunLimits, RunRules, TimeSpan, ToolCall, Usage};
 
@@ -505,17 +471,17 @@ mod tests {
     }
 
     #[test]
-    fn a_context_shrinks_only_if_something_can_go_and_that_was_not_just_tried() {
+    fn a_context_shrinks_only_if_there_are_exchanges_and_it_was_not_just_tried() {
         let mut run = run();
-        let facts = |exchanges| RequestSize { exchanges, ..RequestSize::default() };
-        assert!(can_shrink(&run, &facts(1)));
-        assert!(!can_shrink(&run, &facts(0)));
+        let size = |exchanges| RequestSize { exchanges, ..RequestSize::default() };
+        assert!(can_shrink(&run, &size(1)));
+        assert!(!can_shrink(&run, &size(0)));
         run.compactions.begin(Tokens(1));
-        assert!(!can_shrink(&run, &facts(1)));
+        assert!(!can_shrink(&run, &size(1)));
     }
 
     #[test]
-    fn a_step_starts_all_streaks_anew_that_it_has_paid_for() {
+    fn a_step_resets_all_streaks_but_that_of_cut_off_calls() {
         let streaks = Streaks {
             truncated: 1,
             empty: 1,
@@ -534,12 +500,12 @@ mod tests {
         let whole = ReplyPart::Call(ToolCall::new("1".into(), "read_file", "{}"));
         let kept = Streaks { invalid: 1, follow_ups: 1, ..Streaks::default() };
         assert_eq!(after(whole), kept);
-        // A call that was cut off makes no turn: nothing was run, and nothing starts anew.
+        // A cut-off call isn't a turn: nothing ran, so nothing is reset.
         assert_eq!(after(cut()).truncated, 2);
     }
 
     #[test]
-    fn the_last_reply_stays_without_the_calls_that_nobody_will_answer() {
+    fn the_last_reply_is_kept_without_its_unanswered_calls() {
         let bounds = CountLimits { continuations: 0, ..CountLimits::default() };
         let run = || RunContext::new(RunRules { bounds: bounds.clone(), ..RunRules::default() });
         let next = replied(run(), reply(&[text(), cut()], ReplyFinish::Length));
@@ -554,22 +520,21 @@ mod tests {
     }
 
     #[test]
-    fn a_reply_that_was_not_understood_says_why_it_ended() {
+    fn an_unexpected_reply_reports_its_finish_reason() {
         let message = |finish| unrecognized_fault(&reply(&[], finish)).message.to_string();
         assert!(message(ReplyFinish::Other("new".into())).contains("'new'"));
         assert!(message(ReplyFinish::ToolCalls).contains("has none"));
     }
 
-    /// Half of it at the most may stay, since the window is evidently smaller than was thought.
     #[test]
     fn an_overflow_halves_the_context() {
-        let facts = RequestSize {
+        let size = RequestSize {
             estimate: Tokens(90),
             upper_bound: Tokens(100),
             exchanges: 3,
             ..RequestSize::default()
         };
-        let next = Calling::enter(run(), StepBuilder::default(), facts, None);
+        let next = Calling::enter(run(), StepBuilder::default(), size, None);
         let id = next.state.pending_effects()[0];
         let fault = Fault::new(FaultKind::Overflow, "too long");
         let next = step(next.state, Event::CallFailed { id, fault });
@@ -578,7 +543,7 @@ mod tests {
     }
 
     #[test]
-    fn a_retry_has_to_begin_in_the_time_of_the_call_and_in_that_of_the_run() {
+    fn a_retry_must_begin_within_the_time_of_the_call_and_of_the_run() {
         let limit = |timeout, step_timeout| {
             let limits = RunLimits { timeout, step_timeout, ..RunLimits::default() };
             let run = RunContext::new(RunRules { limits, ..RunRules::default() });
@@ -586,7 +551,7 @@ mod tests {
             let State::Calling(calling) = next.state else { panic!("not calling") };
             calling.retry_deadline()
         };
-        // A tenth of the run is for its closing call.
+        // A tenth of the run is reserved for its closing call.
         assert_eq!(limit(Some(TimeSpan(100)), Some(TimeSpan(80))), Some(RunTime(80)));
         assert_eq!(limit(Some(TimeSpan(100)), Some(TimeSpan(95))), Some(RunTime(90)));
         assert_eq!(limit(Some(TimeSpan(100)), None), Some(RunTime(90)));

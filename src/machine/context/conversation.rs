@@ -1,18 +1,19 @@
-//! The conversation: a typed history, folded from what the machine decides.
+//! The conversation: a typed history, built from the decisions of the machine.
 //!
-//! Its entries hold the invariant of every wire format: a tool call and its answer are one entry ([`Exchange`](crate::model::Exchange)), so no
-//! cut can come between them, and the user's own words are never replaced.
+//! Its entries hold the invariant of every API format: a tool call and its result are one entry
+//! ([`ToolExchange`](crate::model::ToolExchange)), so that they can't be separated, and the user's messages are never replaced.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
 
 use serde::{Deserialize, Serialize};
 
-use super::context_usage::{self, ContextUsage};
-use super::effect::{CompactionSummary, ConversationChange};
-use super::event::RequestSize;
-use super::work_record::WorkRecord;
-use super::{repeated_results, shorten};
+use crate::machine::context::context_usage::{self, ContextUsage};
+use crate::machine::context::repeated_results;
+use crate::machine::context::shorten;
+use crate::machine::context::work_record::WorkRecord;
+use crate::machine::effect::{CompactionSummary, ConversationChange};
+use crate::machine::event::RequestSize;
 use crate::model::{ContextLimits, ConversationItem, MessageOrigin, Tokens, Usage};
 
 /// The history as the model sees it, oldest first.
@@ -21,21 +22,21 @@ pub struct Conversation {
     entries: Vec<ConversationEntry>,
     next_id: EntryId,
     context_usage: ContextUsage,
-    /// What stands for the entries that are gone.
+    /// What replaces the entries that were compacted.
     #[serde(default)]
     work_record: WorkRecord,
 }
 
-/// One entry with its name.
+/// An entry of a conversation.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ConversationEntry {
-    /// Its name; never used twice, so that what was encoded once can be found again.
+    /// The id. It is never reused, so that encodings can be cached by it.
     pub id: EntryId,
-    /// What it says.
+    /// The item.
     pub item: ConversationItem,
 }
 
-/// The name of an entry.
+/// The id of an entry.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
@@ -43,14 +44,14 @@ pub struct ConversationEntry {
 pub struct EntryId(pub u64);
 
 impl Conversation {
-    /// Returns an empty conversation that goes along with this many bytes of system prompt and tools.
+    /// Returns an empty conversation beside this many bytes of system prompt and tools.
     pub fn new(fixed: u64) -> Self {
-        let (entries, ledger) = (Vec::new(), WorkRecord::default());
+        let (entries, record) = (Vec::new(), WorkRecord::default());
         Self {
             entries,
             next_id: EntryId(0),
             context_usage: ContextUsage::new(fixed),
-            work_record: ledger,
+            work_record: record,
         }
     }
 
@@ -59,12 +60,12 @@ impl Conversation {
         &self.entries
     }
 
-    /// Returns how large it is.
+    /// Returns the size of the conversation.
     pub fn context_usage(&self) -> &ContextUsage {
         &self.context_usage
     }
 
-    /// Returns what the machine wants to know of a call with all of it.
+    /// Returns the size of a call with the whole conversation.
     pub fn request_size(&self) -> RequestSize {
         let exchanges = self.entries.iter().filter(|entry| is_model_turn(&entry.item)).count();
         RequestSize {
@@ -75,14 +76,14 @@ impl Conversation {
         }
     }
 
-    /// Returns the entries that a compaction replaces when it keeps this many exchanges.
+    /// Returns the entries that a compaction replaces if it keeps this many exchanges.
     pub fn entries_to_compact(&self, keep: u32) -> &[ConversationEntry] {
         &self.entries[..self.split_index(keep)]
     }
 
-    /// Returns entries of it as they are sent beside this many bytes of system prompt and instruction, and the bytes of
-    /// that request. Where it would be too full, the longest tool results are shortened.
-    pub(super) fn fit_to_window<'a>(
+    /// Returns entries as they are sent beside this many bytes of system prompt and instruction, and the bytes of that request.
+    /// If they don't fit, the longest tool results are shortened.
+    pub(crate) fn fit_to_window<'a>(
         &self,
         entries: &'a [ConversationEntry],
         beside: u64,
@@ -98,27 +99,26 @@ impl Conversation {
         (Cow::Owned(entries), sent)
     }
 
-    /// Returns what is known for certain of what a compaction replaces, and of what others replaced before it: a line
-    /// for each kind.
-    pub(super) fn describe_work(&self, keep: u32) -> String {
-        let mut ledger = self.work_record.clone();
+    /// Returns the record of what a compaction replaces, and of what earlier ones have replaced.
+    pub(crate) fn describe_work(&self, keep: u32) -> String {
+        let mut record = self.work_record.clone();
         for entry in self.entries_to_compact(keep) {
-            ledger.add(&entry.item);
+            record.add(&entry.item);
         }
-        ledger.facts()
+        record.facts_text()
     }
 
-    /// Applies what the machine decided.
+    /// Applies a change.
     pub fn apply(&mut self, change: ConversationChange) {
         match change {
             ConversationChange::Append { item } => self.push(item),
-            ConversationChange::Compact { summary, keep, target_size: fit } => {
-                self.compact(&summary, keep, fit)
+            ConversationChange::Compact { summary, keep, target_size } => {
+                self.compact(&summary, keep, target_size);
             }
         }
     }
 
-    /// Takes the provider's count of what was just sent into account.
+    /// Calibrates the size with the provider's count of the last request.
     pub fn calibrate(&mut self, usage: &Usage) {
         self.context_usage.calibrate(usage);
     }
@@ -136,7 +136,7 @@ impl Conversation {
         self.entries.push(ConversationEntry { id, item });
     }
 
-    /// Returns where the newest `keep` turns begin; the words with which the user began always come before.
+    /// Returns the index at which the newest `keep` turns begin. The user's first messages are always before it.
     fn split_index(&self, keep: u32) -> usize {
         let turns =
             self.entries.iter().enumerate().rev().filter(|(_, entry)| is_model_turn(&entry.item));
@@ -144,7 +144,7 @@ impl Conversation {
         kept.last().unwrap_or(self.entries.len())
     }
 
-    fn compact(&mut self, summary: &CompactionSummary, keep: u32, fit: Tokens) {
+    fn compact(&mut self, summary: &CompactionSummary, keep: u32, target_size: Tokens) {
         let mut newer = VecDeque::from(self.entries.split_off(self.split_index(keep)));
         let older = std::mem::take(&mut self.entries);
         for entry in &older {
@@ -154,10 +154,11 @@ impl Conversation {
             self.work_record.set_summary(text);
         }
         self.retain_pinned(older);
-        // Then whole turns go, oldest first, until the rest fits beside the summary; the newest one stays.
+        // Then whole turns are replaced, oldest first, until the rest fits beside the summary. The newest one stays.
         let mut turns = newer.iter().filter(|entry| is_model_turn(&entry.item)).count();
         while turns > 1
-            && self.context_usage.estimate() + self.size_with_summary(self.work_record.text()) > fit
+            && self.context_usage.estimate() + self.size_with_summary(self.work_record.text())
+                > target_size
         {
             let Some(entry) = newer.pop_front() else { break };
             turns -= usize::from(is_model_turn(&entry.item));
@@ -176,7 +177,7 @@ impl Conversation {
         }))
     }
 
-    /// Keeps the user's own words, and takes everything else out of the count.
+    /// Keeps the user's messages, and removes everything else from the size.
     fn retain_pinned(&mut self, entries: Vec<ConversationEntry>) {
         for entry in entries {
             if is_pinned(&entry.item) {
@@ -192,12 +193,12 @@ fn entry_bytes(entries: &[ConversationEntry]) -> u64 {
     entries.iter().map(|entry| context_usage::item_bytes(&entry.item)).sum()
 }
 
-/// Returns whether an entry is the user's own word.
+/// Returns whether an item is a message of the user.
 fn is_pinned(item: &ConversationItem) -> bool {
     matches!(item, ConversationItem::User(message) if message.origin.is_pinned())
 }
 
-/// Returns whether an entry is something the model said, with all that belongs to it.
+/// Returns whether an item is a reply of the model, with its results.
 fn is_model_turn(item: &ConversationItem) -> bool {
     match item {
         ConversationItem::User(_) => false,
@@ -243,9 +244,18 @@ mod tests {
         conversation
     }
 
-    fn compacted(turns: usize, keep: u32, fit: u64, summary: CompactionSummary) -> Conversation {
+    fn compacted(
+        turns: usize,
+        keep: u32,
+        target_size: u64,
+        summary: CompactionSummary,
+    ) -> Conversation {
         let mut conversation = conversation(turns);
-        conversation.apply(ConversationChange::Compact { summary, keep, target_size: Tokens(fit) });
+        conversation.apply(ConversationChange::Compact {
+            summary,
+            keep,
+            target_size: Tokens(target_size),
+        });
         conversation
     }
 
@@ -261,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_exchanges_and_the_users_words_stay() {
+    fn the_newest_exchanges_and_the_users_messages_stay() {
         let conversation =
             compacted(5, 2, 100_000, CompactionSummary::FromModel("did things".into()));
         let texts = texts(&conversation);
@@ -271,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mechanical_summary_tells_tools_and_files() {
+    fn a_mechanical_summary_lists_tools_and_files() {
         let conversation = compacted(3, 1, 100_000, CompactionSummary::Mechanical);
         let summary = "[SUMMARY] Earlier parts of this conversation were replaced by this summary.\n\n\
                        Files that changed: tool0 (created), tool1 (created).\n\
@@ -280,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn further_exchanges_go_until_it_fits_but_the_newest_stays() {
+    fn more_exchanges_are_replaced_until_it_fits_but_the_newest_stays() {
         let conversation = compacted(6, 6, 300, CompactionSummary::Mechanical);
         assert!(conversation.request_size().estimate <= Tokens(300));
         assert_eq!(conversation.request_size().exchanges, 1);
@@ -288,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn a_summary_of_a_summary_keeps_what_it_said() {
+    fn a_summary_includes_the_summary_before_it() {
         let mut conversation =
             compacted(4, 1, 100_000, CompactionSummary::FromModel("did things".into()));
         conversation.push(exchange("late", ""));
@@ -303,10 +313,10 @@ mod tests {
     }
 
     #[test]
-    fn the_count_is_that_of_the_entries_whatever_was_compacted() {
+    fn the_size_is_that_of_the_entries_after_any_compactions() {
         for keep in 0..4 {
-            for fit in [0, 200, 100_000] {
-                let conversation = compacted(5, keep, fit, CompactionSummary::Mechanical);
+            for target_size in [0, 200, 100_000] {
+                let conversation = compacted(5, keep, target_size, CompactionSummary::Mechanical);
                 let bytes = conversation
                     .entries()
                     .iter()
@@ -319,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_keep_their_names() {
+    fn entries_keep_their_ids() {
         let before = conversation(3);
         let mut after = before.clone();
         after.apply(ConversationChange::Compact {
@@ -339,20 +349,20 @@ mod tests {
         }));
     }
 
-    /// The summary of what went before is made anew, and stands where it stood.
+    /// The summary is written again at the same position.
     #[test]
-    fn to_keep_more_turns_than_there_are_is_to_keep_all() {
+    fn keeping_more_turns_than_there_are_keeps_all() {
         let before = compacted(3, 1, 100_000, CompactionSummary::Mechanical);
         let mut after = before.clone();
-        let (summary, keep, fit) = (CompactionSummary::Mechanical, 9, Tokens(100_000));
-        after.apply(ConversationChange::Compact { summary, keep, target_size: fit });
+        let (summary, keep, target_size) = (CompactionSummary::Mechanical, 9, Tokens(100_000));
+        after.apply(ConversationChange::Compact { summary, keep, target_size });
         assert_eq!(texts(&after), texts(&before));
     }
 
     #[test]
-    fn what_just_fits_stays() {
+    fn a_conversation_that_just_fits_stays() {
         let all = compacted(6, 3, 100_000, CompactionSummary::Mechanical);
-        // The summary is measured by itself.
+        // The size of the summary is measured separately.
         let summary = context_usage::item_bytes(&all.entries()[2].item);
         let mut rest = *all.context_usage();
         rest.remove(summary);
@@ -368,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_summed_up_and_its_records_are_those_of_the_entries_that_go() {
+    fn the_records_are_those_of_the_entries_that_are_replaced() {
         let conversation = conversation(3);
         assert_eq!(conversation.entries_to_compact(1).last().unwrap().id, EntryId(3));
         assert!(conversation.describe_work(1).contains("tool0 ×1, tool1 ×1."));

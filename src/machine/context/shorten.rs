@@ -1,30 +1,30 @@
-//! Shortening tool results, so that a request fits into the context window.
+//! Shortens tool results, so that a request fits into the context window.
 //!
-//! Only the request is shortened: the conversation keeps what the tools returned.
+//! This only affects the request: the conversation keeps the whole results.
 
 use std::sync::Arc;
 
-use super::conversation::{ConversationEntry, EntryId};
+use crate::machine::context::conversation::{ConversationEntry, EntryId};
 use crate::model::{ConversationItem, Digest, ToolExchange, ToolResult};
 
-/// The most bytes that stand for what is left out of a result.
+/// The maximum length of the marker for omitted bytes.
 const MAX_MARKER_BYTES: usize = 48;
 
-/// Returns the entries with their longest tool results shortened, so that they lose this many bytes, if their results
-/// have as many.
-pub(super) fn shorten_results(
+/// Returns the entries with their longest tool results shortened by this many bytes in total, as far as possible.
+pub(crate) fn shorten_results(
     entries: &[ConversationEntry],
     surplus: u64,
 ) -> Vec<ConversationEntry> {
     let lengths: Vec<usize> =
         entries.iter().flat_map(tool_results).map(|result| result.text.len()).collect();
     let sum = |longest: usize| lengths.iter().map(|length| *length.min(&longest)).sum::<usize>();
-    let fit = sum(usize::MAX).saturating_sub(usize::try_from(surplus).unwrap_or(usize::MAX));
+    let target_size =
+        sum(usize::MAX).saturating_sub(usize::try_from(surplus).unwrap_or(usize::MAX));
     let (mut longest, mut above) =
         (MAX_MARKER_BYTES, lengths.iter().copied().max().unwrap_or_default());
     while longest < above {
         let middle = above - (above - longest) / 2;
-        if sum(middle) <= fit {
+        if sum(middle) <= target_size {
             longest = middle;
         } else {
             above = middle - 1;
@@ -40,8 +40,8 @@ fn tool_results(entry: &ConversationEntry) -> &[ToolResult] {
     }
 }
 
-/// Returns an entry whose results have at most this many bytes. One that says something else has another id, which no
-/// entry of a conversation has, so that what was encoded of the original is not taken for it.
+/// Returns an entry whose results have at most this many bytes. If it differs, its id is one that no entry of a
+/// conversation has, so that cached encodings of the original aren't used.
 fn shorten_entry(entry: &ConversationEntry, longest: usize) -> ConversationEntry {
     let ConversationItem::Exchange(exchange) = &entry.item else { return entry.clone() };
     if exchange.results().iter().all(|result| result.text.len() <= longest) {
@@ -59,12 +59,12 @@ fn shorten_entry(entry: &ConversationEntry, longest: usize) -> ConversationEntry
             id: EntryId(digest.0 | 1 << 63),
             item: ConversationItem::Exchange(exchange),
         },
-        // Cannot happen: each result answers the call that it answered before.
+        // Can't happen: each result belongs to the same call as before.
         Err(_) => entry.clone(),
     }
 }
 
-/// Returns the beginning and the end of a text, of this many bytes at the most.
+/// Returns the beginning and the end of a text, with at most this many bytes.
 fn cut_middle(text: &Arc<str>, longest: usize) -> Arc<str> {
     if text.len() <= longest {
         return Arc::clone(text);
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_results_lose_what_has_to_go() {
+    fn the_longest_results_are_shortened() {
         let long = format!("{}ö{}", "a".repeat(500), "z".repeat(500));
         let entries = [entry(1, &["short", &long]), entry(2, &[&"b".repeat(300)])];
         for surplus in [1, 100, 600, 1_100] {
@@ -116,7 +116,7 @@ mod tests {
             assert_eq!(texts(&fitted)[0], "short");
             assert!(texts(&fitted)[1].starts_with('a') || surplus > 1_000);
             assert!(texts(&fitted)[1].contains(" bytes omitted ...]\n"));
-            // What is as it was keeps its name, and only that.
+            // Only unchanged entries keep their ids.
             for (before, after) in entries.iter().zip(&fitted) {
                 assert_eq!(before.id == after.id, before == after);
             }
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn a_result_is_not_shortened_to_less_than_its_marker() {
+    fn a_result_is_not_shortened_below_its_marker() {
         let entries = [entry(1, &[&"ä".repeat(900)])];
         let fitted = shorten_results(&entries, u64::MAX);
         assert_eq!(texts(&fitted), ["\n[... 1800 bytes omitted ...]\n"]);

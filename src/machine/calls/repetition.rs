@@ -1,4 +1,4 @@
-//! Loop detection: the same turns, made again and again.
+//! Loop detection: the same turns, repeated.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,21 +6,21 @@ use crate::model::{Digest, ToolCall, ToolResult};
 
 /// The newest turns and how often they repeat.
 ///
-/// A turn is recognised by its calls (name and canonical arguments) and what they answered. Two patterns are seen: the
-/// same turn in a row (A A A), and two turns that take turns (A B A B).
+/// Turns are compared by their calls (name and canonical arguments) and results. Two patterns are detected: the same turn in
+/// a row (A A A), and two alternating turns (A B A B).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct TurnRepetition {
     newest: Option<Digest>,
     second: Option<Digest>,
-    /// Turns in a row that equal the one before them.
+    /// Turns in a row that equal the previous one.
     single: u32,
-    /// Turns in a row that equal the second before them, while they differ from the one before.
+    /// Turns in a row that equal the one before the previous one, and differ from the previous one.
     double: u32,
 }
 
 impl TurnRepetition {
     /// Returns the signature of a turn.
-    pub(super) fn signature<'a>(
+    pub(crate) fn signature<'a>(
         pairs: impl Iterator<Item = (&'a ToolCall, &'a ToolResult)>,
     ) -> Digest {
         pairs.fold(Digest::EMPTY, |digest, (call, result)| {
@@ -28,8 +28,8 @@ impl TurnRepetition {
         })
     }
 
-    /// Takes another turn into account.
-    pub(super) fn push(&mut self, turn: Digest) {
+    /// Adds a turn.
+    pub(crate) fn push(&mut self, turn: Digest) {
         let same = self.newest == Some(turn);
         self.single = if same { self.single + 1 } else { 0 };
         self.double = if !same && self.second == Some(turn) { self.double + 1 } else { 0 };
@@ -37,7 +37,7 @@ impl TurnRepetition {
         self.newest = Some(turn);
     }
 
-    /// Returns how often the newest pattern was made in a row.
+    /// Returns how often the newest pattern was repeated.
     pub fn count(&self) -> u32 {
         (self.single + 1).max(self.double / 2 + 1)
     }
@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn a_turn_is_what_was_called_and_what_was_answered() {
+    fn a_turn_is_compared_by_calls_and_results() {
         let signature = |arguments, answer| {
             let call = ToolCall::new("1".into(), "tool", arguments);
             let result = ToolResult::new("1".into(), ToolStatus::Ok, answer);

@@ -1,8 +1,7 @@
-//! The ledger: what stands for the part of a conversation that is gone.
+//! The work record: what replaces the parts of a conversation that were compacted.
 //!
-//! What the model wrote about it is one half. The other is taken from the conversation's own records and rendered anew
-//! by every compaction, for a model forgets and mixes up: which files changed and were read, which tools ran. So no
-//! number of compactions loses a file.
+//! One half is the summary that the model wrote. The other half is recorded by the machine and rendered with every
+//! compaction, since summaries omit and confuse facts: the files that changed or were read, and the tools that ran.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -12,50 +11,50 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::{ConversationItem, FileAction, ToolExchange};
 
-/// What stands for the part of a conversation that is gone.
+/// What replaces the parts of a conversation that were compacted.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub(super) struct WorkRecord {
-    /// What the model wrote about it.
+pub(crate) struct WorkRecord {
+    /// The summary that the model wrote.
     summary: Option<Arc<str>>,
     /// How often each tool ran, and how often it failed.
     tool_counts: BTreeMap<Arc<str>, (u32, u32)>,
-    /// What became of files.
+    /// The last change of each file.
     changed_files: BTreeMap<Arc<str>, FileAction>,
-    /// Files that were read, the latest last.
+    /// The files that were read, newest last.
     read_files: Vec<Arc<str>>,
-    /// The newest answer that the model has not written about.
+    /// The newest answer that the summary doesn't cover.
     last_answer: Option<Arc<str>>,
 }
 
-/// What a summary begins with, so that the model knows what it reads.
+/// The first line of a summary, by which the model recognises it.
 const SUMMARY_HEADING: &str =
     "[SUMMARY] Earlier parts of this conversation were replaced by this summary.";
 
-/// The longest text of the model that is kept, in bytes.
+/// The maximum length of the model's summary, in bytes.
 const MAX_SUMMARY_BYTES: usize = 24_000;
 
-/// How much of the newest answer is told, in characters.
+/// The number of characters that are kept of the newest answer.
 const ANSWER_EXCERPT_CHARS: usize = 500;
 
-/// The most files that are told: of those that changed, and of those that were read.
+/// The maximum numbers of changed and read files that are listed.
 const MAX_CHANGED_FILES: usize = 200;
 const MAX_READ_FILES: usize = 50;
 
 impl WorkRecord {
-    /// Takes an entry in that goes. Summaries and the user's own words are no records.
-    pub(super) fn add(&mut self, item: &ConversationItem) {
+    /// Adds an item that is being replaced. Messages are not recorded.
+    pub(crate) fn add(&mut self, item: &ConversationItem) {
         match item {
             ConversationItem::User(_) => {}
             ConversationItem::Assistant(reply) if reply.has_text() => {
-                self.last_answer = Some(reply.text())
+                self.last_answer = Some(reply.text());
             }
             ConversationItem::Assistant(_) => {}
             ConversationItem::Exchange(exchange) => self.add_exchange(exchange),
         }
     }
 
-    /// Takes in what the model wrote about all that has gone so far.
-    pub(super) fn set_summary(&mut self, text: &Arc<str>) {
+    /// Sets the model's summary of everything so far.
+    pub(crate) fn set_summary(&mut self, text: &Arc<str>) {
         let text = text.trim();
         let end =
             (0..=MAX_SUMMARY_BYTES.min(text.len())).rev().find(|end| text.is_char_boundary(*end));
@@ -80,22 +79,22 @@ impl WorkRecord {
         }
     }
 
-    /// Returns the summary, or nothing when there is nothing to be summed up.
-    pub(super) fn text(&self) -> Option<String> {
-        let records = self.facts();
-        let said = self.last_answer.as_ref().map(|said| {
-            let head: String = said.chars().take(ANSWER_EXCERPT_CHARS).collect();
+    /// Returns the summary, or `None` if there is nothing to summarize.
+    pub(crate) fn text(&self) -> Option<String> {
+        let records = self.facts_text();
+        let answer = self.last_answer.as_ref().map(|answer| {
+            let head: String = answer.chars().take(ANSWER_EXCERPT_CHARS).collect();
             format!("The newest answer among them began: {head}\n")
         });
-        let parts = [self.summary.as_deref(), Some(records.as_str()), said.as_deref()];
+        let parts = [self.summary.as_deref(), Some(records.as_str()), answer.as_deref()];
         let parts: Vec<&str> =
             parts.into_iter().flatten().filter(|part| !part.is_empty()).collect();
         (!parts.is_empty())
             .then(|| format!("{SUMMARY_HEADING}\n\n{}", parts.join("\n\n")).trim_end().into())
     }
 
-    /// Returns what is known for certain: files and tools, a line for each kind.
-    pub(super) fn facts(&self) -> String {
+    /// Returns the recorded files and tools, one line for each kind.
+    pub(crate) fn facts_text(&self) -> String {
         let mut text = String::new();
         if !self.changed_files.is_empty() {
             let files =
@@ -165,9 +164,9 @@ mod tests {
     }
 
     #[test]
-    fn files_and_tools_are_told_after_what_the_model_wrote() {
-        let mut ledger = WorkRecord::default();
-        assert_eq!(ledger.text(), None);
+    fn files_and_tools_follow_the_models_summary() {
+        let mut record = WorkRecord::default();
+        assert_eq!(record.text(), None);
         for item in [
             read("b"),
             read("a"),
@@ -175,10 +174,10 @@ mod tests {
             exchange("edit_file", &[], ToolStatus::Ok, &["x", "b"]),
             exchange("read_file", &[], ToolStatus::Failed, &[]),
         ] {
-            ledger.add(&item);
+            record.add(&item);
         }
-        ledger.set_summary(&"Goal: all.\n".into());
-        insta::assert_snapshot!(ledger.text().unwrap(), @r"
+        record.set_summary(&"Goal: all.\n".into());
+        insta::assert_snapshot!(record.text().unwrap(), @r"
         [SUMMARY] Earlier parts of this conversation were replaced by this summary.
 
         Goal: all.
@@ -190,42 +189,42 @@ mod tests {
     }
 
     #[test]
-    fn what_the_model_writes_anew_replaces_its_words_but_no_record() {
-        let mut ledger = WorkRecord::default();
-        ledger.add(&exchange("edit_file", &[], ToolStatus::Ok, &["x"]));
-        ledger.set_summary(&"first".into());
-        ledger.set_summary(&"second".into());
-        let text = ledger.text().unwrap();
+    fn a_new_summary_replaces_the_old_one_but_no_record() {
+        let mut record = WorkRecord::default();
+        record.add(&exchange("edit_file", &[], ToolStatus::Ok, &["x"]));
+        record.set_summary(&"first".into());
+        record.set_summary(&"second".into());
+        let text = record.text().unwrap();
         assert!(text.contains("second\n\nFiles that changed: x.") && !text.contains("first"));
     }
 
     #[test]
-    fn a_ledger_stays_small_however_long_a_run_is() {
-        let mut ledger = WorkRecord::default();
+    fn the_record_stays_small_in_long_runs() {
+        let mut record = WorkRecord::default();
         for file in 0..5_000 {
-            ledger.add(&read(&format!("read{file}")));
+            record.add(&read(&format!("read{file}")));
             let changed = format!("changed{file:04}");
-            ledger.add(&exchange("edit_file", &[], ToolStatus::Ok, &[&changed]));
+            record.add(&exchange("edit_file", &[], ToolStatus::Ok, &[&changed]));
         }
-        ledger.set_summary(&"ä".repeat(50_000).into());
-        let text = ledger.text().unwrap();
+        record.set_summary(&"ä".repeat(50_000).into());
+        let text = record.text().unwrap();
         assert!(text.len() < 32_000, "{}", text.len());
         assert!(text.contains("changed0199, and 4800 more.") && text.contains("read4999."));
     }
 
     #[test]
-    fn the_newest_answer_is_told_until_the_model_has_written_about_it() {
-        let mut ledger = WorkRecord::default();
+    fn the_newest_answer_is_listed_until_a_summary_covers_it() {
+        let mut record = WorkRecord::default();
         let usage = Usage::default();
         for text in ["first", "second", " "] {
-            ledger.add(&ConversationItem::Assistant(Reply::text_only(
+            record.add(&ConversationItem::Assistant(Reply::text_only(
                 text,
                 ReplyFinish::Stop,
                 usage,
             )));
         }
-        assert!(ledger.text().unwrap().ends_with("among them began: second"));
-        ledger.set_summary(&"all of it".into());
-        assert!(ledger.text().unwrap().ends_with("\n\nall of it"));
+        assert!(record.text().unwrap().ends_with("among them began: second"));
+        record.set_summary(&"all of it".into());
+        assert!(record.text().unwrap().ends_with("\n\nall of it"));
     }
 }

@@ -1,25 +1,25 @@
-//! How long a failed call waits before it is tried again.
+//! Whether a failed call is retried, and after which wait.
 
-use super::run_context::RunContext;
+use crate::machine::run_context::RunContext;
 use crate::model::{Fault, FaultClass, RunTime, TimeSpan};
 
 /// What follows from a failed attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum RetryDecision {
+pub(crate) enum RetryDecision {
     /// Another attempt after this wait.
     After(TimeSpan),
     /// The request has to become smaller.
     ShrinkRequest,
-    /// Nothing can be done.
+    /// A retry can't help.
     GiveUp,
 }
 
-/// The shortest wait of our own choice: full jitter may come out near zero, and a provider in trouble is not helped by
-/// that.
+/// The shortest wait that isn't requested by the provider. Full jitter may come close to zero, which doesn't help an
+/// overloaded provider.
 const MIN_WAIT: TimeSpan = TimeSpan::from_millis(100);
 
-/// Decides what follows from the failure of attempt `number`, when a retry has to begin before `limit`.
-pub(super) fn decide(
+/// Decides what follows from the failure of attempt `number`, if a retry must begin before `limit`.
+pub(crate) fn decide(
     run: &RunContext,
     number: u32,
     fault: &Fault,
@@ -42,7 +42,7 @@ pub(super) fn decide(
     }
 }
 
-/// Returns the wait after attempt `number`: a random part of a span that doubles with each attempt.
+/// Returns the wait after attempt `number`: a random part of a time that doubles with each attempt.
 fn backoff_wait(run: &RunContext, number: u32) -> TimeSpan {
     let rules = &run.rules.backoff;
     let doubled = rules.base_wait.0.saturating_mul(1 << (number - 1).min(32));
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn a_provider_is_given_the_time_it_asks_for_but_not_more_than_the_longest() {
+    fn a_wait_requested_by_the_provider_is_respected_up_to_a_limit() {
         let decide = |wait| decide(&run(1), 1, &asking(wait), None);
         assert_eq!(decide(TimeSpan::from_secs(7)), RetryDecision::After(TimeSpan::from_secs(7)));
         assert_eq!(decide(TimeSpan::from_secs(60)), RetryDecision::After(TimeSpan::from_secs(60)));
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn retries_end_after_as_many_as_allowed() {
+    fn retries_end_at_their_limit() {
         let fault = Fault::new(FaultKind::Server, "");
         assert!(matches!(decide(&run(1), 3, &fault, None), RetryDecision::After(_)));
         assert_eq!(decide(&run(1), 4, &fault, None), RetryDecision::GiveUp);
@@ -116,13 +116,13 @@ mod tests {
 
     /// The reference values of `SplitMix64` with the seed 0.
     #[test]
-    fn bits_are_spread_as_elsewhere() {
+    fn the_bits_match_the_reference_values() {
         let gamma = 0x9e37_79b9_7f4a_7c15_u64;
         let numbers = [0, gamma, gamma.wrapping_mul(2)].map(splitmix);
         assert_eq!(numbers, [0xe220_a839_7b1d_cdaf, 0x6e78_9e6a_a1b9_65f4, 0x06c4_5d18_8009_454f]);
     }
 
-    /// A stored run is replayed by later releases, which have to come to the same waits.
+    /// Stored runs are replayed by later releases, which must compute the same waits.
     #[test]
     fn waits_never_change_between_releases() {
         let wait = |seed, next| {

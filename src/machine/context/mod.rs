@@ -1,0 +1,9 @@
+//! The conversation, its size, and what stands for the parts that were compacted.
+
+pub(crate) mod compaction_history;
+pub(crate) mod context_usage;
+pub(crate) mod conversation;
+pub(crate) mod instructions;
+pub(crate) mod repeated_results;
+pub(crate) mod shorten;
+pub(crate) mod work_record;
