@@ -132,7 +132,8 @@ fn fill(workspace: &Path) {
 fn search(tools: &ToolRegistry, question: &SearchQuery) {
     let call = ToolCall::new("1".into(), question.tool, question.arguments);
     let scope = effect::scope();
-    let AuthorizationOutcome::Approved { call: job, .. } = tools.authorize(&call, &scope) else {
+    let AuthorizationOutcome::Approved { call: job, .. } = tools.prepare(&call).authorize(&scope)
+    else {
         panic!("not cleared")
     };
     assert!(job.run(&scope).is_ok());

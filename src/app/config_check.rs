@@ -4,8 +4,9 @@ use super::error::AppError;
 use super::hooks;
 use super::tool_registry;
 use crate::config::{Config, ConfigError, ConfigProblem, ExpectedDecision};
-use crate::policy::{CallKind, CallTarget, CommandTarget, ConfirmMode, Decision, PolicyEngine};
-use crate::tools::ExecutionMode;
+use crate::model::{ConfirmMode, Decision};
+use crate::policy::{CallKind, CallTarget, PolicyEngine};
+use crate::tools::{ExecutionMode, describe};
 
 /// Checks what needs the tools: rules, patterns and expressions, and that each example of
 /// `permissions.examples` is decided as it says, where no mode says otherwise; and what only a shell would find out, the
@@ -34,9 +35,9 @@ fn check_example(policy: &PolicyEngine, call: &str, expected: ExpectedDecision) 
         return Some("not a call; write it like run_command(git push)".to_owned());
     };
     let (decision, why) = match policy.decide(tool, kind, &targets) {
-        Decision::Deny(why) => (ExpectedDecision::Deny, why),
-        Decision::Ask(why) => (ExpectedDecision::Ask, why),
-        Decision::Allow(why) => (ExpectedDecision::Allow, why),
+        Decision::Deny { reason: why } => (ExpectedDecision::Deny, why),
+        Decision::Ask { reason: why } => (ExpectedDecision::Ask, why),
+        Decision::Allow { reason: why } => (ExpectedDecision::Allow, why),
     };
     let (expected, decided) = (expected.as_str(), decision.as_str());
     (expected != decided).then(|| format!("expected {expected}, but it is {decided}: {why}"))
@@ -49,24 +50,10 @@ fn parse_call(call: &str) -> Option<(&str, CallKind, Vec<CallTarget>)> {
         Some((tool, rest)) => (tool, rest.strip_suffix(')')?),
         None => (call, ""),
     };
-    let on =
-        |target: fn(String) -> CallTarget| (!text.is_empty()).then(|| vec![target(text.into())]);
-    let (kind, targets) = match tool {
-        "run_command" => {
-            let command = |line| {
-                CallTarget::Command(CommandTarget { line, folder: String::new(), env: Vec::new() })
-            };
-            (CallKind::Command, on(command)?)
-        }
-        "read_file" => (CallKind::Reads, on(CallTarget::Read)?),
-        "list_files" | "search_code" | "grep" | "find_files" => {
-            (CallKind::Reads, on(CallTarget::Search).unwrap_or_default())
-        }
-        "write_file" | "edit_file" | "apply_patch" | "delete_file" => {
-            (CallKind::Changes, on(CallTarget::Write)?)
-        }
-        _ if tool.starts_with("mcp_") && text.is_empty() => (CallKind::External, Vec::new()),
-        _ => return None,
+    let (kind, targets) = match describe(tool) {
+        Some(description) => (description.kind, description.target.parse(text)?),
+        None if tool.starts_with("mcp_") && text.is_empty() => (CallKind::External, Vec::new()),
+        None => return None,
     };
     Some((tool, kind, targets))
 }

@@ -1,30 +1,16 @@
 //! The names of the tools. A rule or a list with another name would never have an effect, and a rule that denies would be
 //! missed only when it is too late.
 
+use super::subagents::DISPATCH;
 use crate::model::{did_you_mean, nearest_within};
-
-/// The tools of this program; those of servers begin with `mcp_`.
-const NAMES: [&str; 12] = [
-    "apply_patch",
-    "delete_file",
-    "dispatch_subagent",
-    "edit_file",
-    "find_files",
-    "grep",
-    "list_files",
-    "read_file",
-    "read_output",
-    "run_command",
-    "search_code",
-    "write_file",
-];
+use crate::tools::descriptions;
 
 /// Letters that a name may differ in and still be meant.
 const MAX_DISTANCE: usize = 3;
 
 /// Returns whether this program has a tool of this name, or could have one of a server.
 pub(super) fn is_built_in(name: &str) -> bool {
-    name.starts_with("mcp_") || NAMES.contains(&name)
+    name.starts_with("mcp_") || names().any(|tool| tool == name)
 }
 
 /// Checks the tools that a rule or an entry of a list is about: names with stars, and bars between them.
@@ -38,32 +24,20 @@ pub(super) fn check_tool_name(entry: &str) -> Result<(), String> {
     match tools.split('|').map(str::trim).find(|name| !is_known(name)) {
         None => Ok(()),
         Some(name) => {
-            let meant = nearest_within(name, NAMES, MAX_DISTANCE);
+            let meant = nearest_within(name, names(), MAX_DISTANCE);
             Err(format!("there is no tool `{name}`{}", did_you_mean(meant)))
         }
     }
 }
 
+/// Returns the names of the tools of this program; those of servers begin with `mcp_`.
+fn names() -> impl Iterator<Item = &'static str> {
+    descriptions().map(|tool| tool.name).chain([DISPATCH])
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::exec::{SandboxPolicy, Supervisor};
-    use crate::tools::{FileDeletion, READ_OUTPUT, ToolSettings, standard_tools};
-    use crate::workspace::WorkspaceRoot;
-
-    #[test]
-    fn these_are_the_tools_that_there_are() {
-        let folder = tempfile::tempdir().unwrap();
-        let root = WorkspaceRoot::open(folder.path()).unwrap();
-        let supervisor = Supervisor::in_process(SandboxPolicy::off(folder.path()), Vec::new());
-        let settings = ToolSettings { delete: FileDeletion::Allowed, ..ToolSettings::default() };
-        let tools = standard_tools(&root, &supervisor, &settings);
-        let mut names: Vec<String> =
-            tools.iter().map(|tool| tool.spec().name.to_string()).collect();
-        names.extend([READ_OUTPUT, "dispatch_subagent"].map(str::to_owned));
-        names.sort();
-        assert_eq!(names, NAMES);
-    }
 
     #[test]
     fn a_name_that_no_tool_has_is_reported_with_the_nearest_one() {

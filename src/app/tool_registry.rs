@@ -18,13 +18,10 @@ use crate::policy::{
     PermissionRule, PermissionRules, QuotaUsage, Repositories,
 };
 use crate::tools::{
-    CommandSettings, ExecutionMode, FileDeletion, MaxResultTokens, READ_OUTPUT, Tool, ToolRegistry,
-    ToolSettings, standard_tools,
+    CommandSettings, ExecutionMode, FileDeletion, MaxResultTokens, READ_OUTPUT, RUN_COMMAND, Tool,
+    ToolRegistry, ToolSettings, standard_tools,
 };
 use crate::workspace::WorkspaceRoot;
-
-/// The tool that the settings can take away.
-const RUN_COMMAND: &str = "run_command";
 
 /// Returns the tools of a run.
 pub(super) fn build_registry(

@@ -14,6 +14,8 @@ use super::settings::AgentConfig;
 use super::text_types::ConfigName;
 use super::value_tree::{ConfigNode, ConfigTable, ConfigValue, OriginAt};
 use crate::model::ConfirmMode;
+use crate::policy::CallKind;
+use crate::tools::describe;
 
 /// An agent, with defaults for everything that is not set.
 #[derive(Clone, Debug, PartialEq)]
@@ -207,14 +209,12 @@ fn unquote(text: &str) -> &str {
     inside('"').or_else(|| inside('\'')).unwrap_or(text)
 }
 
-/// The tools that change nothing.
-const READ_ONLY_TOOLS: [&str; 6] =
-    ["read_file", "list_files", "search_code", "grep", "find_files", "read_output"];
-
 impl Agent {
     /// Returns whether the agent has no tool that can change anything.
     pub fn is_read_only(&self) -> bool {
-        self.allowed_tools.iter().all(|tool| READ_ONLY_TOOLS.contains(&tool.as_str()))
+        self.allowed_tools
+            .iter()
+            .all(|tool| describe(tool).is_some_and(|tool| tool.kind == CallKind::Reads))
     }
 
     /// Returns an agent; `first` has the defaults.

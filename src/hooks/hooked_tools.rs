@@ -11,13 +11,15 @@ use crate::model::{
     CallAccess, FileAction, TimeSpan, ToolArguments, ToolCall, ToolResult, ToolStatus,
 };
 use crate::port::{
-    ApprovedCall, AuthorizationOutcome, EffectContext, HookOutcome, HookPoint, ToolSpec, Toolbox,
+    ApprovedCall, AuthorizationOutcome, EffectContext, HookOutcome, HookPoint, PreparedCall,
+    ToolSpec, Toolbox,
 };
 
 /// A toolbox with hooks around its calls.
 ///
-/// A call that cannot run is refused before any hook runs. Input changed by a hook is authorized like input of the
-/// model, so that no hook can loosen a rule.
+/// A call that cannot run is rejected before a hook runs. A call that a hook has changed is prepared and authorized as if
+/// the model had made it, so no hook can loosen a rule.
+#[derive(Clone)]
 pub struct HookedTools {
     tools: Arc<dyn Toolbox>,
     hooks: Arc<Hooks>,
@@ -28,103 +30,22 @@ impl HookedTools {
     pub fn new(tools: Arc<dyn Toolbox>, hooks: Arc<Hooks>) -> Self {
         Self { tools, hooks }
     }
-
-    /// Returns the time limit of all hooks after a call.
-    fn post_hooks_timeout(&self) -> TimeSpan {
-        let TimeSpan(edit) = self.hooks.timeout(HookPoint::PostEdit);
-        let TimeSpan(used) = self.hooks.timeout(HookPoint::PostToolUse);
-        // A call may change several files, each with its hooks.
-        TimeSpan(edit.saturating_mul(TIMED_FILES).saturating_add(used))
-    }
-
-    fn authorize_with_hooks(
-        &self,
-        call: &ToolCall,
-        input: Value,
-        scope: &EffectContext,
-    ) -> AuthorizationOutcome {
-        let occasion =
-            HookInput::PreToolUse { call: call.id.clone(), tool: Arc::clone(&call.name), input };
-        let passage = self.hooks.run(occasion, scope);
-        if let Some(blocked) = &passage.blocked {
-            let text = format!("Denied by hook {}: {}", blocked.hook, blocked.reason);
-            return AuthorizationOutcome::Rejected(ToolResult::new(
-                call.id.clone(),
-                ToolStatus::Denied,
-                text,
-            ));
-        }
-        let remarks = collect_remarks(&passage);
-        let changed = match &passage.input {
-            HookInput::PreToolUse { input, .. } if !passage.changed_by().is_empty() => {
-                ToolCall::new(call.id.clone(), &call.name, &input.to_string())
-            }
-            _ => call.clone(),
-        };
-        self.with_post_hooks(&changed, self.tools.authorize(&changed, scope), remarks)
-    }
-
-    /// Wraps the hooks after a call around its job.
-    fn with_post_hooks(
-        &self,
-        call: &ToolCall,
-        outcome: AuthorizationOutcome,
-        remarks: Vec<String>,
-    ) -> AuthorizationOutcome {
-        match outcome {
-            AuthorizationOutcome::Approved {
-                call: job,
-                timeout: limit,
-                intent,
-                reason: grounds,
-            } => AuthorizationOutcome::Approved {
-                call: Box::new(HookedToolCall {
-                    inner: job,
-                    call: call.clone(),
-                    remarks,
-                    hooks: Arc::clone(&self.hooks),
-                }),
-                timeout: TimeSpan(limit.0.saturating_add(self.post_hooks_timeout().0)),
-                intent,
-                reason: grounds,
-            },
-            AuthorizationOutcome::Rejected(result) => {
-                AuthorizationOutcome::Rejected(with_remarks(result, &remarks))
-            }
-            AuthorizationOutcome::Abort => AuthorizationOutcome::Abort,
-        }
-    }
 }
-
-/// The number of changed files per call with time for their hooks.
-const TIMED_FILES: u64 = 4;
 
 impl Toolbox for HookedTools {
     fn specs(&self) -> Arc<[ToolSpec]> {
         self.tools.specs()
     }
 
-    fn access(&self, call: &ToolCall) -> CallAccess {
-        // Hooks may change the files that a call accesses.
-        match self.hooks.has_hooks_for_tool(HookPoint::PreToolUse, &call.name) {
-            true => CallAccess::Exclusive,
-            false => self.tools.access(call),
-        }
-    }
-
-    fn invalid_call_result(&self, call: &ToolCall) -> Option<ToolResult> {
-        self.tools.invalid_call_result(call)
-    }
-
-    fn authorize(&self, call: &ToolCall, scope: &EffectContext) -> AuthorizationOutcome {
-        let is_asked = self.hooks.has_hooks_for_tool(HookPoint::PreToolUse, &call.name);
-        let Some(input) = call_input(call).filter(|_| is_asked) else {
-            return self.with_post_hooks(call, self.tools.authorize(call, scope), Vec::new());
-        };
-        match self.tools.invalid_call_result(call) {
-            Some(result) => AuthorizationOutcome::Rejected(result),
-            None => self.authorize_with_hooks(call, input, scope),
-        }
+    fn prepare(&self, call: &ToolCall) -> Box<dyn PreparedCall> {
+        let has_hooks = self.hooks.has_hooks_for_tool(HookPoint::PreToolUse, &call.name);
+        Box::new(HookedCall {
+            input: call_input(call).filter(|_| has_hooks),
+            prepared: self.tools.prepare(call),
+            call: call.clone(),
+            has_hooks,
+            tools: self.clone(),
+        })
     }
 
     fn is_authorization_visible(&self) -> bool {
@@ -132,7 +53,87 @@ impl Toolbox for HookedTools {
     }
 }
 
-/// An approved call with the hooks after it.
+/// Files of one call whose hooks the timeout of the call allows for.
+const TIMED_FILES: u64 = 4;
+
+/// A prepared call with the hooks before it.
+struct HookedCall {
+    prepared: Box<dyn PreparedCall>,
+    call: ToolCall,
+    /// The arguments, if there are hooks that run before the call.
+    input: Option<Value>,
+    has_hooks: bool,
+    tools: HookedTools,
+}
+
+impl PreparedCall for HookedCall {
+    fn access(&mut self) -> CallAccess {
+        // A hook may change what the call touches.
+        if self.has_hooks { CallAccess::Exclusive } else { self.prepared.access() }
+    }
+
+    fn rejection(&mut self) -> Option<ToolResult> {
+        self.prepared.rejection()
+    }
+
+    fn authorize(mut self: Box<Self>, scope: &EffectContext) -> AuthorizationOutcome {
+        let Some(input) = self.input.take() else {
+            let outcome = self.prepared.authorize(scope);
+            return with_post_hooks(self.call, outcome, Vec::new(), &self.tools.hooks);
+        };
+        if let Some(result) = self.prepared.rejection() {
+            return AuthorizationOutcome::Rejected(result);
+        }
+        let Self { prepared, call, tools: HookedTools { tools, hooks }, .. } = *self;
+        let (id, tool) = (call.id.clone(), Arc::clone(&call.name));
+        let passage = hooks.run(HookInput::PreToolUse { call: id, tool, input }, scope);
+        if let Some(blocked) = &passage.blocked {
+            let text = format!("Denied by hook {}: {}", blocked.hook, blocked.reason);
+            let result = ToolResult::new(call.id, ToolStatus::Denied, text);
+            return AuthorizationOutcome::Rejected(result);
+        }
+        let remarks = collect_remarks(&passage);
+        let (call, prepared) = match &passage.input {
+            HookInput::PreToolUse { input, .. } if !passage.changed_by().is_empty() => {
+                let changed = ToolCall::new(call.id, &call.name, &input.to_string());
+                let prepared = tools.prepare(&changed);
+                (changed, prepared)
+            }
+            _ => (call, prepared),
+        };
+        with_post_hooks(call, prepared.authorize(scope), remarks, &hooks)
+    }
+}
+
+/// Returns an outcome with the hooks that run after the call.
+fn with_post_hooks(
+    call: ToolCall,
+    outcome: AuthorizationOutcome,
+    remarks: Vec<String>,
+    hooks: &Arc<Hooks>,
+) -> AuthorizationOutcome {
+    match outcome {
+        AuthorizationOutcome::Approved { call: inner, timeout, intent, reason } => {
+            let TimeSpan(edit) = hooks.timeout(HookPoint::PostEdit);
+            let TimeSpan(used) = hooks.timeout(HookPoint::PostToolUse);
+            // A call may change several files, each with its hooks.
+            let after = edit.saturating_mul(TIMED_FILES).saturating_add(used);
+            let hooks = Arc::clone(hooks);
+            AuthorizationOutcome::Approved {
+                call: Box::new(HookedToolCall { inner, call, remarks, hooks }),
+                timeout: TimeSpan(timeout.0.saturating_add(after)),
+                intent,
+                reason,
+            }
+        }
+        AuthorizationOutcome::Rejected(result) => {
+            AuthorizationOutcome::Rejected(with_remarks(result, &remarks))
+        }
+        AuthorizationOutcome::Abort => AuthorizationOutcome::Abort,
+    }
+}
+
+/// A call that may run, with the hooks after it.
 struct HookedToolCall {
     inner: Box<dyn ApprovedCall>,
     call: ToolCall,

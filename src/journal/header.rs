@@ -25,7 +25,7 @@ pub const JOURNAL_FORMAT: u32 = 1;
 pub struct SessionHeader {
     /// The format of the journal.
     pub format: u32,
-    /// The version of the fingerprints' coverage; see [`Fingerprint::RELEASE`].
+    /// The version of the fingerprints' coverage; see [`Fingerprint::VERSION`].
     #[serde(rename = "marks")]
     pub fingerprint_version: u32,
     /// The session.

@@ -1,6 +1,6 @@
 //! The machine: the agent loop as an explicit, typed state machine.
 //!
-//! [`step`] takes a [`State`] and an [`Event`] and returns a [`Step`]: the next state, the [`Effect`]s to perform and the
+//! [`step()`] takes a [`State`] and an [`Event`] and returns a [`Step`]: the next state, the [`Effect`]s to perform and the
 //! [`MachineNote`]s to show. It is total and pure: it reads no clock, environment or random source, does no I/O and never
 //! panics. Time arrives as an event; [`deadline`](deadline()) returns when the machine needs the next one.
 //!

@@ -8,6 +8,7 @@
 
 mod access;
 mod conversation_item;
+mod decision;
 mod digest;
 mod fault;
 mod ids;
@@ -31,6 +32,7 @@ pub use access::CallAccess;
 pub use conversation_item::{
     ConversationItem, MessageOrigin, ResultMismatch, ToolExchange, UserMessage,
 };
+pub use decision::Decision;
 pub use digest::Digest;
 pub use fault::{Fault, FaultClass, FaultKind, RetryAdvice};
 pub use ids::{CallId, EffectId};

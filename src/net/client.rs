@@ -104,7 +104,7 @@ pub struct HttpRequest {
     pub body: RequestBody,
 }
 
-/// A response whose head was received. [`HttpResponse::read`] reads the body.
+/// A response whose head was received. [`HttpResponse::bytes_read`] reads the body.
 pub struct HttpResponse {
     /// The status code.
     pub status: u16,

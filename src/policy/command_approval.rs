@@ -10,6 +10,7 @@ use super::shell::{
     Assignment, CommandBody, PROCESS_SUBSTITUTION, Redirection, RedirectionKind, ShellCommand,
     ShellScript, ShellWord, SimpleCommand, WordForm,
 };
+use super::target::WRITING_TOOLS;
 
 /// What may allow the parts of a line.
 pub(super) struct CommandApproval<'a> {
@@ -24,7 +25,7 @@ pub(super) struct CommandApproval<'a> {
 }
 
 /// Files to which every command may write. `/dev/stdout` is not among them: it is whatever file stands behind it, which
-/// is then written anew.
+/// is then overwritten.
 const WRITABLE_DEVICES: [&str; 2] = ["/dev/null", "/dev/zero"];
 
 /// Where in a line a command stands.
@@ -57,21 +58,21 @@ impl CommandApproval<'_> {
             return Err(format!("it sets the variable {name}"));
         }
         let is_given = env.iter().any(|name| !is_harmless_variable(name));
-        let mut grounds = Vec::new();
+        let mut reasons = Vec::new();
         self.approve_script(
             script,
-            &mut grounds,
+            &mut reasons,
             ApprovalContext { depth: 0, has_given_variables: is_given },
         )?;
-        grounds.sort();
-        grounds.dedup();
-        Ok(grounds)
+        reasons.sort();
+        reasons.dedup();
+        Ok(reasons)
     }
 
     fn approve_script(
         &self,
         script: &ShellScript,
-        grounds: &mut Vec<String>,
+        reasons: &mut Vec<String>,
         place: ApprovalContext,
     ) -> Result<(), String> {
         if place.depth > 8 {
@@ -80,7 +81,7 @@ impl CommandApproval<'_> {
         let mut first = Ok(());
         script.for_each_command(&mut |command| {
             if first.is_ok() {
-                first = self.approve_command(command, grounds, place);
+                first = self.approve_command(command, reasons, place);
             }
         });
         first
@@ -89,12 +90,12 @@ impl CommandApproval<'_> {
     fn approve_command(
         &self,
         command: &ShellCommand,
-        grounds: &mut Vec<String>,
+        reasons: &mut Vec<String>,
         place: ApprovalContext,
     ) -> Result<(), String> {
-        command.redirections.iter().try_for_each(|to| self.approve_redirection(to, grounds))?;
+        command.redirections.iter().try_for_each(|to| self.approve_redirection(to, reasons))?;
         match &command.body {
-            CommandBody::Simple(simple) => self.approve_simple(simple, grounds, place),
+            CommandBody::Simple(simple) => self.approve_simple(simple, reasons, place),
             CommandBody::Group { words, .. }
                 if words.iter().any(|word| word.form == WordForm::Evaluated) =>
             {
@@ -111,7 +112,7 @@ impl CommandApproval<'_> {
     fn approve_simple(
         &self,
         simple: &SimpleCommand,
-        grounds: &mut Vec<String>,
+        reasons: &mut Vec<String>,
         place: ApprovalContext,
     ) -> Result<(), String> {
         let SimpleCommand { assignments, words } = simple;
@@ -128,7 +129,7 @@ impl CommandApproval<'_> {
                 .map(|set| format!("{}={}", set.name, normalize(&set.values)))
                 .collect();
             let line = format!("{} {text}", value.join(" "));
-            return match !place.has_given_variables && self.is_allowed_by_rule(&line, grounds) {
+            return match !place.has_given_variables && self.is_allowed_by_rule(&line, reasons) {
                 true => Ok(()),
                 false => Err(format!("it sets the variable {}", set.name)),
             };
@@ -138,7 +139,7 @@ impl CommandApproval<'_> {
         if words.is_empty() {
             return Ok(());
         }
-        if self.is_allowed_by_name(words, &text, grounds) {
+        if self.is_allowed_by_name(words, &text, reasons) {
             return match is_given {
                 true => {
                     Err(format!("'{}' may read the variables that it is given", shorten(&text)))
@@ -166,14 +167,14 @@ impl CommandApproval<'_> {
                     );
                 }
                 programs.iter().try_for_each(|program| match place.depth {
-                    ..=8 => self.approve_simple(program, grounds, place),
+                    ..=8 => self.approve_simple(program, reasons, place),
                     _ => changes(),
                 })
             }
             NestedExecution::Script(_) if !is_same_in_all_shells(words) => {
                 Err(format!("what '{}' runs cannot be told", shorten(&text)))
             }
-            NestedExecution::Script(script) => self.approve_script(&script, grounds, place),
+            NestedExecution::Script(script) => self.approve_script(&script, reasons, place),
             NestedExecution::Nothing | NestedExecution::Input => changes(),
             NestedExecution::Unknown => {
                 Err(format!("what '{}' runs cannot be told", shorten(&text)))
@@ -204,9 +205,9 @@ impl CommandApproval<'_> {
         &self,
         words: &[ShellWord],
         text: &str,
-        grounds: &mut Vec<String>,
+        reasons: &mut Vec<String>,
     ) -> bool {
-        // Whoever names a program means the one of that name, not what a variable may hold.
+        // A rule names a program, not the value of a variable.
         if !words[0].is_literal() || words.iter().any(|word| word.form == WordForm::Evaluated) {
             return false;
         }
@@ -215,22 +216,22 @@ impl CommandApproval<'_> {
                 .is_some_and(|rest| rest.is_empty() || rest.starts_with(' '))
         };
         if let Some(safe) = self.safe.iter().filter(|safe| !safe.trim().is_empty()).find(begins) {
-            grounds.push(format!("commands.safe_commands has {safe}"));
+            reasons.push(format!("commands.safe_commands has {safe}"));
             return true;
         }
-        self.is_allowed_by_rule(text, grounds)
+        self.is_allowed_by_rule(text, reasons)
     }
 
-    fn is_allowed_by_rule(&self, text: &str, grounds: &mut Vec<String>) -> bool {
+    fn is_allowed_by_rule(&self, text: &str, reasons: &mut Vec<String>) -> bool {
         let found = self.rules.iter().find(|rule| rule.matches_command(text));
-        grounds.extend(found.map(|rule| format!("rule {} of permissions.allow", rule.as_str())));
+        reasons.extend(found.map(|rule| format!("rule {} of permissions.allow", rule.as_str())));
         found.is_some()
     }
 
     fn approve_redirection(
         &self,
         to: &Redirection,
-        grounds: &mut Vec<String>,
+        reasons: &mut Vec<String>,
     ) -> Result<(), String> {
         let text = to.target.text.as_str();
         match to.kind {
@@ -259,12 +260,12 @@ impl CommandApproval<'_> {
             RedirectionKind::Write if to.target.is_literal() => {
                 let places = self.line.possible_paths(&to.target);
                 let rule = |place: &String| {
-                    self.rules.iter().find(|rule| rule.matches_path("write_file", place))
+                    self.rules.iter().find(|rule| rule.matches_path(WRITING_TOOLS[0], place))
                 };
                 let rules: Option<Vec<&PermissionRule>> = places.iter().map(rule).collect();
                 match rules.as_deref() {
                     Some([rule, ..]) => {
-                        grounds.push(format!("rule {} of permissions.allow", rule.as_str()));
+                        reasons.push(format!("rule {} of permissions.allow", rule.as_str()));
                         Ok(())
                     }
                     Some([]) | None => Err(format!("it writes '{text}'")),
@@ -298,7 +299,7 @@ fn has_cleared_environment(words: &[ShellWord], program: &SimpleCommand) -> bool
 }
 
 /// Returns whether it is known what a program makes of the words that it runs. `busybox` has commands of its own, and a
-/// shell may be told to read a script in other ways: `bash -k` takes arguments for variables.
+/// shell may read a script in other ways: `bash -k` takes arguments for variables.
 fn has_known_arguments(words: &[ShellWord]) -> bool {
     match program_name(words) {
         Some("alias" | "busybox" | "toybox" | "watch") => false,

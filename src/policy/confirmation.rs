@@ -1,12 +1,12 @@
-//! Asking the user.
+//! Confirmation of calls by the user.
 
 use std::sync::Arc;
 
 use crate::port::EffectContext;
 
-/// Somebody who can be asked whether a call may run.
+/// Asks the user to confirm calls.
 pub trait Confirmer: Send + Sync {
-    /// Asks, and waits for the answer; not longer than the scope lasts.
+    /// Asks, and waits for the answer until the scope is cancelled.
     fn confirm(
         &self,
         question: &ConfirmationRequest<'_>,
@@ -14,7 +14,7 @@ pub trait Confirmer: Send + Sync {
     ) -> ConfirmationAnswer;
 }
 
-/// What the user is asked.
+/// A request to confirm a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConfirmationRequest<'a> {
     /// The tool.
@@ -25,7 +25,7 @@ pub struct ConfirmationRequest<'a> {
     pub reason: &'a str,
 }
 
-/// What the user says.
+/// The answer to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ConfirmationAnswer {
     /// The call may run.
@@ -34,11 +34,11 @@ pub enum ConfirmationAnswer {
     No,
     /// The run is to end.
     Abort,
-    /// There is nobody to ask.
+    /// There is no one to ask.
     Unavailable,
 }
 
-/// Nobody is there. It never waits.
+/// A confirmer without a user. It never waits.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoConfirmer;
 

@@ -9,12 +9,12 @@ use super::guarded_in_command;
 use super::guardrails::{CommandScope, Guardrails};
 use super::rules::{PermissionRule, PermissionRules, normalize, spellings};
 use super::shell::{RedirectionKind, ShellWord, SimpleCommand};
-use super::target::{CallKind, CallTarget, CommandTarget};
+use super::target::{CallKind, CallTarget, CommandTarget, READING_TOOL, WRITING_TOOLS};
 use crate::exec::shell_is_bash;
-use crate::model::ConfirmMode;
+use crate::model::{ConfirmMode, Decision};
 
-/// Decides about calls, by their arguments alone: it asks nobody and looks at no file but the configuration of
-/// repositories in which git only reads.
+/// Decides about calls by their arguments. It asks no one, and reads no file but the configuration of repositories in
+/// which git only reads.
 ///
 /// In this order: denials; what no rule can allow; questions; permissions; and where no rule says anything, the mode.
 /// The user's own rule is the first to be named, since a denied path is protected from every tool, too.
@@ -25,32 +25,14 @@ pub struct PolicyEngine {
     guardrails: Guardrails,
 }
 
-/// What was decided about a call, and by what.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Decision {
-    /// It may run.
-    Allow(String),
-    /// The user is asked.
-    Ask(String),
-    /// It may not run.
-    Deny(String),
-}
-
 /// How far a command line is allowed by rules and by what is known of it.
 enum RuleCoverage {
     Covered(String),
     Uncovered(String),
 }
 
-impl Decision {
-    /// Returns whether the call may run because it changes nothing.
-    pub fn is_read_only(&self) -> bool {
-        matches!(self, Self::Allow(grounds) if grounds == READ_ONLY_REASON)
-    }
-}
-
 impl PolicyEngine {
-    /// Returns a judge.
+    /// Returns an engine with these settings.
     pub fn new(mode: ConfirmMode, rules: PermissionRules, guardrails: Guardrails) -> Self {
         Self { mode, rules, guardrails }
     }
@@ -64,19 +46,19 @@ impl PolicyEngine {
                 .or_else(|| targets.iter().find_map(|target| matching_rule(rules, tool, target)))
         };
         if let Some(rule) = touched(&self.rules.deny) {
-            return Decision::Deny(format!(
+            return Decision::deny(format!(
                 "rule {} of permissions.deny is against it",
                 rule.as_str()
             ));
         }
         if let Some(why) = targets.iter().find_map(|target| self.guardrail_denial(target)) {
-            return Decision::Deny(why);
+            return Decision::deny(why);
         }
         if let Some(rule) = touched(&self.rules.ask) {
-            return Decision::Ask(format!("rule {} of permissions.ask", rule.as_str()));
+            return Decision::ask(format!("rule {} of permissions.ask", rule.as_str()));
         }
         if let Some(rule) = about_all(&self.rules.allow) {
-            return Decision::Allow(format!("rule {} of permissions.allow", rule.as_str()));
+            return Decision::allow(format!("rule {} of permissions.allow", rule.as_str()));
         }
         match targets {
             [CallTarget::Command(command)] => self.decide_command(command),
@@ -84,10 +66,15 @@ impl PolicyEngine {
         }
     }
 
+    /// Returns whether a decision allows a call because it changes nothing.
+    pub fn is_read_only(decision: &Decision) -> bool {
+        matches!(decision, Decision::Allow { reason } if **reason == *READ_ONLY_REASON)
+    }
+
     /// Returns whether a tool may look into a file that it comes across while it searches.
     pub fn can_search(&self, tool: &str, path: &str) -> bool {
         let is_denied = |rule: &PermissionRule| {
-            rule.may_match_path(tool, path) || rule.may_match_path("read_file", path)
+            rule.may_match_path(tool, path) || rule.may_match_path(READING_TOOL, path)
         };
         self.guardrails.sensitive.find(path).is_none() && !self.rules.deny.iter().any(is_denied)
     }
@@ -110,7 +97,7 @@ impl PolicyEngine {
         self.guardrails.off_limits.has_repositories()
     }
 
-    /// Returns why nobody may do something with a target.
+    /// Returns why the guardrails deny a target, whatever the rules allow.
     fn guardrail_denial(&self, target: &CallTarget) -> Option<String> {
         let Guardrails { protected, sensitive, off_limits, blocked, .. } = &self.guardrails;
         let named = |path: &str, list: &str, pattern: &str| {
@@ -129,8 +116,8 @@ impl PolicyEngine {
                 })
                 .or_else(|| off_limits.contains(path).then(|| describe_off_limits(path))),
             CallTarget::Command(command) => {
-                let line = CommandLine::parse(&command.line, &command.folder);
-                if let Some(why) = forbidden_reason(&line) {
+                let line = command.line();
+                if let Some(why) = forbidden_reason(line) {
                     return Some(format!("{why}; no rule and no mode allows that"));
                 }
                 let parts = line.programs.iter().flat_map(|program| spellings(&program.words));
@@ -147,43 +134,43 @@ impl PolicyEngine {
                 let mut texts = std::iter::once(line.raw.clone()).chain(parts).chain(unread);
                 let by = texts.find_map(|text| blocked.find(&text).map(str::to_owned));
                 by.map(|by| format!("commands.blocked_patterns has {by}"))
-                    .or_else(|| guarded_in_command::denial_reason(&line, protected, sensitive))
+                    .or_else(|| guarded_in_command::denial_reason(line, protected, sensitive))
             }
         }
     }
 
     fn decide_command(&self, command: &CommandTarget) -> Decision {
-        let line = CommandLine::parse(&command.line, &command.folder);
-        if let Some(why) = self.undecidable_reason(&line)
-            && !self.rules.allow.iter().any(|rule| rule.is_whole_line(&command.line))
+        if let Some(why) = self.undecidable_reason(command.line())
+            && !self.rules.allow.iter().any(|rule| rule.is_whole_line(command.text()))
         {
-            return Decision::Ask(format!(
+            return Decision::ask(format!(
                 "the command cannot be held against the rules, because {why}"
             ));
         }
-        match (self.rule_coverage(&line, command), self.mode) {
-            (RuleCoverage::Covered(grounds), mode)
-                if mode != ConfirmMode::ConfirmAll || grounds != READ_ONLY_REASON =>
+        match (self.rule_coverage(command), self.mode) {
+            (RuleCoverage::Covered(reasons), mode)
+                if mode != ConfirmMode::ConfirmAll || reasons != READ_ONLY_REASON =>
             {
-                Decision::Allow(grounds)
+                Decision::allow(reasons)
             }
             (RuleCoverage::Uncovered(why), _)
                 if self.guardrails.commands == CommandScope::AllowedOnly =>
             {
-                Decision::Deny(format!(
+                Decision::deny(format!(
                     "commands.allowed_only is set, and {why}; a rule of permissions.allow would allow it"
                 ))
             }
-            (_, ConfirmMode::Yolo) => Decision::Allow(mode_reason(self.mode)),
-            (_, ConfirmMode::ConfirmAll) => Decision::Ask(mode_reason(self.mode)),
+            (_, ConfirmMode::Yolo) => Decision::allow(mode_reason(self.mode)),
+            (_, ConfirmMode::ConfirmAll) => Decision::ask(mode_reason(self.mode)),
             (
                 RuleCoverage::Uncovered(why) | RuleCoverage::Covered(why),
                 ConfirmMode::ConfirmSensitive,
-            ) => Decision::Ask(why),
+            ) => Decision::ask(why),
         }
     }
 
-    /// Returns why it cannot be told whether a line is one that rules are against; none when they are not about commands.
+    /// Returns why the rules that deny or ask cannot be applied to a line; `None` if they can, or if there are none for
+    /// commands.
     fn undecidable_reason(&self, line: &CommandLine) -> Option<String> {
         let against = || self.rules.deny.iter().chain(&self.rules.ask);
         let has_rules = against().any(PermissionRule::has_command_pattern);
@@ -212,10 +199,11 @@ impl PolicyEngine {
     }
 
     /// Returns whether rules allow a command line, or it only reads.
-    fn rule_coverage(&self, line: &CommandLine, command: &CommandTarget) -> RuleCoverage {
-        // Whoever allows a line means it with the programs and settings that it has without more.
-        let is_given = command.env.iter().any(|name| !is_harmless_variable(name));
-        let rule = self.rules.allow.iter().find(|rule| rule.is_whole_line(&command.line));
+    fn rule_coverage(&self, command: &CommandTarget) -> RuleCoverage {
+        let line = command.line();
+        // A rule allows a line with the usual programs and settings.
+        let is_given = command.env().iter().any(|name| !is_harmless_variable(name));
+        let rule = self.rules.allow.iter().find(|rule| rule.is_whole_line(command.text()));
         if let Some(rule) = rule.filter(|_| !is_given) {
             return RuleCoverage::Covered(format!("rule {} of permissions.allow", rule.as_str()));
         }
@@ -233,15 +221,15 @@ impl PolicyEngine {
                 "it is written for bash, which is not installed".to_owned(),
             );
         }
-        let permit = CommandApproval {
+        let approval = CommandApproval {
             rules: &self.rules.allow,
             safe: &self.guardrails.safe,
             line,
             repositories: &self.guardrails.repositories,
         };
-        match permit.approve_line(script, &command.env) {
-            Ok(grounds) if grounds.is_empty() => RuleCoverage::Covered(READ_ONLY_REASON.to_owned()),
-            Ok(grounds) => RuleCoverage::Covered(grounds.join(", ")),
+        match approval.approve_line(script, command.env()) {
+            Ok(reasons) if reasons.is_empty() => RuleCoverage::Covered(READ_ONLY_REASON.to_owned()),
+            Ok(reasons) => RuleCoverage::Covered(reasons.join(", ")),
             Err(why) => RuleCoverage::Uncovered(why),
         }
     }
@@ -255,24 +243,24 @@ impl PolicyEngine {
         };
         let rules: Option<Vec<&PermissionRule>> = targets.iter().map(allowing).collect();
         if let Some(rule) = rules.unwrap_or_default().first() {
-            return Decision::Allow(format!("rule {} of permissions.allow", rule.as_str()));
+            return Decision::allow(format!("rule {} of permissions.allow", rule.as_str()));
         }
         match (self.mode, kind) {
-            (ConfirmMode::Yolo, _) => Decision::Allow(mode_reason(self.mode)),
+            (ConfirmMode::Yolo, _) => Decision::allow(mode_reason(self.mode)),
             (ConfirmMode::ConfirmSensitive, CallKind::Reads) => {
-                Decision::Allow(READ_ONLY_REASON.to_owned())
+                Decision::allow(READ_ONLY_REASON.to_owned())
             }
             (ConfirmMode::ConfirmSensitive, CallKind::Delegates) => {
-                Decision::Allow("what the other agent does is judged by itself".to_owned())
+                Decision::allow("what the other agent does is judged by itself".to_owned())
             }
             (ConfirmMode::ConfirmSensitive | ConfirmMode::ConfirmAll, _) => {
-                Decision::Ask(mode_reason(self.mode))
+                Decision::ask(mode_reason(self.mode))
             }
         }
     }
 }
 
-/// Returns whether it can be told which program a word names, if not in which folder.
+/// Returns whether the name of the program that a word names is known, if not its folder.
 fn has_known_program(word: &ShellWord) -> bool {
     let rest = ["~/", "$HOME/", "$PWD/"].iter().find_map(|home| word.text.strip_prefix(home));
     let is_plain = |text: &str| !text.contains(['$', '*', '?', '[', '{', '~']);
@@ -282,7 +270,7 @@ fn has_known_program(word: &ShellWord) -> bool {
 /// Why what only reads is allowed.
 const READ_ONLY_REASON: &str = "it only reads";
 
-/// Returns what is said about a file that is off limits.
+/// Returns the reason for the denial of a file that is off limits.
 fn describe_off_limits(path: &str) -> String {
     format!(
         "'{path}' is protected, and no tool may write it: what is there is run, obeyed or trusted outside the sandbox; the \
@@ -302,8 +290,7 @@ fn matching_rule(
         }
         CallTarget::Search(folder) => rules.iter().find(|rule| rule.may_match_folder(tool, folder)),
         CallTarget::Command(command) => {
-            let line = CommandLine::parse(&command.line, &command.folder);
-            return matching_command_rule(rules, &line);
+            return matching_command_rule(rules, command.line());
         }
     };
     found.cloned()
@@ -320,8 +307,8 @@ fn matching_command_rule(rules: &[PermissionRule], line: &CommandLine) -> Option
         let files = line.programs.iter().flat_map(|program| &program.redirections);
         files.into_iter().find_map(|file| {
             let tool = match file.kind {
-                RedirectionKind::Read => "read_file",
-                RedirectionKind::Write => "write_file",
+                RedirectionKind::Read => READING_TOOL,
+                RedirectionKind::Write => WRITING_TOOLS[0],
                 RedirectionKind::Duplicate | RedirectionKind::HereDocument => return None,
             };
             let places = line.possible_paths(&file.target);

@@ -35,7 +35,7 @@ impl FilePatterns {
         Ok(Self { texts, globs })
     }
 
-    /// Returns whether there are none.
+    /// Returns whether there are no patterns.
     pub fn is_empty(&self) -> bool {
         self.texts.is_empty()
     }
@@ -97,7 +97,7 @@ fn paths_may_match(word: &str, pattern: &str) -> bool {
     }
 }
 
-/// Returns whether there may be a name that fits both; a shell leaves out what begins with a dot unless it is said.
+/// Returns whether there may be a name that fits both; a shell leaves out names that begin with a dot unless the pattern does.
 pub(super) fn names_may_match(word: &str, pattern: &str) -> bool {
     if pattern.starts_with('.') && word.starts_with(['*', '?', '[']) {
         return false;

@@ -9,11 +9,12 @@ use ignore::WalkBuilder;
 
 use super::guardrails::Guardrails;
 use super::rules::{PermissionRule, PermissionRules};
+use super::target::{READING_TOOL, WRITING_TOOLS};
 use crate::workspace::WorkspaceRoot;
 
 /// The guarded files that there are when a run begins, by their absolute paths.
 ///
-/// What a command names can be judged by its text; what its programs open by themselves cannot. With these files in the
+/// What a command names is in its text; what its programs open by themselves is not. With these files in the
 /// policy of the confinement, that is stopped, too.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GuardedFiles {
@@ -55,7 +56,7 @@ impl Guardrails {
         let mut within: Option<PathBuf> = None;
         for entry in walk.build().flatten() {
             let path = entry.path();
-            // What lies in a guarded folder is guarded with it.
+            // The content of a guarded folder is guarded with it.
             if within.as_ref().is_some_and(|folder| path.starts_with(folder)) {
                 continue;
             }
@@ -89,12 +90,6 @@ impl Guardrails {
         files
     }
 }
-
-/// The tools that write files.
-const WRITING_TOOLS: [&str; 4] = ["write_file", "edit_file", "apply_patch", "delete_file"];
-
-/// The tool that reads files.
-const READING_TOOL: &str = "read_file";
 
 /// Files that rules deny to the tools that write, as they are looked for around a command.
 ///

@@ -47,7 +47,7 @@ pub(super) fn denial_reason(
         };
         let said = program.name().is_some_and(|name| TEXT_PROGRAMS.contains(&name));
         let words = if said { &[] } else { program.words.as_slice() };
-        // Whoever takes a folder away takes what is in it.
+        // Removing a folder removes what it contains.
         let taken = if matches!(program.name(), Some("rm" | "mv")) { &words[1..] } else { &[] };
         let taken = taken.iter().filter(|word| !word.text.starts_with('-')).find_map(|word| {
             let within = |list: &FilePatterns, name: &str| {
@@ -90,7 +90,7 @@ fn may_write(program: &Program) -> bool {
     }
 }
 
-/// Returns what is said about a word that names a guarded file.
+/// Returns the reason for a denial if a word names a guarded file.
 fn find_guarded_word(
     line: &CommandLine,
     word: &ShellWord,

@@ -1,4 +1,4 @@
-//! What nobody may do, whatever the rules say.
+//! Limits that no rule can lift.
 
 use grep_matcher::Matcher;
 use grep_regex::RegexMatcher;
@@ -8,7 +8,7 @@ use super::file_patterns::FilePatterns;
 use super::off_limits::OffLimits;
 use super::repositories::Repositories;
 
-/// What nobody may do, whatever the rules say.
+/// Limits that no rule can lift.
 #[derive(Clone, Debug, Default)]
 pub struct Guardrails {
     /// Files that are never changed.
@@ -59,10 +59,10 @@ pub struct BlockedCommands(Vec<(String, RegexMatcher)>);
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum GuardrailError {
-    /// A pattern for files is none.
+    /// A file pattern is invalid.
     #[error("a pattern for files cannot be used: {0}")]
     Pattern(String),
-    /// A regular expression is none.
+    /// A regular expression is invalid.
     #[error("'{0}' is no regular expression: {1}")]
     Expression(String, String),
 }
@@ -72,7 +72,7 @@ impl BlockedCommands {
     ///
     /// # Errors
     ///
-    /// Fails at the first text that is none.
+    /// Fails at the first invalid text.
     pub fn parse<T: AsRef<str>>(texts: &[T]) -> Result<Self, GuardrailError> {
         let read = |text: &T| {
             let text = text.as_ref().to_owned();
@@ -85,7 +85,7 @@ impl BlockedCommands {
         texts.iter().map(read).collect::<Result<_, _>>().map(Self)
     }
 
-    /// Returns whether there is none.
+    /// Returns whether the list is empty.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -1,9 +1,8 @@
-//! Whether a call may run: rules, modes, guardrails, and the user.
+//! Whether a tool call may run: rules, guardrails, modes and the user.
 //!
-//! The [`PolicyEngine`] decides by what a call says that it will do. Its order never changes: what nobody may do
-//! ([`Guardrails`], and the commands that are always refused), then the user's [`Rules`] — deny, ask, allow —, then the
-//! [`ConfirmMode`]. Where it decides to ask, somebody who can be asked ([`Confirmer`]) has the last word. How much a run
-//! does altogether is counted by its [`Quota`].
+//! The [`PolicyEngine`] decides by what a call says that it will do, in a fixed order: rules that deny; [`Guardrails`] and
+//! the commands that are always denied; rules that ask; rules that allow; and where no rule matches, the mode. Where it
+//! decides to ask, a [`Confirmer`] asks the user. A [`Quota`] limits what a run does in total.
 
 mod command;
 mod command_approval;
@@ -22,7 +21,7 @@ mod target;
 
 pub use crate::model::ConfirmMode;
 pub use confirmation::{ConfirmationAnswer, ConfirmationRequest, Confirmer, NoConfirmer};
-pub use engine::{Decision, PolicyEngine};
+pub use engine::PolicyEngine;
 pub use file_patterns::FilePatterns;
 pub use guarded_files::{DeniedFiles, ExistingFiles, GuardedFiles};
 pub use guardrails::{BlockedCommands, CommandScope, GuardrailError, GuardrailLimits, Guardrails};
@@ -30,6 +29,8 @@ pub use off_limits::OffLimits;
 pub use quota::{CallUsage, Quota, QuotaUsage};
 pub use repositories::Repositories;
 pub use rules::{PermissionRule, PermissionRules, RuleError};
+#[cfg(test)]
+pub(crate) use target::{COMMAND_TOOL, READING_TOOL, WRITING_TOOLS};
 pub use target::{CallKind, CallTarget, CommandTarget};
 
 #[cfg(test)]

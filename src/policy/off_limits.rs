@@ -1,14 +1,14 @@
-//! What no tool writes although it lies in the workspace.
+//! Paths in the workspace that no tool may write.
 
 use std::path::PathBuf;
 
 use crate::exec::{SandboxMode, SandboxPolicy, resolve_path};
 use crate::workspace::escape_name;
 
-/// What no tool writes although it lies in the workspace: what no command may write there either.
+/// Paths in the workspace that no tool may write, as no command may.
 ///
 /// The hooks and the configuration of git and the project's own settings are run or obeyed by the user's programs, outside
-/// of any confinement. Whoever could write them would not need to break out of it.
+/// of any confinement. Writing them would be a way out of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OffLimits {
     paths: Vec<PathBuf>,
@@ -38,7 +38,7 @@ impl OffLimits {
         self.has_repositories
     }
 
-    /// Returns whether writing a path below the workspace would change something that is off limits: because it lies
+    /// Returns whether writing a path below the workspace would change something that is off limits: because it is located
     /// there, or because it leads there and something else would take its place.
     pub fn contains(&self, path: &str) -> bool {
         let path = fold_case(path);

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 /// The repositories in which commands run: whether git, when it only reads, runs nothing but itself there.
 ///
 /// The configuration of a repository can name programs for comparing and converting files. It is not part of a clone,
-/// but a tree that somebody else made can contain one. The user's own configuration outside of the workspace is trusted.
+/// but a tree from elsewhere can contain one. The user's own configuration outside of the workspace is trusted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Repositories {
     /// The workspace; nothing is looked at without one.

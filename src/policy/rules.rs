@@ -10,6 +10,7 @@ use globset::{GlobBuilder, GlobMatcher};
 use thiserror::Error;
 
 use super::shell::ShellWord;
+use super::target::COMMAND_TOOL;
 use crate::model::{matches_pattern, matches_wildcard};
 
 /// The rules of the user. A denial goes before a question, and a question before a permission.
@@ -58,13 +59,10 @@ pub enum RuleError {
         /// What is wrong with its pattern.
         error: String,
     },
-    /// Nobody knows what the arguments of a server's tool mean.
+    /// A pattern for a tool of a server, whose arguments are unknown.
     #[error("rule '{0}': a rule for the tools of a server takes no pattern")]
     External(String),
 }
-
-/// The one tool whose patterns are about commands.
-const COMMAND_TOOL: &str = "run_command";
 
 impl PermissionRules {
     /// Reads rules.
@@ -85,7 +83,7 @@ impl PermissionRule {
     ///
     /// # Errors
     ///
-    /// Fails when the text is none.
+    /// Fails if the text is invalid.
     pub fn parse(text: &str) -> Result<Self, RuleError> {
         let text = text.trim();
         let (tool, pattern) = match text.split_once('(') {
@@ -152,7 +150,7 @@ impl PermissionRule {
     }
 
     /// Returns whether the rule is about a path, as a denial or a question means it: a name means every file of that
-    /// name, and a folder what lies in it.
+    /// name, and a folder everything in it.
     pub(super) fn may_match_path(&self, tool: &str, path: &str) -> bool {
         if self.matches_path(tool, path) {
             return true;

@@ -1,6 +1,20 @@
 //! What a call does, as the policy sees it.
 
-/// What kind of thing a call does.
+use std::sync::Arc;
+
+use super::command::CommandLine;
+
+/// The tool whose rules match command lines.
+pub(crate) const COMMAND_TOOL: &str = "run_command";
+
+/// The tool whose rules also match what commands read by redirections, and what searches look into.
+pub(crate) const READING_TOOL: &str = "read_file";
+
+/// The tools that write files; a rule for the first one also matches what commands write by redirections.
+pub(crate) const WRITING_TOOLS: [&str; 4] =
+    ["write_file", "edit_file", "apply_patch", "delete_file"];
+
+/// What kind of effect a call has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CallKind {
     /// It reads.
@@ -9,14 +23,14 @@ pub enum CallKind {
     Changes,
     /// It runs a command.
     Command,
-    /// It does what somebody else's tool does; nobody here knows what that is.
+    /// It calls a tool of a server, whose effects are unknown.
     External,
-    /// It lets another agent work, each of whose calls is judged by itself.
+    /// It starts another agent, each of whose calls is decided by itself.
     Delegates,
 }
 
-/// Something that a rule can be about.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+/// Something that a rule can match.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CallTarget {
     /// A file that is read.
     Read(String),
@@ -28,13 +42,41 @@ pub enum CallTarget {
     Command(CommandTarget),
 }
 
-/// A command line as rules see it.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+/// A parsed command line, with where it runs. Clones share it.
+#[derive(Clone, Debug)]
 pub struct CommandTarget {
-    /// What the shell gets.
-    pub line: String,
-    /// The folder in which it runs, relative to the workspace.
-    pub folder: String,
-    /// The names of the variables that it gets besides the usual ones.
-    pub env: Vec<String>,
+    folder: Arc<str>,
+    env: Arc<[String]>,
+    line: Arc<CommandLine>,
 }
+
+impl CommandTarget {
+    /// Parses a command line that runs in a folder relative to the workspace (empty for the workspace itself), with these
+    /// variables besides the usual ones.
+    pub fn new(line: &str, folder: &str, env: Vec<String>) -> Self {
+        let line = Arc::new(CommandLine::parse(line, folder));
+        Self { folder: folder.into(), env: env.into(), line }
+    }
+
+    /// Returns the command line as it was given.
+    pub fn text(&self) -> &str {
+        &self.line.raw
+    }
+
+    /// Returns the names of the variables.
+    pub(super) fn env(&self) -> &[String] {
+        &self.env
+    }
+
+    pub(super) fn line(&self) -> &CommandLine {
+        &self.line
+    }
+}
+
+impl PartialEq for CommandTarget {
+    fn eq(&self, other: &Self) -> bool {
+        (self.text(), &self.folder, &self.env) == (other.text(), &other.folder, &other.env)
+    }
+}
+
+impl Eq for CommandTarget {}

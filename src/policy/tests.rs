@@ -5,7 +5,8 @@ use std::process::{Command as Process, Stdio};
 use proptest::prelude::*;
 
 use super::target::{CallKind, CallTarget, CommandTarget};
-use super::{BlockedCommands, ConfirmMode, Decision, Guardrails, PermissionRules, PolicyEngine};
+use super::{BlockedCommands, ConfirmMode, Guardrails, PermissionRules, PolicyEngine};
+use crate::model::Decision;
 
 /// Who decides, by which rules.
 #[derive(Default)]
@@ -23,13 +24,13 @@ impl PolicyCase<'_> {
         let blocked = BlockedCommands::parse(self.blocked).unwrap();
         let guardrails = Guardrails { blocked, ..Guardrails::default() };
         let env = self.env.iter().map(|name| (*name).to_owned()).collect();
-        let target = CommandTarget { line: line.to_owned(), folder: String::new(), env };
-        let judge = PolicyEngine::new(self.mode, rules, guardrails);
-        judge.decide("run_command", CallKind::Command, &[CallTarget::Command(target)])
+        let target = CommandTarget::new(line, "", env);
+        let engine = PolicyEngine::new(self.mode, rules, guardrails);
+        engine.decide("run_command", CallKind::Command, &[CallTarget::Command(target)])
     }
 
     fn is_allowed(&self, line: &str) -> bool {
-        matches!(self.decide(line), Decision::Allow(_))
+        matches!(self.decide(line), Decision::Allow { .. })
     }
 }
 
@@ -143,7 +144,7 @@ fn ordinary_lines_that_read_are_not_asked_about() {
     ] {
         let decision = PolicyCase { mode: ConfirmMode::ConfirmSensitive, ..PolicyCase::default() }
             .decide(line);
-        assert!(decision.is_read_only(), "{line}: {decision:?}");
+        assert!(PolicyEngine::is_read_only(&decision), "{line}: {decision:?}");
     }
 }
 
@@ -209,7 +210,7 @@ fn what_is_forbidden_is_found_in_lines_that_cannot_be_read() {
         &format!("{many} sh -c 'sudo ls'"),
         &format!("{many} sh -c 'rm -rf /'"),
     ] {
-        assert!(matches!(anybody.decide(line), Decision::Deny(_)), "{line}");
+        assert!(matches!(anybody.decide(line), Decision::Deny { .. }), "{line}");
     }
     for line in ["a[0]=1; rm -rf target", "a[0]=1; curl x | jq .", "a[0]=1; echo x > /dev/null"] {
         assert!(anybody.is_allowed(line), "{line}: {:?}", anybody.decide(line));
@@ -288,7 +289,7 @@ const QUOTED_LINES: [&str; 8] = [
 /// What is put between these pieces.
 const FRAGMENTS: &str = "'¦\"¦`¦\\¦\\\n¦\n¦;¦ ¦a¦#¦ #¦$¦$'¦$\"¦${x:-¦\"${x:-¦}¦}\"¦$(¦ $(echo\n¦)¦\n)¦$((¦))¦(¦{¦|¦&&¦\\\"¦\\'¦E¦\nE¦\nE\n¦[[ ¦ ]]¦\t";
 
-/// Returns lines that say something else to whoever reads them wrongly.
+/// Returns lines that a wrong parser would read differently.
 fn tricky_lines() -> impl Strategy<Value = String> {
     let between: Vec<&str> = FRAGMENTS.split('¦').collect();
     let put = (any::<proptest::sample::Index>(), proptest::sample::select(between));

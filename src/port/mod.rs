@@ -26,5 +26,5 @@ pub use message_source::{MessageSource, NoMessages};
 pub use model::{Model, ModelCall, ModelRequest, ReplyDelta, ToolSpec};
 pub use observer::{Disconnected, NoObserver, Observer, RunEvent};
 pub use pre_call_hooks::{NoPreCallHooks, PreCallHooks};
-pub use toolbox::{ApprovedCall, AuthorizationOutcome, NoTools, Toolbox};
+pub use toolbox::{ApprovedCall, AuthorizationOutcome, NoTools, PreparedCall, Toolbox};
 pub use unique_id::unique_id;

@@ -11,21 +11,51 @@ pub trait Toolbox: Send + Sync {
     /// Returns the tools, in an order that doesn't change during a run.
     fn specs(&self) -> Arc<[ToolSpec]>;
 
-    /// Returns what a call touches. Fast and without I/O; [`CallAccess::Exclusive`] if it is unknown.
-    fn access(&self, call: &ToolCall) -> CallAccess;
-
-    /// Returns the result of a call that can't run in any case: the tool is unknown, the arguments are invalid, or a rule
-    /// denies it. Asks no one and changes nothing.
-    fn invalid_call_result(&self, _: &ToolCall) -> Option<ToolResult> {
-        None
-    }
-
-    /// Decides whether a call may run, by its arguments, the rules, its hooks and, if required, the user.
-    fn authorize(&self, call: &ToolCall, scope: &EffectContext) -> AuthorizationOutcome;
+    /// Parses a call. Decides nothing and changes nothing.
+    fn prepare(&self, call: &ToolCall) -> Box<dyn PreparedCall>;
 
     /// Returns whether the authorization can have effects outside of the process, such as a hook's.
     fn is_authorization_visible(&self) -> bool {
         false
+    }
+}
+
+/// A parsed tool call. The policy decides about it once, at the first method that needs the decision.
+pub trait PreparedCall: Send {
+    /// Returns what the call touches, for scheduling; [`CallAccess::Exclusive`] if that is unknown.
+    fn access(&mut self) -> CallAccess;
+
+    /// Returns the result of a call that cannot run whatever the user says: an unknown tool, invalid arguments, a denial.
+    fn rejection(&mut self) -> Option<ToolResult> {
+        None
+    }
+
+    /// Authorizes the call: runs its hooks, checks its limits and, where required, asks the user.
+    fn authorize(self: Box<Self>, scope: &EffectContext) -> AuthorizationOutcome;
+}
+
+struct FnCall<F> {
+    access: CallAccess,
+    authorize: F,
+}
+
+impl dyn PreparedCall {
+    /// Returns a call with this access that a function authorizes.
+    pub fn from_fn(
+        access: CallAccess,
+        authorize: impl FnOnce(&EffectContext) -> AuthorizationOutcome + Send + 'static,
+    ) -> Box<Self> {
+        Box::new(FnCall { access, authorize })
+    }
+}
+
+impl<F: FnOnce(&EffectContext) -> AuthorizationOutcome + Send> PreparedCall for FnCall<F> {
+    fn access(&mut self) -> CallAccess {
+        self.access.clone()
+    }
+
+    fn authorize(self: Box<Self>, scope: &EffectContext) -> AuthorizationOutcome {
+        (self.authorize)(scope)
     }
 }
 
@@ -63,12 +93,11 @@ impl Toolbox for NoTools {
         [].into()
     }
 
-    fn access(&self, _: &ToolCall) -> CallAccess {
-        CallAccess::Exclusive
-    }
-
-    fn authorize(&self, call: &ToolCall, _: &EffectContext) -> AuthorizationOutcome {
+    fn prepare(&self, call: &ToolCall) -> Box<dyn PreparedCall> {
         let text = format!("Tool '{}' not found. There are no tools.", call.name);
-        AuthorizationOutcome::Rejected(ToolResult::new(call.id.clone(), ToolStatus::Unknown, text))
+        let result = ToolResult::new(call.id.clone(), ToolStatus::Unknown, text);
+        <dyn PreparedCall>::from_fn(CallAccess::Exclusive, |_| {
+            AuthorizationOutcome::Rejected(result)
+        })
     }
 }

@@ -13,8 +13,8 @@ use crate::model::{CallId, EffectId, RunTime, Signal, TimeSpan, UserMessage};
 use crate::port::{
     AnswerChecks, ApprovedCall, AuthorizationOutcome, CallTiming, CancellationToken, Clock,
     Disconnected, Journal, JournalRecord, MessageSource, Model, NoAnswerChecks, NoJournal,
-    NoMessages, NoObserver, NoPreCallHooks, NoTools, Observer, PreCallHooks, ReplyDelta, RunEvent,
-    StoreError, ToolSpec, Toolbox,
+    NoMessages, NoObserver, NoPreCallHooks, NoTools, Observer, PreCallHooks, PreparedCall,
+    ReplyDelta, RunEvent, StoreError, ToolSpec, Toolbox,
 };
 
 /// Drives one run from its first effects to its end.
@@ -26,6 +26,8 @@ pub struct Driver<H> {
     pub(super) clock: Arc<dyn Clock>,
     /// The pending effects, with the tokens that cancel them.
     pub(super) cancellations: HashMap<EffectId, CancellationToken>,
+    /// Calls of the newest reply that are not authorized yet. A resumed session has none and prepares them again.
+    pub(super) prepared: HashMap<CallId, Box<dyn PreparedCall>>,
     /// Approved calls that haven't started.
     pub(super) approved: HashMap<CallId, PendingCall>,
     /// Completions that the driver produced itself.
@@ -147,6 +149,7 @@ impl<H: Executor> Driver<H> {
             ports,
             request_context,
             cancellations: HashMap::new(),
+            prepared: HashMap::new(),
             approved: HashMap::new(),
             local_events: VecDeque::new(),
             partial_text: String::new(),
@@ -207,6 +210,10 @@ impl<H: Executor> Driver<H> {
     fn handle_input(mut self, input: DriverInput) -> Self {
         match input {
             DriverInput::Event(event) => self.handle_event(&event),
+            DriverInput::Replied { id, reply, access, calls } => {
+                self.prepared = reply.calls().map(|call| call.id.clone()).zip(calls).collect();
+                self.handle_event(&Event::Replied { id, reply, access })
+            }
             DriverInput::Authorized { id, call, outcome } => {
                 let authorization = match outcome {
                     AuthorizationOutcome::Approved { call: job, timeout, intent, reason } => {

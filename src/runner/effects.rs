@@ -6,8 +6,7 @@ use super::driver::{Driver, PendingCall, PendingTiming};
 use super::executor::{DriverInput, EffectTask, Executor, InputSink, TaskThread};
 use crate::machine::{BudgetShare, CallIntent, CallPurpose, CheckResult, Effect, Event};
 use crate::model::{
-    CallAccess, EffectId, Fault, FaultKind, Reply, Tokens, ToolCall, ToolResult, ToolStatus,
-    UserMessage,
+    EffectId, Fault, FaultKind, Tokens, ToolCall, ToolResult, ToolStatus, UserMessage,
 };
 use crate::port::{
     AuthorizationOutcome, CallTiming, CancellationToken, EffectContext, JournalRecord, ModelRequest,
@@ -131,13 +130,15 @@ impl<H: Executor> Driver<H> {
             TaskThread::Dedicated,
             move |scope, post| {
                 let mut sink = |delta| post(DriverInput::ReplyDelta { id, delta });
-                DriverInput::Event(match call.run(scope, &mut sink) {
+                match call.run(scope, &mut sink) {
                     Ok(reply) => {
-                        let access = access_of_calls(&reply, |call| tools.access(call));
-                        Event::Replied { id, reply, access }
+                        let mut calls: Vec<_> =
+                            reply.calls().map(|call| tools.prepare(call)).collect();
+                        let access = calls.iter_mut().map(|call| call.access()).collect();
+                        DriverInput::Replied { id, reply, access, calls }
                     }
-                    Err(fault) => Event::CallFailed { id, fault },
-                })
+                    Err(fault) => DriverInput::Event(Event::CallFailed { id, fault }),
+                }
             },
             move |why| {
                 DriverInput::Event(Event::CallFailed {
@@ -149,13 +150,15 @@ impl<H: Executor> Driver<H> {
     }
 
     fn authorize(&mut self, id: EffectId, call: ToolCall) {
+        let prepared = self.prepared.remove(&call.id);
         let tools = Arc::clone(&self.ports.tools);
         let lost = call.id.clone();
         self.start_task(
             id,
             TaskThread::Pool,
             move |scope, _| {
-                let outcome = tools.authorize(&call, scope);
+                let prepared = prepared.unwrap_or_else(|| tools.prepare(&call));
+                let outcome = prepared.authorize(scope);
                 DriverInput::Authorized { id, call: call.id, outcome }
             },
             move |why| {
@@ -255,8 +258,4 @@ fn too_large_fault(size: Tokens, window: Tokens) -> Fault {
         "the request has about {size} tokens, more than the context window of {window}; it was not sent"
     );
     Fault::new(FaultKind::Overflow, message)
-}
-
-fn access_of_calls(reply: &Reply, of: impl Fn(&ToolCall) -> CallAccess) -> Arc<[CallAccess]> {
-    reply.calls().map(of).collect()
 }

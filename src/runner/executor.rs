@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use crate::machine::{Deadline, Event};
-use crate::model::{CallId, EffectId, Signal, TimeSpan, UserMessage};
+use crate::model::{CallAccess, CallId, EffectId, Reply, Signal, TimeSpan, UserMessage};
 use crate::port::{
     AuthorizationOutcome, CancellationToken, Clock, EffectContext, EffectMessage, EffectNotice,
-    ReplyDelta,
+    PreparedCall, ReplyDelta,
 };
 
 /// Runs tasks and returns their results.
@@ -53,6 +53,17 @@ impl<E: Executor + ?Sized> Executor for Box<E> {
 pub enum DriverInput {
     /// An event for the machine.
     Event(Event),
+    /// The model replied; its tool calls are prepared.
+    Replied {
+        /// The model call.
+        id: EffectId,
+        /// The reply.
+        reply: Reply,
+        /// What its calls touch.
+        access: Arc<[CallAccess]>,
+        /// Its calls, in their order.
+        calls: Vec<Box<dyn PreparedCall>>,
+    },
     /// The authorization of a tool call is complete.
     Authorized {
         /// The effect.

@@ -1,4 +1,4 @@
-//! `apply_patch`: a patch of any number of files, as a unified diff or in the format `*** NewSession Patch`.
+//! `apply_patch`: a patch of any number of files, as a unified diff or in the format `*** Begin Patch`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::PermissionsExt;
@@ -6,9 +6,12 @@ use std::os::unix::fs::PermissionsExt;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use super::description::{
+    BuiltInTool, CallArguments, CallSummary, Subject, TargetKind, ToolDescription,
+};
 use super::file_edit::{FileEdit, MAX_FILE_SIZE};
 use super::patch::{
-    Edge, FileOperation, FilePatch, Hunk, PatchError, apply_hunks, misplaced, parse_patch,
+    Edge, FileOperation, FilePatch, Hunk, ParsedPatch, PatchError, apply_hunks, misplaced,
 };
 use super::settings::FileDeletion;
 use super::tool::{CallContext, CallPlan, Tool, ToolInvocation, ToolOutput};
@@ -18,18 +21,57 @@ use crate::policy::{CallKind, CallTarget};
 use crate::port::ToolSpec;
 use crate::workspace::{FileError, RelPath, TextFile, WorkspaceRoot, is_binary};
 
+const NAME: &str = "apply_patch";
+
+pub(super) const TOOL: BuiltInTool = BuiltInTool {
+    description: ToolDescription {
+        name: NAME,
+        kind: CallKind::Changes,
+        target: TargetKind::Write,
+        summarize: summarize,
+    },
+    build: |context| {
+        Some(Box::new(ApplyPatch::new(context.guarded_root(NAME), context.settings.delete)))
+    },
+};
+
+/// Summarizes a call by its file, or by their number.
+fn summarize<'a>(arguments: &CallArguments<'a>) -> CallSummary<'a> {
+    const HEADERS: [&str; 6] = [
+        "+++ ",
+        "--- ",
+        "*** Add File: ",
+        "*** Update File: ",
+        "*** Delete File: ",
+        "*** Move to: ",
+    ];
+    let headers = arguments.text("patch").unwrap_or_default().lines().filter_map(|line| {
+        let path = HEADERS.iter().find_map(|header| line.strip_prefix(header))?;
+        let path = path.split('\t').next().unwrap_or(path).trim();
+        let path = path.strip_prefix("a/").or_else(|| path.strip_prefix("b/")).unwrap_or(path);
+        (path != "/dev/null").then_some(path)
+    });
+    let files: BTreeSet<&str> = headers.collect();
+    match files.first() {
+        None => arguments.path(None),
+        Some(only) if files.len() == 1 => Subject::Path(only).into(),
+        Some(_) => Subject::Files(files.len()).into(),
+    }
+}
+
 /// Applies patches.
+#[derive(Clone)]
 pub(super) struct ApplyPatch {
     root: WorkspaceRoot,
     delete: FileDeletion,
     spec: ToolSpec,
 }
 
-/// What the model says.
+/// The arguments from the model.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Arguments {
-    /// A unified diff, as `git diff` writes it; or a patch from `*** NewSession Patch` to `*** End Patch`.
+    /// A unified diff, as `git diff` writes it; or a patch from `*** Begin Patch` to `*** End Patch`.
     patch: String,
     /// The file, for a patch without the lines `---` and `+++`.
     path: Option<String>,
@@ -43,7 +85,11 @@ struct ResolvedFilePatch {
 }
 
 struct Call {
-    root: WorkspaceRoot,
+    tool: ApplyPatch,
+    parsed: ParsedPatch,
+    /// The file of a patch that names none.
+    path: Option<String>,
+    /// Empty until the names are resolved.
     patches: Vec<ResolvedFilePatch>,
     edit: Option<FileEdit>,
 }
@@ -86,7 +132,7 @@ impl ApplyPatch {
     /// Returns the tool.
     pub(super) fn new(root: WorkspaceRoot, delete: FileDeletion) -> Self {
         let spec = schema::tool_spec::<Arguments>(
-            "apply_patch",
+            NAME,
             "Applies a unified diff, as git diff writes it, to any number of files; files can be created, deleted and \
              renamed. Either all of it is applied or nothing. Line numbers may be wrong by some lines, and so may one or \
              two lines at the edges of a hunk. The format *** Begin Patch is understood, too; the lines of each of its \
@@ -126,23 +172,39 @@ impl Tool for ApplyPatch {
 
     fn prepare(&self, arguments: &str) -> Result<Box<dyn ToolInvocation>, String> {
         let Arguments { patch, path } = schema::parse_arguments(&self.spec, arguments)?;
-        let invalid = |why: String| format!("Invalid arguments for apply_patch: {why}.");
-        let exists = |name: &str| self.root.resolve(name).is_ok_and(|path| self.root.exists(&path));
-        let sections =
-            parse_patch(&patch, &exists).map_err(|why| invalid(format!("patch: {why}")))?;
-        let parts = sections.into_iter().map(|section| self.resolve(section, path.as_deref()));
-        let parts = parts.collect::<Result<Vec<_>, _>>().map_err(invalid)?;
-        Ok(Box::new(Call { root: self.root.clone(), patches: parts, edit: None }))
+        let parsed = ParsedPatch::parse(&patch).map_err(|why| invalid(&format!("patch: {why}")))?;
+        let mut call = Call { tool: self.clone(), parsed, path, patches: Vec::new(), edit: None };
+        // Names that are unknown now may be those of files that an earlier call makes.
+        let _ = call.resolve();
+        Ok(Box::new(call))
     }
+}
+
+fn invalid(why: &str) -> String {
+    format!("Invalid arguments for apply_patch: {why}.")
 }
 
 impl ToolInvocation for Call {
     fn kind(&self) -> CallKind {
-        CallKind::Changes
+        TOOL.description.kind
     }
 
     fn access(&self) -> CallAccess {
+        if self.patches.is_empty() {
+            return CallAccess::Exclusive;
+        }
         CallAccess::Write(self.paths().map(|path| path.to_string().into()).collect())
+    }
+
+    fn resolve(&mut self) -> Result<(), String> {
+        let root = &self.tool.root;
+        let exists = |name: &str| root.resolve(name).is_ok_and(|path| root.exists(&path));
+        let patches =
+            self.parsed.resolve(&exists).map_err(|why| invalid(&format!("patch: {why}")))?;
+        let resolved =
+            patches.into_iter().map(|patch| self.tool.resolve(patch, self.path.as_deref()));
+        self.patches = resolved.collect::<Result<_, _>>().map_err(|why| invalid(&why))?;
+        Ok(())
     }
 
     fn targets(&self) -> Vec<CallTarget> {
@@ -150,7 +212,7 @@ impl ToolInvocation for Call {
     }
 
     fn real_targets(&self) -> Vec<CallTarget> {
-        let real = self.paths().filter_map(|path| self.root.real_path(path));
+        let real = self.paths().filter_map(|path| self.tool.root.real_path(path));
         real.map(|path| CallTarget::Write(path.to_string())).collect()
     }
 
@@ -174,7 +236,7 @@ impl ToolInvocation for Call {
                 Err(why) => return ToolOutput::failed(why),
             },
         };
-        edit.apply(&self.root)
+        edit.apply(&self.tool.root)
     }
 }
 
@@ -215,7 +277,7 @@ impl Call {
             self.patches.iter().filter(|part| part.patch.operation == FileOperation::Renamed);
         let moved = renamed.filter(|part| part.old != part.new);
         // What leads nowhere is complained about later on.
-        moved.filter_map(|part| self.root.canonical(part.old.as_ref()?).ok()).collect()
+        moved.filter_map(|part| self.tool.root.canonical(part.old.as_ref()?).ok()).collect()
     }
 
     fn apply_to(&self, part: &ResolvedFilePatch, files: &mut PatchedFiles) -> Result<(), String> {
@@ -236,7 +298,7 @@ impl Call {
             }
             (FileOperation::Deleted, Some(path), _) => {
                 let now = files.files[&path].after.as_ref();
-                let now = now.ok_or_else(|| describe_missing_file(&self.root, &path))?;
+                let now = now.ok_or_else(|| describe_missing_file(&self.tool.root, &path))?;
                 let is_empty = match hunks.is_empty() {
                     true => now.bytes.is_empty(),
                     false => patch_content(&path, &now.bytes, section)?.is_empty(),
@@ -250,14 +312,15 @@ impl Call {
             }
             (FileOperation::DeletedUnchecked, Some(path), _) => {
                 if files.files[&path].after.is_none() {
-                    return Err(describe_missing_file(&self.root, &path));
+                    return Err(describe_missing_file(&self.tool.root, &path));
                 }
                 files.set(&path, None);
             }
             (FileOperation::Renamed | FileOperation::Copied, Some(from), Some(to)) => {
                 let source = files.files[&from].clone();
-                let meant =
-                    source.expected().ok_or_else(|| describe_missing_file(&self.root, &from))?;
+                let meant = source
+                    .expected()
+                    .ok_or_else(|| describe_missing_file(&self.tool.root, &from))?;
                 let bytes = match hunks.is_empty() {
                     true => meant.bytes.clone(),
                     false => patch_content(&from, &meant.bytes, section)?,
@@ -276,7 +339,7 @@ impl Call {
             (FileOperation::Modified, Some(path), _)
             | (FileOperation::Modified, None, Some(path)) => {
                 let now = files.files[&path].after.as_ref();
-                let now = now.ok_or_else(|| describe_missing_file(&self.root, &path))?;
+                let now = now.ok_or_else(|| describe_missing_file(&self.tool.root, &path))?;
                 let bytes = match hunks.is_empty() {
                     true => now.bytes.clone(),
                     false => patch_content(&path, &now.bytes, section)?,
@@ -294,12 +357,12 @@ impl Call {
 
     /// Loads a file, and returns its real path.
     fn load(&self, path: &RelPath, files: &mut PatchedFiles) -> Result<RelPath, String> {
-        let failed = |error| error_hints::describe_missing(&self.root, &error) + ".";
-        let path = self.root.canonical(path).map_err(failed)?;
+        let failed = |error| error_hints::describe_missing(&self.tool.root, &error) + ".";
+        let path = self.tool.root.canonical(path).map_err(failed)?;
         if !files.files.contains_key(&path) {
-            let before = match self.root.read(&path, MAX_FILE_SIZE) {
+            let before = match self.tool.root.read(&path, MAX_FILE_SIZE) {
                 Ok(bytes) => {
-                    let opened = self.root.open_file(&path).ok();
+                    let opened = self.tool.root.open_file(&path).ok();
                     let meta = opened.and_then(|opened| opened.file.metadata().ok());
                     let mode = meta.map(|meta| meta.permissions().mode() & 0o777);
                     Some(FileContent { bytes, mode })
@@ -368,7 +431,7 @@ fn not_at_edge(hunk: &Hunk, edge: Edge, at: usize) -> String {
 
 /// Says why a patch was not applied.
 fn describe_failure(path: &RelPath, content: &[u8], hunks: &[Hunk], why: PatchError) -> String {
-    let told = |index: usize| {
+    let described = |index: usize| {
         format!("Hunk {} for '{path}' (line {} of the patch)", index + 1, hunks[index].patch_line)
     };
     match why {
@@ -383,22 +446,22 @@ fn describe_failure(path: &RelPath, content: &[u8], hunks: &[Hunk], why: PatchEr
                 let hint = nearest_lines::describe_nearest(content, &hunk.old_lines().concat());
                 format!("its lines are not in the file. {hint}\n")
             };
-            format!("{} does not fit: {why}", told(index))
+            format!("{} does not fit: {why}", described(index))
         }
         PatchError::Ambiguous(index, times) => format!(
             "{} does not fit: its lines are in the file {times} times. Give more of the lines around the change, or \
              write the class or the function that it is in behind @@.",
-            told(index)
+            described(index)
         ),
         PatchError::HeaderNotFound(index, header) => format!(
             "{} does not fit: there is no line '{}' in the file, or not behind the hunk before. What stands behind @@ \
              is a whole line of the file.",
-            told(index),
+            described(index),
             header.trim()
         ),
         PatchError::NoPosition(index) => format!(
             "{} does not fit: it only adds lines. Give some of the lines around them.",
-            told(index)
+            described(index)
         ),
     }
 }

@@ -3,7 +3,9 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use super::description::{BuiltInTool, TargetKind, ToolDescription};
 use super::file_edit::{FileEdit, MAX_FILE_SIZE};
+use super::settings::FileDeletion;
 use super::tool::{CallContext, CallPlan, Tool, ToolInvocation, ToolOutput};
 use super::{error_hints, schema};
 use crate::model::CallAccess;
@@ -11,13 +13,28 @@ use crate::policy::{CallKind, CallTarget};
 use crate::port::ToolSpec;
 use crate::workspace::{RelPath, WorkspaceRoot};
 
+const NAME: &str = "delete_file";
+
+pub(super) const TOOL: BuiltInTool = BuiltInTool {
+    description: ToolDescription {
+        name: NAME,
+        kind: CallKind::Changes,
+        target: TargetKind::Write,
+        summarize: |arguments| arguments.path(None),
+    },
+    build: |context| {
+        let is_allowed = context.settings.delete == FileDeletion::Allowed;
+        is_allowed.then(|| Box::new(DeleteFile::new(context.guarded_root(NAME))) as Box<dyn Tool>)
+    },
+};
+
 /// Deletes files.
 pub(super) struct DeleteFile {
     root: WorkspaceRoot,
     spec: ToolSpec,
 }
 
-/// What the model says.
+/// The arguments from the model.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Arguments {
@@ -34,10 +51,7 @@ struct Call {
 impl DeleteFile {
     /// Returns the tool.
     pub(super) fn new(root: WorkspaceRoot) -> Self {
-        let spec = schema::tool_spec::<Arguments>(
-            "delete_file",
-            "Deletes a file. Folders are not deleted.",
-        );
+        let spec = schema::tool_spec::<Arguments>(NAME, "Deletes a file. Folders are not deleted.");
         Self { root, spec }
     }
 }
@@ -56,7 +70,7 @@ impl Tool for DeleteFile {
 
 impl ToolInvocation for Call {
     fn kind(&self) -> CallKind {
-        CallKind::Changes
+        TOOL.description.kind
     }
 
     fn access(&self) -> CallAccess {

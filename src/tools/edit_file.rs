@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use super::description::{BuiltInTool, SummaryDetail, TargetKind, ToolDescription};
 use super::file_edit::FileEdit;
 use super::replace::{NotReplaced, Occurrences, replace};
 use super::tool::{CallContext, CallPlan, Tool, ToolInvocation, ToolOutput};
@@ -12,13 +13,28 @@ use crate::policy::{CallKind, CallTarget};
 use crate::port::ToolSpec;
 use crate::workspace::{RelPath, TextFile, WorkspaceRoot, is_binary};
 
+const NAME: &str = "edit_file";
+
+pub(super) const TOOL: BuiltInTool = BuiltInTool {
+    description: ToolDescription {
+        name: NAME,
+        kind: CallKind::Changes,
+        target: TargetKind::Write,
+        summarize: |arguments| {
+            let lines = arguments.lines("old_str").zip(arguments.lines("new_str"));
+            arguments.path(lines.map(|(old, new)| SummaryDetail::Change { old, new }))
+        },
+    },
+    build: |context| Some(Box::new(EditFile::new(context.guarded_root(NAME)))),
+};
+
 /// Edits files.
 pub(super) struct EditFile {
     root: WorkspaceRoot,
     spec: ToolSpec,
 }
 
-/// What the model says.
+/// The arguments from the model.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Arguments {
@@ -44,7 +60,7 @@ impl EditFile {
     /// Returns the tool.
     pub(super) fn new(root: WorkspaceRoot) -> Self {
         let spec = schema::tool_spec::<Arguments>(
-            "edit_file",
+            NAME,
             "Replaces a piece of text in a file. old_str has to stand in the file exactly once, unless replace_all is \
              set. Spaces and indentation count; line ends don't.",
         );
@@ -71,7 +87,7 @@ impl Tool for EditFile {
 
 impl ToolInvocation for Call {
     fn kind(&self) -> CallKind {
-        CallKind::Changes
+        TOOL.description.kind
     }
 
     fn access(&self) -> CallAccess {

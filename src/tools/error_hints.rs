@@ -2,7 +2,7 @@
 
 use crate::workspace::{FileError, RelPath, WorkspaceRoot, escape_name};
 
-/// Returns what went wrong with a file; where there is none of that name, also which ones there are.
+/// Returns the message for a file error; for a missing file, with similar names.
 pub(super) fn describe_missing(root: &WorkspaceRoot, error: &FileError) -> String {
     let FileError::Missing(path) = error else { return error.to_string() };
     match similar_names(root, path) {

@@ -62,7 +62,7 @@ impl FileEdit {
         CallPlan { intent: CallIntent::Edit { files }, changes: self.reports.clone() }
     }
 
-    /// Makes the change, and tells what was done.
+    /// Makes the change, and reports it.
     pub(super) fn apply(self, root: &WorkspaceRoot) -> ToolOutput {
         let linked: Vec<RelPath> =
             self.changes.iter().filter_map(|change| linked(root, change)).collect();
@@ -123,7 +123,7 @@ fn count_changed_lines(before: Option<&[u8]>, after: Option<&[u8]>) -> (u64, u64
     }
 }
 
-/// Changed lines beyond which nobody looks for the shortest diff.
+/// Changed lines beyond which the shortest diff is not computed.
 const MAX_DIFF_DISTANCE: usize = 4_000;
 
 /// Returns how many lines have to be removed and added to get from one text to the other (Myers, "An O(ND) Difference

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use super::description::{BuiltInTool, Subject, TargetKind, ToolDescription};
 use super::search::{FileWalk, WalkEnd, compile_name_pattern};
 use super::tool::{CallContext, Tool, ToolInvocation, ToolOutput};
 use super::{error_hints, schema};
@@ -14,6 +15,22 @@ use crate::policy::{CallKind, CallTarget, PolicyEngine};
 use crate::port::ToolSpec;
 use crate::workspace::{RelPath, WorkspaceRoot};
 
+const NAME: &str = "find_files";
+
+pub(super) const TOOL: BuiltInTool = BuiltInTool {
+    description: ToolDescription {
+        name: NAME,
+        kind: CallKind::Reads,
+        target: TargetKind::Search,
+        summarize: |arguments| {
+            arguments.search(Subject::Text(arguments.text("pattern").unwrap_or_default()))
+        },
+    },
+    build: |context| {
+        Some(Box::new(FindFiles::new(context.root.clone(), Arc::clone(&context.policy))))
+    },
+};
+
 /// Finds files.
 pub(super) struct FindFiles {
     root: WorkspaceRoot,
@@ -21,12 +38,10 @@ pub(super) struct FindFiles {
     spec: ToolSpec,
 }
 
-const NAME: &str = "find_files";
-
 /// Files that are shown.
 const MAX_FILES: usize = 500;
 
-/// What the model says.
+/// The arguments from the model.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Arguments {
@@ -43,12 +58,12 @@ struct Call {
 
 impl FindFiles {
     /// Returns the tool.
-    pub(super) fn new(root: WorkspaceRoot, judge: Arc<PolicyEngine>) -> Self {
+    pub(super) fn new(root: WorkspaceRoot, policy: Arc<PolicyEngine>) -> Self {
         let spec = schema::tool_spec::<Arguments>(
             NAME,
             "Finds files by a glob on their names or paths. Files that the project ignores are left out.",
         );
-        Self { root, policy: judge, spec }
+        Self { root, policy, spec }
     }
 }
 
@@ -73,7 +88,7 @@ impl Tool for FindFiles {
 
 impl ToolInvocation for Call {
     fn kind(&self) -> CallKind {
-        CallKind::Reads
+        TOOL.description.kind
     }
 
     fn access(&self) -> CallAccess {

@@ -5,13 +5,30 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use super::description::{BuiltInTool, Subject, TargetKind, ToolDescription};
 use super::schema;
 use super::search::{ContentSearch, FileWalk, PatternSyntax, compile_name_pattern};
 use super::search_code::{SearchCall, clamp_count};
 use super::tool::{Tool, ToolInvocation};
-use crate::policy::PolicyEngine;
+use crate::policy::{CallKind, PolicyEngine};
 use crate::port::ToolSpec;
 use crate::workspace::WorkspaceRoot;
+
+const NAME: &str = "grep";
+
+pub(super) const TOOL: BuiltInTool = BuiltInTool {
+    description: ToolDescription {
+        name: NAME,
+        kind: CallKind::Reads,
+        target: TargetKind::Search,
+        summarize: |arguments| {
+            arguments.search(Subject::Quoted(arguments.text("text").unwrap_or_default()))
+        },
+    },
+    build: |context| {
+        Some(Box::new(Grep::new(context.guarded_root(NAME), Arc::clone(&context.policy))))
+    },
+};
 
 /// Searches for texts.
 pub(super) struct Grep {
@@ -20,9 +37,7 @@ pub(super) struct Grep {
     spec: ToolSpec,
 }
 
-const NAME: &str = "grep";
-
-/// What the model says.
+/// The arguments from the model.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Arguments {
@@ -40,13 +55,13 @@ struct Arguments {
 
 impl Grep {
     /// Returns the tool.
-    pub(super) fn new(root: WorkspaceRoot, judge: Arc<PolicyEngine>) -> Self {
+    pub(super) fn new(root: WorkspaceRoot, policy: Arc<PolicyEngine>) -> Self {
         let spec = schema::tool_spec::<Arguments>(
             NAME,
             "Searches the content of files for a text as it is. Files that the project ignores, and binary files, are \
              left out.",
         );
-        Self { root, policy: judge, spec }
+        Self { root, policy, spec }
     }
 }
 

@@ -1,9 +1,10 @@
-//! `list_files`: what lies in a folder.
+//! `list_files`: the entries of a folder.
 
 use globset::GlobMatcher;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use super::description::{BuiltInTool, Subject, TargetKind, ToolDescription};
 use super::tool::{CallContext, Tool, ToolInvocation, ToolOutput};
 use super::{error_hints, schema};
 use crate::model::CallAccess;
@@ -11,13 +12,28 @@ use crate::policy::{CallKind, CallTarget};
 use crate::port::ToolSpec;
 use crate::workspace::{FolderEntry, RelPath, WorkspaceRoot};
 
+const NAME: &str = "list_files";
+
+pub(super) const TOOL: BuiltInTool = BuiltInTool {
+    description: ToolDescription {
+        name: NAME,
+        kind: CallKind::Reads,
+        target: TargetKind::Search,
+        summarize: |arguments| match arguments.text("pattern") {
+            Some(pattern) => arguments.search(Subject::Text(pattern)),
+            None => arguments.path(None),
+        },
+    },
+    build: |context| Some(Box::new(ListFiles::new(context.root.clone()))),
+};
+
 /// Lists folders.
 pub(super) struct ListFiles {
     root: WorkspaceRoot,
     spec: ToolSpec,
 }
 
-/// What the model says.
+/// The arguments from the model.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Arguments {
@@ -44,7 +60,7 @@ impl ListFiles {
     /// Returns the tool.
     pub(super) fn new(root: WorkspaceRoot) -> Self {
         let spec = schema::tool_spec::<Arguments>(
-            "list_files",
+            NAME,
             "Lists the files and folders in a folder; a folder's name ends with /.",
         );
         Self { root, spec }
@@ -72,7 +88,7 @@ fn compile_glob(pattern: &str) -> Result<GlobMatcher, String> {
 
 impl ToolInvocation for Call {
     fn kind(&self) -> CallKind {
-        CallKind::Reads
+        TOOL.description.kind
     }
 
     fn access(&self) -> CallAccess {

@@ -1,42 +1,42 @@
-//! Floor 4: the tools that a model can call, and whether it may.
+//! The built-in tools, and the registry through which a model calls them.
 //!
 //! A tool implements [`Tool`]; library users add theirs in the same way. The [`ToolRegistry`] is the toolbox of a run: every
-//! call goes through it, in the same order whatever the tool — is there such a tool, are its arguments what it takes, do
-//! the rules allow it ([`permission`]), what would it do, does the user agree — and only then it runs. What is too long
-//! for the model is shortened, and its whole is kept ([`OutputStore`]).
+//! call goes through it in the same order: its arguments are parsed, the [policy](crate::policy) decides, the change is planned,
+//! the user confirms it if required, and then it runs. A result that is too long is shortened for the model, and its full
+//! text is kept in an [`OutputStore`].
 //!
-//! A file for each tool: [`standard`] returns them in the order in which the model sees them.
+//! Each tool has a file of its own, with its [`ToolDescription`]; [`standard_tools`] returns them in the order in which the
+//! model sees them.
 //!
 //! # The tools of a run
 //!
 //! ```
-//! use architect::exec::{Policy, Supervisor};
+//! use architect::exec::{SandboxPolicy, Supervisor};
 //! use architect::model::ToolCall;
+//! use architect::policy::{FilePatterns, GuardrailLimits, Guardrails, PermissionRules};
 //! use architect::port::Toolbox;
-//! use architect::policy::{FilePatterns, Guardrails, Limits, Rules};
-//! use architect::tools::{Registry, Settings, standard};
-//! use architect::workspace::Root;
+//! use architect::tools::{ToolRegistry, ToolSettings, standard_tools};
+//! use architect::workspace::WorkspaceRoot;
 //!
 //! # let folder = tempfile::tempdir()?;
 //! # let workspace = folder.path();
-//! let settings = Settings {
-//!     rules: Rules::parse(&["run_command(git push *)"], &[], &["run_command(git *)"])?,
+//! let settings = ToolSettings {
+//!     rules: PermissionRules::parse(&["run_command(git push *)"], &[], &["run_command(git *)"])?,
 //!     guardrails: Guardrails {
 //!         sensitive: FilePatterns::parse(&[".env*"])?,
-//!         limits: Limits { files: Some(20), ..Limits::default() },
+//!         limits: GuardrailLimits { files: Some(20), ..GuardrailLimits::default() },
 //!         ..Guardrails::default()
 //!     },
-//!     ..Settings::default()
+//!     ..ToolSettings::default()
 //! };
-//! let root = Root::open(workspace)?;
-//! let supervisor = Supervisor::in_process(Policy::off(workspace), Vec::new());
-//! // `.asking(…)` says who confirms calls, `.keeping(…)` where the whole of long results goes.
-//! let tools = Registry::new(standard(&root, &supervisor, &settings), settings);
+//! let root = WorkspaceRoot::open(workspace)?;
+//! let supervisor = Supervisor::in_process(SandboxPolicy::off(workspace), Vec::new());
+//! let tools = ToolRegistry::new(standard_tools(&root, &supervisor, &settings), settings);
 //!
 //! let push = ToolCall::new("1".into(), "run_command", r#"{"command": "git add -A && git push"}"#);
-//! let refusal = tools.refusal(&push).expect("a denial goes before a permission");
+//! let rejection = tools.prepare(&push).rejection().expect("a denial takes precedence");
 //! assert_eq!(
-//!     &*refusal.text,
+//!     &*rejection.text,
 //!     "Denied: rule run_command(git push *) of permissions.deny is against it."
 //! );
 //! # Ok::<(), Box<dyn std::error::Error>>(())
@@ -44,6 +44,7 @@
 
 mod apply_patch;
 mod delete_file;
+mod description;
 mod edit_file;
 mod error_hints;
 mod file_edit;
@@ -67,17 +68,22 @@ mod settings;
 mod tool;
 mod write_file;
 
+pub use description::{
+    CallArguments, CallSummary, Subject, SummaryDetail, TargetKind, ToolDescription,
+};
 pub use output_store::{MemoryOutputStore, OutputStore, ResultPage};
 pub use read_output::NAME as READ_OUTPUT;
-pub use registry::{AuthorizedCall, PlannedCall, SharedQuota, ToolRegistry};
+pub use registry::{PlannedCall, SharedQuota, ToolRegistry};
+pub use run_command::NAME as RUN_COMMAND;
 pub use schema::{parse_arguments, tool_spec};
 pub use settings::{CommandSettings, ExecutionMode, FileDeletion, MaxResultTokens, ToolSettings};
 pub use tool::{CallContext, CallPlan, Tool, ToolInvocation, ToolOutput, Truncation};
 
 use std::sync::Arc;
 
+use self::description::{BuildContext, BuiltInTool};
 use crate::exec::Supervisor;
-use crate::policy::{CallTarget, DeniedFiles, PolicyEngine};
+use crate::policy::{CallTarget, PolicyEngine};
 use crate::workspace::{AccessGuard, AccessMode, RelPath, WorkspaceRoot};
 
 /// What a tool may touch, by what it really is.
@@ -108,35 +114,68 @@ impl AccessGuard for ToolAccessGuard {
     }
 }
 
-/// Returns the tools of this program, in the order in which the model sees them.
+/// The built-in tools, in the order in which the model sees them.
+static BUILT_IN: [BuiltInTool; 11] = [
+    read_file::TOOL,
+    write_file::TOOL,
+    edit_file::TOOL,
+    apply_patch::TOOL,
+    list_files::TOOL,
+    search_code::TOOL,
+    grep::TOOL,
+    find_files::TOOL,
+    run_command::TOOL,
+    delete_file::TOOL,
+    read_output::TOOL,
+];
+
+/// Returns the descriptions of the built-in tools.
+pub fn descriptions() -> impl Iterator<Item = &'static ToolDescription> {
+    BUILT_IN.iter().map(|tool| &tool.description)
+}
+
+/// Returns the description of a built-in tool; `None` if there is none of this name.
+pub fn describe(tool: &str) -> Option<&'static ToolDescription> {
+    descriptions().find(|description| description.name == tool)
+}
+
+/// Returns the built-in tools that the settings include, but for `read_output`, which the registry adds.
 pub fn standard_tools(
     root: &WorkspaceRoot,
     supervisor: &Supervisor,
     settings: &ToolSettings,
 ) -> Vec<Box<dyn Tool>> {
-    let budget = output_store::bytes_for_tokens(settings.max_result_tokens.0);
-    let judge = Arc::new(settings.policy_engine());
-    let of = |tool: &'static str| {
-        root.with_guard(Arc::new(ToolAccessGuard { tool, policy: Arc::clone(&judge) }))
-    };
-    let mut tools: Vec<Box<dyn Tool>> = vec![
-        Box::new(read_file::ReadFile::new(of("read_file"), budget)),
-        Box::new(write_file::WriteFile::new(of("write_file"))),
-        Box::new(edit_file::EditFile::new(of("edit_file"))),
-        Box::new(apply_patch::ApplyPatch::new(of("apply_patch"), settings.delete)),
-        Box::new(list_files::ListFiles::new(root.clone())),
-        Box::new(search_code::SearchCode::new(of("search_code"), Arc::clone(&judge))),
-        Box::new(grep::Grep::new(of("grep"), Arc::clone(&judge))),
-        Box::new(find_files::FindFiles::new(root.clone(), Arc::clone(&judge))),
-        Box::new(run_command::RunCommand::new(
-            root.clone(),
-            supervisor.clone(),
-            settings.commands.clone(),
-            DeniedFiles::new(root, &settings.rules),
-        )),
-    ];
-    if settings.delete == FileDeletion::Allowed {
-        tools.push(Box::new(delete_file::DeleteFile::new(of("delete_file"))));
+    let policy = Arc::new(settings.policy_engine());
+    let context = BuildContext { root, supervisor, settings, policy };
+    BUILT_IN.iter().filter_map(|tool| (tool.build)(&context)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::exec::SandboxPolicy;
+    use crate::policy::{COMMAND_TOOL, CallKind, READING_TOOL, WRITING_TOOLS};
+
+    #[test]
+    fn each_tool_is_built_under_its_own_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = WorkspaceRoot::open(folder.path()).unwrap();
+        let supervisor = Supervisor::in_process(SandboxPolicy::off(folder.path()), Vec::new());
+        let settings = ToolSettings { delete: FileDeletion::Allowed, ..ToolSettings::default() };
+        let tools = standard_tools(&root, &supervisor, &settings);
+        let names: Vec<&str> = tools.iter().map(|tool| &*tool.spec().name).collect();
+        let described = descriptions().map(|tool| tool.name).filter(|name| *name != READ_OUTPUT);
+        assert_eq!(names, described.collect::<Vec<_>>());
     }
-    tools
+
+    #[test]
+    fn the_policy_names_the_tools_that_write_and_run_commands() {
+        let of_kind = |kind| {
+            let tools = descriptions().filter(move |tool| tool.kind == kind);
+            tools.map(|tool| tool.name).collect::<Vec<_>>()
+        };
+        assert_eq!(of_kind(CallKind::Command), [COMMAND_TOOL]);
+        assert_eq!(of_kind(CallKind::Changes), WRITING_TOOLS);
+        assert_eq!(describe(READING_TOOL).unwrap().target, TargetKind::Read);
+    }
 }

@@ -49,8 +49,8 @@ impl Default for MemoryOutputStore {
 
 impl MemoryOutputStore {
     /// Returns a store for so many bytes.
-    pub fn new(room: usize) -> Self {
-        Self { capacity: room, texts: Mutex::default() }
+    pub fn new(capacity: usize) -> Self {
+        Self { capacity, texts: Mutex::default() }
     }
 }
 
@@ -86,19 +86,19 @@ pub(super) fn bytes_for_tokens(tokens: u64) -> Option<usize> {
 /// Returns a text of so many bytes at the most, with a note about what was left out; none when it is short enough.
 ///
 /// The first 40 and the last 20 lines are kept. Where they are too long themselves, so is their middle left out.
-pub(super) fn truncate_text(text: &str, room: usize) -> Option<String> {
-    if text.len() <= room {
+pub(super) fn truncate_text(text: &str, capacity: usize) -> Option<String> {
+    if text.len() <= capacity {
         return None;
     }
     let lines: Vec<&str> = text.split_inclusive('\n').collect();
     if lines.len() <= HEAD_LINES + TAIL_LINES {
-        return Some(cut_middle(text, room));
+        return Some(cut_middle(text, capacity));
     }
     let head = lines[..HEAD_LINES].concat();
     let tail = lines[lines.len() - TAIL_LINES..].concat();
     let omitted = lines.len() - HEAD_LINES - TAIL_LINES;
-    let share = room / 3;
-    let (head, tail) = if head.len() + tail.len() <= room {
+    let share = capacity / 3;
+    let (head, tail) = if head.len() + tail.len() <= capacity {
         (head, tail)
     } else {
         (truncate_to(head, 2 * share), truncate_to(tail, share))
@@ -107,14 +107,14 @@ pub(super) fn truncate_text(text: &str, room: usize) -> Option<String> {
     Some(format!("{head}{end}[... {omitted} lines omitted ...]\n{tail}"))
 }
 
-fn truncate_to(text: String, room: usize) -> String {
-    if text.len() > room { cut_middle(&text, room) } else { text }
+fn truncate_to(text: String, capacity: usize) -> String {
+    if text.len() > capacity { cut_middle(&text, capacity) } else { text }
 }
 
 /// Returns the first two thirds and the last third of what a text may have.
-fn cut_middle(text: &str, room: usize) -> String {
-    let head = char_boundary(text, room / 3 * 2);
-    let tail = char_boundary(text, text.len() - room / 3);
+fn cut_middle(text: &str, capacity: usize) -> String {
+    let head = char_boundary(text, capacity / 3 * 2);
+    let tail = char_boundary(text, text.len() - capacity / 3);
     let omitted = tail - head;
     format!("{}\n[... {omitted} bytes omitted ...]\n{}", &text[..head], &text[tail..])
 }
@@ -161,10 +161,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_shortened_text_is_short(line in ".{0,80}", count in 1usize..200, room in 200usize..2_000) {
+        fn a_shortened_text_is_short(line in ".{0,80}", count in 1usize..200, capacity in 200usize..2_000) {
             let text = format!("{line}\n").repeat(count);
-            if let Some(short) = truncate_text(&text, room) {
-                prop_assert!(short.len() <= room + 150, "{} of {room}", short.len());
+            if let Some(short) = truncate_text(&text, capacity) {
+                prop_assert!(short.len() <= capacity + 150, "{} of {capacity}", short.len());
             }
         }
     }

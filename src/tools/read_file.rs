@@ -6,14 +6,33 @@ use std::io::{Cursor, Read};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use super::description::{BuiltInTool, SummaryDetail, TargetKind, ToolDescription};
 use super::schema;
 use super::tool::{CallContext, Tool, ToolInvocation, ToolOutput, Truncation};
-use crate::model::CallAccess;
+use crate::model::{CallAccess, ToolStatus};
 use crate::policy::{CallKind, CallTarget};
 use crate::port::ToolSpec;
 use crate::workspace::{
     Encoding, FileError, OpenFile, PageLimits, RelPath, TextFile, TextPage, WorkspaceRoot,
     is_binary,
+};
+
+const NAME: &str = "read_file";
+
+pub(super) const TOOL: BuiltInTool = BuiltInTool {
+    description: ToolDescription {
+        name: NAME,
+        kind: CallKind::Reads,
+        target: TargetKind::Read,
+        summarize: |arguments| {
+            let (offset, limit) = (arguments.number("offset"), arguments.number("limit"));
+            let from = offset.unwrap_or(1).max(1);
+            let to = limit.map(|limit| from.saturating_add(limit).saturating_sub(1));
+            let is_page = offset.is_some() || limit.is_some();
+            arguments.path(is_page.then_some(SummaryDetail::Range { from, to }))
+        },
+    },
+    build: |context| Some(Box::new(ReadFile::new(context.guarded_root(NAME), context.budget()))),
 };
 
 /// Reads files.
@@ -23,7 +42,7 @@ pub(super) struct ReadFile {
     budget: Option<usize>,
 }
 
-/// What the model says.
+/// The arguments from the model.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Arguments {
@@ -59,7 +78,7 @@ impl ReadFile {
     /// Returns the tool; a page has so many bytes at the most.
     pub(super) fn new(root: WorkspaceRoot, budget: Option<usize>) -> Self {
         let spec = schema::tool_spec::<Arguments>(
-            "read_file",
+            NAME,
             "Reads a text file. Without offset and limit the whole file is read; a long one is shortened in the \
              middle, so read it in pages with offset and limit.",
         );
@@ -82,7 +101,7 @@ impl Tool for ReadFile {
 
 impl ToolInvocation for Call {
     fn kind(&self) -> CallKind {
-        CallKind::Reads
+        TOOL.description.kind
     }
 
     fn access(&self) -> CallAccess {
@@ -107,6 +126,9 @@ impl ToolInvocation for Call {
 
     fn run(self: Box<Self>, _: &CallContext<'_>) -> ToolOutput {
         match self.read() {
+            Ok(output) if output.status == ToolStatus::Ok => {
+                ToolOutput { reads: vec![self.path.to_string().into()], ..output }
+            }
             Ok(output) => output,
             Err(error) => {
                 ToolOutput::failed(super::error_hints::describe_missing(&self.root, &error))
@@ -142,7 +164,7 @@ impl Call {
 
     fn page(&self, text: impl Read) -> std::io::Result<ToolOutput> {
         let (first, lines) = self.page.unwrap_or((1, None));
-        // A page has to fit, for it is not shortened any more; nobody asks for it twice.
+        // A page has to fit, since it is not shortened later.
         let bytes = match (self.page, self.budget) {
             (Some(_), Some(budget)) => budget.saturating_sub(200).max(400),
             _ => usize::try_from(MAX_WHOLE_FILE).unwrap_or(usize::MAX),

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use super::description::{BuiltInTool, Subject, TargetKind, ToolDescription};
 use super::output_store::{OutputStore, char_boundary};
 use super::schema;
 use super::tool::{CallContext, Tool, ToolInvocation, ToolOutput, Truncation};
@@ -16,6 +17,17 @@ use crate::port::ToolSpec;
 /// The name of the tool.
 pub const NAME: &str = "read_output";
 
+pub(super) const TOOL: BuiltInTool = BuiltInTool {
+    description: ToolDescription {
+        name: NAME,
+        kind: CallKind::Reads,
+        target: TargetKind::Tool,
+        summarize: |arguments| Subject::Text(arguments.text("call_id").unwrap_or_default()).into(),
+    },
+    // The registry builds it, for its store.
+    build: |_| None,
+};
+
 /// Reads stored results.
 pub(super) struct ReadOutput {
     results: Arc<dyn OutputStore>,
@@ -23,7 +35,7 @@ pub(super) struct ReadOutput {
     budget: Option<usize>,
 }
 
-/// What the model says.
+/// The arguments from the model.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Arguments {
@@ -81,7 +93,7 @@ impl Tool for ReadOutput {
 
 impl ToolInvocation for Call {
     fn kind(&self) -> CallKind {
-        CallKind::Reads
+        TOOL.description.kind
     }
 
     fn access(&self) -> CallAccess {
@@ -118,16 +130,16 @@ impl ToolInvocation for Call {
 
 /// Returns the first lines of a text that fit into so many bytes, and how many they are. The first one is cut when it
 /// alone is too long.
-fn take_lines(text: &str, room: usize) -> (String, u64) {
+fn take_lines(text: &str, capacity: usize) -> (String, u64) {
     let mut page = String::new();
     let mut lines = 0;
     for line in text.split_inclusive('\n') {
-        if lines > 0 && page.len() + line.len() > room {
+        if lines > 0 && page.len() + line.len() > capacity {
             break;
         }
         lines += 1;
-        if line.len() > room {
-            let end = char_boundary(line, room);
+        if line.len() > capacity {
+            let end = char_boundary(line, capacity);
             page.push_str(&line[..end]);
             let _ = writeln!(page, "[... {} bytes of this line omitted ...]", line.len() - end);
             break;

@@ -7,6 +7,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use super::description::{BuiltInTool, Subject, TargetKind, ToolDescription};
 use super::schema;
 use super::settings::CommandSettings;
 use super::tool::{CallContext, Tool, ToolInvocation, ToolOutput};
@@ -18,6 +19,26 @@ use crate::policy::{CallKind, CallTarget, CommandTarget, DeniedFiles};
 use crate::port::ToolSpec;
 use crate::workspace::{RelPath, WorkspaceRoot};
 
+/// The name of the tool.
+pub const NAME: &str = "run_command";
+
+pub(super) const TOOL: BuiltInTool = BuiltInTool {
+    description: ToolDescription {
+        name: NAME,
+        kind: CallKind::Command,
+        target: TargetKind::Command,
+        summarize: |arguments| Subject::Text(arguments.text("command").unwrap_or_default()).into(),
+    },
+    build: |context| {
+        Some(Box::new(RunCommand::new(
+            context.root.clone(),
+            context.supervisor.clone(),
+            context.settings.commands.clone(),
+            DeniedFiles::new(context.root, &context.settings.rules),
+        )))
+    },
+};
+
 /// Runs commands.
 pub(super) struct RunCommand {
     root: WorkspaceRoot,
@@ -27,7 +48,7 @@ pub(super) struct RunCommand {
     spec: ToolSpec,
 }
 
-/// What the model says.
+/// The arguments from the model.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Arguments {
@@ -45,7 +66,7 @@ struct Arguments {
 struct Call {
     root: WorkspaceRoot,
     supervisor: Supervisor,
-    command: String,
+    command: CommandTarget,
     cwd: RelPath,
     timeout: Duration,
     env: BTreeMap<String, String>,
@@ -70,7 +91,7 @@ impl RunCommand {
              leaves in the background survives it. Each command starts afresh: use cwd instead of cd.",
             settings.default_timeout
         );
-        let spec = schema::tool_spec::<Arguments>("run_command", &description);
+        let spec = schema::tool_spec::<Arguments>(NAME, &description);
         Self { root, supervisor, settings, denied, spec }
     }
 }
@@ -100,6 +121,8 @@ impl Tool for RunCommand {
             ));
         }
         let cwd = self.root.resolve(cwd.as_deref().unwrap_or(".")).map_err(|e| e.to_string())?;
+        let folder = if cwd.is_root() { String::new() } else { cwd.to_string() };
+        let command = CommandTarget::new(&command, &folder, env.keys().cloned().collect());
         Ok(Box::new(Call {
             root: self.root.clone(),
             supervisor: self.supervisor.clone(),
@@ -117,7 +140,7 @@ fn is_valid_variable(name: &str, value: &str) -> bool {
     !name.is_empty() && !name.contains(['=', '\0']) && !value.contains('\0')
 }
 
-/// Returns the value of a variable as it is shown to somebody who decides about it.
+/// Returns the value of a variable for a confirmation.
 fn format_variable(value: &str) -> String {
     match value.char_indices().nth(60) {
         Some((end, _)) => format!("{:?}…", &value[..end]),
@@ -127,7 +150,7 @@ fn format_variable(value: &str) -> String {
 
 impl ToolInvocation for Call {
     fn kind(&self) -> CallKind {
-        CallKind::Command
+        TOOL.description.kind
     }
 
     fn access(&self) -> CallAccess {
@@ -135,13 +158,11 @@ impl ToolInvocation for Call {
     }
 
     fn targets(&self) -> Vec<CallTarget> {
-        let folder = if self.cwd.is_root() { String::new() } else { self.cwd.to_string() };
-        let env = self.env.keys().cloned().collect();
-        vec![CallTarget::Command(CommandTarget { line: self.command.clone(), folder, env })]
+        vec![CallTarget::Command(self.command.clone())]
     }
 
     fn summary(&self) -> String {
-        let mut summary = self.command.clone();
+        let mut summary = self.command.text().to_owned();
         if !self.cwd.is_root() {
             summary += &format!(" (in {})", self.cwd);
         }
@@ -174,7 +195,7 @@ impl ToolInvocation for Call {
         let command = CommandSpec {
             env: env.collect(),
             timeout: Some(self.timeout),
-            ..CommandSpec::shell(&self.command, cwd)
+            ..CommandSpec::shell(self.command.text(), cwd)
         };
         let before = self.denied.existing();
         match self.supervisor.run(&command, &context.scope.cancel) {
@@ -186,7 +207,7 @@ impl ToolInvocation for Call {
     }
 }
 
-/// What the model is told when the supervisor of a command is gone.
+/// The text for the model when the supervisor of a command is gone.
 const SUPERVISOR_LOST: &str = "outcome unknown: the supervisor of the command broke down, or was killed, while the command was \
      running. The command was ended; it may have completed, partially completed, or not run at all. Look at what is \
      there before you repeat it";
@@ -269,7 +290,7 @@ impl Call {
         let whole = [outcome.stdout.text(), outcome.stderr.text()];
         if outcome.level > SandboxLevel::None {
             let policy = self.supervisor.policy();
-            // What a command that has failed says is said for a reason.
+            // The output of a command that failed may show why.
             let said = if outcome.end.is_success() { &whole[1..] } else { &whole[..] };
             notes.extend(said.iter().find_map(|text| explain_denial(text, policy, cwd)));
         }

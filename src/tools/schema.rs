@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use crate::port::ToolSpec;
 
-/// Returns what a model is told of a tool whose arguments have this type.
+/// Returns the specification of a tool whose arguments have this type, for the model.
 ///
 /// The schema keeps to what all providers understand: nothing is referred to, every type is a single one, and no other
 /// properties are allowed.
@@ -28,7 +28,7 @@ pub fn tool_spec<Arguments: JsonSchema>(name: &str, description: &str) -> ToolSp
     ToolSpec { name: name.into(), description: description.into(), schema }
 }
 
-/// An optional value is one that may be left out; that it may also be `null` is not said.
+/// An optional value may be left out; that it may also be `null` is removed.
 fn simplify(schema: &mut Value) {
     match schema {
         Value::Object(fields) => {

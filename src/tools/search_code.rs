@@ -5,6 +5,7 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use super::description::{BuiltInTool, Subject, TargetKind, ToolDescription};
 use super::schema;
 use super::search::{ContentSearch, FileWalk, PatternSyntax, compile_name_pattern};
 use super::tool::{CallContext, Tool, ToolInvocation, ToolOutput};
@@ -13,6 +14,22 @@ use crate::policy::{CallKind, CallTarget, PolicyEngine};
 use crate::port::ToolSpec;
 use crate::workspace::WorkspaceRoot;
 
+const NAME: &str = "search_code";
+
+pub(super) const TOOL: BuiltInTool = BuiltInTool {
+    description: ToolDescription {
+        name: NAME,
+        kind: CallKind::Reads,
+        target: TargetKind::Search,
+        summarize: |arguments| {
+            arguments.search(Subject::Quoted(arguments.text("pattern").unwrap_or_default()))
+        },
+    },
+    build: |context| {
+        Some(Box::new(SearchCode::new(context.guarded_root(NAME), Arc::clone(&context.policy))))
+    },
+};
+
 /// Searches for regular expressions.
 pub(super) struct SearchCode {
     root: WorkspaceRoot,
@@ -20,9 +37,7 @@ pub(super) struct SearchCode {
     spec: ToolSpec,
 }
 
-const NAME: &str = "search_code";
-
-/// What the model says.
+/// The arguments from the model.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Arguments {
@@ -42,13 +57,13 @@ struct Arguments {
 
 impl SearchCode {
     /// Returns the tool.
-    pub(super) fn new(root: WorkspaceRoot, judge: Arc<PolicyEngine>) -> Self {
+    pub(super) fn new(root: WorkspaceRoot, policy: Arc<PolicyEngine>) -> Self {
         let spec = schema::tool_spec::<Arguments>(
             NAME,
             "Searches the content of files with a regular expression. Files that the project ignores, and binary files, \
              are left out.",
         );
-        Self { root, policy: judge, spec }
+        Self { root, policy, spec }
     }
 }
 

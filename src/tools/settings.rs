@@ -11,7 +11,7 @@ pub struct ToolSettings {
     pub mode: ConfirmMode,
     /// The rules of the user.
     pub rules: PermissionRules,
-    /// What nobody may do, whatever the rules say.
+    /// Limits that no rule can lift.
     pub guardrails: Guardrails,
     /// How commands are run.
     pub commands: CommandSettings,
@@ -24,7 +24,7 @@ pub struct ToolSettings {
 }
 
 impl ToolSettings {
-    /// Returns the judge of calls that follows these settings.
+    /// Returns the policy engine with these settings.
     pub fn policy_engine(&self) -> PolicyEngine {
         PolicyEngine::new(self.mode, self.rules.clone(), self.guardrails.clone())
     }

@@ -8,15 +8,15 @@ use crate::model::{CallAccess, CallId, FileChange, TimeSpan, ToolStatus};
 use crate::policy::{CallKind, CallTarget};
 use crate::port::{EffectContext, ToolSpec};
 
-/// A tool: what the model is told of it, and how it understands its arguments.
+/// A tool: its specification for the model, and its parser of arguments.
 ///
 /// The registry asks for everything in the same order: [`prepare`](Self::prepare), then the rules for its use, then
 /// [`plan`](Prepared::plan), then [`run`](Prepared::run).
 pub trait Tool: Send + Sync {
-    /// Returns what the model is told.
+    /// Returns the specification for the model.
     fn spec(&self) -> &ToolSpec;
 
-    /// Understands the arguments, the text of a JSON object. Quick, and without I/O.
+    /// Parses the arguments, the text of a JSON object. Fast, and without side effects.
     ///
     /// # Errors
     ///
@@ -24,15 +24,24 @@ pub trait Tool: Send + Sync {
     fn prepare(&self, arguments: &str) -> Result<Box<dyn ToolInvocation>, String>;
 }
 
-/// A call whose arguments are understood.
+/// A call whose arguments are parsed.
 pub trait ToolInvocation: Send {
-    /// Returns what kind of thing the call does.
+    /// Returns what kind of effect the call has.
     fn kind(&self) -> CallKind;
 
     /// Returns what the call touches, for its order among others.
     fn access(&self) -> CallAccess;
 
-    /// Returns what the rules for its use are asked about.
+    /// Looks at the files that the arguments depend on, right before the decision. Targets may differ afterwards.
+    ///
+    /// # Errors
+    ///
+    /// Fails with what is wrong with the arguments.
+    fn resolve(&mut self) -> Result<(), String> {
+        Ok(())
+    }
+
+    /// Returns what rules can match.
     fn targets(&self) -> Vec<CallTarget> {
         Vec::new()
     }
@@ -42,24 +51,24 @@ pub trait ToolInvocation: Send {
         Vec::new()
     }
 
-    /// Returns the call in one line, for people.
+    /// Returns the call in one line, for the user.
     fn summary(&self) -> String;
 
-    /// Returns how long the call may take before it is left alone; longer than any limit of its own.
+    /// Returns how long the call may take before it is abandoned; longer than any limit of its own.
     fn time_limit(&self) -> TimeSpan {
         TimeSpan::from_secs(120)
     }
 
-    /// Finds out what the call will do, without doing it. May read files.
+    /// Computes what the call will do, without doing it. May read files.
     ///
     /// # Errors
     ///
-    /// Fails with the answer to the call, when it can be told already that it will not succeed.
+    /// Fails with the output of the call if it is known to fail.
     fn plan(&mut self) -> Result<CallPlan, ToolOutput> {
         Ok(CallPlan::of(self.kind()))
     }
 
-    /// Makes the call.
+    /// Runs the call.
     fn run(self: Box<Self>, context: &CallContext<'_>) -> ToolOutput;
 }
 
@@ -86,12 +95,14 @@ pub struct CallContext<'a> {
 pub struct ToolOutput {
     /// How it ended.
     pub status: ToolStatus,
-    /// What the model is told.
+    /// The text for the model.
     pub text: String,
     /// The whole of which the text is only a part.
     pub full_text: Option<Arc<str>>,
     /// The files that were changed.
     pub changes: Vec<FileChange>,
+    /// The files whose content the text has, relative to the workspace.
+    pub reads: Vec<Arc<str>>,
     /// Whether the text may be shortened when it is long; what comes in pages is not.
     pub truncation: Truncation,
 }
@@ -136,6 +147,7 @@ impl ToolOutput {
             text: text.into(),
             full_text: None,
             changes: Vec::new(),
+            reads: Vec::new(),
             truncation: Truncation::Allowed,
         }
     }

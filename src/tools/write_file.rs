@@ -5,6 +5,7 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use super::description::{BuiltInTool, SummaryDetail, TargetKind, ToolDescription};
 use super::error_hints;
 use super::file_edit::FileEdit;
 use super::replace::with_crlf;
@@ -15,13 +16,25 @@ use crate::policy::{CallKind, CallTarget};
 use crate::port::ToolSpec;
 use crate::workspace::{FileError, LineEnd, RelPath, TextFile, WorkspaceRoot, is_binary};
 
+const NAME: &str = "write_file";
+
+pub(super) const TOOL: BuiltInTool = BuiltInTool {
+    description: ToolDescription {
+        name: NAME,
+        kind: CallKind::Changes,
+        target: TargetKind::Write,
+        summarize: |arguments| arguments.path(arguments.lines("content").map(SummaryDetail::Lines)),
+    },
+    build: |context| Some(Box::new(WriteFile::new(context.guarded_root(NAME)))),
+};
+
 /// Writes files.
 pub(super) struct WriteFile {
     root: WorkspaceRoot,
     spec: ToolSpec,
 }
 
-/// What the model says.
+/// The arguments from the model.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Arguments {
@@ -54,7 +67,7 @@ impl WriteFile {
     /// Returns the tool.
     pub(super) fn new(root: WorkspaceRoot) -> Self {
         let spec = schema::tool_spec::<Arguments>(
-            "write_file",
+            NAME,
             "Writes a text file: makes a new one, replaces one, or adds to the end of one. To change a part of a file, \
              use edit_file. Text that is added begins on a line of its own.",
         );
@@ -76,7 +89,7 @@ impl Tool for WriteFile {
 
 impl ToolInvocation for Call {
     fn kind(&self) -> CallKind {
-        CallKind::Changes
+        TOOL.description.kind
     }
 
     fn access(&self) -> CallAccess {

@@ -1,6 +1,8 @@
 //! One-line errors of failed tool calls.
 
 use super::sanitize;
+use crate::policy::CallKind;
+use crate::tools::describe;
 
 /// The prefixes of a command's last line.
 const COMMAND_ENDINGS: [&str; 5] =
@@ -9,7 +11,8 @@ const COMMAND_ENDINGS: [&str; 5] =
 /// Returns a one-line error of a tool call: the first line of its output. For a command, its exit status and the last
 /// line of its error output, or of its output if that is empty.
 pub(super) fn failure_line(tool: &str, answer: &str, longest: usize) -> String {
-    let of_command = (tool == "run_command").then(|| command_failure(answer, longest)).flatten();
+    let is_command = describe(tool).is_some_and(|tool| tool.kind == CallKind::Command);
+    let of_command = is_command.then(|| command_failure(answer, longest)).flatten();
     of_command.unwrap_or_else(|| sanitize::headline(answer, longest))
 }
 

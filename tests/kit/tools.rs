@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use architect::machine::CallIntent;
 use architect::model::{CallAccess, TimeSpan, ToolCall, ToolResult, ToolStatus};
-use architect::port::{ApprovedCall, AuthorizationOutcome, EffectContext, ToolSpec, Toolbox};
+use architect::port::{
+    ApprovedCall, AuthorizationOutcome, EffectContext, PreparedCall, ToolSpec, Toolbox,
+};
 
 type Run = dyn Fn(&ToolCall, &EffectContext) -> ToolResult + Send + Sync;
 type Authorize = dyn Fn(&ToolCall) -> Result<CallIntent, ToolResult> + Send + Sync;
@@ -13,7 +15,7 @@ type Authorize = dyn Fn(&ToolCall) -> Result<CallIntent, ToolResult> + Send + Sy
 pub(crate) struct FakeTools {
     names: Vec<&'static str>,
     access: Box<dyn Fn(&ToolCall) -> CallAccess + Send + Sync>,
-    authorize: Box<Authorize>,
+    authorize: Arc<Authorize>,
     run: Arc<Run>,
 }
 
@@ -26,7 +28,7 @@ impl FakeTools {
         Self {
             names: names.to_vec(),
             access: Box::new(|_| CallAccess::read("a")),
-            authorize: Box::new(|_| Ok(CallIntent::ReadOnly)),
+            authorize: Arc::new(|_| Ok(CallIntent::ReadOnly)),
             run: Arc::new(run),
         }
     }
@@ -45,7 +47,7 @@ impl FakeTools {
         mut self,
         authorize: impl Fn(&ToolCall) -> Result<CallIntent, ToolResult> + Send + Sync + 'static,
     ) -> Self {
-        self.authorize = Box::new(authorize);
+        self.authorize = Arc::new(authorize);
         self
     }
 }
@@ -71,19 +73,37 @@ impl Toolbox for FakeTools {
         self.names.iter().map(spec).collect()
     }
 
-    fn access(&self, call: &ToolCall) -> CallAccess {
-        (self.access)(call)
+    fn prepare(&self, call: &ToolCall) -> Box<dyn PreparedCall> {
+        Box::new(FakeCall {
+            access: (self.access)(call),
+            call: call.clone(),
+            authorize: Arc::clone(&self.authorize),
+            run: Arc::clone(&self.run),
+        })
+    }
+}
+
+struct FakeCall {
+    access: CallAccess,
+    call: ToolCall,
+    authorize: Arc<Authorize>,
+    run: Arc<Run>,
+}
+
+impl PreparedCall for FakeCall {
+    fn access(&mut self) -> CallAccess {
+        self.access.clone()
     }
 
-    fn invalid_call_result(&self, call: &ToolCall) -> Option<ToolResult> {
-        (self.authorize)(call).err()
+    fn rejection(&mut self) -> Option<ToolResult> {
+        (self.authorize)(&self.call).err()
     }
 
-    fn authorize(&self, call: &ToolCall, _: &EffectContext) -> AuthorizationOutcome {
-        match (self.authorize)(call) {
+    fn authorize(self: Box<Self>, _: &EffectContext) -> AuthorizationOutcome {
+        match (self.authorize)(&self.call) {
             Err(result) => AuthorizationOutcome::Rejected(result),
             Ok(intent) => AuthorizationOutcome::Approved {
-                call: Box::new(FakeToolCall(call.clone(), Arc::clone(&self.run))),
+                call: Box::new(FakeToolCall(self.call, self.run)),
                 timeout: TimeSpan::from_secs(60),
                 intent,
                 reason: "test".into(),

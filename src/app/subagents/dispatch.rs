@@ -19,7 +19,7 @@ use crate::tools::{
 };
 
 /// The name of the tool.
-const TOOL_NAME: &str = "dispatch_subagent";
+pub(in crate::app) const DISPATCH: &str = "dispatch_subagent";
 
 /// Lets another agent work.
 struct DispatchTool {
@@ -69,7 +69,7 @@ impl DispatchTool {
              by side when they are dispatched in one reply. The agents:{}",
             listed.collect::<String>()
         );
-        let mut spec = tool_spec::<DispatchArguments>(TOOL_NAME, &description);
+        let mut spec = tool_spec::<DispatchArguments>(DISPATCH, &description);
         let names: Vec<&str> = agents.iter().map(|agent| agent.name.as_str()).collect();
         spec.schema["properties"]["agent"]["enum"] = json!(names);
         Self { subagents: Arc::new(subagents), inherited, spec }
@@ -83,7 +83,7 @@ impl Tool for DispatchTool {
 
     fn prepare(&self, arguments: &str) -> Result<Box<dyn ToolInvocation>, String> {
         let DispatchArguments { agent, task, max_steps } = parse_arguments(&self.spec, arguments)?;
-        let invalid = |why: String| format!("Invalid arguments for {TOOL_NAME}: {why}.");
+        let invalid = |why: String| format!("Invalid arguments for {DISPATCH}: {why}.");
         let agent = self.subagents.agent(&agent, &self.inherited);
         let agent = agent.map_err(|problem| invalid(problem.kind.to_string()))?;
         if task.trim().is_empty() {

@@ -14,7 +14,7 @@ use super::rows::{
 use crate::journal::{SessionId, WallTime};
 use crate::model::{FileAction, MicroUsd, RunTime, Tokens, WordEnum};
 
-/// The columns of a session, in the order that [`session_row`] reads.
+/// The columns of a session, in the order that [`read_session`] reads.
 const SESSION_COLUMNS: &str = "id, status, reason, created, modified, steps, calls, tokens, cost, model, agent, workspace, \
      prompt, parent, records, bytes, problem, damaged";
 

@@ -186,7 +186,7 @@ impl CommandLine {
         }
     }
 
-    /// Returns the places that a word may mean as a path, without `.` and `..` where that can be told. The home is
+    /// Returns the places that a word may mean as a path, without `.` and `..` where they can be resolved. The home is
     /// [`HOME`].
     pub(in crate::policy) fn possible_paths(&self, word: &ShellWord) -> Vec<String> {
         let text = word.text.as_str();
@@ -233,7 +233,7 @@ fn printed_words(words: &[ShellWord]) -> Option<Vec<ShellWord>> {
 pub(super) const HOME: &str = "$HOME";
 
 impl Program {
-    /// Returns the name of the program, without its folder; none when it cannot be told.
+    /// Returns the name of the program, without its folder; `None` if it is unknown.
     pub(in crate::policy) fn name(&self) -> Option<&str> {
         program::program_name(&self.words)
     }

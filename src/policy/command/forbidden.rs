@@ -1,4 +1,4 @@
-//! What no command may do, whoever allows it.
+//! Commands that are denied whatever the rules allow.
 //!
 //! Becoming another user, removing the system or the home, making file systems, writing to devices, multiplying without
 //! end, running what was just downloaded: in all their spellings, as far as a line can be read.
@@ -12,7 +12,7 @@ use crate::policy::shell::{
     WordForm,
 };
 
-/// Programs that make somebody else of their caller.
+/// Programs that change the user.
 const USER_CHANGERS: [&str; 7] = ["sudo", "sudoedit", "su", "doas", "pkexec", "runuser", "gosu"];
 
 /// Programs that make or destroy file systems.
@@ -25,7 +25,7 @@ const DOWNLOADERS: [&str; 8] = ["aria2c", "axel", "curl", "fetch", "http", "http
 const INTERPRETERS: [&str; 9] =
     ["bun", "deno", "fish", "lua", "node", "perl", "php", "python", "ruby"];
 
-/// Folders without which a system does not work, or in which everything of somebody lies.
+/// Folders without which a system does not work, and folders of homes.
 const VITAL_FOLDERS: [&str; 24] = [
     "/Applications",
     "/Library",
@@ -111,7 +111,7 @@ fn check_unparsed_download(text: &str) -> Option<String> {
     (is_read || is_inside()).then(|| DOWNLOAD_EXECUTION.to_owned())
 }
 
-/// What is said about a download that is run.
+/// The reason for the denial of a download that is run.
 const DOWNLOAD_EXECUTION: &str = "it runs what it downloads, unseen";
 
 fn check_name(name: &str) -> Option<String> {
@@ -186,7 +186,7 @@ fn check_program(line: &CommandLine, program: &Program) -> Option<String> {
     }
 }
 
-/// Returns what is said about a program that is named by a pattern, of which enough stands there to tell.
+/// Returns the reason for the denial of a program that a pattern names, if the pattern is specific enough.
 fn check_pattern(word: &ShellWord) -> Option<String> {
     let name = word.text.rsplit('/').next()?;
     let letters = name.split('[').next()?.chars().filter(char::is_ascii_alphanumeric).count();

@@ -1,4 +1,4 @@
-//! What a command line does, as far as that can be told from its text.
+//! What a command line does, as far as its text shows.
 //!
 //! There are two ways to look at it. To say *no*, everything is gathered that may run ([`Line`]), rather too much than
 //! too little. To say *yes*, the line has to be understood as a whole, and each of its parts has to be known.

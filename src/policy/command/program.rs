@@ -13,7 +13,7 @@ pub(in crate::policy) enum NestedExecution {
     Script(ShellScript),
     /// A script that it reads from its input.
     Input,
-    /// Something, but what cannot be told.
+    /// Something unknown.
     Unknown,
 }
 
@@ -91,7 +91,7 @@ const OPAQUE_PROGRAMS: [&str; 26] = [
 
 const SHELLS: [&str; 9] = ["ash", "bash", "dash", "ksh", "mksh", "rbash", "sh", "yash", "zsh"];
 
-/// Returns the name of the program that some words run, without its folder; none when it cannot be told.
+/// Returns the name of the program that some words run, without its folder; `None` if it is unknown.
 pub(in crate::policy) fn program_name(words: &[ShellWord]) -> Option<&str> {
     let first = words.first().filter(|word| word.is_literal())?;
     first.text.rsplit('/').next().filter(|name| !name.is_empty())

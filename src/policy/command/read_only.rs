@@ -1,7 +1,7 @@
 //! Programs that only read.
 //!
 //! The list is short on purpose: a program that is not on it is asked about, which is a nuisance; a program that is on
-//! it wrongly does something that nobody was asked about.
+//! it wrongly runs without a confirmation.
 
 use super::git;
 use super::options::{ReadingOptions, may_be_option, may_be_several_words};
@@ -82,7 +82,7 @@ const READING_PROGRAMS: [&str; 71] = [
     "wc",
 ];
 
-/// Programs that tell their version when they are asked for nothing else. Those are missing that look for a version of
+/// Programs that print their version and do nothing else. Those are missing that look for a version of
 /// themselves in the workspace first: `cargo`, `yarn`, `mvn` and their like run what a file there names.
 const VERSION_PROGRAMS: [&str; 14] = [
     "bash", "clang", "cmake", "docker", "g++", "gcc", "git", "make", "node", "perl", "php",
@@ -316,7 +316,7 @@ const DIFF: ReadingOptions = ReadingOptions {
 const PGREP: ReadingOptions =
     ReadingOptions { flags: "acflnovwxi", valued: "dgGPstuUr", long: &[] };
 
-/// What `find` is asked without any effect; programs that it runs are judged by themselves.
+/// What `find` is asked without any effect; programs that it runs are checked separately.
 const FIND: &[&str] = &[
     "-H",
     "-L",
@@ -383,7 +383,7 @@ const FIND: &[&str] = &[
     "-newermt",
 ];
 
-/// Returns whether a program changes nothing. What it runs besides itself is judged elsewhere.
+/// Returns whether a program changes nothing. What it runs besides itself is checked elsewhere.
 pub(in crate::policy) fn only_reads(simple: &SimpleCommand) -> bool {
     let words = simple.words.as_slice();
     let [first, rest @ ..] = words else { return true };
@@ -442,7 +442,7 @@ fn has_attached_value(word: &ShellWord) -> bool {
     })
 }
 
-/// Returns whether `find` does nothing but look and run programs, which are judged by themselves.
+/// Returns whether `find` does nothing but look and run programs, which are checked separately.
 fn find_only_reads(words: &[ShellWord]) -> bool {
     let (mut is_program, mut before) = (false, "");
     let is_known = words.iter().all(|word| {

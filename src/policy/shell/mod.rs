@@ -1,7 +1,7 @@
 //! Command lines, read as a shell reads them.
 //!
 //! What is read is what the shell would do, or nothing: a line that uses something rare is [`Unreadable`], and then
-//! nobody may say that he knows what it does. Nothing is expanded or run.
+//! its effect counts as unknown. Nothing is expanded or run.
 
 mod grammar;
 mod parser;

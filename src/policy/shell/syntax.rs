@@ -12,7 +12,7 @@ pub(in crate::policy) struct ShellScript {
 pub(in crate::policy) struct Pipeline {
     /// The commands, the first one first.
     pub commands: Vec<ShellCommand>,
-    /// Whether nobody waits for it.
+    /// Whether the shell does not wait for it.
     pub is_background: bool,
 }
 
@@ -68,7 +68,7 @@ pub(in crate::policy) struct Assignment {
     pub is_list: bool,
 }
 
-/// A word, as far as it can be told what it will be.
+/// A word, as far as its value is known.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(in crate::policy) struct ShellWord {
     /// Its text without quotes. What is only known when it runs stands there as it is written.

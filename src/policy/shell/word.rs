@@ -29,7 +29,7 @@ const COMMAND_OUTPUT: &str = "$(…)";
 pub(in crate::policy) const PROCESS_SUBSTITUTION: &str = "<(…)";
 
 impl ShellParser {
-    /// Reads a word; none when there is none here.
+    /// Reads a word; `None` if there is no word here.
     pub(super) fn parse_word(&mut self) -> ParseResult<Option<ShellWord>> {
         let mut word = ShellWord::default();
         let begun = self.position();

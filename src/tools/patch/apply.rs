@@ -383,7 +383,7 @@ fn line_end(line: &[u8]) -> Option<&'static [u8]> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tools::patch::parse_patch;
+    use crate::tools::patch::tests::parse_patch;
 
     fn apply(content: &str, hunks: &str) -> Result<String, PatchError> {
         let sections = parse_patch(&format!("--- a/x\n+++ b/x\n{hunks}"), &|_| false).unwrap();

@@ -1,4 +1,4 @@
-//! The format that begins with `*** NewSession Patch`.
+//! The format that begins with `*** Begin Patch`.
 //!
 //! It names files by what happens to them, and places by their lines instead of numbers:
 //!

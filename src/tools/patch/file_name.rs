@@ -24,7 +24,7 @@ pub(super) fn parse_header_name(text: &str) -> Option<String> {
 }
 
 /// Returns the two names of `diff --git a/x b/x`, which are the same but for their prefixes; none when they are not, or
-/// cannot be told apart.
+/// cannot be distinguished.
 pub(super) fn parse_git_names(text: &str) -> Option<(String, String)> {
     let text = text.trim_end_matches(['\r', '\n']);
     let is_same = |old: &str, new: &str| {

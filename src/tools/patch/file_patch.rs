@@ -13,7 +13,7 @@ pub(in crate::tools) struct FilePatch {
     pub old: Option<String>,
     /// The file afterwards; none when it is deleted, or not named.
     pub new: Option<String>,
-    /// Its new permissions, as git tells them.
+    /// Its new permissions, as git writes them.
     pub mode: Option<u32>,
     /// What changes in it.
     pub hunks: Vec<Hunk>,
@@ -47,20 +47,44 @@ struct GitHeaders {
     is_binary: bool,
 }
 
-/// Takes a patch apart. `exists` tells whether there is a file of a name; where a name of the patch may have a prefix that
-/// is none of the file's, that decides.
-///
-/// # Errors
-///
-/// Fails with what is wrong with it, and where.
-pub(in crate::tools) fn parse_patch(
-    patch: &str,
-    exists: &dyn Fn(&str) -> bool,
-) -> Result<Vec<FilePatch>, String> {
-    if begin_patch::is_begin_patch(patch) {
-        return begin_patch::parse(patch);
+/// A patch that was read, with the names of files as they stand there.
+pub(in crate::tools) struct ParsedPatch(Names);
+
+enum Names {
+    /// They are the files'.
+    Exact(Vec<FilePatch>),
+    /// They may have prefixes.
+    Prefixed(Vec<UnresolvedFilePatch>),
+}
+
+impl ParsedPatch {
+    /// Parses a patch.
+    ///
+    /// # Errors
+    ///
+    /// Fails with what is wrong with it, and where.
+    pub(in crate::tools) fn parse(patch: &str) -> Result<Self, String> {
+        Ok(Self(match begin_patch::is_begin_patch(patch) {
+            true => Names::Exact(begin_patch::parse(patch)?),
+            false => Names::Prefixed(parse_unified(patch)?),
+        }))
     }
-    name_prefix::resolve_names(parse_unified(patch)?, exists)
+
+    /// Returns the patch of each file. `exists` returns whether there is a file of a name, which decides where a name may
+    /// have a prefix.
+    ///
+    /// # Errors
+    ///
+    /// Fails if it stays unknown which file a name means.
+    pub(in crate::tools) fn resolve(
+        &self,
+        exists: &dyn Fn(&str) -> bool,
+    ) -> Result<Vec<FilePatch>, String> {
+        match &self.0 {
+            Names::Exact(patches) => Ok(patches.clone()),
+            Names::Prefixed(patches) => name_prefix::resolve_names(patches.clone(), exists),
+        }
+    }
 }
 
 /// Takes a unified diff apart, and leaves its names as they are.
@@ -127,10 +151,10 @@ fn end_file(
     sections: &mut Vec<UnresolvedFilePatch>,
 ) -> Result<(), String> {
     let headers = std::mem::take(headers);
-    let tells = headers.mode.is_some()
+    let has_headers = headers.mode.is_some()
         || headers.is_binary
         || headers.operation.is_some_and(|what| what != FileOperation::Modified);
-    if !tells {
+    if !has_headers {
         return Ok(());
     }
     let (old, new) = headers.git.clone().unzip();
@@ -207,7 +231,7 @@ fn parse_file(
         }
     }
     if old.is_none() && new.is_none() {
-        return Err("the names of a file cannot be told".to_owned());
+        return Err("the names of a file are ambiguous".to_owned());
     }
     let mode = headers.mode.map(|mode| mode & 0o777);
     Ok(UnresolvedFilePatch {
@@ -266,7 +290,7 @@ fn parse_hunks(lines: &[&str], from: usize) -> Result<(Vec<Hunk>, usize), String
 #[cfg(test)]
 mod tests {
     use super::super::hunk::HunkLine;
-    use super::*;
+    use crate::tools::patch::tests::parse_patch;
 
     #[test]
     fn what_git_writes_is_understood() {
@@ -278,7 +302,7 @@ mod tests {
                      diff --git a/empty b/empty\nnew file mode 100644\nindex 0..0\n\
                      diff --git a/run b/run\nold mode 100644\nnew mode 100755\n-- \n2.40\n";
         let found = parse_patch(patch, &|_| false).unwrap();
-        let told: Vec<String> = found
+        let parsed: Vec<String> = found
             .iter()
             .map(|s| {
                 let (old, new) = (s.old.as_deref().unwrap_or("-"), s.new.as_deref().unwrap_or("-"));
@@ -293,7 +317,7 @@ mod tests {
             "Created - empty Some(420) 0",
             "Modified run run Some(493) 0",
         ];
-        assert_eq!(told, expected);
+        assert_eq!(parsed, expected);
         let added = ["--- x\n", "+++ y\n"].map(|line| HunkLine::Added(line.to_owned()));
         assert_eq!(found[1].hunks[0].lines, added);
         assert_eq!(found[2].hunks[0].old_lines(), ["x"]);

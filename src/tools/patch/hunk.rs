@@ -35,7 +35,7 @@ pub(in crate::tools) enum HunkPosition {
 /// Whether a patch says how the last line of a hunk ends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::tools) enum FinalNewline {
-    /// It does, with a line feed or with a marker that there is none.
+    /// It does, with a line feed or with a marker for its absence.
     #[default]
     Specified,
     /// It does not: the text of the patch ends there, or its format has no word for it. The file's own is kept.
@@ -187,7 +187,7 @@ fn parse_counted(lines: &[&str], mut old: usize, mut new: usize) -> Option<(Vec<
     (!goes_on).then_some((body, read))
 }
 
-/// Reads up to the next header; fails with the line that is none of a hunk.
+/// Reads up to the next header; fails with the line that does not belong to a hunk.
 fn parse_until_next(lines: &[&str]) -> Result<(Vec<HunkLine>, usize), usize> {
     let mut body = Vec::new();
     let mut read = 0;
@@ -229,7 +229,7 @@ fn parse_line(text: &str) -> Option<HunkLine> {
         Some(' ') => Some(HunkLine::Context(text[1..].to_owned())),
         Some('-') => Some(HunkLine::Removed(text[1..].to_owned())),
         Some('+') => Some(HunkLine::Added(text[1..].to_owned())),
-        // Somebody has taken away the space of an empty line.
+        // The space of an empty line was stripped.
         Some('\n' | '\r') => Some(HunkLine::Context(text.to_owned())),
         Some(_) | None => None,
     }

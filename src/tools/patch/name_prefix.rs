@@ -11,6 +11,7 @@ use super::file_patch::{FileOperation, FilePatch};
 use super::hunk::Hunk;
 
 /// A section with names as they stand in the patch.
+#[derive(Clone)]
 pub(super) struct UnresolvedFilePatch {
     pub(super) patch: FilePatch,
     /// The names of its line `diff --git`, or else those of its lines `---` and `+++`, whatever they mean.
@@ -41,7 +42,7 @@ pub(super) fn resolve_names(
 ) -> Result<Vec<FilePatch>, String> {
     let mut names = NameResolver { exists, prefixes: BTreeSet::new() };
     let mut sections = Vec::with_capacity(named.len());
-    // Files that are there show which prefixes the patch has; those of new files may be told only by them.
+    // Files that are there show which prefixes the patch has; those of new files may be known only from them.
     let mut new = Vec::new();
     for (index, UnresolvedFilePatch { patch: mut section, git_names: git }) in
         named.into_iter().enumerate()
@@ -149,7 +150,7 @@ fn describe_ambiguous(name: &str, short: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use crate::tools::patch::parse_patch;
+    use crate::tools::patch::tests::parse_patch;
 
     /// Returns the names of a patch's files where there are these.
     fn names(patch: &str, files: &[&str]) -> Result<String, String> {
@@ -194,7 +195,7 @@ mod tests {
             assert!(why.contains("both are there"), "{why}");
         }
         let why = names("diff --git a/x b/x c/x\nold mode 100644\nnew mode 100755\n", &["x"]);
-        assert!(why.unwrap_err().contains("cannot be told"));
+        assert!(why.unwrap_err().contains("are ambiguous"));
     }
 
     #[test]

@@ -7,7 +7,14 @@ use std::process::{Command, Stdio};
 
 use proptest::prelude::*;
 
-use super::{PatchError, apply_hunks, parse_patch};
+use super::{FilePatch, ParsedPatch, PatchError, apply_hunks};
+
+pub(super) fn parse_patch(
+    patch: &str,
+    exists: &dyn Fn(&str) -> bool,
+) -> Result<Vec<FilePatch>, String> {
+    ParsedPatch::parse(patch)?.resolve(exists)
+}
 
 fn apply(file: &str, patch: &str) -> Result<String, String> {
     let sections = parse_patch(patch, &|_| true)?;
@@ -446,7 +453,8 @@ fn odd_patches_give_what_git_and_patch_give_or_are_refused() {
         } else if !is_odd && !has_moved {
             assert_eq!(ours.as_deref().map(unix), Ok(unix(&new)), "{file:?}\n{patch}");
         }
-        let told = || format!("{file:?}\n{patch}\nours: {ours:?}\ngit:  {git:?}\ngnu:  {gnu:?}");
+        let described =
+            || format!("{file:?}\n{patch}\nours: {ours:?}\ngit:  {git:?}\ngnu:  {gnu:?}");
         let class = match &ours {
             Err(_) => "refused",
             Ok(ours) if git.as_ref() == Some(ours) => "like git",
@@ -498,7 +506,7 @@ fn odd_patches_give_what_git_and_patch_give_or_are_refused() {
         };
         *classes.entry(class).or_default() += 1;
         if matches!(class, "unexplained" | "other") || show.as_deref() == Some(class) {
-            shown.push(format!("[{class}] {}", told()));
+            shown.push(format!("[{class}] {}", described()));
         }
     }
     println!("{classes:?}");
@@ -605,6 +613,6 @@ fn has_marker_within(patch: &str) -> bool {
 
 fn unified_or(file: &str, patch: &str) -> Result<String, String> {
     let made = apply(file, patch);
-    // A change to nothing is told, and is no harm.
+    // A change to nothing is described, and is no harm.
     if made == Err("Unchanged".to_owned()) { Ok(file.to_owned()) } else { made }
 }

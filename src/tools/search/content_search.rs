@@ -25,7 +25,7 @@ pub(in crate::tools) struct ContentSearch {
     pub max_matches: usize,
 }
 
-/// How text is told from a pattern.
+/// How the searched text is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::tools) enum PatternSyntax {
     /// It is a regular expression.

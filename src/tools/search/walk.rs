@@ -39,7 +39,7 @@ pub(in crate::tools) enum WalkEnd {
     Complete,
     /// Its time was over before.
     TimedOut,
-    /// Nobody waits for it any more.
+    /// It was cancelled.
     Cancelled,
 }
 
@@ -120,7 +120,7 @@ impl FileWalk {
                 }
                 match &mut own {
                     Some(look) => step(look, &entry),
-                    // The threads have broken down, and that is told when they are waited for.
+                    // The threads have panicked, which joining them reports.
                     None if found.send(entry).is_err() => break,
                     None => {}
                 }

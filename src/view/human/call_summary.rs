@@ -3,6 +3,7 @@
 use serde_json::{Map, Value};
 
 use crate::model::Language;
+use crate::tools::{CallArguments, CallSummary, Subject, SummaryDetail, describe};
 use crate::view::catalogue::LogMessage;
 use crate::view::sanitize;
 
@@ -14,126 +15,42 @@ pub fn summarize_call(tool: &str, arguments: &Value, lang: Language) -> String {
     let Some(fields) = arguments.as_object() else {
         return arguments.as_str().map(shorten).unwrap_or_default();
     };
-    let fields = CallArguments(fields);
-    match tool {
-        "read_file" => with_note(fields.path(), fields.range(), lang),
-        "write_file" => with_note(fields.path(), fields.lines("content"), lang),
-        "edit_file" => with_note(fields.path(), fields.change(), lang),
-        "apply_patch" => fields.patch(lang),
-        "delete_file" => fields.path(),
-        "list_files" => match fields.text("pattern") {
-            Some(pattern) => search_summary(&pattern, fields.text("path"), lang),
-            None => fields.path(),
-        },
-        "search_code" => search_summary(&quote(fields.text("pattern")), fields.text("path"), lang),
-        "grep" => search_summary(&quote(fields.text("text")), fields.text("path"), lang),
-        "find_files" => {
-            search_summary(&fields.text("pattern").unwrap_or_default(), fields.text("path"), lang)
+    let Some(description) = describe(tool) else { return all_arguments(fields) };
+    let CallSummary { subject, within, detail } = (description.summarize)(&CallArguments(fields));
+    let subject = match subject {
+        Subject::Path(path) => sanitize::line(path).into_owned(),
+        Subject::Files(files) => LogMessage::Files { files }.render(lang),
+        Subject::Text(text) => shorten(text),
+        Subject::Quoted(text) => format!("\"{}\"", shorten(text)),
+    };
+    let detail = detail.map(|detail| match detail {
+        SummaryDetail::Range { from, to } => LogMessage::Range { from, to },
+        SummaryDetail::Lines(lines) => LogMessage::Lines { lines },
+        SummaryDetail::Change { old, new } => LogMessage::Change { old, new },
+    });
+    match (detail, within.map(shorten).filter(|folder| folder != ".")) {
+        (Some(detail), _) => format!("{subject} ({})", detail.render(lang)),
+        (None, Some(folder)) => {
+            LogMessage::Search { pattern: &subject, path: &folder }.render(lang)
         }
-        "run_command" => fields.text("command").unwrap_or_default(),
-        "read_output" => fields.text("call_id").unwrap_or_default(),
-        _ => fields.all(),
+        (None, None) => subject,
     }
 }
 
-/// The arguments of a call.
-struct CallArguments<'a>(&'a Map<String, Value>);
-
-impl CallArguments<'_> {
-    fn raw(&self, name: &str) -> Option<&str> {
-        self.0.get(name)?.as_str()
-    }
-
-    /// Returns an argument as one short line.
-    fn text(&self, name: &str) -> Option<String> {
-        self.raw(name).map(shorten)
-    }
-
-    /// Paths are not shortened.
-    fn path(&self) -> String {
-        sanitize::line(self.raw("path").unwrap_or(".")).into_owned()
-    }
-
-    fn range(&self) -> Option<LogMessage<'static>> {
-        let number = |name| self.0.get(name).and_then(Value::as_u64);
-        let (offset, limit) = (number("offset"), number("limit"));
-        let from = offset.unwrap_or(1).max(1);
-        let to = limit.map(|limit| from.saturating_add(limit).saturating_sub(1));
-        (offset.is_some() || limit.is_some()).then_some(LogMessage::Range { from, to })
-    }
-
-    fn lines(&self, name: &str) -> Option<LogMessage<'static>> {
-        Some(LogMessage::Lines { lines: self.raw(name)?.lines().count() })
-    }
-
-    fn change(&self) -> Option<LogMessage<'static>> {
-        let lines = |name| self.raw(name).map(|text| text.lines().count());
-        Some(LogMessage::Change { old: lines("old_str")?, new: lines("new_str")? })
-    }
-
-    /// Returns the file of a patch, or the number of files.
-    fn patch(&self, lang: Language) -> String {
-        let headers = self.raw("patch").unwrap_or_default().lines().filter_map(|line| {
-            let begins = [
-                "+++ ",
-                "--- ",
-                "*** Add File: ",
-                "*** Update File: ",
-                "*** Delete File: ",
-                "*** Move to: ",
-            ];
-            let path = begins.iter().find_map(|begin| line.strip_prefix(begin))?;
-            let path = path.split('\t').next().unwrap_or(path).trim();
-            let path = path.strip_prefix("a/").or_else(|| path.strip_prefix("b/")).unwrap_or(path);
-            (path != "/dev/null").then_some(path)
-        });
-        let mut files: Vec<&str> = headers.collect();
-        files.sort_unstable();
-        files.dedup();
-        match files.as_slice() {
-            [] => self.path(),
-            [only] => sanitize::line(only).into_owned(),
-            files => LogMessage::Files { files: files.len() }.render(lang),
+/// Returns the arguments of a tool that is not built in.
+fn all_arguments(arguments: &Map<String, Value>) -> String {
+    let one = |(name, value): (&String, &Value)| match value {
+        Value::String(text) => format!("{}={}", sanitize::line(name), shorten(text)),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => {
+            format!("{}={}", sanitize::line(name), shorten(&value.to_string()))
         }
-    }
-
-    /// Returns the arguments of an unknown tool.
-    fn all(&self) -> String {
-        let one = |(name, value): (&String, &Value)| match value {
-            Value::String(text) => format!("{}={}", sanitize::line(name), shorten(text)),
-            Value::Null
-            | Value::Bool(_)
-            | Value::Number(_)
-            | Value::Array(_)
-            | Value::Object(_) => {
-                format!("{}={}", sanitize::line(name), shorten(&value.to_string()))
-            }
-        };
-        let all: Vec<String> = self.0.iter().map(one).collect();
-        sanitize::truncate(&all.join(", "), MAX_SUMMARY)
-    }
+    };
+    let all: Vec<String> = arguments.iter().map(one).collect();
+    sanitize::truncate(&all.join(", "), MAX_SUMMARY)
 }
 
 fn shorten(text: &str) -> String {
     sanitize::truncate(&sanitize::line(text.trim()), MAX_SUMMARY)
-}
-
-fn quote(text: Option<String>) -> String {
-    format!("\"{}\"", text.unwrap_or_default())
-}
-
-fn with_note(path: String, note: Option<LogMessage<'_>>, lang: Language) -> String {
-    match note {
-        Some(note) => format!("{path} ({})", note.render(lang)),
-        None => path,
-    }
-}
-
-fn search_summary(what: &str, place: Option<String>, lang: Language) -> String {
-    match place.filter(|place| place != ".") {
-        Some(place) => LogMessage::Search { pattern: what, path: &place }.render(lang),
-        None => what.to_owned(),
-    }
 }
 
 #[cfg(test)]

@@ -14,12 +14,13 @@ mod tool_calls;
 
 pub use projector::EventProjector;
 pub(super) use projector::message_count;
+pub(in crate::view) use public_event::decision_of;
 pub use public_event::{
     AgentEnd, AgentStart, ApiCallEnd, ApiCallStart, CallOutcome, CompactionComplete,
     CompactionTriggered, EffectiveLimits, ErrorEvent, HookComplete, IncompleteReply, LimitAction,
-    LimitReached, LoopDetected, MessageTiming, PublicEvent, PublicEventKind, ReportedDecision,
-    RetryCause, RetryEvent, Severity, StateChange, SteeringReceived, SubagentCall, SummaryAuthor,
-    TextDelta, ToolCallEnd, ToolCallStart,
+    LimitReached, LoopDetected, MessageTiming, PublicEvent, PublicEventKind, RetryCause,
+    RetryEvent, Severity, StateChange, SteeringReceived, SubagentCall, SummaryAuthor, TextDelta,
+    ToolCallEnd, ToolCallStart,
 };
 pub(super) use serialize::{maybe_dollars, maybe_millis, millis, seconds};
 pub use token_usage::TokenUsage;

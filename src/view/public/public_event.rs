@@ -13,8 +13,8 @@ use crate::machine::{
     StopReason,
 };
 use crate::model::{
-    CallId, EffectId, FaultKind, FileChange, MicroUsd, ReplyFinish, TimeSpan, Tokens, ToolStatus,
-    Usage,
+    CallId, Decision, EffectId, FaultKind, FileChange, MicroUsd, ReplyFinish, TimeSpan, Tokens,
+    ToolStatus, Usage,
 };
 use crate::port::{HookOutcome, HookPoint};
 
@@ -334,7 +334,7 @@ pub struct ToolCallEnd {
     pub path: Option<Arc<str>>,
     /// The decision of the policy and its rule; `None` for a call that was not authorized.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub decision: Option<ReportedDecision>,
+    pub decision: Option<Decision>,
     /// How long the tool ran.
     #[serde(rename = "duration_ms", serialize_with = "millis")]
     pub duration: TimeSpan,
@@ -347,35 +347,15 @@ pub struct ToolCallEnd {
     pub step: u32,
 }
 
-/// The decision of the policy on a tool call.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(tag = "verdict", rename_all = "snake_case")]
-pub enum ReportedDecision {
-    /// It may run.
-    Allow {
-        /// The rule that allows it.
-        rule: Arc<str>,
-    },
-    /// It may not run.
-    Deny {
-        /// The rule that denies it, with a hint.
-        rule: Arc<str>,
-    },
-}
-
-impl ReportedDecision {
-    /// Returns the decision in an authorization; `None` if it contains no decision.
-    pub(in crate::view) fn from_machine(authorization: &Authorization) -> Option<Self> {
-        match authorization {
-            Authorization::Approved { reason, .. } => {
-                Some(Self::Allow { rule: Arc::clone(reason) })
-            }
-            Authorization::Rejected { result } if result.status == ToolStatus::Denied => {
-                Some(Self::Deny { rule: Arc::clone(&result.text) })
-            }
-            Authorization::Abort => Some(Self::Deny { rule: "the user aborted the run".into() }),
-            Authorization::Rejected { .. } => None,
+/// Returns the decision that an event reports; `None` for a call that the policy did not see.
+pub(in crate::view) fn decision_of(authorization: &Authorization) -> Option<Decision> {
+    match authorization {
+        Authorization::Approved { reason, .. } => Some(Decision::allow(Arc::clone(reason))),
+        Authorization::Rejected { result } if result.status == ToolStatus::Denied => {
+            Some(Decision::deny(Arc::clone(&result.text)))
         }
+        Authorization::Abort => Some(Decision::deny("the user aborted the run")),
+        Authorization::Rejected { .. } => None,
     }
 }
 

@@ -5,9 +5,12 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::{PublicEventKind, ReportedDecision, ToolCallEnd, ToolCallStart};
+use super::public_event::decision_of;
+use super::{PublicEventKind, ToolCallEnd, ToolCallStart};
 use crate::machine::{CallState, Effect, EntryId, Event, Executing, Machine, State};
-use crate::model::{CallId, ConversationItem, EffectId, ToolArguments, ToolCall, ToolResult};
+use crate::model::{
+    CallId, ConversationItem, Decision, EffectId, ToolArguments, ToolCall, ToolResult,
+};
 
 /// The reported tool calls. A call that ends without authorization is reported as well.
 #[derive(Default)]
@@ -17,7 +20,7 @@ pub(super) struct ToolCallTracker {
     reported: HashMap<CallId, ReportedCall>,
     /// The calls that are being authorized.
     authorizing: HashMap<EffectId, CallId>,
-    decisions: HashMap<CallId, ReportedDecision>,
+    decisions: HashMap<CallId, Decision>,
 }
 
 /// How much of a call was reported.
@@ -54,7 +57,7 @@ impl ToolCallTracker {
     pub(super) fn on_event(&mut self, event: &Event) {
         if let Event::Authorized { id, authorization } = event
             && let Some(call) = self.authorizing.remove(id)
-            && let Some(decision) = ReportedDecision::from_machine(authorization)
+            && let Some(decision) = decision_of(authorization)
         {
             self.decisions.insert(call, decision);
         }

@@ -12,9 +12,8 @@ use super::timeline::{CallEnd, CallSpan, ToolSpan};
 use super::usage_chart::percent;
 use super::{Trace, chart, usage_chart};
 use crate::machine::{CallPurpose, RunStatus, StopReason};
-use crate::model::{MessageOrigin, RunTime, TimeSpan, ToolStatus, pluralize};
+use crate::model::{Decision, MessageOrigin, RunTime, TimeSpan, ToolStatus, pluralize};
 use crate::view::page::{PageFrame, section};
-use crate::view::public::ReportedDecision;
 use crate::view::sanitize;
 
 /// The longest headline of a message, in characters; the whole text is folded below it.
@@ -218,7 +217,7 @@ fn tool_row(trace: &Trace, span: &ToolSpan) -> Markup {
     ];
     let bad = span.status != Some(ToolStatus::Ok);
     let rule = match &span.decision {
-        Some(ReportedDecision::Allow { rule } | ReportedDecision::Deny { rule })
+        Some(Decision::Allow { reason: rule } | Decision::Deny { reason: rule })
             if !rule.is_empty() =>
         {
             format!(" · {}", sanitize::headline(rule, MAX_HEADLINE))

@@ -8,10 +8,11 @@ use serde::Serialize;
 use super::moment;
 use crate::machine::{Authorization, CallPurpose, Effect, Event, Machine, MachineOutput, State};
 use crate::model::{
-    CallId, EffectId, MicroUsd, Reply, ReplyFinish, RunTime, TimeSpan, ToolCall, ToolStatus,
+    CallId, Decision, EffectId, MicroUsd, Reply, ReplyFinish, RunTime, TimeSpan, ToolCall,
+    ToolStatus,
 };
 use crate::port::CallTiming;
-use crate::view::public::{ReportedDecision, maybe_dollars, maybe_millis, message_count, millis};
+use crate::view::public::{decision_of, maybe_dollars, maybe_millis, message_count, millis};
 
 /// A request to the model.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -93,7 +94,7 @@ pub struct ToolSpan {
     pub status: Option<ToolStatus>,
     /// The decision of the policy and its rule; `None` for a call that was not authorized.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub decision: Option<ReportedDecision>,
+    pub decision: Option<Decision>,
 }
 
 /// The usage of a sub-agent's model call.
@@ -161,7 +162,7 @@ impl Timeline {
                     };
                     let tool = &mut self.tools[index];
                     (tool.ended_at, tool.status) = (at, status);
-                    tool.decision = ReportedDecision::from_machine(authorization);
+                    tool.decision = decision_of(authorization);
                 }
             }
             Event::ToolCompleted { id, result } => {

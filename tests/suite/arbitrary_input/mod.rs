@@ -80,8 +80,9 @@ proptest! {
         let settings = ToolSettings::default();
         let registry = ToolRegistry::new(standard_tools(&root, &supervisor, &settings), settings);
         let call = ToolCall::new(CallId::from("c"), tool, &text);
-        registry.access(&call);
-        if let Err(answer) = registry.judge(&call) {
+        let mut call = registry.prepare(&call);
+        call.access();
+        if let Some(answer) = call.rejection() {
             prop_assert!(!answer.text.is_empty());
         }
     }

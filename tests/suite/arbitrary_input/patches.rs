@@ -42,7 +42,7 @@ fn apply(workspace: &Path, patch: &str) -> (bool, String) {
     let registry = ToolRegistry::new(standard_tools(&root, &supervisor, &settings), settings);
     let call = ToolCall::new("c".into(), "apply_patch", &json!({"patch": patch}).to_string());
     let scope = scope();
-    let result = match registry.authorize(&call, &scope) {
+    let result = match registry.prepare(&call).authorize(&scope) {
         AuthorizationOutcome::Approved { call: job, .. } => job.run(&scope),
         AuthorizationOutcome::Rejected(result) => result,
         AuthorizationOutcome::Abort => panic!("no user is asked"),

@@ -1,8 +1,8 @@
 //! Whatever a rule and a command line say, there is a decision, always the same, and nothing is freer for being denied.
 
+use architect::model::Decision;
 use architect::policy::{
-    CallKind, CallTarget, CommandTarget, ConfirmMode, Decision, Guardrails, PermissionRules,
-    PolicyEngine,
+    CallKind, CallTarget, CommandTarget, ConfirmMode, Guardrails, PermissionRules, PolicyEngine,
 };
 
 use proptest::prelude::*;
@@ -17,14 +17,14 @@ fn policy(mode: ConfirmMode, deny: &[&str], allow: &[&str]) -> Option<PolicyEngi
 /// How free a call is: refused, to be asked about, allowed.
 fn permissiveness(policy: &PolicyEngine, line: &str) -> u8 {
     let (line, folder) = (line.to_owned(), String::new());
-    let target = CallTarget::Command(CommandTarget { line, folder, env: Vec::new() });
+    let target = CallTarget::Command(CommandTarget::new(&line, &folder, Vec::new()));
     match policy.decide("run_command", CallKind::Command, &[target]) {
-        Decision::Deny(why) => {
+        Decision::Deny { reason: why } => {
             assert!(!why.is_empty());
             0
         }
-        Decision::Ask(_) => 1,
-        Decision::Allow(_) => 2,
+        Decision::Ask { .. } => 1,
+        Decision::Allow { .. } => 2,
     }
 }
 

@@ -9,9 +9,10 @@ use std::process::Command as Process;
 use architect::exec::{
     SandboxLevel, SandboxMode, SandboxPolicy, VariableFilter, clean_environment,
 };
+use architect::model::Decision;
 use architect::policy::{
-    CallKind, CallTarget, CommandTarget, ConfirmMode, Decision, Guardrails, PermissionRules,
-    PolicyEngine, Repositories,
+    CallKind, CallTarget, CommandTarget, ConfirmMode, Guardrails, PermissionRules, PolicyEngine,
+    Repositories,
 };
 use architect::tools::ToolSettings;
 use serde_json::json;
@@ -20,7 +21,7 @@ use tempfile::TempDir;
 use crate::tools::fixture::ToolFixture;
 
 fn decide(judge: &PolicyEngine, line: &str) -> Decision {
-    let target = CommandTarget { line: line.to_owned(), folder: String::new(), env: Vec::new() };
+    let target = CommandTarget::new(line, "", Vec::new());
     judge.decide("run_command", CallKind::Command, &[CallTarget::Command(target)])
 }
 
@@ -184,7 +185,7 @@ fn what_looks_like_reading_is_asked_about() {
     );
     let through: Vec<_> = NOT_READING
         .iter()
-        .filter(|line| matches!(decide(&judge, line), Decision::Allow(_)))
+        .filter(|line| matches!(decide(&judge, line), Decision::Allow { .. }))
         .collect();
     assert!(through.is_empty(), "{through:#?}");
 }
@@ -219,7 +220,7 @@ fn ordinary_reading_is_let_through() {
         "python3 --version && node --version",
     ] {
         assert!(
-            matches!(decide(&judge, line), Decision::Allow(_)),
+            matches!(decide(&judge, line), Decision::Allow { .. }),
             "{line}: {:?}",
             decide(&judge, line)
         );
@@ -295,8 +296,10 @@ const REFUSED: &[&str] = &[
 fn what_is_never_allowed_is_refused_in_its_easy_spellings() {
     let rules = PermissionRules::parse(&[], &[], &["run_command"]).unwrap();
     let judge = PolicyEngine::new(ConfirmMode::Yolo, rules, Guardrails::default());
-    let through: Vec<_> =
-        REFUSED.iter().filter(|line| !matches!(decide(&judge, line), Decision::Deny(_))).collect();
+    let through: Vec<_> = REFUSED
+        .iter()
+        .filter(|line| !matches!(decide(&judge, line), Decision::Deny { .. }))
+        .collect();
     assert!(through.is_empty(), "{through:#?}");
 }
 
@@ -346,8 +349,10 @@ const PUSHES: &[&str] = &[
 fn a_denied_command_is_not_run_by_another_spelling() {
     let rules = PermissionRules::parse(&["run_command(git push *)"], &[], &[]).unwrap();
     let judge = PolicyEngine::new(ConfirmMode::Yolo, rules, Guardrails::default());
-    let through: Vec<_> =
-        PUSHES.iter().filter(|line| matches!(decide(&judge, line), Decision::Allow(_))).collect();
+    let through: Vec<_> = PUSHES
+        .iter()
+        .filter(|line| matches!(decide(&judge, line), Decision::Allow { .. }))
+        .collect();
     assert!(through.is_empty(), "{through:#?}");
 }
 
@@ -535,7 +540,7 @@ fn a_repository_that_names_programs_is_asked_about() {
     let guardrails = Guardrails { repositories: Repositories::new(path), ..Guardrails::default() };
     let judge =
         PolicyEngine::new(ConfirmMode::ConfirmSensitive, PermissionRules::default(), guardrails);
-    let is_allowed = |line: &str| matches!(decide(&judge, line), Decision::Allow(_));
+    let is_allowed = |line: &str| matches!(decide(&judge, line), Decision::Allow { .. });
     for (config, line) in HOSTILE {
         fs::write(path.join(".git/config"), &plain).unwrap();
         assert!(is_allowed(line), "{line}");
@@ -615,7 +620,7 @@ fn a_repository_in_another_folder_is_asked_about() {
     let config = path.join("d/.git/config");
     for line in ELSEWHERE {
         fs::write(&config, "").unwrap();
-        let is_allowed = |line: &str| matches!(decide(&judge, line), Decision::Allow(_));
+        let is_allowed = |line: &str| matches!(decide(&judge, line), Decision::Allow { .. });
         let is_unknown =
             ["-execdir", "cd 9", "*", "[", "?", "{d.."].iter().any(|sign| line.contains(sign));
         assert!(is_allowed(line) != is_unknown, "{line}");

@@ -385,8 +385,9 @@ fn lines_with_effects(shell: &str, lines: &[String], found: &mut Vec<(String, St
 }
 
 fn only_reads(judge: &PolicyEngine, line: &str) -> bool {
-    let target = CommandTarget { line: line.to_owned(), folder: String::new(), env: Vec::new() };
-    judge.decide("run_command", CallKind::Command, &[CallTarget::Command(target)]).is_read_only()
+    let target = CommandTarget::new(line, "", Vec::new());
+    let decision = judge.decide("run_command", CallKind::Command, &[CallTarget::Command(target)]);
+    PolicyEngine::is_read_only(&decision)
 }
 
 /// Lines that one process runs; a batch in which something has an effect is run again in halves.

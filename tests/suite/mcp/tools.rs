@@ -59,7 +59,7 @@ fn registry(started: &StartedServers, mode: ConfirmMode) -> ToolRegistry {
 fn call(registry: &ToolRegistry, tool: &str, arguments: &Value) -> (ToolStatus, Arc<str>) {
     let call = ToolCall::new("call-7".into(), tool, &arguments.to_string());
     let scope = scope_with(&CancellationToken::new());
-    let result = match registry.authorize(&call, &scope) {
+    let result = match registry.prepare(&call).authorize(&scope) {
         AuthorizationOutcome::Approved { call: job, .. } => job.run(&scope),
         AuthorizationOutcome::Rejected(result) => result,
         AuthorizationOutcome::Abort => panic!("aborted"),

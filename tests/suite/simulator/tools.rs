@@ -8,8 +8,8 @@ use architect::model::{
     CallAccess, CallId, TimeSpan, ToolCall, ToolResult, ToolStatus, UserMessage,
 };
 use architect::port::{
-    AnswerChecks, ApprovedCall, AuthorizationOutcome, EffectContext, MessageSource, ToolSpec,
-    Toolbox,
+    AnswerChecks, ApprovedCall, AuthorizationOutcome, EffectContext, MessageSource, PreparedCall,
+    ToolSpec, Toolbox,
 };
 
 use super::executor::panic_quietly;
@@ -53,6 +53,13 @@ impl Toolbox for SimulatedTools {
         [].into()
     }
 
+    fn prepare(&self, call: &ToolCall) -> Box<dyn PreparedCall> {
+        let (tools, call) = (self.clone(), call.clone());
+        <dyn PreparedCall>::from_fn(tools.access(&call), move |scope| tools.authorize(&call, scope))
+    }
+}
+
+impl SimulatedTools {
     fn access(&self, call: &ToolCall) -> CallAccess {
         match &*call.name {
             "read" => CallAccess::read("a"),

@@ -110,7 +110,7 @@ fn an_interrupt_ends_a_command_and_its_tree() {
     let call = ToolCall::new("c".into(), "run_command", &call.to_string());
     let cancel = CancellationToken::new();
     let AuthorizationOutcome::Approved { call: job, .. } =
-        world.registry.authorize(&call, &scope_with(&cancel))
+        world.registry.prepare(&call).authorize(&scope_with(&cancel))
     else {
         panic!()
     };

@@ -150,7 +150,7 @@ fn names_with_other_prefixes_are_those_of_the_files() {
     assert_eq!((world.read("src/old.txt"), world.read("old.txt")), ("1\n".into(), "2\n".into()));
     world.write("x", "1\n");
     let mode = "diff --git a/x b/x c/x\nold mode 100644\nnew mode 100755\n";
-    assert!(world.err("apply_patch", &patch(mode)).contains("cannot be told"));
+    assert!(world.err("apply_patch", &patch(mode)).contains("are ambiguous"));
     assert!(!world.path.join("x c").exists() && world.mode("x") & 0o111 == 0);
 }
 

@@ -92,7 +92,7 @@ impl ToolFixture {
         arguments: &Value,
     ) -> Result<AuthorizedCall, ToolResult> {
         let call = ToolCall::new("call-1".into(), tool, &arguments.to_string());
-        match self.registry.authorize(&call, &scope()) {
+        match self.registry.prepare(&call).authorize(&scope()) {
             AuthorizationOutcome::Approved { call: job, intent, reason: grounds, .. } => {
                 Ok(AuthorizedCall { job, intent, reason: grounds })
             }

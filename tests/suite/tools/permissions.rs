@@ -262,7 +262,7 @@ fn an_answer_is_about_one_call() {
         let arguments = json!({"command": line}).to_string();
         let call = ToolCall::new("c".into(), "run_command", &arguments);
         assert!(matches!(
-            registry.authorize(&call, &scope()),
+            registry.prepare(&call).authorize(&scope()),
             AuthorizationOutcome::Approved { .. }
         ));
         assert_eq!(asked.lock().unwrap().len(), round + 1);
@@ -280,7 +280,10 @@ fn variables_are_shown_with_a_question() {
     let long = "x".repeat(100);
     let arguments = json!({"command": "make test", "env": {"A": long, "PATH": "./evil:/bin"}});
     let call = ToolCall::new("c".into(), "run_command", &arguments.to_string());
-    assert!(matches!(registry.authorize(&call, &scope()), AuthorizationOutcome::Rejected(_)));
+    assert!(matches!(
+        registry.prepare(&call).authorize(&scope()),
+        AuthorizationOutcome::Rejected(_)
+    ));
     let shown = format!("make test (with A=\"{}\"… PATH=\"./evil:/bin\")", "x".repeat(60));
     assert_eq!(asked.lock().unwrap()[0], format!("run_command: {shown} (it sets the variable A)"));
 }
@@ -292,7 +295,7 @@ fn the_user_has_the_last_word() {
         let ToolFixture { registry, .. } = world(ConfirmMode::ConfirmSensitive, &[], &[], &[]);
         let registry = registry.with_confirmer(RecordingConfirm(answer, Arc::clone(&asked)));
         let call = ToolCall::new("c".into(), "run_command", r#"{"command":"touch x"}"#);
-        registry.authorize(&call, &scope())
+        registry.prepare(&call).authorize(&scope())
     };
     let AuthorizationOutcome::Approved { reason: grounds, .. } = ask(ConfirmationAnswer::Yes)
     else {

@@ -1,12 +1,13 @@
 //! What every call goes through.
 
-use architect::model::{CallAccess, ToolCall, ToolStatus};
+use architect::model::{CallAccess, ToolCall, ToolResult, ToolStatus};
 use architect::policy::ConfirmMode;
-use architect::port::Toolbox;
+use architect::port::{AuthorizationOutcome, PreparedCall, Toolbox};
 use architect::tools::{ExecutionMode, ToolSettings};
 use serde_json::{Value, json};
 
 use super::fixture::{ToolFixture, yolo_settings};
+use crate::kit::effect::scope;
 
 /// The schemas are valid JSON Schema, and in the subset that every provider takes.
 #[test]
@@ -109,7 +110,7 @@ fn a_dry_run_reads_and_describes_the_rest() {
 fn calls_that_do_not_touch_the_same_may_run_together() {
     let world = ToolFixture::new();
     let access = |tool: &str, arguments: Value| {
-        world.registry.access(&ToolCall::new("c".into(), tool, &arguments.to_string()))
+        world.registry.prepare(&ToolCall::new("c".into(), tool, &arguments.to_string())).access()
     };
     assert_eq!(access("read_file", json!({"path": "./d/../a"})), CallAccess::read("a"));
     assert_eq!(access("write_file", json!({"path": "a", "content": ""})), CallAccess::write("a"));
@@ -119,7 +120,58 @@ fn calls_that_do_not_touch_the_same_may_run_together() {
         |_| {},
     );
     let call = ToolCall::new("c".into(), "list_files", "{}");
-    assert_eq!(world.registry.access(&call), CallAccess::Exclusive);
+    assert_eq!(world.registry.prepare(&call).access(), CallAccess::Exclusive);
+}
+
+fn prepare(world: &ToolFixture, tool: &str, arguments: Value) -> Box<dyn PreparedCall> {
+    let mut call = world.registry.prepare(&ToolCall::new("c".into(), tool, &arguments.to_string()));
+    call.access();
+    call
+}
+
+fn run(call: Box<dyn PreparedCall>) -> ToolResult {
+    match call.authorize(&scope()) {
+        AuthorizationOutcome::Approved { call, .. } => call.run(&scope()),
+        AuthorizationOutcome::Rejected(result) => result,
+        AuthorizationOutcome::Abort => panic!("aborted"),
+    }
+}
+
+/// The calls of a reply are prepared together, and each runs after the ones before it.
+#[test]
+fn a_patch_finds_the_file_that_an_earlier_call_of_the_reply_makes() {
+    let world = ToolFixture::new();
+    let write = prepare(&world, "write_file", json!({"path": "x/f", "content": "a\n"}));
+    let patch = "--- x/f\n+++ x/f\n@@ -1 +1 @@\n-a\n+b\n";
+    let patch = prepare(&world, "apply_patch", json!({ "patch": patch }));
+    assert!(run(write).is_ok());
+    let result = run(patch);
+    assert!(result.is_ok(), "{}", result.text);
+    assert_eq!(world.read("x/f"), "b\n");
+}
+
+#[test]
+fn a_command_is_decided_by_the_configuration_that_earlier_calls_leave() {
+    let settings = ToolSettings { mode: ConfirmMode::ConfirmSensitive, ..yolo_settings() };
+    let world = ToolFixture::with(settings, |_| {});
+    world.write(".git/config", "[core]\n\tbare = false\n");
+    let status = |world| prepare(world, "run_command", json!({"command": "git status"}));
+    let approved = |call: Box<dyn PreparedCall>| {
+        matches!(call.authorize(&scope()), AuthorizationOutcome::Approved { .. })
+    };
+    assert!(approved(status(&world)));
+    let call = status(&world);
+    world.write(".git/config", "[core]\n\tfsmonitor = \"touch ran; false #\"\n");
+    assert!(!approved(call));
+}
+
+#[test]
+fn a_result_names_the_file_that_was_read() {
+    let world = ToolFixture::new();
+    world.write("d/a", "text");
+    let result = world.call("read_file", &json!({"path": "./d/../d/a"}));
+    assert_eq!(result.reads, ["d/a".into()]);
+    assert!(world.call("read_file", &json!({"path": "none"})).reads.is_empty());
 }
 
 #[test]

@@ -39,7 +39,8 @@ fn what_is_nested_too_deeply_is_refused() {
     let world = ToolFixture::new();
     let nested = format!("{{\"path\":{}1{}}}", "[".repeat(50_000), "]".repeat(50_000));
     let call = ToolCall::new("c".into(), "read_file", &nested);
-    let AuthorizationOutcome::Rejected(result) = world.registry.authorize(&call, &scope()) else {
+    let AuthorizationOutcome::Rejected(result) = world.registry.prepare(&call).authorize(&scope())
+    else {
         panic!()
     };
     assert_eq!(result.status, ToolStatus::Malformed);

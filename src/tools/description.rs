@@ -1,0 +1,164 @@
+//! What a built-in tool says about itself, for other modules; a tool's own file has its description.
+
+use std::sync::Arc;
+
+use serde_json::{Map, Value};
+
+use super::output_store;
+use super::settings::ToolSettings;
+use super::tool::Tool;
+use crate::exec::Supervisor;
+use crate::policy::{CallKind, CallTarget, CommandTarget, PolicyEngine};
+use crate::workspace::WorkspaceRoot;
+
+/// A tool as other modules see it.
+pub struct ToolDescription {
+    /// The name.
+    pub name: &'static str,
+    /// What kind of effect its calls have.
+    pub kind: CallKind,
+    /// What its rules match.
+    pub target: TargetKind,
+    /// Summarizes the arguments of a call for a log line.
+    pub summarize: for<'a> fn(&CallArguments<'a>) -> CallSummary<'a>,
+}
+
+/// What the rules of a tool match.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TargetKind {
+    /// Nothing but the tool itself.
+    Tool,
+    /// The file that a call reads.
+    Read,
+    /// The folder that a call searches; the workspace if it names none.
+    Search,
+    /// The files that a call writes.
+    Write,
+    /// The command line.
+    Command,
+}
+
+/// The arguments of a call, for its summary.
+#[derive(Clone, Copy, Debug)]
+pub struct CallArguments<'a>(pub &'a Map<String, Value>);
+
+/// The arguments of a call in brief.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CallSummary<'a> {
+    /// What the call is about.
+    pub subject: Subject<'a>,
+    /// The folder in which it searches.
+    pub within: Option<&'a str>,
+    /// What it does there.
+    pub detail: Option<SummaryDetail>,
+}
+
+/// What a call is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Subject<'a> {
+    /// A path, which is never shortened.
+    Path(&'a str),
+    /// A number of files.
+    Files(usize),
+    /// A command, a pattern or another text.
+    Text(&'a str),
+    /// A text that is searched.
+    Quoted(&'a str),
+}
+
+/// What a call does with its subject.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SummaryDetail {
+    /// It reads these lines, counted from 1; to the end without `to`.
+    Range {
+        /// The first line.
+        from: u64,
+        /// The last line.
+        to: Option<u64>,
+    },
+    /// It writes this number of lines.
+    Lines(usize),
+    /// It replaces a number of lines by another.
+    Change {
+        /// Lines before.
+        old: usize,
+        /// Lines afterwards.
+        new: usize,
+    },
+}
+
+/// A built-in tool: its description, and how it is built.
+pub(super) struct BuiltInTool {
+    pub description: ToolDescription,
+    /// Returns the tool; `None` if the settings exclude it.
+    pub build: fn(&BuildContext<'_>) -> Option<Box<dyn Tool>>,
+}
+
+/// What building a tool needs.
+pub(super) struct BuildContext<'a> {
+    pub root: &'a WorkspaceRoot,
+    pub supervisor: &'a Supervisor,
+    pub settings: &'a ToolSettings,
+    pub policy: Arc<PolicyEngine>,
+}
+
+impl BuildContext<'_> {
+    /// Returns the workspace, where the policy is checked again for what a path really is.
+    pub(super) fn guarded_root(&self, tool: &'static str) -> WorkspaceRoot {
+        let guard = super::ToolAccessGuard { tool, policy: Arc::clone(&self.policy) };
+        self.root.with_guard(Arc::new(guard))
+    }
+
+    /// Returns the maximum length of a result in bytes; `None` if there is none.
+    pub(super) fn budget(&self) -> Option<usize> {
+        output_store::bytes_for_tokens(self.settings.max_result_tokens.0)
+    }
+}
+
+impl TargetKind {
+    /// Returns the targets of a call that is written like a rule, `tool(text)`; `None` if it needs a text and has none.
+    pub fn parse(self, text: &str) -> Option<Vec<CallTarget>> {
+        let target = match self {
+            Self::Tool => return text.is_empty().then(Vec::new),
+            Self::Search if text.is_empty() => return Some(Vec::new()),
+            _ if text.is_empty() => return None,
+            Self::Read => CallTarget::Read(text.to_owned()),
+            Self::Search => CallTarget::Search(text.to_owned()),
+            Self::Write => CallTarget::Write(text.to_owned()),
+            Self::Command => CallTarget::Command(CommandTarget::new(text, "", Vec::new())),
+        };
+        Some(vec![target])
+    }
+}
+
+impl<'a> CallArguments<'a> {
+    /// Returns an argument that is a text.
+    pub fn text(&self, name: &str) -> Option<&'a str> {
+        self.0.get(name)?.as_str()
+    }
+
+    pub(super) fn number(&self, name: &str) -> Option<u64> {
+        self.0.get(name)?.as_u64()
+    }
+
+    pub(super) fn lines(&self, name: &str) -> Option<usize> {
+        Some(self.text(name)?.lines().count())
+    }
+
+    /// Summarizes a call by its path.
+    pub(super) fn path(&self, detail: Option<SummaryDetail>) -> CallSummary<'a> {
+        let subject = Subject::Path(self.text("path").unwrap_or("."));
+        CallSummary { subject, within: None, detail }
+    }
+
+    /// Summarizes a call by a text, and by the folder in which it searches.
+    pub(super) fn search(&self, subject: Subject<'a>) -> CallSummary<'a> {
+        CallSummary { subject, within: self.text("path"), detail: None }
+    }
+}
+
+impl<'a> From<Subject<'a>> for CallSummary<'a> {
+    fn from(subject: Subject<'a>) -> Self {
+        Self { subject, within: None, detail: None }
+    }
+}
