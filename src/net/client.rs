@@ -104,7 +104,7 @@ pub struct HttpRequest {
     pub body: RequestBody,
 }
 
-/// A response whose head was received. [`HttpResponse::bytes_read`] reads the body.
+/// A response whose head was received. [`HttpResponse::read`] reads the body.
 pub struct HttpResponse {
     /// The status code.
     pub status: u16,
@@ -351,7 +351,7 @@ impl HttpResponse {
     /// # Errors
     ///
     /// Fails for an invalid or too large body, after a timeout or a cancellation.
-    pub fn bytes_read(&mut self, buffer: &mut [u8]) -> Result<usize, NetError> {
+    pub fn read(&mut self, buffer: &mut [u8]) -> Result<usize, NetError> {
         let read = self.reader.read(buffer).map_err(ureq::Error::from);
         if self.cancel.is_cancelled() {
             return Err(NetError::Cancelled);
@@ -379,7 +379,7 @@ impl HttpResponse {
     pub fn read_all(&mut self, most: usize) -> Result<Vec<u8>, NetError> {
         let (mut body, mut buffer) = (Vec::new(), vec![0; 16 << 10]);
         while body.len() < most {
-            match self.bytes_read(&mut buffer)? {
+            match self.read(&mut buffer)? {
                 0 => break,
                 count => body.extend_from_slice(&buffer[..count]),
             }
@@ -411,8 +411,7 @@ impl HttpResponse {
     /// Reads to the end, but at most `most` bytes.
     pub(super) fn drain(mut self, most: u64) {
         let (limit, mut buffer) = (self.bytes_read + most, [0; 4 << 10]);
-        while self.bytes_read < limit && self.bytes_read(&mut buffer).is_ok_and(|count| count > 0) {
-        }
+        while self.bytes_read < limit && self.read(&mut buffer).is_ok_and(|count| count > 0) {}
     }
 
     /// Returns the text of a header.

@@ -48,7 +48,7 @@ impl IncomingResponse for HttpResponse {
     }
 
     fn read(&mut self, buffer: &mut [u8]) -> Result<usize, NetError> {
-        Self::bytes_read(self, buffer)
+        Self::read(self, buffer)
     }
 
     fn release(self: Box<Self>) {

@@ -61,7 +61,7 @@ impl HttpState {
         let (mut parser, mut buffer) = (sse::SseParser::new(), vec![0; 16 << 10]);
         let mut reply = None;
         let broken = loop {
-            match response.bytes_read(&mut buffer) {
+            match response.read(&mut buffer) {
                 Ok(0) => break ServerError::Truncated,
                 Ok(count) => {
                     let taken: Result<(), sse::SseError> = parser.push(&buffer[..count], |event| {
