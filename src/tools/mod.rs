@@ -1,4 +1,4 @@
-//! The built-in tools, and the registry through which a model calls them.
+//! The built-in tools and the registry through which a model calls them.
 //!
 //! A tool implements [`Tool`]; library users add theirs in the same way. The [`ToolRegistry`] is the toolbox of a run: every
 //! call goes through it in the same order: its arguments are parsed, the [policy](crate::policy) decides, the change is planned,
@@ -86,7 +86,7 @@ use crate::exec::Supervisor;
 use crate::policy::{CallTarget, PolicyEngine};
 use crate::workspace::{AccessGuard, AccessMode, RelPath, WorkspaceRoot};
 
-/// What a tool may touch, by what it really is.
+/// Checks which files a tool may access, by their real paths.
 struct ToolAccessGuard {
     tool: &'static str,
     policy: Arc<PolicyEngine>,
@@ -134,12 +134,12 @@ pub fn descriptions() -> impl Iterator<Item = &'static ToolDescription> {
     BUILT_IN.iter().map(|tool| &tool.description)
 }
 
-/// Returns the description of a built-in tool; `None` if there is none of this name.
+/// Returns the description of a built-in tool; `None` if the name is unknown.
 pub fn describe(tool: &str) -> Option<&'static ToolDescription> {
     descriptions().find(|description| description.name == tool)
 }
 
-/// Returns the built-in tools that the settings include, but for `read_output`, which the registry adds.
+/// Returns the built-in tools that the settings include, without `read_output`, which the registry adds.
 pub fn standard_tools(
     root: &WorkspaceRoot,
     supervisor: &Supervisor,
