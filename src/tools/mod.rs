@@ -37,7 +37,7 @@
 //! let rejection = tools.prepare(&push).rejection().expect("a denial takes precedence");
 //! assert_eq!(
 //!     &*rejection.text,
-//!     "Denied: rule run_command(git push *) of permissions.deny is against it."
+//!     "Denied: rule run_command(git push *) of permissions.deny matches."
 //! );
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
@@ -104,7 +104,7 @@ impl AccessGuard for ToolAccessGuard {
         let path = path.to_string();
         match access {
             AccessMode::Read => (!self.policy.can_search(self.tool, &path))
-                .then(|| format!("it is '{path}', which a rule or a guardrail is against")),
+                .then(|| format!("it is '{path}', which a rule or a guardrail denies")),
             AccessMode::Write => self.policy.denial_reason(self.tool, &CallTarget::Write(path)),
         }
     }

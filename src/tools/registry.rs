@@ -330,7 +330,7 @@ impl RegisteredCall {
         match self.gate.confirmer.confirm(&request, scope) {
             ConfirmationAnswer::Yes => Ok("confirmed by the user".to_owned()),
             ConfirmationAnswer::No => {
-                denied("Denied: the user said no. Don't try the same again.".to_owned())
+                denied("Denied: the user rejected the call. Don't repeat it.".to_owned())
             }
             ConfirmationAnswer::Abort => Err(AuthorizationOutcome::Abort),
             ConfirmationAnswer::Unavailable => denied(format!(

@@ -303,7 +303,7 @@ impl Call {
         ToolOutput { full_text: whole, ..ToolOutput::new(status, text) }
     }
 
-    /// Shortens an output to the last lines, and returns whether lines were omitted.
+    /// Omits the middle of a long output, and returns whether lines were omitted.
     fn truncate_output(&self, text: &str) -> (String, bool) {
         let lines: Vec<&str> = text.split_inclusive('\n').collect();
         if self.max_lines == 0 || lines.len() <= self.max_lines {

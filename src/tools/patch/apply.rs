@@ -371,7 +371,7 @@ fn without_any_line_end(line: &[u8]) -> &[u8] {
     line.strip_suffix(b"\r").unwrap_or(line)
 }
 
-/// Returns the line end of a line, which may be empty.
+/// Returns the line end of a line; `None` if it has none.
 fn line_end(line: &[u8]) -> Option<&'static [u8]> {
     match line {
         [.., b'\r', b'\n'] => Some(b"\r\n"),

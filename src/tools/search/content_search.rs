@@ -34,10 +34,10 @@ pub(in crate::tools) enum PatternSyntax {
     Literal,
 }
 
-/// The maximum length of a line, in bytes.
+/// The heap limit for the search of a file, in bytes. Only very long lines reach it.
 const MAX_MEMORY: usize = 64 << 20;
 
-/// The maximum size of a file that is read with one system call, in bytes.
+/// The maximum size of a file that is read into a buffer before it is searched, in bytes.
 const MAX_BUFFERED_FILE: usize = 128 << 10;
 
 impl ContentSearch {
