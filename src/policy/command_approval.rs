@@ -1,4 +1,4 @@
-//! Whether a command line is allowed: all of it, part by part.
+//! Approval of a command line, part by part.
 
 use super::command::{
     CommandLine, NestedExecution, git_folders, is_harmless_shell_setting, is_harmless_variable,
@@ -12,11 +12,11 @@ use super::shell::{
 };
 use super::target::WRITING_TOOLS;
 
-/// What may allow the parts of a line.
+/// The rules and lists that may allow the parts of a line.
 pub(super) struct CommandApproval<'a> {
     /// The permissions of the user.
     pub rules: &'a [PermissionRule],
-    /// How commands begin that need no confirmation.
+    /// The beginnings of commands that need no confirmation.
     pub safe: &'a [String],
     /// The line.
     pub line: &'a CommandLine,
@@ -24,16 +24,16 @@ pub(super) struct CommandApproval<'a> {
     pub repositories: &'a Repositories,
 }
 
-/// Files to which every command may write. `/dev/stdout` is not among them: it is whatever file stands behind it, which
-/// is then overwritten.
+/// Files to which every command may write. `/dev/stdout` is not one of them: it may be redirected to a file, which would
+/// be overwritten.
 const WRITABLE_DEVICES: [&str; 2] = ["/dev/null", "/dev/zero"];
 
-/// Where in a line a command stands.
+/// The context of a command in a line.
 #[derive(Clone, Copy, Default)]
 struct ApprovalContext {
-    /// In how many others.
+    /// The nesting depth.
     depth: u32,
-    /// Whether it is given variables that it may read, whose names say nothing.
+    /// Whether it gets variables with unknown effects.
     has_given_variables: bool,
 }
 
@@ -44,11 +44,11 @@ impl ApprovalContext {
 }
 
 impl CommandApproval<'_> {
-    /// Returns by what a whole line is allowed, besides that parts of it only read; with these variables set.
+    /// Returns the reasons why a whole line is allowed, besides parts that only read.
     ///
     /// # Errors
     ///
-    /// Fails with the first part that nothing allows.
+    /// Fails with the first part that is not allowed.
     pub(super) fn approve_line(
         &self,
         script: &ShellScript,
@@ -155,16 +155,14 @@ impl CommandApproval<'_> {
         match nested_execution(simple) {
             NestedExecution::Nothing if only_reads(simple) => self.check_repository(words),
             NestedExecution::Programs(programs) => {
-                // What looks for files can do something with them by itself.
+                // `find` itself can change files, too.
                 if program_name(words) == Some("find") && !only_reads(simple) {
                     return changes();
                 }
                 if let [program] = programs.as_slice()
                     && has_cleared_environment(words, program)
                 {
-                    return Err(
-                        "it changes what a program is told besides its arguments".to_owned()
-                    );
+                    return Err("it changes the environment or the name of a program".to_owned());
                 }
                 programs.iter().try_for_each(|program| match place.depth {
                     ..=8 => self.approve_simple(program, reasons, place),
@@ -172,17 +170,15 @@ impl CommandApproval<'_> {
                 })
             }
             NestedExecution::Script(_) if !is_same_in_all_shells(words) => {
-                Err(format!("what '{}' runs cannot be told", shorten(&text)))
+                Err(format!("what '{}' runs is unknown", shorten(&text)))
             }
             NestedExecution::Script(script) => self.approve_script(&script, reasons, place),
             NestedExecution::Nothing | NestedExecution::Input => changes(),
-            NestedExecution::Unknown => {
-                Err(format!("what '{}' runs cannot be told", shorten(&text)))
-            }
+            NestedExecution::Unknown => Err(format!("what '{}' runs is unknown", shorten(&text))),
         }
     }
 
-    /// Checks that git, which was found to only read, runs nothing that a repository names.
+    /// Checks that a reading git command runs no program from the configuration of a repository.
     fn check_repository(&self, words: &[ShellWord]) -> Result<(), String> {
         if program_name(words) != Some("git") || words[1].text == "--version" {
             return Ok(());
@@ -272,7 +268,7 @@ impl CommandApproval<'_> {
                 }
             }
             RedirectionKind::HereDocument | RedirectionKind::Read | RedirectionKind::Write => {
-                Err(format!("what it does with '{text}' cannot be told"))
+                Err(format!("its effect on '{text}' is unknown"))
             }
         }
     }
@@ -315,7 +311,7 @@ fn has_only_script_option(words: &[ShellWord]) -> bool {
     while let Some(word) = words.next().filter(|word| word.is_literal()) {
         let text = word.text.as_str();
         let Some(letters) = text.strip_prefix('-') else { return is_script };
-        if letters.is_empty() || !letters.chars().all(|letter| "ceufxo".contains(letter)) {
+        if letters.is_empty() || !letters.chars().all(|flag| "ceufxo".contains(flag)) {
             return false;
         }
         is_script |= letters.contains('c');

@@ -21,7 +21,7 @@ pub struct ConfirmationRequest<'a> {
     pub tool: &'a str,
     /// The call in one line.
     pub summary: &'a str,
-    /// Why the user is asked.
+    /// The reason for the request.
     pub reason: &'a str,
 }
 
@@ -30,11 +30,11 @@ pub struct ConfirmationRequest<'a> {
 pub enum ConfirmationAnswer {
     /// The call may run.
     Yes,
-    /// It may not.
+    /// The call must not run.
     No,
-    /// The run is to end.
+    /// The run must end.
     Abort,
-    /// There is no one to ask.
+    /// There is no user to ask.
     Unavailable,
 }
 

@@ -1,4 +1,4 @@
-//! The decision about a call.
+//! The policy engine.
 
 use super::command::{
     CommandLine, NestedExecution, Program, forbidden_reason, guessed, is_harmless_variable,
@@ -13,11 +13,11 @@ use super::target::{CallKind, CallTarget, CommandTarget, READING_TOOL, WRITING_T
 use crate::exec::shell_is_bash;
 use crate::model::{ConfirmMode, Decision};
 
-/// Decides about calls by their arguments. It asks no one, and reads no file but the configuration of repositories in
-/// which git only reads.
+/// Decides about calls by their arguments. It does not ask the user, and reads no files except the configuration of
+/// repositories in which git runs.
 ///
-/// In this order: denials; what no rule can allow; questions; permissions; and where no rule says anything, the mode.
-/// The user's own rule is the first to be named, since a denied path is protected from every tool, too.
+/// The order is: rules that deny; guardrails, which no rule overrides; rules that ask; rules that allow; the mode. A
+/// denial names the user's own rule rather than a guardrail.
 #[derive(Clone, Debug, Default)]
 pub struct PolicyEngine {
     mode: ConfirmMode,
@@ -25,7 +25,7 @@ pub struct PolicyEngine {
     guardrails: Guardrails,
 }
 
-/// How far a command line is allowed by rules and by what is known of it.
+/// Whether rules or known effects allow a command line.
 enum RuleCoverage {
     Covered(String),
     Uncovered(String),
@@ -37,7 +37,7 @@ impl PolicyEngine {
         Self { mode, rules, guardrails }
     }
 
-    /// Decides about a call of this kind that touches this.
+    /// Decides about a call of a kind with targets.
     pub fn decide(&self, tool: &str, kind: CallKind, targets: &[CallTarget]) -> Decision {
         let about_all =
             |rules: &[PermissionRule]| rules.iter().find(|rule| rule.applies_to_all(tool)).cloned();
@@ -46,10 +46,7 @@ impl PolicyEngine {
                 .or_else(|| targets.iter().find_map(|target| matching_rule(rules, tool, target)))
         };
         if let Some(rule) = touched(&self.rules.deny) {
-            return Decision::deny(format!(
-                "rule {} of permissions.deny is against it",
-                rule.as_str()
-            ));
+            return Decision::deny(format!("rule {} of permissions.deny matches", rule.as_str()));
         }
         if let Some(why) = targets.iter().find_map(|target| self.guardrail_denial(target)) {
             return Decision::deny(why);
@@ -71,7 +68,7 @@ impl PolicyEngine {
         matches!(decision, Decision::Allow { reason } if **reason == *READ_ONLY_REASON)
     }
 
-    /// Returns whether a tool may look into a file that it comes across while it searches.
+    /// Returns whether a tool may read a file that it finds in a search.
     pub fn can_search(&self, tool: &str, path: &str) -> bool {
         let is_denied = |rule: &PermissionRule| {
             rule.may_match_path(tool, path) || rule.may_match_path(READING_TOOL, path)
@@ -79,16 +76,16 @@ impl PolicyEngine {
         self.guardrails.sensitive.find(path).is_none() && !self.rules.deny.iter().any(is_denied)
     }
 
-    /// Returns whether there is a file at all that no search may look at.
+    /// Returns whether any file is excluded from searches.
     pub fn has_search_limits(&self) -> bool {
         !self.guardrails.sensitive.is_empty() || !self.rules.deny.is_empty()
     }
 
-    /// Returns why a tool may not touch what an open file or folder really is; rules that ask don't count, for there was
-    /// an answer.
+    /// Returns why a tool may not access the real path of an open file or folder. Rules that ask are ignored, since the user
+    /// has answered.
     pub fn denial_reason(&self, tool: &str, target: &CallTarget) -> Option<String> {
         let rule = matching_rule(&self.rules.deny, tool, target);
-        rule.map(|rule| format!("rule {} of permissions.deny is against it", rule.as_str()))
+        rule.map(|rule| format!("rule {} of permissions.deny matches", rule.as_str()))
             .or_else(|| self.guardrail_denial(target))
     }
 
@@ -144,7 +141,7 @@ impl PolicyEngine {
             && !self.rules.allow.iter().any(|rule| rule.is_whole_line(command.text()))
         {
             return Decision::ask(format!(
-                "the command cannot be held against the rules, because {why}"
+                "the rules cannot be applied to the command, because {why}"
             ));
         }
         match (self.rule_coverage(command), self.mode) {
@@ -195,7 +192,7 @@ impl PolicyEngine {
         };
         let program = line.programs.iter().find(is_open)?;
         let text: String = normalize(&program.words).chars().take(80).collect();
-        Some(format!("what '{text}' runs is only known when it does"))
+        Some(format!("what '{text}' runs is only known when it runs"))
     }
 
     /// Returns whether rules allow a command line, or it only reads.
@@ -211,7 +208,7 @@ impl PolicyEngine {
             Ok(script) => script,
             Err(why) => {
                 return RuleCoverage::Uncovered(format!(
-                    "what it does cannot be told, because {}",
+                    "its effect is unknown, because {}",
                     why.0
                 ));
             }
@@ -251,7 +248,7 @@ impl PolicyEngine {
                 Decision::allow(READ_ONLY_REASON.to_owned())
             }
             (ConfirmMode::ConfirmSensitive, CallKind::Delegates) => {
-                Decision::allow("what the other agent does is judged by itself".to_owned())
+                Decision::allow("each call of the other agent is checked separately".to_owned())
             }
             (ConfirmMode::ConfirmSensitive | ConfirmMode::ConfirmAll, _) => {
                 Decision::ask(mode_reason(self.mode))

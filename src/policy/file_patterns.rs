@@ -1,11 +1,10 @@
-//! Files that are guarded, whatever the rules say.
+//! Patterns for guarded files.
 
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 
 use super::guardrails::GuardrailError;
 
-/// Patterns for files, as `.gitignore` has them: a name without `/` is meant in every folder, and a folder with all that
-/// is in it.
+/// File patterns as in `.gitignore`: a name without `/` matches in every folder, and a folder includes its content.
 #[derive(Clone, Debug, Default)]
 pub struct FilePatterns {
     texts: Vec<String>,
@@ -17,7 +16,7 @@ impl FilePatterns {
     ///
     /// # Errors
     ///
-    /// Fails at the first text that is no pattern.
+    /// Fails at the first invalid pattern.
     pub fn parse<T: AsRef<str>>(texts: &[T]) -> Result<Self, GuardrailError> {
         let mut globs = GlobSetBuilder::new();
         let texts: Vec<String> = texts.iter().map(|text| text.as_ref().to_owned()).collect();
@@ -40,7 +39,7 @@ impl FilePatterns {
         self.texts.is_empty()
     }
 
-    /// Returns the pattern that a path below the workspace fits; none when it fits none.
+    /// Returns the first pattern that matches a path below the workspace.
     pub fn find(&self, path: &str) -> Option<&str> {
         // Each text has two patterns.
         self.globs.matches(path).first().map(|index| self.texts[index / 2].as_str())

@@ -1,4 +1,4 @@
-//! The guarded files that there are, for the confinement of commands.
+//! Existing guarded files, for the sandbox of commands.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,19 +12,19 @@ use super::rules::{PermissionRule, PermissionRules};
 use super::target::{READING_TOOL, WRITING_TOOLS};
 use crate::workspace::WorkspaceRoot;
 
-/// The guarded files that there are when a run begins, by their absolute paths.
+/// The guarded files that exist when a run begins, by their absolute paths.
 ///
-/// What a command names is in its text; what its programs open by themselves is not. With these files in the
-/// policy of the confinement, that is stopped, too.
+/// The text of a command names some files, but its programs may open others. The sandbox protects these files from
+/// programs, too.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GuardedFiles {
-    /// Files and folders that are never changed.
+    /// Files and folders that must not be changed.
     pub protected: Vec<PathBuf>,
-    /// Files and folders that are neither read nor changed.
+    /// Files and folders that must not be read or changed.
     pub sensitive: Vec<PathBuf>,
 }
 
-/// Files and folders that are returned; each costs something at the start of every command.
+/// The maximum number of files and folders. Each adds to the start time of every command.
 const MAX_FILES: usize = 500;
 
 impl Guardrails {
@@ -101,7 +101,7 @@ pub struct DeniedFiles {
     rules: Vec<PermissionRule>,
 }
 
-/// The denied files that there are, and which file each of them is.
+/// The existing denied files with their identities.
 pub type ExistingFiles = BTreeMap<PathBuf, (u64, u64)>;
 
 impl DeniedFiles {
@@ -119,7 +119,7 @@ impl DeniedFiles {
         self.rules.iter().find(touches)
     }
 
-    /// Returns those that there are. Walks through the workspace, unless there is no rule.
+    /// Returns the existing denied files. Walks through the workspace if there are rules.
     pub fn existing(&self) -> ExistingFiles {
         if self.rules.is_empty() {
             return ExistingFiles::new();
@@ -138,7 +138,7 @@ impl DeniedFiles {
         denied.collect()
     }
 
-    /// Renames what a command has made in spite of a rule. Returns what there is to say about it.
+    /// Renames files that a command has created in spite of a rule. Returns notes about them.
     pub fn rename_denied(&self, before: &ExistingFiles) -> Vec<String> {
         let mut notes = Vec::new();
         for (path, file) in self.existing() {
@@ -154,8 +154,8 @@ impl DeniedFiles {
                 continue;
             }
             let what = match rename_file(&path) {
-                Some(other) => format!("was not to be written, and is now '{other}'"),
-                None => "was not to be written, and could not be set aside".to_owned(),
+                Some(other) => format!("must not be written, and was renamed to '{other}'"),
+                None => "must not be written, and could not be renamed".to_owned(),
             };
             notes.push(named(&what));
         }
@@ -163,7 +163,7 @@ impl DeniedFiles {
     }
 }
 
-/// What is added to the name of something that is set aside.
+/// The suffix of renamed files.
 const DENIED_SUFFIX: &str = ".denied";
 
 /// Renames a file; returns its new name.

@@ -1,7 +1,7 @@
 //! Guarded files in command lines.
 //!
-//! A command line is text: what it names can be seen here, and what its programs open by themselves cannot. Against the
-//! latter there is the confinement of commands.
+//! Only files that a command line names are found here. Files that its programs open by themselves are protected by the
+//! sandbox.
 
 use super::command::{CommandLine, Program};
 use super::file_patterns::FilePatterns;
@@ -20,7 +20,7 @@ const WRITING_PROGRAMS: [&str; 22] = [
 const WRITING_GIT_COMMANDS: [&str; 8] =
     ["apply", "checkout", "clean", "mv", "reset", "restore", "rm", "stash"];
 
-/// Returns why a line may not run for the sake of a guarded file that it names.
+/// Returns why a line may not run because of a guarded file that it names.
 pub(super) fn denial_reason(
     line: &CommandLine,
     protected: &FilePatterns,
@@ -45,8 +45,8 @@ pub(super) fn denial_reason(
             let files = program.redirections.iter().filter(|to| kinds.contains(&to.kind));
             files.map(|to| &to.target)
         };
-        let said = program.name().is_some_and(|name| TEXT_PROGRAMS.contains(&name));
-        let words = if said { &[] } else { program.words.as_slice() };
+        let has_text = program.name().is_some_and(|name| TEXT_PROGRAMS.contains(&name));
+        let words = if has_text { &[] } else { program.words.as_slice() };
         // Removing a folder removes what it contains.
         let taken = if matches!(program.name(), Some("rm" | "mv")) { &words[1..] } else { &[] };
         let taken = taken.iter().filter(|word| !word.text.starts_with('-')).find_map(|word| {

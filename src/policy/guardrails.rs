@@ -1,4 +1,4 @@
-//! Limits that no rule can lift.
+//! Limits that no rule overrides.
 
 use grep_matcher::Matcher;
 use grep_regex::RegexMatcher;
@@ -8,62 +8,62 @@ use super::file_patterns::FilePatterns;
 use super::off_limits::OffLimits;
 use super::repositories::Repositories;
 
-/// Limits that no rule can lift.
+/// Limits that no rule overrides.
 #[derive(Clone, Debug, Default)]
 pub struct Guardrails {
     /// Files that are never changed.
     pub protected: FilePatterns,
     /// Files that are neither read nor changed.
     pub sensitive: FilePatterns,
-    /// What the confinement keeps commands from, for the tools that are not confined.
+    /// The paths that the sandbox protects from commands, for tools that run outside it.
     pub off_limits: OffLimits,
     /// The repositories in which commands run.
     pub repositories: Repositories,
     /// Commands that never run.
     pub blocked: BlockedCommands,
-    /// Commands that need no confirmation, by how they begin: `git status` is also `git status -s`.
+    /// Beginnings of commands that need no confirmation: `git status` includes `git status -s`.
     pub safe: Vec<String>,
-    /// Which commands run at all.
+    /// Which commands may run.
     pub commands: CommandScope,
-    /// How much a run may do.
+    /// The limits of a run.
     pub limits: GuardrailLimits,
 }
 
-/// Which commands run at all.
+/// Which commands may run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CommandScope {
-    /// All of them, as far as rules and the mode go.
+    /// All commands, subject to rules and the mode.
     #[default]
     All,
-    /// Those that are safe, and those that a rule allows.
+    /// Only safe commands, and commands that a rule allows.
     AllowedOnly,
 }
 
-/// How much a run may do; none for as much as it wants.
+/// The limits of a run; `None` for no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GuardrailLimits {
-    /// Files that its tools may change. What a command changes is not counted: to know it, the whole workspace would have
-    /// to be looked at before and after each. How many commands there are is limited instead.
+    /// The number of files that tools may change. Changes by commands are not counted, since that would require a scan of
+    /// the whole workspace before and after each; the number of commands is limited instead.
     pub files: Option<u64>,
-    /// Lines that its tools may add and remove.
+    /// The number of lines that tools may add and remove.
     pub lines: Option<u64>,
-    /// Commands that it may start.
+    /// The number of commands.
     pub commands: Option<u64>,
 }
 
-/// Regular expressions for commands that never run. One that fits a whole line, or a part of it, is enough.
+/// Regular expressions for commands that never run. A match of a whole line, or of a part of it, is enough.
 #[derive(Clone, Debug, Default)]
 pub struct BlockedCommands(Vec<(String, RegexMatcher)>);
 
-/// Why a guardrail cannot be used.
+/// An invalid guardrail.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum GuardrailError {
     /// A file pattern is invalid.
-    #[error("a pattern for files cannot be used: {0}")]
+    #[error("invalid file pattern: {0}")]
     Pattern(String),
     /// A regular expression is invalid.
-    #[error("'{0}' is no regular expression: {1}")]
+    #[error("invalid regular expression '{0}': {1}")]
     Expression(String, String),
 }
 
@@ -90,7 +90,7 @@ impl BlockedCommands {
         self.0.is_empty()
     }
 
-    /// Returns the expression that fits a command; none when none does.
+    /// Returns the first expression that matches a command.
     pub fn find(&self, command: &str) -> Option<&str> {
         let fits = |(_, matcher): &&(String, RegexMatcher)| {
             matcher.is_match(command.as_bytes()).unwrap_or(true)

@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use crate::exec::{SandboxMode, SandboxPolicy, resolve_path};
 use crate::workspace::escape_name;
 
-/// Paths in the workspace that no tool may write, as no command may.
+/// Paths in the workspace that neither tools nor commands may write.
 ///
-/// The hooks and the configuration of git and the project's own settings are run or obeyed by the user's programs, outside
-/// of any confinement. Writing them would be a way out of it.
+/// The user's programs use the hooks and the configuration of git, and the project's settings, outside the sandbox.
+/// Writing them would be a way out of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OffLimits {
     paths: Vec<PathBuf>,

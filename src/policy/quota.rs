@@ -1,4 +1,4 @@
-//! How much a run has done, held against how much it may do.
+//! The used quota of a run.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::guardrails::GuardrailLimits;
 use crate::model::FileChange;
 
-/// What a run has done so far.
+/// The quota that a run has used.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct QuotaUsage {
     /// The files that it has changed.
@@ -17,29 +17,29 @@ pub struct QuotaUsage {
     pub commands: u64,
 }
 
-/// Counts what a run does, and says no when it becomes too much.
+/// Counts the changes and commands of a run, and rejects calls beyond its limits.
 #[derive(Debug, Default)]
 pub struct Quota {
     limits: GuardrailLimits,
     used: Mutex<QuotaUsage>,
 }
 
-/// What a call is going to use.
+/// The quota that a call will use.
 #[derive(Clone, Copy, Debug)]
 pub struct CallUsage<'a> {
-    /// The files that it is going to change.
+    /// The files to be changed.
     pub changes: &'a [FileChange],
-    /// Commands that it is going to start.
+    /// The number of commands.
     pub commands: u64,
 }
 
 impl Quota {
-    /// Returns a quota of which something is used already.
+    /// Returns a quota that is partly used.
     pub fn new(limits: GuardrailLimits, used: QuotaUsage) -> Self {
         Self { limits, used: Mutex::new(used) }
     }
 
-    /// Returns why a call would be too much; none when it would not.
+    /// Returns why a call would exceed a limit; `None` if it would not.
     pub fn exceeded_reason(&self, call: CallUsage<'_>) -> Option<String> {
         self.check(&self.lock(), call)
     }
@@ -48,7 +48,7 @@ impl Quota {
     ///
     /// # Errors
     ///
-    /// Fails with the reason when it is too much; nothing is counted then.
+    /// Fails with the reason if the call would exceed a limit; it is not counted then.
     pub fn consume(&self, call: CallUsage<'_>) -> Result<(), String> {
         let mut used = self.lock();
         if let Some(why) = self.check(&used, call) {

@@ -1,27 +1,27 @@
-//! What the configuration of a repository makes git run.
+//! Programs that the configuration of a repository makes git run.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
-/// The repositories in which commands run: whether git, when it only reads, runs nothing but itself there.
+/// The repositories in which commands run. Checks whether a reading git command runs other programs there.
 ///
 /// The configuration of a repository can name programs for comparing and converting files. It is not part of a clone,
 /// but a tree from elsewhere can contain one. The user's own configuration outside of the workspace is trusted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Repositories {
-    /// The workspace; nothing is looked at without one.
+    /// The workspace; without it, nothing is checked.
     workspace: Option<PathBuf>,
 }
 
-/// Bytes of a configuration that are read.
+/// The maximum size of a configuration, in bytes.
 const MAX_CONFIG_SIZE: u64 = 1 << 20;
 
-/// Bytes of an index that are read.
+/// The maximum size of an index, in bytes.
 const MAX_INDEX_SIZE: u64 = 64 << 20;
 
-/// Repositories that are looked at for one command.
+/// The maximum number of repositories checked for one command.
 const MAX_REPOSITORIES: usize = 64;
 
 impl Repositories {
@@ -44,7 +44,7 @@ impl Repositories {
     }
 }
 
-/// Looks at the repository to which a folder belongs, and at those inside it.
+/// Checks the repository to which a folder belongs, and its submodules.
 fn check_repository(folder: &Path, seen: &mut BTreeSet<PathBuf>) -> Option<String> {
     // Git looks for its repository above the folder that a link leads to.
     let folder = &folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
@@ -72,7 +72,7 @@ fn git_directory(top: &Path) -> Option<PathBuf> {
     Some(top.join(text.strip_prefix("gitdir:")?.trim()))
 }
 
-/// Looks at the repositories that the index of another one names.
+/// Checks the repositories in the index of another one.
 fn check_submodules(top: &Path, dir: &Path, seen: &mut BTreeSet<PathBuf>) -> Option<String> {
     let unknown = || Some("the repositories inside of this one cannot be looked at".to_owned());
     let path = dir.join("index");

@@ -1,4 +1,4 @@
-//! The rules of the user: `tool(pattern)`, for a denial, a question or a permission.
+//! The user's rules: `tool(pattern)`, to deny, ask or allow.
 //!
 //! * `read_file` is about every call of a tool; `mcp_*` and `edit_file|write_file` about those of several.
 //! * `write_file(src/**)` is about paths below the workspace: `*` stands for anything but `/`, `**` for anything. In a
@@ -36,19 +36,19 @@ enum RuleScope {
     Some { pattern: String, path: Option<GlobMatcher> },
 }
 
-/// Why a text is no rule.
+/// The reason why a rule is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum RuleError {
-    /// It has no tool, or its brackets don't match.
-    #[error("'{0}' is no rule; a rule is tool or tool(pattern), like run_command(git *)")]
+    /// The tool is missing, or the parentheses don't match.
+    #[error("invalid rule '{0}': expected tool or tool(pattern), like run_command(git *)")]
     Syntax(String),
-    /// The tool is no name.
-    #[error("rule '{rule}': '{tool}' is no name of a tool; * and | may stand in it")]
+    /// The tool name is invalid.
+    #[error("rule '{rule}': '{tool}' is not a tool name; * and | are allowed")]
     Tool {
         /// The rule.
         rule: String,
-        /// What stands there instead of a name.
+        /// The invalid name.
         tool: String,
     },
     /// The pattern cannot be used for paths.
@@ -56,7 +56,7 @@ pub enum RuleError {
     Path {
         /// The rule.
         rule: String,
-        /// What is wrong with its pattern.
+        /// The error in its pattern.
         error: String,
     },
     /// A pattern for a tool of a server, whose arguments are unknown.
@@ -69,7 +69,7 @@ impl PermissionRules {
     ///
     /// # Errors
     ///
-    /// Fails at the first text that is no rule.
+    /// Fails at the first invalid rule.
     pub fn parse<T: AsRef<str>>(deny: &[T], ask: &[T], allow: &[T]) -> Result<Self, RuleError> {
         let read = |texts: &[T]| -> Result<Vec<PermissionRule>, RuleError> {
             texts.iter().map(|text| PermissionRule::parse(text.as_ref())).collect()
@@ -296,22 +296,22 @@ mod tests {
     }
 
     #[test]
-    fn a_text_that_is_no_rule_is_told_why() {
+    fn invalid_rules_are_explained() {
         let why = |text: &str| PermissionRule::parse(text).unwrap_err().to_string();
-        let form = "is no rule; a rule is tool or tool(pattern), like run_command(git *)";
+        let form = "expected tool or tool(pattern), like run_command(git *)";
         for text in ["", "(x)", "a(", "a()", "a)", "a(b)c"] {
-            assert_eq!(why(text), format!("'{text}' {form}"));
+            assert_eq!(why(text), format!("invalid rule '{text}': {form}"));
         }
         assert_eq!(
             why("read file(x)"),
-            "rule 'read file(x)': 'read file' is no name of a tool; * and | may stand in it"
+            "rule 'read file(x)': 'read file' is not a tool name; * and | are allowed"
         );
         assert!(why("read_file([)").starts_with("rule 'read_file([)': error parsing glob"));
         assert!(why("mcp_a_b(x)").ends_with("takes no pattern"));
     }
 
     #[test]
-    fn a_path_is_meant_from_the_workspace_on() {
+    fn a_path_is_relative_to_the_workspace() {
         let src = rule("write_file(src/**)");
         assert!(src.matches_path("write_file", "src/a/b.rs"));
         assert!(
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn a_denial_means_a_name_everywhere_and_a_folder_with_all_in_it() {
+    fn a_denial_matches_names_in_every_folder_and_contents_of_folders() {
         let env = rule("read_file(.env)");
         assert!(
             env.may_match_path("read_file", "d/.env") && !env.matches_path("read_file", "d/.env")
@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_is_meant_with_its_arguments() {
+    fn a_command_is_matched_with_its_arguments() {
         let git = rule("run_command(git *)");
         assert!(git.matches_command("git") && git.matches_command("git push origin"));
         assert!(!git.matches_command("gitk") && !git.matches_command("x git y"));

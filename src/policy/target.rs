@@ -1,4 +1,4 @@
-//! What a call does, as the policy sees it.
+//! Calls as the policy sees them.
 
 use std::sync::Arc;
 
@@ -14,18 +14,18 @@ pub(crate) const READING_TOOL: &str = "read_file";
 pub(crate) const WRITING_TOOLS: [&str; 4] =
     ["write_file", "edit_file", "apply_patch", "delete_file"];
 
-/// What kind of effect a call has.
+/// The kind of effect of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CallKind {
-    /// It reads.
+    /// Reads.
     Reads,
-    /// It changes files of the workspace.
+    /// Changes files of the workspace.
     Changes,
-    /// It runs a command.
+    /// Runs a command.
     Command,
-    /// It calls a tool of a server, whose effects are unknown.
+    /// Calls a tool of a server, whose effects are unknown.
     External,
-    /// It starts another agent, each of whose calls is decided by itself.
+    /// Starts another agent, whose calls are checked separately.
     Delegates,
 }
 

@@ -1,4 +1,4 @@
-//! Lines that look harmless, and what is decided about them.
+//! Decisions about lines that look harmless.
 
 use std::process::{Command as Process, Stdio};
 
@@ -8,7 +8,7 @@ use super::target::{CallKind, CallTarget, CommandTarget};
 use super::{BlockedCommands, ConfirmMode, Guardrails, PermissionRules, PolicyEngine};
 use crate::model::Decision;
 
-/// Who decides, by which rules.
+/// The settings of a policy engine.
 #[derive(Default)]
 struct PolicyCase<'a> {
     mode: ConfirmMode,
@@ -34,7 +34,7 @@ impl PolicyCase<'_> {
     }
 }
 
-/// Returns whether a line may run without anybody being asked, as long as it only reads.
+/// Returns whether a line may run without a confirmation because it only reads.
 fn only_reads(line: &str) -> bool {
     PolicyCase { mode: ConfirmMode::ConfirmSensitive, ..PolicyCase::default() }.is_allowed(line)
 }

@@ -28,15 +28,15 @@ pub(super) const TOOL: BuiltInTool = BuiltInTool {
         name: NAME,
         kind: CallKind::Changes,
         target: TargetKind::Write,
-        summarize: summarize,
+        summarize,
     },
     build: |context| {
         Some(Box::new(ApplyPatch::new(context.guarded_root(NAME), context.settings.delete)))
     },
 };
 
-/// Summarizes a call by its file, or by their number.
-fn summarize<'a>(arguments: &CallArguments<'a>) -> CallSummary<'a> {
+/// Summarizes a call by its only file, or by the number of its files.
+fn summarize(arguments: CallArguments<'_>) -> CallSummary<'_> {
     const HEADERS: [&str; 6] = [
         "+++ ",
         "--- ",
@@ -77,7 +77,7 @@ struct Arguments {
     path: Option<String>,
 }
 
-/// A section with the files that it is about.
+/// The patch of one file, with its names resolved.
 struct ResolvedFilePatch {
     patch: FilePatch,
     old: Option<RelPath>,
@@ -87,21 +87,21 @@ struct ResolvedFilePatch {
 struct Call {
     tool: ApplyPatch,
     parsed: ParsedPatch,
-    /// The file of a patch that names none.
+    /// The file of a patch that does not name one.
     path: Option<String>,
     /// Empty until the names are resolved.
     patches: Vec<ResolvedFilePatch>,
     edit: Option<FileEdit>,
 }
 
-/// The files of a patch while it is worked out.
+/// The files of a patch while it is applied in memory.
 struct PatchedFiles {
     files: BTreeMap<RelPath, PatchedFile>,
-    /// Those that get another name somewhere in the patch, so that theirs is free for another one.
+    /// Files that the patch renames, so that their names are free.
     renamed: BTreeSet<RelPath>,
 }
 
-/// A file while the patch is worked out.
+/// A file while the patch is applied in memory.
 #[derive(Clone)]
 struct PatchedFile {
     before: Option<FileContent>,
@@ -109,7 +109,7 @@ struct PatchedFile {
     is_touched: bool,
 }
 
-/// What a file holds, and its permissions where they are known.
+/// The content of a file, and its permissions if they are known.
 #[derive(Clone)]
 struct FileContent {
     bytes: Vec<u8>,
@@ -117,12 +117,13 @@ struct FileContent {
 }
 
 impl PatchedFile {
-    /// Returns what a section means that takes the file away: not what an earlier one has put in its place.
+    /// Returns the content that a rename or a copy of this file refers to: the original one, even if an earlier section
+    /// has put another file in its place.
     fn expected(&self) -> Option<&FileContent> {
         self.before.as_ref().or(self.after.as_ref())
     }
 
-    /// Returns whether that is still what is there.
+    /// Returns whether the file still has its expected content.
     fn is_as_expected(&self) -> bool {
         !self.is_touched || self.before.is_none()
     }
@@ -136,7 +137,7 @@ impl ApplyPatch {
             "Applies a unified diff, as git diff writes it, to any number of files; files can be created, deleted and \
              renamed. Either all of it is applied or nothing. Line numbers may be wrong by some lines, and so may one or \
              two lines at the edges of a hunk. The format *** Begin Patch is understood, too; the lines of each of its \
-             hunks have to stand in the file once, or be the first ones behind its @@ lines.",
+             hunks must occur once in the file, or be the first ones after its @@ lines.",
         );
         Self { root, delete, spec }
     }
@@ -174,7 +175,7 @@ impl Tool for ApplyPatch {
         let Arguments { patch, path } = schema::parse_arguments(&self.spec, arguments)?;
         let parsed = ParsedPatch::parse(&patch).map_err(|why| invalid(&format!("patch: {why}")))?;
         let mut call = Call { tool: self.clone(), parsed, path, patches: Vec::new(), edit: None };
-        // Names that are unknown now may be those of files that an earlier call makes.
+        // An earlier call may create a file that does not exist yet.
         let _ = call.resolve();
         Ok(Box::new(call))
     }
@@ -241,7 +242,7 @@ impl ToolInvocation for Call {
 }
 
 impl Call {
-    /// Returns the files, each once, in the order in which the patch has them.
+    /// Returns the files, without duplicates, in the order of the patch.
     fn paths(&self) -> impl Iterator<Item = &RelPath> {
         let mut paths: Vec<&RelPath> = Vec::new();
         for path in self.patches.iter().flat_map(|part| [&part.old, &part.new]).flatten() {
@@ -271,12 +272,12 @@ impl Call {
         Ok(edit)
     }
 
-    /// Returns the files that get another name.
+    /// Returns the files that are renamed.
     fn renamed_files(&self) -> BTreeSet<RelPath> {
         let renamed =
             self.patches.iter().filter(|part| part.patch.operation == FileOperation::Renamed);
         let moved = renamed.filter(|part| part.old != part.new);
-        // What leads nowhere is complained about later on.
+        // A path that cannot be resolved is reported by `apply_to`.
         moved.filter_map(|part| self.tool.root.canonical(part.old.as_ref()?).ok()).collect()
     }
 
@@ -289,7 +290,7 @@ impl Call {
         match (section.operation, old, new) {
             (FileOperation::Created, _, Some(path)) => {
                 if !files.is_free(&path) {
-                    return Err(format!("'{path}' exists already, and the patch creates it."));
+                    return Err(format!("The patch creates '{path}', which already exists."));
                 }
                 let bytes = apply_hunks(&[], hunks).map_err(|_| {
                     format!("The patch creates '{path}', but its hunk removes lines.")
@@ -328,7 +329,7 @@ impl Call {
                 let is_itself = from == to && !source.is_touched;
                 if !is_itself && !files.is_free(&to) {
                     return Err(format!(
-                        "'{to}' exists already, and the patch gives its name to '{from}'."
+                        "The patch renames or copies '{from}' to '{to}', which already exists."
                     ));
                 }
                 if section.operation == FileOperation::Renamed && source.is_as_expected() {
@@ -377,7 +378,7 @@ impl Call {
     }
 }
 
-/// Returns what the hunks of a section make of a file.
+/// Applies the hunks of a section to the content of a file.
 fn patch_content(path: &RelPath, content: &[u8], section: &FilePatch) -> Result<Vec<u8>, String> {
     if is_binary(content) {
         return Err(format!("'{path}' is a binary file; only text can be patched."));
@@ -387,7 +388,7 @@ fn patch_content(path: &RelPath, content: &[u8], section: &FilePatch) -> Result<
     if added.is_some_and(|added| TextFile::would_mix_encodings(content, added)) {
         return Err(error_hints::describe_encoding_conflict(path));
     }
-    // The patch is about the text, without its mark and in no encoding, unless it has the mark too.
+    // The patch applies to the decoded text without a byte order mark, unless the patch has the mark too.
     let has_mark = hunks.iter().any(Hunk::has_byte_order_mark);
     let text = TextFile::read(content.to_vec()).filter(|text| text.content != content);
     match text.filter(|text| text.encoding.is_wide() || !has_mark) {
@@ -403,7 +404,7 @@ fn patch_content(path: &RelPath, content: &[u8], section: &FilePatch) -> Result<
     }
 }
 
-/// Says that the lines of a hunk are at `at`, counted from zero, and not at the end of the file where it has to be.
+/// Describes a hunk whose lines are at `at`, counted from zero, and not at the end of the file where it has to be.
 fn not_at_edge(hunk: &Hunk, edge: Edge, at: usize) -> String {
     let lines = match hunk.old_lines().len() {
         1 => format!("line {}", at + 1),
@@ -429,7 +430,7 @@ fn not_at_edge(hunk: &Hunk, edge: Edge, at: usize) -> String {
     }
 }
 
-/// Says why a patch was not applied.
+/// Describes why a patch was not applied.
 fn describe_failure(path: &RelPath, content: &[u8], hunks: &[Hunk], why: PatchError) -> String {
     let described = |index: usize| {
         format!("Hunk {} for '{path}' (line {} of the patch)", index + 1, hunks[index].patch_line)
@@ -471,7 +472,7 @@ fn describe_missing_file(root: &WorkspaceRoot, path: &RelPath) -> String {
 }
 
 impl PatchedFiles {
-    /// Returns whether another file may get this name: there is none, or it will be called otherwise as it is.
+    /// Returns whether another file may get this name: no file has it, or the file that has it is renamed unchanged.
     fn is_free(&self, path: &RelPath) -> bool {
         let file = &self.files[path];
         file.after.is_none() || (!file.is_touched && self.renamed.contains(path))

@@ -1,4 +1,4 @@
-//! `delete_file`: a file that is not needed any more.
+//! `delete_file`: deletes a file.
 
 use schemars::JsonSchema;
 use serde::Deserialize;

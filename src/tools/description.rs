@@ -1,4 +1,4 @@
-//! What a built-in tool says about itself, for other modules; a tool's own file has its description.
+//! Descriptions of the built-in tools for other modules; each tool's file has its own.
 
 use std::sync::Arc;
 
@@ -17,20 +17,20 @@ pub struct ToolDescription {
     pub name: &'static str,
     /// What kind of effect its calls have.
     pub kind: CallKind,
-    /// What its rules match.
+    /// The part of a call that rules match.
     pub target: TargetKind,
     /// Summarizes the arguments of a call for a log line.
-    pub summarize: for<'a> fn(&CallArguments<'a>) -> CallSummary<'a>,
+    pub summarize: for<'a> fn(CallArguments<'a>) -> CallSummary<'a>,
 }
 
-/// What the rules of a tool match.
+/// The part of a call that the rules of its tool match.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TargetKind {
-    /// Nothing but the tool itself.
+    /// Only the tool itself.
     Tool,
     /// The file that a call reads.
     Read,
-    /// The folder that a call searches; the workspace if it names none.
+    /// The folder that a call searches; by default the workspace.
     Search,
     /// The files that a call writes.
     Write,
@@ -42,14 +42,14 @@ pub enum TargetKind {
 #[derive(Clone, Copy, Debug)]
 pub struct CallArguments<'a>(pub &'a Map<String, Value>);
 
-/// The arguments of a call in brief.
+/// A summary of the arguments of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CallSummary<'a> {
     /// What the call is about.
     pub subject: Subject<'a>,
     /// The folder in which it searches.
     pub within: Option<&'a str>,
-    /// What it does there.
+    /// What it does with the subject.
     pub detail: Option<SummaryDetail>,
 }
 
@@ -60,41 +60,41 @@ pub enum Subject<'a> {
     Path(&'a str),
     /// A number of files.
     Files(usize),
-    /// A command, a pattern or another text.
+    /// A command, a pattern or other text.
     Text(&'a str),
-    /// A text that is searched.
+    /// The text to search for.
     Quoted(&'a str),
 }
 
 /// What a call does with its subject.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SummaryDetail {
-    /// It reads these lines, counted from 1; to the end without `to`.
+    /// Reads these lines, counted from 1; without `to`, up to the end.
     Range {
         /// The first line.
         from: u64,
         /// The last line.
         to: Option<u64>,
     },
-    /// It writes this number of lines.
+    /// Writes this number of lines.
     Lines(usize),
-    /// It replaces a number of lines by another.
+    /// Replaces a number of lines.
     Change {
-        /// Lines before.
+        /// The number of lines that are replaced.
         old: usize,
-        /// Lines afterwards.
+        /// The number of lines that replace them.
         new: usize,
     },
 }
 
-/// A built-in tool: its description, and how it is built.
+/// A built-in tool: its description and its constructor.
 pub(super) struct BuiltInTool {
     pub description: ToolDescription,
-    /// Returns the tool; `None` if the settings exclude it.
+    /// Builds the tool; `None` if the settings exclude it.
     pub build: fn(&BuildContext<'_>) -> Option<Box<dyn Tool>>,
 }
 
-/// What building a tool needs.
+/// The dependencies of the built-in tools.
 pub(super) struct BuildContext<'a> {
     pub root: &'a WorkspaceRoot,
     pub supervisor: &'a Supervisor,
@@ -103,20 +103,20 @@ pub(super) struct BuildContext<'a> {
 }
 
 impl BuildContext<'_> {
-    /// Returns the workspace, where the policy is checked again for what a path really is.
+    /// Returns the workspace with a guard that checks the policy again for the real path of each file.
     pub(super) fn guarded_root(&self, tool: &'static str) -> WorkspaceRoot {
         let guard = super::ToolAccessGuard { tool, policy: Arc::clone(&self.policy) };
         self.root.with_guard(Arc::new(guard))
     }
 
-    /// Returns the maximum length of a result in bytes; `None` if there is none.
+    /// Returns the maximum length of a result in bytes; `None` if it is unlimited.
     pub(super) fn budget(&self) -> Option<usize> {
         output_store::bytes_for_tokens(self.settings.max_result_tokens.0)
     }
 }
 
 impl TargetKind {
-    /// Returns the targets of a call that is written like a rule, `tool(text)`; `None` if it needs a text and has none.
+    /// Returns the targets of a call that is written like a rule, `tool(text)`; `None` if a required text is empty.
     pub fn parse(self, text: &str) -> Option<Vec<CallTarget>> {
         let target = match self {
             Self::Tool => return text.is_empty().then(Vec::new),
@@ -132,27 +132,27 @@ impl TargetKind {
 }
 
 impl<'a> CallArguments<'a> {
-    /// Returns an argument that is a text.
-    pub fn text(&self, name: &str) -> Option<&'a str> {
+    /// Returns an argument that is a string.
+    pub fn text(self, name: &str) -> Option<&'a str> {
         self.0.get(name)?.as_str()
     }
 
-    pub(super) fn number(&self, name: &str) -> Option<u64> {
+    pub(super) fn number(self, name: &str) -> Option<u64> {
         self.0.get(name)?.as_u64()
     }
 
-    pub(super) fn lines(&self, name: &str) -> Option<usize> {
+    pub(super) fn lines(self, name: &str) -> Option<usize> {
         Some(self.text(name)?.lines().count())
     }
 
     /// Summarizes a call by its path.
-    pub(super) fn path(&self, detail: Option<SummaryDetail>) -> CallSummary<'a> {
+    pub(super) fn path(self, detail: Option<SummaryDetail>) -> CallSummary<'a> {
         let subject = Subject::Path(self.text("path").unwrap_or("."));
         CallSummary { subject, within: None, detail }
     }
 
-    /// Summarizes a call by a text, and by the folder in which it searches.
-    pub(super) fn search(&self, subject: Subject<'a>) -> CallSummary<'a> {
+    /// Summarizes a search by its subject and its folder.
+    pub(super) fn search(self, subject: Subject<'a>) -> CallSummary<'a> {
         CallSummary { subject, within: self.text("path"), detail: None }
     }
 }

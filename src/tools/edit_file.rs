@@ -1,4 +1,4 @@
-//! `edit_file`: one piece of a file replaced by another.
+//! `edit_file`: replaces text in a file.
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -40,11 +40,11 @@ pub(super) struct EditFile {
 struct Arguments {
     /// The file, relative to the workspace.
     path: String,
-    /// The text to be replaced, exactly as it stands in the file, with enough of its surroundings to occur only once.
+    /// The text to be replaced, exactly as it is in the file, with enough of its surroundings to occur only once.
     old_str: String,
-    /// The text to stand there instead.
+    /// The replacement.
     new_str: String,
-    /// Whether to replace every occurrence. Default: false, and `old_str` has to occur exactly once.
+    /// Whether to replace every occurrence. Default: false, and `old_str` must occur exactly once.
     #[serde(default)]
     replace_all: bool,
 }
@@ -61,7 +61,7 @@ impl EditFile {
     pub(super) fn new(root: WorkspaceRoot) -> Self {
         let spec = schema::tool_spec::<Arguments>(
             NAME,
-            "Replaces a piece of text in a file. old_str has to stand in the file exactly once, unless replace_all is \
+            "Replaces a piece of text in a file. old_str must occur exactly once, unless replace_all is \
              set. Spaces and indentation count; line ends don't.",
         );
         Self { root, spec }
@@ -138,7 +138,7 @@ impl ToolInvocation for Call {
 }
 
 impl Call {
-    /// Returns the change, and how many places it replaces.
+    /// Computes the change and the number of replaced occurrences.
     fn edit(&self) -> Result<(FileEdit, usize), String> {
         let Arguments { old_str, new_str, replace_all, .. } = &self.arguments;
         let file_error = |error| error_hints::describe_missing(&self.root, &error);

@@ -1,8 +1,8 @@
-//! What helps a model that has made a mistake.
+//! Hints in error messages that help the model to correct a mistake.
 
 use crate::workspace::{FileError, RelPath, WorkspaceRoot, escape_name};
 
-/// Returns the message for a file error; for a missing file, with similar names.
+/// Returns the message for a file error, with similar names if the file is missing.
 pub(super) fn describe_missing(root: &WorkspaceRoot, error: &FileError) -> String {
     let FileError::Missing(path) = error else { return error.to_string() };
     match similar_names(root, path) {
@@ -11,10 +11,10 @@ pub(super) fn describe_missing(root: &WorkspaceRoot, error: &FileError) -> Strin
     }
 }
 
-/// Entries of a folder that are looked at for similar names.
+/// The maximum number of entries of a folder that are compared.
 const MAX_ENTRIES: usize = 2_000;
 
-/// Names that are offered.
+/// The maximum number of suggested names.
 const MAX_SUGGESTIONS: usize = 3;
 
 fn similar_names(root: &WorkspaceRoot, path: &RelPath) -> Option<String> {
@@ -38,7 +38,7 @@ fn similar_names(root: &WorkspaceRoot, path: &RelPath) -> Option<String> {
     (!names.is_empty()).then(|| format!("Did you mean {}?", names.join(" or ")))
 }
 
-/// Returns how many characters have to be changed, added or removed to get from one text to the other.
+/// Returns the Levenshtein distance of two texts, by their first 256 characters.
 fn edit_distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().take(256).collect();
     let mut row: Vec<usize> = (0..=b.len()).collect();
@@ -54,7 +54,7 @@ fn edit_distance(a: &str, b: &str) -> usize {
     row[b.len()]
 }
 
-/// Says that text beyond ASCII cannot be added to a file.
+/// Describes that non-ASCII text cannot be added to a file.
 pub(super) fn describe_encoding_conflict(path: &RelPath) -> String {
     format!(
         "'{path}' is not UTF-8, and its encoding is not known; characters beyond ASCII would damage it. Keep to ASCII, or \
@@ -68,21 +68,21 @@ mod tests {
 
     #[test]
     fn the_distance_counts_edits() {
-        assert_eq!(edit_distance("kitten", "sitting"), 3);
+        assert_eq!(edit_distance("flaw", "lawn"), 2);
         assert_eq!(edit_distance("", "ab"), 2);
     }
 
     #[test]
-    fn a_missing_file_is_answered_with_similar_names() {
+    fn the_error_for_a_missing_file_suggests_similar_names() {
         let folder = tempfile::tempdir().unwrap();
         for name in ["main.rs", "lib.rs", "other.txt"] {
             std::fs::write(folder.path().join(name), "").unwrap();
         }
         let root = WorkspaceRoot::open(folder.path()).unwrap();
-        let said =
+        let message =
             |path: &str| describe_missing(&root, &FileError::Missing(root.resolve(path).unwrap()));
-        assert_eq!(said("mian.rs"), "'mian.rs' does not exist. Did you mean 'main.rs'?");
-        assert_eq!(said("x/y"), "'x/y' does not exist. The directory 'x' does not exist either");
-        assert_eq!(said("nothing-alike"), "'nothing-alike' does not exist");
+        assert_eq!(message("mian.rs"), "'mian.rs' does not exist. Did you mean 'main.rs'?");
+        assert_eq!(message("x/y"), "'x/y' does not exist. The directory 'x' does not exist either");
+        assert_eq!(message("nothing-alike"), "'nothing-alike' does not exist");
     }
 }

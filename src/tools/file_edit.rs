@@ -1,4 +1,4 @@
-//! Changes of files, as all tools that edit make them.
+//! Changes of files, shared by the tools that write files.
 
 use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
@@ -10,10 +10,10 @@ use crate::workspace::{
     BatchedChange, ChangeBatch, ExpectedContent, RelPath, WorkspaceRoot, sha256,
 };
 
-/// The largest file that is edited.
+/// The maximum size of a file to be edited, in bytes.
 pub(super) const MAX_FILE_SIZE: u64 = 64 << 20;
 
-/// One or more files that change together, with what they were and what they will be.
+/// A change of one or more files that is made as a whole.
 #[derive(Default)]
 pub(super) struct FileEdit {
     changes: Vec<BatchedChange>,
@@ -21,7 +21,7 @@ pub(super) struct FileEdit {
 }
 
 impl FileEdit {
-    /// Returns the change of one file; a content of none is a file that is not there.
+    /// Returns the change of one file; a content of `None` stands for a missing file.
     pub(super) fn new(path: RelPath, before: Option<&[u8]>, after: Option<Arc<[u8]>>) -> Self {
         let mut edit = Self::default();
         edit.add(path, before, after, None);
@@ -51,7 +51,7 @@ impl FileEdit {
         });
     }
 
-    /// Returns what a resume needs to know, and which files change.
+    /// Returns the intent, by which a resume detects whether the change was made, and the changed files.
     pub(super) fn plan(&self) -> CallPlan {
         let image = |change: &BatchedChange| FileDigests {
             path: change.path.to_string().into(),
@@ -62,7 +62,7 @@ impl FileEdit {
         CallPlan { intent: CallIntent::Edit { files }, changes: self.reports.clone() }
     }
 
-    /// Makes the change, and reports it.
+    /// Makes the change and reports it.
     pub(super) fn apply(self, root: &WorkspaceRoot) -> ToolOutput {
         let linked: Vec<RelPath> =
             self.changes.iter().filter_map(|change| linked(root, change)).collect();
@@ -75,15 +75,15 @@ impl FileEdit {
     }
 }
 
-/// Returns the file that a change replaces if it has other names, which are hard links.
+/// Returns the file that a change replaces if it has other hard links.
 fn linked(root: &WorkspaceRoot, change: &BatchedChange) -> Option<RelPath> {
     change.after.as_ref()?;
     let meta = root.open_file(&change.path).ok()?.file.metadata().ok()?;
     (meta.nlink() > 1).then(|| change.path.clone())
 }
 
-/// Says that the other names of a file keep its old content. One of them may be outside the workspace, so that no change
-/// is written through a hard link.
+/// Describes that the other hard links of a file keep its old content. No change is written through a hard link, since
+/// another link may be outside the workspace.
 fn unlinked(path: &RelPath) -> String {
     format!(
         "{path} had other names (hard links), which keep the old content: {path} is a separate file now."
@@ -103,8 +103,8 @@ fn describe_change(change: &FileChange) -> String {
     }
 }
 
-/// Returns how many lines were added and removed, as the shortest diff has them. Where more changed than is worth the
-/// time, what is the same at both ends is not counted, and in between every line is.
+/// Returns how many lines the shortest diff adds and removes. If that takes too long to compute, counts every line
+/// between the common beginning and the common end.
 fn count_changed_lines(before: Option<&[u8]>, after: Option<&[u8]>) -> (u64, u64) {
     let before: Vec<&[u8]> = split_lines(before.unwrap_or_default());
     let after: Vec<&[u8]> = split_lines(after.unwrap_or_default());
@@ -114,7 +114,6 @@ fn count_changed_lines(before: Option<&[u8]>, after: Option<&[u8]>) -> (u64, u64
     let (before, after) = (&before[start..before.len() - end], &after[start..after.len() - end]);
     let (removed, added) = (before.len(), after.len());
     match diff_distance(before, after) {
-        // So many lines of both are the same.
         Some(distance) => {
             let same = (removed + added - distance) / 2;
             ((added - same) as u64, (removed - same) as u64)
@@ -123,19 +122,18 @@ fn count_changed_lines(before: Option<&[u8]>, after: Option<&[u8]>) -> (u64, u64
     }
 }
 
-/// Changed lines beyond which the shortest diff is not computed.
+/// The number of changed lines beyond which the shortest diff is not computed.
 const MAX_DIFF_DISTANCE: usize = 4_000;
 
-/// Returns how many lines have to be removed and added to get from one text to the other (Myers, "An O(ND) Difference
-/// Algorithm and Its Variations"); none when they are too many.
+/// Returns the number of removed and added lines in the shortest diff (Myers, "An O(ND) Difference Algorithm and Its
+/// Variations"); `None` above [`MAX_DIFF_DISTANCE`].
 fn diff_distance(before: &[&[u8]], after: &[&[u8]]) -> Option<usize> {
     let (n, m) = (before.len(), after.len());
     if n == 0 || m == 0 {
         return Some(n + m);
     }
     let most = MAX_DIFF_DISTANCE.min(n + m);
-    // How far each diagonal, `before` less `after`, was reached in the text before; all are shifted by one more than the
-    // most.
+    // The furthest position in `before` on each diagonal (`before` - `after`). Indices are shifted by `most + 1`.
     let mut reached = vec![0_usize; 2 * most + 3];
     let middle = most + 1;
     for distance in 0..=most {
@@ -166,7 +164,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn changed_lines_are_counted_between_what_stays() {
+    fn added_and_removed_lines_are_counted() {
         let count = |a: &str, b: &str| count_changed_lines(Some(a.as_bytes()), Some(b.as_bytes()));
         assert_eq!(count("a\nb\nc\n", "a\nx\ny\nc\n"), (2, 1));
         assert_eq!(count("a\n", "a\n"), (0, 0));
@@ -178,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn far_apart_changes_are_not_counted_with_what_is_between() {
+    fn unchanged_lines_between_changes_are_not_counted() {
         let lines = |at: &[usize]| -> String {
             (1..=100)
                 .map(|n| if at.contains(&n) { "x\n".to_owned() } else { format!("{n}\n") })

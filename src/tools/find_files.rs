@@ -1,4 +1,4 @@
-//! `find_files`: files by their names.
+//! `find_files`: finds files by their names.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -38,7 +38,7 @@ pub(super) struct FindFiles {
     spec: ToolSpec,
 }
 
-/// Files that are shown.
+/// The maximum number of files in a result.
 const MAX_FILES: usize = 500;
 
 /// The arguments from the model.
@@ -135,8 +135,7 @@ impl ToolInvocation for Call {
             lines.push(format!("[{} of {total} files are shown; narrow the pattern]", lines.len()));
         }
         if walked != WalkEnd::Complete {
-            lines
-                .push("[not all folders were looked at: it took too long; narrow path]".to_owned());
+            lines.push("[not all folders were searched: it took too long; narrow path]".to_owned());
         }
         ToolOutput::ok(lines.join("\n"))
     }

@@ -2,17 +2,17 @@
 
 use globset::{GlobBuilder, GlobMatcher};
 
-/// The longest pattern for names of files.
+/// The maximum length of a pattern, in bytes.
 const MAX_GLOB_LENGTH: usize = 1_000;
 
-/// Braces in each other that a pattern for names of files may have.
+/// The maximum nesting of braces in a pattern.
 const MAX_BRACE_DEPTH: usize = 8;
 
-/// Reads a pattern for names of files, in which `*` does not stand for `/`.
+/// Compiles a pattern for file names, in which `*` does not match `/`.
 ///
 /// # Errors
 ///
-/// Fails with what is wrong with it. One that is nested without end would end the process.
+/// Fails if the pattern is invalid, too long or nested too deeply, which would overflow the stack.
 pub(super) fn compile_glob(pattern: &str) -> Result<GlobMatcher, String> {
     let mut depth = 0_usize;
     for char in pattern.chars() {

@@ -1,4 +1,4 @@
-//! `grep`: lines with a text in them.
+//! `grep`: finds lines that contain a text.
 
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ pub(super) const TOOL: BuiltInTool = BuiltInTool {
     },
 };
 
-/// Searches for texts.
+/// Searches for literal text.
 pub(super) struct Grep {
     root: WorkspaceRoot,
     policy: Arc<PolicyEngine>,
@@ -41,7 +41,7 @@ pub(super) struct Grep {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Arguments {
-    /// The text, letter by letter.
+    /// The literal text to search for.
     text: String,
     /// The folder or file, relative to the workspace. Default: the workspace.
     path: Option<String>,
@@ -58,7 +58,7 @@ impl Grep {
     pub(super) fn new(root: WorkspaceRoot, policy: Arc<PolicyEngine>) -> Self {
         let spec = schema::tool_spec::<Arguments>(
             NAME,
-            "Searches the content of files for a text as it is. Files that the project ignores, and binary files, are \
+            "Searches the content of files for a literal text. Files that the project ignores, and binary files, are \
              left out.",
         );
         Self { root, policy, spec }
@@ -74,9 +74,7 @@ impl Tool for Grep {
         let arguments: Arguments = schema::parse_arguments(&self.spec, arguments)?;
         let Arguments { text, path, file_pattern, max_results, case_sensitive } = arguments;
         if text.is_empty() || text.contains('\n') {
-            return Err(format!(
-                "Invalid arguments for {NAME}: text has to be a part of one line."
-            ));
+            return Err(format!("Invalid arguments for {NAME}: text must be a part of one line."));
         }
         let matcher =
             ContentSearch::matcher(&text, PatternSyntax::Literal, case_sensitive.unwrap_or(true));

@@ -1,4 +1,4 @@
-//! `list_files`: the entries of a folder.
+//! `list_files`: lists the entries of a folder.
 
 use globset::GlobMatcher;
 use schemars::JsonSchema;
@@ -39,9 +39,9 @@ pub(super) struct ListFiles {
 struct Arguments {
     /// The folder, relative to the workspace. Default: the workspace itself.
     path: Option<String>,
-    /// A glob that names have to match, like `*.rs`.
+    /// A glob for the names, like `*.rs`.
     pattern: Option<String>,
-    /// Whether to list folders inside as well. Default: false.
+    /// Whether to list subfolders as well. Default: false.
     #[serde(default)]
     recursive: bool,
 }
@@ -53,7 +53,7 @@ struct Call {
     recursive: bool,
 }
 
-/// Entries that are listed at the most.
+/// The maximum number of entries in a result.
 const MAX_ENTRIES: usize = 1_000;
 
 impl ListFiles {
@@ -124,7 +124,7 @@ impl ToolInvocation for Call {
                 Err(error) if folder == self.path => {
                     return ToolOutput::failed(error_hints::describe_missing(&self.root, &error));
                 }
-                // What cannot be read, or is gone, has nothing to show.
+                // Entries that cannot be read, or no longer exist, are skipped.
                 Err(_) => continue,
             };
             more |= is_cut;

@@ -1,4 +1,4 @@
-//! The built-in tools, and the registry through which a model calls them.
+//! The built-in tools and the registry through which a model calls them.
 //!
 //! A tool implements [`Tool`]; library users add theirs in the same way. The [`ToolRegistry`] is the toolbox of a run: every
 //! call goes through it in the same order: its arguments are parsed, the [policy](crate::policy) decides, the change is planned,
@@ -37,7 +37,7 @@
 //! let rejection = tools.prepare(&push).rejection().expect("a denial takes precedence");
 //! assert_eq!(
 //!     &*rejection.text,
-//!     "Denied: rule run_command(git push *) of permissions.deny is against it."
+//!     "Denied: rule run_command(git push *) of permissions.deny matches."
 //! );
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
@@ -86,7 +86,7 @@ use crate::exec::Supervisor;
 use crate::policy::{CallTarget, PolicyEngine};
 use crate::workspace::{AccessGuard, AccessMode, RelPath, WorkspaceRoot};
 
-/// What a tool may touch, by what it really is.
+/// Checks which files a tool may access, by their real paths.
 struct ToolAccessGuard {
     tool: &'static str,
     policy: Arc<PolicyEngine>,
@@ -104,7 +104,7 @@ impl AccessGuard for ToolAccessGuard {
         let path = path.to_string();
         match access {
             AccessMode::Read => (!self.policy.can_search(self.tool, &path))
-                .then(|| format!("it is '{path}', which a rule or a guardrail is against")),
+                .then(|| format!("it is '{path}', which a rule or a guardrail denies")),
             AccessMode::Write => self.policy.denial_reason(self.tool, &CallTarget::Write(path)),
         }
     }
@@ -134,12 +134,12 @@ pub fn descriptions() -> impl Iterator<Item = &'static ToolDescription> {
     BUILT_IN.iter().map(|tool| &tool.description)
 }
 
-/// Returns the description of a built-in tool; `None` if there is none of this name.
+/// Returns the description of a built-in tool; `None` if the name is unknown.
 pub fn describe(tool: &str) -> Option<&'static ToolDescription> {
     descriptions().find(|description| description.name == tool)
 }
 
-/// Returns the built-in tools that the settings include, but for `read_output`, which the registry adds.
+/// Returns the built-in tools that the settings include, without `read_output`, which the registry adds.
 pub fn standard_tools(
     root: &WorkspaceRoot,
     supervisor: &Supervisor,

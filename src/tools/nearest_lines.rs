@@ -1,12 +1,12 @@
-//! What stands in a file instead of what a model thought stood there.
+//! Finds the lines of a file that are most similar to a text that was not found in it.
 
-/// Lines of the file that are shown at the most.
+/// The maximum number of lines that are shown.
 const MAX_SHOWN_LINES: usize = 12;
 
-/// How much of a file is searched.
+/// The part of a file that is searched.
 const MAX_SEARCHED_LINES: usize = 20_000;
 
-/// Returns a sentence that helps to find the right text.
+/// Describes the lines that are most similar to a wanted text.
 pub(super) fn describe_nearest(content: &[u8], wanted: &str) -> String {
     let content = String::from_utf8_lossy(content);
     let lines: Vec<&str> = content.lines().take(MAX_SEARCHED_LINES).collect();
@@ -16,17 +16,17 @@ pub(super) fn describe_nearest(content: &[u8], wanted: &str) -> String {
             let end = (start + wanted.len().min(MAX_SHOWN_LINES)).min(lines.len());
             let shown = lines[start..end].join("\n");
             let why = if is_all {
-                "The same lines stand there with other spaces"
+                "The file has the same lines with different white space"
             } else {
                 "The most similar lines are these"
             };
             format!("{why} (lines {}-{end}):\n{shown}", start + 1)
         }
-        None => "Nothing like it stands there; read the file again.".to_owned(),
+        None => "The file has no similar lines; read it again.".to_owned(),
     }
 }
 
-/// Returns where the lines stand that are most like the wanted ones, and whether all of them are the same but for spaces.
+/// Returns the position of the most similar lines, and whether they differ only in white space.
 fn nearest(lines: &[&str], wanted: &[&str]) -> Option<(usize, bool)> {
     let same = |a: &str, b: &str| without_whitespace(a).eq(without_whitespace(b));
     let count = |start: usize| {
@@ -37,7 +37,7 @@ fn nearest(lines: &[&str], wanted: &[&str]) -> Option<(usize, bool)> {
             .count()
     };
     let blank = wanted.iter().filter(|line| line.trim().is_empty()).count();
-    // The earliest of equally good places.
+    // The first of equally good positions.
     let best = (0..lines.len())
         .map(|start| (count(start), start))
         .max_by_key(|(n, at)| (*n, usize::MAX - at))?;
@@ -57,31 +57,28 @@ mod tests {
     use super::describe_nearest;
 
     #[test]
-    fn other_spaces_are_recognised() {
-        let said = describe_nearest(b"fn a() {\n\tone();\n\ttwo();\n}\n", "    one();\n    two();");
+    fn different_white_space_is_recognised() {
+        let hint = describe_nearest(b"fn a() {\n\tone();\n\ttwo();\n}\n", "    one();\n    two();");
         assert_eq!(
-            said,
-            "The same lines stand there with other spaces (lines 2-3):\n\tone();\n\ttwo();"
+            hint,
+            "The file has the same lines with different white space (lines 2-3):\n\tone();\n\ttwo();"
         );
     }
 
     #[test]
     fn similar_lines_are_shown() {
-        let said = describe_nearest(
+        let hint = describe_nearest(
             b"a\nlet x = 1;\nlet y = 2;\nlet z = 3;\n",
             "let x = 1;\nlet y = 7;\nlet z = 3;",
         );
         assert!(
-            said.starts_with("The most similar lines are these (lines 2-4):\nlet x = 1;"),
-            "{said}"
+            hint.starts_with("The most similar lines are these (lines 2-4):\nlet x = 1;"),
+            "{hint}"
         );
     }
 
     #[test]
-    fn nothing_alike_is_said_so() {
-        assert_eq!(
-            describe_nearest(b"a\n", "b"),
-            "Nothing like it stands there; read the file again."
-        );
+    fn a_file_without_similar_lines_is_reported() {
+        assert_eq!(describe_nearest(b"a\n", "b"), "The file has no similar lines; read it again.");
     }
 }

@@ -1,4 +1,4 @@
-//! The whole of what was too long for the model, and how it is shortened.
+//! Storage of results that are too long for the model, and how they are shortened.
 
 use std::collections::VecDeque;
 use std::fmt::Debug;
@@ -6,39 +6,39 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::model::CallId;
 
-/// Keeps the whole text of results that the model has seen shortened.
+/// Stores the full text of shortened results.
 pub trait OutputStore: Send + Sync + Debug {
-    /// Keeps the text of a call's result.
+    /// Stores the full text of a call's result.
     fn store(&self, call: &CallId, text: Arc<str>);
 
-    /// Returns up to so many lines of the text that was kept for a call, from one on that is counted from 1; none when
-    /// nothing was kept. Fewer lines are fine when they are long.
+    /// Returns at most `lines` lines of the stored text of a call, beginning with line `first`, counted from 1; `None` if
+    /// nothing is stored. Implementations may return fewer lines if these are long.
     fn page(&self, call: &CallId, first: u64, lines: u64) -> Option<ResultPage>;
 }
 
-/// Some lines of a text that was kept.
+/// Some lines of a stored text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ResultPage {
-    /// The lines, with their ends.
+    /// The lines with their line ends.
     pub text: String,
-    /// Lines of the whole text.
+    /// The number of lines of the whole text.
     pub total_lines: u64,
 }
 
-/// Keeps texts in memory; the oldest give way when there are too many.
+/// Stores texts in memory; the oldest are dropped when the capacity is exceeded.
 #[derive(Debug)]
 pub struct MemoryOutputStore {
     capacity: usize,
     texts: Mutex<VecDeque<(CallId, Arc<str>)>>,
 }
 
-/// Lines that a shortened text keeps of the beginning.
+/// The number of lines that a shortened text keeps from the beginning.
 const HEAD_LINES: usize = 40;
 
-/// Lines that a shortened text keeps of the end.
+/// The number of lines that a shortened text keeps from the end.
 const TAIL_LINES: usize = 20;
 
-/// Bytes that make up a token, roughly.
+/// The approximate number of bytes per token.
 const BYTES_PER_TOKEN: usize = 4;
 
 impl Default for MemoryOutputStore {
@@ -48,7 +48,7 @@ impl Default for MemoryOutputStore {
 }
 
 impl MemoryOutputStore {
-    /// Returns a store for so many bytes.
+    /// Returns a store with a capacity in bytes.
     pub fn new(capacity: usize) -> Self {
         Self { capacity, texts: Mutex::default() }
     }
@@ -77,15 +77,15 @@ impl OutputStore for MemoryOutputStore {
     }
 }
 
-/// Returns how many bytes a result of so many tokens may have; none when there is no limit.
+/// Converts a limit in tokens to bytes; `None` if there is no limit.
 pub(super) fn bytes_for_tokens(tokens: u64) -> Option<usize> {
     (tokens > 0)
         .then(|| usize::try_from(tokens).unwrap_or(usize::MAX).saturating_mul(BYTES_PER_TOKEN))
 }
 
-/// Returns a text of so many bytes at the most, with a note about what was left out; none when it is short enough.
+/// Shortens a text to a number of bytes, with a note about the omitted part; `None` if it is short enough.
 ///
-/// The first 40 and the last 20 lines are kept. Where they are too long themselves, so is their middle left out.
+/// The first 40 and the last 20 lines are kept. If these are too long, their middle is omitted.
 pub(super) fn truncate_text(text: &str, capacity: usize) -> Option<String> {
     if text.len() <= capacity {
         return None;
@@ -111,7 +111,7 @@ fn truncate_to(text: String, capacity: usize) -> String {
     if text.len() > capacity { cut_middle(&text, capacity) } else { text }
 }
 
-/// Returns the first two thirds and the last third of what a text may have.
+/// Cuts out the middle of a text: two thirds of the limit are left for its beginning, one third for its end.
 fn cut_middle(text: &str, capacity: usize) -> String {
     let head = char_boundary(text, capacity / 3 * 2);
     let tail = char_boundary(text, text.len() - capacity / 3);
@@ -119,7 +119,7 @@ fn cut_middle(text: &str, capacity: usize) -> String {
     format!("{}\n[... {omitted} bytes omitted ...]\n{}", &text[..head], &text[tail..])
 }
 
-/// Returns the last place up to `index` where a text can be cut.
+/// Returns the last character boundary up to `index`.
 pub(super) fn char_boundary(text: &str, index: usize) -> usize {
     (0..=index.min(text.len())).rev().find(|index| text.is_char_boundary(*index)).unwrap_or(0)
 }
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_texts_give_way() {
+    fn the_oldest_texts_are_dropped() {
         let store = MemoryOutputStore::new(10);
         store.store(&"a".into(), "12345678".into());
         store.store(&"b".into(), "1234".into());

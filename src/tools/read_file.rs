@@ -1,4 +1,4 @@
-//! `read_file`: a text file, or a page of it.
+//! `read_file`: reads a text file or a page of it.
 
 use std::fmt::Write as _;
 use std::io::{Cursor, Read};
@@ -57,25 +57,25 @@ struct Arguments {
 struct Call {
     root: WorkspaceRoot,
     path: RelPath,
-    /// First line and number of lines, where a page was asked for.
+    /// The first line and the number of lines, if a page is requested.
     page: Option<(u64, Option<u64>)>,
     budget: Option<usize>,
 }
 
-/// The most that is loaded of a file that is read as a whole.
+/// The maximum size of a file that is read as a whole, in bytes.
 const MAX_WHOLE_FILE: u64 = 4 << 20;
 
-/// The most of a line that is shown.
+/// The maximum length of a line in a result, in bytes.
 const MAX_LINE_LENGTH: usize = 16 * 1024;
 
-/// The most that is read to find a page.
+/// The maximum number of bytes that are read to find a page.
 const MAX_SCAN: u64 = 256 << 20;
 
-/// The most of a file that is loaded because its characters are wider than a byte.
+/// The maximum size of a UTF-16 file that is loaded, in bytes.
 const MAX_WIDE_FILE: u64 = 64 << 20;
 
 impl ReadFile {
-    /// Returns the tool; a page has so many bytes at the most.
+    /// Returns the tool with the maximum size of a page in bytes.
     pub(super) fn new(root: WorkspaceRoot, budget: Option<usize>) -> Self {
         let spec = schema::tool_spec::<Arguments>(
             NAME,
@@ -156,7 +156,7 @@ impl Call {
             return self.page(start.chain(file)).map_err(failed);
         }
         let Some(text) = TextFile::read(self.root.read(&self.path, MAX_WIDE_FILE)?) else {
-            let text = format!("'{}' begins like UTF-16 text, but is none.", self.path);
+            let text = format!("'{}' begins like UTF-16 text, but is not valid UTF-16.", self.path);
             return Ok(ToolOutput::failed(text));
         };
         self.page(Cursor::new(text.content)).map_err(failed)
@@ -164,7 +164,7 @@ impl Call {
 
     fn page(&self, text: impl Read) -> std::io::Result<ToolOutput> {
         let (first, lines) = self.page.unwrap_or((1, None));
-        // A page has to fit, since it is not shortened later.
+        // Pages are not shortened later, so they must fit.
         let bytes = match (self.page, self.budget) {
             (Some(_), Some(budget)) => budget.saturating_sub(200).max(400),
             _ => usize::try_from(MAX_WHOLE_FILE).unwrap_or(usize::MAX),

@@ -1,4 +1,4 @@
-//! `read_output`: the whole of a result that was too long, page by page.
+//! `read_output`: reads a stored result page by page.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ pub(super) const TOOL: BuiltInTool = BuiltInTool {
         target: TargetKind::Tool,
         summarize: |arguments| Subject::Text(arguments.text("call_id").unwrap_or_default()).into(),
     },
-    // The registry builds it, for its store.
+    // The registry builds it, since it needs the store.
     build: |_| None,
 };
 
@@ -39,7 +39,7 @@ pub(super) struct ReadOutput {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Arguments {
-    /// The id that the shortened result names.
+    /// The `call_id` from the shortened result.
     call_id: String,
     /// The first line to read, counted from 1. Default: 1.
     offset: Option<u64>,
@@ -55,14 +55,14 @@ struct Call {
     budget: usize,
 }
 
-/// Lines of a page when the model does not say.
+/// The default number of lines of a page.
 const DEFAULT_LINES: u64 = 200;
 
-/// Bytes of a page when results may have any length.
+/// The size of a page in bytes if results are unlimited.
 const DEFAULT_PAGE_BYTES: usize = 64 * 1024;
 
 impl ReadOutput {
-    /// Returns the tool; a page has so many bytes at the most.
+    /// Returns the tool with the maximum size of a page in bytes.
     pub(super) fn new(results: Arc<dyn OutputStore>, budget: Option<usize>) -> Self {
         let spec = schema::tool_spec::<Arguments>(
             NAME,
@@ -128,8 +128,8 @@ impl ToolInvocation for Call {
     }
 }
 
-/// Returns the first lines of a text that fit into so many bytes, and how many they are. The first one is cut when it
-/// alone is too long.
+/// Returns the first lines of a text that fit into `capacity` bytes, and their number. The first line is cut if it does
+/// not fit.
 fn take_lines(text: &str, capacity: usize) -> (String, u64) {
     let mut page = String::new();
     let mut lines = 0;

@@ -1,4 +1,4 @@
-//! The registry, through which every call goes.
+//! The registry of tools.
 
 use std::fmt::Write as _;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -21,7 +21,7 @@ use crate::port::{
     ApprovedCall, AuthorizationOutcome, EffectContext, PreparedCall, ToolSpec, Toolbox,
 };
 
-/// The tools that a model may call, with the rules for their use.
+/// The tools that a model may call, and the policy for their use.
 pub struct ToolRegistry {
     tools: Vec<Box<dyn Tool>>,
     specs: Arc<[ToolSpec]>,
@@ -29,7 +29,7 @@ pub struct ToolRegistry {
     gate: Gate,
 }
 
-/// What the authorization of a call needs.
+/// The dependencies of the authorization of a call.
 #[derive(Clone)]
 struct Gate {
     policy: Arc<PolicyEngine>,
@@ -39,26 +39,26 @@ struct Gate {
     results: ResultBuilder,
 }
 
-/// What the registries of one task share when several agents work on it: the used part of its limits, and the calls that
-/// a dry run did not make.
+/// State that is shared by the registries of all agents of a run: the used quota, and the calls that a dry run did not
+/// make.
 #[derive(Clone, Debug, Default)]
 pub struct SharedQuota {
     quota: Arc<Quota>,
     planned: Arc<Mutex<Vec<PlannedCall>>>,
 }
 
-/// A call that a dry run did not make.
+/// A call that a dry run skipped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlannedCall {
     /// The name of the tool.
     pub tool: Arc<str>,
-    /// The call in one line.
+    /// A one-line summary of the call.
     pub summary: String,
 }
 
 impl ToolRegistry {
-    /// Returns a registry of these tools and `read_output`; the model sees them in this order. There is no one to confirm
-    /// calls, and long results are kept in memory.
+    /// Returns a registry of these tools and `read_output`, in this order. It has no confirmer, and stores long results in
+    /// memory.
     pub fn new(tools: Vec<Box<dyn Tool>>, settings: ToolSettings) -> Self {
         let results: Arc<dyn OutputStore> = Arc::new(MemoryOutputStore::default());
         let gate = Gate {
@@ -75,13 +75,13 @@ impl ToolRegistry {
         Self { tools, specs: [].into(), settings, gate }.with_results(results)
     }
 
-    /// Returns the registry with a way to ask for confirmations.
+    /// Returns the registry with a confirmer.
     pub fn with_confirmer(mut self, confirmer: impl Confirmer + 'static) -> Self {
         self.gate.confirmer = Arc::new(confirmer);
         self
     }
 
-    /// Returns the registry with another store for long results, from which `read_output` reads.
+    /// Returns the registry with another store for long results.
     pub fn with_results(mut self, results: Arc<dyn OutputStore>) -> Self {
         let budget = self.gate.results.budget;
         self.tools.retain(|tool| &*tool.spec().name != read_output::NAME);
@@ -92,19 +92,19 @@ impl ToolRegistry {
         self
     }
 
-    /// Returns the registry of a run that shares its quota with others, or that was begun before.
+    /// Returns the registry with state that is shared with other registries, or taken from a resumed session.
     pub fn with_shared_quota(mut self, quota: SharedQuota) -> Self {
         self.gate.quota = quota;
         self
     }
 
-    /// Returns the registry with values that no result may contain.
+    /// Returns the registry with secrets that are masked in results.
     pub fn with_secrets(mut self, secrets: Secrets) -> Self {
         self.gate.results.secrets = secrets;
         self
     }
 
-    /// Returns the calls that a dry run did not make, oldest first.
+    /// Returns the calls that a dry run skipped, oldest first.
     pub fn planned_calls(&self) -> Vec<PlannedCall> {
         self.gate.quota.planned.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -142,7 +142,7 @@ impl ToolRegistry {
 }
 
 impl SharedQuota {
-    /// Returns the quota of a task that has used a part of its limits already.
+    /// Returns the quota of a run that has already used a part of its limits.
     pub fn new(limits: GuardrailLimits, used: QuotaUsage) -> Self {
         Self { quota: Arc::new(Quota::new(limits, used)), planned: Arc::default() }
     }
@@ -189,7 +189,7 @@ struct RegisteredCall {
     id: CallId,
     tool: Arc<str>,
     invocation: Box<dyn ToolInvocation>,
-    /// What was decided, and about which targets.
+    /// The decision and the targets for which it was made.
     decided: Option<(Vec<CallTarget>, Decision)>,
     gate: Gate,
 }
@@ -204,12 +204,12 @@ impl PreparedCall for RegisteredCall {
     fn access(&mut self) -> CallAccess {
         let access = self.invocation.access();
         if access == CallAccess::Exclusive {
-            // The decision may depend on what earlier calls do; it can wait until they have run.
+            // The decision may depend on the effects of earlier calls, so it is made after they have run.
             return access;
         }
         match self.decide() {
             Decision::Allow { .. } => access,
-            // Two questions at a time would be confusing.
+            // Only one confirmation is shown at a time.
             Decision::Ask { .. } => CallAccess::Exclusive,
             // It will not run.
             Decision::Deny { .. } => CallAccess::Read([].into()),
@@ -252,7 +252,7 @@ impl PreparedCall for RegisteredCall {
 }
 
 impl RegisteredCall {
-    /// Decides about the call, unless that was done for the same targets.
+    /// Decides about the call, or returns the earlier decision for the same targets.
     fn decide(&mut self) -> Decision {
         let targets = self.invocation.targets();
         match &self.decided {
@@ -266,7 +266,7 @@ impl RegisteredCall {
         }
     }
 
-    /// Resolves the targets against the files that there are now, and decides.
+    /// Resolves the targets against the existing files, and decides.
     fn resolve(&mut self) -> Result<Decision, ToolResult> {
         let malformed = |error| ToolResult::new(self.id.clone(), ToolStatus::Malformed, error);
         self.invocation.resolve().map_err(malformed)?;
@@ -277,7 +277,7 @@ impl RegisteredCall {
     ///
     /// # Errors
     ///
-    /// Fails with the outcome of a call that may not.
+    /// Fails with the outcome of a denied call.
     fn approve(&mut self, scope: &EffectContext) -> Result<Approval, AuthorizationOutcome> {
         let rejected = |result| Err(AuthorizationOutcome::Rejected(result));
         let decision = match self.resolve() {
@@ -293,7 +293,7 @@ impl RegisteredCall {
         let is_harmless = matches!(kind, CallKind::Reads | CallKind::Delegates)
             || PolicyEngine::is_read_only(&decision);
         let is_dry_run = self.gate.execution == ExecutionMode::DryRun && !is_harmless;
-        // A symbolic link may lead to a file with other rules.
+        // A symbolic link may point to a file with other rules.
         let real = self.invocation.real_targets();
         let decision = match real.is_empty() {
             true => decision,
@@ -319,7 +319,7 @@ impl RegisteredCall {
         Ok(Approval::Run { intent, reason: reason.into() })
     }
 
-    /// Asks the user. Returns what allows the call.
+    /// Asks the user. Returns the reason why the call may run.
     fn confirm(&self, why: &str, scope: &EffectContext) -> Result<String, AuthorizationOutcome> {
         let denied = |text: String| {
             let result = ToolResult::new(self.id.clone(), ToolStatus::Denied, text);
@@ -330,7 +330,7 @@ impl RegisteredCall {
         match self.gate.confirmer.confirm(&request, scope) {
             ConfirmationAnswer::Yes => Ok("confirmed by the user".to_owned()),
             ConfirmationAnswer::No => {
-                denied("Denied: the user said no. Don't try the same again.".to_owned())
+                denied("Denied: the user rejected the call. Don't repeat it.".to_owned())
             }
             ConfirmationAnswer::Abort => Err(AuthorizationOutcome::Abort),
             ConfirmationAnswer::Unavailable => denied(format!(
@@ -362,7 +362,7 @@ impl ApprovedCall for ToolJob {
     }
 }
 
-/// A call that is only recorded.
+/// A call of a dry run, which is only recorded.
 struct DryRunJob {
     id: CallId,
     planned: PlannedCall,
@@ -414,7 +414,7 @@ impl ResultBuilder {
     }
 }
 
-/// Returns a rule that would allow a call, for a shell.
+/// Returns a rule that would allow a call, quoted for a shell.
 fn example_rule(tool: &str, prepared: &dyn ToolInvocation) -> String {
     let target = prepared.targets().into_iter().next().map(|target| match target {
         CallTarget::Read(path) | CallTarget::Write(path) | CallTarget::Search(path) => path,

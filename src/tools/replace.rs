@@ -1,35 +1,35 @@
-//! Replacing one piece of a text, and only that.
+//! Replaces occurrences of a text.
 
 use std::borrow::Cow;
 
 use memchr::memmem;
 
-/// Why a piece was not replaced.
+/// The reason why nothing was replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NotReplaced {
-    /// It is nowhere in the text.
+    /// The text does not occur.
     Missing,
-    /// It is in the text so many times.
+    /// The text occurs more than once; the number of occurrences.
     Ambiguous(usize),
-    /// What would stand there is what stands there already.
+    /// The replacement equals the original.
     Unchanged,
 }
 
-/// How many places may be replaced.
+/// Which occurrences are replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Occurrences {
-    /// Exactly one, which there has to be.
+    /// The only one; more than one is an error.
     One,
-    /// All there are.
+    /// All of them.
     All,
 }
 
-/// Replaces `old` by `new`. Line ends are not compared: a model writes line feeds whatever the file has, and the file
-/// keeps what it has. Returns the new text, and how many places were replaced.
+/// Replaces `old` by `new`, and returns the new text with the number of replacements. Line ends are not compared: models
+/// write line feeds, and the file keeps its own line ends.
 ///
 /// # Errors
 ///
-/// Fails when `old` is not there, or there more than once although one place was meant.
+/// Fails if `old` does not occur, or occurs more than once where one occurrence is expected.
 pub(super) fn replace(
     text: &[u8],
     old: &[u8],
@@ -64,12 +64,12 @@ pub(super) fn replace(
     if after == text { Err(NotReplaced::Unchanged) } else { Ok((after, found.len())) }
 }
 
-/// Returns whether the piece is found a second time that shares characters with the first.
+/// Returns whether `piece` occurs again after `first`, overlapping occurrences included.
 fn has_overlapping_match(text: &[u8], piece: &[u8], first: usize) -> bool {
     memmem::find(&text[first + 1..], piece).is_some()
 }
 
-/// Returns whether the lines of a piece, or of its surroundings when it is within a line, end with CR LF.
+/// Returns whether the lines of an occurrence, or of its surroundings if it is within a line, end with CR LF.
 fn ends_with_crlf(text: &[u8], from: usize, to: usize) -> bool {
     let first_end =
         |bytes: &[u8]| memchr::memchr(b'\n', bytes).map(|end| end > 0 && bytes[end - 1] == b'\r');
@@ -81,9 +81,9 @@ fn ends_with_crlf(text: &[u8], from: usize, to: usize) -> bool {
         .unwrap_or(false)
 }
 
-/// Where the places of a text with line feeds alone are in the original.
+/// Maps positions in a text with LF line ends to the original.
 struct OriginalOffsets {
-    /// The places, in the text with line feeds alone, before which a carriage return was left out.
+    /// The positions in the LF text before which a carriage return was removed.
     removed_at: Vec<usize>,
 }
 
@@ -98,13 +98,13 @@ impl OriginalOffsets {
         Self { removed_at: left_out }
     }
 
-    /// Returns where a place is; before the carriage return when it is between it and its line feed.
+    /// Returns the original position; before the carriage return if it is between that and its line feed.
     fn offset(&self, place: usize) -> usize {
         place + self.removed_at.partition_point(|left_out| *left_out < place)
     }
 }
 
-/// Returns a text with each CR LF as LF.
+/// Converts CR LF to LF.
 fn with_lf(text: &[u8]) -> Cow<'_, [u8]> {
     if memmem::find(text, b"\r\n").is_none() {
         return Cow::Borrowed(text);
@@ -120,7 +120,7 @@ fn with_lf(text: &[u8]) -> Cow<'_, [u8]> {
     Cow::Owned(plain)
 }
 
-/// Returns a text with each line end as CR LF.
+/// Converts every line end to CR LF.
 pub(super) fn with_crlf(text: &[u8]) -> Vec<u8> {
     let mut wide = Vec::with_capacity(text.len() + 16);
     for byte in with_lf(text).iter() {
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn exactly_one_place_is_replaced() {
+    fn exactly_one_occurrence_is_replaced() {
         assert_eq!(one("a b c", "b", "x").unwrap(), "a x c");
         assert_eq!(one("a b c", "z", "x"), Err(NotReplaced::Missing));
         assert_eq!(one("a a", "a", "x"), Err(NotReplaced::Ambiguous(2)));
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn line_ends_stay_what_they_are() {
+    fn line_ends_are_preserved() {
         assert_eq!(one("a\r\nb\r\nc\r\n", "a\nb\n", "x\ny\nz\n").unwrap(), "x\r\ny\r\nz\r\nc\r\n");
         assert_eq!(one("a\r\nb", "b", "x\ny").unwrap(), "a\r\nx\r\ny");
         assert_eq!(one("a\nb\n", "a\r\nb", "x\r\ny").unwrap(), "x\ny\n");
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn a_piece_that_ends_at_a_line_end_leaves_it_alone() {
+    fn a_line_end_after_the_replaced_text_is_preserved() {
         assert_eq!(one("a\r\nb\r\n", "a", "x").unwrap(), "x\r\nb\r\n");
         assert_eq!(one("a\r\nb\r\n", "\nb", "\nx").unwrap(), "a\r\nx\r\n");
     }
@@ -175,7 +175,7 @@ mod tests {
         ) {
             let text = format!("{before}{old}{after}");
             let wide = |text: &str| String::from_utf8(with_crlf(text.as_bytes())).unwrap();
-            // Without any line end in the file, the new ones are the usual ones.
+            // A file without line ends gets LF.
             prop_assume!(text.contains('\n'));
             if let Ok(replaced) = one(&text, &old, &new) {
                 prop_assert_eq!(one(&wide(&text), &old, &new).unwrap(), wide(&replaced));

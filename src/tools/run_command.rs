@@ -1,4 +1,4 @@
-//! `run_command`: a shell command in the workspace.
+//! `run_command`: runs a shell command in the workspace.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -74,7 +74,7 @@ struct Call {
     denied: DeniedFiles,
 }
 
-/// The longest that a command may be given.
+/// The maximum timeout of a command, in seconds.
 const MAX_TIMEOUT: u64 = 3_600;
 
 impl RunCommand {
@@ -140,7 +140,7 @@ fn is_valid_variable(name: &str, value: &str) -> bool {
     !name.is_empty() && !name.contains(['=', '\0']) && !value.contains('\0')
 }
 
-/// Returns the value of a variable for a confirmation.
+/// Returns the value of a variable as a confirmation shows it.
 fn format_variable(value: &str) -> String {
     match value.char_indices().nth(60) {
         Some((end, _)) => format!("{:?}…", &value[..end]),
@@ -179,7 +179,7 @@ impl ToolInvocation for Call {
     }
 
     fn run(self: Box<Self>, context: &CallContext<'_>) -> ToolOutput {
-        // Looked up by the handle of the workspace, so that no link leads the command outside.
+        // The folder is resolved through the handle of the workspace, so that no symbolic link leads the command outside.
         match self.root.kind(&self.cwd) {
             Ok(crate::workspace::FileKind::Directory) => {}
             Ok(_) => return ToolOutput::failed(format!("'{}' is not a directory", self.cwd)),
@@ -207,7 +207,7 @@ impl ToolInvocation for Call {
     }
 }
 
-/// The text for the model when the supervisor of a command is gone.
+/// The result of a command whose supervisor has crashed.
 const SUPERVISOR_LOST: &str = "outcome unknown: the supervisor of the command broke down, or was killed, while the command was \
      running. The command was ended; it may have completed, partially completed, or not run at all. Look at what is \
      there before you repeat it";
@@ -290,9 +290,9 @@ impl Call {
         let whole = [outcome.stdout.text(), outcome.stderr.text()];
         if outcome.level > SandboxLevel::None {
             let policy = self.supervisor.policy();
-            // The output of a command that failed may show why.
-            let said = if outcome.end.is_success() { &whole[1..] } else { &whole[..] };
-            notes.extend(said.iter().find_map(|text| explain_denial(text, policy, cwd)));
+            // If the command failed, its standard output may contain the error, too.
+            let texts = if outcome.end.is_success() { &whole[1..] } else { &whole[..] };
+            notes.extend(texts.iter().find_map(|text| explain_denial(text, policy, cwd)));
         }
         let [(stdout, out_cut), (stderr, err_cut)] =
             whole.each_ref().map(|text| self.truncate_output(text));
@@ -303,7 +303,7 @@ impl Call {
         ToolOutput { full_text: whole, ..ToolOutput::new(status, text) }
     }
 
-    /// Returns an output as it is shown, and whether lines were left out.
+    /// Omits the middle of a long output, and returns whether lines were omitted.
     fn truncate_output(&self, text: &str) -> (String, bool) {
         let lines: Vec<&str> = text.split_inclusive('\n').collect();
         if self.max_lines == 0 || lines.len() <= self.max_lines {

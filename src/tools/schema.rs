@@ -1,4 +1,4 @@
-//! From the type of a tool's arguments to its schema, and from their text to a value.
+//! JSON schemas for the arguments of tools, and their parsing.
 
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
@@ -7,10 +7,10 @@ use serde_json::{Map, Value};
 
 use crate::port::ToolSpec;
 
-/// Returns the specification of a tool whose arguments have this type, for the model.
+/// Returns the specification of a tool whose arguments have this type.
 ///
-/// The schema keeps to what all providers understand: nothing is referred to, every type is a single one, and no other
-/// properties are allowed.
+/// The schema uses only features that all providers support: it has no references and no type unions, and allows no
+/// additional properties.
 pub fn tool_spec<Arguments: JsonSchema>(name: &str, description: &str) -> ToolSpec {
     let settings = SchemaSettings::draft2020_12().with(|settings| {
         settings.meta_schema = None;
@@ -28,7 +28,7 @@ pub fn tool_spec<Arguments: JsonSchema>(name: &str, description: &str) -> ToolSp
     ToolSpec { name: name.into(), description: description.into(), schema }
 }
 
-/// An optional value may be left out; that it may also be `null` is removed.
+/// Removes `null` from the types of optional values, which can be omitted instead.
 fn simplify(schema: &mut Value) {
     match schema {
         Value::Object(fields) => {
@@ -53,11 +53,11 @@ fn simplify(schema: &mut Value) {
     }
 }
 
-/// Reads the arguments of a call.
+/// Parses the arguments of a call.
 ///
 /// # Errors
 ///
-/// Fails with what is wrong, where, and what the tool takes.
+/// Fails with the error, its position and the arguments that the tool takes.
 pub fn parse_arguments<Arguments: DeserializeOwned>(
     spec: &ToolSpec,
     text: &str,
@@ -71,7 +71,7 @@ pub fn parse_arguments<Arguments: DeserializeOwned>(
     })
 }
 
-/// Returns the arguments that a tool takes, for a sentence.
+/// Returns the arguments that a tool takes, as part of a sentence.
 fn describe_arguments(spec: &ToolSpec) -> String {
     let empty = Map::new();
     let properties = spec.schema["properties"].as_object().unwrap_or(&empty);
@@ -104,14 +104,14 @@ mod tests {
         /// The line.
         #[allow(dead_code)]
         offset: Option<u64>,
-        /// How.
+        /// The mode.
         #[allow(dead_code)]
-        mode: Option<How>,
+        mode: Option<WriteMode>,
     }
 
     #[derive(Debug, Deserialize, JsonSchema)]
     #[serde(rename_all = "snake_case")]
-    enum How {
+    enum WriteMode {
         Overwrite,
         Append,
     }
@@ -137,18 +137,18 @@ mod tests {
 
     /// Fault L45.
     #[test]
-    fn malformed_arguments_say_what_is_wrong_and_where() {
-        let said = |text: &str| parse_arguments::<Arguments>(&tool(), text).unwrap_err();
+    fn errors_in_arguments_have_a_position() {
+        let error = |text: &str| parse_arguments::<Arguments>(&tool(), text).unwrap_err();
         let takes = "It takes path (string, required), offset (integer, optional), \
                      mode (string, optional).";
         let missing =
             format!("Invalid arguments for read: missing field `path` at line 1 column 2. {takes}");
-        assert_eq!(said("{}"), missing);
+        assert_eq!(error("{}"), missing);
         assert!(
-            said(r#"{"path":"a","ofset":1}"#).contains("unknown field `ofset`, expected one of")
+            error(r#"{"path":"a","ofset":1}"#).contains("unknown field `ofset`, expected one of")
         );
-        assert!(said(r#"{"path":"a","offset":"1"}"#).contains("invalid type: string \"1\""));
-        assert!(said(r#"{"path":"a","path":"b"}"#).contains("duplicate field `path`"));
+        assert!(error(r#"{"path":"a","offset":"1"}"#).contains("invalid type: string \"1\""));
+        assert!(error(r#"{"path":"a","path":"b"}"#).contains("duplicate field `path`"));
         assert!(parse_arguments::<Arguments>(&tool(), r#"{"path":"a","offset":null}"#).is_ok());
     }
 }

@@ -1,4 +1,4 @@
-//! `search_code`: lines that a regular expression fits.
+//! `search_code`: finds lines that match a regular expression.
 
 use std::sync::Arc;
 
@@ -41,7 +41,7 @@ pub(super) struct SearchCode {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Arguments {
-    /// A regular expression, for one line.
+    /// A regular expression; it matches within one line.
     pattern: String,
     /// The folder or file, relative to the workspace. Default: the workspace.
     path: Option<String>,
@@ -78,7 +78,7 @@ impl Tool for SearchCode {
             arguments;
         let case_sensitive = case_sensitive.unwrap_or(true);
         let matcher = ContentSearch::matcher(&pattern, PatternSyntax::Regex, case_sensitive).map_err(|error| {
-            format!("Invalid arguments for {NAME}: pattern: {error}. To search for a text as it is, use grep.")
+            format!("Invalid arguments for {NAME}: pattern: {error}. To search for literal text, use grep.")
         })?;
         let invalid = |error| format!("Invalid arguments for {NAME}: file_pattern: {error}.");
         let walk = FileWalk {
@@ -102,7 +102,7 @@ impl Tool for SearchCode {
     }
 }
 
-/// Returns a number that is not larger than another one.
+/// Returns a requested number, limited to a maximum.
 pub(super) fn clamp_count(number: u64, most: usize) -> usize {
     usize::try_from(number).unwrap_or(most).min(most)
 }
@@ -110,7 +110,7 @@ pub(super) fn clamp_count(number: u64, most: usize) -> usize {
 /// A call that searches the content of files.
 pub(super) struct SearchCall {
     pub(super) search: ContentSearch,
-    /// What is searched, for people.
+    /// The pattern, for the summary.
     pub(super) text: String,
 }
 

@@ -1,25 +1,25 @@
-//! What the user has set for tools.
+//! Settings of the tools.
 
 use crate::policy::{ConfirmMode, Guardrails, PermissionRules, PolicyEngine};
 
-/// What the user has set for tools.
+/// Settings of the tools.
 #[derive(Clone, Debug, Default)]
 pub struct ToolSettings {
-    /// The tools that the agent may use, `*` standing for any text; none for all of them.
+    /// The tools that the agent may use, where `*` matches any text; `None` for all tools.
     pub allowed_tools: Option<Vec<String>>,
-    /// When the user is asked.
+    /// When calls need a confirmation.
     pub mode: ConfirmMode,
-    /// The rules of the user.
+    /// The user's rules.
     pub rules: PermissionRules,
-    /// Limits that no rule can lift.
+    /// Limits that no rule overrides.
     pub guardrails: Guardrails,
-    /// How commands are run.
+    /// Settings of commands.
     pub commands: CommandSettings,
-    /// Whether files may be deleted.
+    /// Whether tools may delete files.
     pub delete: FileDeletion,
-    /// Whether calls happen or are only described.
+    /// Whether calls run or are only recorded.
     pub execution: ExecutionMode,
-    /// How long the result of a tool may be, in tokens; zero for as long as it is.
+    /// The maximum length of a result in tokens; zero for no limit.
     pub max_result_tokens: MaxResultTokens,
 }
 
@@ -30,7 +30,7 @@ impl ToolSettings {
     }
 }
 
-/// How long a result may be.
+/// The maximum length of a result in tokens; zero for no limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MaxResultTokens(pub u64);
 
@@ -40,12 +40,12 @@ impl Default for MaxResultTokens {
     }
 }
 
-/// How commands are run.
+/// Settings of commands.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CommandSettings {
-    /// Seconds that a command may take when the model does not say.
+    /// The default timeout in seconds.
     pub default_timeout: u64,
-    /// Lines of output that the model is shown.
+    /// The maximum number of output lines in a result.
     pub max_output_lines: usize,
 }
 
@@ -55,22 +55,22 @@ impl Default for CommandSettings {
     }
 }
 
-/// Whether files may be deleted.
+/// Whether tools may delete files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FileDeletion {
-    /// They may not; there is no tool for it, and a patch that deletes is refused.
+    /// There is no tool to delete files, and patches that delete are refused.
     #[default]
     Refused,
-    /// They may.
+    /// Tools may delete files.
     Allowed,
 }
 
-/// Whether calls happen.
+/// Whether calls run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ExecutionMode {
-    /// They do.
+    /// All calls run.
     #[default]
     Real,
-    /// Only those that read; the others are described.
+    /// Only calls that read run; the others are recorded.
     DryRun,
 }

@@ -1,4 +1,4 @@
-//! What a tool is.
+//! The traits of a tool and of its calls.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,8 +10,8 @@ use crate::port::{EffectContext, ToolSpec};
 
 /// A tool: its specification for the model, and its parser of arguments.
 ///
-/// The registry asks for everything in the same order: [`prepare`](Self::prepare), then the rules for its use, then
-/// [`plan`](Prepared::plan), then [`run`](Prepared::run).
+/// For each call, the registry calls [`prepare`](Self::prepare), checks the policy, and then calls
+/// [`plan`](ToolInvocation::plan) and [`run`](ToolInvocation::run).
 pub trait Tool: Send + Sync {
     /// Returns the specification for the model.
     fn spec(&self) -> &ToolSpec;
@@ -20,41 +20,41 @@ pub trait Tool: Send + Sync {
     ///
     /// # Errors
     ///
-    /// Fails with what is wrong with the arguments, and where; the model reads it.
+    /// Fails with a message for the model that names the error and its position.
     fn prepare(&self, arguments: &str) -> Result<Box<dyn ToolInvocation>, String>;
 }
 
-/// A call whose arguments are parsed.
+/// A call with parsed arguments.
 pub trait ToolInvocation: Send {
     /// Returns what kind of effect the call has.
     fn kind(&self) -> CallKind;
 
-    /// Returns what the call touches, for its order among others.
+    /// Returns the resources that the call reads and writes, for its order among others.
     fn access(&self) -> CallAccess;
 
-    /// Looks at the files that the arguments depend on, right before the decision. Targets may differ afterwards.
+    /// Resolves the arguments against the file system right before the decision. May change the targets.
     ///
     /// # Errors
     ///
-    /// Fails with what is wrong with the arguments.
+    /// Fails with a message for the model if the arguments are invalid.
     fn resolve(&mut self) -> Result<(), String> {
         Ok(())
     }
 
-    /// Returns what rules can match.
+    /// Returns the targets that rules can match.
     fn targets(&self) -> Vec<CallTarget> {
         Vec::new()
     }
 
-    /// Returns what the call touches by another name than its arguments say: where symbolic links lead. Looks at files.
+    /// Returns the targets of symbolic links in the arguments. Reads the file system.
     fn real_targets(&self) -> Vec<CallTarget> {
         Vec::new()
     }
 
-    /// Returns the call in one line, for the user.
+    /// Returns a one-line summary for the user.
     fn summary(&self) -> String;
 
-    /// Returns how long the call may take before it is abandoned; longer than any limit of its own.
+    /// Returns the time after which the call is abandoned; longer than any limit of its own.
     fn time_limit(&self) -> TimeSpan {
         TimeSpan::from_secs(120)
     }
@@ -63,7 +63,7 @@ pub trait ToolInvocation: Send {
     ///
     /// # Errors
     ///
-    /// Fails with the output of the call if it is known to fail.
+    /// Fails with the output of the call if the call would fail.
     fn plan(&mut self) -> Result<CallPlan, ToolOutput> {
         Ok(CallPlan::of(self.kind()))
     }
@@ -72,52 +72,52 @@ pub trait ToolInvocation: Send {
     fn run(self: Box<Self>, context: &CallContext<'_>) -> ToolOutput;
 }
 
-/// What a call is going to do.
+/// The planned effects of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CallPlan {
-    /// What a resume needs to know.
+    /// The intent, by which a resume detects whether the call has run.
     pub intent: CallIntent,
-    /// The files that it is going to change.
+    /// The files to be changed.
     pub changes: Vec<FileChange>,
 }
 
-/// What a call may use while it runs.
+/// The context in which a call runs.
 #[derive(Debug)]
 pub struct CallContext<'a> {
-    /// Its scope.
+    /// The scope of the call.
     pub scope: &'a EffectContext,
-    /// Its id.
+    /// The id of the call.
     pub call: &'a CallId,
 }
 
-/// The answer to a call.
+/// The output of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ToolOutput {
     /// How it ended.
     pub status: ToolStatus,
     /// The text for the model.
     pub text: String,
-    /// The whole of which the text is only a part.
+    /// The full text, if `text` is only a part of it.
     pub full_text: Option<Arc<str>>,
     /// The files that were changed.
     pub changes: Vec<FileChange>,
-    /// The files whose content the text has, relative to the workspace.
+    /// The files whose content is in the text, relative to the workspace.
     pub reads: Vec<Arc<str>>,
-    /// Whether the text may be shortened when it is long; what comes in pages is not.
+    /// Whether a long text is shortened; pages are not.
     pub truncation: Truncation,
 }
 
-/// Whether a text may be shortened.
+/// Whether a text is shortened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Truncation {
-    /// When it is too long.
+    /// It is shortened if it is too long.
     Allowed,
-    /// It has been cut to the allowed length already.
+    /// It is already limited to the allowed length.
     Done,
 }
 
 impl CallPlan {
-    /// Returns the plan of a call of which no more is known than its kind.
+    /// Returns the plan of a call of which only the kind is known.
     pub fn of(kind: CallKind) -> Self {
         let intent = match kind {
             CallKind::Reads => CallIntent::ReadOnly,
@@ -130,17 +130,17 @@ impl CallPlan {
 }
 
 impl ToolOutput {
-    /// Returns the answer of a call that did what it was asked for.
+    /// Returns the output of a successful call.
     pub fn ok(text: impl Into<String>) -> Self {
         Self::new(ToolStatus::Ok, text)
     }
 
-    /// Returns the answer of a call that could not do it.
+    /// Returns the output of a failed call.
     pub fn failed(why: impl fmt::Display) -> Self {
         Self::new(ToolStatus::Failed, why.to_string())
     }
 
-    /// Returns an answer.
+    /// Returns an output.
     pub fn new(status: ToolStatus, text: impl Into<String>) -> Self {
         Self {
             status,

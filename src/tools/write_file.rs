@@ -1,4 +1,4 @@
-//! `write_file`: a whole file, or something at its end.
+//! `write_file`: writes a file or appends to it.
 
 use std::sync::Arc;
 
@@ -38,11 +38,11 @@ pub(super) struct WriteFile {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Arguments {
-    /// The file, relative to the workspace. Folders that are missing are made.
+    /// The file, relative to the workspace. Missing folders are created.
     path: String,
-    /// The text.
+    /// The content.
     content: String,
-    /// Whether the text replaces the file or is added at its end. Default: overwrite.
+    /// Whether the content replaces the file or is appended to it. Default: overwrite.
     #[serde(default)]
     mode: WriteMode,
 }
@@ -150,11 +150,11 @@ impl Call {
         Ok(FileEdit::new(path, before.as_deref(), Some(after)))
     }
 
-    /// Returns the new content of a file that has one. Its encoding and its line ends stay.
+    /// Returns the new content of an existing file, with its encoding and line ends.
     ///
     /// # Errors
     ///
-    /// Fails when the content is to be added to what is no text, or is text of an unknown encoding.
+    /// Fails if content would be appended to a binary file or to text in an unknown encoding.
     fn replace_content(&self, path: &RelPath, before: &[u8]) -> Result<Arc<[u8]>, String> {
         let text = TextFile::read(before.to_vec()).filter(|_| !is_binary(before));
         let text = match (text, self.mode) {
@@ -179,7 +179,7 @@ impl Call {
     }
 }
 
-/// Returns a text with another one behind it. Its last line gets an end if it has none, so that it stays a line.
+/// Appends text. If the last line has no line end, it gets one first.
 fn append_text(text: &[u8], more: &[u8], end: Option<LineEnd>) -> Vec<u8> {
     let is_ended = text.is_empty() || text.ends_with(b"\n");
     let goes_on = more.is_empty() || more.starts_with(b"\n") || more.starts_with(b"\r\n");

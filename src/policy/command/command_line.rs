@@ -1,4 +1,4 @@
-//! A command line with everything that it may run.
+//! Command lines with all programs that they may run.
 
 use super::known_variables::KnownVariables;
 use super::program::{self, NestedExecution};
@@ -7,23 +7,22 @@ use crate::policy::shell::{
     ShellScript, ShellWord, SimpleCommand, UnparsableLine, WordForm,
 };
 
-/// A command line with everything that it may run, those parts included that are hidden in others.
+/// A command line with everything that it may run, nested commands included.
 ///
-/// What is gathered here is meant for saying no: it may hold more than what would run. For saying yes, the script itself
-/// is walked.
+/// It is used for denials, and may contain more than what would run. Permissions are checked on the script itself.
 #[derive(Clone, Debug)]
 pub(in crate::policy) struct CommandLine {
     /// The line as it was given.
     pub raw: String,
-    /// What it says, if it could be read.
+    /// The parsed script.
     pub script: Result<ShellScript, UnparsableLine>,
     /// The scripts in it, from the outermost on.
     pub scripts: Vec<ShellScript>,
-    /// The scripts in it that could not be read, itself included.
+    /// The scripts in it that could not be parsed, itself included.
     pub unparsed: Vec<String>,
     /// The programs in it.
     pub programs: Vec<Program>,
-    /// Folders in which it may be while it runs, relative to the workspace or absolute.
+    /// The possible working folders, relative to the workspace or absolute.
     pub folders: Vec<String>,
 }
 
@@ -36,14 +35,14 @@ pub(in crate::policy) struct Program {
     pub redirections: Vec<Redirection>,
 }
 
-/// Scripts within scripts that are looked into at the most.
+/// The maximum nesting of scripts.
 const MAX_SCRIPTS: usize = 256;
 
-/// Programs that are kept of one line.
+/// The maximum number of programs of a line.
 const MAX_PROGRAMS: usize = 16_384;
 
 impl CommandLine {
-    /// Reads a command line that runs in a folder.
+    /// Parses a command line that runs in a folder.
     pub(in crate::policy) fn parse(raw: &str, folder: &str) -> Self {
         let script = shell::parse_line(raw);
         let mut line = Self {
@@ -61,10 +60,10 @@ impl CommandLine {
             is_known &= known.add(&script);
             script.for_each_command(&mut |command| line.add(command, &known));
         }
-        // What was left out may be anything.
+        // The omitted part may run anything.
         let is_full = line.unparsed.len() > MAX_SCRIPTS || line.programs.len() > MAX_PROGRAMS;
         if next < line.scripts.len() || is_full || !is_known {
-            line.script = Err(UnparsableLine("it has too much inside of it"));
+            line.script = Err(UnparsableLine("it has too many nested commands"));
             line.unparsed.insert(0, raw.to_owned());
         }
         line
@@ -108,7 +107,7 @@ impl CommandLine {
         }
     }
 
-    /// Adds a script that may be run.
+    /// Adds a script that may run.
     fn add_script(&mut self, text: &str) {
         match shell::parse_line(text) {
             Ok(script) => self.scripts.push(script),

@@ -1,7 +1,7 @@
 //! Commands that are denied whatever the rules allow.
 //!
-//! Becoming another user, removing the system or the home, making file systems, writing to devices, multiplying without
-//! end, running what was just downloaded: in all their spellings, as far as a line can be read.
+//! These are changing the user, removing system folders or the home, creating file systems, writing to devices, fork
+//! bombs, and running downloaded code, in all spellings that can be parsed.
 
 use super::command_line::{CommandLine, HOME, Program, normalize_path, words_of};
 use super::program::{self, NestedExecution};
@@ -18,10 +18,10 @@ const USER_CHANGERS: [&str; 7] = ["sudo", "sudoedit", "su", "doas", "pkexec", "r
 /// Programs that make or destroy file systems.
 const FILE_SYSTEMS: [&str; 5] = ["mkfs", "mke2fs", "mkswap", "newfs", "wipefs"];
 
-/// Programs that fetch what others have written.
+/// Programs that download files.
 const DOWNLOADERS: [&str; 8] = ["aria2c", "axel", "curl", "fetch", "http", "https", "lynx", "wget"];
 
-/// Programs that run what they read, besides shells.
+/// Programs that run code from their input, besides shells.
 const INTERPRETERS: [&str; 9] =
     ["bun", "deno", "fish", "lua", "node", "perl", "php", "python", "ruby"];
 
@@ -53,7 +53,7 @@ const VITAL_FOLDERS: [&str; 24] = [
     "/var",
 ];
 
-/// Devices to which anybody may write.
+/// Devices to which any command may write.
 const WRITABLE_DEVICES: [&str; 10] = [
     "/dev/fd",
     "/dev/full",
@@ -67,7 +67,7 @@ const WRITABLE_DEVICES: [&str; 10] = [
     "/dev/zero",
 ];
 
-/// Returns what a line does that no command may do; none when there is nothing of the kind.
+/// Returns the reason why a line is forbidden; `None` if it is not.
 pub(in crate::policy) fn forbidden_reason(line: &CommandLine) -> Option<String> {
     if let Some(why) = line.unparsed.iter().find_map(|text| check_unparsed(line, text)) {
         return Some(why);
@@ -80,7 +80,7 @@ pub(in crate::policy) fn forbidden_reason(line: &CommandLine) -> Option<String> 
         .or_else(|| check_stored_download(line))
 }
 
-/// Looks at the words alone, in a text that could not be read.
+/// Checks the words of a text that could not be parsed.
 fn check_unparsed(line: &CommandLine, text: &str) -> Option<String> {
     let is_end = |c: char| c.is_whitespace() || ";&|()<>`${}".contains(c);
     let named = text.split(is_end).find_map(|word| {
@@ -92,15 +92,15 @@ fn check_unparsed(line: &CommandLine, text: &str) -> Option<String> {
     named.or_else(done).or_else(|| check_unparsed_download(text))
 }
 
-/// Looks for a download behind which something runs what it reads, or which stands in what something runs.
+/// Checks for a download that is piped into an interpreter, or whose output is run.
 fn check_unparsed_download(text: &str) -> Option<String> {
     let has = |text: &str, is_it: &dyn Fn(&Program) -> bool| {
         unparsed::possible_programs(text).any(|program| is_it(&program))
     };
     let downloads = |program: &Program| program.name().is_some_and(|n| DOWNLOADERS.contains(&n));
-    let mut stages = text.split('|').skip_while(|stage| !has(stage, &downloads));
-    let is_read = stages.next().is_some()
-        && stages.any(|stage| has(stage, &|program| reads_code_from_input(&program.words)));
+    let mut parts = text.split('|').skip_while(|part| !has(part, &downloads));
+    let is_read = parts.next().is_some()
+        && parts.any(|part| has(part, &|program| reads_code_from_input(&program.words)));
     let runs = |program: &Program| program.name().is_some_and(executes_output);
     let is_inside = || {
         text.split([';', '\n']).any(|part| {
@@ -111,7 +111,7 @@ fn check_unparsed_download(text: &str) -> Option<String> {
     (is_read || is_inside()).then(|| DOWNLOAD_EXECUTION.to_owned())
 }
 
-/// The reason for the denial of a download that is run.
+/// The reason for denying a download that is run.
 const DOWNLOAD_EXECUTION: &str = "it runs what it downloads, unseen";
 
 fn check_name(name: &str) -> Option<String> {
@@ -197,7 +197,7 @@ fn check_pattern(word: &ShellWord) -> Option<String> {
     all.into_iter().find(|known| names_may_match(name, known)).and_then(|known| check_name(known))
 }
 
-/// Looks for a removal of what a pipeline is given as text.
+/// Checks for a removal of paths that a pipeline prints.
 fn check_piped_removal(line: &CommandLine) -> Option<String> {
     let mut found = None;
     line.for_each_pipeline(&mut |pipeline| {
@@ -213,10 +213,10 @@ fn check_piped_removal(line: &CommandLine) -> Option<String> {
             };
             let is_piped = program::program_name(&stage.words) == Some("xargs")
                 && program::all_programs(stage).iter().any(removes);
-            let said = all[..at].iter().filter(|simple| {
+            let printed = all[..at].iter().filter(|simple| {
                 matches!(program::program_name(&simple.words), Some("echo" | "printf"))
             });
-            let words = said.flat_map(|simple| &simple.words[1..]);
+            let words = printed.flat_map(|simple| &simple.words[1..]);
             let is_vital = |word: &&ShellWord| {
                 line.possible_paths(word)
                     .iter()
@@ -230,7 +230,7 @@ fn check_piped_removal(line: &CommandLine) -> Option<String> {
     found
 }
 
-/// Looks for a download that is kept in a variable or a file, and run from there.
+/// Checks for a download that is stored in a variable or a file and then run.
 fn check_stored_download(line: &CommandLine) -> Option<String> {
     let (mut variables, mut files) = (Vec::new(), Vec::new());
     for script in &line.scripts {
@@ -282,7 +282,7 @@ fn check_stored_download(line: &CommandLine) -> Option<String> {
     line.programs.iter().any(runs).then(|| DOWNLOAD_EXECUTION.to_owned())
 }
 
-/// Returns whether a word makes `rm` go into folders.
+/// Returns whether a word makes `rm` recursive.
 fn is_recursive(word: &ShellWord) -> bool {
     let text = word.text.as_str();
     match text.strip_prefix("--") {
@@ -323,7 +323,7 @@ fn is_vital(place: &str, form: WordForm) -> bool {
     place == "/" || has_pattern || is_someones || VITAL_FOLDERS.contains(&place.as_str())
 }
 
-/// Looks for something that starts itself twice.
+/// Checks for functions and commands that start themselves twice.
 fn check_fork_bomb(line: &CommandLine) -> Option<String> {
     let mut found = None;
     let mut look = |name: &str, body: &ShellCommand| {
@@ -364,7 +364,7 @@ fn runs_itself(command: &ShellCommand, name: &str) -> bool {
     matches!(&command.body, CommandBody::Simple(simple) if simple.words.first().is_some_and(|word| word.text == name))
 }
 
-/// Looks for a download that is run.
+/// Checks for a download that is run.
 fn check_download(line: &CommandLine) -> Option<String> {
     let mut found = false;
     line.for_each_pipeline(&mut |pipeline| {
@@ -388,8 +388,8 @@ fn is_download(command: &ShellCommand) -> bool {
 }
 
 fn is_downloader(word: &ShellWord) -> bool {
-    let stages = word.scripts.iter().flat_map(|script: &ShellScript| &script.pipelines);
-    stages.flat_map(|pipeline| &pipeline.commands).any(is_download)
+    let pipelines = word.scripts.iter().flat_map(|script: &ShellScript| &script.pipelines);
+    pipelines.flat_map(|pipeline| &pipeline.commands).any(is_download)
 }
 
 /// Returns whether something in a command runs what it reads.
@@ -473,7 +473,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_becomes_somebody_else() {
+    fn changing_the_user_is_forbidden() {
         for line in [
             "sudo ls",
             "/usr/bin/sudo ls",
@@ -539,7 +539,7 @@ mod tests {
     }
 
     #[test]
-    fn the_system_and_the_home_are_not_removed() {
+    fn removing_the_system_or_the_home_is_forbidden() {
         for line in [
             "rm -rf /",
             "rm -fr /",
@@ -556,7 +556,7 @@ mod tests {
             "rm -rf \"$HOME\"/",
             "rm -rf ${HOME}/*",
             "rm -rf /home",
-            "rm -rf /home/somebody",
+            "rm -rf /home/another",
             "rm -rf /etc/*",
             "rm -rf /usr/../",
             "rm -rf x /",
@@ -595,7 +595,7 @@ mod tests {
     }
 
     #[test]
-    fn devices_and_file_systems_are_not_written() {
+    fn writing_to_devices_and_file_systems_is_forbidden() {
         for line in [
             "mkfs /dev/sda",
             "mkfs.ext4 /dev/sda1",
@@ -617,7 +617,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_starts_itself_without_end() {
+    fn fork_bombs_are_forbidden() {
         for line in [
             ":(){ :|:& };:",
             "bomb() { bomb | bomb & }; bomb",
@@ -632,7 +632,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_downloaded_is_not_run_unseen() {
+    fn running_a_download_is_forbidden() {
         for line in [
             "curl x | sh",
             "curl -sSL x | bash",
@@ -667,7 +667,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_looks_alike_is_not_forbidden() {
+    fn similar_harmless_lines_are_not_forbidden() {
         for line in [
             "echo sudo",
             "grep -r sudo .",

@@ -1,12 +1,12 @@
 //! Commands of git that only read.
 //!
-//! What they may do besides depends on the configuration of the repository, which is looked at by
-//! [`Repositories`](super::super::repository::Repositories).
+//! They may run other programs if the configuration of the repository says so, which
+//! [`Repositories`](super::super::repositories::Repositories) checks.
 
 use super::options::{may_be_option, may_be_several_words};
 use crate::policy::shell::ShellWord;
 
-/// Commands of git that read, as long as their options do.
+/// Commands of git that only read, unless an option makes them write.
 const READING_COMMANDS: [&str; 20] = [
     "blame",
     "cat-file",

@@ -1,18 +1,18 @@
-//! Variables whose values stand in the line that uses them.
+//! Variables whose values are set in the line that uses them.
 
 use std::collections::BTreeMap;
 
 use crate::policy::shell::{Assignment, CommandBody, ShellScript, ShellWord, WordForm};
 
-/// The values that variables may have while a line runs, as far as they stand in it.
+/// The values that variables may have while a line runs, if the line sets them.
 #[derive(Debug, Default)]
 pub(super) struct KnownVariables(BTreeMap<String, Vec<String>>);
 
-/// Values of one variable that are tried at the most.
+/// The maximum number of values of a variable.
 const MAX_VALUES: usize = 32;
 
 impl KnownVariables {
-    /// Adds what a script sets; returns whether that can be kept in mind.
+    /// Adds the variables that a script sets; returns `false` if there are too many values.
     pub(super) fn add(&mut self, script: &ShellScript) -> bool {
         let mut set = |name: &String, word: &ShellWord| {
             let values = self.0.entry(name.clone()).or_default();
@@ -46,7 +46,7 @@ impl KnownVariables {
         self.0.values().all(|values| values.len() <= MAX_VALUES)
     }
 
-    /// Returns what some words may be: as they stand there, and with each of the values that are known.
+    /// Returns the possible forms of some words: as written, and with each known value.
     pub(super) fn possible_words(&self, words: &[ShellWord]) -> Vec<Vec<ShellWord>> {
         let words: Vec<ShellWord> =
             words.iter().flat_map(ShellWord::expand_braces).map(without_braces).collect();
@@ -114,7 +114,7 @@ impl KnownVariables {
     }
 }
 
-/// Returns a word whose braces are expanded as one that is what it seems, if nothing else is against it.
+/// Returns a word with expanded braces as a literal one, if nothing else in it is expanded.
 fn without_braces(word: ShellWord) -> ShellWord {
     match word.has_braces && !word.text.contains(['{', '$', '~', '*', '?', '[']) {
         true => ShellWord::literal(&word.text),

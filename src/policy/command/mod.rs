@@ -1,7 +1,7 @@
-//! What a command line does, as far as its text shows.
+//! Static analysis of command lines.
 //!
-//! There are two ways to look at it. To say *no*, everything is gathered that may run ([`Line`]), rather too much than
-//! too little. To say *yes*, the line has to be understood as a whole, and each of its parts has to be known.
+//! There are two analyses. A denial considers everything that may run ([`CommandLine`]), rather too much than too little.
+//! A permission requires that the line is understood as a whole, and that each of its parts is known.
 
 mod command_line;
 mod forbidden;

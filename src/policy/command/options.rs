@@ -4,9 +4,9 @@ use crate::policy::shell::ShellWord;
 
 /// The options of a program with which it only reads. Any other option is unknown.
 pub(super) struct ReadingOptions {
-    /// Letters that stand for themselves.
+    /// Short options without a value.
     pub flags: &'static str,
-    /// Letters that take a value, in the same word or in the next one.
+    /// Short options with a value, in the same word or in the next one.
     pub valued: &'static str,
     /// Long options without the two hyphens, as they are written in full. A value follows behind `=`.
     pub long: &'static [&'static str],
@@ -39,11 +39,11 @@ impl ReadingOptions {
 
     /// Returns whether the value of the last letter is the next word; `None` if a letter is unknown.
     fn takes_next(&self, letters: &str) -> Option<bool> {
-        for (at, letter) in letters.char_indices() {
-            if self.valued.contains(letter) {
-                return Some(at + letter.len_utf8() == letters.len());
+        for (at, flag) in letters.char_indices() {
+            if self.valued.contains(flag) {
+                return Some(at + flag.len_utf8() == letters.len());
             }
-            if !self.flags.contains(letter) {
+            if !self.flags.contains(flag) {
                 return None;
             }
         }

@@ -2,27 +2,27 @@
 
 use crate::policy::shell::{self, Assignment, ShellScript, ShellWord, SimpleCommand, WordForm};
 
-/// What a program runs besides itself.
+/// What a program executes besides itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::policy) enum NestedExecution {
-    /// Nothing that can be seen from here.
+    /// Nothing known.
     Nothing,
-    /// Other programs, and does nothing else.
+    /// Only other programs.
     Programs(Vec<SimpleCommand>),
-    /// A script for a shell, and does nothing else.
+    /// Only a script for a shell.
     Script(ShellScript),
-    /// A script that it reads from its input.
+    /// A script from its input.
     Input,
-    /// Something unknown.
+    /// Unknown code.
     Unknown,
 }
 
 /// A program that runs the program in its arguments.
 struct WrapperProgram {
     name: &'static str,
-    /// Options that stand for themselves.
+    /// Options without a value.
     flags: &'static [&'static str],
-    /// Options that take a value.
+    /// Options with a value.
     valued: &'static [&'static str],
     /// Arguments before the program.
     operands: usize,
@@ -59,7 +59,7 @@ const WRAPPERS: [WrapperProgram; 14] = [
     wrapper("taskset", &["-a", "-c"], &[], 1),
 ];
 
-/// Programs that run others in ways that are not looked into; what they name may be what they run.
+/// Programs that run others in ways that are not analyzed; any argument may be a program.
 const OPAQUE_PROGRAMS: [&str; 26] = [
     "bwrap",
     "caffeinate",
@@ -139,14 +139,14 @@ pub(in crate::policy) fn nested_execution(simple: &SimpleCommand) -> NestedExecu
     }
 }
 
-/// Programs that are found in one command at the most, before the rest of its words is only looked through for names.
+/// The maximum number of programs of a command; the rest of its words is searched for names only.
 const MAX_PROGRAMS: usize = 64;
 
-/// Words that a program is taken to have whose beginning is guessed.
+/// The maximum number of words assigned to a program whose beginning is a guess.
 const MAX_GUESSED_WORDS: usize = 256;
 
-/// Returns every program that a command may run, itself first: those that it names, and where its arguments are not
-/// understood, those that it may name.
+/// Returns every program that a command may run, itself first: known programs, and possible ones if its arguments are
+/// not understood.
 pub(in crate::policy) fn all_programs(simple: &SimpleCommand) -> Vec<SimpleCommand> {
     let mut all = Vec::new();
     let mut next = vec![simple.clone()];
@@ -176,7 +176,7 @@ pub(in crate::policy) fn all_programs(simple: &SimpleCommand) -> Vec<SimpleComma
     all
 }
 
-/// Returns texts among the arguments of a program that may be scripts which it runs.
+/// Returns the arguments of a program that may be scripts.
 pub(in crate::policy) fn possible_scripts(words: &[ShellWord]) -> Vec<String> {
     let (Some(name), Some(rest)) = (program_name(words), words.get(1..)) else { return Vec::new() };
     let texts = rest.iter().map(|word| word.text.as_str());
@@ -229,8 +229,8 @@ fn parse_wrapper(wrapper: &WrapperProgram, rest: &[ShellWord]) -> NestedExecutio
     inner.map_or(NestedExecution::Unknown, parse_program)
 }
 
-/// Returns what follows the options and so many operands; none when an option is not known, or when one of all these
-/// words may turn out to be several.
+/// Returns the words after the options and a number of operands; `None` if an option is unknown, or if any of these
+/// words may expand to several.
 fn skip_options<'a>(
     mut rest: &'a [ShellWord],
     plain: &[&str],
@@ -290,7 +290,7 @@ fn parse_env(rest: &[ShellWord]) -> NestedExecution {
     }
 }
 
-/// What stands for something that a program reads.
+/// Placeholder for a value that a program reads.
 const INPUT_PLACEHOLDER: &str = "$input";
 
 fn parse_xargs(rest: &[ShellWord]) -> NestedExecution {
@@ -393,7 +393,7 @@ fn parse_shell(rest: &[ShellWord]) -> NestedExecution {
     if is_script { NestedExecution::Unknown } else { NestedExecution::Input }
 }
 
-/// Returns the script that words make up.
+/// Joins words into a script.
 fn join_script(words: &[ShellWord]) -> NestedExecution {
     if !words.iter().all(ShellWord::is_literal) {
         return NestedExecution::Unknown;

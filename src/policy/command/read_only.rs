@@ -1,7 +1,7 @@
 //! Programs that only read.
 //!
-//! The list is short on purpose: a program that is not on it is asked about, which is a nuisance; a program that is on
-//! it wrongly runs without a confirmation.
+//! The list is deliberately short: a program that is missing needs a confirmation; a program that is listed by mistake
+//! runs without one.
 
 use super::git;
 use super::options::{ReadingOptions, may_be_option, may_be_several_words};
@@ -437,7 +437,7 @@ pub(in crate::policy) fn only_reads(simple: &SimpleCommand) -> bool {
 fn has_attached_value(word: &ShellWord) -> bool {
     let letters = word.text.strip_prefix('-').filter(|letters| !letters.starts_with('-'));
     letters.is_some_and(|letters| {
-        let value = letters.find(|letter| TREE.valued.contains(letter));
+        let value = letters.find(|flag| TREE.valued.contains(flag));
         value.is_some_and(|at| at + 1 < letters.len())
     })
 }
@@ -611,7 +611,7 @@ mod test_only_reads {
     }
 
     #[test]
-    fn what_reads_is_known() {
+    fn read_only_programs_are_known() {
         for line in [
             "ls -la",
             "cat $x",
@@ -642,7 +642,7 @@ mod test_only_reads {
     }
 
     #[test]
-    fn what_can_do_more_is_not_taken_for_reading() {
+    fn programs_with_effects_are_not_read_only() {
         for line in [
             "touch x",
             "./ls",

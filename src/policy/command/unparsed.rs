@@ -1,9 +1,9 @@
-//! Lines that could not be read, looked through by their words alone.
+//! Word-based analysis of lines that could not be parsed.
 
 use super::command_line::Program;
 use crate::policy::shell::{Redirection, RedirectionKind, ShellWord, WordForm};
 
-/// Words that a program is taken to have.
+/// The maximum number of words assigned to a program.
 const MAX_WORDS: usize = 64;
 
 /// Returns the pieces of a text between what may end a command, each as its words.
@@ -16,7 +16,7 @@ pub(super) fn possible_commands(text: &str) -> Vec<Vec<ShellWord>> {
     pieces.filter(|words: &Vec<ShellWord>| !words.is_empty()).collect()
 }
 
-/// Returns what a text may run: from every word of it on, as if it were the name of a program.
+/// Returns the programs that a text may run: every word is assumed to be the name of one.
 pub(in crate::policy) fn possible_programs(text: &str) -> impl Iterator<Item = Program> {
     possible_commands(text).into_iter().flat_map(|words| {
         (0..words.len()).map(move |from| {

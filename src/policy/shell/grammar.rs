@@ -23,7 +23,7 @@ enum ScriptEnd {
 }
 
 impl ShellParser {
-    /// Reads a script up to the end of the text.
+    /// Parses a script up to the end of the text.
     pub(super) fn parse_text(&mut self) -> ParseResult<ShellScript> {
         let script = self.parse_script(ScriptEnd::EndOfText)?;
         self.check_here_documents()?;
@@ -33,7 +33,7 @@ impl ShellParser {
         Ok(script)
     }
 
-    /// Reads a script in brackets.
+    /// Parses a script in parentheses.
     pub(super) fn parse_bracketed(&mut self) -> ParseResult<ShellScript> {
         self.take("(");
         self.enter()?;
@@ -45,7 +45,7 @@ impl ShellParser {
         Ok(script)
     }
 
-    /// Reads a script up to its end, which stays.
+    /// Parses a script up to its end, which is not consumed.
     fn parse_script(&mut self, end: ScriptEnd) -> ParseResult<ShellScript> {
         let mut script = ShellScript::default();
         loop {
@@ -143,7 +143,7 @@ impl ShellParser {
         }
     }
 
-    /// Reads a simple command as a whole, or the body of another one.
+    /// Parses a simple command, or the body of a compound one.
     fn parse_body(&mut self) -> ParseResult<Result<ShellCommand, CommandBody>> {
         let group =
             |scripts| Ok(Err(CommandBody::Group { scripts, words: Vec::new(), variable: None }));
@@ -203,7 +203,7 @@ impl ShellParser {
         self.parse_simple()
     }
 
-    /// Reads a script up to one of these words, and takes the word.
+    /// Parses a script up to one of these words, and consumes the word.
     fn parse_until(
         &mut self,
         words: &'static [&'static str],
@@ -276,7 +276,7 @@ impl ShellParser {
         }
     }
 
-    /// Reads `[[ … ]]` as a simple command; inside, signs have no meaning for the shell.
+    /// Parses `[[ … ]]` as a simple command; operators inside have no meaning for the shell.
     fn parse_condition(&mut self) -> ParseResult<ShellCommand> {
         let mut words = vec![ShellWord::literal("[[")];
         let mut brackets = 0;
@@ -360,7 +360,7 @@ impl ShellParser {
         Ok(Ok(ShellCommand { body: CommandBody::Simple(simple), redirections }))
     }
 
-    /// Reads the setting of a variable; none when something else comes.
+    /// Parses an assignment; `None` if there is none.
     fn parse_assignment(&mut self) -> ParseResult<Option<Assignment>> {
         let begun = self.position();
         let mut name = String::new();
@@ -415,7 +415,7 @@ impl ShellParser {
         was
     }
 
-    /// Reads a redirection; none when something else comes.
+    /// Parses a redirection; `None` if there is none.
     fn parse_redirection(&mut self) -> ParseResult<Option<Redirection>> {
         let begun = self.position();
         // A number, or a variable in braces, says which one is redirected.

@@ -1,7 +1,7 @@
-//! Command lines, read as a shell reads them.
+//! A parser for command lines of a shell.
 //!
-//! What is read is what the shell would do, or nothing: a line that uses something rare is [`Unreadable`], and then
-//! its effect counts as unknown. Nothing is expanded or run.
+//! The result is what the shell would run. A line with rare syntax is an [`UnparsableLine`], and its effect is unknown.
+//! Nothing is expanded or run.
 
 mod grammar;
 mod parser;
@@ -17,16 +17,16 @@ pub(super) use word::PROCESS_SUBSTITUTION;
 
 use parser::ShellParser;
 
-/// Why a command line could not be read.
+/// The reason why a command line could not be parsed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct UnparsableLine(pub(super) &'static str);
 
-/// Reads a command line.
+/// Parses a command line.
 pub(super) fn parse_line(line: &str) -> Result<ShellScript, UnparsableLine> {
     parse_nested(line, 0)
 }
 
-/// Reads a command line that stands inside another one.
+/// Parses a command line that is nested in another one.
 pub(super) fn parse_nested(line: &str, depth: usize) -> Result<ShellScript, UnparsableLine> {
     ShellParser::new(line, depth)?.parse_text()
 }

@@ -1,18 +1,18 @@
-//! The characters of a command line, and what every rule of its grammar needs of them.
+//! The character-level parser of command lines.
 
 use super::UnparsableLine;
 use super::syntax::{ShellWord, WordForm};
 
-/// How deep scripts may be nested in each other.
+/// The maximum nesting of scripts.
 const MAX_DEPTH: usize = 24;
 
-/// The longest line that is read.
+/// The maximum length of a line, in bytes.
 const MAX_LINE_LENGTH: usize = 128 * 1024;
 
-/// Here-documents of one line; taking one out costs as much as the line is long.
+/// The maximum number of here-documents. Extracting one takes time proportional to the length of the line.
 const MAX_HERE_DOCUMENTS: usize = 64;
 
-/// A command line and how far it was read.
+/// A command line and the current position.
 pub(super) struct ShellParser {
     chars: Vec<char>,
     at: usize,

@@ -1,4 +1,4 @@
-//! What a command line consists of.
+//! The syntax tree of a command line.
 
 /// Commands, one after the other.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -7,34 +7,34 @@ pub(in crate::policy) struct ShellScript {
     pub pipelines: Vec<Pipeline>,
 }
 
-/// Commands of which each reads what the one before it writes.
+/// Commands connected by pipes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(in crate::policy) struct Pipeline {
-    /// The commands, the first one first.
+    /// The commands in order.
     pub commands: Vec<ShellCommand>,
     /// Whether the shell does not wait for it.
     pub is_background: bool,
 }
 
-/// One command, with where it reads from and writes to.
+/// One command with its redirections.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::policy) struct ShellCommand {
-    /// What it is.
+    /// The kind of command.
     pub body: CommandBody,
-    /// Where it reads from and writes to.
+    /// The redirections.
     pub redirections: Vec<Redirection>,
 }
 
-/// What a command is.
+/// The kinds of commands.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::policy) enum CommandBody {
     /// A program, a builtin of the shell, or variables that are set.
     Simple(SimpleCommand),
-    /// A group, a loop, a condition: scripts, and the words that decide about them.
+    /// A group, a loop or a condition.
     Group {
-        /// What may be run.
+        /// The scripts in it.
         scripts: Vec<ShellScript>,
-        /// The words at its head.
+        /// The words of its head.
         words: Vec<ShellWord>,
         /// The variable that it sets, if it is a loop over words.
         variable: Option<String>,
@@ -43,7 +43,7 @@ pub(in crate::policy) enum CommandBody {
     Function {
         /// Its name.
         name: String,
-        /// What it does.
+        /// Its body.
         body: Box<ShellCommand>,
     },
 }
@@ -53,7 +53,7 @@ pub(in crate::policy) enum CommandBody {
 pub(in crate::policy) struct SimpleCommand {
     /// The variables that are set before it.
     pub assignments: Vec<Assignment>,
-    /// Its name and its arguments; none when only variables are set.
+    /// The name and the arguments; empty if only variables are set.
     pub words: Vec<ShellWord>,
 }
 
@@ -71,27 +71,27 @@ pub(in crate::policy) struct Assignment {
 /// A word, as far as its value is known.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(in crate::policy) struct ShellWord {
-    /// Its text without quotes. What is only known when it runs stands there as it is written.
+    /// The text without quotes. Expansions are kept as they are written.
     pub text: String,
-    /// How far the text is what the program will see.
+    /// Whether the text is what the program gets.
     pub form: WordForm,
-    /// Whether the shell makes several words of it, or none: a variable or an output stands in it without quotes.
+    /// Whether it has unquoted expansions, which the shell may split into any number of words.
     pub is_split: bool,
-    /// Whether it has braces that stand for several words.
+    /// Whether it has braces that expand to several words.
     pub has_braces: bool,
-    /// Scripts whose output is a part of it.
+    /// The scripts of its command substitutions.
     pub scripts: Vec<ShellScript>,
 }
 
-/// How far the text of a word is what a program will see.
+/// Whether the text of a word is what a program gets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(in crate::policy) enum WordForm {
-    /// It is.
+    /// It is literal.
     #[default]
     Literal,
-    /// It is a pattern for names of files.
+    /// It is a pattern for file names.
     Pattern,
-    /// A part of it is only known when it runs: a variable, the home, the output of a command.
+    /// It has expansions: variables, the home, or command substitutions.
     Computed,
     /// The shell evaluates it as an expression, in which again commands may be hidden.
     Evaluated,

@@ -1,4 +1,4 @@
-//! What is read of a line, held against what a shell makes of it.
+//! Comparison of the parser with a shell.
 
 use std::process::Command as Process;
 
@@ -69,7 +69,7 @@ fn quotes_are_taken_away() {
 }
 
 #[test]
-fn what_is_not_certain_is_known_to_be_so() {
+fn uncertain_words_are_marked() {
     let form = |line: &str| match &parse_line(line).unwrap().pipelines[0].commands[0].body {
         CommandBody::Simple(simple) => simple.words[0].form,
         body => panic!("{body:?}"),
@@ -139,7 +139,7 @@ fn no_line_takes_long() {
 }
 
 #[test]
-fn what_cannot_be_read_is_said_so() {
+fn unparsable_lines_are_rejected() {
     for line in [
         "a 'b",
         "a \"b",
@@ -190,13 +190,13 @@ fn what_cannot_be_read_is_said_so() {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Fault X14: whatever the line is, reading ends, and in peace.
+    /// Fault X14: the parser terminates without a panic for every line.
     #[test]
     fn no_line_breaks_the_reader(line in "[a-c$(){}<>|&;'\"`\\\\ \n#=\\[\\]*~!]{0,40}") {
         let _ = parse_line(&line);
     }
 
-    /// Fault X14: where the reader says that there is one program with these words, so does the shell.
+    /// Fault X14: where the parser finds one program with these words, so does the shell.
     #[test]
     fn a_shell_sees_the_same_words(line in "[ab'\"\\\\ =#;|&-]{0,12}") {
         let Ok(script) = parse_line(&format!("printf '[%s]' {line}")) else { return Ok(()) };

@@ -1,4 +1,4 @@
-//! Words: quotes, variables, the output of other commands.
+//! Words: quotes and expansions.
 
 use super::UnparsableLine;
 use super::parser::{ShellParser, ends_word, is_name, is_variable};
@@ -6,10 +6,10 @@ use super::syntax::{ShellWord, WordForm};
 
 type ParseResult<T> = Result<T, UnparsableLine>;
 
-/// What an expansion stands in: shells read its inside differently.
+/// The context of an expansion, which determines how shells parse it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ExpansionContext {
-    /// Nothing: what it becomes is split into words.
+    /// No quotes: the result is split into words.
     Unquoted,
     /// Double quotes, or an expression.
     Quotes,
@@ -22,14 +22,14 @@ fn is_assignable(name: &str) -> bool {
     is_variable(name) && !name.contains(|char: char| char.is_ascii_uppercase())
 }
 
-/// What stands in the text of a word for the output of a script.
+/// Placeholder in the text of a word for the output of a script.
 const COMMAND_OUTPUT: &str = "$(…)";
 
-/// What stands in the text of a word for a file that a script writes or reads.
+/// Placeholder in the text of a word for a file that a script writes or reads.
 pub(in crate::policy) const PROCESS_SUBSTITUTION: &str = "<(…)";
 
 impl ShellParser {
-    /// Reads a word; `None` if there is no word here.
+    /// Parses a word; `None` if there is none.
     pub(super) fn parse_word(&mut self) -> ParseResult<Option<ShellWord>> {
         let mut word = ShellWord::default();
         let begun = self.position();
@@ -90,7 +90,7 @@ impl ShellParser {
         Ok((self.position() > begun).then_some(word))
     }
 
-    /// Reads what stands between single quotes, the first of which was taken.
+    /// Parses text in single quotes after the opening quote.
     fn parse_single_quotes(&mut self, text: &mut String) -> ParseResult<()> {
         loop {
             match self.next_char() {
@@ -109,7 +109,7 @@ impl ShellParser {
         Ok(word)
     }
 
-    /// Reads what stands between double quotes, or in the text of a here-document, which ends with the text.
+    /// Parses text in double quotes, or the text of a here-document up to its end.
     fn parse_double_quotes(&mut self, word: &mut ShellWord, end: Option<char>) -> ParseResult<()> {
         let around =
             if end.is_some() { ExpansionContext::Quotes } else { ExpansionContext::HereDocument };
@@ -144,7 +144,7 @@ impl ShellParser {
         }
     }
 
-    /// Reads what begins with a dollar or a backtick.
+    /// Parses an expansion that begins with a dollar sign or a backtick.
     fn parse_expansion(
         &mut self,
         word: &mut ShellWord,
@@ -210,7 +210,7 @@ impl ShellParser {
         }
     }
 
-    /// Reads a script in brackets whose output becomes a part of the word.
+    /// Parses a script in parentheses whose output becomes a part of the word.
     fn parse_command_output(&mut self, word: &mut ShellWord, mark: &str) -> ParseResult<()> {
         self.open_words += 1;
         let script = self.parse_bracketed()?;
@@ -248,7 +248,7 @@ impl ShellParser {
         Ok(())
     }
 
-    /// Reads `((…))`; what stands in it is harmless only when it has no names in it.
+    /// Parses `((…))`, which is harmless only without names.
     pub(super) fn parse_arithmetic(&mut self, word: &mut ShellWord) -> ParseResult<()> {
         self.take("((");
         let mut inner = ShellWord::default();
@@ -282,7 +282,7 @@ impl ShellParser {
         Ok(())
     }
 
-    /// Reads `${…}`.
+    /// Parses `${…}`.
     fn parse_parameter(
         &mut self,
         word: &mut ShellWord,
@@ -350,7 +350,7 @@ impl ShellParser {
         Ok(())
     }
 
-    /// Reads `$'…'`, in which characters may be written by their numbers.
+    /// Parses `$'…'`, which may have numeric escapes.
     fn parse_ansi_quotes(&mut self, text: &mut String) -> ParseResult<()> {
         loop {
             match self.next_char() {
@@ -388,7 +388,7 @@ impl ShellParser {
         }
     }
 
-    /// Reads the number of a character.
+    /// Parses a numeric escape.
     fn parse_char_number(&mut self, radix: u32, most: usize) -> ParseResult<char> {
         let mut code = 0;
         let mut digits = 0;

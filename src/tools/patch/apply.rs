@@ -1,27 +1,27 @@
-//! What hunks make of a content.
+//! Application of hunks to the content of a file.
 //!
-//! A hunk with a line number is looked for as GNU `patch` does: first where its header says, as far as those before it
-//! have moved; then line by line away from there. A place where all lines fit comes first; then one where the outermost
-//! line of what surrounds the change differs, then two. At least one line has to fit.
+//! A hunk with a line number is located as GNU `patch` does: first at the line in its header, plus the offset of the hunk
+//! before; then line by line away from there. A position where all lines match is preferred to one where the outermost
+//! context line differs, and that to one where two differ. At least one line has to match.
 //!
-//! The result is put together line by line, so that no two lines are ever joined, whatever the patch and the file say
-//! about their ends. A line that replaces another one ends as that does, unless the patch changes how it ends.
+//! The result is built line by line, so that lines are never joined, whatever line ends the patch and the file have. A
+//! replaced line keeps its line end unless the patch changes it.
 
 use super::hunk::{FinalNewline, Hunk, HunkLine, HunkPosition};
 use super::locate;
 
-/// Why hunks don't make anything of a content. Hunks are counted from zero.
+/// The reason why hunks cannot be applied. Hunks are counted from zero.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::tools) enum PatchError {
-    /// The lines of this hunk are not there.
+    /// The lines of this hunk do not occur.
     NotFound(usize),
-    /// The lines of this hunk are there so many times.
+    /// The lines of this hunk occur this number of times.
     Ambiguous(usize, usize),
-    /// There is no such line behind the hunk before, which this hunk names as standing before its own.
+    /// A header line of this hunk does not occur after the hunk before.
     HeaderNotFound(usize, String),
-    /// This hunk only adds lines, and does not say where.
+    /// This hunk only adds lines and has no position.
     NoPosition(usize),
-    /// The content stays what it is.
+    /// The content would not change.
     Unchanged,
 }
 
@@ -30,14 +30,14 @@ pub(in crate::tools) enum PatchError {
 pub(super) enum LineEndMatch {
     /// They are part of the line.
     Exact,
-    /// They are the file's, whatever the patch has.
+    /// They are ignored; the file's are kept.
     Ignored,
 }
 
-/// Surrounding lines at each end of a hunk that may differ.
+/// The maximum number of context lines at each end of a hunk that may differ.
 const MAX_FUZZ: usize = 2;
 
-/// Why a hunk can only be at one end of the file.
+/// The reason why a hunk can only be at the start or the end of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::tools) enum Edge {
     /// Its header says line 1, and it has too few lines before its change: the start of the file.
@@ -48,12 +48,12 @@ pub(in crate::tools) enum Edge {
     DeclaredEnd,
 }
 
-/// Returns why a hunk can only be at one end of the file, and the first of its lines, counted from zero, where they are
-/// instead. `None` if that is not why it was not applied.
+/// Returns why a hunk can only be at the start or the end of the file, and the line, counted from zero, where its lines
+/// are instead. `None` if the hunk failed for another reason.
 pub(in crate::tools) fn misplaced(content: &[u8], hunk: &Hunk) -> Option<(Edge, usize)> {
     let old = hunk.old_lines();
     let (lead, tail) = (hunk.leading_context(), hunk.trailing_context());
-    // As in `found_with`: what one side lacks is left out on the other side, and something has to be compared.
+    // As when locating a hunk: missing context on one side is dropped on the other, and at least one line is compared.
     let lacking = lead.abs_diff(tail);
     let is_bound = lacking > MAX_FUZZ || old.len() <= lacking;
     let edge = match hunk.position {
@@ -75,7 +75,7 @@ pub(in crate::tools) fn misplaced(content: &[u8], hunk: &Hunk) -> Option<(Edge, 
     (!is_here(&wanted)).then_some((edge, found))
 }
 
-/// Returns what hunks make of a content.
+/// Applies hunks to a content.
 pub(in crate::tools) fn apply_hunks(content: &[u8], hunks: &[Hunk]) -> Result<Vec<u8>, PatchError> {
     let file: Vec<&[u8]> = content.split_inclusive(|byte| *byte == b'\n').collect();
     let mut new = ContentBuilder::with_capacity(content.len());
@@ -85,7 +85,7 @@ pub(in crate::tools) fn apply_hunks(content: &[u8], hunks: &[Hunk]) -> Result<Ve
         let (at, ends) = match &hunk.position {
             HunkPosition::Line { start, count } => {
                 let search = HunkSearch { file: &file, from: done, hunk, old: hunk.old_lines() };
-                // A hunk without old lines stands behind the line that its header names.
+                // A hunk without old lines belongs after the line that its header names.
                 let start = start.saturating_sub(usize::from(!search.old.is_empty()));
                 let expected = start.saturating_add_signed(offset);
                 let found = search.find(expected, *count).ok_or(PatchError::NotFound(index))?;
@@ -109,7 +109,7 @@ pub(in crate::tools) fn apply_hunks(content: &[u8], hunks: &[Hunk]) -> Result<Ve
         };
         let (from, length) = (done, new.bytes.len());
         done = new.push_hunk(&file, done, hunk, at, ends);
-        // A change of line ends alone is taken at its word or not at all.
+        // A change of only line ends is applied exactly or not at all.
         let is_lost =
             ends == LineEndMatch::Ignored && new.bytes[length..] == file[from..done].concat();
         if is_lost && hunk.has_changes() {
@@ -126,8 +126,8 @@ pub(in crate::tools) fn apply_hunks(content: &[u8], hunks: &[Hunk]) -> Result<Ve
     if new == content && !hunks.is_empty() { Err(PatchError::Unchanged) } else { Ok(new) }
 }
 
-/// Returns how lines end that are added by hunks without old lines: as the file's do, unless other hunks show that the
-/// patch knows how they end, or the file has both ends.
+/// Returns the line ends of lines that are added by hunks without old lines: the file's, unless other hunks show that
+/// the patch has the right ones, or the file is mixed.
 fn line_ends_of_added(file: &[&[u8]], hunks: &[Hunk]) -> LineEndMatch {
     let mut ends = file.iter().filter_map(|line| line_end(line));
     let first = ends.next();
@@ -142,12 +142,12 @@ struct ContentBuilder {
     last: LastLine,
 }
 
-/// Where the last line of a new content is from.
+/// The origin of the last line of a new content.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum LastLine {
-    /// From the file.
+    /// The file.
     Kept,
-    /// From a hunk.
+    /// A hunk.
     Added(FinalNewline),
 }
 
@@ -161,10 +161,10 @@ impl ContentBuilder {
         self.last = LastLine::Kept;
     }
 
-    /// Adds a line. The one before it gets an end if it has none.
+    /// Adds a line. The line before it gets a line end if it has none.
     fn push_line(&mut self, line: &[u8]) {
         if self.bytes.ends_with(b"\r") {
-            // With a line feed, this is an end or content and an end; it was all that a marker had left.
+            // A marker had removed the line feed after this carriage return, so both are the line end again.
             self.bytes.push(b'\n');
         } else if !self.bytes.is_empty() && !self.bytes.ends_with(b"\n") {
             let before = self.bytes.iter().rposition(|byte| *byte == b'\n');
@@ -174,8 +174,8 @@ impl ContentBuilder {
         self.bytes.extend(line);
     }
 
-    /// Adds what a hunk makes of the lines of the file from `at` on, and those between the settled ones and the change.
-    /// Returns how many lines of the file are settled then.
+    /// Adds the unchanged lines before a hunk at line `at`, and the new lines of the hunk. Returns the number of lines of
+    /// the file that are processed then.
     fn push_hunk(
         &mut self,
         file: &[&[u8]],
@@ -191,7 +191,7 @@ impl ContentBuilder {
                 at += group.len();
                 continue;
             }
-            // What stays around a change is the file's, as it is there; and the next hunk may need it, too.
+            // Context is copied from the file; the next hunk may use it, too.
             file[done..at].iter().for_each(|line| self.push_kept(line));
             let removed: Vec<&str> = line_texts(group, |line| match line {
                 HunkLine::Removed(text) => Some(text),
@@ -212,7 +212,7 @@ impl ContentBuilder {
         done
     }
 
-    /// Returns the content. Where nothing says how its last line ends, it ends as the last one of the old content.
+    /// Returns the content. Unless the patch specifies the end of the last line, it ends as the old content does.
     fn finish(mut self, old: &[u8]) -> Vec<u8> {
         let is_untold = self.last == LastLine::Added(FinalNewline::Unspecified);
         if is_untold && !old.is_empty() && !old.ends_with(b"\n") {
@@ -234,10 +234,10 @@ fn line_texts<'a>(
     lines.iter().filter_map(text).map(String::as_str).collect()
 }
 
-/// Lines of a file that others replace.
+/// Lines of a file that are replaced.
 struct HunkChange<'a> {
     file: &'a [&'a [u8]],
-    /// The first line that is removed, or the one before which others are added.
+    /// The first removed line, or the line before which lines are added.
     at: usize,
     removed: &'a [&'a str],
     added: &'a [&'a str],
@@ -245,7 +245,7 @@ struct HunkChange<'a> {
 }
 
 impl HunkChange<'_> {
-    /// Returns an added line with the end that it gets.
+    /// Returns an added line with its line end.
     fn added_line(&self, index: usize) -> Vec<u8> {
         let text = self.added[index];
         let own = line_end(text.as_bytes());
@@ -262,7 +262,7 @@ impl HunkChange<'_> {
             LineEndMatch::Ignored => self.line_end_for(index).or(own),
         };
         let mut line = match self.ends {
-            // A carriage return without its line feed is content.
+            // A carriage return without a line feed is content.
             LineEndMatch::Exact if !has_end => text.strip_suffix('\n').unwrap_or(text).into(),
             LineEndMatch::Exact => without_line_end(text.as_bytes()).to_vec(),
             LineEndMatch::Ignored => without_any_line_end(text.as_bytes()).to_vec(),
@@ -273,7 +273,7 @@ impl HunkChange<'_> {
         line
     }
 
-    /// Returns how the line ends that an added one replaces; or else one beside it, or any.
+    /// Returns the line end of the line that an added one replaces; otherwise that of a neighbor, or of any line.
     fn line_end_for(&self, index: usize) -> Option<&'static [u8]> {
         let replaced = self.removed.len().checked_sub(1).map(|last| self.at + last.min(index));
         let before = self.at.checked_sub(1);
@@ -284,21 +284,21 @@ impl HunkChange<'_> {
     }
 }
 
-/// Where a hunk with a line number is looked for.
+/// The range in which a hunk with a line number is searched.
 struct HunkSearch<'a> {
     file: &'a [&'a [u8]],
-    /// Lines before this one are settled.
+    /// Lines before this one are processed.
     from: usize,
     hunk: &'a Hunk,
     old: Vec<&'a str>,
 }
 
 impl HunkSearch<'_> {
-    /// Returns where the old lines of the hunk stand, nearest to where they are expected. They are taken at their word
-    /// first, line ends included; then with the line ends of the file.
+    /// Returns the position of the hunk's old lines nearest to the expected one. Line ends are compared first; then they
+    /// are ignored.
     fn find(&self, expected: usize, count: usize) -> Option<(usize, LineEndMatch)> {
         if self.old.is_empty() {
-            // Nothing says where it belongs but its number; a new file, or an end.
+            // Only its line number gives the position; it is a new file, or the end of one.
             let is_there = expected <= self.file.len() && expected >= self.from;
             let is_meant = count == 0 || self.file.is_empty();
             return (is_there && is_meant).then_some((expected, LineEndMatch::Exact));
@@ -306,7 +306,7 @@ impl HunkSearch<'_> {
         let around = self.hunk.leading_context().max(self.hunk.trailing_context());
         let ways = (0..=MAX_FUZZ.min(around))
             .flat_map(|fuzz| [(fuzz, LineEndMatch::Exact), (fuzz, LineEndMatch::Ignored)]);
-        // A patch that has both ends says how each line ends.
+        // In a patch with both kinds of line ends, they are significant.
         let ways = ways.filter(|(_, ends)| *ends == LineEndMatch::Exact || self.hunk.has_one_end());
         let mut ways = ways.into_iter();
         ways.find_map(|(fuzz, ends)| Some((self.find_with_fuzz(fuzz, ends, expected)?, ends)))
@@ -314,7 +314,7 @@ impl HunkSearch<'_> {
 
     fn find_with_fuzz(&self, fuzz: usize, ends: LineEndMatch, expected: usize) -> Option<usize> {
         let (lead, tail) = (self.hunk.leading_context(), self.hunk.trailing_context());
-        // The side that has fewer lines around the change has lost them to the edge of the file.
+        // A side with fewer context lines was cut off by the start or the end of the file.
         let left_out = |own: usize, other: usize| (fuzz + own).checked_sub(own.max(other));
         let (before, after) = (left_out(lead, tail), left_out(tail, lead));
         let fits = |at: &usize| self.fits(*at, before.unwrap_or(0), after.unwrap_or(0), ends);
@@ -340,10 +340,10 @@ impl HunkSearch<'_> {
         })
     }
 
-    /// Returns whether the old lines stand here, so many at each end left out.
+    /// Returns whether the old lines match here, without the given number at each end.
     fn fits(&self, at: usize, before: usize, after: usize, ends: LineEndMatch) -> bool {
         let compared = before..self.old.len().saturating_sub(after);
-        // Where nothing is compared, everything fits.
+        // If no line were compared, every position would match.
         !compared.is_empty()
             && compared.into_iter().all(|index| {
                 let (old, line) = (self.old[index].as_bytes(), self.file.get(at + index));
@@ -357,7 +357,7 @@ impl HunkSearch<'_> {
     }
 }
 
-/// Returns a line without its end.
+/// Returns a line without its line end.
 pub(super) fn without_line_end(line: &[u8]) -> &[u8] {
     match line.strip_suffix(b"\n") {
         Some(line) => line.strip_suffix(b"\r").unwrap_or(line),
@@ -365,13 +365,13 @@ pub(super) fn without_line_end(line: &[u8]) -> &[u8] {
     }
 }
 
-/// Returns a line without its end, and without a carriage return that a marker has left of one.
+/// Returns a line without its line end, and without a carriage return that precedes a marker.
 fn without_any_line_end(line: &[u8]) -> &[u8] {
     let line = line.strip_suffix(b"\n").unwrap_or(line);
     line.strip_suffix(b"\r").unwrap_or(line)
 }
 
-/// Returns the end of a line; none when it has none.
+/// Returns the line end of a line; `None` if it has none.
 fn line_end(line: &[u8]) -> Option<&'static [u8]> {
     match line {
         [.., b'\r', b'\n'] => Some(b"\r\n"),
@@ -392,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn hunks_are_found_where_they_moved_to() {
+    fn moved_hunks_are_found() {
         let hunk = "@@ -2,3 +2,3 @@\n b\n-c\n+C\n d\n";
         assert_eq!(apply("a\nb\nc\nd\n", hunk).unwrap(), "a\nb\nC\nd\n");
         assert_eq!(apply("0\n0\n0\na\nb\nc\nd\n", hunk).unwrap(), "0\n0\n0\na\nb\nC\nd\n");
@@ -400,14 +400,14 @@ mod tests {
     }
 
     #[test]
-    fn the_edges_may_be_different() {
+    fn outer_context_may_differ() {
         let hunk = "@@ -1,5 +1,5 @@\n a\n b\n-c\n+C\n d\n e\n";
         assert_eq!(apply("x\nb\nc\nd\ny\n", hunk).unwrap(), "x\nb\nC\nd\ny\n");
     }
 
-    /// What had nothing behind it has nothing behind it: an end of the file stays one, whatever differs before it.
+    /// A hunk without context after its change stays at the end of the file, whatever differs before it.
     #[test]
-    fn an_end_stays_an_end() {
+    fn a_hunk_at_the_end_of_a_file_stays_there() {
         let hunk = "@@ -5,3 +5,4 @@\n a\n b\n }\n+new\n";
         assert_eq!(apply("a\nb\n}\nx\nb\n}\n", hunk).unwrap(), "a\nb\n}\nx\nb\n}\nnew\n");
         assert_eq!(apply("a\nb\n}\nx\n", hunk), Err(PatchError::NotFound(0)));
@@ -416,9 +416,9 @@ mod tests {
         assert_eq!(apply("a\nb\nx\n", hunk).unwrap(), "new\na\nb\nx\n");
     }
 
-    /// The lines are in the file, so the reason is where they are.
+    /// The lines occur in the file, so their position is the reason.
     #[test]
-    fn a_hunk_that_is_not_at_its_end_of_the_file_is_known() {
+    fn a_hunk_away_from_its_edge_of_the_file_is_reported() {
         let known = |content: &str, hunk: &str| {
             let sections = parse_patch(&format!("--- a/x\n+++ b/x\n{hunk}"), &|_| false).unwrap();
             let why = apply_hunks(content.as_bytes(), &sections[0].hunks).err();
@@ -432,13 +432,13 @@ mod tests {
         let start = "@@ -1,3 +1,4 @@\n+new\n a\n b\n c\n";
         assert_eq!(known("x\na\nb\nc\n", start), Some((Edge::Start, 1)));
         assert_eq!(known("x\na\nb\n", start), None);
-        // A single line of context leaves nothing to compare once it may differ; a removed line does.
+        // If a single context line may differ, nothing is left to compare; a removed line is still compared.
         assert_eq!(known("x\na\ny\n", "@@ -9 +9,2 @@\n a\n+b\n"), Some((Edge::End, 1)));
         assert_eq!(known("x\na\ny\n", "@@ -9,2 +9,2 @@\n x\n-a\n+b\n"), None);
     }
 
     #[test]
-    fn line_ends_stay_and_can_be_changed() {
+    fn line_ends_are_kept_and_can_be_changed() {
         let hunk = "@@ -1,2 +1,2 @@\n a\n-b\n+B\n";
         assert_eq!(apply("a\r\nb\r\n", hunk).unwrap(), "a\r\nB\r\n");
         assert_eq!(
@@ -457,13 +457,13 @@ mod tests {
     }
 
     #[test]
-    fn what_changes_nothing_is_told() {
+    fn a_patch_without_effect_is_reported() {
         assert_eq!(apply("a\n", "@@ -1 +1 @@\n-a\n+a\n"), Err(PatchError::Unchanged));
         assert_eq!(apply("a\nb\n", "@@ -1,2 +1,2 @@\n a\n b\n"), Err(PatchError::Unchanged));
     }
 
     #[test]
-    fn a_new_content_comes_from_nothing() {
+    fn a_new_file_is_created_from_a_hunk() {
         assert_eq!(apply("", "@@ -0,0 +1,2 @@\n+a\n+b\n").unwrap(), "a\nb\n");
         assert_eq!(apply("a\nb\n", "@@ -1,2 +0,0 @@\n-a\n-b\n").unwrap(), "");
         assert_eq!(apply("a\nb\n", "@@ -1,0 +2 @@\n+x\n").unwrap(), "a\nx\nb\n");

@@ -1,6 +1,6 @@
 //! The format that begins with `*** Begin Patch`.
 //!
-//! It names files by what happens to them, and places by their lines instead of numbers:
+//! Its headers name the operation on each file, and its hunks have lines as context instead of line numbers:
 //!
 //! ```text
 //! *** Begin Patch
@@ -18,7 +18,7 @@
 //! *** End Patch
 //! ```
 //!
-//! It has no word for how the last line of a file ends, so that this stays as it is.
+//! It cannot express whether the last line of a file has a line end, so that is kept.
 
 use super::file_patch::{FileOperation, FilePatch};
 use super::hunk::{self, FinalNewline, Hunk, HunkLine, HunkPosition};
@@ -31,7 +31,7 @@ const UPDATE: &str = "*** Update File:";
 const MOVE: &str = "*** Move to:";
 const END_OF_FILE: &str = "*** End of File";
 
-/// Returns whether a patch is in this format: one of its words stands before what a unified diff begins with.
+/// Returns whether a patch is in this format: one of its markers precedes any header of a unified diff.
 pub(super) fn is_begin_patch(patch: &str) -> bool {
     let has = |words: &[&str], line: &str| words.iter().any(|word| line.starts_with(word));
     let mut words = patch.lines().map(str::trim).filter(|line| {
@@ -40,14 +40,14 @@ pub(super) fn is_begin_patch(patch: &str) -> bool {
     words.next().is_some_and(|line| line.starts_with("*** "))
 }
 
-/// What a patch is wrapped in, in Markdown and in shells.
+/// Text around a patch, as in Markdown and in shells.
 struct PatchWrapper<'a> {
-    /// The word that ends a here-document.
+    /// The delimiter of a here-document.
     terminator: &'a str,
 }
 
 impl<'a> PatchWrapper<'a> {
-    /// Reads what a patch is wrapped in from a line before it; none when the line is something else.
+    /// Parses the line before a patch; `None` if it does not begin a wrapper.
     fn parse(line: &'a str) -> Option<Self> {
         let line = line.trim();
         let document = line.strip_prefix("apply_patch").unwrap_or(line).trim_start();
@@ -59,18 +59,18 @@ impl<'a> PatchWrapper<'a> {
         Some(Self { terminator: word })
     }
 
-    /// Returns whether a line behind a patch ends what it is wrapped in.
+    /// Returns whether a line after a patch ends the wrapper.
     fn is_end(&self, line: &str) -> bool {
         let line = line.trim();
         line.is_empty() || line.starts_with("```") || line == "EOF" || line == self.terminator
     }
 }
 
-/// Takes a patch apart.
+/// Parses a patch.
 ///
 /// # Errors
 ///
-/// Fails with what is wrong with it, and where.
+/// Fails with the error and its position.
 pub(super) fn parse(patch: &str) -> Result<Vec<FilePatch>, String> {
     let mut reader = PatchReader { lines: patch.lines().collect(), at: 0 };
     let mut wrapping = PatchWrapper { terminator: "" };
@@ -83,7 +83,7 @@ pub(super) fn parse(patch: &str) -> Result<Vec<FilePatch>, String> {
     if reader.next().map(str::trim) != Some(BEGIN) {
         return Err(format!("line {} should be '{BEGIN}'", reader.at));
     }
-    // The last line may be indented, where it would be one of the file.
+    // The last line may be indented, although it could then be a line of the file.
     if let Some(last) = reader.lines.iter().rposition(|line| !wrapping.is_end(line))
         && reader.lines[last].trim() == END
     {
@@ -142,8 +142,8 @@ impl<'a> PatchReader<'a> {
         Some(line)
     }
 
-    /// Returns whether what happens to a file ends here: with the next file, or with the patch. Lines that are empty
-    /// before it belong to neither.
+    /// Returns whether the section of a file ends here: with the next file, or with the patch. Blank lines before that
+    /// belong to neither.
     fn is_at_header(&self) -> bool {
         let mut rest = self.lines[self.at..].iter();
         let line = rest.find(|line| !line.is_empty());
@@ -204,15 +204,15 @@ fn parse_updated_file(
     }
 }
 
-/// Reads one hunk: its headers, its lines, and whether it stands at the end of the file.
+/// Parses one hunk: its headers, its lines, and whether it is at the end of the file.
 fn parse_chunk(is_first: bool, reader: &mut PatchReader<'_>) -> Result<Hunk, String> {
     let at = reader.at + 1;
     let mut headers = Vec::new();
     while let Some(text) = reader.peek().and_then(|line| line.strip_prefix("@@")) {
-        // Numbers are not of this format; lines are looked for by what they are.
+        // Line numbers are not part of this format and are ignored.
         let is_header =
             !text.trim().is_empty() && hunk::parse_header(&format!("@@{text}")).is_none();
-        // Some close a header as those of a unified diff.
+        // Some headers are closed by @@, as in a unified diff.
         let text = text.trim_end();
         let text = text.strip_suffix(" @@").unwrap_or(text);
         headers.extend(
@@ -238,7 +238,7 @@ fn parse_chunk(is_first: bool, reader: &mut PatchReader<'_>) -> Result<Hunk, Str
             Some(' ') => HunkLine::Context(text(line)),
             Some('-') => HunkLine::Removed(text(line)),
             Some('+') => HunkLine::Added(text(line)),
-            // The space of an empty line is left away at times.
+            // The leading space of an empty line may be missing.
             None => HunkLine::Context("\n".to_owned()),
             Some(_) => {
                 let number = reader.at;
@@ -248,7 +248,7 @@ fn parse_chunk(is_first: bool, reader: &mut PatchReader<'_>) -> Result<Hunk, Str
             }
         });
     }
-    // Empty lines stand between hunks.
+    // Blank lines may separate hunks.
     let is_followed = reader.peek().is_none_or(|line| line.is_empty() || line.starts_with("@@"));
     while is_followed && !is_at_end && lines.last() == Some(&HunkLine::Context("\n".to_owned())) {
         lines.pop();

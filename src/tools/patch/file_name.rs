@@ -1,6 +1,6 @@
-//! Names of files in patches.
+//! File names in patches.
 
-/// Returns the name in a line like `--- a/name<tab>time`, whatever it means.
+/// Returns the name in a line like `--- a/name<tab>time`, uninterpreted.
 pub(super) fn raw_name(text: &str) -> String {
     let text = text.trim_end_matches(['\r', '\n']);
     parse_quoted(text).map_or_else(
@@ -9,8 +9,8 @@ pub(super) fn raw_name(text: &str) -> String {
     )
 }
 
-/// Returns the name in a line like `--- a/name<tab>time`; none for `/dev/null`, and for a file that is not there, which
-/// `diff -N` gives the time at which all time begins.
+/// Returns the name in a line like `--- a/name<tab>time`; `None` for `/dev/null`, and for a missing file, to which
+/// `diff -N` gives the time of the Unix epoch.
 pub(super) fn parse_header_name(text: &str) -> Option<String> {
     let text = text.trim_end_matches(['\r', '\n']);
     let (name, time) = if let Some((name, rest)) = parse_quoted(text) {
@@ -23,8 +23,8 @@ pub(super) fn parse_header_name(text: &str) -> Option<String> {
     (name != "/dev/null" && !is_absent).then_some(name)
 }
 
-/// Returns the two names of `diff --git a/x b/x`, which are the same but for their prefixes; none when they are not, or
-/// cannot be distinguished.
+/// Returns the two names of `diff --git a/x b/x`; `None` if they differ in more than their prefixes, or cannot be
+/// separated.
 pub(super) fn parse_git_names(text: &str) -> Option<(String, String)> {
     let text = text.trim_end_matches(['\r', '\n']);
     let is_same = |old: &str, new: &str| {
@@ -46,14 +46,14 @@ pub(super) fn parse_git_names(text: &str) -> Option<(String, String)> {
     Some((old.to_owned(), new.to_owned()))
 }
 
-/// Returns a name without its first component, as `patch -p1` takes it.
+/// Returns a name without its first component, like `patch -p1`.
 pub(super) fn without_prefix(name: &str) -> Option<&str> {
     name.split_once('/')
         .map(|(_, rest)| rest)
         .filter(|rest| !rest.is_empty() && !name.starts_with('/'))
 }
 
-/// Reads a name in quotes, in which bytes may be written as octal numbers. Returns it and what follows.
+/// Parses a quoted name, which may have octal escapes. Returns it and the rest of the line.
 pub(super) fn parse_quoted(text: &str) -> Option<(String, &str)> {
     let rest = text.strip_prefix('"')?;
     let mut bytes = Vec::new();
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_from_the_beginning_of_time_is_not_there() {
+    fn a_file_dated_at_the_epoch_is_missing() {
         assert_eq!(parse_header_name("p-1.0/x\t1970-01-01 01:00:00.000000000 +0100\n"), None);
         assert_eq!(
             parse_header_name("p-1.0/x\t2026-01-01 01:00:00.000000000 +0100\n").as_deref(),

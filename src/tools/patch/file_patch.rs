@@ -1,38 +1,38 @@
-//! What a patch says about each file.
+//! The sections of a patch, one for each file.
 
 use super::hunk::{self, FinalNewline, Hunk, HunkPosition};
 use super::name_prefix::{self, UnresolvedFilePatch};
 use super::{begin_patch, file_name};
 
-/// What a patch says about one file.
+/// The section of a patch about one file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::tools) struct FilePatch {
-    /// What happens.
+    /// The operation.
     pub operation: FileOperation,
-    /// The file before; none when it is new, or not named.
+    /// The old file; `None` if it is new, or not named.
     pub old: Option<String>,
-    /// The file afterwards; none when it is deleted, or not named.
+    /// The new file; `None` if it is deleted, or not named.
     pub new: Option<String>,
     /// Its new permissions, as git writes them.
     pub mode: Option<u32>,
-    /// What changes in it.
+    /// The changes in it.
     pub hunks: Vec<Hunk>,
 }
 
-/// What happens to a file.
+/// An operation on a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::tools) enum FileOperation {
-    /// It is changed.
+    /// Changes it.
     Modified,
-    /// It is made.
+    /// Creates it.
     Created,
-    /// It is deleted; the patch has all of its lines.
+    /// Deletes it; the patch has all of its lines.
     Deleted,
-    /// It is deleted, whatever it holds.
+    /// Deletes it, whatever its content is.
     DeletedUnchecked,
-    /// It gets another name.
+    /// Renames it.
     Renamed,
-    /// Another one is made from it.
+    /// Copies it.
     Copied,
 }
 
@@ -47,13 +47,13 @@ struct GitHeaders {
     is_binary: bool,
 }
 
-/// A patch that was read, with the names of files as they stand there.
+/// A parsed patch, with file names as they are in its text.
 pub(in crate::tools) struct ParsedPatch(Names);
 
 enum Names {
-    /// They are the files'.
+    /// The names are paths.
     Exact(Vec<FilePatch>),
-    /// They may have prefixes.
+    /// The names may have prefixes.
     Prefixed(Vec<UnresolvedFilePatch>),
 }
 
@@ -62,7 +62,7 @@ impl ParsedPatch {
     ///
     /// # Errors
     ///
-    /// Fails with what is wrong with it, and where.
+    /// Fails with the error and its position.
     pub(in crate::tools) fn parse(patch: &str) -> Result<Self, String> {
         Ok(Self(match begin_patch::is_begin_patch(patch) {
             true => Names::Exact(begin_patch::parse(patch)?),
@@ -70,12 +70,11 @@ impl ParsedPatch {
         }))
     }
 
-    /// Returns the patch of each file. `exists` returns whether there is a file of a name, which decides where a name may
-    /// have a prefix.
+    /// Returns the patch of each file. `exists` returns whether a file exists, which decides whether a name has a prefix.
     ///
     /// # Errors
     ///
-    /// Fails if it stays unknown which file a name means.
+    /// Fails if a name is ambiguous.
     pub(in crate::tools) fn resolve(
         &self,
         exists: &dyn Fn(&str) -> bool,
@@ -87,7 +86,7 @@ impl ParsedPatch {
     }
 }
 
-/// Takes a unified diff apart, and leaves its names as they are.
+/// Parses a unified diff, without interpreting its names.
 fn parse_unified(patch: &str) -> Result<Vec<UnresolvedFilePatch>, String> {
     let lines: Vec<&str> = patch.split_inclusive('\n').collect();
     let mut sections: Vec<UnresolvedFilePatch> = Vec::new();
@@ -108,7 +107,7 @@ fn parse_unified(patch: &str) -> Result<Vec<UnresolvedFilePatch>, String> {
             at += 2;
             let (hunks, read) = parse_hunks(&lines, at)?;
             if hunks.is_empty() {
-                // Lines without the header of a hunk would be lost without a word.
+                // Lines without the header of a hunk would be ignored silently.
                 return Err(format!(
                     "no hunk follows line {at}; a hunk begins with a line like '@@ -10,6 +10,8 @@'"
                 ));
@@ -163,7 +162,7 @@ fn end_file(
 }
 
 impl GitHeaders {
-    /// Reads a line of the headers of git. Anything else stands there for people.
+    /// Parses a header line of git. Other lines are ignored.
     fn read_line(&mut self, line: &str) {
         let line = line.trim_end_matches(['\r', '\n']);
         if line == "GIT binary patch" || line.starts_with("Binary files ") {
@@ -211,7 +210,7 @@ fn parse_file(
         FileOperation::Renamed | FileOperation::Copied
             if headers.from.is_none() || headers.to.is_none() =>
         {
-            return Err("it gives a file another name, and says only one of the two".to_owned());
+            return Err("it renames or copies a file, but has only one of the two names".to_owned());
         }
         FileOperation::Renamed | FileOperation::Copied => (headers.from, headers.to),
         FileOperation::Created => (None, new),
@@ -240,12 +239,12 @@ fn parse_file(
     })
 }
 
-/// Reads the hunks from a line on. Returns them, and how many lines they are.
+/// Parses hunks from a line on. Returns them with their number of lines.
 fn parse_hunks(lines: &[&str], from: usize) -> Result<(Vec<Hunk>, usize), String> {
     let mut hunks = Vec::new();
     let mut at = from;
     loop {
-        // Empty lines may stand between hunks.
+        // Blank lines may separate hunks.
         let empty = lines[at..].iter().take_while(|line| line.trim_end().is_empty()).count();
         let Some(line) = lines.get(at + empty).filter(|line| line.starts_with("@@")) else { break };
         at += empty;
@@ -265,13 +264,13 @@ fn parse_hunks(lines: &[&str], from: usize) -> Result<(Vec<Hunk>, usize), String
         }
         let number = at + 1;
         at += 1 + read;
-        // A patch whose text ends within a line does not say how that line ends.
+        // A patch that ends without a line feed does not specify the end of its last line.
         let is_whole = at < lines.len() || lines.last().is_none_or(|line| line.ends_with('\n'));
         let is_marker = lines.last().is_some_and(|line| line.starts_with('\\'));
         let last =
             if is_whole || is_marker { FinalNewline::Specified } else { FinalNewline::Unspecified };
         if last == FinalNewline::Unspecified {
-            // It is taken to end as the others of the hunk do.
+            // It is assumed to end like the other lines of the hunk.
             let is_wide = body.iter_mut().any(|line| line.text_mut().ends_with("\r\n"));
             if let Some(line) = body.last_mut() {
                 line.text_mut().push_str(if is_wide { "\r\n" } else { "\n" });
@@ -293,7 +292,7 @@ mod tests {
     use crate::tools::patch::tests::parse_patch;
 
     #[test]
-    fn what_git_writes_is_understood() {
+    fn the_format_of_git_is_parsed() {
         let patch = "From x\nSubject: y\n---\n a | 2 +-\n\ndiff --git a/a b/a\nindex 1..2 100644\n--- a/a\n+++ b/a\n\
                      @@ -1 +1 @@\n-1\n+2\ndiff --git a/new b/new\nnew file mode 100755\nindex 0..1\n--- /dev/null\n\
                      +++ b/new\n@@ -0,0 +1,2 @@\n+--- x\n++++ y\ndiff --git a/old b/old\ndeleted file mode 100644\n\
@@ -324,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_numbers_are_counted_again() {
+    fn wrong_line_counts_are_corrected() {
         let patch = "--- a\n+++ b\n@@ -1,9 +1,9 @@\n 1\n-2\n+3\n@@ -8 +8 @@\n-8\n+9\n";
         let found = parse_patch(patch, &|_| false).unwrap();
         assert_eq!(found[0].hunks.len(), 2);
@@ -335,7 +334,7 @@ mod tests {
 
     /// Fault T24.
     #[test]
-    fn what_is_no_patch_is_said_so() {
+    fn invalid_patches_are_rejected() {
         let why = |patch: &str| parse_patch(patch, &|_| false).unwrap_err();
         assert!(why("").contains("no hunks"));
         assert!(why("--- a\n+++ b\n@@\n-a\n+b\n").contains("line 3 is '@@', and should be like"));

@@ -1,44 +1,44 @@
-//! One hunk of a patch.
+//! Hunks.
 
-/// Lines that stand together, with what becomes of them.
+/// Adjacent lines with their changes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(in crate::tools) struct Hunk {
     /// The line of the patch where it begins, counted from 1.
     pub patch_line: usize,
-    /// How its place in the file is named.
+    /// Its position in the file.
     pub position: HunkPosition,
     /// Its lines.
     pub lines: Vec<HunkLine>,
-    /// Whether the patch says how the last one ends.
+    /// Whether the patch specifies the end of the last line.
     pub final_newline: FinalNewline,
 }
 
-/// How a hunk names its place in the old file.
+/// The position of a hunk in the old file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::tools) enum HunkPosition {
-    /// By a line number.
+    /// A line number.
     Line {
-        /// The first line, counted from 1; the one before the hunk when it has no old lines.
+        /// The first line, counted from 1; the line before the hunk if it has no old lines.
         start: usize,
-        /// How many old lines it has, as its header says.
+        /// The number of old lines in its header.
         count: usize,
     },
-    /// By its own lines, and by lines that stand before them, outermost first.
+    /// The hunk's own lines, and header lines before them, outermost first.
     Context {
-        /// Lines of which each is behind the one before it.
+        /// The header lines, in the order of the file.
         headers: Vec<String>,
         /// Whether its last line is the last one of the file.
         is_at_end: bool,
     },
 }
 
-/// Whether a patch says how the last line of a hunk ends.
+/// Whether a patch specifies the end of a hunk's last line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::tools) enum FinalNewline {
-    /// It does, with a line feed or with a marker for its absence.
+    /// It does, by a line feed or by a marker for its absence.
     #[default]
     Specified,
-    /// It does not: the text of the patch ends there, or its format has no word for it. The file's own is kept.
+    /// It does not, since the patch ends there, or its format cannot express it. The file's own end is kept.
     Unspecified,
 }
 
@@ -48,19 +48,19 @@ impl Default for HunkPosition {
     }
 }
 
-/// A line of a hunk, with its end unless the file has none there.
+/// A line of a hunk, with its line end, if any.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::tools) enum HunkLine {
-    /// It stays.
+    /// An unchanged line.
     Context(String),
-    /// It goes.
+    /// A removed line.
     Removed(String),
-    /// It comes.
+    /// An added line.
     Added(String),
 }
 
 impl HunkLine {
-    /// Returns its text, to be changed.
+    /// Returns its text mutably.
     pub(super) fn text_mut(&mut self) -> &mut String {
         match self {
             Self::Context(text) | Self::Removed(text) | Self::Added(text) => text,
@@ -69,7 +69,7 @@ impl HunkLine {
 }
 
 impl Hunk {
-    /// Returns the lines that have to be there before.
+    /// Returns the old lines: context and removed lines.
     pub(in crate::tools) fn old_lines(&self) -> Vec<&str> {
         let old = self.lines.iter().filter_map(|line| match line {
             HunkLine::Context(text) | HunkLine::Removed(text) => Some(text.as_str()),
@@ -78,7 +78,7 @@ impl Hunk {
         old.collect()
     }
 
-    /// Returns the first line that it adds and that has characters beyond ASCII.
+    /// Returns the first added line with non-ASCII characters.
     pub(in crate::tools) fn first_beyond_ascii(&self) -> Option<&str> {
         self.lines.iter().find_map(|line| match line {
             HunkLine::Added(text) => Some(text.as_str()).filter(|text| !text.is_ascii()),
@@ -86,11 +86,11 @@ impl Hunk {
         })
     }
 
-    /// Returns whether its lines all have the same end, as far as they have one.
+    /// Returns whether all line ends are the same.
     pub(super) fn has_one_end(&self) -> bool {
         let mut ends = self.lines.iter().filter_map(|line| match line {
             HunkLine::Context(text) | HunkLine::Removed(text) | HunkLine::Added(text) => {
-                // Before a marker, the carriage return is all that is left of an end.
+                // Before a marker, only the carriage return is left of a line end.
                 text.ends_with(['\n', '\r']).then(|| text.ends_with("\r\n") || text.ends_with('\r'))
             }
         });
@@ -98,7 +98,7 @@ impl Hunk {
         ends.all(|end| Some(end) == first)
     }
 
-    /// Returns whether its lines are others afterwards.
+    /// Returns whether it changes any line.
     pub(super) fn has_changes(&self) -> bool {
         let after = self.lines.iter().filter_map(|line| match line {
             HunkLine::Context(text) | HunkLine::Added(text) => Some(text.as_str()),
@@ -116,21 +116,21 @@ impl Hunk {
         })
     }
 
-    /// Returns how many lines at its beginning stay.
+    /// Returns the number of context lines at its beginning.
     pub(in crate::tools) fn leading_context(&self) -> usize {
         self.lines.iter().take_while(|line| matches!(line, HunkLine::Context(_))).count()
     }
 
-    /// Returns how many lines at its end stay.
+    /// Returns the number of context lines at its end.
     pub(in crate::tools) fn trailing_context(&self) -> usize {
         self.lines.iter().rev().take_while(|line| matches!(line, HunkLine::Context(_))).count()
     }
 }
 
-/// No file has more lines; larger numbers of a header count as this one.
+/// The maximum line number; larger numbers in a header are reduced to it.
 const MAX_LINE_NUMBER: usize = 1 << 31;
 
-/// Reads the numbers of a header, `@@ -1,2 +3,4 @@`: start and length before, start and length after.
+/// Parses the numbers of a header, `@@ -1,2 +3,4 @@`: old start and length, new start and length.
 pub(super) fn parse_header(line: &str) -> Option<[usize; 4]> {
     let rest = line.strip_prefix("@@ -")?;
     let (ranges, _) = rest.split_once(" @@")?;
@@ -144,9 +144,9 @@ pub(super) fn parse_header(line: &str) -> Option<[usize; 4]> {
     Some([old_start, old_length, new_start, new_length])
 }
 
-/// Reads the lines of a hunk, which begin behind its header. Returns them, and how many lines of the patch they are.
+/// Parses the lines of a hunk after its header. Returns them with the number of lines of the patch.
 ///
-/// Where the numbers of the header don't fit, the hunk ends where the next one, or the next file, begins: models miscount.
+/// Models miscount lines: if the numbers of the header are wrong, the hunk ends where the next hunk or file begins.
 pub(super) fn parse_body(
     lines: &[&str],
     old: usize,
@@ -179,7 +179,7 @@ fn parse_counted(lines: &[&str], mut old: usize, mut new: usize) -> Option<(Vec<
         remove_line_end(&mut body);
         read += 1;
     }
-    // More of the same behind it shows that the numbers are wrong.
+    // More lines of a hunk after it show that the numbers are wrong.
     let next = lines.get(read).copied().unwrap_or_default();
     let goes_on = next.starts_with([' ', '+', '-'])
         && !is_file_header(lines, read)
@@ -187,7 +187,7 @@ fn parse_counted(lines: &[&str], mut old: usize, mut new: usize) -> Option<(Vec<
     (!goes_on).then_some((body, read))
 }
 
-/// Reads up to the next header; fails with the line that does not belong to a hunk.
+/// Parses up to the next header; fails with the first line that cannot belong to a hunk.
 fn parse_until_next(lines: &[&str]) -> Result<(Vec<HunkLine>, usize), usize> {
     let mut body = Vec::new();
     let mut read = 0;
@@ -203,20 +203,20 @@ fn parse_until_next(lines: &[&str]) -> Result<(Vec<HunkLine>, usize), usize> {
         }
         read += 1;
     }
-    // Blank lines at the end stand between this and what follows.
+    // Blank lines at the end separate this hunk from the next one.
     while matches!(body.last(), Some(HunkLine::Context(text)) if text.trim().is_empty()) {
         body.pop();
     }
     Ok((body, read))
 }
 
-/// Returns whether the headers of the next file begin here.
+/// Returns whether the headers of another file begin here.
 fn is_file_header(lines: &[&str], at: usize) -> bool {
     lines[at].starts_with("--- ") && lines.get(at + 1).is_some_and(|next| next.starts_with("+++ "))
 }
 
-/// Returns whether this is where a mail ends: with two dashes, the version of git, and nothing more. A removed line may
-/// look like it.
+/// Returns whether this is the signature of `git format-patch`: two dashes, the version of git, and nothing more. A
+/// removed line may look like it.
 fn is_mail_signature(lines: &[&str], at: usize) -> bool {
     let mut rest = lines[at + 1..].iter().filter(|line| !line.trim().is_empty());
     lines[at].trim_end() == "--"
@@ -229,14 +229,14 @@ fn parse_line(text: &str) -> Option<HunkLine> {
         Some(' ') => Some(HunkLine::Context(text[1..].to_owned())),
         Some('-') => Some(HunkLine::Removed(text[1..].to_owned())),
         Some('+') => Some(HunkLine::Added(text[1..].to_owned())),
-        // The space of an empty line was stripped.
+        // The leading space of an empty line was stripped.
         Some('\n' | '\r') => Some(HunkLine::Context(text.to_owned())),
         Some(_) | None => None,
     }
 }
 
-/// `\ No newline at end of file` is about the line before it. What it has not is a line feed; a carriage return there is
-/// content, as it is for `git apply` and GNU `patch`.
+/// Handles `\ No newline at end of file`: the line before it has no line feed. A carriage return there is content, as in
+/// `git apply` and GNU `patch`.
 fn remove_line_end(body: &mut [HunkLine]) {
     if let Some(text) = body.last_mut().map(HunkLine::text_mut)
         && text.ends_with('\n')

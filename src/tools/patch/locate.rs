@@ -1,23 +1,23 @@
-//! Where a hunk without a line number belongs.
+//! Location of hunks without line numbers.
 //!
-//! Its lines have to name one place. They are compared as they are first; then without the white space at their ends;
-//! then without that at their beginnings too; then with plain punctuation and spaces for those beyond ASCII, which models
-//! don't always repeat. In all ways but the first nothing but a single place will do.
+//! Lines are compared exactly first; then without trailing white space; then without leading white space, too; then with
+//! ASCII punctuation and spaces for typographic ones, which models don't always repeat. All comparisons but the first
+//! require a unique match.
 
 use super::apply::{PatchError, without_line_end};
 
-/// Why no place was found.
+/// The reason why no position was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum LocateError {
-    /// The lines are not there.
+    /// The lines do not occur.
     Missing,
-    /// They are there so many times.
+    /// The lines occur this number of times.
     Ambiguous(usize),
-    /// This line, which is named as standing before them, is not there.
+    /// This header line does not occur.
     Header(String),
 }
 
-/// How lines are compared; their ends never are.
+/// How lines are compared. Line ends are always ignored.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum LineComparison {
     Exact,
@@ -27,7 +27,7 @@ enum LineComparison {
 }
 
 impl LocateError {
-    /// Returns the same for a hunk.
+    /// Converts the error to that of a hunk.
     pub(super) fn into_patch_error(self, hunk: usize) -> PatchError {
         match self {
             Self::Missing => PatchError::NotFound(hunk),
@@ -37,10 +37,10 @@ impl LocateError {
     }
 }
 
-/// Returns where lines stand, behind the settled ones.
+/// Returns the position of lines after the processed ones.
 ///
-/// Without headers there has to be one place. With headers it is the first one behind them, and when there are several
-/// places, the outermost header has to stand there only once.
+/// Without headers the position must be unique. With headers it is the first one after them; if there are several, the
+/// outermost header must be unique.
 pub(super) fn find_lines(
     file: &[&[u8]],
     from: usize,
@@ -72,7 +72,7 @@ pub(super) fn find_lines(
     Err(LocateError::Missing)
 }
 
-/// Returns the line of the innermost header, and whether it is the only one that can be meant.
+/// Returns the line of the innermost header, and whether it is unambiguous.
 fn find_headers(
     file: &[&[u8]],
     from: usize,
@@ -106,7 +106,7 @@ impl LineComparison {
     }
 }
 
-/// Returns the character of ASCII that is typed for a dash, a quotation mark or a space; any other one as it is.
+/// Replaces a typographic dash, quotation mark or space by its ASCII form.
 fn plain_punctuation(c: char) -> char {
     match c {
         '\u{2010}'..='\u{2015}' | '\u{2212}' => '-',

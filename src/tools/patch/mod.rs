@@ -1,8 +1,8 @@
-//! Patches: what a unified diff says, and what it makes of a file.
+//! Parsing and application of patches.
 //!
-//! [`sections`] takes a patch apart, file by file; it knows what `git diff` writes, and the
-//! format that begins with `*** Begin Patch`. [`applied`] makes the new content of
-//! one file: exactly where that can be, as `patch` does with offsets and fuzz where it can't.
+//! [`ParsedPatch`] is a unified diff, as `git diff` writes it, or a patch in the format that begins with `*** Begin Patch`.
+//! [`apply_hunks`] computes the new content of a file: exactly if possible, otherwise with offsets and fuzz as `patch`
+//! does.
 
 mod apply;
 mod begin_patch;

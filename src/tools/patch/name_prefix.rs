@@ -1,8 +1,7 @@
-//! Which files the names of a unified diff mean.
+//! Prefixes of the file names in a unified diff.
 //!
-//! `git diff` writes `a/` and `b/` before them, other tools write other things, and models often nothing. What is
-//! certain by itself is taken at its word: `a/x` and `b/x` are `x`. Otherwise the files that there are decide, and where
-//! they don't, the patch is refused.
+//! `git diff` writes `a/` and `b/` before names, other tools write other prefixes, and models often none. The pair `a/x`
+//! and `b/x` always means `x`. Otherwise the existing files decide; if they don't, the patch is rejected.
 
 use std::collections::BTreeSet;
 
@@ -10,11 +9,11 @@ use super::file_name::without_prefix;
 use super::file_patch::{FileOperation, FilePatch};
 use super::hunk::Hunk;
 
-/// A section with names as they stand in the patch.
+/// A section with uninterpreted names.
 #[derive(Clone)]
 pub(super) struct UnresolvedFilePatch {
     pub(super) patch: FilePatch,
-    /// The names of its line `diff --git`, or else those of its lines `---` and `+++`, whatever they mean.
+    /// The names in its line `diff --git`, or else in its lines `---` and `+++`, uninterpreted.
     pub(super) git_names: Option<(String, String)>,
 }
 
@@ -22,7 +21,7 @@ pub(super) struct UnresolvedFilePatch {
 const GIT_PREFIXES: [&str; 6] = ["a", "b", "c", "i", "o", "w"];
 
 impl UnresolvedFilePatch {
-    /// Returns the section of a patch that names no file.
+    /// Returns the section of a patch without file names.
     pub(super) fn without_name(hunks: Vec<Hunk>) -> Self {
         let section = FilePatch {
             operation: FileOperation::Modified,
@@ -35,14 +34,14 @@ impl UnresolvedFilePatch {
     }
 }
 
-/// Returns sections with the names of files.
+/// Returns sections with resolved names.
 pub(super) fn resolve_names(
     named: Vec<UnresolvedFilePatch>,
     exists: &dyn Fn(&str) -> bool,
 ) -> Result<Vec<FilePatch>, String> {
     let mut names = NameResolver { exists, prefixes: BTreeSet::new() };
     let mut sections = Vec::with_capacity(named.len());
-    // Files that are there show which prefixes the patch has; those of new files may be known only from them.
+    // Existing files show which prefixes the patch has; those of new files can be inferred only from them.
     let mut new = Vec::new();
     for (index, UnresolvedFilePatch { patch: mut section, git_names: git }) in
         named.into_iter().enumerate()
@@ -61,7 +60,7 @@ pub(super) fn resolve_names(
                 section.old = section.old.map(|old| names.resolve_one(&old)).transpose()?;
             }
             FileOperation::Created => new.push((index, git)),
-            // They have no prefixes.
+            // These names have no prefixes.
             FileOperation::Renamed | FileOperation::Copied => {}
         }
         sections.push(section);
@@ -75,12 +74,12 @@ pub(super) fn resolve_names(
 
 struct NameResolver<'a> {
     exists: &'a dyn Fn(&str) -> bool,
-    /// The prefixes of names that mean nothing without being shortened.
+    /// The prefixes of names that exist only without their prefix.
     prefixes: BTreeSet<String>,
 }
 
 impl NameResolver<'_> {
-    /// Returns the file of two names, before and after.
+    /// Returns the file of an old and a new name.
     fn resolve_pair(&mut self, old: &str, new: &str) -> Result<String, String> {
         if old == new {
             return self.resolve_one(new);
@@ -90,7 +89,7 @@ impl NameResolver<'_> {
             Some(short) if are_of_git => Ok(short.to_owned()),
             Some(short) => match ((self.exists)(short), (self.exists)(old) || (self.exists)(new)) {
                 (true, true) => Err(describe_ambiguous(new, short)),
-                // Some tools name the old file after a copy of theirs.
+                // Some tools name the old file after a backup copy.
                 (false, true) => Ok(new.to_owned()),
                 (_, false) => {
                     self.learn(old);
@@ -117,7 +116,7 @@ impl NameResolver<'_> {
         }
     }
 
-    /// Returns the file of a name that is new.
+    /// Returns the new file of a name.
     fn resolve_new(&self, name: &str, git: Option<&(String, String)>) -> String {
         let Some(short) = without_prefix(name) else { return name.to_owned() };
         let are_different = git.is_some_and(|(old, new)| {
@@ -152,7 +151,7 @@ fn describe_ambiguous(name: &str, short: &str) -> String {
 mod tests {
     use crate::tools::patch::tests::parse_patch;
 
-    /// Returns the names of a patch's files where there are these.
+    /// Returns the names of a patch's files, given the existing ones.
     fn names(patch: &str, files: &[&str]) -> Result<String, String> {
         let sections = parse_patch(patch, &|name| files.contains(&name))?;
         let names = sections.iter().map(|section| section.new.as_ref().or(section.old.as_ref()));
@@ -164,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn prefixes_are_told_from_folders() {
+    fn prefixes_are_distinguished_from_folders() {
         for (old, new, files, expected) in [
             ("a/x", "b/x", &["x"][..], "x"),
             ("a/x", "b/x", &["x", "a/x", "b/x"], "x"),
@@ -185,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_with_two_meanings_is_refused() {
+    fn an_ambiguous_name_is_rejected() {
         for (old, new, files) in [
             ("src/x", "dst/x", &["x", "dst/x"][..]),
             ("src/x", "dst/x", &["x", "src/x"]),

@@ -1,4 +1,4 @@
-//! Patches held against properties, and against what git and GNU patch make of them.
+//! Properties of patches, and comparisons with git and GNU patch.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -49,7 +49,7 @@ fn a_carriage_return_before_a_marker_is_content() {
     }
 }
 
-/// What stands behind the names of a file is no change without the header of a hunk.
+/// Lines after the names of a file are not a change without the header of a hunk.
 #[test]
 fn lines_without_a_header_are_refused() {
     for patch in
@@ -80,7 +80,7 @@ fn lines_are_never_joined() {
 }
 
 #[test]
-fn a_final_newline_is_the_files_where_the_patch_does_not_change_it() {
+fn a_final_newline_is_kept_unless_the_patch_changes_it() {
     let two = |one: &str, other: &str| format!("@@ -1,2 +1,2 @@\n a\n-b\n{one}+c\n{other}");
     for (file, hunks, expected) in [
         // The patch says nothing about it.
@@ -109,13 +109,13 @@ fn each_line_keeps_its_own_end() {
     let hunk = "@@ -1,3 +1,3 @@\n-a\n-b\n+A\n+B\n c\n";
     assert_eq!(unified("a\r\nb\nc\n", hunk).as_deref(), Ok("A\r\nB\nc\n"));
     assert_eq!(unified("a\r\nb\r\n", "@@ -1,0 +2 @@\n+x\n").as_deref(), Ok("a\r\nx\r\nb\r\n"));
-    // One hunk changes the end of a line, another one has no idea of the last one's.
+    // One hunk changes a line end, another one does not specify the last one.
     let hunks = "@@ -1 +1 @@\n-a\n+a\r\n@@ -3 +3 @@\n-c\n+C\n";
     assert_eq!(unified("a\nb\nc", hunks).as_deref(), Ok("a\r\nb\nC"));
 }
 
 #[test]
-fn what_fits_nowhere_is_refused() {
+fn hunks_that_match_nowhere_are_rejected() {
     let two = format!("{:?}", PatchError::NotFound(0));
     for (file, hunks) in [
         // Not a single line is the same.
@@ -131,7 +131,7 @@ fn what_fits_nowhere_is_refused() {
 }
 
 #[test]
-fn a_removed_dash_is_no_signature() {
+fn a_removed_dash_is_not_a_signature() {
     let hunk = "@@ -1,9 +1,9 @@\n a\n--\n+x\n c\n";
     assert_eq!(unified("a\n-\nc\n", hunk).as_deref(), Ok("a\nx\nc\n"));
     let mail = "@@ -1,2 +1,2 @@\n a\n-b\n+x\n-- \n2.40.1\n\n";
@@ -145,7 +145,7 @@ fn hunks_of_a_file_may_have_empty_lines_between_them() {
 }
 
 #[test]
-fn chunks_name_their_place_by_lines() {
+fn hunks_are_located_by_their_lines() {
     let file = "class A:\n    def run(self):\n        return 1\n\nclass B:\n    def run(self):\n        return 1\n";
     let change = "-        return 1\n+        return 2\n";
     let at = |headers: &str| begin(file, &format!("{headers}{change}"));
@@ -173,14 +173,14 @@ fn chunks_name_their_place_by_lines() {
 }
 
 #[test]
-fn chunks_keep_line_ends_and_what_follows_the_last_one() {
+fn line_ends_and_the_end_of_the_file_are_kept() {
     assert_eq!(begin("a\r\nb", "@@\n a\n-b\n+c\n+d\n").as_deref(), Ok("a\r\nc\r\nd"));
     assert_eq!(begin("a\nb", "@@\n b\n+c\n").as_deref(), Ok("a\nb\nc"));
     assert_eq!(begin("a", "@@\n+c\n*** End of File\n").as_deref(), Ok("a\nc"));
 }
 
 #[test]
-fn white_space_may_differ_where_there_is_one_place() {
+fn white_space_may_differ_if_the_position_is_unique() {
     assert_eq!(begin("\ta  \n\tb\n", "@@\n a\n-b\n+\tc\n").as_deref(), Ok("\ta  \n\tc\n"));
     assert_eq!(begin("\ta\nx\n  a\n", "@@\n-a\n+b\n"), Err("Ambiguous(0, 2)".to_owned()));
     // What is the same comes first.
@@ -188,7 +188,7 @@ fn white_space_may_differ_where_there_is_one_place() {
 }
 
 #[test]
-fn what_is_no_patch_of_this_format_is_said_so() {
+fn invalid_begin_patches_are_rejected() {
     let why = |patch: &str| parse_patch(patch, &|_| true).unwrap_err();
     for (patch, part) in [
         ("*** Begin Patch\n*** Update File: f\n@@\n-a\n+b\n", "cut off"),
@@ -220,7 +220,7 @@ fn what_is_no_patch_of_this_format_is_said_so() {
     assert!(why(patch).contains("line 1 should be '*** Begin Patch'"), "{}", why(patch));
 }
 
-/// Each of these is one place, however its characters were typed.
+/// Each of these has one position, however its punctuation is typed.
 #[test]
 fn punctuation_and_indented_markers_are_understood() {
     for (file, patch, expected) in [
@@ -235,7 +235,7 @@ fn punctuation_and_indented_markers_are_understood() {
     }
 }
 
-/// A file, and what becomes of some lines in the middle of it.
+/// A file, and a change of some lines in its middle.
 fn edits() -> impl Strategy<Value = (Vec<String>, Vec<(char, String)>, usize)> {
     let line = "[ab]{1,2}";
     let op = (prop_oneof![3 => Just(' '), 1 => Just('-'), 1 => Just('+')], line);
@@ -243,7 +243,7 @@ fn edits() -> impl Strategy<Value = (Vec<String>, Vec<(char, String)>, usize)> {
 }
 
 proptest! {
-    /// Whatever the ends of file and patch, the lines of the result are those of the file and of the hunk.
+    /// Whatever the line ends of file and patch are, the result has the lines of the file and of the hunk.
     #[test]
     fn the_lines_of_the_result_are_the_lines_of_the_hunk(
         (before, ops, tail) in edits(), crlf: bool, ended: bool, marks in prop::collection::vec(any::<bool>(), 6),
@@ -313,7 +313,7 @@ impl Random {
         self.below(one_in) == 0
     }
 
-    /// Few different lines, so that places are hard to tell apart.
+    /// Few different lines, so that positions are easily confused.
     fn lines(&mut self) -> Vec<String> {
         let count = self.below(14);
         let words = ["a", "b", "c", "}", "", "é😀", "-", "--", "+x", "\\ y", " z"];
@@ -335,7 +335,7 @@ impl Random {
         lines
     }
 
-    /// Returns the same lines, changed in some places; without one end in the middle.
+    /// Returns the same lines with some changes.
     fn changed(&mut self, lines: &[String]) -> Vec<String> {
         let mut lines = lines.to_vec();
         for _ in 0..=self.below(3) {
@@ -363,7 +363,7 @@ impl Random {
         lines
     }
 
-    /// Returns a patch with something odd in it.
+    /// Returns a patch with an unusual change.
     fn odd(&mut self, patch: &str) -> String {
         let mut lines: Vec<String> = patch.split_inclusive('\n').map(str::to_owned).collect();
         let at = 2 + self.below(lines.len() - 2);
@@ -388,7 +388,7 @@ impl Random {
     }
 }
 
-/// Returns what a program makes of a file; none when it refuses.
+/// Returns a program's output for a file; `None` if it rejects the patch.
 fn theirs(folder: &Path, file: &str, program: &str, args: &[&str]) -> Option<String> {
     fs::write(folder.join("f"), file).unwrap();
     let mut command = Command::new(program);
@@ -398,8 +398,8 @@ fn theirs(folder: &Path, file: &str, program: &str, args: &[&str]) -> Option<Str
     done.status.success().then(|| fs::read_to_string(folder.join("f")).unwrap_or_default())
 }
 
-/// Patches of random changes, some with something odd in them, on files that may have moved on: what git or GNU patch
-/// makes of them is what we make of them, or we refuse. `ARCHITECT_TEST_PATCHES` says how many.
+/// Applies random patches, some of them unusual, to files that may have changed: the result is that of git or GNU patch,
+/// or the patch is rejected. `ARCHITECT_TEST_PATCHES` is the number of patches.
 #[test]
 #[allow(clippy::too_many_lines)] // one class of difference after the other
 fn odd_patches_give_what_git_and_patch_give_or_are_refused() {
@@ -459,7 +459,7 @@ fn odd_patches_give_what_git_and_patch_give_or_are_refused() {
             Err(_) => "refused",
             Ok(ours) if git.as_ref() == Some(ours) => "like git",
             Ok(ours) if gnu.as_ref() == Some(ours) => "like patch",
-            // Whatever the programs do, nothing but the hunks' own changes is made.
+            // Whatever the programs do, only the hunks' own changes are made.
             Ok(ours) if !is_explained(&file, &patch, ours) => "unexplained",
             Ok(_) if git.is_none() && gnu.is_none() => "refused by both",
             // Programs count by the header.
@@ -468,7 +468,7 @@ fn odd_patches_give_what_git_and_patch_give_or_are_refused() {
             Ok(_) if has_marker_within(&patch) => "marker within",
             Ok(ours) => {
                 let has_same_lines = |theirs: &String| {
-                    // Before a marker, a carriage return goes where all ends of the patch are none of the file's.
+                    // Before a marker, a carriage return is dropped if the file has none of the patch's line ends.
                     let is_foreign = patch.contains("\r\n\\ ") && !file.contains('\r');
                     let theirs = if is_foreign { theirs.trim_end_matches('\r') } else { theirs };
                     theirs.lines().eq(ours.lines())
@@ -481,7 +481,7 @@ fn odd_patches_give_what_git_and_patch_give_or_are_refused() {
                         theirs.strip_prefix(before) == Some(after)
                     })
                 };
-                // Where nothing is said of ends, the programs find the place that we find in spite of them.
+                // If line ends are unspecified, the programs find the position that we find by ignoring them.
                 let is_found = || {
                     let file = unix(&file)
                         + if file.ends_with('\n') || file.is_empty() { "" } else { "\n" };
@@ -491,7 +491,7 @@ fn odd_patches_give_what_git_and_patch_give_or_are_refused() {
                     git.or(gnu).is_some_and(|theirs| theirs.lines().eq(unix(ours).lines()))
                 };
                 if git.iter().chain(&gnu).any(has_same_lines) {
-                    // With another end of a line in the patch, the file keeps its own.
+                    // If the patch has another line end, the file keeps its own.
                     "ends of the file"
                 } else if patch.contains(NO_END) && git.iter().chain(&gnu).any(is_joined) {
                     "joined by them"
@@ -518,8 +518,8 @@ fn odd_patches_give_what_git_and_patch_give_or_are_refused() {
     assert!(count("unexplained") + count("other") == 0, "{}", shown.join("\n\n"));
 }
 
-/// Returns whether a result is what the hunks of a patch make of a file somewhere: each removed line was there, each added
-/// one is, and of the lines around them no more than two at each edge are others. Ends of lines are left out.
+/// Returns whether a result is a correct application of a patch at some position: all removed lines were there, all added
+/// lines are, and at most two context lines at each end differ. Line ends are ignored.
 fn is_explained(file: &str, patch: &str, result: &str) -> bool {
     let lines = |text: &str| -> Vec<String> {
         text.lines().map(|line| line.trim_end_matches('\r').to_owned()).collect()
@@ -572,7 +572,7 @@ fn explains(file: &[String], hunks: &[Vec<(char, String)>], result: &[String]) -
     })
 }
 
-/// Returns whether the headers of all hunks have numbers that go together.
+/// Returns whether the numbers in the headers of all hunks are consistent.
 fn is_sound(patch: &str) -> bool {
     let mut hunks: Vec<([usize; 4], [usize; 2])> = Vec::new();
     for line in patch.lines().skip(2) {
@@ -594,7 +594,7 @@ fn is_sound(patch: &str) -> bool {
     })
 }
 
-/// Returns whether a line without an end is not the last one of its side.
+/// Returns whether a line without a line end is not the last one of its side.
 fn has_marker_within(patch: &str) -> bool {
     let lines: Vec<&str> = patch.lines().skip(2).collect();
     (1..lines.len()).any(|at| {
@@ -613,6 +613,6 @@ fn has_marker_within(patch: &str) -> bool {
 
 fn unified_or(file: &str, patch: &str) -> Result<String, String> {
     let made = apply(file, patch);
-    // A change to nothing is described, and is no harm.
+    // A change without effect is reported, which is harmless.
     if made == Err("Unchanged".to_owned()) { Ok(file.to_owned()) } else { made }
 }

@@ -1,4 +1,4 @@
-//! A search in the content of files.
+//! Content search.
 
 use std::io::{self, Read};
 use std::sync::{Mutex, PoisonError};
@@ -17,35 +17,35 @@ use crate::workspace::OpenFile;
 pub(in crate::tools) struct ContentSearch {
     /// The files.
     pub walk: FileWalk,
-    /// What is searched.
+    /// Matches the lines to find.
     pub matcher: RegexMatcher,
-    /// Lines around each match that are shown.
+    /// The number of lines shown before and after each match.
     pub context: usize,
-    /// Matches that are shown.
+    /// The maximum number of matches shown.
     pub max_matches: usize,
 }
 
-/// How the searched text is written.
+/// The syntax of a search pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::tools) enum PatternSyntax {
-    /// It is a regular expression.
+    /// A regular expression.
     Regex,
-    /// It is what is searched, letter by letter.
+    /// Literal text.
     Literal,
 }
 
-/// Memory that the search of one file may take; only a line that is longer needs it.
+/// The heap limit for the search of a file, in bytes. Only very long lines reach it.
 const MAX_MEMORY: usize = 64 << 20;
 
-/// The largest file that is read at one go, in bytes.
+/// The maximum size of a file that is read into a buffer before it is searched, in bytes.
 const MAX_BUFFERED_FILE: usize = 128 << 10;
 
 impl ContentSearch {
-    /// Returns what to search for.
+    /// Compiles a pattern.
     ///
     /// # Errors
     ///
-    /// Fails when it is no regular expression.
+    /// Fails if the pattern is not a valid regular expression.
     pub(in crate::tools) fn matcher(
         text: &str,
         kind: PatternSyntax,
@@ -60,7 +60,7 @@ impl ContentSearch {
         builder.build(text).map_err(|error| error.to_string())
     }
 
-    /// Searches.
+    /// Searches the files.
     pub(in crate::tools) fn run(&self, cancel: &CancellationToken) -> ToolOutput {
         let found = Mutex::new(SearchMatches::new(self.max_matches));
         let found_in = &found;
@@ -70,7 +70,7 @@ impl ContentSearch {
             Box::new(move |path| {
                 let Ok(opened) = self.walk.root.open_file(&path) else { return };
                 let mut hits = FileMatches::new(self.max_matches);
-                // What was found before a file could not be read any more still counts.
+                // Matches before a read error are kept.
                 let _ = self.search_file(&mut searcher, &mut buffer, opened, &mut hits);
                 if !hits.is_empty() {
                     found_in.lock().unwrap_or_else(PoisonError::into_inner).add(path, hits);
@@ -95,7 +95,7 @@ impl ContentSearch {
         ToolOutput::ok(text.trim_end())
     }
 
-    /// Searches a file. Most are small, and the fewer system calls each of them takes, the sooner all are done.
+    /// Searches a file. Most files are small, so the number of system calls per file determines the speed.
     fn search_file(
         &self,
         searcher: &mut Searcher,
@@ -103,7 +103,7 @@ impl ContentSearch {
         OpenFile { mut file, size }: OpenFile,
         hits: &mut FileMatches,
     ) -> io::Result<()> {
-        // One without a size may have a content all the same.
+        // A file whose size is reported as zero may still have content.
         let size = usize::try_from(size).ok().filter(|size| (1..=MAX_BUFFERED_FILE).contains(size));
         let Some(size) = size else { return searcher.search_file(&self.matcher, &file, hits) };
         buffer.resize(MAX_BUFFERED_FILE, 0);
@@ -125,7 +125,7 @@ impl ContentSearch {
             .before_context(self.context)
             .after_context(self.context)
             .binary_detection(BinaryDetection::quit(0))
-            // A file that shrinks while it is mapped would end the process.
+            // Files are not mapped: one that shrinks meanwhile would end the process by SIGBUS.
             .memory_map(MmapChoice::never())
             .heap_limit(Some(MAX_MEMORY))
             .build()

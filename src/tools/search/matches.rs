@@ -1,4 +1,4 @@
-//! What a search has found, and how it is shown.
+//! Search results.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -8,7 +8,7 @@ use grep_searcher::{Searcher, Sink, SinkContext, SinkContextKind, SinkMatch};
 use crate::tools::output_store::char_boundary;
 use crate::workspace::RelPath;
 
-/// What was found, file by file, no more than is shown.
+/// The matches of a search by file, limited to those that are shown.
 #[derive(Debug)]
 pub(super) struct SearchMatches {
     max_matches: usize,
@@ -18,7 +18,7 @@ pub(super) struct SearchMatches {
     files_with_matches: u64,
 }
 
-/// What was found in one file.
+/// The matches in one file.
 #[derive(Debug, Default)]
 pub(super) struct FileMatches {
     lines: Vec<MatchLine>,
@@ -34,11 +34,11 @@ struct MatchLine {
     text: String,
 }
 
-/// Bytes of a line that are shown.
+/// The maximum length of a line that is shown, in bytes.
 const MAX_LINE_LENGTH: usize = 400;
 
 impl SearchMatches {
-    /// Returns nothing found; of what comes, so many matches are kept.
+    /// Returns an empty result that keeps at most this number of matches.
     pub(super) fn new(most: usize) -> Self {
         Self {
             max_matches: most,
@@ -49,7 +49,7 @@ impl SearchMatches {
         }
     }
 
-    /// Adds what was found in a file. Of all files, those are kept that come first by their names.
+    /// Adds the matches in a file. The files that come first by name are kept.
     pub(super) fn add(&mut self, path: RelPath, hits: FileMatches) {
         self.matches += hits.matches;
         self.files_with_matches += 1;
@@ -65,7 +65,7 @@ impl SearchMatches {
         }
     }
 
-    /// Returns what was found as a text.
+    /// Formats the matches.
     pub(super) fn format(&self) -> String {
         let mut text = String::new();
         let mut left = self.max_matches;
@@ -90,24 +90,24 @@ impl SearchMatches {
         text
     }
 
-    /// Returns whether nothing was found.
+    /// Returns whether there are no matches.
     pub(super) fn is_empty(&self) -> bool {
         self.matches == 0
     }
 }
 
 impl FileMatches {
-    /// Returns a place for what is found in a file, of which so many matches are kept.
+    /// Returns an empty result for one file that keeps at most this number of matches.
     pub(super) fn new(most: usize) -> Self {
         Self { max_matches: most, ..Self::default() }
     }
 
-    /// Returns whether nothing was found.
+    /// Returns whether there are no matches.
     pub(super) fn is_empty(&self) -> bool {
         self.matches == 0
     }
 
-    /// Shows no more than so many matches; returns how many more may be shown.
+    /// Drops all but the first matches, and returns how many more fit the limit.
     fn format(&self, mut left: usize, text: &mut String) -> usize {
         let mut before: Option<u64> = None;
         for line in &self.lines {

@@ -1,7 +1,7 @@
-//! Searching the workspace: which files are looked at, and how what is found is shown.
+//! Search in the files of the workspace.
 //!
-//! Files are walked as ripgrep walks them: in parallel, without what the project ignores, without following symbolic
-//! links. Each file is opened by the handle of the workspace, so that a folder which is swapped meanwhile leads nowhere.
+//! Files are walked as ripgrep does: in parallel, without ignored files, without following symbolic links. Each file is
+//! opened through the handle of the workspace, so that a folder that is replaced meanwhile cannot lead outside.
 
 mod content_search;
 mod matches;

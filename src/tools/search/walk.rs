@@ -1,4 +1,4 @@
-//! The files of the workspace that a search looks at.
+//! The walk through the files of the workspace.
 
 use std::num::NonZero;
 use std::path::Path;
@@ -16,59 +16,59 @@ use crate::tools::glob::compile_glob;
 
 use crate::workspace::{FileError, FileKind, RelPath, WorkspaceRoot, entries, is_generated};
 
-/// The files below a folder, as far as a search may look at them.
+/// A walk through the files below a folder that a search may read.
 #[derive(Clone)]
 pub(in crate::tools) struct FileWalk {
     /// The workspace.
     pub root: WorkspaceRoot,
     /// The folder, or a single file.
     pub path: RelPath,
-    /// What the names of the files have to be.
+    /// A pattern for the names of the files; `None` for all files.
     pub names: Option<GlobMatcher>,
-    /// Who says which files may be looked at.
+    /// Decides which files may be read.
     pub policy: Arc<PolicyEngine>,
-    /// The tool that looks at them.
+    /// The tool that reads them.
     pub tool: &'static str,
 }
 
-/// How a walk ended.
+/// The reason why a walk ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::tools) enum WalkEnd {
-    /// It has seen all files.
+    /// All files were visited.
     #[default]
     Complete,
-    /// Its time was over before.
+    /// The time limit was reached.
     TimedOut,
     /// It was cancelled.
     Cancelled,
 }
 
-/// Something that looks at files, on a thread of its own.
+/// A visitor of files, used by one thread.
 pub(in crate::tools) type FileVisitor<'a> = Box<dyn FnMut(RelPath) + Send + 'a>;
 
-/// How long a walk may take.
+/// The time limit of a walk.
 const MAX_DURATION: Duration = Duration::from_secs(60);
 
-/// Returns what names of files have to be: a pattern without `/` is about the name alone.
+/// Compiles a pattern for paths; without `/` it matches the file name alone.
 pub(in crate::tools) fn compile_name_pattern(pattern: &str) -> Result<GlobMatcher, String> {
     let pattern = pattern.trim_start_matches("./");
     let anywhere = if pattern.contains('/') { pattern.to_owned() } else { format!("**/{pattern}") };
     compile_glob(&anywhere)
 }
 
-/// Threads that look at files, at the most.
+/// The maximum number of threads that visit files.
 const MAX_THREADS: usize = 12;
 
-/// Files that were found and that no thread has looked at yet, at the most.
+/// The maximum number of files that wait for a thread.
 const MAX_QUEUED_FILES: usize = 1_024;
 
 impl FileWalk {
-    /// Looks at each file, in no order, from several threads, each with something of its own that looks. This thread walks;
-    /// it looks, too, if the system has no other one. (The parallel walker of the library panics or waits for ever then.)
+    /// Visits each file in unspecified order, on several threads with a visitor each. The calling thread walks, and visits
+    /// files itself if no thread can be started. (The parallel walker of `ignore` panics or blocks for ever in that case.)
     ///
     /// # Errors
     ///
-    /// Fails when there is no such folder or file.
+    /// Fails if the folder or file does not exist.
     pub(in crate::tools) fn for_each_file<'a>(
         &self,
         cancel: &CancellationToken,
@@ -81,11 +81,11 @@ impl FileWalk {
         let begun = Instant::now();
         let from = self.root.path().join(self.path.as_path());
         let mut walk = WalkBuilder::new(&from);
-        // What begins with a dot belongs to the project; what git keeps for itself does not.
+        // Hidden files belong to the project, but the repository's own folder does not.
         walk.hidden(false).require_git(false).git_global(false).follow_links(false);
         walk.filter_entry(|entry| {
             let is_folder = entry.file_type().is_some_and(|kind| kind.is_dir());
-            // The folder that was asked for is searched, whatever it is.
+            // The requested folder is always searched.
             let is_left_out = is_folder && entry.depth() > 0 && is_generated(entry.path());
             entry.file_name() != ".git" && !is_left_out
         });
@@ -120,22 +120,22 @@ impl FileWalk {
                 }
                 match &mut own {
                     Some(look) => step(look, &entry),
-                    // The threads have panicked, which joining them reports.
+                    // All threads have panicked; joining them reports it.
                     None if found.send(entry).is_err() => break,
                     None => {}
                 }
             }
             WalkEnd::Complete
         });
-        // The threads may have left files out that were found in time.
+        // The threads may have skipped files that were found before the time limit.
         Ok(if walked == WalkEnd::Complete { stop() } else { walked })
     }
 
-    /// Returns the path of a file that was come across, if it is one of those that are wanted.
+    /// Returns the path of an entry if it is a file to be visited.
     fn searchable_path(&self, found: &Path) -> Option<RelPath> {
         let path = found.strip_prefix(self.root.path()).ok()?;
         if let Some(names) = &self.names {
-            // Below the workspace itself it is the same path, and matching is what a search of few files spends its time on.
+            // Directly below the workspace both paths are the same; matching dominates the time of a small search.
             let below = || path.strip_prefix(self.path.as_path()).unwrap_or(path);
             if !names.is_match(path) && (self.path.is_root() || !names.is_match(below())) {
                 return None;
@@ -146,12 +146,12 @@ impl FileWalk {
         (!self.policy.has_search_limits() || may()).then_some(path)
     }
 
-    /// Returns where it looks, for the order among other calls; the empty text for the whole workspace.
+    /// Returns the path for the order among other calls; empty for the whole workspace.
     pub(in crate::tools) fn shown_path(&self) -> String {
         if self.path.is_root() { String::new() } else { self.path.to_string() }
     }
 
-    /// Returns where it really looks, when a symbolic link leads there.
+    /// Returns the real path if it differs by a symbolic link.
     pub(in crate::tools) fn real_targets(&self) -> Vec<CallTarget> {
         let real = self.root.real_path(&self.path);
         real.map(|path| CallTarget::Search(path.to_string())).into_iter().collect()

@@ -25,8 +25,7 @@ fn lines_are_found_with_what_stands_around_them() {
     assert_eq!(world.ok("search_code", &json!({"pattern": "nothing"})), "No matches.");
     let said = world.err("search_code", &json!({"pattern": "("}));
     assert!(
-        said.contains("unclosed group")
-            && said.ends_with("To search for a text as it is, use grep."),
+        said.contains("unclosed group") && said.ends_with("To search for literal text, use grep."),
         "{said}"
     );
     assert!(
