@@ -138,11 +138,13 @@ const PHRASES: &[(&str, &str)] = &[
 /// Where a word is right: in a line that contains the second text, or in a file whose path contains it.
 const ALLOWED: &[(&str, &str)] = &[
     ("nobody", "'nobody'"), // the name of a user or an agent
-    ("post", "\"post\""),   // the method of HTTP
+    ("nobody", "su -c"),
+    ("post", "\"post\""), // the method of HTTP
     ("post", "post /"),
     ("post", "post http"),
     ("post", "method::post"),
     ("post", "`post`"),
+    ("post", "agent.post"),
     ("post", "http post"),
     ("post", "post_"), // the points of a hook
     ("post", "post-"),
@@ -173,11 +175,17 @@ const ALLOWED: &[(&str, &str)] = &[
     ("mail", "patch"),          // as git formats it
     ("parcel", "parcel-cache"), // a bundler
     ("letter", "a letter"),
+    ("sitting", "kitten"), // the usual example of a distance
     ("room", "room for"),
     ("letter", "first letter"),
     (" is none", "there is none"),
     (" are none", "there are none"),
     // Names that stored sessions, documents and the chart have.
+    ("heard", "\"heard\""),
+    ("judged", "\"judged_ms\""),
+    ("nobody", "\"nobody\""),
+    ("vet", "\"vet\""),
+    ("vetted", "(vetted)"),
     ("vetted", "\"vetted"),
     ("vetted", "\\\"vetted"),
     ("verdict", "\"verdict"),
@@ -294,7 +302,6 @@ fn complaints(path: &str, line: &str) -> Vec<String> {
 }
 
 #[test]
-#[ignore = "until the last of them is replaced"]
 fn no_retired_name_or_word_is_used() {
     let mut found = Vec::new();
     for (path, text) in sources() {

@@ -65,9 +65,9 @@ fn only_the_tools_of_the_agent_can_run() {
     assert!(result.text.contains("not among the tools of this agent"), "{}", result.text);
 }
 
-/// Faults T29, T30: without a terminal nobody is waited for.
+/// Faults T29, T30: without a terminal no answer is waited for.
 #[test]
-fn what_needs_a_confirmation_is_refused_when_nobody_is_there() {
+fn a_confirmation_is_refused_when_no_one_can_give_it() {
     let world = ToolFixture::with(
         ToolSettings { mode: ConfirmMode::ConfirmSensitive, ..yolo_settings() },
         |_| {},
@@ -81,7 +81,7 @@ fn what_needs_a_confirmation_is_refused_when_nobody_is_there() {
 }
 
 #[test]
-fn the_grounds_of_a_call_are_known() {
+fn an_approved_call_has_a_reason() {
     let world = ToolFixture::new();
     let clear = world.authorize("list_files", &json!({})).unwrap();
     assert_eq!(&*clear.reason, "allowed: mode yolo");
@@ -95,8 +95,8 @@ fn a_dry_run_reads_and_describes_the_rest() {
     );
     world.write("a", "text");
     assert_eq!(world.ok("read_file", &json!({"path": "a"})), "text");
-    let said = world.ok("write_file", &json!({"path": "b", "content": "x\n"}));
-    assert!(said.contains("it would have been: b (1 line)"), "{said}");
+    let output = world.ok("write_file", &json!({"path": "b", "content": "x\n"}));
+    assert!(output.contains("it would have been: b (1 line)"), "{output}");
     assert_eq!(world.ok("run_command", &json!({"command": "cat a"})), "text\n[exit code 0]");
     world.ok("run_command", &json!({"command": "touch c"}));
     world.ok("run_command", &json!({"command": "cat a > c"}));
@@ -179,11 +179,11 @@ fn a_long_result_is_shortened_and_kept() {
     let world = ToolFixture::new();
     let lines: Vec<String> = (1..=2_000).map(|n| format!("line {n}\n")).collect();
     world.write("long", lines.concat());
-    let said = world.ok("read_file", &json!({"path": "long"}));
-    assert!(said.starts_with("line 1\n"), "{said}");
-    assert!(said.contains("line 40\n[... 1940 lines omitted ...]\nline 1981\n"), "{said}");
+    let output = world.ok("read_file", &json!({"path": "long"}));
+    assert!(output.starts_with("line 1\n"), "{output}");
+    assert!(output.contains("line 40\n[... 1940 lines omitted ...]\nline 1981\n"), "{output}");
     assert!(
-        said.ends_with("[The whole is stored: read_output with call_id \"call-1\".]"),
-        "{said}"
+        output.ends_with("[The whole is stored: read_output with call_id \"call-1\".]"),
+        "{output}"
     );
 }
