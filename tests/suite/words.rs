@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 
 use crate::kit::sources::files;
 
@@ -275,7 +276,9 @@ fn by_word(table: &'static [(&str, &str)]) -> BTreeMap<&'static str, &'static st
 
 /// Returns what is wrong with a line, and what to write instead.
 fn complaints(path: &str, line: &str) -> Vec<String> {
-    let (types, single) = (by_word(TYPES), by_word(WORDS));
+    static MAPS: LazyLock<[BTreeMap<&str, &str>; 2]> =
+        LazyLock::new(|| [by_word(TYPES), by_word(WORDS)]);
+    let [types, single] = &*MAPS;
     let mut found = Vec::new();
     let is_code = Path::new(path).extension().is_some_and(|ending| ending == "rs");
     let declared = declared_type(line).filter(|_| is_code);
