@@ -16,8 +16,8 @@ use super::problem::{ConfigError, ConfigNotice, ConfigProblem, NoticeCause, Prob
 use super::resolved::Config;
 use super::settings::Settings;
 use super::settings_reader::SettingsReader;
-use super::tighten::tighten;
 use super::trust::{ChangedFile, TrustStore};
+use super::untrusted_layer::tighten;
 use super::value_tree::{ConfigNode, ConfigTable, ConfigValue};
 use crate::exec::is_secret_variable;
 use crate::model::{matches_wildcard, nearest};

@@ -22,10 +22,10 @@
 
 mod agents;
 mod checked_file;
-mod declare;
 mod effective;
 mod folders;
 mod json_schema;
+mod key_declaration;
 mod keys;
 mod layers;
 mod load;
@@ -41,8 +41,8 @@ mod settings;
 mod settings_reader;
 mod template;
 mod text_types;
-mod tighten;
 mod trust;
+mod untrusted_layer;
 mod value_tree;
 
 pub use agents::Agent;

@@ -5,8 +5,8 @@
 
 use std::collections::BTreeMap;
 
-use super::declare::Field;
 use super::effective::{EffectiveValue, ReadReport, RelativePathBase};
+use super::key_declaration::Field;
 use super::keys::{self, Description, KeySpec, MergeStrategy, doc_text};
 use super::origin::ValueOrigin;
 use super::problem::{ConfigProblem, ProblemKind};
@@ -365,7 +365,7 @@ impl<'a> SettingsReader<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::declare::{optional, required, table, table_list};
+    use crate::config::key_declaration::{optional, required, table, table_list};
     use crate::config::origin::{ConfigDocument, LayerRank};
     use crate::config::value_tree::parse_document;
     use crate::model::TimeSpan;

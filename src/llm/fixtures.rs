@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::encode::MessageWriter;
 use super::wire::{ApiFormat, RequestFrame, ToolChoice, Wire, WireSetup};
-use super::{anthropic, chat, gemini, responses};
+use super::{anthropic, gemini, openai_chat, openai_responses};
 use crate::model::{
     ConversationItem, OpaqueBlock, Reply, ReplyFinish, ReplyPart, Tokens, ToolCall, ToolExchange,
     ToolResult, ToolStatus, Usage,
@@ -26,9 +26,9 @@ pub(super) fn setup(id: &str) -> WireSetup {
 pub(super) fn wires() -> [(&'static str, Arc<dyn Wire>); 4] {
     let formats: [(&'static str, &ApiFormat); 4] = [
         ("anthropic", &anthropic::FORMAT),
-        ("chat", &chat::FORMAT),
+        ("chat", &openai_chat::FORMAT),
         ("gemini", &gemini::FORMAT),
-        ("responses", &responses::FORMAT),
+        ("responses", &openai_responses::FORMAT),
     ];
     formats.map(|(name, format)| {
         let host = "api.openai.com".to_owned();

@@ -12,7 +12,6 @@
 
 mod anthropic;
 mod cassette;
-mod chat;
 mod connect;
 #[cfg(test)]
 mod corruption_tests;
@@ -25,8 +24,9 @@ mod fixtures;
 mod gemini;
 mod model_spec;
 pub mod model_table;
+mod openai_chat;
+mod openai_responses;
 mod provider;
-mod responses;
 mod schema;
 pub mod scripted;
 mod wire;

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::wire::ApiFormat;
-use super::{anthropic, chat, gemini, responses};
+use super::{anthropic, gemini, openai_chat, openai_responses};
 
 /// A provider of models.
 #[derive(Debug)]
@@ -26,7 +26,7 @@ pub struct Provider {
 /// The providers, in the order of the documentation. A provider with a known API format is one row here.
 pub static PROVIDERS: [Provider; 12] = [
     Provider {
-        format: &responses::FORMAT,
+        format: &openai_responses::FORMAT,
         base_url_variable: Some("OPENAI_BASE_URL"),
         ..hosted("openai", "https://api.openai.com/v1", &["OPENAI_API_KEY"])
     },
@@ -80,7 +80,7 @@ const fn hosted(
 ) -> Provider {
     Provider {
         name,
-        format: &chat::FORMAT,
+        format: &openai_chat::FORMAT,
         base_url,
         base_url_variable: None,
         default_path: "",

@@ -23,7 +23,6 @@
 pub mod chart;
 
 mod budget;
-mod calls;
 mod context;
 mod deadline;
 mod effect;
@@ -31,6 +30,7 @@ mod event;
 mod fingerprint;
 #[allow(clippy::module_inception)] // named after its type
 mod machine;
+mod model_calls;
 mod output;
 mod resume;
 mod run_context;
@@ -38,12 +38,11 @@ mod state;
 mod states;
 mod step;
 mod stop_reason;
+mod tool_calls;
 
 pub use budget::budget_share::BudgetShare;
 pub use budget::cost_breakdown::{CostBreakdown, PricedUsage};
-pub use calls::attempt::CallAttempt;
-pub use calls::repetition::TurnRepetition;
-pub use chart::guard::Guard;
+pub use chart::transition_guards::Guard;
 pub use context::compaction_history::CompactionHistory;
 pub use context::context_usage::ContextUsage;
 pub use context::conversation::{Conversation, ConversationEntry, EntryId};
@@ -57,6 +56,7 @@ pub use event::{
 };
 pub use fingerprint::Fingerprint;
 pub use machine::{Machine, MachineOutput, RequestContent, Transition};
+pub use model_calls::attempt::CallAttempt;
 pub use output::Step;
 pub use resume::{RecoveredCall, ResumePrompt, Resumption, resume};
 pub use run_context::{BudgetUsage, RunContext, SharedRunRules, Streaks};
@@ -69,3 +69,4 @@ pub use states::executing::{CallState, Executing, TrackedCall};
 pub use states::preparing::Preparing;
 pub use step::{deadline, start, step};
 pub use stop_reason::{CloseReason, LlmFailure, RunStatus, StopReason};
+pub use tool_calls::loop_detection::TurnRepetition;

@@ -5,10 +5,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::machine::calls::attempt::CallAttempt;
-use crate::machine::calls::repetition::TurnRepetition;
 use crate::machine::context::instructions;
 use crate::machine::effect::{CallPurpose, ConversationChange, Effect};
+use crate::machine::model_calls::attempt::CallAttempt;
 use crate::machine::output::{Step, StepBuilder};
 use crate::machine::run_context::{RunContext, Streaks};
 use crate::machine::state::State;
@@ -19,6 +18,7 @@ use crate::machine::states::done::Done;
 use crate::machine::states::executing::{CallState, Executing};
 use crate::machine::states::preparing::Preparing;
 use crate::machine::stop_reason::StopReason;
+use crate::machine::tool_calls::loop_detection::TurnRepetition;
 use crate::model::{CallId, RunRules, RunTime, ToolResult};
 
 /// How a session is resumed.

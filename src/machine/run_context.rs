@@ -6,12 +6,12 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::machine::calls::repetition::TurnRepetition;
 use crate::machine::context::compaction_history::CompactionHistory;
 use crate::machine::effect::MachineNote;
 use crate::machine::event::RequestSize;
 use crate::machine::output::StepBuilder;
 use crate::machine::stop_reason::StopReason;
+use crate::machine::tool_calls::loop_detection::TurnRepetition;
 use crate::model::{EffectId, MicroUsd, RunRules, RunTime, TimeSpan, Tokens, Usage};
 
 /// The extended state of a run. All of it is meaningful in every state.

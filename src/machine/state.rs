@@ -2,9 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::calls::attempt::CallAttempt;
 use super::effect::EffectKind;
 use super::event::Event;
+use super::model_calls::attempt::CallAttempt;
 use super::output::StepBuilder;
 use super::run_context::RunContext;
 use super::states::calling::{Calling, CallingStage};

@@ -7,7 +7,7 @@
 //! layout of a workspace.
 
 mod access;
-mod batch;
+mod edit_batch;
 mod error;
 mod generated;
 pub mod index;
@@ -19,7 +19,7 @@ mod text;
 mod text_page;
 
 pub use access::{AccessGuard, AccessMode};
-pub use batch::{BatchedChange, ChangeBatch, ExpectedContent, leftover_path, sha256};
+pub use edit_batch::{BatchedChange, ChangeBatch, ExpectedContent, leftover_path, sha256};
 pub use error::FileError;
 pub use generated::is_generated;
 pub use listing::{FileKind, FolderEntry, entries};

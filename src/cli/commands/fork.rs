@@ -12,7 +12,7 @@ use super::run::with_result_document;
 use crate::cli::args::ForkArgs;
 use crate::cli::error::CliError;
 use crate::cli::session_lookup::SessionLookup;
-use crate::cli::{damage, output, sinks, task_text};
+use crate::cli::{journal_damage, output, sinks, task_text};
 
 pub(crate) fn run(args: &ForkArgs, world: ProcessEnv) -> Result<u8, CliError> {
     with_result_document(sinks::output_format(&args.output), || fork(args, world))
@@ -33,7 +33,7 @@ fn fork(args: &ForkArgs, world: ProcessEnv) -> Result<u8, CliError> {
     let parent = stored.find(name)?;
     let after = match after {
         None if args.partial => {
-            damage::check_damage(&stored.store, parent, true)?;
+            journal_damage::check_damage(&stored.store, parent, true)?;
             let (_, end) = stored.store.replay(parent, |_, _, _| {})?;
             Some(end.position.seq.saturating_sub(1))
         }

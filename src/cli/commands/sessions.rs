@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use crate::cli::args::{SessionsArgs, SessionsCommand};
 use crate::cli::error::CliError;
 use crate::cli::session_lookup::SessionLookup;
-use crate::cli::{damage, output};
+use crate::cli::{journal_damage, output};
 
 /// Sessions that are listed, and messages that are found, by default.
 const DEFAULT_LIMIT: usize = 50;
@@ -32,7 +32,7 @@ pub(crate) fn run(args: &SessionsArgs, world: &ProcessEnv) -> Result<u8, CliErro
                 let mut rows = SessionIndex::open(store)?.list()?;
                 let is_empty = rows.is_empty();
                 rows.truncate(*limit);
-                code = damage::report_damage(&rows, args.partial);
+                code = journal_damage::report_damage(&rows, args.partial);
                 json_or_text(args.json, &json!(rows), || match is_empty {
                     true => "no sessions\n".to_owned(),
                     false => format_table(&rows),
@@ -40,24 +40,24 @@ pub(crate) fn run(args: &SessionsArgs, world: &ProcessEnv) -> Result<u8, CliErro
             }
             SessionsCommand::Show { session } => {
                 let session = stored.find(session)?;
-                damage::check_damage(store, session, args.partial)?;
+                journal_damage::check_damage(store, session, args.partial)?;
                 show(store, session, args.json)?
             }
             SessionsCommand::Search { text, limit } => {
                 let mut index = SessionIndex::open(store)?;
                 let hits = index.search(text, *limit)?;
-                code = damage::report_damage(&index.list()?, args.partial);
+                code = journal_damage::report_damage(&index.list()?, args.partial);
                 json_or_text(args.json, &json!(hits), || found(&hits))
             }
             SessionsCommand::Costs { total } => {
                 let mut index = SessionIndex::open(store)?;
                 let rows = index.costs()?;
-                code = damage::report_damage(&index.list()?, args.partial);
+                code = journal_damage::report_damage(&index.list()?, args.partial);
                 costs(rows, args.json, *total)
             }
             SessionsCommand::Export { session } => {
                 let session = stored.find(session)?;
-                damage::check_damage(store, session, args.partial)?;
+                journal_damage::check_damage(store, session, args.partial)?;
                 return export(store, session);
             }
             SessionsCommand::Import { file } => import(store, file, args.json)?,

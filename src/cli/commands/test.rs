@@ -12,13 +12,13 @@ use architect::workflow::scenario::{
 use crate::cli::args::TestArgs;
 use crate::cli::error::CliError;
 use crate::cli::session_lookup::SessionLookup;
-use crate::cli::{damage, output};
+use crate::cli::{journal_damage, output};
 
 pub(crate) fn run(args: &TestArgs, world: &ProcessEnv) -> Result<u8, CliError> {
     if let Some(session) = &args.from {
         let stored = SessionLookup::open(&args.layers, args.last, world)?;
         let session = stored.find_and_report_folder(session)?;
-        damage::check_damage(&stored.store, session, args.partial)?;
+        journal_damage::check_damage(&stored.store, session, args.partial)?;
         output::print(&scenario::scenario_from_session(&stored.store, session)?)?;
         return Ok(0);
     }

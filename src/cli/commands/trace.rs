@@ -9,12 +9,12 @@ use serde_json::json;
 use crate::cli::args::TraceArgs;
 use crate::cli::error::CliError;
 use crate::cli::session_lookup::SessionLookup;
-use crate::cli::{damage, output};
+use crate::cli::{journal_damage, output};
 
 pub(crate) fn run(args: &TraceArgs, world: &ProcessEnv) -> Result<u8, CliError> {
     let stored = SessionLookup::open(&args.layers, args.last, world)?;
     let session = stored.find_and_report_folder(&args.session)?;
-    damage::check_damage(&stored.store, session, args.partial)?;
+    journal_damage::check_damage(&stored.store, session, args.partial)?;
     let trace = trace_session(&stored.store, session)?;
     if let Some(path) = &args.html {
         save(Path::new("."), path, trace.html().as_bytes())

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use super::timeout;
-use crate::config::declare::{default, given, map, optional, required, section, table_list};
+use crate::config::key_declaration::{
+    default, given, map, optional, required, section, table_list,
+};
 use crate::config::keys::UntrustedChange::{AddItems, Lower, Only, RemoveItems, Stricter};
 use crate::config::keys::{option, switch};
 use crate::config::text_types::{ConfigName, PathPattern};

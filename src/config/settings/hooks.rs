@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::timeout;
-use crate::config::declare::{default, given, optional, required, section, table_list};
+use crate::config::key_declaration::{default, given, optional, required, section, table_list};
 use crate::config::settings_reader::SettingsReader;
 use crate::config::text_types::{ConfigName, PathPattern};
 use crate::model::{HookFailurePolicy, TimeSpan, word_enum};

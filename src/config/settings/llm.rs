@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use super::timeout;
-use crate::config::declare::{default, optional, section};
+use crate::config::key_declaration::{default, optional, section};
 use crate::config::keys::UntrustedChange::{Allowed, Lower, Only, Stricter};
 use crate::config::keys::{option, switch};
 use crate::config::text_types::{HttpUrl, ModelName, VariableName};

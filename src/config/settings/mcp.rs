@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::timeout;
-use crate::config::declare::{default, map, optional, section, table_list};
+use crate::config::key_declaration::{default, map, optional, section, table_list};
 use crate::config::settings_reader::SettingsReader;
 use crate::config::text_types::{ConfigName, HttpUrl, ProcessArgument, SecretText, VariableName};
 use crate::model::TimeSpan;

@@ -20,7 +20,7 @@ pub use run::{
     LogLevel, LoggingConfig, SessionsConfig,
 };
 
-use super::declare::{DefaultValue, Key, default, named_tables, section, table};
+use super::key_declaration::{DefaultValue, Key, default, named_tables, section, table};
 use super::keys::UntrustedChange::{Allowed, Lower};
 use super::keys::option;
 use super::text_types::ConfigName;

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use super::DAY;
-use crate::config::declare::{default, optional, section};
+use crate::config::key_declaration::{default, optional, section};
 use crate::config::keys::UntrustedChange::{AddItems, Lower, Only, RemoveItems, Stricter};
 use crate::config::keys::option;
 use crate::config::text_types::PathPattern;

@@ -1,8 +1,8 @@
 //! Anthropic Messages, and compatible servers.
 
 mod block;
+mod decode;
 mod encode;
-mod read;
 mod thought_binding;
 
 use std::borrow::Cow;
@@ -50,10 +50,10 @@ impl Wire for Anthropic {
     }
 
     fn reader(&self) -> Box<dyn ReplyReader> {
-        Box::new(read::Reader::default())
+        Box::new(decode::Reader::default())
     }
 
     fn read_body(&self, body: &str) -> Result<DecodedReply, Fault> {
-        read::read_body(body)
+        decode::read_body(body)
     }
 }

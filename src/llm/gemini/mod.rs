@@ -1,7 +1,7 @@
 //! Google's Gemini: `generateContent` and `streamGenerateContent`.
 
+mod decode;
 mod encode;
-mod read;
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -47,10 +47,10 @@ impl Wire for Gemini {
     }
 
     fn reader(&self) -> Box<dyn ReplyReader> {
-        Box::new(read::Reader::default())
+        Box::new(decode::Reader::default())
     }
 
     fn read_body(&self, body: &str) -> Result<DecodedReply, Fault> {
-        read::read_body(body)
+        decode::read_body(body)
     }
 }

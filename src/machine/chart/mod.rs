@@ -2,12 +2,12 @@
 //!
 //! The machine doesn't execute it; tests compare the two, and `architect machine` prints it.
 
-pub(super) mod guard;
+pub(super) mod transition_guards;
 
 use serde_json::{Map, Value};
 use thiserror::Error;
 
-use crate::machine::chart::guard::Guard;
+use crate::machine::chart::transition_guards::Guard;
 use crate::machine::event::Event;
 use crate::machine::state::{State, StateKind};
 

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::machine::budget::{self, Unaffordable};
-use crate::machine::calls::attempt::CallAttempt;
-use crate::machine::calls::retry::RetryDecision;
 use crate::machine::context::instructions;
 use crate::machine::deadline::{CallingDeadline, StateDeadlines};
 use crate::machine::effect::{CallPurpose, ConversationChange, Effect, EffectKind, MachineNote};
 use crate::machine::event::{CheckResult, RequestSize};
+use crate::machine::model_calls::attempt::CallAttempt;
+use crate::machine::model_calls::retry::RetryDecision;
 use crate::machine::output::{Step, StepBuilder};
 use crate::machine::run_context::{RunContext, Streaks};
 use crate::machine::state::State;

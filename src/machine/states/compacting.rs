@@ -3,11 +3,11 @@
 use serde::{Deserialize, Serialize};
 
 use crate::machine::budget::{self, Unaffordable};
-use crate::machine::calls::attempt::CallAttempt;
-use crate::machine::calls::retry::RetryDecision;
 use crate::machine::deadline::{CompactingDeadline, StateDeadlines};
 use crate::machine::effect::{CallPurpose, CompactionSummary, ConversationChange, MachineNote};
 use crate::machine::event::RequestSize;
+use crate::machine::model_calls::attempt::CallAttempt;
+use crate::machine::model_calls::retry::RetryDecision;
 use crate::machine::output::{Step, StepBuilder};
 use crate::machine::run_context::RunContext;
 use crate::machine::state::State;

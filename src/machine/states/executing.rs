@@ -5,8 +5,6 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::machine::budget::budget_share::BudgetShare;
-use crate::machine::calls::repetition::TurnRepetition;
-use crate::machine::calls::scheduling::{self, Schedulable, SchedulingState};
 use crate::machine::context::instructions;
 use crate::machine::deadline::{ExecutingDeadline, StateDeadlines};
 use crate::machine::effect::{ConversationChange, Effect, EffectKind, MachineNote};
@@ -18,6 +16,8 @@ use crate::machine::states::closing::Closing;
 use crate::machine::states::done::Done;
 use crate::machine::states::preparing::Preparing;
 use crate::machine::stop_reason::{CloseReason, StopReason};
+use crate::machine::tool_calls::loop_detection::TurnRepetition;
+use crate::machine::tool_calls::scheduling::{self, Schedulable, SchedulingState};
 use crate::model::{
     CallAccess, ConversationItem, EffectId, Reply, RunRules, RunTime, Signal, ToolArguments,
     ToolCall, ToolExchange, ToolResult, ToolStatus,

@@ -166,9 +166,9 @@ pub(crate) fn append_messages(out: &mut StepBuilder, messages: &[UserMessage]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::machine::calls::repetition::TurnRepetition;
     use crate::machine::effect::NoFinalSummary;
     use crate::machine::event::Event;
+    use crate::machine::tool_calls::loop_detection::TurnRepetition;
     use crate::model::{
         ContextLimits, ConversationItem, Digest, LimitBaseline, LoopDetection, RunLimits, RunRules,
         TimeSpan,

@@ -2,10 +2,10 @@
 //!
 //! The differences of a server are a row of the table in [`quirks`], never a condition in the code.
 
+mod decode;
 mod delta;
 mod encode;
 mod quirks;
-mod read;
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -42,10 +42,10 @@ impl Wire for Chat {
     }
 
     fn reader(&self) -> Box<dyn ReplyReader> {
-        Box::new(read::Reader::new(self.quirks))
+        Box::new(decode::Reader::new(self.quirks))
     }
 
     fn read_body(&self, body: &str) -> Result<DecodedReply, Fault> {
-        read::read_body(self.quirks, body)
+        decode::read_body(self.quirks, body)
     }
 }

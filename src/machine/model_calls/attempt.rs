@@ -4,9 +4,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::machine::calls::retry::{self, RetryDecision};
 use crate::machine::effect::{CallPurpose, Effect, EffectKind, MachineNote};
 use crate::machine::event::RequestSize;
+use crate::machine::model_calls::retry::{self, RetryDecision};
 use crate::machine::output::StepBuilder;
 use crate::machine::run_context::RunContext;
 use crate::model::{EffectId, Fault, FaultKind, RunTime, TimeSpan, Tokens};

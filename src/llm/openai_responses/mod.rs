@@ -1,9 +1,9 @@
 //! OpenAI Responses without state at the provider: every request has the whole conversation, with the encrypted reasoning
 //! items and the phases of the messages.
 
+mod decode;
 mod encode;
 mod item;
-mod read;
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -33,10 +33,10 @@ impl Wire for Responses {
     }
 
     fn reader(&self) -> Box<dyn ReplyReader> {
-        Box::new(read::Reader::default())
+        Box::new(decode::Reader::default())
     }
 
     fn read_body(&self, body: &str) -> Result<DecodedReply, Fault> {
-        read::read_body(body)
+        decode::read_body(body)
     }
 }

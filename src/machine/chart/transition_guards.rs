@@ -4,11 +4,11 @@
 //! [`retry::decide`], …). They name the conditions of the chart, so that a test can compare code and chart.
 
 use crate::machine::budget;
-use crate::machine::calls::attempt::CallAttempt;
-use crate::machine::calls::retry::{self, RetryDecision};
 use crate::machine::deadline::DeadlineKind;
 use crate::machine::effect::CallPurpose;
 use crate::machine::event::{Authorization, Event};
+use crate::machine::model_calls::attempt::CallAttempt;
+use crate::machine::model_calls::retry::{self, RetryDecision};
 use crate::machine::output::StepBuilder;
 use crate::machine::state::State;
 use crate::machine::states::calling::{self, CallingStage, ReplyKind};

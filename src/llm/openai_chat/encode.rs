@@ -156,8 +156,8 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
-    use crate::llm::chat::quirks::Quirks;
     use crate::llm::fixtures::{self, EMPTY_FRAME, reply_of};
+    use crate::llm::openai_chat::quirks::Quirks;
     use crate::llm::wire::WireSetup;
     use crate::model::{ConversationItem, MessageOrigin, ToolStatus};
 

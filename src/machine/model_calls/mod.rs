@@ -1,0 +1,4 @@
+//! Attempts at model calls, and whether a failed one is retried.
+
+pub(crate) mod attempt;
+pub(crate) mod retry;
