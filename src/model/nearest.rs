@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_letter_more_less_other_or_swapped_is_one_step() {
+    fn an_insertion_removal_replacement_or_swap_is_one_step() {
         for word in ["timeot", "timeoutt", "timoout", "tiemout"] {
             assert_eq!(edit_distance(word, "timeout"), 1, "{word}");
         }

@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_is_told_only_where_the_arguments_are_not_whole() {
+    fn only_incomplete_arguments_are_marked_truncated() {
         assert_eq!(call("{}").mark_truncated().arguments, call("{}").arguments);
         assert_eq!(
             call("{\"a").mark_truncated().arguments,

@@ -128,8 +128,8 @@ impl<H: Executor> Driver<H> {
         self.start_task(
             id,
             TaskThread::Dedicated,
-            move |scope, post| {
-                let mut sink = |delta| post(DriverInput::ReplyDelta { id, delta });
+            move |scope, send| {
+                let mut sink = |delta| send(DriverInput::ReplyDelta { id, delta });
                 match call.run(scope, &mut sink) {
                     Ok(reply) => {
                         let mut calls: Vec<_> =

@@ -40,11 +40,11 @@ const SPARE_WORKERS: usize = 4;
 impl ThreadExecutor {
     /// Returns an executor that runs this number of tools concurrently.
     pub fn new(clock: Arc<dyn Clock>, parallel: u32) -> Self {
-        let (post, inbox) = unbounded();
+        let (sender, inbox) = unbounded();
         Self {
             clock,
             inbox,
-            sender: DriverInputSender(post),
+            sender: DriverInputSender(sender),
             call_thread: None,
             pool: None,
             pool_size: parallel.clamp(1, 64) as usize + SPARE_WORKERS,
@@ -148,28 +148,28 @@ impl Executor for ThreadExecutor {
 
     fn start(&mut self, work: EffectTask) {
         let EffectTask { id, thread: lane, cancel, run, on_failure: lost } = work;
-        let (post, alive) = (self.sender.clone(), self.running.0.clone());
+        let (sender, alive) = (self.sender.clone(), self.running.0.clone());
         let lost = Arc::new(std::sync::Mutex::new(Some(lost)));
         let fail = {
-            let (post, lost) = (post.clone(), Arc::clone(&lost));
+            let (sender, lost) = (sender.clone(), Arc::clone(&lost));
             move |why: &str| {
                 if let Some(lost) = lost.lock().ok().and_then(|mut lost| lost.take()) {
-                    post.send(lost(why));
+                    sender.send(lost(why));
                 }
             }
         };
         let on_panic = fail.clone();
         let body = move || {
-            let notice_sender = post.clone();
+            let notice_sender = sender.clone();
             let notices =
                 Arc::new(move |notice| notice_sender.send(DriverInput::Notice { id, notice }));
-            let message_sender = post.clone();
+            let message_sender = sender.clone();
             let messages =
                 Arc::new(move |word| message_sender.send(DriverInput::from_message(id, word)));
             let scope = real_time_context(cancel).with_notices(notices).with_messages(messages);
-            let deliver = |input| post.send(input);
+            let deliver = |input| sender.send(input);
             match catch_unwind(AssertUnwindSafe(|| run(&scope, &deliver))) {
-                Ok(input) => post.send(input),
+                Ok(input) => sender.send(input),
                 Err(panic) => on_panic(&format!("internal error: {}", panic_message(&*panic))),
             }
             drop(alive);

@@ -9,11 +9,13 @@ use std::sync::Arc;
 
 use architect::exec::{SandboxPolicy, Supervisor};
 use architect::llm::model_table::ModelTable;
-use architect::llm::{ModelSpec, ModelConnectionSettings, connect};
-use architect::machine::{ConversationEntry, EntryId, CallPurpose};
-use architect::model::{Fault, ConversationItem, MessageOrigin, Reply, TimeSpan, ToolCall};
-use architect::port::{ModelRequest, CancellationToken, EffectContext, Sleep, Toolbox, AuthorizationOutcome};
+use architect::llm::{ModelConnectionSettings, ModelSpec, connect};
+use architect::machine::{CallPurpose, ConversationEntry, EntryId};
+use architect::model::{ConversationItem, Fault, MessageOrigin, Reply, TimeSpan, ToolCall};
 use architect::policy::ConfirmMode;
+use architect::port::{
+    AuthorizationOutcome, CancellationToken, EffectContext, ModelRequest, Sleep, Toolbox,
+};
 use architect::tools::{FileDeletion, ToolRegistry, ToolSettings, standard_tools};
 use architect::workspace::WorkspaceRoot;
 use serde_json::json;
@@ -51,15 +53,18 @@ impl ToolFixture {
         fs::create_dir(&path).expect("a workspace");
         let supervisor = Supervisor::in_process(SandboxPolicy::off(&path), Vec::new());
         let root = WorkspaceRoot::open(&path).expect("a workspace");
-        let settings =
-            ToolSettings { mode: ConfirmMode::Yolo, delete: FileDeletion::Allowed, ..ToolSettings::default() };
+        let settings = ToolSettings {
+            mode: ConfirmMode::Yolo,
+            delete: FileDeletion::Allowed,
+            ..ToolSettings::default()
+        };
         let registry = ToolRegistry::new(standard_tools(&root, &supervisor, &settings), settings);
         Self { path, registry, _folder: folder }
     }
 
     /// Makes a call; returns whether it succeeded, and the text of its result.
     pub fn call(&self, call: &ToolCall) -> (bool, String) {
-        let result = match self.registry.authorize(call, &scope()) {
+        let result = match self.registry.prepare(call).authorize(&scope()) {
             AuthorizationOutcome::Approved { call, .. } => call.run(&scope()),
             AuthorizationOutcome::Rejected(result) => result,
             AuthorizationOutcome::Abort => panic!("no user is asked"),
@@ -112,10 +117,15 @@ fn read(model: &str, url: &str, body: &[u8], size: usize) -> Result<Reply, Fault
     let connected = PLACE.with(|(folder, table)| {
         let path = folder.path().join("recording.jsonl");
         fs::write(&path, text).expect("a recording");
-        connect(&ModelSpec::Replay(path), &ModelConnectionSettings::default(), table, &|_: &str| None)
+        connect(&ModelSpec::Replay(path), &ModelConnectionSettings::default(), table, &|_: &str| {
+            None
+        })
     });
     let mut model = connected.expect("a recording");
-    let task = ConversationEntry { id: EntryId(0), item: ConversationItem::user(MessageOrigin::Task, "task") };
+    let task = ConversationEntry {
+        id: EntryId(0),
+        item: ConversationItem::user(MessageOrigin::Task, "task"),
+    };
     let request = ModelRequest {
         purpose: CallPurpose::Agent,
         attempt: 1,

@@ -95,9 +95,9 @@ impl FixedReplies {
     fn tool(&self, state: &State, id: EffectId) -> Event {
         let (limit, intent) = (TimeSpan::from_secs(1), CallIntent::Opaque);
         let authorization = Authorization::Approved { timeout: limit, intent, reason: "".into() };
-        let vetted = Event::Authorized { id, authorization };
-        if state.awaits(&vetted) {
-            return vetted;
+        let authorized = Event::Authorized { id, authorization };
+        if state.awaits(&authorized) {
+            return authorized;
         }
         Event::ToolCompleted { id, result: ToolResult::new("any".into(), self.status, "it") }
     }

@@ -1,4 +1,4 @@
-//! Guards of time: if two of them lead back to the same state, the chart can't tell which one applied.
+//! Guards of time: if two of them lead back to the same state, the chart does not show which one applied.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 

@@ -134,8 +134,8 @@ fn tools(before: &State, event: &Event, next: &Step) -> bool {
                 event,
                 Event::Authorized { authorization: architect::machine::Authorization::Approved { .. }, .. }
             );
-            let vetting = |slot: &CallState| matches!(slot, CallState::Authorizing { id, .. } if Some(*id) == event.completed_effect());
-            cleared && executing.calls.iter().any(|open| open.call.id == call.id && vetting(&open.state))
+            let is_authorizing = |slot: &CallState| matches!(slot, CallState::Authorizing { id, .. } if Some(*id) == event.completed_effect());
+            cleared && executing.calls.iter().any(|open| open.call.id == call.id && is_authorizing(&open.state))
         }
         Effect::Authorize { call, .. } => match before {
             State::Executing(executing) => executing

@@ -121,7 +121,7 @@ impl RandomRun {
             _ => Vec::new(),
         };
         let found = running.into_iter().step_by(2).map(|call| RecoveredCall {
-            result: ToolResult::new(call.clone(), ToolStatus::InDoubt, "nobody knows"),
+            result: ToolResult::new(call.clone(), ToolStatus::InDoubt, "unknown"),
             call,
         });
         let run = self.fold.state.run();
@@ -178,18 +178,18 @@ impl RandomRun {
     fn check_pinned(&mut self) {
         let entries = self.fold.conversation.entries();
         let mut pinned = BTreeSet::new();
-        let mut told = String::new();
+        let mut recorded = String::new();
         for entry in entries {
             match &entry.item {
                 ConversationItem::User(message) if message.origin.is_pinned() => {
                     pinned.insert(entry.id);
                 }
                 ConversationItem::User(message) if message.origin == MessageOrigin::Summary => {
-                    told.push_str(&message.text);
+                    recorded.push_str(&message.text);
                 }
                 ConversationItem::Exchange(exchange) => {
                     for change in exchange.results().iter().flat_map(|result| &result.changes) {
-                        told.push_str(&change.path);
+                        recorded.push_str(&change.path);
                         self.files.insert(change.path.to_string());
                     }
                 }
@@ -197,8 +197,9 @@ impl RandomRun {
             }
         }
         assert!(pinned.is_superset(&self.pinned), "the user's messages are lost");
-        let forgotten: Vec<_> = self.files.iter().filter(|file| !told.contains(*file)).collect();
-        assert!(forgotten.is_empty(), "{forgotten:?} of {told}");
+        let forgotten: Vec<_> =
+            self.files.iter().filter(|file| !recorded.contains(*file)).collect();
+        assert!(forgotten.is_empty(), "{forgotten:?} of {recorded}");
         self.pinned = pinned;
     }
 

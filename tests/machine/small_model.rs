@@ -189,7 +189,7 @@ fn completions(state: &State, id: EffectId) -> Vec<Event> {
         all(&[StateKind::CallingSending, StateKind::CompactingSending, StateKind::ClosingSending]);
     events.extend(take_first(replied(id), asking));
     events.extend(take_first(failed(id), asking));
-    events.extend(take_first(vetted(state, id), all(&[StateKind::Executing])));
+    events.extend(take_first(authorized(state, id), all(&[StateKind::Executing])));
     events.extend(take_first(settled(state, id), all(&[StateKind::Executing])));
     events.extend(take_first(checked(id), all(&[StateKind::CallingChecking])));
     events.extend(charged(state, id));
@@ -345,7 +345,7 @@ fn result_of(state: &State, id: EffectId, status: ToolStatus) -> ToolResult {
     ToolResult { digest: Digest::EMPTY, ..ToolResult::new(call_of(state, id), status, "it") }
 }
 
-fn vetted(state: &State, id: EffectId) -> Vec<Event> {
+fn authorized(state: &State, id: EffectId) -> Vec<Event> {
     let refused = |status| Authorization::Rejected { result: result_of(state, id, status) };
     let cleared =
         |intent| Authorization::Approved { timeout: TimeSpan(50), intent, reason: "".into() };

@@ -244,9 +244,9 @@ mod tests {
             usage.add(added);
             assert_eq!(usage.estimate_request(usage.bytes), usage.estimate());
             for size in [0, 1, 7, 899, 900, 901, 5_000, 60_000].map(Tokens) {
-                let room = usage.bytes_within(size);
-                assert!(usage.estimate_request(room) <= size, "{size:?} of {usage:?}");
-                assert!(usage.estimate_request(room + 10) > size, "{size:?} of {usage:?}");
+                let bytes = usage.bytes_within(size);
+                assert!(usage.estimate_request(bytes) <= size, "{size:?} of {usage:?}");
+                assert!(usage.estimate_request(bytes + 10) > size, "{size:?} of {usage:?}");
             }
         }
     }

@@ -93,8 +93,8 @@ impl Conversation {
         if self.context_usage.estimate_request(whole) <= rules.window.percent(rules.full_at) {
             return (Cow::Borrowed(entries), whole);
         }
-        let room = self.context_usage.bytes_within(rules.window.percent(rules.threshold));
-        let entries = shorten::shorten_results(entries, whole.saturating_sub(room));
+        let limit = self.context_usage.bytes_within(rules.window.percent(rules.threshold));
+        let entries = shorten::shorten_results(entries, whole.saturating_sub(limit));
         let sent = beside + entry_bytes(&entries);
         (Cow::Owned(entries), sent)
     }

@@ -30,17 +30,17 @@ pub struct ExportRequest<'a> {
 }
 
 /// Sends a request.
-pub trait HttpPost: Send {
+pub trait HttpSender: Send {
     /// Sends a request and waits for the answer.
     ///
     /// # Errors
     ///
     /// Fails with a message for the user if the collector cannot be reached or refuses.
-    fn post(&mut self, export: &ExportRequest<'_>) -> Result<(), String>;
+    fn send(&mut self, export: &ExportRequest<'_>) -> Result<(), String>;
 }
 
-impl<F: FnMut(&ExportRequest<'_>) -> Result<(), String> + Send> HttpPost for F {
-    fn post(&mut self, export: &ExportRequest<'_>) -> Result<(), String> {
+impl<F: FnMut(&ExportRequest<'_>) -> Result<(), String> + Send> HttpSender for F {
+    fn send(&mut self, export: &ExportRequest<'_>) -> Result<(), String> {
         self(export)
     }
 }
@@ -64,7 +64,7 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(2);
 const MAX_FAILURES: u32 = 3;
 
 struct BatchExporter<P> {
-    post: P,
+    sender: P,
     settings: OtelSettings,
     trace: TraceId,
     batch: Vec<OtelSpan>,
@@ -80,14 +80,14 @@ impl OtelSink {
     pub fn new(
         settings: OtelSettings,
         info: &RunInfo,
-        post: impl HttpPost + 'static,
+        sender: impl HttpSender + 'static,
     ) -> io::Result<Self> {
         let spans = SpanBuilder::new(&info.session_id, info.started_at, settings.parent);
         let headers = [("content-type".to_owned(), "application/json".to_owned())];
         let settings =
             OtelSettings { headers: [&headers[..], &settings.headers].concat(), ..settings };
         let collector =
-            BatchExporter { post, settings, trace: spans.trace, batch: Vec::new(), failures: 0 };
+            BatchExporter { sender, settings, trace: spans.trace, batch: Vec::new(), failures: 0 };
         Ok(Self { span_builder: spans, writer: BackgroundWriter::start("traces", collector)? })
     }
 
@@ -125,7 +125,7 @@ impl ReportSink for OtelSink {
     }
 }
 
-impl<P: HttpPost> BatchExporter<P> {
+impl<P: HttpSender> BatchExporter<P> {
     fn send(&mut self) {
         let batch = std::mem::take(&mut self.batch);
         if batch.is_empty() || self.failures >= MAX_FAILURES {
@@ -135,7 +135,7 @@ impl<P: HttpPost> BatchExporter<P> {
         let sent = otlp::encode_body(self.trace, resource, &batch)
             .map_err(|error| error.to_string())
             .and_then(|body| {
-                self.post.post(&ExportRequest { url, headers, body: &body, timeout: *timeout })
+                self.sender.send(&ExportRequest { url, headers, body: &body, timeout: *timeout })
             });
         match sent {
             Ok(()) => self.failures = 0,
@@ -147,7 +147,7 @@ impl<P: HttpPost> BatchExporter<P> {
     }
 }
 
-impl<P: HttpPost> WriteTarget<OtelSpan> for BatchExporter<P> {
+impl<P: HttpSender> WriteTarget<OtelSpan> for BatchExporter<P> {
     fn write_item(&mut self, span: OtelSpan) -> io::Result<()> {
         self.batch.push(span);
         if self.batch.len() >= MAX_BATCH {

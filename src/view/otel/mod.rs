@@ -12,6 +12,6 @@ mod settings;
 mod span;
 mod span_builder;
 
-pub use export::{ExportRequest, HttpPost, OtelSink};
+pub use export::{ExportRequest, HttpSender, OtelSink};
 pub use ids::{TraceParent, TraceParentError};
 pub use settings::{OtelSettings, OtelSettingsError};

@@ -1,7 +1,7 @@
-//! An event stream says the same however it is split.
+//! An event stream is parsed into the same events however it is split.
 #![no_main]
 
-use architect::net::sse::{SseParser, SseError};
+use architect::net::sse::{SseError, SseParser};
 
 type Events = Vec<(String, String)>;
 

@@ -8,7 +8,7 @@ use std::path::Path;
 use architect::model::ToolCall;
 use architect_fuzz::ToolFixture;
 
-thread_local!(static BENCH: ToolFixture = ToolFixture::new());
+thread_local!(static FIXTURE: ToolFixture = ToolFixture::new());
 
 const FILES: [(&str, &[u8]); 4] = [
     ("a", b"1\n2\n3\n4\n5\n6\n7\n8\n"),
@@ -47,15 +47,15 @@ fn reset(workspace: &Path) {
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {
     let Ok(patch) = std::str::from_utf8(data) else { return };
-    BENCH.with(|bench| {
-        reset(&bench.path);
-        let before = files(&bench.path);
-        let outside = fs::read_dir(bench.path.parent().unwrap()).unwrap().count();
+    FIXTURE.with(|fixture| {
+        reset(&fixture.path);
+        let before = files(&fixture.path);
+        let outside = fs::read_dir(fixture.path.parent().unwrap()).unwrap().count();
         let arguments = serde_json::json!({"patch": patch}).to_string();
-        let (is_ok, text) = bench.call(&ToolCall::new("c".into(), "apply_patch", &arguments));
+        let (is_ok, text) = fixture.call(&ToolCall::new("c".into(), "apply_patch", &arguments));
         assert!(!text.is_empty());
-        let after = files(&bench.path);
+        let after = files(&fixture.path);
         assert!(is_ok || before == after, "refused, and yet it changed something: {text}");
-        assert_eq!(fs::read_dir(bench.path.parent().unwrap()).unwrap().count(), outside);
+        assert_eq!(fs::read_dir(fixture.path.parent().unwrap()).unwrap().count(), outside);
     });
 });

@@ -1,8 +1,9 @@
 //! A rule and, after a line end, what it is compared with: a denial always takes precedence over a permission.
 #![no_main]
 
+use architect::model::{ConfirmMode, Decision};
 use architect::policy::{
-    CallKind, CallTarget, CommandTarget, ConfirmMode, Decision, Guardrails, PermissionRules, PolicyEngine,
+    CallKind, CallTarget, CommandTarget, Guardrails, PermissionRules, PolicyEngine,
 };
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {
@@ -21,7 +22,7 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
         (Err(error), Err(_)) => return assert!(!error.to_string().is_empty()),
         _ => panic!("a rule is valid in both lists or in neither"),
     };
-    let command = CommandTarget { line: what.to_owned(), folder: String::new(), env: Vec::new() };
+    let command = CommandTarget::new(what, "", Vec::new());
     for (tool, kind, target) in [
         ("run_command", CallKind::Command, CallTarget::Command(command)),
         ("write_file", CallKind::Changes, CallTarget::Write(what.to_owned())),
@@ -29,8 +30,8 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
     ] {
         let targets = [target];
         let decision = denies.decide(tool, kind, &targets);
-        if let Decision::Deny(why) = &decision {
-            assert!(!why.is_empty());
+        if let Decision::Deny { reason } = &decision {
+            assert!(!reason.is_empty());
             assert_eq!(both.decide(tool, kind, &targets), decision);
         }
     }

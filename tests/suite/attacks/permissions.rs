@@ -1,4 +1,4 @@
-//! Attacks on the judgement of calls: rules, approvals, environment, secrets, output.
+//! Attacks on the decisions about calls: rules, approvals, environment, secrets, output.
 
 use std::ffi::OsString;
 use std::fs;
@@ -20,9 +20,9 @@ use tempfile::TempDir;
 
 use crate::tools::fixture::ToolFixture;
 
-fn decide(judge: &PolicyEngine, line: &str) -> Decision {
+fn decide(policy: &PolicyEngine, line: &str) -> Decision {
     let target = CommandTarget::new(line, "", Vec::new());
-    judge.decide("run_command", CallKind::Command, &[CallTarget::Command(target)])
+    policy.decide("run_command", CallKind::Command, &[CallTarget::Command(target)])
 }
 
 /// Lines that are asked about, although they look as if they only read.
@@ -178,14 +178,14 @@ const NOT_READING: &[&str] = &[
 
 #[test]
 fn what_looks_like_reading_is_asked_about() {
-    let judge = PolicyEngine::new(
+    let policy = PolicyEngine::new(
         ConfirmMode::ConfirmSensitive,
         PermissionRules::default(),
         Guardrails::default(),
     );
     let through: Vec<_> = NOT_READING
         .iter()
-        .filter(|line| matches!(decide(&judge, line), Decision::Allow { .. }))
+        .filter(|line| matches!(decide(&policy, line), Decision::Allow { .. }))
         .collect();
     assert!(through.is_empty(), "{through:#?}");
 }
@@ -193,7 +193,7 @@ fn what_looks_like_reading_is_asked_about() {
 /// What reads still is not asked about.
 #[test]
 fn ordinary_reading_is_let_through() {
-    let judge = PolicyEngine::new(
+    let policy = PolicyEngine::new(
         ConfirmMode::ConfirmSensitive,
         PermissionRules::default(),
         Guardrails::default(),
@@ -220,9 +220,9 @@ fn ordinary_reading_is_let_through() {
         "python3 --version && node --version",
     ] {
         assert!(
-            matches!(decide(&judge, line), Decision::Allow { .. }),
+            matches!(decide(&policy, line), Decision::Allow { .. }),
             "{line}: {:?}",
-            decide(&judge, line)
+            decide(&policy, line)
         );
     }
 }
@@ -295,10 +295,10 @@ const REFUSED: &[&str] = &[
 #[test]
 fn what_is_never_allowed_is_refused_in_its_easy_spellings() {
     let rules = PermissionRules::parse(&[], &[], &["run_command"]).unwrap();
-    let judge = PolicyEngine::new(ConfirmMode::Yolo, rules, Guardrails::default());
+    let policy = PolicyEngine::new(ConfirmMode::Yolo, rules, Guardrails::default());
     let through: Vec<_> = REFUSED
         .iter()
-        .filter(|line| !matches!(decide(&judge, line), Decision::Deny { .. }))
+        .filter(|line| !matches!(decide(&policy, line), Decision::Deny { .. }))
         .collect();
     assert!(through.is_empty(), "{through:#?}");
 }
@@ -348,10 +348,10 @@ const PUSHES: &[&str] = &[
 #[test]
 fn a_denied_command_is_not_run_by_another_spelling() {
     let rules = PermissionRules::parse(&["run_command(git push *)"], &[], &[]).unwrap();
-    let judge = PolicyEngine::new(ConfirmMode::Yolo, rules, Guardrails::default());
+    let policy = PolicyEngine::new(ConfirmMode::Yolo, rules, Guardrails::default());
     let through: Vec<_> = PUSHES
         .iter()
-        .filter(|line| matches!(decide(&judge, line), Decision::Allow { .. }))
+        .filter(|line| matches!(decide(&policy, line), Decision::Allow { .. }))
         .collect();
     assert!(through.is_empty(), "{through:#?}");
 }
@@ -431,13 +431,13 @@ fn a_denied_file_that_is_made_is_set_aside() {
             policy.mode = SandboxMode::WorkspaceWrite;
         });
         world.write("d/old.pem", "good");
-        let said = world.registry_call(line);
+        let result = world.registry_call(line);
         let is_there = ["a/b/new.pem", "new.pem", "e/old.pem"]
             .iter()
             .any(|name| world.path.join(name).symlink_metadata().is_ok());
         assert!(
-            !is_there && said.contains("rule write_file(*.pem) of permissions.deny"),
-            "{line}: {said}"
+            !is_there && result.contains("rule write_file(*.pem) of permissions.deny"),
+            "{line}: {result}"
         );
         assert_eq!(world.read("d/old.pem"), "good", "{line}");
     }
@@ -538,9 +538,9 @@ fn a_repository_that_names_programs_is_asked_about() {
     git(&["-c", "user.name=x", "-c", "user.email=x@y.example", "commit", "-qm", "one"]);
     let plain = fs::read_to_string(path.join(".git/config")).unwrap();
     let guardrails = Guardrails { repositories: Repositories::new(path), ..Guardrails::default() };
-    let judge =
+    let policy =
         PolicyEngine::new(ConfirmMode::ConfirmSensitive, PermissionRules::default(), guardrails);
-    let is_allowed = |line: &str| matches!(decide(&judge, line), Decision::Allow { .. });
+    let is_allowed = |line: &str| matches!(decide(&policy, line), Decision::Allow { .. });
     for (config, line) in HOSTILE {
         fs::write(path.join(".git/config"), &plain).unwrap();
         assert!(is_allowed(line), "{line}");
@@ -615,12 +615,12 @@ fn a_repository_in_another_folder_is_asked_about() {
     }
     symlink("d/sub", path.join("link")).unwrap();
     let guardrails = Guardrails { repositories: Repositories::new(&path), ..Guardrails::default() };
-    let judge =
+    let policy =
         PolicyEngine::new(ConfirmMode::ConfirmSensitive, PermissionRules::default(), guardrails);
     let config = path.join("d/.git/config");
     for line in ELSEWHERE {
         fs::write(&config, "").unwrap();
-        let is_allowed = |line: &str| matches!(decide(&judge, line), Decision::Allow { .. });
+        let is_allowed = |line: &str| matches!(decide(&policy, line), Decision::Allow { .. });
         let is_unknown =
             ["-execdir", "cd 9", "*", "[", "?", "{d.."].iter().any(|sign| line.contains(sign));
         assert!(is_allowed(line) != is_unknown, "{line}");
@@ -629,8 +629,8 @@ fn a_repository_in_another_folder_is_asked_about() {
     }
 }
 
-/// What a model says, to whoever reads the output.
-const SAID: &[&str] = &[
+/// Answers of a model that a terminal or a CI system would take for commands.
+const HOSTILE_ANSWERS: &[&str] = &[
     "::add-mask::x",
     "ok\n::set-output name=x::y",
     "ok\r::stop-commands::t",
@@ -647,11 +647,11 @@ const SAID: &[&str] = &[
 #[test]
 fn answers_command_neither_a_terminal_nor_a_ci_system() {
     for format in ["text", "json", "stream-json"] {
-        for said in SAID {
+        for answer in HOSTILE_ANSWERS {
             let folder = TempDir::new().unwrap();
             let script = folder.path().join("s.toml");
             // What JSON escapes, TOML does as well.
-            let text = serde_json::to_string(said).unwrap().replace('\u{9b}', "\\u009b");
+            let text = serde_json::to_string(answer).unwrap().replace('\u{9b}', "\\u009b");
             fs::write(&script, format!("[[turn]]\ntext = {text}\n")).unwrap();
             let output = run(folder.path(), &script, &["--output-format", format]);
             for stream in [&output.stdout, &output.stderr] {
@@ -659,15 +659,15 @@ fn answers_command_neither_a_terminal_nor_a_ci_system() {
                 for line in text.split(['\n', '\r']) {
                     let start =
                         line.trim_start_matches(|c: char| c.is_whitespace() || c == '\u{feff}');
-                    assert!(!start.starts_with("::"), "{format}: {said:?}: {line:?}");
+                    assert!(!start.starts_with("::"), "{format}: {answer:?}: {line:?}");
                     assert!(
                         !line.contains("##[") && !line.contains("##vso["),
-                        "{format}: {said:?}: {line:?}"
+                        "{format}: {answer:?}: {line:?}"
                     );
                     let is_raw = |c: char| {
                         (c.is_control() && c != '\t') || ('\u{202a}'..='\u{202e}').contains(&c)
                     };
-                    assert!(!line.contains(is_raw), "{format}: {said:?}: {line:?}");
+                    assert!(!line.contains(is_raw), "{format}: {answer:?}: {line:?}");
                 }
             }
         }
@@ -727,7 +727,7 @@ fn files_of_the_user_follow_no_link_of_the_workspace() {
 }
 
 impl ToolFixture {
-    /// Calls `run_command` with a line; returns what the model is told.
+    /// Calls `run_command` with a line; returns the text of its result.
     fn registry_call(&self, line: &str) -> String {
         self.call("run_command", &json!({"command": line, "timeout": 20})).text.to_string()
     }

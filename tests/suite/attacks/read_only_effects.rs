@@ -1,4 +1,4 @@
-//! What is judged to only read has no effect: lines by chance are judged, run, and looked at from outside.
+//! A line that the policy takes for reading has no effect: random lines are decided about, run, and checked from outside.
 //!
 //! Lines that the policy takes for reading are run by bash and by dash in a confined folder, many in one process. Then
 //! the folder has to be what it was, down to the times of its files and inodes, and no program may have been started that
@@ -384,9 +384,9 @@ fn lines_with_effects(shell: &str, lines: &[String], found: &mut Vec<(String, St
     }
 }
 
-fn only_reads(judge: &PolicyEngine, line: &str) -> bool {
+fn only_reads(policy: &PolicyEngine, line: &str) -> bool {
     let target = CommandTarget::new(line, "", Vec::new());
-    let decision = judge.decide("run_command", CallKind::Command, &[CallTarget::Command(target)]);
+    let decision = policy.decide("run_command", CallKind::Command, &[CallTarget::Command(target)]);
     PolicyEngine::is_read_only(&decision)
 }
 
@@ -405,14 +405,14 @@ struct Findings {
 fn run_all(batches: &Receiver<(&str, Vec<String>)>, ended: &AtomicU64, begun: Instant) -> Findings {
     let mut found = Findings::default();
     let mut jail = EffectProbe::new();
-    let mut told = 0;
+    let mut reported = 0;
     for (shell, lines) in batches {
         match jail.run(shell, &lines) {
             Ok(ran) => {
                 let all = ended.fetch_add(ran.ended, Ordering::Relaxed) + ran.ended;
                 found.cut.extend(ran.cut);
-                if all / 50_000 > told {
-                    told = all / 50_000;
+                if all / 50_000 > reported {
+                    reported = all / 50_000;
                     let rate = all / begun.elapsed().as_secs().max(1);
                     eprintln!("{all} run, {rate}/s, {} cut", found.cut.len());
                 }
@@ -451,12 +451,12 @@ fn what_only_reads_has_no_effect() {
     let jail = EffectProbe::new();
     let repositories = Repositories::new(&jail.workspace());
     let guardrails = Guardrails { repositories, ..Guardrails::default() };
-    let judge =
+    let policy =
         PolicyEngine::new(ConfirmMode::ConfirmSensitive, PermissionRules::default(), guardrails);
     let has_dash = Path::new("/bin/dash").exists();
     let size = BATCH.min(usize::try_from(wanted / 8).unwrap() + 1);
     let (begun, ended) = (Instant::now(), AtomicU64::new(0));
-    let (mut judged, mut sent) = (0_u64, 0_u64);
+    let (mut decided, mut sent) = (0_u64, 0_u64);
     let (send, batches) = sync_channel(2);
     let found = std::thread::scope(|scope| {
         let runner = scope.spawn(|| {
@@ -466,13 +466,13 @@ fn what_only_reads_has_no_effect() {
         let (mut for_bash, mut for_dash) = (Vec::new(), Vec::new());
         while ended.load(Ordering::Relaxed) < wanted {
             let line = line(&mut chance);
-            judged += 1;
-            if !only_reads(&judge, &line) {
+            decided += 1;
+            if !only_reads(&policy, &line) {
                 continue;
             }
             sent += 1;
             let as_script = || format!("sh -c '{}'", line.replace('\'', "'\\''"));
-            let for_dash_too = has_dash && sent % 3 == 0 && only_reads(&judge, &as_script());
+            let for_dash_too = has_dash && sent % 3 == 0 && only_reads(&policy, &as_script());
             let (shell, lines) = match for_dash_too {
                 true => ("/bin/dash", &mut for_dash),
                 false => ("/bin/bash", &mut for_bash),
@@ -488,7 +488,7 @@ fn what_only_reads_has_no_effect() {
     let (ran, cut) = (ended.into_inner(), found.cut.len());
     let rate = ran / begun.elapsed().as_secs().max(1);
     eprintln!(
-        "seed {seed}: {judged} judged, {ran} run in {:?}, {rate}/s, {cut} cut, {} not repeated",
+        "seed {seed}: {decided} decided, {ran} run in {:?}, {rate}/s, {cut} cut, {} not repeated",
         begun.elapsed(),
         found.not_repeated
     );
@@ -496,7 +496,10 @@ fn what_only_reads_has_no_effect() {
         eprintln!("cut: {line:?}");
     }
     assert!(found.effects.is_empty(), "lines have an effect: {:?}", found.effects);
-    assert!(ran >= wanted && judged < sent * 60, "{sent} of {judged} lines are taken for reading");
+    assert!(
+        ran >= wanted && decided < sent * 60,
+        "{sent} of {decided} lines are taken for reading"
+    );
     assert!((cut as u64) < sent / 20, "{cut} of {sent} lines did not end");
 }
 

@@ -29,7 +29,7 @@ fn limits_of_zero_count_in_the_order_of_the_watchdogs() {
         let ran = CliFixture::new().run_script(PRICED, &[&limits[..], &["--json"]].concat());
         assert_eq!(ran.outcome(), outcome(2, reason, "partial"), "{limits:?} {}", ran.err);
         assert_eq!(ran.json()["llm_calls"], calls, "{limits:?} {}", ran.err);
-        // It is said that the model is asked when it is asked, and why not when it is not.
+        // The log shows the final summary, or why there is none.
         assert_eq!(ran.err.contains("Final summary →"), calls == 1, "{}", ran.err);
         assert_eq!(ran.err.contains("ends without a final summary"), calls == 0, "{}", ran.err);
         assert!(!ran.err.contains("used up"), "nothing was spent: {}", ran.err);

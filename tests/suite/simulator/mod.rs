@@ -70,8 +70,8 @@ fn the_nth_use_of_the_journal_fails() {
             for trouble in [InjectedFault::FailsOnce(nth), InjectedFault::FailsFrom(nth)] {
                 let life = simulate_seed(seed, trouble);
                 // A failure at the very end may only affect the end record.
-                let is_told = life.reason() == "store_error" || nth + 3 >= uses;
-                assert!(is_told, "seed {seed}, {trouble:?} of {uses}: {}", life.reason());
+                let is_reported = life.reason() == "store_error" || nth + 3 >= uses;
+                assert!(is_reported, "seed {seed}, {trouble:?} of {uses}: {}", life.reason());
             }
         }
     }

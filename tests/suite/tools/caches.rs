@@ -143,7 +143,7 @@ fn a_workspace_in_a_cache_or_in_the_temporary_folder_is_what_it_seems() {
     assert_eq!(fs::read_to_string(user.path("home/.cargo/registry/crate")).unwrap(), "mine\n");
 }
 
-/// What programs write to `/tmp` is private also when the workspace lies there.
+/// What programs write to `/tmp` is private also when the workspace is there.
 #[test]
 fn a_workspace_below_tmp_has_a_private_tmp() {
     let Ok(folder) = tempfile::tempdir_in("/tmp") else { return };

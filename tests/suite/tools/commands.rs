@@ -16,7 +16,7 @@ fn run(world: &ToolFixture, command: &str) -> String {
 }
 
 #[test]
-fn output_error_output_and_exit_code_are_told() {
+fn the_result_has_output_error_output_and_exit_code() {
     let world = ToolFixture::new();
     assert_eq!(run(&world, "echo out; echo err >&2; exit 3"), "out\n[stderr]\nerr\n[exit code 3]");
     assert_eq!(run(&world, "true"), "[exit code 0]");
@@ -25,7 +25,7 @@ fn output_error_output_and_exit_code_are_told() {
 
 /// Fault T9.
 #[test]
-fn the_ways_to_end_are_told_apart() {
+fn the_ways_to_end_are_distinguished() {
     let world = ToolFixture::new();
     assert_eq!(run(&world, "kill -SEGV $$"), "[ended by signal 11 (SIGSEGV)]");
     assert!(run(&world, "nonsense-command").ends_with("[exit code 127: command not found]"));
@@ -34,18 +34,18 @@ fn the_ways_to_end_are_told_apart() {
 
 /// Fault T13.
 #[test]
-fn nothing_is_handed_on_to_the_next_command() {
+fn no_state_is_passed_to_the_next_command() {
     let world = ToolFixture::new();
     world.write("d/x", "");
     run(&world, "cd /; export LEFT=behind; ulimit -n 50");
-    let said = run(&world, "pwd; echo \"[$LEFT]\"");
-    assert_eq!(said, format!("{}\n[]\n[exit code 0]", world.path.display()));
-    let said =
+    let output = run(&world, "pwd; echo \"[$LEFT]\"");
+    assert_eq!(output, format!("{}\n[]\n[exit code 0]", world.path.display()));
+    let output =
         world.ok("run_command", &json!({"command": "pwd; echo $X", "cwd": "d", "env": {"X": "y"}}));
-    assert_eq!(said, format!("{}/d\ny\n[exit code 0]", world.path.display()));
+    assert_eq!(output, format!("{}/d\ny\n[exit code 0]", world.path.display()));
 }
 
-/// Fault T8: there is nobody to answer, so whoever asks fails at once.
+/// Fault T8: no one can answer, so a command that asks fails at once.
 #[test]
 fn nothing_waits_for_an_answer() {
     let world = ToolFixture::new();
@@ -79,9 +79,9 @@ fn a_command_is_ended_after_its_time() {
 #[test]
 fn a_daemon_does_not_survive_its_command() {
     let world = ToolFixture::new();
-    let said =
+    let output =
         run(&world, "for i in 1 2 3; do setsid -f sleep 4711.3; done; (setsid sleep 4711.3 &)");
-    assert!(said.contains("4 background processes were ended with it"), "{said}");
+    assert!(output.contains("4 background processes were ended with it"), "{output}");
     assert_eq!(count_sleeping("4711.3"), 0);
 }
 
@@ -90,8 +90,8 @@ fn a_daemon_does_not_survive_its_command() {
 fn a_background_process_that_holds_the_output_delays_nothing() {
     let world = ToolFixture::new();
     let begun = Instant::now();
-    let said = run(&world, "sleep 4711.4 & echo started");
-    assert_eq!(said, "started\n[exit code 0; a background process was ended with it]");
+    let output = run(&world, "sleep 4711.4 & echo started");
+    assert_eq!(output, "started\n[exit code 0; a background process was ended with it]");
     assert!(begun.elapsed() < Duration::from_secs(3));
     assert_eq!(count_sleeping("4711.4"), 0);
 }
@@ -129,15 +129,15 @@ fn an_interrupt_ends_a_command_and_its_tree() {
 #[test]
 fn a_flood_of_output_costs_little() {
     let world = ToolFixture::new();
-    let said = run(&world, "head -c 300M /dev/zero; echo; echo end");
-    assert!(said.len() < 10_000, "{}", said.len());
-    assert!(said.contains("end\n[exit code 0]"));
+    let output = run(&world, "head -c 300M /dev/zero; echo; echo end");
+    assert!(output.len() < 10_000, "{}", output.len());
+    assert!(output.contains("end\n[exit code 0]"));
     let lines = run(&world, "seq 1 1000000");
     assert!(lines.starts_with("1\n2\n") && lines.contains("\n1000000\n[exit code 0]"), "{lines}");
     assert!(lines.contains(" lines omitted ...]\n"));
 }
 
-/// Fault T10: what the system refuses is told by its cause.
+/// Fault T10: the result names the cause of what the system refuses.
 #[test]
 fn a_command_that_cannot_start_says_why() {
     let world = ToolFixture::new();
@@ -147,8 +147,8 @@ fn a_command_that_cannot_start_says_why() {
             .contains("'no' does not exist")
     );
     let long = format!(": {}; echo done | cat", "x".repeat(300_000));
-    let said = run(&world, &long);
-    assert_eq!(said, "done\n[exit code 0]");
+    let output = run(&world, &long);
+    assert_eq!(output, "done\n[exit code 0]");
 }
 
 /// Fault T12.

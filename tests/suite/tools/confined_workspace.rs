@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::fixture::{ToolFixture, yolo_settings};
 
-/// A confined workspace, and what lies around it.
+/// A confined workspace, and the folders around it.
 pub(crate) struct ConfinedWorkspace {
     pub(crate) world: ToolFixture,
     pub(crate) enforced: Enforcement,
@@ -16,7 +16,7 @@ pub(crate) struct ConfinedWorkspace {
 }
 
 impl ConfinedWorkspace {
-    /// Returns a cage of this level; none when the system has no such level.
+    /// Returns a workspace confined at this level; `None` if the system does not support it.
     pub(crate) fn new(
         level: SandboxLevel,
         change: impl FnOnce(&mut SandboxPolicy),
@@ -40,12 +40,12 @@ impl ConfinedWorkspace {
         if enforced.level == level {
             Some(Self { world, enforced, outside })
         } else {
-            eprintln!("skipped: {level} cannot be had here: {enforced:?}");
+            eprintln!("skipped: {level} is not supported here: {enforced:?}");
             None
         }
     }
 
-    /// Runs a command, and returns what the model is told.
+    /// Runs a command, and returns the text of its result.
     pub(crate) fn run(&self, command: &str) -> String {
         let call = json!({"command": command, "timeout": 20});
         self.world.call("run_command", &call).text.to_string()
@@ -53,9 +53,13 @@ impl ConfinedWorkspace {
 
     /// Returns whether a command succeeds.
     pub(crate) fn succeeds(&self, command: &str) -> bool {
-        let said = self.run(command);
-        let can = said.contains("[exit code 0");
-        println!("{} {command}: {}", if can { "can" } else { "cannot" }, said.replace('\n', " | "));
+        let output = self.run(command);
+        let can = output.contains("[exit code 0");
+        println!(
+            "{} {command}: {}",
+            if can { "can" } else { "cannot" },
+            output.replace('\n', " | ")
+        );
         can
     }
 

@@ -237,8 +237,8 @@ fn without_a_network_nothing_leaves() {
         if level == SandboxLevel::Landlock {
             assert!(!cage.can_do(&format!("unix {}", named.display())));
         }
-        let said = cage.run("curl -s -m 3 http://192.0.2.1/; cat < /dev/tcp/192.0.2.1/80");
-        assert!(said.contains("sandbox denied: the network is off"), "{said}");
+        let output = cage.run("curl -s -m 3 http://192.0.2.1/; cat < /dev/tcp/192.0.2.1/80");
+        assert!(output.contains("sandbox denied: the network is off"), "{output}");
     }
 }
 
@@ -282,17 +282,17 @@ fn temporary_files_are_private() {
     );
 }
 
-/// Fault X2: what is required and cannot be had starts nothing; what is preferred says why it is less.
+/// Fault X2: with an unsupported level that is required, nothing starts; with a preferred one, the result says why it is less.
 #[test]
-fn a_level_that_cannot_be_had_is_refused_or_said() {
+fn an_unsupported_level_is_refused_or_reported() {
     let world = ToolFixture::with(yolo_settings(), |policy| {
         policy.mode = SandboxMode::WorkspaceWrite;
         policy.need = SandboxRequirement::Required;
         policy.ceiling = SandboxLevel::None;
     });
     assert!(world.supervisor.enforcement().is_err());
-    let said = world.err("run_command", &json!({"command": "touch x"}));
-    assert!(said.contains("commands cannot be confined here as required"), "{said}");
+    let output = world.err("run_command", &json!({"command": "touch x"}));
+    assert!(output.contains("commands cannot be confined here as required"), "{output}");
     assert!(!world.path.join("x").exists());
     let world = ToolFixture::with(yolo_settings(), |policy| {
         policy.mode = SandboxMode::WorkspaceWrite;
@@ -310,16 +310,16 @@ fn a_level_that_cannot_be_had_is_refused_or_said() {
 #[test]
 fn a_denial_says_that_it_is_one_and_how_to_allow_it() {
     let Some(cage) = ConfinedWorkspace::new(SandboxLevel::Namespaces, |_| {}) else { return };
-    let said = cage.run(&format!("touch {}/x", cage.outside.display()));
-    assert!(said.contains("sandbox denied: writing outside the workspace"), "{said}");
-    assert!(said.contains("sandbox.writable"), "{said}");
+    let output = cage.run(&format!("touch {}/x", cage.outside.display()));
+    assert!(output.contains("sandbox denied: writing outside the workspace"), "{output}");
+    assert!(output.contains("sandbox.writable"), "{output}");
     let own = cage.run("mkdir locked && chmod 555 locked && mkdir locked/x");
     assert!(!own.contains("sandbox denied"), "{own}");
 }
 
 /// Fault X15: a command that asks the helper for everything gets what it had.
 #[test]
-fn the_helper_hands_no_rights_on() {
+fn the_helper_grants_no_rights_to_a_command() {
     for level in [SandboxLevel::Namespaces, SandboxLevel::Landlock] {
         let Some(cage) = ConfinedWorkspace::new(level, |_| {}) else { continue };
         let outside = cage.outside.join("new");
@@ -350,9 +350,9 @@ fn a_command_that_kills_everything_kills_itself_alone() {
     }
 }
 
-/// Fault X15: whoever starts the helper gains nothing by it.
+/// Fault X15: a process that starts the helper gains nothing by it.
 #[test]
-fn the_helper_does_nothing_for_anybody_else() {
+fn the_helper_does_nothing_for_other_processes() {
     for argument in [&["__exec"][..], &["__exec", "first"], &["__exec", "first", "{}"]] {
         let mut child = Command::new(env!("CARGO_BIN_EXE_architect"))
             .args(argument)

@@ -60,16 +60,16 @@ fn what_is_appended_is_in_the_encoding_of_the_file() {
     }
 }
 
-/// Fault T20: the other name may be outside the workspace, so it is told instead of written through.
+/// Fault T20: the other name may be outside the workspace, so it is reported instead of written through.
 #[test]
-fn an_edit_says_that_it_parts_a_file_from_its_hard_links() {
+fn an_edit_reports_that_it_separates_a_file_from_its_hard_links() {
     let world = world();
     world.write("f", "a\n");
     fs::hard_link(world.path.join("f"), world.path.join("g")).unwrap();
-    let told =
+    let note =
         "f had other names (hard links), which keep the old content: f is a separate file now.";
     let edit = |old: &str, new: &str| json!({"path": "f", "old_str": old, "new_str": new});
-    assert!(world.ok("edit_file", &edit("a", "b")).contains(told));
+    assert!(world.ok("edit_file", &edit("a", "b")).contains(note));
     assert_eq!((world.read("f"), world.read("g")), ("b\n".to_owned(), "a\n".to_owned()));
     assert!(!world.ok("edit_file", &edit("b", "c")).contains("hard link"));
     assert!(!world.ok("delete_file", &json!({"path": "g"})).contains("hard link"));
@@ -215,8 +215,8 @@ fn the_begin_format_is_applied_as_a_whole_or_not_at_all() {
         ("*** Add File: ../out\n+y\n", "outside the workspace"),
         ("*** Update File: b\n*** Move to: /etc/x\n@@\n-y\n+z\n", "outside the workspace"),
     ] {
-        let said = world.err("apply_patch", &patch(&format!("{good}{bad}*** End Patch\n")));
-        assert!(said.contains(why), "{bad}{said}");
+        let output = world.err("apply_patch", &patch(&format!("{good}{bad}*** End Patch\n")));
+        assert!(output.contains(why), "{bad}{output}");
         assert_eq!((world.read("a"), world.read("b")), ("1\n2\n".into(), "x\nx\n".into()));
         assert!(!world.path.join("new").exists());
     }
@@ -229,7 +229,7 @@ fn the_begin_format_is_applied_as_a_whole_or_not_at_all() {
 
 /// Rules and guarded files are about every file that a patch in this format names.
 #[test]
-fn the_begin_format_is_judged_by_all_of_its_files() {
+fn the_begin_format_is_checked_for_all_of_its_files() {
     let protected = FilePatterns::parse(&[".env"]).unwrap();
     let guardrails = Guardrails { protected, ..Guardrails::default() };
     let rules = PermissionRules::parse(&["apply_patch(secret/**)", "write_file(locked)"], &[], &[])
@@ -271,8 +271,8 @@ fn no_encoding_is_mixed_into_another() {
     let hunk = |new: &str| patch(&format!("--- a/f\n+++ b/f\n@@ -1 +1 @@\n-a\n+{new}\n"));
     let edit = |new: &str| json!({"path": "f", "old_str": "a", "new_str": new});
     for (tool, arguments) in [("apply_patch", hunk("é")), ("edit_file", edit("é"))] {
-        let said = world.err(tool, &arguments);
-        assert!(said.contains("'f' is not UTF-8"), "{said}");
+        let output = world.err(tool, &arguments);
+        assert!(output.contains("'f' is not UTF-8"), "{output}");
         assert_eq!(fs::read(world.path.join("f")).unwrap(), old);
     }
     world.ok("apply_patch", &hunk("b"));

@@ -20,8 +20,8 @@ fn a_file_is_read_as_it_is_or_in_pages() {
     assert_eq!(page, "two\nthree\n[lines 2-3 of 4; read on with offset 4]");
     let page = world.ok("read_file", &json!({"path": "a", "offset": 4}));
     assert_eq!(page, "four\n[lines 4-4 of 4]");
-    let said = world.err("read_file", &json!({"path": "a", "offset": 9}));
-    assert_eq!(said, "'a' has 4 lines; there is no line 9.");
+    let output = world.err("read_file", &json!({"path": "a", "offset": 9}));
+    assert_eq!(output, "'a' has 4 lines; there is no line 9.");
 }
 
 /// Fault T19.
@@ -50,8 +50,8 @@ fn a_page_of_an_enormous_file_is_read_without_loading_it() {
     world.write("big", "first\n".repeat(2_000));
     let file = fs::OpenOptions::new().write(true).open(world.path.join("big")).unwrap();
     file.set_len(1 << 40).unwrap();
-    let said = world.ok("read_file", &json!({"path": "big", "offset": 3, "limit": 1}));
-    assert_eq!(said, "first\n[lines 3-3 of many; read on with offset 4]");
+    let output = world.ok("read_file", &json!({"path": "big", "offset": 3, "limit": 1}));
+    assert_eq!(output, "first\n[lines 3-3 of many; read on with offset 4]");
 }
 
 #[test]
@@ -64,8 +64,8 @@ fn a_file_is_written_and_added_to() {
     assert_eq!(result.changes, [change]);
     world.ok("write_file", &json!({"path": "d/a", "content": "two\n", "mode": "append"}));
     assert_eq!(world.read("d/a"), "one\ntwo\n");
-    let said = world.ok("write_file", &json!({"path": "d/a", "content": "new\n"}));
-    assert_eq!(said, "Changed d/a (+1 -2 lines).");
+    let output = world.ok("write_file", &json!({"path": "d/a", "content": "new\n"}));
+    assert_eq!(output, "Changed d/a (+1 -2 lines).");
 }
 
 /// Fault T21.
@@ -121,16 +121,16 @@ fn a_link_is_edited_through_inside_and_refused_outside() {
             ("write_file", json!({"path": path, "content": "x"})),
             ("edit_file", json!({"path": path, "old_str": "secret", "new_str": "x"})),
         ] {
-            let said = world.err(tool, &arguments);
-            assert!(said.contains("outside the workspace"), "{tool} {path}: {said}");
+            let output = world.err(tool, &arguments);
+            assert!(output.contains("outside the workspace"), "{tool} {path}: {output}");
         }
     }
     assert_eq!(fs::read_to_string(outside).unwrap(), "secret\n");
 }
 
-/// Fault T22: what a call was judged by has to be what it changes.
+/// Fault T22: a call changes the content that it was authorized for.
 #[test]
-fn a_file_that_changes_between_judgement_and_edit_is_left_alone() {
+fn a_file_that_changes_between_authorization_and_edit_is_left_alone() {
     let world = ToolFixture::new();
     world.write("a", "one\n");
     let edit = json!({"path": "a", "old_str": "one", "new_str": "two"});
@@ -141,7 +141,7 @@ fn a_file_that_changes_between_judgement_and_edit_is_left_alone() {
     assert_eq!(world.read("a"), "one, but another\n");
 }
 
-/// A resume can tell from the digests whether an edit happened.
+/// The digests show a resume whether an edit happened.
 #[test]
 fn the_intent_of_an_edit_names_the_digests_before_and_after() {
     let world = ToolFixture::new();

@@ -25,25 +25,25 @@ pub(crate) struct ToolFixture {
     pub(crate) registry: ToolRegistry,
 }
 
-/// A call that was cleared, and what was said about it.
+/// An approved call.
 pub(crate) struct AuthorizedCall {
     pub(crate) job: Box<dyn ApprovedCall>,
     pub(crate) intent: CallIntent,
     pub(crate) reason: Arc<str>,
 }
 
-/// Returns settings that ask nobody.
+/// Returns settings without confirmations.
 pub(crate) fn yolo_settings() -> ToolSettings {
     ToolSettings { mode: ConfirmMode::Yolo, ..ToolSettings::default() }
 }
 
 impl ToolFixture {
-    /// Returns a world in which everything is allowed and nothing confined.
+    /// Returns a fixture in which everything is allowed and nothing confined.
     pub(crate) fn new() -> Self {
         Self::with(yolo_settings(), |_| {})
     }
 
-    /// Returns a world with these settings, and a policy to be changed.
+    /// Returns a fixture with these settings, and a policy to be changed.
     pub(crate) fn with(
         mut settings: ToolSettings,
         policy: impl FnOnce(&mut SandboxPolicy),
@@ -85,7 +85,7 @@ impl ToolFixture {
         fs::metadata(self.path.join(path)).unwrap().permissions().mode() & 0o7777
     }
 
-    /// Has a call judged.
+    /// Authorizes a call.
     pub(crate) fn authorize(
         &self,
         tool: &str,
@@ -93,8 +93,8 @@ impl ToolFixture {
     ) -> Result<AuthorizedCall, ToolResult> {
         let call = ToolCall::new("call-1".into(), tool, &arguments.to_string());
         match self.registry.prepare(&call).authorize(&scope()) {
-            AuthorizationOutcome::Approved { call: job, intent, reason: grounds, .. } => {
-                Ok(AuthorizedCall { job, intent, reason: grounds })
+            AuthorizationOutcome::Approved { call: job, intent, reason, .. } => {
+                Ok(AuthorizedCall { job, intent, reason })
             }
             AuthorizationOutcome::Rejected(result) => Err(result),
             AuthorizationOutcome::Abort => panic!("aborted"),
@@ -109,14 +109,14 @@ impl ToolFixture {
         }
     }
 
-    /// Makes a call that has to succeed, and returns what the model is told.
+    /// Makes a call that has to succeed, and returns the text of its result.
     pub(crate) fn ok(&self, tool: &str, arguments: &Value) -> String {
         let result = self.call(tool, arguments);
         assert_eq!(result.status, ToolStatus::Ok, "{}", result.text);
         result.text.to_string()
     }
 
-    /// Makes a call that must not succeed, and returns what the model is told.
+    /// Makes a call that must not succeed, and returns the text of its result.
     pub(crate) fn err(&self, tool: &str, arguments: &Value) -> String {
         let result = self.call(tool, arguments);
         assert_ne!(result.status, ToolStatus::Ok, "{}", result.text);

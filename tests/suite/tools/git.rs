@@ -1,4 +1,4 @@
-//! What commands of git do in a workspace that somebody else has made, and that they do all else as ever.
+//! What commands of git do in a workspace that someone else made; everything else works as usual.
 
 use std::process::Command;
 
@@ -20,7 +20,7 @@ fn run(world: &ToolFixture, line: &str) -> String {
     world.call("run_command", &json!({"command": line})).text.to_string()
 }
 
-/// Such a question counts as reading, so nobody is asked before it.
+/// Such a question counts as reading, so it needs no confirmation.
 #[test]
 fn no_repository_among_the_files_has_its_programs_run() {
     let world = ToolFixture::new();
@@ -38,11 +38,11 @@ fn no_repository_among_the_files_has_its_programs_run() {
         "git --git-dir=evil status",
         "git --git-dir=evil diff",
     ] {
-        let said = run(&world, line);
-        assert!(!world.path.join("ran").exists(), "{line}: {said}");
+        let output = run(&world, line);
+        assert!(!world.path.join("ran").exists(), "{line}: {output}");
     }
-    let said = run(&world, "git -C evil status");
-    assert!(said.contains("cannot use bare repository"), "{said}");
+    let output = run(&world, "git -C evil status");
+    assert!(output.contains("cannot use bare repository"), "{output}");
 }
 
 #[test]
@@ -62,7 +62,7 @@ fn git_works_as_ever() {
         "git -c protocol.file.allow=always submodule --quiet add ./copy.git sub && git status -s",
         "git -C sub log --oneline | grep three && git gc -q",
     ] {
-        let said = run(&world, line);
-        assert!(said.ends_with("[exit code 0]"), "{line}: {said}");
+        let output = run(&world, line);
+        assert!(output.ends_with("[exit code 0]"), "{line}: {output}");
     }
 }

@@ -38,8 +38,8 @@ fn sensitive_files_are_neither_read_nor_changed() {
             ("write_file", json!({"path": path, "content": "x"})),
             ("edit_file", json!({"path": path, "old_str": "S", "new_str": "x"})),
         ] {
-            let said = world.err(tool, &arguments);
-            assert!(said.contains("guardrails.sensitive_files has"), "{said}");
+            let output = world.err(tool, &arguments);
+            assert!(output.contains("guardrails.sensitive_files has"), "{output}");
         }
     }
     symlink(".env", world.path.join("innocent")).unwrap();
@@ -86,8 +86,8 @@ fn protected_files_can_be_read() {
     world.write("Cargo.lock", "1");
     world.write("tests/a", "1");
     world.ok("read_file", &json!({"path": "Cargo.lock"}));
-    let said = world.err("write_file", &json!({"path": "tests/b", "content": "x"}));
-    assert!(said.contains("guardrails.protected_files has tests/**"), "{said}");
+    let output = world.err("write_file", &json!({"path": "tests/b", "content": "x"}));
+    assert!(output.contains("guardrails.protected_files has tests/**"), "{output}");
     for line in [
         "echo > Cargo.lock",
         "rm tests/a",
@@ -162,9 +162,9 @@ fn no_tool_writes_what_no_command_may_write() {
         ),
         ("apply_patch", json!({"path": ".git/config", "patch": "@@ -1 +1 @@\n-[core]\n+[x]\n"})),
     ] {
-        let said = world.err(tool, &arguments);
-        let expected = said.contains("no tool may write it") && said.contains("--sandbox off");
-        assert!(expected, "{tool} {arguments}: {said}");
+        let output = world.err(tool, &arguments);
+        let expected = output.contains("no tool may write it") && output.contains("--sandbox off");
+        assert!(expected, "{tool} {arguments}: {output}");
     }
     assert_eq!(world.read(".git/config"), "[core]\n");
     assert_eq!(fs::read_dir(world.path.join(".git/hooks")).unwrap().count(), 0);
@@ -217,10 +217,10 @@ fn a_run_does_no_more_than_its_limits_allow() {
     assert!(write("a", "1\n").starts_with("Created"));
     assert!(write("b", "1\n").starts_with("Created"));
     assert!(write("a", "2\n").starts_with("Changed"));
-    let said = write("c", "1\n");
-    assert!(said.contains("guardrails.max_files_modified is 2, and 2 files"), "{said}");
-    let said = write("a", "3\n");
-    assert!(said.contains("guardrails.max_lines_changed is 5; 4 lines"), "{said}");
+    let output = write("c", "1\n");
+    assert!(output.contains("guardrails.max_files_modified is 2, and 2 files"), "{output}");
+    let output = write("a", "3\n");
+    assert!(output.contains("guardrails.max_lines_changed is 5; 4 lines"), "{output}");
     // What a command changes is not counted, but that it is one.
     assert!(!refused(&world, "echo 1 > d; echo 1 > e"));
     assert!(refused(&world, "true"));
@@ -256,7 +256,7 @@ fn guarded_files_are_confined_as_well() {
         return;
     }
     let run = |line: &str| world.call("run_command", &json!({"command": line})).text.to_string();
-    let said = run("cat $(echo .e)nv d/$(echo .e)nv; echo x > $(echo keep)/a; grep -r SECRET .");
-    assert!(!said.contains("SECRET\n") && !said.contains(":SECRET"), "{said}");
+    let output = run("cat $(echo .e)nv d/$(echo .e)nv; echo x > $(echo keep)/a; grep -r SECRET .");
+    assert!(!output.contains("SECRET\n") && !output.contains(":SECRET"), "{output}");
     assert_eq!(world.read("keep/a"), "1");
 }

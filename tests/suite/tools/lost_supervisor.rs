@@ -1,4 +1,4 @@
-//! Commands whose supervisor is gone: they may have had their effects, and that is what the model is told.
+//! Commands whose supervisor is gone: they may have had their effects, and the result says so.
 
 use std::fs;
 use std::thread;
@@ -57,7 +57,7 @@ fn of_a_command_whose_supervisor_is_killed_the_outcome_is_unknown() {
         let arguments = json!({ "command": command });
         let result = thread::scope(|scope| {
             let running = scope.spawn(|| world.call("run_command", &arguments));
-            // Once it waits, the supervisor has told which process the command is.
+            // Once it waits, the supervisor has reported which process the command is.
             let waits = |process| state(process).is_some_and(|(state, _)| state == "S");
             let waiting = || sleeper(seconds).and_then(supervisor).filter(|found| waits(*found));
             wait_until("it runs", || waiting().is_some());

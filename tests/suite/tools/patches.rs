@@ -23,7 +23,7 @@ fn git(folder: &Path, args: &[&str]) -> Vec<u8> {
         "core.fsmonitor=false",
         "-c",
         "core.hooksPath=/dev/null",
-        // The checkout may belong to somebody else than who runs its tests.
+        // The checkout may belong to another user than the one who runs its tests.
         "-c",
         "safe.directory=*",
     ];
@@ -65,11 +65,12 @@ fn files_are_changed_created_deleted_and_renamed_together() {
                  diff --git a/from b/to\nsimilarity index 50%\nrename from from\nrename to to\n";
     let result = world.call("apply_patch", &json!({"patch": patch}));
     assert_eq!(result.status, ToolStatus::Ok, "{}", result.text);
-    let told: Vec<_> = result.changes.iter().map(|change| (&*change.path, change.action)).collect();
+    let changes: Vec<_> =
+        result.changes.iter().map(|change| (&*change.path, change.action)).collect();
     let (created, modified, deleted) =
         (FileAction::Created, FileAction::Modified, FileAction::Deleted);
     assert_eq!(
-        told,
+        changes,
         [("a", modified), ("d/new", created), ("from", deleted), ("old", deleted), ("to", created)]
     );
     let files: Vec<_> = files(&world.path);
@@ -136,8 +137,8 @@ fn a_hunk_that_has_to_be_at_the_end_of_the_file_says_so() {
             "is at the end of the file, but what it changes is in line 2. Leave out '*** End of File'.",
         ),
     ] {
-        let said = world.err("apply_patch", &json!({"patch": patch}));
-        assert!(said.contains(why), "{said}");
+        let output = world.err("apply_patch", &json!({"patch": patch}));
+        assert!(output.contains(why), "{output}");
     }
 }
 
@@ -165,8 +166,8 @@ fn no_renamed_file_takes_the_place_of_what_the_patch_has_made() {
             world.write(name, format!("{name}\n"));
         }
         let before = files(&world.path);
-        let said = world.err("apply_patch", &json!({"patch": patch}));
-        assert!(said.contains("exists already"), "{patch}\n{said}");
+        let output = world.err("apply_patch", &json!({"patch": patch}));
+        assert!(output.contains("exists already"), "{patch}\n{output}");
         assert_eq!(files(&world.path), before, "{patch}");
     }
 }

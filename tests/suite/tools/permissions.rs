@@ -44,8 +44,8 @@ fn a_denial_goes_before_a_question_and_a_question_before_a_permission() {
     );
     let expected = "allowed: rule run_command(git *) of permissions.allow";
     assert_eq!(command(&world, "git add -A").as_deref(), Ok(expected));
-    let said = command(&world, "git commit -m x").unwrap_err();
-    assert!(said.contains("(rule run_command(git commit *) of permissions.ask)"), "{said}");
+    let output = command(&world, "git commit -m x").unwrap_err();
+    assert!(output.contains("(rule run_command(git commit *) of permissions.ask)"), "{output}");
     let expected = "Denied: rule run_command(git push *) of permissions.deny matches.";
     for line in [
         "git push",
@@ -133,16 +133,16 @@ fn what_only_reads_needs_no_permission() {
     ] {
         assert_eq!(command(&world, line).as_deref(), Ok("allowed: it only reads"), "{line}");
     }
-    let said = command(&world, "ls; touch x").unwrap_err();
-    assert!(said.contains("('touch x' may change something)"), "{said}");
+    let output = command(&world, "ls; touch x").unwrap_err();
+    assert!(output.contains("('touch x' may change something)"), "{output}");
     assert!(
-        said.ends_with("--mode yolo, or with a rule like --allow 'run_command(ls; touch x)'."),
-        "{said}"
+        output.ends_with("--mode yolo, or with a rule like --allow 'run_command(ls; touch x)'."),
+        "{output}"
     );
-    let said = command(&world, "ls > x").unwrap_err();
-    assert!(said.contains("(it writes 'x')"), "{said}");
-    let said = command(&world, "ls 'x").unwrap_err();
-    assert!(said.contains("its effect is unknown, because a quote is not closed"), "{said}");
+    let output = command(&world, "ls > x").unwrap_err();
+    assert!(output.contains("(it writes 'x')"), "{output}");
+    let output = command(&world, "ls 'x").unwrap_err();
+    assert!(output.contains("its effect is unknown, because a quote is not closed"), "{output}");
     let env = json!({"command": "ls", "env": {"LD_PRELOAD": "./x.so"}});
     assert!(decision(&world, "run_command", &env).unwrap_err().contains("LD_PRELOAD"));
 }
@@ -235,12 +235,12 @@ fn some_commands_never_run() {
         "mkfs.ext4 x",
         "cat x > /dev/sda",
     ] {
-        let said = command(&world, line).unwrap_err();
-        assert!(said.ends_with("no rule and no mode allows that."), "{said}");
+        let output = command(&world, line).unwrap_err();
+        assert!(output.ends_with("no rule and no mode allows that."), "{output}");
     }
 }
 
-/// Somebody who gives an answer and keeps the questions.
+/// A confirmer that gives one answer and records the questions.
 struct RecordingConfirm(ConfirmationAnswer, Arc<Mutex<Vec<String>>>);
 
 impl Confirmer for RecordingConfirm {
@@ -269,7 +269,7 @@ fn an_answer_is_about_one_call() {
     }
 }
 
-/// What decides which program a command runs is shown to whoever is asked about it.
+/// What decides which program a command runs is shown with the question.
 #[test]
 fn variables_are_shown_with_a_question() {
     let asked = Arc::new(Mutex::new(Vec::new()));
@@ -289,7 +289,7 @@ fn variables_are_shown_with_a_question() {
 }
 
 #[test]
-fn the_user_has_the_last_word() {
+fn the_answer_of_the_user_decides() {
     let asked = Arc::new(Mutex::new(Vec::new()));
     let ask = |answer| {
         let ToolFixture { registry, .. } = world(ConfirmMode::ConfirmSensitive, &[], &[], &[]);
@@ -297,11 +297,10 @@ fn the_user_has_the_last_word() {
         let call = ToolCall::new("c".into(), "run_command", r#"{"command":"touch x"}"#);
         registry.prepare(&call).authorize(&scope())
     };
-    let AuthorizationOutcome::Approved { reason: grounds, .. } = ask(ConfirmationAnswer::Yes)
-    else {
+    let AuthorizationOutcome::Approved { reason, .. } = ask(ConfirmationAnswer::Yes) else {
         panic!()
     };
-    assert_eq!(&*grounds, "confirmed by the user");
+    assert_eq!(&*reason, "confirmed by the user");
     assert!(
         matches!(ask(ConfirmationAnswer::No), AuthorizationOutcome::Rejected(result) if result.text.contains("the user rejected the call"))
     );

@@ -28,9 +28,10 @@ fn start_child(what: &str) -> (Child, TempDir) {
 fn run_child(what: &str) -> String {
     let (engine, _folder) = start_child(what);
     let Output { status, stdout, stderr } = engine.wait_with_output().unwrap();
-    let said = format!("{}{}", String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr));
-    assert!(status.success(), "{said}");
-    said
+    let output =
+        format!("{}{}", String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr));
+    assert!(status.success(), "{output}");
+    output
 }
 
 /// Not a test by itself: the engine.
@@ -118,8 +119,8 @@ fn without_files() {
         ("list_files", json!({})),
         ("run_command", json!({"command": "true"})),
     ] {
-        let said = world.err(tool, &arguments);
-        assert!(said.to_lowercase().contains("too many"), "{tool}: {said}");
+        let output = world.err(tool, &arguments);
+        assert!(output.to_lowercase().contains("too many"), "{tool}: {output}");
     }
     limit(4096);
     assert_eq!(world.ok("read_file", &json!({"path": "a"})), "text\n");
@@ -128,7 +129,7 @@ fn without_files() {
 
 /// Fault R1: without files to open, a call says so, and the next one runs when there are some again.
 #[test]
-fn too_many_open_files_are_told() {
+fn too_many_open_files_are_reported() {
     run_child("files");
 }
 
@@ -146,10 +147,10 @@ fn a_crowd_is_ended_with_its_command() {
 /// Fault T17: when memory runs out, the system ends the command and not the engine.
 #[test]
 fn a_command_is_ended_before_the_engine_when_memory_runs_out() {
-    let said =
+    let output =
         ToolFixture::new().ok("run_command", &json!({"command": "cat /proc/self/oom_score_adj"}));
-    let score: i32 = said.lines().next().unwrap().parse().unwrap();
-    assert!(score >= 500, "{said}");
+    let score: i32 = output.lines().next().unwrap().parse().unwrap();
+    assert!(score >= 500, "{output}");
 }
 
 /// Fault T15: a command that fills the disk is stopped at the limit.
@@ -157,7 +158,10 @@ fn a_command_is_ended_before_the_engine_when_memory_runs_out() {
 fn a_file_does_not_grow_beyond_its_limit() {
     let world =
         ToolFixture::with(yolo_settings(), |policy| policy.limits.file_size = Some(1 << 20));
-    let said = world.err("run_command", &json!({"command": "head -c 8M /dev/zero > big"}));
-    assert!(said.contains("File size limit exceeded") || said.contains("File too large"), "{said}");
+    let output = world.err("run_command", &json!({"command": "head -c 8M /dev/zero > big"}));
+    assert!(
+        output.contains("File size limit exceeded") || output.contains("File too large"),
+        "{output}"
+    );
     assert!(fs::metadata(world.path.join("big")).unwrap().len() <= 1 << 20);
 }

@@ -1,4 +1,4 @@
-//! What a command may not write although it lies in the workspace, and the ways around that.
+//! What a command may not write although it is in the workspace, and the ways around that.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -52,9 +52,9 @@ fn what_is_protected_and_not_there_is_set_aside() {
         }) else {
             continue;
         };
-        let said =
+        let output =
             cage.run("mkdir .architect && echo evil > .architect/config.toml && chmod 555 .");
-        assert!(said.contains("renamed to .architect.denied"), "{said}");
+        assert!(output.contains("renamed to .architect.denied"), "{output}");
         assert!(!cage.world.path.join(".architect").exists());
         assert!(cage.world.path.join(".architect.denied/config.toml").exists());
         cage.run("ln -s elsewhere .git/commondir; kill -9 $$");
@@ -79,7 +79,7 @@ fn what_the_user_makes_meanwhile_is_protected_as_well() {
 
 /// Fault X1: no command makes a program that runs as its owner, be that root.
 #[test]
-fn a_command_hands_no_rights_on() {
+fn a_command_makes_no_set_uid_program() {
     for level in [SandboxLevel::Namespaces, SandboxLevel::Landlock] {
         let Some(cage) = ConfinedWorkspace::new(level, |_| {}) else { continue };
         assert!(cage.succeeds("cp /bin/sh own && chmod 755 own && chmod g+s .git"));

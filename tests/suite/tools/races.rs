@@ -1,4 +1,4 @@
-//! What somebody else does at the same time.
+//! Changes that another process makes at the same time.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -65,9 +65,9 @@ fn a_folder_that_is_swapped_leads_nowhere() {
             ("apply_patch", json!({"patch": "--- a/d/f\n+++ b/d/f\n@@ -1 +1 @@\n-secret\n+x\n"})),
             ("apply_patch", json!({"patch": "--- /dev/null\n+++ b/d/made\n@@ -0,0 +1 @@\n+x\n"})),
         ] {
-            let said = world.call(tool, &arguments).text;
-            let is_leak = said.contains("secret\n") || said.ends_with("secret");
-            assert!(!is_leak, "{tool}: {said}");
+            let output = world.call(tool, &arguments).text;
+            let is_leak = output.contains("secret\n") || output.ends_with("secret");
+            assert!(!is_leak, "{tool}: {output}");
         }
     });
     assert!(swaps > 100, "{swaps}");

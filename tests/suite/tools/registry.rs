@@ -65,9 +65,9 @@ fn only_the_tools_of_the_agent_can_run() {
     assert!(result.text.contains("not among the tools of this agent"), "{}", result.text);
 }
 
-/// Faults T29, T30: without a terminal nobody is waited for.
+/// Faults T29, T30: without a terminal no answer is waited for.
 #[test]
-fn what_needs_a_confirmation_is_refused_when_nobody_is_there() {
+fn a_confirmation_is_refused_when_no_one_can_give_it() {
     let world = ToolFixture::with(
         ToolSettings { mode: ConfirmMode::ConfirmSensitive, ..yolo_settings() },
         |_| {},
@@ -81,7 +81,7 @@ fn what_needs_a_confirmation_is_refused_when_nobody_is_there() {
 }
 
 #[test]
-fn the_grounds_of_a_call_are_known() {
+fn an_approved_call_has_a_reason() {
     let world = ToolFixture::new();
     let clear = world.authorize("list_files", &json!({})).unwrap();
     assert_eq!(&*clear.reason, "allowed: mode yolo");
@@ -95,8 +95,8 @@ fn a_dry_run_reads_and_describes_the_rest() {
     );
     world.write("a", "text");
     assert_eq!(world.ok("read_file", &json!({"path": "a"})), "text");
-    let said = world.ok("write_file", &json!({"path": "b", "content": "x\n"}));
-    assert!(said.contains("it would have been: b (1 line)"), "{said}");
+    let output = world.ok("write_file", &json!({"path": "b", "content": "x\n"}));
+    assert!(output.contains("it would have been: b (1 line)"), "{output}");
     assert_eq!(world.ok("run_command", &json!({"command": "cat a"})), "text\n[exit code 0]");
     world.ok("run_command", &json!({"command": "touch c"}));
     world.ok("run_command", &json!({"command": "cat a > c"}));
@@ -123,7 +123,7 @@ fn calls_that_do_not_touch_the_same_may_run_together() {
     assert_eq!(world.registry.prepare(&call).access(), CallAccess::Exclusive);
 }
 
-fn prepare(world: &ToolFixture, tool: &str, arguments: Value) -> Box<dyn PreparedCall> {
+fn prepare(world: &ToolFixture, tool: &str, arguments: &Value) -> Box<dyn PreparedCall> {
     let mut call = world.registry.prepare(&ToolCall::new("c".into(), tool, &arguments.to_string()));
     call.access();
     call
@@ -141,9 +141,9 @@ fn run(call: Box<dyn PreparedCall>) -> ToolResult {
 #[test]
 fn a_patch_finds_the_file_that_an_earlier_call_of_the_reply_makes() {
     let world = ToolFixture::new();
-    let write = prepare(&world, "write_file", json!({"path": "x/f", "content": "a\n"}));
+    let write = prepare(&world, "write_file", &json!({"path": "x/f", "content": "a\n"}));
     let patch = "--- x/f\n+++ x/f\n@@ -1 +1 @@\n-a\n+b\n";
-    let patch = prepare(&world, "apply_patch", json!({ "patch": patch }));
+    let patch = prepare(&world, "apply_patch", &json!({ "patch": patch }));
     assert!(run(write).is_ok());
     let result = run(patch);
     assert!(result.is_ok(), "{}", result.text);
@@ -155,7 +155,7 @@ fn a_command_is_decided_by_the_configuration_that_earlier_calls_leave() {
     let settings = ToolSettings { mode: ConfirmMode::ConfirmSensitive, ..yolo_settings() };
     let world = ToolFixture::with(settings, |_| {});
     world.write(".git/config", "[core]\n\tbare = false\n");
-    let status = |world| prepare(world, "run_command", json!({"command": "git status"}));
+    let status = |world| prepare(world, "run_command", &json!({"command": "git status"}));
     let approved = |call: Box<dyn PreparedCall>| {
         matches!(call.authorize(&scope()), AuthorizationOutcome::Approved { .. })
     };
@@ -179,11 +179,11 @@ fn a_long_result_is_shortened_and_kept() {
     let world = ToolFixture::new();
     let lines: Vec<String> = (1..=2_000).map(|n| format!("line {n}\n")).collect();
     world.write("long", lines.concat());
-    let said = world.ok("read_file", &json!({"path": "long"}));
-    assert!(said.starts_with("line 1\n"), "{said}");
-    assert!(said.contains("line 40\n[... 1940 lines omitted ...]\nline 1981\n"), "{said}");
+    let output = world.ok("read_file", &json!({"path": "long"}));
+    assert!(output.starts_with("line 1\n"), "{output}");
+    assert!(output.contains("line 40\n[... 1940 lines omitted ...]\nline 1981\n"), "{output}");
     assert!(
-        said.ends_with("[The whole is stored: read_output with call_id \"call-1\".]"),
-        "{said}"
+        output.ends_with("[The whole is stored: read_output with call_id \"call-1\".]"),
+        "{output}"
     );
 }

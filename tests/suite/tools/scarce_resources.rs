@@ -43,7 +43,7 @@ impl ChildProcess {
     fn wait_for_line(&mut self, begin: &str) -> String {
         loop {
             let mut line = String::new();
-            assert_ne!(self.from.read_line(&mut line).unwrap(), 0, "the engine never said {begin}");
+            assert_ne!(self.from.read_line(&mut line).unwrap(), 0, "the child never wrote {begin}");
             if let Some((_, rest)) = line.split_once(begin) {
                 return rest.trim().to_owned();
             }
@@ -56,9 +56,9 @@ impl ChildProcess {
 
     fn wait_for_exit(mut self) {
         let status = self.process.wait().unwrap();
-        let mut said = String::new();
-        let _ = std::io::Read::read_to_string(&mut self.from, &mut said);
-        assert!(status.success(), "{said}");
+        let mut output = String::new();
+        let _ = std::io::Read::read_to_string(&mut self.from, &mut output);
+        assert!(status.success(), "{output}");
     }
 }
 
@@ -115,8 +115,8 @@ fn without_processes() {
     world.write("a", "text\n");
     println!("\nready");
     wait_for_test();
-    let said = world.err("run_command", &json!({"command": "true"}));
-    assert!(said.contains("Resource temporarily unavailable"), "{said}");
+    let output = world.err("run_command", &json!({"command": "true"}));
+    assert!(output.contains("Resource temporarily unavailable"), "{output}");
     assert_eq!(world.ok("read_file", &json!({"path": "a"})), "text\n");
     assert_eq!(world.ok("grep", &json!({"text": "text"})), "a\n1:text");
     assert_eq!(world.ok("find_files", &json!({"pattern": "a"})), "a");
@@ -201,16 +201,16 @@ fn levels() {
         };
         let outside = world.path.parent().unwrap().join("outside");
         let line = format!("echo x > {}", outside.display());
-        let said = world.call("run_command", &json!({"command": line, "timeout": 20}));
+        let output = world.call("run_command", &json!({"command": line, "timeout": 20}));
         let is_there = outside.exists();
-        assert_eq!(is_there, said.status == ToolStatus::Ok, "{}", said.text);
+        assert_eq!(is_there, output.status == ToolStatus::Ok, "{}", output.text);
         println!("\n{need:?} {is_there} {enforced}");
     }
 }
 
-/// Fault X2: without a part of what confining takes, commands are confined by the rest, which is said; or not started.
+/// Fault X2: without a part of what confining takes, commands are confined by the rest, which is reported; or not started.
 #[test]
-fn what_the_system_lacks_is_said_and_never_pretended() {
+fn what_the_system_lacks_is_reported_and_never_pretended() {
     if !is_installed("strace") {
         return;
     }
@@ -239,7 +239,7 @@ fn what_the_system_lacks_is_said_and_never_pretended() {
         let enforced: architect::exec::Enforcement = serde_json::from_str(enforced).unwrap();
         assert_eq!(enforced.level, level, "{call}: {enforced:?}");
         assert!(
-            enforced.reason.as_ref().is_some_and(|said| said.contains(why)),
+            enforced.reason.as_ref().is_some_and(|reason| reason.contains(why)),
             "{call}: {enforced:?}"
         );
         assert_eq!(
@@ -253,7 +253,7 @@ fn what_the_system_lacks_is_said_and_never_pretended() {
     }
 }
 
-/// Fault T11: a process that nobody can collect is left alone after a while, and the next command runs.
+/// Fault T11: a process that cannot be collected is left alone after a while, and the next command runs.
 #[test]
 fn a_process_that_cannot_be_ended_is_left_alone() {
     if !is_installed("strace") {
@@ -269,18 +269,18 @@ fn a_process_that_cannot_be_ended_is_left_alone() {
         });
         let pid = || fs::read_to_string(&file).unwrap_or_default().trim().parse::<u32>().ok();
         wait_until("it runs", || pid().is_some());
-        // Whoever traces a process hears of its end before its parent does; this one never listens.
-        let deaf = attach_strace(pid().unwrap(), &[]);
-        if let Some(strace) = &deaf {
+        // A tracer is notified of the end of a process before its parent is; this one is stopped and never reacts.
+        let tracer = attach_strace(pid().unwrap(), &[]);
+        if let Some(strace) = &tracer {
             kill_process(Pid::from_child(strace), Signal::STOP).unwrap();
         }
-        let told = running.join().unwrap();
+        let outcome = running.join().unwrap();
         let after = world.call("run_command", &json!({"command": "echo on"}));
         assert_eq!(&*after.text, "on\n[exit code 0]");
-        deaf.map(|mut strace| {
+        tracer.map(|mut strace| {
             strace.kill().unwrap();
             strace.wait().unwrap();
-            told
+            outcome
         })
     })
     .unzip();
@@ -308,7 +308,7 @@ fn a_command_in_time_is_in_time_however_late_its_supervisor_is() {
     });
 }
 
-/// Fault G13: the ends of other children are nobody's but their owner's.
+/// Fault G13: the end of another child is left to its owner.
 #[test]
 fn other_children_end_without_being_noticed() {
     let world = ToolFixture::new();
@@ -321,8 +321,8 @@ fn other_children_end_without_being_noticed() {
         });
         for code in 1..=50 {
             let line = format!("(exit 7) & true & exit {code}");
-            let said = world.err("run_command", &json!({"command": line}));
-            assert!(said.starts_with(&format!("[exit code {code}")), "{said}");
+            let output = world.err("run_command", &json!({"command": line}));
+            assert!(output.starts_with(&format!("[exit code {code}")), "{output}");
         }
         others.join().unwrap();
     });

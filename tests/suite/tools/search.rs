@@ -16,17 +16,18 @@ fn lines_are_found_with_what_stands_around_them() {
     let world = ToolFixture::new();
     world.write("src/a.rs", "one\ntwo\nfn main() {\n  x\n}\nlast\n");
     world.write("b.txt", "fn other\n");
-    let said = world.ok("search_code", &json!({"pattern": r"fn \w+", "context_lines": 1}));
-    assert_eq!(said, "b.txt\n1:fn other\n\nsrc/a.rs\n2-two\n3:fn main() {\n4-  x");
-    let said = world.ok("search_code", &json!({"pattern": "FN", "case_sensitive": false, "file_pattern": "*.rs", "context_lines": 0}));
-    assert_eq!(said, "src/a.rs\n3:fn main() {");
-    let said = world.ok("search_code", &json!({"pattern": "fn", "path": "src"}));
-    assert!(said.starts_with("src/a.rs\n"), "{said}");
+    let output = world.ok("search_code", &json!({"pattern": r"fn \w+", "context_lines": 1}));
+    assert_eq!(output, "b.txt\n1:fn other\n\nsrc/a.rs\n2-two\n3:fn main() {\n4-  x");
+    let output = world.ok("search_code", &json!({"pattern": "FN", "case_sensitive": false, "file_pattern": "*.rs", "context_lines": 0}));
+    assert_eq!(output, "src/a.rs\n3:fn main() {");
+    let output = world.ok("search_code", &json!({"pattern": "fn", "path": "src"}));
+    assert!(output.starts_with("src/a.rs\n"), "{output}");
     assert_eq!(world.ok("search_code", &json!({"pattern": "nothing"})), "No matches.");
-    let said = world.err("search_code", &json!({"pattern": "("}));
+    let output = world.err("search_code", &json!({"pattern": "("}));
     assert!(
-        said.contains("unclosed group") && said.ends_with("To search for literal text, use grep."),
-        "{said}"
+        output.contains("unclosed group")
+            && output.ends_with("To search for literal text, use grep."),
+        "{output}"
     );
     assert!(
         world
@@ -36,15 +37,15 @@ fn lines_are_found_with_what_stands_around_them() {
 }
 
 #[test]
-fn a_text_is_found_letter_by_letter() {
+fn grep_searches_for_its_text_literally() {
     let world = ToolFixture::new();
     world.write("a", "x.y(\nxay(\n");
     assert_eq!(world.ok("grep", &json!({"text": "x.y("})), "a\n1:x.y(");
     assert_eq!(world.ok("grep", &json!({"text": "X.Y(", "case_sensitive": false})), "a\n1:x.y(");
     world.write("many", "hit\n".repeat(100));
-    let said = world.ok("grep", &json!({"text": "hit", "max_results": 2}));
+    let output = world.ok("grep", &json!({"text": "hit", "max_results": 2}));
     assert_eq!(
-        said,
+        output,
         "many\n1:hit\n2:hit\n[2 of 100 matches in 1 files are shown; narrow the search, or raise max_results]"
     );
 }
@@ -81,8 +82,8 @@ fn only_text_of_the_project_is_searched() {
     symlink("loop", world.path.join("loop")).unwrap();
     symlink("/dev/zero", world.path.join("zero")).unwrap();
     let begun = Instant::now();
-    let said = world.ok("grep", &json!({"text": "hit"}));
-    assert_eq!(said, "latin\n1:caf\u{fffd} hit\n\nwide\n1:wide hit");
+    let output = world.ok("grep", &json!({"text": "hit"}));
+    assert_eq!(output, "latin\n1:caf\u{fffd} hit\n\nwide\n1:wide hit");
     assert!(
         world
             .err("grep", &json!({"text": "root", "path": "etc"}))
@@ -120,17 +121,18 @@ fn a_search_takes_little_time() {
         }
     }
     let begun = Instant::now();
-    let said = world.ok("search_code", &json!({"pattern": "(a+)+$b|^(a|aa)+c"}));
-    assert_eq!(said, "No matches.");
-    let said = world.ok("grep", &json!({"text": "text"}));
+    let output = world.ok("search_code", &json!({"pattern": "(a+)+$b|^(a|aa)+c"}));
+    assert_eq!(output, "No matches.");
+    let output = world.ok("grep", &json!({"text": "text"}));
     assert!(
-        said.starts_with("d0/f0\n1:text\n") && said.contains("[30 of 5000 matches in 5000 files"),
-        "{said}"
+        output.starts_with("d0/f0\n1:text\n")
+            && output.contains("[30 of 5000 matches in 5000 files"),
+        "{output}"
     );
     assert!(begun.elapsed() < Duration::from_secs(10));
     fs::write(world.path.join("line"), vec![b'x'; 3_000_000]).unwrap();
-    let said = world.ok("grep", &json!({"text": "xxx", "path": "line"}));
-    assert!(said.len() < 600, "{}", said.len());
+    let output = world.ok("grep", &json!({"text": "xxx", "path": "line"}));
+    assert!(output.len() < 600, "{}", output.len());
 }
 
 /// Folders that are generated are left out, unless they are asked for.
@@ -145,10 +147,10 @@ fn dependencies_are_searched_only_when_they_are_named() {
     for (tool, arguments) in
         [("grep", json!({"text": "needle"})), ("find_files", json!({"pattern": "*.js"}))]
     {
-        let said = world.ok(tool, &arguments);
-        assert!(said.contains("src/a.js") && said.contains("target/e.js"), "{said}");
+        let output = world.ok(tool, &arguments);
+        assert!(output.contains("src/a.js") && output.contains("target/e.js"), "{output}");
         for left_out in ["b.js", "c.js", "d.js"] {
-            assert!(!said.contains(left_out), "{tool}: {said}");
+            assert!(!output.contains(left_out), "{tool}: {output}");
         }
     }
     for (path, file) in [("node_modules", "b.js"), ("rust/target", "c.js"), (".venv", "d.js")] {

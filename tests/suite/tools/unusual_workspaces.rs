@@ -24,7 +24,7 @@ fn a_tree_deeper_than_a_path_is_walked_as_far_as_it_can_be() {
 
 /// Fault R10: two names that look the same are two files.
 #[test]
-fn names_that_look_the_same_are_told_apart() {
+fn names_that_look_the_same_are_distinguished() {
     let world = ToolFixture::new();
     let (composed, decomposed) = ("caf\u{e9}", "cafe\u{301}");
     world.write(composed, "one\n");
@@ -88,8 +88,8 @@ fn text_that_looks_like_a_protocol_is_passed_on() {
 #[test]
 fn the_whole_of_a_long_result_is_read_in_pages() {
     let world = ToolFixture::new();
-    let said = world.ok("run_command", &json!({"command": "seq 1 1000"}));
-    assert!(said.contains("lines omitted ...]"), "{said}");
+    let output = world.ok("run_command", &json!({"command": "seq 1 1000"}));
+    assert!(output.contains("lines omitted ...]"), "{output}");
     let page = world.ok("read_output", &json!({"call_id": "call-1", "offset": 500, "limit": 2}));
     assert_eq!(page, "500\n501\n[lines 500-501 of 1001; read on with offset 502]");
     assert!(
