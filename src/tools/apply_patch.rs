@@ -290,7 +290,7 @@ impl Call {
         match (section.operation, old, new) {
             (FileOperation::Created, _, Some(path)) => {
                 if !files.is_free(&path) {
-                    return Err(format!("The patch creates '{path}', which already exists."));
+                    return Err(format!("'{path}' exists already, but the patch creates it."));
                 }
                 let bytes = apply_hunks(&[], hunks).map_err(|_| {
                     format!("The patch creates '{path}', but its hunk removes lines.")
@@ -329,7 +329,7 @@ impl Call {
                 let is_itself = from == to && !source.is_touched;
                 if !is_itself && !files.is_free(&to) {
                     return Err(format!(
-                        "The patch renames or copies '{from}' to '{to}', which already exists."
+                        "'{to}' exists already, but the patch renames or copies '{from}' to it."
                     ));
                 }
                 if section.operation == FileOperation::Renamed && source.is_as_expected() {

@@ -127,7 +127,7 @@ mod tests {
             "properties": {
                 "path": {"description": "The file.", "type": "string"},
                 "offset": {"description": "The line.", "type": "integer", "minimum": 0},
-                "mode": {"description": "How.", "type": "string", "enum": ["overwrite", "append"]},
+                "mode": {"description": "The mode.", "type": "string", "enum": ["overwrite", "append"]},
             },
             "additionalProperties": false,
             "required": ["path"],
