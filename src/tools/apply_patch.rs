@@ -28,7 +28,7 @@ pub(super) const TOOL: BuiltInTool = BuiltInTool {
         name: NAME,
         kind: CallKind::Changes,
         target: TargetKind::Write,
-        summarize: summarize,
+        summarize,
     },
     build: |context| {
         Some(Box::new(ApplyPatch::new(context.guarded_root(NAME), context.settings.delete)))
@@ -36,7 +36,7 @@ pub(super) const TOOL: BuiltInTool = BuiltInTool {
 };
 
 /// Summarizes a call by its file, or by their number.
-fn summarize<'a>(arguments: &CallArguments<'a>) -> CallSummary<'a> {
+fn summarize(arguments: CallArguments<'_>) -> CallSummary<'_> {
     const HEADERS: [&str; 6] = [
         "+++ ",
         "--- ",

@@ -20,7 +20,7 @@ pub struct ToolDescription {
     /// What its rules match.
     pub target: TargetKind,
     /// Summarizes the arguments of a call for a log line.
-    pub summarize: for<'a> fn(&CallArguments<'a>) -> CallSummary<'a>,
+    pub summarize: for<'a> fn(CallArguments<'a>) -> CallSummary<'a>,
 }
 
 /// What the rules of a tool match.
@@ -133,26 +133,26 @@ impl TargetKind {
 
 impl<'a> CallArguments<'a> {
     /// Returns an argument that is a text.
-    pub fn text(&self, name: &str) -> Option<&'a str> {
+    pub fn text(self, name: &str) -> Option<&'a str> {
         self.0.get(name)?.as_str()
     }
 
-    pub(super) fn number(&self, name: &str) -> Option<u64> {
+    pub(super) fn number(self, name: &str) -> Option<u64> {
         self.0.get(name)?.as_u64()
     }
 
-    pub(super) fn lines(&self, name: &str) -> Option<usize> {
+    pub(super) fn lines(self, name: &str) -> Option<usize> {
         Some(self.text(name)?.lines().count())
     }
 
     /// Summarizes a call by its path.
-    pub(super) fn path(&self, detail: Option<SummaryDetail>) -> CallSummary<'a> {
+    pub(super) fn path(self, detail: Option<SummaryDetail>) -> CallSummary<'a> {
         let subject = Subject::Path(self.text("path").unwrap_or("."));
         CallSummary { subject, within: None, detail }
     }
 
     /// Summarizes a call by a text, and by the folder in which it searches.
-    pub(super) fn search(&self, subject: Subject<'a>) -> CallSummary<'a> {
+    pub(super) fn search(self, subject: Subject<'a>) -> CallSummary<'a> {
         CallSummary { subject, within: self.text("path"), detail: None }
     }
 }

@@ -16,7 +16,7 @@ pub fn summarize_call(tool: &str, arguments: &Value, lang: Language) -> String {
         return arguments.as_str().map(shorten).unwrap_or_default();
     };
     let Some(description) = describe(tool) else { return all_arguments(fields) };
-    let CallSummary { subject, within, detail } = (description.summarize)(&CallArguments(fields));
+    let CallSummary { subject, within, detail } = (description.summarize)(CallArguments(fields));
     let subject = match subject {
         Subject::Path(path) => sanitize::line(path).into_owned(),
         Subject::Files(files) => LogMessage::Files { files }.render(lang),

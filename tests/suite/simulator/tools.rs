@@ -55,12 +55,12 @@ impl Toolbox for SimulatedTools {
 
     fn prepare(&self, call: &ToolCall) -> Box<dyn PreparedCall> {
         let (tools, call) = (self.clone(), call.clone());
-        <dyn PreparedCall>::from_fn(tools.access(&call), move |scope| tools.authorize(&call, scope))
+        <dyn PreparedCall>::from_fn(Self::access(&call), move |scope| tools.authorize(&call, scope))
     }
 }
 
 impl SimulatedTools {
-    fn access(&self, call: &ToolCall) -> CallAccess {
+    fn access(call: &ToolCall) -> CallAccess {
         match &*call.name {
             "read" => CallAccess::read("a"),
             "write" => CallAccess::write(call.arguments.text()),

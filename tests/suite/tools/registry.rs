@@ -123,7 +123,7 @@ fn calls_that_do_not_touch_the_same_may_run_together() {
     assert_eq!(world.registry.prepare(&call).access(), CallAccess::Exclusive);
 }
 
-fn prepare(world: &ToolFixture, tool: &str, arguments: Value) -> Box<dyn PreparedCall> {
+fn prepare(world: &ToolFixture, tool: &str, arguments: &Value) -> Box<dyn PreparedCall> {
     let mut call = world.registry.prepare(&ToolCall::new("c".into(), tool, &arguments.to_string()));
     call.access();
     call
@@ -141,9 +141,9 @@ fn run(call: Box<dyn PreparedCall>) -> ToolResult {
 #[test]
 fn a_patch_finds_the_file_that_an_earlier_call_of_the_reply_makes() {
     let world = ToolFixture::new();
-    let write = prepare(&world, "write_file", json!({"path": "x/f", "content": "a\n"}));
+    let write = prepare(&world, "write_file", &json!({"path": "x/f", "content": "a\n"}));
     let patch = "--- x/f\n+++ x/f\n@@ -1 +1 @@\n-a\n+b\n";
-    let patch = prepare(&world, "apply_patch", json!({ "patch": patch }));
+    let patch = prepare(&world, "apply_patch", &json!({ "patch": patch }));
     assert!(run(write).is_ok());
     let result = run(patch);
     assert!(result.is_ok(), "{}", result.text);
@@ -155,7 +155,7 @@ fn a_command_is_decided_by_the_configuration_that_earlier_calls_leave() {
     let settings = ToolSettings { mode: ConfirmMode::ConfirmSensitive, ..yolo_settings() };
     let world = ToolFixture::with(settings, |_| {});
     world.write(".git/config", "[core]\n\tbare = false\n");
-    let status = |world| prepare(world, "run_command", json!({"command": "git status"}));
+    let status = |world| prepare(world, "run_command", &json!({"command": "git status"}));
     let approved = |call: Box<dyn PreparedCall>| {
         matches!(call.authorize(&scope()), AuthorizationOutcome::Approved { .. })
     };
