@@ -14,7 +14,7 @@ use super::resolved_model::ResolvedModel;
 use super::sandbox::Sandbox;
 use super::schema_check::SchemaCheck;
 use super::{tool_names, tool_registry};
-use crate::config::{Agent, Config};
+use crate::config::{AgentDefinition, Config};
 use crate::hooks::Hooks;
 use crate::llm::Recorder;
 use crate::tools::ExecutionMode;
@@ -28,7 +28,7 @@ pub struct RunSetup {
     /// The environment of the process.
     pub env: ProcessEnv,
     /// The agent.
-    pub agent: Agent,
+    pub agent: AgentDefinition,
     /// The model.
     pub model: ResolvedModel,
     /// Where commands run.
@@ -130,7 +130,7 @@ impl RunSetup {
     }
 
     /// Returns the same for another agent, whose answer is free.
-    pub fn with_agent(&self, agent: Agent) -> Self {
+    pub fn with_agent(&self, agent: AgentDefinition) -> Self {
         Self { agent, schema: None, ..self.clone() }
     }
 

@@ -9,7 +9,7 @@ use super::sandbox::Sandbox;
 use super::session::SessionResults;
 use super::subagents::{SubagentContext, dispatch_tool};
 use super::tool_names;
-use crate::config::{Agent, Config, ConfigProblem, PathPattern, PermissionsConfig};
+use crate::config::{AgentDefinition, Config, ConfigProblem, PathPattern, PermissionsConfig};
 use crate::machine::Conversation;
 use crate::model::{ConversationItem, matches_wildcard};
 use crate::net::Secrets;
@@ -26,7 +26,7 @@ use crate::workspace::WorkspaceRoot;
 /// Returns the tools of a run.
 pub(super) fn build_registry(
     config: &Config,
-    agent: &Agent,
+    agent: &AgentDefinition,
     root: &WorkspaceRoot,
     sandbox: &Sandbox,
     effect: ExecutionMode,
@@ -104,7 +104,7 @@ pub(super) fn used_quota(conversation: &Conversation) -> QuotaUsage {
 /// Fails if a rule, a pattern or an expression is invalid.
 pub(super) fn tool_settings(
     config: &Config,
-    agent: &Agent,
+    agent: &AgentDefinition,
     effect: ExecutionMode,
 ) -> Result<ToolSettings, ConfigProblem> {
     let settings = &config.settings;

@@ -19,7 +19,7 @@ use crate::tools::describe;
 
 /// An agent, with defaults for everything that is not set.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Agent {
+pub struct AgentDefinition {
     /// The unique name.
     pub name: ConfigName,
     /// The purpose, in one line.
@@ -209,7 +209,7 @@ fn unquote(text: &str) -> &str {
     inside('"').or_else(|| inside('\'')).unwrap_or(text)
 }
 
-impl Agent {
+impl AgentDefinition {
     /// Returns whether the agent has no tool that can change anything.
     pub fn is_read_only(&self) -> bool {
         self.allowed_tools

@@ -45,7 +45,7 @@ mod trust;
 mod untrusted_layer;
 mod value_tree;
 
-pub use agents::Agent;
+pub use agents::AgentDefinition;
 pub use checked_file::ConfigFileError;
 pub use effective::EffectiveValue;
 pub use folders::Folders;

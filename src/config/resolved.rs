@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use super::agents::{self, Agent};
+use super::agents::{self, AgentDefinition};
 use super::effective::EffectiveValue;
 use super::layers::ConfigFile;
 use super::origin::{LayerRank, ValueOrigin};
@@ -58,7 +58,7 @@ impl Config {
     }
 
     /// Returns the agents by name.
-    pub fn agents(&self) -> impl Iterator<Item = Agent> {
+    pub fn agents(&self) -> impl Iterator<Item = AgentDefinition> {
         self.settings.agents.keys().filter_map(|name| self.agent(name.as_str()).ok())
     }
 
@@ -67,14 +67,14 @@ impl Config {
     /// # Errors
     ///
     /// Fails if there is no such agent, and suggests the one with the nearest name.
-    pub fn agent(&self, name: &str) -> Result<Agent, ConfigProblem> {
+    pub fn agent(&self, name: &str) -> Result<AgentDefinition, ConfigProblem> {
         let agents = &self.settings.agents;
         let known = ConfigName::parse(name).and_then(|name| agents.get_key_value(&name));
         let first = ConfigName::parse(agents::DEFAULT_AGENT).and_then(|name| agents.get(&name));
         let (Some((name, own)), Some(first)) = (known, first) else {
             return Err(self.unknown_agent(ValueOrigin::DEFAULT, name));
         };
-        Ok(Agent::new(name.clone(), own, first, self.max_steps(name, own.max_steps)))
+        Ok(AgentDefinition::new(name.clone(), own, first, self.max_steps(name, own.max_steps)))
     }
 
     fn unknown_agent(&self, origin: ValueOrigin, name: &str) -> ConfigProblem {

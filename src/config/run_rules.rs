@@ -1,6 +1,6 @@
 //! The rules of a run, from the settings.
 
-use super::agents::Agent;
+use super::agents::AgentDefinition;
 use super::settings::{QualityGate, Settings};
 use crate::model::{
     ContextLimits, CountLimits, EffectTimeouts, LimitBaseline, LoopDetection, OutputLimits, Price,
@@ -23,7 +23,7 @@ pub struct ModelLimits {
 const DEADLINE_MARGIN: TimeSpan = TimeSpan::from_secs(30);
 
 /// Returns the quality gates that an answer of this agent has to pass; an agent that can't change anything has none.
-pub fn quality_gates<'a>(settings: &'a Settings, agent: &Agent) -> &'a [QualityGate] {
+pub fn quality_gates<'a>(settings: &'a Settings, agent: &AgentDefinition) -> &'a [QualityGate] {
     if agent.is_read_only() { &[] } else { &settings.guardrails.quality_gates }
 }
 
@@ -31,7 +31,12 @@ pub fn quality_gates<'a>(settings: &'a Settings, agent: &Agent) -> &'a [QualityG
 ///
 /// Whether a final answer has to pass checks follows from stop hooks and quality gates; a schema, and waiting
 /// follow-ups, are for the caller to add.
-pub fn run_rules(settings: &Settings, agent: &Agent, model: &ModelLimits, seed: u64) -> RunRules {
+pub fn run_rules(
+    settings: &Settings,
+    agent: &AgentDefinition,
+    model: &ModelLimits,
+    seed: u64,
+) -> RunRules {
     let Settings { llm, limits, context, hooks, .. } = settings;
     let defaults = RunRules::default();
     let gates = quality_gates(settings, agent).iter().map(|gate| gate.timeout);

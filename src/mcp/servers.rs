@@ -10,7 +10,7 @@ use super::error::{ServerError, ServerProblem};
 use super::server::McpServer;
 use super::settings::{ServerSetup, ServerSpec};
 use super::tool::ServerTool;
-use super::tool_description::{self, ToolDescription};
+use super::tool_description::{self, ListedTool};
 use crate::model::strip_terminal_codes;
 use crate::port::CancellationToken;
 
@@ -33,7 +33,7 @@ pub struct ServerInstructions {
 
 /// A started server.
 struct StartedServer {
-    tools: Vec<ToolDescription>,
+    tools: Vec<ListedTool>,
     /// Omitted tools, and other notes.
     omissions: Vec<String>,
     instructions: Option<String>,

@@ -10,7 +10,7 @@ use super::call_result::{self, CallResult};
 use super::connection::{ReplyDeadline, RequestParams};
 use super::http::MirroredArgument;
 use super::server::{McpServer, RepeatPolicy};
-use super::tool_description::ToolDescription;
+use super::tool_description::ListedTool;
 use super::validate::CompiledSchema;
 use crate::model::{CallId, TimeSpan, ToolStatus};
 use crate::port::{EffectContext, EffectNotice, ToolSpec};
@@ -50,8 +50,8 @@ const DEFERRAL_PAUSE: Duration = Duration::from_millis(250);
 const TIMEOUT_MARGIN: Duration = Duration::from_secs(20);
 
 impl ServerTool {
-    pub(super) fn new(name: &str, described: ToolDescription, server: Arc<McpServer>) -> Self {
-        let ToolDescription { remote, description, schema, hints, mirrors, .. } = described;
+    pub(super) fn new(name: &str, described: ListedTool, server: Arc<McpServer>) -> Self {
+        let ListedTool { remote, description, schema, hints, mirrors, .. } = described;
         let spec = ToolSpec { name: name.into(), description: description.into(), schema };
         let compiled = CompiledSchema::default();
         Self(Arc::new(PinnedTool { spec, compiled, remote, hints, mirrors, server }))

@@ -14,7 +14,7 @@ use crate::model::{Digest, strip_terminal_codes};
 
 /// A tool as a server describes it.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct ToolDescription {
+pub(super) struct ListedTool {
     /// Its name on the server.
     pub remote: String,
     /// Its description.
@@ -43,7 +43,7 @@ pub(super) fn select_tools(
     items: Vec<Value>,
     filter: &ToolFilter,
     caps: &ServerLimits,
-) -> (Vec<ToolDescription>, Vec<String>) {
+) -> (Vec<ListedTool>, Vec<String>) {
     let (mut tools, mut refused, mut seen) = (Vec::new(), Vec::new(), HashSet::new());
     let (mut size, mut surplus) = (0, 0);
     for item in items {
@@ -51,7 +51,7 @@ pub(super) fn select_tools(
         if !name.is_empty() && !filter.allows(&name) {
             continue;
         }
-        match ToolDescription::parse(item, &name, caps) {
+        match ListedTool::parse(item, &name, caps) {
             Err(why) => refused.push((name, why)),
             Ok(_) if seen.contains(&name) => refused.push((name, "its name occurs twice".into())),
             // The first tool that does not fit ends the list: tools are not selected by size.
@@ -90,7 +90,7 @@ pub(super) fn select_tools(
     (tools, notes)
 }
 
-impl ToolDescription {
+impl ListedTool {
     fn parse(mut item: Value, name: &str, caps: &ServerLimits) -> Result<Self, String> {
         if name.is_empty() {
             return Err("it has no name".to_owned());

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::remaining_limits::remaining_config;
 use crate::app::{AppError, FinishedRun, RunIo, RunRequest, RunSetup, SessionTarget};
-use crate::config::{Agent, Config, ConfigName, EvaluationMode, HooksConfig, McpConfig};
+use crate::config::{AgentDefinition, Config, ConfigName, EvaluationMode, HooksConfig, McpConfig};
 use crate::journal::{DamagePolicy, ParentCall, SessionId, SessionStore};
 use crate::machine::{Machine, State, StopReason};
 use crate::model::{ConfirmMode, ConversationItem, ToolStatus};
@@ -173,7 +173,7 @@ fn evaluator_setup(setup: &RunSetup, mut config: Config) -> RunSetup {
     config.settings.hooks = HooksConfig::default();
     config.settings.mcp = McpConfig::default();
     config.settings.indexer.enabled = false;
-    let agent = Agent {
+    let agent = AgentDefinition {
         name: ConfigName::parse("eval").unwrap_or_else(|| setup.agent.name.clone()),
         description: String::new(),
         system_prompt: EVALUATOR_PROMPT.into(),

@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::subagent_context::SubagentContext;
 use super::subagent_run::{self, SubagentTask};
-use crate::config::Agent;
+use crate::config::AgentDefinition;
 use crate::journal::SessionId;
 use crate::machine::CallIntent;
 use crate::model::{CallAccess, TimeSpan};
@@ -43,7 +43,7 @@ struct DispatchArguments {
 
 struct DispatchCall {
     subagents: Arc<SubagentContext>,
-    agent: Agent,
+    agent: AgentDefinition,
     task: Arc<str>,
     session: SessionId,
 }
@@ -58,7 +58,7 @@ pub(in crate::app) fn dispatch_tool(
 
 impl DispatchTool {
     fn new(subagents: SubagentContext, inherited: Vec<Arc<str>>) -> Self {
-        let agents: Vec<Agent> = subagents.agents().collect();
+        let agents: Vec<AgentDefinition> = subagents.agents().collect();
         let listed = agents.iter().map(|agent| {
             let what = if agent.description.is_empty() { "" } else { ": " };
             format!("\n- {}{what}{}", agent.name, agent.description)
@@ -92,7 +92,7 @@ impl Tool for DispatchTool {
         let max_steps = max_steps.unwrap_or(agent.max_steps).min(agent.max_steps);
         Ok(Box::new(DispatchCall {
             subagents: Arc::clone(&self.subagents),
-            agent: Agent { max_steps, ..agent },
+            agent: AgentDefinition { max_steps, ..agent },
             task: task.into(),
             session: SessionId::generate(),
         }))

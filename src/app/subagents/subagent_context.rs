@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::app::environment::SubagentClock;
 use crate::app::run::SharedResources;
 use crate::app::run_setup::RunSetup;
-use crate::config::{Agent, ConfigProblem};
+use crate::config::{AgentDefinition, ConfigProblem};
 use crate::journal::{SessionId, SessionStore};
 use crate::model::matches_wildcard;
 use crate::policy::Confirmer;
@@ -32,7 +32,7 @@ pub(in crate::app) struct SubagentContext {
 
 impl SubagentContext {
     /// Returns the agents that can be dispatched.
-    pub(super) fn agents(&self) -> impl Iterator<Item = Agent> + '_ {
+    pub(super) fn agents(&self) -> impl Iterator<Item = AgentDefinition> + '_ {
         self.setup.config.agents()
     }
 
@@ -41,13 +41,17 @@ impl SubagentContext {
     /// # Errors
     ///
     /// Fails when there is no such agent, with the one that is most like it.
-    pub(super) fn agent(&self, name: &str, inherited: &[Arc<str>]) -> Result<Agent, ConfigProblem> {
+    pub(super) fn agent(
+        &self,
+        name: &str,
+        inherited: &[Arc<str>],
+    ) -> Result<AgentDefinition, ConfigProblem> {
         let agent = self.setup.config.agent(name)?;
         let has =
             |tool: &&Arc<str>| agent.allowed_tools.iter().any(|own| matches_wildcard(own, tool));
         let allowed_tools = inherited.iter().filter(has).map(ToString::to_string).collect();
         // The strictest mode is the first one.
         let confirm_mode = agent.confirm_mode.min(self.setup.agent.confirm_mode);
-        Ok(Agent { allowed_tools, confirm_mode, ..agent })
+        Ok(AgentDefinition { allowed_tools, confirm_mode, ..agent })
     }
 }

@@ -10,7 +10,7 @@ use crate::app::error::AppError;
 use crate::app::run::{FinishedRun, RunIo, RunRequest};
 use crate::app::run_setup::RunSetup;
 use crate::app::session::SessionTarget;
-use crate::config::{Agent, LimitsConfig};
+use crate::config::{AgentDefinition, LimitsConfig};
 use crate::journal::{ParentCall, SessionId};
 use crate::machine::Event;
 use crate::model::{CallId, Signal, TimeSpan};
@@ -28,7 +28,7 @@ const MAX_PARALLEL_TOOLS: u32 = 4;
 /// The task of a sub-agent.
 pub(super) struct SubagentTask<'a> {
     /// The agent.
-    pub(super) agent: Agent,
+    pub(super) agent: AgentDefinition,
     /// What it is to do.
     pub(super) task: Arc<str>,
     /// The session of its run.
@@ -104,7 +104,7 @@ fn drive(
 }
 
 /// Returns the set-up of an agent that works within what is set aside for it. Gates are for who answers the user.
-fn limited_setup(setup: &RunSetup, agent: Agent, scope: &EffectContext) -> RunSetup {
+fn limited_setup(setup: &RunSetup, agent: AgentDefinition, scope: &EffectContext) -> RunSetup {
     let mut config = setup.config.clone();
     let limits = &mut config.settings.limits;
     let share = scope.budget;

@@ -13,7 +13,7 @@ pub(crate) fn run(args: &AgentsArgs, world: &ProcessEnv) -> Result<u8, CliError>
     let (config, _) =
         config_options::load_config(&args.settings, None, world, &SavedOptions::default())?;
     let text = if args.json {
-        let agent = |agent: architect::config::Agent| {
+        let agent = |agent: architect::config::AgentDefinition| {
             json!({
                 "name": agent.name.as_str(),
                 "description": agent.description,
@@ -25,7 +25,7 @@ pub(crate) fn run(args: &AgentsArgs, world: &ProcessEnv) -> Result<u8, CliError>
         let agents: Vec<_> = config.agents().map(agent).collect();
         json!(agents).to_string()
     } else {
-        let line = |agent: architect::config::Agent| {
+        let line = |agent: architect::config::AgentDefinition| {
             format!(
                 "{:<12} {}\n{:12} tools: {}; {}; at most {}\n",
                 agent.name.as_str(),

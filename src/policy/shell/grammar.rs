@@ -7,7 +7,7 @@ use super::syntax::{
     ShellWord, SimpleCommand, WordForm,
 };
 
-type ParseResult<T> = Result<T, UnparsableLine>;
+pub(super) type ParseResult<T> = Result<T, UnparsableLine>;
 
 /// Where a script ends.
 #[derive(Clone, Copy)]

@@ -1,10 +1,9 @@
 //! Words: quotes and expansions.
 
 use super::UnparsableLine;
+use super::grammar::ParseResult;
 use super::parser::{ShellParser, ends_word, is_name, is_variable};
 use super::syntax::{ShellWord, WordForm};
-
-type ParseResult<T> = Result<T, UnparsableLine>;
 
 /// The context of an expansion, which determines how shells parse it.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -251,11 +251,11 @@ impl Scenario {
 /// Returns expectations as they are written.
 pub(super) fn expectations_toml(expect: &Expectations) -> String {
     #[derive(Serialize)]
-    struct Section<'a> {
+    struct ScenarioSection<'a> {
         expect: &'a Expectations,
     }
     // Expectations that were read or recorded can always be written.
-    toml::to_string_pretty(&Section { expect }).unwrap_or_default()
+    toml::to_string_pretty(&ScenarioSection { expect }).unwrap_or_default()
 }
 
 /// Returns the line in which the expectations begin, and what is before them.
