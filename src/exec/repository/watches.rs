@@ -17,6 +17,7 @@ pub(super) type WatchId = i32;
 pub(super) struct Watches {
     /// The active ones.
     set: HashSet<WatchId>,
+    #[cfg(target_os = "linux")]
     source: Source,
     /// The device of the last watched folder, and whether its changes are reported.
     #[cfg(target_os = "linux")]
@@ -24,16 +25,18 @@ pub(super) struct Watches {
 }
 
 /// The source of change events.
+#[cfg(target_os = "linux")]
 #[derive(Debug, Default)]
 enum Source {
     /// None, and none wanted.
     #[default]
     None,
     /// Not opened yet.
-    #[cfg(target_os = "linux")]
     Wanted,
-    #[cfg(target_os = "linux")]
-    Open { queue: std::os::fd::OwnedFd, most: usize },
+    Open {
+        queue: std::os::fd::OwnedFd,
+        most: usize,
+    },
 }
 
 impl Watches {
@@ -44,6 +47,7 @@ impl Watches {
 }
 
 #[cfg(not(target_os = "linux"))]
+#[allow(clippy::unused_self)] // the same functions as on Linux
 impl Watches {
     pub(super) fn wanted() -> Self {
         Self::default()
