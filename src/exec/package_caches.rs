@@ -355,7 +355,8 @@ mod tests {
             fs::create_dir(&closed).unwrap();
             fs::write(closed.join("x"), "").unwrap();
             fs::set_permissions(&closed, fs::Permissions::from_mode(0o555)).unwrap();
-            let owner = fs::File::open(path("all").join(name).join(OWNER)).unwrap();
+            let owner =
+                fs::OpenOptions::new().read(true).open(path("all").join(name).join(OWNER)).unwrap();
             let age = if is_old { KEPT * 2 } else { Duration::ZERO };
             owner.set_modified(SystemTime::now() - age).unwrap();
         }
