@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::description::{BuiltInTool, TargetKind, ToolDescription};
-use super::file_edit::{FileEdit, MAX_FILE_SIZE};
+use super::file_edit::{FileEdit, MAX_FILE_SIZE, real_targets};
 use super::settings::FileDeletion;
 use super::tool::{CallContext, CallPlan, Tool, ToolInvocation, ToolOutput};
 use super::{error_hints, schema};
@@ -82,11 +82,7 @@ impl ToolInvocation for Call {
     }
 
     fn real_targets(&self) -> Vec<CallTarget> {
-        self.root
-            .real_path(&self.path)
-            .map(|path| CallTarget::Write(path.to_string()))
-            .into_iter()
-            .collect()
+        real_targets(&self.root, &self.path)
     }
 
     fn summary(&self) -> String {

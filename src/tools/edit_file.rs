@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::description::{BuiltInTool, SummaryDetail, TargetKind, ToolDescription};
-use super::file_edit::FileEdit;
+use super::file_edit::{FileEdit, MAX_FILE_SIZE, real_targets};
 use super::replace::{NotReplaced, Occurrences, replace};
 use super::tool::{CallContext, CallPlan, Tool, ToolInvocation, ToolOutput};
 use super::{error_hints, nearest_lines, schema};
@@ -99,11 +99,7 @@ impl ToolInvocation for Call {
     }
 
     fn real_targets(&self) -> Vec<CallTarget> {
-        self.root
-            .real_path(&self.path)
-            .map(|path| CallTarget::Write(path.to_string()))
-            .into_iter()
-            .collect()
+        real_targets(&self.root, &self.path)
     }
 
     fn summary(&self) -> String {
@@ -143,7 +139,7 @@ impl Call {
         let Arguments { old_str, new_str, replace_all, .. } = &self.arguments;
         let file_error = |error| error_hints::describe_missing(&self.root, &error);
         let path = self.root.canonical(&self.path).map_err(file_error)?;
-        let before = self.root.read(&path, super::file_edit::MAX_FILE_SIZE).map_err(file_error)?;
+        let before = self.root.read(&path, MAX_FILE_SIZE).map_err(file_error)?;
         let binary = || format!("'{path}' is a binary file; it cannot be edited as text");
         if is_binary(&before) {
             return Err(binary());

@@ -6,12 +6,18 @@ use std::sync::Arc;
 use super::tool::{CallPlan, ToolOutput};
 use crate::machine::{CallIntent, FileDigests};
 use crate::model::{FileAction, FileChange, pluralize};
+use crate::policy::CallTarget;
 use crate::workspace::{
     BatchedChange, ChangeBatch, ExpectedContent, RelPath, WorkspaceRoot, sha256,
 };
 
 /// The maximum size of a file to be edited, in bytes.
 pub(super) const MAX_FILE_SIZE: u64 = 64 << 20;
+
+/// Returns the file that a write to a path really changes, if links lead there by another path.
+pub(super) fn real_targets(root: &WorkspaceRoot, path: &RelPath) -> Vec<CallTarget> {
+    root.real_path(path).map(|path| CallTarget::Write(path.to_string())).into_iter().collect()
+}
 
 /// A change of one or more files that is made as a whole.
 #[derive(Default)]

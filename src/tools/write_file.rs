@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 use super::description::{BuiltInTool, SummaryDetail, TargetKind, ToolDescription};
 use super::error_hints;
-use super::file_edit::FileEdit;
+use super::file_edit::{FileEdit, MAX_FILE_SIZE, real_targets};
 use super::replace::with_crlf;
 use super::schema;
 use super::tool::{CallContext, CallPlan, Tool, ToolInvocation, ToolOutput};
@@ -101,11 +101,7 @@ impl ToolInvocation for Call {
     }
 
     fn real_targets(&self) -> Vec<CallTarget> {
-        self.root
-            .real_path(&self.path)
-            .map(|path| CallTarget::Write(path.to_string()))
-            .into_iter()
-            .collect()
+        real_targets(&self.root, &self.path)
     }
 
     fn summary(&self) -> String {
@@ -138,7 +134,7 @@ impl ToolInvocation for Call {
 impl Call {
     fn edit(&self) -> Result<FileEdit, String> {
         let path = self.root.canonical(&self.path).map_err(|error| error.to_string())?;
-        let before = match self.root.read(&path, super::file_edit::MAX_FILE_SIZE) {
+        let before = match self.root.read(&path, MAX_FILE_SIZE) {
             Ok(content) => Some(content),
             Err(FileError::Missing(_)) => None,
             Err(error) => return Err(error.to_string()),
