@@ -13,14 +13,10 @@
 mod anthropic;
 mod cassette;
 mod connect;
-#[cfg(test)]
-mod corruption_tests;
 mod decode;
 mod encode;
 mod exchange;
 mod fault;
-#[cfg(test)]
-mod fixtures;
 mod gemini;
 mod model_spec;
 pub mod model_table;
@@ -29,6 +25,8 @@ mod openai_responses;
 mod provider;
 mod schema;
 pub mod scripted;
+#[cfg(test)]
+mod tests;
 mod wire;
 
 pub use cassette::{OnMismatch, RecordError, Recorder, Recording, RecordingError};

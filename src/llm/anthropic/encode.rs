@@ -152,7 +152,7 @@ fn is_thinking(part: &ReplyPart) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::llm::fixtures::{self, EMPTY_FRAME, opaque_part, reply_of};
+    use crate::llm::tests::fixtures::{self, EMPTY_FRAME, opaque_part, reply_of};
     use crate::llm::wire::WireSetup;
     use crate::model::{ConversationItem, MessageOrigin, ToolStatus};
 

@@ -1,7 +1,8 @@
 //! Token counts, as providers write them.
 
 use serde::Deserialize;
-use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::de::Deserializer;
+use serde_json::value::RawValue;
 
 use crate::model::Tokens;
 
@@ -9,23 +10,17 @@ use crate::model::Tokens;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct TokenCount(pub(crate) Option<u64>);
 
-/// The details of the input in OpenAI's formats.
-#[derive(Default, Deserialize)]
+/// The parts of a count, at all providers.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(default)]
-pub(crate) struct InputDetails {
+pub(crate) struct TokenDetails {
     pub(crate) cached_tokens: TokenCount,
     pub(crate) cache_write_tokens: TokenCount,
-}
-
-/// The details of the output in OpenAI's formats.
-#[derive(Default, Deserialize)]
-#[serde(default)]
-pub(crate) struct OutputDetails {
     pub(crate) reasoning_tokens: TokenCount,
+    pub(crate) thinking_tokens: TokenCount,
+    pub(crate) ephemeral_5m_input_tokens: TokenCount,
+    pub(crate) ephemeral_1h_input_tokens: TokenCount,
 }
-
-/// The largest plausible count for one call.
-const MAX_PLAUSIBLE: u64 = 1_000_000_000;
 
 impl TokenCount {
     /// Returns the count; zero if it is missing.
@@ -36,53 +31,11 @@ impl TokenCount {
 
 impl<'de> Deserialize<'de> for TokenCount {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(TokenCountVisitor)
-    }
-}
-
-struct TokenCountVisitor;
-
-impl<'de> Visitor<'de> for TokenCountVisitor {
-    type Value = TokenCount;
-
-    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("a number of tokens")
-    }
-
-    fn visit_u64<E>(self, count: u64) -> Result<TokenCount, E> {
-        Ok(TokenCount(Some(count).filter(|count| *count < MAX_PLAUSIBLE)))
-    }
-
-    fn visit_i64<E>(self, count: i64) -> Result<TokenCount, E> {
-        Ok(TokenCount(u64::try_from(count).ok().filter(|count| *count < MAX_PLAUSIBLE)))
-    }
-
-    fn visit_f64<E>(self, count: f64) -> Result<TokenCount, E> {
-        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // checked by the range
-        let whole = (0.0..1e9).contains(&count).then_some(count as u64);
-        Ok(TokenCount(whole))
-    }
-
-    fn visit_bool<E>(self, _: bool) -> Result<TokenCount, E> {
-        Ok(TokenCount(None))
-    }
-
-    fn visit_str<E>(self, _: &str) -> Result<TokenCount, E> {
-        Ok(TokenCount(None))
-    }
-
-    fn visit_unit<E>(self) -> Result<TokenCount, E> {
-        Ok(TokenCount(None))
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<TokenCount, A::Error> {
-        while items.next_element::<IgnoredAny>()?.is_some() {}
-        Ok(TokenCount(None))
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<TokenCount, A::Error> {
-        while fields.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
-        Ok(TokenCount(None))
+        let count: Option<f64> = <&RawValue>::deserialize(deserializer)?.get().parse().ok();
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+        // plausible counts are small
+        let plausible = |count: f64| (0.0..1e9).contains(&count).then_some(count as u64);
+        Ok(Self(count.and_then(plausible)))
     }
 }
 

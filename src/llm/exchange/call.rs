@@ -198,35 +198,20 @@ impl PreparedModelCall {
 impl EventStream {
     fn push(&mut self, chunk: &[u8], deltas: &mut DeltaBuffer) -> Result<(), Fault> {
         let Self { parser, reader, has_event } = self;
-        let result: Result<(), StreamError> = parser.push(chunk, |event| {
+        let result = parser.push(chunk, |event| {
             *has_event = true;
             // Events after the terminal one are ignored.
-            if reader.is_complete() { Ok(()) } else { Ok(reader.push(event, deltas)?) }
+            if reader.is_complete() { Ok(()) } else { reader.push(event, deltas) }
         });
-        match result {
-            Err(StreamError::Stream(_)) if reader.is_complete() => Ok(()),
-            Err(StreamError::Stream(error)) => Err(protocol_fault(error)),
-            Err(StreamError::Reply(fault)) => Err(fault),
-            Ok(()) => Ok(()),
-        }
+        // So are errors.
+        if reader.is_complete() { Ok(()) } else { result }
     }
 }
 
-/// An error of an event stream.
-enum StreamError {
-    Stream(SseError),
-    Reply(Fault),
-}
-
-impl From<SseError> for StreamError {
+/// The stream violates the protocol of the reply too.
+impl From<SseError> for Fault {
     fn from(error: SseError) -> Self {
-        Self::Stream(error)
-    }
-}
-
-impl From<Fault> for StreamError {
-    fn from(fault: Fault) -> Self {
-        Self::Reply(fault)
+        protocol_fault(error)
     }
 }
 
@@ -250,7 +235,9 @@ impl ResponseKind {
                 if is_error_document(&parse_json(text)?) {
                     return Err(call.classify(200, &HeaderMap::new(), &body));
                 }
-                call.wire.read_body(text)
+                let mut reader = call.wire.reader();
+                reader.read_document(text)?;
+                reader.finish()
             }
         }
     }

@@ -233,7 +233,7 @@ fn same_arc<T: ?Sized + PartialEq>(a: &Arc<T>, b: &Arc<T>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::llm::fixtures::{tool_exchange, wires};
+    use crate::llm::tests::fixtures::{tool_exchange, wires};
     use crate::machine::{ConversationEntry, EntryId};
     use crate::model::{ConversationItem, MessageOrigin, ReplyPart, ToolCall, ToolStatus};
     use crate::net::{HttpClient, HttpOptions, HttpTimeouts, ProxyChoice, TrustedRoots};

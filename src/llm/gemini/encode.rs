@@ -174,7 +174,7 @@ fn lone_signature(json: &str) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::llm::fixtures::{self, EMPTY_FRAME, reply_of};
+    use crate::llm::tests::fixtures::{self, EMPTY_FRAME, reply_of};
     use crate::llm::wire::WireSetup;
     use crate::model::{ConversationItem, MessageOrigin, ToolStatus};
     use crate::port::ToolSpec;

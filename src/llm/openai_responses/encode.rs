@@ -143,7 +143,7 @@ fn has_reasoning(model: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::llm::fixtures::{self, EMPTY_FRAME, reply_of};
+    use crate::llm::tests::fixtures::{self, EMPTY_FRAME, reply_of};
     use crate::llm::wire::WireSetup;
     use crate::model::{ConversationItem, MessageOrigin, ToolStatus};
 
