@@ -2,16 +2,16 @@
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::error::ServerError;
 use super::message::{RpcRequest, notification};
 use super::protocol_mode::{self, ProtocolMode, SESSION_VERSIONS};
 use super::settings::ServerSetup;
-use crate::port::CancellationToken;
+use crate::port::{CancellationToken, lock};
 
 /// A transport to a server.
 pub(super) trait Channel: Send + Sync {
@@ -60,28 +60,12 @@ pub(super) struct ReplyDeadline<'a> {
 /// A connection with a negotiated protocol mode.
 pub(super) struct ServerConnection {
     channel: Box<dyn Channel>,
-    handshake: Handshake,
+    /// The negotiated mode.
+    pub era: ProtocolMode,
+    /// The server's usage instructions.
+    pub instructions: Option<String>,
     next_id: AtomicU64,
 }
-
-/// The result of the negotiation.
-struct Handshake {
-    era: ProtocolMode,
-    /// The server's usage instructions.
-    instructions: Option<String>,
-}
-
-/// A request.
-#[derive(Clone, Debug)]
-pub(super) struct RequestParams {
-    pub method: &'static str,
-    pub params: Map<String, Value>,
-    /// Headers for its arguments, with HTTP.
-    pub headers: Vec<(String, String)>,
-}
-
-/// The versions that a server supports, and its usage instructions.
-type Discovery = (Vec<String>, Option<String>);
 
 /// A list of tools.
 pub(super) struct ToolList {
@@ -108,10 +92,8 @@ impl ServerShutdown {
 
     /// Returns how long a server may take to end by itself when its input is closed; `None` to terminate it at once.
     pub(super) fn idle_timeout(&self) -> Option<Duration> {
-        let most = self
-            .deadline
-            .remaining()
-            .map_or(self.normal_timeout, |left| left.min(self.normal_timeout));
+        let left = self.deadline.remaining().unwrap_or(Duration::MAX);
+        let most = left.min(self.normal_timeout);
         (!self.fast.is_cancelled() && !most.is_zero()).then_some(most)
     }
 
@@ -123,11 +105,11 @@ impl ServerShutdown {
 
 impl ShutdownDeadline {
     pub(super) fn set(&self, until: Option<Instant>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = until;
+        *lock(&self.0) = until;
     }
 
     fn remaining(&self) -> Option<Duration> {
-        let until = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let until = *lock(&self.0);
         until.map(|until| until.saturating_duration_since(Instant::now()))
     }
 }
@@ -159,12 +141,6 @@ impl<'a> ReplyDeadline<'a> {
     }
 }
 
-impl RequestParams {
-    pub(super) fn new(method: &'static str, params: Map<String, Value>) -> Self {
-        Self { method, params, headers: Vec::new() }
-    }
-}
-
 impl ServerConnection {
     /// Negotiates the protocol mode with a server, unless known from an earlier connection. A server that may not know
     /// the newest one has `probe` to answer, and at most a quarter of the time.
@@ -174,30 +150,24 @@ impl ServerConnection {
         probe: Duration,
         wait: &ReplyDeadline<'_>,
     ) -> Result<Self, ServerError> {
-        let silent = Handshake { era: ProtocolMode::Stateless, instructions: None };
-        let mut connection = Self { channel, handshake: silent, next_id: AtomicU64::new(1) };
+        let (era, next_id) = (ProtocolMode::Stateless, AtomicU64::new(1));
+        let mut connection = Self { channel, era, instructions: None, next_id };
         match known {
             // Discovered before; this mode has no handshake.
             Some(ProtocolMode::Stateless) => {}
-            Some(ProtocolMode::Session(version)) => {
-                connection.handshake = connection.initialize(version, wait)?;
-            }
-            None => connection.handshake = connection.negotiate(probe, wait)?,
+            Some(ProtocolMode::Session(version)) => connection.initialize(version, wait)?,
+            None => connection.negotiate(probe, wait)?,
         }
         Ok(connection)
     }
 
-    fn negotiate(
-        &self,
-        probe: Duration,
-        wait: &ReplyDeadline<'_>,
-    ) -> Result<Handshake, ServerError> {
+    fn negotiate(&mut self, probe: Duration, wait: &ReplyDeadline<'_>) -> Result<(), ServerError> {
         // The rest must suffice for a server that ignores unknown methods.
         match self.discover(&wait.at_most(probe.min(wait.remaining() / 4))) {
-            Ok(discovered) => self.start_session(discovered, wait),
+            Ok(offered) => self.start_session(offered, wait),
             // Any error that is not of the newest mode comes from an older server, as does silence.
             Err(ServerError::Refused(refusal)) => match refusal.offered_versions() {
-                Some(offered) => self.start_session((offered, None), wait),
+                Some(offered) => self.start_session(offered, wait),
                 None => self.initialize(SESSION_VERSIONS[0], wait),
             },
             // Some servers answer unknown methods with an empty body.
@@ -207,8 +177,8 @@ impl ServerConnection {
             Err(ServerError::TimedOut(_)) => match self.initialize(SESSION_VERSIONS[0], wait) {
                 // The server was only slow.
                 Err(ServerError::Refused(_)) => {
-                    let discovered = self.discover(wait)?;
-                    self.start_session(discovered, wait)
+                    let offered = self.discover(wait)?;
+                    self.start_session(offered, wait)
                 }
                 agreed => agreed,
             },
@@ -217,45 +187,43 @@ impl ServerConnection {
     }
 
     /// Asks a server for its versions and instructions; supported in the newest mode only.
-    fn discover(&self, wait: &ReplyDeadline<'_>) -> Result<Discovery, ServerError> {
-        let question = RequestParams::new("server/discover", Map::new());
-        let result = self.request_with_version(ProtocolMode::Stateless, question, wait)?;
-        let malformed = || ServerError::Malformed("it names no versions".to_owned());
-        let versions =
-            protocol_mode::version_list(result.get("supportedVersions")).ok_or_else(malformed)?;
-        Ok((versions, instructions(&result)))
+    fn discover(&mut self, wait: &ReplyDeadline<'_>) -> Result<Vec<String>, ServerError> {
+        let era = ProtocolMode::Stateless;
+        let result = self.send(era, "server/discover", json!({}), Vec::new(), wait)?;
+        let versions = protocol_mode::version_list(result.get("supportedVersions"));
+        self.instructions = instructions(&result);
+        versions.ok_or_else(|| ServerError::Malformed("it names no versions".to_owned()))
     }
 
     fn start_session(
-        &self,
-        (offered, instructions): Discovery,
+        &mut self,
+        offered: Vec<String>,
         wait: &ReplyDeadline<'_>,
-    ) -> Result<Handshake, ServerError> {
+    ) -> Result<(), ServerError> {
         match ProtocolMode::choose(offered)? {
-            ProtocolMode::Stateless => Ok(Handshake { era: ProtocolMode::Stateless, instructions }),
+            ProtocolMode::Stateless => Ok(()),
             ProtocolMode::Session(version) => self.initialize(version, wait),
         }
     }
 
     fn initialize(
-        &self,
+        &mut self,
         version: &'static str,
         wait: &ReplyDeadline<'_>,
-    ) -> Result<Handshake, ServerError> {
-        let params = [
-            ("protocolVersion", version.into()),
-            ("capabilities", json!({})),
-            ("clientInfo", protocol_mode::client_info()),
-        ];
-        let params = params.map(|(name, value)| (name.to_owned(), value)).into_iter().collect();
-        let question = RequestParams::new("initialize", params);
-        let result = self.request_with_version(ProtocolMode::Session(version), question, wait)?;
+    ) -> Result<(), ServerError> {
+        let params = json!({
+            "protocolVersion": version, "capabilities": {}, "clientInfo": protocol_mode::client_info(),
+        });
+        let era = ProtocolMode::Session(version);
+        let result = self.send(era, "initialize", params, Vec::new(), wait)?;
         let theirs = result.get("protocolVersion").and_then(Value::as_str).unwrap_or_default();
         let known = SESSION_VERSIONS.into_iter().find(|known| *known == theirs);
         let agreed = known.ok_or_else(|| ServerError::Version(vec![theirs.to_owned()]))?;
         let begun = notification("notifications/initialized", &json!({}));
         self.channel.notify(begun, agreed, wait)?;
-        Ok(Handshake { era: ProtocolMode::Session(agreed), instructions: instructions(&result) })
+        self.era = ProtocolMode::Session(agreed);
+        self.instructions = instructions(&result);
+        Ok(())
     }
 
     /// Lists the tools of the server, page by page.
@@ -266,10 +234,11 @@ impl ServerConnection {
     ) -> Result<ToolList, ServerError> {
         let (mut tools, mut cursor, mut seen) = (Vec::new(), None, HashSet::new());
         for _ in 0..pages {
-            let cursor_now =
-                cursor.take().map(|cursor| ("cursor".to_owned(), Value::String(cursor)));
-            let question = RequestParams::new("tools/list", cursor_now.into_iter().collect());
-            let mut page = self.request(question, wait)?;
+            let params = match cursor.take() {
+                Some(cursor) => json!({ "cursor": Value::String(cursor) }),
+                None => json!({}),
+            };
+            let mut page = self.request("tools/list", params, Vec::new(), wait)?;
             match page.get_mut("tools").map(Value::take) {
                 Some(Value::Array(items)) => tools.extend(items),
                 _ => return Err(ServerError::Malformed("a page without tools".to_owned())),
@@ -287,47 +256,38 @@ impl ServerConnection {
         Ok(ToolList { tools, truncated: Some(cut) })
     }
 
-    /// Makes a request and waits for its result.
+    /// Makes a request and waits for its result. `headers` repeat its arguments, with HTTP.
     pub(super) fn request(
         &self,
-        question: RequestParams,
+        method: &'static str,
+        params: Value,
+        headers: Vec<(String, String)>,
         wait: &ReplyDeadline<'_>,
     ) -> Result<Value, ServerError> {
-        self.request_with_version(self.era(), question, wait)
+        self.send(self.era, method, params, headers, wait)
     }
 
-    fn request_with_version(
+    fn send(
         &self,
         era: ProtocolMode,
-        question: RequestParams,
+        method: &'static str,
+        mut params: Value,
+        headers: Vec<(String, String)>,
         wait: &ReplyDeadline<'_>,
     ) -> Result<Value, ServerError> {
-        let RequestParams { method, mut params, headers: mirrored } = question;
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         let mut meta = era.request_meta();
-        if let Some(Value::Object(own)) = params.remove("_meta") {
+        if let Some(Value::Object(own)) = params.get_mut("_meta").map(Value::take) {
             meta.extend(own);
         }
         if method == "tools/call" {
             meta.insert("progressToken".to_owned(), id.into());
         }
         if !meta.is_empty() {
-            params.insert("_meta".to_owned(), Value::Object(meta));
+            params["_meta"] = Value::Object(meta);
         }
-        self.channel.request(
-            &RpcRequest { id, method, params, version: era.version(), headers: mirrored },
-            wait,
-        )
-    }
-
-    /// Returns the negotiated mode.
-    pub(super) fn era(&self) -> ProtocolMode {
-        self.handshake.era
-    }
-
-    /// Returns the server's usage instructions, if any.
-    pub(super) fn instructions(&self) -> Option<&str> {
-        self.handshake.instructions.as_deref()
+        self.channel
+            .request(&RpcRequest { id, method, params, version: era.version(), headers }, wait)
     }
 
     /// Returns why the connection has ended, if it has.

@@ -1,13 +1,13 @@
 //! One server and its connection, which is replaced when it has ended.
 
 use std::ffi::OsString;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
 use super::connection::{
-    Channel, ReplyDeadline, RequestParams, ServerConnection, ServerShutdown, ShutdownDeadline,
+    Channel, ReplyDeadline, ServerConnection, ServerShutdown, ShutdownDeadline,
 };
 use super::error::ServerError;
 use super::http::HttpChannel;
@@ -15,7 +15,7 @@ use super::protocol_mode::{ProtocolMode, SESSION_VERSIONS};
 use super::settings::{ServerSetup, ServerSpec, ServerTransport};
 use super::stdio::StdioChannel;
 use crate::net::{HttpOptions, HttpTimeouts};
-use crate::port::CancellationToken;
+use crate::port::{CancellationToken, lock};
 
 /// A server.
 pub(super) struct McpServer {
@@ -38,24 +38,11 @@ struct ServerLifecycle {
     restarted_at: Option<Instant>,
 }
 
-/// Whether a call that may have run can be repeated.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum RepeatPolicy {
-    Never,
-    /// If the server declares it harmless.
-    IfHarmless,
-}
-
 impl McpServer {
     pub(super) fn new(spec: ServerSpec, setup: ServerSetup, hurry: CancellationToken) -> Self {
-        let life = Mutex::new(Some(ServerLifecycle::default()));
-        Self {
-            spec,
-            setup,
-            fast_shutdown: hurry,
-            shutdown_deadline: ShutdownDeadline::default(),
-            lifecycle: life,
-        }
+        let lifecycle = Mutex::new(Some(ServerLifecycle::default()));
+        let shutdown_deadline = ShutdownDeadline::default();
+        Self { spec, setup, fast_shutdown: hurry, shutdown_deadline, lifecycle }
     }
 
     /// Starts the server and negotiates the mode.
@@ -67,19 +54,22 @@ impl McpServer {
         self.connect(life.as_mut().ok_or(ServerError::Cancelled)?, wait)
     }
 
-    /// Makes a call. A server that has ended is restarted for it.
+    /// Makes a call. A server that has ended is restarted for it. A call that may have run is repeated only if the server
+    /// declares it harmless.
     pub(super) fn call(
         &self,
-        question: &RequestParams,
-        repeat: RepeatPolicy,
+        params: &Value,
+        headers: &[(String, String)],
+        is_harmless: bool,
         wait: &ReplyDeadline<'_>,
     ) -> Result<Value, ServerError> {
-        let call = |connection: Arc<ServerConnection>| connection.request(question.clone(), wait);
+        let call = |connection: Arc<ServerConnection>| {
+            connection.request("tools/call", params.clone(), headers.to_vec(), wait)
+        };
         match call(self.connection(wait)?) {
             // The call was not processed.
             Err(ServerError::SessionExpired) => call(self.connection(wait)?),
-            // A call that may have had an effect must not be repeated.
-            Err(error) if error.is_connection_loss() && repeat == RepeatPolicy::IfHarmless => {
+            Err(error) if error.is_connection_loss() && is_harmless => {
                 call(self.connection(wait).map_err(|_| error)?)
             }
             answered => answered,
@@ -97,16 +87,13 @@ impl McpServer {
     fn connection(&self, wait: &ReplyDeadline<'_>) -> Result<Arc<ServerConnection>, ServerError> {
         let mut life = self.lifecycle();
         let life = life.as_mut().ok_or(ServerError::Cancelled)?;
-        let ended = match &life.connection {
-            Some(connection) => match connection.end_reason() {
+        if let Some(connection) = &life.connection {
+            match connection.end_reason() {
                 None => return Ok(Arc::clone(connection)),
-                ended => ended,
-            },
-            None => None,
-        };
-        // An expired session is not a failure.
-        if ended == Some(ServerError::SessionExpired) {
-            return self.connect(life, wait);
+                // This is not a failure.
+                Some(ServerError::SessionExpired) => return self.connect(life, wait),
+                Some(_) => {}
+            }
         }
         let pause = self.setup.restart_interval;
         if life.restarted_at.is_some_and(|before| before.elapsed() < pause) {
@@ -135,7 +122,7 @@ impl McpServer {
         };
         self.shutdown_deadline.set(None);
         let connection = Arc::new(opened?);
-        life.mode = Some(connection.era());
+        life.mode = Some(connection.era);
         life.connection = Some(Arc::clone(&connection));
         Ok(connection)
     }
@@ -150,26 +137,17 @@ impl McpServer {
                 Ok(Box::new(StdioChannel::start(argv, env, secrets, &self.setup, parting)?))
             }
             ServerTransport::Http { url, headers, options: way } => {
-                let limits = HttpTimeouts {
-                    first_byte: self.spec.timeout,
-                    idle: self.spec.timeout,
-                    ..way.timeouts
-                };
-                let way = HttpOptions { timeouts: limits, ..way.clone() };
-                Ok(Box::new(HttpChannel::new(
-                    url,
-                    headers,
-                    secrets,
-                    way,
-                    self.setup.limits.message_bytes,
-                    parting,
-                )?))
+                let limit = self.spec.timeout;
+                let timeouts = HttpTimeouts { first_byte: limit, idle: limit, ..way.timeouts };
+                let way = HttpOptions { timeouts, ..way.clone() };
+                let most = self.setup.limits.message_bytes;
+                Ok(Box::new(HttpChannel::new(url, headers, secrets, way, most, parting)?))
             }
         }
     }
 
     /// Locked during a restart: concurrent calls need the same connection.
     fn lifecycle(&self) -> MutexGuard<'_, Option<ServerLifecycle>> {
-        self.lifecycle.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.lifecycle)
     }
 }

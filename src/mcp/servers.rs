@@ -39,9 +39,6 @@ struct StartedServer {
     instructions: Option<String>,
 }
 
-/// The result of starting a server.
-type StartResult = Result<StartedServer, ServerError>;
-
 impl McpServers {
     /// Starts servers concurrently, and lists their tools in the order of the servers and of their lists. Takes no
     /// longer than the longest of their time limits, and ends soon when cancelled; running servers then also get less
@@ -125,25 +122,23 @@ impl Drop for McpServers {
     }
 }
 
-fn start_server(server: &McpServer, cancel: &CancellationToken) -> StartResult {
+fn start_server(
+    server: &McpServer,
+    cancel: &CancellationToken,
+) -> Result<StartedServer, ServerError> {
     let wait = ReplyDeadline::new(server.spec.timeout, cancel, &|_| {});
     let caps = &server.setup.limits;
     let listed = server.start(&wait).and_then(|connection| {
-        let text = connection.instructions().map(|text| {
-            tool_description::truncate(strip_terminal_codes(text), caps.instruction_bytes)
-        });
+        let text = connection.instructions.as_deref().map(strip_terminal_codes);
+        let text = text.map(|text| tool_description::truncate(text, caps.instruction_bytes));
         Ok((connection.tools(caps.pages, &wait)?, text.filter(|text| !text.trim().is_empty())))
     });
-    match listed {
-        Ok((listed, instructions)) => {
-            let (tools, mut notes) =
-                tool_description::select_tools(listed.tools, &server.spec.tools, caps);
-            notes.extend(listed.truncated);
-            Ok(StartedServer { tools, omissions: notes, instructions })
-        }
-        Err(error) => {
-            server.stop(Some(wait.remaining()));
-            Err(error)
-        }
+    if listed.is_err() {
+        server.stop(Some(wait.remaining()));
     }
+    let (listed, instructions) = listed?;
+    let (tools, mut omissions) =
+        tool_description::select_tools(listed.tools, &server.spec.tools, caps);
+    omissions.extend(listed.truncated);
+    Ok(StartedServer { tools, omissions, instructions })
 }

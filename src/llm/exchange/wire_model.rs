@@ -236,7 +236,7 @@ mod tests {
     use crate::llm::tests::fixtures::{tool_exchange, wires};
     use crate::machine::{ConversationEntry, EntryId};
     use crate::model::{ConversationItem, MessageOrigin, ReplyPart, ToolCall, ToolStatus};
-    use crate::net::{HttpClient, HttpOptions, HttpTimeouts, ProxyChoice, TrustedRoots};
+    use crate::net::{HttpClient, HttpOptions};
 
     fn model() -> WireModel {
         let [_, (_, chat), ..] = wires();
@@ -244,11 +244,7 @@ mod tests {
     }
 
     fn model_of(wire: Arc<dyn Wire>) -> WireModel {
-        let options = HttpOptions {
-            timeouts: HttpTimeouts::default(),
-            proxy: ProxyChoice::Direct,
-            roots: TrustedRoots::System,
-        };
+        let options = HttpOptions::default();
         let target = RequestTarget {
             url: "http://localhost".to_owned(),
             headers: HeaderMap::new(),

@@ -9,7 +9,7 @@ use crate::mcp::connection::ReplyDeadline;
 use crate::mcp::error::ServerError;
 use crate::mcp::message::{RpcRequest, ServerMessage, client_answer};
 use crate::mcp::protocol_mode::STATELESS_VERSION;
-use crate::net::{HeaderValue, HttpResponse, Method, RequestBody, header, sse};
+use crate::net::{HeaderValue, HttpRequest, HttpResponse, Method, RequestBody, header, sse};
 
 /// The pause before a stream is resumed, unless the server sets it.
 const DEFAULT_PAUSE: Duration = Duration::from_secs(1);
@@ -32,16 +32,13 @@ impl HttpState {
             return self.read_events(response, request, wait);
         }
         if !kind.starts_with("application/json") {
-            return Err(ServerError::Malformed(format!("it is of the kind {:?}", shorten(&kind))));
+            return Err(malformed(&format!("it is of the kind {:?}", shorten(&kind))));
         }
         let body = response
             .read_all(self.max_message + 1)
             .map_err(|error| self.connection_error(&error, wait))?;
         if body.len() > self.max_message {
-            return Err(ServerError::Malformed(format!(
-                "it has more than {} bytes",
-                self.max_message
-            )));
+            return Err(malformed(&format!("it has more than {} bytes", self.max_message)));
         }
         let messages =
             ServerMessage::parse(&body).ok_or_else(|| malformed("it is not a message"))?;
@@ -115,8 +112,9 @@ impl HttpState {
         if let Some(session) = self.session() {
             headers.insert(SESSION_HEADER, session);
         }
-        let body = RequestBody::new();
-        self.exchange(ResendPolicy::OnLoss, Method::GET, headers, body, wait, |response, wait| {
+        let (url, body) = (self.url.clone(), RequestBody::new());
+        let get = HttpRequest { method: Method::GET, url, headers, body };
+        self.exchange(ResendPolicy::OnLoss, &get, wait, |response| {
             // Error bodies of this stream are not about the call.
             if response.status == 200 {
                 self.read_events(response, request, wait)
@@ -140,7 +138,7 @@ impl HttpState {
             ServerMessage::Progress { id, text } if id == request.id => (wait.progress)(&text),
             ServerMessage::Request { id, method } if request.version != STATELESS_VERSION => {
                 // Errors of sending are ignored.
-                let _ = self.notify(&client_answer(&id, &method), request.version, &[], wait);
+                let _ = self.notify(&client_answer(&id, &method), request.version, wait);
             }
             ServerMessage::Reply { .. }
             | ServerMessage::Progress { .. }

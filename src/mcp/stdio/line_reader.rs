@@ -27,26 +27,13 @@ impl<R: Read> LineReader<R> {
     /// Reads the next line into `line`. An unterminated line is dropped.
     pub(super) fn next(&mut self, line: &mut Vec<u8>) -> io::Result<LineResult> {
         line.clear();
-        loop {
-            let piece = match self.reader.fill_buf() {
-                Ok(piece) => piece,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                Err(error) => return Err(error),
-            };
-            if piece.is_empty() {
-                return Ok(LineResult::End);
-            }
-            let end = memchr::memchr(b'\n', piece);
-            line.extend_from_slice(&piece[..end.unwrap_or(piece.len())]);
-            let used = end.map_or(piece.len(), |end| end + 1);
-            self.reader.consume(used);
-            if line.len() > self.max_bytes {
-                return Ok(LineResult::TooLong);
-            }
-            if end.is_some() {
-                return Ok(LineResult::Line);
-            }
-        }
+        let most = self.max_bytes as u64 + 1;
+        self.reader.by_ref().take(most).read_until(b'\n', line)?;
+        Ok(match line.pop_if(|byte| *byte == b'\n') {
+            Some(_) => LineResult::Line,
+            None if line.len() > self.max_bytes => LineResult::TooLong,
+            None => LineResult::End,
+        })
     }
 }
 

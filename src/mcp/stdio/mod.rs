@@ -5,12 +5,11 @@
 //! caller are ignored: late, repeated, or with an unknown ID.
 
 mod line_reader;
-mod stdout_reader;
 
 use std::collections::HashMap;
 use std::io::{PipeReader, PipeWriter, Read, Write};
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread;
 use std::time::Duration;
 
@@ -18,15 +17,14 @@ use crossbeam_channel::{Receiver, RecvTimeoutError, SendTimeoutError, Sender, bo
 use serde_json::Value;
 
 use super::connection::{Channel, ReplyDeadline, ServerShutdown};
-use super::error::{RpcError, ServerError};
+use super::error::ServerError;
 use super::message::{RpcRequest, ServerMessage, cancel_notification, client_answer};
 use super::settings::ServerSetup;
 use crate::exec::{
     ChildCommand, CommandPipes, CommandSpec, OutputCapture, SandboxPolicy, explain_denial,
 };
-use crate::port::CancellationToken;
-use line_reader::LineReader;
-use stdout_reader::StdoutReader;
+use crate::port::{CancellationToken, lock};
+use line_reader::{LineReader, LineResult};
 
 /// A connection to a server process.
 pub(super) struct StdioChannel {
@@ -58,10 +56,8 @@ enum PendingReplies {
 
 /// An event for a waiting caller.
 enum PendingEvent {
-    Reply(Result<Value, RpcError>),
+    Reply(Result<Value, ServerError>),
     Progress(String),
-    Ended(ServerError),
-    Cancelled,
 }
 
 /// The most queued messages.
@@ -104,13 +100,10 @@ impl StdioChannel {
             folder: setup.folder.clone(),
         });
         let process = Arc::new(process);
-        let reader = StdoutReader {
-            shared: Arc::clone(&shared),
-            process: Arc::clone(&process),
-            lines: LineReader::new(stdout, setup.limits.message_bytes),
-            max_invalid_lines: setup.limits.invalid_lines,
-        };
-        let complaints = Arc::clone(&shared);
+        let (complaints, output, child) =
+            (Arc::clone(&shared), Arc::clone(&shared), Arc::clone(&process));
+        let (lines, most) =
+            (LineReader::new(stdout, setup.limits.message_bytes), setup.limits.invalid_lines);
         let stdio = Self { shared, process, shutdown: parting };
         let spawn = |name: &str, body: Box<dyn FnOnce() + Send>| {
             let started = thread::Builder::new().name(name.to_owned()).spawn(body);
@@ -118,7 +111,7 @@ impl StdioChannel {
         };
         spawn("mcp-write", Box::new(move || write_messages(stdin, &to_write)))?;
         spawn("mcp-stderr", Box::new(move || complaints.capture_stderr(stderr)))?;
-        spawn("mcp-read", Box::new(move || reader.run()))?;
+        spawn("mcp-read", Box::new(move || output.read_messages(lines, most, &child)))?;
         Ok(stdio)
     }
 
@@ -139,10 +132,8 @@ impl StdioChannel {
     ) -> Result<Value, ServerError> {
         loop {
             match events.recv_deadline(wait.at) {
-                Ok(PendingEvent::Reply(outcome)) => return outcome.map_err(ServerError::Refused),
+                Ok(PendingEvent::Reply(outcome)) => return outcome,
                 Ok(PendingEvent::Progress(text)) => (wait.progress)(&text),
-                Ok(PendingEvent::Ended(error)) => return Err(error),
-                Ok(PendingEvent::Cancelled) => return Err(ServerError::Cancelled),
                 Err(RecvTimeoutError::Timeout) => return Err(wait.timed_out()),
                 Err(RecvTimeoutError::Disconnected) => return Err(self.shared.end_reason()),
             }
@@ -161,7 +152,8 @@ impl Channel for StdioChannel {
             PendingReplies::Open(waiting) => drop(waiting.insert(request.id, sender.clone())),
             PendingReplies::Ended(error) => return Err(error.clone()),
         }
-        let guard = wait.cancel.on_cancel(move || drop(sender.send(PendingEvent::Cancelled)));
+        let cancelled = || PendingEvent::Reply(Err(ServerError::Cancelled));
+        let guard = wait.cancel.on_cancel(move || drop(sender.send(cancelled())));
         let sent = self.send(request.to_json(), wait);
         let result = sent.and_then(|()| self.wait_for_reply(&events, wait));
         drop(guard);
@@ -207,11 +199,11 @@ impl Drop for StdioChannel {
 
 impl StdioState {
     fn outbox(&self) -> MutexGuard<'_, Option<Sender<Value>>> {
-        self.outbox.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.outbox)
     }
 
     fn pending(&self) -> MutexGuard<'_, PendingReplies> {
-        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.pending)
     }
 
     /// Queues a message if there is space. A server that does not read does not block the caller.
@@ -224,7 +216,9 @@ impl StdioState {
     /// Passes a message to its caller.
     fn dispatch(&self, message: ServerMessage) {
         let (id, event) = match message {
-            ServerMessage::Reply { id: Some(id), outcome } => (id, PendingEvent::Reply(outcome)),
+            ServerMessage::Reply { id: Some(id), outcome } => {
+                (id, PendingEvent::Reply(outcome.map_err(ServerError::Refused)))
+            }
             ServerMessage::Progress { id, text } => (id, PendingEvent::Progress(text)),
             ServerMessage::Request { id, method } => {
                 return self.try_send(client_answer(&id, &method));
@@ -235,7 +229,7 @@ impl StdioState {
         let listener = match event {
             // A slow caller loses progress messages.
             PendingEvent::Progress(_) => waiting.get(&id).filter(|who| who.is_empty()).cloned(),
-            _ => waiting.remove(&id),
+            PendingEvent::Reply(_) => waiting.remove(&id),
         };
         if let Some(listener) = listener {
             let _ = listener.send(event);
@@ -248,7 +242,7 @@ impl StdioState {
         let before = std::mem::replace(&mut *self.pending(), PendingReplies::Ended(error.clone()));
         if let PendingReplies::Open(waiting) = before {
             for listener in waiting.into_values() {
-                let _ = listener.send(PendingEvent::Ended(error.clone()));
+                let _ = listener.send(PendingEvent::Reply(Err(error.clone())));
             }
         }
     }
@@ -262,18 +256,62 @@ impl StdioState {
         }
     }
 
+    /// Passes messages to their callers until the output of the process ends or violates a limit.
+    fn read_messages(&self, lines: LineReader<PipeReader>, most: usize, child: &ChildCommand) {
+        let error = match self.dispatch_lines(lines, most) {
+            Some(violation) => ServerError::Misbehaved(violation),
+            None => {
+                let end = child.wait(EXIT_TIMEOUT);
+                // Standard error may still be in transit, and another process may hold it open.
+                self.stderr_closed.wait_for(EXIT_TIMEOUT);
+                ServerError::Exited { end, stderr: self.stderr_tail() }
+            }
+        };
+        self.end(&error);
+        child.stop();
+    }
+
+    /// Returns the violation for which a server is ended; `None` if it ended by itself. Only `most` consecutive lines may
+    /// be no messages.
+    fn dispatch_lines(&self, mut lines: LineReader<PipeReader>, most: usize) -> Option<String> {
+        let (mut line, mut noise) = (Vec::new(), 0);
+        loop {
+            match lines.next(&mut line) {
+                Ok(LineResult::Line) => {}
+                Ok(LineResult::TooLong) => {
+                    return Some(format!("sent a message of more than {} bytes", lines.max_bytes));
+                }
+                Ok(LineResult::End) | Err(_) => return None,
+            }
+            match ServerMessage::parse(&line) {
+                Some(messages) => {
+                    noise = 0;
+                    messages.into_iter().for_each(|message| self.dispatch(message));
+                    // Free the memory of a large message.
+                    line.shrink_to(64 << 10);
+                }
+                None if noise == most => {
+                    return Some(format!(
+                        "wrote {} consecutive lines that are not messages",
+                        most + 1
+                    ));
+                }
+                None => noise += 1,
+            }
+        }
+    }
+
     fn capture_stderr(&self, mut stderr: PipeReader) {
         let mut buffer = vec![0; 8 << 10];
         while let Ok(count @ 1..) = stderr.read(&mut buffer) {
-            let mut complaints = self.stderr.lock().unwrap_or_else(PoisonError::into_inner);
-            complaints.write(&buffer[..count]);
+            lock(&self.stderr).write(&buffer[..count]);
         }
         self.stderr_closed.cancel();
     }
 
     /// Returns the end of standard error, for messages.
     fn stderr_tail(&self) -> String {
-        let text = self.stderr.lock().unwrap_or_else(PoisonError::into_inner).text();
+        let text = lock(&self.stderr).text();
         let text = self.secrets.iter().fold(text, |text, secret| text.replace(secret, "***"));
         let skipped = text.trim_end().chars().count().saturating_sub(MAX_QUOTED_CHARS);
         let mut quoted: String = text.trim_end().chars().skip(skipped).collect();
