@@ -22,6 +22,7 @@ mod model_spec;
 pub mod model_table;
 mod openai_chat;
 mod openai_responses;
+mod playback_error;
 mod provider;
 mod schema;
 pub mod scripted;
@@ -29,7 +30,8 @@ pub mod scripted;
 mod tests;
 mod wire;
 
-pub use cassette::{OnMismatch, RecordError, Recorder, Recording, RecordingError};
+pub use cassette::{OnMismatch, RecordError, Recorder, Recording};
 pub use connect::{ConnectError, EnvLookup, ModelConnectionSettings, connect};
 pub use model_spec::{ModelSpec, ModelSpecError};
+pub use playback_error::PlaybackError;
 pub use provider::{PROVIDERS, Provider, provider_table};

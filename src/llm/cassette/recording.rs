@@ -1,11 +1,9 @@
 //! Reading recordings.
 
-use std::io;
-use std::path::{Path, PathBuf};
-
-use thiserror::Error;
+use std::path::Path;
 
 use super::record::{CassetteRecord, FORMAT_VERSION, RecordedHeaders};
+use crate::llm::PlaybackError;
 use crate::net::NetError;
 
 /// A recording.
@@ -45,46 +43,21 @@ pub(super) enum ExchangeEnd {
     Failed(NetError),
 }
 
-/// An error of loading a file.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum RecordingError {
-    /// The file can't be read.
-    #[error("could not read the recording {path}: {cause}")]
-    Unreadable {
-        /// The file.
-        path: PathBuf,
-        /// The error of the system.
-        cause: String,
-    },
-    /// A line is invalid.
-    #[error("{path}:{line}: {cause}")]
-    Malformed {
-        /// The file.
-        path: PathBuf,
-        /// The number of the line, counted from one.
-        line: usize,
-        /// The reason.
-        cause: String,
-    },
-}
-
 impl Recording {
     /// Reads a recording. A last line without a line feed, as a crash leaves it, is ignored.
     ///
     /// # Errors
     ///
     /// Fails if the file can't be read, or for an invalid line.
-    pub fn load(path: &Path) -> Result<Self, RecordingError> {
-        let unreadable = |error: io::Error| RecordingError::Unreadable {
-            path: path.to_owned(),
+    pub fn load(path: &Path) -> Result<Self, PlaybackError> {
+        let owned = || path.to_owned();
+        let text = std::fs::read_to_string(path).map_err(|error| PlaybackError::Unreadable {
+            kind: "recording",
+            path: owned(),
             cause: error.to_string(),
-        };
-        let text = std::fs::read_to_string(path).map_err(unreadable)?;
-        Self::parse(&text).map_err(|(line, cause)| RecordingError::Malformed {
-            path: path.to_owned(),
-            line,
-            cause,
-        })
+        })?;
+        let malformed = |(line, cause)| PlaybackError::Malformed { path: owned(), line, cause };
+        Self::parse(&text).map_err(malformed)
     }
 
     /// Returns the model of the first request, as `provider/name`.
@@ -109,18 +82,17 @@ impl Recording {
         for (index, text) in complete.lines().enumerate() {
             last = index + 1;
             let invalid = |cause: String| (last, cause);
-            let record = CassetteRecord::parse(text).map_err(|error| invalid(error.to_string()))?;
-            let Some(record) = record else { continue };
-            match (index, &record) {
-                (0, CassetteRecord::Recording { version: FORMAT_VERSION }) => continue,
+            let record: CassetteRecord =
+                serde_json::from_str(text).map_err(|error| invalid(error.to_string()))?;
+            match (index, record) {
+                (_, CassetteRecord::Unknown)
+                | (0, CassetteRecord::Recording { version: FORMAT_VERSION }) => {}
                 (0, CassetteRecord::Recording { version }) => {
                     return Err(invalid(format!("unknown version {version}")));
                 }
                 (0, _) => return Err(invalid("the version record is missing".to_owned())),
-                (_, _) => {}
+                (_, record) => add_record(&mut exchanges, record).map_err(invalid)?,
             }
-            let number = record.number();
-            add_record(&mut exchanges, record, number).map_err(invalid)?;
         }
         if exchanges.is_empty() {
             return Err((last.max(1), "nothing was recorded".to_owned()));
@@ -130,11 +102,8 @@ impl Recording {
 }
 
 /// Adds a record; exchanges may overlap.
-fn add_record(
-    exchanges: &mut Vec<RecordedExchange>,
-    record: CassetteRecord,
-    number: usize,
-) -> Result<(), String> {
+fn add_record(exchanges: &mut Vec<RecordedExchange>, record: CassetteRecord) -> Result<(), String> {
+    let number = record.number();
     if let CassetteRecord::Request(request) = record {
         if number != exchanges.len() + 1 {
             return Err(format!("request {number} comes after {}", exchanges.len()));
@@ -168,7 +137,7 @@ fn add_record(
         }
         CassetteRecord::End { .. } => exchange.end = ExchangeEnd::Complete,
         CassetteRecord::Error { error, .. } => exchange.end = ExchangeEnd::Failed(error),
-        CassetteRecord::Recording { .. } | CassetteRecord::Request(_) => {
+        CassetteRecord::Recording { .. } | CassetteRecord::Request(_) | CassetteRecord::Unknown => {
             return Err("a recording has only one version record".to_owned());
         }
     }

@@ -1,11 +1,12 @@
 //! Sending a request and reading the response.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use serde_json::Value;
 
 use super::bom::BomSkipper;
-use super::transport::{HttpTransport, IncomingResponse};
+use super::transport::{HttpTransport, IncomingResponse, ResponseBody};
 use super::wire_model::RequestTarget;
 use crate::llm::decode::{CallIds, DecodedReply, DeltaBuffer};
 use crate::llm::fault::{self, ApiError, ErrorResponse};
@@ -81,12 +82,12 @@ impl PreparedModelCall {
     ) -> Result<Reply, Fault> {
         let sent = self.transport.send(&self.request, &scope.cancel);
         let mut response = sent.map_err(|error| fault::network_fault(&error, self.attempt))?;
-        if !(200..300).contains(&response.status()) {
-            return Err(self.read_error(&mut *response));
+        if !(200..300).contains(&response.status) {
+            return Err(self.read_error(&mut response));
         }
         // From here on the provider may charge for the request.
         let mut deltas = DeltaBuffer::default();
-        let reply = self.read_reply(response, &mut deltas, sink);
+        let reply = self.read_reply(response.body, &mut deltas, sink);
         let reply = reply.map_err(|fault| Fault {
             billed: true,
             received: deltas.received_tokens(),
@@ -103,7 +104,7 @@ impl PreparedModelCall {
     /// Reads a response to its terminal event.
     fn read_reply(
         &self,
-        mut response: Box<dyn IncomingResponse>,
+        mut response: Box<dyn ResponseBody>,
         deltas: &mut DeltaBuffer,
         sink: &mut dyn FnMut(ReplyDelta),
     ) -> Result<DecodedReply, Fault> {
@@ -126,7 +127,7 @@ impl PreparedModelCall {
                 ResponseKind::Unknown(lead) => {
                     let Some(visible) = lead.push(chunk) else { continue };
                     kind = self.detect_kind(visible[0]);
-                    visible
+                    Cow::from(visible)
                 }
                 ResponseKind::Events(_) | ResponseKind::Document(_) | ResponseKind::HtmlPage => {
                     chunk.into()
@@ -164,17 +165,17 @@ impl PreparedModelCall {
     }
 
     /// Returns the fault of a response with an error status.
-    fn read_error(&self, response: &mut dyn IncomingResponse) -> Fault {
+    fn read_error(&self, response: &mut IncomingResponse) -> Fault {
         let mut body = Vec::new();
         let mut buffer = vec![0; 16 << 10];
         // The status is enough if the body can't be read.
-        while let Ok(count @ 1..) = response.read(&mut buffer) {
+        while let Ok(count @ 1..) = response.body.read(&mut buffer) {
             body.extend_from_slice(&buffer[..count]);
             if body.len() >= MAX_ERROR_BODY {
                 break;
             }
         }
-        self.classify(response.status(), response.headers(), &body)
+        self.classify(response.status, &response.headers, &body)
     }
 
     fn classify(&self, status: u16, headers: &HeaderMap, body: &[u8]) -> Fault {

@@ -83,12 +83,12 @@ impl WireModel {
     /// Returns a model with a wire.
     pub(crate) fn new(
         wire: Arc<dyn Wire>,
-        carrier: Arc<dyn HttpTransport>,
+        transport: Arc<dyn HttpTransport>,
         target: RequestTarget,
     ) -> Self {
         Self {
             wire,
-            transport: carrier,
+            transport,
             target: Arc::new(target),
             conversation: EncodedConversation::default(),
             call_ids: CallIds::default(),
@@ -104,33 +104,35 @@ impl WireModel {
         self.conversation.encoded_bytes()
     }
 
-    /// Encodes the next request.
-    pub(super) fn encode_request(&mut self, request: &ModelRequest<'_>) -> HttpRequest {
+    /// Encodes the next request; returns it with its head.
+    pub(super) fn encode_request(
+        &mut self,
+        request: &ModelRequest<'_>,
+    ) -> (HttpRequest, Arc<Vec<u8>>) {
         let (wire, call_ids) = (Arc::clone(&self.wire), &mut self.call_ids);
         let part = self.conversation.encode(request.entries, |item, writer| {
             call_ids.add_entry(item);
             wire.encode_item(item, writer);
         });
         let (tools, tool_choice) = self.select_tools(request);
-        let request = &ModelRequest { tools: &tools, ..*request };
-        let head = self.encode_head(request);
+        let frame = RequestFrame {
+            system: request.system,
+            tools: &tools,
+            tool_choice,
+            schema: request.schema.map(|schema| &**schema),
+        };
+        let head = self.encode_head(request, &tools, &frame);
         let mut tail = Vec::with_capacity(256);
         let mut writer = MessageWriter::new(&mut tail, part.open_group);
         if let Some(instruction) = request.instruction {
             wire.encode_user(instruction, &mut writer);
         }
         writer.close(wire.has_cache_marks() && request.instruction.is_none());
-        wire.encode_tail(
-            &RequestFrame { tool_choice, ..request_frame(request) },
-            request.max_output,
-            &mut tail,
-        );
-        HttpRequest {
-            method: Method::POST,
-            url: self.target.url.clone(),
-            headers: self.target.headers.clone(),
-            body: RequestBody::new().with(head).with_part(part.bytes, part.end).with(tail),
-        }
+        wire.encode_tail(&frame, request.max_output, &mut tail);
+        let body = RequestBody::new().with(Arc::clone(&head));
+        let body = body.with_part(part.bytes, part.end).with(tail);
+        let (url, headers) = (self.target.url.clone(), self.target.headers.clone());
+        (HttpRequest { method: Method::POST, url, headers, body }, head)
     }
 
     /// Returns the tools to define, and whether they may be called. Where earlier calls require definitions, these are
@@ -151,28 +153,30 @@ impl WireModel {
         (Arc::clone(request.tools), ToolChoice::Auto)
     }
 
-    fn encode_head(&mut self, request: &ModelRequest<'_>) -> Arc<Vec<u8>> {
-        let same = |head: &EncodedHead| {
-            same_arc(&head.system, request.system)
-                && same_arc(&head.tools, request.tools)
-                && match (&head.schema, request.schema) {
-                    (Some(a), Some(b)) => same_arc(a, b),
-                    (None, None) => true,
-                    _ => false,
-                }
+    fn encode_head(
+        &mut self,
+        request: &ModelRequest<'_>,
+        tools: &Arc<[ToolSpec]>,
+        frame: &RequestFrame<'_>,
+    ) -> Arc<Vec<u8>> {
+        // Equal pointers are compared first.
+        let same = |head: &&EncodedHead| {
+            head.system == *request.system
+                && head.tools == *tools
+                && head.schema.as_ref() == request.schema
         };
-        if let Some(head) = self.heads.iter().find(|head| same(head)) {
+        if let Some(head) = self.heads.iter().find(same) {
             return Arc::clone(&head.bytes);
         }
         let mut bytes = Vec::new();
-        self.wire.encode_head(&request_frame(request), &mut bytes);
+        self.wire.encode_head(frame, &mut bytes);
         let bytes = Arc::new(bytes);
         if self.heads.len() == MAX_CACHED_HEADS {
             self.heads.remove(0);
         }
         self.heads.push(EncodedHead {
             system: Arc::clone(request.system),
-            tools: Arc::clone(request.tools),
+            tools: Arc::clone(tools),
             schema: request.schema.cloned(),
             bytes: Arc::clone(&bytes),
         });
@@ -185,13 +189,9 @@ impl Model for WireModel {
         if request.entries.is_empty() && request.instruction.is_none() {
             return Err(Fault::new(FaultKind::Request, "the request is empty"));
         }
-        let http_request = self.encode_request(request);
+        let (http_request, head) = self.encode_request(request);
         let warning = match request.purpose {
-            CallPurpose::Agent => {
-                let (tools, _) = self.select_tools(request);
-                let head = self.encode_head(&ModelRequest { tools: &tools, ..*request });
-                self.prefix_check.check(&head, request.entries)
-            }
+            CallPurpose::Agent => self.prefix_check.check(&head, request.entries),
             CallPurpose::Compaction | CallPurpose::Closing => None,
         };
         Ok(Box::new(PreparedModelCall {
@@ -206,16 +206,6 @@ impl Model for WireModel {
     }
 }
 
-fn request_frame<'a>(request: &ModelRequest<'a>) -> RequestFrame<'a> {
-    let schema = request.schema.map(|schema| &**schema);
-    RequestFrame {
-        system: request.system,
-        tools: request.tools,
-        tool_choice: ToolChoice::Auto,
-        schema,
-    }
-}
-
 /// Returns a placeholder for the tools of earlier calls, for a session that is resumed only for its final summary.
 fn placeholder_tool() -> ToolSpec {
     ToolSpec {
@@ -223,11 +213,6 @@ fn placeholder_tool() -> ToolSpec {
         description: "There is no tool.".into(),
         schema: serde_json::json!({"type": "object", "properties": {}}),
     }
-}
-
-/// Returns whether two shared values are equal, comparing the pointers first.
-fn same_arc<T: ?Sized + PartialEq>(a: &Arc<T>, b: &Arc<T>) -> bool {
-    Arc::ptr_eq(a, b) || a == b
 }
 
 #[cfg(test)]
@@ -294,7 +279,7 @@ mod tests {
         let (mut before, mut encoded): (Vec<u8>, u64) = (Vec::new(), 0);
         for count in 1..=all.len() {
             let sent = with_ask(&all[..count], &tools, |request| {
-                model.encode_request(request).body.to_vec()
+                model.encode_request(request).0.body.to_vec()
             });
             // Only the end of the request may differ.
             let end = before.len().saturating_sub(16);
@@ -316,7 +301,7 @@ mod tests {
                 .map(|count| {
                     let before = model.encoded_bytes();
                     let sent = with_ask(&all[..count], &tools, |request| {
-                        model.encode_request(request).body.to_vec()
+                        model.encode_request(request).0.body.to_vec()
                     });
                     assert!(sent.len() > 1_000 * (count - 1), "{name}: everything is sent");
                     model.encoded_bytes() - before
@@ -334,18 +319,19 @@ mod tests {
         let (mut model, all, none) = (model(), conversation(20), [].into());
         let tool = ToolSpec { name: "t".into(), description: "d".into(), schema: Value::Null };
         let tools: Arc<[ToolSpec]> = [tool].into();
-        let before = with_ask(&all, &tools, |request| model.encode_request(request).body.to_vec());
+        let before =
+            with_ask(&all, &tools, |request| model.encode_request(request).0.body.to_vec());
         let encoded = model.encoded_bytes();
         let summary = with_ask(&all[..10], &none, |request| {
             let request = ModelRequest { instruction: Some("summarize"), ..*request };
-            model.encode_request(&request).body.to_vec()
+            model.encode_request(&request).0.body.to_vec()
         });
         let summary: Value = serde_json::from_slice(&summary).unwrap();
         let last = summary["messages"].as_array().unwrap().last().unwrap();
         assert_eq!(*last, serde_json::json!({"role": "user", "content": "summarize"}));
         assert!(summary.get("tools").is_none());
         assert_eq!(
-            with_ask(&all, &tools, |request| model.encode_request(request).body.to_vec()),
+            with_ask(&all, &tools, |request| model.encode_request(request).0.body.to_vec()),
             before
         );
         assert_eq!(model.encoded_bytes(), encoded);
@@ -357,7 +343,7 @@ mod tests {
         let entries = conversation(1);
         let head = |model: &mut WireModel, system: &str| {
             with_ask(&entries, &none, |request| {
-                model.encode_head(&ModelRequest { system: &system.into(), ..*request })
+                model.encode_request(&ModelRequest { system: &system.into(), ..*request }).1
             })
         };
         let first = head(&mut model, "a");
