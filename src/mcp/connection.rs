@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use super::error::ServerError;
+use super::error::{Result, ServerError};
 use super::message::{RpcRequest, notification};
 use super::protocol_mode::{self, ProtocolMode, SESSION_VERSIONS};
 use super::settings::ServerSetup;
@@ -16,33 +16,25 @@ use crate::port::{CancellationToken, lock};
 /// A transport to a server.
 pub(super) trait Channel: Send + Sync {
     /// Sends a request and waits for its answer. If the caller stops waiting, the server is notified.
-    fn request(&self, request: &RpcRequest, wait: &ReplyDeadline<'_>)
-    -> Result<Value, ServerError>;
+    fn request(&self, request: &RpcRequest, wait: &ReplyDeadline<'_>) -> Result<Value>;
 
     /// Sends a message without an answer.
-    fn notify(
-        &self,
-        message: Value,
-        version: &'static str,
-        wait: &ReplyDeadline<'_>,
-    ) -> Result<(), ServerError>;
+    fn notify(&self, message: Value, version: &'static str, wait: &ReplyDeadline<'_>)
+    -> Result<()>;
 
     /// Returns why the channel has ended, if it has.
     fn end_reason(&self) -> Option<ServerError>;
 }
 
-/// How much time a server has to end.
+/// How much time a server has to end. Clones share the deadline.
 #[derive(Clone)]
 pub(super) struct ServerShutdown {
     normal_timeout: Duration,
     fast_timeout: Duration,
     fast: CancellationToken,
-    deadline: ShutdownDeadline,
+    /// The deadline for the end of the server, if known.
+    deadline: Arc<Mutex<Option<Instant>>>,
 }
-
-/// The deadline for the end of a server, if known.
-#[derive(Clone, Default)]
-pub(super) struct ShutdownDeadline(Arc<Mutex<Option<Instant>>>);
 
 /// How long to wait for an answer.
 #[derive(Clone, Copy)]
@@ -77,40 +69,25 @@ pub(super) struct ToolList {
 impl ServerShutdown {
     /// Returns the usual and the short time limit. The short one applies once `fast` is cancelled or the deadline has
     /// passed.
-    pub(super) fn new(
-        setup: &ServerSetup,
-        hurry: &CancellationToken,
-        until: &ShutdownDeadline,
-    ) -> Self {
-        Self {
-            normal_timeout: setup.shutdown_timeout,
-            fast_timeout: setup.fast_shutdown_timeout,
-            fast: hurry.clone(),
-            deadline: until.clone(),
-        }
+    pub(super) fn new(setup: &ServerSetup, fast: CancellationToken) -> Self {
+        let (normal_timeout, fast_timeout) = (setup.shutdown_timeout, setup.fast_shutdown_timeout);
+        Self { normal_timeout, fast_timeout, fast, deadline: Arc::default() }
+    }
+
+    pub(super) fn set_deadline(&self, until: Option<Instant>) {
+        *lock(&self.deadline) = until;
     }
 
     /// Returns how long a server may take to end by itself when its input is closed; `None` to terminate it at once.
     pub(super) fn idle_timeout(&self) -> Option<Duration> {
-        let left = self.deadline.remaining().unwrap_or(Duration::MAX);
-        let most = left.min(self.normal_timeout);
+        let left = lock(&self.deadline).map(|at| at.saturating_duration_since(Instant::now()));
+        let most = left.map_or(self.normal_timeout, |left| left.min(self.normal_timeout));
         (!self.fast.is_cancelled() && !most.is_zero()).then_some(most)
     }
 
     /// Returns how long a terminated server may take to end.
     pub(super) fn exit_timeout(&self) -> Duration {
         self.idle_timeout().unwrap_or_default().max(self.fast_timeout)
-    }
-}
-
-impl ShutdownDeadline {
-    pub(super) fn set(&self, until: Option<Instant>) {
-        *lock(&self.0) = until;
-    }
-
-    fn remaining(&self) -> Option<Duration> {
-        let until = *lock(&self.0);
-        until.map(|until| until.saturating_duration_since(Instant::now()))
     }
 }
 
@@ -149,7 +126,7 @@ impl ServerConnection {
         known: Option<ProtocolMode>,
         probe: Duration,
         wait: &ReplyDeadline<'_>,
-    ) -> Result<Self, ServerError> {
+    ) -> Result<Self> {
         let (era, next_id) = (ProtocolMode::Stateless, AtomicU64::new(1));
         let mut connection = Self { channel, era, instructions: None, next_id };
         match known {
@@ -161,7 +138,7 @@ impl ServerConnection {
         Ok(connection)
     }
 
-    fn negotiate(&mut self, probe: Duration, wait: &ReplyDeadline<'_>) -> Result<(), ServerError> {
+    fn negotiate(&mut self, probe: Duration, wait: &ReplyDeadline<'_>) -> Result<()> {
         // The rest must suffice for a server that ignores unknown methods.
         match self.discover(&wait.at_most(probe.min(wait.remaining() / 4))) {
             Ok(offered) => self.start_session(offered, wait),
@@ -187,7 +164,7 @@ impl ServerConnection {
     }
 
     /// Asks a server for its versions and instructions; supported in the newest mode only.
-    fn discover(&mut self, wait: &ReplyDeadline<'_>) -> Result<Vec<String>, ServerError> {
+    fn discover(&mut self, wait: &ReplyDeadline<'_>) -> Result<Vec<String>> {
         let era = ProtocolMode::Stateless;
         let result = self.send(era, "server/discover", json!({}), Vec::new(), wait)?;
         let versions = protocol_mode::version_list(result.get("supportedVersions"));
@@ -195,22 +172,14 @@ impl ServerConnection {
         versions.ok_or_else(|| ServerError::Malformed("it names no versions".to_owned()))
     }
 
-    fn start_session(
-        &mut self,
-        offered: Vec<String>,
-        wait: &ReplyDeadline<'_>,
-    ) -> Result<(), ServerError> {
+    fn start_session(&mut self, offered: Vec<String>, wait: &ReplyDeadline<'_>) -> Result<()> {
         match ProtocolMode::choose(offered)? {
             ProtocolMode::Stateless => Ok(()),
             ProtocolMode::Session(version) => self.initialize(version, wait),
         }
     }
 
-    fn initialize(
-        &mut self,
-        version: &'static str,
-        wait: &ReplyDeadline<'_>,
-    ) -> Result<(), ServerError> {
+    fn initialize(&mut self, version: &'static str, wait: &ReplyDeadline<'_>) -> Result<()> {
         let params = json!({
             "protocolVersion": version, "capabilities": {}, "clientInfo": protocol_mode::client_info(),
         });
@@ -227,11 +196,7 @@ impl ServerConnection {
     }
 
     /// Lists the tools of the server, page by page.
-    pub(super) fn tools(
-        &self,
-        pages: usize,
-        wait: &ReplyDeadline<'_>,
-    ) -> Result<ToolList, ServerError> {
+    pub(super) fn tools(&self, pages: usize, wait: &ReplyDeadline<'_>) -> Result<ToolList> {
         let (mut tools, mut cursor, mut seen) = (Vec::new(), None, HashSet::new());
         for _ in 0..pages {
             let params = match cursor.take() {
@@ -263,7 +228,7 @@ impl ServerConnection {
         params: Value,
         headers: Vec<(String, String)>,
         wait: &ReplyDeadline<'_>,
-    ) -> Result<Value, ServerError> {
+    ) -> Result<Value> {
         self.send(self.era, method, params, headers, wait)
     }
 
@@ -274,7 +239,7 @@ impl ServerConnection {
         mut params: Value,
         headers: Vec<(String, String)>,
         wait: &ReplyDeadline<'_>,
-    ) -> Result<Value, ServerError> {
+    ) -> Result<Value> {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         let mut meta = era.request_meta();
         if let Some(Value::Object(own)) = params.get_mut("_meta").map(Value::take) {

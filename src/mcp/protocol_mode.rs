@@ -5,7 +5,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::error::{RpcError, ServerError};
+use super::error::{Result, RpcError, ServerError};
 
 /// The mode negotiated with a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,7 +36,7 @@ impl ProtocolMode {
     }
 
     /// Returns the best mode among the versions of a server.
-    pub(super) fn choose(offered: Vec<String>) -> Result<Self, ServerError> {
+    pub(super) fn choose(offered: Vec<String>) -> Result<Self> {
         let offers = |version: &str| offered.iter().any(|offered| offered == version);
         if offers(STATELESS_VERSION) {
             return Ok(Self::Stateless);
@@ -84,7 +84,7 @@ pub(super) fn version_list(value: Option<&Value>) -> Option<Vec<String>> {
 mod tests {
     use super::*;
 
-    fn best(offered: &[&str]) -> Result<ProtocolMode, ServerError> {
+    fn best(offered: &[&str]) -> Result<ProtocolMode> {
         ProtocolMode::choose(offered.iter().map(|version| (*version).to_owned()).collect())
     }
 

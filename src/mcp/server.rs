@@ -6,10 +6,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use super::connection::{
-    Channel, ReplyDeadline, ServerConnection, ServerShutdown, ShutdownDeadline,
-};
-use super::error::ServerError;
+use super::connection::{Channel, ReplyDeadline, ServerConnection, ServerShutdown};
+use super::error::{Result, ServerError};
 use super::http::HttpChannel;
 use super::protocol_mode::{ProtocolMode, SESSION_VERSIONS};
 use super::settings::{ServerSetup, ServerSpec, ServerTransport};
@@ -21,10 +19,8 @@ use crate::port::{CancellationToken, lock};
 pub(super) struct McpServer {
     pub spec: ServerSpec,
     pub setup: ServerSetup,
-    /// Cancelled for a fast shutdown of the program.
-    fast_shutdown: CancellationToken,
-    /// Set while it is started, and at shutdown.
-    shutdown_deadline: ShutdownDeadline,
+    /// Its deadline is set while the server is started, and at shutdown.
+    shutdown: ServerShutdown,
     /// `None` after shutdown.
     lifecycle: Mutex<Option<ServerLifecycle>>,
 }
@@ -41,15 +37,12 @@ struct ServerLifecycle {
 impl McpServer {
     pub(super) fn new(spec: ServerSpec, setup: ServerSetup, hurry: CancellationToken) -> Self {
         let lifecycle = Mutex::new(Some(ServerLifecycle::default()));
-        let shutdown_deadline = ShutdownDeadline::default();
-        Self { spec, setup, fast_shutdown: hurry, shutdown_deadline, lifecycle }
+        let shutdown = ServerShutdown::new(&setup, hurry);
+        Self { spec, setup, shutdown, lifecycle }
     }
 
     /// Starts the server and negotiates the mode.
-    pub(super) fn start(
-        &self,
-        wait: &ReplyDeadline<'_>,
-    ) -> Result<Arc<ServerConnection>, ServerError> {
+    pub(super) fn start(&self, wait: &ReplyDeadline<'_>) -> Result<Arc<ServerConnection>> {
         let mut life = self.lifecycle();
         self.connect(life.as_mut().ok_or(ServerError::Cancelled)?, wait)
     }
@@ -62,7 +55,7 @@ impl McpServer {
         headers: &[(String, String)],
         is_harmless: bool,
         wait: &ReplyDeadline<'_>,
-    ) -> Result<Value, ServerError> {
+    ) -> Result<Value> {
         let call = |connection: Arc<ServerConnection>| {
             connection.request("tools/call", params.clone(), headers.to_vec(), wait)
         };
@@ -79,12 +72,12 @@ impl McpServer {
     /// Stops the server for good, faster if less time is left.
     pub(super) fn stop(&self, left: Option<Duration>) {
         let life = self.lifecycle().take();
-        self.shutdown_deadline.set(left.and_then(|left| Instant::now().checked_add(left)));
+        self.shutdown.set_deadline(left.and_then(|left| Instant::now().checked_add(left)));
         drop(life);
     }
 
     /// Returns an open connection.
-    fn connection(&self, wait: &ReplyDeadline<'_>) -> Result<Arc<ServerConnection>, ServerError> {
+    fn connection(&self, wait: &ReplyDeadline<'_>) -> Result<Arc<ServerConnection>> {
         let mut life = self.lifecycle();
         let life = life.as_mut().ok_or(ServerError::Cancelled)?;
         if let Some(connection) = &life.connection {
@@ -107,12 +100,12 @@ impl McpServer {
         &self,
         life: &mut ServerLifecycle,
         wait: &ReplyDeadline<'_>,
-    ) -> Result<Arc<ServerConnection>, ServerError> {
+    ) -> Result<Arc<ServerConnection>> {
         life.connection = None;
         let open =
             |era| ServerConnection::open(self.channel()?, era, self.setup.probe_timeout, wait);
         // A server that starts too slowly gets no more time to end.
-        self.shutdown_deadline.set(Some(wait.at));
+        self.shutdown.set_deadline(Some(wait.at));
         let opened = match open(life.mode) {
             // Some servers exit when the first message does not begin a session.
             Err(ServerError::Exited { .. }) if life.mode.is_none() => {
@@ -120,17 +113,16 @@ impl McpServer {
             }
             opened => opened,
         };
-        self.shutdown_deadline.set(None);
+        self.shutdown.set_deadline(None);
         let connection = Arc::new(opened?);
         life.mode = Some(connection.era);
         life.connection = Some(Arc::clone(&connection));
         Ok(connection)
     }
 
-    fn channel(&self) -> Result<Box<dyn Channel>, ServerError> {
+    fn channel(&self) -> Result<Box<dyn Channel>> {
         let secrets = self.spec.transport.secrets();
-        let parting =
-            ServerShutdown::new(&self.setup, &self.fast_shutdown, &self.shutdown_deadline);
+        let parting = self.shutdown.clone();
         match &self.spec.transport {
             ServerTransport::Stdio { command, args, env } => {
                 let argv = [command].into_iter().chain(args).map(OsString::from).collect();

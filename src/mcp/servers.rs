@@ -6,7 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use super::connection::ReplyDeadline;
-use super::error::{ServerError, ServerProblem};
+use super::error::{Result, ServerError, ServerProblem};
 use super::server::McpServer;
 use super::settings::{ServerSetup, ServerSpec};
 use super::tool::ServerTool;
@@ -122,10 +122,7 @@ impl Drop for McpServers {
     }
 }
 
-fn start_server(
-    server: &McpServer,
-    cancel: &CancellationToken,
-) -> Result<StartedServer, ServerError> {
+fn start_server(server: &McpServer, cancel: &CancellationToken) -> Result<StartedServer> {
     let wait = ReplyDeadline::new(server.spec.timeout, cancel, &|_| {});
     let caps = &server.setup.limits;
     let listed = server.start(&wait).and_then(|connection| {

@@ -1,11 +1,11 @@
 //! Replaying a recording.
 
 use std::collections::VecDeque;
-use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::mismatch::RequestMismatch;
+use super::record::RequestRecord;
 use super::recording::{ExchangeEnd, RecordedExchange, Recording};
 use crate::llm::exchange::{HttpTransport, IncomingResponse, ResponseBody};
 use crate::llm::fault::SecretMasker;
@@ -50,13 +50,14 @@ impl Player {
     /// Returns the model of the next request; at the end, that of the last one.
     pub(super) fn next_model(&self) -> &str {
         let exchanges = &self.0.recording.exchanges;
-        &exchanges[self.0.position.calls().min(exchanges.len() - 1)].model
+        &exchanges[self.0.position.calls().min(exchanges.len() - 1)].request.model
     }
 
     /// Returns the recorded models, each with the URL of its first request and whether that streamed its reply.
     pub(in crate::llm) fn models(&self) -> Vec<(&str, &str, bool)> {
         let mut models: Vec<(&str, &str, bool)> = Vec::new();
-        for RecordedExchange { model, url, headers, .. } in &self.0.recording.exchanges {
+        for RecordedExchange { request, .. } in &self.0.recording.exchanges {
+            let RequestRecord { model, url, headers, .. } = request;
             if !models.iter().any(|(known, ..)| known == model) {
                 let streams =
                     headers.get("accept").is_some_and(|kind| kind.contains("event-stream"));
@@ -75,7 +76,9 @@ impl Player {
     ) -> Result<(), NetError> {
         // The recording is masked, so the request has to be masked too.
         let sent = SecretMasker::default().mask(&String::from_utf8_lossy(&request.body.to_vec()));
-        let Some(mismatch) = RequestMismatch::find(&recorded.body, &sent) else { return Ok(()) };
+        let Some(mismatch) = RequestMismatch::find(&recorded.request.body, &sent) else {
+            return Ok(());
+        };
         let cause = format!("request {number} differs from the recorded one {mismatch}");
         match self.0.on_mismatch {
             OnMismatch::Fail => Err(NetError::InvalidRequest { cause }),
@@ -126,12 +129,6 @@ impl HttpTransport for Player {
         let chunks = response.chunks.iter().cloned().collect();
         let body = Box::new(ReplayBody { chunks, end });
         Ok(IncomingResponse { status: response.status, headers, body })
-    }
-}
-
-impl fmt::Debug for Player {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Player").finish_non_exhaustive()
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::record::{CassetteRecord, FORMAT_VERSION, RecordedHeaders};
+use super::record::{CassetteRecord, FORMAT_VERSION, RecordedHeaders, RequestRecord};
 use crate::llm::PlaybackError;
 use crate::net::NetError;
 
@@ -15,10 +15,8 @@ pub struct Recording {
 /// A request and its response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct RecordedExchange {
-    pub(super) model: String,
-    pub(super) url: String,
-    pub(super) headers: RecordedHeaders,
-    pub(super) body: String,
+    /// The request, with its whole body.
+    pub(super) request: RequestRecord,
     /// `None` if no response began.
     pub(super) response: Option<RecordedResponse>,
     pub(super) end: ExchangeEnd,
@@ -62,7 +60,7 @@ impl Recording {
 
     /// Returns the model of the first request, as `provider/name`.
     pub fn first_model(&self) -> &str {
-        &self.exchanges[0].model
+        &self.exchanges[0].request.model
     }
 
     /// Returns the number of recorded requests.
@@ -104,22 +102,16 @@ impl Recording {
 /// Adds a record; exchanges may overlap.
 fn add_record(exchanges: &mut Vec<RecordedExchange>, record: CassetteRecord) -> Result<(), String> {
     let number = record.number();
-    if let CassetteRecord::Request(request) = record {
+    if let CassetteRecord::Request(mut request) = record {
         if number != exchanges.len() + 1 {
             return Err(format!("request {number} comes after {}", exchanges.len()));
         }
-        let before = exchanges.last().map_or("", |exchange| &exchange.body);
+        let before = exchanges.last().map_or("", |exchange| &exchange.request.body);
         let same = before.get(..request.shared_bytes);
         let same =
             same.ok_or_else(|| format!("`same` of request {number} exceeds the previous body"))?;
-        exchanges.push(RecordedExchange {
-            body: format!("{same}{}", request.body),
-            model: request.model,
-            url: request.url,
-            headers: request.headers,
-            response: None,
-            end: ExchangeEnd::Unrecorded,
-        });
+        request.body.insert_str(0, same);
+        exchanges.push(RecordedExchange { request, response: None, end: ExchangeEnd::Unrecorded });
         return Ok(());
     }
     let exchange = number.checked_sub(1).and_then(|at| exchanges.get_mut(at));
@@ -163,7 +155,8 @@ mod tests {
     #[test]
     fn a_body_reuses_the_prefix_of_the_previous_one() {
         let recording = read(&[HEAD, &request(1, 0, "abc"), &request(2, 2, "xyz")]).unwrap();
-        let bodies: Vec<_> = recording.exchanges.iter().map(|exchange| &*exchange.body).collect();
+        let bodies: Vec<_> =
+            recording.exchanges.iter().map(|exchange| &*exchange.request.body).collect();
         assert_eq!(bodies, ["abc", "abxyz"]);
         assert_eq!((recording.first_model(), recording.len()), ("openai/m", 2));
     }
@@ -192,7 +185,7 @@ mod tests {
         let news = r#"{"type":"new_thing","n":"odd","text":[1],"headers":7}"#;
         let more = request(1, 0, "abc").replace(r#""n":1"#, r#""n":1,"new":[{}]"#);
         let recording = read(&[HEAD, news, &more]).unwrap();
-        assert_eq!((recording.len(), &*recording.exchanges[0].body), (1, "abc"));
+        assert_eq!((recording.len(), &*recording.exchanges[0].request.body), (1, "abc"));
         let untyped = read(&[HEAD, &more, r#"{"n":1}"#]).unwrap_err();
         assert_eq!(untyped.0, 3);
     }

@@ -4,10 +4,8 @@ mod call_ids;
 mod decoded_reply;
 mod finish_reason;
 mod lenient;
-mod token_count;
 
 pub(super) use call_ids::CallIds;
 pub(super) use decoded_reply::{DecodedPart, DecodedReply, DeltaBuffer, estimate_usage};
 pub(super) use finish_reason::FinishReason;
-pub(super) use lenient::{JsonText, List, Object, Text, text_or_json};
-pub(super) use token_count::{TokenCount, TokenDetails};
+pub(super) use lenient::{JsonText, List, Object, Text, TokenCount, TokenDetails, text_or_json};

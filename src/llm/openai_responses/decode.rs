@@ -41,16 +41,6 @@ struct FinishedResponse {
     items: Vec<DecodedItem>,
 }
 
-/// The terminal events.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum TerminalEvent {
-    Completed,
-    Incomplete,
-    Failed,
-    /// The status determines the end.
-    Done,
-}
-
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct StreamEvent<'a> {
@@ -92,7 +82,7 @@ struct ReportedUsage {
 impl Reader {
     fn apply(&mut self, kind: &str, data: &str, deltas: &mut DeltaBuffer) -> Result<(), Fault> {
         let event = || parse_json::<StreamEvent<'_>>(data);
-        let end = match kind {
+        match kind {
             "response.output_item.added" => {
                 self.items.begin(event()?.output_index);
                 return Ok(());
@@ -121,49 +111,41 @@ impl Reader {
                 let kind = if nested.is_some() { found.kind.clone() } else { String::new() };
                 return Err(classify_stream_error(&ApiError { kind, ..found }));
             }
-            "response.completed" => TerminalEvent::Completed,
-            "response.incomplete" => TerminalEvent::Incomplete,
-            "response.failed" | "response.cancelled" => TerminalEvent::Failed,
-            "response.done" => TerminalEvent::Done,
+            "response.completed"
+            | "response.incomplete"
+            | "response.failed"
+            | "response.cancelled"
+            | "response.done" => {}
             // Starts, parts and unknown events.
             _ => return Ok(()),
-        };
+        }
         let response = event()?.response.filter(|json| json.get().starts_with('{'));
         let response = response.ok_or_else(|| protocol_fault(format!("{kind} has no response")))?;
-        self.apply_terminal(end, parse_json(response.get())?)
+        self.apply_terminal(kind, parse_json(response.get())?)
     }
 
-    fn apply_terminal(
-        &mut self,
-        end: TerminalEvent,
-        response: ResponsePayload<'_>,
-    ) -> Result<(), Fault> {
+    /// Applies the response of a terminal event. Its status determines the end too.
+    fn apply_terminal(&mut self, event: &str, response: ResponsePayload<'_>) -> Result<(), Fault> {
         let ResponsePayload { status, model, output, usage, incomplete_details, error } = response;
         let reason = incomplete_details.0.and_then(|details| details.reason.non_empty());
         let status = status.0.map(|status| status.0.to_lowercase());
-        let end = match (end, status.as_deref()) {
-            (_, Some("failed" | "cancelled" | "canceled")) | (TerminalEvent::Failed, _) => {
-                TerminalEvent::Failed
-            }
-            (_, Some("incomplete")) | (TerminalEvent::Incomplete, _) => TerminalEvent::Incomplete,
-            (_, Some("completed" | "complete") | None) => TerminalEvent::Completed,
-            (TerminalEvent::Completed | TerminalEvent::Done, Some(_)) => TerminalEvent::Done,
-        };
-        let finish = match (end, reason) {
-            (TerminalEvent::Failed, _) => {
+        let finish = match (event, status.as_deref()) {
+            ("response.failed" | "response.cancelled", _)
+            | (_, Some("failed" | "cancelled" | "canceled")) => {
                 return Err(reply_error(error.map_or("", RawValue::get)));
             }
-            (TerminalEvent::Completed, _) => ReplyFinish::Stop,
-            (TerminalEvent::Incomplete, Some(reason)) => match FinishReason::parse(&reason) {
-                // The status says that the response is incomplete.
-                FinishReason::Finished(ReplyFinish::Stop | ReplyFinish::ToolCalls)
-                | FinishReason::Unspecified => ReplyFinish::Other(reason.into()),
-                other => {
-                    other.into_finish(&reason)?.unwrap_or_else(|| ReplyFinish::Other(reason.into()))
+            ("response.incomplete", _) | (_, Some("incomplete")) => {
+                let reason = reason.unwrap_or_else(|| "incomplete".to_owned());
+                match FinishReason::parse(&reason).into_finish(&reason)? {
+                    // The status says that the response is incomplete.
+                    Some(ReplyFinish::Stop | ReplyFinish::ToolCalls) | None => {
+                        ReplyFinish::Other(reason.into())
+                    }
+                    Some(finish) => finish,
                 }
-            },
-            (TerminalEvent::Incomplete, None) => ReplyFinish::Other("incomplete".into()),
-            (TerminalEvent::Done, _) => ReplyFinish::Other(status.unwrap_or_default().into()),
+            }
+            (_, Some("completed" | "complete") | None) => ReplyFinish::Stop,
+            (_, Some(other)) => ReplyFinish::Other(other.into()),
         };
         let output = output.0.unwrap_or_default();
         let items = std::mem::take(&mut self.items).resolve(&output, &finish)?;
@@ -262,7 +244,7 @@ impl ReplyReader for Reader {
         if response.output.0.is_none() {
             return Err(Fault::new(FaultKind::NotAnApi, "the response has no output"));
         }
-        self.apply_terminal(TerminalEvent::Done, response)
+        self.apply_terminal("response.done", response)
     }
 
     fn is_complete(&self) -> bool {

@@ -5,15 +5,14 @@
 
 mod mirrored_arguments;
 mod reply;
-mod watch;
 
 use std::sync::{Arc, Mutex};
-use std::thread;
+use std::{io, thread};
 
 use serde_json::Value;
 
 use super::connection::{Channel, ReplyDeadline, ServerShutdown};
-use super::error::ServerError;
+use super::error::{Result, ServerError};
 use super::message::{RpcRequest, ServerMessage, cancel_notification};
 use super::protocol_mode::STATELESS_VERSION;
 use crate::model::strip_terminal_codes;
@@ -21,8 +20,7 @@ use crate::net::{
     Endpoint, HeaderMap, HeaderName, HeaderValue, HttpClient, HttpOptions, HttpRequest,
     HttpResponse, Method, NetError, RequestBody, header,
 };
-use crate::port::{CancellationToken, lock};
-use watch::ExchangeWatch;
+use crate::port::{CancelRegistration, CancellationToken, lock};
 
 pub(super) use mirrored_arguments::{MirroredArgument, mirrored_arguments};
 
@@ -77,7 +75,7 @@ impl HttpChannel {
         options: HttpOptions,
         largest: usize,
         parting: ServerShutdown,
-    ) -> Result<Self, ServerError> {
+    ) -> Result<Self> {
         let start = ServerError::Start;
         Endpoint::parse(url, true).map_err(|error| start(error.to_string()))?;
         let mut all = HeaderMap::new();
@@ -105,11 +103,7 @@ impl HttpChannel {
 }
 
 impl Channel for HttpChannel {
-    fn request(
-        &self,
-        request: &RpcRequest,
-        wait: &ReplyDeadline<'_>,
-    ) -> Result<Value, ServerError> {
+    fn request(&self, request: &RpcRequest, wait: &ReplyDeadline<'_>) -> Result<Value> {
         let result = self.0.request(request, wait);
         let is_given_up = matches!(result, Err(ServerError::TimedOut(_) | ServerError::Cancelled));
         // In the newest mode, closing the connection cancels the request.
@@ -131,7 +125,7 @@ impl Channel for HttpChannel {
         message: Value,
         version: &'static str,
         wait: &ReplyDeadline<'_>,
-    ) -> Result<(), ServerError> {
+    ) -> Result<()> {
         self.0.notify(&message, version, wait)
     }
 
@@ -157,11 +151,7 @@ impl Drop for HttpChannel {
 }
 
 impl HttpState {
-    fn request(
-        &self,
-        request: &RpcRequest,
-        wait: &ReplyDeadline<'_>,
-    ) -> Result<Value, ServerError> {
+    fn request(&self, request: &RpcRequest, wait: &ReplyDeadline<'_>) -> Result<Value> {
         let headers = mirrored_arguments::request_headers(request);
         let body = request.to_json();
         self.send(&body, request.version, &headers, wait, |response| {
@@ -180,7 +170,7 @@ impl HttpState {
         message: &Value,
         version: &'static str,
         wait: &ReplyDeadline<'_>,
-    ) -> Result<(), ServerError> {
+    ) -> Result<()> {
         self.send(message, version, &[], wait, |_| Ok(()))
     }
 
@@ -190,8 +180,8 @@ impl HttpState {
         version: &'static str,
         own: &[(String, String)],
         wait: &ReplyDeadline<'_>,
-        read: impl FnOnce(&mut HttpResponse) -> Result<T, ServerError>,
-    ) -> Result<T, ServerError> {
+        read: impl FnOnce(&mut HttpResponse) -> Result<T>,
+    ) -> Result<T> {
         let mut headers = self.headers.clone();
         let mut set = |name: &str, value: &str| {
             if let (Ok(name), Ok(value)) =
@@ -232,8 +222,8 @@ impl HttpState {
         sending: ResendPolicy,
         request: &HttpRequest,
         wait: &ReplyDeadline<'_>,
-        read: impl FnOnce(&mut HttpResponse) -> Result<T, ServerError>,
-    ) -> Result<T, ServerError> {
+        read: impl FnOnce(&mut HttpResponse) -> Result<T>,
+    ) -> Result<T> {
         let idle = lock(&self.clients).pop();
         let unreachable = |error| self.connection_error(&error, wait);
         let client = match idle {
@@ -304,4 +294,34 @@ impl HttpState {
 
 fn shorten(text: &str) -> String {
     text.chars().take(MAX_QUOTED_CHARS).collect()
+}
+
+/// Limits an exchange to the wait of its caller.
+struct ExchangeWatch {
+    /// Cancelled to end the exchange.
+    exchange: CancellationToken,
+    done: CancellationToken,
+    _guard: CancelRegistration,
+}
+
+impl ExchangeWatch {
+    /// Watches an exchange until the guard is dropped.
+    fn start(wait: &ReplyDeadline<'_>) -> io::Result<Self> {
+        let (exchange, done) = (CancellationToken::new(), CancellationToken::new());
+        let cancelled = exchange.clone();
+        let guard = wait.cancel.on_cancel(move || cancelled.cancel());
+        let (late, over, left) = (exchange.clone(), done.clone(), wait.remaining());
+        thread::Builder::new().name("mcp-watch".to_owned()).spawn(move || {
+            if !over.wait_for(left) {
+                late.cancel();
+            }
+        })?;
+        Ok(Self { exchange, done, _guard: guard })
+    }
+}
+
+impl Drop for ExchangeWatch {
+    fn drop(&mut self) {
+        self.done.cancel();
+    }
 }

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::{HttpState, ResendPolicy, SESSION_HEADER, shorten};
 use crate::mcp::connection::ReplyDeadline;
-use crate::mcp::error::ServerError;
+use crate::mcp::error::{Result, ServerError};
 use crate::mcp::message::{RpcRequest, ServerMessage, client_answer};
 use crate::mcp::protocol_mode::STATELESS_VERSION;
 use crate::net::{HeaderValue, HttpRequest, HttpResponse, Method, RequestBody, header, sse};
@@ -25,7 +25,7 @@ impl HttpState {
         response: &mut HttpResponse,
         request: &RpcRequest,
         wait: &ReplyDeadline<'_>,
-    ) -> Result<Value, ServerError> {
+    ) -> Result<Value> {
         let kind = response.header("content-type").unwrap_or_default().to_ascii_lowercase();
         let malformed = |what: &str| ServerError::Malformed(what.to_owned());
         if kind.starts_with("text/event-stream") {
@@ -54,7 +54,7 @@ impl HttpState {
         response: &mut HttpResponse,
         request: &RpcRequest,
         wait: &ReplyDeadline<'_>,
-    ) -> Result<Value, ServerError> {
+    ) -> Result<Value> {
         let (mut parser, mut buffer) = (sse::SseParser::new(), vec![0; 16 << 10]);
         let mut reply = None;
         let broken = loop {
@@ -94,7 +94,7 @@ impl HttpState {
         pause: Duration,
         request: &RpcRequest,
         wait: &ReplyDeadline<'_>,
-    ) -> Result<Value, ServerError> {
+    ) -> Result<Value> {
         if wait.cancel.wait_for(pause.min(wait.remaining())) {
             return Err(ServerError::Cancelled);
         }
@@ -130,7 +130,7 @@ impl HttpState {
         message: ServerMessage,
         request: &RpcRequest,
         wait: &ReplyDeadline<'_>,
-    ) -> Option<Result<Value, ServerError>> {
+    ) -> Option<Result<Value>> {
         match message {
             ServerMessage::Reply { id: Some(id), outcome } if id == request.id => {
                 return Some(outcome.map_err(ServerError::Refused));

@@ -4,12 +4,10 @@
 //! that passes each answer to its caller, and one that keeps the end of standard error. Answers without a waiting
 //! caller are ignored: late, repeated, or with an unknown ID.
 
-mod line_reader;
-
 use std::collections::HashMap;
-use std::io::{PipeReader, PipeWriter, Read, Write};
+use std::io::{self, BufRead, BufReader, PipeReader, PipeWriter, Read, Write};
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
@@ -17,14 +15,13 @@ use crossbeam_channel::{Receiver, RecvTimeoutError, SendTimeoutError, Sender, bo
 use serde_json::Value;
 
 use super::connection::{Channel, ReplyDeadline, ServerShutdown};
-use super::error::ServerError;
+use super::error::{Result, ServerError};
 use super::message::{RpcRequest, ServerMessage, cancel_notification, client_answer};
 use super::settings::ServerSetup;
 use crate::exec::{
     ChildCommand, CommandPipes, CommandSpec, OutputCapture, SandboxPolicy, explain_denial,
 };
 use crate::port::{CancellationToken, lock};
-use line_reader::{LineReader, LineResult};
 
 /// A connection to a server process.
 pub(super) struct StdioChannel {
@@ -56,7 +53,7 @@ enum PendingReplies {
 
 /// An event for a waiting caller.
 enum PendingEvent {
-    Reply(Result<Value, ServerError>),
+    Reply(Result<Value>),
     Progress(String),
 }
 
@@ -80,7 +77,7 @@ impl StdioChannel {
         secrets: Vec<String>,
         setup: &ServerSetup,
         parting: ServerShutdown,
-    ) -> Result<Self, ServerError> {
+    ) -> Result<Self> {
         let command = CommandSpec {
             env: env.iter().map(|(name, value)| (name.into(), value.into())).collect(),
             kill_timeout: setup.shutdown_timeout,
@@ -115,8 +112,8 @@ impl StdioChannel {
         Ok(stdio)
     }
 
-    fn send(&self, message: Value, wait: &ReplyDeadline<'_>) -> Result<(), ServerError> {
-        let outbox = self.shared.outbox().clone();
+    fn send(&self, message: Value, wait: &ReplyDeadline<'_>) -> Result<()> {
+        let outbox = lock(&self.shared.outbox).clone();
         let outbox = outbox.ok_or_else(|| self.shared.end_reason())?;
         outbox.send_timeout(message, wait.remaining()).map_err(|error| match error {
             SendTimeoutError::Timeout(_) => wait.timed_out(),
@@ -129,7 +126,7 @@ impl StdioChannel {
         &self,
         events: &Receiver<PendingEvent>,
         wait: &ReplyDeadline<'_>,
-    ) -> Result<Value, ServerError> {
+    ) -> Result<Value> {
         loop {
             match events.recv_deadline(wait.at) {
                 Ok(PendingEvent::Reply(outcome)) => return outcome,
@@ -142,13 +139,9 @@ impl StdioChannel {
 }
 
 impl Channel for StdioChannel {
-    fn request(
-        &self,
-        request: &RpcRequest,
-        wait: &ReplyDeadline<'_>,
-    ) -> Result<Value, ServerError> {
+    fn request(&self, request: &RpcRequest, wait: &ReplyDeadline<'_>) -> Result<Value> {
         let (sender, events) = unbounded();
-        match &mut *self.shared.pending() {
+        match &mut *lock(&self.shared.pending) {
             PendingReplies::Open(waiting) => drop(waiting.insert(request.id, sender.clone())),
             PendingReplies::Ended(error) => return Err(error.clone()),
         }
@@ -157,7 +150,7 @@ impl Channel for StdioChannel {
         let sent = self.send(request.to_json(), wait);
         let result = sent.and_then(|()| self.wait_for_reply(&events, wait));
         drop(guard);
-        if let PendingReplies::Open(waiting) = &mut *self.shared.pending() {
+        if let PendingReplies::Open(waiting) = &mut *lock(&self.shared.pending) {
             waiting.remove(&request.id);
         }
         let is_given_up = matches!(result, Err(ServerError::TimedOut(_) | ServerError::Cancelled));
@@ -168,17 +161,12 @@ impl Channel for StdioChannel {
         result
     }
 
-    fn notify(
-        &self,
-        message: Value,
-        _: &'static str,
-        wait: &ReplyDeadline<'_>,
-    ) -> Result<(), ServerError> {
+    fn notify(&self, message: Value, _: &'static str, wait: &ReplyDeadline<'_>) -> Result<()> {
         self.send(message, wait)
     }
 
     fn end_reason(&self) -> Option<ServerError> {
-        match &*self.shared.pending() {
+        match &*lock(&self.shared.pending) {
             PendingReplies::Open(_) => None,
             PendingReplies::Ended(error) => Some(error.clone()),
         }
@@ -189,7 +177,7 @@ impl Drop for StdioChannel {
     /// Ends the server: its input is closed, then it is terminated, then killed with all its children. In a fast
     /// shutdown it is terminated at once, and killed when this process ends.
     fn drop(&mut self) {
-        self.shared.outbox().take();
+        lock(&self.shared.outbox).take();
         if self.shutdown.idle_timeout().and_then(|most| self.process.wait(most)).is_none() {
             self.process.stop();
             self.process.wait(self.shutdown.exit_timeout() + EXIT_TIMEOUT);
@@ -198,17 +186,9 @@ impl Drop for StdioChannel {
 }
 
 impl StdioState {
-    fn outbox(&self) -> MutexGuard<'_, Option<Sender<Value>>> {
-        lock(&self.outbox)
-    }
-
-    fn pending(&self) -> MutexGuard<'_, PendingReplies> {
-        lock(&self.pending)
-    }
-
     /// Queues a message if there is space. A server that does not read does not block the caller.
     fn try_send(&self, message: Value) {
-        if let Some(outbox) = &*self.outbox() {
+        if let Some(outbox) = &*lock(&self.outbox) {
             let _ = outbox.try_send(message);
         }
     }
@@ -225,7 +205,7 @@ impl StdioState {
             }
             ServerMessage::Reply { id: None, .. } | ServerMessage::Notification => return,
         };
-        let PendingReplies::Open(waiting) = &mut *self.pending() else { return };
+        let PendingReplies::Open(waiting) = &mut *lock(&self.pending) else { return };
         let listener = match event {
             // A slow caller loses progress messages.
             PendingEvent::Progress(_) => waiting.get(&id).filter(|who| who.is_empty()).cloned(),
@@ -238,8 +218,9 @@ impl StdioState {
 
     /// Ends all waiting calls.
     fn end(&self, error: &ServerError) {
-        self.outbox().take();
-        let before = std::mem::replace(&mut *self.pending(), PendingReplies::Ended(error.clone()));
+        lock(&self.outbox).take();
+        let before =
+            std::mem::replace(&mut *lock(&self.pending), PendingReplies::Ended(error.clone()));
         if let PendingReplies::Open(waiting) = before {
             for listener in waiting.into_values() {
                 let _ = listener.send(PendingEvent::Reply(Err(error.clone())));
@@ -248,7 +229,7 @@ impl StdioState {
     }
 
     fn end_reason(&self) -> ServerError {
-        match &*self.pending() {
+        match &*lock(&self.pending) {
             PendingReplies::Ended(error) => error.clone(),
             PendingReplies::Open(_) => {
                 ServerError::Exited { end: None, stderr: self.stderr_tail() }
@@ -330,5 +311,67 @@ fn write_messages(mut stdin: PipeWriter, messages: &Receiver<Value>) {
         if stdin.write_all(&line).is_err() {
             break;
         }
+    }
+}
+
+/// Reads lines of limited length.
+struct LineReader<R> {
+    reader: BufReader<R>,
+    max_bytes: usize,
+}
+
+/// The result of reading.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum LineResult {
+    /// A line, without its end.
+    Line,
+    /// A line over the limit; its rest follows.
+    TooLong,
+    /// The end of the input.
+    End,
+}
+
+impl<R: Read> LineReader<R> {
+    fn new(reader: R, longest: usize) -> Self {
+        Self { reader: BufReader::with_capacity(64 << 10, reader), max_bytes: longest }
+    }
+
+    /// Reads the next line into `line`. An unterminated line is dropped.
+    fn next(&mut self, line: &mut Vec<u8>) -> io::Result<LineResult> {
+        line.clear();
+        let most = self.max_bytes as u64 + 1;
+        self.reader.by_ref().take(most).read_until(b'\n', line)?;
+        Ok(match line.pop_if(|byte| *byte == b'\n') {
+            Some(_) => LineResult::Line,
+            None if line.len() > self.max_bytes => LineResult::TooLong,
+            None => LineResult::End,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &[u8], longest: usize) -> Vec<(LineResult, String)> {
+        let (mut lines, mut line, mut read) =
+            (LineReader::new(text, longest), Vec::new(), Vec::new());
+        loop {
+            let got = lines.next(&mut line).unwrap();
+            if got != LineResult::Line {
+                read.push((got, String::new()));
+                return read;
+            }
+            read.push((got, String::from_utf8(line.clone()).unwrap()));
+        }
+    }
+
+    /// Fault M6.
+    #[test]
+    fn lines_are_complete_or_too_long() {
+        let line = |text: &str| (LineResult::Line, text.to_owned());
+        let end = (LineResult::End, String::new());
+        assert_eq!(read(b"a\n\nbc\nd", 2), [line("a"), line(""), line("bc"), end]);
+        assert_eq!(read(&vec![b'x'; 1 << 20], 1 << 10), [(LineResult::TooLong, String::new())]);
     }
 }
