@@ -225,13 +225,15 @@ fn build_model(
         None => transport,
     };
     let target = RequestTarget {
+        transport,
         url: url.unwrap_or_else(|| endpoint.join(&wire.path())),
         headers,
         masker,
         key_source,
         may_truncate: provider.may_truncate,
+        wire,
     };
-    Ok(Box::new(WireModel::new(wire, transport, target)))
+    Ok(Box::new(WireModel::new(target)))
 }
 
 /// Returns the base URL of a provider.
@@ -242,7 +244,7 @@ fn resolve_endpoint(
 ) -> Result<Endpoint, ConnectError> {
     let url = settings.api_base.clone().or_else(|| provider.base_url_variable.and_then(env));
     let Some(url) = url.filter(|url| !url.trim().is_empty()) else {
-        return Ok(Endpoint::parse(provider.base_url(), settings.allow_http)?);
+        return Ok(Endpoint::parse(provider.base_url, settings.allow_http)?);
     };
     let port = url.trim().rsplit_once(':').map(|(_, port)| port.parse::<u16>());
     let has_port = matches!(port, Some(Ok(_)));
@@ -267,7 +269,7 @@ fn find_key(
         settings.api_key_env.is_none() && (provider.is_key_optional || endpoint.is_loopback());
     let variables: Vec<String> = match &settings.api_key_env {
         Some(variable) => vec![variable.clone()],
-        None => provider.key_variables().iter().map(|name| (*name).to_owned()).collect(),
+        None => provider.key_variables.iter().map(|name| (*name).to_owned()).collect(),
     };
     let key = |variable: &String| env(variable).filter(|key| !key.trim().is_empty());
     let found = variables.iter().find_map(|variable| Some((variable.clone(), key(variable)?)));

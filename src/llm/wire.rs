@@ -88,7 +88,7 @@ pub(super) trait Encode {
             ConversationItem::Exchange(exchange) => {
                 self.encode_reply(exchange.reply(), writer);
                 for (call, result) in exchange.reply().calls().zip(exchange.results()) {
-                    self.encode_tool_result(call, result, writer);
+                    self.encode_result(call, result, writer);
                 }
             }
         }
@@ -101,12 +101,7 @@ pub(super) trait Encode {
     fn encode_reply(&self, reply: &Reply, writer: &mut MessageWriter<'_>);
 
     /// Writes the result of a tool call.
-    fn encode_tool_result(
-        &self,
-        call: &ToolCall,
-        result: &ToolResult,
-        writer: &mut MessageWriter<'_>,
-    );
+    fn encode_result(&self, call: &ToolCall, result: &ToolResult, writer: &mut MessageWriter<'_>);
 
     /// Writes everything after the conversation.
     fn encode_tail(&self, frame: &RequestFrame<'_>, max_output: Option<Tokens>, out: &mut Vec<u8>);

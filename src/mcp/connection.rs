@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::error::{Result, ServerError};
 use super::message::{RpcRequest, notification};
-use super::protocol_mode::{self, ProtocolMode, SESSION_VERSIONS};
+use super::protocol_mode::{self, SESSION_VERSIONS, STATELESS_VERSION};
 use super::settings::ServerSetup;
 use crate::port::{CancellationToken, lock};
 
@@ -52,8 +52,8 @@ pub(super) struct ReplyDeadline<'a> {
 /// A connection with a negotiated protocol mode.
 pub(super) struct ServerConnection {
     channel: Box<dyn Channel>,
-    /// The negotiated mode.
-    pub era: ProtocolMode,
+    /// The negotiated version.
+    pub version: &'static str,
     /// The server's usage instructions.
     pub instructions: Option<String>,
     next_id: AtomicU64,
@@ -123,16 +123,14 @@ impl ServerConnection {
     /// the newest one has `probe` to answer, and at most a quarter of the time.
     pub(super) fn open(
         channel: Box<dyn Channel>,
-        known: Option<ProtocolMode>,
+        known: Option<&'static str>,
         probe: Duration,
         wait: &ReplyDeadline<'_>,
     ) -> Result<Self> {
-        let (era, next_id) = (ProtocolMode::Stateless, AtomicU64::new(1));
-        let mut connection = Self { channel, era, instructions: None, next_id };
+        let (version, next_id) = (STATELESS_VERSION, AtomicU64::new(1));
+        let mut connection = Self { channel, version, instructions: None, next_id };
         match known {
-            // Discovered before; this mode has no handshake.
-            Some(ProtocolMode::Stateless) => {}
-            Some(ProtocolMode::Session(version)) => connection.initialize(version, wait)?,
+            Some(version) => connection.begin(version, wait)?,
             None => connection.negotiate(probe, wait)?,
         }
         Ok(connection)
@@ -141,10 +139,10 @@ impl ServerConnection {
     fn negotiate(&mut self, probe: Duration, wait: &ReplyDeadline<'_>) -> Result<()> {
         // The rest must suffice for a server that ignores unknown methods.
         match self.discover(&wait.at_most(probe.min(wait.remaining() / 4))) {
-            Ok(offered) => self.start_session(offered, wait),
+            Ok(offered) => self.begin(protocol_mode::choose_version(offered)?, wait),
             // Any error that is not of the newest mode comes from an older server, as does silence.
             Err(ServerError::Refused(refusal)) => match refusal.offered_versions() {
-                Some(offered) => self.start_session(offered, wait),
+                Some(offered) => self.begin(protocol_mode::choose_version(offered)?, wait),
                 None => self.initialize(SESSION_VERSIONS[0], wait),
             },
             // Some servers answer unknown methods with an empty body.
@@ -155,7 +153,7 @@ impl ServerConnection {
                 // The server was only slow.
                 Err(ServerError::Refused(_)) => {
                     let offered = self.discover(wait)?;
-                    self.start_session(offered, wait)
+                    self.begin(protocol_mode::choose_version(offered)?, wait)
                 }
                 agreed => agreed,
             },
@@ -165,32 +163,29 @@ impl ServerConnection {
 
     /// Asks a server for its versions and instructions; supported in the newest mode only.
     fn discover(&mut self, wait: &ReplyDeadline<'_>) -> Result<Vec<String>> {
-        let era = ProtocolMode::Stateless;
-        let result = self.send(era, "server/discover", json!({}), Vec::new(), wait)?;
+        let result =
+            self.send(STATELESS_VERSION, "server/discover", json!({}), Vec::new(), wait)?;
         let versions = protocol_mode::version_list(result.get("supportedVersions"));
         self.instructions = instructions(&result);
         versions.ok_or_else(|| ServerError::Malformed("it names no versions".to_owned()))
     }
 
-    fn start_session(&mut self, offered: Vec<String>, wait: &ReplyDeadline<'_>) -> Result<()> {
-        match ProtocolMode::choose(offered)? {
-            ProtocolMode::Stateless => Ok(()),
-            ProtocolMode::Session(version) => self.initialize(version, wait),
-        }
+    /// Begins a session in the modes with sessions.
+    fn begin(&mut self, version: &'static str, wait: &ReplyDeadline<'_>) -> Result<()> {
+        if version == STATELESS_VERSION { Ok(()) } else { self.initialize(version, wait) }
     }
 
     fn initialize(&mut self, version: &'static str, wait: &ReplyDeadline<'_>) -> Result<()> {
         let params = json!({
             "protocolVersion": version, "capabilities": {}, "clientInfo": protocol_mode::client_info(),
         });
-        let era = ProtocolMode::Session(version);
-        let result = self.send(era, "initialize", params, Vec::new(), wait)?;
+        let result = self.send(version, "initialize", params, Vec::new(), wait)?;
         let theirs = result.get("protocolVersion").and_then(Value::as_str).unwrap_or_default();
         let known = SESSION_VERSIONS.into_iter().find(|known| *known == theirs);
         let agreed = known.ok_or_else(|| ServerError::Version(vec![theirs.to_owned()]))?;
         let begun = notification("notifications/initialized", &json!({}));
         self.channel.notify(begun, agreed, wait)?;
-        self.era = ProtocolMode::Session(agreed);
+        self.version = agreed;
         self.instructions = instructions(&result);
         Ok(())
     }
@@ -229,19 +224,19 @@ impl ServerConnection {
         headers: Vec<(String, String)>,
         wait: &ReplyDeadline<'_>,
     ) -> Result<Value> {
-        self.send(self.era, method, params, headers, wait)
+        self.send(self.version, method, params, headers, wait)
     }
 
     fn send(
         &self,
-        era: ProtocolMode,
+        version: &'static str,
         method: &'static str,
         mut params: Value,
         headers: Vec<(String, String)>,
         wait: &ReplyDeadline<'_>,
     ) -> Result<Value> {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
-        let mut meta = era.request_meta();
+        let mut meta = protocol_mode::request_meta(version);
         if let Some(Value::Object(own)) = params.get_mut("_meta").map(Value::take) {
             meta.extend(own);
         }
@@ -251,8 +246,7 @@ impl ServerConnection {
         if !meta.is_empty() {
             params["_meta"] = Value::Object(meta);
         }
-        self.channel
-            .request(&RpcRequest { id, method, params, version: era.version(), headers }, wait)
+        self.channel.request(&RpcRequest { id, method, params, version, headers }, wait)
     }
 
     /// Returns why the connection has ended, if it has.

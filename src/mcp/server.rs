@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::connection::{Channel, ReplyDeadline, ServerConnection, ServerShutdown};
 use super::error::{Result, ServerError};
 use super::http::HttpChannel;
-use super::protocol_mode::{ProtocolMode, SESSION_VERSIONS};
+use super::protocol_mode::SESSION_VERSIONS;
 use super::settings::{ServerSetup, ServerSpec, ServerTransport};
 use super::stdio::StdioChannel;
 use crate::net::{HttpOptions, HttpTimeouts};
@@ -29,8 +29,8 @@ pub(super) struct McpServer {
 #[derive(Default)]
 struct ServerLifecycle {
     connection: Option<Arc<ServerConnection>>,
-    /// The mode negotiated with the first connection, a property of the server.
-    mode: Option<ProtocolMode>,
+    /// The version negotiated with the first connection, a property of the server.
+    version: Option<&'static str>,
     restarted_at: Option<Instant>,
 }
 
@@ -102,20 +102,21 @@ impl McpServer {
         wait: &ReplyDeadline<'_>,
     ) -> Result<Arc<ServerConnection>> {
         life.connection = None;
-        let open =
-            |era| ServerConnection::open(self.channel()?, era, self.setup.probe_timeout, wait);
+        let open = |version| {
+            ServerConnection::open(self.channel()?, version, self.setup.probe_timeout, wait)
+        };
         // A server that starts too slowly gets no more time to end.
         self.shutdown.set_deadline(Some(wait.at));
-        let opened = match open(life.mode) {
+        let opened = match open(life.version) {
             // Some servers exit when the first message does not begin a session.
-            Err(ServerError::Exited { .. }) if life.mode.is_none() => {
-                open(Some(ProtocolMode::Session(SESSION_VERSIONS[0])))
+            Err(ServerError::Exited { .. }) if life.version.is_none() => {
+                open(Some(SESSION_VERSIONS[0]))
             }
             opened => opened,
         };
         self.shutdown.set_deadline(None);
         let connection = Arc::new(opened?);
-        life.mode = Some(connection.era);
+        life.version = Some(connection.version);
         life.connection = Some(Arc::clone(&connection));
         Ok(connection)
     }

@@ -39,7 +39,6 @@ struct HttpClientState {
 struct ConnectionPool {
     agent: Agent,
     resolver: CachingResolver,
-    generation: u64,
     /// Whether it may have a used connection, which the server may have closed.
     has_reused: Arc<AtomicBool>,
 }
@@ -182,7 +181,7 @@ impl HttpClient {
             .input_buffer_size(BUFFER_SIZE)
             .output_buffer_size(BUFFER_SIZE)
             .build();
-        let pool = Mutex::new(ConnectionPool::new(&config, timeouts.idle, 0));
+        let pool = Mutex::new(ConnectionPool::new(&config, timeouts.idle));
         let drain = ResponseDrain::default();
         Ok(Self(Arc::new(HttpClientState { config, timeouts, pool, drain })))
     }
@@ -290,19 +289,18 @@ impl HttpClient {
     /// Replaces this pool, unless that was done already.
     fn replace_pool(&self, pool: &ConnectionPool) {
         let mut current = lock(&self.0.pool);
-        if current.generation == pool.generation {
-            *current =
-                ConnectionPool::new(&self.0.config, self.0.timeouts.idle, pool.generation + 1);
+        if Arc::ptr_eq(&current.has_reused, &pool.has_reused) {
+            *current = ConnectionPool::new(&self.0.config, self.0.timeouts.idle);
         }
     }
 }
 
 impl ConnectionPool {
-    fn new(config: &ureq::config::Config, idle: Duration, generation: u64) -> Self {
+    fn new(config: &ureq::config::Config, idle: Duration) -> Self {
         let (resolver, has_reused) = (CachingResolver::default(), Arc::new(AtomicBool::new(false)));
         let connector = DefaultConnector::default().chain(TimedConnector { idle });
         let agent = Agent::with_parts(config.clone(), connector, resolver.clone());
-        Self { agent, resolver, generation, has_reused }
+        Self { agent, resolver, has_reused }
     }
 }
 

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::bom::BomSkipper;
-use super::transport::{HttpTransport, IncomingResponse, ResponseBody};
+use super::transport::{IncomingResponse, ResponseBody};
 use super::wire_model::RequestTarget;
 use crate::llm::decode::{CallIds, DecodedReply, DeltaBuffer};
-use crate::llm::fault::{self, ApiError, ErrorResponse};
-use crate::llm::wire::{ReplyReader, Wire, parse_json, protocol_fault};
+use crate::llm::fault::{self, ApiError};
+use crate::llm::wire::{ReplyReader, parse_json, protocol_fault};
 use crate::model::{Fault, FaultKind, Reply};
 use crate::net::sse::{SseError, SseParser};
 use crate::net::{HeaderMap, HttpRequest};
@@ -18,8 +18,6 @@ use crate::port::{EffectContext, EffectNotice, ModelCall, ReplyDelta};
 
 /// A request, ready to be sent.
 pub(super) struct PreparedModelCall {
-    pub(super) wire: Arc<dyn Wire>,
-    pub(super) transport: Arc<dyn HttpTransport>,
     pub(super) target: Arc<RequestTarget>,
     pub(super) call_ids: CallIds,
     pub(super) attempt: u32,
@@ -80,7 +78,7 @@ impl PreparedModelCall {
         scope: &EffectContext,
         sink: &mut dyn FnMut(ReplyDelta),
     ) -> Result<Reply, Fault> {
-        let sent = self.transport.send(&self.request, &scope.cancel);
+        let sent = self.target.transport.send(&self.request, &scope.cancel);
         let mut response = sent.map_err(|error| fault::network_fault(&error, self.attempt))?;
         if !(200..300).contains(&response.status) {
             return Err(self.read_error(&mut response));
@@ -94,7 +92,7 @@ impl PreparedModelCall {
             ..fault
         })?;
         let reply =
-            reply.into_reply(&self.wire.setup().id, &self.call_ids, self.request.body.len());
+            reply.into_reply(&self.target.wire.setup().id, &self.call_ids, self.request.body.len());
         if let Some(text) = self.truncation_warning(&reply) {
             scope.notify(EffectNotice::Warning { text: text.into() });
         }
@@ -158,7 +156,7 @@ impl PreparedModelCall {
             b'<' => ResponseKind::HtmlPage,
             _ => ResponseKind::Events(Box::new(EventStream {
                 parser: SseParser::new(),
-                reader: self.wire.reader(),
+                reader: self.target.wire.reader(),
                 has_event: false,
             })),
         }
@@ -179,8 +177,8 @@ impl PreparedModelCall {
     }
 
     fn classify(&self, status: u16, headers: &HeaderMap, body: &[u8]) -> Fault {
-        let response = ErrorResponse { status, headers, body, url: &self.target.url };
-        fault::classify_response(&response, &self.target.masker)
+        let RequestTarget { url, masker, .. } = &*self.target;
+        fault::classify_response(status, headers, body, url, masker)
     }
 
     /// Returns a warning if the server counted far fewer tokens than the request has.
@@ -236,7 +234,7 @@ impl ResponseKind {
                 if is_error_document(&parse_json(text)?) {
                     return Err(call.classify(200, &HeaderMap::new(), &body));
                 }
-                let mut reader = call.wire.reader();
+                let mut reader = call.target.wire.reader();
                 reader.read_document(text)?;
                 reader.finish()
             }

@@ -19,8 +19,6 @@ use crate::port::{Model, ModelCall, ModelRequest, ToolSpec};
 /// A model over HTTP. It keeps the encoded conversation and encodes only new entries, which it recognizes by their ids;
 /// so it serves one conversation.
 pub(crate) struct WireModel {
-    wire: Arc<dyn Wire>,
-    transport: Arc<dyn HttpTransport>,
     target: Arc<RequestTarget>,
     conversation: EncodedConversation,
     call_ids: CallIds,
@@ -30,9 +28,10 @@ pub(crate) struct WireModel {
     tools: Arc<[ToolSpec]>,
 }
 
-/// The URL and the headers of requests.
-#[derive(Debug)]
+/// Where requests go, and how.
 pub(crate) struct RequestTarget {
+    pub(crate) wire: Arc<dyn Wire>,
+    pub(crate) transport: Arc<dyn HttpTransport>,
     pub(crate) url: String,
     pub(crate) headers: HeaderMap,
     pub(crate) masker: SecretMasker,
@@ -80,15 +79,9 @@ struct EncodedHead {
 const MAX_CACHED_HEADS: usize = 4;
 
 impl WireModel {
-    /// Returns a model with a wire.
-    pub(crate) fn new(
-        wire: Arc<dyn Wire>,
-        transport: Arc<dyn HttpTransport>,
-        target: RequestTarget,
-    ) -> Self {
+    /// Returns a model for a target.
+    pub(crate) fn new(target: RequestTarget) -> Self {
         Self {
-            wire,
-            transport,
             target: Arc::new(target),
             conversation: EncodedConversation::default(),
             call_ids: CallIds::default(),
@@ -109,7 +102,8 @@ impl WireModel {
         &mut self,
         request: &ModelRequest<'_>,
     ) -> (HttpRequest, Arc<Vec<u8>>) {
-        let (wire, call_ids) = (Arc::clone(&self.wire), &mut self.call_ids);
+        let (target, call_ids) = (Arc::clone(&self.target), &mut self.call_ids);
+        let wire = &target.wire;
         let part = self.conversation.encode(request.entries, |item, writer| {
             call_ids.add_entry(item);
             wire.encode_item(item, writer);
@@ -131,7 +125,7 @@ impl WireModel {
         wire.encode_tail(&frame, request.max_output, &mut tail);
         let body = RequestBody::new().with(Arc::clone(&head));
         let body = body.with_part(part.bytes, part.end).with(tail);
-        let (url, headers) = (self.target.url.clone(), self.target.headers.clone());
+        let (url, headers) = (target.url.clone(), target.headers.clone());
         (HttpRequest { method: Method::POST, url, headers, body }, head)
     }
 
@@ -142,7 +136,7 @@ impl WireModel {
             self.tools = Arc::clone(request.tools);
         }
         if request.tools.is_empty()
-            && self.wire.needs_tool_definitions()
+            && self.target.wire.needs_tool_definitions()
             && self.call_ids.has_calls()
         {
             if self.tools.is_empty() {
@@ -169,7 +163,7 @@ impl WireModel {
             return Arc::clone(&head.bytes);
         }
         let mut bytes = Vec::new();
-        self.wire.encode_head(frame, &mut bytes);
+        self.target.wire.encode_head(frame, &mut bytes);
         let bytes = Arc::new(bytes);
         if self.heads.len() == MAX_CACHED_HEADS {
             self.heads.remove(0);
@@ -195,8 +189,6 @@ impl Model for WireModel {
             CallPurpose::Compaction | CallPurpose::Closing => None,
         };
         Ok(Box::new(PreparedModelCall {
-            wire: Arc::clone(&self.wire),
-            transport: Arc::clone(&self.transport),
             target: Arc::clone(&self.target),
             call_ids: self.call_ids.for_reply(request.entries),
             attempt: request.attempt,
@@ -230,14 +222,17 @@ mod tests {
 
     fn model_of(wire: Arc<dyn Wire>) -> WireModel {
         let options = HttpOptions::default();
+        let transport = Arc::new(HttpClient::new(&options).unwrap());
         let target = RequestTarget {
+            wire,
+            transport,
             url: "http://localhost".to_owned(),
             headers: HeaderMap::new(),
             masker: SecretMasker::default(),
             key_source: None,
             may_truncate: false,
         };
-        WireModel::new(wire, Arc::new(HttpClient::new(&options).unwrap()), target)
+        WireModel::new(target)
     }
 
     /// Returns one step of a conversation.

@@ -106,12 +106,7 @@ impl Encode for Gemini {
         encode_lone_signature(signature, writer);
     }
 
-    fn encode_tool_result(
-        &self,
-        call: &ToolCall,
-        result: &ToolResult,
-        writer: &mut MessageWriter<'_>,
-    ) {
+    fn encode_result(&self, call: &ToolCall, result: &ToolResult, writer: &mut MessageWriter<'_>) {
         writer.add(&TOOL_RESULTS, |out| {
             json::field(out, r#"{"functionResponse":{"name":"#, &json::tool_name(&call.name));
             let prefix = if result.is_ok() {

@@ -102,12 +102,7 @@ impl Encode for Chat {
         });
     }
 
-    fn encode_tool_result(
-        &self,
-        _: &ToolCall,
-        result: &ToolResult,
-        writer: &mut MessageWriter<'_>,
-    ) {
+    fn encode_result(&self, _: &ToolCall, result: &ToolResult, writer: &mut MessageWriter<'_>) {
         writer.add(&TOOL, |out| {
             json::field(out, r#"{"role":"tool","tool_call_id":"#, &*self.call_id(&result.call));
             json::field(out, r#","content":"#, json::tool_output(result));

@@ -114,12 +114,7 @@ impl Encode for Responses {
         }
     }
 
-    fn encode_tool_result(
-        &self,
-        _: &ToolCall,
-        result: &ToolResult,
-        writer: &mut MessageWriter<'_>,
-    ) {
+    fn encode_result(&self, _: &ToolCall, result: &ToolResult, writer: &mut MessageWriter<'_>) {
         writer.add(&ITEM, |out| {
             let prefix = r#"{"type":"function_call_output","call_id":"#;
             json::field(out, prefix, result.call.as_str());

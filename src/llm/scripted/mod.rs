@@ -139,24 +139,6 @@ impl Script {
         }
     }
 
-    /// Parses a script in TOML; `name` is its name in errors.
-    ///
-    /// # Errors
-    ///
-    /// Fails for an invalid line.
-    pub fn from_toml(name: &str, text: &str) -> Result<Self, PlaybackError> {
-        parse::parse_toml(name, text)
-    }
-
-    /// Parses a script in JSON Lines; `name` is its name in errors.
-    ///
-    /// # Errors
-    ///
-    /// Fails for an invalid line.
-    pub fn from_lines(name: &str, text: &str) -> Result<Self, PlaybackError> {
-        parse::parse_lines(name, text)
-    }
-
     /// Returns the turn for a call, and the number of completed repetitions.
     fn turn(&self, call: usize) -> Option<(&ScriptedTurn, usize)> {
         let length = self.turns.len();

@@ -20,56 +20,69 @@ struct ScriptFile {
     turn: Vec<Spanned<ScriptedTurn>>,
 }
 
-pub(super) fn parse_toml(name: &str, text: &str) -> Result<Script, PlaybackError> {
-    let line_of = |at: usize| text.bytes().take(at).filter(|byte| *byte == b'\n').count() + 1;
-    let mut whole: ScriptFile = toml::from_str(text).map_err(|error| {
-        malformed(name, error.span().map_or(1, |span| line_of(span.start)), error.message())
-    })?;
-    let turns = std::mem::take(&mut whole.turn).into_iter();
-    let turns = turns.map(|turn| (line_of(turn.span().start), turn.into_inner())).collect();
-    build_script(name, &whole, turns)
-}
+impl Script {
+    /// Parses a script in TOML; `name` is its name in errors.
+    ///
+    /// # Errors
+    ///
+    /// Fails for an invalid line.
+    pub fn from_toml(name: &str, text: &str) -> Result<Self, PlaybackError> {
+        let line_of = |at: usize| text.bytes().take(at).filter(|byte| *byte == b'\n').count() + 1;
+        let mut whole: ScriptFile = toml::from_str(text).map_err(|error| {
+            malformed(name, error.span().map_or(1, |span| line_of(span.start)), error.message())
+        })?;
+        let turns = std::mem::take(&mut whole.turn).into_iter();
+        let turns = turns.map(|turn| (line_of(turn.span().start), turn.into_inner())).collect();
+        Self::build(name, &whole, turns)
+    }
 
-pub(super) fn parse_lines(name: &str, text: &str) -> Result<Script, PlaybackError> {
-    let (mut whole, mut turns) = (ScriptFile::default(), Vec::new());
-    for (index, text) in text.lines().enumerate().filter(|(_, text)| !text.trim().is_empty()) {
-        let line = index + 1;
-        let invalid = |error: serde_json::Error| malformed(name, line, &error.to_string());
-        let value: Value = serde_json::from_str(text).map_err(invalid)?;
-        let is_setting =
-            ["repeat", "price", "window", "max_output"].iter().any(|key| value.get(key).is_some());
-        if is_setting {
-            whole = serde_json::from_value(value).map_err(invalid)?;
-        } else {
-            turns.push((line, serde_json::from_value(value).map_err(invalid)?));
+    /// Parses a script in JSON Lines; `name` is its name in errors.
+    ///
+    /// # Errors
+    ///
+    /// Fails for an invalid line.
+    pub fn from_lines(name: &str, text: &str) -> Result<Self, PlaybackError> {
+        let (mut whole, mut turns) = (ScriptFile::default(), Vec::new());
+        for (index, text) in text.lines().enumerate().filter(|(_, text)| !text.trim().is_empty()) {
+            let line = index + 1;
+            let invalid = |error: serde_json::Error| malformed(name, line, &error.to_string());
+            let value: Value = serde_json::from_str(text).map_err(invalid)?;
+            let is_setting = ["repeat", "price", "window", "max_output"]
+                .iter()
+                .any(|key| value.get(key).is_some());
+            if is_setting {
+                whole = serde_json::from_value(value).map_err(invalid)?;
+            } else {
+                turns.push((line, serde_json::from_value(value).map_err(invalid)?));
+            }
         }
+        Self::build(name, &whole, turns)
     }
-    build_script(name, &whole, turns)
-}
 
-fn build_script(
-    name: &str,
-    whole: &ScriptFile,
-    turns: Vec<(usize, ScriptedTurn)>,
-) -> Result<Script, PlaybackError> {
-    let price = whole.price.as_ref().map(|price| price.price(None));
-    if price == Some(None) {
-        return Err(malformed(name, 1, "invalid price"));
+    fn build(
+        name: &str,
+        whole: &ScriptFile,
+        turns: Vec<(usize, ScriptedTurn)>,
+    ) -> Result<Self, PlaybackError> {
+        let price = whole.price.as_ref().map(|price| price.price(None));
+        if price == Some(None) {
+            return Err(malformed(name, 1, "invalid price"));
+        }
+        for (line, turn) in &turns {
+            turn.check().map_err(|cause| malformed(name, *line, cause))?;
+        }
+        if turns.is_empty() {
+            return Err(malformed(name, 1, "the script has no turns"));
+        }
+        Ok(Self {
+            name: name.into(),
+            turns: turns.into_iter().map(|(_, turn)| turn).collect(),
+            is_repeating: whole.repeat,
+            price: price.flatten(),
+            window: whole.window,
+            max_output: whole.max_output,
+        })
     }
-    for (line, turn) in &turns {
-        turn.check().map_err(|cause| malformed(name, *line, cause))?;
-    }
-    if turns.is_empty() {
-        return Err(malformed(name, 1, "the script has no turns"));
-    }
-    Ok(Script {
-        name: name.into(),
-        turns: turns.into_iter().map(|(_, turn)| turn).collect(),
-        is_repeating: whole.repeat,
-        price: price.flatten(),
-        window: whole.window,
-        max_output: whole.max_output,
-    })
 }
 
 fn malformed(name: &str, line: usize, cause: &str) -> PlaybackError {
@@ -117,7 +130,7 @@ mod tests {
     use super::*;
 
     fn refused(text: &str) -> String {
-        parse_toml("s.toml", text).unwrap_err().to_string()
+        Script::from_toml("s.toml", text).unwrap_err().to_string()
     }
 
     #[test]
@@ -126,8 +139,8 @@ mod tests {
             [[turn]]\ncalls = [{ name = \"t\", arguments = { p = 1 } }, { name = \"u\", raw = \"{\" }]\n";
         let json = "{\"repeat\":true,\"window\":9}\n\n{\"text\":\"a\",\"usage\":{\"input\":3}}\n\
             {\"calls\":[{\"name\":\"t\",\"arguments\":{\"p\":1}},{\"name\":\"u\",\"raw\":\"{\"}]}\n";
-        assert_eq!(parse_toml("s", table), parse_lines("s", json));
-        let script = parse_toml("s", table).unwrap();
+        assert_eq!(Script::from_toml("s", table), Script::from_lines("s", json));
+        let script = Script::from_toml("s", table).unwrap();
         assert_eq!(script.turns[1].finish(), ReplyFinish::ToolCalls);
         assert_eq!(script.turns[1].calls[0].arguments(), "{\"p\":1}");
     }
@@ -143,11 +156,13 @@ mod tests {
         assert!(error.starts_with("s.toml:3: the turn has none"), "{error}");
         assert!(refused("[[turn]]\nerror = { kind = \"odd\" }").contains("unknown variant `odd`"));
         assert_eq!(refused(""), "s.toml:1: the script has no turns");
-        let error =
-            parse_lines("s.jsonl", "{\"text\":\"a\"}\n{\"text\":1}\n").unwrap_err().to_string();
+        let error = Script::from_lines("s.jsonl", "{\"text\":\"a\"}\n{\"text\":1}\n")
+            .unwrap_err()
+            .to_string();
         assert!(error.starts_with("s.jsonl:2: invalid type"), "{error}");
-        let error =
-            parse_lines("s.jsonl", "{\"repeat\":true,\"text\":\"a\"}\n").unwrap_err().to_string();
+        let error = Script::from_lines("s.jsonl", "{\"repeat\":true,\"text\":\"a\"}\n")
+            .unwrap_err()
+            .to_string();
         assert!(error.starts_with("s.jsonl:1: unknown field"), "{error}");
     }
 }
