@@ -59,7 +59,7 @@ pub(super) trait Wire: Encode + Send + Sync {
     fn setup(&self) -> &WireSetup;
 
     /// Returns the path of a request below the base URL.
-    fn path(&self) -> Cow<'static, str>;
+    fn path(&self) -> String;
 
     /// Returns the headers of a request that only this format has.
     fn headers(&self) -> Vec<(&'static str, &'static str)> {

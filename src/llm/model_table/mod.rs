@@ -38,26 +38,10 @@ pub struct ModelInfo {
     pub max_output: Option<Tokens>,
 }
 
-/// An invalid model table.
+/// An error of loading a model table: the file, and the reason with its position.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum ModelTableError {
-    /// The file can't be read.
-    #[error("could not read {path}: {cause}")]
-    Unreadable {
-        /// The file.
-        path: PathBuf,
-        /// The error of the system.
-        cause: String,
-    },
-    /// The file is not a valid table.
-    #[error("{path}: {cause}")]
-    Malformed {
-        /// The file.
-        path: PathBuf,
-        /// The reason and its position.
-        cause: String,
-    },
-}
+#[error("{0}")]
+pub struct ModelTableError(String);
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -111,12 +95,11 @@ impl ModelTable {
     ///
     /// Fails if the file can't be read, or for an invalid table.
     pub fn with_file(mut self, path: PathBuf) -> Result<Self, ModelTableError> {
-        let text = std::fs::read_to_string(&path).map_err(|error| ModelTableError::Unreadable {
-            path: path.clone(),
-            cause: error.to_string(),
-        })?;
+        let shown = path.display();
+        let text = std::fs::read_to_string(&path)
+            .map_err(|error| ModelTableError(format!("could not read {shown}: {error}")))?;
         let over =
-            Self::parse(&text).map_err(|cause| ModelTableError::Malformed { path, cause })?;
+            Self::parse(&text).map_err(|cause| ModelTableError(format!("{shown}: {cause}")))?;
         self.rows.retain(|row| !over.rows.iter().any(|new| new.is_same_model(row)));
         self.rows.extend(over.rows);
         self.aliases.extend(over.aliases);
@@ -362,8 +345,8 @@ mod tests {
             "[models.openai]\n\"a\" = { price = { input = -1.0, output = 1.0 } }",
         ] {
             std::fs::write(&path, wrong).unwrap();
-            let refused = ModelTable::built_in().with_file(path.clone());
-            assert!(matches!(refused, Err(ModelTableError::Malformed { .. })), "{wrong}");
+            let refused = ModelTable::built_in().with_file(path.clone()).unwrap_err().to_string();
+            assert!(refused.starts_with(&format!("{}: ", path.display())), "{wrong}: {refused}");
         }
     }
 }

@@ -83,25 +83,19 @@ impl Reader {
     fn apply(&mut self, kind: &str, data: &str, deltas: &mut DeltaBuffer) -> Result<(), Fault> {
         let event = || parse_json::<StreamEvent<'_>>(data);
         match kind {
-            "response.output_item.added" => {
-                self.items.begin(event()?.output_index);
-                return Ok(());
-            }
+            "response.output_item.added" => self.items.begin(event()?.output_index),
             "response.output_item.done" => {
                 let StreamEvent { output_index, item, .. } = event()?;
-                return self.items.done(output_index, item);
+                self.items.done(output_index, item)?;
             }
             "response.output_text.delta" | "response.refusal.delta" => {
                 deltas.text.push_str(event()?.delta.as_str());
-                return Ok(());
             }
             "response.reasoning_summary_text.delta" | "response.reasoning_text.delta" => {
                 deltas.reasoning.push_str(event()?.delta.as_str());
-                return Ok(());
             }
             "response.function_call_arguments.delta" => {
                 deltas.add_hidden(event()?.delta.as_str());
-                return Ok(());
             }
             "error" => {
                 let error: Value = parse_json(data)?;
@@ -115,13 +109,15 @@ impl Reader {
             | "response.incomplete"
             | "response.failed"
             | "response.cancelled"
-            | "response.done" => {}
+            | "response.done" => {
+                let response = event()?.response.filter(|json| json.get().starts_with('{'));
+                let missing = || protocol_fault(format!("{kind} has no response"));
+                self.apply_terminal(kind, parse_json(response.ok_or_else(missing)?.get())?)?;
+            }
             // Starts, parts and unknown events.
-            _ => return Ok(()),
+            _ => {}
         }
-        let response = event()?.response.filter(|json| json.get().starts_with('{'));
-        let response = response.ok_or_else(|| protocol_fault(format!("{kind} has no response")))?;
-        self.apply_terminal(kind, parse_json(response.get())?)
+        Ok(())
     }
 
     /// Applies the response of a terminal event. Its status determines the end too.
