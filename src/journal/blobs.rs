@@ -81,7 +81,7 @@ impl BlobStore {
 }
 
 /// Returns the SHA-256 digest in hexadecimal.
-pub(super) fn sha256_hex(bytes: &[u8]) -> String {
+pub(crate) fn sha256_hex(bytes: &[u8]) -> String {
     hex(&Sha256::digest(bytes))
 }
 
@@ -99,12 +99,8 @@ pub(super) fn sha256_of_file(file: &mut File) -> io::Result<String> {
 }
 
 /// Returns bytes in hexadecimal.
-pub(super) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]).map(hex_digit).collect()
-}
-
-fn hex_digit(value: u8) -> char {
-    char::from_digit(u32::from(value), 16).unwrap_or('0')
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Replaces a file atomically: a reader sees the old content or the new.

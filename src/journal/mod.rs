@@ -32,6 +32,7 @@ mod workspace_identity;
 pub mod index;
 
 pub use crate::model::Durability;
+pub(crate) use blobs::sha256_hex;
 pub use error::{JournalError, ReadOnlyReason};
 pub use file_journal::FileJournal;
 pub use fork_export::{ForkOptions, ImportedSession, ReplacementResult};

@@ -12,43 +12,68 @@ use toml::Spanned;
 use super::expectations::{EventPattern, Expectations};
 use crate::llm::scripted::{Script, ScriptError};
 use crate::model::Signal;
-use crate::view::public::PublicEventKind;
+use crate::policy::ConfirmationAnswer;
 
 /// A scenario.
 #[derive(Clone, Debug)]
 pub struct Scenario {
     /// The file that it comes from.
     pub path: PathBuf,
+    /// Its content.
+    pub content: ScenarioContent,
+    /// The script of the model.
+    pub(super) script: Script,
+    /// The file up to its expectations.
+    text_before_expect: String,
+}
+
+/// The content of the file of a scenario.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ScenarioContent {
     /// Its description.
     pub about: Option<String>,
     /// The task.
     pub prompt: String,
     /// The agent.
+    #[serde(default = "default_agent")]
     pub agent: String,
     /// The confirmation mode, as for `--mode`.
     pub mode: Option<String>,
     /// Whether changes are only described.
+    #[serde(default)]
     pub dry_run: bool,
     /// By which clock it runs.
+    #[serde(default)]
     pub time: ScenarioClock,
     /// The answer to every confirmation; `None` if there is no user.
-    pub confirm: Option<ScenarioAnswer>,
+    pub confirm: Option<ConfirmationAnswer>,
     /// Settings, as `--set` takes them.
+    #[serde(default)]
     pub sets: Vec<String>,
     /// A configuration file.
     pub config: Option<String>,
     /// The JSON Schema of the answer.
     pub schema: Option<Value>,
     /// The files of the workspace.
+    #[serde(default)]
     pub workspace: BTreeMap<String, String>,
-    /// The script of the model.
-    pub script: Script,
+    repeat: Option<Value>,
+    price: Option<Value>,
+    window: Option<Value>,
+    max_output: Option<Value>,
+    #[serde(default)]
+    turn: Vec<Spanned<Value>>,
     /// Scheduled actions.
+    #[serde(default, rename = "at")]
     pub actions: Vec<ScheduledAction>,
     /// The expectations.
+    #[serde(default)]
     pub expect: Expectations,
-    /// The file up to its expectations.
-    pub(super) text_before_expect: String,
+}
+
+fn default_agent() -> String {
+    "build".to_owned()
 }
 
 /// By which clock a scenario runs.
@@ -62,20 +87,9 @@ pub enum ScenarioClock {
     Real,
 }
 
-/// The answer to a confirmation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ScenarioAnswer {
-    /// The call may run.
-    Yes,
-    /// It may not.
-    No,
-    /// The run is to end.
-    Abort,
-}
-
 /// Something that happens meanwhile.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(try_from = "ScheduledActionToml")]
 pub struct ScheduledAction {
     /// The event at which it happens.
     pub event: EventPattern,
@@ -97,7 +111,7 @@ pub enum ScenarioAction {
 }
 
 /// A signal, as it is called.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum SignalName {
     /// The user's interrupt.
@@ -129,36 +143,6 @@ pub enum ScenarioError {
         /// What is invalid.
         cause: String,
     },
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct ScenarioToml {
-    about: Option<String>,
-    prompt: String,
-    agent: Option<String>,
-    mode: Option<String>,
-    #[serde(default)]
-    dry_run: bool,
-    #[serde(default)]
-    time: ScenarioClock,
-    confirm: Option<ScenarioAnswer>,
-    #[serde(default)]
-    sets: Vec<String>,
-    config: Option<String>,
-    schema: Option<Value>,
-    #[serde(default)]
-    workspace: BTreeMap<String, String>,
-    repeat: Option<Value>,
-    price: Option<Value>,
-    window: Option<Value>,
-    max_output: Option<Value>,
-    #[serde(default)]
-    turn: Vec<Spanned<Value>>,
-    #[serde(default)]
-    at: Vec<Spanned<ScheduledActionToml>>,
-    #[serde(default)]
-    expect: Expectations,
 }
 
 #[derive(Deserialize)]
@@ -196,50 +180,21 @@ impl Scenario {
     pub fn parse(path: &Path, text: &str) -> Result<Self, ScenarioError> {
         let wrong =
             |line, cause: String| ScenarioError::Malformed { path: path.to_owned(), line, cause };
-        let whole: ScenarioToml = toml::from_str(text).map_err(|error| {
+        let content: ScenarioContent = toml::from_str(text).map_err(|error| {
             let line = error.span().map_or(1, |span| line_number(text, span.start));
             wrong(line, error.message().to_owned())
         })?;
-        let script = parse_script(&whole, text).map_err(|(line, cause)| wrong(line, cause))?;
-        let at = whole.at.into_iter().map(|line| {
-            let start = line_number(text, line.span().start);
-            line.into_inner().into_action().map_err(|cause| wrong(start, cause))
-        });
-        let at = at.collect::<Result<_, _>>()?;
-        if let Some(events) = &whole.expect.events {
-            for event in events {
-                check_event_name(event)
-                    .map_err(|cause| wrong(split_expectations(text).0, cause))?;
-            }
-        }
+        let script = parse_script(&content, text).map_err(|(line, cause)| wrong(line, cause))?;
         let (line, head) = split_expectations(text);
         let behind = text.lines().skip(line).find(|line| {
             line.starts_with('[') && !line.trim_start_matches('[').starts_with("expect")
         });
         if let Some(behind) = behind {
-            return Err(wrong(
-                line,
-                format!("[expect] has to be the last section, before {behind}"),
-            ));
+            let cause = format!("[expect] has to be the last section, before {behind}");
+            return Err(wrong(line, cause));
         }
-        Ok(Self {
-            path: path.to_owned(),
-            about: whole.about,
-            prompt: whole.prompt,
-            agent: whole.agent.unwrap_or_else(|| "build".to_owned()),
-            mode: whole.mode,
-            dry_run: whole.dry_run,
-            time: whole.time,
-            confirm: whole.confirm,
-            sets: whole.sets,
-            config: whole.config,
-            schema: whole.schema,
-            workspace: whole.workspace,
-            script,
-            actions: at,
-            expect: whole.expect,
-            text_before_expect: head.to_owned(),
-        })
+        let text_before_expect = head.to_owned();
+        Ok(Self { path: path.to_owned(), content, script, text_before_expect })
     }
 
     /// Returns the text of the file with other expectations.
@@ -271,7 +226,7 @@ fn split_expectations(text: &str) -> (usize, &str) {
 }
 
 /// Reads the turns by the rules of scripts.
-fn parse_script(whole: &ScenarioToml, text: &str) -> Result<Script, (usize, String)> {
+fn parse_script(whole: &ScenarioContent, text: &str) -> Result<Script, (usize, String)> {
     let mut lines = Vec::new();
     let settings = [
         ("repeat", &whole.repeat),
@@ -302,29 +257,20 @@ fn parse_script(whole: &ScenarioToml, text: &str) -> Result<Script, (usize, Stri
     })
 }
 
-impl ScheduledActionToml {
-    fn into_action(self) -> Result<ScheduledAction, String> {
-        let Self { event, nth, steer, follow_up, signal } = self;
-        check_event_name(&event)?;
-        let happening = match (steer, follow_up, signal) {
+impl TryFrom<ScheduledActionToml> for ScheduledAction {
+    type Error = &'static str;
+
+    fn try_from(read: ScheduledActionToml) -> Result<Self, &'static str> {
+        let ScheduledActionToml { event, nth, steer, follow_up, signal } = read;
+        let action = match (steer, follow_up, signal) {
             (Some(text), None, None) => ScenarioAction::Steer(text),
             (None, Some(text), None) => ScenarioAction::FollowUp(text),
             (None, None, Some(signal)) => ScenarioAction::Signal(signal),
-            _ => return Err("one of steer, follow_up and signal has to be there".to_owned()),
+            _ => return Err("one of steer, follow_up and signal has to be there"),
         };
         match nth {
-            Some(0) => Err("nth counts from one".to_owned()),
-            nth => Ok(ScheduledAction { event, nth: nth.unwrap_or(1), action: happening }),
-        }
-    }
-}
-
-fn check_event_name(event: &EventPattern) -> Result<(), String> {
-    let names = PublicEventKind::ALL.map(|(name, _)| name);
-    match names.contains(&event.name()) {
-        true => Ok(()),
-        false => {
-            Err(format!("there is no event `{}`; there are {}", event.name(), names.join(", ")))
+            Some(0) => Err("nth counts from one"),
+            nth => Ok(Self { event, nth: nth.unwrap_or(1), action }),
         }
     }
 }
@@ -361,7 +307,7 @@ mod tests {
         let text = format!("prompt = 'x'\n{turn}[[turn]]\nsay = 'b'\n");
         assert!(refused(&text).starts_with("s.toml:4: unknown field `say`"), "{}", refused(&text));
         let text = format!("prompt = 'x'\n{turn}[[at]]\nevent = 'tool_call'\nsteer = 'b'\n");
-        assert!(refused(&text).starts_with("s.toml:4: there is no event `tool_call`"));
+        assert!(refused(&text).starts_with("s.toml:5: there is no event `tool_call`"), "{}", refused(&text));
         let text = format!("prompt = 'x'\n{turn}[[at]]\nevent = 'retry'\n");
         assert!(refused(&text).starts_with("s.toml:4: one of steer"), "{}", refused(&text));
         let text = format!("prompt = 'x'\n[expect]\nexit_code = 0\n{turn}");

@@ -80,15 +80,15 @@ pub fn run_all(scenarios: &[Scenario], world: &ProcessEnv) -> Vec<ScenarioResult
 }
 
 fn run_one(scenario: &Scenario, world: &ProcessEnv) -> ScenarioResult {
-    let begun = Instant::now();
+    let (content, begun) = (&scenario.content, Instant::now());
     let played = catch_unwind(AssertUnwindSafe(|| play::play(scenario, world)));
     let outcome = match played {
-        Ok(Ok(seen)) => compare(&scenario.expect, scenario.expect.update_from(&seen)),
+        Ok(Ok(seen)) => compare(&content.expect, content.expect.update_from(&seen)),
         Ok(Err(error)) => ScenarioOutcome::Failed(error.to_string()),
         Err(_) => ScenarioOutcome::Failed("internal error: the run broke down".to_owned()),
     };
     let took: Duration = begun.elapsed();
-    ScenarioResult { path: scenario.path.clone(), about: scenario.about.clone(), outcome, took }
+    ScenarioResult { path: scenario.path.clone(), about: content.about.clone(), outcome, took }
 }
 
 fn compare(expected: &Expectations, seen: Expectations) -> ScenarioOutcome {
