@@ -16,7 +16,6 @@ mod folder;
 mod fork_export;
 mod header;
 mod implied_reads;
-mod imported_conversation;
 mod journal_reader;
 mod record_line;
 mod replay;
@@ -40,7 +39,6 @@ pub use header::{
     Ancestry, EndedRecord, JOURNAL_FORMAT, NewSession, ParentCall, ResumedRecord, SessionHeader,
     SessionSetup, WallTime,
 };
-pub use imported_conversation::{ConversationError, ImportRepairs, ImportedConversation};
 pub use index::SessionIndex;
 pub use journal_reader::{JournalPosition, JournalReader, ReadRecord, RecordDamage};
 pub use record_line::{PartialReply, StoredContent, StoredFingerprint, StoredRecord};
