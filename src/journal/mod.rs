@@ -20,7 +20,6 @@ mod journal_reader;
 mod record_line;
 mod replay;
 mod resume;
-mod session_claim;
 mod session_id;
 mod session_outputs;
 mod session_store;

@@ -96,16 +96,11 @@ impl OpenedSession {
             && history.is_finished_for(&setup)
             && journal.queue().pending().is_empty()
         {
-            let output =
-                if history.ended.is_some() { MachineOutput::default() } else { history.output };
+            let is_ended = history.ended.is_some();
+            let output = if is_ended { MachineOutput::default() } else { history.output };
+            let (workspace_changes, recovered) = (Vec::new(), Vec::new());
             let machine = history.machine;
-            return Ok(ResumedSession {
-                journal,
-                machine,
-                output,
-                workspace_changes: Vec::new(),
-                recovered: Vec::new(),
-            });
+            return Ok(ResumedSession { journal, machine, output, workspace_changes, recovered });
         }
         let now = WallTime::from(now);
         let mut changes = history.setup.workspace.changes_to(&setup.workspace);
@@ -258,7 +253,7 @@ impl WorkspaceFiles {
     /// Removes the new contents of files that calls have left behind: those of interrupted calls, and those of
     /// completed calls whose removal a power cut has undone.
     fn remove_staged(&self, history: &SessionHistory) {
-        for image in history.all_edits() {
+        for image in &history.all_edits {
             for digest in [&image.before, &image.after].into_iter().flatten() {
                 let beside = leftover_path(&image.path, digest);
                 match self.root.remove_file(&beside) {
@@ -277,7 +272,7 @@ impl WorkspaceFiles {
         let open: Vec<&FileDigests> =
             running.iter().flat_map(|call| edited_files(history, call)).collect();
         let is_open = |path: &str| open.iter().any(|image| *image.path == *path);
-        let written = history.replaced_files().iter().filter(|(path, _)| !is_open(path));
+        let written = history.replaced_files.iter().filter(|(path, _)| !is_open(path));
         written
             .filter(|(path, left)| !has_digest(&self.inspect(path), left.as_ref()))
             .map(|(path, _)| path.to_string())
@@ -288,7 +283,7 @@ impl WorkspaceFiles {
     /// may run again.
     fn recover_calls(&self, history: &SessionHistory) -> Vec<RecoveredCall> {
         let answer = |call: CallId| {
-            let result = match history.intent(&call) {
+            let result = match history.intents.get(&call) {
                 Some(CallIntent::ReadOnly) => return None,
                 Some(CallIntent::Edit { files }) => self.recover_edit(call.clone(), files)?,
                 Some(CallIntent::Delegated { session: Some(session) }) => in_doubt_result(
@@ -371,10 +366,8 @@ fn running_calls(state: &State) -> Vec<CallId> {
 }
 
 fn edited_files<'a>(history: &'a SessionHistory, call: &CallId) -> &'a [FileDigests] {
-    match history.intent(call) {
+    match history.intents.get(call) {
         Some(CallIntent::Edit { files }) => files,
-        Some(CallIntent::ReadOnly | CallIntent::Opaque | CallIntent::Delegated { .. }) | None => {
-            &[]
-        }
+        _ => &[],
     }
 }

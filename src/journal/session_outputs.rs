@@ -123,10 +123,7 @@ impl SessionOutputs {
                 }
             }
         }
-        if self.durability == Durability::Full {
-            folder::sync_folder(&self.folder).io_context("make durable", &self.folder)?;
-        }
-        Ok(())
+        folder::sync(&self.folder, self.durability)
     }
 }
 

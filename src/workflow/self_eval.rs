@@ -27,6 +27,7 @@ pub struct Evaluation {
 }
 
 /// Runs and their evaluation.
+#[derive(Default)]
 pub struct EvaluatedRuns {
     /// The runs, evaluations among them, in order.
     pub runs: Vec<FinishedRun>,
@@ -82,13 +83,7 @@ pub fn evaluate(
         EvaluationMode::Off | EvaluationMode::Basic => 0,
     };
     let mut newest = runs.len().saturating_sub(1);
-    let mut all = EvaluatedRuns {
-        answer_run: newest,
-        runs,
-        interrupted_run: None,
-        evaluation: None,
-        stop_reason_override: None,
-    };
+    let mut all = EvaluatedRuns { answer_run: newest, runs, ..EvaluatedRuns::default() };
     for attempt in 0..=retries {
         let evaluation = all.evaluate_run(setup, task, newest, again, io)?;
         let is_evaluated = all.runs.get(newest).is_some_and(FinishedRun::is_success);

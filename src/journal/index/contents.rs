@@ -8,7 +8,6 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use super::rows::{CallRow, FileRow, MessageRole, MessageRow, SessionDetail, SessionRow};
-use crate::journal::journal_reader::Skimmed;
 use crate::journal::{
     JournalEndKind, JournalError, ListedSession, ReadOnlyReason, ReadRecord, ReplayedRecord,
     SessionHeader, SessionHistory, SessionStore, StoredContent, StoredRecord,
@@ -58,7 +57,7 @@ impl SessionContents {
     /// record is not ours.
     pub(super) fn skim(store: &SessionStore, listed: &ListedSession) -> Option<Self> {
         let mut reader = store.reader(listed.session).ok()?;
-        let Skimmed::Found(ReadRecord::Record(first)) = reader.skim().ok()? else { return None };
+        let Err(ReadRecord::Record(first)) = reader.skim().ok()? else { return None };
         let StoredContent::Header(header) = first.content else { return None };
         let is_foreign = header.session != listed.session || header.imported_up_to.is_some();
         if is_foreign || header.newer_format().is_some() {
@@ -67,31 +66,27 @@ impl SessionContents {
         let (mut setup, mut price, mut ended) = (None, header.rules.price, None);
         loop {
             let event = match reader.skim().ok()? {
-                Skimmed::Event(kind) => Some(kind),
-                Skimmed::Found(ReadRecord::Record(stored)) => match stored.content {
-                    StoredContent::Event(event) => Some(event.kind()),
+                Ok(event) => event,
+                Err(ReadRecord::Record(stored)) => match stored.content {
+                    StoredContent::Event(event) => event.kind(),
                     StoredContent::Resumed(resumed) => {
                         setup = resumed.setup.or(setup);
-                        price = resumed.resumption.rules.price;
-                        ended = None;
-                        None
+                        (price, ended) = (resumed.resumption.rules.price, None);
+                        continue;
                     }
                     StoredContent::Ended(last) => {
                         ended = Some(last);
-                        None
+                        continue;
                     }
-                    StoredContent::Header(_) | StoredContent::Partial(_) | StoredContent::Other => {
-                        None
-                    }
+                    _ => continue,
                 },
-                Skimmed::Found(ReadRecord::End) => break,
-                Skimmed::Found(ReadRecord::Unknown(_) | ReadRecord::Damage(_)) => return None,
+                Err(ReadRecord::End) => break,
+                Err(ReadRecord::Unknown(_) | ReadRecord::Damage(_)) => return None,
             };
-            match event {
-                Some(EventKind::UsageReported) => return None,
-                Some(_) => ended = None,
-                None => {}
+            if event == EventKind::UsageReported {
+                return None;
             }
+            ended = None;
         }
         let ended = ended?;
         let entry =

@@ -307,7 +307,11 @@ mod tests {
         let text = format!("prompt = 'x'\n{turn}[[turn]]\nsay = 'b'\n");
         assert!(refused(&text).starts_with("s.toml:4: unknown field `say`"), "{}", refused(&text));
         let text = format!("prompt = 'x'\n{turn}[[at]]\nevent = 'tool_call'\nsteer = 'b'\n");
-        assert!(refused(&text).starts_with("s.toml:5: there is no event `tool_call`"), "{}", refused(&text));
+        assert!(
+            refused(&text).starts_with("s.toml:5: there is no event `tool_call`"),
+            "{}",
+            refused(&text)
+        );
         let text = format!("prompt = 'x'\n{turn}[[at]]\nevent = 'retry'\n");
         assert!(refused(&text).starts_with("s.toml:4: one of steer"), "{}", refused(&text));
         let text = format!("prompt = 'x'\n[expect]\nexit_code = 0\n{turn}");
