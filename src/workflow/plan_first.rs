@@ -1,4 +1,4 @@
-//! Plan first: the `plan` agent reads and plans, and the agent of the task carries the plan out.
+//! Plan first: the `plan` agent makes a plan, and the agent of the task implements it.
 
 use std::sync::Arc;
 
@@ -10,13 +10,13 @@ use crate::view::CostSource;
 /// The agent that plans.
 const PLANNER: &str = "plan";
 
-/// Plans a task, and then carries the plan out. A plan that is not finished is the end.
+/// Makes a plan for a task, and then implements it. Ends after the first run if it does not succeed.
 ///
-/// The plan is a session of its own beside the one that carries it out.
+/// The plan has a session of its own.
 ///
 /// # Errors
 ///
-/// Fails when a run could not begin.
+/// Fails if a run can't be started.
 pub fn plan_first(
     setup: &RunSetup,
     request: RunRequest,

@@ -1,4 +1,4 @@
-//! What is left of the limits of a workflow, after its runs so far.
+//! The remaining limits of a workflow after some of its runs.
 
 use crate::app::FinishedRun;
 use crate::config::{Config, LimitsConfig};
@@ -32,7 +32,7 @@ fn subtract_time(limits: &mut LimitsConfig, ended: &FinishedRun) {
     limits.timeout = limits.timeout.map(|timeout| TimeSpan(timeout.0.saturating_sub(took.0)));
 }
 
-/// The account of a run has all that its session has spent.
+/// The usage of a run includes the earlier runs of its session.
 fn subtract_usage(limits: &mut LimitsConfig, ended: &FinishedRun) {
     let spent = ended.machine.state.run().used;
     limits.budget_usd = limits.budget_usd.map(|budget| budget.saturating_sub(spent.cost));

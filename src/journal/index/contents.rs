@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use super::rows::{CallRow, FileRow, MessageRole, MessageRow, SessionDetail, SessionRow};
 use crate::journal::{
-    JournalEndKind, JournalError, ListedSession, ReadOnlyReason, ReadRecord, ReplayedRecord,
-    SessionHeader, SessionHistory, SessionStore, StoredContent, StoredRecord,
+    JournalEndKind, JournalError, ListedSession, ParentCall, ReadOnlyReason, ReadRecord,
+    ReplayedRecord, SessionHeader, SessionHistory, SessionStore, StoredContent, StoredRecord,
 };
 use crate::machine::{Authorization, CheckResult, Event, EventKind, StateKind};
 use crate::model::{
@@ -23,31 +23,18 @@ pub(super) struct SessionContents {
     pub(super) detail: SessionDetail,
     /// Whether the journal was replayed.
     pub(super) is_whole: bool,
-    /// Why another session dispatched it, if one did.
-    pub(super) dispatch: Option<Dispatch>,
+    /// The session that dispatched it, if any.
+    pub(super) dispatched_by: Option<ParentCall>,
     /// The last record that was copied from another session. The calls up to it were paid for there.
     pub(super) copied_up_to: Option<u64>,
 }
 
-/// Why a session was dispatched by another one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Dispatch {
-    /// To evaluate its answer.
-    Evaluation,
-    /// To work on a part of its task.
-    Subagent,
-}
-
 impl SessionContents {
     fn new(header: Option<&SessionHeader>, detail: SessionDetail, is_whole: bool) -> Self {
-        let call = header.and_then(|header| header.dispatched_by.as_ref());
-        let dispatch = call.map(|call| match call.is_evaluation() {
-            true => Dispatch::Evaluation,
-            false => Dispatch::Subagent,
-        });
+        let dispatched_by = header.and_then(|header| header.dispatched_by.clone());
         let ancestry = header.and_then(|header| header.ancestry);
         let copied_up_to = ancestry.map(|ancestry| ancestry.seq);
-        Self { detail, is_whole, dispatch, copied_up_to }
+        Self { detail, is_whole, dispatched_by, copied_up_to }
     }
 
     /// Reads the list entry of a session from its header and its last record.

@@ -10,10 +10,10 @@ use rusqlite::types::Type;
 use rusqlite::{Connection, Params, Row, Transaction, params};
 use serde::de::DeserializeOwned;
 
-use super::contents::{Dispatch, SessionContents};
+use super::contents::SessionContents;
 use super::rows::SessionDetail;
 use super::update::modified_nanos;
-use crate::journal::ListedSession;
+use crate::journal::{ListedSession, ParentCall};
 
 /// The version of the tables. Tables of another version are dropped.
 const SCHEMA_VERSION: u32 = 4;
@@ -170,10 +170,10 @@ pub(super) fn insert_session(
     listed: &ListedSession,
     contents: &SessionContents,
 ) -> rusqlite::Result<()> {
-    let SessionContents { detail, is_whole, dispatch, copied_up_to } = contents;
+    let SessionContents { detail, is_whole, dispatched_by, copied_up_to } = contents;
     let SessionDetail { session, messages, calls, .. } = detail;
     let id = listed.session.to_string();
-    let is_listed = *dispatch != Some(Dispatch::Evaluation);
+    let is_listed = !dispatched_by.as_ref().is_some_and(ParentCall::is_evaluation);
     let entry = serde_json::to_string(session)
         .map_err(|error| rusqlite::Error::ToSqlConversionFailure(Box::new(error)))?;
     let values = params![id, listed.bytes, modified_nanos(listed), is_whole, is_listed, entry];
@@ -193,9 +193,9 @@ pub(super) fn insert_session(
         "INSERT INTO calls (session, seq, day, model, purpose, input, output, cost) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
     )?;
     for call in calls.iter().filter(|call| Some(call.seq) > *copied_up_to) {
-        let purpose = match dispatch {
-            Some(Dispatch::Evaluation) => "eval",
-            Some(Dispatch::Subagent) => "subagent",
+        let purpose = match dispatched_by {
+            Some(parent) if parent.is_evaluation() => "eval",
+            Some(_) => "subagent",
             None => &call.purpose,
         };
         let day = call.ts.get(..10);

@@ -41,13 +41,13 @@ pub struct Expectations {
     pub requests: Option<Vec<ExpectedRequest>>,
 }
 
-/// A text: this one, or one like it.
+/// A text, or a pattern of it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged, expecting = "expected a text, or a table with `contains` and `lacks`")]
 pub enum TextPattern {
     /// This text.
     Exact(String),
-    /// One like this.
+    /// A text that contains some parts and lacks others.
     Partial(PartialText),
 }
 
@@ -55,10 +55,10 @@ pub enum TextPattern {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PartialText {
-    /// It has all of these.
+    /// All of these occur.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub contains: Vec<String>,
-    /// It has none of these.
+    /// None of these occurs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub lacks: Vec<String>,
 }
@@ -127,7 +127,7 @@ impl Expectations {
         serde_json::from_value(update(&json!(self), &record)).unwrap_or_default()
     }
 
-    /// Returns what one usually wants to know of a run; the values do not matter.
+    /// Returns the expectations that are written for a scenario without any; their values are replaced.
     fn usual(seen: &RecordedRun) -> Self {
         Self {
             exit_code: Some(0),

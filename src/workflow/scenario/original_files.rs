@@ -10,7 +10,7 @@ use crate::journal::sha256_hex;
 use crate::machine::CallIntent;
 use crate::model::Reply;
 
-/// The files that a session has named, with what its journal knows of them.
+/// The files that occur in a session, with what its journal contains about them.
 #[derive(Default)]
 pub(super) struct OriginalFiles {
     named: BTreeSet<String>,
@@ -57,7 +57,7 @@ impl OriginalFiles {
         }
     }
 
-    /// Returns the files as they were before, and those of which that is not known.
+    /// Returns the files before the session, and the names of those for which they are unknown.
     pub(super) fn restore(&self, root: &Path) -> (BTreeMap<String, String>, Vec<String>) {
         let (mut files, mut unknown) = (BTreeMap::new(), Vec::new());
         for path in self.named.iter().chain(self.replaced.keys()) {

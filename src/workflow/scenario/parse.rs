@@ -1,11 +1,11 @@
-//! Scenarios as they are written.
+//! Parsing scenarios.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde::Deserialize;
+use serde_json::{Value, json};
 use thiserror::Error;
 use toml::Spanned;
 
@@ -43,7 +43,7 @@ pub struct ScenarioContent {
     /// Whether changes are only described.
     #[serde(default)]
     pub dry_run: bool,
-    /// By which clock it runs.
+    /// Its clock.
     #[serde(default)]
     pub time: ScenarioClock,
     /// The answer to every confirmation; `None` if there is no user.
@@ -76,7 +76,7 @@ fn default_agent() -> String {
     "build".to_owned()
 }
 
-/// By which clock a scenario runs.
+/// The clock of a scenario.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ScenarioClock {
@@ -87,30 +87,30 @@ pub enum ScenarioClock {
     Real,
 }
 
-/// Something that happens meanwhile.
+/// An action during the run, at an event.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(try_from = "ScheduledActionToml")]
 pub struct ScheduledAction {
-    /// The event at which it happens.
+    /// The event.
     pub event: EventPattern,
-    /// At which one of them, counted from one.
+    /// The number of that event, counted from one.
     pub nth: u32,
     /// The action.
     pub action: ScenarioAction,
 }
 
-/// An action during the run.
+/// An action of the user or the system.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ScenarioAction {
-    /// The user says something that the model reads before its next call.
+    /// The user sends a message for the next model call.
     Steer(String),
-    /// The user says something for when the run would have ended.
+    /// The user sends a message for the end of the run.
     FollowUp(String),
     /// A signal arrives.
     Signal(SignalName),
 }
 
-/// A signal, as it is called.
+/// The name of a signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum SignalName {
@@ -122,7 +122,7 @@ pub enum SignalName {
     SigHup,
 }
 
-/// Why a file is no scenario.
+/// An error of loading a scenario.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum ScenarioError {
     /// It can't be read.
@@ -133,7 +133,7 @@ pub enum ScenarioError {
         /// The error of the system.
         cause: String,
     },
-    /// A line of it is wrong.
+    /// A line is invalid.
     #[error("{}:{line}: {cause}", .path.display())]
     Malformed {
         /// The file.
@@ -172,7 +172,7 @@ impl Scenario {
         Self::parse(path, &text)
     }
 
-    /// Reads a scenario; `path` is what errors call it.
+    /// Parses a scenario; `path` is its name in errors.
     ///
     /// # Errors
     ///
@@ -203,14 +203,10 @@ impl Scenario {
     }
 }
 
-/// Returns expectations as they are written.
+/// Returns expectations as TOML.
 pub(super) fn expectations_toml(expect: &Expectations) -> String {
-    #[derive(Serialize)]
-    struct ScenarioSection<'a> {
-        expect: &'a Expectations,
-    }
     // Expectations that were read or recorded can always be written.
-    toml::to_string_pretty(&ScenarioSection { expect }).unwrap_or_default()
+    toml::to_string_pretty(&BTreeMap::from([("expect", expect)])).unwrap_or_default()
 }
 
 /// Returns the line in which the expectations begin, and what is before them.
@@ -228,19 +224,15 @@ fn split_expectations(text: &str) -> (usize, &str) {
 /// Reads the turns by the rules of scripts.
 fn parse_script(whole: &ScenarioContent, text: &str) -> Result<Script, (usize, String)> {
     let mut lines = Vec::new();
-    let settings = [
-        ("repeat", &whole.repeat),
-        ("price", &whole.price),
-        ("window", &whole.window),
-        ("max_output", &whole.max_output),
-    ];
-    let settings: Map<String, Value> = settings
-        .into_iter()
-        .filter_map(|(key, value)| Some((key.to_owned(), value.clone()?)))
-        .collect();
+    let settings = without_nulls(json!({
+        "repeat": whole.repeat,
+        "price": whole.price,
+        "window": whole.window,
+        "max_output": whole.max_output,
+    }));
     let mut starts = Vec::new();
-    if !settings.is_empty() {
-        lines.push(Value::Object(settings).to_string());
+    if settings != json!({}) {
+        lines.push(settings.to_string());
         starts.push(1);
     }
     for turn in &whole.turn {
@@ -284,6 +276,14 @@ impl SignalName {
             Self::SigHup => Signal::Hangup,
         }
     }
+}
+
+/// Removes the fields without a value, which TOML can't express.
+pub(super) fn without_nulls(mut table: Value) -> Value {
+    if let Value::Object(fields) = &mut table {
+        fields.retain(|_, value| !value.is_null());
+    }
+    table
 }
 
 fn line_number(text: &str, at: usize) -> usize {

@@ -7,6 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crossbeam_channel::{Receiver, unbounded};
+use ignore::WalkBuilder;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -27,7 +28,7 @@ use crate::port::{Clock, EffectContext};
 use crate::runner::{DriverInput, Executor, InlineExecutor, Ports, SystemClock, ThreadExecutor};
 use crate::view::{CostSource, Reporter, RunResult};
 
-/// The session of every scenario, so that what is named after it is always the same.
+/// The session of every scenario, so that names derived from it are constant.
 const SESSION_ID: &str = "01900000-0000-7000-8000-000000000000";
 
 /// Stands for the folder of a scenario in recorded texts.
@@ -39,13 +40,13 @@ const TEMP_PLACEHOLDER: &str = "<temp>";
 /// Stands for the private caches of package managers.
 const CACHES_PLACEHOLDER: &str = "<caches>";
 
-/// The largest file that is looked at after a run, in bytes.
+/// The largest file that is recorded after a run, in bytes.
 const MAX_FILE_BYTES: u64 = 4 << 20;
 
-/// Tools that run together by the clock of the machine.
+/// The maximum number of parallel tools with the real clock.
 const MAX_PARALLEL_TOOLS: u32 = 4;
 
-/// Plays a scenario, and returns its record.
+/// Runs a scenario, and returns its record.
 pub(super) fn play(scenario: &Scenario, world: &ProcessEnv) -> Result<RecordedRun, AppError> {
     let failed = |error: io::Error| AppError::System {
         what: "make the workspace of the scenario",
@@ -90,7 +91,7 @@ pub(super) fn play(scenario: &Scenario, world: &ProcessEnv) -> Result<RecordedRu
     Ok(RecordedRun { record, events, original_files, files })
 }
 
-/// Creates the files.
+/// Creates the files of the scenario.
 fn create_files(scenario: &Scenario, folder: &TempDir) -> io::Result<()> {
     for name in ["workspace", "home"] {
         fs::create_dir(folder.path().join(name))?;
@@ -111,7 +112,7 @@ fn create_files(scenario: &Scenario, folder: &TempDir) -> io::Result<()> {
     Ok(())
 }
 
-/// Returns the set-up: nothing of the user's, but for the programs.
+/// Returns the setup. Of the user's environment, it has only `PATH`.
 fn build_setup(
     scenario: &Scenario,
     folder: &TempDir,
@@ -227,7 +228,7 @@ impl Executor for InterruptibleExecutor {
     }
 }
 
-/// A user who always answers the same, or is not there.
+/// A user who always gives the same answer, or no user.
 struct ScriptedUser(Option<ConfirmationAnswer>);
 
 impl Confirmer for ScriptedUser {
@@ -236,7 +237,7 @@ impl Confirmer for ScriptedUser {
     }
 }
 
-/// Returns the tool calls in call order, with their answers.
+/// Returns the tool calls in call order, with their results.
 fn tool_calls(events: &[Value]) -> Vec<Value> {
     let mut calls: Vec<(&Value, Option<Value>)> = Vec::new();
     for event in events {
@@ -259,24 +260,19 @@ fn tool_calls(events: &[Value]) -> Vec<Value> {
 /// Returns the files below a folder, as text.
 fn read_files(folder: &Path) -> io::Result<BTreeMap<String, String>> {
     let mut found = BTreeMap::new();
-    let mut folders = vec![folder.to_owned()];
-    while let Some(next) = folders.pop() {
-        for entry in fs::read_dir(&next)? {
-            let entry = entry?;
-            let (path, kind) = (entry.path(), entry.file_type()?);
-            if kind.is_dir() {
-                folders.push(path);
-            } else if kind.is_file() && entry.metadata()?.len() <= MAX_FILE_BYTES {
-                let name = path.strip_prefix(folder).unwrap_or(&path).to_string_lossy();
-                let text = String::from_utf8_lossy(&fs::read(&path)?).into_owned();
-                found.insert(name.into_owned(), text);
-            }
+    for entry in WalkBuilder::new(folder).standard_filters(false).build() {
+        let entry = entry.map_err(io::Error::other)?;
+        let data = entry.metadata().map_err(io::Error::other)?;
+        if data.is_file() && data.len() <= MAX_FILE_BYTES {
+            let name = entry.path().strip_prefix(folder).unwrap_or(entry.path()).to_string_lossy();
+            let text = String::from_utf8_lossy(&fs::read(entry.path())?).into_owned();
+            found.insert(name.into_owned(), text);
         }
     }
     Ok(found)
 }
 
-/// Gives folders that are other ones each time always the same name.
+/// Replaces the paths of folders that differ from run to run by constant names.
 fn replace_paths(record: &mut Value, folders: &[(&str, &str)]) {
     match record {
         Value::String(text) => {

@@ -15,7 +15,7 @@ use crate::view::{FinishTimeout, OutputError, ReportSink, RunResult};
 
 /// The record of a run.
 pub(super) struct RecordedRun {
-    /// Everything that can be expected but the events, by the names of the expectations.
+    /// The values that can be expected, except for the events, with the names of the expectations.
     pub(super) record: Value,
     pub(super) events: Vec<Value>,
     /// The files of the workspace before it.
@@ -32,19 +32,19 @@ pub(super) struct SharedRecording(Arc<Mutex<RecordingState>>);
 struct RecordingState {
     events: Vec<Value>,
     requests: Vec<Value>,
-    /// The first entry that no request has had yet.
+    /// The first entry that no request contained yet.
     next_entry: u64,
     steering: Vec<UserMessage>,
     follow_ups: VecDeque<Arc<str>>,
-    /// The scheduled actions, each with the number of its events that have to come before.
+    /// The scheduled actions, each with the number of its events to pass over.
     scheduled: Vec<(ScheduledAction, u32)>,
 }
 
-/// The way of a signal to the driver.
+/// Sends a signal to the driver.
 pub(super) type InputSender = Box<dyn Fn(DriverInput) + Send>;
 
 impl RecordedRun {
-    /// Returns the files that are not what they were.
+    /// Returns the files that have changed.
     pub(super) fn changed_files(&self) -> impl Iterator<Item = String> {
         let all = self.files.keys().chain(self.original_files.keys()).cloned();
         all.filter(|path| self.files.get(path) != self.original_files.get(path))
@@ -68,7 +68,7 @@ impl SharedRecording {
     }
 }
 
-/// Records the events, and sends the inputs that are scheduled at them.
+/// Records the events, and sends the inputs that are scheduled for them.
 pub(super) struct EventScript {
     pub(super) recording: SharedRecording,
     pub(super) sender: InputSender,
@@ -127,7 +127,7 @@ impl MessageSource for ScriptedMessages {
     }
 }
 
-/// Notes what the model is asked, and passes it on.
+/// Records the requests to a model.
 pub(super) struct RecordingModel {
     pub(super) recording: SharedRecording,
     pub(super) model: Box<dyn Model>,
@@ -163,7 +163,7 @@ fn purpose_name(purpose: CallPurpose) -> &'static str {
     }
 }
 
-/// Returns an entry as lines that people read.
+/// Returns an entry as readable lines.
 fn entry_lines(entry: &ConversationEntry) -> Vec<String> {
     let texts = |reply: &Reply| -> Vec<String> {
         let line = |part: &ReplyPart| match part {

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::expectations::{Expectations, ExpectedFile, ExpectedTool, TextPattern};
 use super::original_files::OriginalFiles;
-use super::parse::expectations_toml;
+use super::parse::{expectations_toml, without_nulls};
 use super::recording::status_name;
 use crate::journal::{
     JournalError, SessionHistory, SessionId, SessionStore, StoredContent, StoredRecord,
@@ -17,32 +17,32 @@ use crate::model::{
     RetryAdvice, Signal, ToolCall, ToolResult,
 };
 
-/// What the records of a session yield.
+/// The parts of a scenario that the records of a session contain.
 #[derive(Default)]
 struct SessionExtract {
     turns: Vec<Value>,
     actions: Vec<Value>,
-    /// The calls in their order, with their answers.
+    /// The tool calls in call order, with their results.
     calls: Vec<(ToolCall, Option<ToolResult>)>,
     replies: u32,
-    /// The calls of the model, whatever became of them.
+    /// Model calls, including those that failed.
     attempts: u32,
     /// The state before the next record.
     last_state: Option<StateKind>,
     files: OriginalFiles,
 }
 
-/// Settings that say where the session ran, which is somewhere else now.
+/// The prefixes of settings that depend on the machine.
 const LOCAL_SETTINGS: [&str; 5] = ["llm.", "workspace.root", "sessions.", "logging.", "mcp."];
 
-/// Returns a scenario that plays a session again, as text.
+/// Returns a scenario that repeats a session, as text.
 ///
 /// The original files follow from the digests in the journal and the files as they are now; a comment names
 /// those for which that is not possible.
 ///
 /// # Errors
 ///
-/// Fails when there is no such session, or it can't be read.
+/// Fails if there is no such session, or it can't be read.
 pub fn scenario_from_session(
     store: &SessionStore,
     session: SessionId,
@@ -104,7 +104,7 @@ pub fn scenario_from_session(
     Ok(format!("{unknown}{head}\n{}", expectations_toml(&expect)))
 }
 
-/// Returns the session of a run within the run that begins here.
+/// Returns the session of the sub-agent that a record dispatches.
 fn subagent_session(stored: &StoredRecord) -> Option<SessionId> {
     let StoredContent::Event(Event::Authorized { authorization, .. }) = &stored.content else {
         return None;
@@ -216,7 +216,7 @@ impl SessionExtract {
         }
     }
 
-    /// Adds something that happened after the newest reply.
+    /// Adds an action after the newest reply.
     fn add_action(&mut self, action: &str, text: &str) {
         let (event, nth) = match self.replies {
             0 => ("agent_start", 1),
@@ -281,12 +281,4 @@ fn price_table(price: Price) -> Value {
         "cached_input": dollars(price.cached_input),
         "cache_write": dollars(price.cache_write),
     })
-}
-
-/// Removes the fields without a value, which TOML can't express.
-fn without_nulls(mut table: Value) -> Value {
-    if let Value::Object(fields) = &mut table {
-        fields.retain(|_, value| !value.is_null());
-    }
-    table
 }
