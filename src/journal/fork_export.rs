@@ -62,7 +62,7 @@ impl SessionStore {
     /// replaced is not a tool result, and on an I/O error.
     pub fn fork(&self, parent: SessionId, fork: &ForkOptions) -> Result<SessionId, JournalError> {
         let child = SessionId::generate();
-        let mut reader = self.reader(parent)?;
+        let reader = self.reader(parent)?;
         let (history, end) = self.replay(parent, |_, _, _| {})?;
         if let Some(reason) = history.header.newer_format() {
             return Err(JournalError::ReadOnly { session: parent, reason });
@@ -87,39 +87,8 @@ impl SessionStore {
             dispatched_by: None,
             ..history.header
         };
-        let blobs = self.blobs(child);
-        self.write_copy(child, self.claim_id(child)?, |out| {
-            let mut copy = RecordCopier { out, crc: 0 };
-            while let Some(stored) = next_record(&mut reader)?.filter(|stored| stored.seq <= after)
-            {
-                let instead = fork.replacement.as_ref().filter(|_| stored.seq == after);
-                match (&stored.content, instead) {
-                    (content, Some(instead)) => {
-                        let no = || JournalError::NotAToolResult { session: parent, seq: after };
-                        let event = replace_result(content, instead).ok_or_else(no)?;
-                        let before = stored.fingerprint.as_ref();
-                        let line = RecordLine {
-                            ts: stored.ts,
-                            state: before.map(|before| &*before.state),
-                            mark: before.and_then(|before| before.digest.map(|d| d.to_string())),
-                            timing: stored.timing,
-                            sync_time: stored.sync_time,
-                            message_ids: &stored.message_ids,
-                            ..RecordLine::new(stored.seq, stored.at, RecordBody::Event(&event))
-                        };
-                        copy.write_line(&line, &blobs)?;
-                    }
-                    (StoredContent::Header(_), None) => copy.header(&header, &blobs)?,
-                    (_, None) => {
-                        for blob in stored.blobs.values() {
-                            blobs.copy_from(blob, reader.blobs())?;
-                        }
-                        copy.write_record(reader.last_record())?;
-                    }
-                }
-            }
-            Ok(())
-        })?;
+        let replacement = fork.replacement.as_ref();
+        self.write_copy(self.claim_id(child)?, &header, reader, after, replacement)?;
         self.outputs(child).copy_from(&self.outputs(parent))?;
         Ok(child)
     }
@@ -208,37 +177,61 @@ impl SessionStore {
             false => header,
         };
         again.rewind().io_context("read", path)?;
-        let mut reader = JournalReader::new(path, again, nowhere);
-        let blobs = self.blobs(session);
-        self.write_copy(session, claim, |out| {
-            let mut copy = RecordCopier { out, crc: 0 };
-            while let Some(stored) = next_record(&mut reader)? {
-                match &stored.content {
-                    StoredContent::Header(_) => copy.header(&header, &blobs)?,
-                    _ => copy.write_record(reader.last_record())?,
-                }
-            }
-            Ok(())
-        })?;
+        let reader = JournalReader::new(path, again, nowhere);
+        self.write_copy(claim, &header, reader, seq, None)?;
         let torn = end.kind != JournalEndKind::Whole;
         Ok(ImportedSession { session, records: end.position.seq, had_partial_record: torn })
     }
 
-    /// Writes a journal that appears complete or not at all.
+    /// Writes the records of a journal up to the record `last` as a new session, which appears complete or not at all.
     fn write_copy(
         &self,
-        session: SessionId,
         claim: File,
-        write: impl FnOnce(&mut dyn Write) -> Result<(), JournalError>,
+        header: &SessionHeader,
+        mut reader: JournalReader,
+        last: u64,
+        replacement: Option<&ReplacementResult>,
     ) -> Result<(), JournalError> {
+        let (session, blobs) = (header.session, self.blobs(header.session));
         let temporary = self.temporary_path();
         let file =
             blobs::create_private_file(&temporary).io_context("create the file", &temporary)?;
-        let copy = || {
+        let mut copy = || {
             // No other process knows the file; the lock shows that it is in use.
             lock(&file, &temporary)?;
             let mut out = BufWriter::new(&file);
-            write(&mut out)?;
+            let mut copy = RecordCopier { out: &mut out, crc: 0 };
+            while let Some(stored) = next_record(&mut reader)?.filter(|stored| stored.seq <= last) {
+                match (&stored.content, replacement.filter(|_| stored.seq == last)) {
+                    (content, Some(instead)) => {
+                        let session = header.ancestry.map_or(session, |parent| parent.session);
+                        let event = replace_result(content, instead)
+                            .ok_or(JournalError::NotAToolResult { session, seq: last })?;
+                        let before = stored.fingerprint.as_ref();
+                        let line = RecordLine {
+                            ts: stored.ts,
+                            state: before.map(|before| &*before.state),
+                            mark: before.and_then(|before| before.digest.map(|d| d.to_string())),
+                            timing: stored.timing,
+                            sync_time: stored.sync_time,
+                            message_ids: &stored.message_ids,
+                            ..RecordLine::new(stored.seq, stored.at, RecordBody::Event(&event))
+                        };
+                        copy.write_line(&line, &blobs)?;
+                    }
+                    (StoredContent::Header(_), None) => {
+                        let line = RecordLine::new(0, RunTime::START, RecordBody::Header(header));
+                        let line = RecordLine { ts: Some(header.created), ..line };
+                        copy.write_line(&line, &blobs)?;
+                    }
+                    (_, None) => {
+                        for blob in stored.blobs.values() {
+                            blobs.copy_from(blob, reader.blobs())?;
+                        }
+                        copy.write_record(reader.last_record())?;
+                    }
+                }
+            }
             out.flush().io_context("write", &temporary)?;
             drop(out);
             if self.durability() == Durability::Full {
@@ -292,11 +285,6 @@ struct RecordCopier<'a> {
 }
 
 impl RecordCopier<'_> {
-    fn header(&mut self, header: &SessionHeader, blobs: &BlobStore) -> Result<(), JournalError> {
-        let line = RecordLine::new(0, RunTime::START, RecordBody::Header(header));
-        self.write_line(&RecordLine { ts: Some(header.created), ..line }, blobs)
-    }
-
     fn write_line(&mut self, line: &RecordLine<'_>, blobs: &BlobStore) -> Result<(), JournalError> {
         let mut text = Vec::new();
         line.write(blobs, &mut text)?;
