@@ -149,42 +149,29 @@ pub struct EndedRecord {
 #[serde(transparent)]
 pub struct WallTime(Timestamp);
 
-/// What a new session begins with.
-#[derive(Clone, Debug)]
-pub struct NewSession {
-    /// The wall-clock time.
-    pub now: SystemTime,
-    /// The session that dispatched it, if any.
-    pub dispatched_by: Option<ParentCall>,
-    /// The setup.
-    pub setup: SessionSetup,
-    /// The rules of the run.
-    pub rules: RunRules,
-    /// Bytes of system prompt and tools.
-    pub fixed_bytes: u64,
-    /// The conversation before the task.
-    pub history: Vec<ConversationItem>,
-    /// The task.
-    pub task: ConversationItem,
-}
-
 impl SessionHeader {
     /// Returns the header of a new session.
-    pub fn new(session: SessionId, begin: NewSession) -> Self {
+    pub fn new(
+        session: SessionId,
+        now: SystemTime,
+        setup: SessionSetup,
+        rules: RunRules,
+        task: ConversationItem,
+    ) -> Self {
         Self {
             format: JOURNAL_FORMAT,
             fingerprint_version: Fingerprint::VERSION,
             session,
             program: concat!("architect ", env!("CARGO_PKG_VERSION")).to_owned(),
-            created: begin.now.into(),
+            created: now.into(),
             ancestry: None,
             imported_up_to: None,
-            dispatched_by: begin.dispatched_by,
-            setup: begin.setup,
-            rules: begin.rules,
-            fixed_bytes: begin.fixed_bytes,
-            history: begin.history,
-            task: begin.task,
+            dispatched_by: None,
+            setup,
+            rules,
+            fixed_bytes: 0,
+            history: Vec::new(),
+            task,
         }
     }
 

@@ -35,8 +35,8 @@ pub use error::{JournalError, ReadOnlyReason};
 pub use file_journal::FileJournal;
 pub use fork_export::{ForkOptions, ImportedSession, ReplacementResult};
 pub use header::{
-    Ancestry, EndedRecord, JOURNAL_FORMAT, NewSession, ParentCall, ResumedRecord, SessionHeader,
-    SessionSetup, WallTime,
+    Ancestry, EndedRecord, JOURNAL_FORMAT, ParentCall, ResumedRecord, SessionHeader, SessionSetup,
+    WallTime,
 };
 pub use index::SessionIndex;
 pub use journal_reader::{JournalPosition, JournalReader, ReadRecord, RecordDamage};

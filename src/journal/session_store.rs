@@ -15,7 +15,7 @@ use uuid::Uuid;
 use super::blobs::{self, BlobStore};
 use super::error::{IoContext, JournalError, ReadOnlyReason};
 use super::file_journal::{FileJournal, WriterHealth, lock};
-use super::header::{NewSession, SessionHeader, WallTime};
+use super::header::{SessionHeader, WallTime};
 use super::journal_reader::{JournalPosition, JournalReader, ReadRecord};
 use super::replay::{JournalEnd, JournalEndKind, ReplayedRecord, SessionHistory, replay};
 use super::resume::OpenedSession;
@@ -123,12 +123,8 @@ impl SessionStore {
     /// # Errors
     ///
     /// Fails if there is a session with this id, and on an I/O error.
-    pub fn create(
-        &self,
-        session: SessionId,
-        begin: NewSession,
-    ) -> Result<(FileJournal, SessionHeader), JournalError> {
-        let header = SessionHeader::new(session, begin);
+    pub fn create(&self, header: &SessionHeader) -> Result<FileJournal, JournalError> {
+        let session = header.session;
         let _claim = self.claim_id(session)?;
         // A journal never has its final name without its header.
         let temporary = self.temporary_path();
@@ -139,11 +135,10 @@ impl SessionStore {
             lock(&file, &temporary)?;
             let (start, arrived) = (JournalPosition::default(), BTreeSet::new());
             let mut journal = self.journal(session, file, start, header.created, arrived);
-            journal.write_header(&header)?;
+            journal.write_header(header)?;
             self.publish(&temporary, session).map(|()| journal)
         };
-        let journal = write().inspect_err(|_| self.remove_unstarted(&temporary, session))?;
-        Ok((journal, header))
+        write().inspect_err(|_| self.remove_unstarted(&temporary, session))
     }
 
     /// Removes what is left of a session that could not be created, unless another process has created the session.
@@ -211,10 +206,9 @@ impl SessionStore {
         session: SessionId,
         repair: DamagePolicy,
     ) -> Result<OpenedSession, JournalError> {
-        let path = self.journal_path(session);
         let flags = OFlags::NOFOLLOW.bits().cast_signed();
-        let file = OpenOptions::new().read(true).write(true).custom_flags(flags).open(&path);
-        let file = self.or_unknown_session(session, file)?;
+        let (path, file) = self
+            .open_journal(session, OpenOptions::new().read(true).write(true).custom_flags(flags))?;
         self.lock(session, &file, &path)?;
         let (folder, pid) = (self.session_folder(session), format!("{}\n", std::process::id()));
         folder::create_durable(&folder, self.durability)?;
@@ -331,8 +325,7 @@ impl SessionStore {
     ///
     /// Fails if there is no such session.
     pub fn reader(&self, session: SessionId) -> Result<JournalReader, JournalError> {
-        let path = self.journal_path(session);
-        let file = self.or_unknown_session(session, File::open(&path))?;
+        let (path, file) = self.open_journal(session, OpenOptions::new().read(true))?;
         Ok(JournalReader::new(&path, file, self.blobs(session)))
     }
 
@@ -434,8 +427,7 @@ impl SessionStore {
     ///
     /// Fails if there is no such session, or its lock can't be examined.
     pub fn is_running(&self, session: SessionId) -> Result<bool, JournalError> {
-        let path = self.journal_path(session);
-        let file = self.or_unknown_session(session, File::open(&path))?;
+        let (path, file) = self.open_journal(session, OpenOptions::new().read(true))?;
         match file.try_lock_shared() {
             Ok(()) => file.unlock().io_context("unlock", &path).map(|()| false),
             Err(TryLockError::WouldBlock) => Ok(true),
@@ -465,8 +457,7 @@ impl SessionStore {
     ///
     /// Fails if a process runs the session.
     pub fn remove(&self, session: SessionId) -> Result<(), JournalError> {
-        let path = self.journal_path(session);
-        let file = self.or_unknown_session(session, File::open(&path))?;
+        let (path, file) = self.open_journal(session, OpenOptions::new().read(true))?;
         self.lock(session, &file, &path)?;
         // A journal without its texts would be damaged; texts without their journal are just leftovers.
         fs::remove_file(&path).io_context("remove", &path)?;
@@ -583,16 +574,18 @@ impl SessionStore {
         }
     }
 
-    fn or_unknown_session<T>(
+    /// Opens the file of a journal.
+    fn open_journal(
         &self,
         session: SessionId,
-        opened: io::Result<T>,
-    ) -> Result<T, JournalError> {
-        match opened {
+        options: &OpenOptions,
+    ) -> Result<(PathBuf, File), JournalError> {
+        let path = self.journal_path(session);
+        match options.open(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 Err(JournalError::UnknownSession(session.to_string()))
             }
-            opened => opened.io_context("open", &self.journal_path(session)),
+            opened => opened.io_context("open", &path).map(|file| (path, file)),
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Plan first: the `plan` agent makes a plan, and the agent of the task implements it.
 
+use std::slice;
 use std::sync::Arc;
 
 use super::remaining_limits::remaining_config;
@@ -43,7 +44,8 @@ pub fn plan_first(
         Some(outcome) if outcome.reason.status() == RunStatus::Success => outcome.output.clone(),
         _ => return Ok(vec![planned]),
     };
-    let builder = setup.with_config(remaining_config(&setup.config, [&planned], None));
+    let builder =
+        setup.with_config(remaining_config(&setup.config, slice::from_ref(&planned), None));
     let task = format!(
         "{task}\n\n## Plan\n\n{}\n\nCarry this plan out. Where it turns out to be wrong, do what the task asks for, and say so.",
         plan.unwrap_or_default().trim()

@@ -6,7 +6,7 @@ use std::time::SystemTime;
 
 use architect::journal::index::{IndexUpdate, SessionDetail, SessionRow, SessionStatus};
 use architect::journal::{
-    ForkOptions, NewSession, ParentCall, ResumedSession, SessionId, SessionIndex,
+    ForkOptions, ParentCall, ResumedSession, SessionHeader, SessionId, SessionIndex,
 };
 use architect::machine::{Event, Fingerprint};
 use architect::model::{
@@ -57,16 +57,14 @@ fn resume_with_another_model(fixture: &SessionFixture, session: SessionId) {
 
 /// Runs a session that another one has dispatched.
 fn dispatched(fixture: &SessionFixture, by: &ParentCall) {
-    let begin = NewSession {
-        now: SystemTime::now(),
+    let task = ConversationItem::user(MessageOrigin::Task, "\n  a part of it\n");
+    let (session, setup) = (SessionId::generate(), fixture.history(by.session).setup);
+    let header = SessionHeader {
         dispatched_by: Some(by.clone()),
-        setup: fixture.history(by.session).setup,
-        rules: rules(),
         fixed_bytes: 100,
-        history: vec![],
-        task: ConversationItem::user(MessageOrigin::Task, "\n  a part of it\n"),
+        ..SessionHeader::new(session, SystemTime::now(), setup, rules(), task)
     };
-    let (journal, header) = fixture.store.create(SessionId::generate(), begin).unwrap();
+    let journal = fixture.store.create(&header).unwrap();
     let (machine, output) = header.start_machine();
     fixture.drive(journal, machine, output, RunTime::START);
 }
