@@ -294,14 +294,15 @@ pub(super) fn read_record(line: &[u8], store: &BlobStore) -> ReadRecord {
         Ok(read) => Ok(read.into_record()),
         Err(error) => Err(ReadRecord::Unknown(error.to_string())),
     };
-    let read = parse(line).and_then(|stored| match stored.blobs.is_empty() {
-        true => Ok(stored),
-        false => {
-            let whole = parse(&restore_long_texts(line, &stored.blobs, store)?)?;
-            Ok(StoredRecord { blobs: stored.blobs, ..whole })
+    let read = || {
+        let stored = parse(line)?;
+        if stored.blobs.is_empty() {
+            return Ok(stored);
         }
-    });
-    read.map_or_else(|found| found, |stored| ReadRecord::Record(Box::new(stored)))
+        let whole = parse(&restore_long_texts(line, &stored.blobs, store)?)?;
+        Ok(StoredRecord { blobs: stored.blobs, ..whole })
+    };
+    read().map_or_else(|found| found, |stored| ReadRecord::Record(Box::new(stored)))
 }
 
 /// Returns a record, with or without its checksum, with all its texts in their places and without what concerns this

@@ -73,7 +73,7 @@ pub(super) fn update(
         let (sender, receiver) = bounded(QUEUE_LENGTH);
         for _ in 0..thread::available_parallelism().map_or(1, NonZero::get) {
             let sender = sender.clone();
-            let work = || iter::from_fn(read_next).try_for_each(move |read| sender.send(read));
+            let work = || iter::from_fn(read_next).try_for_each(move |read| sender.send(read).ok());
             let _ = thread::Builder::new().name("journals".to_owned()).spawn_scoped(scope, work);
         }
         drop(sender);

@@ -71,7 +71,7 @@ pub fn to_json(tested: &[ScenarioResult]) -> Value {
     })
 }
 
-/// Returns the results as JUnit XML, which build servers read.
+/// Returns the results as `JUnit` XML, which build servers read.
 pub fn to_junit(tested: &[ScenarioResult]) -> String {
     let count =
         |of: fn(&ScenarioOutcome) -> bool| tested.iter().filter(|one| of(&one.outcome)).count();
