@@ -10,7 +10,8 @@ use thiserror::Error;
 use toml::Spanned;
 
 use super::expectations::{EventPattern, Expectations};
-use crate::llm::scripted::{Script, ScriptError};
+use crate::llm::PlaybackError;
+use crate::llm::scripted::Script;
 use crate::model::Signal;
 use crate::policy::ConfirmationAnswer;
 
@@ -240,12 +241,12 @@ fn parse_script(whole: &ScenarioContent, text: &str) -> Result<Script, (usize, S
         starts.push(line_number(text, turn.span().start));
     }
     Script::from_lines("the scenario", &lines.join("\n")).map_err(|error| match error {
-        ScriptError::Malformed { line, cause, .. } => {
+        PlaybackError::Malformed { line, cause, .. } => {
             // The rest of the message is a position in a line that was generated here.
             let cause = cause.split(" at line ").next().unwrap_or_default().to_owned();
             (starts.get(line.saturating_sub(1)).copied().unwrap_or(1), cause)
         }
-        ScriptError::Unreadable { cause, .. } => (1, cause),
+        PlaybackError::Unreadable { cause, .. } => (1, cause),
     })
 }
 
