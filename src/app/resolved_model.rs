@@ -74,7 +74,7 @@ impl ResolvedModel {
         let settings = &config.settings;
         let table = match settings.costs.prices_file.clone() {
             None => ModelTable::built_in(),
-            Some(path) => ModelTable::built_in().with_file(path)?,
+            Some(path) => ModelTable::built_in().with_file(&path)?,
         };
         let name = settings.llm.model.as_ref().ok_or(AppError::NoModel)?;
         let spec = ModelSpec::parse(name.as_str(), &table, settings.llm.api_base.is_some())?;

@@ -238,7 +238,7 @@ fn check_sessions(config: &Config, world: &ProcessEnv) -> Finding {
 fn check_prices(config: &Config) -> Finding {
     let table = match config.settings.costs.prices_file.clone() {
         None => Ok(ModelTable::built_in()),
-        Some(path) => ModelTable::built_in().with_file(path),
+        Some(path) => ModelTable::built_in().with_file(&path),
     };
     match table {
         Ok(table) => finding("prices", CheckStatus::Good, format!("as of {}", table.date())),

@@ -3,7 +3,7 @@
 //! The table is part of the release and has a date; a file of the user overrides it. Unknown models have no price.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::Path;
 
 use serde::Deserialize;
 use thiserror::Error;
@@ -94,9 +94,9 @@ impl ModelTable {
     /// # Errors
     ///
     /// Fails if the file can't be read, or for an invalid table.
-    pub fn with_file(mut self, path: PathBuf) -> Result<Self, ModelTableError> {
+    pub fn with_file(mut self, path: &Path) -> Result<Self, ModelTableError> {
         let shown = path.display();
-        let text = std::fs::read_to_string(&path)
+        let text = std::fs::read_to_string(path)
             .map_err(|error| ModelTableError(format!("could not read {shown}: {error}")))?;
         let over =
             Self::parse(&text).map_err(|cause| ModelTableError(format!("{shown}: {cause}")))?;
@@ -336,7 +336,7 @@ mod tests {
         let rows = "[aliases]\nmine = \"ollama/tiny\"\n[models.openai]\n\"gpt-4o\" = { price = { input = 7.0, output = 9.0 } }\n\
             [models.ollama]\n\"tiny\" = { window = 4096 }\n";
         std::fs::write(&path, rows).unwrap();
-        let table = ModelTable::built_in().with_file(path.clone()).unwrap();
+        let table = ModelTable::built_in().with_file(&path).unwrap();
         assert_eq!(lookup(&table, "openai/gpt-4o"), Some(("gpt-4o".to_owned(), Some(7_000_000))));
         assert_eq!(lookup(&table, "mine"), Some(("tiny".to_owned(), None)));
         for wrong in [
@@ -345,7 +345,7 @@ mod tests {
             "[models.openai]\n\"a\" = { price = { input = -1.0, output = 1.0 } }",
         ] {
             std::fs::write(&path, wrong).unwrap();
-            let refused = ModelTable::built_in().with_file(path.clone()).unwrap_err().to_string();
+            let refused = ModelTable::built_in().with_file(&path).unwrap_err().to_string();
             assert!(refused.starts_with(&format!("{}: ", path.display())), "{wrong}: {refused}");
         }
     }

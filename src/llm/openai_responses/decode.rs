@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 
 use super::item::{self, DecodedItem};
 use crate::llm::decode::{
-    DecodedReply, DeltaBuffer, FinishReason, List, Object, Text, TokenCount, TokenDetails,
+    DecodedReply, DeltaBuffer, FinishReason, List, Object, TextField, TokenCount, TokenDetails,
 };
 use crate::llm::fault::{ApiError, classify_stream_error, reply_error};
 use crate::llm::wire::{ReplyReader, event_kind, parse_json, protocol_fault, truncated_fault};
@@ -47,7 +47,7 @@ struct StreamEvent<'a> {
     output_index: TokenCount,
     #[serde(borrow)]
     item: Option<&'a RawValue>,
-    delta: Text<'a>,
+    delta: TextField<'a>,
     response: Option<&'a RawValue>,
 }
 
@@ -55,8 +55,8 @@ struct StreamEvent<'a> {
 #[serde(default)]
 struct ResponsePayload<'a> {
     #[serde(borrow)]
-    status: Text<'a>,
-    model: Text<'a>,
+    status: TextField<'a>,
+    model: TextField<'a>,
     output: List<&'a RawValue>,
     usage: Object<ReportedUsage>,
     incomplete_details: Object<IncompleteDetails<'a>>,
@@ -67,7 +67,7 @@ struct ResponsePayload<'a> {
 #[serde(default)]
 struct IncompleteDetails<'a> {
     #[serde(borrow)]
-    reason: Text<'a>,
+    reason: TextField<'a>,
 }
 
 #[derive(Default, Deserialize)]
