@@ -81,7 +81,7 @@ impl CommandHook {
     pub(super) fn command_for(&self, command: String, occasion: &HookInput) -> HookCommand {
         let session = &self.session;
         let env = [
-            ("ARCHITECT_HOOK", occasion.point().name().into()),
+            ("ARCHITECT_HOOK", occasion.point().as_str().into()),
             // Processes started by this command know their depth.
             ("ARCHITECT_HOOK_DEPTH", (session.depth + 1).to_string().into()),
             ("ARCHITECT_SESSION_ID", (*session.id).into()),

@@ -147,7 +147,7 @@ impl HookInput {
     /// Returns the JSON object for commands, with names known from hooks of other agents.
     pub fn to_json(&self, session: &HookSession) -> Value {
         let mut all = Map::new();
-        all.insert("hook_event_name".to_owned(), self.point().name().into());
+        all.insert("hook_event_name".to_owned(), self.point().as_str().into());
         all.insert("session_id".to_owned(), (*session.id).into());
         all.insert("cwd".to_owned(), session.workspace.display().to_string().into());
         all.insert("agent".to_owned(), (*session.agent).into());

@@ -194,7 +194,7 @@ impl RecordLine<'_> {
             seq: self.seq,
             at: self.at,
             ts: self.ts,
-            state: self.fingerprint.map(|mark| mark.state.name()),
+            state: self.fingerprint.map(|mark| mark.state.as_str()),
             fingerprint: self.fingerprint.map(|mark| mark.digest.to_string()),
             timing: self.timing,
             sync_time: self.sync_time,
@@ -306,7 +306,7 @@ pub(super) fn event_kind(line: &[u8], seq: u64) -> Option<EventKind> {
     }
     let name = &event[EVENT.len()..];
     let name = &name[..memchr(b'"', name)?];
-    EventKind::ALL.into_iter().find(|kind| kind.name().as_bytes().eq_ignore_ascii_case(name))
+    EventKind::ALL.into_iter().find(|kind| kind.as_str().as_bytes().eq_ignore_ascii_case(name))
 }
 
 pub(super) fn checksum(body: &[u8], before: u32) -> u32 {
@@ -404,7 +404,7 @@ impl StoredFingerprint {
 
     /// Returns the state, if this release knows it.
     pub fn state_kind(&self) -> Option<StateKind> {
-        StateKind::ALL.into_iter().find(|kind| kind.name() == self.state)
+        StateKind::ALL.into_iter().find(|kind| kind.as_str() == self.state)
     }
 }
 

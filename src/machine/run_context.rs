@@ -1,7 +1,5 @@
 //! The extended state, which all states share: rules, time and usage.
 
-use std::hash::{Hash, Hasher};
-use std::ops::Deref;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -18,7 +16,7 @@ use crate::model::{EffectId, MicroUsd, RunRules, RunTime, TimeSpan, Tokens, Usag
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct RunContext {
     /// The rules of the run.
-    pub rules: SharedRunRules,
+    pub rules: Arc<RunRules>,
     /// The current time, as of the last event.
     pub now: RunTime,
     /// When the run began. Its timeout counts from here.
@@ -45,11 +43,6 @@ pub struct RunContext {
     /// The parts of an answer that the output limit split into several replies.
     pub partial_answer: Option<Arc<str>>,
 }
-
-/// Rules shared by all states of a run. They are excluded from the hash, since they don't change during a run.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct SharedRunRules(Arc<RunRules>);
 
 /// What counts against the budget.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -119,11 +112,6 @@ impl RunContext {
         Some(self.started_at.after(timeout).before(margin))
     }
 
-    /// Returns the steps that count against the current limit.
-    pub(crate) fn steps_since_baseline(&self) -> u32 {
-        self.steps.saturating_sub(self.rules.limit_baseline.steps)
-    }
-
     /// Returns the stop reason of a run with a final answer. Denied calls make it a failure if the user wants that.
     pub(crate) fn final_stop_reason(&self) -> StopReason {
         let denied = self.denied_calls > self.rules.limit_baseline.denied_calls;
@@ -157,24 +145,6 @@ impl RunContext {
     pub(crate) fn charge_unanswered(&mut self, size: &RequestSize, out: &mut StepBuilder) {
         self.charge_usage(&size.estimate_usage(Tokens::ZERO), out);
     }
-}
-
-impl From<RunRules> for SharedRunRules {
-    fn from(rules: RunRules) -> Self {
-        Self(Arc::new(rules))
-    }
-}
-
-impl Deref for SharedRunRules {
-    type Target = RunRules;
-
-    fn deref(&self) -> &RunRules {
-        &self.0
-    }
-}
-
-impl Hash for SharedRunRules {
-    fn hash<H: Hasher>(&self, _: &mut H) {}
 }
 
 #[cfg(test)]

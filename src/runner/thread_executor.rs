@@ -160,13 +160,10 @@ impl Executor for ThreadExecutor {
         };
         let on_panic = fail.clone();
         let body = move || {
-            let notice_sender = sender.clone();
-            let notices =
-                Arc::new(move |notice| notice_sender.send(DriverInput::Notice { id, notice }));
-            let message_sender = sender.clone();
-            let messages =
-                Arc::new(move |word| message_sender.send(DriverInput::from_message(id, word)));
-            let scope = real_time_context(cancel).with_notices(notices).with_messages(messages);
+            let messages = sender.clone();
+            let scope = real_time_context(cancel).with_messages(move |message| {
+                messages.send(DriverInput::from_message(id, message))
+            });
             let deliver = |input| sender.send(input);
             match catch_unwind(AssertUnwindSafe(|| run(&scope, &deliver))) {
                 Ok(input) => sender.send(input),

@@ -6,13 +6,12 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use super::calls::build_tool;
 use super::description::{BuiltInTool, Subject, TargetKind, ToolDescription};
 use super::output_store::{OutputStore, char_boundary};
-use super::schema;
 use super::tool::{CallContext, Tool, ToolInvocation, ToolOutput, Truncation};
 use crate::model::{CallAccess, CallId};
 use crate::policy::CallKind;
-use crate::port::ToolSpec;
 
 /// The name of the tool.
 pub const NAME: &str = "read_output";
@@ -27,13 +26,6 @@ pub(super) const TOOL: BuiltInTool = BuiltInTool {
     // The registry builds it, since it needs the store.
     build: |_| None,
 };
-
-/// Reads stored results.
-pub(super) struct ReadOutput {
-    results: Arc<dyn OutputStore>,
-    spec: ToolSpec,
-    budget: Option<usize>,
-}
 
 /// The arguments from the model.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -61,34 +53,22 @@ const DEFAULT_LINES: u64 = 200;
 /// The size of a page in bytes if results are unlimited.
 const DEFAULT_PAGE_BYTES: usize = 64 * 1024;
 
-impl ReadOutput {
-    /// Returns the tool with the maximum size of a page in bytes.
-    pub(super) fn new(results: Arc<dyn OutputStore>, budget: Option<usize>) -> Self {
-        let spec = schema::tool_spec::<Arguments>(
-            NAME,
-            "Reads the whole of a tool result that was shortened, in pages. The shortened result names its call_id.",
-        );
-        Self { results, spec, budget }
-    }
-}
-
-impl Tool for ReadOutput {
-    fn spec(&self) -> &ToolSpec {
-        &self.spec
-    }
-
-    fn prepare(&self, arguments: &str) -> Result<Box<dyn ToolInvocation>, String> {
-        let Arguments { call_id, offset, limit } = schema::parse_arguments(&self.spec, arguments)?;
-        Ok(Box::new(Call {
-            results: Arc::clone(&self.results),
-            id: call_id.as_str().into(),
-            first: offset.unwrap_or(1).max(1),
-            lines: limit.unwrap_or(DEFAULT_LINES).max(1),
-            budget: self
-                .budget
-                .map_or(DEFAULT_PAGE_BYTES, |budget| budget.saturating_sub(200).max(400)),
-        }))
-    }
+/// Returns the tool with the maximum size of a page in bytes.
+pub(super) fn read_output(results: Arc<dyn OutputStore>, budget: Option<usize>) -> Box<dyn Tool> {
+    let budget = budget.map_or(DEFAULT_PAGE_BYTES, |budget| budget.saturating_sub(200).max(400));
+    build_tool(
+        NAME,
+        "Reads the whole of a tool result that was shortened, in pages. The shortened result names its call_id.",
+        move |Arguments { call_id, offset, limit }| {
+            Ok(Call {
+                results: Arc::clone(&results),
+                id: call_id.as_str().into(),
+                first: offset.unwrap_or(1).max(1),
+                lines: limit.unwrap_or(DEFAULT_LINES).max(1),
+                budget,
+            })
+        },
+    )
 }
 
 impl ToolInvocation for Call {

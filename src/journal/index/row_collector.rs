@@ -165,7 +165,7 @@ impl RowCollector {
             sql_number(at.seq),
             sql_number(stored.at.0),
             sql_text(at.ts.to_string()),
-            sql_text(state.name()),
+            sql_text(state.as_str()),
             sql_text(stored.content.name()),
         ];
         self.rows.push((sql, values));

@@ -271,9 +271,9 @@ fn parse_hunks(lines: &[&str], from: usize) -> Result<(Vec<Hunk>, usize), String
             if is_whole || is_marker { FinalNewline::Specified } else { FinalNewline::Unspecified };
         if last == FinalNewline::Unspecified {
             // It is assumed to end like the other lines of the hunk.
-            let is_wide = body.iter_mut().any(|line| line.text_mut().ends_with("\r\n"));
+            let is_wide = body.iter().any(|line| line.text.ends_with("\r\n"));
             if let Some(line) = body.last_mut() {
-                line.text_mut().push_str(if is_wide { "\r\n" } else { "\n" });
+                line.text.push_str(if is_wide { "\r\n" } else { "\n" });
             }
         }
         hunks.push(Hunk {
@@ -288,7 +288,7 @@ fn parse_hunks(lines: &[&str], from: usize) -> Result<(Vec<Hunk>, usize), String
 
 #[cfg(test)]
 mod tests {
-    use super::super::hunk::HunkLine;
+    use super::super::hunk::{HunkLine, LineKind};
     use crate::tools::patch::tests::parse_patch;
 
     #[test]
@@ -317,7 +317,8 @@ mod tests {
             "Modified run run Some(493) 0",
         ];
         assert_eq!(parsed, expected);
-        let added = ["--- x\n", "+++ y\n"].map(|line| HunkLine::Added(line.to_owned()));
+        let added = ["--- x\n", "+++ y\n"]
+            .map(|line| HunkLine { kind: LineKind::Added, text: line.to_owned() });
         assert_eq!(found[1].hunks[0].lines, added);
         assert_eq!(found[2].hunks[0].old_lines(), ["x"]);
     }

@@ -143,7 +143,7 @@ fn every_event_of_a_session_is_indexed_with_its_state() {
     let events = open(&fixture).events(session).unwrap();
     assert_eq!((&*events[0].event, &*events[0].state), ("prepared", "Preparing"));
     let last = events.last().unwrap();
-    assert_eq!((&*last.event, &*last.state), ("ended", StateKind::Done.name()));
+    assert_eq!((&*last.event, &*last.state), ("ended", StateKind::Done.as_str()));
     assert!(events.is_sorted_by_key(|event| event.seq));
 }
 
