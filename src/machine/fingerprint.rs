@@ -1,7 +1,6 @@
 //! A short fingerprint of a machine, by which a replay detects that it diverges from the stored run.
 
 use crate::machine::budget::budget_share::BudgetShare;
-use crate::machine::deadline::DeadlineKind;
 use crate::machine::effect::{CallPurpose, Effect};
 use crate::machine::machine::Machine;
 use crate::machine::run_context::RunContext;
@@ -40,7 +39,7 @@ impl Fingerprint {
         input.add([compactions.size_before.unwrap_or_default().0, run.repetition.count().into()]);
         input.add([run.partial_answer.as_ref().map_or(0, |text| text.len() as u64)]);
         let deadline = machine.deadline();
-        input.add(deadline.map_or([0, 0], |due| [due.at.0, deadline_code(due.kind)]));
+        input.add(deadline.map_or([0, 0], |due| [due.at.0, due.kind as u64]));
         let pending = machine.state.pending_effects();
         input.add([pending.len() as u64]);
         pending.into_iter().for_each(|id| input.add([id.0]));
@@ -104,18 +103,6 @@ fn purpose_code(purpose: CallPurpose) -> u64 {
         CallPurpose::Agent => 1,
         CallPurpose::Compaction => 2,
         CallPurpose::Closing => 3,
-    }
-}
-
-fn deadline_code(why: DeadlineKind) -> u64 {
-    match why {
-        DeadlineKind::RunTimeout => 1,
-        DeadlineKind::StepTimeout => 2,
-        DeadlineKind::ClosingTimeout => 3,
-        DeadlineKind::AttemptTimeout => 4,
-        DeadlineKind::RetryDue => 5,
-        DeadlineKind::ToolTimeout => 6,
-        DeadlineKind::EffectTimeout => 7,
     }
 }
 

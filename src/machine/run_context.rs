@@ -13,7 +13,7 @@ use crate::machine::tool_calls::loop_detection::TurnRepetition;
 use crate::model::{EffectId, MicroUsd, RunRules, RunTime, TimeSpan, Tokens, Usage};
 
 /// The extended state of a run. All of it is meaningful in every state.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct RunContext {
     /// The rules of the run.
     pub rules: Arc<RunRules>,
@@ -80,21 +80,7 @@ impl RunContext {
 
     /// Returns the context of a run that begins.
     pub(crate) fn new(rules: RunRules) -> Self {
-        Self {
-            rules: rules.into(),
-            now: RunTime::START,
-            started_at: RunTime::START,
-            next_effect: EffectId(1),
-            steps: 0,
-            model_calls: 0,
-            requests: 0,
-            used: BudgetUsage::default(),
-            denied_calls: 0,
-            streaks: Streaks::default(),
-            compactions: CompactionHistory::default(),
-            repetition: TurnRepetition::default(),
-            partial_answer: None,
-        }
+        Self { rules: rules.into(), next_effect: EffectId(1), ..Self::default() }
     }
 
     /// Returns when the run must close so that its closing call fits into the timeout. A tenth of it is reserved for that, at

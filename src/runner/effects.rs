@@ -113,7 +113,11 @@ impl Driver {
         };
         let window = self.machine.state.run().rules.context.window;
         if request.size > window {
-            let fault = too_large_fault(request.size, window);
+            let message = format!(
+                "the request has about {} tokens, more than the context window of {}; it was not sent",
+                request.size.0, window.0
+            );
+            let fault = Fault::new(FaultKind::Overflow, message);
             return self.local_events.push_back(Event::CallFailed { id, fault });
         }
         let ready = self.clock.now();
@@ -243,13 +247,4 @@ impl Driver {
             on_failure: Box::new(lost),
         });
     }
-}
-
-/// Returns the fault of a request that isn't sent because it exceeds the context window.
-fn too_large_fault(size: Tokens, window: Tokens) -> Fault {
-    let (size, window) = (size.0, window.0);
-    let message = format!(
-        "the request has about {size} tokens, more than the context window of {window}; it was not sent"
-    );
-    Fault::new(FaultKind::Overflow, message)
 }

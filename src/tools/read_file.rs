@@ -1,6 +1,5 @@
 //! `read_file`: reads a text file or a page of it.
 
-use std::fmt::Write as _;
 use std::io::{Cursor, Read};
 
 use schemars::JsonSchema;
@@ -8,6 +7,7 @@ use serde::Deserialize;
 
 use super::calls::{ReadCall, build_tool, resolve};
 use super::description::{BuiltInTool, SummaryDetail, TargetKind, ToolDescription};
+use super::read_output::end_page;
 use super::tool::{ToolOutput, Truncation};
 use crate::model::ToolStatus;
 use crate::policy::{CallKind, CallTarget};
@@ -140,14 +140,7 @@ impl PageRequest {
         let mut text = content.strip_prefix(mark).unwrap_or(&content).to_owned();
         let is_part = self.page.is_some() || page.is_full;
         if is_part {
-            if !text.ends_with('\n') {
-                text.push('\n');
-            }
-            let _ = write!(text, "[lines {}-{} of {total}", page.first, page.last_line());
-            if page.is_full {
-                let _ = write!(text, "; read on with offset {}", page.last_line() + 1);
-            }
-            text.push(']');
+            end_page(&mut text, page.first..=page.last_line(), &total, page.is_full);
         }
         if std::str::from_utf8(&page.content).is_err() {
             text += "\n[not UTF-8: some characters are shown as \u{fffd}]";

@@ -1,6 +1,7 @@
 //! `read_output`: reads a stored result page by page.
 
 use std::fmt::Write as _;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use schemars::JsonSchema;
@@ -96,16 +97,23 @@ impl ToolInvocation for Call {
         }
         let (mut text, lines) = take_lines(&kept.text, self.budget);
         let last = self.first + lines - 1;
-        if !text.ends_with('\n') {
-            text.push('\n');
-        }
-        let _ = write!(text, "[lines {}-{last} of {}", self.first, kept.total_lines);
-        if last < kept.total_lines {
-            let _ = write!(text, "; read on with offset {}", last + 1);
-        }
-        text.push(']');
+        let more = last < kept.total_lines;
+        end_page(&mut text, self.first..=last, &kept.total_lines.to_string(), more);
         ToolOutput { truncation: Truncation::Done, ..ToolOutput::ok(text) }
     }
+}
+
+/// Adds to a page which lines it has, and where to read on if there are more.
+pub(super) fn end_page(text: &mut String, lines: RangeInclusive<u64>, total: &str, more: bool) {
+    if !text.ends_with('\n') {
+        text.push('\n');
+    }
+    let (first, last) = lines.into_inner();
+    let _ = write!(text, "[lines {first}-{last} of {total}");
+    if more {
+        let _ = write!(text, "; read on with offset {}", last + 1);
+    }
+    text.push(']');
 }
 
 /// Returns the first lines of a text that fit into `capacity` bytes, and their number. The first line is cut if it does

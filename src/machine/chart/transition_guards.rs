@@ -16,6 +16,7 @@ use crate::machine::states::closing;
 use crate::machine::states::executing::{self, CallState};
 use crate::machine::states::preparing::{self, NextCallPlan};
 use crate::machine::step;
+use crate::machine::stop_reason::CloseReason;
 use crate::model::{Fault, FaultClass, Reply, RunTime, ToolStatus, word_enum};
 
 word_enum! {
@@ -122,12 +123,10 @@ impl Guard {
                     && may_retry(state, &calling::unrecognized_fault(reply))
             }),
             Self::OverflowSummarized => {
-                overflow_handling(state, event) == Some(OverflowHandling::Summarized)
+                overflow_plan(state, event) == Some(NextCallPlan::Summarize)
             }
-            Self::OverflowTrimmed => {
-                overflow_handling(state, event) == Some(OverflowHandling::Trimmed)
-            }
-            Self::ContextOverflow => overflow_handling(state, event).is_some(),
+            Self::OverflowTrimmed => overflow_plan(state, event) == Some(NextCallPlan::Trim),
+            Self::ContextOverflow => overflow_plan(state, event).is_some(),
             Self::MayRetry => {
                 matches!(event, Event::CallFailed { fault, .. } if may_retry(state, fault))
             }
@@ -231,15 +230,8 @@ fn reply_kind(state: &State, event: &Event) -> Option<ReplyKind> {
     Some(calling::classify_reply(state.run(), event_reply(event)?))
 }
 
-/// What can be done about a context that doesn't fit.
-#[derive(PartialEq)]
-enum OverflowHandling {
-    Summarized,
-    Trimmed,
-    Impossible,
-}
-
-fn overflow_handling(state: &State, event: &Event) -> Option<OverflowHandling> {
+/// Returns what comes after a context that doesn't fit.
+fn overflow_plan(state: &State, event: &Event) -> Option<NextCallPlan> {
     let State::Calling(calling) = state else { return None };
     let mut run = calling.run.clone();
     // The failed call is charged before the budget for a summary is checked.
@@ -256,11 +248,11 @@ fn overflow_handling(state: &State, event: &Event) -> Option<OverflowHandling> {
         return None;
     }
     Some(match calling::can_shrink(&run, &calling.size) {
-        false => OverflowHandling::Impossible,
+        false => NextCallPlan::Close(CloseReason::ContextFull),
         true if budget::reserve(&run, &calling.size, CallPurpose::Compaction).is_ok() => {
-            OverflowHandling::Summarized
+            NextCallPlan::Summarize
         }
-        true => OverflowHandling::Trimmed,
+        true => NextCallPlan::Trim,
     })
 }
 

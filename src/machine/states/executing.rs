@@ -287,6 +287,9 @@ impl Executing {
 
     /// Starts the calls that may start now. If all have results, prepares the next model call.
     pub(crate) fn start_calls(mut self, mut out: StepBuilder) -> Step {
+        if self.calls.iter().all(|call| matches!(call.state, CallState::Completed(_))) {
+            return self.finish_turn(out);
+        }
         let due = self.run.now.after(self.run.rules.timeouts.authorize);
         let parallel = self.run.rules.bounds.parallel_calls;
         let next = |calls: &[TrackedCall]| {
@@ -298,11 +301,7 @@ impl Executing {
             out.add_effect(Effect::Authorize { id, call: call.call.clone() });
             call.state = CallState::Authorizing { id, due };
         }
-        if self.calls.iter().all(|call| matches!(call.state, CallState::Completed(_))) {
-            self.finish_turn(out)
-        } else {
-            out.finish(State::Executing(self))
-        }
+        out.finish(State::Executing(self))
     }
 
     fn finish_turn(self, mut out: StepBuilder) -> Step {

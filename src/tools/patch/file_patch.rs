@@ -5,7 +5,7 @@ use super::name_prefix::{self, UnresolvedFilePatch};
 use super::{begin_patch, file_name};
 
 /// The section of a patch about one file.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(in crate::tools) struct FilePatch {
     /// The operation.
     pub operation: FileOperation,
@@ -20,9 +20,10 @@ pub(in crate::tools) struct FilePatch {
 }
 
 /// An operation on a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::tools) enum FileOperation {
     /// Changes it.
+    #[default]
     Modified,
     /// Creates it.
     Created,
@@ -124,7 +125,10 @@ fn parse_unified(patch: &str) -> Result<Vec<UnresolvedFilePatch>, String> {
             let names = headers.git.clone().unzip();
             let section = match headers.operation {
                 Some(_) => parse_file(std::mem::take(&mut headers), names.0, names.1, hunks)?,
-                None if sections.is_empty() => UnresolvedFilePatch::without_name(hunks),
+                None if sections.is_empty() => {
+                    let patch = FilePatch { hunks, ..FilePatch::default() };
+                    UnresolvedFilePatch { patch, git_names: None }
+                }
                 None => {
                     return Err(format!("the hunk before line {} belongs to no file", at + 1));
                 }
