@@ -287,21 +287,20 @@ impl Executing {
 
     /// Starts the calls that may start now. If all have results, prepares the next model call.
     pub(crate) fn start_calls(mut self, mut out: StepBuilder) -> Step {
-        if self.calls.iter().all(|call| matches!(call.state, CallState::Completed(_))) {
-            return self.finish_turn(out);
-        }
         let due = self.run.now.after(self.run.rules.timeouts.authorize);
         let parallel = self.run.rules.bounds.parallel_calls;
-        let next = |calls: &[TrackedCall]| {
-            scheduling::next_startable(calls.iter().map(TrackedCall::for_scheduling), parallel)
-        };
-        while let Some(index) = next(&self.calls) {
+        let view = TrackedCall::for_scheduling;
+        while let Some(index) = scheduling::next_startable(&self.calls, view, parallel) {
             let id = self.run.next_effect.allocate();
             let call = &mut self.calls[index];
             out.add_effect(Effect::Authorize { id, call: call.call.clone() });
             call.state = CallState::Authorizing { id, due };
         }
-        out.finish(State::Executing(self))
+        if self.calls.iter().all(|call| matches!(call.state, CallState::Completed(_))) {
+            self.finish_turn(out)
+        } else {
+            out.finish(State::Executing(self))
+        }
     }
 
     fn finish_turn(self, mut out: StepBuilder) -> Step {

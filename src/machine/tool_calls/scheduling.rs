@@ -16,18 +16,20 @@ pub(crate) enum SchedulingState {
     Completed,
 }
 
-/// Returns the first call that may start now. Each call is given by what it touches and by its progress.
-pub(crate) fn next_startable<'a>(
-    calls: impl Iterator<Item = (&'a CallAccess, SchedulingState)> + Clone,
+/// Returns the first call that may start now. `view` returns what a call touches, and its progress.
+pub(crate) fn next_startable<C>(
+    calls: &[C],
+    view: impl Fn(&C) -> (&CallAccess, SchedulingState),
     parallel: u32,
 ) -> Option<usize> {
-    let started = calls.clone().filter(|(_, state)| *state == SchedulingState::Started).count();
-    if started >= parallel.max(1) as usize {
+    let is_started = |call: &&C| view(call).1 == SchedulingState::Started;
+    if calls.iter().filter(is_started).count() >= parallel.max(1) as usize {
         return None;
     }
-    calls.clone().enumerate().position(|(index, (access, state))| {
+    (0..calls.len()).find(|index| {
+        let (access, state) = view(&calls[*index]);
         state == SchedulingState::Queued
-            && calls.clone().take(index).all(|(earlier, state)| {
+            && calls[..*index].iter().map(&view).all(|(earlier, state)| {
                 state == SchedulingState::Completed || !earlier.conflicts_with(access)
             })
     })
@@ -42,7 +44,7 @@ mod tests {
     fn startable(calls: &[(&CallAccess, SchedulingState)], parallel: u32) -> Vec<usize> {
         let mut calls = calls.to_vec();
         let mut started = Vec::new();
-        while let Some(index) = next_startable(calls.iter().copied(), parallel) {
+        while let Some(index) = next_startable(&calls, |call| *call, parallel) {
             calls[index].1 = Started;
             started.push(index);
         }
