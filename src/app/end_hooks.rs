@@ -58,7 +58,7 @@ pub(super) fn start_end_hooks(
     let outcome = &done.outcome;
     let error = outcome.error.clone().map(|message| HookInput::OnError { fault: None, message });
     let end = HookInput::SessionEnd {
-        status: outcome.reason.status().name().into(),
+        status: outcome.reason.status().as_str().into(),
         stop_reason: outcome.reason.name().into(),
         output: outcome.output.clone().unwrap_or_default(),
         steps: done.run.steps,

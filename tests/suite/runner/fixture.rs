@@ -181,7 +181,7 @@ impl DriverFixture {
         self.run_with(threads)
     }
 
-    fn run_with(self, executor: impl Executor) -> (Machine, RecordedRun) {
+    fn run_with(self, executor: impl Executor + 'static) -> (Machine, RecordedRun) {
         let record = Arc::clone(&self.record);
         let mut calls = self.replies.into_iter();
         let requests = Arc::clone(&record);
