@@ -1,6 +1,6 @@
 //! Copies of journals: forks, exports and imports. The original is never changed.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io::{BufWriter, Write};
 use std::path::Path;
 use std::sync::Arc;
@@ -21,6 +21,7 @@ use super::session_id::SessionId;
 use super::session_store::SessionStore;
 use crate::machine::{Event, Fingerprint};
 use crate::model::{RunTime, TimeSpan, ToolResult, ToolStatus};
+use crate::workspace::open_input;
 
 /// How a fork differs from its original.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -164,7 +165,7 @@ impl SessionStore {
     ///
     /// Fails if the file is not a session, is damaged, or was written by a newer release.
     pub fn import(&self, path: &Path, now: SystemTime) -> Result<ImportedSession, JournalError> {
-        let file = File::open(path).io_context("open", path)?;
+        let file = open_input(path).io_context("open", path)?;
         // An export contains all texts, so references are not resolved.
         let nowhere = BlobStore::new(path.join("none"), Durability::Os);
         let again = file.try_clone().io_context("open", path)?;

@@ -112,10 +112,10 @@ fn format_detail(detail: &SessionDetail) -> String {
     let SessionDetail { session, messages, files, .. } = detail;
     let maybe = |text: &Option<String>| sanitize::line(text.as_deref().unwrap_or("-")).into_owned();
     let mut text = format!(
-        "session    {}\nstatus     {} ({})\nmodel      {}\nagent      {}\nworkspace  {}\nsteps      {}\n",
+        "session    {}\nstatus     {}{}\nmodel      {}\nagent      {}\nworkspace  {}\nsteps      {}\n",
         session.session_id,
         session.status,
-        maybe(&session.stop_reason),
+        session.stop_reason.as_deref().map_or(String::new(), |reason| format!(" ({reason})")),
         maybe(&session.model),
         maybe(&session.agent),
         maybe(&session.workspace),

@@ -7,6 +7,7 @@ use thiserror::Error;
 
 use super::record::{CassetteRecord, FORMAT_VERSION, RecordedHeaders};
 use crate::net::NetError;
+use crate::workspace::read_input;
 
 /// A recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -79,7 +80,7 @@ impl Recording {
             path: path.to_owned(),
             cause: error.to_string(),
         };
-        let text = std::fs::read_to_string(path).map_err(unreadable)?;
+        let text = read_input(path).map_err(unreadable)?;
         Self::parse(&text).map_err(|(line, cause)| RecordingError::Malformed {
             path: path.to_owned(),
             line,

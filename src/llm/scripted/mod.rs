@@ -33,6 +33,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use thiserror::Error;
 
 use crate::model::{Fault, Price, ReplyFinish, TimeSpan, Tokens, Usage};
+use crate::workspace::read_input;
 
 pub use scripted_model::ScriptedModel;
 
@@ -124,7 +125,7 @@ impl Script {
     /// Fails if the file can't be read, or for an invalid line.
     pub fn load(path: &Path) -> Result<Self, ScriptError> {
         let name = path.display().to_string();
-        let text = std::fs::read_to_string(path).map_err(|error| ScriptError::Unreadable {
+        let text = read_input(path).map_err(|error| ScriptError::Unreadable {
             path: name.clone(),
             cause: error.to_string(),
         })?;

@@ -1,7 +1,6 @@
 //! Scenarios as they are written.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -13,6 +12,7 @@ use super::expectations::{EventPattern, Expectations};
 use crate::llm::scripted::{Script, ScriptError};
 use crate::model::Signal;
 use crate::view::public::PublicEventKind;
+use crate::workspace::read_input;
 
 /// A scenario.
 #[derive(Clone, Debug)]
@@ -181,7 +181,7 @@ impl Scenario {
     ///
     /// Fails if the file can't be read, or is not a scenario.
     pub fn load(path: &Path) -> Result<Self, ScenarioError> {
-        let text = fs::read_to_string(path).map_err(|error| ScenarioError::Unreadable {
+        let text = read_input(path).map_err(|error| ScenarioError::Unreadable {
             path: path.to_owned(),
             cause: error.to_string(),
         })?;

@@ -115,6 +115,9 @@ struct SessionExtract {
     files: OriginalFiles,
 }
 
+/// What the model says in the scenario of a session in which it said nothing.
+const NO_REPLY: &str = "(The session has no reply.)";
+
 /// Settings that say where the session ran, which is somewhere else now.
 const LOCAL_SETTINGS: [&str; 5] = ["llm.", "workspace.root", "sessions.", "logging.", "mcp."];
 
@@ -147,6 +150,10 @@ pub fn scenario_from_session(
             }
         }
     })?;
+    if extract.turns.is_empty() {
+        // A script has a turn, also for a run that was interrupted before its first reply.
+        extract.turns.push(TurnToml { text: NO_REPLY.to_owned(), ..TurnToml::default() });
+    }
     let root = past.header.setup.workspace.root.clone();
     let (workspace, unknown) = extract.files.restore(&root);
     let files = extract.files.unchanged_since(&root).into_iter().map(|(path, text)| {
