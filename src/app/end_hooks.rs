@@ -69,11 +69,11 @@ pub(super) fn start_end_hooks(
     let started = thread::Builder::new().name("session-end".to_owned()).spawn(move || {
         for input in error.into_iter().chain([end]) {
             let point = input.point().name();
-            for result in hooks.run(input, &scope).results {
+            for ran in hooks.run(input, &scope).runs {
                 // The events are over, so that the log is the only place for it.
-                if result.outcome != HookOutcome::Passed {
-                    let why = result.message.unwrap_or_default();
-                    log::warn!("the hook `{}` at {point} did not pass: {why}", result.hook);
+                if ran.outcome != HookOutcome::Passed {
+                    let why = ran.message.as_deref().unwrap_or_default();
+                    log::warn!("the hook `{}` at {point} did not pass: {why}", ran.name);
                 }
             }
         }
