@@ -11,6 +11,7 @@ use thiserror::Error;
 use super::model_spec::ModelSpec;
 use super::provider::Provider;
 use crate::model::{LongInputPrice, MicroUsd, Price, Tokens, nearest, nearest_within};
+use crate::workspace::read_input;
 
 /// The table of this release.
 const BUILT_IN: &str = include_str!("table.toml");
@@ -96,7 +97,7 @@ impl ModelTable {
     /// Fails if the file can't be read, or for an invalid table.
     pub fn with_file(mut self, path: &Path) -> Result<Self, ModelTableError> {
         let shown = path.display();
-        let text = std::fs::read_to_string(path)
+        let text = read_input(path)
             .map_err(|error| ModelTableError(format!("could not read {shown}: {error}")))?;
         let over =
             Self::parse(&text).map_err(|cause| ModelTableError(format!("{shown}: {cause}")))?;
