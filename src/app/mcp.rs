@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::error::AppError;
+use super::function_tool::ExternalCall;
 use super::process_env::ProcessEnv;
 use super::sandbox::Sandbox;
 use crate::config::{Config, McpServerConfig, McpTransportConfig, SecretText};
@@ -11,9 +12,8 @@ use crate::mcp::{
     self, CallResult, McpServers, Necessity, ServerInstructions, ServerSpec, ServerTransport,
     ToolFilter,
 };
-use crate::model::{CallAccess, TimeSpan};
+use crate::model::TimeSpan;
 use crate::net::{Endpoint, HttpOptions, HttpTimeouts};
-use crate::policy::CallKind;
 use crate::port::{CancellationToken, ToolSpec};
 use crate::tools::{CallContext, Tool, ToolInvocation, ToolOutput};
 
@@ -65,20 +65,17 @@ pub(super) fn with_server_instructions(
         let mut own = servers.tools().iter().filter(|tool| tool.server() == server);
         own.any(|own| tools.iter().any(|tool| tool.name == own.spec().name))
     };
-    let instructions: Vec<_> = servers
-        .instructions()
-        .iter()
-        .filter(|instructions| is_used(&instructions.server))
+    let used = servers.instructions().iter().filter(|instructions| is_used(&instructions.server));
+    let sections: String = used
+        .map(|ServerInstructions { server, text }| {
+            let lines: String = text.trim().lines().map(|line| format!("> {line}\n")).collect();
+            format!("\n### {server}\n\n{lines}")
+        })
         .collect();
-    if instructions.is_empty() {
-        return prompt;
+    match sections.is_empty() {
+        true => prompt,
+        false => format!("{prompt}\n## MCP Servers\n\n{UNVERIFIED_NOTICE}\n{sections}").into(),
     }
-    let mut text = format!("{prompt}\n## MCP Servers\n\n{UNVERIFIED_NOTICE}\n");
-    for ServerInstructions { server, text: notes } in instructions {
-        text.push_str(&format!("\n### {server}\n\n"));
-        notes.trim().lines().for_each(|line| text.push_str(&format!("> {line}\n")));
-    }
-    text.into()
 }
 
 const UNVERIFIED_NOTICE: &str = "What servers say about the use of their tools. It is not from the user, who has not checked it.";
@@ -135,12 +132,6 @@ pub(super) fn server_spec(
 /// A tool of a server.
 struct McpTool(mcp::ServerTool);
 
-/// A call of it.
-struct McpToolCall {
-    tool: mcp::ServerTool,
-    arguments: serde_json::Map<String, serde_json::Value>,
-}
-
 impl Tool for McpTool {
     fn spec(&self) -> &ToolSpec {
         self.0.spec()
@@ -148,31 +139,16 @@ impl Tool for McpTool {
 
     fn prepare(&self, arguments: &str) -> Result<Box<dyn ToolInvocation>, String> {
         let arguments = self.0.parse_arguments(arguments)?;
-        Ok(Box::new(McpToolCall { tool: self.0.clone(), arguments }))
-    }
-}
-
-impl ToolInvocation for McpToolCall {
-    /// A server's own description of its tools is not relied on.
-    fn kind(&self) -> CallKind {
-        CallKind::External
-    }
-
-    fn access(&self) -> CallAccess {
-        CallAccess::Exclusive
-    }
-
-    fn summary(&self) -> String {
-        serde_json::Value::Object(self.arguments.clone()).to_string()
-    }
-
-    fn time_limit(&self) -> TimeSpan {
-        self.tool.timeout()
-    }
-
-    fn run(self: Box<Self>, context: &CallContext<'_>) -> ToolOutput {
-        let CallResult { status, text } =
-            self.tool.call(self.arguments, context.call, context.scope);
-        ToolOutput::new(status, text)
+        let tool = self.0.clone();
+        Ok(Box::new(ExternalCall {
+            // A server's own description of its tools is not relied on.
+            is_read_only: false,
+            summary: serde_json::Value::Object(arguments.clone()).to_string(),
+            time_limit: tool.timeout(),
+            run: move |context: &CallContext<'_>| {
+                let CallResult { status, text } = tool.call(arguments, context.call, context.scope);
+                ToolOutput::new(status, text)
+            },
+        }))
     }
 }

@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::context::{self, Git, GitRef, PromptInputs, SystemPrompt, diff_since};
+use super::context::{self, DiffError, PromptInputs, SystemPrompt, diff_since, find_git};
 use super::error::AppError;
 use super::run_setup::RunSetup;
 use super::session::SessionTarget;
@@ -22,13 +22,10 @@ impl RunSetup {
     ///
     /// Fails when there is no such commit, no repository, or no git.
     pub fn with_diff_since(mut self, since: &str) -> Result<Self, AppError> {
-        let since = GitRef::parse(since).map_err(|error| AppError::Diff(error.to_string()))?;
-        let path = self.env.variable("PATH").unwrap_or_default();
-        let git = Git::find(OsStr::new(path))
-            .ok_or_else(|| AppError::Diff("there is no git".to_owned()))?;
-        let changes =
-            diff_since(&git, &self.sandbox.checks, &self.root, &since, &CancellationToken::new());
-        self.diff = Some(changes.map_err(|error| AppError::Diff(error.to_string()))?);
+        let git = find_git(OsStr::new(self.env.variable("PATH").unwrap_or_default()));
+        let git = git.ok_or(DiffError::NoGit)?;
+        let cancel = CancellationToken::new();
+        self.diff = Some(diff_since(&git, &self.sandbox.checks, &self.root, since, &cancel)?);
         Ok(self)
     }
 
@@ -39,7 +36,6 @@ impl RunSetup {
             agent_prompt: &self.agent.system_prompt,
             root: &self.root,
             index: index.as_ref(),
-            date: None,
             diff: self.diff.as_ref(),
         });
         for notice in notices {

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use super::function_tool::FunctionTool;
 use super::mcp;
 use super::run::SharedResources;
-use super::sandbox::Sandbox;
+use super::run_setup::RunSetup;
 use super::session::SessionResults;
-use super::subagents::{SubagentContext, dispatch_tool};
+use super::subagents::{DispatchTool, SubagentContext};
 use super::tool_names;
 use crate::config::{AgentDefinition, Config, ConfigProblem, PathPattern, PermissionsConfig};
 use crate::machine::Conversation;
@@ -21,64 +21,50 @@ use crate::tools::{
     CommandSettings, ExecutionMode, FileDeletion, MaxResultTokens, READ_OUTPUT, RUN_COMMAND, Tool,
     ToolRegistry, ToolSettings, standard_tools,
 };
-use crate::workspace::WorkspaceRoot;
 
-/// Returns the tools of a run.
-pub(super) fn build_registry(
-    config: &Config,
-    agent: &AgentDefinition,
-    root: &WorkspaceRoot,
-    sandbox: &Sandbox,
-    effect: ExecutionMode,
-    deps: ToolDeps<'_>,
-) -> Result<ToolRegistry, ConfigProblem> {
-    let mut settings = tool_settings(config, agent, effect)?;
-    settings.rules = parse_rules(config, deps.custom)?;
-    // A sub-agent has them if its own list allows them.
-    if let (Some(allowed), true) = (&mut settings.allowed_tools, deps.subagents.is_some()) {
-        allowed.extend(deps.custom.iter().map(|tool| tool.name().to_owned()));
+impl RunSetup {
+    /// Returns the tools of a run. Long results are stored whole in `results`, or in memory; a sub-agent has no
+    /// sub-agents.
+    pub(super) fn tool_registry(
+        &self,
+        confirm: Arc<dyn Confirmer>,
+        shared: &SharedResources,
+        results: Option<SessionResults>,
+        subagents: Option<SubagentContext>,
+        secrets: Secrets,
+    ) -> Result<ToolRegistry, ConfigProblem> {
+        let Self { config, agent, sandbox, tools: custom, .. } = self;
+        let mut settings = tool_settings(config, agent, self.execution)?;
+        settings.rules = parse_rules(config, custom)?;
+        // A sub-agent has them if its own list allows them.
+        if let (Some(allowed), true) = (&mut settings.allowed_tools, subagents.is_some()) {
+            allowed.extend(custom.iter().map(|tool| tool.name().to_owned()));
+        }
+        settings.guardrails.off_limits = OffLimits::new(sandbox.model.policy());
+        settings.guardrails.repositories = Repositories::new(&sandbox.model.policy().workspace);
+        let mut tools = standard_tools(&self.root, &sandbox.model, &settings);
+        if !config.settings.commands.enabled {
+            tools.retain(|tool| &*tool.spec().name != RUN_COMMAND);
+        }
+        let server_tools: Vec<_> = mcp::server_tools(&shared.servers).collect();
+        if let Some(subagents) = subagents {
+            let names = tools.iter().chain(&server_tools).map(|tool| Arc::clone(&tool.spec().name));
+            let has =
+                |tool: &Arc<str>| agent.allowed_tools.iter().any(|own| matches_wildcard(own, tool));
+            let names = names.chain([READ_OUTPUT.into()]).filter(has).collect();
+            tools.push(Box::new(DispatchTool::new(subagents, names)));
+        }
+        tools.extend(server_tools);
+        tools.extend(custom.iter().map(|tool| Box::new(tool.clone()) as Box<dyn Tool>));
+        let registry = ToolRegistry::new(tools, settings)
+            .with_confirmer(confirm)
+            .with_shared_quota(shared.quota.clone())
+            .with_secrets(secrets);
+        Ok(match results {
+            Some(results) => registry.with_results(Arc::new(results)),
+            None => registry,
+        })
     }
-    settings.guardrails.off_limits = OffLimits::new(sandbox.model.policy());
-    settings.guardrails.repositories = Repositories::new(&sandbox.model.policy().workspace);
-    let mut tools = standard_tools(root, &sandbox.model, &settings);
-    if !config.settings.commands.enabled {
-        tools.retain(|tool| &*tool.spec().name != RUN_COMMAND);
-    }
-    let server_tools: Vec<_> = mcp::server_tools(&deps.shared.servers).collect();
-    if let Some(subagents) = deps.subagents {
-        let names = tools.iter().chain(&server_tools).map(|tool| Arc::clone(&tool.spec().name));
-        let has =
-            |tool: &Arc<str>| agent.allowed_tools.iter().any(|own| matches_wildcard(own, tool));
-        let names: Vec<Arc<str>> = names.chain([READ_OUTPUT.into()]).filter(has).collect();
-        tools.push(dispatch_tool(subagents, names));
-    }
-    tools.extend(server_tools);
-    tools.extend(deps.custom.iter().map(|tool| Box::new(tool.clone()) as Box<dyn Tool>));
-    let quota = deps.shared.quota.clone();
-    let registry = ToolRegistry::new(tools, settings)
-        .with_confirmer(deps.confirm)
-        .with_shared_quota(quota)
-        .with_secrets(deps.secrets);
-    Ok(match deps.results {
-        Some(results) => registry.with_results(Arc::new(results)),
-        None => registry,
-    })
-}
-
-/// What the tools of one run need of it.
-pub(super) struct ToolDeps<'a> {
-    /// Asks for confirmations.
-    pub(super) confirm: Arc<dyn Confirmer>,
-    /// What it shares with other runs of the task.
-    pub(super) shared: &'a SharedResources,
-    /// Where long results are stored whole; `None` for memory.
-    pub(super) results: Option<SessionResults>,
-    /// The agents that can be dispatched; a sub-agent has none.
-    pub(super) subagents: Option<SubagentContext>,
-    /// Tools of the program that embeds the agent.
-    pub(super) custom: &'a [FunctionTool],
-    /// Values that are masked in results.
-    pub(super) secrets: Secrets,
 }
 
 /// Returns what a session has done so far, as far as its limits are concerned.
@@ -139,9 +125,10 @@ fn parse_rules(config: &Config, custom: &[FunctionTool]) -> Result<PermissionRul
         [("permissions.deny", deny), ("permissions.ask", ask), ("permissions.allow", allow)]
     {
         for text in texts {
-            PermissionRule::parse(text)
-                .map_err(|error| config.problem_with(key, error.to_string()))?;
-            tool_names::check_tool_name(text).map_err(|error| config.problem_with(key, error))?;
+            let checked = PermissionRule::parse(text).map_err(|error| error.to_string());
+            checked
+                .and_then(|_| tool_names::check_tool_name(text))
+                .map_err(|error| config.problem_with(key, error))?;
         }
     }
     let custom = custom.iter().map(|tool| tool.name().to_owned());

@@ -1,19 +1,32 @@
-//! The results of reading settings besides the settings: problems, and the origin of each value.
+//! The results of reading settings besides the settings: problems, notices, and the origin of each value.
 
 use std::path::{Path, PathBuf};
 
 use super::keys::Description;
 use super::origin::{OriginSource, ValueOrigin};
-use super::problem::ConfigProblem;
+use super::problem::{ConfigNotice, ConfigProblem, NoticeCause, ProblemKind};
 use super::value_tree::ConfigValue;
 
 /// The results of reading settings besides the settings.
 #[derive(Default)]
 pub(super) struct ReadReport {
     pub(super) problems: Vec<ConfigProblem>,
+    pub(super) notices: Vec<ConfigNotice>,
     pub(super) values: Vec<EffectiveValue>,
     /// The declarations of the settings, if they are collected.
     pub(super) description: Option<Description>,
+}
+
+impl ReadReport {
+    /// Adds a problem.
+    pub(super) fn problem(&mut self, origin: ValueOrigin, kind: ProblemKind) {
+        self.problems.push(ConfigProblem { origin, kind });
+    }
+
+    /// Adds a notice.
+    pub(super) fn notice(&mut self, origin: ValueOrigin, message: String, cause: NoticeCause) {
+        self.notices.push(ConfigNotice { origin, message, cause });
+    }
 }
 
 /// A key with its effective value, and where it comes from.

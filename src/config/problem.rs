@@ -104,10 +104,6 @@ pub enum NoticeCause {
 }
 
 impl ConfigProblem {
-    pub(super) fn new(origin: ValueOrigin, trouble: ProblemKind) -> Self {
-        Self { origin, kind: trouble }
-    }
-
     /// Returns the line of the file, to be shown below the message.
     pub fn excerpt(&self) -> Option<SourceExcerpt> {
         match self.kind {
@@ -122,33 +118,26 @@ impl fmt::Display for ConfigProblem {
         match &self.kind {
             // A file that can't be read has no position in it.
             ProblemKind::Unreadable(unreadable) => write!(f, "{unreadable}"),
-            trouble => write!(f, "{}{trouble}", OriginPrefix(&self.origin)),
+            kind => write!(f, "{}{kind}", prefix(&self.origin)),
         }
     }
 }
 
 impl fmt::Display for ConfigNotice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}{}", OriginPrefix(&self.origin), self.message)
+        write!(f, "{}{}", prefix(&self.origin), self.message)
     }
 }
 
-/// The origin as the beginning of a message; empty for a default.
-struct OriginPrefix<'a>(&'a ValueOrigin);
-
-impl fmt::Display for OriginPrefix<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if *self.0 == ValueOrigin::DEFAULT { Ok(()) } else { write!(f, "{}: ", self.0) }
-    }
+/// Returns the origin as the beginning of a message; empty for a default.
+fn prefix(origin: &ValueOrigin) -> String {
+    if *origin == ValueOrigin::DEFAULT { String::new() } else { format!("{origin}: ") }
 }
 
 impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, problem) in self.problems.iter().enumerate() {
-            let newline = if index == 0 { "" } else { "\n" };
-            write!(f, "{newline}{problem}")?;
-        }
-        Ok(())
+        let lines: Vec<String> = self.problems.iter().map(ToString::to_string).collect();
+        f.write_str(&lines.join("\n"))
     }
 }
 

@@ -11,8 +11,7 @@ use super::problem::{ConfigNotice, ConfigProblem, ProblemKind};
 use super::settings::{HookConfinement, McpTransportConfig, Settings};
 use super::text_types::{ConfigName, HttpUrl, VariableName};
 use super::trust::ChangedFile;
-use crate::exec::SandboxMode;
-use crate::exec::is_secret_variable;
+use crate::exec::{SandboxMode, is_secret_variable};
 use crate::model::nearest;
 
 /// The loaded configuration: the settings of all layers, and where they come from.
@@ -51,10 +50,8 @@ impl Config {
 
     /// Returns a problem with the value of a key, for what is checked elsewhere: rules, models, patterns.
     pub fn problem_with(&self, key: &str, what: impl Into<String>) -> ConfigProblem {
-        ConfigProblem::new(
-            self.origin(key),
-            ProblemKind::Other(format!("`{key}`: {}", what.into())),
-        )
+        let kind = ProblemKind::Other(format!("`{key}`: {}", what.into()));
+        ConfigProblem { origin: self.origin(key), kind }
     }
 
     /// Returns the agents by name.
@@ -82,8 +79,8 @@ impl Config {
         let known: Box<[String]> =
             agents.filter(|other| *other != name).map(str::to_owned).collect();
         let nearest = nearest(name, known.iter().map(String::as_str)).map(str::to_owned);
-        let name = name.to_owned();
-        ConfigProblem::new(origin, ProblemKind::Unknown { kind: "agent", name, nearest, known })
+        let kind = ProblemKind::Unknown { kind: "agent", name: name.to_owned(), nearest, known };
+        ConfigProblem { origin, kind }
     }
 
     /// Returns a problem for each agent that options limit but nothing defines: its name is a mistake. `in_files` are

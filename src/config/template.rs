@@ -145,7 +145,7 @@ mod tests {
     use crate::config::origin::{ConfigDocument, LayerRank};
     use crate::config::settings::Settings;
     use crate::config::settings_reader::SettingsReader;
-    use crate::config::value_tree::{self, ConfigTable};
+    use crate::config::value_tree::ConfigTable;
     use crate::model::WordEnum;
 
     fn read_table(table: &ConfigTable) -> (Settings, ReadReport) {
@@ -158,8 +158,9 @@ mod tests {
     /// Reads a file with its profiles; fails the test when something is wrong with it.
     fn read(text: &str) -> (Settings, ReadReport) {
         let document = ConfigDocument::new("config.toml".into(), text);
-        let table = value_tree::parse_document(LayerRank::User, &document).unwrap();
-        let (table, profiles) = layers::split_profiles(table).unwrap();
+        let mut report = ReadReport::default();
+        let (table, profiles) =
+            layers::parse_layer(&document, LayerRank::User, &mut report).unwrap();
         for table in profiles.values().chain([&table]) {
             assert_eq!(read_table(table).1.problems, []);
         }

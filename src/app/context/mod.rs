@@ -2,13 +2,12 @@
 //!
 //! It has the agent's own prompt, where it runs, what the project asks of agents, which skills there are, how the
 //! project is laid out, and what has changed since a commit when the user asks for that. The same files make the same
-//! bytes, for a provider's prompt cache holds only as long as no byte changes: there is no clock in it, and a date only
-//! when one is given. Everything of the workspace is read through its confined handle, and every part has a size that
+//! bytes, for a provider's prompt cache holds only as long as no byte changes: there is no clock in it, and no
+//! date. Everything of the workspace is read through its confined handle, and every part has a size that
 //! it does not exceed; what is left out is marked in its place for the model, and is a notice for the user.
 
 mod diff;
 mod file_excerpt;
-mod git;
 mod instructions;
 mod skills;
 mod structure;
@@ -16,9 +15,8 @@ mod structure;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-pub use self::diff::{DiffError, WorkspaceDiff, diff_since};
-pub use self::git::{Git, GitRef, GitRefError};
-use crate::workspace::index::{IndexResult, IndexSettings, WorkspaceIndex};
+pub use self::diff::{DiffError, WorkspaceDiff, diff_since, find_git};
+use crate::workspace::index::{IndexSettings, WorkspaceIndex};
 use crate::workspace::{RelPath, WorkspaceRoot};
 
 /// The inputs of a system prompt.
@@ -30,8 +28,6 @@ pub struct PromptInputs<'a> {
     pub root: &'a WorkspaceRoot,
     /// How the workspace is indexed; without it its structure is left out.
     pub index: Option<&'a IndexSettings>,
-    /// The date, if the model is to know it.
-    pub date: Option<&'a str>,
     /// What has changed, if the model is to know it.
     pub diff: Option<&'a WorkspaceDiff>,
 }
@@ -55,14 +51,11 @@ struct PromptSection {
 
 /// Returns the system prompt.
 pub fn build_system_prompt(inputs: &PromptInputs<'_>) -> SystemPrompt {
-    let (indexed, wrong) =
-        match inputs.index.map(|settings| WorkspaceIndex::build(inputs.root, settings)) {
-            Some(Ok(indexed)) => (Some(indexed), None),
-            Some(Err(error)) => (None, Some(error.to_string())),
-            None => (None, None),
-        };
-    let guides =
-        indexed.as_ref().map_or(&[][..], |indexed: &IndexResult| &indexed.index.instruction_files);
+    let mut notices = Vec::new();
+    let indexed = inputs.index.map(|settings| WorkspaceIndex::build(inputs.root, settings));
+    let indexed =
+        indexed.and_then(|indexed| indexed.map_err(|error| notices.push(error.to_string())).ok());
+    let guides = indexed.as_ref().map_or(&[][..], |indexed| &indexed.index.instruction_files);
     let sections = [
         ("Environment", environment_section(inputs)),
         ("Project Instructions", instructions::instructions_section(inputs.root, guides)),
@@ -74,7 +67,6 @@ pub fn build_system_prompt(inputs: &PromptInputs<'_>) -> SystemPrompt {
         ("Changes", inputs.diff.map(diff::diff_section).unwrap_or_default()),
     ];
     let mut text = inputs.agent_prompt.trim().to_owned();
-    let mut notices = Vec::from_iter(wrong);
     for (heading, section) in sections {
         notices.extend(section.notices);
         if !section.text.is_empty() {
@@ -94,9 +86,6 @@ fn environment_section(inputs: &PromptInputs<'_>) -> PromptSection {
     );
     if RelPath::new(".git").is_ok_and(|path| inputs.root.exists(&path)) {
         text.push_str("* Version control: git\n");
-    }
-    if let Some(date) = inputs.date {
-        let _ = writeln!(text, "* Date: {date}");
     }
     PromptSection { text, notices: Vec::new() }
 }

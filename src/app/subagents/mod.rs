@@ -15,5 +15,5 @@ mod subagent_context;
 mod subagent_run;
 mod usage_meter;
 
-pub(super) use dispatch::{DISPATCH, dispatch_tool};
+pub(super) use dispatch::{DISPATCH, DispatchTool};
 pub(super) use subagent_context::SubagentContext;

@@ -13,33 +13,29 @@ pub(super) fn output_of(
     ended: Result<FinishedRun, AppError>,
     changes: Vec<FileChange>,
 ) -> ToolOutput {
-    let output = match ended {
+    let ended = match ended {
+        Ok(ended) => ended,
         Err(error) => {
-            ToolOutput::failed(format!("The sub-agent {agent} could not begin: {error}."))
+            let why = format!("The sub-agent {agent} could not begin: {error}.");
+            return ToolOutput { changes, ..ToolOutput::failed(why) };
         }
-        Ok(ended) => match ended.outcome() {
-            None => ToolOutput::failed(format!("The sub-agent {agent} broke down.")),
-            Some(outcome) => {
-                let run = ended.machine.state.run();
-                // With an error, it was a hook that blocked the run.
-                let is_denied =
-                    outcome.reason == StopReason::ChecksFailed && outcome.error.is_none();
-                match is_denied && run.denied_calls > 0 {
-                    true => format_denied(agent, outcome, run.denied_calls),
-                    false => format_answer(agent, outcome, run.steps),
-                }
-            }
-        },
+    };
+    let run = ended.machine.state.run();
+    let output = match ended.outcome() {
+        None => ToolOutput::failed(format!("The sub-agent {agent} broke down.")),
+        // With an error, it was a hook that blocked the run.
+        Some(RunOutcome { reason: StopReason::ChecksFailed, output, error: None })
+            if run.denied_calls > 0 =>
+        {
+            // The user counts denied calls as a failure, so the call that sent the sub-agent counts as one of them.
+            let calls = pluralize(run.denied_calls, "tool call", "tool calls");
+            let answer = output.as_deref().unwrap_or_default().trim();
+            let text = format!("The sub-agent {agent} was denied {calls}. What it says:\n{answer}");
+            ToolOutput::new(ToolStatus::Denied, text)
+        }
+        Some(outcome) => format_answer(agent, outcome, run.steps),
     };
     ToolOutput { changes, ..output }
-}
-
-/// The user counts denied calls as a failure, so the call that sent the sub-agent counts as one of them.
-fn format_denied(agent: &ConfigName, outcome: &RunOutcome, calls: u32) -> ToolOutput {
-    let calls = pluralize(calls, "tool call", "tool calls");
-    let answer = outcome.output.as_deref().unwrap_or_default().trim();
-    let text = format!("The sub-agent {agent} was denied {calls}. What it says:\n{answer}");
-    ToolOutput::new(ToolStatus::Denied, text)
 }
 
 fn format_answer(agent: &ConfigName, outcome: &RunOutcome, steps: u32) -> ToolOutput {

@@ -31,11 +31,6 @@ pub(in crate::app) struct SubagentContext {
 }
 
 impl SubagentContext {
-    /// Returns the agents that can be dispatched.
-    pub(super) fn agents(&self) -> impl Iterator<Item = AgentDefinition> + '_ {
-        self.setup.config.agents()
-    }
-
     /// Returns an agent as it works when it is dispatched: with tools that its dispatcher has too.
     ///
     /// # Errors
