@@ -7,7 +7,7 @@ use super::error::AppError;
 use super::function_tool::ExternalCall;
 use super::process_env::ProcessEnv;
 use super::sandbox::Sandbox;
-use crate::config::{Config, McpServerConfig, McpTransportConfig, SecretText};
+use crate::config::{Config, McpServerConfig, SecretText};
 use crate::mcp::{
     self, CallResult, McpServers, Necessity, ServerInstructions, ServerSpec, ServerTransport,
     ToolFilter,
@@ -94,15 +94,15 @@ pub(super) fn server_spec(
         map.iter().map(|(name, value)| (name.clone(), value.reveal().to_owned())).collect()
     };
     let wrong = |what: String| AppError::McpServer(format!("MCP server `{}`: {what}", server.name));
-    let transport = match &server.transport {
-        McpTransportConfig::Stdio { command, args, env } => ServerTransport::Stdio {
-            command: command.clone(),
-            args: args.iter().map(|arg| arg.as_str().to_owned()).collect(),
-            env: pairs(env),
+    let transport = match &server.url {
+        None => ServerTransport::Stdio {
+            command: server.command.clone().unwrap_or_default(),
+            args: server.args.iter().map(ToString::to_string).collect(),
+            env: pairs(&server.env),
         },
-        McpTransportConfig::Http { url, headers, token_env } => {
-            let mut headers = pairs(headers);
-            if let Some(name) = token_env {
+        Some(url) => {
+            let mut headers = pairs(&server.headers);
+            if let Some(name) = &server.token_env {
                 let token = world.variable(name.as_str()).map(str::trim);
                 let token = token.filter(|token| !token.is_empty());
                 let token = token.ok_or_else(|| wrong(format!("{name}, its token, is not set")))?;
@@ -112,12 +112,12 @@ pub(super) fn server_spec(
             let endpoint = Endpoint::parse(url.as_str(), true);
             let endpoint = endpoint.map_err(|error| wrong(error.to_string()))?;
             let env = |name: &str| world.variable(name).map(str::to_owned);
-            let way = HttpOptions::from_env(&endpoint, HttpTimeouts::default(), &env);
-            ServerTransport::Http { url: url.as_str().to_owned(), headers, options: way }
+            let options = HttpOptions::from_env(&endpoint, HttpTimeouts::default(), &env);
+            ServerTransport::Http { url: url.to_string(), headers, options }
         }
     };
     Ok(ServerSpec {
-        name: server.name.as_str().to_owned(),
+        name: server.name.to_string(),
         transport,
         // A server that hangs leaves a fifth of the run's time to the run.
         timeout: most.map_or(server.timeout, |most| server.timeout.min(most.fraction(4, 5))).into(),

@@ -10,7 +10,7 @@ use super::sandbox::Sandbox;
 use crate::config::Config;
 use crate::llm::scripted::ScriptPosition;
 use crate::machine::{CallPurpose, Conversation, ConversationChange};
-use crate::mcp::{McpServers, ServerProblem, ServerSetup, ServerTransport};
+use crate::mcp::{McpServers, ServerProblem, ServerSetup};
 use crate::model::{ConversationItem, Fault, MessageOrigin, Tokens};
 use crate::port::{CancellationToken, ModelRequest};
 use crate::runner;
@@ -55,21 +55,16 @@ pub fn probe_servers(
 ) -> Vec<ServerProbe> {
     let (mut probed, mut specs) = (Vec::new(), Vec::new());
     for server in &config.settings.mcp.servers {
-        let found = match mcp::server_spec(server, config.settings.limits.timeout, world) {
+        let finding = match mcp::server_spec(server, config.settings.limits.timeout, world) {
             Err(error) => ServerFinding::Unavailable(error.to_string()),
-            Ok(spec)
-                if reach == ProbeScope::Local
-                    && matches!(spec.transport, ServerTransport::Http { .. }) =>
-            {
-                ServerFinding::NotProbed
-            }
+            Ok(_) if reach == ProbeScope::Local && server.url.is_some() => ServerFinding::NotProbed,
             Ok(spec) => {
                 specs.push(spec);
                 ServerFinding::Tools(0)
             }
         };
-        let name = server.name.as_str().to_owned();
-        probed.push(ServerProbe { name, is_required: server.required, finding: found });
+        let name = server.name.to_string();
+        probed.push(ServerProbe { name, is_required: server.required, finding });
     }
     let setup = ServerSetup::new(sandbox.model.clone());
     let (servers, problems) = McpServers::start(specs, &setup, &CancellationToken::new());

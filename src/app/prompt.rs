@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::context::{self, DiffError, PromptInputs, SystemPrompt, diff_since, find_git};
+use super::context::{DiffError, SystemPrompt, build_system_prompt, diff_since, find_git};
 use super::error::AppError;
 use super::run_setup::RunSetup;
 use super::session::SessionTarget;
@@ -32,12 +32,9 @@ impl RunSetup {
     /// Returns the system prompt. The same files make the same bytes. A run that is not stored leaves no cache behind.
     pub(super) fn system_prompt(&self, place: &SessionTarget) -> Arc<str> {
         let index = self.index_settings(!matches!(place, SessionTarget::Ephemeral));
-        let SystemPrompt { text, notices } = context::build_system_prompt(&PromptInputs {
-            agent_prompt: &self.agent.system_prompt,
-            root: &self.root,
-            index: index.as_ref(),
-            diff: self.diff.as_ref(),
-        });
+        let diff = self.diff.as_ref();
+        let SystemPrompt { text, notices } =
+            build_system_prompt(&self.agent.system_prompt, &self.root, index.as_ref(), diff);
         for notice in notices {
             log::warn!("{notice}");
         }

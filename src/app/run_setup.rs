@@ -14,7 +14,7 @@ use super::resolved_model::ResolvedModel;
 use super::sandbox::Sandbox;
 use super::schema_check::SchemaCheck;
 use super::{tool_names, tool_registry};
-use crate::config::{AgentDefinition, Config};
+use crate::config::{AgentDefinition, Config, ConfigName};
 use crate::hooks::Hooks;
 use crate::llm::Recorder;
 use crate::tools::ExecutionMode;
@@ -116,9 +116,7 @@ impl RunSetup {
     pub(super) fn with_tools(mut self, tools: Vec<FunctionTool>) -> Result<Self, AppError> {
         for tool in tools {
             let name = tool.name();
-            let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
-            if !(1..=64).contains(&name.len())
-                || !name.chars().all(is_plain)
+            if ConfigName::parse(name).is_none()
                 || tool_names::is_built_in(name)
                 || self.tools.iter().any(|other| other.name() == name)
             {

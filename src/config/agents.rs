@@ -119,8 +119,7 @@ fn add_agent(
     }
     let node = ConfigNode::new(ConfigValue::Table(table), at(0..0));
     if agents.insert(name.clone(), node).is_some() {
-        let key = "agents".to_owned();
-        report.problem(at(0..0), ProblemKind::Duplicate { key, name });
+        report.problem(at(0..0), ProblemKind::duplicate("agents", &name));
     }
 }
 

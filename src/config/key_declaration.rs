@@ -128,7 +128,8 @@ pub(super) fn named_tables<T>(
 
 impl<T, K> Key<T, K> {
     fn new(kind: K, value_type: ValueType) -> Self {
-        Self { kind, spec: KeySpec::new(value_type), is_known: true, values: PhantomData }
+        let spec = KeySpec { value_type, ..KeySpec::default() };
+        Self { kind, spec, is_known: true, values: PhantomData }
     }
 
     /// Limits the values.

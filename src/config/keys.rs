@@ -9,7 +9,7 @@ use super::value_tree::ConfigValue;
 use crate::model::nearest;
 
 /// A key, as it is known before any layer is read.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct KeySpec {
     /// Its path; `*` stands for a name that the user chooses.
     pub path: String,
@@ -128,22 +128,6 @@ pub fn keys() -> &'static [KeySpec] {
 }
 
 impl KeySpec {
-    /// Returns a key without a name, and with nothing but a type.
-    pub(super) fn new(value_type: ValueType) -> Self {
-        Self {
-            path: String::new(),
-            doc: String::new(),
-            option: None,
-            value_type,
-            default: None,
-            range: None,
-            example: None,
-            is_required: false,
-            merge: MergeStrategy::Replace,
-            untrusted: UntrustedChange::Denied,
-        }
-    }
-
     /// Returns whether a value is in the range, if there is one.
     pub(super) fn is_in_range(&self, value: &ConfigValue) -> bool {
         self.range.as_ref().is_none_or(|(least, most)| {

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use super::checked_file::FileOwner;
 use super::effective::ReadReport;
 use super::origin::{ConfigDocument, LayerRank};
-use super::problem::ProblemKind;
 use super::text_types::ConfigName;
 use super::value_tree::{ConfigNode, ConfigTable, ConfigValue, parse_document};
 
@@ -54,7 +54,7 @@ impl FileOwner {
 
 /// Parses a file into its settings, and its profiles by name.
 pub(super) fn parse_layer(
-    document: &std::sync::Arc<ConfigDocument>,
+    document: &Arc<ConfigDocument>,
     rank: LayerRank,
     report: &mut ReadReport,
 ) -> Option<(ConfigTable, BTreeMap<String, ConfigTable>)> {
@@ -63,21 +63,18 @@ pub(super) fn parse_layer(
     if table.remove("profiles").is_some() {
         // Its profiles override the file that they are in, so their values have another rank.
         let again = parse_document(LayerRank::Profile, document, report)?.remove("profiles");
-        let mut invalid = |key: String, node: &ConfigNode| {
-            let (expected, found) = ("a table".to_owned(), node.value.describe());
-            let kind = ProblemKind::Invalid { key, expected, found };
-            report.problem(node.origin.clone(), kind);
-        };
         match again {
             Some(ConfigNode { value: ConfigValue::Table(all), .. }) => {
                 for (name, node) in all {
-                    match node.value {
-                        ConfigValue::Table(table) => drop(profiles.insert(name, table)),
-                        _ => invalid(format!("profiles.{name}"), &node),
+                    match node {
+                        ConfigNode { value: ConfigValue::Table(table), .. } => {
+                            profiles.insert(name, table);
+                        }
+                        node => report.invalid(&node, &format!("profiles.{name}"), "a table"),
                     }
                 }
             }
-            Some(node) => invalid("profiles".to_owned(), &node),
+            Some(node) => report.invalid(&node, "profiles", "a table"),
             None => {}
         }
     }

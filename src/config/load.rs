@@ -21,7 +21,7 @@ use super::trust::{ChangedFile, TrustStore};
 use super::untrusted_layer::tighten;
 use super::value_tree::{self, ConfigNode, ConfigTable};
 use crate::exec::is_secret_variable;
-use crate::model::{matches_wildcard, nearest};
+use crate::model::matches_wildcard;
 
 /// The inputs of [`load`].
 #[derive(Clone, Debug, Default)]
@@ -289,10 +289,9 @@ impl ConfigLoader<'_> {
             Some(_) => OriginSource::Argument("--profile".into()),
             None => OriginSource::Variable(overrides::PROFILE_VARIABLE.into()),
         };
-        let nearest = nearest(name, self.profiles.iter().map(String::as_str)).map(str::to_owned);
-        let (name, known) = (name.to_owned(), self.profiles.iter().cloned().collect());
-        let origin = ValueOrigin { rank: LayerRank::Profile, source };
-        self.report.problem(origin, ProblemKind::Unknown { kind: "profile", name, nearest, known });
+        let kind =
+            ProblemKind::unknown_of("profile", name, self.profiles.iter().cloned().collect());
+        self.report.problem(ValueOrigin { rank: LayerRank::Profile, source }, kind);
     }
 
     /// Returns whether the project's folder is trusted.

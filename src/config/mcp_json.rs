@@ -2,10 +2,10 @@
 //!
 //! Unknown keys are ignored, since they may be for other programs.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::Deserialize;
+use serde_json::{Map, Value};
 use thiserror::Error;
 
 use super::checked_file::FileOwner;
@@ -18,23 +18,7 @@ use crate::exec::is_secret_variable;
 #[derive(Deserialize)]
 struct McpJson {
     #[serde(rename = "mcpServers", default)]
-    servers: serde_json::Map<String, serde_json::Value>,
-}
-
-#[derive(Deserialize)]
-struct McpJsonServer {
-    #[serde(rename = "type")]
-    kind: Option<String>,
-    command: Option<String>,
-    #[serde(default)]
-    args: Vec<String>,
-    #[serde(default)]
-    env: BTreeMap<String, String>,
-    url: Option<String>,
-    #[serde(default)]
-    headers: BTreeMap<String, String>,
-    #[serde(default)]
-    disabled: bool,
+    servers: Map<String, Value>,
 }
 
 /// Looks up an environment variable that the file may use.
@@ -77,25 +61,33 @@ pub(super) fn parse_layer<'a>(
         }
     };
     let mut servers = Vec::new();
-    for (name, value) in json.servers {
+    for (name, server) in json.servers {
         // The position of a key is found by its text; otherwise the whole file is reported.
         let found = text.find(&format!("\"{name}\""));
         let origin = at(found.map_or(0..0, |begin| begin..begin + name.len() + 2));
-        let server = match McpJsonServer::deserialize(value) {
-            Ok(server) if server.disabled => continue,
-            Ok(server) => server,
-            Err(error) => {
-                let what = format!("server `{name}`: {error}");
-                report.problem(origin, ProblemKind::Other(what));
-                continue;
+        let Value::Object(mut server) = server else {
+            let what = format!("server `{name}` must be an object");
+            report.problem(origin, ProblemKind::Other(what));
+            continue;
+        };
+        if server.get("disabled") == Some(&Value::Bool(true)) {
+            continue;
+        }
+        let is_outdated = server.get("type").is_some_and(|kind| kind == "sse");
+        let keys: &[&str] = match server.contains_key("url") {
+            true => &["url", "headers"],
+            false => &["command", "args", "env"],
+        };
+        server.retain(|key, value| keys.contains(&key.as_str()) && !value.is_null());
+        server.insert("name".to_owned(), Value::String(name.clone()));
+        let entry = match is_outdated {
+            true => Err("HTTP with SSE is outdated, use `http`".to_owned()),
+            false => {
+                convert(Value::Object(server), &origin, &lookup).map_err(|why| why.to_string())
             }
         };
-        let table = match server.kind.as_deref() {
-            Some("sse") => Err("HTTP with SSE is outdated, use `http`".to_owned()),
-            _ => server.into_table(&name, &origin, &lookup).map_err(|why| why.to_string()),
-        };
-        match table {
-            Ok(table) => servers.push(ConfigNode::new(ConfigValue::Table(table), origin)),
+        match entry {
+            Ok(entry) => servers.push(ConfigNode::new(entry, origin)),
             Err(why) => {
                 let message = format!("server `{name}` is ignored: {why}");
                 report.notice(origin, message, NoticeCause::Other);
@@ -107,32 +99,30 @@ pub(super) fn parse_layer<'a>(
     Some(table)
 }
 
-impl McpJsonServer {
-    /// Returns the server as an entry of `[[mcp.servers]]`; fails with a variable that it can't use.
-    fn into_table(
-        self,
-        name: &str,
-        origin: &ValueOrigin,
-        variables: &VariableLookup<'_, '_>,
-    ) -> Result<ConfigTable, WithheldVariable> {
-        let node = |value| ConfigNode::new(value, origin.clone());
-        let text = |text: String| Ok(node(ConfigValue::Text(expand_variables(&text, variables)?)));
-        let pairs = |pairs: BTreeMap<String, String>| {
-            let table = pairs.into_iter().map(|(key, value)| Ok((key, text(value)?)));
-            Ok(node(ConfigValue::Table(table.collect::<Result<_, WithheldVariable>>()?)))
-        };
-        let mut keys = vec![("name", node(ConfigValue::Text(name.to_owned())))];
-        if let Some(url) = self.url {
-            keys.extend([("url", text(url)?), ("headers", pairs(self.headers)?)]);
-        } else {
-            if let Some(command) = self.command {
-                keys.push(("command", text(command)?));
-            }
-            let args = self.args.into_iter().map(text).collect::<Result<_, _>>()?;
-            keys.extend([("args", node(ConfigValue::List(args))), ("env", pairs(self.env)?)]);
+/// Returns a value as one of the configuration, with the variables in its texts expanded; fails with a variable that the
+/// file can't use.
+fn convert(
+    value: Value,
+    origin: &ValueOrigin,
+    variables: &VariableLookup<'_, '_>,
+) -> Result<ConfigValue, WithheldVariable> {
+    let node = |value| Ok(ConfigNode::new(convert(value, origin, variables)?, origin.clone()));
+    Ok(match value {
+        Value::Null => ConfigValue::Text(String::new()),
+        Value::Bool(value) => ConfigValue::Bool(value),
+        Value::Number(number) => match number.as_i64() {
+            Some(number) => ConfigValue::Integer(number),
+            None => ConfigValue::Float(number.as_f64().unwrap_or(f64::NAN)),
+        },
+        Value::String(text) => ConfigValue::Text(expand_variables(&text, variables)?),
+        Value::Array(items) => {
+            ConfigValue::List(items.into_iter().map(node).collect::<Result<_, _>>()?)
         }
-        Ok(keys.into_iter().map(|(key, node)| (key.to_owned(), node)).collect())
-    }
+        Value::Object(entries) => {
+            let entries = entries.into_iter().map(|(key, value)| Ok((key, node(value)?)));
+            ConfigValue::Table(entries.collect::<Result<_, _>>()?)
+        }
+    })
 }
 
 /// Expands `${NAME}` and `${NAME:-default}`; fails with a variable that is not set.

@@ -69,9 +69,7 @@ fn report_unknown_variable(name: &str, origin: ValueOrigin, report: &mut ReadRep
     let bare = &name[VARIABLE_PREFIX.len()..];
     if let Some(found) = nearest(bare, known.map(|name| &name[VARIABLE_PREFIX.len()..])) {
         let nearest = Some(format!("{VARIABLE_PREFIX}{found}"));
-        let (name, known) = (name.to_owned(), [].into());
-        let kind = ProblemKind::Unknown { kind: "variable", name, nearest, known };
-        return report.problem(origin, kind);
+        return report.problem(origin, ProblemKind::unknown("variable", name, nearest));
     }
     let meant = keys::suggest_from_other_sections(&bare.to_lowercase());
     let meant = meant.and_then(|path| keys::find_key(&path)?.variable());
@@ -118,7 +116,7 @@ pub(super) fn layer_from_set(set: &str, report: &mut ReadReport) -> SetOverride 
             let nearest = nearest.map(str::to_owned);
             let nearest =
                 nearest.or_else(|| keys::suggest_from_other_sections(path.rsplit('.').next()?));
-            ProblemKind::UnknownKey { key: path.to_owned(), nearest }
+            ProblemKind::unknown("key", path, nearest)
         }
     };
     report.problem(origin, kind);

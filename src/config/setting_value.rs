@@ -29,12 +29,13 @@ pub(super) trait SettingValue: Sized {
 }
 
 /// What the values of a key are like.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) enum ValueType {
     Bool,
     /// A whole number, not negative.
     Integer,
     Number,
+    #[default]
     Text,
     /// One of these words, the strictest first where one is stricter than another.
     Word(Vec<&'static str>),

@@ -23,8 +23,6 @@ pub(super) struct SettingsReader<'a> {
     /// The key of the table, followed by a dot; empty for the whole.
     path: String,
     known_keys: Vec<&'static str>,
-    /// Whether the table is an entry of a list.
-    is_item: bool,
     paths: &'a RelativePathBase,
     report: &'a mut ReadReport,
 }
@@ -40,8 +38,7 @@ impl<'a> SettingsReader<'a> {
     ) -> T {
         let (path, origin) = (path.to_owned(), ValueOrigin::DEFAULT);
         let known_keys = Vec::new();
-        Self { table: Some(table), origin, path, known_keys, is_item: false, paths, report }
-            .finish(read)
+        Self { table: Some(table), origin, path, known_keys, paths, report }.finish(read)
     }
 
     /// Returns everything that these settings declare.
@@ -117,7 +114,7 @@ impl<'a> SettingsReader<'a> {
         self.known_keys.push(name);
         self.declare_table(name, doc);
         let (table, origin) = self.subtable(name);
-        self.below(table, origin, name, self.is_item).finish(read)
+        self.below(table, origin, name).finish(read)
     }
 
     /// Reads the tables of a table, each under its own name.
@@ -132,13 +129,13 @@ impl<'a> SettingsReader<'a> {
         if self.report.description.is_some() {
             let path = format!("{name}.*");
             self.declare_table(&path, doc);
-            self.below(None, ValueOrigin::DEFAULT, &path, false).finish(&mut read);
+            self.below(None, ValueOrigin::DEFAULT, &path).finish(&mut read);
         }
         for (key, node) in self.subtable(name).0.into_iter().flatten() {
             let (path, origin) = (format!("{name}.{key}"), node.key_origin.clone());
             match (ConfigName::parse(key), node.value.as_table()) {
                 (Some(named), Some(table)) => {
-                    let item = self.below(Some(table), origin, &path, self.is_item);
+                    let item = self.below(Some(table), origin, &path);
                     all.insert(named, item.finish(&mut read));
                 }
                 _ => {
@@ -161,8 +158,7 @@ impl<'a> SettingsReader<'a> {
     ) -> Vec<T> {
         self.known_keys.push(name);
         let mut read_entry = |reader: &mut SettingsReader<'_>| {
-            let spec = KeySpec::new(ConfigName::value_type());
-            let spec = KeySpec { is_required: true, ..spec };
+            let spec = KeySpec { is_required: true, ..KeySpec::default() };
             let own = reader.value::<ConfigName>("name", "The name.", spec);
             // The rest is read also when the name is wrong, so that everything wrong is reported.
             let entry = read(own.clone().or_else(|| ConfigName::parse("unnamed"))?, reader);
@@ -181,7 +177,7 @@ impl<'a> SettingsReader<'a> {
             return Vec::new();
         }
         let items = items.unwrap_or_default();
-        if items.is_empty() && !self.is_item {
+        if items.is_empty() {
             let origin = node.map_or(ValueOrigin::DEFAULT, |node| node.origin.clone());
             self.record_value(name, empty(), origin);
         }
@@ -193,11 +189,10 @@ impl<'a> SettingsReader<'a> {
             };
             let number = (all.len() + 1).to_string();
             let path = format!("{name}.{}", item.text_at("name").unwrap_or(&number));
-            let reader = self.below(Some(table), item.origin.clone(), &path, true);
+            let reader = self.below(Some(table), item.origin.clone(), &path);
             if let Some((own, entry)) = reader.finish(&mut read_entry) {
                 if all.iter().any(|(other, _)| *other == own) {
-                    let (key, name) = (self.key(name), own.to_string());
-                    let duplicate = ProblemKind::Duplicate { key, name };
+                    let duplicate = ProblemKind::duplicate(&self.key(name), own.as_str());
                     self.report.problem(item.origin.clone(), duplicate);
                 }
                 all.push((own, entry));
@@ -234,8 +229,8 @@ impl<'a> SettingsReader<'a> {
     /// Reports that a key that has to be set is not.
     pub(super) fn report_missing(&mut self, name: &'static str) {
         self.known_keys.push(name);
-        let key = self.key(name);
-        self.report.problem(self.origin.clone(), ProblemKind::Missing { key });
+        let missing = ProblemKind::Other(format!("`{}` is missing", self.key(name)));
+        self.report.problem(self.origin.clone(), missing);
     }
 
     /// Reports that a key can't have the value that it has.
@@ -270,11 +265,10 @@ impl<'a> SettingsReader<'a> {
         table: Option<&'b ConfigTable>,
         origin: ValueOrigin,
         name: &str,
-        is_item: bool,
     ) -> SettingsReader<'b> {
         let path = format!("{}{name}.", self.path);
         let (paths, report) = (self.paths, &mut *self.report);
-        SettingsReader { table, origin, path, known_keys: Vec::new(), is_item, paths, report }
+        SettingsReader { table, origin, path, known_keys: Vec::new(), paths, report }
     }
 
     /// Reads the table, and reports the keys in it that were not looked up.
@@ -285,7 +279,7 @@ impl<'a> SettingsReader<'a> {
                 let nearest = nearest(name, self.known_keys.iter().copied())
                     .map(str::to_owned)
                     .or_else(|| keys::suggest_from_other_sections(name));
-                let kind = ProblemKind::UnknownKey { key: self.key(name), nearest };
+                let kind = ProblemKind::unknown("key", &self.key(name), nearest);
                 self.report.problem(node.key_origin.clone(), kind);
             }
         }
@@ -300,14 +294,11 @@ impl<'a> SettingsReader<'a> {
     }
 
     fn record_value(&mut self, name: &str, value: Option<ConfigValue>, origin: ValueOrigin) {
-        let (key, is_list_item) = (self.key(name), self.is_item);
-        self.report.values.push(EffectiveValue { key, origin, value, is_list_item });
+        self.report.values.push(EffectiveValue { key: self.key(name), origin, value });
     }
 
     fn report_invalid(&mut self, name: &str, node: &ConfigNode, expected: &str) {
-        let (expected, found) = (expected.to_owned(), node.value.describe());
-        let kind = ProblemKind::Invalid { key: self.key(name), expected, found };
-        self.report.problem(node.origin.clone(), kind);
+        self.report.invalid(node, &self.key(name), expected);
     }
 }
 

@@ -20,8 +20,7 @@ pub(super) fn tighten(
         let kept_value = match (keys::find_key(&path), node.value) {
             (Some(key), value) => {
                 // Every key of a section has a value; those of an agent that only the project defines have none.
-                let mut shown = current.iter().filter(|shown| !shown.is_list_item);
-                let shown = shown.find(|shown| shown.key == path);
+                let shown = current.iter().find(|shown| shown.key == path);
                 let is_stricter =
                     shown.is_some_and(|shown| tightens(key, &value, shown.value.as_ref()));
                 if !is_stricter {

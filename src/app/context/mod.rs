@@ -19,19 +19,6 @@ pub use self::diff::{DiffError, WorkspaceDiff, diff_since, find_git};
 use crate::workspace::index::{IndexSettings, WorkspaceIndex};
 use crate::workspace::{RelPath, WorkspaceRoot};
 
-/// The inputs of a system prompt.
-#[derive(Clone, Copy, Debug)]
-pub struct PromptInputs<'a> {
-    /// The agent's own prompt.
-    pub agent_prompt: &'a str,
-    /// The workspace.
-    pub root: &'a WorkspaceRoot,
-    /// How the workspace is indexed; without it its structure is left out.
-    pub index: Option<&'a IndexSettings>,
-    /// What has changed, if the model is to know it.
-    pub diff: Option<&'a WorkspaceDiff>,
-}
-
 /// A system prompt, and what the user should know of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SystemPrompt {
@@ -49,24 +36,30 @@ struct PromptSection {
     notices: Vec<String>,
 }
 
-/// Returns the system prompt.
-pub fn build_system_prompt(inputs: &PromptInputs<'_>) -> SystemPrompt {
+/// Returns the system prompt, which begins with the agent's own. Without index settings, the structure of the workspace is
+/// left out.
+pub fn build_system_prompt(
+    agent_prompt: &str,
+    root: &WorkspaceRoot,
+    index: Option<&IndexSettings>,
+    diff: Option<&WorkspaceDiff>,
+) -> SystemPrompt {
     let mut notices = Vec::new();
-    let indexed = inputs.index.map(|settings| WorkspaceIndex::build(inputs.root, settings));
+    let indexed = index.map(|settings| WorkspaceIndex::build(root, settings));
     let indexed =
         indexed.and_then(|indexed| indexed.map_err(|error| notices.push(error.to_string())).ok());
     let guides = indexed.as_ref().map_or(&[][..], |indexed| &indexed.index.instruction_files);
     let sections = [
-        ("Environment", environment_section(inputs)),
-        ("Project Instructions", instructions::instructions_section(inputs.root, guides)),
-        ("Skills", skills::skills_section(inputs.root)),
+        ("Environment", environment_section(root)),
+        ("Project Instructions", instructions::instructions_section(root, guides)),
+        ("Skills", skills::skills_section(root)),
         (
             "Project Structure",
             indexed.as_ref().map(structure::structure_section).unwrap_or_default(),
         ),
-        ("Changes", inputs.diff.map(diff::diff_section).unwrap_or_default()),
+        ("Changes", diff.map(diff::diff_section).unwrap_or_default()),
     ];
-    let mut text = inputs.agent_prompt.trim().to_owned();
+    let mut text = agent_prompt.trim().to_owned();
     for (heading, section) in sections {
         notices.extend(section.notices);
         if !section.text.is_empty() {
@@ -77,14 +70,14 @@ pub fn build_system_prompt(inputs: &PromptInputs<'_>) -> SystemPrompt {
     SystemPrompt { text: text.into(), notices }
 }
 
-fn environment_section(inputs: &PromptInputs<'_>) -> PromptSection {
-    let path = crate::workspace::escape_name(inputs.root.path().as_os_str());
+fn environment_section(root: &WorkspaceRoot) -> PromptSection {
+    let path = crate::workspace::escape_name(root.path().as_os_str());
     let mut text = format!(
         "* Workspace: {path} (paths in tool calls are relative to it)\n* Platform: {} {}\n",
         std::env::consts::OS,
         std::env::consts::ARCH
     );
-    if RelPath::new(".git").is_ok_and(|path| inputs.root.exists(&path)) {
+    if RelPath::new(".git").is_ok_and(|path| root.exists(&path)) {
         text.push_str("* Version control: git\n");
     }
     PromptSection { text, notices: Vec::new() }

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use architect::app::context::{PromptInputs, SystemPrompt, build_system_prompt};
+use architect::app::context::{SystemPrompt, build_system_prompt};
 use architect::workspace::WorkspaceRoot;
 use architect::workspace::index::IndexSettings;
 
@@ -29,13 +29,7 @@ fn prompt(folder: &Path) -> SystemPrompt {
     let root = WorkspaceRoot::open(folder).unwrap();
     let patience = Duration::from_secs(20);
     let index = IndexSettings { max_wait: patience, ..IndexSettings::default() };
-    let agent = "You are a coding agent.\n";
-    build_system_prompt(&PromptInputs {
-        agent_prompt: agent,
-        root: &root,
-        index: Some(&index),
-        diff: None,
-    })
+    build_system_prompt("You are a coding agent.\n", &root, Some(&index), None)
 }
 
 #[test]
