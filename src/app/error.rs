@@ -107,7 +107,7 @@ impl AppError {
 
 impl From<ConfigProblem> for AppError {
     fn from(problem: ConfigProblem) -> Self {
-        Self::Config(vec![problem].into())
+        Self::Config(ConfigError { problems: vec![problem] })
     }
 }
 

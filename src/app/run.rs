@@ -5,13 +5,12 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde_json::Value;
 
+use super::answer_checks::{CheckSequence, QualityGates, SchemaCheck};
 use super::end_hooks::{RunDeadline, run_end_hooks};
 use super::environment::Environment;
 use super::error::AppError;
 use super::mcp;
-use super::quality_gates::QualityGates;
 use super::run_setup::RunSetup;
-use super::schema_check::SchemaCheck;
 use super::secrets::{collect_secrets, mask_message};
 use super::session::{RunSession, SessionResults, SessionTarget};
 use super::subagents::SubagentContext;
@@ -20,11 +19,11 @@ use crate::config::{quality_gates, run_rules};
 use crate::hooks::{HookedAnswerChecks, HookedTools, Hooks, with_hooks};
 use crate::journal::{SessionId, SessionSetup, WorkspaceIdentity};
 use crate::llm::scripted::ScriptPosition;
-use crate::machine::{CheckResult, Machine, RunOutcome, RunStatus, State};
+use crate::machine::{Machine, RunOutcome, RunStatus, State};
 use crate::mcp::McpServers;
 use crate::model::{Digest, RunRules, RunTime};
 use crate::policy::Confirmer;
-use crate::port::{AnswerChecks, CancellationToken, EffectContext, HookPoint, Toolbox};
+use crate::port::{AnswerChecks, CancellationToken, HookPoint, Toolbox};
 use crate::runner::{Driver, Executor, Ports, RequestContext};
 use crate::tools::{ExecutionMode, PlannedCall, SharedQuota, ToolRegistry};
 use crate::view::{CostSource, Reporter, RunInfo};
@@ -257,7 +256,13 @@ impl RunSetup {
             *history.setup.agent == *self.agent.name.as_str() && !history.is_imported_setup()
         });
         let system = kept.map_or_else(
-            || mcp::with_server_instructions(self.system_prompt(target), servers, &tools),
+            || {
+                mcp::with_server_instructions(
+                    self.system_prompt(target.store().is_some()),
+                    servers,
+                    &tools,
+                )
+            },
             |history| Arc::clone(&history.setup.system),
         );
         RequestContext { system, tools, schema: self.schema.clone() }
@@ -324,16 +329,5 @@ fn with_hooks_around(
         checks: Arc::new(HookedAnswerChecks::new(ports.checks, Arc::clone(hooks))),
         pre_call_hooks: Arc::new(pre_call_hooks),
         ..ports
-    }
-}
-
-/// Several checks; the first one that an answer does not pass decides.
-struct CheckSequence(Vec<Arc<dyn AnswerChecks>>);
-
-impl AnswerChecks for CheckSequence {
-    fn check(&self, answer: &str, scope: &EffectContext) -> CheckResult {
-        let results = self.0.iter().map(|check| check.check(answer, scope));
-        let mut failed = results.filter(|result| *result != CheckResult::Passed);
-        failed.next().unwrap_or(CheckResult::Passed)
     }
 }

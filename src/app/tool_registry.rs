@@ -7,11 +7,10 @@ use super::mcp;
 use super::run::SharedResources;
 use super::run_setup::RunSetup;
 use super::session::SessionResults;
-use super::subagents::{DispatchTool, SubagentContext};
-use super::tool_names;
+use super::subagents::{DISPATCH, DispatchTool, SubagentContext};
 use crate::config::{AgentDefinition, Config, ConfigProblem, PathPattern, PermissionsConfig};
 use crate::machine::Conversation;
-use crate::model::{ConversationItem, matches_wildcard};
+use crate::model::{ConversationItem, did_you_mean, matches_wildcard, nearest_within};
 use crate::net::Secrets;
 use crate::policy::{
     BlockedCommands, CommandScope, Confirmer, FilePatterns, GuardrailLimits, Guardrails, OffLimits,
@@ -19,7 +18,7 @@ use crate::policy::{
 };
 use crate::tools::{
     CommandSettings, ExecutionMode, FileDeletion, MaxResultTokens, READ_OUTPUT, RUN_COMMAND, Tool,
-    ToolRegistry, ToolSettings, standard_tools,
+    ToolRegistry, ToolSettings, descriptions, standard_tools,
 };
 
 impl RunSetup {
@@ -97,7 +96,7 @@ pub(super) fn tool_settings(
     let commands = &settings.commands;
     let key = format!("agents.{}.allowed_tools", agent.name);
     for entry in &agent.allowed_tools {
-        tool_names::check_tool_name(entry).map_err(|error| config.problem_with(&key, error))?;
+        check_tool_name(entry).map_err(|error| config.problem_with(&key, error))?;
     }
     Ok(ToolSettings {
         allowed_tools: Some(agent.allowed_tools.clone()),
@@ -127,7 +126,7 @@ fn parse_rules(config: &Config, custom: &[FunctionTool]) -> Result<PermissionRul
         for text in texts {
             let checked = PermissionRule::parse(text).map_err(|error| error.to_string());
             checked
-                .and_then(|_| tool_names::check_tool_name(text))
+                .and_then(|_| check_tool_name(text))
                 .map_err(|error| config.problem_with(key, error))?;
         }
     }
@@ -167,5 +166,54 @@ pub(super) fn quota_limits(config: &Config) -> GuardrailLimits {
         files: guardrails.max_files_modified.map(u64::from),
         lines: guardrails.max_lines_changed,
         commands: guardrails.max_commands_executed.map(u64::from),
+    }
+}
+
+/// Letters that a name may differ in and still be meant.
+const MAX_DISTANCE: usize = 3;
+
+/// Returns whether this program has a tool of this name, or could have one of a server.
+pub(super) fn is_built_in(name: &str) -> bool {
+    name.starts_with("mcp_") || names().any(|tool| tool == name)
+}
+
+/// Checks the tools that a rule or an entry of a list is about: names with stars, and bars between them. A rule or a list
+/// with another name would never have an effect, and a rule that denies would be missed only when it is too late.
+///
+/// # Errors
+///
+/// Fails with a message about a name that no tool has.
+fn check_tool_name(entry: &str) -> Result<(), String> {
+    let (tools, _) = entry.split_once('(').unwrap_or((entry, ""));
+    let is_known = |name: &&str| name.contains('*') || is_built_in(name);
+    match tools.split('|').map(str::trim).find(|name| !is_known(name)) {
+        None => Ok(()),
+        Some(name) => {
+            let meant = nearest_within(name, names(), MAX_DISTANCE);
+            Err(format!("there is no tool `{name}`{}", did_you_mean(meant)))
+        }
+    }
+}
+
+/// Returns the names of the tools of this program; those of servers begin with `mcp_`.
+fn names() -> impl Iterator<Item = &'static str> {
+    descriptions().map(|tool| tool.name).chain([DISPATCH])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_that_no_tool_has_is_reported_with_the_nearest_one() {
+        for entry in ["run_command(git *)", "write_file", "read_file|grep", "mcp_git_*", "*"] {
+            assert_eq!(check_tool_name(entry), Ok(()), "{entry}");
+        }
+        let wrong = |entry| check_tool_name(entry).unwrap_err();
+        assert_eq!(
+            wrong("run_comand(*)"),
+            "there is no tool `run_comand`, did you mean `run_command`?"
+        );
+        assert_eq!(wrong("grep|Wirte"), "there is no tool `Wirte`");
     }
 }

@@ -147,7 +147,7 @@ impl ConfigLoader<'_> {
         if problems.is_empty() {
             problems = config.check_consistency();
         }
-        if problems.is_empty() { Ok(config) } else { Err(problems.into()) }
+        if problems.is_empty() { Ok(config) } else { Err(ConfigError { problems }) }
     }
 
     fn add_named_files(&mut self) {

@@ -126,9 +126,3 @@ impl fmt::Display for ConfigError {
         f.write_str(&lines.join("\n"))
     }
 }
-
-impl From<Vec<ConfigProblem>> for ConfigError {
-    fn from(problems: Vec<ConfigProblem>) -> Self {
-        Self { problems }
-    }
-}

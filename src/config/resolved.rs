@@ -26,21 +26,13 @@ pub struct Config {
     pub is_trusted: bool,
     /// The project's files that have changed since the user trusted the folder; then it is not trusted.
     pub changed: Vec<ChangedFile>,
-    pub(super) files: Vec<ConfigFile>,
-    pub(super) effective_values: Vec<EffectiveValue>,
+    /// The configuration files, present or not, in the order of the layers.
+    pub files: Vec<ConfigFile>,
+    /// Every key with its value and where it comes from, in the order of the sections.
+    pub effective_values: Vec<EffectiveValue>,
 }
 
 impl Config {
-    /// Returns every key with its value and where it comes from, in the order of the sections.
-    pub fn effective_values(&self) -> &[EffectiveValue] {
-        &self.effective_values
-    }
-
-    /// Returns the configuration files, present or not, in the order of the layers.
-    pub fn files(&self) -> &[ConfigFile] {
-        &self.files
-    }
-
     /// Returns where the value of a key comes from; the default for an unknown key.
     pub fn origin(&self, key: &str) -> ValueOrigin {
         let shown = self.effective_values.iter().find(|shown| shown.key == key);
@@ -122,7 +114,9 @@ impl Config {
     /// Returns whether a value is from a file in the workspace.
     fn is_in_workspace(&self, origin: &ValueOrigin) -> bool {
         let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
-        origin.path().is_some_and(|path| real(path).starts_with(real(&self.workspace)))
+        origin.path().is_some_and(|path| {
+            path.starts_with(&self.workspace) || real(path).starts_with(real(&self.workspace))
+        })
     }
 
     /// Returns what is wrong although each value by itself is right.

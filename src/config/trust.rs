@@ -64,11 +64,6 @@ impl TrustStore {
         Self { file: state.join("trusted_folders") }
     }
 
-    /// Returns the path of the list.
-    pub fn path(&self) -> &Path {
-        &self.file
-    }
-
     /// Returns whether a folder is trusted. The folders in a trusted folder are not.
     ///
     /// # Errors
@@ -239,7 +234,7 @@ mod tests {
         assert!(!store.contains(&work.join("below")).unwrap());
         store.remove(&work).unwrap();
         assert!(!store.contains(&work).unwrap());
-        let mode = fs::metadata(store.path()).unwrap().permissions().mode();
+        let mode = fs::metadata(&store.file).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
     }
 
@@ -290,7 +285,7 @@ mod tests {
     fn a_list_that_everyone_can_write_is_rejected() {
         let (_folder, store, work) = store();
         store.add(&work).unwrap();
-        fs::set_permissions(store.path(), fs::Permissions::from_mode(0o666)).unwrap();
+        fs::set_permissions(&store.file, fs::Permissions::from_mode(0o666)).unwrap();
         assert!(store.contains(&work).is_err());
     }
 }

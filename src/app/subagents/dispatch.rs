@@ -6,8 +6,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::subagent_context::SubagentContext;
-use super::subagent_run;
+use super::subagent_run::{self, SubagentContext};
 use crate::config::AgentDefinition;
 use crate::journal::SessionId;
 use crate::machine::CallIntent;

@@ -100,8 +100,7 @@ fn secrets_of_servers_are_masked() {
     sources.mcp_files.push(setup.path("mcp.json"));
     let config = architect::config::load(&sources).unwrap();
     assert_eq!(config.settings.mcp.servers[0].env["T"].reveal(), "canary");
-    let shown: String =
-        config.effective_values().iter().filter_map(EffectiveValue::value).collect();
+    let shown: String = config.effective_values.iter().filter_map(EffectiveValue::value).collect();
     assert!(!shown.contains("canary") && !format!("{config:?}").contains("canary"));
 }
 
@@ -150,9 +149,9 @@ fn the_workspace_determines_the_project() {
 fn the_configuration_files_are_listed() {
     let setup = ConfigFixture::new().user("").project("");
     let config = setup.load();
-    let states: Vec<ConfigFileState> = config.files().iter().map(|file| file.state).collect();
+    let states: Vec<ConfigFileState> = config.files.iter().map(|file| file.state).collect();
     assert_eq!(states, [ConfigFileState::Read, ConfigFileState::OnlyTightens]);
-    let state = ConfigFixture::new().load().files()[0].state;
+    let state = ConfigFixture::new().load().files[0].state;
     assert_eq!(state, ConfigFileState::Absent);
 }
 
