@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::error::AppError;
 use super::run_setup::RunSetup;
 use crate::config::{Config, ConfigProblem, HookConfig, HookConfinement, PathPattern};
-use crate::hooks::{CommandHook, HookMatcher, HookSession, HookShell, Hooks, PostEditHook};
+use crate::hooks::{CommandHook, HookMatcher, HookSession, Hooks, check_placeholder};
 use crate::net::Secrets;
 use crate::port::HookPoint;
 
@@ -30,8 +30,8 @@ impl RunSetup {
             depth: self.hook_depth,
         });
         let config = &self.config;
-        let confined: Arc<dyn HookShell> = Arc::new(self.sandbox.checks.clone());
-        let free: Arc<dyn HookShell> = Arc::new(self.sandbox.user.clone());
+        let confined = Arc::new(self.sandbox.checks.clone());
+        let free = Arc::new(self.sandbox.user.clone());
         let mut hooks = Hooks::new();
         for point in HookPoint::ALL {
             for hook in config.settings.hooks.enabled_at(point) {
@@ -48,15 +48,14 @@ impl RunSetup {
                     HookConfinement::Off => &free,
                 };
                 let (session, shell) = (Arc::clone(&session), Arc::clone(shell));
-                let command = CommandHook::new(&*hook.command, hook.timeout.into(), session, shell);
-                hooks = match point {
-                    HookPoint::PostEdit => {
-                        let command = PostEditHook::new(command)
-                            .map_err(|error| problem(config, point, hook, "command", &error))?;
-                        hooks.with(matcher, command)
-                    }
-                    _ => hooks.with(matcher, command),
-                };
+                let mut command =
+                    CommandHook::new(&*hook.command, hook.timeout.into(), session, shell);
+                if point == HookPoint::PostEdit {
+                    command = command
+                        .with_file_placeholder()
+                        .map_err(|error| problem(config, point, hook, "command", &error))?;
+                }
+                hooks = hooks.with(matcher, command);
             }
         }
         Ok(Arc::new(hooks.with_mask(move |text| secrets.mask(text.to_owned()))))
@@ -67,7 +66,7 @@ impl RunSetup {
 pub(super) fn invalid_commands(config: &Config) -> impl Iterator<Item = ConfigProblem> + '_ {
     let point = HookPoint::PostEdit;
     config.settings.hooks.enabled_at(point).filter_map(move |hook| {
-        let error = PostEditHook::check(&hook.command).err()?;
+        let error = check_placeholder(&hook.command).err()?;
         Some(problem(config, point, hook, "command", &error))
     })
 }

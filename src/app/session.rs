@@ -7,8 +7,8 @@ use super::error::AppError;
 use super::process_env::ProcessEnv;
 use crate::config::Config;
 use crate::journal::{
-    FileJournal, JournalError, NewSession, OpenedSession, ParentCall, ResumeOptions,
-    ResumedSession, SessionId, SessionOutputs, SessionSetup, SessionStore,
+    FileJournal, JournalError, OpenedSession, ParentCall, ResumeOptions, ResumedSession,
+    SessionHeader, SessionId, SessionOutputs, SessionSetup, SessionStore,
 };
 use crate::machine::{Conversation, Machine, MachineOutput, State};
 use crate::model::{CallId, ConversationItem, LimitBaseline, MessageOrigin, RunRules, pluralize};
@@ -133,9 +133,9 @@ impl SessionTarget {
                 return Ok(RunSession { machine, output, journal: Some(journal) });
             }
         };
-        let (history, task, setup) = (Vec::new(), item(task), setup()?);
-        let begin = NewSession { now, dispatched_by, setup, rules, fixed_bytes, history, task };
-        let (journal, header) = store.create(session, begin)?;
+        let header = SessionHeader::new(session, now, setup()?, rules, item(task));
+        let header = SessionHeader { dispatched_by, fixed_bytes, ..header };
+        let journal = store.create(&header)?;
         let (machine, output) = header.start_machine();
         Ok(RunSession { machine, output, journal: Some(journal) })
     }
