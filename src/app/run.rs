@@ -155,13 +155,13 @@ impl RunSetup {
         let rules = self.session_rules(&name, &target);
         // Servers may take long to start, and the user may not want to wait for them.
         let stopped = CancellationToken::new();
-        let Environment { executor, subagent_clock, ports } = match environment {
-            Some(environment) => environment,
-            None => {
-                let at = target.opened().map_or(RunTime::START, |opened| opened.history.at);
-                Environment::real(at, rules.bounds.parallel_calls, &io.reporter, &stopped)?
-            }
+        let environment = if let Some(environment) = environment {
+            environment
+        } else {
+            let at = target.opened().map_or(RunTime::START, |opened| opened.history.at);
+            Environment::real(at, rules.bounds.parallel_calls, &io.reporter, &stopped)?
         };
+        let Environment { executor, subagent_clock, ports } = environment;
         let is_subagent = shared.is_some();
         let shared = match shared {
             Some(shared) => shared,

@@ -236,7 +236,7 @@ fn resource_limits(sandbox: &config::SandboxConfig) -> ResourceLimits {
 #[cfg(target_os = "linux")]
 fn total_memory() -> Option<u64> {
     let info = rustix::system::sysinfo();
-    Some(info.totalram * u64::from(info.mem_unit))
+    info.totalram.checked_mul(u64::from(info.mem_unit))
 }
 
 #[cfg(not(target_os = "linux"))]

@@ -133,16 +133,13 @@ impl<'a> SettingsReader<'a> {
         }
         for (key, node) in self.subtable(name).0.into_iter().flatten() {
             let (path, origin) = (format!("{name}.{key}"), node.key_origin.clone());
-            match (ConfigName::parse(key), node.value.as_table()) {
-                (Some(named), Some(table)) => {
-                    let item = self.below(Some(table), origin, &path);
-                    all.insert(named, item.finish(&mut read));
-                }
-                _ => {
-                    let node = ConfigNode { origin, ..node.clone() };
-                    let expected = "a table with a name of letters, digits, `-` and `_`";
-                    self.report_invalid(&path, &node, expected);
-                }
+            if let (Some(named), Some(table)) = (ConfigName::parse(key), node.value.as_table()) {
+                let item = self.below(Some(table), origin, &path);
+                all.insert(named, item.finish(&mut read));
+            } else {
+                let node = ConfigNode { origin, ..node.clone() };
+                let expected = "a table with a name of letters, digits, `-` and `_`";
+                self.report_invalid(&path, &node, expected);
             }
         }
         all
