@@ -78,6 +78,6 @@ fn problem(
     key: &str,
     error: &dyn std::fmt::Display,
 ) -> ConfigProblem {
-    let key = format!("hooks.{}.{}.{key}", point.name(), hook.name);
+    let key = format!("hooks.{}.{}.{key}", point.as_str(), hook.name);
     config.problem_with(&key, error.to_string())
 }

@@ -24,7 +24,7 @@ use crate::mcp::McpServers;
 use crate::model::{Digest, RunRules, RunTime};
 use crate::policy::Confirmer;
 use crate::port::{AnswerChecks, CancellationToken, HookPoint, Toolbox};
-use crate::runner::{Driver, Executor, Ports, RequestContext};
+use crate::runner::{Driver, Ports, RequestContext};
 use crate::tools::{ExecutionMode, PlannedCall, SharedQuota, ToolRegistry};
 use crate::view::{CostSource, Reporter, RunInfo};
 

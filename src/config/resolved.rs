@@ -133,7 +133,7 @@ impl Config {
         for (point, hook) in
             hooks.flat_map(|(point, hooks)| hooks.iter().map(move |hook| (point, hook)))
         {
-            let key = format!("hooks.{}.{}.sandbox", point.name(), hook.name);
+            let key = format!("hooks.{}.{}.sandbox", point.as_str(), hook.name);
             let origin = self.origin(&key);
             let can_be_written = self.is_of_project(&origin)
                 || origin.rank == LayerRank::File && self.is_in_workspace(&origin);

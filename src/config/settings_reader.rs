@@ -137,9 +137,15 @@ impl<'a> SettingsReader<'a> {
                 let item = self.below(Some(table), origin, &path);
                 all.insert(named, item.finish(&mut read));
             } else {
-                let node = ConfigNode { origin, ..node.clone() };
-                let expected = "a table with a name of letters, digits, `-` and `_`";
-                self.report_invalid(&path, &node, expected);
+                let (expected, found) = match node.value {
+                    ConfigValue::Table(_) => {
+                        let expected = "named with letters, digits, `-` and `_`, at most 64";
+                        (expected, "another name".to_owned())
+                    }
+                    _ => ("a table", node.value.describe()),
+                };
+                let what = format!("`{}` must be {expected}, found {found}", self.key(&path));
+                self.report.problem(origin, ProblemKind::Other(what));
             }
         }
         all
@@ -232,6 +238,8 @@ impl<'a> SettingsReader<'a> {
 
     /// Reports that a key can't have the value that it has.
     pub(super) fn reject(&mut self, name: &'static str, expected: &str) {
+        // It is a known key, so that one mistake is not reported twice.
+        self.known_keys.push(name);
         if let Some(node) = self.node(name) {
             self.report_invalid(name, node, expected);
         }

@@ -45,9 +45,12 @@ pub(super) fn instructions_section(root: &WorkspaceRoot, guides: &[String]) -> P
                     }
                 };
             if omitted > 0 {
-                let notice =
-                    format!("{heading} is too long; its last {omitted} bytes are left out");
-                section.notices.push(notice);
+                section.notices.push(match &*text {
+                    "" => {
+                        format!("{heading} is left out: it is not text, or there is no room for it")
+                    }
+                    _ => format!("{heading} is too long; its last {omitted} bytes are left out"),
+                });
             }
             // Many projects keep one text under two names, or let one name point to the other.
             let is_known = shown.contains(&text) || text.starts_with("@AGENTS.md");
@@ -111,6 +114,17 @@ mod tests {
 
     fn headings(section: &PromptSection) -> Vec<&str> {
         section.text.lines().filter_map(|line| line.strip_prefix("### ")).collect()
+    }
+
+    #[test]
+    fn a_file_that_is_not_text_is_not_called_too_long() {
+        let folder = tempfile::tempdir().unwrap();
+        put(folder.path(), "AGENTS.md", "a\0b");
+        let section = shown(folder.path());
+        assert_eq!(
+            (section.text.as_str(), section.notices.concat().as_str()),
+            ("", "AGENTS.md is left out: it is not text, or there is no room for it")
+        );
     }
 
     #[test]
