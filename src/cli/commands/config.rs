@@ -60,7 +60,7 @@ fn trust_failure(error: &TrustError) -> CliError {
 
 fn format_values(config: &Config) -> String {
     let lines: Vec<(String, String)> = config
-        .effective_values()
+        .effective_values
         .iter()
         .map(|shown| {
             let value = shown.value().unwrap_or_else(|| "(not set)".to_owned());
@@ -83,5 +83,5 @@ fn format_files(config: &Config) -> String {
         };
         format!("{}  # {state}\n", file.path.display())
     };
-    config.files().iter().map(line).collect()
+    config.files.iter().map(line).collect()
 }

@@ -215,7 +215,7 @@ fn check_sandbox(config: &Config, world: &ProcessEnv) -> Finding {
 
 fn check_git(world: &ProcessEnv) -> Finding {
     let path = std::ffi::OsStr::new(world.variable("PATH").unwrap_or_default());
-    match architect::app::context::Git::find(path) {
+    match architect::app::context::find_git(path) {
         Some(_) => finding("git", CheckStatus::Good, "found"),
         None => finding(
             "git",
