@@ -52,7 +52,7 @@ pub(crate) fn open_sinks(
         !args.quiet && can_redraw(io::stderr().is_terminal(), |name| variable(world, name));
     if !args.quiet {
         let log = open_log(args, config, world, logs_live).map_err(failed)?;
-        pause_drawing = Some(log.pause_drawing());
+        pause_drawing = log.pause_drawing();
         outputs.push(Box::new(OptionalSink::new(log, "log")));
     }
     if let Some(path) = &config.settings.logging.file {

@@ -251,7 +251,7 @@ fn resume_command(result: &RunResult, config: &Config) -> Option<String> {
             command.push_str(&format!(" --budget {total}"));
         }
         if let Some(tokens) = limits.max_tokens {
-            let used = result.usage.input_tokens + result.usage.output_tokens;
+            let used = result.usage.total();
             let total = if is_enough { (tokens + used).0.to_string() } else { "N".to_owned() };
             command.push_str(&format!(" --max-tokens {total}"));
         }

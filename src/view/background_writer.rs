@@ -16,7 +16,7 @@ use crate::port::Disconnected;
 
 /// Queues items, which a thread writes.
 pub(super) struct BackgroundWriter<T> {
-    queue: WriteQueue<T>,
+    queue: Arc<WriteQueue<T>>,
     /// Disconnected once the thread has ended.
     ended: Receiver<()>,
 }
@@ -123,12 +123,12 @@ impl<T: Send + 'static> BackgroundWriter<T> {
             run_writer(sink, &jobs, &reported);
             drop::<Sender<()>>(alive);
         })?;
-        Ok(Self { queue: WriteQueue { sender, failure }, ended })
+        Ok(Self { queue: Arc::new(WriteQueue { sender, failure }), ended })
     }
 
-    /// Returns another sender of the same queue.
-    pub(super) fn queue(&self) -> WriteQueue<T> {
-        WriteQueue { sender: self.queue.sender.clone(), failure: Arc::clone(&self.queue.failure) }
+    /// Returns the queue.
+    pub(super) fn queue(&self) -> Arc<WriteQueue<T>> {
+        Arc::clone(&self.queue)
     }
 
     /// Queues an item; never blocks.
@@ -146,13 +146,12 @@ impl<T: Send + 'static> BackgroundWriter<T> {
     ///
     /// Fails if it cannot be written, or not in time.
     pub(super) fn finish(self, timeout: FinishTimeout) -> Result<(), OutputError> {
-        let Self { queue: WriteQueue { sender, failure }, ended } = self;
-        let _ = sender.send(WriteJob::Close);
+        let _ = self.queue.sender.send(WriteJob::Close);
         let waited = match timeout {
-            FinishTimeout::Unlimited => ended.recv().map_err(RecvTimeoutError::from),
-            FinishTimeout::AtMost(most) => ended.recv_timeout(most),
+            FinishTimeout::Unlimited => self.ended.recv().map_err(RecvTimeoutError::from),
+            FinishTimeout::AtMost(most) => self.ended.recv_timeout(most),
         };
-        match (failure.get(), waited) {
+        match (self.queue.failure.get(), waited) {
             (Some(failure), _) => Err(failure.clone()),
             (None, Err(RecvTimeoutError::Timeout)) => Err(OutputError::Stalled),
             (None, Ok(()) | Err(RecvTimeoutError::Disconnected)) => Ok(()),

@@ -4,22 +4,22 @@ use std::sync::{Arc, OnceLock};
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::open_model_call::OpenModelCall;
 use super::throttle::Throttle;
 use super::tool_calls::ToolCallTracker;
 use super::{
-    AgentEnd, AgentStart, ApiCallStart, CompactionComplete, CompactionTriggered, EffectiveLimits,
-    ErrorEvent, HookComplete, IncompleteReply, LimitAction, LimitReached, LoopDetected,
-    MessageTiming, PublicEvent, PublicEventKind, RetryCause, RetryEvent, SCHEMA, Severity,
-    StateChange, SteeringReceived, SubagentCall, SummaryAuthor, TextDelta,
+    AgentEnd, AgentStart, ApiCallEnd, ApiCallStart, CallOutcome, CompactionComplete,
+    CompactionTriggered, ErrorEvent, HookComplete, IncompleteReply, LimitAction, LoopDetected,
+    MessageTiming, PublicEvent, PublicEventKind, RetryCause, SCHEMA, Severity, StateChange,
+    SteeringReceived, SubagentCall, SummaryAuthor, TextDelta,
 };
 use crate::machine::chart::Chart;
 use crate::machine::{
-    BudgetUsage, CallState, CheckResult, Effect, Event, EventKind, Machine, MachineNote,
-    MachineOutput, PricedUsage, RunContext, RunOutcome, State, StateKind, StopReason, Transition,
+    BudgetUsage, CallPurpose, CallState, CheckResult, Effect, Event, EventKind, Machine,
+    MachineNote, MachineOutput, PricedUsage, RunContext, RunOutcome, State, StateKind, StopReason,
+    Transition,
 };
 use crate::model::{
-    ConversationItem, EffectId, MessageOrigin, Reply, ReplyFinish, RunTime, Tokens,
+    ConversationItem, EffectId, MessageOrigin, Reply, ReplyFinish, RunTime, TimeSpan, Tokens,
 };
 use crate::port::{EffectNotice, HookRun, ReplyDelta, RunEvent};
 use crate::view::RunInfo;
@@ -43,6 +43,16 @@ pub struct EventProjector {
     state_before: Option<State>,
     warnings: Throttle,
     events: Vec<PublicEvent>,
+}
+
+/// A running model call; there is never more than one.
+#[derive(Clone, Copy)]
+struct OpenModelCall {
+    id: EffectId,
+    purpose: CallPurpose,
+    attempt: u32,
+    started_at: RunTime,
+    first_byte: Option<TimeSpan>,
 }
 
 impl EventProjector {
@@ -84,7 +94,7 @@ impl EventProjector {
         std::mem::take(&mut self.events)
     }
 
-    fn emit(&mut self, at: RunTime, kind: PublicEventKind) {
+    fn emit(&mut self, at: RunTime, content: impl Into<PublicEventKind>) {
         self.seq += 1;
         let since = at.since(self.started_at).0;
         let since = SignedDuration::from_micros(i64::try_from(since).unwrap_or(i64::MAX));
@@ -92,7 +102,7 @@ impl EventProjector {
             seq: self.seq,
             ts: self.info.started_at.saturating_add(since).unwrap_or(Timestamp::MAX),
             session_id: Arc::clone(&self.info.session_id),
-            kind,
+            kind: content.into(),
         });
     }
 
@@ -101,7 +111,6 @@ impl EventProjector {
         (self.started_at, self.entered_at, self.usage) = (at, at, run.used);
         self.state_before = Some(machine.state.clone());
         self.tools.begin(machine);
-        let limits = &run.rules.limits;
         let start = AgentStart {
             schema: SCHEMA,
             version: env!("CARGO_PKG_VERSION"),
@@ -110,15 +119,9 @@ impl EventProjector {
             workspace: Arc::clone(&self.info.workspace),
             sandbox: self.info.sandbox.clone(),
             resumed: run.model_calls > 0,
-            limits: EffectiveLimits {
-                max_steps: limits.max_steps,
-                budget_usd: limits.budget,
-                max_tokens: limits.max_tokens,
-                timeout_seconds: limits.timeout,
-                step_timeout_seconds: limits.step_timeout,
-            },
+            limits: run.rules.limits.clone(),
         };
-        self.emit(at, PublicEventKind::AgentStart(start));
+        self.emit(at, start);
         self.emit_starts(at, machine, output);
     }
 
@@ -141,13 +144,9 @@ impl EventProjector {
             let guard = before.take().and_then(|state| guard_name(&state, at, event, *change));
             let duration = at.since(self.entered_at);
             self.entered_at = at;
-            let (from, to) = (change.from, change.to);
-            let event = change.event;
-            self.emit(
-                at,
-                PublicEventKind::StateChange(StateChange { from, to, event, guard, duration }),
-            );
-            if to == StateKind::Done {
+            let (from, to, event) = (change.from.name(), change.to.name(), change.event.name());
+            self.emit(at, StateChange { from, to, event, guard, duration });
+            if change.to == StateKind::Done {
                 self.emit_failure(at, machine);
             }
         }
@@ -159,7 +158,6 @@ impl EventProjector {
         let run = machine.state.run();
         for effect in &output.effects {
             if let Effect::CallModel { id, purpose, attempt, max_output } = *effect {
-                self.call = Some(OpenModelCall::new(id, purpose, attempt, at));
                 let start = ApiCallStart {
                     call: id,
                     purpose,
@@ -169,11 +167,12 @@ impl EventProjector {
                     context_tokens: machine.conversation.context_usage().estimate(),
                     max_output_tokens: max_output,
                 };
-                self.emit(at, PublicEventKind::ApiCallStart(start));
+                let call = OpenModelCall { id, purpose, attempt, started_at: at, first_byte: None };
+                self.call = Some(call);
+                self.emit(at, start);
             }
         }
-        let starts = self.tools.take_starts(&output.effects, run.steps);
-        for start in starts {
+        for start in self.tools.take_starts(&output.effects, run.steps) {
             self.emit(at, start);
         }
     }
@@ -185,15 +184,31 @@ impl EventProjector {
         machine: &Machine,
         output: &MachineOutput,
     ) {
-        let outcome = self.call.as_ref().and_then(|call| call.outcome(event, output));
-        let Some((call, outcome)) = outcome.and_then(|outcome| Some((self.call.take()?, outcome)))
-        else {
+        let Some(OpenModelCall { id, purpose, attempt, started_at, first_byte }) = self.call else {
             return;
         };
+        let outcome = match event {
+            Event::Replied { id: replied, reply, .. } if *replied == id => CallOutcome::Replied {
+                finish: reply.finish.clone(),
+                text: reply.text(),
+                tool_calls: u32::try_from(reply.calls().count()).unwrap_or(u32::MAX),
+                model: reply.model.clone(),
+            },
+            Event::CallFailed { id: failed, fault } if *failed == id => {
+                CallOutcome::Failed { fault: fault.kind, message: fault.message.clone() }
+            }
+            _ if output.effects.contains(&Effect::Cancel { id }) => CallOutcome::Cancelled,
+            _ => return,
+        };
+        self.call = None;
         let RunContext { rules, used: spent, .. } = machine.state.run();
         let PricedUsage { usage, cost } = PricedUsage::between(self.usage, *spent, Some(event));
-        let cost = rules.price.map(|_| cost);
-        self.emit(at, PublicEventKind::ApiCallEnd(call.end(at, outcome, usage, cost)));
+        let (cost, duration) = (rules.price.map(|_| cost), at.since(started_at));
+        let call = id;
+        self.emit(
+            at,
+            ApiCallEnd { call, purpose, attempt, outcome, duration, first_byte, usage, cost },
+        );
     }
 
     /// Emits the usage of a sub-agent.
@@ -209,10 +224,7 @@ impl EventProjector {
             let (tool_call_id, usage) = (call.call.id.clone(), *usage);
             let cost = state.run.rules.price.map(|_| *cost);
             self.subagent_calls += 1;
-            self.emit(
-                at,
-                PublicEventKind::SubagentCall(SubagentCall { tool_call_id, usage, cost }),
-            );
+            self.emit(at, SubagentCall { tool_call_id, usage, cost });
         }
     }
 
@@ -220,22 +232,17 @@ impl EventProjector {
     fn messages(&mut self, at: RunTime, event: &Event, machine: &Machine) {
         match event {
             Event::Prepared { messages, .. } => {
-                let steering =
-                    messages.iter().filter(|message| message.origin == MessageOrigin::Steering);
-                for message in steering {
-                    let text = Arc::clone(&message.text);
-                    let kind = MessageTiming::Steering;
-                    self.emit(
-                        at,
-                        PublicEventKind::SteeringReceived(SteeringReceived { kind, text }),
-                    );
+                let is_steering = |origin| origin == MessageOrigin::Steering;
+                for message in messages.iter().filter(|message| is_steering(message.origin)) {
+                    let (kind, text) = (MessageTiming::Steering, Arc::clone(&message.text));
+                    self.emit(at, SteeringReceived { kind, text });
                 }
             }
             Event::Checked { result: CheckResult::FollowUp { message }, .. }
                 if !matches!(machine.state, State::Done(_)) =>
             {
                 let (kind, text) = (MessageTiming::FollowUp, Arc::clone(message));
-                self.emit(at, PublicEventKind::SteeringReceived(SteeringReceived { kind, text }));
+                self.emit(at, SteeringReceived { kind, text });
             }
             _ => {}
         }
@@ -243,47 +250,40 @@ impl EventProjector {
 
     fn emit_note(&mut self, at: RunTime, note: &MachineNote, event: &Event, machine: &Machine) {
         let context_tokens = machine.conversation.context_usage().estimate();
-        let measure = |measure| PublicEventKind::LimitReached(LimitReached { action: measure });
-        let kind = match *note {
+        let kind: PublicEventKind = match *note {
             MachineNote::LimitReached { reason } => {
                 self.abort_compaction(at, machine);
-                measure(LimitAction::Close { reason })
+                LimitAction::Close { reason }.into()
             }
-            MachineNote::NoFinalSummary { cause } => measure(LimitAction::NoSummary { cause }),
-            MachineNote::OutputLimitLowered { limit: to } => {
-                measure(LimitAction::LowerOutput { max_output_tokens: to })
+            MachineNote::NoFinalSummary { cause } => LimitAction::NoSummary { cause }.into(),
+            MachineNote::OutputLimitLowered { limit: max_output_tokens } => {
+                LimitAction::LowerOutput { max_output_tokens }.into()
             }
-            MachineNote::CostWarning { cost } => measure(LimitAction::Warn { cost_usd: cost }),
-            MachineNote::Retry { attempt, wait, fault } => PublicEventKind::Retry(RetryEvent {
-                cause: RetryCause::Fault { fault, attempt, wait },
-            }),
+            MachineNote::CostWarning { cost: cost_usd } => LimitAction::Warn { cost_usd }.into(),
+            MachineNote::Retry { attempt, wait, fault } => {
+                RetryCause::Fault { fault, attempt, wait }.into()
+            }
             MachineNote::AskedAgain => {
-                let reason = incomplete_reason(event);
-                PublicEventKind::Retry(RetryEvent { cause: RetryCause::IncompleteReply { reason } })
+                RetryCause::IncompleteReply { reason: incomplete_reason(event) }.into()
             }
             MachineNote::UnknownFinish => {
-                let message = unknown_finish(event).into();
-                PublicEventKind::Error(ErrorEvent { severity: Severity::Warning, message })
+                let (severity, message) = (Severity::Warning, unknown_finish(event).into());
+                ErrorEvent { severity, message }.into()
             }
-            MachineNote::LoopDetected { times } => {
-                PublicEventKind::LoopDetected(LoopDetected { times })
-            }
+            MachineNote::LoopDetected { times } => LoopDetected { times }.into(),
             // Its text is emitted with the event that brought it.
             MachineNote::SteeringReceived { .. } => return,
-            MachineNote::Compacting { context } => {
+            MachineNote::Compacting { context: context_tokens } => {
                 self.is_compacting = true;
-                PublicEventKind::CompactionTriggered(CompactionTriggered {
-                    context_tokens: context,
-                })
+                CompactionTriggered { context_tokens }.into()
             }
-            MachineNote::Compacted { by_model: written } => {
+            MachineNote::Compacted { by_model } => {
                 if !std::mem::take(&mut self.is_compacting) {
-                    let triggered =
-                        CompactionTriggered { context_tokens: context_before(event, machine) };
-                    self.emit(at, PublicEventKind::CompactionTriggered(triggered));
+                    let context_tokens = context_before(event, machine);
+                    self.emit(at, CompactionTriggered { context_tokens });
                 }
-                let summary = if written { SummaryAuthor::Model } else { SummaryAuthor::Program };
-                PublicEventKind::CompactionComplete(CompactionComplete { context_tokens, summary })
+                let summary = if by_model { SummaryAuthor::Model } else { SummaryAuthor::Program };
+                CompactionComplete { context_tokens, summary }.into()
             }
         };
         self.emit(at, kind);
@@ -293,9 +293,7 @@ impl EventProjector {
     fn abort_compaction(&mut self, at: RunTime, machine: &Machine) {
         if std::mem::take(&mut self.is_compacting) {
             let context_tokens = machine.conversation.context_usage().estimate();
-            let summary = SummaryAuthor::None;
-            let complete = CompactionComplete { context_tokens, summary };
-            self.emit(at, PublicEventKind::CompactionComplete(complete));
+            self.emit(at, CompactionComplete { context_tokens, summary: SummaryAuthor::None });
         }
     }
 
@@ -306,32 +304,29 @@ impl EventProjector {
             && let Some(error) = &done.outcome.error
         {
             let (severity, message) = (Severity::Error, Arc::clone(error));
-            self.emit(at, PublicEventKind::Error(ErrorEvent { severity, message }));
+            self.emit(at, ErrorEvent { severity, message });
         }
     }
 
     fn delta(&mut self, at: RunTime, id: EffectId, delta: &ReplyDelta) {
         let Some(call) = self.call.as_mut().filter(|call| call.id == id) else { return };
-        call.note_first_byte(at);
+        call.first_byte.get_or_insert(at.since(call.started_at));
         let purpose = call.purpose;
         if let ReplyDelta::Text(text) = delta {
             let text = text.as_str().into();
-            self.emit(at, PublicEventKind::TextDelta(TextDelta { call: id, purpose, text }));
+            self.emit(at, TextDelta { call: id, purpose, text });
         }
     }
 
     fn notice(&mut self, at: RunTime, notice: &EffectNotice) {
         match notice {
-            EffectNotice::Hook(HookRun { name, point, outcome, duration, call, message }) => {
-                let hook = HookComplete {
-                    name: Arc::clone(name),
-                    point: *point,
-                    outcome: *outcome,
-                    duration: *duration,
-                    tool_call_id: call.clone(),
-                    message: message.clone(),
-                };
-                self.emit(at, PublicEventKind::HookComplete(hook));
+            EffectNotice::Hook(hook) => {
+                let HookRun { name, point, outcome, duration, call: tool_call_id, message } =
+                    hook.clone();
+                self.emit(
+                    at,
+                    HookComplete { name, point, outcome, duration, tool_call_id, message },
+                );
             }
             EffectNotice::Warning { text } => {
                 let message = match self.warnings.try_pass(at) {
@@ -341,8 +336,7 @@ impl EventProjector {
                     }
                     None => return,
                 };
-                let severity = Severity::Warning;
-                self.emit(at, PublicEventKind::Error(ErrorEvent { severity, message }));
+                self.emit(at, ErrorEvent { severity: Severity::Warning, message });
             }
             EffectNotice::Progress { .. } => {}
         }
@@ -352,11 +346,7 @@ impl EventProjector {
         let run = machine.state.run();
         let outcome = match &machine.state {
             State::Done(done) => done.outcome.clone(),
-            State::Preparing(_)
-            | State::Compacting(_)
-            | State::Calling(_)
-            | State::Executing(_)
-            | State::Closing(_) => RunOutcome {
+            _ => RunOutcome {
                 reason: StopReason::InternalError,
                 output: None,
                 error: Some("the run ended unexpectedly".into()),
@@ -373,7 +363,7 @@ impl EventProjector {
             output: outcome.output,
             error: outcome.error,
         };
-        self.emit(at, PublicEventKind::AgentEnd(end));
+        self.emit(at, end);
     }
 }
 
@@ -411,11 +401,7 @@ fn incomplete_reason(event: &Event) -> IncompleteReply {
         Event::Replied { reply, .. } => match reply.finish {
             ReplyFinish::Length => IncompleteReply::Length,
             ReplyFinish::Pause => IncompleteReply::Pause,
-            ReplyFinish::Stop
-            | ReplyFinish::ToolCalls
-            | ReplyFinish::Refused
-            | ReplyFinish::ContextFull
-            | ReplyFinish::Other(_) => IncompleteReply::Empty,
+            _ => IncompleteReply::Empty,
         },
         _ => IncompleteReply::Empty,
     }

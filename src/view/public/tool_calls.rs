@@ -37,20 +37,12 @@ impl ToolCallTracker {
 
     /// Returns the starts for new effects.
     pub(super) fn take_starts(&mut self, effects: &[Effect], step: u32) -> Vec<PublicEventKind> {
-        let authorized = effects.iter().filter_map(|effect| match effect {
-            Effect::Authorize { id, call } => Some((*id, call)),
-            Effect::Prepare { .. }
-            | Effect::CallModel { .. }
-            | Effect::RunTool { .. }
-            | Effect::CheckAnswer { .. }
-            | Effect::Cancel { .. }
-            | Effect::End => None,
-        });
-        let start = |(id, call): (EffectId, &ToolCall)| {
-            self.authorizing.insert(id, call.id.clone());
+        let start = |effect: &Effect| {
+            let Effect::Authorize { id, call } = effect else { return None };
+            self.authorizing.insert(*id, call.id.clone());
             self.start(call, step)
         };
-        authorized.filter_map(start).collect()
+        effects.iter().filter_map(start).collect()
     }
 
     /// Notes the decision on a call.

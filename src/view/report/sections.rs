@@ -2,7 +2,7 @@
 
 use super::RunReport;
 use crate::machine::{RunStatus, StopReason};
-use crate::model::{FileAction, pluralize};
+use crate::model::{FileAction, FileChange, pluralize};
 use crate::view::sanitize;
 
 /// The cells of a row, as plain text.
@@ -82,7 +82,7 @@ pub(super) fn tables(report: &RunReport<'_>) -> Vec<ReportTable> {
 }
 
 fn files(report: &RunReport<'_>) -> ReportTable {
-    let row = |file: &crate::view::result::FileModified| {
+    let row = |file: &FileChange| {
         let action = match file.action {
             FileAction::Created => "created",
             FileAction::Modified => "modified",
@@ -127,11 +127,11 @@ fn denied(report: &RunReport<'_>) -> ReportTable {
 fn costs(report: &RunReport<'_>) -> ReportTable {
     let (usage, costs) = (&report.result.usage, &report.result.costs);
     let mut rows: Vec<TableRow> = [
-        ("input tokens", usage.input_tokens),
-        ("from the cache", usage.cached_input_tokens),
-        ("into the cache", usage.cache_write_tokens),
-        ("output tokens", usage.output_tokens),
-        ("for reasoning", usage.reasoning_tokens),
+        ("input tokens", usage.input),
+        ("from the cache", usage.cached_input),
+        ("into the cache", usage.cache_write),
+        ("output tokens", usage.output),
+        ("for reasoning", usage.reasoning),
     ]
     .into_iter()
     .filter(|(_, tokens)| tokens.0 > 0)
