@@ -6,8 +6,6 @@ mod commands;
 mod config_options;
 mod confirm;
 mod error;
-mod help;
-mod journal_damage;
 mod logging;
 mod output;
 mod session_lookup;
@@ -131,7 +129,7 @@ fn process_arguments() -> Vec<String> {
 /// way out.
 fn print_result_document(failure: &CliError, words: &[String]) -> Result<(), CliError> {
     match requested_format(words) {
-        Some(format) => commands::print_refusal(failure, format),
+        Some(format) => commands::print_result(&failure.to_result(), format).map(drop),
         None => Ok(()),
     }
 }
@@ -141,8 +139,7 @@ fn print_result_document(failure: &CliError, words: &[String]) -> Result<(), Cli
 fn report_clap_error(error: clap::Error) -> Result<u8, CliError> {
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
-            output::print(&error.render().to_string())?;
-            Ok(0)
+            output::print(&error.render().to_string())
         }
         _ => {
             let words = process_arguments();

@@ -198,7 +198,11 @@ fn run_writer<T>(
     failure: &OnceLock<OutputError>,
 ) {
     loop {
-        let done = match next_job(jobs, sink.tick_interval()) {
+        let job = match sink.tick_interval() {
+            Some(interval) => jobs.recv_deadline(Instant::now() + interval),
+            None => jobs.recv().map_err(RecvTimeoutError::from),
+        };
+        let done = match job {
             Ok(WriteJob::Close) | Err(RecvTimeoutError::Disconnected) => break,
             // A caller that waits for a flush notices that its acknowledgement is dropped.
             Ok(WriteJob::Write(_) | WriteJob::Flush(_)) if failure.get().is_some() => continue,
@@ -222,16 +226,6 @@ fn run_writer<T>(
         && let Err(error) = sink.close()
     {
         let _ = failure.set(OutputError::from(&error));
-    }
-}
-
-fn next_job<T>(
-    jobs: &Receiver<WriteJob<T>>,
-    interval: Option<Duration>,
-) -> Result<WriteJob<T>, RecvTimeoutError> {
-    match interval {
-        Some(interval) => jobs.recv_deadline(Instant::now() + interval),
-        None => jobs.recv().map_err(RecvTimeoutError::from),
     }
 }
 
@@ -271,10 +265,8 @@ pub(super) fn write_all_blocking(out: &mut impl Write, mut bytes: &[u8]) -> io::
 /// Flushes, also a non-blocking descriptor.
 pub(super) fn flush_blocking(out: &mut impl Write) -> io::Result<()> {
     loop {
-        match out.flush() {
-            Ok(()) => return Ok(()),
-            Err(error) => wait_if_full(error)?,
-        }
+        let Err(error) = out.flush() else { return Ok(()) };
+        wait_if_full(error)?;
     }
 }
 

@@ -45,23 +45,20 @@ impl Language {
             PublicEventKind::ApiCallStart(ApiCallStart { purpose, step, messages, .. }) => {
                 let messages =
                     self.count(*messages, ["message", "messages"], ["mensaje", "mensajes"]);
-                match purpose {
-                    CallPurpose::Agent => text!(
-                        self,
-                        "Step {step} → LLM call ({messages})",
-                        "Paso {step} → llamada al LLM ({messages})"
-                    ),
-                    CallPurpose::Compaction => text!(
-                        self,
-                        "Compaction → LLM call ({messages})",
-                        "Compactación → llamada al LLM ({messages})"
-                    ),
+                let call = match purpose {
+                    CallPurpose::Agent => {
+                        text!(self, "Step {step} → LLM call", "Paso {step} → llamada al LLM")
+                    }
+                    CallPurpose::Compaction => {
+                        text!(self, "Compaction → LLM call", "Compactación → llamada al LLM")
+                    }
                     CallPurpose::Closing => text!(
                         self,
-                        "Final summary → LLM call without tools ({messages})",
-                        "Resumen final → llamada al LLM sin herramientas ({messages})"
+                        "Final summary → LLM call without tools",
+                        "Resumen final → llamada al LLM sin herramientas"
                     ),
-                }
+                };
+                format!("{call} ({messages})")
             }
             PublicEventKind::ApiCallEnd(ApiCallEnd { outcome, .. }) => match outcome {
                 CallOutcome::Replied { tool_calls: 0, .. } => {
@@ -130,12 +127,8 @@ impl Language {
                 format!("{begin}: {}", sanitize::headline(&message.text, MAX_DETAIL))
             }
             PublicEventKind::CompactionTriggered(start) => {
-                let tokens = self.tokens(start.context_tokens);
-                text!(
-                    self,
-                    "Compacting the context ({tokens})",
-                    "Compactando el contexto ({tokens})"
-                )
+                let begin = self.pick("Compacting the context", "Compactando el contexto");
+                format!("{begin} ({})", self.tokens(start.context_tokens))
             }
             PublicEventKind::CompactionComplete(CompactionComplete { context_tokens, summary }) => {
                 let tokens = self.tokens(*context_tokens);
@@ -148,22 +141,19 @@ impl Language {
                         "Compacted to {tokens} without the LLM",
                         "Compactado a {tokens} sin el LLM"
                     ),
-                    SummaryAuthor::None => text!(
-                        self,
-                        "Not compacted; the run ends",
-                        "Sin compactar; la ejecución termina"
-                    ),
+                    SummaryAuthor::None => self
+                        .pick("Not compacted; the run ends", "Sin compactar; la ejecución termina")
+                        .to_owned(),
                 }
             }
             PublicEventKind::LimitReached(action) => match action {
                 LimitAction::Close { reason } => self.limit(*reason).to_owned(),
                 LimitAction::NoSummary { cause } => {
-                    let cause = self.no_summary(*cause);
-                    text!(
-                        self,
-                        "The run ends without a final summary: {cause}",
-                        "La ejecución termina sin resumen final: {cause}"
-                    )
+                    let (english, spanish) = (
+                        "The run ends without a final summary",
+                        "La ejecución termina sin resumen final",
+                    );
+                    format!("{}: {}", self.pick(english, spanish), self.no_summary(*cause))
                 }
                 LimitAction::LowerOutput { max_output_tokens } => {
                     let tokens = self.tokens(*max_output_tokens);

@@ -63,7 +63,7 @@ pub struct RetryContext {
     pub exit_on_partial: Option<u8>,
 }
 
-/// Has the newest of these runs evaluated; with `full`, a bad result is worked on again in the same session, as often
+/// Has the newest of these runs evaluated, unless the settings say `off`; with `full`, a bad result is worked on again in the same session, as often
 /// as the settings say. The answer with the best evaluation counts.
 ///
 /// # Errors
@@ -89,6 +89,9 @@ pub fn evaluate(
         evaluation: None,
         stop_reason_override: None,
     };
+    if settings.mode == EvaluationMode::Off {
+        return Ok(all);
+    }
     for attempt in 0..=retries {
         let evaluation = all.evaluate_run(setup, task, newest, again, io)?;
         let is_evaluated = all.runs.get(newest).is_some_and(FinishedRun::is_success);

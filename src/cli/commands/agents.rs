@@ -1,19 +1,18 @@
 //! `architect agents`: lists the agents.
 
 use architect::app::ProcessEnv;
+use architect::config::AgentDefinition;
 use architect::model::pluralize;
 use serde_json::json;
 
 use crate::cli::args::AgentsArgs;
-use crate::cli::config_options::{self, SavedOptions};
 use crate::cli::error::CliError;
-use crate::cli::output;
+use crate::cli::{config_options, output};
 
 pub(crate) fn run(args: &AgentsArgs, world: &ProcessEnv) -> Result<u8, CliError> {
-    let (config, _) =
-        config_options::load_config(&args.settings, None, world, &SavedOptions::default())?;
+    let config = config_options::load_settings(&args.settings, world)?;
     let text = if args.json {
-        let agent = |agent: architect::config::AgentDefinition| {
+        let agent = |agent: AgentDefinition| {
             json!({
                 "name": agent.name.as_str(),
                 "description": agent.description,
@@ -25,7 +24,7 @@ pub(crate) fn run(args: &AgentsArgs, world: &ProcessEnv) -> Result<u8, CliError>
         let agents: Vec<_> = config.agents().map(agent).collect();
         json!(agents).to_string()
     } else {
-        let line = |agent: architect::config::AgentDefinition| {
+        let line = |agent: AgentDefinition| {
             format!(
                 "{:<12} {}\n{:12} tools: {}; {}; at most {}\n",
                 agent.name.as_str(),
@@ -38,6 +37,5 @@ pub(crate) fn run(args: &AgentsArgs, world: &ProcessEnv) -> Result<u8, CliError>
         };
         config.agents().map(line).collect()
     };
-    output::print(&text)?;
-    Ok(0)
+    output::print(&text)
 }

@@ -27,6 +27,5 @@ pub(crate) fn run(args: &CleanupArgs, world: &ProcessEnv) -> Result<u8, CliError
         let days = pluralize(days, "day", "days");
         format!("{sessions} removed, unchanged for {days}")
     };
-    output::print(&text)?;
-    Ok(0)
+    output::print(&text)
 }

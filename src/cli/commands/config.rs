@@ -5,16 +5,11 @@ use architect::config::{Config, ConfigFileState, TrustError, TrustStore};
 use architect::model::pluralize;
 
 use crate::cli::args::{ConfigArgs, ConfigCommand};
-use crate::cli::config_options::{self, SavedOptions};
 use crate::cli::error::CliError;
-use crate::cli::output;
+use crate::cli::{config_options, output};
 
 pub(crate) fn run(args: &ConfigArgs, world: &ProcessEnv) -> Result<u8, CliError> {
-    let load = || {
-        let loaded =
-            config_options::load_config(&args.settings, None, world, &SavedOptions::default());
-        loaded.map(|(config, _)| config)
-    };
+    let load = || config_options::load_settings(&args.settings, world);
     let text = match args.command {
         ConfigCommand::Show => format_values(&load()?),
         ConfigCommand::Check => {
@@ -36,8 +31,7 @@ pub(crate) fn run(args: &ConfigArgs, world: &ProcessEnv) -> Result<u8, CliError>
             format!("{} is no longer trusted\n", folder.display())
         }
     };
-    output::print(&text)?;
-    Ok(0)
+    output::print(&text)
 }
 
 /// Returns the list of the folders that the user trusts.
@@ -51,10 +45,8 @@ fn trust_store(world: &ProcessEnv) -> Result<TrustStore, CliError> {
 
 fn trust_failure(error: &TrustError) -> CliError {
     match error {
-        TrustError::InvalidFolder(..) | TrustError::ReadFailed(_) => {
-            CliError::usage(error.to_string())
-        }
-        TrustError::WriteFailed(..) => CliError::failed(error.to_string()),
+        TrustError::InvalidFolder(..) | TrustError::ReadFailed(_) => CliError::usage(error),
+        TrustError::WriteFailed(..) => CliError::failed(error),
     }
 }
 

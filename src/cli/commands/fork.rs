@@ -12,7 +12,7 @@ use super::run::with_result_document;
 use crate::cli::args::ForkArgs;
 use crate::cli::error::CliError;
 use crate::cli::session_lookup::SessionLookup;
-use crate::cli::{journal_damage, output, sinks, task_text};
+use crate::cli::{output, sinks, task_text};
 
 pub(crate) fn run(args: &ForkArgs, world: ProcessEnv) -> Result<u8, CliError> {
     with_result_document(sinks::output_format(&args.output), || fork(args, world))
@@ -33,7 +33,7 @@ fn fork(args: &ForkArgs, world: ProcessEnv) -> Result<u8, CliError> {
     let parent = stored.find(name)?;
     let after = match after {
         None if args.partial => {
-            journal_damage::check_damage(&stored.store, parent, true)?;
+            stored.check_damage(parent, true)?;
             let (_, end) = stored.store.replay(parent, |_, _, _| {})?;
             Some(end.position.seq.saturating_sub(1))
         }
@@ -53,8 +53,7 @@ fn fork(args: &ForkArgs, world: ProcessEnv) -> Result<u8, CliError> {
         .store
         .fork(parent, &ForkOptions { after, replacement: instead, now: SystemTime::now() })?;
     if args.only {
-        output::print(&session.to_string())?;
-        return Ok(0);
+        return output::print(&session.to_string());
     }
     let how = ResumeRequest {
         repair: DamagePolicy::Refuse,

@@ -13,8 +13,7 @@ use crate::cli::output;
 pub(crate) fn run(args: &InitArgs, world: &ProcessEnv) -> Result<u8, CliError> {
     let text = template(args.preset.unwrap_or(ProjectPreset::Plain));
     if args.print {
-        output::print(&text)?;
-        return Ok(0);
+        return output::print(&text);
     }
     let workspace = args.workspace.clone().unwrap_or_else(|| world.cwd.clone());
     let path = workspace.join(".architect/config.toml");

@@ -2,13 +2,11 @@
 
 mod agents;
 mod cleanup;
-mod completions;
 mod config;
 mod demo;
 mod doctor;
 mod fork;
 mod init;
-mod machine;
 mod message;
 mod replay;
 mod resume;
@@ -19,11 +17,14 @@ mod trace;
 
 use architect::app::ProcessEnv;
 use architect::journal::MessageKind;
+use architect::view::chart;
+use clap::CommandFactory;
 
-pub(crate) use run::print_refusal;
+pub(crate) use run::print_result;
 
-use super::args::CliCommand;
+use super::args::{Cli, CliCommand};
 use super::error::CliError;
+use super::output;
 
 /// Carries a command out, and returns the exit code.
 pub(crate) fn run(command: CliCommand, world: ProcessEnv) -> Result<u8, CliError> {
@@ -39,11 +40,17 @@ pub(crate) fn run(command: CliCommand, world: ProcessEnv) -> Result<u8, CliError
         CliCommand::Followup(args) => message::run(&args, MessageKind::FollowUp, &world),
         CliCommand::Test(args) => test::run(&args, &world),
         CliCommand::Trace(args) => trace::run(&args, &world),
-        CliCommand::Machine(args) => machine::run(&args),
+        CliCommand::Machine(args) => {
+            output::print(&chart::render(args.format).map_err(CliError::failed)?)
+        }
         CliCommand::Agents(args) => agents::run(&args, &world),
         CliCommand::Config(args) => config::run(&args, &world),
         CliCommand::Doctor(args) => doctor::run(&args, &world),
         CliCommand::Init(args) => init::run(&args, &world),
-        CliCommand::Completions { shell } => completions::run(shell),
+        CliCommand::Completions { shell } => {
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Cli::command(), "architect", &mut script);
+            output::print(&String::from_utf8_lossy(&script))
+        }
     }
 }

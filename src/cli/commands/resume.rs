@@ -2,20 +2,18 @@
 
 use std::sync::Arc;
 
-use architect::app::{
-    self, ProcessEnv, ResolvedModel, RunRequest, RunSetup, SessionTarget, collect_secrets,
-};
+use architect::app::{self, ProcessEnv, RunRequest, SessionTarget};
 use architect::config::Config;
 use architect::journal::{DamagePolicy, OpenedSession, SessionHistory, SessionId};
 use architect::view::{CostSource, sanitize};
 
 use super::run::with_result_document;
 use crate::cli::args::{OutputArgs, ResumeArgs, SettingsArgs};
-use crate::cli::config_options::{self, DEFAULT_AGENT, SavedOptions};
+use crate::cli::config_options::{self, SavedOptions};
 use crate::cli::error::CliError;
 use crate::cli::session_lookup::SessionLookup;
 use crate::cli::task::{self, RunMode};
-use crate::cli::{logging, output, sinks, task_text};
+use crate::cli::{output, sinks, task_text};
 
 pub(crate) fn run(args: &ResumeArgs, world: ProcessEnv) -> Result<u8, CliError> {
     with_result_document(sinks::output_format(&args.output), || resume(args, world))
@@ -57,25 +55,14 @@ pub(super) fn resume_session(
         &world,
         &stored_options,
     )?;
-    logging::configure(
-        request.output.verbose,
-        config.settings.logging.level,
-        collect_secrets(&config, &world),
-    );
     let note = restart_limits(&mut opened, &config, &request);
-    let model = ResolvedModel::from_config(&config, &world)?;
-    let agent = saved.agent.as_deref().unwrap_or(DEFAULT_AGENT);
-    let mut setup = RunSetup::new(config, world, agent, model)?;
-    setup.execution = saved.execution_mode();
+    let mut setup = saved.new_setup(config, world)?;
     if let Some(schema) = opened.history.setup.schema.as_deref() {
         setup = setup.with_schema(schema.clone())?;
     }
     if !request.output.quiet {
-        stored
-            .other_folder_note(&opened.history)
-            .into_iter()
-            .chain(note)
-            .for_each(|note| output::print_stderr(&note));
+        let notes = stored.other_folder_note(&opened.history).into_iter().chain(note);
+        notes.for_each(|note| output::print_stderr(&note));
     }
     let run_request = RunRequest {
         task: request.prompt.map(Arc::from),

@@ -4,9 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-use architect::app::{
-    ProcessEnv, ResolvedModel, RunRequest, RunSetup, SessionTarget, collect_secrets, open_store,
-};
+use architect::app::{ProcessEnv, RunRequest, SessionTarget, open_store};
 use architect::journal::SessionId;
 use architect::llm::Recorder;
 use architect::model::Signal;
@@ -15,10 +13,10 @@ use architect::view::{CostSource, RunResult, jsonl};
 use serde_json::Value;
 
 use crate::cli::args::{OutputFormat, RunArgs};
-use crate::cli::config_options::{self, DEFAULT_AGENT, SavedOptions};
+use crate::cli::config_options::{self, SavedOptions};
 use crate::cli::error::CliError;
 use crate::cli::task::{self, RunMode};
-use crate::cli::{logging, output, sinks, task_text};
+use crate::cli::{output, sinks, task_text};
 
 pub(crate) fn run(args: &RunArgs, world: ProcessEnv) -> Result<u8, CliError> {
     with_result_document(sinks::output_format(&args.output), || run_task(args, world))
@@ -39,15 +37,10 @@ pub(super) fn with_result_document(
     if let Err(failure) = &done {
         // The error is shown in any case.
         if let Err(unwritten) = print_result(&failure.to_result(), format) {
-            log::debug!("{}", unwritten.message());
+            log::debug!("{unwritten:?}");
         }
     }
     done
-}
-
-/// Prints the document of a run that never began, for a program that reads the output.
-pub(crate) fn print_refusal(failure: &CliError, format: OutputFormat) -> Result<(), CliError> {
-    print_result(&failure.to_result(), format)
 }
 
 fn signal_name(signal: Signal) -> &'static str {
@@ -59,9 +52,10 @@ fn signal_name(signal: Signal) -> &'static str {
     }
 }
 
-fn print_result(result: &RunResult, format: OutputFormat) -> Result<(), CliError> {
+/// Prints the document of a run that never began, for a program that reads the output.
+pub(crate) fn print_result(result: &RunResult, format: OutputFormat) -> Result<u8, CliError> {
     let text = match format {
-        OutputFormat::Text => return Ok(()),
+        OutputFormat::Text => return Ok(0),
         OutputFormat::Json => jsonl::to_line(result),
         OutputFormat::StreamJson => architect::view::StreamJsonSink::result_line(result),
     };
@@ -75,11 +69,6 @@ fn run_task(args: &RunArgs, world: ProcessEnv) -> Result<u8, CliError> {
         &world,
         &SavedOptions::default(),
     )?;
-    logging::configure(
-        args.output.verbose,
-        config.settings.logging.level,
-        collect_secrets(&config, &world),
-    );
     let text = task_text::read_task(args.prompt.as_deref(), args.stdin)?;
     let target = match (args.ephemeral, &args.session) {
         (true, _) => SessionTarget::Ephemeral,
@@ -88,10 +77,7 @@ fn run_task(args: &RunArgs, world: ProcessEnv) -> Result<u8, CliError> {
             SessionTarget::New(open_store(&config, &world)?, session)
         }
     };
-    let model = ResolvedModel::from_config(&config, &world)?;
-    let agent = saved.agent.as_deref().unwrap_or(DEFAULT_AGENT);
-    let mut setup = RunSetup::new(config, world, agent, model)?;
-    setup.execution = saved.execution_mode();
+    let mut setup = saved.new_setup(config, world)?;
     if let Some(path) = &args.output_schema {
         setup = setup.with_schema(read_schema(path)?)?;
     }

@@ -16,8 +16,8 @@ use serde_json::{Value, json};
 
 use crate::cli::args::{SessionsArgs, SessionsCommand};
 use crate::cli::error::CliError;
+use crate::cli::output;
 use crate::cli::session_lookup::SessionLookup;
-use crate::cli::{journal_damage, output};
 
 /// Sessions that are listed, and messages that are found, by default.
 const DEFAULT_LIMIT: usize = 50;
@@ -32,7 +32,7 @@ pub(crate) fn run(args: &SessionsArgs, world: &ProcessEnv) -> Result<u8, CliErro
                 let mut rows = SessionIndex::open(store)?.list()?;
                 let is_empty = rows.is_empty();
                 rows.truncate(*limit);
-                code = journal_damage::report_damage(&rows, args.partial);
+                code = report_damage(&rows, args.partial);
                 json_or_text(args.json, &json!(rows), || match is_empty {
                     true => "no sessions\n".to_owned(),
                     false => format_table(&rows),
@@ -40,24 +40,25 @@ pub(crate) fn run(args: &SessionsArgs, world: &ProcessEnv) -> Result<u8, CliErro
             }
             SessionsCommand::Show { session } => {
                 let session = stored.find(session)?;
-                journal_damage::check_damage(store, session, args.partial)?;
-                show(store, session, args.json)?
+                stored.check_damage(session, args.partial)?;
+                let detail = SessionIndex::open(store)?.show(session)?;
+                json_or_text(args.json, &json!(detail), || format_detail(&detail))
             }
             SessionsCommand::Search { text, limit } => {
                 let mut index = SessionIndex::open(store)?;
                 let hits = index.search(text, *limit)?;
-                code = journal_damage::report_damage(&index.list()?, args.partial);
+                code = report_damage(&index.list()?, args.partial);
                 json_or_text(args.json, &json!(hits), || found(&hits))
             }
             SessionsCommand::Costs { total } => {
                 let mut index = SessionIndex::open(store)?;
                 let rows = index.costs()?;
-                code = journal_damage::report_damage(&index.list()?, args.partial);
+                code = report_damage(&index.list()?, args.partial);
                 costs(rows, args.json, *total)
             }
             SessionsCommand::Export { session } => {
                 let session = stored.find(session)?;
-                journal_damage::check_damage(store, session, args.partial)?;
+                stored.check_damage(session, args.partial)?;
                 return export(store, session);
             }
             SessionsCommand::Import { file } => import(store, file, args.json)?,
@@ -71,6 +72,16 @@ pub(crate) fn run(args: &SessionsArgs, world: &ProcessEnv) -> Result<u8, CliErro
         };
     output::print(&text)?;
     Ok(code)
+}
+
+/// Warns about damaged sessions, and returns the exit code of a command that has shown them.
+fn report_damage(rows: &[SessionRow], partial: bool) -> u8 {
+    let damaged = || rows.iter().filter(|row| row.damaged);
+    for row in damaged() {
+        let why = row.problem.as_deref().unwrap_or_default();
+        log::warn!("the journal of session {} is damaged: {why}", row.session_id);
+    }
+    u8::from(!partial && damaged().next().is_some())
 }
 
 fn json_or_text(as_json: bool, json: &Value, text: impl FnOnce() -> String) -> String {
@@ -101,11 +112,6 @@ const INDENTED_WIDTH: usize = 76;
 fn short_dollars(cost: MicroUsd) -> String {
     let dollars = cost.as_dollars();
     if dollars < 10.0 { format!("${dollars:.4}") } else { format!("${dollars:.2}") }
-}
-
-fn show(store: &SessionStore, session: SessionId, as_json: bool) -> Result<String, CliError> {
-    let detail = SessionIndex::open(store)?.show(session)?;
-    Ok(json_or_text(as_json, &json!(detail), || format_detail(&detail)))
 }
 
 fn format_detail(detail: &SessionDetail) -> String {

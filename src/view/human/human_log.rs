@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::call_blocks::ToolCallBlocks;
 use super::call_summary::summarize_call;
-use super::painter::Painter;
+use super::color::Painter;
 use super::terminal_screen::{DrawCommand, TerminalScreen};
 use crate::machine::{RunStatus, StopReason};
 use crate::model::{CallId, EffectId, Language, TimeSpan, Tokens, ToolStatus};

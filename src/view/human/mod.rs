@@ -8,7 +8,6 @@ mod call_blocks;
 pub mod call_summary;
 mod color;
 mod human_log;
-mod painter;
 mod terminal_screen;
 
 pub use color::{ColorChoice, can_redraw, should_use_color};

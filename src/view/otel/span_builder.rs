@@ -5,8 +5,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::ids::{TraceIdGenerator, TraceParent};
 use super::span::{OtelSpan, SpanKind};
@@ -14,7 +13,7 @@ use crate::machine::RunStatus;
 use crate::model::{CallId, EffectId, MicroUsd, ReplyFinish, Tokens, ToolStatus, Usage};
 use crate::view::public::{
     AgentEnd, AgentStart, ApiCallEnd, ApiCallStart, CallOutcome, PublicEvent, PublicEventKind,
-    SubagentCall, ToolCallEnd, ToolCallStart,
+    SubagentCall, ToolCallEnd, ToolCallStart, word,
 };
 
 /// Folds the public events of a run into spans.
@@ -267,12 +266,4 @@ fn set_model(span: &mut OtelSpan, model: &str) {
 /// Returns the name of the model without its provider.
 fn model_name(model: &str) -> &str {
     model.split_once('/').map_or(model, |(_, name)| name)
-}
-
-/// Returns the word that stands for a value in events.
-fn word(value: impl Serialize) -> String {
-    match serde_json::to_value(value) {
-        Ok(Value::String(word)) => word,
-        _ => String::new(),
-    }
 }

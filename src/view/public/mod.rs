@@ -20,7 +20,7 @@ pub use public_event::{
     SteeringReceived, SubagentCall, SummaryAuthor, TextDelta, ToolCallEnd, ToolCallStart,
 };
 pub(super) use serialize::{
-    TokenUsage, maybe_dollars, maybe_millis, maybe_reason, millis, seconds,
+    TokenUsage, maybe_dollars, maybe_millis, maybe_reason, millis, seconds, word,
 };
 
 /// The version of the public events and of the result document; increased when the meaning of either changes.

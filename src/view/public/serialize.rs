@@ -3,6 +3,7 @@
 use std::fmt::Display;
 
 use serde::{Serialize, Serializer};
+use serde_json::Value;
 
 use crate::machine::StopReason;
 use crate::model::{MicroUsd, TimeSpan, Tokens, Usage};
@@ -88,5 +89,13 @@ pub(super) fn maybe_seconds<S: Serializer>(
     match span {
         Some(span) => seconds(span, to),
         None => to.serialize_none(),
+    }
+}
+
+/// Returns the word that stands for a value in events.
+pub(in crate::view) fn word(value: impl Serialize) -> String {
+    match serde_json::to_value(value) {
+        Ok(Value::String(word)) => word,
+        _ => String::new(),
     }
 }
