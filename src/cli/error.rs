@@ -109,11 +109,8 @@ impl CliError {
         if self.kind == CliErrorKind::Pipe {
             return;
         }
-        let mut text = format!("error: {}\n", self.message);
-        for hint in &self.hints {
-            text.push_str(&format!("  hint: {hint}\n"));
-        }
-        output::print_stderr(&text);
+        let hints: String = self.hints.iter().map(|hint| format!("  hint: {hint}\n")).collect();
+        output::print_stderr(&format!("error: {}\n{hints}", self.message));
     }
 }
 

@@ -12,22 +12,19 @@ use architect::runner::set_idle_action;
 use architect::view::{CostSource, RunResult, jsonl};
 use serde_json::Value;
 
-use crate::cli::args::{OutputFormat, RunArgs};
+use crate::cli::args::{OutputArgs, OutputFormat, RunArgs};
 use crate::cli::config_options::{self, SavedOptions};
 use crate::cli::error::CliError;
 use crate::cli::task::{self, RunMode};
 use crate::cli::{output, sinks, task_text};
 
-pub(crate) fn run(args: &RunArgs, world: ProcessEnv) -> Result<u8, CliError> {
-    with_result_document(sinks::output_format(&args.output), || run_task(args, world))
-}
-
-/// Runs a task. A program that reads the output gets the result document in any case, also after a signal before the
+/// Begins a run. A program that reads the output gets the result document in any case, also after a signal before the
 /// run.
 pub(super) fn with_result_document(
-    format: OutputFormat,
+    output: &OutputArgs,
     begin: impl FnOnce() -> Result<u8, CliError>,
 ) -> Result<u8, CliError> {
+    let format = sinks::output_format(output);
     set_idle_action(move |signal| {
         let why = format!("stopped by {} before the run began", signal_name(signal));
         let result = RunResult { exit_code: signal.exit_code(), ..RunResult::not_started(why) };
@@ -62,7 +59,7 @@ pub(crate) fn print_result(result: &RunResult, format: OutputFormat) -> Result<u
     output::print(&String::from_utf8_lossy(&text.unwrap_or_default()))
 }
 
-fn run_task(args: &RunArgs, world: ProcessEnv) -> Result<u8, CliError> {
+pub(crate) fn run(args: &RunArgs, world: ProcessEnv) -> Result<u8, CliError> {
     let (config, saved) = config_options::load_config(
         &args.settings,
         Some(&args.output),

@@ -19,7 +19,7 @@ use crate::machine::{
     Transition,
 };
 use crate::model::{
-    ConversationItem, EffectId, MessageOrigin, Reply, ReplyFinish, RunTime, TimeSpan, Tokens,
+    ConversationItem, EffectId, MessageOrigin, Reply, ReplyFinish, RunTime, TimeSpan,
 };
 use crate::port::{EffectNotice, HookRun, ReplyDelta, RunEvent};
 use crate::view::RunInfo;
@@ -30,6 +30,8 @@ pub struct EventProjector {
     seq: u64,
     /// When the run began, in session time.
     started_at: RunTime,
+    /// When the present event came.
+    now: RunTime,
     /// When the present state was entered.
     entered_at: RunTime,
     call: Option<OpenModelCall>,
@@ -65,6 +67,7 @@ impl EventProjector {
             subagent_calls,
             state_before: None,
             started_at: RunTime::START,
+            now: RunTime::START,
             entered_at: RunTime::START,
             call: None,
             tools: ToolCallTracker::default(),
@@ -83,20 +86,25 @@ impl EventProjector {
     /// Returns the public events for an event of the driver.
     pub fn project(&mut self, event: &RunEvent<'_>) -> Vec<PublicEvent> {
         match *event {
-            RunEvent::Started { at, machine, output } => self.begin(at, machine, output),
-            RunEvent::Handled { at, event, machine, output } => {
-                self.event(at, event, machine, output);
-            }
-            RunEvent::ReplyDelta { at, id, delta } => self.delta(at, id, delta),
-            RunEvent::Notice { at, notice, .. } => self.notice(at, notice),
-            RunEvent::Ended { at, machine } => self.end(at, machine),
+            RunEvent::Started { at, .. }
+            | RunEvent::Handled { at, .. }
+            | RunEvent::ReplyDelta { at, .. }
+            | RunEvent::Notice { at, .. }
+            | RunEvent::Ended { at, .. } => self.now = at,
+        }
+        match *event {
+            RunEvent::Started { machine, output, .. } => self.begin(machine, output),
+            RunEvent::Handled { event, machine, output, .. } => self.event(event, machine, output),
+            RunEvent::ReplyDelta { id, delta, .. } => self.delta(id, delta),
+            RunEvent::Notice { notice, .. } => self.notice(notice),
+            RunEvent::Ended { machine, .. } => self.end(machine),
         }
         std::mem::take(&mut self.events)
     }
 
-    fn emit(&mut self, at: RunTime, content: impl Into<PublicEventKind>) {
+    fn emit(&mut self, content: impl Into<PublicEventKind>) {
         self.seq += 1;
-        let since = at.since(self.started_at).0;
+        let since = self.now.since(self.started_at).0;
         let since = SignedDuration::from_micros(i64::try_from(since).unwrap_or(i64::MAX));
         self.events.push(PublicEvent {
             seq: self.seq,
@@ -106,9 +114,9 @@ impl EventProjector {
         });
     }
 
-    fn begin(&mut self, at: RunTime, machine: &Machine, output: &MachineOutput) {
+    fn begin(&mut self, machine: &Machine, output: &MachineOutput) {
         let run = machine.state.run();
-        (self.started_at, self.entered_at, self.usage) = (at, at, run.used);
+        (self.started_at, self.entered_at, self.usage) = (self.now, self.now, run.used);
         self.state_before = Some(machine.state.clone());
         self.tools.begin(machine);
         let start = AgentStart {
@@ -121,40 +129,41 @@ impl EventProjector {
             resumed: run.model_calls > 0,
             limits: run.rules.limits.clone(),
         };
-        self.emit(at, start);
-        self.emit_starts(at, machine, output);
+        self.emit(start);
+        self.emit_starts(machine, output);
     }
 
     /// First what has ended, then the machine's notes, then its transitions, then what begins.
-    fn event(&mut self, at: RunTime, event: &Event, machine: &Machine, output: &MachineOutput) {
-        self.call_ended(at, event, machine, output);
-        self.emit_subagent_usage(at, event, machine);
+    fn event(&mut self, event: &Event, machine: &Machine, output: &MachineOutput) {
+        self.call_ended(event, machine, output);
+        self.emit_subagent_usage(event, machine);
         self.usage = machine.state.run().used;
         self.tools.on_event(event);
         for end in self.tools.take_ends(machine) {
-            self.emit(at, end);
+            self.emit(end);
         }
-        self.messages(at, event, machine);
+        self.messages(event, machine);
         for note in &output.notes {
-            self.emit_note(at, note, event, machine);
+            self.emit_note(note, event, machine);
         }
         let mut before = self.state_before.replace(machine.state.clone());
         for change in &output.transitions {
             // The state between two transitions of one event is not known.
-            let guard = before.take().and_then(|state| guard_name(&state, at, event, *change));
-            let duration = at.since(self.entered_at);
-            self.entered_at = at;
+            let guard =
+                before.take().and_then(|state| guard_name(&state, self.now, event, *change));
+            let duration = self.now.since(self.entered_at);
+            self.entered_at = self.now;
             let (from, to, event) = (change.from.name(), change.to.name(), change.event.name());
-            self.emit(at, StateChange { from, to, event, guard, duration });
+            self.emit(StateChange { from, to, event, guard, duration });
             if change.to == StateKind::Done {
-                self.emit_failure(at, machine);
+                self.emit_failure(machine);
             }
         }
-        self.emit_starts(at, machine, output);
+        self.emit_starts(machine, output);
     }
 
     /// Emits what begins.
-    fn emit_starts(&mut self, at: RunTime, machine: &Machine, output: &MachineOutput) {
+    fn emit_starts(&mut self, machine: &Machine, output: &MachineOutput) {
         let run = machine.state.run();
         for effect in &output.effects {
             if let Effect::CallModel { id, purpose, attempt, max_output } = *effect {
@@ -167,23 +176,18 @@ impl EventProjector {
                     context_tokens: machine.conversation.context_usage().estimate(),
                     max_output_tokens: max_output,
                 };
-                let call = OpenModelCall { id, purpose, attempt, started_at: at, first_byte: None };
+                let call =
+                    OpenModelCall { id, purpose, attempt, started_at: self.now, first_byte: None };
                 self.call = Some(call);
-                self.emit(at, start);
+                self.emit(start);
             }
         }
         for start in self.tools.take_starts(&output.effects, run.steps) {
-            self.emit(at, start);
+            self.emit(start);
         }
     }
 
-    fn call_ended(
-        &mut self,
-        at: RunTime,
-        event: &Event,
-        machine: &Machine,
-        output: &MachineOutput,
-    ) {
+    fn call_ended(&mut self, event: &Event, machine: &Machine, output: &MachineOutput) {
         let Some(OpenModelCall { id, purpose, attempt, started_at, first_byte }) = self.call else {
             return;
         };
@@ -203,16 +207,22 @@ impl EventProjector {
         self.call = None;
         let RunContext { rules, used: spent, .. } = machine.state.run();
         let PricedUsage { usage, cost } = PricedUsage::between(self.usage, *spent, Some(event));
-        let (cost, duration) = (rules.price.map(|_| cost), at.since(started_at));
+        let (cost, duration) = (rules.price.map(|_| cost), self.now.since(started_at));
         let call = id;
-        self.emit(
-            at,
-            ApiCallEnd { call, purpose, attempt, outcome, duration, first_byte, usage, cost },
-        );
+        self.emit(ApiCallEnd {
+            call,
+            purpose,
+            attempt,
+            outcome,
+            duration,
+            first_byte,
+            usage,
+            cost,
+        });
     }
 
     /// Emits the usage of a sub-agent.
-    fn emit_subagent_usage(&mut self, at: RunTime, event: &Event, machine: &Machine) {
+    fn emit_subagent_usage(&mut self, event: &Event, machine: &Machine) {
         let (Event::UsageReported { id, usage, cost }, State::Executing(state)) =
             (event, &machine.state)
         else {
@@ -224,35 +234,35 @@ impl EventProjector {
             let (tool_call_id, usage) = (call.call.id.clone(), *usage);
             let cost = state.run.rules.price.map(|_| *cost);
             self.subagent_calls += 1;
-            self.emit(at, SubagentCall { tool_call_id, usage, cost });
+            self.emit(SubagentCall { tool_call_id, usage, cost });
         }
     }
 
     /// Emits the user's messages that were delivered.
-    fn messages(&mut self, at: RunTime, event: &Event, machine: &Machine) {
+    fn messages(&mut self, event: &Event, machine: &Machine) {
         match event {
             Event::Prepared { messages, .. } => {
                 let is_steering = |origin| origin == MessageOrigin::Steering;
                 for message in messages.iter().filter(|message| is_steering(message.origin)) {
                     let (kind, text) = (MessageTiming::Steering, Arc::clone(&message.text));
-                    self.emit(at, SteeringReceived { kind, text });
+                    self.emit(SteeringReceived { kind, text });
                 }
             }
             Event::Checked { result: CheckResult::FollowUp { message }, .. }
                 if !matches!(machine.state, State::Done(_)) =>
             {
                 let (kind, text) = (MessageTiming::FollowUp, Arc::clone(message));
-                self.emit(at, SteeringReceived { kind, text });
+                self.emit(SteeringReceived { kind, text });
             }
             _ => {}
         }
     }
 
-    fn emit_note(&mut self, at: RunTime, note: &MachineNote, event: &Event, machine: &Machine) {
+    fn emit_note(&mut self, note: &MachineNote, event: &Event, machine: &Machine) {
         let context_tokens = machine.conversation.context_usage().estimate();
         let kind: PublicEventKind = match *note {
             MachineNote::LimitReached { reason } => {
-                self.abort_compaction(at, machine);
+                self.abort_compaction(machine);
                 LimitAction::Close { reason }.into()
             }
             MachineNote::NoFinalSummary { cause } => LimitAction::NoSummary { cause }.into(),
@@ -267,8 +277,14 @@ impl EventProjector {
                 RetryCause::IncompleteReply { reason: incomplete_reason(event) }.into()
             }
             MachineNote::UnknownFinish => {
-                let (severity, message) = (Severity::Warning, unknown_finish(event).into());
-                ErrorEvent { severity, message }.into()
+                let reason = match event {
+                    Event::Replied { reply, .. } => reply.finish.name(),
+                    _ => "",
+                };
+                let message = format!(
+                    "the reply ended for an unknown reason, '{reason}'; its text is kept, and the run ends"
+                );
+                ErrorEvent { severity: Severity::Warning, message: message.into() }.into()
             }
             MachineNote::LoopDetected { times } => LoopDetected { times }.into(),
             // Its text is emitted with the event that brought it.
@@ -279,70 +295,70 @@ impl EventProjector {
             }
             MachineNote::Compacted { by_model } => {
                 if !std::mem::take(&mut self.is_compacting) {
-                    let context_tokens = context_before(event, machine);
-                    self.emit(at, CompactionTriggered { context_tokens });
+                    let context_tokens = match event {
+                        Event::Prepared { size, .. } => size.estimate,
+                        _ => context_tokens,
+                    };
+                    self.emit(CompactionTriggered { context_tokens });
                 }
                 let summary = if by_model { SummaryAuthor::Model } else { SummaryAuthor::Program };
                 CompactionComplete { context_tokens, summary }.into()
             }
         };
-        self.emit(at, kind);
+        self.emit(kind);
     }
 
     /// A run that ends during a compaction has not compacted.
-    fn abort_compaction(&mut self, at: RunTime, machine: &Machine) {
+    fn abort_compaction(&mut self, machine: &Machine) {
         if std::mem::take(&mut self.is_compacting) {
             let context_tokens = machine.conversation.context_usage().estimate();
-            self.emit(at, CompactionComplete { context_tokens, summary: SummaryAuthor::None });
+            self.emit(CompactionComplete { context_tokens, summary: SummaryAuthor::None });
         }
     }
 
     /// Emits what went wrong, if the run failed.
-    fn emit_failure(&mut self, at: RunTime, machine: &Machine) {
-        self.abort_compaction(at, machine);
+    fn emit_failure(&mut self, machine: &Machine) {
+        self.abort_compaction(machine);
         if let State::Done(done) = &machine.state
             && let Some(error) = &done.outcome.error
         {
             let (severity, message) = (Severity::Error, Arc::clone(error));
-            self.emit(at, ErrorEvent { severity, message });
+            self.emit(ErrorEvent { severity, message });
         }
     }
 
-    fn delta(&mut self, at: RunTime, id: EffectId, delta: &ReplyDelta) {
+    fn delta(&mut self, id: EffectId, delta: &ReplyDelta) {
         let Some(call) = self.call.as_mut().filter(|call| call.id == id) else { return };
-        call.first_byte.get_or_insert(at.since(call.started_at));
+        call.first_byte.get_or_insert(self.now.since(call.started_at));
         let purpose = call.purpose;
         if let ReplyDelta::Text(text) = delta {
             let text = text.as_str().into();
-            self.emit(at, TextDelta { call: id, purpose, text });
+            self.emit(TextDelta { call: id, purpose, text });
         }
     }
 
-    fn notice(&mut self, at: RunTime, notice: &EffectNotice) {
+    fn notice(&mut self, notice: &EffectNotice) {
         match notice {
             EffectNotice::Hook(hook) => {
                 let HookRun { name, point, outcome, duration, call: tool_call_id, message } =
                     hook.clone();
-                self.emit(
-                    at,
-                    HookComplete { name, point, outcome, duration, tool_call_id, message },
-                );
+                self.emit(HookComplete { name, point, outcome, duration, tool_call_id, message });
             }
             EffectNotice::Warning { text } => {
-                let message = match self.warnings.try_pass(at) {
+                let message = match self.warnings.try_pass(self.now) {
                     Some(0) => Arc::clone(text),
                     Some(more) => {
                         format!("{text} ({more} warnings before it were suppressed)").into()
                     }
                     None => return,
                 };
-                self.emit(at, ErrorEvent { severity: Severity::Warning, message });
+                self.emit(ErrorEvent { severity: Severity::Warning, message });
             }
             EffectNotice::Progress { .. } => {}
         }
     }
 
-    fn end(&mut self, at: RunTime, machine: &Machine) {
+    fn end(&mut self, machine: &Machine) {
         let run = machine.state.run();
         let outcome = match &machine.state {
             State::Done(done) => done.outcome.clone(),
@@ -358,22 +374,13 @@ impl EventProjector {
             exit_code: self.info.exit_code(outcome.reason),
             steps: run.steps,
             llm_calls: run.model_calls + self.subagent_calls,
-            duration: at.since(self.started_at),
+            duration: self.now.since(self.started_at),
             cost: run.rules.price.map(|_| run.used.cost),
             output: outcome.output,
             error: outcome.error,
         };
-        self.emit(at, end);
+        self.emit(end);
     }
-}
-
-/// Returns the warning of a reply that ended for an unknown reason.
-fn unknown_finish(event: &Event) -> String {
-    let reason = match event {
-        Event::Replied { reply: Reply { finish: ReplyFinish::Other(reason), .. }, .. } => reason,
-        _ => "",
-    };
-    format!("the reply ended for an unknown reason, '{reason}'; its text is kept, and the run ends")
 }
 
 /// Returns the guard of a transition, as the statechart names it; `None` if it has none.
@@ -387,22 +394,15 @@ fn guard_name(before: &State, at: RunTime, event: &Event, change: Transition) ->
     arrow.filter(|_| is_it)?.guard.as_deref().map(Arc::from)
 }
 
-/// Returns the size of the context before it was compacted without the model.
-fn context_before(event: &Event, machine: &Machine) -> Tokens {
-    match event {
-        Event::Prepared { size: facts, .. } => facts.estimate,
-        _ => machine.conversation.context_usage().estimate(),
-    }
-}
-
 /// Returns why the reply in an event is incomplete.
 fn incomplete_reason(event: &Event) -> IncompleteReply {
     match event {
-        Event::Replied { reply, .. } => match reply.finish {
-            ReplyFinish::Length => IncompleteReply::Length,
-            ReplyFinish::Pause => IncompleteReply::Pause,
-            _ => IncompleteReply::Empty,
-        },
+        Event::Replied { reply: Reply { finish: ReplyFinish::Length, .. }, .. } => {
+            IncompleteReply::Length
+        }
+        Event::Replied { reply: Reply { finish: ReplyFinish::Pause, .. }, .. } => {
+            IncompleteReply::Pause
+        }
         _ => IncompleteReply::Empty,
     }
 }

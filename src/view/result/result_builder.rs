@@ -1,6 +1,6 @@
 //! Turns public events into the result document.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use serde_json::Value;
@@ -25,19 +25,10 @@ pub struct RunResultBuilder {
     result: RunResult,
     /// In call order; `None` for a call that has not ended.
     tools: Vec<Option<ToolUsed>>,
-    open_calls: HashMap<CallId, OpenToolCall>,
-    /// The names and paths, each stored once.
-    interned: HashSet<Arc<str>>,
+    /// The index of each call that has not ended, and its arguments.
+    open_calls: HashMap<CallId, (usize, Arc<Value>)>,
     files: ChangedFiles,
     end: Option<AgentEnd>,
-}
-
-/// A tool call that has not ended.
-#[derive(Clone, Debug)]
-struct OpenToolCall {
-    /// Its index among the calls.
-    index: usize,
-    arguments: Arc<Value>,
 }
 
 /// The maximum length of a tool's error, in characters.
@@ -72,7 +63,6 @@ impl RunResultBuilder {
             result,
             tools: Vec::new(),
             open_calls: HashMap::new(),
-            interned: HashSet::new(),
             files: ChangedFiles::default(),
             end: None,
         }
@@ -167,19 +157,16 @@ impl RunResultBuilder {
 
     fn tool_started(&mut self, start: &ToolCallStart) {
         self.result.steps = self.result.steps.max(start.step);
-        let open =
-            OpenToolCall { index: self.tools.len(), arguments: Arc::clone(&start.arguments) };
         // An id may be used again in a later reply; the newest call is meant.
+        let open = (self.tools.len(), Arc::clone(&start.arguments));
         self.open_calls.insert(start.id.clone(), open);
         self.tools.push(None);
     }
 
     fn tool_ended(&mut self, end: &ToolCallEnd) {
-        let open = self.open_calls.remove(&end.id);
-        let what =
-            open.as_ref().map(|open| summarize_call(&end.name, &open.arguments, Language::En));
+        let (index, arguments) = self.open_calls.remove(&end.id).unzip();
+        let what = arguments.as_ref().map(|all| summarize_call(&end.name, all, Language::En));
         if end.status == ToolStatus::Denied {
-            let arguments = open.as_ref().map(|open| Arc::clone(&open.arguments));
             let (tool, reason) = (Arc::clone(&end.name), Arc::clone(&end.output));
             let arguments = arguments.unwrap_or_default();
             self.result.denied.push(DeniedCall { tool, arguments, reason });
@@ -187,30 +174,21 @@ impl RunResultBuilder {
         for change in &end.changes {
             self.files.add(change);
         }
+        let failed = || (!end.success).then_some(&end.output);
         let tool = ToolUsed {
-            name: self.intern(&end.name),
+            name: Arc::clone(&end.name),
             success: end.success,
-            path: end.path.as_ref().map(|path| self.intern(path)),
+            path: end.path.clone(),
             duration: end.duration,
-            error: (!end.success)
-                .then(|| sanitize::truncate(end.output.trim(), LONGEST_ERROR).into()),
+            error: failed().map(|text| sanitize::truncate(text.trim(), LONGEST_ERROR).into()),
             brief: ToolCallBrief {
-                arguments: self.intern(&what.unwrap_or_default().into()),
-                error: (!end.success)
-                    .then(|| failure_line(&end.name, &end.output, LONGEST_BRIEF).into()),
+                arguments: what.unwrap_or_default().into(),
+                error: failed().map(|text| failure_line(&end.name, text, LONGEST_BRIEF).into()),
             },
         };
-        if let Some(slot) = open.and_then(|open| self.tools.get_mut(open.index)) {
+        if let Some(slot) = index.and_then(|index: usize| self.tools.get_mut(index)) {
             *slot = Some(tool);
         }
-    }
-
-    fn intern(&mut self, word: &Arc<str>) -> Arc<str> {
-        if let Some(known) = self.interned.get(word) {
-            return Arc::clone(known);
-        }
-        self.interned.insert(Arc::clone(word));
-        Arc::clone(word)
     }
 }
 

@@ -103,12 +103,8 @@ impl TimeAccount {
             let phases: Vec<PhaseTime> = phases.collect();
             let time = phases.iter().fold(TimeSpan::ZERO, |sum, phase| add(sum, phase.time));
             let visits = self.visits.get(&state).copied().unwrap_or(0);
-            (visits > 0 || time > TimeSpan::ZERO).then_some(StateTime {
-                state,
-                visits,
-                time,
-                phases,
-            })
+            let is_used = visits > 0 || time > TimeSpan::ZERO;
+            is_used.then_some(StateTime { state, visits, time, phases })
         };
         StateKind::ALL.into_iter().filter_map(row).collect()
     }

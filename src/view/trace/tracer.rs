@@ -66,7 +66,7 @@ impl Tracer {
         let mut timeline = Timeline::default();
         timeline.on_effects(RunTime::START, machine, output);
         let mut messages = MessageCollector::default();
-        messages.add_new(0, RunTime::START, machine, output);
+        messages.add_new(machine, output);
         let (at, waited) = (RunTime::START, TimeSpan::ZERO);
         let (state, phase) = (machine.state.kind(), TracePhase::from_state(machine));
         Self { subject, at, state, phase, waited, account, timeline, messages }
@@ -75,6 +75,7 @@ impl Tracer {
     /// Adds the next record.
     pub fn add(&mut self, step: &TraceStep<'_>) {
         self.add_time(step);
+        self.messages.set_position(step.seq, step.at);
         match step.content {
             RecordContent::Event(event) => {
                 for way in &step.output.transitions {
@@ -90,13 +91,13 @@ impl Tracer {
                 self.timeline.end_open(step.at, &CallEnd::Lost, None);
             }
             RecordContent::Partial(text) => {
-                self.messages.add_partial(step.seq, step.at, text);
+                self.messages.add_partial(text);
                 return;
             }
             RecordContent::Other => return,
         }
         self.timeline.on_effects(step.at, step.machine, step.output);
-        self.messages.add_new(step.seq, step.at, step.machine, step.output);
+        self.messages.add_new(step.machine, step.output);
         let (state, phase) = (step.machine.state.kind(), TracePhase::from_state(step.machine));
         if state != self.state || !step.output.transitions.is_empty() {
             self.waited = TimeSpan::ZERO;
@@ -148,7 +149,7 @@ impl Tracer {
             calls,
             tools,
             subagents,
-            messages: messages.finish(),
+            messages: messages.messages,
         }
     }
 }
