@@ -161,10 +161,8 @@ fn as_sets(overrides: &[OptionOverride]) -> Vec<String> {
             sets.push(format!("{key}={value}"));
         } else if overrides[..index].iter().all(|earlier| earlier.key != *key) {
             let items = overrides.iter().filter(|other| other.key == *key);
-            sets.push(format!(
-                "{key}={}",
-                json!(items.map(|item| &item.value).collect::<Vec<_>>())
-            ));
+            let items: Vec<&String> = items.map(|item| &item.value).collect();
+            sets.push(format!("{key}={}", json!(items)));
         }
     }
     sets

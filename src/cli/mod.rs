@@ -72,8 +72,9 @@ fn with_suggestion(mut error: clap::Error, words: &[String]) -> clap::Error {
     if error.kind() != ErrorKind::UnknownArgument {
         return error;
     }
-    let Some(ContextValue::String(typed)) = error.get(ContextKind::InvalidArg) else {
-        return error;
+    let typed = match error.get(ContextKind::InvalidArg) {
+        Some(ContextValue::String(typed)) if typed.starts_with("--") => typed,
+        _ => return error,
     };
     let root = Cli::command();
     let mut command = &root;
@@ -84,14 +85,9 @@ fn with_suggestion(mut error: clap::Error, words: &[String]) -> clap::Error {
             None => break,
         }
     }
-    let options: Vec<String> = [command, &root]
-        .iter()
-        .flat_map(|command| command.get_arguments())
-        .filter_map(|argument| Some(format!("--{}", argument.get_long()?)))
-        .collect();
-    let name = typed.split('=').next().unwrap_or_default();
-    let found = nearest(name.trim_start_matches('-'), options.iter().map(|option| &option[2..]));
-    if let Some(found) = found.filter(|_| name.starts_with("--")) {
+    let arguments = [command, &root].into_iter().flat_map(clap::Command::get_arguments);
+    let name = typed.trim_start_matches('-').split('=').next().unwrap_or_default();
+    if let Some(found) = nearest(name, arguments.filter_map(clap::Arg::get_long)) {
         let suggested = ContextValue::String(format!("--{found}"));
         error.insert(ContextKind::SuggestedArg, suggested);
     }
@@ -101,10 +97,10 @@ fn with_suggestion(mut error: clap::Error, words: &[String]) -> clap::Error {
 /// Returns the output format that these arguments ask for, of a command whose output is a run's result.
 fn requested_format(words: &[String]) -> Option<OutputFormat> {
     let runs = ["run", "exec", "demo", "resume", "fork"];
-    words
-        .iter()
-        .find(|word| !word.starts_with('-'))
-        .filter(|word| runs.contains(&word.as_str()))?;
+    let command = words.iter().find(|word| !word.starts_with('-'))?;
+    if !runs.contains(&command.as_str()) {
+        return None;
+    }
     let words = words.iter().map(String::as_str).take_while(|word| *word != "--");
     let mut before = "";
     for word in words {

@@ -147,7 +147,7 @@ impl Language {
                 }
             }
             PublicEventKind::LimitReached(action) => match action {
-                LimitAction::Close { reason } => self.limit(*reason).to_owned(),
+                LimitAction::Close { reason } => self.limit(*reason),
                 LimitAction::NoSummary { cause } => {
                     let (english, spanish) = (
                         "The run ends without a final summary",
@@ -282,27 +282,21 @@ impl Language {
         }
     }
 
-    fn limit(self, reason: CloseReason) -> &'static str {
-        match reason {
-            CloseReason::MaxSteps => {
-                self.pick("Step limit reached (max_steps)", "Límite de pasos alcanzado (max_steps)")
+    fn limit(self, reason: CloseReason) -> String {
+        let text = match reason {
+            CloseReason::MaxSteps => self.pick("Step limit reached", "Límite de pasos alcanzado"),
+            CloseReason::Timeout => self.pick("Time limit reached", "Límite de tiempo alcanzado"),
+            CloseReason::ContextFull => {
+                self.pick("The context window is full", "La ventana de contexto está llena")
             }
-            CloseReason::Timeout => {
-                self.pick("Time limit reached (timeout)", "Límite de tiempo alcanzado (timeout)")
-            }
-            CloseReason::ContextFull => self.pick(
-                "The context window is full (context_full)",
-                "La ventana de contexto está llena (context_full)",
-            ),
             CloseReason::BudgetExceeded => self.pick(
-                "The budget does not cover another LLM call (budget_exceeded)",
-                "El presupuesto no alcanza para otra llamada al LLM (budget_exceeded)",
+                "The budget does not cover another LLM call",
+                "El presupuesto no alcanza para otra llamada al LLM",
             ),
-            CloseReason::LoopDetected => self.pick(
-                "The run repeats the same calls (loop_detected)",
-                "La ejecución repite las mismas llamadas (loop_detected)",
-            ),
-        }
+            CloseReason::LoopDetected => self
+                .pick("The run repeats the same calls", "La ejecución repite las mismas llamadas"),
+        };
+        format!("{text} ({})", reason.name())
     }
 
     fn no_summary(self, cause: NoFinalSummary) -> &'static str {
@@ -338,8 +332,18 @@ impl Language {
     }
 
     fn run_ended(self, reason: StopReason) -> String {
-        match reason {
-            StopReason::LlmDone => text!(self, "Agent completed", "Agente completado"),
+        let text = match reason {
+            StopReason::LlmDone => self.pick("Agent completed", "Agente completado"),
+            StopReason::UserInterrupt(signal) => match signal {
+                Signal::Interrupt => {
+                    self.pick("Interrupted by the user", "Interrumpido por el usuario")
+                }
+                Signal::Terminate => self.pick("Terminated", "Terminado"),
+                Signal::Hangup => self.pick("The terminal was closed", "Se cerró el terminal"),
+                Signal::Pipe => {
+                    self.pick("Standard output was closed", "Se cerró la salida estándar")
+                }
+            },
             StopReason::Closed(_)
             | StopReason::Truncated
             | StopReason::EmptyResponse
@@ -348,32 +352,20 @@ impl Language {
             | StopReason::SchemaNotMet
             | StopReason::ChecksFailed
             | StopReason::EvaluationFailed => {
-                text!(self, "Agent stopped: {reason}", "Agente detenido: {reason}")
-            }
-            StopReason::UserInterrupt(Signal::Interrupt) => {
-                text!(self, "Interrupted by the user", "Interrumpido por el usuario")
-            }
-            StopReason::UserInterrupt(Signal::Terminate) => text!(self, "Terminated", "Terminado"),
-            StopReason::UserInterrupt(Signal::Hangup) => {
-                text!(self, "The terminal was closed", "Se cerró el terminal")
-            }
-            StopReason::UserInterrupt(Signal::Pipe) => {
-                text!(self, "Standard output was closed", "Se cerró la salida estándar")
+                return text!(self, "Agent stopped: {reason}", "Agente detenido: {reason}");
             }
             StopReason::LlmError(LlmFailure::Auth) => {
-                text!(self, "Agent failed: not authorized", "El agente falló: sin autorización")
+                self.pick("Agent failed: not authorized", "El agente falló: sin autorización")
             }
-            StopReason::LlmError(LlmFailure::Timeout) => text!(
-                self,
-                "Agent failed: the LLM timed out",
-                "El agente falló: el LLM agotó el tiempo"
-            ),
+            StopReason::LlmError(LlmFailure::Timeout) => self
+                .pick("Agent failed: the LLM timed out", "El agente falló: el LLM agotó el tiempo"),
             StopReason::LlmError(LlmFailure::Other)
             | StopReason::StoreError
             | StopReason::InternalError => {
-                text!(self, "Agent failed: {reason}", "El agente falló: {reason}")
+                return text!(self, "Agent failed: {reason}", "El agente falló: {reason}");
             }
-        }
+        };
+        text.to_owned()
     }
 }
 

@@ -86,7 +86,7 @@ impl OtelSink {
 
 impl ReportSink for OtelSink {
     fn on_event(&mut self, event: &PublicEvent) -> Result<(), Disconnected> {
-        for span in self.span_builder.on_event(event) {
+        if let Some(span) = self.span_builder.on_event(event) {
             let _ = self.writer.write(span);
         }
         Ok(())

@@ -25,17 +25,10 @@ pub(super) struct SpanBuilder {
     model: Arc<str>,
     run: Option<OtelSpan>,
     call: Option<(EffectId, OtelSpan)>,
-    tools: HashMap<CallId, OpenToolSpan>,
+    /// The tool calls that have not ended, with the usage and cost of their own model calls.
+    tools: HashMap<CallId, (OtelSpan, Usage, Option<MicroUsd>)>,
     usage: Usage,
     latest: Timestamp,
-}
-
-/// A tool call that has not ended.
-struct OpenToolSpan {
-    span: OtelSpan,
-    /// The usage of its own model calls.
-    usage: Usage,
-    cost: Option<MicroUsd>,
 }
 
 impl SpanBuilder {
@@ -62,21 +55,17 @@ impl SpanBuilder {
         TraceParent { trace: self.trace, span: self.root, is_sampled: true }
     }
 
-    /// Adds an event; returns the spans that it ends.
-    pub(super) fn on_event(&mut self, event: &PublicEvent) -> Vec<OtelSpan> {
+    /// Adds an event; returns the span that it ends.
+    pub(super) fn on_event(&mut self, event: &PublicEvent) -> Option<OtelSpan> {
         let at = event.ts;
         self.latest = at;
         match &event.kind {
             PublicEventKind::AgentStart(start) => self.begin(at, &event.session_id, start),
             PublicEventKind::AgentEnd(end) => return self.end(at, end),
             PublicEventKind::ApiCallStart(start) => self.call_started(at, start),
-            PublicEventKind::ApiCallEnd(end) => {
-                return self.call_ended(at, end).into_iter().collect();
-            }
+            PublicEventKind::ApiCallEnd(end) => return self.call_ended(at, end),
             PublicEventKind::ToolCallStart(start) => self.tool_started(at, start),
-            PublicEventKind::ToolCallEnd(end) => {
-                return self.tool_ended(at, end).into_iter().collect();
-            }
+            PublicEventKind::ToolCallEnd(end) => return self.tool_ended(at, end),
             PublicEventKind::Retry(_)
             | PublicEventKind::HookComplete(_)
             | PublicEventKind::SteeringReceived(_)
@@ -92,13 +81,13 @@ impl SpanBuilder {
             PublicEventKind::SubagentCall(call) => self.add_subagent_call(at, call),
             PublicEventKind::StateChange(_) | PublicEventKind::TextDelta(_) => {}
         }
-        Vec::new()
+        None
     }
 
     /// Returns the open spans, when nothing more follows.
     pub(super) fn close_all(&mut self) -> Vec<OtelSpan> {
         let call = self.call.take().map(|(_, span)| span);
-        let open = call.into_iter().chain(self.tools.drain().map(|(_, tool)| tool.span));
+        let open = call.into_iter().chain(self.tools.drain().map(|(_, (span, ..))| span));
         let mut spans: Vec<OtelSpan> = open.chain(self.run.take()).collect();
         for span in &mut spans {
             span.ended_at = self.latest;
@@ -135,8 +124,8 @@ impl SpanBuilder {
         self.run = Some(run);
     }
 
-    fn end(&mut self, at: Timestamp, end: &AgentEnd) -> Vec<OtelSpan> {
-        let Some(mut run) = self.run.take() else { return Vec::new() };
+    fn end(&mut self, at: Timestamp, end: &AgentEnd) -> Option<OtelSpan> {
+        let mut run = self.run.take()?;
         run.ended_at = at;
         set_usage(&mut run, self.usage);
         run.set_text("architect.stop_reason", end.reason.name());
@@ -147,7 +136,7 @@ impl SpanBuilder {
         if end.status == RunStatus::Failed {
             run.set_error(end.reason.name(), end.error.as_deref().unwrap_or(end.reason.name()));
         }
-        vec![run]
+        Some(run)
     }
 
     fn call_started(&mut self, at: Timestamp, start: &ApiCallStart) {
@@ -195,24 +184,21 @@ impl SpanBuilder {
         span.set_text("gen_ai.tool.name", &start.name);
         span.set_text("gen_ai.tool.type", "function");
         span.set_text("gen_ai.tool.call.id", start.id.as_str());
-        let tool = OpenToolSpan { span, usage: Usage::default(), cost: None };
-        self.tools.insert(start.id.clone(), tool);
+        self.tools.insert(start.id.clone(), (span, Usage::default(), None));
     }
 
     /// A model call of a sub-agent is an event of the tool call that made it, and counts for the run.
     fn add_subagent_call(&mut self, at: Timestamp, call: &SubagentCall) {
         self.usage = self.usage + call.usage;
-        if let Some(tool) = self.tools.get_mut(&call.tool_call_id) {
-            tool.span.add_event(at, "subagent_call");
-            tool.usage = tool.usage + call.usage;
-            if let Some(cost) = call.cost {
-                tool.cost = Some(tool.cost.unwrap_or_default() + cost);
-            }
+        if let Some((span, usage, sum)) = self.tools.get_mut(&call.tool_call_id) {
+            span.add_event(at, "subagent_call");
+            *usage = *usage + call.usage;
+            *sum = call.cost.map(|cost| sum.unwrap_or_default() + cost).or(*sum);
         }
     }
 
     fn tool_ended(&mut self, at: Timestamp, end: &ToolCallEnd) -> Option<OtelSpan> {
-        let OpenToolSpan { span: mut tool, usage: used, cost } = self.tools.remove(&end.id)?;
+        let (mut tool, used, cost) = self.tools.remove(&end.id)?;
         tool.ended_at = at;
         if used.total() > Tokens::ZERO {
             set_usage(&mut tool, used);

@@ -99,19 +99,14 @@ fn prose(text: &str) -> String {
 struct MarkdownWriter {
     text: String,
     line: String,
-    prefixes: Vec<LinePrefix>,
+    /// What lines begin with inside the open quotes and items: the first line of each, until it is written, and the
+    /// others.
+    prefixes: Vec<(Option<String>, String)>,
     /// The number of the next item in each of the open lists; `None` for bullets.
     lists: Vec<Option<u64>>,
     /// The language and the text of the open code block.
     code: Option<(String, String)>,
     columns: usize,
-}
-
-/// What lines begin with inside a quote or an item.
-struct LinePrefix {
-    /// The prefix of its first line, until that is written.
-    first: Option<String>,
-    rest: String,
 }
 
 impl MarkdownWriter {
@@ -233,11 +228,11 @@ impl MarkdownWriter {
 
     /// Returns whether the innermost quote or item has no line yet.
     fn is_first_line(&self) -> bool {
-        self.prefixes.last().is_some_and(|prefix| prefix.first.is_some())
+        self.prefixes.last().is_some_and(|(first, _)| first.is_some())
     }
 
     fn push_prefix(&mut self, first: &str, rest: &str) {
-        self.prefixes.push(LinePrefix { first: Some(first.to_owned()), rest: rest.to_owned() });
+        self.prefixes.push((Some(first.to_owned()), rest.to_owned()));
     }
 
     fn finish_line(&mut self) {
@@ -248,8 +243,8 @@ impl MarkdownWriter {
     }
 
     fn push_line(&mut self, line: &str) {
-        for prefix in &mut self.prefixes {
-            self.text.push_str(prefix.first.take().as_deref().unwrap_or(&prefix.rest));
+        for (first, rest) in &mut self.prefixes {
+            self.text.push_str(first.take().as_deref().unwrap_or(rest));
         }
         if line.is_empty() {
             self.text.truncate(self.text.trim_end_matches(' ').len());
