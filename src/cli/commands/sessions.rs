@@ -39,7 +39,7 @@ pub(crate) fn run(args: &SessionsArgs, world: &ProcessEnv) -> Result<u8, CliErro
         SessionsCommand::Show { session } => {
             let session = stored.find(session)?;
             stored.check_damage(session, args.partial)?;
-            let detail = SessionIndex::open(store)?.show(session)?;
+            let detail = SessionDetail::load(store, session)?;
             (json!(detail), format_detail(&detail))
         }
         SessionsCommand::Search { text, limit } => {
