@@ -235,9 +235,9 @@ impl Language {
         )
     }
 
-    fn tool_outcome(self, end: &ToolCallEnd) -> String {
-        let outcome = match end.status {
-            ToolStatus::Ok => return "OK".to_owned(),
+    fn tool_status(self, status: ToolStatus) -> &'static str {
+        match status {
+            ToolStatus::Ok => "OK",
             ToolStatus::Failed => self.pick("Failed", "Falló"),
             ToolStatus::TimedOut => self.pick("Timed out", "Tiempo agotado"),
             ToolStatus::Unknown => self.pick("Unknown tool", "Herramienta desconocida"),
@@ -250,14 +250,26 @@ impl Language {
             ToolStatus::Interrupted => self.pick("Interrupted", "Interrumpido"),
             ToolStatus::Abandoned => self.pick("Abandoned", "Abandonado"),
             ToolStatus::InDoubt => self.pick("Outcome unknown", "Resultado desconocido"),
-        };
+        }
+    }
+
+    fn tool_outcome(self, end: &ToolCallEnd) -> String {
+        let outcome = self.tool_status(end.status);
+        if end.status == ToolStatus::Ok {
+            return outcome.to_owned();
+        }
         let error = failure_line(&end.name, &end.output, MAX_DETAIL);
         match &*error {
             "" => outcome.to_owned(),
             // The mark before it already shows the failure.
             _ if end.status == ToolStatus::Failed => error,
             text if text.to_lowercase().starts_with(&outcome.to_lowercase()) => error,
-            text => format!("{outcome}: {text}"),
+            text => {
+                // The text for the model is English in every language, and has the outcome itself.
+                let english = Self::En.tool_status(end.status);
+                let rest = text.strip_prefix(english).and_then(|rest| rest.strip_prefix(": "));
+                format!("{outcome}: {}", rest.unwrap_or(text))
+            }
         }
     }
 
@@ -296,7 +308,7 @@ impl Language {
             CloseReason::LoopDetected => self
                 .pick("The run repeats the same calls", "La ejecución repite las mismas llamadas"),
         };
-        format!("{text} ({})", reason.name())
+        format!("{text} ({})", reason.as_str())
     }
 
     fn no_summary(self, cause: NoFinalSummary) -> &'static str {

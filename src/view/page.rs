@@ -42,7 +42,7 @@ impl PageFrame<'_> {
                 }
                 body {
                     main {
-                        header class=(self.status.name()) {
+                        header class=(self.status.as_str()) {
                             h1 { (self.heading) }
                             p.numbers {
                                 strong { (self.outcome) }

@@ -19,7 +19,7 @@ pub struct TextTable {
 pub fn stop_reasons() -> TextTable {
     let mut rows: Vec<[String; 4]> = Vec::new();
     for reason in StopReason::ALL {
-        let [name, status, when] = [reason.name(), reason.status().name(), describe(reason)];
+        let [name, status, when] = [reason.name(), reason.status().as_str(), describe(reason)];
         let exit = match exit_remark(reason) {
             "" => reason.exit_code().to_string(),
             remark => format!("{} ({remark})", reason.exit_code()),

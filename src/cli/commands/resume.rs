@@ -1,6 +1,5 @@
 //! `architect resume` and `architect fork`: continue a stored session, or a copy of it.
 
-use std::fs;
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -11,6 +10,7 @@ use architect::journal::{
 };
 use architect::model::ToolStatus;
 use architect::view::{CostSource, sanitize};
+use architect::workspace::read_input;
 
 use crate::cli::args::{ForkArgs, OutputArgs, ResumeArgs, SettingsArgs};
 use crate::cli::config_options::{self, SavedOptions};
@@ -54,7 +54,7 @@ pub(crate) fn fork(args: &ForkArgs, world: ProcessEnv) -> Result<u8, CliError> {
     let prompt = read_prompt(args.prompt.as_deref())?;
     let mut replacement = None;
     if let Some(path) = &args.tool_result {
-        let text = fs::read_to_string(path)
+        let text = read_input(path)
             .map_err(|error| CliError::usage(format!("{}: {error}", path.display())))?;
         replacement = Some(ReplacementResult { status: ToolStatus::Ok, text: text.into() });
     }
@@ -146,11 +146,16 @@ fn restart_limits(
 fn saved_options(past: &SessionHistory) -> SavedOptions {
     let mut stored_options = SavedOptions::from_json(&past.setup.options);
     if past.is_imported_setup() {
-        let names = sanitize::headline(&stored_options.names().join(", "), 400);
-        log::warn!(
-            "this session was imported: it is resumed in this folder, without its stored options ({names}); give the ones \
-             that you want again (`--workspace DIR`, `--set KEY=VALUE`), and they are stored"
-        );
+        let names = stored_options.names();
+        if names.is_empty() {
+            log::warn!("this session was imported: it is resumed in this folder");
+        } else {
+            let names = sanitize::headline(&names.join(", "), 400);
+            log::warn!(
+                "this session was imported: it is resumed in this folder, without its stored options ({names}); give the \
+                 ones that you want again (`--workspace DIR`, `--set KEY=VALUE`), and they are stored"
+            );
+        }
         return SavedOptions::default();
     }
     // It works where it worked, wherever the command is typed.

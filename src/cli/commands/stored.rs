@@ -25,7 +25,7 @@ pub(crate) fn send(
 ) -> Result<u8, CliError> {
     let stored = SessionLookup::open(&args.layers, args.last, world)?;
     let session = stored.find_and_report_folder(&args.session)?;
-    let text = mask_message(&task_text::read_task(Some(&args.message), false)?, &stored.secrets);
+    let text = mask_message(&task_text::read_message(&args.message)?, &stored.secrets);
     stored.store.send(session, &QueuedMessage { kind, text: text.into() })?;
     let when = match kind {
         MessageKind::Steering => "before its next model call",
@@ -44,7 +44,7 @@ pub(crate) fn replay(args: &ReplayArgs, world: &ProcessEnv) -> Result<u8, CliErr
         records += 1;
         difference = difference.take().or_else(|| replayed.divergence.clone());
     })?;
-    let state = past.machine.state.kind().name();
+    let state = past.machine.state.kind().as_str();
     let reason = match &past.machine.state {
         State::Done(done) => Some(done.outcome.reason.name()),
         _ => None,

@@ -153,7 +153,8 @@ impl EventProjector {
                 before.take().and_then(|state| guard_name(&state, self.now, event, *change));
             let duration = self.now.since(self.entered_at);
             self.entered_at = self.now;
-            let (from, to, event) = (change.from.name(), change.to.name(), change.event.name());
+            let (from, to, event) =
+                (change.from.as_str(), change.to.as_str(), change.event.as_str());
             self.emit(StateChange { from, to, event, guard, duration });
             if change.to == StateKind::Done {
                 self.emit_failure(machine);

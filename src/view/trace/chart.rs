@@ -52,7 +52,7 @@ pub(super) fn render(trace: &Trace) -> Markup {
     let mut taken: BTreeMap<(TopState, TopState), (u32, Vec<String>)> = BTreeMap::new();
     let mut within: BTreeMap<TopState, u32> = BTreeMap::new();
     for edge in &trace.edges {
-        let Some((from, to)) = top_states(edge.from.name(), edge.to.name()) else { continue };
+        let Some((from, to)) = top_states(edge.from.as_str(), edge.to.as_str()) else { continue };
         if from == to {
             *within.entry(from).or_default() += edge.count;
             continue;
@@ -101,7 +101,7 @@ fn unused_edges(taken: &[(TopState, TopState)]) -> Vec<(TopState, TopState)> {
 
 fn state(trace: &Trace, top: TopState, within: u32) -> Markup {
     let (name, Point { x, y }) = STATES[top];
-    let is_top = |state: StateKind| top_state(state.name()) == Some(top);
+    let is_top = |state: StateKind| top_state(state.as_str()) == Some(top);
     let entered = || trace.states.iter().filter(|state| is_top(state.state));
     let time = entered().fold(TimeSpan::ZERO, |sum, state| add(sum, state.time));
     let is_current = is_top(trace.state);
@@ -151,7 +151,7 @@ mod tests {
     #[test]
     fn every_state_of_the_machine_has_its_place() {
         for state in StateKind::ALL {
-            assert!(top_state(state.name()).is_some(), "{}", state.name());
+            assert!(top_state(state.as_str()).is_some(), "{}", state.as_str());
         }
     }
 

@@ -31,7 +31,7 @@ pub(super) fn time_rows(trace: &Trace) -> Vec<(Option<TracePhase>, [String; 4])>
     };
     let mut rows = Vec::new();
     for state in &trace.states {
-        let name = state.state.name().to_owned();
+        let name = state.state.as_str().to_owned();
         rows.push((None, row(name, state.visits.to_string(), state.time)));
         for PhaseTime { phase, time } in &state.phases {
             rows.push((Some(*phase), row(phase.name(), String::new(), *time)));
@@ -41,7 +41,7 @@ pub(super) fn time_rows(trace: &Trace) -> Vec<(Option<TracePhase>, [String; 4])>
 }
 
 fn headline(trace: &Trace) -> String {
-    let end = trace.stop_reason.map_or_else(|| trace.state.name().to_owned(), |r| r.to_string());
+    let end = trace.stop_reason.map_or_else(|| trace.state.as_str().to_owned(), |r| r.to_string());
     let cost = trace.cost.map_or_else(String::new, |cost| format!(" · {cost}"));
     let line = format!(
         "{} · {} · {end} · {} · {} · {}{cost}",
