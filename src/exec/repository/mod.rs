@@ -38,6 +38,7 @@ use self::git_config::parse;
 use self::scan::{FolderRole, GitItems, Scanner};
 use super::confine::SandboxLevel;
 use super::confine::policy::{CopiedFile, SandboxMode, SandboxPolicy};
+use super::protected::absent_paths::AbsentPaths;
 
 /// A folder that is searched for repositories.
 struct ScanRoot {
@@ -78,6 +79,9 @@ struct CleanupRecord {
     #[serde(default)]
     #[serde(rename = "led")]
     targets: Vec<LinkTargets>,
+    /// Protected paths that did not exist.
+    #[serde(default)]
+    absent: AbsentPaths,
 }
 
 /// The most repositories whose files are mounted; each takes time at the start of a worker.
@@ -255,6 +259,7 @@ impl RepositoryGuard {
             roots: roots.iter().map(root).collect(),
             mounted: if is_mounted { read_only_paths(&self.policy) } else { Vec::new() },
             targets: roots.iter().map(|watched| watched.targets.clone()).collect(),
+            absent: AbsentPaths::new(&self.policy),
         }
     }
 
@@ -514,7 +519,7 @@ impl CleanupRecord {
 
     /// Does the cleanup of an interrupted run.
     fn clean_up(self, open: impl Fn(&Path) -> Option<Dir>) -> Vec<String> {
-        let Self { roots, mounted, targets: led } = self;
+        let Self { roots, mounted, targets: led, absent } = self;
         let led = led.into_iter().map(Some).chain(std::iter::repeat(None));
         let watched = roots.into_iter().zip(led).filter_map(|(watched, led)| {
             let (path, place, exact, before) = watched;
@@ -529,7 +534,11 @@ impl CleanupRecord {
                 targets: led,
             })
         });
-        watched.flat_map(|mut watched| watched.clean(&mounted)).collect()
+        let cleaned = watched.flat_map(|mut watched| watched.clean(&mounted));
+        let renamed = absent.rename_created().into_iter().map(|path| {
+            format!("{} is protected; what a command created there was renamed", path.display())
+        });
+        cleaned.chain(renamed).collect()
     }
 }
 
