@@ -900,7 +900,7 @@ const CALLS: &[AttackRow] = &[
         NESTED_HOOKS,
         Call(
             "write_file",
-            r##"{"path": "PATH", "content": "#!/bin/sh\nBAD\n", "executable": true}"##,
+            r##"{"path": "PATH", "content": "#!/bin/sh\nBAD\n"}"##,
         ),
         "chmod +x lib/.husky/post-commit; git -C lib commit -q --allow-empty -m l",
     ),
