@@ -898,10 +898,7 @@ const CALLS: &[AttackRow] = &[
     attack_row(
         "lib/.husky/post-commit",
         NESTED_HOOKS,
-        Call(
-            "write_file",
-            r##"{"path": "PATH", "content": "#!/bin/sh\nBAD\n"}"##,
-        ),
+        Call("write_file", r##"{"path": "PATH", "content": "#!/bin/sh\nBAD\n"}"##),
         "chmod +x lib/.husky/post-commit; git -C lib commit -q --allow-empty -m l",
     ),
     attack_row(
