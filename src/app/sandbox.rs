@@ -75,6 +75,18 @@ impl Drop for SandboxTemp {
 /// What git executes or follows is protected by the supervisor.
 const PROTECTED_PATHS: [&str; 5] = [".agents", ".architect", ".claude", ".codex", ".mcp.json"];
 
+/// What this program writes in its folders of state while commands run.
+const OWN_STATE: [&str; 8] = [
+    "caches",
+    "index.db",
+    "index.db-shm",
+    "index.db-wal",
+    "repositories",
+    "sessions",
+    "tmp",
+    "workspaces",
+];
+
 impl Sandbox {
     /// Returns what commands run in. Nothing is started before the first command, except to see that a level which is
     /// required can be had.
@@ -191,6 +203,10 @@ fn build_policy(
         hidden: hidden_paths(world, &sessions, &sandbox.readable, &[&workspace, temp]),
         readable: sandbox.readable.clone(),
         limits: resource_limits(sandbox),
+        own_state: state
+            .iter()
+            .flat_map(|folder| OWN_STATE.map(|name| folder.join(name)))
+            .collect(),
         protected: own.chain(state).collect(),
         record_path,
         user_git,

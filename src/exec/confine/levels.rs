@@ -356,7 +356,7 @@ fn set_up_landlock(
         holes.retain(|hole| !matches!(hole, SandboxGap::Metadata | SandboxGap::Files));
     } else if !policy.protected.is_empty() {
         holes.retain(|hole| *hole != SandboxGap::Protected);
-        holes.push(if is_put_back {
+        holes.push(if is_put_back && policy.exposed_state().is_empty() {
             SandboxGap::ProtectedMeanwhile
         } else {
             SandboxGap::Protected

@@ -35,6 +35,10 @@ pub struct SandboxPolicy {
     pub caches: PackageCaches,
     /// Paths in writable folders that they may not write.
     pub protected: Vec<PathBuf>,
+    /// Paths below protected ones that this program writes while commands run. Where nothing is mounted, they are not
+    /// restored.
+    #[serde(default)]
+    pub own_state: Vec<PathBuf>,
     /// Paths that they may neither read nor write.
     pub hidden: Vec<PathBuf>,
     /// Readable paths among those that would be hidden.
@@ -154,6 +158,7 @@ impl SandboxPolicy {
             writable: Vec::new(),
             caches: PackageCaches::default(),
             protected: Vec::new(),
+            own_state: Vec::new(),
             hidden: Vec::new(),
             readable: Vec::new(),
             limits: ResourceLimits::default(),
@@ -164,6 +169,14 @@ impl SandboxPolicy {
             user_git: UserGitConfig::default(),
             record_path: None,
         }
+    }
+
+    /// Returns the state of this program that commands could write, with links resolved.
+    pub(in crate::exec) fn exposed_state(&self) -> Vec<PathBuf> {
+        let folders = [&self.workspace].into_iter().chain(&self.writable);
+        let folders: Vec<_> = folders.filter_map(|path| resolve_path(path)).collect();
+        let own = self.own_state.iter().filter_map(|path| resolve_path(path));
+        own.filter(|path| folders.iter().any(|folder| path.starts_with(folder))).collect()
     }
 
     /// Returns whether the policy confines nothing.

@@ -10,12 +10,13 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
+use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use crate::exec::confine::policy::{SandboxMode, SandboxPolicy};
 
 /// Protected paths that did not exist when the list was made.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(in crate::exec) struct AbsentPaths(Vec<PathBuf>);
 
 /// Suffix of renamed files.

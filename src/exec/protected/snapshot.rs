@@ -16,6 +16,8 @@ pub(in crate::exec) struct ProtectedPaths {
     paths: Vec<PathBuf>,
     /// The folders that commands can write, with links resolved.
     writable: Vec<PathBuf>,
+    /// What this program writes meanwhile.
+    own: Vec<PathBuf>,
 }
 
 /// The state of protected paths at one moment.
@@ -23,6 +25,8 @@ pub(in crate::exec) struct PathSnapshot {
     roots: Vec<PathBuf>,
     /// The folders that commands can write, with links resolved.
     writable: Vec<PathBuf>,
+    /// What this program writes meanwhile.
+    own: Vec<PathBuf>,
     entries: BTreeMap<PathBuf, SavedEntry>,
 }
 
@@ -48,12 +52,12 @@ impl ProtectedPaths {
         let writable = writable.iter().filter_map(|path| path.canonicalize().ok()).collect();
         let paths =
             if policy.mode == SandboxMode::Off { Vec::new() } else { policy.protected.clone() };
-        Self { paths, writable }
+        Self { paths, writable, own: policy.exposed_state() }
     }
 
     /// Returns an empty list.
     pub(in crate::exec) fn empty() -> Self {
-        Self { paths: Vec::new(), writable: Vec::new() }
+        Self { paths: Vec::new(), writable: Vec::new(), own: Vec::new() }
     }
 
     /// Returns whether all of them can be restored.
@@ -68,8 +72,9 @@ impl ProtectedPaths {
     ///
     /// Fails when a limit is exceeded, and when something cannot be read.
     pub(in crate::exec) fn snapshot(&self) -> io::Result<PathSnapshot> {
-        let writable = self.writable.clone();
-        let mut snapshot = PathSnapshot { roots: Vec::new(), writable, entries: BTreeMap::new() };
+        let (writable, own) = (self.writable.clone(), self.own.clone());
+        let mut snapshot =
+            PathSnapshot { roots: Vec::new(), writable, own, entries: BTreeMap::new() };
         let mut left = MAX_READ;
         // Resolve the parents, so that a link found later is known to be the command's.
         let real =
@@ -87,6 +92,9 @@ impl ProtectedPaths {
 
 impl PathSnapshot {
     fn add(&mut self, path: &Path, left: &mut (u64, usize)) -> io::Result<()> {
+        if self.own.iter().any(|own| own == path) {
+            return Ok(());
+        }
         let entry = read_entry(path, &mut left.0)?;
         left.1 = left.1.checked_sub(1).ok_or(io::ErrorKind::FileTooLarge)?;
         let is_folder = matches!(entry, SavedEntry::Folder { .. });
@@ -118,7 +126,9 @@ impl PathSnapshot {
     }
 
     fn is_unchanged(&self, root: &Path) -> bool {
-        let mut now = Self { roots: Vec::new(), writable: Vec::new(), entries: BTreeMap::new() };
+        let own = self.own.clone();
+        let mut now =
+            Self { roots: Vec::new(), writable: Vec::new(), own, entries: BTreeMap::new() };
         let mut left = MAX_READ;
         self.writable_ancestors(root).iter().all(|folder| is_folder(folder))
             && now.add(root, &mut left).is_ok()
@@ -138,7 +148,7 @@ impl PathSnapshot {
     fn restore(&self, root: &Path) {
         self.restore_ancestors(root);
         let own: Vec<_> = self.entries_below(root).collect();
-        remove_others(root, &|path| self.entries.contains_key(path));
+        remove_others(root, &self.own, &|path| self.entries.contains_key(path));
         for (path, entry) in &own {
             let mut left = u64::MAX;
             if read_entry(path, &mut left).is_ok_and(|now| now == **entry) {
@@ -226,8 +236,11 @@ fn write_entry(path: &Path, entry: &SavedEntry) -> io::Result<()> {
     }
 }
 
-/// Removes everything that did not exist.
-fn remove_others(path: &Path, was_there: &dyn Fn(&Path) -> bool) {
+/// Removes everything that did not exist, except what this program writes.
+fn remove_others(path: &Path, own: &[PathBuf], was_there: &dyn Fn(&Path) -> bool) {
+    if own.iter().any(|own| own == path) {
+        return;
+    }
     if !was_there(path) {
         let _ = remove(path);
         return;
@@ -235,7 +248,7 @@ fn remove_others(path: &Path, was_there: &dyn Fn(&Path) -> bool) {
     if fs::symlink_metadata(path).is_ok_and(|found| found.is_dir()) {
         let _ = fs::set_permissions(path, owner_writable(path));
         for inner in fs::read_dir(path).into_iter().flatten().flatten() {
-            remove_others(&inner.path(), was_there);
+            remove_others(&inner.path(), own, was_there);
         }
     }
 }

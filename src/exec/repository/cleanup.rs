@@ -400,8 +400,11 @@ pub(super) fn refusal_reason(old: &[u8], new: &[u8]) -> Option<String> {
         .map(|key| format!("it may not change {key}"))
 }
 
-/// Adds the files that must stay unchanged.
-pub(super) fn exact_items(root: &Dir, path: &Path, items: &mut GitItems) {
+/// Adds the files that must stay unchanged, except those below `own`.
+pub(super) fn exact_items(root: &Dir, path: &Path, own: &[PathBuf], items: &mut GitItems) {
+    if own.iter().any(|own| own == path) {
+        return;
+    }
     let Ok(meta) = root.symlink_metadata(path) else { return };
     if !meta.is_dir() {
         items.insert(
@@ -415,6 +418,6 @@ pub(super) fn exact_items(root: &Dir, path: &Path, items: &mut GitItems) {
         if entry.file_name().as_bytes().ends_with(DENIED_SUFFIX.as_bytes()) {
             continue;
         }
-        exact_items(root, &path.join(entry.file_name()), items);
+        exact_items(root, &path.join(entry.file_name()), own, items);
     }
 }

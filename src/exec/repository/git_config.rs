@@ -198,29 +198,37 @@ impl GitSetting {
             ("core", "hookspath") | ("init", "templatedir") => {
                 vec![(GitPathBase::WorkTree, value.into())]
             }
-            // Without `!`, the value is a command of git.
+            // Without `!`, the value is a command of git. A driver has a name for people.
             ("alias", _) if !value.starts_with('!') => Vec::new(),
+            ("diff" | "merge", "name") => Vec::new(),
             (section, _) if COMMAND_SECTIONS.contains(&section) && !self.is_harmless(&|_| true) => {
                 let is_end = |c: char| c.is_whitespace() || "'\"`;|&()<>=!".contains(c);
                 let words = value.split(is_end).filter(|word| !word.is_empty());
-                let base = |word: &str| match word.contains('/') || is_file_name(word) {
-                    true => GitPathBase::WorkTree,
-                    false => GitPathBase::ExistingFile,
-                };
-                words.map(|word| (base(word), word.into())).collect()
+                let followed = words.filter_map(|word| {
+                    let base = match word.contains('/') || is_script_name(word) {
+                        true => GitPathBase::WorkTree,
+                        false if word.contains('.') => return None,
+                        false => GitPathBase::ExistingFile,
+                    };
+                    Some((base, word.into()))
+                });
+                followed.collect()
             }
             _ => Vec::new(),
         }
     }
 }
 
-/// Returns whether a word looks like the name of a file, which may not exist yet: `filter.py`.
-fn is_file_name(word: &str) -> bool {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
-    word.chars().all(is_plain)
-        && word.rsplit_once('.').is_some_and(|(name, ending)| {
-            !name.is_empty() && ending.starts_with(|first: char| first.is_ascii_alphabetic())
-        })
+/// Returns whether a word is the name of a script, which may not exist yet. Other files are named as data: an alias
+/// for `git checkout HEAD -- Cargo.lock` runs no lock file.
+fn is_script_name(word: &str) -> bool {
+    const ENDINGS: [&str; 16] = [
+        "awk", "bash", "bat", "cjs", "cmd", "exe", "js", "lua", "mjs", "php", "pl", "ps1", "py",
+        "rb", "sh", "ts",
+    ];
+    word.rsplit_once('.').is_some_and(|(name, ending)| {
+        !name.is_empty() && ENDINGS.contains(&ending.to_ascii_lowercase().as_str())
+    })
 }
 
 /// What a path in a configuration file is relative to.
@@ -426,6 +434,26 @@ mod tests {
             "\u{c}[a]",
         ] {
             assert_eq!(keys(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn programs_in_the_work_tree_are_followed_and_data_is_not() {
+        let followed = |text: &str| {
+            let settings = parse(text.as_bytes()).unwrap();
+            let paths = settings.iter().flat_map(GitSetting::followed_paths);
+            paths.map(|(base, path)| format!("{base:?} {}", path.display())).collect::<Vec<_>>()
+        };
+        for (text, expected) in [
+            ("[core]\nhooksPath = .husky", &["WorkTree .husky"][..]),
+            ("[filter \"f\"]\nclean = sh f.sh x.json", &["ExistingFile sh", "WorkTree f.sh"]),
+            ("[merge \"m\"]\nname = for package/lock.js", &[]),
+            ("[alias]\na = checkout -- src/x", &[]),
+            ("[alias]\na = !tools/x Cargo.lock", &["WorkTree tools/x"]),
+            ("[core]\nworktree = ../x", &[]),
+            ("[remote \"o\"]\nurl = a/b\nuploadpack = t/x", &["WorkTree t/x"]),
+        ] {
+            assert_eq!(followed(text), expected, "{text}");
         }
     }
 

@@ -38,6 +38,7 @@ use self::git_config::parse;
 use self::scan::{FolderRole, GitItems, Scanner};
 use super::confine::SandboxLevel;
 use super::confine::policy::{CopiedFile, SandboxMode, SandboxPolicy};
+use super::protected::absent_paths::AbsentPaths;
 
 /// A folder that is searched for repositories.
 struct ScanRoot {
@@ -51,6 +52,8 @@ struct WatchedRoot {
     place: FolderRole,
     /// Files that must stay unchanged, where nothing is mounted.
     exact: Vec<PathBuf>,
+    /// What this program writes among them.
+    own: Vec<PathBuf>,
     scanner: Scanner,
     before: GitItems,
     /// The folders that the items refer to.
@@ -78,6 +81,12 @@ struct CleanupRecord {
     #[serde(default)]
     #[serde(rename = "led")]
     targets: Vec<LinkTargets>,
+    /// Protected paths that did not exist.
+    #[serde(default)]
+    absent: AbsentPaths,
+    /// What this program writes below protected paths.
+    #[serde(default)]
+    own: Vec<PathBuf>,
 }
 
 /// The most repositories whose files are mounted; each takes time at the start of a worker.
@@ -145,7 +154,15 @@ impl RepositoryGuard {
         let root = ScanRoot { dir, path };
         let led = cleanup::find_targets(&root, &before);
         let roots = self.roots.get_mut().unwrap_or_else(PoisonError::into_inner);
-        roots.push(WatchedRoot { root, place, exact: Vec::new(), scanner, before, targets: led });
+        roots.push(WatchedRoot {
+            root,
+            place,
+            exact: Vec::new(),
+            own: Vec::new(),
+            scanner,
+            before,
+            targets: led,
+        });
     }
 
     /// Protects what git runs or follows in the work trees below a folder because a configuration names it.
@@ -229,7 +246,7 @@ impl RepositoryGuard {
             let is_mounted = level == SandboxLevel::Namespaces;
             if !is_mounted {
                 let mut roots = self.roots.lock().unwrap_or_else(PoisonError::into_inner);
-                roots.iter_mut().for_each(|watched| watched.remember_exact(&self.policy.protected));
+                roots.iter_mut().for_each(|watched| watched.remember_exact(&self.policy));
             }
             is_mounted
         });
@@ -255,6 +272,8 @@ impl RepositoryGuard {
             roots: roots.iter().map(root).collect(),
             mounted: if is_mounted { read_only_paths(&self.policy) } else { Vec::new() },
             targets: roots.iter().map(|watched| watched.targets.clone()).collect(),
+            absent: AbsentPaths::new(&self.policy),
+            own: self.policy.exposed_state(),
         }
     }
 
@@ -323,20 +342,24 @@ impl Drop for RepositoryGuard {
 
 impl WatchedRoot {
     /// Records the files that must stay unchanged.
-    fn remember_exact(&mut self, protected: &[PathBuf]) {
-        let Self { root, exact, before, .. } = self;
-        let inside = protected.iter().filter_map(|path| path.strip_prefix(&root.path).ok());
+    fn remember_exact(&mut self, policy: &SandboxPolicy) {
+        let Self { root, exact, own, before, .. } = self;
+        let state = policy.exposed_state();
+        own.extend(
+            state.iter().filter_map(|path| path.strip_prefix(&root.path).ok()).map(Path::to_owned),
+        );
+        let inside = policy.protected.iter().filter_map(|path| path.strip_prefix(&root.path).ok());
         let inside = inside.filter(|path| !path.as_os_str().is_empty());
         exact.extend(inside.filter(|path| !before.contains_key(*path)).map(Path::to_owned));
         // Missing files are handled separately.
         exact.retain(|path| root.dir.symlink_metadata(path).is_ok());
-        exact.iter().for_each(|path| cleanup::exact_items(&root.dir, path, before));
+        exact.iter().for_each(|path| cleanup::exact_items(&root.dir, path, own, before));
     }
 
     fn clean(&mut self, mounted: &[PathBuf]) -> Vec<String> {
-        let Self { root, place, exact, scanner, before, targets: led } = self;
+        let Self { root, place, exact, own, scanner, before, targets: led } = self;
         let (mut now, _) = scanner.scan(&root.dir, *place);
-        exact.iter().for_each(|path| cleanup::exact_items(&root.dir, path, &mut now));
+        exact.iter().for_each(|path| cleanup::exact_items(&root.dir, path, own, &mut now));
         let is_left = |path: &Path| {
             let path = root.path.join(path);
             mounted.iter().any(|place| path.starts_with(place))
@@ -514,22 +537,29 @@ impl CleanupRecord {
 
     /// Does the cleanup of an interrupted run.
     fn clean_up(self, open: impl Fn(&Path) -> Option<Dir>) -> Vec<String> {
-        let Self { roots, mounted, targets: led } = self;
+        let Self { roots, mounted, targets: led, absent, own } = self;
         let led = led.into_iter().map(Some).chain(std::iter::repeat(None));
         let watched = roots.into_iter().zip(led).filter_map(|(watched, led)| {
             let (path, place, exact, before) = watched;
             let root = ScanRoot { dir: open(&path)?, path };
             let led = led.unwrap_or_else(|| cleanup::find_targets(&root, &before));
+            let own = own.iter().filter_map(|path| path.strip_prefix(&root.path).ok());
+            let own: Vec<PathBuf> = own.map(Path::to_owned).collect();
             Some(WatchedRoot {
                 root,
                 place,
                 exact,
+                own,
                 scanner: Scanner::default(),
                 before,
                 targets: led,
             })
         });
-        watched.flat_map(|mut watched| watched.clean(&mounted)).collect()
+        let cleaned = watched.flat_map(|mut watched| watched.clean(&mounted));
+        let renamed = absent.rename_created().into_iter().map(|path| {
+            format!("{} is protected; what a command created there was renamed", path.display())
+        });
+        cleaned.chain(renamed).collect()
     }
 }
 

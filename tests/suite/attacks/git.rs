@@ -898,10 +898,7 @@ const CALLS: &[AttackRow] = &[
     attack_row(
         "lib/.husky/post-commit",
         NESTED_HOOKS,
-        Call(
-            "write_file",
-            r##"{"path": "PATH", "content": "#!/bin/sh\nBAD\n", "executable": true}"##,
-        ),
+        Call("write_file", r##"{"path": "PATH", "content": "#!/bin/sh\nBAD\n"}"##),
         "chmod +x lib/.husky/post-commit; git -C lib commit -q --allow-empty -m l",
     ),
     attack_row(
@@ -1431,7 +1428,7 @@ fn what_was_planted_is_found_when_everything_was_killed() {
         fs::write(path.join("bad"), format!("#!/bin/sh\ntouch {}\n", canary.display())).unwrap();
         assert!(user(&path, &format!("chmod +x bad; {REPO}")).0);
         let line = "git init -q lib; git -C lib -c user.name=n -c user.email=e commit -q --allow-empty -m l; git add lib; \
-                    git -C lib config core.fsmonitor $PWD/bad; touch planted; sleep 60";
+                    git -C lib config core.fsmonitor $PWD/bad; mkdir .claude; touch .claude/settings.json .mcp.json; touch planted; sleep 60";
         let script = format!(
             "[[turn]]\ncalls = [{{ name = \"run_command\", arguments = {{ command = '{line}', timeout = 100 }} }}]\n[[turn]]\ntext = \"done\"\n"
         );
@@ -1478,6 +1475,9 @@ fn what_was_planted_is_found_when_everything_was_killed() {
         }
         user(&path, USUAL);
         assert!(!canary.exists(), "all: {kills_all}");
+        for name in [".claude", ".mcp.json"] {
+            assert!(!path.join(name).exists(), "{name}, all: {kills_all}");
+        }
         let left = fs::read_dir(home.path().join(".local/state/architect/repositories"));
         assert_eq!(left.map_or(0, Iterator::count), 0);
         let config = fs::read_to_string(path.join("lib/.git/config")).unwrap();

@@ -6,8 +6,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use architect::config::{ConfigSources, ProjectTrust, TrustStore, load};
+use architect::exec::{SandboxGap, SandboxLevel, SandboxMode};
 use architect::port::HookPoint;
+use serde_json::json;
 use tempfile::TempDir;
+
+use crate::tools::fixture::{ToolFixture, yolo_settings};
 
 /// A home with a workspace in it.
 struct TestHome {
@@ -84,6 +88,34 @@ fn a_folder_of_configurations_in_the_workspace_is_not_written() {
             assert!(!target.exists(), "{path}, there: {is_there}");
         }
     }
+}
+
+/// Where nothing is mounted, protected files are restored after a command; what this program has written meanwhile is not
+/// taken back.
+#[test]
+fn only_what_a_command_changes_in_the_state_of_this_program_is_restored() {
+    let world = ToolFixture::with(yolo_settings(), |policy| {
+        let state = policy.workspace.join("state");
+        fs::create_dir_all(state.join("sessions")).unwrap();
+        fs::write(state.join("trusted"), "user").unwrap();
+        fs::write(state.join("sessions/journal"), "1").unwrap();
+        policy.own_state = vec![state.join("sessions")];
+        policy.protected.push(state);
+        (policy.mode, policy.ceiling) = (SandboxMode::WorkspaceWrite, SandboxLevel::Landlock);
+    });
+    let enforced = world.supervisor.enforcement().unwrap();
+    if enforced.level != SandboxLevel::Landlock {
+        return;
+    }
+    assert!(enforced.gaps.contains(&SandboxGap::Protected), "{enforced:?}");
+    // In place of this program.
+    let line = "echo evil > state/trusted; echo evil > state/new; printf 2 >> state/sessions/journal; printf 3 > state/sessions/next";
+    world.call("run_command", &json!({ "command": line }));
+    let read = |path: &str| fs::read_to_string(world.path.join("state").join(path)).ok();
+    assert_eq!(read("trusted").as_deref(), Some("user"));
+    assert_eq!(read("new"), None);
+    assert_eq!(read("sessions/journal").as_deref(), Some("12"));
+    assert_eq!(read("sessions/next").as_deref(), Some("3"));
 }
 
 /// What leads to a protected folder is protected as well.

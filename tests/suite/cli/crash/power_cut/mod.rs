@@ -151,7 +151,12 @@ impl RecordedRun {
             .replace("COUNTER", beside.path().join("ran").to_str().unwrap());
         let model = world.script_model(&script);
         let args = ["run", "Do it.", "--model", &model, "--mode", "yolo", "--sandbox", "off"];
-        Self::record(world, beside, durability, &args)
+        let recorded = Self::record(world, beside, durability, &args);
+        let staged = staged_paths(&recorded.journal);
+        let is_staged =
+            |op: &DiskOperation| matches!(op, DiskOperation::Create(path) if staged.contains(path));
+        assert!(recorded.ops.iter().any(is_staged), "no temporary file has a record: {staged:?}");
+        recorded
     }
 
     fn record(
@@ -208,13 +213,6 @@ impl RecordedRun {
         }
         let journal = is.into_iter().find(|(path, _)| is_journal(path));
         self.journal = journal.unwrap().1.unwrap();
-        let staged = staged_paths(&self.journal);
-        let is_staged =
-            |op: &DiskOperation| matches!(op, DiskOperation::Create(path) if staged.contains(path));
-        assert!(
-            self.ops.iter().any(is_staged) || staged.is_empty(),
-            "no file is named: {staged:?}"
-        );
     }
 
     /// Goes through the run, operation by operation.
