@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::sandbox::Sandbox;
 use crate::config::{Config, ConfigProblem, HookConfig, HookConfinement, PathPattern};
-use crate::hooks::{CommandHook, HookMatcher, HookSession, HookShell, Hooks, PostEditHook};
+use crate::hooks::{CommandHook, HookMatcher, HookSession, Hooks, check_placeholder};
 use crate::port::HookPoint;
 
 /// Returns the hooks of a run, in order.
@@ -18,8 +18,8 @@ pub(super) fn build_hooks(
     session: HookSession,
 ) -> Result<Hooks, ConfigProblem> {
     let session = Arc::new(session);
-    let confined: Arc<dyn HookShell> = Arc::new(sandbox.checks.clone());
-    let free: Arc<dyn HookShell> = Arc::new(sandbox.user.clone());
+    let confined = Arc::new(sandbox.checks.clone());
+    let free = Arc::new(sandbox.user.clone());
     let mut hooks = Hooks::new();
     for point in HookPoint::ALL {
         for hook in config.settings.hooks.enabled_at(point) {
@@ -31,15 +31,13 @@ pub(super) fn build_hooks(
                 HookConfinement::Off => &free,
             };
             let (session, shell) = (Arc::clone(&session), Arc::clone(shell));
-            let command = CommandHook::new(&*hook.command, hook.timeout.into(), session, shell);
-            hooks = match point {
-                HookPoint::PostEdit => {
-                    let command = PostEditHook::new(command)
-                        .map_err(|error| config.problem_with(&key("command"), error.to_string()))?;
-                    hooks.with(place, command)
-                }
-                _ => hooks.with(place, command),
-            };
+            let mut command = CommandHook::new(&*hook.command, hook.timeout.into(), session, shell);
+            if point == HookPoint::PostEdit {
+                command = command
+                    .with_file_placeholder()
+                    .map_err(|error| config.problem_with(&key("command"), error.to_string()))?;
+            }
+            hooks = hooks.with(place, command);
         }
     }
     Ok(hooks)
@@ -49,7 +47,7 @@ pub(super) fn build_hooks(
 pub(super) fn invalid_commands(config: &Config) -> Vec<ConfigProblem> {
     let hooks = config.settings.hooks.enabled_at(HookPoint::PostEdit);
     let mistake = |hook: &HookConfig| {
-        let wrong = PostEditHook::check(&hook.command).err()?;
+        let wrong = check_placeholder(&hook.command).err()?;
         let key = format!("hooks.{}.{}.command", HookPoint::PostEdit.as_str(), hook.name);
         Some(config.problem_with(&key, wrong.to_string()))
     };

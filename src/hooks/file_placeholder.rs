@@ -19,6 +19,15 @@ const FILE_PLACEHOLDER: &str = "{file}";
 )]
 pub struct UnsafePlaceholder(&'static str);
 
+/// Checks the placeholders in the command of a hook for changed files.
+///
+/// # Errors
+///
+/// Fails when one is at a position where the name would be parsed as part of the command.
+pub fn check_placeholder(command: &str) -> Result<(), UnsafePlaceholder> {
+    with_variable(command).map(drop)
+}
+
 /// Returns the command with the variable in place of `{file}`.
 ///
 /// # Errors

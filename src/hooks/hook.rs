@@ -72,12 +72,7 @@ impl HookError {
     pub(super) fn outcome(&self) -> HookOutcome {
         match self {
             Self::TimedOut(_) => HookOutcome::TimedOut,
-            Self::Start(_)
-            | Self::Exit { .. }
-            | Self::Signal(_)
-            | Self::Output(_)
-            | Self::Panic(_)
-            | Self::Cancelled => HookOutcome::Failed,
+            _ => HookOutcome::Failed,
         }
     }
 }
@@ -107,13 +102,8 @@ pub struct HookMatcher {
 impl HookMatcher {
     /// Returns a matcher for everything at a point.
     pub fn for_point(point: HookPoint, name: &str) -> Self {
-        Self {
-            name: name.into(),
-            point,
-            tools: None,
-            files: None,
-            on_failure: HookFailurePolicy::Ignore,
-        }
+        let on_failure = HookFailurePolicy::Ignore;
+        Self { name: name.into(), point, tools: None, files: None, on_failure }
     }
 
     /// Limits the matcher to files: patterns as in `.gitignore`, where one without `/` matches the file name alone.
@@ -134,10 +124,7 @@ impl HookMatcher {
     }
 
     pub(super) fn matches_tool(&self, tool: &str) -> bool {
-        match self.tools.as_deref() {
-            None | Some("") => true,
-            Some(pattern) => matches_wildcard(pattern, tool),
-        }
+        self.tools.as_ref().is_none_or(|tools| tools.is_empty() || matches_wildcard(tools, tool))
     }
 
     pub(super) fn matches(&self, occasion: &HookInput) -> bool {

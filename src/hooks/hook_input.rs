@@ -3,13 +3,15 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use serde_json::{Map, Value, json};
+use serde::Serialize;
+use serde_json::Value;
 
 use crate::model::{CallId, FaultKind, ToolStatus};
 use crate::port::HookPoint;
 
 /// The input of a hook: the event at a point of the run.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(tag = "hook_event_name", rename_all = "snake_case")]
 pub enum HookInput {
     /// The run begins.
     SessionStart {
@@ -19,6 +21,7 @@ pub enum HookInput {
     /// The model is about to be called.
     PreLlmCall {
         /// The system prompt; a hook may change it.
+        #[serde(rename = "system_prompt")]
         system: Arc<str>,
         /// The names of the available tools; a hook may remove some.
         tools: Vec<Arc<str>>,
@@ -28,35 +31,46 @@ pub enum HookInput {
         /// What it wrote.
         text: Arc<str>,
         /// The names of the tools that it calls.
+        #[serde(rename = "tool_calls")]
         tools: Vec<Arc<str>>,
     },
     /// A tool call is about to run.
     PreToolUse {
         /// The call.
+        #[serde(rename = "tool_use_id")]
         call: CallId,
         /// The tool.
+        #[serde(rename = "tool_name")]
         tool: Arc<str>,
         /// Its arguments, an object; a hook may change them.
+        #[serde(rename = "tool_input")]
         input: Value,
     },
     /// A tool call has run.
     PostToolUse {
         /// The call.
+        #[serde(rename = "tool_use_id")]
         call: CallId,
         /// The tool.
+        #[serde(rename = "tool_name")]
         tool: Arc<str>,
         /// Its arguments.
+        #[serde(rename = "tool_input")]
         input: Value,
         /// How it ended.
+        #[serde(rename = "tool_status")]
         status: ToolStatus,
         /// The result for the model; a hook may change it.
+        #[serde(rename = "tool_response")]
         output: Arc<str>,
     },
     /// A tool call has changed a file.
     PostEdit {
         /// The call.
+        #[serde(rename = "tool_use_id")]
         call: CallId,
         /// The tool.
+        #[serde(rename = "tool_name")]
         tool: Arc<str>,
         /// The file, relative to the workspace.
         file: Arc<str>,
@@ -133,56 +147,113 @@ impl HookInput {
             Self::PreToolUse { call, tool, .. }
             | Self::PostToolUse { call, tool, .. }
             | Self::PostEdit { call, tool, .. } => Some((call, tool)),
-            Self::SessionStart { .. }
-            | Self::PreLlmCall { .. }
-            | Self::PostLlmCall { .. }
-            | Self::PreCompact
-            | Self::PostCompact
-            | Self::Stop { .. }
-            | Self::SessionEnd { .. }
-            | Self::OnError { .. } => None,
+            _ => None,
         }
     }
 
     /// Returns the JSON object for commands, with names known from hooks of other agents.
-    pub fn to_json(&self, session: &HookSession) -> Value {
-        let mut all = Map::new();
-        all.insert("hook_event_name".to_owned(), self.point().as_str().into());
-        all.insert("session_id".to_owned(), (*session.id).into());
-        all.insert("cwd".to_owned(), session.workspace.display().to_string().into());
-        all.insert("agent".to_owned(), (*session.agent).into());
-        all.insert("model".to_owned(), (*session.model).into());
-        let own = match self {
-            Self::SessionStart { prompt } => {
-                let source = if session.is_resumed { "resume" } else { "startup" };
-                json!({ "source": source, "prompt": prompt })
-            }
-            Self::PreLlmCall { system, tools } => {
-                json!({ "system_prompt": system, "tools": tools })
-            }
-            Self::PostLlmCall { text, tools } => json!({ "text": text, "tool_calls": tools }),
-            Self::PreToolUse { call, tool, input } => {
-                json!({ "tool_use_id": call, "tool_name": tool, "tool_input": input })
-            }
-            Self::PostToolUse { call, tool, input, status, output } => json!({
-                "tool_use_id": call, "tool_name": tool, "tool_input": input,
-                "tool_status": status, "tool_response": output,
-            }),
-            Self::PostEdit { call, tool, file } => {
-                json!({ "tool_use_id": call, "tool_name": tool, "file": file })
-            }
-            Self::PreCompact | Self::PostCompact => json!({}),
-            Self::Stop { answer, sent_back } => {
-                json!({ "answer": answer, "sent_back": sent_back, "stop_hook_active": *sent_back > 0 })
-            }
-            Self::SessionEnd { status, stop_reason, output, steps } => json!({
-                "status": status, "stop_reason": stop_reason, "output": output, "steps": steps,
-            }),
-            Self::OnError { fault, message } => json!({ "fault": fault, "message": message }),
+    pub(super) fn to_json(&self, session: &HookSession) -> Value {
+        let source = if session.is_resumed { "resume" } else { "startup" };
+        let facts = CommandInput {
+            input: self,
+            session_id: &session.id,
+            cwd: session.workspace.display().to_string(),
+            agent: &session.agent,
+            model: &session.model,
+            source: matches!(self, Self::SessionStart { .. }).then_some(source),
+            stop_hook_active: match self {
+                Self::Stop { sent_back, .. } => Some(*sent_back > 0),
+                _ => None,
+            },
         };
-        if let Value::Object(own) = own {
-            all.extend(own);
+        serde_json::to_value(facts).unwrap_or_default()
+    }
+}
+
+/// The standard input of a command: the event, and facts about the session.
+#[derive(Serialize)]
+struct CommandInput<'a> {
+    #[serde(flatten)]
+    input: &'a HookInput,
+    session_id: &'a str,
+    cwd: String,
+    agent: &'a str,
+    model: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    source: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stop_hook_active: Option<bool>,
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// The names of the fields are public.
+    #[test]
+    fn the_input_of_commands_has_these_fields() {
+        let session = HookSession { id: "s".into(), workspace: "/w".into(), ..Default::default() };
+        let (call, tool) = (CallId::from("c"), Arc::<str>::from("grep"));
+        for (input, own) in [
+            (
+                HookInput::SessionStart { prompt: "p".into() },
+                json!({ "source": "startup", "prompt": "p" }),
+            ),
+            (
+                HookInput::PreLlmCall { system: "s".into(), tools: vec!["t".into()] },
+                json!({ "system_prompt": "s", "tools": ["t"] }),
+            ),
+            (
+                HookInput::PostLlmCall { text: "x".into(), tools: vec!["t".into()] },
+                json!({ "text": "x", "tool_calls": ["t"] }),
+            ),
+            (
+                HookInput::PreToolUse { call: call.clone(), tool: tool.clone(), input: json!({}) },
+                json!({ "tool_use_id": "c", "tool_name": "grep", "tool_input": {} }),
+            ),
+            (
+                HookInput::PostToolUse {
+                    call: call.clone(),
+                    tool: tool.clone(),
+                    input: json!({}),
+                    status: ToolStatus::Ok,
+                    output: "o".into(),
+                },
+                json!({
+                    "tool_use_id": "c", "tool_name": "grep", "tool_input": {},
+                    "tool_status": "ok", "tool_response": "o",
+                }),
+            ),
+            (
+                HookInput::PostEdit { call, tool, file: "f".into() },
+                json!({ "tool_use_id": "c", "tool_name": "grep", "file": "f" }),
+            ),
+            (HookInput::PreCompact, json!({})),
+            (
+                HookInput::Stop { answer: "a".into(), sent_back: 1 },
+                json!({ "answer": "a", "sent_back": 1, "stop_hook_active": true }),
+            ),
+            (
+                HookInput::SessionEnd {
+                    status: "success".into(),
+                    stop_reason: "r".into(),
+                    output: "o".into(),
+                    steps: 2,
+                },
+                json!({ "status": "success", "stop_reason": "r", "output": "o", "steps": 2 }),
+            ),
+            (
+                HookInput::OnError { fault: None, message: "m".into() },
+                json!({ "fault": null, "message": "m" }),
+            ),
+        ] {
+            let mut expected = json!({
+                "hook_event_name": input.point().as_str(), "session_id": "s", "cwd": "/w", "agent": "", "model": "",
+            });
+            expected.as_object_mut().unwrap().extend(own.as_object().unwrap().clone());
+            assert_eq!(input.to_json(&session), expected);
         }
-        Value::Object(all)
     }
 }

@@ -11,21 +11,14 @@ use thiserror::Error;
 use super::hook::{Hook, HookError, HookMatcher};
 use super::hook_input::HookInput;
 use super::hook_output::{HookChanges, HookOutput};
-use crate::model::HookFailurePolicy;
-use crate::model::{TimeSpan, strip_terminal_codes};
+use crate::model::{HookFailurePolicy, TimeSpan, strip_terminal_codes};
 use crate::port::{EffectContext, EffectNotice, HookOutcome, HookPoint, HookRun};
 
 /// The hooks of a run, in the order in which they run. Fixed for the run.
 #[derive(Clone, Default)]
 pub struct Hooks {
-    entries: Vec<RegisteredHook>,
+    entries: Vec<(HookMatcher, Arc<dyn Hook>)>,
     mask: Option<SecretMask>,
-}
-
-#[derive(Clone)]
-struct RegisteredHook {
-    matcher: HookMatcher,
-    hook: Arc<dyn Hook>,
 }
 
 type SecretMask = Arc<dyn Fn(&str) -> String + Send + Sync>;
@@ -35,23 +28,12 @@ type SecretMask = Arc<dyn Fn(&str) -> String + Send + Sync>;
 pub struct HookChainResult {
     /// The input, with all changes.
     pub input: HookInput,
-    /// The result of each hook that ran, in order.
-    pub results: Vec<HookResult>,
+    /// The hooks that ran, in order.
+    pub runs: Vec<HookRun>,
+    /// The names of the hooks that changed the input.
+    pub changed_by: Vec<Arc<str>>,
     /// The hook that blocked. Later ones did not run.
     pub blocked: Option<HookBlock>,
-}
-
-/// The result of one hook.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HookResult {
-    /// Its name.
-    pub hook: Arc<str>,
-    /// How it ended.
-    pub outcome: HookOutcome,
-    /// Whether it changed the input.
-    pub has_changed_input: bool,
-    /// Its message: text for the model if it continued, and otherwise the reason.
-    pub message: Option<String>,
 }
 
 /// A hook that blocked.
@@ -92,8 +74,8 @@ impl Hooks {
     }
 
     /// Appends a hook.
-    pub fn with(mut self, place: HookMatcher, hook: impl Hook + 'static) -> Self {
-        self.entries.push(RegisteredHook { matcher: place, hook: Arc::new(hook) });
+    pub fn with(mut self, matcher: HookMatcher, hook: impl Hook + 'static) -> Self {
+        self.entries.push((matcher, Arc::new(hook)));
         self
     }
 
@@ -104,95 +86,93 @@ impl Hooks {
 
     /// Returns whether there is a hook for a point.
     pub fn has_hooks_at(&self, point: HookPoint) -> bool {
-        self.entries.iter().any(|entry| entry.matcher.point == point)
+        self.at(point).next().is_some()
     }
 
     /// Returns whether there is a hook for a point and a tool.
     pub(super) fn has_hooks_for_tool(&self, point: HookPoint, tool: &str) -> bool {
-        self.at(point).any(|entry| entry.matcher.matches_tool(tool))
+        self.at(point).any(|(matcher, _)| matcher.matches_tool(tool))
     }
 
     /// Returns the time limit of all hooks of a point together.
     pub fn timeout(&self, point: HookPoint) -> TimeSpan {
-        let limits = self.at(point).map(|entry| entry.hook.timeout());
+        let limits = self.at(point).map(|(_, hook)| hook.timeout());
         limits.fold(Duration::ZERO, Duration::saturating_add).into()
     }
 
-    fn at(&self, point: HookPoint) -> impl Iterator<Item = &RegisteredHook> {
-        self.entries.iter().filter(move |entry| entry.matcher.point == point)
+    fn at(&self, point: HookPoint) -> impl Iterator<Item = &(HookMatcher, Arc<dyn Hook>)> {
+        self.entries.iter().filter(move |(matcher, _)| matcher.point == point)
     }
 
     /// Runs the hooks for an input, each with the changes of the previous ones.
-    pub fn run(&self, occasion: HookInput, scope: &EffectContext) -> HookChainResult {
-        let mut passage = HookChainResult { input: occasion, results: Vec::new(), blocked: None };
-        for entry in &self.entries {
-            if scope.cancel.is_cancelled() || passage.blocked.is_some() {
+    pub fn run(&self, input: HookInput, scope: &EffectContext) -> HookChainResult {
+        let (runs, changed_by) = (Vec::new(), Vec::new());
+        let mut chain = HookChainResult { input, runs, changed_by, blocked: None };
+        for (matcher, hook) in &self.entries {
+            if scope.cancel.is_cancelled() || chain.blocked.is_some() {
                 break;
             }
-            if entry.matcher.matches(&passage.input) {
-                self.run_hook(entry, &mut passage, scope);
+            if matcher.matches(&chain.input) {
+                self.run_hook(matcher, &**hook, &mut chain, scope);
             }
         }
-        passage
+        chain
     }
 
     fn run_hook(
         &self,
-        entry: &RegisteredHook,
-        passage: &mut HookChainResult,
+        matcher: &HookMatcher,
+        hook: &dyn Hook,
+        chain: &mut HookChainResult,
         scope: &EffectContext,
     ) {
-        let RegisteredHook { matcher: place, hook } = entry;
         let begun = Instant::now();
-        let asked = catch_unwind(AssertUnwindSafe(|| hook.run(&passage.input, scope)));
-        let answer = asked.unwrap_or_else(|panic| Err(HookError::Panic(panic_message(&*panic))));
-        let (outcome, changed, text) = match answer {
+        let answer = catch_unwind(AssertUnwindSafe(|| hook.run(&chain.input, scope)));
+        let answer = answer.unwrap_or_else(|panic| Err(HookError::Panic(panic_message(&*panic))));
+        let hook = Arc::clone(&matcher.name);
+        let (outcome, message) = match answer {
             Ok(HookOutput::Continue(mut changes)) => {
                 let context = changes.context.take().map(|text| self.clean_text(&text));
-                let context = context.filter(|text| !text.is_empty());
-                (HookOutcome::Passed, apply_changes(&mut passage.input, changes), context)
+                if apply_changes(&mut chain.input, changes) {
+                    chain.changed_by.push(Arc::clone(&hook));
+                }
+                (HookOutcome::Passed, context.filter(|text| !text.is_empty()))
             }
             Ok(HookOutput::Block { reason }) => {
-                let reason = match self.clean_text(&reason) {
-                    empty if empty.is_empty() => "no reason was given".to_owned(),
-                    reason => reason,
-                };
-                passage.block(place, reason.clone());
-                (HookOutcome::Blocked, false, Some(reason))
+                let mut reason = self.clean_text(&reason);
+                if reason.is_empty() {
+                    reason = "no reason was given".to_owned();
+                }
+                chain.blocked = Some(HookBlock { hook, reason: reason.clone() });
+                (HookOutcome::Blocked, Some(reason))
             }
             // The call was cancelled: there is nothing to report.
             Err(_) if scope.cancel.is_cancelled() => return,
             Err(error) => {
                 let why = self.clean_text(&error.to_string());
-                if place.on_failure == HookFailurePolicy::Block {
-                    passage.block(place, format!("the hook failed, and has to agree: {why}"));
+                if matcher.on_failure == HookFailurePolicy::Block {
+                    let reason = format!("the hook failed, and has to agree: {why}");
+                    chain.blocked = Some(HookBlock { hook, reason });
                 }
-                (error.outcome(), false, Some(why))
+                (error.outcome(), Some(why))
             }
         };
-        scope.notify(EffectNotice::Hook(HookRun {
-            name: Arc::clone(&place.name),
-            point: place.point,
+        let run = HookRun {
+            name: Arc::clone(&matcher.name),
+            point: matcher.point,
             outcome,
             duration: begun.elapsed().into(),
-            call: passage.input.tool_call().map(|(call, _)| call.clone()),
-            message: text.as_deref().map(Into::into),
-        }));
-        passage.results.push(HookResult {
-            hook: Arc::clone(&place.name),
-            outcome,
-            has_changed_input: changed,
-            message: text,
-        });
+            call: chain.input.tool_call().map(|(call, _)| call.clone()),
+            message: message.map(Into::into),
+        };
+        scope.notify(EffectNotice::Hook(run.clone()));
+        chain.runs.push(run);
     }
 
     /// Returns a text of a hook in plain form, truncated and without secrets.
     fn clean_text(&self, text: &str) -> String {
         let text = strip_terminal_codes(text);
-        let text = match &self.mask {
-            Some(mask) => mask(&text),
-            None => text,
-        };
+        let text = self.mask.as_ref().map_or_else(|| text.clone(), |mask| mask(&text));
         let text = text.trim();
         match text.char_indices().find(|(index, c)| index + c.len_utf8() > MAX_TEXT_BYTES) {
             Some((end, _)) => format!("{}\n[... cut off ...]", &text[..end]),
@@ -202,31 +182,18 @@ impl Hooks {
 }
 
 impl HookChainResult {
-    fn block(&mut self, place: &HookMatcher, reason: String) {
-        self.blocked = Some(HookBlock { hook: Arc::clone(&place.name), reason });
-    }
-
     /// Returns the texts for the model of hooks that continued, with their names.
     pub fn context(&self) -> Vec<String> {
-        let agreed = self.results.iter().filter(|result| result.outcome == HookOutcome::Passed);
-        agreed
-            .filter_map(|result| {
-                Some(format!("[HOOK {}] {}", result.hook, result.message.as_ref()?))
-            })
-            .collect()
-    }
-
-    /// Returns the names of the hooks that changed something.
-    pub fn changed_by(&self) -> Vec<&str> {
-        let changed = self.results.iter().filter(|result| result.has_changed_input);
-        changed.map(|result| &*result.hook).collect()
+        let passed = self.runs.iter().filter(|run| run.outcome == HookOutcome::Passed);
+        let text = |run: &HookRun| Some(format!("[HOOK {}] {}", run.name, run.message.as_ref()?));
+        passed.filter_map(text).collect()
     }
 }
 
 /// Applies the changes that are meaningful at this point; returns whether the input changed.
-fn apply_changes(occasion: &mut HookInput, changes: HookChanges) -> bool {
-    let before = occasion.clone();
-    match occasion {
+fn apply_changes(input: &mut HookInput, changes: HookChanges) -> bool {
+    let before = input.clone();
+    match input {
         HookInput::PreLlmCall { system, tools } => {
             if let Some(text) = changes.system {
                 *system = text.into();
@@ -245,22 +212,14 @@ fn apply_changes(occasion: &mut HookInput, changes: HookChanges) -> bool {
                 *output = strip_terminal_codes(&text).into();
             }
         }
-        HookInput::SessionStart { .. }
-        | HookInput::PostLlmCall { .. }
-        | HookInput::PostEdit { .. }
-        | HookInput::PreCompact
-        | HookInput::PostCompact
-        | HookInput::Stop { .. }
-        | HookInput::SessionEnd { .. }
-        | HookInput::OnError { .. } => {}
+        _ => {}
     }
-    *occasion != before
+    *input != before
 }
 
 impl std::fmt::Debug for Hooks {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let places = self.entries.iter().map(|entry| (entry.matcher.point, &entry.matcher.name));
-        f.debug_list().entries(places).finish()
+        f.debug_list().entries(self.entries.iter().map(|(matcher, _)| matcher)).finish()
     }
 }
 
@@ -328,7 +287,7 @@ mod tests {
         let hooks = Hooks::new().with(place("x"), adds("x")).with(place("y"), adds("y"));
         let passage = hooks.run(call(json!({ "a": "" })), &scope());
         assert_eq!(passage.input, call(json!({ "a": "xy" })));
-        assert_eq!(passage.changed_by(), ["x", "y"]);
+        assert_eq!(passage.changed_by.join(" "), "x y");
     }
 
     #[test]
@@ -336,7 +295,7 @@ mod tests {
         let hooks = Hooks::new().with(place("guard"), says_no).with(place("late"), adds("x"));
         let passage = hooks.run(call(json!({ "a": "" })), &scope());
         assert_eq!(passage.blocked.unwrap().reason, "no canary");
-        assert_eq!(passage.results.len(), 1);
+        assert_eq!(passage.runs.len(), 1);
     }
 
     /// Faults H1, H4: a failed hook is a warning, or blocks if its policy demands it.
@@ -347,7 +306,7 @@ mod tests {
             .with(failing(HookFailurePolicy::Ignore), fails)
             .with(place("y"), adds("y"));
         let passage = hooks.run(call(json!({ "a": "" })), &scope());
-        assert_eq!((passage.blocked, passage.results.len()), (None, 2));
+        assert_eq!((passage.blocked, passage.runs.len()), (None, 2));
         let hooks = Hooks::new().with(failing(HookFailurePolicy::Block), fails);
         let blocked = hooks.run(call(json!({})), &scope()).blocked.unwrap();
         assert_eq!(blocked.reason, "the hook failed, and has to agree: garbage");
@@ -357,7 +316,7 @@ mod tests {
     fn a_hook_that_panics_fails() {
         let hooks = Hooks::new().with(place("b"), breaks_down).with(place("y"), adds("y"));
         let passage = hooks.run(call(json!({ "a": "" })), &scope());
-        assert_eq!(passage.results[0].message.as_deref(), Some("it failed unexpectedly: broken"));
+        assert_eq!(passage.runs[0].message.as_deref(), Some("it failed unexpectedly: broken"));
         assert_eq!(passage.input, call(json!({ "a": "y" })));
     }
 
@@ -372,7 +331,7 @@ mod tests {
         let long =
             |_: &HookInput, _: &EffectContext| Ok(HookOutput::context("ä".repeat(MAX_TEXT_BYTES)));
         let passage = Hooks::new().with(place("long"), long).run(call(json!({})), &scope());
-        let text = passage.results[0].message.as_ref().unwrap();
+        let text = passage.runs[0].message.as_ref().unwrap();
         assert!(text.len() < MAX_TEXT_BYTES + 30 && text.ends_with("[... cut off ...]"));
     }
 
@@ -400,7 +359,7 @@ mod tests {
         let scope = scope();
         scope.cancel.cancel();
         let passage = Hooks::new().with(place("guard"), says_no).run(call(json!({})), &scope);
-        assert_eq!((passage.results.len(), passage.blocked), (0, None));
+        assert_eq!((passage.runs.len(), passage.blocked), (0, None));
     }
 
     /// Fault H8.

@@ -1,6 +1,5 @@
 //! Hooks around tool calls.
 
-use std::fmt::Write as _;
 use std::sync::Arc;
 
 use serde_json::Value;
@@ -93,7 +92,7 @@ impl PreparedCall for HookedCall {
         }
         let remarks = collect_remarks(&passage);
         let (call, prepared) = match &passage.input {
-            HookInput::PreToolUse { input, .. } if !passage.changed_by().is_empty() => {
+            HookInput::PreToolUse { input, .. } if !passage.changed_by.is_empty() => {
                 let changed = ToolCall::new(call.id, &call.name, &input.to_string());
                 let prepared = tools.prepare(&changed);
                 (changed, prepared)
@@ -127,7 +126,9 @@ fn with_post_hooks(
                     if result.is_ok() {
                         result = run_post_edit_hooks(result, &call, &hooks, scope);
                     }
-                    result = run_post_use_hooks(result, &call, &hooks, scope);
+                    if hooks.has_hooks_for_tool(HookPoint::PostToolUse, &call.name) {
+                        result = run_post_use_hooks(result, &call, &hooks, scope);
+                    }
                     with_remarks(result, &remarks)
                 }),
                 timeout: TimeSpan(timeout.0.saturating_add(after)),
@@ -151,58 +152,47 @@ fn run_post_edit_hooks(
 ) -> ToolResult {
     let there = result.changes.iter().filter(|change| change.action != FileAction::Deleted);
     let files: Vec<Arc<str>> = there.map(|change| Arc::clone(&change.path)).collect();
-    let (mut text, mut status) = (result.text.to_string(), result.status);
+    let (mut remarks, mut status) = (Vec::new(), result.status);
     for file in &files {
         let (id, tool) = (call.id.clone(), Arc::clone(&call.name));
-        let occasion = HookInput::PostEdit { call: id, tool, file: Arc::clone(file) };
-        let passage = hooks.run(occasion, scope);
-        for result in &passage.results {
-            let mark = if result.outcome == HookOutcome::Passed { "✓" } else { "✗" };
+        let input = HookInput::PostEdit { call: id, tool, file: Arc::clone(file) };
+        let chain = hooks.run(input, scope);
+        for run in &chain.runs {
+            let mark = if run.outcome == HookOutcome::Passed { "✓" } else { "✗" };
             let about = if files.len() > 1 { format!(" ({file})") } else { String::new() };
-            end_line(&mut text);
-            let _ = write!(text, "Hook {}{about}: {mark}", result.hook);
-            if let Some(message) = &result.message {
-                let _ = write!(text, "\n{message}");
-            }
+            remarks.push(format!("Hook {}{about}: {mark}", run.name));
+            remarks.extend(run.message.as_deref().map(str::to_owned));
         }
-        if passage.blocked.is_some() {
+        if chain.blocked.is_some() {
             status = ToolStatus::Failed;
         }
     }
-    with_text(result, status, text)
+    with_remarks(ToolResult { status, ..result }, &remarks)
 }
 
 fn run_post_use_hooks(
-    result: ToolResult,
+    mut result: ToolResult,
     call: &ToolCall,
     hooks: &Hooks,
     scope: &EffectContext,
 ) -> ToolResult {
-    if !hooks.has_hooks_for_tool(HookPoint::PostToolUse, &call.name) {
-        return result;
-    }
-    let passage = hooks.run(
-        HookInput::PostToolUse {
-            call: call.id.clone(),
-            tool: Arc::clone(&call.name),
-            input: call_input(call).unwrap_or_default(),
-            status: result.status,
-            output: Arc::clone(&result.text),
-        },
-        scope,
-    );
-    let mut text = match &passage.input {
-        HookInput::PostToolUse { output, .. } => output.to_string(),
-        _ => result.text.to_string(),
+    let input = HookInput::PostToolUse {
+        call: call.id.clone(),
+        tool: Arc::clone(&call.name),
+        input: call_input(call).unwrap_or_default(),
+        status: result.status,
+        output: Arc::clone(&result.text),
     };
-    let mut status = result.status;
-    if let Some(blocked) = &passage.blocked {
-        end_line(&mut text);
-        let _ = write!(text, "Refused by hook {}: {}", blocked.hook, blocked.reason);
-        status = ToolStatus::Failed;
+    let chain = hooks.run(input, scope);
+    let mut remarks = chain.context();
+    if let Some(blocked) = &chain.blocked {
+        result.status = ToolStatus::Failed;
+        remarks.insert(0, format!("Refused by hook {}: {}", blocked.hook, blocked.reason));
     }
-    let result = with_text(result, status, text);
-    with_remarks(result, &passage.context())
+    if let HookInput::PostToolUse { output, .. } = chain.input {
+        result.text = output;
+    }
+    with_remarks(result, &remarks)
 }
 
 /// Returns the arguments of a call, if they are valid.
@@ -214,44 +204,33 @@ fn call_input(call: &ToolCall) -> Option<Value> {
 }
 
 /// Returns the texts for the model from hooks before a call: that the input has changed, and what they added.
-fn collect_remarks(passage: &HookChainResult) -> Vec<String> {
+fn collect_remarks(chain: &HookChainResult) -> Vec<String> {
     let mut remarks = Vec::new();
-    let changed_by = passage.changed_by();
-    if let (false, HookInput::PreToolUse { input, .. }) = (changed_by.is_empty(), &passage.input) {
+    if let (false, HookInput::PreToolUse { input, .. }) =
+        (chain.changed_by.is_empty(), &chain.input)
+    {
         let input = input.to_string();
         let shown: String = input.chars().take(SHOWN_INPUT_CHARS).collect();
         let more = if shown.len() < input.len() { "…" } else { "" };
-        remarks
-            .push(format!("[HOOK {}] changed the input to {shown}{more}", changed_by.join(", ")));
+        let by = chain.changed_by.join(", ");
+        remarks.push(format!("[HOOK {by}] changed the input to {shown}{more}"));
     }
-    remarks.extend(passage.context());
+    remarks.extend(chain.context());
     remarks
 }
 
 /// How many characters of a changed input are shown.
 const SHOWN_INPUT_CHARS: usize = 1_000;
 
+/// Returns a result with more lines of text, and with the digest of its status and text.
 fn with_remarks(result: ToolResult, remarks: &[String]) -> ToolResult {
-    if remarks.is_empty() {
-        return result;
-    }
     let mut text = result.text.to_string();
     for remark in remarks {
-        end_line(&mut text);
+        if !text.is_empty() && !text.ends_with('\n') {
+            text.push('\n');
+        }
         text.push_str(remark);
     }
-    let status = result.status;
-    with_text(result, status, text)
-}
-
-fn end_line(text: &mut String) {
-    if !text.is_empty() && !text.ends_with('\n') {
-        text.push('\n');
-    }
-}
-
-/// Replaces the text of a result; usage and changed files stay.
-fn with_text(result: ToolResult, status: ToolStatus, text: String) -> ToolResult {
-    let ToolResult { call, duration: took, changes, .. } = result;
-    ToolResult { duration: took, changes, ..ToolResult::new(call, status, text) }
+    let ToolResult { call, status, duration, changes, reads, .. } = result;
+    ToolResult { duration, changes, reads, ..ToolResult::new(call, status, text) }
 }

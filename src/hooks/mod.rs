@@ -5,8 +5,7 @@
 //! affects nothing else; its [`HookFailurePolicy`] decides whether it blocks.
 //!
 //! A hook is a type that implements [`Hook`]. [`CommandHook`] is a command: it gets the input as JSON on its standard
-//! input, and answers with its exit code and standard output. `post_edit` hooks are commands for one file. Commands run
-//! in a [`HookShell`], such as a [`Supervisor`](crate::exec::Supervisor).
+//! input, and answers with its exit code and standard output. `post_edit` hooks are commands for one file.
 //!
 //! Three wrappers run hooks: [`HookedTools`] around a toolbox, [`HookedModel`] around a model with
 //! [`PreCallHookRunner`] before its calls, [`HookedAnswerChecks`] after the checks of an answer. Start and end of a
@@ -21,18 +20,16 @@ mod hook_list;
 mod hook_output;
 mod hooked_model;
 mod hooked_tools;
-mod post_edit;
 mod pre_call_hooks;
 
 pub use crate::model::HookFailurePolicy;
 pub use answer_checks::HookedAnswerChecks;
-pub use command_hook::{CommandHook, HookCommand, HookShell, ShellOutput};
-pub use file_placeholder::UnsafePlaceholder;
+pub use command_hook::CommandHook;
+pub use file_placeholder::{UnsafePlaceholder, check_placeholder};
 pub use hook::{Hook, HookError, HookMatcher};
 pub use hook_input::{HookInput, HookSession};
-pub use hook_list::{HookBlock, HookChainResult, HookResult, Hooks, HooksTooDeep};
+pub use hook_list::{HookBlock, HookChainResult, Hooks, HooksTooDeep};
 pub use hook_output::{HookChanges, HookOutput};
 pub use hooked_model::{HookedModel, with_hooks};
 pub use hooked_tools::HookedTools;
-pub use post_edit::PostEditHook;
 pub use pre_call_hooks::PreCallHookRunner;

@@ -1,145 +1,95 @@
 //! Approval of a command line, part by part.
 
 use super::command::{
-    CommandLine, NestedExecution, git_folders, is_harmless_shell_setting, is_harmless_variable,
-    is_script_variable, nested_execution, only_reads, program_name, rebase_folder,
+    NestedExecution, git_folders, is_harmless_shell_setting, is_harmless_variable,
+    is_script_variable, nested_execution, only_reads, rebase_folder,
 };
-use super::repositories::Repositories;
+use super::guardrails::Guardrails;
 use super::rules::{PermissionRule, normalize};
 use super::shell::{
-    Assignment, CommandBody, PROCESS_SUBSTITUTION, Redirection, RedirectionKind, ShellCommand,
-    ShellScript, ShellWord, SimpleCommand, WordForm,
+    Assignment, CommandKind, PROCESS_SUBSTITUTION, Redirection, RedirectionKind, ShellCommand,
+    ShellScript, ShellWord, WordForm,
 };
-use super::target::WRITING_TOOLS;
+use super::target::{CommandTarget, WRITING_TOOLS};
 
-/// The rules and lists that may allow the parts of a line.
+/// What may allow the parts of a line.
 pub(super) struct CommandApproval<'a> {
     /// The permissions of the user.
     pub rules: &'a [PermissionRule],
-    /// The beginnings of commands that need no confirmation.
-    pub safe: &'a [String],
+    /// The safe commands, and the repositories in which the line runs.
+    pub guardrails: &'a Guardrails,
     /// The line.
-    pub line: &'a CommandLine,
-    /// The repositories in which it runs.
-    pub repositories: &'a Repositories,
+    pub command: &'a CommandTarget,
+    /// Why the parts are allowed, except for those that only read.
+    pub reasons: Vec<String>,
 }
 
 /// Files to which every command may write. `/dev/stdout` is not one of them: it may be redirected to a file, which would
 /// be overwritten.
 const WRITABLE_DEVICES: [&str; 2] = ["/dev/null", "/dev/zero"];
 
-/// The context of a command in a line.
-#[derive(Clone, Copy, Default)]
-struct ApprovalContext {
-    /// The nesting depth.
-    depth: u32,
-    /// Whether it gets variables with unknown effects.
-    has_given_variables: bool,
-}
+/// The maximum nesting of programs and scripts.
+const MAX_DEPTH: u32 = 8;
 
-impl ApprovalContext {
-    fn nested(self) -> Self {
-        Self { depth: self.depth + 1, ..self }
-    }
-}
+/// The reason for not allowing a part, if it is not.
+type Approval = Result<(), String>;
 
 impl CommandApproval<'_> {
-    /// Returns the reasons why a whole line is allowed, besides parts that only read.
+    /// Returns the reasons why the whole line is allowed, except for parts that only read.
     ///
     /// # Errors
     ///
     /// Fails with the first part that is not allowed.
-    pub(super) fn approve_line(
-        &self,
-        script: &ShellScript,
-        env: &[String],
-    ) -> Result<Vec<String>, String> {
+    pub(super) fn approve_line(mut self, script: &ShellScript) -> Result<Vec<String>, String> {
+        let env = self.command.env();
         if let Some(name) = env.iter().find(|name| has_effects(name)) {
             return Err(format!("it sets the variable {name}"));
         }
         let is_given = env.iter().any(|name| !is_harmless_variable(name));
-        let mut reasons = Vec::new();
-        self.approve_script(
-            script,
-            &mut reasons,
-            ApprovalContext { depth: 0, has_given_variables: is_given },
-        )?;
-        reasons.sort();
-        reasons.dedup();
-        Ok(reasons)
+        self.approve_script(script, is_given, 0)?;
+        self.reasons.sort();
+        self.reasons.dedup();
+        Ok(self.reasons)
     }
 
-    fn approve_script(
-        &self,
-        script: &ShellScript,
-        reasons: &mut Vec<String>,
-        place: ApprovalContext,
-    ) -> Result<(), String> {
-        if place.depth > 8 {
+    /// Checks the commands of a script; whether they get variables with unknown effects.
+    fn approve_script(&mut self, script: &ShellScript, is_given: bool, depth: u32) -> Approval {
+        if depth > MAX_DEPTH {
             return Err("its commands are nested too deeply".to_owned());
         }
-        let mut first = Ok(());
-        script.for_each_command(&mut |command| {
-            if first.is_ok() {
-                first = self.approve_command(command, reasons, place);
+        for command in script.commands() {
+            command.redirections.iter().try_for_each(|to| self.approve_redirection(to))?;
+            match &command.kind {
+                CommandKind::Simple => self.approve_program(command, is_given, depth)?,
+                // What is in them is looked at by itself.
+                CommandKind::Group | CommandKind::Function(_) => approve_head(command)?,
             }
-        });
-        first
-    }
-
-    fn approve_command(
-        &self,
-        command: &ShellCommand,
-        reasons: &mut Vec<String>,
-        place: ApprovalContext,
-    ) -> Result<(), String> {
-        command.redirections.iter().try_for_each(|to| self.approve_redirection(to, reasons))?;
-        match &command.body {
-            CommandBody::Simple(simple) => self.approve_simple(simple, reasons, place),
-            CommandBody::Group { words, .. }
-                if words.iter().any(|word| word.form == WordForm::Evaluated) =>
-            {
-                Err("it has an expression in which commands may be hidden".to_owned())
-            }
-            CommandBody::Group { variable: Some(name), .. } if has_effects(name) => {
-                Err(format!("it sets the variable {name}"))
-            }
-            // What is in them is looked at by itself.
-            CommandBody::Group { .. } | CommandBody::Function { .. } => Ok(()),
         }
+        Ok(())
     }
 
-    fn approve_simple(
-        &self,
-        simple: &SimpleCommand,
-        reasons: &mut Vec<String>,
-        place: ApprovalContext,
-    ) -> Result<(), String> {
-        let SimpleCommand { assignments, words } = simple;
+    fn approve_program(&mut self, command: &ShellCommand, is_given: bool, depth: u32) -> Approval {
+        let ShellCommand { assignments, words, .. } = command;
         // In a list, what stands in brackets at the beginning of a value is evaluated.
         let evaluated = |set: &Assignment| {
             let is_subscript = |value: &ShellWord| set.is_list && value.text.contains('[');
             set.values.iter().any(|value| value.form == WordForm::Evaluated || is_subscript(value))
         };
-        let set = assignments.iter().find(|set| has_effects(&set.name) || evaluated(set));
         let text = normalize(words);
-        if let Some(set) = set {
-            let value: Vec<String> = assignments
-                .iter()
-                .map(|set| format!("{}={}", set.name, normalize(&set.values)))
-                .collect();
-            let line = format!("{} {text}", value.join(" "));
-            return match !place.has_given_variables && self.is_allowed_by_rule(&line, reasons) {
+        if let Some(set) = assignments.iter().find(|set| has_effects(&set.name) || evaluated(set)) {
+            let value = |set: &Assignment| format!("{}={}", set.name, normalize(&set.values));
+            let values: Vec<String> = assignments.iter().map(value).collect();
+            let line = format!("{} {text}", values.join(" "));
+            return match !is_given && self.is_allowed_by_rule(&line) {
                 true => Ok(()),
                 false => Err(format!("it sets the variable {}", set.name)),
             };
         }
-        let is_given = place.has_given_variables
-            || assignments.iter().any(|set| !is_harmless_variable(&set.name));
+        let is_given = is_given || assignments.iter().any(|set| !is_harmless_variable(&set.name));
         if words.is_empty() {
             return Ok(());
         }
-        if self.is_allowed_by_name(words, &text, reasons) {
+        if self.is_allowed_by_name(words, &text) {
             return match is_given {
                 true => {
                     Err(format!("'{}' may read the variables that it is given", shorten(&text)))
@@ -147,130 +97,119 @@ impl CommandApproval<'_> {
                 false => Ok(()),
             };
         }
-        let place = ApprovalContext { has_given_variables: is_given, ..place.nested() };
         let changes = || Err(format!("'{}' may change something", shorten(&text)));
-        if !has_known_arguments(words) {
+        let is_unknown = || Err(format!("what '{}' runs is unknown", shorten(&text)));
+        if !has_known_arguments(command) {
             return changes();
         }
-        match nested_execution(simple) {
-            NestedExecution::Nothing if only_reads(simple) => self.check_repository(words),
+        match nested_execution(command) {
+            NestedExecution::Nothing if only_reads(command) => self.check_repository(command),
+            // `find` itself can change files, too.
+            NestedExecution::Programs(_)
+                if command.name() == Some("find") && !only_reads(command) =>
+            {
+                changes()
+            }
             NestedExecution::Programs(programs) => {
-                // `find` itself can change files, too.
-                if program_name(words) == Some("find") && !only_reads(simple) {
-                    return changes();
-                }
                 if let [program] = programs.as_slice()
-                    && has_cleared_environment(words, program)
+                    && has_cleared_environment(command, program)
                 {
                     return Err("it changes the environment or the name of a program".to_owned());
                 }
-                programs.iter().try_for_each(|program| match place.depth {
-                    ..=8 => self.approve_simple(program, reasons, place),
-                    _ => changes(),
-                })
+                if depth >= MAX_DEPTH && !programs.is_empty() {
+                    return changes();
+                }
+                programs.iter().try_for_each(|it| self.approve_program(it, is_given, depth + 1))
             }
-            NestedExecution::Script(_) if !is_same_in_all_shells(words) => {
-                Err(format!("what '{}' runs is unknown", shorten(&text)))
+            NestedExecution::Script(script) if is_same_in_all_shells(command) => {
+                self.approve_script(&script, is_given, depth + 1)
             }
-            NestedExecution::Script(script) => self.approve_script(&script, reasons, place),
+            NestedExecution::Script(_) | NestedExecution::Unknown => is_unknown(),
             NestedExecution::Nothing | NestedExecution::Input => changes(),
-            NestedExecution::Unknown => Err(format!("what '{}' runs is unknown", shorten(&text))),
         }
     }
 
     /// Checks that a reading git command runs no program from the configuration of a repository.
-    fn check_repository(&self, words: &[ShellWord]) -> Result<(), String> {
-        if program_name(words) != Some("git") || words[1].text == "--version" {
+    fn check_repository(&self, command: &ShellCommand) -> Approval {
+        if command.name() != Some("git") || command.words[1].text == "--version" {
             return Ok(());
         }
-        let mut folders = self.line.folders.clone();
-        for folder in git_folders(&words[1..]).map(|(folders, _)| folders).unwrap_or_default() {
+        let mut folders = self.command.line().folders.clone();
+        let named = git_folders(&command.words[1..]).map(|(folders, _)| folders);
+        for folder in named.unwrap_or_default() {
             let is_known = folder.is_literal() && !folder.text.starts_with('~');
             let text = if is_known { folder.text.as_str() } else { "$" };
             let more: Vec<String> = folders.iter().map(|from| rebase_folder(from, text)).collect();
             folders.extend(more);
         }
-        match self.repositories.execution_risk(&folders) {
-            Some(why) => Err(why),
-            None => Ok(()),
-        }
+        self.guardrails.repositories.execution_risk(&folders).map_or(Ok(()), Err)
     }
 
     /// Returns whether a rule or the list of safe commands names a command.
-    fn is_allowed_by_name(
-        &self,
-        words: &[ShellWord],
-        text: &str,
-        reasons: &mut Vec<String>,
-    ) -> bool {
+    fn is_allowed_by_name(&mut self, words: &[ShellWord], text: &str) -> bool {
         // A rule names a program, not the value of a variable.
         if !words[0].is_literal() || words.iter().any(|word| word.form == WordForm::Evaluated) {
             return false;
         }
         let begins = |safe: &&String| {
-            text.strip_prefix(safe.trim())
-                .is_some_and(|rest| rest.is_empty() || rest.starts_with(' '))
+            let rest = text.strip_prefix(safe.trim()).filter(|_| !safe.trim().is_empty());
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(' '))
         };
-        if let Some(safe) = self.safe.iter().filter(|safe| !safe.trim().is_empty()).find(begins) {
-            reasons.push(format!("commands.safe_commands has {safe}"));
-            return true;
+        match self.guardrails.safe.iter().find(begins) {
+            Some(safe) => self.reasons.push(format!("commands.safe_commands has {safe}")),
+            None => return self.is_allowed_by_rule(text),
         }
-        self.is_allowed_by_rule(text, reasons)
+        true
     }
 
-    fn is_allowed_by_rule(&self, text: &str, reasons: &mut Vec<String>) -> bool {
+    fn is_allowed_by_rule(&mut self, text: &str) -> bool {
         let found = self.rules.iter().find(|rule| rule.matches_command(text));
-        reasons.extend(found.map(|rule| format!("rule {} of permissions.allow", rule.as_str())));
+        self.reasons.extend(found.map(PermissionRule::allow_reason));
         found.is_some()
     }
 
-    fn approve_redirection(
-        &self,
-        to: &Redirection,
-        reasons: &mut Vec<String>,
-    ) -> Result<(), String> {
+    fn approve_redirection(&mut self, to: &Redirection) -> Approval {
         let text = to.target.text.as_str();
+        let is_literal = to.target.is_literal();
         match to.kind {
             RedirectionKind::Duplicate => Ok(()),
             RedirectionKind::HereDocument if to.target.form < WordForm::Evaluated => Ok(()),
             // The shell makes connections of these.
             RedirectionKind::Read
-                if !text.starts_with("/dev/tcp") && !text.starts_with("/dev/udp") =>
+                if text.starts_with("/dev/tcp") || text.starts_with("/dev/udp") =>
             {
-                match to.target.form {
-                    WordForm::Literal | WordForm::Pattern | WordForm::Computed
-                        if to.target.is_literal() =>
-                    {
-                        Ok(())
-                    }
-                    // The output of a command, which is looked at by itself.
-                    _ if text == PROCESS_SUBSTITUTION => Ok(()),
-                    _ => Err(format!("it reads '{text}'")),
-                }
+                Err(format!("its effect on '{text}' is unknown"))
             }
-            RedirectionKind::Write
-                if to.target.is_literal() && WRITABLE_DEVICES.contains(&text) =>
-            {
-                Ok(())
-            }
-            RedirectionKind::Write if to.target.is_literal() => {
-                let places = self.line.possible_paths(&to.target);
+            // The output of a command is looked at by itself.
+            RedirectionKind::Read if is_literal || text == PROCESS_SUBSTITUTION => Ok(()),
+            RedirectionKind::Read => Err(format!("it reads '{text}'")),
+            RedirectionKind::Write if is_literal && WRITABLE_DEVICES.contains(&text) => Ok(()),
+            RedirectionKind::Write if is_literal => {
+                let places = self.command.line().possible_paths(&to.target);
                 let rule = |place: &String| {
                     self.rules.iter().find(|rule| rule.matches_path(WRITING_TOOLS[0], place))
                 };
                 let rules: Option<Vec<&PermissionRule>> = places.iter().map(rule).collect();
-                match rules.as_deref() {
-                    Some([rule, ..]) => {
-                        reasons.push(format!("rule {} of permissions.allow", rule.as_str()));
-                        Ok(())
-                    }
-                    Some([]) | None => Err(format!("it writes '{text}'")),
-                }
+                let first = rules.as_ref().and_then(|rules| rules.first());
+                self.reasons.extend(first.map(|rule| rule.allow_reason()));
+                first.map(drop).ok_or_else(|| format!("it writes '{text}'"))
             }
-            RedirectionKind::HereDocument | RedirectionKind::Read | RedirectionKind::Write => {
+            RedirectionKind::HereDocument | RedirectionKind::Write => {
                 Err(format!("its effect on '{text}' is unknown"))
             }
         }
+    }
+}
+
+/// Checks the head of a group.
+fn approve_head(group: &ShellCommand) -> Approval {
+    let values = group.assignments.iter().flat_map(|set| &set.values);
+    if values.chain(&group.words).any(|word| word.form == WordForm::Evaluated) {
+        return Err("it has an expression in which commands may be hidden".to_owned());
+    }
+    match group.assignments.iter().find(|set| has_effects(&set.name)) {
+        Some(set) => Err(format!("it sets the variable {}", set.name)),
+        None => Ok(()),
     }
 }
 
@@ -282,12 +221,13 @@ fn has_effects(variable: &str) -> bool {
 /// Returns whether a program is run by these words with another environment or under another name than it would be by
 /// itself: `env -i`, `exec -c`, `exec -a`. Variables may be what keeps it from running something, and some programs do
 /// what their name says.
-fn has_cleared_environment(words: &[ShellWord], program: &SimpleCommand) -> bool {
+fn has_cleared_environment(command: &ShellCommand, program: &ShellCommand) -> bool {
+    let words = command.words.as_slice();
     let own = &words[1..words.len().saturating_sub(program.words.len()).max(1)];
     let begins = |options: &[&str]| {
         own.iter().any(|word| options.iter().any(|option| word.text.starts_with(option)))
     };
-    match program_name(words) {
+    match command.name() {
         Some("env") => begins(&["-i", "-u", "--i", "--u"]) || own.iter().any(|w| w.text == "-"),
         Some("exec") => begins(&["-"]),
         _ => false,
@@ -296,10 +236,10 @@ fn has_cleared_environment(words: &[ShellWord], program: &SimpleCommand) -> bool
 
 /// Returns whether it is known what a program makes of the words that it runs. `busybox` has commands of its own, and a
 /// shell may read a script in other ways: `bash -k` takes arguments for variables.
-fn has_known_arguments(words: &[ShellWord]) -> bool {
-    match program_name(words) {
+fn has_known_arguments(command: &ShellCommand) -> bool {
+    match command.name() {
         Some("alias" | "busybox" | "toybox" | "watch") => false,
-        Some("bash" | "sh" | "dash" | "ash") => has_only_script_option(&words[1..]),
+        Some("bash" | "sh" | "dash" | "ash") => has_only_script_option(&command.words[1..]),
         _ => true,
     }
 }
@@ -326,10 +266,10 @@ fn has_only_script_option(words: &[ShellWord]) -> bool {
 }
 
 /// Returns whether the shell that runs a script, if it is one, reads it as it was read here.
-fn is_same_in_all_shells(words: &[ShellWord]) -> bool {
-    match program_name(words) {
+fn is_same_in_all_shells(command: &ShellCommand) -> bool {
+    match command.name() {
         Some("bash") => true,
-        Some("sh" | "dash" | "ash") => words.iter().all(|word| is_portable(&word.text)),
+        Some("sh" | "dash" | "ash") => command.words.iter().all(|word| is_portable(&word.text)),
         Some("rbash" | "ksh" | "mksh" | "yash" | "zsh") => false,
         // It is run by the shell of the line.
         _ => true,
@@ -339,23 +279,9 @@ fn is_same_in_all_shells(words: &[ShellWord]) -> bool {
 /// Returns whether shells that know less than bash read a script as bash does. What they don't know is something else to
 /// them.
 pub(super) fn is_portable(script: &str) -> bool {
-    const NONPORTABLE: [&str; 14] = [
-        "[[",
-        "((",
-        "$'",
-        "$\"",
-        "&>",
-        "|&",
-        "<<<",
-        "<(",
-        ">(",
-        "+=",
-        "=(",
-        "function ",
-        "select ",
-        ";;&",
-    ];
-    !NONPORTABLE.iter().any(|odd| script.contains(odd))
+    const SIGNS: &str = "[[ (( $' $\" &> |& <<< <( >( += =( ;;&";
+    let has = |odd: &str| script.contains(odd);
+    !(SIGNS.split(' ').any(has) || has("function ") || has("select "))
 }
 
 /// Returns the beginning of a text that may be long.

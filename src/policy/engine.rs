@@ -1,14 +1,14 @@
 //! The policy engine.
 
 use super::command::{
-    CommandLine, NestedExecution, Program, forbidden_reason, guessed, is_harmless_variable,
+    CommandLine, NestedExecution, forbidden_reason, guessed, is_harmless_variable,
     nested_execution, runs_scripts,
 };
 use super::command_approval::{CommandApproval, is_portable};
 use super::guarded_in_command;
 use super::guardrails::{CommandScope, Guardrails};
-use super::rules::{PermissionRule, PermissionRules, normalize, spellings};
-use super::shell::{RedirectionKind, ShellWord, SimpleCommand};
+use super::rules::{PermissionRule, PermissionRules, normalize, plain_text, spellings};
+use super::shell::{RedirectionKind, ShellCommand, ShellWord, UnparsableLine};
 use super::target::{CallKind, CallTarget, CommandTarget, READING_TOOL, WRITING_TOOLS};
 use crate::exec::shell_is_bash;
 use crate::model::{ConfirmMode, Decision};
@@ -25,12 +25,6 @@ pub struct PolicyEngine {
     guardrails: Guardrails,
 }
 
-/// Whether rules or known effects allow a command line.
-enum RuleCoverage {
-    Covered(String),
-    Uncovered(String),
-}
-
 impl PolicyEngine {
     /// Returns an engine with these settings.
     pub fn new(mode: ConfirmMode, rules: PermissionRules, guardrails: Guardrails) -> Self {
@@ -40,22 +34,24 @@ impl PolicyEngine {
     /// Decides about a call of a kind with targets.
     pub fn decide(&self, tool: &str, kind: CallKind, targets: &[CallTarget]) -> Decision {
         let about_all =
-            |rules: &[PermissionRule]| rules.iter().find(|rule| rule.applies_to_all(tool)).cloned();
+            |rules: &'_ [PermissionRule]| rules.iter().position(|rule| rule.applies_to_all(tool));
         let touched = |rules: &[PermissionRule]| {
-            about_all(rules)
-                .or_else(|| targets.iter().find_map(|target| matching_rule(rules, tool, target)))
+            let about_target = |target| matching_rule(rules, tool, target);
+            let rule = about_all(rules).map(|at| &rules[at]);
+            let rule = rule.or_else(|| targets.iter().find_map(about_target));
+            rule.map(|rule| rule.as_str().to_owned())
         };
         if let Some(rule) = touched(&self.rules.deny) {
-            return Decision::deny(format!("rule {} of permissions.deny matches", rule.as_str()));
+            return Decision::deny(format!("rule {rule} of permissions.deny matches"));
         }
         if let Some(why) = targets.iter().find_map(|target| self.guardrail_denial(target)) {
             return Decision::deny(why);
         }
         if let Some(rule) = touched(&self.rules.ask) {
-            return Decision::ask(format!("rule {} of permissions.ask", rule.as_str()));
+            return Decision::ask(format!("rule {rule} of permissions.ask"));
         }
-        if let Some(rule) = about_all(&self.rules.allow) {
-            return Decision::allow(format!("rule {} of permissions.allow", rule.as_str()));
+        if let Some(at) = about_all(&self.rules.allow) {
+            return Decision::allow(self.rules.allow[at].allow_reason());
         }
         match targets {
             [CallTarget::Command(command)] => self.decide_command(command),
@@ -84,8 +80,8 @@ impl PolicyEngine {
     /// Returns why a tool may not access the real path of an open file or folder. Rules that ask are ignored, since the user
     /// has answered.
     pub fn denial_reason(&self, tool: &str, target: &CallTarget) -> Option<String> {
-        let rule = matching_rule(&self.rules.deny, tool, target);
-        rule.map(|rule| format!("rule {} of permissions.deny matches", rule.as_str()))
+        matching_rule(&self.rules.deny, tool, target)
+            .map(|rule| format!("rule {} of permissions.deny matches", rule.as_str()))
             .or_else(|| self.guardrail_denial(target))
     }
 
@@ -96,73 +92,61 @@ impl PolicyEngine {
 
     /// Returns why the guardrails deny a target, whatever the rules allow.
     fn guardrail_denial(&self, target: &CallTarget) -> Option<String> {
-        let Guardrails { protected, sensitive, off_limits, blocked, .. } = &self.guardrails;
-        let named = |path: &str, list: &str, pattern: &str| {
-            format!("'{path}' is a file that the user protects ({list} has {pattern})")
+        let Guardrails { protected, sensitive, off_limits, .. } = &self.guardrails;
+        let guarded = |path: &str, list: &str, pattern: Option<&str>| {
+            let pattern = pattern?;
+            Some(format!("'{path}' is a file that the user protects ({list} has {pattern})"))
         };
-        let is_sensitive = |path: &str| {
-            let pattern = sensitive.find(path)?;
-            Some(named(path, "guardrails.sensitive_files", pattern))
-        };
+        let is_sensitive =
+            |path: &str| guarded(path, "guardrails.sensitive_files", sensitive.find(path));
         match target {
             CallTarget::Read(path) | CallTarget::Search(path) => is_sensitive(path),
             CallTarget::Write(path) => is_sensitive(path)
-                .or_else(|| {
-                    let pattern = protected.find(path)?;
-                    Some(named(path, "guardrails.protected_files", pattern))
-                })
+                .or_else(|| guarded(path, "guardrails.protected_files", protected.find(path)))
                 .or_else(|| off_limits.contains(path).then(|| describe_off_limits(path))),
             CallTarget::Command(command) => {
                 let line = command.line();
                 if let Some(why) = forbidden_reason(line) {
                     return Some(format!("{why}; no rule and no mode allows that"));
                 }
-                let parts = line.programs.iter().flat_map(|program| spellings(&program.words));
-                let unread = line.unparsed.iter().flat_map(|text| guessed(text));
-                let words = |program: Program| {
-                    program
-                        .words
-                        .iter()
-                        .map(|word| word.text.as_str())
-                        .collect::<Vec<_>>()
-                        .join(" ")
-                };
-                let unread = unread.filter(|_| !blocked.is_empty()).map(words);
-                let mut texts = std::iter::once(line.raw.clone()).chain(parts).chain(unread);
-                let by = texts.find_map(|text| blocked.find(&text).map(str::to_owned));
-                by.map(|by| format!("commands.blocked_patterns has {by}"))
-                    .or_else(|| guarded_in_command::denial_reason(line, protected, sensitive))
+                self.blocking_pattern(line)
+                    .map(|by| format!("commands.blocked_patterns has {by}"))
+                    .or_else(|| guarded_in_command::denial_reason(line, &self.guardrails))
             }
         }
+    }
+
+    /// Returns the expression that blocks a line, or a part of it.
+    fn blocking_pattern(&self, line: &CommandLine) -> Option<&str> {
+        let blocked = &self.guardrails.blocked;
+        if blocked.is_empty() {
+            return None;
+        }
+        let parts = line.programs.iter().flat_map(|program| spellings(&program.words));
+        let unread = line.unparsed.iter().flat_map(|text| guessed(text));
+        let unread = unread.map(|program| plain_text(&program.words));
+        let mut texts = std::iter::once(line.raw.clone()).chain(parts).chain(unread);
+        texts.find_map(|text| blocked.find(&text))
     }
 
     fn decide_command(&self, command: &CommandTarget) -> Decision {
         if let Some(why) = self.undecidable_reason(command.line())
             && !self.rules.allow.iter().any(|rule| rule.is_whole_line(command.text()))
         {
-            return Decision::ask(format!(
-                "the rules cannot be applied to the command, because {why}"
-            ));
+            let why = format!("the rules cannot be applied to the command, because {why}");
+            return Decision::ask(why);
         }
-        match (self.rule_coverage(command), self.mode) {
-            (RuleCoverage::Covered(reasons), mode)
-                if mode != ConfirmMode::ConfirmAll || reasons != READ_ONLY_REASON =>
-            {
-                Decision::allow(reasons)
+        let is_limited = self.guardrails.commands == CommandScope::AllowedOnly;
+        match (self.allow_reason(command), self.mode) {
+            (Ok(why), mode) if mode != ConfirmMode::ConfirmAll || why != READ_ONLY_REASON => {
+                Decision::allow(why)
             }
-            (RuleCoverage::Uncovered(why), _)
-                if self.guardrails.commands == CommandScope::AllowedOnly =>
-            {
-                Decision::deny(format!(
-                    "commands.allowed_only is set, and {why}; a rule of permissions.allow would allow it"
-                ))
-            }
+            (Err(why), _) if is_limited => Decision::deny(format!(
+                "commands.allowed_only is set, and {why}; a rule of permissions.allow would allow it"
+            )),
             (_, ConfirmMode::Yolo) => Decision::allow(mode_reason(self.mode)),
             (_, ConfirmMode::ConfirmAll) => Decision::ask(mode_reason(self.mode)),
-            (
-                RuleCoverage::Uncovered(why) | RuleCoverage::Covered(why),
-                ConfirmMode::ConfirmSensitive,
-            ) => Decision::ask(why),
+            (Ok(why) | Err(why), ConfirmMode::ConfirmSensitive) => Decision::ask(why),
         }
     }
 
@@ -180,12 +164,11 @@ impl PolicyEngine {
         if !line.unparsed.is_empty() {
             return Some("a script in it cannot be read".to_owned());
         }
-        let is_open = |program: &&Program| {
+        let is_open = |program: &&ShellCommand| {
             let words = program.words.as_slice();
             let Some(first) = words.first() else { return false };
-            let simple = SimpleCommand { words: words.to_vec(), ..SimpleCommand::default() };
             let is_hidden = program.name().is_some_and(runs_scripts)
-                && nested_execution(&simple) == NestedExecution::Unknown;
+                && nested_execution(program) == NestedExecution::Unknown;
             is_hidden
                 || !has_known_program(first)
                 || against().any(|rule| rule.may_match_command(words))
@@ -195,40 +178,28 @@ impl PolicyEngine {
         Some(format!("what '{text}' runs is only known when it runs"))
     }
 
-    /// Returns whether rules allow a command line, or it only reads.
-    fn rule_coverage(&self, command: &CommandTarget) -> RuleCoverage {
+    /// Returns why rules allow a command line, or that it only reads.
+    ///
+    /// # Errors
+    ///
+    /// Fails with the first part that is neither.
+    fn allow_reason(&self, command: &CommandTarget) -> Result<String, String> {
         let line = command.line();
         // A rule allows a line with the usual programs and settings.
         let is_given = command.env().iter().any(|name| !is_harmless_variable(name));
         let rule = self.rules.allow.iter().find(|rule| rule.is_whole_line(command.text()));
         if let Some(rule) = rule.filter(|_| !is_given) {
-            return RuleCoverage::Covered(format!("rule {} of permissions.allow", rule.as_str()));
+            return Ok(rule.allow_reason());
         }
-        let script = match &line.script {
-            Ok(script) => script,
-            Err(why) => {
-                return RuleCoverage::Uncovered(format!(
-                    "its effect is unknown, because {}",
-                    why.0
-                ));
-            }
-        };
+        let unknown = |why: &UnparsableLine| format!("its effect is unknown, because {}", why.0);
+        let script = line.script.as_ref().map_err(unknown)?;
         if !shell_is_bash() && !is_portable(&line.raw) {
-            return RuleCoverage::Uncovered(
-                "it is written for bash, which is not installed".to_owned(),
-            );
+            return Err("it is written for bash, which is not installed".to_owned());
         }
-        let approval = CommandApproval {
-            rules: &self.rules.allow,
-            safe: &self.guardrails.safe,
-            line,
-            repositories: &self.guardrails.repositories,
-        };
-        match approval.approve_line(script, command.env()) {
-            Ok(reasons) if reasons.is_empty() => RuleCoverage::Covered(READ_ONLY_REASON.to_owned()),
-            Ok(reasons) => RuleCoverage::Covered(reasons.join(", ")),
-            Err(why) => RuleCoverage::Uncovered(why),
-        }
+        let (rules, guardrails) = (&self.rules.allow, &self.guardrails);
+        let approval = CommandApproval { rules, guardrails, command, reasons: Vec::new() };
+        let reasons = approval.approve_line(script)?;
+        Ok(if reasons.is_empty() { READ_ONLY_REASON.to_owned() } else { reasons.join(", ") })
     }
 
     fn decide_files(&self, tool: &str, kind: CallKind, targets: &[CallTarget]) -> Decision {
@@ -240,7 +211,7 @@ impl PolicyEngine {
         };
         let rules: Option<Vec<&PermissionRule>> = targets.iter().map(allowing).collect();
         if let Some(rule) = rules.unwrap_or_default().first() {
-            return Decision::allow(format!("rule {} of permissions.allow", rule.as_str()));
+            return Decision::allow(rule.allow_reason());
         }
         match (self.mode, kind) {
             (ConfirmMode::Yolo, _) => Decision::allow(mode_reason(self.mode)),
@@ -276,33 +247,30 @@ fn describe_off_limits(path: &str) -> String {
 }
 
 /// Returns the rule that is about a target, as a denial or a question means it.
-fn matching_rule(
-    rules: &[PermissionRule],
+fn matching_rule<'a>(
+    rules: &'a [PermissionRule],
     tool: &str,
     target: &CallTarget,
-) -> Option<PermissionRule> {
-    let found = match target {
+) -> Option<&'a PermissionRule> {
+    match target {
         CallTarget::Read(path) | CallTarget::Write(path) => {
             rules.iter().find(|rule| rule.may_match_path(tool, path))
         }
         CallTarget::Search(folder) => rules.iter().find(|rule| rule.may_match_folder(tool, folder)),
-        CallTarget::Command(command) => {
-            return matching_command_rule(rules, command.line());
-        }
-    };
-    found.cloned()
+        CallTarget::Command(command) => matching_command_rule(rules, command.line()),
+    }
 }
 
-fn matching_command_rule(rules: &[PermissionRule], line: &CommandLine) -> Option<PermissionRule> {
-    let about_line = || rules.iter().find(|rule| rule.matches_command(line.raw.trim()));
-    let about_part = || {
-        let mut texts = line.programs.iter().flat_map(|program| spellings(&program.words));
-        texts.find_map(|text| rules.iter().find(|rule| rule.matches_command(&text)))
-    };
+fn matching_command_rule<'a>(
+    rules: &'a [PermissionRule],
+    line: &CommandLine,
+) -> Option<&'a PermissionRule> {
+    let parts = line.programs.iter().flat_map(|program| spellings(&program.words));
+    let mut texts = std::iter::once(line.raw.trim().to_owned()).chain(parts);
     // What a redirection does is what the tool for files would do.
+    let mut files = line.programs.iter().flat_map(|program| &program.redirections);
     let about_file = || {
-        let files = line.programs.iter().flat_map(|program| &program.redirections);
-        files.into_iter().find_map(|file| {
+        files.find_map(|file| {
             let tool = match file.kind {
                 RedirectionKind::Read => READING_TOOL,
                 RedirectionKind::Write => WRITING_TOOLS[0],
@@ -312,7 +280,7 @@ fn matching_command_rule(rules: &[PermissionRule], line: &CommandLine) -> Option
             rules.iter().find(|rule| places.iter().any(|place| rule.may_match_path(tool, place)))
         })
     };
-    about_line().or_else(about_part).or_else(about_file).cloned()
+    texts.find_map(|text| rules.iter().find(|rule| rule.matches_command(&text))).or_else(about_file)
 }
 
 /// Returns the reason of a decision that the mode makes.

@@ -128,6 +128,11 @@ impl PermissionRule {
         &self.text
     }
 
+    /// Returns the reason of a decision by a rule that allows.
+    pub(super) fn allow_reason(&self) -> String {
+        format!("rule {} of permissions.allow", self.text)
+    }
+
     /// Returns whether the rule is about a tool at all.
     pub(super) fn applies_to(&self, tool: &str) -> bool {
         matches_wildcard(&self.tool, tool)
@@ -268,21 +273,26 @@ pub(super) fn normalize(words: &[ShellWord]) -> String {
     words.iter().map(word).collect::<Vec<_>>().join(" ")
 }
 
+/// Returns the words of a command with a space between them.
+pub(super) fn plain_text(words: &[ShellWord]) -> String {
+    words.iter().map(|word| word.text.as_str()).collect::<Vec<_>>().join(" ")
+}
+
 /// Returns the ways in which a command may be meant by a denial: as it is, without quotes, without the folder of its
 /// program, without the options before its first argument.
 pub(super) fn spellings(words: &[ShellWord]) -> Vec<String> {
-    let plain = |words: &[&str]| words.join(" ");
     let texts: Vec<&str> = words.iter().map(|word| word.text.as_str()).collect();
     let [program, rest @ ..] = texts.as_slice() else { return Vec::new() };
     let name = program.rsplit('/').next().unwrap_or(program);
-    let mut all = vec![normalize(words), plain(&texts), plain(&[&[name], rest].concat())];
+    let named = |rest: &[&str]| [&[name], rest].concat().join(" ");
+    let mut all = vec![normalize(words), plain_text(words), named(rest)];
     for skipped in 1..=rest.len() {
         // An option may have a value.
         let is_option = |at: usize| rest.get(at).is_some_and(|text| text.starts_with('-'));
         if !(is_option(skipped - 1) || skipped > 1 && is_option(skipped - 2)) {
             break;
         }
-        all.push(plain(&[&[name], &rest[skipped..]].concat()));
+        all.push(named(&rest[skipped..]));
     }
     all
 }

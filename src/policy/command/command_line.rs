@@ -1,10 +1,11 @@
 //! Command lines with all programs that they may run.
 
 use super::known_variables::KnownVariables;
-use super::program::{self, NestedExecution};
+use super::options::{is_in, option_values};
+use super::program::{NestedExecution, all_programs, nested_execution, possible_scripts};
 use crate::policy::shell::{
-    self, Assignment, CommandBody, Pipeline, Redirection, RedirectionKind, ShellCommand,
-    ShellScript, ShellWord, SimpleCommand, UnparsableLine, WordForm,
+    self, CommandKind, Pipeline, Redirection, RedirectionKind, ShellCommand, ShellScript,
+    ShellWord, UnparsableLine, WordForm, is_name,
 };
 
 /// A command line with everything that it may run, nested commands included.
@@ -20,19 +21,10 @@ pub(in crate::policy) struct CommandLine {
     pub scripts: Vec<ShellScript>,
     /// The scripts in it that could not be parsed, itself included.
     pub unparsed: Vec<String>,
-    /// The programs in it.
-    pub programs: Vec<Program>,
+    /// The programs that it may run, with their redirections.
+    pub programs: Vec<ShellCommand>,
     /// The possible working folders, relative to the workspace or absolute.
     pub folders: Vec<String>,
-}
-
-/// A program that a line may run.
-#[derive(Clone, Debug)]
-pub(in crate::policy) struct Program {
-    /// Its name and its arguments.
-    pub words: Vec<ShellWord>,
-    /// Where it reads from and writes to.
-    pub redirections: Vec<Redirection>,
 }
 
 /// The maximum nesting of scripts.
@@ -58,7 +50,7 @@ impl CommandLine {
             let script = line.scripts[next].clone();
             next += 1;
             is_known &= known.add(&script);
-            script.for_each_command(&mut |command| line.add(command, &known));
+            script.commands().into_iter().for_each(|command| line.add(command, &known));
         }
         // The omitted part may run anything.
         let is_full = line.unparsed.len() > MAX_SCRIPTS || line.programs.len() > MAX_PROGRAMS;
@@ -70,40 +62,48 @@ impl CommandLine {
     }
 
     fn add(&mut self, command: &ShellCommand, known: &KnownVariables) {
-        let CommandBody::Simple(SimpleCommand { assignments, words }) = &command.body else {
-            return self.add_simple(&SimpleCommand::default(), &command.redirections);
+        let variants = match command.kind {
+            CommandKind::Simple => {
+                let variants = known.possible_words(&command.words).into_iter();
+                variants.chain(printed_words(&command.words)).collect()
+            }
+            CommandKind::Group | CommandKind::Function(_) => vec![Vec::new()],
         };
-        for words in known.possible_words(words).into_iter().chain(printed_words(words)) {
+        for words in variants {
             if self.programs.len() > MAX_PROGRAMS {
                 return;
             }
-            let simple = SimpleCommand { assignments: assignments.clone(), words };
-            self.add_simple(&simple, &command.redirections);
+            let redirections = command.redirections.clone();
+            self.add_program(&ShellCommand { redirections, ..ShellCommand::program(&words) });
         }
     }
 
-    fn add_simple(&mut self, simple: &SimpleCommand, redirections: &[Redirection]) {
-        let all = program::all_programs(simple);
-        if all.iter().any(|part| program::nested_execution(part) == NestedExecution::Input) {
-            let here = redirections.iter().filter(|to| to.kind == RedirectionKind::HereDocument);
-            here.for_each(|to| self.add_script(&to.target.text));
-        }
-        for (index, part) in all.into_iter().enumerate() {
-            self.follow_cd(&part.words);
-            match program::nested_execution(&part) {
+    /// Adds a program with all that it may run.
+    fn add_program(&mut self, program: &ShellCommand) {
+        // What a program runs reads its input. What it writes by a redirection is its own.
+        let read = program.redirections.iter().filter(|to| to.kind != RedirectionKind::Write);
+        let read: Vec<Redirection> = read.cloned().collect();
+        let mut is_input_added = false;
+        for (index, mut part) in all_programs(program).into_iter().enumerate() {
+            self.follow_cd(&part);
+            match nested_execution(&part) {
                 NestedExecution::Script(script) => self.scripts.push(script),
+                NestedExecution::Input if !is_input_added => {
+                    is_input_added = true;
+                    let here = read.iter().filter(|to| to.kind == RedirectionKind::HereDocument);
+                    here.for_each(|to| self.add_script(&to.target.text));
+                }
                 NestedExecution::Unknown => {
-                    program::possible_scripts(&part.words)
-                        .iter()
-                        .for_each(|text| self.add_script(text));
+                    possible_scripts(&part).iter().for_each(|text| self.add_script(text));
                 }
                 NestedExecution::Nothing
                 | NestedExecution::Programs(_)
                 | NestedExecution::Input => {}
             }
-            // What a program writes by a redirection is its own, not that of what it runs.
-            let own = if index == 0 { redirections.to_vec() } else { Vec::new() };
-            self.programs.push(Program { words: part.words, redirections: own });
+            if index > 0 {
+                part.redirections.clone_from(&read);
+            }
+            self.programs.push(part);
         }
     }
 
@@ -117,8 +117,9 @@ impl CommandLine {
     }
 
     /// Follows a change of the folder, by the shell or by a program that runs another one elsewhere.
-    fn follow_cd(&mut self, words: &[ShellWord]) {
-        let entered = match program::program_name(words) {
+    fn follow_cd(&mut self, command: &ShellCommand) {
+        let words = command.words.as_slice();
+        let entered = match command.name() {
             // They double with each step; after so many it may be anywhere.
             Some("cd" | "pushd" | "env" | "find") if self.folders.len() >= MAX_SCRIPTS => {
                 vec!["$more".to_owned()]
@@ -128,25 +129,11 @@ impl CommandLine {
                 target.map_or_else(|| vec![HOME.to_owned()], |word| self.possible_folders(word))
             }
             Some("env") => {
-                let folders = words.iter().enumerate().filter_map(|(at, word)| {
-                    let glued = ["--chdir=", "-C"].iter().find_map(|option| {
-                        word.text.strip_prefix(option).filter(|folder| !folder.is_empty())
-                    });
-                    match glued {
-                        Some(folder) => Some(ShellWord { text: folder.to_owned(), ..word.clone() }),
-                        None if matches!(&*word.text, "-C" | "--chdir") => {
-                            words.get(at + 1).cloned()
-                        }
-                        None => None,
-                    }
-                });
-                let folders: Vec<ShellWord> = folders.collect();
+                let folders = option_values(words, &["-C", "--chdir"]);
                 folders.iter().flat_map(|word| self.possible_folders(word)).collect()
             }
             // The folder of what it finds.
-            Some("find")
-                if words.iter().any(|word| matches!(&*word.text, "-execdir" | "-okdir")) =>
-            {
+            Some("find") if words.iter().any(|word| is_in(&word.text, "-execdir -okdir")) => {
                 vec!["$found".to_owned()]
             }
             _ => return,
@@ -170,19 +157,12 @@ impl CommandLine {
         all
     }
 
-    /// Calls `see` for every pipeline in it.
-    pub(in crate::policy) fn for_each_pipeline(&self, see: &mut dyn FnMut(&Pipeline)) {
-        for script in &self.scripts {
-            script.pipelines.iter().for_each(&mut *see);
-            script.for_each_command(&mut |command| {
-                if let CommandBody::Group { scripts, .. } = &command.body {
-                    scripts.iter().flat_map(|script| &script.pipelines).for_each(&mut *see);
-                }
-                for word in words_of(command) {
-                    word.scripts.iter().flat_map(|script| &script.pipelines).for_each(&mut *see);
-                }
-            });
-        }
+    /// Returns every pipeline in it.
+    pub(super) fn pipelines(&self) -> impl Iterator<Item = &Pipeline> {
+        self.scripts.iter().flat_map(|script| {
+            let inner = script.commands().into_iter().flat_map(ShellCommand::inner_scripts);
+            std::iter::once(script).chain(inner).flat_map(|script| &script.pipelines)
+        })
     }
 
     /// Returns the places that a word may mean as a path, without `.` and `..` where they can be resolved. The home is
@@ -214,47 +194,16 @@ impl CommandLine {
 fn printed_words(words: &[ShellWord]) -> Option<Vec<ShellWord>> {
     let (first, rest) = words.split_first()?;
     let [script] = first.scripts.as_slice() else { return None };
-    let [pipeline] = script.pipelines.as_slice() else { return None };
-    let [ShellCommand { body: CommandBody::Simple(simple), .. }] = pipeline.commands.as_slice()
-    else {
-        return None;
-    };
-    let is_printer = matches!(
-        program::program_name(&simple.words),
-        Some("echo" | "printf" | "which" | "command" | "type")
-    );
-    let named = simple.words.iter().skip(1).filter(|word| !word.text.starts_with(['-', '%']));
+    let [Pipeline { commands, .. }] = script.pipelines.as_slice() else { return None };
+    let [printer] = commands.as_slice() else { return None };
+    printer.name().filter(|name| is_in(name, "echo printf which command type"))?;
+    let named = printer.words[1..].iter().filter(|word| !word.text.starts_with(['-', '%']));
     let named: Vec<ShellWord> = named.cloned().collect();
-    (is_printer && !named.is_empty()).then(|| [named.as_slice(), rest].concat())
+    (!named.is_empty()).then(|| [named.as_slice(), rest].concat())
 }
 
 /// The home of the user.
 pub(super) const HOME: &str = "$HOME";
-
-impl Program {
-    /// Returns the name of the program, without its folder; `None` if it is unknown.
-    pub(in crate::policy) fn name(&self) -> Option<&str> {
-        program::program_name(&self.words)
-    }
-}
-
-/// Returns all words of a command that are its own.
-pub(super) fn words_of(command: &ShellCommand) -> Vec<&ShellWord> {
-    let mut words: Vec<&ShellWord> = match &command.body {
-        CommandBody::Simple(SimpleCommand { assignments, words }) => {
-            let values = assignments.iter().flat_map(|Assignment { values, .. }| values);
-            values.chain(words).collect()
-        }
-        CommandBody::Group { words, .. } => words.iter().collect(),
-        CommandBody::Function { .. } => Vec::new(),
-    };
-    words.extend(command.redirections.iter().map(|redirection| &redirection.target));
-    words
-}
-
-fn is_name(char: char) -> bool {
-    char.is_ascii_alphanumeric() || char == '_'
-}
 
 /// Returns a folder as seen from another one, with every `..` as it stands there.
 pub(in crate::policy) fn rebase_folder(from: &str, folder: &str) -> String {
@@ -299,7 +248,7 @@ mod tests {
     use super::*;
 
     fn programs(line: &str) -> Vec<String> {
-        let text = |program: &Program| -> String {
+        let text = |program: &ShellCommand| -> String {
             program.words.iter().map(|word| word.text.as_str()).collect::<Vec<_>>().join(" ")
         };
         CommandLine::parse(line, "")

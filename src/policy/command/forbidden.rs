@@ -1,301 +1,162 @@
 //! Commands that are denied whatever the rules allow.
 //!
-//! These are changing the user, removing system folders or the home, creating file systems, writing to devices, fork
-//! bombs, and running downloaded code, in all spellings that can be parsed.
+//! What keeps commands from harm is the sandbox. These are the few that no one means to run unattended, in the spellings
+//! that can be parsed: changing the user, removing system folders or the home, creating file systems, writing to devices,
+//! fork bombs, and running downloaded code.
 
-use super::command_line::{CommandLine, HOME, Program, normalize_path, words_of};
-use super::program::{self, NestedExecution};
-use super::unparsed;
+use super::command_line::{CommandLine, HOME, normalize_path};
+use super::options::{is_in, option_values};
+use super::program::{NestedExecution, all_programs, is_shell, nested_execution};
+use super::unparsed::possible_programs;
 use crate::policy::file_patterns::names_may_match;
 use crate::policy::shell::{
-    CommandBody, Pipeline, RedirectionKind, ShellCommand, ShellScript, ShellWord, SimpleCommand,
-    WordForm,
+    CommandKind, Pipeline, RedirectionKind, ShellCommand, ShellScript, ShellWord, WordForm,
 };
 
-/// Programs that change the user.
-const USER_CHANGERS: [&str; 7] = ["sudo", "sudoedit", "su", "doas", "pkexec", "runuser", "gosu"];
+/// What makes a program dangerous.
+enum Danger {
+    /// Running it at all.
+    Always(&'static str),
+    /// Removing one of these folders, if it is vital.
+    Removes(fn(&ShellCommand) -> Vec<ShellWord>),
+    /// Writing one of these files, if it is a device.
+    Writes(fn(&ShellCommand) -> Vec<ShellWord>),
+}
 
-/// Programs that make or destroy file systems.
-const FILE_SYSTEMS: [&str; 5] = ["mkfs", "mke2fs", "mkswap", "newfs", "wipefs"];
+/// The dangerous programs.
+static DANGERS: [(&str, Danger); 8] = [
+    ("sudo sudoedit su doas pkexec runuser gosu", Danger::Always("runs something as another user")),
+    ("mkfs mke2fs mkswap newfs wipefs", Danger::Always("makes or destroys a file system")),
+    (
+        "rm",
+        Danger::Removes(|rm| if has_option(rm, is_recursive) { operands(rm) } else { Vec::new() }),
+    ),
+    ("find", Danger::Removes(folders_of_find)),
+    (
+        "rsync",
+        Danger::Removes(|rsync| match has_option(rsync, |text| text.starts_with("--del")) {
+            true => last_operand(rsync),
+            false => Vec::new(),
+        }),
+    ),
+    ("cp mv install ln", Danger::Writes(last_operand)),
+    ("tee shred truncate blkdiscard sgdisk parted", Danger::Writes(operands)),
+    ("dd", Danger::Writes(|dd| option_values(&dd.words, &["of="]))),
+];
 
 /// Programs that download files.
-const DOWNLOADERS: [&str; 8] = ["aria2c", "axel", "curl", "fetch", "http", "https", "lynx", "wget"];
+const DOWNLOADERS: &str = "aria2c axel curl fetch http https lynx wget";
 
 /// Programs that run code from their input, besides shells.
-const INTERPRETERS: [&str; 9] =
-    ["bun", "deno", "fish", "lua", "node", "perl", "php", "python", "ruby"];
+const INTERPRETERS: &str = "bun deno fish lua node perl php python ruby";
 
 /// Folders without which a system does not work, and folders of homes.
-const VITAL_FOLDERS: [&str; 24] = [
-    "/Applications",
-    "/Library",
-    "/System",
-    "/Users",
-    "/bin",
-    "/boot",
-    "/dev",
-    "/etc",
-    "/home",
-    "/lib",
-    "/lib32",
-    "/lib64",
-    "/mnt",
-    "/opt",
-    "/proc",
-    "/root",
-    "/run",
-    "/sbin",
-    "/srv",
-    "/sys",
-    "/usr",
-    "/usr/bin",
-    "/usr/lib",
-    "/var",
-];
+const VITAL_FOLDERS: &str = "/Applications /Library /System /Users /bin /boot /dev /etc /home /lib \
+    /lib32 /lib64 /mnt /opt /proc /root /run /sbin /srv /sys /usr /usr/bin /usr/lib /var";
 
 /// Devices to which any command may write.
-const WRITABLE_DEVICES: [&str; 10] = [
-    "/dev/fd",
-    "/dev/full",
-    "/dev/null",
-    "/dev/pts",
-    "/dev/random",
-    "/dev/shm",
-    "/dev/stderr",
-    "/dev/stdout",
-    "/dev/tty",
-    "/dev/zero",
-];
-
-/// Returns the reason why a line is forbidden; `None` if it is not.
-pub(in crate::policy) fn forbidden_reason(line: &CommandLine) -> Option<String> {
-    if let Some(why) = line.unparsed.iter().find_map(|text| check_unparsed(line, text)) {
-        return Some(why);
-    }
-    let by_program = line.programs.iter().find_map(|program| check_program(line, program));
-    by_program
-        .or_else(|| check_piped_removal(line))
-        .or_else(|| check_fork_bomb(line))
-        .or_else(|| check_download(line))
-        .or_else(|| check_stored_download(line))
-}
-
-/// Checks the words of a text that could not be parsed.
-fn check_unparsed(line: &CommandLine, text: &str) -> Option<String> {
-    let is_end = |c: char| c.is_whitespace() || ";&|()<>`${}".contains(c);
-    let named = text.split(is_end).find_map(|word| {
-        let word: String = word.chars().filter(|c| !matches!(c, '\'' | '"' | '\\')).collect();
-        check_name(word.rsplit('/').next()?)
-    });
-    let done =
-        || unparsed::possible_programs(text).find_map(|program| check_program(line, &program));
-    named.or_else(done).or_else(|| check_unparsed_download(text))
-}
-
-/// Checks for a download that is piped into an interpreter, or whose output is run.
-fn check_unparsed_download(text: &str) -> Option<String> {
-    let has = |text: &str, is_it: &dyn Fn(&Program) -> bool| {
-        unparsed::possible_programs(text).any(|program| is_it(&program))
-    };
-    let downloads = |program: &Program| program.name().is_some_and(|n| DOWNLOADERS.contains(&n));
-    let mut parts = text.split('|').skip_while(|part| !has(part, &downloads));
-    let is_read = parts.next().is_some()
-        && parts.any(|part| has(part, &|program| reads_code_from_input(&program.words)));
-    let runs = |program: &Program| program.name().is_some_and(executes_output);
-    let is_inside = || {
-        text.split([';', '\n']).any(|part| {
-            let inner = part.find("$(").or(part.find("<(")).or(part.find('`'));
-            inner.is_some_and(|at| has(&part[..at], &runs) && has(&part[at..], &downloads))
-        })
-    };
-    (is_read || is_inside()).then(|| DOWNLOAD_EXECUTION.to_owned())
-}
+const WRITABLE_DEVICES: &str = "/dev/fd /dev/full /dev/null /dev/pts /dev/random /dev/shm /dev/stderr \
+    /dev/stdout /dev/tty /dev/zero";
 
 /// The reason for denying a download that is run.
 const DOWNLOAD_EXECUTION: &str = "it runs what it downloads, unseen";
 
-fn check_name(name: &str) -> Option<String> {
-    if USER_CHANGERS.contains(&name) {
-        return Some(format!("'{name}' runs something as another user"));
-    }
-    let kind = name.split('.').next().unwrap_or_default();
-    let makes = FILE_SYSTEMS.contains(&kind);
-    makes.then(|| format!("'{name}' makes or destroys a file system"))
+/// Returns the reason why a line is forbidden; `None` if it is not.
+pub(in crate::policy) fn forbidden_reason(line: &CommandLine) -> Option<String> {
+    let unparsed = line.unparsed.iter().find_map(|text| {
+        let found = possible_programs(text).find_map(|program| program_danger(line, &program));
+        found.or_else(|| runs_unparsed_download(text).then(|| DOWNLOAD_EXECUTION.to_owned()))
+    });
+    unparsed
+        .or_else(|| line.programs.iter().find_map(|program| program_danger(line, program)))
+        .or_else(|| line.pipelines().find_map(|pipeline| pipeline_danger(line, pipeline)))
+        .or_else(|| line.scripts.iter().flat_map(ShellScript::commands).find_map(fork_bomb))
+        .or_else(|| runs_download(line).then(|| DOWNLOAD_EXECUTION.to_owned()))
 }
 
-fn check_program(line: &CommandLine, program: &Program) -> Option<String> {
-    let written = program.redirections.iter().filter(|to| to.kind == RedirectionKind::Write);
-    let to_device = |word: &ShellWord| {
-        let device = line.possible_paths(word).into_iter().find(|place| is_device(place));
-        device.map(|device| format!("it writes to the device {device}"))
+fn program_danger(line: &CommandLine, program: &ShellCommand) -> Option<String> {
+    let writes = |word: &ShellWord| {
+        let device = line.possible_paths(word).into_iter().find(|place| is_device(place))?;
+        Some(format!("it writes to the device {device}"))
     };
-    if let Some(why) = written.map(|to| &to.target).find_map(to_device) {
+    let mut written = program.redirections.iter().filter(|to| to.kind == RedirectionKind::Write);
+    if let Some(why) = written.find_map(|to| writes(&to.target)) {
         return Some(why);
     }
-    let Some(name) = program.name() else {
-        return program.words.first().and_then(check_pattern);
+    let first = program.words.first()?;
+    let name = first.text.rsplit('/').next()?;
+    let is_pattern = is_specific_pattern(first, name);
+    let may_be = |known: &str| match is_pattern {
+        true => names_may_match(name, known),
+        false => {
+            first.is_literal() && (name == known || known == "mkfs" && name.starts_with("mkfs."))
+        }
     };
-    let operands = || program.words[1..].iter().filter(|word| !word.text.starts_with('-'));
-    let is_vital = |word: &&ShellWord| {
-        line.possible_paths(word).iter().any(|place| is_vital(place, word.form))
+    let named = |(names, danger): &'static (&str, Danger)| {
+        Some((names.split(' ').find(|known| may_be(known))?, danger))
     };
-    let removal =
-        |word: &ShellWord| Some(format!("it removes {} with everything in it", word.text));
-    match name {
-        "rm" if program.words[1..].iter().any(is_recursive) => {
-            operands().find(is_vital).and_then(removal)
-        }
-        "find" => {
-            let removes =
-                |program: &SimpleCommand| program::program_name(&program.words) == Some("rm");
-            let has_delete = program.words.iter().any(|word| word.text == "-delete");
-            let simple = SimpleCommand { words: program.words.clone(), ..SimpleCommand::default() };
-            let runs_rm = matches!(program::nested_execution(&simple), NestedExecution::Programs(all) if all.iter().any(removes));
-            if !(has_delete || runs_rm) {
-                return None;
-            }
-            // Some options stand before the places, and without any it looks where it is.
-            let is_option = |word: &&ShellWord| {
-                matches!(&*word.text, "-H" | "-L" | "-P" | "--") || word.text.starts_with("-O")
-            };
-            let mut words = program.words[1..].iter().skip_while(is_option).peekable();
-            if words.next_if(|word| word.text == "-D").is_some() {
-                words.next();
-            }
-            let here = ShellWord::literal(".");
-            let is_place = |word: &&ShellWord| !word.text.starts_with(['-', '(', '!']);
-            let mut places: Vec<&ShellWord> =
-                words.skip_while(is_option).take_while(is_place).collect();
-            if places.is_empty() {
-                places.push(&here);
-            }
-            places.into_iter().find(is_vital).and_then(removal)
-        }
-        "dd" => program.words[1..].iter().find_map(|word| {
-            let target = word.text.strip_prefix("of=")?;
-            to_device(&ShellWord { text: target.to_owned(), ..word.clone() })
-        }),
-        "tee" | "shred" | "truncate" | "blkdiscard" | "sgdisk" | "parted" => {
-            operands().find_map(to_device)
-        }
-        "rsync" if program.words.iter().any(|word| word.text.starts_with("--del")) => {
-            operands().next_back().filter(|word| is_vital(word)).and_then(removal)
-        }
-        "cp" | "mv" | "install" | "ln" => operands().next_back().and_then(to_device),
-        name => check_name(name),
+    match DANGERS.iter().find_map(named)? {
+        (known, Danger::Always(what)) if is_pattern => Some(format!("'{known}' {what}")),
+        (_, Danger::Always(what)) => Some(format!("'{name}' {what}")),
+        _ if is_pattern => None,
+        (_, Danger::Removes(folders)) => folders(program).iter().find_map(|it| removal(line, it)),
+        (_, Danger::Writes(files)) => files(program).iter().find_map(writes),
     }
 }
 
-/// Returns the reason for the denial of a program that a pattern names, if the pattern is specific enough.
-fn check_pattern(word: &ShellWord) -> Option<String> {
-    let name = word.text.rsplit('/').next()?;
-    let letters = name.split('[').next()?.chars().filter(char::is_ascii_alphanumeric).count();
-    if word.form != WordForm::Pattern || letters < 2 {
-        return None;
-    }
-    let all = USER_CHANGERS.iter().chain(&FILE_SYSTEMS);
-    all.into_iter().find(|known| names_may_match(name, known)).and_then(|known| check_name(known))
+/// Returns whether the name of a program is a pattern with enough letters to tell what it means.
+fn is_specific_pattern(word: &ShellWord, name: &str) -> bool {
+    let letters = name.split('[').next().unwrap_or_default().matches(char::is_alphanumeric);
+    word.form == WordForm::Pattern && letters.count() > 1
 }
 
-/// Checks for a removal of paths that a pipeline prints.
-fn check_piped_removal(line: &CommandLine) -> Option<String> {
-    let mut found = None;
-    line.for_each_pipeline(&mut |pipeline| {
-        let simple = |command: &ShellCommand| match &command.body {
-            CommandBody::Simple(simple) => Some(simple.clone()),
-            CommandBody::Group { .. } | CommandBody::Function { .. } => None,
-        };
-        let all: Vec<SimpleCommand> = pipeline.commands.iter().filter_map(simple).collect();
-        for (at, stage) in all.iter().enumerate() {
-            let removes = |simple: &SimpleCommand| {
-                program::program_name(&simple.words) == Some("rm")
-                    && simple.words[1..].iter().any(is_recursive)
-            };
-            let is_piped = program::program_name(&stage.words) == Some("xargs")
-                && program::all_programs(stage).iter().any(removes);
-            let printed = all[..at].iter().filter(|simple| {
-                matches!(program::program_name(&simple.words), Some("echo" | "printf"))
-            });
-            let words = printed.flat_map(|simple| &simple.words[1..]);
-            let is_vital = |word: &&ShellWord| {
-                line.possible_paths(word)
-                    .iter()
-                    .any(|place| !place.is_empty() && is_vital(place, word.form))
-            };
-            if is_piped && let Some(word) = words.into_iter().find(is_vital) {
-                found = Some(format!("it removes {} with everything in it", word.text));
-            }
-        }
-    });
-    found
+fn removal(line: &CommandLine, word: &ShellWord) -> Option<String> {
+    let is_vital = line.possible_paths(word).iter().any(|place| is_vital(place, word.form));
+    is_vital.then(|| format!("it removes {} with everything in it", word.text))
 }
 
-/// Checks for a download that is stored in a variable or a file and then run.
-fn check_stored_download(line: &CommandLine) -> Option<String> {
-    let (mut variables, mut files) = (Vec::new(), Vec::new());
-    for script in &line.scripts {
-        script.for_each_command(&mut |command| {
-            let CommandBody::Simple(simple) = &command.body else { return };
-            let fetched =
-                simple.assignments.iter().filter(|set| set.values.iter().any(is_downloader));
-            variables.extend(fetched.map(|set| format!("${}", set.name)));
-        });
-    }
-    let file = |word: &ShellWord| word.text.rsplit('/').next().unwrap_or_default().to_owned();
-    for program in
-        line.programs.iter().filter(|it| it.name().is_some_and(|n| DOWNLOADERS.contains(&n)))
-    {
-        files.extend(
-            program
-                .redirections
-                .iter()
-                .filter(|to| to.kind == RedirectionKind::Write)
-                .map(|to| file(&to.target)),
-        );
-        for (at, word) in program.words.iter().enumerate() {
-            match word.text.as_str() {
-                "-o" | "-O" | "--output" | "--output-document" => {
-                    files.extend(program.words.get(at + 1).map(file));
-                }
-                text if text.starts_with("--output") => {
-                    files.extend(
-                        text.split_once('=').map(|(_, name)| file(&ShellWord::literal(name))),
-                    );
-                }
-                _ => {}
-            }
-        }
-    }
-    files.retain(|name| !name.is_empty() && name != "-" && name != "null");
-    let names = |word: &ShellWord| {
-        variables.iter().any(|name| word.text.contains(name.as_str()))
-            || word.is_literal() && files.contains(&file(word))
-    };
-    let runs = |program: &Program| {
-        let Some((first, rest)) = program.words.split_first() else { return false };
-        let is_file = first.text.contains('/') && files.contains(&file(first));
-        let inputs = program.redirections.iter().filter(|to| to.kind != RedirectionKind::Write);
-        let is_run = program.name().is_some_and(executes_output)
-            && (rest.iter().any(names) || inputs.map(|to| &to.target).any(names));
-        is_file || is_run
-    };
-    line.programs.iter().any(runs).then(|| DOWNLOAD_EXECUTION.to_owned())
+fn has_option(program: &ShellCommand, is_it: fn(&str) -> bool) -> bool {
+    program.words[1..].iter().any(|word| is_it(&word.text))
 }
 
-/// Returns whether a word makes `rm` recursive.
-fn is_recursive(word: &ShellWord) -> bool {
-    let text = word.text.as_str();
+fn operands(program: &ShellCommand) -> Vec<ShellWord> {
+    program.words[1..].iter().filter(|word| !word.text.starts_with('-')).cloned().collect()
+}
+
+fn last_operand(program: &ShellCommand) -> Vec<ShellWord> {
+    operands(program).pop().into_iter().collect()
+}
+
+/// Returns whether an option makes `rm` recursive.
+fn is_recursive(text: &str) -> bool {
     match text.strip_prefix("--") {
         Some(long) => !long.is_empty() && "recursive".starts_with(long),
         None => text.starts_with('-') && text.contains(['r', 'R']),
     }
 }
 
+/// Returns the folders in which `find` removes what it finds.
+fn folders_of_find(find: &ShellCommand) -> Vec<ShellWord> {
+    let removes = match nested_execution(find) {
+        NestedExecution::Programs(all) => all.iter().any(|program| program.name() == Some("rm")),
+        _ => false,
+    };
+    if !removes && !has_option(find, |text| text == "-delete") {
+        return Vec::new();
+    }
+    // Some options stand before the folders, and without any it looks where it is.
+    let is_option = |text: &str| is_in(text, "-H -L -P -D --") || text.starts_with("-O");
+    let words = find.words[1..].iter().filter(|word| !is_option(&word.text));
+    let folders = words.take_while(|word| !word.text.starts_with(['-', '(', '!']));
+    let folders: Vec<ShellWord> = folders.cloned().collect();
+    if folders.is_empty() { vec![ShellWord::literal(".")] } else { folders }
+}
+
 fn is_device(place: &str) -> bool {
     let is_below = |open: &str| {
         place.strip_prefix(open).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
     };
-    place.starts_with("/dev/") && !WRITABLE_DEVICES.iter().any(|open| is_below(open))
+    place.starts_with("/dev/") && !WRITABLE_DEVICES.split_whitespace().any(is_below)
 }
 
 /// Returns whether a place is the root, a home, or what a system needs.
@@ -305,8 +166,7 @@ fn is_vital(place: &str, form: WordForm) -> bool {
     while form != WordForm::Literal
         && place != "/"
         && let Some((before, last)) = place.rsplit_once('/')
-        && (last.chars().all(|c| matches!(c, '*' | '.' | '?' | '[' | ']' | '!'))
-            || last.starts_with('$'))
+        && (last.chars().all(|c| "*.?[]!".contains(c)) || last.starts_with('$'))
     {
         place = if before.is_empty() { "/" } else { before };
     }
@@ -314,107 +174,134 @@ fn is_vital(place: &str, form: WordForm) -> bool {
     let mut parts = place.trim_start_matches('/').split('/');
     let (first, second, third) = (parts.next().unwrap_or_default(), parts.next(), parts.next());
     if !place.starts_with('/') {
-        let is_home = first == HOME;
         let is_above = !place.is_empty() && place.split('/').all(|part| part == "..");
-        return is_above || (is_home && second.is_none_or(|second| second == ".."));
+        return is_above || first == HOME && second.is_none_or(|second| second == "..");
     }
     let has_pattern = form != WordForm::Literal && first.contains(['*', '?', '[']);
     let is_someones = matches!(first, "home" | "Users") && third.is_none();
-    place == "/" || has_pattern || is_someones || VITAL_FOLDERS.contains(&place.as_str())
+    place == "/" || has_pattern || is_someones || is_in(&place, VITAL_FOLDERS)
 }
 
-/// Checks for functions and commands that start themselves twice.
-fn check_fork_bomb(line: &CommandLine) -> Option<String> {
-    let mut found = None;
-    let mut look = |name: &str, body: &ShellCommand| {
-        let mut calls = 0;
-        body.for_each_command(&mut |command| calls += usize::from(runs_itself(command, name)));
-        if calls > 1 {
-            found = Some(format!("the function '{name}' starts itself again and again"));
-        }
-        let mut pipelines = Vec::new();
-        if let CommandBody::Group { scripts, .. } = &body.body {
-            pipelines.extend(scripts.iter().flat_map(|script| &script.pipelines));
-        }
-        let starts = |pipeline: &&Pipeline| {
-            let calls = pipeline.commands.iter().any(|stage| runs_itself(stage, name));
-            calls && (pipeline.is_background || pipeline.commands.len() > 1)
+/// Returns what is wrong with programs that are connected: a removal of folders that one prints, a download that another
+/// one runs, a script that starts itself twice.
+fn pipeline_danger(line: &CommandLine, pipeline: &Pipeline) -> Option<String> {
+    let stages: Vec<Vec<ShellCommand>> = pipeline.commands.iter().map(programs_in).collect();
+    let is_removed = |stage: &Vec<ShellCommand>| {
+        let removes = |program: &ShellCommand| {
+            program.name() == Some("rm") && has_option(program, is_recursive)
         };
-        if pipelines.iter().any(starts) {
-            found = Some(format!("the function '{name}' starts itself again and again"));
-        }
+        stage[0].name() == Some("xargs") && stage.iter().any(removes)
     };
-    for script in &line.scripts {
-        script.for_each_command(&mut |command| {
-            if let CommandBody::Function { name, body } = &command.body {
-                look(name, body);
-            }
-        });
-    }
-    line.for_each_pipeline(&mut |pipeline| {
-        let itself = pipeline.commands.iter().filter(|stage| runs_itself(stage, "$0")).count();
-        if itself > 1 || (itself > 0 && pipeline.is_background) {
-            found = Some("it starts itself again and again".to_owned());
+    if stages.iter().any(is_removed) {
+        let printers = stages.iter().map(|stage| &stage[0]);
+        let printers = printers.filter(|first| matches!(first.name(), Some("echo" | "printf")));
+        if let Some(why) = printers.flat_map(operands).find_map(|word| removal(line, &word)) {
+            return Some(why);
         }
-    });
-    found
+    }
+    let fetched = stages.iter().position(|stage| stage.iter().any(downloads));
+    let run = stages.iter().rposition(|stage| stage.iter().any(reads_code_from_input));
+    if fetched.is_some() && fetched < run {
+        return Some(DOWNLOAD_EXECUTION.to_owned());
+    }
+    let itself = pipeline.commands.iter().filter(|command| runs_itself(command, "$0")).count();
+    let is_bomb = itself > 1 || itself > 0 && pipeline.is_background;
+    is_bomb.then(|| "it starts itself again and again".to_owned())
+}
+
+/// Returns the programs that a command may run, those inside of it included.
+fn programs_in(command: &ShellCommand) -> Vec<ShellCommand> {
+    command.commands().into_iter().flat_map(all_programs).collect()
+}
+
+/// Checks a function for starting itself twice.
+fn fork_bomb(command: &ShellCommand) -> Option<String> {
+    let CommandKind::Function(name) = &command.kind else { return None };
+    let calls = command.commands().into_iter().filter(|inner| runs_itself(inner, name)).count();
+    let is_bomb = |pipeline: &Pipeline| {
+        let is_parallel = pipeline.is_background || pipeline.commands.len() > 1;
+        is_parallel && pipeline.commands.iter().any(|stage| runs_itself(stage, name))
+    };
+    let body = command.scripts.iter().flat_map(|body| &body.pipelines);
+    let inner = body.flat_map(|body| &body.commands).flat_map(|group| &group.scripts);
+    let is_bomb = calls > 1 || inner.flat_map(|script| &script.pipelines).any(is_bomb);
+    is_bomb.then(|| format!("the function '{name}' starts itself again and again"))
 }
 
 fn runs_itself(command: &ShellCommand, name: &str) -> bool {
-    matches!(&command.body, CommandBody::Simple(simple) if simple.words.first().is_some_and(|word| word.text == name))
+    let is_simple = command.kind == CommandKind::Simple;
+    is_simple && command.words.first().is_some_and(|word| word.text == name)
 }
 
-/// Checks for a download that is run.
-fn check_download(line: &CommandLine) -> Option<String> {
-    let mut found = false;
-    line.for_each_pipeline(&mut |pipeline| {
-        let fetched = pipeline.commands.iter().position(is_download);
-        let run = pipeline.commands.iter().rposition(executes_input);
-        found |= matches!((fetched, run), (Some(fetched), Some(run)) if fetched < run);
+/// Returns whether a line runs a download: in its words, or stored in a variable or a file.
+fn runs_download(line: &CommandLine) -> bool {
+    let is_output = |word: &ShellWord| {
+        let mut commands = word.scripts.iter().flat_map(ShellScript::commands);
+        commands.any(|command| all_programs(command).iter().any(downloads))
+    };
+    let commands = line.scripts.iter().flat_map(ShellScript::commands);
+    let set = commands.flat_map(|command| &command.assignments);
+    let variables = set.filter(|set| set.values.iter().any(is_output));
+    let variables: Vec<String> = variables.map(|set| format!("${}", set.name)).collect();
+    let file = |word: &ShellWord| word.text.rsplit('/').next().unwrap_or_default().to_owned();
+    let fetched = line.programs.iter().filter(|program| downloads(program));
+    let files = fetched.flat_map(|program| {
+        let options = ["-o", "-O", "--output", "--output-document"];
+        let written = program.redirections.iter().filter(|to| to.kind == RedirectionKind::Write);
+        let written = written.map(|to| to.target.clone());
+        written.chain(option_values(&program.words, &options)).map(|word| file(&word))
     });
-    for script in &line.scripts {
-        script.for_each_command(&mut |command| found |= executes_download(command));
-    }
-    found.then(|| DOWNLOAD_EXECUTION.to_owned())
+    let files: Vec<String> =
+        files.filter(|name| !is_in(name, "- null") && !name.is_empty()).collect();
+    let is_fetched = |word: &ShellWord| {
+        is_output(word)
+            || variables.iter().any(|name| word.text.contains(name.as_str()))
+            || word.is_literal() && files.contains(&file(word))
+    };
+    line.programs.iter().any(|program| {
+        let Some((first, rest)) = program.words.split_first() else { return false };
+        let inputs = program.redirections.iter().filter(|to| to.kind != RedirectionKind::Write);
+        let mut code = rest.iter().chain(inputs.map(|to| &to.target));
+        let is_run = program.name().is_some_and(runs_code) && code.any(is_fetched);
+        is_run || is_output(first) || first.text.contains('/') && files.contains(&file(first))
+    })
 }
 
-/// Returns whether something in a command downloads.
-fn is_download(command: &ShellCommand) -> bool {
-    let mut fetches = false;
-    command.for_each_command(&mut |command| {
-        fetches |= programs(command).iter().any(|name| DOWNLOADERS.contains(&name.as_str()));
-    });
-    fetches
+/// Returns whether a text that could not be parsed pipes a download into a program that runs it.
+fn runs_unparsed_download(text: &str) -> bool {
+    let has = |part: &str, is_it: fn(&ShellCommand) -> bool| {
+        possible_programs(part).any(|program| is_it(&program))
+    };
+    let mut parts = text.split('|').skip_while(|part| !has(part, downloads));
+    parts.next().is_some() && parts.any(|part| has(part, reads_code_from_input))
 }
 
-fn is_downloader(word: &ShellWord) -> bool {
-    let pipelines = word.scripts.iter().flat_map(|script: &ShellScript| &script.pipelines);
-    pipelines.flat_map(|pipeline| &pipeline.commands).any(is_download)
+fn downloads(program: &ShellCommand) -> bool {
+    program.name().is_some_and(|name| is_in(name, DOWNLOADERS))
 }
 
-/// Returns whether something in a command runs what it reads.
-fn executes_input(command: &ShellCommand) -> bool {
-    let mut runs = false;
-    command.for_each_command(&mut |command| {
-        let CommandBody::Simple(simple) = &command.body else { return };
-        runs |=
-            program::all_programs(simple).iter().any(|simple| reads_code_from_input(&simple.words));
-    });
-    runs
+/// Returns whether a program runs what it is given.
+fn runs_code(name: &str) -> bool {
+    is_shell(name) || is_interpreter(name) || matches!(name, "eval" | "source" | "." | "exec")
 }
 
-fn reads_code_from_input(words: &[ShellWord]) -> bool {
-    let Some(name) = program::program_name(words) else { return false };
-    let simple = SimpleCommand { words: words.to_vec(), ..SimpleCommand::default() };
-    if program::is_shell(name) {
+fn is_interpreter(name: &str) -> bool {
+    is_in(name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.'), INTERPRETERS)
+}
+
+/// Returns whether a program runs what it reads.
+fn reads_code_from_input(program: &ShellCommand) -> bool {
+    let Some(name) = program.name() else { return false };
+    let words = &program.words[1..];
+    if is_shell(name) {
         // Behind xargs it gets what was read as an argument.
-        return matches!(
-            program::nested_execution(&simple),
-            NestedExecution::Input | NestedExecution::Unknown
-        );
+        let nested = nested_execution(program);
+        return matches!(nested, NestedExecution::Input | NestedExecution::Unknown);
     }
+    let is_option = |word: &&ShellWord| word.text.starts_with('-') && word.text != "-";
+    let file = words.iter().find(|word| !is_option(word)).map(|word| word.text.as_str());
     if matches!(name, "source" | ".") {
-        return words.get(1).is_some_and(|word| word.text == "/dev/stdin");
+        return file == Some("/dev/stdin");
     }
     // Without a file and without code among its arguments.
     let has_code = |word: &ShellWord| match word.text.strip_prefix("--") {
@@ -423,45 +310,9 @@ fn reads_code_from_input(words: &[ShellWord]) -> bool {
         }
         None => word.text.contains(['c', 'e', 'm', 'p', 'E', 'r', 'V', 'v', 'h']),
     };
-    let mut options =
-        words[1..].iter().take_while(|word| word.text.starts_with('-') && word.text.len() > 1);
-    let file = words[1..].iter().find(|word| !word.text.starts_with('-') || word.text == "-");
     is_interpreter(name)
-        && !options.any(has_code)
-        && file.is_none_or(|file| matches!(&*file.text, "-" | "/dev/stdin"))
-}
-
-fn is_interpreter(name: &str) -> bool {
-    let name = name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
-    INTERPRETERS.contains(&name)
-}
-
-/// Returns whether a command runs the output of a download that stands in its words.
-fn executes_download(command: &ShellCommand) -> bool {
-    let words = words_of(command);
-    if !words.iter().any(|word| is_downloader(word)) {
-        return false;
-    }
-    let is_command = matches!(&command.body, CommandBody::Simple(simple) if simple.words.first().is_some_and(is_downloader));
-    let names = programs(command);
-    is_command || names.iter().any(|name| executes_output(name))
-}
-
-/// Returns whether a program runs what it is given.
-fn executes_output(name: &str) -> bool {
-    program::is_shell(name)
-        || is_interpreter(name)
-        || matches!(name, "eval" | "source" | "." | "exec")
-}
-
-/// Returns the names of the programs that a command may run by itself.
-fn programs(command: &ShellCommand) -> Vec<String> {
-    let CommandBody::Simple(simple) = &command.body else { return Vec::new() };
-    let all = program::all_programs(simple);
-    all.iter()
-        .filter_map(|simple| program::program_name(&simple.words))
-        .map(str::to_owned)
-        .collect()
+        && !words.iter().take_while(is_option).any(has_code)
+        && file.is_none_or(|file| matches!(file, "-" | "/dev/stdin"))
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::policy::shell::{Assignment, CommandBody, ShellScript, ShellWord, WordForm};
+use crate::policy::shell::{CommandKind, ShellScript, ShellWord, WordForm, is_name};
 
 /// The values that variables may have while a line runs, if the line sets them.
 #[derive(Debug, Default)]
@@ -14,53 +14,38 @@ const MAX_VALUES: usize = 32;
 impl KnownVariables {
     /// Adds the variables that a script sets; returns `false` if there are too many values.
     pub(super) fn add(&mut self, script: &ShellScript) -> bool {
-        let mut set = |name: &String, word: &ShellWord| {
-            let values = self.0.entry(name.clone()).or_default();
-            // The home is known, whatever it is called.
-            let is_home = word.form == WordForm::Computed
-                && !word.has_hidden_parts()
-                && (word.text.starts_with("$HOME") || word.text.starts_with('~'));
-            if (word.is_literal() || is_home)
-                && !values.contains(&word.text)
-                && values.len() <= MAX_VALUES
-            {
-                values.push(word.text.clone());
-            }
-        };
-        script.for_each_command(&mut |command| match &command.body {
-            CommandBody::Simple(simple) => {
-                for Assignment { name, values, .. } in &simple.assignments {
-                    if let [value] = values.as_slice() {
-                        set(name, value);
+        for command in script.commands() {
+            let is_loop = command.kind != CommandKind::Simple;
+            for set in command.assignments.iter().filter(|set| is_loop || set.values.len() == 1) {
+                let known = self.0.entry(set.name.clone()).or_default();
+                for word in set.values.iter().flat_map(ShellWord::expand_braces).map(without_braces)
+                {
+                    // The home is known, whatever it is called.
+                    let is_home = word.form == WordForm::Computed
+                        && !word.has_hidden_parts()
+                        && (word.text.starts_with("$HOME") || word.text.starts_with('~'));
+                    let is_new = (word.is_literal() || is_home) && !known.contains(&word.text);
+                    if is_new && known.len() <= MAX_VALUES {
+                        known.push(word.text);
                     }
                 }
             }
-            CommandBody::Group { words, variable: Some(name), .. } => {
-                words
-                    .iter()
-                    .flat_map(ShellWord::expand_braces)
-                    .for_each(|word| set(name, &without_braces(word)));
-            }
-            CommandBody::Group { .. } | CommandBody::Function { .. } => {}
-        });
+        }
         self.0.values().all(|values| values.len() <= MAX_VALUES)
     }
 
     /// Returns the possible forms of some words: as written, and with each known value.
     pub(super) fn possible_words(&self, words: &[ShellWord]) -> Vec<Vec<ShellWord>> {
-        let words: Vec<ShellWord> =
-            words.iter().flat_map(ShellWord::expand_braces).map(without_braces).collect();
+        let words = words.iter().flat_map(ShellWord::expand_braces).map(without_braces);
+        let words: Vec<ShellWord> = words.collect();
         let mut all = vec![words.clone()];
         for round in 0..=MAX_VALUES {
             let (mut changed, mut more) = (Vec::new(), false);
             for word in &words {
-                match self.substitute(word, round) {
-                    Some((filled, has_more)) => {
-                        changed.extend(filled);
-                        more |= has_more;
-                    }
-                    None => changed.push(word.clone()),
-                }
+                let filled = self.substitute(word, round);
+                let (filled, has_more) = filled.unwrap_or_else(|| (vec![word.clone()], false));
+                changed.extend(filled);
+                more |= has_more;
             }
             if changed != words {
                 all.push(changed);
@@ -82,7 +67,6 @@ impl KnownVariables {
         let mut rest = word.text.as_str();
         while let Some((before, after)) = rest.split_once('$') {
             text += before;
-            let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
             let (name, behind) = match after.strip_prefix('{') {
                 Some(braced) => braced.split_once('}')?,
                 None if after.starts_with(['@', '*']) => after.split_at(1),

@@ -12,10 +12,11 @@ mod program;
 mod read_only;
 mod unparsed;
 
-pub(super) use command_line::{CommandLine, Program, rebase_folder};
+pub(super) use command_line::{CommandLine, rebase_folder};
 pub(super) use forbidden::forbidden_reason;
 pub(super) use git::split_global_options as git_folders;
-pub(super) use program::{NestedExecution, nested_execution, program_name, runs_scripts};
+pub(super) use options::is_in;
+pub(super) use program::{NestedExecution, nested_execution, runs_scripts};
 pub(super) use read_only::{
     is_harmless_shell_setting, is_harmless_variable, is_script_variable, only_reads,
 };

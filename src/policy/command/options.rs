@@ -1,6 +1,6 @@
-//! Options of programs, as `getopt` reads them.
+//! Words of programs, and options as `getopt` reads them.
 
-use crate::policy::shell::ShellWord;
+use crate::policy::shell::{ShellWord, WordForm};
 
 /// The options of a program with which it only reads. Any other option is unknown.
 pub(super) struct ReadingOptions {
@@ -8,8 +8,8 @@ pub(super) struct ReadingOptions {
     pub flags: &'static str,
     /// Short options with a value, in the same word or in the next one.
     pub valued: &'static str,
-    /// Long options without the two hyphens, as they are written in full. A value follows behind `=`.
-    pub long: &'static [&'static str],
+    /// Long options without the two hyphens, as they are written in full, separated by spaces. A value follows behind `=`.
+    pub long: &'static str,
 }
 
 impl ReadingOptions {
@@ -26,7 +26,7 @@ impl ReadingOptions {
                 operands += 1;
             } else if let Some(long) = text.strip_prefix("--") {
                 let name = long.split('=').next().unwrap_or_default();
-                if !self.long.contains(&name) {
+                if !is_in(name, self.long) {
                     return None;
                 }
             } else if self.takes_next(&text[1..])? && words.next().is_some_and(may_be_several_words)
@@ -51,6 +51,26 @@ impl ReadingOptions {
     }
 }
 
+/// Returns whether a word is one of a list, which are separated by spaces.
+pub(in crate::policy) fn is_in(word: &str, list: &str) -> bool {
+    list.split_ascii_whitespace().any(|known| known == word)
+}
+
+/// Returns the values that are given for options: in the next word, or glued to the option.
+pub(super) fn option_values(words: &[ShellWord], options: &[&str]) -> Vec<ShellWord> {
+    let value = |(at, word): (usize, &ShellWord)| {
+        options.iter().find_map(|option| match word.text.strip_prefix(option)? {
+            "" => words.get(at + 1).cloned(),
+            rest => {
+                let is_long = option.starts_with("--");
+                let text = if is_long { rest.strip_prefix('=')? } else { rest };
+                Some(ShellWord { text: text.to_owned(), ..word.clone() })
+            }
+        })
+    };
+    words.iter().enumerate().filter_map(value).collect()
+}
+
 /// Returns whether a word may turn out to be an option that cannot be seen.
 pub(super) fn may_be_option(word: &ShellWord) -> bool {
     !word.is_literal() && word.may_be_option()
@@ -58,5 +78,5 @@ pub(super) fn may_be_option(word: &ShellWord) -> bool {
 
 /// Returns whether the shell may make several words of one.
 pub(super) fn may_be_several_words(word: &ShellWord) -> bool {
-    word.is_split || word.has_braces || word.form == crate::policy::shell::WordForm::Pattern
+    word.is_split || word.has_braces || word.form == WordForm::Pattern
 }

@@ -1,6 +1,7 @@
-//! Programs, and programs that run other programs.
+//! Programs that run other programs.
 
-use crate::policy::shell::{self, Assignment, ShellScript, ShellWord, SimpleCommand, WordForm};
+use super::options::is_in;
+use crate::policy::shell::{self, Assignment, ShellCommand, ShellScript, ShellWord, WordForm};
 
 /// What a program executes besides itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -8,7 +9,7 @@ pub(in crate::policy) enum NestedExecution {
     /// Nothing known.
     Nothing,
     /// Only other programs.
-    Programs(Vec<SimpleCommand>),
+    Programs(Vec<ShellCommand>),
     /// Only a script for a shell.
     Script(ShellScript),
     /// A script from its input.
@@ -17,96 +18,50 @@ pub(in crate::policy) enum NestedExecution {
     Unknown,
 }
 
-/// A program that runs the program in its arguments.
-struct WrapperProgram {
-    name: &'static str,
-    /// Options without a value.
-    flags: &'static [&'static str],
-    /// Options with a value.
-    valued: &'static [&'static str],
-    /// Arguments before the program.
-    operands: usize,
-}
-
-const fn wrapper(
-    name: &'static str,
-    plain: &'static [&'static str],
-    valued: &'static [&'static str],
-    operands: usize,
-) -> WrapperProgram {
-    WrapperProgram { name, flags: plain, valued, operands }
-}
-
-const WRAPPERS: [WrapperProgram; 14] = [
-    wrapper("nohup", &[], &[], 0),
-    wrapper("setsid", &["-f", "-w", "-c", "--fork", "--wait", "--ctty"], &[], 0),
-    wrapper("nice", &[], &["-n", "--adjustment"], 0),
-    wrapper("ionice", &["-t"], &["-c", "-n", "--class", "--classdata"], 0),
-    wrapper("stdbuf", &[], &["-i", "-o", "-e", "--input", "--output", "--error"], 0),
-    wrapper(
+/// Programs that run the program in their arguments: the name, options without a value, options with a value, and the
+/// number of arguments before the program.
+const WRAPPERS: [(&str, &[&str], &[&str], usize); 14] = [
+    ("nohup", &[], &[], 0),
+    ("setsid", &["-f", "-w", "-c", "--fork", "--wait", "--ctty"], &[], 0),
+    ("nice", &[], &["-n", "--adjustment"], 0),
+    ("ionice", &["-t"], &["-c", "-n", "--class", "--classdata"], 0),
+    ("stdbuf", &[], &["-i", "-o", "-e", "--input", "--output", "--error"], 0),
+    (
         "timeout",
         &["-f", "-p", "-v", "--foreground", "--preserve-status", "--verbose"],
         &["-k", "-s", "--kill-after", "--signal"],
         1,
     ),
-    wrapper("time", &["-p", "-v", "--portability", "--verbose"], &["-f", "--format"], 0),
-    wrapper("command", &["-p"], &[], 0),
-    wrapper("builtin", &[], &[], 0),
-    wrapper("exec", &["-c", "-l", "-cl"], &["-a"], 0),
-    wrapper("busybox", &[], &[], 0),
-    wrapper("toybox", &[], &[], 0),
-    wrapper("chrt", &["-b", "-f", "-i", "-o", "-r"], &[], 1),
-    wrapper("taskset", &["-a", "-c"], &[], 1),
+    ("time", &["-p", "-v", "--portability", "--verbose"], &["-f", "--format"], 0),
+    ("command", &["-p"], &[], 0),
+    ("builtin", &[], &[], 0),
+    ("exec", &["-c", "-l", "-cl"], &["-a"], 0),
+    ("busybox", &[], &[], 0),
+    ("toybox", &[], &[], 0),
+    ("chrt", &["-b", "-f", "-i", "-o", "-r"], &[], 1),
+    ("taskset", &["-a", "-c"], &[], 1),
 ];
 
 /// Programs that run others in ways that are not analyzed; any argument may be a program.
-const OPAQUE_PROGRAMS: [&str; 26] = [
-    "bwrap",
-    "caffeinate",
-    "chroot",
-    "dbus-run-session",
-    "doas",
-    "entr",
-    "env",
-    "fakeroot",
-    "firejail",
-    "flock",
-    "ltrace",
-    "nsenter",
-    "numactl",
-    "parallel",
-    "pkexec",
-    "proot",
-    "rlwrap",
-    "runuser",
-    "script",
-    "setpriv",
-    "strace",
-    "sudo",
-    "systemd-run",
-    "unbuffer",
-    "unshare",
-    "xargs",
-];
-
-const SHELLS: [&str; 9] = ["ash", "bash", "dash", "ksh", "mksh", "rbash", "sh", "yash", "zsh"];
-
-/// Returns the name of the program that some words run, without its folder; `None` if it is unknown.
-pub(in crate::policy) fn program_name(words: &[ShellWord]) -> Option<&str> {
-    let first = words.first().filter(|word| word.is_literal())?;
-    first.text.rsplit('/').next().filter(|name| !name.is_empty())
-}
+const OPAQUE_PROGRAMS: &str = "bwrap caffeinate chroot dbus-run-session doas entr env fakeroot \
+    firejail flock ltrace nsenter numactl parallel pkexec proot rlwrap runuser script setpriv strace \
+    sudo systemd-run unbuffer unshare xargs";
 
 /// Returns whether a program is a shell.
 pub(in crate::policy) fn is_shell(name: &str) -> bool {
-    SHELLS.contains(&name)
+    is_in(name, "ash bash dash ksh mksh rbash sh yash zsh")
 }
 
-/// Returns what some words run besides the program that they name.
-pub(in crate::policy) fn nested_execution(simple: &SimpleCommand) -> NestedExecution {
-    let words = simple.words.as_slice();
-    let Some(name) = program_name(words) else { return NestedExecution::Unknown };
-    let rest = &words[1..];
+/// Returns whether a program is one that runs scripts.
+pub(in crate::policy) fn runs_scripts(name: &str) -> bool {
+    is_shell(name) || matches!(name, "eval" | "trap" | "watch")
+}
+
+/// Returns what a command runs besides the program that it names.
+pub(in crate::policy) fn nested_execution(command: &ShellCommand) -> NestedExecution {
+    let Some(name) = command.name() else { return NestedExecution::Unknown };
+    let rest = &command.words[1..];
+    let is_first = |known: &[&str]| rest.first().is_some_and(|word| known.contains(&&*word.text));
     match name {
         "env" => parse_env(rest),
         "xargs" => parse_xargs(rest),
@@ -114,26 +69,25 @@ pub(in crate::policy) fn nested_execution(simple: &SimpleCommand) -> NestedExecu
         "eval" => join_script(rest),
         // What a name will stand for.
         "alias" => {
-            let values = rest.iter().filter_map(|word| {
+            let mut values = rest.iter().filter_map(|word| {
                 let (_, value) = word.text.split_once('=')?;
                 Some(ShellWord { text: value.to_owned(), ..word.clone() })
             });
-            let mut scripts = values.map(|value| join_script(&[value]));
-            scripts.next().unwrap_or(NestedExecution::Nothing)
+            values.next().map_or(NestedExecution::Nothing, |value| join_script(&[value]))
         }
-        "watch" => match skip_options(rest, &["-t", "-x", "-c", "-d", "-e", "-g"], &["-n"], 0) {
-            Some(rest) => join_script(rest),
-            None => NestedExecution::Unknown,
-        },
+        "watch" => skip_options(rest, &["-t", "-x", "-c", "-d", "-e", "-g"], &["-n"], 0)
+            .map_or(NestedExecution::Unknown, join_script),
         "trap" => match rest {
             [] => NestedExecution::Nothing,
-            [action, ..] if !action.may_be_option() => join_script(std::slice::from_ref(action)),
-            _ => NestedExecution::Unknown,
+            [action, ..] if action.may_be_option() => NestedExecution::Unknown,
+            [action, ..] => join_script(std::slice::from_ref(action)),
         },
+        "command" if is_first(&["-v", "-V"]) => NestedExecution::Nothing,
         name if is_shell(name) => parse_shell(rest),
-        name => match WRAPPERS.iter().find(|wrapper| wrapper.name == name) {
-            Some(wrapper) => parse_wrapper(wrapper, rest),
-            None if OPAQUE_PROGRAMS.contains(&name) => NestedExecution::Unknown,
+        name => match WRAPPERS.iter().find(|(wrapper, ..)| *wrapper == name) {
+            Some((_, flags, valued, operands)) => skip_options(rest, flags, valued, *operands)
+                .map_or(NestedExecution::Unknown, parse_program),
+            None if is_in(name, OPAQUE_PROGRAMS) => NestedExecution::Unknown,
             None => NestedExecution::Nothing,
         },
     }
@@ -147,86 +101,67 @@ const MAX_GUESSED_WORDS: usize = 256;
 
 /// Returns every program that a command may run, itself first: known programs, and possible ones if its arguments are
 /// not understood.
-pub(in crate::policy) fn all_programs(simple: &SimpleCommand) -> Vec<SimpleCommand> {
+pub(in crate::policy) fn all_programs(command: &ShellCommand) -> Vec<ShellCommand> {
     let mut all = Vec::new();
-    let mut next = vec![simple.clone()];
+    let mut next = vec![command.clone()];
     let mut steps = 0;
-    while let Some(simple) = next.pop() {
-        let words = simple.words.as_slice();
+    while let Some(command) = next.pop() {
+        let words = command.words.as_slice();
         steps += 1;
         let mut guessed = Vec::new();
-        match nested_execution(&simple) {
+        match nested_execution(&command) {
             _ if steps > MAX_PROGRAMS => {
-                guessed.extend(words.iter().map(|word| simple_command(std::slice::from_ref(word))));
+                guessed.extend(words.chunks(1).map(ShellCommand::program));
                 next.clear();
             }
             NestedExecution::Programs(programs) => next.extend(programs),
-            NestedExecution::Unknown if runs_others(words) => {
+            NestedExecution::Unknown if runs_others(&command) => {
                 let end = |from: usize| words.len().min(from + MAX_GUESSED_WORDS);
-                guessed.extend((1..end(1)).map(|from| simple_command(&words[from..end(from)])));
+                let starts = 1..end(1);
+                guessed.extend(starts.map(|from| ShellCommand::program(&words[from..end(from)])));
             }
             NestedExecution::Nothing
             | NestedExecution::Script(_)
             | NestedExecution::Input
             | NestedExecution::Unknown => {}
         }
-        all.push(simple);
+        all.push(command);
         all.append(&mut guessed);
     }
     all
 }
 
+/// Returns whether a command runs a program that runs others.
+fn runs_others(command: &ShellCommand) -> bool {
+    let is_wrapper = |name| WRAPPERS.iter().any(|(wrapper, ..)| *wrapper == name);
+    command.name().is_some_and(|name| is_in(name, OPAQUE_PROGRAMS) || is_wrapper(name))
+}
+
 /// Returns the arguments of a program that may be scripts.
-pub(in crate::policy) fn possible_scripts(words: &[ShellWord]) -> Vec<String> {
-    let (Some(name), Some(rest)) = (program_name(words), words.get(1..)) else { return Vec::new() };
-    let texts = rest.iter().map(|word| word.text.as_str());
+pub(in crate::policy) fn possible_scripts(command: &ShellCommand) -> Vec<String> {
+    let Some(name) = command.name() else { return Vec::new() };
+    let texts = command.words[1..].iter().map(|word| word.text.as_str());
     if runs_scripts(name) && !is_shell(name) {
         return vec![texts.collect::<Vec<_>>().join(" ")];
     }
-    if !is_shell(name) && !OPAQUE_PROGRAMS.contains(&name) {
+    if !is_shell(name) && !is_in(name, OPAQUE_PROGRAMS) {
         return Vec::new();
     }
     // As an argument, or glued to an option.
     let ways = |text: &str| {
         let long = text.split_once('=').map(|(_, value)| value.to_owned());
-        let short = text.strip_prefix('-').and_then(|text| text.get(1..)).map(str::to_owned);
-        let glued = if text.starts_with('-') { [long, short] } else { [None, None] };
-        glued.into_iter().flatten().chain([text.to_owned()]).collect::<Vec<_>>()
+        let short = text.get(2..).map(str::to_owned);
+        let glued = [long, short].into_iter().flatten().filter(|_| text.starts_with('-'));
+        glued.chain([text.to_owned()]).collect::<Vec<_>>()
     };
     texts.filter(|text| text.contains(char::is_whitespace)).flat_map(ways).collect()
-}
-
-/// Returns whether a program is one that runs scripts.
-pub(in crate::policy) fn runs_scripts(name: &str) -> bool {
-    is_shell(name) || matches!(name, "eval" | "trap" | "watch")
-}
-
-/// Returns whether some words run a program that runs others.
-fn runs_others(words: &[ShellWord]) -> bool {
-    program_name(words).is_some_and(|name| {
-        OPAQUE_PROGRAMS.contains(&name) || WRAPPERS.iter().any(|wrapper| wrapper.name == name)
-    })
-}
-
-fn simple_command(words: &[ShellWord]) -> SimpleCommand {
-    SimpleCommand { assignments: Vec::new(), words: words.to_vec() }
 }
 
 fn parse_program(words: &[ShellWord]) -> NestedExecution {
     match words {
         [] => NestedExecution::Nothing,
-        words => NestedExecution::Programs(vec![simple_command(words)]),
+        words => NestedExecution::Programs(vec![ShellCommand::program(words)]),
     }
-}
-
-fn parse_wrapper(wrapper: &WrapperProgram, rest: &[ShellWord]) -> NestedExecution {
-    if wrapper.name == "command"
-        && rest.first().is_some_and(|word| word.text == "-v" || word.text == "-V")
-    {
-        return NestedExecution::Nothing;
-    }
-    let inner = skip_options(rest, wrapper.flags, wrapper.valued, wrapper.operands);
-    inner.map_or(NestedExecution::Unknown, parse_program)
 }
 
 /// Returns the words after the options and a number of operands; `None` if an option is unknown, or if any of these
@@ -284,9 +219,10 @@ fn parse_env(rest: &[ShellWord]) -> NestedExecution {
     }
     match rest {
         [] => NestedExecution::Nothing,
-        words => {
-            NestedExecution::Programs(vec![SimpleCommand { assignments, words: words.to_vec() }])
-        }
+        words => NestedExecution::Programs(vec![ShellCommand {
+            assignments,
+            ..ShellCommand::program(words)
+        }]),
     }
 }
 
@@ -295,19 +231,8 @@ const INPUT_PLACEHOLDER: &str = "$input";
 
 fn parse_xargs(rest: &[ShellWord]) -> NestedExecution {
     let plain = ["-0", "-r", "-t", "-x", "--null", "--no-run-if-empty", "--verbose", "-0r", "-r0"];
-    let valued = [
-        "-n",
-        "-P",
-        "-I",
-        "-L",
-        "-d",
-        "-s",
-        "-a",
-        "-E",
-        "--max-args",
-        "--max-procs",
-        "--delimiter",
-    ];
+    let short = ["-n", "-P", "-I", "-L", "-d", "-s", "-a", "-E"];
+    let valued = [&short[..], &["--max-args", "--max-procs", "--delimiter"]].concat();
     let Some(after) = skip_options(rest, &plain, &valued, 0) else {
         return NestedExecution::Unknown;
     };
@@ -326,12 +251,11 @@ fn parse_xargs(rest: &[ShellWord]) -> NestedExecution {
             word.raise_form(WordForm::Computed);
         }
     }
-    let read = ShellWord {
-        text: INPUT_PLACEHOLDER.to_owned(),
+    words.push(ShellWord {
         form: WordForm::Computed,
-        ..ShellWord::default()
-    };
-    words.push(ShellWord { is_split: true, ..read });
+        is_split: true,
+        ..ShellWord::literal(INPUT_PLACEHOLDER)
+    });
     parse_program(&words)
 }
 
@@ -349,11 +273,11 @@ fn parse_find(rest: &[ShellWord]) -> NestedExecution {
         });
         let words = &rest[..end.unwrap_or(rest.len())];
         // The name of a file that it finds; it begins with the folder where it looks.
-        let words = words.iter().map(|word| match word.text.contains("{}") {
-            true => ShellWord { form: WordForm::Computed, has_braces: false, ..word.clone() },
-            false => word.clone(),
-        });
-        programs.push(SimpleCommand { assignments: Vec::new(), words: words.collect() });
+        let mut program = ShellCommand::program(words);
+        for word in program.words.iter_mut().filter(|word| word.text.contains("{}")) {
+            (word.form, word.has_braces) = (WordForm::Computed, false);
+        }
+        programs.push(program);
         rest = &rest[end.unwrap_or(rest.len())..];
     }
     if programs.is_empty() { NestedExecution::Nothing } else { NestedExecution::Programs(programs) }
@@ -405,14 +329,10 @@ fn join_script(words: &[ShellWord]) -> NestedExecution {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::shell::CommandBody;
 
     fn inner_of(line: &str) -> NestedExecution {
         let script = shell::parse_line(line).unwrap();
-        let CommandBody::Simple(simple) = &script.pipelines[0].commands[0].body else {
-            panic!("{line}")
-        };
-        nested_execution(simple)
+        nested_execution(&script.pipelines[0].commands[0])
     }
 
     #[test]

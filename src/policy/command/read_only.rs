@@ -4,115 +4,31 @@
 //! runs without one.
 
 use super::git;
-use super::options::{ReadingOptions, may_be_option, may_be_several_words};
-use crate::policy::shell::{ShellWord, SimpleCommand, WordForm, is_variable};
+use super::options::{ReadingOptions, is_in, may_be_option, may_be_several_words};
+use crate::policy::shell::{ShellCommand, ShellWord, WordForm, is_variable};
 
 /// Programs that change nothing, whatever their arguments are.
-const READING_PROGRAMS: [&str; 71] = [
-    ":",
-    "[",
-    "b2sum",
-    "basename",
-    "break",
-    "cat",
-    "cd",
-    "cksum",
-    "cmp",
-    "column",
-    "comm",
-    "continue",
-    "cut",
-    "df",
-    "dirname",
-    "dirs",
-    "du",
-    "echo",
-    "egrep",
-    "exit",
-    "expand",
-    "expr",
-    "factor",
-    "false",
-    "fgrep",
-    "fmt",
-    "fold",
-    "free",
-    "grep",
-    "groups",
-    "head",
-    "id",
-    "join",
-    "jq",
-    "locale",
-    "ls",
-    "lscpu",
-    "md5sum",
-    "nl",
-    "nproc",
-    "od",
-    "paste",
-    "popd",
-    "printenv",
-    "ps",
-    "pushd",
-    "pwd",
-    "readlink",
-    "realpath",
-    "return",
-    "rev",
-    "seq",
-    "sha1sum",
-    "sha256sum",
-    "sha512sum",
-    "shift",
-    "sleep",
-    "stat",
-    "strings",
-    "sum",
-    "tac",
-    "tail",
-    "test",
-    "tr",
-    "true",
-    "tsort",
-    "type",
-    "uname",
-    "unexpand",
-    "uptime",
-    "wc",
-];
+const READING_PROGRAMS: &str = ": [ b2sum basename break cat cd cksum cmp column comm continue cut df dirname dirs du echo \
+    egrep exit expand expr factor false fgrep fmt fold free grep groups head id join jq locale \
+    ls lscpu md5sum nl nproc od paste popd printenv ps pushd pwd readlink realpath return rev \
+    seq sha1sum sha256sum sha512sum shift sleep stat strings sum tac tail test tr true tsort \
+    type uname unexpand uptime wc";
 
 /// Programs that print their version and do nothing else. Those are missing that look for a version of
 /// themselves in the workspace first: `cargo`, `yarn`, `mvn` and their like run what a file there names.
-const VERSION_PROGRAMS: [&str; 14] = [
-    "bash", "clang", "cmake", "docker", "g++", "gcc", "git", "make", "node", "perl", "php",
-    "python", "python3", "ruby",
-];
+const VERSION_PROGRAMS: &str =
+    "bash clang cmake docker g++ gcc git make node perl php python python3 ruby";
 
 /// Variables that any program may be given without doing anything else because of them.
-const HARMLESS_VARIABLES: [&str; 14] = [
-    "CARGO_TERM_COLOR",
-    "CI",
-    "CLICOLOR",
-    "COLUMNS",
-    "DEBUG",
-    "FORCE_COLOR",
-    "LANG",
-    "LANGUAGE",
-    "LC_ALL",
-    "NO_COLOR",
-    "PYTHONDONTWRITEBYTECODE",
-    "RUST_BACKTRACE",
-    "RUST_LOG",
-    "TZ",
-];
+const HARMLESS_VARIABLES: &str = "CARGO_TERM_COLOR CI CLICOLOR COLUMNS DEBUG FORCE_COLOR LANG LANGUAGE LC_ALL NO_COLOR \
+    PYTHONDONTWRITEBYTECODE RUST_BACKTRACE RUST_LOG TZ";
 
 /// How names of small letters begin that package managers read as their settings.
 const SETTING_PREFIXES: [&str; 5] = ["bun_", "npm_", "pip_", "pnpm_", "yarn_"];
 
 /// Returns whether a variable has no effect on a program that is given it, whatever the program is.
 pub(in crate::policy) fn is_harmless_variable(variable: &str) -> bool {
-    HARMLESS_VARIABLES.contains(&variable)
+    is_in(variable, HARMLESS_VARIABLES)
 }
 
 /// Returns whether a variable is one that a script names for itself: it has no effect on the shell, nor on a program
@@ -127,265 +43,66 @@ pub(in crate::policy) fn is_script_variable(variable: &str) -> bool {
 const SORT: ReadingOptions = ReadingOptions {
     flags: "bcCdfghiMmnrRsuVz",
     valued: "ktS",
-    long: &[
-        "check",
-        "dictionary-order",
-        "field-separator",
-        "general-numeric-sort",
-        "human-numeric-sort",
-        "ignore-case",
-        "ignore-leading-blanks",
-        "key",
-        "merge",
-        "month-sort",
-        "numeric-sort",
-        "reverse",
-        "stable",
-        "unique",
-        "version-sort",
-        "zero-terminated",
-    ],
+    long: "check dictionary-order field-separator general-numeric-sort human-numeric-sort ignore-case \
+        ignore-leading-blanks key merge month-sort numeric-sort reverse stable unique version-sort \
+        zero-terminated",
 };
 
 const UNIQ: ReadingOptions = ReadingOptions {
     flags: "cdDiuz0123456789",
     valued: "fsw",
-    long: &[
-        "all-repeated",
-        "check-chars",
-        "count",
-        "group",
-        "ignore-case",
-        "repeated",
-        "skip-chars",
-        "skip-fields",
-        "unique",
-        "zero-terminated",
-    ],
+    long: "all-repeated check-chars count group ignore-case repeated skip-chars skip-fields unique \
+        zero-terminated",
 };
 
 const TREE: ReadingOptions = ReadingOptions {
     flags: "aACdDfFghiJlnNpQqrsStuUvxX",
     valued: "LPI",
-    long: &[
-        "charset",
-        "device",
-        "dirsfirst",
-        "du",
-        "filelimit",
-        "filesfirst",
-        "gitignore",
-        "ignore-case",
-        "inodes",
-        "matchdirs",
-        "noreport",
-        "prune",
-        "si",
-        "sort",
-    ],
+    long: "charset device dirsfirst du filelimit filesfirst gitignore ignore-case inodes matchdirs \
+        noreport prune si sort",
 };
 
 const RG: ReadingOptions = ReadingOptions {
     flags: "abcFHhiIlLnNopPqsSuUvVwx0.",
     valued: "ABCefgjmMrtTE",
-    long: &[
-        "after-context",
-        "before-context",
-        "binary",
-        "byte-offset",
-        "case-sensitive",
-        "color",
-        "column",
-        "context",
-        "count",
-        "count-matches",
-        "crlf",
-        "debug",
-        "encoding",
-        "file",
-        "files",
-        "files-with-matches",
-        "files-without-match",
-        "fixed-strings",
-        "follow",
-        "glob",
-        "glob-case-insensitive",
-        "heading",
-        "help",
-        "hidden",
-        "iglob",
-        "ignore-case",
-        "ignore-file",
-        "invert-match",
-        "json",
-        "line-number",
-        "line-regexp",
-        "max-columns",
-        "max-count",
-        "max-depth",
-        "max-filesize",
-        "multiline",
-        "multiline-dotall",
-        "no-config",
-        "no-filename",
-        "no-heading",
-        "no-ignore",
-        "no-ignore-vcs",
-        "no-line-number",
-        "no-messages",
-        "null",
-        "only-matching",
-        "passthru",
-        "path-separator",
-        "pcre2",
-        "pretty",
-        "quiet",
-        "regexp",
-        "replace",
-        "smart-case",
-        "sort",
-        "sortr",
-        "stats",
-        "text",
-        "threads",
-        "trim",
-        "type",
-        "type-list",
-        "type-not",
-        "unrestricted",
-        "version",
-        "vimgrep",
-        "with-filename",
-        "word-regexp",
-    ],
+    long: "after-context before-context binary byte-offset case-sensitive color column context count \
+        count-matches crlf debug encoding file files files-with-matches files-without-match \
+        fixed-strings follow glob glob-case-insensitive heading help hidden iglob ignore-case \
+        ignore-file invert-match json line-number line-regexp max-columns max-count max-depth \
+        max-filesize multiline multiline-dotall no-config no-filename no-heading no-ignore \
+        no-ignore-vcs no-line-number no-messages null only-matching passthru path-separator pcre2 \
+        pretty quiet regexp replace smart-case sort sortr stats text threads trim type type-list \
+        type-not unrestricted version vimgrep with-filename word-regexp",
 };
 
 const FILE: ReadingOptions = ReadingOptions {
     flags: "bEhikLNnrv0",
     valued: "fF",
-    long: &[
-        "brief",
-        "dereference",
-        "extension",
-        "keep-going",
-        "mime",
-        "mime-encoding",
-        "mime-type",
-        "no-dereference",
-        "no-pad",
-        "print0",
-        "separator",
-        "version",
-    ],
+    long: "brief dereference extension keep-going mime mime-encoding mime-type no-dereference no-pad \
+        print0 separator version",
 };
 
 const DIFF: ReadingOptions = ReadingOptions {
     flags: "abBcdeEfHiNnpqrstTuwyZ0123456789",
     valued: "CDFILSUWXx",
-    long: &[
-        "brief",
-        "color",
-        "context",
-        "exclude",
-        "exclude-from",
-        "ignore-all-space",
-        "ignore-blank-lines",
-        "ignore-case",
-        "ignore-matching-lines",
-        "ignore-space-change",
-        "ignore-trailing-space",
-        "label",
-        "minimal",
-        "new-file",
-        "no-dereference",
-        "normal",
-        "recursive",
-        "report-identical-files",
-        "show-c-function",
-        "side-by-side",
-        "speed-large-files",
-        "strip-trailing-cr",
-        "suppress-common-lines",
-        "text",
-        "unified",
-        "version",
-        "width",
-    ],
+    long: "brief color context exclude exclude-from ignore-all-space ignore-blank-lines ignore-case \
+        ignore-matching-lines ignore-space-change ignore-trailing-space label minimal new-file \
+        no-dereference normal recursive report-identical-files show-c-function side-by-side \
+        speed-large-files strip-trailing-cr suppress-common-lines text unified version width",
 };
 
-const PGREP: ReadingOptions =
-    ReadingOptions { flags: "acflnovwxi", valued: "dgGPstuUr", long: &[] };
+const PGREP: ReadingOptions = ReadingOptions { flags: "acflnovwxi", valued: "dgGPstuUr", long: "" };
 
 /// What `find` is asked without any effect; programs that it runs are checked separately.
-const FIND: &[&str] = &[
-    "-H",
-    "-L",
-    "-P",
-    "-a",
-    "-amin",
-    "-and",
-    "-atime",
-    "-cmin",
-    "-cnewer",
-    "-ctime",
-    "-daystart",
-    "-depth",
-    "-empty",
-    "-exec",
-    "-execdir",
-    "-executable",
-    "-false",
-    "-follow",
-    "-fstype",
-    "-gid",
-    "-group",
-    "-ilname",
-    "-iname",
-    "-inum",
-    "-ipath",
-    "-iregex",
-    "-iwholename",
-    "-links",
-    "-lname",
-    "-ls",
-    "-maxdepth",
-    "-mindepth",
-    "-mmin",
-    "-mount",
-    "-mtime",
-    "-name",
-    "-newer",
-    "-nogroup",
-    "-not",
-    "-nouser",
-    "-o",
-    "-or",
-    "-path",
-    "-perm",
-    "-print",
-    "-print0",
-    "-printf",
-    "-prune",
-    "-quit",
-    "-readable",
-    "-regex",
-    "-regextype",
-    "-samefile",
-    "-size",
-    "-true",
-    "-type",
-    "-user",
-    "-uid",
-    "-wholename",
-    "-writable",
-    "-xdev",
-    "-xtype",
-    "-newermt",
-];
+const FIND: &str = "-H -L -P -a -amin -and -atime -cmin -cnewer -ctime -daystart -depth -empty -exec -execdir \
+    -executable -false -follow -fstype -gid -group -ilname -iname -inum -ipath -iregex \
+    -iwholename -links -lname -ls -maxdepth -mindepth -mmin -mount -mtime -name -newer -nogroup \
+    -not -nouser -o -or -path -perm -print -print0 -printf -prune -quit -readable -regex \
+    -regextype -samefile -size -true -type -user -uid -wholename -writable -xdev -xtype -newermt";
 
 /// Returns whether a program changes nothing. What it runs besides itself is checked elsewhere.
-pub(in crate::policy) fn only_reads(simple: &SimpleCommand) -> bool {
-    let words = simple.words.as_slice();
+pub(in crate::policy) fn only_reads(command: &ShellCommand) -> bool {
+    let words = command.words.as_slice();
     let [first, rest @ ..] = words else { return true };
     if words.iter().any(|word| word.form == WordForm::Evaluated) || !first.is_literal() {
         return false;
@@ -405,8 +122,7 @@ pub(in crate::policy) fn only_reads(simple: &SimpleCommand) -> bool {
         "read" => rest.iter().all(|word| word.text == "-r" || names_script_variable(word)),
         "set" => rest.iter().all(|word| word.is_literal() && is_harmless_shell_setting(&word.text)),
         "date" => date_only_reads(rest),
-        "wait" => !rest.iter().any(ShellWord::may_be_option),
-        "getconf" => !rest.iter().any(ShellWord::may_be_option),
+        "wait" | "getconf" => !rest.iter().any(ShellWord::may_be_option),
         // On some systems `arch` runs what it is given.
         "arch" | "env" | "hostname" => rest.is_empty(),
         "command" => rest.first().is_some_and(|word| matches!(&*word.text, "-v" | "-V")),
@@ -424,8 +140,8 @@ pub(in crate::policy) fn only_reads(simple: &SimpleCommand) -> bool {
         "find" => find_only_reads(rest),
         "sed" => sed_only_reads(rest),
         "git" => git::only_reads(rest),
-        name if READING_PROGRAMS.contains(&name) => true,
-        name if VERSION_PROGRAMS.contains(&name) => {
+        name if is_in(name, READING_PROGRAMS) => true,
+        name if is_in(name, VERSION_PROGRAMS) => {
             matches!(rest, [only] if only.is_literal() && only.text == "--version")
         }
         _ => false,
@@ -448,7 +164,7 @@ fn find_only_reads(words: &[ShellWord]) -> bool {
     let is_known = words.iter().all(|word| {
         let text = word.text.as_str();
         let is_number = || text.len() > 1 && text[1..].starts_with(|c: char| c.is_ascii_digit());
-        let is_known = is_program || !text.starts_with('-') || FIND.contains(&text) || is_number();
+        let is_known = is_program || !text.starts_with('-') || is_in(text, FIND) || is_number();
         // A file can have the name `;`, which ends the program.
         let may_end = is_program && word.form == WordForm::Pattern;
         if is_program {
@@ -467,11 +183,8 @@ fn find_only_reads(words: &[ShellWord]) -> bool {
 /// Behind `-v` stands the name of a variable, and what is in its brackets is evaluated, commands included. So no operator
 /// that stands before an operand may turn out to be one that is not seen.
 fn test_only_reads(words: &[ShellWord]) -> bool {
-    const BETWEEN: [&str; 19] = [
-        "=", "==", "!=", "<", ">", "-eq", "-ne", "-lt", "-le", "-gt", "-ge", "-nt", "-ot", "-ef",
-        "-a", "-o", "]", ")", "=~",
-    ];
-    let is_between = |word: &ShellWord| word.is_literal() && BETWEEN.contains(&&*word.text);
+    const BETWEEN: &str = "= == != < > -eq -ne -lt -le -gt -ge -nt -ot -ef -a -o ] ) =~";
+    let is_between = |word: &ShellWord| word.is_literal() && is_in(&word.text, BETWEEN);
     let is_plain = |(at, word): (usize, &ShellWord)| {
         let next = words.get(at + 1);
         let evaluates = word.is_literal() && matches!(&*word.text, "-v" | "-R");
@@ -495,9 +208,8 @@ fn printf_only_prints(words: &[ShellWord]) -> bool {
     while chars.by_ref().any(|c| c == '%') {
         let is_flag = |c: &char| c.is_ascii_digit() || "-+ #.*'hlLjzt".contains(*c);
         match chars.by_ref().find(|c| !is_flag(c)) {
-            Some(c) if "diouxXeEfFgGaAcsbqQ%(".contains(c) => {}
-            None => {}
-            Some(_) => return false,
+            Some(c) if !"diouxXeEfFgGaAcsbqQ%(".contains(c) => return false,
+            Some(_) | None => {}
         }
     }
     true
@@ -600,14 +312,11 @@ fn is_harmless_sed_script(word: &ShellWord) -> bool {
 #[cfg(test)]
 mod test_only_reads {
     use super::*;
-    use crate::policy::shell::{CommandBody, parse_line};
+    use crate::policy::shell::parse_line;
 
     fn reads(line: &str) -> bool {
         let script = parse_line(line).unwrap();
-        let CommandBody::Simple(simple) = &script.pipelines[0].commands[0].body else {
-            panic!("{line}")
-        };
-        only_reads(simple)
+        only_reads(&script.pipelines[0].commands[0])
     }
 
     #[test]

@@ -1,35 +1,39 @@
 //! Scripts, pipelines and commands.
 
-use super::UnparsableLine;
 use super::parser::{ShellParser, ends_word, is_name, is_variable};
 use super::syntax::{
-    Assignment, CommandBody, Pipeline, Redirection, RedirectionKind, ShellCommand, ShellScript,
-    ShellWord, SimpleCommand, WordForm,
+    Assignment, CommandKind, Pipeline, Redirection, RedirectionKind, ShellCommand, ShellScript,
+    ShellWord, WordForm,
 };
+use super::{ParseResult, UnparsableLine, fail};
 
-pub(super) type ParseResult<T> = Result<T, UnparsableLine>;
+/// What ends a script where a command could begin: signs or words. Without any, the text does.
+type ScriptEnd = &'static [&'static str];
 
-/// Where a script ends.
-#[derive(Clone, Copy)]
-enum ScriptEnd {
-    /// At the end of the text.
-    EndOfText,
-    /// At a closing bracket.
-    Bracket,
-    /// At one of these words, where a command could begin.
-    Keywords(&'static [&'static str]),
-    /// At the end of a case.
-    Case,
-}
+/// What ends a script in a case.
+const CASE_END: ScriptEnd = &[";;", ";&", "esac"];
+
+/// The signs of redirections, the longest first. Those with `<<` begin a here-document.
+const REDIRECTIONS: [(&str, RedirectionKind); 12] = [
+    ("<<<", RedirectionKind::HereDocument),
+    ("<<-", RedirectionKind::HereDocument),
+    ("<<", RedirectionKind::HereDocument),
+    ("<&", RedirectionKind::Duplicate),
+    ("<>", RedirectionKind::Write),
+    ("<", RedirectionKind::Read),
+    (">&", RedirectionKind::Duplicate),
+    (">>", RedirectionKind::Write),
+    (">|", RedirectionKind::Write),
+    (">", RedirectionKind::Write),
+    ("&>>", RedirectionKind::Write),
+    ("&>", RedirectionKind::Write),
+];
 
 impl ShellParser {
     /// Parses a script up to the end of the text.
     pub(super) fn parse_text(&mut self) -> ParseResult<ShellScript> {
-        let script = self.parse_script(ScriptEnd::EndOfText)?;
+        let script = self.parse_script(&[])?;
         self.check_here_documents()?;
-        if self.peek().is_some() {
-            return Err(UnparsableLine("a bracket or a word stands where no command can begin"));
-        }
         Ok(script)
     }
 
@@ -37,11 +41,9 @@ impl ShellParser {
     pub(super) fn parse_bracketed(&mut self) -> ParseResult<ShellScript> {
         self.take("(");
         self.enter()?;
-        let script = self.parse_script(ScriptEnd::Bracket)?;
+        let script = self.parse_script(&[")"])?;
         self.depth -= 1;
-        if !self.take(")") {
-            return Err(UnparsableLine("a bracket is not closed"));
-        }
+        self.take(")");
         Ok(script)
     }
 
@@ -50,7 +52,7 @@ impl ShellParser {
         let mut script = ShellScript::default();
         loop {
             self.skip_lines();
-            if self.is_at_end(end) {
+            if self.end_of_script(end).is_some() {
                 return Ok(script);
             }
             let mut pipeline = self.parse_pipeline()?;
@@ -61,45 +63,40 @@ impl ShellParser {
             match self.peek() {
                 Some('&' | '|') if self.take("&&") || self.take("||") => {
                     self.skip_lines();
-                    if self.peek().is_none() || self.is_at_end(end) {
-                        return Err(UnparsableLine("a command is missing behind && or ||"));
+                    if self.peek().is_none() || self.end_of_script(end).is_some() {
+                        return fail("a command is missing behind && or ||");
                     }
                 }
                 Some('&') => {
-                    self.next_char();
+                    self.at += 1;
                     pipeline.is_background = true;
                 }
-                Some(';') if matches!(self.peek_at(1), Some(';' | '&')) => match end {
-                    ScriptEnd::Case => {}
-                    ScriptEnd::EndOfText | ScriptEnd::Bracket | ScriptEnd::Keywords(_) => {
-                        return Err(UnparsableLine("a case ends where there is none"));
-                    }
-                },
-                Some(';') => {
-                    self.next_char();
-                }
                 Some('\n') => self.end_line(),
+                _ if self.end_of_script(end).is_some() => {}
+                Some(';') if matches!(self.peek_at(1), Some(';' | '&')) => {
+                    return fail("a case ends where there is none");
+                }
+                Some(';') => self.at += 1,
                 None => {}
-                Some(')') if matches!(end, ScriptEnd::Bracket) => {}
-                Some(_)
-                    if matches!(end, ScriptEnd::Keywords(_) | ScriptEnd::Case)
-                        && self.is_at_end(end) => {}
-                Some(_) => return Err(UnparsableLine("a command does not end where it should")),
+                Some(_) => return fail("a command does not end where it should"),
             }
             script.pipelines.push(pipeline);
         }
     }
 
-    fn is_at_end(&mut self, end: ScriptEnd) -> bool {
-        let begun = self.position();
-        let is_at = match end {
-            ScriptEnd::EndOfText => self.peek().is_none(),
-            ScriptEnd::Bracket => self.peek() == Some(')'),
-            ScriptEnd::Keywords(words) => words.iter().any(|word| self.take_keyword(word)),
-            ScriptEnd::Case => self.take(";;") || self.take(";&") || self.take_keyword("esac"),
-        };
-        self.back_to(begun);
-        is_at
+    /// Returns what ends the script here, if something does; an empty text at the end of the text.
+    fn end_of_script(&mut self, end: ScriptEnd) -> Option<&'static str> {
+        if end.is_empty() {
+            return self.peek().is_none().then_some("");
+        }
+        let here = self.at;
+        let is_sign = |token: &str| token.starts_with([')', ';']);
+        let found = end.iter().find(|token| match is_sign(token) {
+            true => self.take(token),
+            false => self.take_keyword(token),
+        });
+        self.at = here;
+        found.copied()
     }
 
     fn parse_pipeline(&mut self) -> ParseResult<Pipeline> {
@@ -114,54 +111,37 @@ impl ShellParser {
             }
             pipeline.commands.push(self.parse_command()?);
             self.skip_blank();
-            if self.peek() == Some('|') && self.peek_at(1) != Some('|') {
-                self.take("|");
-                self.take("&");
-            } else {
+            if self.peek() != Some('|') || self.peek_at(1) == Some('|') {
                 return Ok(pipeline);
             }
+            let _ = self.take("|&") || self.take("|");
         }
     }
 
     fn parse_command(&mut self) -> ParseResult<ShellCommand> {
         self.enter()?;
-        let body = self.parse_body()?;
+        let mut command = self.parse_body()?;
         self.depth -= 1;
-        match body {
-            // Its redirections were read with it.
-            Ok(simple) => Ok(simple),
-            Err(body) => {
-                let mut redirections = Vec::new();
-                loop {
-                    self.skip_blank();
-                    match self.parse_redirection()? {
-                        Some(redirection) => redirections.push(redirection),
-                        None => return Ok(ShellCommand { body, redirections }),
-                    }
-                }
-            }
+        self.skip_blank();
+        while let Some(redirection) = self.parse_redirection()? {
+            command.redirections.push(redirection);
+            self.skip_blank();
         }
+        Ok(command)
     }
 
-    /// Parses a simple command, or the body of a compound one.
-    fn parse_body(&mut self) -> ParseResult<Result<ShellCommand, CommandBody>> {
+    /// Parses a simple command with its redirections, or a compound one without.
+    fn parse_body(&mut self) -> ParseResult<ShellCommand> {
         let group =
-            |scripts| Ok(Err(CommandBody::Group { scripts, words: Vec::new(), variable: None }));
+            |scripts| ShellCommand { kind: CommandKind::Group, scripts, ..Default::default() };
         if self.peek() == Some('(') && self.peek_at(1) == Some('(') {
-            let mut word = ShellWord::default();
-            self.parse_arithmetic(&mut word)?;
-            word.raise_form(WordForm::Evaluated);
-            return Ok(Err(CommandBody::Group {
-                scripts: Vec::new(),
-                words: vec![word],
-                variable: None,
-            }));
+            return Ok(ShellCommand { words: vec![self.parse_evaluated()?], ..group(Vec::new()) });
         }
         if self.peek() == Some('(') {
-            return group(vec![self.parse_bracketed()?]);
+            return Ok(group(vec![self.parse_bracketed()?]));
         }
         if self.take_keyword("{") {
-            return group(vec![self.parse_until(&["}"])?.0]);
+            return Ok(group(vec![self.parse_until(&["}"])?.0]));
         }
         if self.take_keyword("if") {
             let mut scripts = Vec::new();
@@ -169,109 +149,122 @@ impl ShellParser {
                 let (script, end) = self.parse_until(&["then", "elif", "else", "fi"])?;
                 scripts.push(script);
                 if end == "fi" {
-                    return group(scripts);
+                    return Ok(group(scripts));
                 }
             }
         }
         if self.take_keyword("while") || self.take_keyword("until") {
             let condition = self.parse_until(&["do"])?.0;
-            return group(vec![condition, self.parse_until(&["done"])?.0]);
+            return Ok(group(vec![condition, self.parse_until(&["done"])?.0]));
         }
         if self.take_keyword("for") || self.take_keyword("select") {
-            return self.parse_for().map(Err);
+            return self.parse_for();
         }
         if self.take_keyword("case") {
-            return self.parse_case().map(Err);
+            return self.parse_case();
         }
         if self.take_keyword("[[") {
-            return self.parse_condition().map(Ok);
+            return self.parse_condition();
         }
         if self.take_keyword("function") {
             self.skip_blank();
-            let name = self.parse_word()?.ok_or(UnparsableLine("a function has no name"))?;
+            let name = self.expect_word("a function has no name")?;
             self.skip_blank();
             if self.take("(") && !self.take(")") {
-                return Err(UnparsableLine("a function is not defined as usual"));
+                return fail("a function is not defined as usual");
             }
-            self.skip_lines();
-            let body = Box::new(self.parse_command()?);
-            return Ok(Err(CommandBody::Function { name: name.text, body }));
+            return self.parse_function(name.text);
         }
         if self.take_keyword("coproc") {
-            return Err(UnparsableLine("it uses coproc"));
+            return fail("it uses coproc");
         }
         self.parse_simple()
     }
 
+    fn parse_function(&mut self, name: String) -> ParseResult<ShellCommand> {
+        self.skip_lines();
+        let body = Pipeline { commands: vec![self.parse_command()?], is_background: false };
+        let scripts = vec![ShellScript { pipelines: vec![body] }];
+        Ok(ShellCommand { kind: CommandKind::Function(name), scripts, ..Default::default() })
+    }
+
     /// Parses a script up to one of these words, and consumes the word.
-    fn parse_until(
-        &mut self,
-        words: &'static [&'static str],
-    ) -> ParseResult<(ShellScript, &'static str)> {
-        let script = self.parse_script(ScriptEnd::Keywords(words))?;
-        self.skip_blank();
-        let end = words.iter().find(|word| self.take_keyword(word));
-        end.map(|end| (script, *end))
+    fn parse_until(&mut self, end: ScriptEnd) -> ParseResult<(ShellScript, &'static str)> {
+        let script = self.parse_script(end)?;
+        let word = self.end_of_script(end).filter(|word| self.take(word));
+        word.map(|word| (script, word))
             .ok_or(UnparsableLine("a group, loop or condition does not end"))
     }
 
-    fn parse_for(&mut self) -> ParseResult<CommandBody> {
+    /// Parses an expression in double brackets.
+    fn parse_evaluated(&mut self) -> ParseResult<ShellWord> {
+        let mut word = ShellWord::default();
+        self.parse_arithmetic(&mut word)?;
+        word.raise_form(WordForm::Evaluated);
+        Ok(word)
+    }
+
+    fn expect_word(&mut self, otherwise: &'static str) -> ParseResult<ShellWord> {
+        self.parse_word()?.ok_or(UnparsableLine(otherwise))
+    }
+
+    fn parse_for(&mut self) -> ParseResult<ShellCommand> {
         self.skip_blank();
-        let (mut words, mut variable) = (Vec::new(), None);
+        let mut command = ShellCommand { kind: CommandKind::Group, ..Default::default() };
         if self.peek() == Some('(') {
-            let mut word = ShellWord::default();
-            self.parse_arithmetic(&mut word)?;
-            word.raise_form(WordForm::Evaluated);
-            words.push(word);
+            command.words.push(self.parse_evaluated()?);
         } else {
-            let name =
-                self.parse_word()?.filter(|name| name.is_literal() && is_variable(&name.text));
-            variable = Some(name.ok_or(UnparsableLine("a loop has no variable"))?.text);
+            let name = self.expect_word("a loop has no variable")?;
+            if !name.is_literal() || !is_variable(&name.text) {
+                return fail("a loop has no variable");
+            }
+            let mut values = Vec::new();
             self.skip_lines();
             if self.take_keyword("in") {
                 self.skip_blank();
                 while let Some(word) = self.parse_word()? {
-                    words.push(word);
+                    values.push(word);
                     self.skip_blank();
                 }
             }
+            command.assignments.push(Assignment { name: name.text, values, is_list: false });
         }
         self.skip_blank();
         self.take(";");
         self.skip_lines();
         if !self.take_keyword("do") {
-            return Err(UnparsableLine("a loop has no do"));
+            return fail("a loop has no do");
         }
-        let scripts = vec![self.parse_until(&["done"])?.0];
-        Ok(CommandBody::Group { scripts, words, variable })
+        command.scripts.push(self.parse_until(&["done"])?.0);
+        Ok(command)
     }
 
-    fn parse_case(&mut self) -> ParseResult<CommandBody> {
+    fn parse_case(&mut self) -> ParseResult<ShellCommand> {
+        let mut command = ShellCommand { kind: CommandKind::Group, ..Default::default() };
         self.skip_blank();
-        let word = self.parse_word()?.ok_or(UnparsableLine("a case has no word"))?;
+        command.words.push(self.expect_word("a case has no word")?);
         self.skip_lines();
         if !self.take_keyword("in") {
-            return Err(UnparsableLine("a case has no in"));
+            return fail("a case has no in");
         }
-        let (mut words, mut scripts) = (vec![word], Vec::new());
         loop {
             self.skip_lines();
             if self.take_keyword("esac") {
-                return Ok(CommandBody::Group { scripts, words, variable: None });
+                return Ok(command);
             }
             self.take("(");
             loop {
                 self.skip_blank();
-                words.push(self.parse_word()?.ok_or(UnparsableLine("a case has no pattern"))?);
+                command.words.push(self.expect_word("a case has no pattern")?);
                 self.skip_blank();
                 if !self.take("|") {
                     break;
                 }
             }
             if !self.take(")") {
-                return Err(UnparsableLine("the pattern of a case does not end"));
+                return fail("the pattern of a case does not end");
             }
-            scripts.push(self.parse_script(ScriptEnd::Case)?);
+            command.scripts.push(self.parse_script(CASE_END)?);
             let _ = self.take(";;&") || self.take(";;") || self.take(";&");
         }
     }
@@ -289,7 +282,7 @@ impl ShellParser {
             }
             match self.parse_word()? {
                 Some(word) if word.text.starts_with('#') => {
-                    return Err(UnparsableLine("a condition has a # in it"));
+                    return fail("a condition has a # in it");
                 }
                 Some(word) => words.push(word),
                 None => match self.next_char() {
@@ -297,92 +290,65 @@ impl ShellParser {
                         brackets += i32::from(sign == '(') - i32::from(sign == ')');
                         words.push(ShellWord::literal(&sign.to_string()));
                     }
-                    None => return Err(UnparsableLine("a condition does not end")),
+                    None => return fail("a condition does not end"),
                 },
             }
         }
         self.open_words -= 1;
-        if brackets != 0 {
-            return Err(UnparsableLine("a condition ends inside of brackets"));
+        match brackets {
+            0 => Ok(ShellCommand { words, ..Default::default() }),
+            _ => fail("a condition ends inside of brackets"),
         }
-        let body = CommandBody::Simple(SimpleCommand { assignments: Vec::new(), words });
-        let mut redirections = Vec::new();
-        self.skip_blank();
-        while let Some(redirection) = self.parse_redirection()? {
-            redirections.push(redirection);
-            self.skip_blank();
-        }
-        Ok(ShellCommand { body, redirections })
     }
 
-    fn parse_simple(&mut self) -> ParseResult<Result<ShellCommand, CommandBody>> {
-        let mut simple = SimpleCommand::default();
-        let mut redirections = Vec::new();
+    fn parse_simple(&mut self) -> ParseResult<ShellCommand> {
+        let mut command = ShellCommand::default();
         loop {
             self.skip_blank();
             if self.peek() == Some('#') {
                 self.skip_comment();
             }
             if let Some(redirection) = self.parse_redirection()? {
-                redirections.push(redirection);
+                command.redirections.push(redirection);
                 continue;
             }
-            if simple.words.is_empty()
+            if command.words.is_empty()
                 && let Some(assignment) = self.parse_assignment()?
             {
-                simple.assignments.push(assignment);
+                command.assignments.push(assignment);
                 continue;
             }
-            if self.peek() == Some('(') {
-                let [name] = simple.words.as_slice() else {
-                    return Err(UnparsableLine("a bracket stands where none can be"));
-                };
-                let name = name.text.clone();
-                self.take("(");
+            if self.take("(") {
                 self.skip_blank();
-                if !self.take(")") {
-                    return Err(UnparsableLine("a bracket stands where none can be"));
-                }
-                self.skip_lines();
-                return Ok(Err(CommandBody::Function {
-                    name,
-                    body: Box::new(self.parse_command()?),
-                }));
+                return match command.words.as_slice() {
+                    [name] if self.take(")") => self.parse_function(name.text.clone()),
+                    _ => fail("a bracket stands where none can be"),
+                };
             }
             match self.parse_word()? {
-                Some(word) => simple.words.push(word),
-                None => break,
+                Some(word) => command.words.push(word),
+                None if command == ShellCommand::default() => return fail("a command is missing"),
+                None => return Ok(command),
             }
         }
-        if simple.words.is_empty() && simple.assignments.is_empty() && redirections.is_empty() {
-            return Err(UnparsableLine("a command is missing"));
-        }
-        Ok(Ok(ShellCommand { body: CommandBody::Simple(simple), redirections }))
     }
 
     /// Parses an assignment; `None` if there is none.
     fn parse_assignment(&mut self) -> ParseResult<Option<Assignment>> {
-        let begun = self.position();
-        let mut name = String::new();
-        while let Some(char) = self.peek().filter(|char| is_name(*char)) {
-            self.next_char();
-            name.push(char);
-        }
+        let begun = self.at;
+        let name = self.take_while(is_name);
         let is_element = self.peek() == Some('[') && is_variable(&name);
         if is_element {
             // What stands in the brackets is evaluated.
-            while self.peek().is_some_and(|char| char != ']' && !ends_word(char)) {
-                self.next_char();
-            }
+            self.take_while(|char| char != ']' && !ends_word(char));
             self.take("]");
         }
-        let _ = self.take("+=") || self.take("=");
-        if !is_variable(&name) || self.position() == begun || !self.take_equals() {
-            self.back_to(begun);
+        if !is_variable(&name) || !(self.take("+=") || self.take("=")) {
+            self.at = begun;
             return Ok(None);
         }
         if is_element {
-            return Err(UnparsableLine("it sets an element of an array"));
+            return fail("it sets an element of an array");
         }
         let mut values = Vec::new();
         let is_list = self.take("(");
@@ -395,11 +361,11 @@ impl ShellParser {
             }
             self.open_words -= 1;
             if !self.take(")") {
-                return Err(UnparsableLine("an array is not closed"));
+                return fail("an array is not closed");
             }
             // A shell takes what follows for a part of the assignment, so the command is the word after it.
             if self.peek().is_some_and(|char| !ends_word(char)) {
-                return Err(UnparsableLine("a word continues after an array"));
+                return fail("a word continues after an array");
             }
         } else {
             values.extend(self.parse_word()?);
@@ -407,44 +373,24 @@ impl ShellParser {
         Ok(Some(Assignment { name, values, is_list }))
     }
 
-    fn take_equals(&mut self) -> bool {
-        let here = self.position();
-        self.back_to(here.saturating_sub(1));
-        let was = self.peek() == Some('=');
-        self.back_to(here);
-        was
-    }
-
     /// Parses a redirection; `None` if there is none.
     fn parse_redirection(&mut self) -> ParseResult<Option<Redirection>> {
-        let begun = self.position();
-        // A number, or a variable in braces, says which one is redirected.
-        while self.peek().is_some_and(|char| char.is_ascii_digit()) {
-            self.next_char();
-        }
-        let kind = match (self.peek(), self.peek_at(1)) {
-            (Some('<' | '>'), Some('(')) if self.position() == begun => None,
-            (Some('<'), Some('<')) if self.take("<<<") => Some(RedirectionKind::HereDocument),
-            (Some('<'), Some('<')) => return self.parse_here_document().map(Some),
-            (Some('<'), _) if self.take("<&") => Some(RedirectionKind::Duplicate),
-            (Some('<'), _) if self.take("<>") => Some(RedirectionKind::Write),
-            (Some('<'), _) if self.take("<") => Some(RedirectionKind::Read),
-            (Some('>'), _) if self.take(">&") => Some(RedirectionKind::Duplicate),
-            (Some('>'), _) if self.take(">>") || self.take(">|") || self.take(">") => {
-                Some(RedirectionKind::Write)
-            }
-            (Some('&'), Some('>')) if self.position() == begun => {
-                let _ = self.take("&>>") || self.take("&>");
-                Some(RedirectionKind::Write)
-            }
-            _ => None,
-        };
-        let Some(kind) = kind else {
-            self.back_to(begun);
+        let begun = self.at;
+        // A number says which one is redirected.
+        let has_number = !self.take_while(|char| char.is_ascii_digit()).is_empty();
+        let is_script = !has_number && self.peek_at(1) == Some('(');
+        let may_begin = |sign: &str| !is_script && !(has_number && sign.starts_with('&'));
+        let found = REDIRECTIONS.iter().find(|(sign, _)| may_begin(sign) && self.take(sign));
+        let Some(&(sign, kind)) = found else {
+            self.at = begun;
             return Ok(None);
         };
         self.skip_blank();
-        let target = self.parse_word()?.ok_or(UnparsableLine("a redirection has no target"))?;
+        if kind == RedirectionKind::HereDocument && sign != "<<<" {
+            let target = self.parse_here_document(sign == "<<-")?;
+            return Ok(Some(Redirection { kind, target }));
+        }
+        let target = self.expect_word("a redirection has no target")?;
         let is_number = target.text.trim_end_matches('-').chars().all(|c| c.is_ascii_digit());
         let kind = match kind {
             // `>&file` writes a file.
@@ -456,35 +402,23 @@ impl ShellParser {
         Ok(Some(Redirection { kind, target }))
     }
 
-    fn parse_here_document(&mut self) -> ParseResult<Redirection> {
-        let without_tabs = self.take("<<-") || !self.take("<<");
-        self.skip_blank();
-        let begun = self.position();
-        let delimiter =
-            self.parse_word()?.ok_or(UnparsableLine("a here-document has no delimiter"))?;
-        if !delimiter.is_literal() {
-            return Err(UnparsableLine("the delimiter of a here-document is not plain"));
+    /// Parses the delimiter of a here-document, and takes its text.
+    fn parse_here_document(&mut self, without_tabs: bool) -> ParseResult<ShellWord> {
+        let begun = self.at;
+        let delimiter = self.expect_word("a here-document has no delimiter")?;
+        let has_quotes = |text: &[char]| text.iter().any(|char| "'\"\\\n$".contains(*char));
+        let is_plain = |char: char| is_name(char) || "-.!+@%,:".contains(char);
+        let (inner, is_quoted) = match &self.chars[begun..self.at] {
+            ['\'', inner @ .., '\''] | ['"', inner @ .., '"'] | ['\\', inner @ ..] => (inner, true),
+            bare => (bare, false),
+        };
+        if !delimiter.is_literal() || !delimiter.text.chars().all(is_plain) || has_quotes(inner) {
+            return fail("the delimiter of a here-document is not plain");
         }
-        let is_quoted = match self.taken_since(begun).as_slice() {
-            _ if !delimiter.text.chars().all(|char| is_name(char) || "-.!+@%,:".contains(char)) => {
-                return Err(UnparsableLine("the delimiter of a here-document is not plain"));
-            }
-            ['\'', inner @ .., '\''] | ['"', inner @ .., '"'] | ['\\', inner @ ..] => {
-                if inner.iter().any(|char| matches!(char, '\'' | '"' | '\\' | '\n' | '$')) {
-                    return Err(UnparsableLine("the delimiter of a here-document is not plain"));
-                }
-                true
-            }
-            bare if bare.iter().any(|char| matches!(char, '\'' | '"' | '\\' | '$')) => {
-                return Err(UnparsableLine("the delimiter of a here-document is not plain"));
-            }
-            _ => false,
-        };
         let text = self.here_document(&delimiter.text, without_tabs, is_quoted)?;
-        let target = match is_quoted {
-            true => ShellWord::literal(&text),
-            false => Self::new(&text, self.depth + 1)?.parse_here_text()?,
-        };
-        Ok(Redirection { kind: RedirectionKind::HereDocument, target })
+        match is_quoted {
+            true => Ok(ShellWord::literal(&text)),
+            false => Self::new(&text, self.depth + 1)?.parse_here_text(),
+        }
     }
 }

@@ -1,7 +1,6 @@
 //! The character-level parser of command lines.
 
-use super::UnparsableLine;
-use super::syntax::{ShellWord, WordForm};
+use super::{ParseResult, fail};
 
 /// The maximum nesting of scripts.
 const MAX_DEPTH: usize = 24;
@@ -14,8 +13,9 @@ const MAX_HERE_DOCUMENTS: usize = 64;
 
 /// A command line and the current position.
 pub(super) struct ShellParser {
-    chars: Vec<char>,
-    at: usize,
+    pub(super) chars: Vec<char>,
+    /// The number of characters that were taken.
+    pub(super) at: usize,
     pub(super) depth: usize,
     /// In how many words it is that may go on behind a line end.
     pub(super) open_words: usize,
@@ -36,22 +36,22 @@ struct RemovedDocuments {
 
 impl ShellParser {
     /// Returns a reader at the start of a text.
-    pub(super) fn new(text: &str, depth: usize) -> Result<Self, UnparsableLine> {
+    pub(super) fn new(text: &str, depth: usize) -> ParseResult<Self> {
         if depth > MAX_DEPTH {
-            return Err(UnparsableLine("commands are nested too deeply"));
+            return fail("commands are nested too deeply");
         }
         if text.len() > MAX_LINE_LENGTH {
-            return Err(UnparsableLine("it is too long"));
+            return fail("it is too long");
         }
         let chars = text.chars().collect();
         Ok(Self { chars, at: 0, depth, open_words: 0, documents: 0, seams: Vec::new() })
     }
 
     /// Goes one level deeper.
-    pub(super) fn enter(&mut self) -> Result<(), UnparsableLine> {
+    pub(super) fn enter(&mut self) -> ParseResult<()> {
         self.depth += 1;
         if self.depth > MAX_DEPTH {
-            return Err(UnparsableLine("commands are nested too deeply"));
+            return fail("commands are nested too deeply");
         }
         Ok(())
     }
@@ -79,19 +79,6 @@ impl ShellParser {
         comes
     }
 
-    pub(super) fn position(&self) -> usize {
-        self.at
-    }
-
-    pub(super) fn back_to(&mut self, position: usize) {
-        self.at = position;
-    }
-
-    /// Returns what was taken since a position.
-    pub(super) fn taken_since(&self, begun: usize) -> Vec<char> {
-        self.chars[begun..self.at].to_vec()
-    }
-
     /// Takes spaces, and lines that are continued.
     pub(super) fn skip_blank(&mut self) {
         while self.take("\\\n") || self.take(" ") || self.take("\t") {}
@@ -117,18 +104,25 @@ impl ShellParser {
     }
 
     /// Makes sure that every here-document was taken out where a shell looks for it.
-    pub(super) fn check_here_documents(&self) -> Result<(), UnparsableLine> {
-        match self.seams.as_slice() {
-            [] => Ok(()),
-            _ => Err(UnparsableLine("a here-document begins where its line may not end")),
+    pub(super) fn check_here_documents(&self) -> ParseResult<()> {
+        if self.seams.is_empty() {
+            Ok(())
+        } else {
+            fail("a here-document begins where its line may not end")
         }
+    }
+
+    /// Takes characters while a condition holds, and returns them.
+    pub(super) fn take_while(&mut self, is_taken: impl Fn(char) -> bool) -> String {
+        let taken: String =
+            self.chars[self.at..].iter().take_while(|char| is_taken(**char)).collect();
+        self.at += taken.chars().count();
+        taken
     }
 
     /// Takes a comment up to the end of its line.
     pub(super) fn skip_comment(&mut self) {
-        while self.peek().is_some_and(|char| char != '\n') {
-            self.at += 1;
-        }
+        self.take_while(|char| char != '\n');
     }
 
     /// Returns whether the next word is this one, without quotes; takes it if so.
@@ -147,15 +141,15 @@ impl ShellParser {
         delimiter: &str,
         without_tabs: bool,
         is_quoted: bool,
-    ) -> Result<String, UnparsableLine> {
+    ) -> ParseResult<String> {
         self.documents += 1;
         if self.documents > MAX_HERE_DOCUMENTS {
-            return Err(UnparsableLine("it has too many here-documents"));
+            return fail("it has too many here-documents");
         }
         let rest = &self.chars[self.at..];
         let end = rest.iter().position(|char| *char == '\n');
         let Some(line) = end.map(|end| self.at + end + 1) else {
-            return Err(UnparsableLine("a here-document has no text"));
+            return fail("a here-document has no text");
         };
         let seam = RemovedDocuments { at: line - 1, inside: self.open_words };
         if !self.seams.contains(&seam) {
@@ -177,7 +171,7 @@ impl ShellParser {
             if may_end(text)
                 || !is_quoted && (may_end(&joined) || (text == delimiter) != (joined == delimiter))
             {
-                return Err(UnparsableLine("a line of a here-document may be its end"));
+                return fail("a line of a here-document may be its end");
             }
             match joined.len() - joined.trim_end_matches('\\').len() {
                 n if n % 2 == 1 => joined.truncate(joined.len() - 1),
@@ -190,7 +184,7 @@ impl ShellParser {
             body += text;
             body.push('\n');
         }
-        Err(UnparsableLine("a here-document does not end"))
+        fail("a here-document does not end")
     }
 }
 
@@ -200,18 +194,11 @@ pub(super) fn ends_word(char: char) -> bool {
 }
 
 /// Returns whether a character may stand in the name of a variable.
-pub(super) fn is_name(char: char) -> bool {
+pub(in crate::policy) fn is_name(char: char) -> bool {
     char.is_ascii_alphanumeric() || char == '_'
 }
 
 /// Returns whether a text is the name of a variable.
 pub(in crate::policy) fn is_variable(text: &str) -> bool {
     text.chars().all(is_name) && text.starts_with(|char: char| !char.is_ascii_digit())
-}
-
-impl ShellWord {
-    /// Says that the word is at least of this form.
-    pub(in crate::policy) fn raise_form(&mut self, form: WordForm) {
-        self.form = self.form.max(form);
-    }
 }

@@ -16,45 +16,31 @@ pub(in crate::policy) struct Pipeline {
     pub is_background: bool,
 }
 
-/// One command with its redirections.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A command: a program with its arguments, a group or a function. What it runs besides is in `scripts` and its words.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(in crate::policy) struct ShellCommand {
     /// The kind of command.
-    pub body: CommandBody,
+    pub kind: CommandKind,
+    /// The variables that it sets: before a program, or in a loop one after the other.
+    pub assignments: Vec<Assignment>,
+    /// The name and the arguments of a program, or the words in the head of a group.
+    pub words: Vec<ShellWord>,
+    /// The scripts of a group or a function.
+    pub scripts: Vec<ShellScript>,
     /// The redirections.
     pub redirections: Vec<Redirection>,
 }
 
 /// The kinds of commands.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::policy) enum CommandBody {
-    /// A program, a builtin of the shell, or variables that are set.
-    Simple(SimpleCommand),
-    /// A group, a loop or a condition.
-    Group {
-        /// The scripts in it.
-        scripts: Vec<ShellScript>,
-        /// The words of its head.
-        words: Vec<ShellWord>,
-        /// The variable that it sets, if it is a loop over words.
-        variable: Option<String>,
-    },
-    /// The definition of a function.
-    Function {
-        /// Its name.
-        name: String,
-        /// Its body.
-        body: Box<ShellCommand>,
-    },
-}
-
-/// A program with its arguments, or a builtin of the shell.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(in crate::policy) struct SimpleCommand {
-    /// The variables that are set before it.
-    pub assignments: Vec<Assignment>,
-    /// The name and the arguments; empty if only variables are set.
-    pub words: Vec<ShellWord>,
+pub(in crate::policy) enum CommandKind {
+    /// A program, a builtin of the shell, or variables that are set.
+    #[default]
+    Simple,
+    /// A group, a loop or a condition.
+    Group,
+    /// The definition of a function with this name.
+    Function(String),
 }
 
 /// A variable that is set.
@@ -62,7 +48,7 @@ pub(in crate::policy) struct SimpleCommand {
 pub(in crate::policy) struct Assignment {
     /// Its name.
     pub name: String,
-    /// Its value; several for an array.
+    /// Its value; several for an array or a loop.
     pub values: Vec<ShellWord>,
     /// Whether it is an array.
     pub is_list: bool,
@@ -119,7 +105,59 @@ pub(in crate::policy) enum RedirectionKind {
     HereDocument,
 }
 
+impl ShellScript {
+    /// Returns every command, outermost first, those inside of groups and words included.
+    pub(in crate::policy) fn commands(&self) -> Vec<&ShellCommand> {
+        let mut all = Vec::new();
+        self.collect_commands(&mut all);
+        all
+    }
+
+    fn collect_commands<'a>(&'a self, all: &mut Vec<&'a ShellCommand>) {
+        let commands = self.pipelines.iter().flat_map(|pipeline| &pipeline.commands);
+        commands.for_each(|command| command.collect_commands(all));
+    }
+}
+
+impl ShellCommand {
+    /// Returns a program with its arguments.
+    pub(in crate::policy) fn program(words: &[ShellWord]) -> Self {
+        Self { words: words.to_vec(), ..Self::default() }
+    }
+
+    /// Returns the name of its program without its folder; `None` if it is unknown or there is none.
+    pub(in crate::policy) fn name(&self) -> Option<&str> {
+        let is_simple = self.kind == CommandKind::Simple;
+        let first = self.words.first().filter(|word| is_simple && word.is_literal())?;
+        first.text.rsplit('/').next().filter(|name| !name.is_empty())
+    }
+
+    /// Returns itself and every command inside of it.
+    pub(in crate::policy) fn commands(&self) -> Vec<&Self> {
+        let mut all = Vec::new();
+        self.collect_commands(&mut all);
+        all
+    }
+
+    fn collect_commands<'a>(&'a self, all: &mut Vec<&'a Self>) {
+        all.push(self);
+        self.inner_scripts().for_each(|script| script.collect_commands(all));
+    }
+
+    /// Returns the scripts directly inside of it.
+    pub(in crate::policy) fn inner_scripts(&self) -> impl Iterator<Item = &ShellScript> {
+        let words = self.assignments.iter().flat_map(|set| &set.values).chain(&self.words);
+        let redirected = self.redirections.iter().flat_map(|to| &to.target.scripts);
+        words.flat_map(|word| &word.scripts).chain(&self.scripts).chain(redirected)
+    }
+}
+
 impl ShellWord {
+    /// Makes the word at least this uncertain.
+    pub(in crate::policy) fn raise_form(&mut self, form: WordForm) {
+        self.form = self.form.max(form);
+    }
+
     /// Returns a word that is what it seems.
     pub(in crate::policy) fn literal(text: &str) -> Self {
         Self { text: text.to_owned(), ..Self::default() }
@@ -159,29 +197,25 @@ impl ShellWord {
 
 /// Expands the braces of a text: `a{b,c}` is `ab` and `ac`.
 fn expand_text(text: &str) -> Vec<String> {
-    let mut depth = 0;
-    let (mut start, mut commas) = (None, Vec::new());
+    // Where the first group begins, and where its pieces end.
+    let (mut depth, mut marks) = (0, Vec::new());
     for (at, char) in text.char_indices() {
         match char {
             '{' => {
                 depth += 1;
                 if depth == 1 {
-                    start = Some(at);
-                    commas.clear();
+                    marks = vec![at];
                 }
             }
-            ',' if depth == 1 => commas.push(at),
+            ',' if depth == 1 => marks.push(at),
             '}' if depth > 0 => {
                 depth -= 1;
-                if let (0, Some(start), false) = (depth, start, commas.is_empty()) {
-                    let (before, after) = (&text[..start], &text[at + 1..]);
-                    let begins = std::iter::once(start).chain(commas.iter().copied());
-                    let ends = commas.iter().copied().chain(std::iter::once(at));
-                    let pieces = begins.zip(ends).map(|(from, to)| &text[from + 1..to]);
-                    return pieces
-                        .flat_map(|piece| expand_text(&format!("{before}{piece}{after}")))
-                        .take(64)
-                        .collect();
+                if depth == 0 && marks.len() > 1 {
+                    let (before, after) = (&text[..marks[0]], &text[at + 1..]);
+                    marks.push(at);
+                    let pieces = marks.windows(2).map(|ends| &text[ends[0] + 1..ends[1]]);
+                    let texts = pieces.map(|piece| format!("{before}{piece}{after}"));
+                    return texts.flat_map(|text| expand_text(&text)).take(64).collect();
                 }
             }
             _ => {}

@@ -9,14 +9,13 @@ use super::*;
 /// Returns the words of every program in a line, those of inner ones included.
 fn programs(line: &str) -> Vec<String> {
     let mut found = Vec::new();
-    parse_line(line).unwrap_or_else(|why| panic!("{line}: {}", why.0)).for_each_command(
-        &mut |command| {
-            if let CommandBody::Simple(simple) = &command.body {
-                let words: Vec<&str> = simple.words.iter().map(|word| word.text.as_str()).collect();
-                found.push(words.join("|"));
-            }
-        },
-    );
+    let script = parse_line(line).unwrap_or_else(|why| panic!("{line}: {}", why.0));
+    for command in script.commands() {
+        if command.kind == CommandKind::Simple {
+            let words: Vec<&str> = command.words.iter().map(|word| word.text.as_str()).collect();
+            found.push(words.join("|"));
+        }
+    }
     found
 }
 
@@ -70,9 +69,11 @@ fn quotes_are_taken_away() {
 
 #[test]
 fn uncertain_words_are_marked() {
-    let form = |line: &str| match &parse_line(line).unwrap().pipelines[0].commands[0].body {
-        CommandBody::Simple(simple) => simple.words[0].form,
-        body => panic!("{body:?}"),
+    let form = |line: &str| {
+        let script = parse_line(line).unwrap();
+        let command = &script.pipelines[0].commands[0];
+        assert_eq!(command.kind, CommandKind::Simple);
+        command.words[0].form
     };
     assert_eq!(form("'$x*~'"), WordForm::Literal);
     assert_eq!(form("a*"), WordForm::Pattern);
@@ -202,12 +203,14 @@ proptest! {
         let Ok(script) = parse_line(&format!("printf '[%s]' {line}")) else { return Ok(()) };
         let [pipeline] = script.pipelines.as_slice() else { return Ok(()) };
         let [stage] = pipeline.commands.as_slice() else { return Ok(()) };
-        let CommandBody::Simple(simple) = &stage.body else { return Ok(()) };
-        let is_certain = simple.words.iter().all(ShellWord::is_literal) && !pipeline.is_background;
-        if is_certain && simple.words.len() > 2 {
+        if stage.kind != CommandKind::Simple {
+            return Ok(());
+        }
+        let is_certain = stage.words.iter().all(ShellWord::is_literal) && !pipeline.is_background;
+        if is_certain && stage.words.len() > 2 {
             let shell = Process::new("bash").args(["-c", &format!("printf '[%s]' {line}")]).output();
             let seen = String::from_utf8(shell.unwrap().stdout).unwrap();
-            let words: Vec<&str> = simple.words[2..].iter().map(|word| word.text.as_str()).collect();
+            let words: Vec<&str> = stage.words[2..].iter().map(|word| word.text.as_str()).collect();
             let read = format!("[{}]", words.join("]["));
             prop_assert_eq!(read, seen);
         }
