@@ -58,7 +58,7 @@ pub(super) fn start_end_hooks(
     let outcome = &done.outcome;
     let error = outcome.error.clone().map(|message| HookInput::OnError { fault: None, message });
     let end = HookInput::SessionEnd {
-        status: outcome.reason.status().name().into(),
+        status: outcome.reason.status().as_str().into(),
         stop_reason: outcome.reason.name().into(),
         output: outcome.output.clone().unwrap_or_default(),
         steps: done.run.steps,
@@ -68,7 +68,7 @@ pub(super) fn start_end_hooks(
     let scope = runner::real_time_context(cancel.clone());
     let started = thread::Builder::new().name("session-end".to_owned()).spawn(move || {
         for input in error.into_iter().chain([end]) {
-            let point = input.point().name();
+            let point = input.point().as_str();
             for ran in hooks.run(input, &scope).runs {
                 // The events are over, so that the log is the only place for it.
                 if ran.outcome != HookOutcome::Passed {

@@ -237,7 +237,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::port::{CancellationToken, Sleep};
+    use crate::port::{CancellationToken, EffectMessage, Sleep};
 
     struct NoSleep;
 
@@ -339,11 +339,11 @@ mod tests {
     fn every_hook_that_ran_is_reported() {
         let reported = Arc::new(Mutex::new(Vec::new()));
         let listener = Arc::clone(&reported);
-        let scope = scope().with_notices(Arc::new(move |notice| {
-            if let EffectNotice::Hook(run) = notice {
+        let scope = scope().with_messages(move |message| {
+            if let EffectMessage::Notice(EffectNotice::Hook(run)) = message {
                 listener.lock().unwrap().push((run.name.to_string(), run.outcome, run.call));
             }
-        }));
+        });
         let hooks = Hooks::new().with(place("f"), fails).with(place("guard"), says_no);
         hooks.run(call(json!({})), &scope);
         let call = Some("c".into());

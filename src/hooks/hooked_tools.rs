@@ -10,8 +10,7 @@ use crate::model::{
     CallAccess, FileAction, TimeSpan, ToolArguments, ToolCall, ToolResult, ToolStatus,
 };
 use crate::port::{
-    ApprovedCall, AuthorizationOutcome, EffectContext, HookOutcome, HookPoint, PreparedCall,
-    ToolSpec, Toolbox,
+    AuthorizationOutcome, EffectContext, HookOutcome, HookPoint, PreparedCall, ToolSpec, Toolbox,
 };
 
 /// A toolbox with hooks around its calls.
@@ -119,7 +118,19 @@ fn with_post_hooks(
             let after = edit.saturating_mul(TIMED_FILES).saturating_add(used);
             let hooks = Arc::clone(hooks);
             AuthorizationOutcome::Approved {
-                call: Box::new(HookedToolCall { inner, call, remarks, hooks }),
+                call: Box::new(move |scope| {
+                    let mut result = inner(scope);
+                    if scope.cancel.is_cancelled() {
+                        return result;
+                    }
+                    if result.is_ok() {
+                        result = run_post_edit_hooks(result, &call, &hooks, scope);
+                    }
+                    if hooks.has_hooks_for_tool(HookPoint::PostToolUse, &call.name) {
+                        result = run_post_use_hooks(result, &call, &hooks, scope);
+                    }
+                    with_remarks(result, &remarks)
+                }),
                 timeout: TimeSpan(timeout.0.saturating_add(after)),
                 intent,
                 reason,
@@ -129,32 +140,6 @@ fn with_post_hooks(
             AuthorizationOutcome::Rejected(with_remarks(result, &remarks))
         }
         AuthorizationOutcome::Abort => AuthorizationOutcome::Abort,
-    }
-}
-
-/// A call that may run, with the hooks after it.
-struct HookedToolCall {
-    inner: Box<dyn ApprovedCall>,
-    call: ToolCall,
-    /// Texts for the model from the hooks before it.
-    remarks: Vec<String>,
-    hooks: Arc<Hooks>,
-}
-
-impl ApprovedCall for HookedToolCall {
-    fn run(self: Box<Self>, scope: &EffectContext) -> ToolResult {
-        let Self { inner, call, remarks, hooks } = *self;
-        let mut result = inner.run(scope);
-        if scope.cancel.is_cancelled() {
-            return result;
-        }
-        if result.is_ok() {
-            result = run_post_edit_hooks(result, &call, &hooks, scope);
-        }
-        if hooks.has_hooks_for_tool(HookPoint::PostToolUse, &call.name) {
-            result = run_post_use_hooks(result, &call, &hooks, scope);
-        }
-        with_remarks(result, &remarks)
     }
 }
 

@@ -213,7 +213,7 @@ impl DriverFixture {
         self.run_with(ThreadExecutor::new(Arc::new(clock), parallel))
     }
 
-    fn run_with(self, executor: impl Executor) -> (Machine, RecordedRun) {
+    fn run_with(self, executor: impl Executor + 'static) -> (Machine, RecordedRun) {
         let record = Arc::clone(&self.record);
         let mut calls = self.replies.into_iter();
         let requests = Arc::clone(&record);
