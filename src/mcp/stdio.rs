@@ -239,14 +239,13 @@ impl StdioState {
 
     /// Passes messages to their callers until the output of the process ends or violates a limit.
     fn read_messages(&self, lines: LineReader<PipeReader>, most: usize, child: &ChildCommand) {
-        let error = match self.dispatch_lines(lines, most) {
-            Some(violation) => ServerError::Misbehaved(violation),
-            None => {
-                let end = child.wait(EXIT_TIMEOUT);
-                // Standard error may still be in transit, and another process may hold it open.
-                self.stderr_closed.wait_for(EXIT_TIMEOUT);
-                ServerError::Exited { end, stderr: self.stderr_tail() }
-            }
+        let error = if let Some(violation) = self.dispatch_lines(lines, most) {
+            ServerError::Misbehaved(violation)
+        } else {
+            let end = child.wait(EXIT_TIMEOUT);
+            // Standard error may still be in transit, and another process may hold it open.
+            self.stderr_closed.wait_for(EXIT_TIMEOUT);
+            ServerError::Exited { end, stderr: self.stderr_tail() }
         };
         self.end(&error);
         child.stop();

@@ -92,14 +92,14 @@ impl Reader {
             self.blocks.push(BlockBuilder::begin(block, deltas)?);
         }
         self.model = message.model.non_empty();
-        self.apply_end(message.stop_reason, message.stop_details)?;
+        self.apply_end(&message.stop_reason, message.stop_details)?;
         self.usage.merge(message.usage);
         Ok(())
     }
 
     fn apply_end(
         &mut self,
-        reason: Text<'_>,
+        reason: &Text<'_>,
         details: Object<StopDetails<'_>>,
     ) -> Result<(), Fault> {
         let finish = match reason.as_str() {
@@ -168,7 +168,7 @@ impl ReplyReader for Reader {
                 let delta = delta()?;
                 if delta.starts_with('{') {
                     let end: MessagePayload<'_> = parse_json(delta)?;
-                    self.apply_end(end.stop_reason, end.stop_details)?;
+                    self.apply_end(&end.stop_reason, end.stop_details)?;
                 }
                 self.usage.merge(event.usage);
             }

@@ -77,6 +77,7 @@ pub(crate) struct TokenCount(pub(crate) Option<u64>);
 /// The parts of a count, at all providers.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(default)]
+#[expect(clippy::struct_field_names, reason = "the names of the format")]
 pub(crate) struct TokenDetails {
     pub(crate) cached_tokens: TokenCount,
     pub(crate) cache_write_tokens: TokenCount,
