@@ -61,27 +61,27 @@ impl Quota {
     }
 
     fn check(&self, used: &QuotaUsage, call: CallUsage<'_>) -> Option<String> {
-        let new = call.changes.iter().filter(|change| !used.files.contains(&change.path)).count();
+        let GuardrailLimits { files, lines, commands } = self.limits;
         let more = |done: u64, new: u64, limit: Option<u64>| {
             limit.filter(|limit| done + new > *limit && new > 0)
         };
-        let files = used.files.len() as u64;
-        if let Some(limit) = more(files, new as u64, self.limits.files) {
-            let which = "guardrails.max_files_modified";
+        let new = call.changes.iter().filter(|change| !used.files.contains(&change.path)).count();
+        let done = used.files.len() as u64;
+        if let Some(limit) = more(done, new as u64, files) {
             return Some(format!(
-                "{which} is {limit}, and {files} files have been changed already"
+                "guardrails.max_files_modified is {limit}, and {done} files have been changed already"
             ));
         }
-        if let Some(limit) = more(used.lines, count_lines(call.changes), self.limits.lines) {
-            let (which, done) = ("guardrails.max_lines_changed", used.lines);
-            let new = count_lines(call.changes);
+        let (done, new) = (used.lines, count_lines(call.changes));
+        if let Some(limit) = more(done, new, lines) {
             return Some(format!(
-                "{which} is {limit}; {done} lines have been changed already, and this call changes {new}"
+                "guardrails.max_lines_changed is {limit}; {done} lines have been changed already, and this call changes {new}"
             ));
         }
-        let limit = more(used.commands, call.commands, self.limits.commands)?;
-        let which = "guardrails.max_commands_executed";
-        Some(format!("{which} is {limit}, and as many commands have been run already"))
+        let limit = more(used.commands, call.commands, commands)?;
+        Some(format!(
+            "guardrails.max_commands_executed is {limit}, and as many commands have been run already"
+        ))
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, QuotaUsage> {
