@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::SystemTime;
 
 use architect::journal::{
-    FileJournal, NewSession, SessionId, SessionSetup, SessionStore, WorkspaceIdentity,
+    FileJournal, SessionHeader, SessionId, SessionSetup, SessionStore, WorkspaceIdentity,
 };
 use architect::machine::{Machine, MachineOutput};
 use architect::model::{ConversationItem, LoopDetection, MessageOrigin, RunLimits, RunRules};
@@ -25,16 +25,11 @@ pub(crate) fn begin(
     };
     let limits = RunLimits { max_steps: u32::MAX, ..RunLimits::default() };
     let loops = LoopDetection { warn_at: u32::MAX, end_at: u32::MAX };
-    let begin = NewSession {
-        now: SystemTime::now(),
-        dispatched_by: None,
-        setup: setting,
-        rules: RunRules { limits, loop_detection: loops, ..RunRules::default() },
-        fixed_bytes: 0,
-        history: vec![],
-        task: ConversationItem::user(MessageOrigin::Task, "task"),
-    };
-    let (journal, header) = store.create(SessionId::generate(), begin).unwrap();
+    let rules = RunRules { limits, loop_detection: loops, ..RunRules::default() };
+    let task = ConversationItem::user(MessageOrigin::Task, "task");
+    let session = SessionId::generate();
+    let header = SessionHeader::new(session, SystemTime::now(), setting, rules, task);
+    let journal = store.create(&header).unwrap();
     let (fold, outcomes) = header.start_machine();
     (journal, fold, outcomes)
 }

@@ -10,8 +10,7 @@ use crate::exec::ExecError;
 use crate::hooks::HooksTooDeep;
 use crate::journal::JournalError;
 use crate::llm::model_table::ModelTableError;
-use crate::llm::scripted::ScriptError;
-use crate::llm::{ConnectError, ModelSpecError};
+use crate::llm::{ConnectError, ModelSpecError, PlaybackError};
 
 /// Why a run could not be set up.
 #[derive(Debug, Error)]
@@ -124,8 +123,8 @@ impl From<ConfigProblem> for AppError {
     }
 }
 
-impl From<ScriptError> for AppError {
-    fn from(script: ScriptError) -> Self {
+impl From<PlaybackError> for AppError {
+    fn from(script: PlaybackError) -> Self {
         Self::Connect(script.into())
     }
 }

@@ -15,8 +15,8 @@ use super::process_env::ProcessEnv;
 use crate::config::{self, Config, OriginSource, TRUST_VARIABLE};
 use crate::exec::{
     self, CONFINEMENT_HELP, CommandSpec, Enforcement, NetworkAccess, PackageCaches, ResourceLimits,
-    SandboxLevel, SandboxPolicy, SandboxRequirement, Supervisor, TempOwner, VariableFilter,
-    clean_environment, remove_abandoned, sweep_caches,
+    SandboxLevel, SandboxPolicy, SandboxRequirement, Supervisor, TempOwner, UserGitConfig,
+    VariableFilter, clean_environment, remove_abandoned, sweep_caches,
 };
 use crate::model::matches_wildcard;
 use crate::policy::GuardedFiles;
@@ -163,11 +163,18 @@ fn build_policy(
     let state: Vec<PathBuf> = state.collect();
     let sessions = state.iter().filter(|path| !path.starts_with(&workspace));
     let sessions: Vec<PathBuf> = sessions.map(|path| path.join("sessions")).collect();
-    let followed = exec::followed_by_git(&workspace, world.folders().home.as_deref());
+    let user_git = UserGitConfig::new(world.folders().home.as_deref(), |name| {
+        world.variable(name).map(PathBuf::from)
+    });
+    let followed = exec::followed_by_git(&workspace, &workspace, &user_git);
     let home = world.folders().home.and_then(|home| home.canonicalize().ok());
     let dotfiles = home.map(|home| workspace_dotfiles(&home, &workspace, &sandbox.writable));
     let own = PROTECTED_PATHS.iter().map(|path| workspace.join(path)).chain(followed);
-    let own = own.chain(dotfiles.into_iter().flatten());
+    // Programs of the user read these, and this one does.
+    let configs =
+        world.variable("XDG_CONFIG_HOME").and_then(|path| exec::resolve_path(path.as_ref()));
+    let configs = configs.filter(|path| path.starts_with(&workspace) && *path != workspace);
+    let own = own.chain(dotfiles.into_iter().flatten()).chain(configs);
     let marker = world.folders().state.map(|state| exec::new_record_path(&state));
     SandboxPolicy {
         mode: sandbox.mode,
@@ -197,6 +204,7 @@ fn build_policy(
         limits: resource_limits(sandbox),
         protected: own.chain(state).collect(),
         record_path: marker,
+        user_git,
         ..SandboxPolicy::off(workspace)
     }
 }

@@ -7,8 +7,8 @@ use super::error::AppError;
 use super::process_env::ProcessEnv;
 use crate::config::Config;
 use crate::journal::{
-    FileJournal, JournalError, NewSession, OpenedSession, ParentCall, ResumeOptions,
-    ResumedSession, SessionId, SessionOutputs, SessionSetup, SessionStore, SteeringQueue,
+    FileJournal, JournalError, OpenedSession, ParentCall, ResumeOptions, ResumedSession,
+    SessionHeader, SessionId, SessionOutputs, SessionSetup, SessionStore, SteeringQueue,
 };
 use crate::machine::{Conversation, Machine, MachineOutput, State};
 use crate::model::{
@@ -178,17 +178,9 @@ impl SessionTarget {
                 Ok(RunSession { machine, output, stored: None })
             }
             Self::New(store, _) | Self::Child(store, ..) => {
-                let (history, task, setup) = (Vec::new(), item(task), setup()?);
-                let begin = NewSession {
-                    now,
-                    dispatched_by,
-                    setup,
-                    rules,
-                    fixed_bytes: fixed,
-                    history,
-                    task,
-                };
-                let (journal, header) = store.create(session, begin)?;
+                let header = SessionHeader::new(session, now, setup()?, rules, item(task));
+                let header = SessionHeader { dispatched_by, fixed_bytes: fixed, ..header };
+                let journal = store.create(&header)?;
                 let (machine, output) = header.start_machine();
                 let stored = Some(StoredSession { messages: journal.queue(), journal });
                 Ok(RunSession { machine, output, stored })

@@ -198,13 +198,7 @@ fn run_workflow(
     match setup.config.settings.evaluation.mode {
         EvaluationMode::Off => {
             let speaker = runs.len().saturating_sub(1);
-            Ok(EvaluatedRuns {
-                answer_run: speaker,
-                runs,
-                interrupted_run: None,
-                evaluation: None,
-                stop_reason_override: None,
-            })
+            Ok(EvaluatedRuns { answer_run: speaker, runs, ..EvaluatedRuns::default() })
         }
         EvaluationMode::Basic | EvaluationMode::Full => {
             Ok(evaluate(setup, &task, runs, &retry, io)?)

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
+use tempfile::TempPath;
 
 use super::Durability;
 use super::error::{IoContext, JournalError};
@@ -81,7 +82,7 @@ impl BlobStore {
 }
 
 /// Returns the SHA-256 digest in hexadecimal.
-pub(super) fn sha256_hex(bytes: &[u8]) -> String {
+pub(crate) fn sha256_hex(bytes: &[u8]) -> String {
     hex(&Sha256::digest(bytes))
 }
 
@@ -100,11 +101,7 @@ pub(super) fn sha256_of_file(file: &mut File) -> io::Result<String> {
 
 /// Returns bytes in hexadecimal.
 pub(super) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]).map(hex_digit).collect()
-}
-
-fn hex_digit(value: u8) -> char {
-    char::from_digit(u32::from(value), 16).unwrap_or('0')
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Replaces a file atomically: a reader sees the old content or the new.
@@ -128,6 +125,21 @@ pub(super) fn replace_file(path: &Path, content: &[u8], durability: Durability) 
         let _ = fs::remove_file(&temporary);
     }
     written
+}
+
+/// Renames a file, unless the new name is taken: then the file is removed.
+///
+/// # Errors
+///
+/// Fails with [`io::ErrorKind::AlreadyExists`] if the name is taken.
+pub(super) fn publish_file(from: &Path, to: &Path) -> io::Result<()> {
+    let mut from = TempPath::try_from_path(from)?;
+    loop {
+        match from.persist_noclobber(to) {
+            Err(failed) if failed.error.kind() == io::ErrorKind::Interrupted => from = failed.path,
+            renamed => return renamed.map_err(|failed| failed.error),
+        }
+    }
 }
 
 /// Creates a new file that only the user can access.
@@ -170,5 +182,19 @@ mod tests {
         for sha256 in ["../secret", "/etc/passwd", ""] {
             assert!(blobs.get(&BlobRef { sha256: sha256.to_owned(), bytes: 4 }).is_err());
         }
+    }
+
+    #[test]
+    fn a_name_is_given_once() {
+        let temp = tempfile::tempdir().unwrap();
+        let path = |name: &str| temp.path().join(name);
+        for name in ["a", "b"] {
+            fs::write(path(name), name).unwrap();
+        }
+        publish_file(&path("a"), &path("name")).unwrap();
+        let error = publish_file(&path("b"), &path("name")).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::AlreadyExists);
+        assert_eq!(fs::read_to_string(path("name")).unwrap(), "a");
+        assert!(!path("b").exists() && !path("a").exists());
     }
 }

@@ -8,6 +8,7 @@ use thiserror::Error;
 
 use super::journal_reader::RecordDamage;
 use super::session_id::SessionId;
+use super::steering_queue::MAX_MESSAGE_BYTES;
 
 /// Why a stored session could not be read, written or found.
 #[derive(Debug, Error)]
@@ -98,13 +99,8 @@ pub enum JournalError {
     #[error("no folder for sessions: neither XDG_STATE_HOME nor HOME is an absolute path")]
     NoStateFolder,
     /// A message for a session is too long.
-    #[error("the message has {bytes} bytes; the limit is {limit}")]
-    MessageTooLong {
-        /// Its length.
-        bytes: usize,
-        /// The maximum, in bytes.
-        limit: usize,
-    },
+    #[error("the message has {0} bytes; the limit is {MAX_MESSAGE_BYTES}")]
+    MessageTooLong(usize),
     /// The file is not an exported session.
     #[error("{path} is not an exported session: {reason}")]
     NotAnExport {

@@ -17,7 +17,7 @@ use super::journal_reader::JournalPosition;
 use super::record_line::{RecordBody, RecordLine, seal};
 use super::session_id::SessionId;
 use super::space_reservation::SpaceReservation;
-use super::steering_queue::{MessageId, SteeringQueue};
+use super::steering_queue::SteeringQueue;
 use crate::machine::{Done, Event, Fingerprint};
 use crate::model::{RunTime, TimeSpan};
 use crate::port::{Journal, JournalRecord, StoreError};
@@ -28,26 +28,27 @@ use crate::port::{Journal, JournalRecord, StoreError};
 /// the end of the machine. A failed write is undone, so that a later record is never appended to half a record.
 #[derive(Debug)]
 pub struct FileJournal {
-    session: SessionId,
-    path: PathBuf,
-    file: File,
-    durability: Durability,
-    blobs: BlobStore,
-    queue: SteeringQueue,
-    position: JournalPosition,
-    reservation: SpaceReservation,
-    health: WriterHealth,
+    pub(super) session: SessionId,
+    pub(super) path: PathBuf,
+    pub(super) file: File,
+    pub(super) durability: Durability,
+    pub(super) blobs: BlobStore,
+    pub(super) queue: SteeringQueue,
+    pub(super) position: JournalPosition,
+    pub(super) reservation: SpaceReservation,
+    pub(super) health: WriterHealth,
     /// The wall-clock time at session time zero.
-    epoch: WallTime,
+    pub(super) epoch: WallTime,
     /// The time that syncs took since the newest record.
-    sync_time: TimeSpan,
-    buffer: Vec<u8>,
+    pub(super) sync_time: TimeSpan,
+    pub(super) buffer: Vec<u8>,
 }
 
 /// Whether more can be written to a journal.
-#[derive(Clone, Debug)]
-enum WriterHealth {
+#[derive(Clone, Debug, Default)]
+pub(super) enum WriterHealth {
     /// All records can be written.
+    #[default]
     Usable,
     /// A record did not fit. The end of the run may still fit into the reserved space.
     Full(Arc<str>),
@@ -61,25 +62,6 @@ enum WriterHealth {
 const LOCK_TIMEOUT: Duration = Duration::from_millis(200);
 
 impl FileJournal {
-    /// Continues a journal whose lock this process holds.
-    pub(super) fn new(files: JournalFiles, position: JournalPosition, epoch: WallTime) -> Self {
-        let JournalFiles { session, path, file, durability, blobs, queue } = files;
-        Self {
-            session,
-            path,
-            file,
-            durability,
-            blobs,
-            queue,
-            position,
-            reservation: SpaceReservation::default(),
-            health: WriterHealth::Usable,
-            epoch,
-            sync_time: TimeSpan::ZERO,
-            buffer: Vec::new(),
-        }
-    }
-
     /// Returns the session.
     pub fn session(&self) -> SessionId {
         self.session
@@ -92,7 +74,8 @@ impl FileJournal {
 
     /// Writes the header.
     pub(super) fn write_header(&mut self, header: &SessionHeader) -> Result<(), JournalError> {
-        self.write_record(RunTime::START, Some(header.created), None, RecordBody::Header(header))?;
+        let line = self.record_line(RunTime::START, RecordBody::Header(header));
+        self.write_line(&RecordLine { ts: Some(header.created), ..line })?;
         self.sync_file()
     }
 
@@ -105,43 +88,21 @@ impl FileJournal {
         resumed: &ResumedRecord,
     ) -> Result<(), JournalError> {
         self.epoch = now.minus(at);
-        self.write_record(at, Some(now), Some(fingerprint), RecordBody::Resumed(resumed))?;
+        let line = self.record_line(at, RecordBody::Resumed(resumed)).with_fingerprint(fingerprint);
+        self.write_line(&RecordLine { ts: Some(now), ..line })?;
         self.sync_file()
     }
 
-    fn write_record(
-        &mut self,
-        at: RunTime,
-        ts: Option<WallTime>,
-        fingerprint: Option<Fingerprint>,
-        body: RecordBody<'_>,
-    ) -> Result<(), JournalError> {
-        let mut line = self.record_line(at, body);
-        (line.ts, line.fingerprint) = (ts, fingerprint);
-        self.write_line(&line)
-    }
-
     fn record_line<'a>(&self, at: RunTime, body: RecordBody<'a>) -> RecordLine<'a> {
-        let seq = self.position.seq;
-        RecordLine {
-            seq,
-            at,
-            ts: None,
-            fingerprint: None,
-            timing: None,
-            sync_time: self.sync_time,
-            message_ids: &[],
-            body,
-        }
+        RecordLine { sync_time: self.sync_time, ..RecordLine::new(self.position.seq, at, body) }
     }
 
     /// Appends a line, all of it or nothing.
     fn write_line(&mut self, line: &RecordLine<'_>) -> Result<(), JournalError> {
         if self.file.metadata().io_context("inspect", &self.path)?.nlink() == 0 {
             let gone = io::Error::new(io::ErrorKind::NotFound, "it was deleted");
-            let error = Err(gone).io_context("write to", &self.path);
-            self.health = WriterHealth::Poisoned(error_text(&error));
-            return error;
+            let failed = Err(gone).io_context("write to", &self.path);
+            return failed.inspect_err(|error| self.health = WriterHealth::Poisoned(text(error)));
         }
         let mut buffer = mem::take(&mut self.buffer);
         buffer.clear();
@@ -160,25 +121,20 @@ impl FileJournal {
             Ok(())
         });
         self.buffer = buffer;
-        if written.is_err() {
-            self.truncate_partial(&written);
-        }
-        written
+        written.inspect_err(|error| self.truncate_partial(error))
     }
 
     /// Removes half a record. If that fails too, the journal is poisoned.
-    fn truncate_partial(&mut self, reason: &Result<(), JournalError>) {
+    fn truncate_partial(&mut self, reason: &JournalError) {
         let is_whole = self.file.metadata().is_ok_and(|found| found.len() == self.position.offset);
         let is_truncated =
             is_whole || self.reservation.truncate(&self.file, self.position.offset).is_ok();
-        self.health = match (&self.health, is_truncated) {
+        self.health = match &self.health {
             // Also if the end of the run did not fit: a later, shorter record must not take its place.
-            (WriterHealth::Usable | WriterHealth::Full(_) | WriterHealth::Ending, true) => {
-                WriterHealth::Full(error_text(reason))
+            WriterHealth::Usable | WriterHealth::Full(_) | WriterHealth::Ending if is_truncated => {
+                WriterHealth::Full(text(reason))
             }
-            (_, false) | (WriterHealth::Poisoned(_), _) => {
-                WriterHealth::Poisoned(error_text(reason))
-            }
+            _ => WriterHealth::Poisoned(text(reason)),
         };
     }
 
@@ -187,52 +143,49 @@ impl FileJournal {
         if self.durability == Durability::Full {
             let started = Instant::now();
             let synced = self.file.sync_data().io_context("make durable", &self.path);
-            if synced.is_err() {
-                self.health = WriterHealth::Poisoned(error_text(&synced));
-                return synced;
-            }
+            synced.inspect_err(|error| self.health = WriterHealth::Poisoned(text(error)))?;
             self.sync_time = TimeSpan(self.sync_time.0 + TimeSpan::from(started.elapsed()).0);
         }
         self.queue.mark_delivered();
         Ok(())
     }
 
-    /// Returns an error unless a record may be written now.
-    fn check_writable(&mut self, record: &JournalRecord<'_>) -> Result<(), StoreError> {
-        let is_end =
-            matches!(record, JournalRecord::Event { event: Event::StoreFailed { .. }, .. });
+    /// Returns an error unless records can be written.
+    fn check_health(&self) -> Result<(), StoreError> {
         match &self.health {
-            WriterHealth::Full(_) if is_end => self.health = WriterHealth::Ending,
-            WriterHealth::Usable | WriterHealth::Ending => {}
+            WriterHealth::Usable | WriterHealth::Ending => Ok(()),
             WriterHealth::Full(reason) | WriterHealth::Poisoned(reason) => {
-                return Err(StoreError(Arc::clone(reason)));
+                Err(StoreError(Arc::clone(reason)))
             }
         }
-        Ok(())
     }
 }
 
 impl Journal for FileJournal {
     fn append(&mut self, at: RunTime, record: JournalRecord<'_>) -> Result<(), StoreError> {
-        self.check_writable(&record)?;
+        let is_end =
+            matches!(record, JournalRecord::Event { event: Event::StoreFailed { .. }, .. });
+        if is_end && matches!(self.health, WriterHealth::Full(_)) {
+            self.health = WriterHealth::Ending;
+        }
+        self.check_health()?;
         let written = match record {
-            JournalRecord::Event { event, fingerprint, timing: call } => {
-                let ids: Vec<MessageId> = self.queue.ids_in(event);
-                let mut line = self.record_line(at, RecordBody::Event(event));
-                (line.fingerprint, line.timing, line.message_ids) = (Some(fingerprint), call, &ids);
-                self.write_line(&line).inspect(|()| self.queue.mark_written(&ids))
+            JournalRecord::Event { event, fingerprint, timing } => {
+                let message_ids = &self.queue.ids_in(event);
+                let line = self.record_line(at, RecordBody::Event(event));
+                let line = line.with_fingerprint(fingerprint);
+                self.write_line(&RecordLine { timing, message_ids, ..line })
+                    .inspect(|()| self.queue.mark_written(message_ids))
             }
             JournalRecord::Partial { id, text } => {
-                self.write_record(at, None, None, RecordBody::Partial { id, text })
+                self.write_line(&self.record_line(at, RecordBody::Partial { id, text }))
             }
             JournalRecord::Ended { done, fingerprint } => {
                 let (ts, before) = (Some(self.epoch.plus(at)), self.health.clone());
-                let written = self.write_record(
-                    at,
-                    ts,
-                    Some(fingerprint),
-                    RecordBody::Ended(&ended_record(done)),
-                );
+                let ended = ended_record(done);
+                let line = self.record_line(at, RecordBody::Ended(&ended));
+                let line = line.with_fingerprint(fingerprint);
+                let written = self.write_line(&RecordLine { ts, ..line });
                 // The end summarizes records that can be synced without it.
                 if matches!(self.health, WriterHealth::Full(_)) {
                     self.health = before;
@@ -240,17 +193,12 @@ impl Journal for FileJournal {
                 written
             }
         };
-        written.map_err(|error| StoreError(error.to_string().into()))
+        written.map_err(|error| StoreError(text(&error)))
     }
 
     fn sync(&mut self) -> Result<(), StoreError> {
-        match &self.health {
-            WriterHealth::Usable | WriterHealth::Ending => {}
-            WriterHealth::Full(reason) | WriterHealth::Poisoned(reason) => {
-                return Err(StoreError(Arc::clone(reason)));
-            }
-        }
-        self.sync_file().map_err(|error| StoreError(error.to_string().into()))
+        self.check_health()?;
+        self.sync_file().map_err(|error| StoreError(text(&error)))
     }
 }
 
@@ -263,17 +211,6 @@ impl Drop for FileJournal {
         // A child that another thread has forked shares the open file until it executes its program.
         let _ = self.file.unlock();
     }
-}
-
-/// The files of a session that this process runs.
-#[derive(Debug)]
-pub(super) struct JournalFiles {
-    pub(super) session: SessionId,
-    pub(super) path: PathBuf,
-    pub(super) file: File,
-    pub(super) durability: Durability,
-    pub(super) blobs: BlobStore,
-    pub(super) queue: SteeringQueue,
 }
 
 /// Takes the lock of a journal; `false` if another process holds it.
@@ -291,8 +228,8 @@ pub(super) fn lock(file: &File, path: &Path) -> Result<bool, JournalError> {
     }
 }
 
-fn error_text(failed: &Result<(), JournalError>) -> Arc<str> {
-    failed.as_ref().err().map_or_else(String::new, JournalError::to_string).into()
+fn text(error: &JournalError) -> Arc<str> {
+    error.to_string().into()
 }
 
 fn ended_record(done: &Done) -> EndedRecord {

@@ -41,12 +41,7 @@ pub(super) fn create_private(path: &Path) -> Result<(), JournalError> {
 pub(super) fn create_durable(path: &Path, durability: Durability) -> Result<(), JournalError> {
     let missing: Vec<&Path> = path.ancestors().take_while(|folder| !folder.exists()).collect();
     create_private(path)?;
-    if durability == Durability::Full {
-        for around in missing.into_iter().filter_map(Path::parent) {
-            sync_folder(around).io_context("make durable", around)?;
-        }
-    }
-    Ok(())
+    missing.into_iter().filter_map(Path::parent).try_for_each(|around| sync(around, durability))
 }
 
 /// Lists a folder, and retries when a signal interrupts that.
@@ -56,6 +51,14 @@ pub(super) fn read_dir(path: &Path) -> io::Result<ReadDir> {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             listed => return listed,
         }
+    }
+}
+
+/// Syncs the entries of a folder with [`Durability::Full`].
+pub(super) fn sync(path: &Path, durability: Durability) -> Result<(), JournalError> {
+    match durability {
+        Durability::Full => sync_folder(path).io_context("make durable", path),
+        Durability::Os => Ok(()),
     }
 }
 

@@ -1,7 +1,7 @@
 //! Copies of journals: forks, exports and imports. The original is never changed.
 
-use std::fs::{self, File};
-use std::io::{BufWriter, Write};
+use std::fs::File;
+use std::io::{self, BufWriter, Seek as _, Write};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -16,11 +16,10 @@ use super::header::{Ancestry, SessionHeader};
 use super::journal_reader::{JournalReader, ReadRecord};
 use super::record_line::{self, RecordBody, RecordLine, StoredContent, StoredRecord, seal};
 use super::replay::{JournalEndKind, replay};
-use super::session_claim::SessionClaim;
 use super::session_id::SessionId;
 use super::session_store::SessionStore;
-use crate::machine::{Event, Fingerprint};
-use crate::model::{RunTime, TimeSpan, ToolResult, ToolStatus};
+use crate::machine::Event;
+use crate::model::{RunTime, ToolResult, ToolStatus};
 
 /// How a fork differs from its original.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,7 +62,7 @@ impl SessionStore {
     /// replaced is not a tool result, and on an I/O error.
     pub fn fork(&self, parent: SessionId, fork: &ForkOptions) -> Result<SessionId, JournalError> {
         let child = SessionId::generate();
-        let mut reader = self.reader(parent)?;
+        let reader = self.reader(parent)?;
         let (history, end) = self.replay(parent, |_, _, _| {})?;
         if let Some(reason) = history.header.newer_format() {
             return Err(JournalError::ReadOnly { session: parent, reason });
@@ -88,29 +87,8 @@ impl SessionStore {
             dispatched_by: None,
             ..history.header
         };
-        let blobs = self.blobs(child);
-        self.write_copy(child, self.claim_id(child)?, |out| {
-            let mut copy = RecordCopier { out, crc: 0 };
-            while let Some(stored) = next_record(&mut reader)?.filter(|stored| stored.seq <= after)
-            {
-                let instead = fork.replacement.as_ref().filter(|_| stored.seq == after);
-                match (&stored.content, instead) {
-                    (content, Some(instead)) => {
-                        let no = || JournalError::NotAToolResult { session: parent, seq: after };
-                        let event = replace_result(content, instead).ok_or_else(no)?;
-                        copy.copy_record(&stored, RecordBody::Event(&event), &blobs)?;
-                    }
-                    (StoredContent::Header(_), None) => copy.header(&header, &blobs)?,
-                    (_, None) => {
-                        for blob in stored.blobs.values() {
-                            blobs.copy_from(blob, reader.blobs())?;
-                        }
-                        copy.write_record(reader.last_record())?;
-                    }
-                }
-            }
-            Ok(())
-        })?;
+        let replacement = fork.replacement.as_ref();
+        self.write_copy(self.claim_id(child)?, &header, reader, after, replacement)?;
         self.outputs(child).copy_from(&self.outputs(parent))?;
         Ok(child)
     }
@@ -145,11 +123,12 @@ impl SessionStore {
             let mut text = reader.last_record();
             let is_marked = matches!(&stored.content, StoredContent::Header(header) if header.imported_up_to.is_some());
             if !stored.blobs.is_empty() || is_marked {
-                let lowered = record_line::restore_long_texts(&text, &stored.blobs, reader.blobs());
-                let lost = |reason: String| std::io::Error::other(reason);
-                text = lowered
-                    .map_err(|damage| lost(damage.to_string()))
-                    .and_then(|lowered| lowered.map_err(lost))
+                text = record_line::restore_long_texts(&text, &stored.blobs, reader.blobs())
+                    .map_err(|found| match found {
+                        ReadRecord::Damage(damage) => io::Error::other(damage),
+                        ReadRecord::Unknown(reason) => io::Error::other(reason),
+                        ReadRecord::Record(_) | ReadRecord::End => io::ErrorKind::Other.into(),
+                    })
                     .io_context("read", &self.journal_path(session))?;
             }
             copy.write_record(without_commands(text))?;
@@ -167,7 +146,7 @@ impl SessionStore {
         let file = File::open(path).io_context("open", path)?;
         // An export contains all texts, so references are not resolved.
         let nowhere = BlobStore::new(path.join("none"), Durability::Os);
-        let again = file.try_clone().io_context("open", path)?;
+        let mut again = file.try_clone().io_context("open", path)?;
         let reader = JournalReader::new(path, file, nowhere.clone());
         let no = |reason: String| JournalError::NotAnExport { path: path.to_owned(), reason };
         let (history, end) =
@@ -175,11 +154,10 @@ impl SessionStore {
                 JournalError::ReadOnly { reason, .. } => no(reason.to_string()),
                 error => error,
             })?;
-        let read_only = match &end.kind {
-            JournalEndKind::ReadOnly(reason) => Some(reason.clone()),
-            JournalEndKind::Whole | JournalEndKind::Torn(_) => history.header.newer_format(),
-        };
-        if let Some(reason) = read_only {
+        if let JournalEndKind::ReadOnly(reason) = &end.kind {
+            return Err(no(reason.to_string()));
+        }
+        if let Some(reason) = history.header.newer_format() {
             return Err(no(reason.to_string()));
         }
         let had = history.header.session;
@@ -198,48 +176,70 @@ impl SessionStore {
             true => SessionHeader { session, ancestry, created: now.into(), ..header },
             false => header,
         };
-        let mut reader = JournalReader::from_start(path, again, nowhere)?;
-        let blobs = self.blobs(session);
-        self.write_copy(session, claim, |out| {
-            let mut copy = RecordCopier { out, crc: 0 };
-            while let Some(stored) = next_record(&mut reader)? {
-                match &stored.content {
-                    StoredContent::Header(_) => copy.header(&header, &blobs)?,
-                    _ => copy.write_record(reader.last_record())?,
-                }
-            }
-            Ok(())
-        })?;
+        again.rewind().io_context("read", path)?;
+        let reader = JournalReader::new(path, again, nowhere);
+        self.write_copy(claim, &header, reader, seq, None)?;
         let torn = end.kind != JournalEndKind::Whole;
         Ok(ImportedSession { session, records: end.position.seq, had_partial_record: torn })
     }
 
-    /// Writes a journal that appears complete or not at all.
+    /// Writes the records of a journal up to the record `last` as a new session, which appears complete or not at all.
     fn write_copy(
         &self,
-        session: SessionId,
-        claim: SessionClaim,
-        write: impl FnOnce(&mut dyn Write) -> Result<(), JournalError>,
+        claim: File,
+        header: &SessionHeader,
+        mut reader: JournalReader,
+        last: u64,
+        replacement: Option<&ReplacementResult>,
     ) -> Result<(), JournalError> {
+        let (session, blobs) = (header.session, self.blobs(header.session));
         let temporary = self.temporary_path();
         let file =
             blobs::create_private_file(&temporary).io_context("create the file", &temporary)?;
-        let written = (|| {
+        let mut copy = || {
             // No other process knows the file; the lock shows that it is in use.
             lock(&file, &temporary)?;
             let mut out = BufWriter::new(&file);
-            write(&mut out)?;
+            let mut copy = RecordCopier { out: &mut out, crc: 0 };
+            while let Some(stored) = next_record(&mut reader)?.filter(|stored| stored.seq <= last) {
+                match (&stored.content, replacement.filter(|_| stored.seq == last)) {
+                    (content, Some(instead)) => {
+                        let session = header.ancestry.map_or(session, |parent| parent.session);
+                        let event = replace_result(content, instead)
+                            .ok_or(JournalError::NotAToolResult { session, seq: last })?;
+                        let before = stored.fingerprint.as_ref();
+                        let line = RecordLine {
+                            ts: stored.ts,
+                            state: before.map(|before| &*before.state),
+                            mark: before.and_then(|before| before.digest.map(|d| d.to_string())),
+                            timing: stored.timing,
+                            sync_time: stored.sync_time,
+                            message_ids: &stored.message_ids,
+                            ..RecordLine::new(stored.seq, stored.at, RecordBody::Event(&event))
+                        };
+                        copy.write_line(&line, &blobs)?;
+                    }
+                    (StoredContent::Header(_), None) => {
+                        let line = RecordLine::new(0, RunTime::START, RecordBody::Header(header));
+                        let line = RecordLine { ts: Some(header.created), ..line };
+                        copy.write_line(&line, &blobs)?;
+                    }
+                    (_, None) => {
+                        for blob in stored.blobs.values() {
+                            blobs.copy_from(blob, reader.blobs())?;
+                        }
+                        copy.write_record(reader.last_record())?;
+                    }
+                }
+            }
             out.flush().io_context("write", &temporary)?;
             drop(out);
             if self.durability() == Durability::Full {
                 file.sync_all().io_context("make durable", &temporary)?;
             }
             self.publish(&temporary, session)
-        })();
-        if written.is_err() {
-            let _ = fs::remove_file(&temporary);
-            self.remove_unstarted(session);
-        }
+        };
+        let written = copy().inspect_err(|_| self.remove_unstarted(&temporary, session));
         drop(claim);
         written
     }
@@ -285,44 +285,7 @@ struct RecordCopier<'a> {
 }
 
 impl RecordCopier<'_> {
-    fn header(&mut self, header: &SessionHeader, blobs: &BlobStore) -> Result<(), JournalError> {
-        let line = RecordLine {
-            seq: 0,
-            at: RunTime::START,
-            ts: Some(header.created),
-            fingerprint: None,
-            timing: None,
-            sync_time: TimeSpan::ZERO,
-            message_ids: &[],
-            body: RecordBody::Header(header),
-        };
-        let mut text = Vec::new();
-        line.write(blobs, &mut text)?;
-        self.write_record(text)
-    }
-
-    /// Writes a stored record with another body.
-    fn copy_record(
-        &mut self,
-        as_read: &StoredRecord,
-        body: RecordBody<'_>,
-        blobs: &BlobStore,
-    ) -> Result<(), JournalError> {
-        let StoredRecord { seq, at, ts, timing: call, sync_time: sync, .. } = *as_read;
-        let fingerprint = as_read
-            .fingerprint
-            .as_ref()
-            .and_then(|mark| Some(Fingerprint { state: mark.state_kind()?, digest: mark.digest? }));
-        let line = RecordLine {
-            seq,
-            at,
-            ts,
-            fingerprint,
-            timing: call,
-            sync_time: sync,
-            message_ids: &as_read.message_ids,
-            body,
-        };
+    fn write_line(&mut self, line: &RecordLine<'_>, blobs: &BlobStore) -> Result<(), JournalError> {
         let mut text = Vec::new();
         line.write(blobs, &mut text)?;
         self.write_record(text)

@@ -1,7 +1,7 @@
 //! The first record of a session.
 
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -35,12 +35,10 @@ pub struct SessionHeader {
     /// When it was created.
     pub created: WallTime,
     /// Its origin, if it is a fork or was imported.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[serde(rename = "lineage")]
+    #[serde(default, rename = "lineage", skip_serializing_if = "Option::is_none")]
     pub ancestry: Option<Ancestry>,
     /// The last imported record, if the session was imported: the origin of the records up to it is unknown.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[serde(rename = "imported")]
+    #[serde(default, rename = "imported", skip_serializing_if = "Option::is_none")]
     pub imported_up_to: Option<u64>,
     /// The session that dispatched it, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -121,8 +119,7 @@ impl ParentCall {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ResumedRecord {
     /// The setup from now on; `None` if unchanged.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[serde(rename = "setting")]
+    #[serde(default, rename = "setting", skip_serializing_if = "Option::is_none")]
     pub setup: Option<SessionSetup>,
     /// How the machine continues.
     #[serde(flatten)]
@@ -149,45 +146,32 @@ pub struct EndedRecord {
 
 /// A wall-clock time, for people. Records are ordered by their sequence numbers alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
+#[serde(transparent)]
 pub struct WallTime(Timestamp);
-
-/// What a new session begins with.
-#[derive(Clone, Debug)]
-pub struct NewSession {
-    /// The wall-clock time.
-    pub now: SystemTime,
-    /// The session that dispatched it, if any.
-    pub dispatched_by: Option<ParentCall>,
-    /// The setup.
-    pub setup: SessionSetup,
-    /// The rules of the run.
-    pub rules: RunRules,
-    /// Bytes of system prompt and tools.
-    pub fixed_bytes: u64,
-    /// The conversation before the task.
-    pub history: Vec<ConversationItem>,
-    /// The task.
-    pub task: ConversationItem,
-}
 
 impl SessionHeader {
     /// Returns the header of a new session.
-    pub fn new(session: SessionId, begin: NewSession) -> Self {
+    pub fn new(
+        session: SessionId,
+        now: SystemTime,
+        setup: SessionSetup,
+        rules: RunRules,
+        task: ConversationItem,
+    ) -> Self {
         Self {
             format: JOURNAL_FORMAT,
             fingerprint_version: Fingerprint::VERSION,
             session,
             program: concat!("architect ", env!("CARGO_PKG_VERSION")).to_owned(),
-            created: begin.now.into(),
+            created: now.into(),
             ancestry: None,
             imported_up_to: None,
-            dispatched_by: begin.dispatched_by,
-            setup: begin.setup,
-            rules: begin.rules,
-            fixed_bytes: begin.fixed_bytes,
-            history: begin.history,
-            task: begin.task,
+            dispatched_by: None,
+            setup,
+            rules,
+            fixed_bytes: 0,
+            history: Vec::new(),
+            task,
         }
     }
 
@@ -211,15 +195,13 @@ impl SessionHeader {
 impl WallTime {
     /// Returns the time this long after.
     pub fn plus(self, time: RunTime) -> Self {
-        let micros = i64::try_from(time.0).unwrap_or(i64::MAX);
-        let later = Timestamp::from_microsecond(self.unix_micros().saturating_add(micros));
+        let later = self.0.saturating_add(Duration::from_micros(time.0));
         Self(later.unwrap_or(Timestamp::MAX))
     }
 
     /// Returns the time this long before.
     pub fn minus(self, time: RunTime) -> Self {
-        let micros = i64::try_from(time.0).unwrap_or(i64::MAX);
-        let earlier = Timestamp::from_microsecond(self.unix_micros().saturating_sub(micros));
+        let earlier = self.0.saturating_sub(Duration::from_micros(time.0));
         Self(earlier.unwrap_or(Timestamp::MIN))
     }
 
@@ -237,20 +219,6 @@ impl From<SystemTime> for WallTime {
     }
 }
 
-impl From<WallTime> for String {
-    fn from(wall: WallTime) -> Self {
-        wall.to_string()
-    }
-}
-
-impl TryFrom<String> for WallTime {
-    type Error = jiff::Error;
-
-    fn try_from(text: String) -> Result<Self, jiff::Error> {
-        text.parse().map(Self)
-    }
-}
-
 impl std::fmt::Display for WallTime {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         self.0.fmt(f)
@@ -259,7 +227,7 @@ impl std::fmt::Display for WallTime {
 
 #[cfg(test)]
 mod tests {
-    use std::time::{Duration, UNIX_EPOCH};
+    use std::time::UNIX_EPOCH;
 
     use super::*;
 

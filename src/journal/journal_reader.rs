@@ -61,15 +61,6 @@ pub enum ReadRecord {
     Damage(RecordDamage),
 }
 
-/// The result of reading a record without parsing events.
-#[derive(Debug)]
-pub(super) enum Skimmed {
-    /// An intact record with an event of this kind.
-    Event(EventKind),
-    /// Anything else.
-    Found(ReadRecord),
-}
-
 /// The records after damage.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct RecordsAfterDamage {
@@ -103,16 +94,6 @@ impl JournalReader {
         }
     }
 
-    /// Reads a file again from its beginning.
-    pub(super) fn from_start(
-        path: &Path,
-        mut file: File,
-        blobs: BlobStore,
-    ) -> Result<Self, JournalError> {
-        file.seek(SeekFrom::Start(0)).io_context("read", path)?;
-        Ok(Self::new(path, file, blobs))
-    }
-
     /// Returns the end of the valid prefix that was read so far.
     pub fn position(&self) -> JournalPosition {
         self.position
@@ -140,24 +121,25 @@ impl JournalReader {
         })
     }
 
-    /// Reads the next record; an event is verified by its checksum and sequence number, and not parsed.
+    /// Reads the next record; an event is verified by its checksum and sequence number, and only its kind is returned.
     ///
     /// # Errors
     ///
     /// Fails if the file can't be read.
-    pub(super) fn skim(&mut self) -> Result<Skimmed, JournalError> {
+    pub(super) fn skim(&mut self) -> Result<Result<EventKind, ReadRecord>, JournalError> {
         let crc = match self.next_intact()? {
             Ok(crc) => crc,
-            Err(found) => return Ok(Skimmed::Found(found)),
+            Err(found) => return Ok(Err(found)),
         };
         let seq = self.position.seq;
-        match record_line::event_kind(&self.line, seq).filter(|_| seq > 0) {
+        let kind = record_line::event_kind(&self.line, seq).filter(|_| seq > 0);
+        Ok(match kind {
             Some(kind) => {
                 self.pass(crc);
-                Ok(Skimmed::Event(kind))
+                Ok(kind)
             }
-            None => Ok(Skimmed::Found(self.parse(crc))),
-        }
+            None => Err(self.parse(crc)),
+        })
     }
 
     /// Reads the next line and returns its checksum if it is intact.
@@ -177,9 +159,8 @@ impl JournalReader {
     /// Parses the last line, which is intact.
     fn parse(&mut self, crc: u32) -> ReadRecord {
         let stored = match record_line::read_record(&self.line, &self.blobs) {
-            Ok(Ok(stored)) => stored,
-            Ok(Err(reason)) => return ReadRecord::Unknown(reason),
-            Err(damage) => return ReadRecord::Damage(damage),
+            ReadRecord::Record(stored) => stored,
+            found => return found,
         };
         let seq = self.position.seq;
         if stored.seq != seq {
@@ -189,7 +170,7 @@ impl JournalReader {
             return ReadRecord::Damage(RecordDamage::MisplacedHeader);
         }
         self.pass(crc);
-        ReadRecord::Record(Box::new(stored))
+        ReadRecord::Record(stored)
     }
 
     /// Adds the last line to the valid prefix.

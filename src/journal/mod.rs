@@ -16,12 +16,10 @@ mod folder;
 mod fork_export;
 mod header;
 mod implied_reads;
-mod imported_conversation;
 mod journal_reader;
 mod record_line;
 mod replay;
 mod resume;
-mod session_claim;
 mod session_id;
 mod session_outputs;
 mod session_store;
@@ -32,14 +30,14 @@ mod workspace_identity;
 pub mod index;
 
 pub use crate::model::Durability;
+pub(crate) use blobs::sha256_hex;
 pub use error::{JournalError, ReadOnlyReason};
 pub use file_journal::FileJournal;
 pub use fork_export::{ForkOptions, ImportedSession, ReplacementResult};
 pub use header::{
-    Ancestry, EndedRecord, JOURNAL_FORMAT, NewSession, ParentCall, ResumedRecord, SessionHeader,
-    SessionSetup, WallTime,
+    Ancestry, EndedRecord, JOURNAL_FORMAT, ParentCall, ResumedRecord, SessionHeader, SessionSetup,
+    WallTime,
 };
-pub use imported_conversation::{ConversationError, ImportRepairs, ImportedConversation};
 pub use index::SessionIndex;
 pub use journal_reader::{JournalPosition, JournalReader, ReadRecord, RecordDamage};
 pub use record_line::{PartialReply, StoredContent, StoredFingerprint, StoredRecord};

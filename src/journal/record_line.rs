@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::blobs::{BlobRef, BlobStore};
 use super::error::JournalError;
 use super::header::{EndedRecord, ResumedRecord, SessionHeader, WallTime};
-use super::journal_reader::RecordDamage;
+use super::journal_reader::{ReadRecord, RecordDamage};
 use super::steering_queue::MessageId;
 use crate::machine::{Event, EventKind, Fingerprint, StateKind};
 use crate::model::{Digest, EffectId, RunTime, TimeSpan};
@@ -73,15 +73,25 @@ pub struct StoredFingerprint {
     pub digest: Option<Digest>,
 }
 
-/// A record to be written.
+/// A record to be written, with its fields in their order.
+#[derive(Serialize)]
 pub(super) struct RecordLine<'a> {
     pub(super) seq: u64,
     pub(super) at: RunTime,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) ts: Option<WallTime>,
-    pub(super) fingerprint: Option<Fingerprint>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) state: Option<&'a str>,
+    /// The digest of the machine.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) mark: Option<String>,
+    #[serde(rename = "call", skip_serializing_if = "Option::is_none")]
     pub(super) timing: Option<CallTiming>,
+    #[serde(rename = "sync", skip_serializing_if = "is_zero")]
     pub(super) sync_time: TimeSpan,
+    #[serde(rename = "mail", skip_serializing_if = "<[MessageId]>::is_empty")]
     pub(super) message_ids: &'a [MessageId],
+    #[serde(flatten)]
     pub(super) body: RecordBody<'a>,
 }
 
@@ -96,64 +106,29 @@ pub(super) enum RecordBody<'a> {
     Ended(&'a EndedRecord),
 }
 
-/// The fields of a line, in the order in which they are written.
-#[derive(Serialize)]
-struct WrittenFields<'a> {
-    seq: u64,
-    at: RunTime,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    ts: Option<WallTime>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    state: Option<&'static str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[serde(rename = "mark")]
-    fingerprint: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[serde(rename = "call")]
-    timing: Option<CallTiming>,
-    #[serde(skip_serializing_if = "is_zero")]
-    #[serde(rename = "sync")]
-    sync_time: TimeSpan,
-    #[serde(skip_serializing_if = "<[MessageId]>::is_empty")]
-    #[serde(rename = "mail")]
-    message_ids: &'a [MessageId],
-    #[serde(flatten)]
-    body: &'a RecordBody<'a>,
-}
-
 /// The same fields, for reading.
 #[derive(Deserialize)]
 struct ParsedFields<'a> {
     seq: u64,
     #[serde(default)]
     at: RunTime,
-    #[serde(default)]
     ts: Option<WallTime>,
-    #[serde(default, borrow)]
+    #[serde(borrow)]
     state: Option<&'a str>,
-    #[serde(default, borrow)]
-    #[serde(rename = "mark")]
-    fingerprint: Option<&'a str>,
-    #[serde(default)]
+    #[serde(borrow)]
+    mark: Option<&'a str>,
     #[serde(rename = "call")]
     timing: Option<CallTiming>,
-    #[serde(default)]
-    #[serde(rename = "sync")]
+    #[serde(default, rename = "sync")]
     sync_time: TimeSpan,
-    #[serde(default)]
-    #[serde(rename = "mail")]
+    #[serde(default, rename = "mail")]
     message_ids: Vec<MessageId>,
     #[serde(default)]
     blobs: BTreeMap<String, BlobRef>,
-    #[serde(default)]
     header: Option<Box<SessionHeader>>,
-    #[serde(default)]
     event: Option<Event>,
-    #[serde(default)]
     partial: Option<PartialReply>,
-    #[serde(default)]
     resumed: Option<Box<ResumedRecord>>,
-    #[serde(default)]
     ended: Option<EndedRecord>,
 }
 
@@ -185,28 +160,36 @@ fn is_zero(span: &TimeSpan) -> bool {
     *span == TimeSpan::ZERO
 }
 
-impl RecordLine<'_> {
+impl<'a> RecordLine<'a> {
+    pub(super) fn new(seq: u64, at: RunTime, body: RecordBody<'a>) -> Self {
+        Self {
+            seq,
+            at,
+            ts: None,
+            state: None,
+            mark: None,
+            timing: None,
+            sync_time: TimeSpan::ZERO,
+            message_ids: &[],
+            body,
+        }
+    }
+
+    /// Adds the fingerprint of the machine before the record.
+    pub(super) fn with_fingerprint(self, before: Fingerprint) -> Self {
+        Self { state: Some(before.state.name()), mark: Some(before.digest.to_string()), ..self }
+    }
+
     /// Writes the record to `out`, without checksum and line end.
     ///
     /// Long texts are stored in `blobs` before this returns.
     pub(super) fn write(&self, blobs: &BlobStore, out: &mut Vec<u8>) -> Result<(), JournalError> {
-        let fields = WrittenFields {
-            seq: self.seq,
-            at: self.at,
-            ts: self.ts,
-            state: self.fingerprint.map(|mark| mark.state.name()),
-            fingerprint: self.fingerprint.map(|mark| mark.digest.to_string()),
-            timing: self.timing,
-            sync_time: self.sync_time,
-            message_ids: self.message_ids,
-            body: &self.body,
-        };
         let unwritable = |error| blobs.io_error("write a record to", error);
-        serde_json::to_writer(&mut *out, &fields).map_err(unwritable)?;
+        serde_json::to_writer(&mut *out, self).map_err(unwritable)?;
         if out.len() > LONG_LINE {
             let mut value: Value = serde_json::from_slice(out).map_err(unwritable)?;
             let mut moved = BTreeMap::new();
-            extract_long_texts(&mut value, &mut String::new(), blobs, &mut moved)?;
+            extract_long_texts(&mut value, "", blobs, &mut moved)?;
             if !moved.is_empty() {
                 value["blobs"] = serde_json::to_value(moved).map_err(unwritable)?;
                 out.clear();
@@ -217,38 +200,28 @@ impl RecordLine<'_> {
     }
 }
 
-/// Moves the long texts of a value into files of their own, and leaves empty ones in their places.
+/// Moves the long texts of the value at this JSON pointer into files of their own, and leaves empty ones in their places.
 fn extract_long_texts(
     value: &mut Value,
-    pointer: &mut String,
+    pointer: &str,
     blobs: &BlobStore,
     moved: &mut BTreeMap<String, BlobRef>,
 ) -> Result<(), JournalError> {
-    let length = pointer.len();
     match value {
         Value::String(text) if text.len() > LONG_TEXT => {
-            moved.insert(pointer.clone(), blobs.put(text)?);
+            moved.insert(pointer.to_owned(), blobs.put(text)?);
             text.clear();
+            Ok(())
         }
-        Value::Array(items) => {
-            for (index, item) in items.iter_mut().enumerate() {
-                pointer.push('/');
-                pointer.push_str(&index.to_string());
-                extract_long_texts(item, pointer, blobs, moved)?;
-                pointer.truncate(length);
-            }
-        }
-        Value::Object(fields) => {
-            for (name, item) in fields {
-                pointer.push('/');
-                pointer.push_str(&name.replace('~', "~0").replace('/', "~1"));
-                extract_long_texts(item, pointer, blobs, moved)?;
-                pointer.truncate(length);
-            }
-        }
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+        Value::Array(items) => items.iter_mut().enumerate().try_for_each(|(index, item)| {
+            extract_long_texts(item, &format!("{pointer}/{index}"), blobs, moved)
+        }),
+        Value::Object(fields) => fields.iter_mut().try_for_each(|(name, item)| {
+            let name = name.replace('~', "~0").replace('/', "~1");
+            extract_long_texts(item, &format!("{pointer}/{name}"), blobs, moved)
+        }),
+        _ => Ok(()),
     }
-    Ok(())
 }
 
 /// Appends the checksum to a JSON object that has at least one field, and ends the line.
@@ -316,49 +289,39 @@ pub(super) fn checksum(body: &[u8], before: u32) -> u32 {
 }
 
 /// Parses a verified line; long texts are read from `blobs`.
-///
-/// The outer error is damage, the inner one is content that this release does not know.
-pub(super) fn read_record(
-    line: &[u8],
-    blobs: &BlobStore,
-) -> Result<Result<StoredRecord, String>, RecordDamage> {
-    let read: ParsedFields<'_> = match serde_json::from_slice(line) {
-        Ok(read) => read,
-        Err(error) => return Ok(Err(error.to_string())),
+pub(super) fn read_record(line: &[u8], store: &BlobStore) -> ReadRecord {
+    let parse = |line: &[u8]| match serde_json::from_slice::<ParsedFields<'_>>(line) {
+        Ok(read) => Ok(read.into_record()),
+        Err(error) => Err(ReadRecord::Unknown(error.to_string())),
     };
-    if read.blobs.is_empty() {
-        return Ok(Ok(read.into_record()));
-    }
-    let moved = read.blobs;
-    let whole = match restore_long_texts(line, &moved, blobs)? {
-        Ok(whole) => whole,
-        Err(reason) => return Ok(Err(reason)),
+    let read = || {
+        let stored = parse(line)?;
+        if stored.blobs.is_empty() {
+            return Ok(stored);
+        }
+        let whole = parse(&restore_long_texts(line, &stored.blobs, store)?)?;
+        Ok(StoredRecord { blobs: stored.blobs, ..whole })
     };
-    let read: Result<ParsedFields<'_>, _> = serde_json::from_slice(&whole);
-    Ok(match read {
-        Ok(read) => Ok(StoredRecord { blobs: moved, ..read.into_record() }),
-        Err(error) => Err(error.to_string()),
-    })
+    read().map_or_else(|found| found, |stored| ReadRecord::Record(Box::new(stored)))
 }
 
 /// Returns a record, with or without its checksum, with all its texts in their places and without what concerns this
-/// store alone.
+/// store alone. The error is damage, or content that this release does not know.
 pub(super) fn restore_long_texts(
     line: &[u8],
     moved: &BTreeMap<String, BlobRef>,
     blobs: &BlobStore,
-) -> Result<Result<Vec<u8>, String>, RecordDamage> {
-    let mut value: Value = match serde_json::from_slice(line) {
-        Ok(value) => value,
-        Err(error) => return Ok(Err(error.to_string())),
-    };
+) -> Result<Vec<u8>, ReadRecord> {
+    let unknown = |error: serde_json::Error| ReadRecord::Unknown(error.to_string());
+    let mut value: Value = serde_json::from_slice(line).map_err(unknown)?;
     for (pointer, blob) in moved {
-        let text =
-            blobs.get(blob).map_err(|reason| RecordDamage::MissingBlob(reason.to_string()))?;
-        match value.pointer_mut(pointer) {
-            Some(location) => *location = Value::String(text),
-            None => return Ok(Err(format!("there is no place {pointer} for a text"))),
-        }
+        let text = blobs
+            .get(blob)
+            .map_err(|reason| ReadRecord::Damage(RecordDamage::MissingBlob(reason.to_string())))?;
+        let location = value.pointer_mut(pointer).ok_or_else(|| {
+            ReadRecord::Unknown(format!("there is no place {pointer} for a text"))
+        })?;
+        *location = Value::String(text);
     }
     if let Value::Object(fields) = &mut value {
         fields.shift_remove("blobs");
@@ -366,7 +329,7 @@ pub(super) fn restore_long_texts(
             header.shift_remove("imported");
         }
     }
-    Ok(serde_json::to_vec(&value).map_err(|error| error.to_string()))
+    serde_json::to_vec(&value).map_err(unknown)
 }
 
 impl ParsedFields<'_> {
@@ -378,20 +341,19 @@ impl ParsedFields<'_> {
             .or(self.header.map(StoredContent::Header))
             .or(self.resumed.map(StoredContent::Resumed))
             .or(self.ended.map(StoredContent::Ended));
-        let digest =
-            self.fingerprint.and_then(|mark| u64::from_str_radix(mark, 16).ok()).map(Digest);
+        let digest = self.mark.and_then(|mark| u64::from_str_radix(mark, 16).ok()).map(Digest);
+        let fingerprint =
+            self.state.map(|state| StoredFingerprint { state: state.to_owned(), digest });
         StoredRecord {
             seq: self.seq,
             at: self.at,
             ts: self.ts,
-            fingerprint: self
-                .state
-                .map(|state| StoredFingerprint { state: state.to_owned(), digest }),
+            fingerprint,
             timing: self.timing,
             sync_time: self.sync_time,
             message_ids: self.message_ids,
             content: content.unwrap_or(StoredContent::Other),
-            blobs: BTreeMap::new(),
+            blobs: self.blobs,
         }
     }
 }
@@ -425,24 +387,25 @@ mod tests {
     }
 
     fn written(event: &Event, blobs: &BlobStore) -> Vec<u8> {
+        let fingerprint = Fingerprint { state: StateKind::CallingSending, digest: Digest(0xab) };
         let line = RecordLine {
-            seq: 3,
-            at: RunTime(44),
-            ts: None,
-            fingerprint: Some(Fingerprint {
-                state: StateKind::CallingSending,
-                digest: Digest(0xab),
-            }),
             timing: Some(CallTiming { encode: TimeSpan(5), first_byte: Some(TimeSpan(9)) }),
             sync_time: TimeSpan(1_000),
-            message_ids: &[],
-            body: RecordBody::Event(event),
+            ..RecordLine::new(3, RunTime(44), RecordBody::Event(event))
+                .with_fingerprint(fingerprint)
         };
         let mut out = Vec::new();
         line.write(blobs, &mut out).unwrap();
         seal(&mut out, 17);
         assert_eq!(out.pop(), Some(b'\n'));
         out
+    }
+
+    fn record(line: &[u8], blobs: &BlobStore) -> StoredRecord {
+        match read_record(line, blobs) {
+            ReadRecord::Record(stored) => *stored,
+            other => panic!("{other:?}"),
+        }
     }
 
     #[test]
@@ -465,7 +428,7 @@ mod tests {
             let line = written(&settled(text), &blobs);
             assert!(line.len() < 1_000);
             assert!(verify_seal(&line, 17).is_ok());
-            let stored = read_record(&line, &blobs).unwrap().unwrap();
+            let stored = record(&line, &blobs);
             assert_eq!(stored.content, StoredContent::Event(settled(text)));
             assert_eq!(
                 (stored.seq, stored.at, stored.sync_time),
@@ -513,15 +476,17 @@ mod tests {
         let (temp, blobs) = blobs();
         let line = written(&settled(&"x".repeat(100_000)), &blobs);
         std::fs::remove_dir_all(temp.path().join("blobs")).unwrap();
-        assert!(matches!(read_record(&line, &blobs), Err(RecordDamage::MissingBlob(_))));
+        let found = read_record(&line, &blobs);
+        assert!(matches!(found, ReadRecord::Damage(RecordDamage::MissingBlob(_))), "{found:?}");
     }
 
     #[test]
     fn what_a_newer_release_adds_is_overlooked_or_not_understood() {
         let (_temp, blobs) = blobs();
         let new = br#"{"seq":3,"at":4,"sparkle":{"a":1},"crc":"00000000"}"#;
-        assert_eq!(read_record(new, &blobs).unwrap().unwrap().content, StoredContent::Other);
+        assert_eq!(record(new, &blobs).content, StoredContent::Other);
         let new = br#"{"seq":3,"at":4,"event":{"sparkled":{"a":1}},"crc":"00000000"}"#;
-        assert!(read_record(new, &blobs).unwrap().unwrap_err().contains("sparkled"));
+        let ReadRecord::Unknown(reason) = read_record(new, &blobs) else { panic!("it is known") };
+        assert!(reason.contains("sparkled"), "{reason}");
     }
 }

@@ -48,11 +48,11 @@ pub struct SessionHistory {
     /// The messages from other processes that records contain.
     pub(super) delivered_messages: BTreeSet<MessageId>,
     /// What the running calls were authorized for.
-    intents: HashMap<CallId, CallIntent>,
+    pub(super) intents: HashMap<CallId, CallIntent>,
     /// The files that calls replaced since the session was resumed, with their digests.
-    replaced_files: BTreeMap<Arc<str>, Option<Arc<str>>>,
+    pub(super) replaced_files: BTreeMap<Arc<str>, Option<Arc<str>>>,
     /// All file changes that calls were authorized for.
-    all_edits: Vec<FileDigests>,
+    pub(super) all_edits: Vec<FileDigests>,
 }
 
 /// The result of replaying a record.
@@ -207,19 +207,9 @@ impl SessionHistory {
     pub(super) fn delegated_sessions(&self) -> Vec<SessionId> {
         let sessions = self.intents.values().filter_map(|intent| match intent {
             CallIntent::Delegated { session } => session.as_deref()?.parse().ok(),
-            CallIntent::ReadOnly | CallIntent::Opaque | CallIntent::Edit { .. } => None,
+            _ => None,
         });
         sessions.collect()
-    }
-
-    /// Returns what a running call was authorized for.
-    pub(super) fn intent(&self, call: &CallId) -> Option<&CallIntent> {
-        self.intents.get(call)
-    }
-
-    /// Returns the files that calls replaced since the session was resumed, with their digests.
-    pub fn replaced_files(&self) -> &BTreeMap<Arc<str>, Option<Arc<str>>> {
-        &self.replaced_files
     }
 
     /// Fingerprints are compared only if they cover the same.
@@ -235,11 +225,6 @@ impl SessionHistory {
             replayed: found,
             previous: stored.seq.saturating_sub(1),
         })
-    }
-
-    /// Returns all file changes that calls were authorized for, whether they were made or not.
-    pub(super) fn all_edits(&self) -> &[FileDigests] {
-        &self.all_edits
     }
 
     /// Remembers what a resume needs to know of an event.
@@ -262,15 +247,7 @@ impl SessionHistory {
                 }
             }
             Event::Replied { .. } => self.intents.clear(),
-            Event::Authorized { .. }
-            | Event::Tick { .. }
-            | Event::Interrupt { .. }
-            | Event::StoreFailed { .. }
-            | Event::InternalError { .. }
-            | Event::Prepared { .. }
-            | Event::CallFailed { .. }
-            | Event::UsageReported { .. }
-            | Event::Checked { .. } => {}
+            _ => {}
         }
     }
 
@@ -286,46 +263,29 @@ impl SessionHistory {
     }
 
     fn remember_files(&mut self, intent: &CallIntent) {
-        match intent {
-            CallIntent::Edit { files } => {
-                for image in files.iter() {
-                    self.replaced_files.insert(Arc::clone(&image.path), image.after.clone());
-                }
+        if let CallIntent::Edit { files } = intent {
+            for image in files.iter() {
+                self.replaced_files.insert(Arc::clone(&image.path), image.after.clone());
             }
-            CallIntent::ReadOnly | CallIntent::Opaque | CallIntent::Delegated { .. } => {}
         }
     }
 }
 
 /// Returns the running model call.
 fn pending_model_call(state: &State) -> Option<EffectId> {
-    match state.kind() {
-        StateKind::CallingSending | StateKind::CompactingSending | StateKind::ClosingSending => {
-            state.pending_effects().first().copied()
-        }
-        StateKind::Preparing
-        | StateKind::CompactingWaiting
-        | StateKind::CallingWaiting
-        | StateKind::CallingChecking
-        | StateKind::Executing
-        | StateKind::ClosingPreparing
-        | StateKind::Done => None,
-    }
+    let is_calling = matches!(
+        state.kind(),
+        StateKind::CallingSending | StateKind::CompactingSending | StateKind::ClosingSending
+    );
+    state.pending_effects().first().copied().filter(|_| is_calling)
 }
 
 /// Returns whether an event ends a run in every state.
 fn ends_run(event: &Event) -> bool {
-    match event {
-        Event::Interrupt { .. } | Event::StoreFailed { .. } | Event::InternalError { .. } => true,
-        Event::Tick { .. }
-        | Event::Prepared { .. }
-        | Event::Replied { .. }
-        | Event::CallFailed { .. }
-        | Event::Authorized { .. }
-        | Event::ToolCompleted { .. }
-        | Event::UsageReported { .. }
-        | Event::Checked { .. } => false,
-    }
+    matches!(
+        event,
+        Event::Interrupt { .. } | Event::StoreFailed { .. } | Event::InternalError { .. }
+    )
 }
 
 /// Returns the call that an effect belongs to.

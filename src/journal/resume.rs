@@ -96,16 +96,11 @@ impl OpenedSession {
             && history.is_finished_for(&setup)
             && journal.queue().pending().is_empty()
         {
-            let output =
-                if history.ended.is_some() { MachineOutput::default() } else { history.output };
+            let is_ended = history.ended.is_some();
+            let output = if is_ended { MachineOutput::default() } else { history.output };
+            let (workspace_changes, recovered) = (Vec::new(), Vec::new());
             let machine = history.machine;
-            return Ok(ResumedSession {
-                journal,
-                machine,
-                output,
-                workspace_changes: Vec::new(),
-                recovered: Vec::new(),
-            });
+            return Ok(ResumedSession { journal, machine, output, workspace_changes, recovered });
         }
         let now = WallTime::from(now);
         let mut changes = history.setup.workspace.changes_to(&setup.workspace);
@@ -171,16 +166,8 @@ struct WorkspaceFiles {
     root: Dir,
 }
 
-/// What is at the path of a file.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum FileOnDisk {
-    /// Nothing.
-    Missing,
-    /// A file with this digest.
-    File(String),
-    /// Something unreadable.
-    Unreadable,
-}
+/// The digest of the file at a path; `None` without a file.
+type FoundDigest = io::Result<Option<String>>;
 
 impl WorkspaceFiles {
     fn open(root: &Path) -> Result<Self, JournalError> {
@@ -192,11 +179,10 @@ impl WorkspaceFiles {
         }
     }
 
-    fn inspect(&self, path: &str) -> FileOnDisk {
+    fn inspect(&self, path: &str) -> FoundDigest {
         match self.digest(path) {
-            Ok(digest) => FileOnDisk::File(digest),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => FileOnDisk::Missing,
-            Err(_) => FileOnDisk::Unreadable,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            found => found.map(Some),
         }
     }
 
@@ -258,7 +244,7 @@ impl WorkspaceFiles {
     /// Removes the new contents of files that calls have left behind: those of interrupted calls, and those of
     /// completed calls whose removal a power cut has undone.
     fn remove_staged(&self, history: &SessionHistory) {
-        for image in history.all_edits() {
+        for image in &history.all_edits {
             for digest in [&image.before, &image.after].into_iter().flatten() {
                 let beside = leftover_path(&image.path, digest);
                 match self.root.remove_file(&beside) {
@@ -277,7 +263,7 @@ impl WorkspaceFiles {
         let open: Vec<&FileDigests> =
             running.iter().flat_map(|call| edited_files(history, call)).collect();
         let is_open = |path: &str| open.iter().any(|image| *image.path == *path);
-        let written = history.replaced_files().iter().filter(|(path, _)| !is_open(path));
+        let written = history.replaced_files.iter().filter(|(path, _)| !is_open(path));
         written
             .filter(|(path, left)| !has_digest(&self.inspect(path), left.as_ref()))
             .map(|(path, _)| path.to_string())
@@ -288,7 +274,7 @@ impl WorkspaceFiles {
     /// may run again.
     fn recover_calls(&self, history: &SessionHistory) -> Vec<RecoveredCall> {
         let answer = |call: CallId| {
-            let result = match history.intent(&call) {
+            let result = match history.intents.get(&call) {
                 Some(CallIntent::ReadOnly) => return None,
                 Some(CallIntent::Edit { files }) => self.recover_edit(call.clone(), files)?,
                 Some(CallIntent::Delegated { session: Some(session) }) => in_doubt_result(
@@ -308,13 +294,21 @@ impl WorkspaceFiles {
 
     /// Determines from the files whether an edit happened; `None` if it did not.
     fn recover_edit(&self, call: CallId, images: &[FileDigests]) -> Option<ToolResult> {
-        let files: Vec<(&FileDigests, FileOnDisk)> =
-            images.iter().map(|image| (image, self.inspect(&image.path))).collect();
-        let is_done =
-            |(image, files): &(&FileDigests, FileOnDisk)| has_digest(files, image.after.as_ref());
-        let is_open =
-            |(image, files): &(&FileDigests, FileOnDisk)| has_digest(files, image.before.as_ref());
-        if files.iter().all(is_done) {
+        let (mut descriptions, mut made, mut not_made) = (Vec::new(), 0, 0);
+        for image in images {
+            let found = self.inspect(&image.path);
+            let is_made = has_digest(&found, image.after.as_ref());
+            let is_open = has_digest(&found, image.before.as_ref());
+            made += usize::from(is_made);
+            not_made += usize::from(is_open);
+            let state = match (is_made, is_open) {
+                (true, _) => "changed as asked",
+                (_, true) => "not changed",
+                (false, false) => "neither in its old nor in its new state",
+            };
+            descriptions.push(format!("{}: {state}", image.path));
+        }
+        if made == images.len() {
             let paths: Vec<&str> = images.iter().map(|image| &*image.path).collect();
             let text = format!(
                 "The engine stopped during this call, and the files show that it was completed: {}.",
@@ -323,22 +317,8 @@ impl WorkspaceFiles {
             let changes = images.iter().map(file_change).collect();
             return Some(ToolResult { changes, ..ToolResult::new(call, ToolStatus::Ok, text) });
         }
-        if files.iter().all(is_open) {
-            return None;
-        }
-        let describe = |file: &(&FileDigests, FileOnDisk)| {
-            let state = match (is_done(file), is_open(file)) {
-                (true, _) => "changed as asked",
-                (_, true) => "not changed",
-                (false, false) => "neither in its old nor in its new state",
-            };
-            format!("{}: {state}", file.0.path)
-        };
-        let descriptions: Vec<String> = files.iter().map(describe).collect();
-        Some(in_doubt_result(
-            call,
-            format!("{OUTCOME_UNKNOWN} What the files show: {}.", descriptions.join("; ")),
-        ))
+        let text = format!("{OUTCOME_UNKNOWN} What the files show: {}.", descriptions.join("; "));
+        (not_made < images.len()).then(|| in_doubt_result(call, text))
     }
 }
 
@@ -346,12 +326,8 @@ fn in_doubt_result(call: CallId, text: String) -> ToolResult {
     ToolResult::new(call, ToolStatus::InDoubt, text)
 }
 
-fn has_digest(files: &FileOnDisk, digest: Option<&Arc<str>>) -> bool {
-    match (files, digest) {
-        (FileOnDisk::Missing, None) => true,
-        (FileOnDisk::File(found), Some(digest)) => **digest == **found,
-        (FileOnDisk::Missing | FileOnDisk::File(_) | FileOnDisk::Unreadable, _) => false,
-    }
+fn has_digest(found: &FoundDigest, digest: Option<&Arc<str>>) -> bool {
+    found.as_ref().is_ok_and(|found| found.as_deref() == digest.map(|digest| &**digest))
 }
 
 fn file_change(image: &FileDigests) -> FileChange {
@@ -371,10 +347,8 @@ fn running_calls(state: &State) -> Vec<CallId> {
 }
 
 fn edited_files<'a>(history: &'a SessionHistory, call: &CallId) -> &'a [FileDigests] {
-    match history.intent(call) {
+    match history.intents.get(call) {
         Some(CallIntent::Edit { files }) => files,
-        Some(CallIntent::ReadOnly | CallIntent::Opaque | CallIntent::Delegated { .. }) | None => {
-            &[]
-        }
+        _ => &[],
     }
 }

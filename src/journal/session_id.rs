@@ -14,7 +14,7 @@ use crate::port::unique_id;
 /// File names are made of ids alone, and an id consists of hexadecimal digits and dashes, so that no name from a user
 /// or a file leads out of the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
+#[serde(try_from = "String")]
 pub struct SessionId(Uuid);
 
 impl SessionId {
@@ -40,12 +40,6 @@ impl TryFrom<String> for SessionId {
 
     fn try_from(text: String) -> Result<Self, JournalError> {
         text.parse()
-    }
-}
-
-impl From<SessionId> for String {
-    fn from(id: SessionId) -> Self {
-        id.to_string()
     }
 }
 

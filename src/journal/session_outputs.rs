@@ -66,29 +66,21 @@ impl SessionOutputs {
         let mut file = File::open(&path).io_context("open", &path)?;
         check_digest(&mut file, &path).io_context("read", &path)?;
         let mut input = BufReader::new(file);
-        let (mut bytes, mut lines) = (Vec::new(), 0);
-        loop {
+        let (mut page, mut lines) = (Vec::new(), 0);
+        let mut read_line = || -> io::Result<usize> {
             lines += 1;
-            let is_wanted =
-                lines >= offset && lines - offset < limit && bytes.len() < MAX_PAGE_BYTES;
-            let read = if is_wanted {
-                let remaining = (MAX_PAGE_BYTES - bytes.len()) as u64;
-                let started = bytes.len();
-                input.by_ref().take(remaining).read_until(b'\n', &mut bytes).and_then(|read| {
-                    let is_cut = read > 0 && bytes.last() != Some(&b'\n') && bytes.len() > started;
-                    Ok(read + if is_cut { input.skip_until(b'\n')? } else { 0 })
-                })
-            } else {
-                input.skip_until(b'\n')
+            let remaining = MAX_PAGE_BYTES.saturating_sub(page.len()) as u64;
+            let is_wanted = lines >= offset && lines - offset < limit && remaining > 0;
+            let read = match is_wanted {
+                true => input.by_ref().take(remaining).read_until(b'\n', &mut page)?,
+                false => 0,
             };
-            if read.io_context("read", &path)? == 0 {
-                break;
-            }
-        }
-        Ok(Some(OutputPage {
-            text: String::from_utf8_lossy(&bytes).into_owned(),
-            lines: lines - 1,
-        }))
+            let is_whole = is_wanted && (read == 0 || page.ends_with(b"\n"));
+            Ok(read + if is_whole { 0 } else { input.skip_until(b'\n')? })
+        };
+        while read_line().io_context("read", &path)? > 0 {}
+        let text = String::from_utf8_lossy(&page).into_owned();
+        Ok(Some(OutputPage { text, lines: lines - 1 }))
     }
 
     /// The id of a call is a text of the model, so no file is named by it. The name contains a digest of the content
@@ -123,10 +115,7 @@ impl SessionOutputs {
                 }
             }
         }
-        if self.durability == Durability::Full {
-            folder::sync_folder(&self.folder).io_context("make durable", &self.folder)?;
-        }
-        Ok(())
+        folder::sync(&self.folder, self.durability)
     }
 }
 

@@ -4,26 +4,27 @@ use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io::{self, Seek, SeekFrom};
+use std::io::{self, Seek, SeekFrom, Write as _};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+use rustix::fs::OFlags;
 use uuid::Uuid;
 
 use super::blobs::{self, BlobStore};
 use super::error::{IoContext, JournalError, ReadOnlyReason};
-use super::file_journal::{FileJournal, JournalFiles, lock};
-use super::header::{NewSession, SessionHeader};
+use super::file_journal::{FileJournal, WriterHealth, lock};
+use super::header::{SessionHeader, WallTime};
 use super::journal_reader::{JournalPosition, JournalReader, ReadRecord};
 use super::replay::{JournalEnd, JournalEndKind, ReplayedRecord, SessionHistory, replay};
 use super::resume::OpenedSession;
-use super::session_claim::{self, SessionClaim};
 use super::session_id::SessionId;
 use super::session_outputs::SessionOutputs;
+use super::space_reservation::SpaceReservation;
 use super::steering_queue::{MessageId, QueuedMessage, SteeringQueue};
 use super::{Durability, StoredContent, StoredRecord, folder};
-use crate::model::LimitBaseline;
+use crate::model::{LimitBaseline, TimeSpan};
 use crate::port::unique_id;
 
 /// The sessions of a user.
@@ -122,63 +123,59 @@ impl SessionStore {
     /// # Errors
     ///
     /// Fails if there is a session with this id, and on an I/O error.
-    pub fn create(
-        &self,
-        session: SessionId,
-        begin: NewSession,
-    ) -> Result<(FileJournal, SessionHeader), JournalError> {
-        let header = SessionHeader::new(session, begin);
+    pub fn create(&self, header: &SessionHeader) -> Result<FileJournal, JournalError> {
+        let session = header.session;
         let _claim = self.claim_id(session)?;
         // A journal never has its final name without its header.
         let temporary = self.temporary_path();
         let file =
             blobs::create_private_file(&temporary).io_context("create the file", &temporary)?;
-        let journal = self.write_header(session, file, &header).and_then(|journal| {
-            self.publish(&temporary, session)?;
-            Ok(journal)
-        });
-        if journal.is_err() {
-            let _ = fs::remove_file(&temporary);
-            self.remove_unstarted(session);
-        }
-        Ok((journal?, header))
+        let write = || {
+            // No other process knows the file yet, so its lock is free; it is locked before it gets its name.
+            lock(&file, &temporary)?;
+            let (start, arrived) = (JournalPosition::default(), BTreeSet::new());
+            let mut journal = self.journal(session, file, start, header.created, arrived);
+            journal.write_header(header)?;
+            self.publish(&temporary, session).map(|()| journal)
+        };
+        write().inspect_err(|_| self.remove_unstarted(&temporary, session))
     }
 
-    /// Removes the folder of a session that could not be created, unless another process has created the session.
-    pub(super) fn remove_unstarted(&self, session: SessionId) {
+    /// Removes what is left of a session that could not be created, unless another process has created the session.
+    pub(super) fn remove_unstarted(&self, temporary: &Path, session: SessionId) {
+        let _ = fs::remove_file(temporary);
         if !self.journal_path(session).exists() {
             let _ = fs::remove_dir_all(self.session_folder(session));
         }
     }
 
-    fn write_header(
-        &self,
-        session: SessionId,
-        file: File,
-        header: &SessionHeader,
-    ) -> Result<FileJournal, JournalError> {
-        // No other process knows the file yet, so its lock is free; it is locked before it gets its name.
-        lock(&file, &self.journal_path(session))?;
-        let files = self.journal_files(session, file, BTreeSet::new());
-        let mut journal = FileJournal::new(files, JournalPosition::default(), header.created);
-        journal.write_header(header)?;
-        Ok(journal)
-    }
-
-    /// Takes the exclusive right to create a session with this id.
+    /// Takes the exclusive right to create or import a session with this id.
+    ///
+    /// It is a lock of the pid file in the folder beside the journal, so it ends with the returned file. It keeps two
+    /// processes from writing into that folder at the same time; [`publish`](Self::publish) decides which journal gets
+    /// the name.
     ///
     /// # Errors
     ///
     /// Fails if there is one already, or another process is creating it.
-    pub(super) fn claim_id(&self, session: SessionId) -> Result<SessionClaim, JournalError> {
+    pub(super) fn claim_id(&self, session: SessionId) -> Result<File, JournalError> {
         let exists = || match self.journal_path(session).exists() {
             true => Err(JournalError::SessionExists(session)),
             false => Ok(()),
         };
         exists()?;
-        let claim = SessionClaim::acquire(session, &self.session_folder(session))?;
+        let folder = self.session_folder(session);
+        folder::create_private(&folder)?;
+        let path = folder.join("pid");
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false).mode(0o600);
+        let file = options.custom_flags(OFlags::NOFOLLOW.bits().cast_signed()).open(&path);
+        let mut file = file.io_context("open", &path)?;
+        self.lock(session, &file, &path)?;
+        let pid = format!("{}\n", std::process::id());
+        file.set_len(0).and_then(|()| file.write_all(pid.as_bytes())).io_context("write", &path)?;
         // The process that held the right before may have created the session.
-        exists().map(|()| claim)
+        exists().map(|()| file)
     }
 
     /// Gives a journal its final name.
@@ -188,18 +185,13 @@ impl SessionStore {
     /// Fails if there is a session with this id: none is ever replaced.
     pub(super) fn publish(&self, from: &Path, session: SessionId) -> Result<(), JournalError> {
         let path = self.journal_path(session);
-        match session_claim::publish(from, &path) {
+        match blobs::publish_file(from, &path) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                 return Err(JournalError::SessionExists(session));
             }
             named => named.io_context("create the file", &path)?,
         }
-        match self.durability {
-            Durability::Full => {
-                folder::sync_folder(&self.sessions).io_context("make durable", &self.sessions)
-            }
-            Durability::Os => Ok(()),
-        }
+        folder::sync(&self.sessions, self.durability)
     }
 
     /// Opens a session in order to resume it.
@@ -214,11 +206,13 @@ impl SessionStore {
         session: SessionId,
         repair: DamagePolicy,
     ) -> Result<OpenedSession, JournalError> {
-        let path = self.journal_path(session);
-        let flags = rustix::fs::OFlags::NOFOLLOW.bits().cast_signed();
-        let file = OpenOptions::new().read(true).write(true).custom_flags(flags).open(&path);
-        let file = self.or_unknown_session(session, file)?;
-        self.lock_session(session, &file)?;
+        let flags = OFlags::NOFOLLOW.bits().cast_signed();
+        let (path, file) = self
+            .open_journal(session, OpenOptions::new().read(true).write(true).custom_flags(flags))?;
+        self.lock(session, &file, &path)?;
+        let (folder, pid) = (self.session_folder(session), format!("{}\n", std::process::id()));
+        folder::create_durable(&folder, self.durability)?;
+        fs::write(folder.join("pid"), pid).io_context("write", &folder.join("pid"))?;
         if file.metadata().io_context("inspect", &path)?.nlink() == 0 {
             // It was removed while this process waited for its lock.
             return Err(JournalError::UnknownSession(session.to_string()));
@@ -242,8 +236,8 @@ impl SessionStore {
                 return Err(JournalError::ReadOnly { session, reason });
             }
         };
-        let files = self.journal_files(session, file, history.delivered_messages.clone());
-        let journal = FileJournal::new(files, position, history.epoch);
+        let arrived = history.delivered_messages.clone();
+        let journal = self.journal(session, file, position, history.epoch, arrived);
         let is_over = |session: &SessionId| self.is_running(*session).is_ok_and(|is| !is);
         let delegated = history.delegated_sessions().into_iter().filter(is_over);
         let delegated = delegated.filter_map(|session| self.replay(session, |_, _, _| {}).ok());
@@ -293,15 +287,13 @@ impl SessionStore {
         Ok(saved)
     }
 
-    /// Takes the lock of a session.
-    fn lock_session(&self, session: SessionId, file: &File) -> Result<(), JournalError> {
-        let pid = self.session_folder(session).join("pid");
-        if !lock(file, &self.journal_path(session))? {
-            let text = fs::read_to_string(&pid).unwrap_or_default();
-            return Err(JournalError::Busy { session, pid: text.trim().parse().ok() });
+    /// Takes the lock of a file of a session.
+    fn lock(&self, session: SessionId, file: &File, path: &Path) -> Result<(), JournalError> {
+        if lock(file, path)? {
+            return Ok(());
         }
-        folder::create_durable(&self.session_folder(session), self.durability)?;
-        fs::write(&pid, format!("{}\n", std::process::id())).io_context("write", &pid)
+        let pid = fs::read_to_string(self.session_folder(session).join("pid")).unwrap_or_default();
+        Err(JournalError::Busy { session, pid: pid.trim().parse().ok() })
     }
 
     /// Replays a session record by record, and calls `see` with each one and its result. No lock is needed.
@@ -333,8 +325,7 @@ impl SessionStore {
     ///
     /// Fails if there is no such session.
     pub fn reader(&self, session: SessionId) -> Result<JournalReader, JournalError> {
-        let path = self.journal_path(session);
-        let file = self.or_unknown_session(session, File::open(&path))?;
+        let (path, file) = self.open_journal(session, OpenOptions::new().read(true))?;
         Ok(JournalReader::new(&path, file, self.blobs(session)))
     }
 
@@ -368,13 +359,14 @@ impl SessionStore {
     /// Fails if the name matches no session, or several.
     pub fn resolve(&self, name: &str) -> Result<SessionId, JournalError> {
         let unknown = || JournalError::UnknownSession(name.chars().take(80).collect());
-        let listed = self.list()?;
         if name == "last" {
-            let mut listed = listed;
-            listed.sort_unstable_by_key(|listed| Reverse((listed.modified, listed.session)));
-            let last = listed.iter().find(|listed| !self.is_dispatched(listed.session));
-            return last.map(|listed| listed.session).ok_or_else(unknown);
+            let mut newest = self.newest_first()?.into_iter();
+            let is_own = |session: &SessionId| {
+                self.header(*session).is_none_or(|header| header.dispatched_by.is_none())
+            };
+            return newest.find(is_own).ok_or_else(unknown);
         }
+        let listed = self.list()?;
         let is_prefix =
             !name.is_empty() && name.bytes().all(|byte| byte == b'-' || byte.is_ascii_hexdigit());
         let fits =
@@ -394,33 +386,39 @@ impl SessionStore {
     ///
     /// Fails if the store can't be listed.
     pub fn last_in_folder(&self, folder: &Path) -> Result<Option<SessionId>, JournalError> {
+        let mut newest = self.newest_first()?.into_iter();
+        Ok(newest.find(|session| self.belongs_to(*session, folder)))
+    }
+
+    /// Returns the sessions, the most recently written first.
+    fn newest_first(&self) -> Result<Vec<SessionId>, JournalError> {
         let mut listed = self.list()?;
         listed.sort_unstable_by_key(|listed| Reverse((listed.modified, listed.session)));
-        let found = listed.iter().find(|listed| self.belongs_to(listed.session, folder));
-        Ok(found.map(|listed| listed.session))
+        Ok(listed.into_iter().map(|listed| listed.session).collect())
+    }
+
+    /// Returns the header of a session, if it can be read.
+    fn header(&self, session: SessionId) -> Option<Box<SessionHeader>> {
+        let ReadRecord::Record(stored) = self.reader(session).ok()?.read().ok()? else {
+            return None;
+        };
+        match stored.content {
+            StoredContent::Header(header) => Some(header),
+            _ => None,
+        }
     }
 
     fn belongs_to(&self, session: SessionId, folder: &Path) -> bool {
-        let first = self.reader(session).and_then(|mut reader| reader.read());
-        let Ok(ReadRecord::Record(stored)) = first else { return false };
-        let StoredContent::Header(header) = stored.content else { return false };
-        if header.dispatched_by.is_some() {
-            return false;
+        match self.header(session) {
+            Some(header) if header.dispatched_by.is_some() => false,
+            Some(header) if header.imported_up_to.is_none() => {
+                header.setup.workspace.root == folder
+            }
+            Some(_) => self.replay(session, |_, _, _| {}).is_ok_and(|(history, _)| {
+                history.is_imported_setup() || history.setup.workspace.root == folder
+            }),
+            None => false,
         }
-        if header.imported_up_to.is_none() {
-            return header.setup.workspace.root == folder;
-        }
-        let history = self.replay(session, |_, _, _| {}).map(|(history, _)| history);
-        history.is_ok_and(|history| {
-            history.is_imported_setup() || history.setup.workspace.root == folder
-        })
-    }
-
-    /// Returns whether another session has dispatched this one; `false` if it can't be read.
-    fn is_dispatched(&self, session: SessionId) -> bool {
-        let header = self.reader(session).and_then(|mut reader| reader.read());
-        let Ok(ReadRecord::Record(stored)) = header else { return false };
-        matches!(stored.content, StoredContent::Header(header) if header.dispatched_by.is_some())
     }
 
     /// Returns whether a process runs the session.
@@ -429,8 +427,7 @@ impl SessionStore {
     ///
     /// Fails if there is no such session, or its lock can't be examined.
     pub fn is_running(&self, session: SessionId) -> Result<bool, JournalError> {
-        let path = self.journal_path(session);
-        let file = self.or_unknown_session(session, File::open(&path))?;
+        let (path, file) = self.open_journal(session, OpenOptions::new().read(true))?;
         match file.try_lock_shared() {
             Ok(()) => file.unlock().io_context("unlock", &path).map(|()| false),
             Err(TryLockError::WouldBlock) => Ok(true),
@@ -460,11 +457,8 @@ impl SessionStore {
     ///
     /// Fails if a process runs the session.
     pub fn remove(&self, session: SessionId) -> Result<(), JournalError> {
-        let path = self.journal_path(session);
-        let file = self.or_unknown_session(session, File::open(&path))?;
-        if !lock(&file, &path)? {
-            return Err(JournalError::Busy { session, pid: None });
-        }
+        let (path, file) = self.open_journal(session, OpenOptions::new().read(true))?;
+        self.lock(session, &file, &path)?;
         // A journal without its texts would be damaged; texts without their journal are just leftovers.
         fs::remove_file(&path).io_context("remove", &path)?;
         let beside = self.session_folder(session);
@@ -555,32 +549,43 @@ impl SessionStore {
         self.durability
     }
 
-    fn journal_files(
+    /// Returns the journal of a session, whose file this process has locked.
+    fn journal(
         &self,
         session: SessionId,
         file: File,
+        position: JournalPosition,
+        epoch: WallTime,
         arrived: BTreeSet<MessageId>,
-    ) -> JournalFiles {
-        JournalFiles {
+    ) -> FileJournal {
+        FileJournal {
             session,
             path: self.journal_path(session),
             file,
             durability: self.durability,
             blobs: self.blobs(session),
             queue: SteeringQueue::new(self.session_folder(session).join("mail"), arrived),
+            position,
+            reservation: SpaceReservation::default(),
+            health: WriterHealth::default(),
+            epoch,
+            sync_time: TimeSpan::ZERO,
+            buffer: Vec::new(),
         }
     }
 
-    fn or_unknown_session<T>(
+    /// Opens the file of a journal.
+    fn open_journal(
         &self,
         session: SessionId,
-        opened: io::Result<T>,
-    ) -> Result<T, JournalError> {
-        match opened {
+        options: &OpenOptions,
+    ) -> Result<(PathBuf, File), JournalError> {
+        let path = self.journal_path(session);
+        match options.open(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 Err(JournalError::UnknownSession(session.to_string()))
             }
-            opened => opened.io_context("open", &self.journal_path(session)),
+            opened => opened.io_context("open", &path).map(|file| (path, file)),
         }
     }
 }

@@ -4,10 +4,8 @@
 //! message is durable; the record names the file, so that a message is not read twice if the process ends in between.
 
 use std::collections::BTreeSet;
-use std::fmt;
 use std::fs;
 use std::path::PathBuf;
-use std::str::FromStr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde::{Deserialize, Serialize};
@@ -31,7 +29,7 @@ pub struct SteeringQueue {
 
 /// The file name of a message; later ones sort after earlier ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
+#[serde(transparent)]
 pub struct MessageId(Uuid);
 
 /// A message and its kind.
@@ -72,7 +70,7 @@ struct QueueState {
 }
 
 /// The maximum length of a message, in bytes.
-const MAX_MESSAGE_BYTES: usize = 1 << 20;
+pub(super) const MAX_MESSAGE_BYTES: usize = 1 << 20;
 
 /// The extension of a message's file name.
 const EXTENSION: &str = ".json";
@@ -98,10 +96,7 @@ impl SteeringQueue {
         message: &QueuedMessage,
     ) -> Result<(), JournalError> {
         if message.text.len() > MAX_MESSAGE_BYTES {
-            return Err(JournalError::MessageTooLong {
-                bytes: message.text.len(),
-                limit: MAX_MESSAGE_BYTES,
-            });
+            return Err(JournalError::MessageTooLong(message.text.len()));
         }
         folder::create_durable(&self.folder, Durability::Full)?;
         let path = self.path(id);
@@ -142,17 +137,7 @@ impl SteeringQueue {
             Event::Checked { result: CheckResult::FollowUp { .. }, .. } => {
                 self.state().follow_up.into_iter().collect()
             }
-            Event::Prepared { .. }
-            | Event::Checked { .. }
-            | Event::Tick { .. }
-            | Event::Interrupt { .. }
-            | Event::StoreFailed { .. }
-            | Event::InternalError { .. }
-            | Event::Replied { .. }
-            | Event::CallFailed { .. }
-            | Event::Authorized { .. }
-            | Event::ToolCompleted { .. }
-            | Event::UsageReported { .. } => Vec::new(),
+            _ => Vec::new(),
         }
     }
 
@@ -180,7 +165,7 @@ impl SteeringQueue {
     }
 
     fn path(&self, id: MessageId) -> PathBuf {
-        self.folder.join(format!("{id}{EXTENSION}"))
+        self.folder.join(format!("{}{EXTENSION}", id.0))
     }
 
     /// No update is left half-done by a panic, so a poisoned lock is usable.
@@ -229,35 +214,8 @@ impl From<QueuedMessage> for UserMessage {
 
 /// Parses a file of the queue, if it is a message.
 fn message_id(entry: &fs::DirEntry) -> Option<MessageId> {
-    entry.file_name().to_str()?.strip_suffix(EXTENSION)?.parse().ok()
-}
-
-impl FromStr for MessageId {
-    type Err = uuid::Error;
-
-    fn from_str(text: &str) -> Result<Self, uuid::Error> {
-        Uuid::try_parse(text).map(Self)
-    }
-}
-
-impl TryFrom<String> for MessageId {
-    type Error = uuid::Error;
-
-    fn try_from(text: String) -> Result<Self, uuid::Error> {
-        text.parse()
-    }
-}
-
-impl From<MessageId> for String {
-    fn from(id: MessageId) -> Self {
-        id.to_string()
-    }
-}
-
-impl fmt::Display for MessageId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.as_hyphenated().fmt(f)
-    }
+    let name = entry.file_name();
+    Uuid::try_parse(name.to_str()?.strip_suffix(EXTENSION)?).ok().map(MessageId)
 }
 
 #[cfg(test)]
@@ -345,6 +303,6 @@ mod tests {
             kind: MessageKind::Steering,
             text: "x".repeat(MAX_MESSAGE_BYTES + 1).into(),
         };
-        assert!(matches!(queue.add(&message), Err(JournalError::MessageTooLong { .. })));
+        assert!(matches!(queue.add(&message), Err(JournalError::MessageTooLong(_))));
     }
 }

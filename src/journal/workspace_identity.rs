@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::fmt;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, OpenOptions};
 use std::io::{self, Read};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use super::blobs::hex;
 use super::error::{IoContext, JournalError};
 
 /// The identity of a workspace.
@@ -139,19 +140,14 @@ fn parse_commit(text: &str) -> Option<String> {
 
 /// Reads a small regular file; a pipe in its place does not block.
 fn read_small_file(path: &Path) -> io::Result<String> {
-    let file = open_file(path)?;
+    let flags = rustix::fs::OFlags::NONBLOCK.bits();
+    let file = OpenOptions::new().read(true).custom_flags(flags.cast_signed()).open(path)?;
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::other("is not a regular file"));
+    }
     let mut text = String::new();
     file.take(MAX_GIT_FILE_BYTES).read_to_string(&mut text)?;
     Ok(text)
-}
-
-fn open_file(path: &Path) -> io::Result<File> {
-    let flags = rustix::fs::OFlags::NONBLOCK.bits();
-    let file = OpenOptions::new().read(true).custom_flags(flags.cast_signed()).open(path)?;
-    match file.metadata()?.is_file() {
-        true => Ok(file),
-        false => Err(io::Error::other("is not a regular file")),
-    }
 }
 
 impl fmt::Display for GitHead {
@@ -196,22 +192,16 @@ impl fmt::Display for WorkspaceChange {
 /// Paths as text. A path that is not UTF-8 is written as a zero byte, which no path contains, and the path in
 /// hexadecimal.
 mod path_text {
-    use std::fmt::Write as _;
-
     use serde::de::Error;
     use serde::{Deserialize, Deserializer, Serializer};
 
-    use super::{OsStrExt, OsString, OsStringExt, Path, PathBuf};
+    use super::{OsStrExt, OsString, OsStringExt, Path, PathBuf, hex};
 
     pub(super) fn serialize<S: Serializer>(path: &Path, to: S) -> Result<S::Ok, S::Error> {
         if let Some(text) = path.to_str() {
             return to.serialize_str(text);
         }
-        let mut text = "\0".to_owned();
-        for byte in path.as_os_str().as_bytes() {
-            let _ = write!(text, "{byte:02x}");
-        }
-        to.serialize_str(&text)
+        to.serialize_str(&format!("\0{}", hex(path.as_os_str().as_bytes())))
     }
 
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<PathBuf, D::Error> {

@@ -5,13 +5,14 @@ use std::time::Duration;
 
 use thiserror::Error;
 
-use super::cassette::{OnMismatch, Player, Recorder, Recording, RecordingError, ReplayModel};
+use super::cassette::{OnMismatch, Player, Recorder, Recording, ReplayModel};
 use super::exchange::{HttpTransport, KeySource, RequestTarget, WireModel};
 use super::fault::SecretMasker;
 use super::model_spec::{ModelSpec, ModelSpecError};
 use super::model_table::ModelTable;
+use super::playback_error::PlaybackError;
 use super::provider::Provider;
-use super::scripted::{Script, ScriptError, ScriptPosition, ScriptedModel};
+use super::scripted::{Script, ScriptPosition, ScriptedModel};
 use super::wire::WireSetup;
 use crate::net::{
     Endpoint, EndpointError, HeaderMap, HeaderName, HeaderValue, HttpClient, HttpOptions,
@@ -73,12 +74,9 @@ pub enum ConnectError {
     /// The proxy or the certificates can't be used.
     #[error(transparent)]
     Network(#[from] NetError),
-    /// The script can't be played.
+    /// The script or the recording can't be played.
     #[error(transparent)]
-    Script(#[from] ScriptError),
-    /// The recording can't be played.
-    #[error(transparent)]
-    Recording(#[from] RecordingError),
+    Playback(#[from] PlaybackError),
     /// The recording has a model that this release does not know.
     #[error(transparent)]
     RecordedModel(#[from] ModelSpecError),
@@ -131,15 +129,18 @@ pub fn connect(
         ModelSpec::Replay(path) => connect_replay(Recording::load(path)?, settings, table),
         ModelSpec::Remote { provider, .. } => {
             let endpoint = resolve_endpoint(provider, settings, env)?;
-            let client = build_client(&endpoint, settings, env)?;
-            let key = find_key(provider, settings, env, &endpoint)?;
-            let key_source = Some(match &key {
-                Some(key) => KeySource::Variable(key.variable.clone()),
-                None => KeySource::Missing(key_variables(provider, settings)),
-            });
-            let url = None;
-            let connection =
-                ModelConnection { transport: Arc::new(client), endpoint, url, key, key_source };
+            let timeouts = HttpTimeouts {
+                connect: settings.connect_timeout,
+                first_byte: match settings.stream {
+                    true => settings.timeout,
+                    false => settings.timeout.saturating_mul(UNSTREAMED_TIMEOUT_FACTOR),
+                },
+                idle: settings.idle_timeout,
+            };
+            let client = HttpClient::new(&HttpOptions::from_env(&endpoint, timeouts, env))?;
+            let (key, key_source) = find_key(provider, settings, env, &endpoint)?;
+            let (transport, key_source) = (Arc::new(client), Some(key_source));
+            let connection = ModelConnection { transport, endpoint, url: None, key, key_source };
             build_model(model, settings, table, connection)
         }
     }
@@ -165,7 +166,7 @@ fn connect_replay(
         };
         models.push((model.to_owned(), build_model(&spec, &settings, table, connection)?));
     }
-    Ok(Box::new(ReplayModel::new(player, models)))
+    Ok(Box::new(ReplayModel { player, models }))
 }
 
 /// Where and how to send the requests of a model.
@@ -174,7 +175,7 @@ struct ModelConnection {
     endpoint: Endpoint,
     /// The URL of requests, unless it follows from the endpoint.
     url: Option<String>,
-    key: Option<ApiKey>,
+    key: Option<Secret>,
     /// Shown when the key is rejected.
     key_source: Option<KeySource>,
 }
@@ -208,7 +209,7 @@ fn build_model(
     for (name, value) in wire.headers() {
         headers.insert(HeaderName::from_static(name), HeaderValue::from_static(value));
     }
-    if let Some(ApiKey { secret, variable }) = &key {
+    if let (Some(secret), Some(KeySource::Variable(variable))) = (&key, &key_source) {
         let (name, scheme) = wire.key_header(variable);
         let value = HeaderValue::from_str(&format!("{scheme}{}", secret.expose()));
         let mut value = value.map_err(|_| ConnectError::InvalidKey {
@@ -218,19 +219,21 @@ fn build_model(
         value.set_sensitive(true);
         headers.insert(name, value);
     }
-    let masker = SecretMasker::new(key.map(|key| key.secret));
+    let masker = SecretMasker::new(key);
     let transport = match &settings.recorder {
         Some(recorder) => recorder.wrap_transport(transport, &wire.setup().id, masker.clone()),
         None => transport,
     };
     let target = RequestTarget {
+        transport,
         url: url.unwrap_or_else(|| endpoint.join(&wire.path())),
         headers,
         masker,
         key_source,
         may_truncate: provider.may_truncate,
+        wire,
     };
-    Ok(Box::new(WireModel::new(wire, transport, target)))
+    Ok(Box::new(WireModel::new(target)))
 }
 
 /// Returns the base URL of a provider.
@@ -241,11 +244,13 @@ fn resolve_endpoint(
 ) -> Result<Endpoint, ConnectError> {
     let url = settings.api_base.clone().or_else(|| provider.base_url_variable.and_then(env));
     let Some(url) = url.filter(|url| !url.trim().is_empty()) else {
-        return Ok(Endpoint::parse(provider.base_url(), settings.allow_http)?);
+        return Ok(Endpoint::parse(provider.base_url, settings.allow_http)?);
     };
+    let port = url.trim().rsplit_once(':').map(|(_, port)| port.parse::<u16>());
+    let has_port = matches!(port, Some(Ok(_)));
     let has_scheme = url.rsplit(']').next().unwrap_or(&url).contains("://");
     let url = match provider.default_port {
-        Some(port) if !has_scheme && !has_port(&url) => format!("{}:{port}", url.trim()),
+        Some(port) if !has_scheme && !has_port => format!("{}:{port}", url.trim()),
         Some(_) | None => url,
     };
     let endpoint = Endpoint::parse(&url, settings.allow_http)?;
@@ -253,56 +258,27 @@ fn resolve_endpoint(
     Ok(endpoint.with_path(&path))
 }
 
-fn has_port(host: &str) -> bool {
-    host.trim().rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok())
-}
-
-fn build_client(
-    endpoint: &Endpoint,
-    settings: &ModelConnectionSettings,
-    env: EnvLookup<'_>,
-) -> Result<HttpClient, ConnectError> {
-    let factor = if settings.stream { 1 } else { UNSTREAMED_TIMEOUT_FACTOR };
-    let timeouts = HttpTimeouts {
-        connect: settings.connect_timeout,
-        first_byte: settings.timeout.saturating_mul(factor),
-        idle: settings.idle_timeout,
-    };
-    Ok(HttpClient::new(&HttpOptions::from_env(endpoint, timeouts, env))?)
-}
-
-/// A key, and the variable that holds it.
-struct ApiKey {
-    secret: Secret,
-    variable: String,
-}
-
+/// Returns the key, if there is one, and its source.
 fn find_key(
     provider: &Provider,
     settings: &ModelConnectionSettings,
     env: EnvLookup<'_>,
     endpoint: &Endpoint,
-) -> Result<Option<ApiKey>, ConnectError> {
+) -> Result<(Option<Secret>, KeySource), ConnectError> {
     let is_optional =
         settings.api_key_env.is_none() && (provider.is_key_optional || endpoint.is_loopback());
-    let variables = key_variables(provider, settings);
-    let found = variables
-        .iter()
-        .find_map(|variable| Some((variable, env(variable).filter(|key| !key.trim().is_empty())?)));
+    let variables: Vec<String> = match &settings.api_key_env {
+        Some(variable) => vec![variable.clone()],
+        None => provider.key_variables.iter().map(|name| (*name).to_owned()).collect(),
+    };
+    let key = |variable: &String| env(variable).filter(|key| !key.trim().is_empty());
+    let found = variables.iter().find_map(|variable| Some((variable.clone(), key(variable)?)));
     match found {
         Some((variable, key)) => match Secret::new(&key) {
-            Ok(secret) => Ok(Some(ApiKey { secret, variable: variable.clone() })),
-            Err(cause) => Err(ConnectError::InvalidKey { variable: variable.clone(), cause }),
+            Ok(secret) => Ok((Some(secret), KeySource::Variable(variable))),
+            Err(cause) => Err(ConnectError::InvalidKey { variable, cause }),
         },
-        None if is_optional => Ok(None),
+        None if is_optional => Ok((None, KeySource::Missing(variables))),
         None => Err(ConnectError::MissingKey { provider: provider.name(), variables }),
-    }
-}
-
-/// Returns the variables that may hold the key.
-fn key_variables(provider: &Provider, settings: &ModelConnectionSettings) -> Vec<String> {
-    match &settings.api_key_env {
-        Some(variable) => vec![variable.clone()],
-        None => provider.key_variables().iter().map(|name| (*name).to_owned()).collect(),
     }
 }

@@ -13,25 +13,25 @@
 mod anthropic;
 mod cassette;
 mod connect;
-#[cfg(test)]
-mod corruption_tests;
 mod decode;
 mod encode;
 mod exchange;
 mod fault;
-#[cfg(test)]
-mod fixtures;
 mod gemini;
 mod model_spec;
 pub mod model_table;
 mod openai_chat;
 mod openai_responses;
+mod playback_error;
 mod provider;
 mod schema;
 pub mod scripted;
+#[cfg(test)]
+mod tests;
 mod wire;
 
-pub use cassette::{OnMismatch, RecordError, Recorder, Recording, RecordingError};
+pub use cassette::{OnMismatch, RecordError, Recorder, Recording};
 pub use connect::{ConnectError, EnvLookup, ModelConnectionSettings, connect};
 pub use model_spec::{ModelSpec, ModelSpecError};
+pub use playback_error::PlaybackError;
 pub use provider::{PROVIDERS, Provider, provider_table};

@@ -10,14 +10,16 @@ use super::{anthropic, gemini, openai_chat, openai_responses};
 pub struct Provider {
     name: &'static str,
     pub(super) format: &'static ApiFormat,
-    base_url: &'static str,
+    /// The base URL unless the user sets another one.
+    pub base_url: &'static str,
     /// The variable that holds another base URL.
     pub(super) base_url_variable: Option<&'static str>,
     /// The path of a base URL that the user gives without one.
     pub(super) default_path: &'static str,
     /// The port of a base URL that the user gives without scheme and port.
     pub(super) default_port: Option<u16>,
-    key_variables: &'static [&'static str],
+    /// The variables that may hold the key, in the order in which they are read.
+    pub key_variables: &'static [&'static str],
     pub(super) is_key_optional: bool,
     /// Whether the server drops the beginning of a request that exceeds its context window, without an error.
     pub(super) may_truncate: bool,
@@ -105,16 +107,6 @@ impl Provider {
     /// Returns the name before the slash of `provider/model`.
     pub fn name(&self) -> &'static str {
         self.name
-    }
-
-    /// Returns the base URL unless the user sets another one.
-    pub fn base_url(&self) -> &'static str {
-        self.base_url
-    }
-
-    /// Returns the variables that may hold the key, in the order in which they are read.
-    pub fn key_variables(&self) -> &'static [&'static str] {
-        self.key_variables
     }
 }
 

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::Value;
 
-use super::decode::{DecodedReply, DeltaBuffer, JsonText, lenient};
+use super::decode::{DecodedReply, DeltaBuffer, Text};
 use super::encode::MessageWriter;
 use super::schema;
 use crate::model::{
@@ -71,11 +71,8 @@ pub(super) trait Wire: Encode + Send + Sync {
         (header::AUTHORIZATION, "Bearer ")
     }
 
-    /// Returns a reader for a streamed reply.
+    /// Returns a reader for a reply.
     fn reader(&self) -> Box<dyn ReplyReader>;
-
-    /// Reads a reply that is one JSON document.
-    fn read_body(&self, body: &str) -> Result<DecodedReply, Fault>;
 }
 
 /// Writes requests.
@@ -91,7 +88,7 @@ pub(super) trait Encode {
             ConversationItem::Exchange(exchange) => {
                 self.encode_reply(exchange.reply(), writer);
                 for (call, result) in exchange.reply().calls().zip(exchange.results()) {
-                    self.encode_tool_result(call, result, writer);
+                    self.encode_result(call, result, writer);
                 }
             }
         }
@@ -104,12 +101,7 @@ pub(super) trait Encode {
     fn encode_reply(&self, reply: &Reply, writer: &mut MessageWriter<'_>);
 
     /// Writes the result of a tool call.
-    fn encode_tool_result(
-        &self,
-        call: &ToolCall,
-        result: &ToolResult,
-        writer: &mut MessageWriter<'_>,
-    );
+    fn encode_result(&self, call: &ToolCall, result: &ToolResult, writer: &mut MessageWriter<'_>);
 
     /// Writes everything after the conversation.
     fn encode_tail(&self, frame: &RequestFrame<'_>, max_output: Option<Tokens>, out: &mut Vec<u8>);
@@ -161,15 +153,18 @@ pub(super) enum ToolChoice {
     Disabled,
 }
 
-/// Reads a streamed reply.
+/// Reads a reply, streamed or as one document.
 pub(super) trait ReplyReader: Send {
-    /// Reads the next event.
+    /// Reads the next event of a stream.
     fn push(&mut self, event: SseEvent<'_>, deltas: &mut DeltaBuffer) -> Result<(), Fault>;
+
+    /// Reads a reply that is one JSON document.
+    fn read_document(&mut self, body: &str) -> Result<(), Fault>;
 
     /// Returns whether the terminal event was read.
     fn is_complete(&self) -> bool;
 
-    /// Returns the reply, if it is complete at the end of the stream.
+    /// Returns the reply, if it is complete.
     fn finish(self: Box<Self>) -> Result<DecodedReply, Fault>;
 }
 
@@ -183,25 +178,30 @@ pub(super) fn sendable_parts<'a>(reply: &'a Reply, wire_id: &str) -> Vec<&'a Rep
     reply.parts.iter().filter(is_sendable).collect()
 }
 
+/// Returns the type of an event: the `type` in its data, or else its name. Only events of this API have to be JSON;
+/// these have a name that `is_own`, or none.
+pub(super) fn event_kind(event: SseEvent<'_>, is_own: bool) -> Result<Option<Cow<'_, str>>, Fault> {
+    let is_foreign = !is_own && !["", "message"].contains(&event.name);
+    match json_type(event.data) {
+        Err(_) if is_foreign => Ok(None),
+        Ok(None) if is_own && event.data.trim_start().starts_with('{') => {
+            Ok(Some(event.name.into()))
+        }
+        kind => kind,
+    }
+}
+
 /// Returns the `type` of a JSON object, without decoding the rest; `None` without one, or for other JSON.
-///
-/// With `is_foreign`, invalid JSON is no error either.
-pub(super) fn event_type(json: &str, is_foreign: bool) -> Result<Option<Cow<'_, str>>, Fault> {
+pub(super) fn json_type(json: &str) -> Result<Option<Cow<'_, str>>, Fault> {
     #[derive(Deserialize)]
     struct TypeField<'a> {
-        #[serde(rename = "type", borrow, default, deserialize_with = "lenient::text")]
-        kind: Option<JsonText<'a>>,
+        #[serde(rename = "type", borrow, default)]
+        kind: Text<'a>,
     }
-    if json.trim_start().starts_with('{') {
-        match parse_json::<TypeField<'_>>(json) {
-            Ok(object) => Ok(object.kind.map(|kind| kind.0)),
-            Err(_) if is_foreign => Ok(None),
-            Err(fault) => Err(fault),
-        }
-    } else if is_foreign || json.trim().is_empty() {
-        Ok(None)
-    } else {
-        parse_json(json).map(|IgnoredAny| None)
+    match json.trim_start().chars().next() {
+        Some('{') => Ok(parse_json::<TypeField<'_>>(json)?.kind.0.map(|kind| kind.0)),
+        Some(_) => parse_json(json).map(|IgnoredAny| None),
+        None => Ok(None),
     }
 }
 

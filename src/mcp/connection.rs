@@ -2,47 +2,39 @@
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
-use super::error::ServerError;
+use super::error::{Result, ServerError};
 use super::message::{RpcRequest, notification};
-use super::protocol_mode::{self, ProtocolMode, SESSION_VERSIONS};
+use super::protocol_mode::{self, SESSION_VERSIONS, STATELESS_VERSION};
 use super::settings::ServerSetup;
-use crate::port::CancellationToken;
+use crate::port::{CancellationToken, lock};
 
 /// A transport to a server.
 pub(super) trait Channel: Send + Sync {
     /// Sends a request and waits for its answer. If the caller stops waiting, the server is notified.
-    fn request(&self, request: &RpcRequest, wait: &ReplyDeadline<'_>)
-    -> Result<Value, ServerError>;
+    fn request(&self, request: &RpcRequest, wait: &ReplyDeadline<'_>) -> Result<Value>;
 
     /// Sends a message without an answer.
-    fn notify(
-        &self,
-        message: Value,
-        version: &'static str,
-        wait: &ReplyDeadline<'_>,
-    ) -> Result<(), ServerError>;
+    fn notify(&self, message: Value, version: &'static str, wait: &ReplyDeadline<'_>)
+    -> Result<()>;
 
     /// Returns why the channel has ended, if it has.
     fn end_reason(&self) -> Option<ServerError>;
 }
 
-/// How much time a server has to end.
+/// How much time a server has to end. Clones share the deadline.
 #[derive(Clone)]
 pub(super) struct ServerShutdown {
     normal_timeout: Duration,
     fast_timeout: Duration,
     fast: CancellationToken,
-    deadline: ShutdownDeadline,
+    /// The deadline for the end of the server, if known.
+    deadline: Arc<Mutex<Option<Instant>>>,
 }
-
-/// The deadline for the end of a server, if known.
-#[derive(Clone, Default)]
-pub(super) struct ShutdownDeadline(Arc<Mutex<Option<Instant>>>);
 
 /// How long to wait for an answer.
 #[derive(Clone, Copy)]
@@ -60,28 +52,12 @@ pub(super) struct ReplyDeadline<'a> {
 /// A connection with a negotiated protocol mode.
 pub(super) struct ServerConnection {
     channel: Box<dyn Channel>,
-    handshake: Handshake,
+    /// The negotiated version.
+    pub version: &'static str,
+    /// The server's usage instructions.
+    pub instructions: Option<String>,
     next_id: AtomicU64,
 }
-
-/// The result of the negotiation.
-struct Handshake {
-    era: ProtocolMode,
-    /// The server's usage instructions.
-    instructions: Option<String>,
-}
-
-/// A request.
-#[derive(Clone, Debug)]
-pub(super) struct RequestParams {
-    pub method: &'static str,
-    pub params: Map<String, Value>,
-    /// Headers for its arguments, with HTTP.
-    pub headers: Vec<(String, String)>,
-}
-
-/// The versions that a server supports, and its usage instructions.
-type Discovery = (Vec<String>, Option<String>);
 
 /// A list of tools.
 pub(super) struct ToolList {
@@ -93,42 +69,25 @@ pub(super) struct ToolList {
 impl ServerShutdown {
     /// Returns the usual and the short time limit. The short one applies once `fast` is cancelled or the deadline has
     /// passed.
-    pub(super) fn new(
-        setup: &ServerSetup,
-        hurry: &CancellationToken,
-        until: &ShutdownDeadline,
-    ) -> Self {
-        Self {
-            normal_timeout: setup.shutdown_timeout,
-            fast_timeout: setup.fast_shutdown_timeout,
-            fast: hurry.clone(),
-            deadline: until.clone(),
-        }
+    pub(super) fn new(setup: &ServerSetup, fast: CancellationToken) -> Self {
+        let (normal_timeout, fast_timeout) = (setup.shutdown_timeout, setup.fast_shutdown_timeout);
+        Self { normal_timeout, fast_timeout, fast, deadline: Arc::default() }
+    }
+
+    pub(super) fn set_deadline(&self, until: Option<Instant>) {
+        *lock(&self.deadline) = until;
     }
 
     /// Returns how long a server may take to end by itself when its input is closed; `None` to terminate it at once.
     pub(super) fn idle_timeout(&self) -> Option<Duration> {
-        let most = self
-            .deadline
-            .remaining()
-            .map_or(self.normal_timeout, |left| left.min(self.normal_timeout));
+        let left = lock(&self.deadline).map(|at| at.saturating_duration_since(Instant::now()));
+        let most = left.map_or(self.normal_timeout, |left| left.min(self.normal_timeout));
         (!self.fast.is_cancelled() && !most.is_zero()).then_some(most)
     }
 
     /// Returns how long a terminated server may take to end.
     pub(super) fn exit_timeout(&self) -> Duration {
         self.idle_timeout().unwrap_or_default().max(self.fast_timeout)
-    }
-}
-
-impl ShutdownDeadline {
-    pub(super) fn set(&self, until: Option<Instant>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = until;
-    }
-
-    fn remaining(&self) -> Option<Duration> {
-        let until = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        until.map(|until| until.saturating_duration_since(Instant::now()))
     }
 }
 
@@ -159,45 +118,31 @@ impl<'a> ReplyDeadline<'a> {
     }
 }
 
-impl RequestParams {
-    pub(super) fn new(method: &'static str, params: Map<String, Value>) -> Self {
-        Self { method, params, headers: Vec::new() }
-    }
-}
-
 impl ServerConnection {
     /// Negotiates the protocol mode with a server, unless known from an earlier connection. A server that may not know
     /// the newest one has `probe` to answer, and at most a quarter of the time.
     pub(super) fn open(
         channel: Box<dyn Channel>,
-        known: Option<ProtocolMode>,
+        known: Option<&'static str>,
         probe: Duration,
         wait: &ReplyDeadline<'_>,
-    ) -> Result<Self, ServerError> {
-        let silent = Handshake { era: ProtocolMode::Stateless, instructions: None };
-        let mut connection = Self { channel, handshake: silent, next_id: AtomicU64::new(1) };
+    ) -> Result<Self> {
+        let (version, next_id) = (STATELESS_VERSION, AtomicU64::new(1));
+        let mut connection = Self { channel, version, instructions: None, next_id };
         match known {
-            // Discovered before; this mode has no handshake.
-            Some(ProtocolMode::Stateless) => {}
-            Some(ProtocolMode::Session(version)) => {
-                connection.handshake = connection.initialize(version, wait)?;
-            }
-            None => connection.handshake = connection.negotiate(probe, wait)?,
+            Some(version) => connection.begin(version, wait)?,
+            None => connection.negotiate(probe, wait)?,
         }
         Ok(connection)
     }
 
-    fn negotiate(
-        &self,
-        probe: Duration,
-        wait: &ReplyDeadline<'_>,
-    ) -> Result<Handshake, ServerError> {
+    fn negotiate(&mut self, probe: Duration, wait: &ReplyDeadline<'_>) -> Result<()> {
         // The rest must suffice for a server that ignores unknown methods.
         match self.discover(&wait.at_most(probe.min(wait.remaining() / 4))) {
-            Ok(discovered) => self.start_session(discovered, wait),
+            Ok(offered) => self.begin(protocol_mode::choose_version(offered)?, wait),
             // Any error that is not of the newest mode comes from an older server, as does silence.
             Err(ServerError::Refused(refusal)) => match refusal.offered_versions() {
-                Some(offered) => self.start_session((offered, None), wait),
+                Some(offered) => self.begin(protocol_mode::choose_version(offered)?, wait),
                 None => self.initialize(SESSION_VERSIONS[0], wait),
             },
             // Some servers answer unknown methods with an empty body.
@@ -207,8 +152,8 @@ impl ServerConnection {
             Err(ServerError::TimedOut(_)) => match self.initialize(SESSION_VERSIONS[0], wait) {
                 // The server was only slow.
                 Err(ServerError::Refused(_)) => {
-                    let discovered = self.discover(wait)?;
-                    self.start_session(discovered, wait)
+                    let offered = self.discover(wait)?;
+                    self.begin(protocol_mode::choose_version(offered)?, wait)
                 }
                 agreed => agreed,
             },
@@ -217,59 +162,43 @@ impl ServerConnection {
     }
 
     /// Asks a server for its versions and instructions; supported in the newest mode only.
-    fn discover(&self, wait: &ReplyDeadline<'_>) -> Result<Discovery, ServerError> {
-        let question = RequestParams::new("server/discover", Map::new());
-        let result = self.request_with_version(ProtocolMode::Stateless, question, wait)?;
-        let malformed = || ServerError::Malformed("it names no versions".to_owned());
-        let versions =
-            protocol_mode::version_list(result.get("supportedVersions")).ok_or_else(malformed)?;
-        Ok((versions, instructions(&result)))
+    fn discover(&mut self, wait: &ReplyDeadline<'_>) -> Result<Vec<String>> {
+        let result =
+            self.send(STATELESS_VERSION, "server/discover", json!({}), Vec::new(), wait)?;
+        let versions = protocol_mode::version_list(result.get("supportedVersions"));
+        self.instructions = instructions(&result);
+        versions.ok_or_else(|| ServerError::Malformed("it names no versions".to_owned()))
     }
 
-    fn start_session(
-        &self,
-        (offered, instructions): Discovery,
-        wait: &ReplyDeadline<'_>,
-    ) -> Result<Handshake, ServerError> {
-        match ProtocolMode::choose(offered)? {
-            ProtocolMode::Stateless => Ok(Handshake { era: ProtocolMode::Stateless, instructions }),
-            ProtocolMode::Session(version) => self.initialize(version, wait),
-        }
+    /// Begins a session in the modes with sessions.
+    fn begin(&mut self, version: &'static str, wait: &ReplyDeadline<'_>) -> Result<()> {
+        if version == STATELESS_VERSION { Ok(()) } else { self.initialize(version, wait) }
     }
 
-    fn initialize(
-        &self,
-        version: &'static str,
-        wait: &ReplyDeadline<'_>,
-    ) -> Result<Handshake, ServerError> {
-        let params = [
-            ("protocolVersion", version.into()),
-            ("capabilities", json!({})),
-            ("clientInfo", protocol_mode::client_info()),
-        ];
-        let params = params.map(|(name, value)| (name.to_owned(), value)).into_iter().collect();
-        let question = RequestParams::new("initialize", params);
-        let result = self.request_with_version(ProtocolMode::Session(version), question, wait)?;
+    fn initialize(&mut self, version: &'static str, wait: &ReplyDeadline<'_>) -> Result<()> {
+        let params = json!({
+            "protocolVersion": version, "capabilities": {}, "clientInfo": protocol_mode::client_info(),
+        });
+        let result = self.send(version, "initialize", params, Vec::new(), wait)?;
         let theirs = result.get("protocolVersion").and_then(Value::as_str).unwrap_or_default();
         let known = SESSION_VERSIONS.into_iter().find(|known| *known == theirs);
         let agreed = known.ok_or_else(|| ServerError::Version(vec![theirs.to_owned()]))?;
         let begun = notification("notifications/initialized", &json!({}));
         self.channel.notify(begun, agreed, wait)?;
-        Ok(Handshake { era: ProtocolMode::Session(agreed), instructions: instructions(&result) })
+        self.version = agreed;
+        self.instructions = instructions(&result);
+        Ok(())
     }
 
     /// Lists the tools of the server, page by page.
-    pub(super) fn tools(
-        &self,
-        pages: usize,
-        wait: &ReplyDeadline<'_>,
-    ) -> Result<ToolList, ServerError> {
+    pub(super) fn tools(&self, pages: usize, wait: &ReplyDeadline<'_>) -> Result<ToolList> {
         let (mut tools, mut cursor, mut seen) = (Vec::new(), None, HashSet::new());
         for _ in 0..pages {
-            let cursor_now =
-                cursor.take().map(|cursor| ("cursor".to_owned(), Value::String(cursor)));
-            let question = RequestParams::new("tools/list", cursor_now.into_iter().collect());
-            let mut page = self.request(question, wait)?;
+            let params = match cursor.take() {
+                Some(cursor) => json!({ "cursor": Value::String(cursor) }),
+                None => json!({}),
+            };
+            let mut page = self.request("tools/list", params, Vec::new(), wait)?;
             match page.get_mut("tools").map(Value::take) {
                 Some(Value::Array(items)) => tools.extend(items),
                 _ => return Err(ServerError::Malformed("a page without tools".to_owned())),
@@ -287,47 +216,37 @@ impl ServerConnection {
         Ok(ToolList { tools, truncated: Some(cut) })
     }
 
-    /// Makes a request and waits for its result.
+    /// Makes a request and waits for its result. `headers` repeat its arguments, with HTTP.
     pub(super) fn request(
         &self,
-        question: RequestParams,
+        method: &'static str,
+        params: Value,
+        headers: Vec<(String, String)>,
         wait: &ReplyDeadline<'_>,
-    ) -> Result<Value, ServerError> {
-        self.request_with_version(self.era(), question, wait)
+    ) -> Result<Value> {
+        self.send(self.version, method, params, headers, wait)
     }
 
-    fn request_with_version(
+    fn send(
         &self,
-        era: ProtocolMode,
-        question: RequestParams,
+        version: &'static str,
+        method: &'static str,
+        mut params: Value,
+        headers: Vec<(String, String)>,
         wait: &ReplyDeadline<'_>,
-    ) -> Result<Value, ServerError> {
-        let RequestParams { method, mut params, headers: mirrored } = question;
+    ) -> Result<Value> {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
-        let mut meta = era.request_meta();
-        if let Some(Value::Object(own)) = params.remove("_meta") {
+        let mut meta = protocol_mode::request_meta(version);
+        if let Some(Value::Object(own)) = params.get_mut("_meta").map(Value::take) {
             meta.extend(own);
         }
         if method == "tools/call" {
             meta.insert("progressToken".to_owned(), id.into());
         }
         if !meta.is_empty() {
-            params.insert("_meta".to_owned(), Value::Object(meta));
+            params["_meta"] = Value::Object(meta);
         }
-        self.channel.request(
-            &RpcRequest { id, method, params, version: era.version(), headers: mirrored },
-            wait,
-        )
-    }
-
-    /// Returns the negotiated mode.
-    pub(super) fn era(&self) -> ProtocolMode {
-        self.handshake.era
-    }
-
-    /// Returns the server's usage instructions, if any.
-    pub(super) fn instructions(&self) -> Option<&str> {
-        self.handshake.instructions.as_deref()
+        self.channel.request(&RpcRequest { id, method, params, version, headers }, wait)
     }
 
     /// Returns why the connection has ended, if it has.

@@ -8,6 +8,9 @@ use thiserror::Error;
 
 use crate::exec::CommandEnd;
 
+/// The result of an operation on a server.
+pub(super) type Result<T, E = ServerError> = std::result::Result<T, E>;
+
 /// Why a server gives no answer.
 #[derive(Clone, Debug, PartialEq, Error)]
 #[non_exhaustive]

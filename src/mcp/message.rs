@@ -1,6 +1,6 @@
 //! The messages of the protocol.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::error::RpcError;
 
@@ -12,7 +12,7 @@ pub(super) struct RpcRequest {
     /// The method.
     pub method: &'static str,
     /// The parameters.
-    pub params: Map<String, Value>,
+    pub params: Value,
     /// The protocol version.
     pub version: &'static str,
     /// Headers for its arguments, with HTTP.

@@ -5,16 +5,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::error::{RpcError, ServerError};
-
-/// The mode negotiated with a server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ProtocolMode {
-    /// Every request is independent.
-    Stateless,
-    /// A session with this version.
-    Session(&'static str),
-}
+use super::error::{Result, RpcError, ServerError};
 
 /// The version of the stateless mode.
 pub(super) const STATELESS_VERSION: &str = "2026-07-28";
@@ -26,39 +17,26 @@ pub(super) const SESSION_VERSIONS: [&str; 4] =
 /// The error code for an unsupported version.
 const UNSUPPORTED_VERSION: i64 = -32022;
 
-impl ProtocolMode {
-    /// Returns the version of requests.
-    pub(super) fn version(self) -> &'static str {
-        match self {
-            Self::Stateless => STATELESS_VERSION,
-            Self::Session(version) => version,
-        }
-    }
+/// Returns the best version among those of a server.
+pub(super) fn choose_version(offered: Vec<String>) -> Result<&'static str> {
+    let mut known = [STATELESS_VERSION].into_iter().chain(SESSION_VERSIONS);
+    let best = known.find(|version| offered.iter().any(|offered| offered == version));
+    best.ok_or(ServerError::Version(offered))
+}
 
-    /// Returns the best mode among the versions of a server.
-    pub(super) fn choose(offered: Vec<String>) -> Result<Self, ServerError> {
-        let offers = |version: &str| offered.iter().any(|offered| offered == version);
-        if offers(STATELESS_VERSION) {
-            return Ok(Self::Stateless);
-        }
-        let session = SESSION_VERSIONS.into_iter().find(|version| offers(version));
-        session.map(Self::Session).ok_or(ServerError::Version(offered))
+/// Returns the fields that every request of a version carries in addition to its own parameters.
+pub(super) fn request_meta(version: &str) -> Map<String, Value> {
+    let mut meta = Map::new();
+    if version == STATELESS_VERSION {
+        let mut set = |name: &str, value| {
+            meta.insert(format!("io.modelcontextprotocol/{name}"), value);
+        };
+        set("protocolVersion", STATELESS_VERSION.into());
+        set("clientInfo", client_info());
+        // No capabilities.
+        set("clientCapabilities", json!({}));
     }
-
-    /// Returns the fields that every request carries in addition to its own parameters.
-    pub(super) fn request_meta(self) -> Map<String, Value> {
-        let mut meta = Map::new();
-        if self == Self::Stateless {
-            let mut set = |name: &str, value| {
-                meta.insert(format!("io.modelcontextprotocol/{name}"), value);
-            };
-            set("protocolVersion", STATELESS_VERSION.into());
-            set("clientInfo", client_info());
-            // No capabilities.
-            set("clientCapabilities", json!({}));
-        }
-        meta
-    }
+    meta
 }
 
 /// Returns the name and version of this client.
@@ -84,18 +62,15 @@ pub(super) fn version_list(value: Option<&Value>) -> Option<Vec<String>> {
 mod tests {
     use super::*;
 
-    fn best(offered: &[&str]) -> Result<ProtocolMode, ServerError> {
-        ProtocolMode::choose(offered.iter().map(|version| (*version).to_owned()).collect())
+    fn best(offered: &[&str]) -> Result<&'static str> {
+        choose_version(offered.iter().map(|version| (*version).to_owned()).collect())
     }
 
     /// Fault M8.
     #[test]
     fn the_newest_version_that_both_know_is_used() {
-        assert_eq!(
-            best(&["2099-01-01", STATELESS_VERSION, "2025-11-25"]),
-            Ok(ProtocolMode::Stateless)
-        );
-        assert_eq!(best(&["2024-11-05", "2025-06-18"]), Ok(ProtocolMode::Session("2025-06-18")));
+        assert_eq!(best(&["2099-01-01", STATELESS_VERSION, "2025-11-25"]), Ok(STATELESS_VERSION));
+        assert_eq!(best(&["2024-11-05", "2025-06-18"]), Ok("2025-06-18"));
         let unknown = ServerError::Version(vec!["2099-01-01".to_owned()]);
         assert_eq!(best(&["2099-01-01"]), Err(unknown));
     }

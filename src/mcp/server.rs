@@ -1,30 +1,26 @@
 //! One server and its connection, which is replaced when it has ended.
 
 use std::ffi::OsString;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use super::connection::{
-    Channel, ReplyDeadline, RequestParams, ServerConnection, ServerShutdown, ShutdownDeadline,
-};
-use super::error::ServerError;
+use super::connection::{Channel, ReplyDeadline, ServerConnection, ServerShutdown};
+use super::error::{Result, ServerError};
 use super::http::HttpChannel;
-use super::protocol_mode::{ProtocolMode, SESSION_VERSIONS};
+use super::protocol_mode::SESSION_VERSIONS;
 use super::settings::{ServerSetup, ServerSpec, ServerTransport};
 use super::stdio::StdioChannel;
 use crate::net::{HttpOptions, HttpTimeouts};
-use crate::port::CancellationToken;
+use crate::port::{CancellationToken, lock};
 
 /// A server.
 pub(super) struct McpServer {
     pub spec: ServerSpec,
     pub setup: ServerSetup,
-    /// Cancelled for a fast shutdown of the program.
-    fast_shutdown: CancellationToken,
-    /// Set while it is started, and at shutdown.
-    shutdown_deadline: ShutdownDeadline,
+    /// Its deadline is set while the server is started, and at shutdown.
+    shutdown: ServerShutdown,
     /// `None` after shutdown.
     lifecycle: Mutex<Option<ServerLifecycle>>,
 }
@@ -33,53 +29,40 @@ pub(super) struct McpServer {
 #[derive(Default)]
 struct ServerLifecycle {
     connection: Option<Arc<ServerConnection>>,
-    /// The mode negotiated with the first connection, a property of the server.
-    mode: Option<ProtocolMode>,
+    /// The version negotiated with the first connection, a property of the server.
+    version: Option<&'static str>,
     restarted_at: Option<Instant>,
-}
-
-/// Whether a call that may have run can be repeated.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum RepeatPolicy {
-    Never,
-    /// If the server declares it harmless.
-    IfHarmless,
 }
 
 impl McpServer {
     pub(super) fn new(spec: ServerSpec, setup: ServerSetup, hurry: CancellationToken) -> Self {
-        let life = Mutex::new(Some(ServerLifecycle::default()));
-        Self {
-            spec,
-            setup,
-            fast_shutdown: hurry,
-            shutdown_deadline: ShutdownDeadline::default(),
-            lifecycle: life,
-        }
+        let lifecycle = Mutex::new(Some(ServerLifecycle::default()));
+        let shutdown = ServerShutdown::new(&setup, hurry);
+        Self { spec, setup, shutdown, lifecycle }
     }
 
     /// Starts the server and negotiates the mode.
-    pub(super) fn start(
-        &self,
-        wait: &ReplyDeadline<'_>,
-    ) -> Result<Arc<ServerConnection>, ServerError> {
+    pub(super) fn start(&self, wait: &ReplyDeadline<'_>) -> Result<Arc<ServerConnection>> {
         let mut life = self.lifecycle();
         self.connect(life.as_mut().ok_or(ServerError::Cancelled)?, wait)
     }
 
-    /// Makes a call. A server that has ended is restarted for it.
+    /// Makes a call. A server that has ended is restarted for it. A call that may have run is repeated only if the server
+    /// declares it harmless.
     pub(super) fn call(
         &self,
-        question: &RequestParams,
-        repeat: RepeatPolicy,
+        params: &Value,
+        headers: &[(String, String)],
+        is_harmless: bool,
         wait: &ReplyDeadline<'_>,
-    ) -> Result<Value, ServerError> {
-        let call = |connection: Arc<ServerConnection>| connection.request(question.clone(), wait);
+    ) -> Result<Value> {
+        let call = |connection: Arc<ServerConnection>| {
+            connection.request("tools/call", params.clone(), headers.to_vec(), wait)
+        };
         match call(self.connection(wait)?) {
             // The call was not processed.
             Err(ServerError::SessionExpired) => call(self.connection(wait)?),
-            // A call that may have had an effect must not be repeated.
-            Err(error) if error.is_connection_loss() && repeat == RepeatPolicy::IfHarmless => {
+            Err(error) if error.is_connection_loss() && is_harmless => {
                 call(self.connection(wait).map_err(|_| error)?)
             }
             answered => answered,
@@ -89,24 +72,21 @@ impl McpServer {
     /// Stops the server for good, faster if less time is left.
     pub(super) fn stop(&self, left: Option<Duration>) {
         let life = self.lifecycle().take();
-        self.shutdown_deadline.set(left.and_then(|left| Instant::now().checked_add(left)));
+        self.shutdown.set_deadline(left.and_then(|left| Instant::now().checked_add(left)));
         drop(life);
     }
 
     /// Returns an open connection.
-    fn connection(&self, wait: &ReplyDeadline<'_>) -> Result<Arc<ServerConnection>, ServerError> {
+    fn connection(&self, wait: &ReplyDeadline<'_>) -> Result<Arc<ServerConnection>> {
         let mut life = self.lifecycle();
         let life = life.as_mut().ok_or(ServerError::Cancelled)?;
-        let ended = match &life.connection {
-            Some(connection) => match connection.end_reason() {
+        if let Some(connection) = &life.connection {
+            match connection.end_reason() {
                 None => return Ok(Arc::clone(connection)),
-                ended => ended,
-            },
-            None => None,
-        };
-        // An expired session is not a failure.
-        if ended == Some(ServerError::SessionExpired) {
-            return self.connect(life, wait);
+                // This is not a failure.
+                Some(ServerError::SessionExpired) => return self.connect(life, wait),
+                Some(_) => {}
+            }
         }
         let pause = self.setup.restart_interval;
         if life.restarted_at.is_some_and(|before| before.elapsed() < pause) {
@@ -120,56 +100,47 @@ impl McpServer {
         &self,
         life: &mut ServerLifecycle,
         wait: &ReplyDeadline<'_>,
-    ) -> Result<Arc<ServerConnection>, ServerError> {
+    ) -> Result<Arc<ServerConnection>> {
         life.connection = None;
-        let open =
-            |era| ServerConnection::open(self.channel()?, era, self.setup.probe_timeout, wait);
+        let open = |version| {
+            ServerConnection::open(self.channel()?, version, self.setup.probe_timeout, wait)
+        };
         // A server that starts too slowly gets no more time to end.
-        self.shutdown_deadline.set(Some(wait.at));
-        let opened = match open(life.mode) {
+        self.shutdown.set_deadline(Some(wait.at));
+        let opened = match open(life.version) {
             // Some servers exit when the first message does not begin a session.
-            Err(ServerError::Exited { .. }) if life.mode.is_none() => {
-                open(Some(ProtocolMode::Session(SESSION_VERSIONS[0])))
+            Err(ServerError::Exited { .. }) if life.version.is_none() => {
+                open(Some(SESSION_VERSIONS[0]))
             }
             opened => opened,
         };
-        self.shutdown_deadline.set(None);
+        self.shutdown.set_deadline(None);
         let connection = Arc::new(opened?);
-        life.mode = Some(connection.era());
+        life.version = Some(connection.version);
         life.connection = Some(Arc::clone(&connection));
         Ok(connection)
     }
 
-    fn channel(&self) -> Result<Box<dyn Channel>, ServerError> {
+    fn channel(&self) -> Result<Box<dyn Channel>> {
         let secrets = self.spec.transport.secrets();
-        let parting =
-            ServerShutdown::new(&self.setup, &self.fast_shutdown, &self.shutdown_deadline);
+        let parting = self.shutdown.clone();
         match &self.spec.transport {
             ServerTransport::Stdio { command, args, env } => {
                 let argv = [command].into_iter().chain(args).map(OsString::from).collect();
                 Ok(Box::new(StdioChannel::start(argv, env, secrets, &self.setup, parting)?))
             }
             ServerTransport::Http { url, headers, options: way } => {
-                let limits = HttpTimeouts {
-                    first_byte: self.spec.timeout,
-                    idle: self.spec.timeout,
-                    ..way.timeouts
-                };
-                let way = HttpOptions { timeouts: limits, ..way.clone() };
-                Ok(Box::new(HttpChannel::new(
-                    url,
-                    headers,
-                    secrets,
-                    way,
-                    self.setup.limits.message_bytes,
-                    parting,
-                )?))
+                let limit = self.spec.timeout;
+                let timeouts = HttpTimeouts { first_byte: limit, idle: limit, ..way.timeouts };
+                let way = HttpOptions { timeouts, ..way.clone() };
+                let most = self.setup.limits.message_bytes;
+                Ok(Box::new(HttpChannel::new(url, headers, secrets, way, most, parting)?))
             }
         }
     }
 
     /// Locked during a restart: concurrent calls need the same connection.
     fn lifecycle(&self) -> MutexGuard<'_, Option<ServerLifecycle>> {
-        self.lifecycle.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.lifecycle)
     }
 }

@@ -6,7 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use super::connection::ReplyDeadline;
-use super::error::{ServerError, ServerProblem};
+use super::error::{Result, ServerError, ServerProblem};
 use super::server::McpServer;
 use super::settings::{ServerSetup, ServerSpec};
 use super::tool::ServerTool;
@@ -38,9 +38,6 @@ struct StartedServer {
     omissions: Vec<String>,
     instructions: Option<String>,
 }
-
-/// The result of starting a server.
-type StartResult = Result<StartedServer, ServerError>;
 
 impl McpServers {
     /// Starts servers concurrently, and lists their tools in the order of the servers and of their lists. Takes no
@@ -125,25 +122,20 @@ impl Drop for McpServers {
     }
 }
 
-fn start_server(server: &McpServer, cancel: &CancellationToken) -> StartResult {
+fn start_server(server: &McpServer, cancel: &CancellationToken) -> Result<StartedServer> {
     let wait = ReplyDeadline::new(server.spec.timeout, cancel, &|_| {});
     let caps = &server.setup.limits;
     let listed = server.start(&wait).and_then(|connection| {
-        let text = connection.instructions().map(|text| {
-            tool_description::truncate(strip_terminal_codes(text), caps.instruction_bytes)
-        });
+        let text = connection.instructions.as_deref().map(strip_terminal_codes);
+        let text = text.map(|text| tool_description::truncate(text, caps.instruction_bytes));
         Ok((connection.tools(caps.pages, &wait)?, text.filter(|text| !text.trim().is_empty())))
     });
-    match listed {
-        Ok((listed, instructions)) => {
-            let (tools, mut notes) =
-                tool_description::select_tools(listed.tools, &server.spec.tools, caps);
-            notes.extend(listed.truncated);
-            Ok(StartedServer { tools, omissions: notes, instructions })
-        }
-        Err(error) => {
-            server.stop(Some(wait.remaining()));
-            Err(error)
-        }
+    if listed.is_err() {
+        server.stop(Some(wait.remaining()));
     }
+    let (listed, instructions) = listed?;
+    let (tools, mut omissions) =
+        tool_description::select_tools(listed.tools, &server.spec.tools, caps);
+    omissions.extend(listed.truncated);
+    Ok(StartedServer { tools, omissions, instructions })
 }

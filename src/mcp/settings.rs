@@ -160,13 +160,8 @@ impl ServerTransport {
 impl fmt::Debug for ServerTransport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Stdio { command, args, .. } => {
-                let mut shown = f.debug_struct("Stdio");
-                shown.field("command", command).field("args", args).finish_non_exhaustive()
-            }
-            Self::Http { url, .. } => {
-                f.debug_struct("Http").field("url", url).finish_non_exhaustive()
-            }
+            Self::Stdio { command, args, .. } => write!(f, "Stdio {{ {command:?}, {args:?}, .. }}"),
+            Self::Http { url, .. } => write!(f, "Http {{ {url:?}, .. }}"),
         }
     }
 }

@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 use serde_json::{Map, Value, json};
 
 use super::call_result::{self, CallResult};
-use super::connection::{ReplyDeadline, RequestParams};
+use super::connection::ReplyDeadline;
 use super::http::MirroredArgument;
-use super::server::{McpServer, RepeatPolicy};
+use super::server::McpServer;
 use super::tool_description::ListedTool;
 use super::validate::CompiledSchema;
 use crate::model::{CallId, TimeSpan, ToolStatus};
@@ -116,22 +116,16 @@ impl ServerTool {
                 scope.notify(EffectNotice::Progress { text });
             }
         };
-        let mirrored = mirrors.iter().filter_map(|mirror| mirror.header_for(&arguments)).collect();
+        let headers: Vec<_> =
+            mirrors.iter().filter_map(|mirror| mirror.header_for(&arguments)).collect();
         // The ID lets a server recognize a repeated call.
-        let params = [
-            ("name", remote.as_str().into()),
-            ("arguments", Value::Object(arguments)),
-            ("_meta", json!({ "architect/callId": call.as_str() })),
-        ];
-        let params = params.map(|(name, value)| (name.to_owned(), value)).into_iter().collect();
-        let mut question =
-            RequestParams { headers: mirrored, ..RequestParams::new("tools/call", params) };
+        let meta = json!({ "architect/callId": call.as_str() });
+        let mut params = json!({ "name": remote, "arguments": arguments, "_meta": meta });
         let wait = ReplyDeadline::new(server.spec.timeout, &scope.cancel, &progress);
         let is_harmless = hints.idempotent || hints.read_only;
-        let repeat = if is_harmless { RepeatPolicy::IfHarmless } else { RepeatPolicy::Never };
         let mut rounds = 0;
         loop {
-            let result = match server.call(&question, repeat, &wait) {
+            let result = match server.call(&params, &headers, is_harmless, &wait) {
                 Ok(result) => result,
                 Err(error) => return CallResult::failed(&server.spec.name, &error),
             };
@@ -141,7 +135,7 @@ impl ServerTool {
                     if rounds < MAX_DEFERRALS
                         && !scope.cancel.wait_for(DEFERRAL_PAUSE.min(wait.remaining())) =>
                 {
-                    question.params.insert("requestState".to_owned(), state.into());
+                    params["requestState"] = state.into();
                 }
                 _ => return CallResult::from_result(&result, server.setup.limits.result_bytes),
             }

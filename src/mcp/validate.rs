@@ -39,11 +39,8 @@ impl CompiledSchema {
         if StepBudget(MAX_STEPS).spend(schema, schema, &arguments, MAX_DEPTH).is_none() {
             return Ok(());
         }
-        let wrong: Vec<String> = validator
-            .iter_errors(&arguments)
-            .take(MAX_ERRORS)
-            .map(|error| error_text(&error))
-            .collect();
+        let errors = validator.iter_errors(&arguments).take(MAX_ERRORS);
+        let wrong: Vec<String> = errors.map(|error| error_text(&error)).collect();
         if wrong.is_empty() { Ok(()) } else { Err(wrong.join("; ")) }
     }
 }
@@ -62,20 +59,18 @@ fn compile(schema: &Value) -> Option<Validator> {
     // The dialect of `$schema`; the newest one if that is missing or unknown.
     let newest = Draft::Draft202012;
     let options = jsonschema::options().with_pattern_options(PatternOptions::regex());
-    let built = match newest.detect(schema) {
-        Draft::Unknown => options.with_draft(newest).build(&without_dialect(schema)),
-        known => options.with_draft(known).build(schema),
-    };
-    built.ok()
+    match newest.detect(schema) {
+        Draft::Unknown => {
+            let mut schema = schema.clone();
+            schema.as_object_mut()?.remove("$schema");
+            options.with_draft(newest).build(&schema).ok()
+        }
+        known => options.with_draft(known).build(schema).ok(),
+    }
 }
 
-fn without_dialect(schema: &Value) -> Value {
-    let mut schema = schema.clone();
-    if let Value::Object(fields) = &mut schema {
-        fields.remove("$schema");
-    }
-    schema
-}
+/// Keywords whose value has a schema for each name.
+const NAMED_SCHEMAS: [&str; 3] = ["patternProperties", "dependentSchemas", "dependencies"];
 
 /// The remaining steps of a validation.
 struct StepBudget(usize);
@@ -85,76 +80,37 @@ impl StepBudget {
     fn spend(&mut self, schema: &Value, part: &Value, value: &Value, depth: usize) -> Option<()> {
         self.0 = self.0.checked_sub(1)?;
         let depth = depth.checked_sub(1)?;
-        let Value::Object(fields) = part else { return Some(()) };
-        for (key, below) in fields {
-            match (key.as_str(), below) {
-                ("$ref", Value::String(to)) => {
-                    let to = schema.pointer(to.strip_prefix('#')?)?;
-                    self.spend(schema, to, value, depth)?;
-                }
-                ("$dynamicRef" | "$recursiveRef", _) => return None,
-                ("properties", Value::Object(named)) => {
-                    for (name, below) in named {
-                        if let Some(child) = value.get(name) {
-                            self.spend(schema, below, child, depth)?;
-                        }
+        for (key, below) in part.as_object().into_iter().flatten() {
+            let parts: Vec<&Value> = match below {
+                Value::Array(each) => each.iter().collect(),
+                Value::Object(named) if NAMED_SCHEMAS.contains(&&**key) => named.values().collect(),
+                one => vec![one],
+            };
+            let mut spend = |parts: &[&Value], value| {
+                parts.iter().try_for_each(|part| self.spend(schema, part, value, depth))
+            };
+            match key.as_str() {
+                "$dynamicRef" | "$recursiveRef" => return None,
+                "$ref" => spend(&[schema.pointer(below.as_str()?.strip_prefix('#')?)?], value)?,
+                "properties" => {
+                    for (name, below) in below.as_object().into_iter().flatten() {
+                        value.get(name).map_or(Some(()), |child| spend(&[below], child))?;
                     }
                 }
-                ("patternProperties", Value::Object(named)) => {
-                    for below in named.values() {
-                        self.spend_fields(schema, below, value, depth)?;
-                    }
+                "items" | "prefixItems" | "additionalItems" | "unevaluatedItems" | "contains" => {
+                    let mut items = value.as_array().into_iter().flatten();
+                    items.try_for_each(|item| spend(&parts, item))?;
                 }
-                ("items" | "prefixItems", Value::Array(each)) => {
-                    for below in each {
-                        self.spend_items(schema, below, value, depth)?;
-                    }
+                "patternProperties" | "additionalProperties" | "unevaluatedProperties" => {
+                    let mut fields = value.as_object().into_iter().flatten();
+                    fields.try_for_each(|(_, field)| spend(&parts, field))?;
                 }
-                ("allOf" | "anyOf" | "oneOf", Value::Array(each)) => {
-                    for below in each {
-                        self.spend(schema, below, value, depth)?;
-                    }
-                }
-                ("dependentSchemas" | "dependencies", Value::Object(named)) => {
-                    for below in named.values() {
-                        self.spend(schema, below, value, depth)?;
-                    }
-                }
-                ("not" | "if" | "then" | "else" | "propertyNames", below) => {
-                    self.spend(schema, below, value, depth)?;
-                }
-                ("items" | "additionalItems" | "unevaluatedItems" | "contains", below) => {
-                    self.spend_items(schema, below, value, depth)?;
-                }
-                ("additionalProperties" | "unevaluatedProperties", below) => {
-                    self.spend_fields(schema, below, value, depth)?;
-                }
+                "allOf" | "anyOf" | "oneOf" | "dependentSchemas" | "dependencies" | "not"
+                | "if" | "then" | "else" | "propertyNames" => spend(&parts, value)?,
                 _ => {}
             }
         }
         Some(())
-    }
-
-    fn spend_items(
-        &mut self,
-        schema: &Value,
-        part: &Value,
-        value: &Value,
-        depth: usize,
-    ) -> Option<()> {
-        let mut items = value.as_array().into_iter().flatten();
-        items.try_for_each(|item| self.spend(schema, part, item, depth))
-    }
-
-    fn spend_fields(
-        &mut self,
-        schema: &Value,
-        part: &Value,
-        value: &Value,
-        depth: usize,
-    ) -> Option<()> {
-        let mut fields = value.as_object().into_iter().flatten();
-        fields.try_for_each(|(_, field)| self.spend(schema, part, field, depth))
     }
 }
 

@@ -3,12 +3,12 @@
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use std::{fmt, fs};
 
 use ureq::config::AutoHeaderValue;
-use ureq::tls::{Certificate, PemItem, RootCerts, TlsConfig};
+use ureq::tls::{PemItem, RootCerts, TlsConfig};
 use ureq::unversioned::transport::{Connector as _, DefaultConnector};
 use ureq::{Agent, BodyReader, Proxy, SendBody, http};
 
@@ -18,7 +18,7 @@ use super::error::{ErrorContext, NetError, ResponsePart};
 use super::resolver::CachingResolver;
 use super::timed_transport::TimedConnector;
 use super::{Endpoint, HeaderMap, header};
-use crate::port::{CancelRegistration, CancellationToken};
+use crate::port::{CancelRegistration, CancellationToken, lock};
 
 pub use http::Method;
 
@@ -39,7 +39,6 @@ struct HttpClientState {
 struct ConnectionPool {
     agent: Agent,
     resolver: CachingResolver,
-    generation: u64,
     /// Whether it may have a used connection, which the server may have closed.
     has_reused: Arc<AtomicBool>,
 }
@@ -56,39 +55,23 @@ pub struct HttpTimeouts {
 }
 
 /// The options of a client.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct HttpOptions {
     /// The timeouts.
     pub timeouts: HttpTimeouts,
-    /// The proxy.
-    pub proxy: ProxyChoice,
-    /// The trusted certificates.
-    pub roots: TrustedRoots,
+    /// The proxy, if there is one.
+    pub proxy: Option<HttpProxy>,
+    /// A PEM file with the only trusted certificates, in place of those of the system.
+    pub trusted_roots: Option<PathBuf>,
 }
 
-/// The proxy for requests.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum ProxyChoice {
-    /// No proxy.
-    #[default]
-    Direct,
-    /// A proxy, except for some hosts.
-    Through {
-        /// The address, `http://host:port` or `socks5://host:port`.
-        address: String,
-        /// The hosts without a proxy, separated by commas (`NO_PROXY`).
-        except: String,
-    },
-}
-
-/// The trusted root certificates.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum TrustedRoots {
-    /// The certificates of the system.
-    #[default]
-    System,
-    /// Only the certificates in this PEM file.
-    File(PathBuf),
+/// The proxy for requests, except for some hosts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HttpProxy {
+    /// The address, `http://host:port` or `socks5://host:port`.
+    pub address: String,
+    /// The hosts without a proxy, separated by commas (`NO_PROXY`).
+    pub except: String,
 }
 
 /// An HTTP request.
@@ -155,16 +138,10 @@ impl HttpOptions {
             // `HTTP_PROXY` is ignored as usual: in CGI programs a client can set it by a header.
             false => &["http_proxy", "ALL_PROXY", "all_proxy"],
         };
-        let proxy = match set(proxies).filter(|_| !endpoint.is_loopback()) {
-            None => ProxyChoice::Direct,
-            Some(address) => ProxyChoice::Through {
-                address,
-                except: set(&["NO_PROXY", "no_proxy"]).unwrap_or_default(),
-            },
-        };
-        let roots = set(&["SSL_CERT_FILE"])
-            .map_or(TrustedRoots::System, |path| TrustedRoots::File(path.into()));
-        Self { timeouts, proxy, roots }
+        let address = set(proxies).filter(|_| !endpoint.is_loopback());
+        let except = || set(&["NO_PROXY", "no_proxy"]).unwrap_or_default();
+        let proxy = address.map(|address| HttpProxy { address, except: except() });
+        Self { timeouts, proxy, trusted_roots: set(&["SSL_CERT_FILE"]).map(PathBuf::from) }
     }
 }
 
@@ -175,32 +152,23 @@ impl HttpClient {
     ///
     /// Fails for an invalid proxy address or an unusable file of certificates.
     pub fn new(options: &HttpOptions) -> Result<Self, NetError> {
-        let request = |cause| NetError::InvalidRequest { cause };
-        let proxy = match &options.proxy {
-            ProxyChoice::Direct => None,
-            ProxyChoice::Through { address, except } => {
-                let proxy = parse_proxy(address, except);
-                Some(proxy.ok_or_else(|| request("invalid proxy address".to_owned()))?)
-            }
-        };
-        let roots = match &options.roots {
-            TrustedRoots::System => RootCerts::PlatformVerifier,
-            TrustedRoots::File(path) => {
-                let certificates = load_certificates(path).map_err(|cause| {
-                    request(format!(
-                        "could not use the certificates in {}: {cause}",
-                        path.display()
-                    ))
-                })?;
-                RootCerts::Specific(Arc::new(certificates))
-            }
+        let invalid = |cause| NetError::InvalidRequest { cause };
+        let proxy = options.proxy.as_ref().map(|proxy| {
+            parse_proxy(proxy).ok_or_else(|| invalid("invalid proxy address".to_owned()))
+        });
+        let roots = match &options.trusted_roots {
+            None => RootCerts::PlatformVerifier,
+            Some(path) => load_certificates(path).map_err(|cause| {
+                let path = path.display();
+                invalid(format!("could not use the certificates in {path}: {cause}"))
+            })?,
         };
         let timeouts = options.timeouts;
         let config = Agent::config_builder()
             .http_status_as_error(false)
             .max_redirects(0)
             .max_redirects_will_error(false)
-            .proxy(proxy)
+            .proxy(proxy.transpose()?)
             .tls_config(TlsConfig::builder().root_certs(roots).build())
             .user_agent(AutoHeaderValue::Provided(Arc::new(
                 concat!("architect/", env!("CARGO_PKG_VERSION")).to_owned(),
@@ -213,13 +181,9 @@ impl HttpClient {
             .input_buffer_size(BUFFER_SIZE)
             .output_buffer_size(BUFFER_SIZE)
             .build();
-        let current = Mutex::new(ConnectionPool::new(&config, timeouts.idle, 0));
-        Ok(Self(Arc::new(HttpClientState {
-            config,
-            timeouts,
-            pool: current,
-            drain: ResponseDrain::default(),
-        })))
+        let pool = Mutex::new(ConnectionPool::new(&config, timeouts.idle));
+        let drain = ResponseDrain::default();
+        Ok(Self(Arc::new(HttpClientState { config, timeouts, pool, drain })))
     }
 
     /// Sends a request and waits for the head of the response.
@@ -239,7 +203,6 @@ impl HttpClient {
         let pool = self.current_pool();
         match self.send_on(&pool, request, cancel) {
             Err(NetError::ConnectionLost { .. }) if pool.has_reused.load(Ordering::Relaxed) => {
-                self.replace_pool(&pool);
                 self.send_on(&self.current_pool(), request, cancel)
             }
             sent => sent,
@@ -258,14 +221,10 @@ impl HttpClient {
         cancel: &CancellationToken,
     ) -> Result<HttpResponse, NetError> {
         self.0.drain.wait();
-        let pool = self.current_pool();
-        let sent = self.send_on(&pool, request, cancel);
-        if let Err(NetError::ConnectionLost { .. }) = sent {
-            self.replace_pool(&pool);
-        }
-        sent
+        self.send_on(&self.current_pool(), request, cancel)
     }
 
+    /// Sends a request on this pool, which is replaced if a connection is lost.
     fn send_on(
         &self,
         pool: &ConnectionPool,
@@ -298,7 +257,11 @@ impl HttpClient {
         }
         let response = response.map_err(|error| {
             pool.resolver.forget();
-            self.error_context(&host, ResponsePart::Head).to_net_error(error)
+            let error = self.error_context(&host, ResponsePart::Head).to_net_error(error);
+            if let NetError::ConnectionLost { .. } = error {
+                self.replace_pool(pool);
+            }
+            error
         })?;
         let (head, body) = response.into_parts();
         Ok(HttpResponse {
@@ -320,25 +283,24 @@ impl HttpClient {
     }
 
     fn current_pool(&self) -> ConnectionPool {
-        self.0.pool.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        lock(&self.0.pool).clone()
     }
 
     /// Replaces this pool, unless that was done already.
     fn replace_pool(&self, pool: &ConnectionPool) {
-        let mut current = self.0.pool.lock().unwrap_or_else(PoisonError::into_inner);
-        if current.generation == pool.generation {
-            *current =
-                ConnectionPool::new(&self.0.config, self.0.timeouts.idle, pool.generation + 1);
+        let mut current = lock(&self.0.pool);
+        if Arc::ptr_eq(&current.has_reused, &pool.has_reused) {
+            *current = ConnectionPool::new(&self.0.config, self.0.timeouts.idle);
         }
     }
 }
 
 impl ConnectionPool {
-    fn new(config: &ureq::config::Config, idle: Duration, generation: u64) -> Self {
+    fn new(config: &ureq::config::Config, idle: Duration) -> Self {
         let (resolver, has_reused) = (CachingResolver::default(), Arc::new(AtomicBool::new(false)));
         let connector = DefaultConnector::default().chain(TimedConnector { idle });
         let agent = Agent::with_parts(config.clone(), connector, resolver.clone());
-        Self { agent, resolver, generation, has_reused }
+        Self { agent, resolver, has_reused }
     }
 }
 
@@ -432,7 +394,7 @@ fn host_and_port(url: &str) -> String {
     uri.ok().and_then(|uri| Some(uri.authority()?.as_str().to_owned())).unwrap_or_default()
 }
 
-fn parse_proxy(address: &str, except: &str) -> Option<Proxy> {
+fn parse_proxy(HttpProxy { address, except }: &HttpProxy) -> Option<Proxy> {
     let proxy = Proxy::new(address).ok()?;
     let mut builder = Proxy::builder(proxy.protocol()).host(proxy.host()).port(proxy.port());
     if let Some(name) = proxy.username() {
@@ -445,7 +407,7 @@ fn parse_proxy(address: &str, except: &str) -> Option<Proxy> {
     hosts.fold(builder, ureq::ProxyBuilder::no_proxy).build().ok()
 }
 
-fn load_certificates(path: &Path) -> Result<Vec<Certificate<'static>>, String> {
+fn load_certificates(path: &Path) -> Result<RootCerts, String> {
     let pem = fs::read(path).map_err(|error| error.to_string())?;
     let mut found = Vec::new();
     for item in ureq::tls::parse_pem(&pem) {
@@ -453,7 +415,10 @@ fn load_certificates(path: &Path) -> Result<Vec<Certificate<'static>>, String> {
             found.push(certificate);
         }
     }
-    if found.is_empty() { Err("it has no certificates".to_owned()) } else { Ok(found) }
+    if found.is_empty() {
+        return Err("it has no certificates".to_owned());
+    }
+    Ok(RootCerts::Specific(Arc::new(found)))
 }
 
 #[cfg(test)]
@@ -468,10 +433,8 @@ mod tests {
             _ => None,
         };
         let endpoint = Endpoint::parse(address, true).unwrap();
-        match HttpOptions::from_env(&endpoint, HttpTimeouts::default(), &env).proxy {
-            ProxyChoice::Direct => None,
-            ProxyChoice::Through { address, .. } => Some(address),
-        }
+        let options = HttpOptions::from_env(&endpoint, HttpTimeouts::default(), &env);
+        options.proxy.map(|proxy| proxy.address)
     }
 
     #[test]

@@ -11,6 +11,7 @@ use std::time::Duration;
 use crossbeam_channel::{Sender, bounded};
 
 use super::HttpResponse;
+use crate::port::lock;
 
 /// Reads responses to their ends on a thread, which starts with the first response and ends with the client.
 #[derive(Debug, Default)]
@@ -80,7 +81,7 @@ impl ResponseDrain {
 
 impl SharedDrainState {
     fn lock(&self) -> MutexGuard<'_, DrainState> {
-        self.current.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.current)
     }
 
     fn set(&self, now: DrainState) {

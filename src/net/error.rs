@@ -151,54 +151,58 @@ impl ErrorContext<'_> {
     /// Converts an error of the HTTP library.
     pub(super) fn to_net_error(&self, error: ureq::Error) -> NetError {
         use ureq::Error;
+        let host = self.host.to_owned();
         match error {
             Error::Timeout(which) => self.timeout_error(which),
             Error::Io(error) => self.io_error(&error),
-            Error::HostNotFound => self.dns_error("no address", true),
-            Error::Tls(cause) => self.tls_error(cause.to_owned()),
-            Error::Rustls(error) => self.tls_error(error.to_string()),
-            Error::Pem(error) => self.tls_error(format!("{error:?}")),
-            Error::ConnectProxyFailed(cause) => NetError::Proxy {
-                host: self.host(),
-                proxy: self.proxy.clone().unwrap_or_default(),
-                cause,
-            },
-            Error::ConnectionFailed => self.connect_error("connection failed".to_owned()),
-            Error::Decompress(_, error) => self.broken_response(error.to_string()),
+            Error::HostNotFound => {
+                NetError::Dns { host, cause: "no address".to_owned(), is_unknown: true }
+            }
+            Error::Tls(cause) => NetError::Tls { host, cause: cause.to_owned() },
+            Error::Rustls(error) => NetError::Tls { host, cause: error.to_string() },
+            Error::Pem(error) => NetError::Tls { host, cause: format!("{error:?}") },
+            Error::ConnectProxyFailed(cause) => {
+                NetError::Proxy { host, proxy: self.proxy.clone().unwrap_or_default(), cause }
+            }
+            Error::ConnectionFailed => {
+                NetError::Connect { host, cause: "connection failed".to_owned() }
+            }
+            Error::Decompress(_, error) => {
+                NetError::BrokenResponse { host, cause: error.to_string() }
+            }
             Error::Protocol(error) if self.part == ResponsePart::Body => {
-                self.broken_response(error.to_string())
+                NetError::BrokenResponse { host, cause: error.to_string() }
             }
-            Error::Protocol(error) => {
-                NetError::NotHttp { host: self.host(), cause: error.to_string() }
-            }
+            Error::Protocol(error) => NetError::NotHttp { host, cause: error.to_string() },
             Error::LargeResponseHeader(..) => {
-                NetError::NotHttp { host: self.host(), cause: "its head has no end".to_owned() }
+                NetError::NotHttp { host, cause: "its head has no end".to_owned() }
             }
             error => NetError::InvalidRequest { cause: error.to_string() },
         }
     }
 
     fn io_error(&self, error: &io::Error) -> NetError {
-        let cause = error.to_string();
+        let (host, cause) = (self.host.to_owned(), error.to_string());
         let no_name = "failed to lookup address information";
         if self.part == ResponsePart::Body {
-            return self.broken_response(cause);
+            return NetError::BrokenResponse { host, cause };
         }
         match error.kind() {
             // The TLS library reports errors of certificates and handshakes as invalid data.
-            io::ErrorKind::InvalidData => self.tls_error(cause),
+            io::ErrorKind::InvalidData => NetError::Tls { host, cause },
             io::ErrorKind::UnexpectedEof
             | io::ErrorKind::ConnectionReset
             | io::ErrorKind::ConnectionAborted
             | io::ErrorKind::BrokenPipe
             | io::ErrorKind::NotConnected
-            | io::ErrorKind::WriteZero => NetError::ConnectionLost { host: self.host(), cause },
+            | io::ErrorKind::WriteZero => NetError::ConnectionLost { host, cause },
             _ if cause.starts_with(no_name) => {
                 let cause = cause.trim_start_matches(no_name).trim_start_matches([':', ' ']);
                 let unknown = ["not known", "nodename nor servname", "No address associated"];
-                self.dns_error(cause, unknown.iter().any(|text| cause.contains(text)))
+                let is_unknown = unknown.iter().any(|text| cause.contains(text));
+                NetError::Dns { host, cause: cause.to_owned(), is_unknown }
             }
-            _ => self.connect_error(cause),
+            _ => NetError::Connect { host, cause },
         }
     }
 
@@ -214,26 +218,6 @@ impl ErrorContext<'_> {
             }
             _ => (ExchangePhase::FirstByte, timeouts.first_byte),
         };
-        NetError::Timeout { host: self.host(), phase, limit }
-    }
-
-    fn host(&self) -> String {
-        self.host.to_owned()
-    }
-
-    fn connect_error(&self, cause: String) -> NetError {
-        NetError::Connect { host: self.host(), cause }
-    }
-
-    fn dns_error(&self, cause: &str, is_unknown: bool) -> NetError {
-        NetError::Dns { host: self.host(), cause: cause.to_owned(), is_unknown }
-    }
-
-    fn tls_error(&self, cause: String) -> NetError {
-        NetError::Tls { host: self.host(), cause }
-    }
-
-    fn broken_response(&self, cause: String) -> NetError {
-        NetError::BrokenResponse { host: self.host(), cause }
+        NetError::Timeout { host: self.host.to_owned(), phase, limit }
     }
 }

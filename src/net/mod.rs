@@ -17,8 +17,7 @@ mod timed_transport;
 
 pub use body::RequestBody;
 pub use client::{
-    HttpClient, HttpOptions, HttpRequest, HttpResponse, HttpTimeouts, Method, ProxyChoice,
-    TrustedRoots,
+    HttpClient, HttpOptions, HttpProxy, HttpRequest, HttpResponse, HttpTimeouts, Method,
 };
 pub use endpoint::{Endpoint, EndpointError};
 pub use error::{ExchangePhase, NetError};

@@ -5,7 +5,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::mpsc::{self, RecvTimeoutError};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -14,6 +14,8 @@ use ureq::http::Uri;
 use ureq::unversioned::resolver::{DefaultResolver, ResolvedSocketAddrs, Resolver};
 use ureq::unversioned::transport::NextTimeout;
 use ureq::unversioned::transport::time::Duration as Limit;
+
+use crate::port::lock;
 
 /// Resolves hosts, and caches the last result. Clones share the cache.
 #[derive(Clone, Debug, Default)]
@@ -35,7 +37,7 @@ const CACHE_LIFETIME: Duration = Duration::from_secs(60);
 impl CachingResolver {
     /// Clears the cache, after a failure that a stale address may have caused.
     pub(super) fn forget(&self) {
-        *self.last() = None;
+        *lock(&self.last) = None;
     }
 
     /// Asks the system on a thread, since the system has no timeout. The library does the same, but panics if no thread
@@ -60,10 +62,6 @@ impl CachingResolver {
             Err(RecvTimeoutError::Disconnected) => Err(ureq::Error::HostNotFound),
         }
     }
-
-    fn last(&self) -> MutexGuard<'_, Option<CachedAddress>> {
-        self.last.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl Resolver for CachingResolver {
@@ -83,7 +81,7 @@ impl Resolver for CachingResolver {
             uri.scheme_str().unwrap_or_default(),
             uri.authority().map_or("", |a| a.as_str())
         );
-        let known = self.last().as_ref().and_then(|found| {
+        let known = lock(&self.last).as_ref().and_then(|found| {
             let is_it = found.host == host && found.found_at.elapsed() < CACHE_LIFETIME;
             is_it.then(|| found.addresses.clone())
         });
@@ -91,7 +89,7 @@ impl Resolver for CachingResolver {
             return Ok(addresses);
         }
         let addresses = self.query_system(uri, config, timeout)?;
-        *self.last() =
+        *lock(&self.last) =
             Some(CachedAddress { host, found_at: Instant::now(), addresses: addresses.clone() });
         Ok(addresses)
     }

@@ -101,34 +101,19 @@ impl Secrets {
     }
 }
 
-/// The prefixes of well-known keys, and the minimum length of the rest.
-const KEY_PATTERNS: [(&str, usize); 26] = [
-    ("sk-", 20),
-    ("sk_live_", 20),
-    ("rk_live_", 20),
-    ("AIza", 30),
-    ("gsk_", 20),
-    ("xai-", 20),
-    ("pplx-", 20),
-    ("nvapi-", 30),
-    ("tgp_v1_", 30),
-    ("r8_", 30),
-    ("hf_", 20),
-    ("ghp_", 30),
-    ("gho_", 30),
-    ("ghu_", 30),
-    ("ghs_", 30),
-    ("ghr_", 30),
-    ("github_pat_", 30),
-    ("glpat-", 20),
-    ("xoxb-", 20),
-    ("xoxp-", 20),
-    ("xoxa-", 20),
-    ("AKIA", 16),
-    ("ASIA", 16),
-    ("npm_", 30),
-    ("pypi-", 40),
-    ("dop_v1_", 40),
+/// The minimum length of well-known keys after their prefixes, and these.
+const KEY_PATTERNS: [(usize, &[&str]); 5] = [
+    (16, &["AKIA", "ASIA"]),
+    (
+        20,
+        &[
+            "sk-", "sk_live_", "rk_live_", "gsk_", "xai-", "pplx-", "hf_", "glpat-", "xoxb-",
+            "xoxp-", "xoxa-",
+        ],
+    ),
+    (30, &["AIza", "nvapi-", "tgp_v1_", "r8_", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "npm_"]),
+    (30, &["github_pat_"]),
+    (40, &["pypi-", "dop_v1_"]),
 ];
 
 /// Masks text in the form of well-known keys: a prefix, and letters and digits.
@@ -140,15 +125,18 @@ fn mask_key_patterns(text: &str) -> String {
         masked.push_str(before);
         let (word, later) = from.split_at(from.find(|c| !is_in_key(c)).unwrap_or(from.len()));
         // Ordinary names don't have both letters and digits.
-        let is_key = |(beginning, least): &(&str, usize)| {
-            word.strip_prefix(beginning).is_some_and(|key| {
-                key.len() >= *least
-                    && key.bytes().any(|byte| byte.is_ascii_digit())
-                    && key.bytes().any(|byte| byte.is_ascii_alphabetic())
-            })
+        let is_key = |key: &str, least: usize| {
+            key.len() >= least
+                && key.bytes().any(|byte| byte.is_ascii_digit())
+                && key.bytes().any(|byte| byte.is_ascii_alphabetic())
         };
-        match KEY_PATTERNS.iter().find(|key| is_key(key)) {
-            Some((beginning, _)) => masked.extend([beginning, MASK]),
+        let known = KEY_PATTERNS.iter().find_map(|(least, prefixes)| {
+            let is_prefix =
+                |prefix: &&&str| word.strip_prefix(**prefix).is_some_and(|key| is_key(key, *least));
+            prefixes.iter().find(is_prefix)
+        });
+        match known {
+            Some(prefix) => masked.extend([*prefix, MASK]),
             None => masked.push_str(word),
         }
         rest = later;

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use serde::Deserialize;
+
 use crate::port::EffectContext;
 
 /// Asks the user to confirm calls.
@@ -26,7 +28,8 @@ pub struct ConfirmationRequest<'a> {
 }
 
 /// The answer to a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum ConfirmationAnswer {
     /// The call may run.
     Yes,
@@ -35,6 +38,7 @@ pub enum ConfirmationAnswer {
     /// The run must end.
     Abort,
     /// There is no user to ask.
+    #[serde(skip)]
     Unavailable,
 }
 

@@ -1,8 +1,8 @@
 //! Paths in the workspace that no tool may write.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use crate::exec::{SandboxMode, SandboxPolicy, resolve_path};
+use crate::exec::{SandboxMode, SandboxPolicy, UserGitConfig, followed_by_git, resolve_path};
 use crate::workspace::escape_name;
 
 /// Paths in the workspace that neither tools nor commands may write.
@@ -14,6 +14,8 @@ pub struct OffLimits {
     paths: Vec<PathBuf>,
     /// Whether repositories of git are, wherever they are.
     has_repositories: bool,
+    workspace: PathBuf,
+    user_git: UserGitConfig,
 }
 
 impl OffLimits {
@@ -30,7 +32,12 @@ impl OffLimits {
             Some(fold_case(&escape_name(inside.as_os_str())))
         });
         let places = inside.filter(|path| !path.as_os_str().is_empty()).collect();
-        Self { paths: places, has_repositories: true }
+        Self {
+            paths: places,
+            has_repositories: true,
+            workspace: policy.workspace.clone(),
+            user_git: policy.user_git.clone(),
+        }
     }
 
     /// Returns whether no tool writes in the folder of a repository, whatever its name is.
@@ -41,10 +48,27 @@ impl OffLimits {
     /// Returns whether writing a path below the workspace would change something that is off limits: because it is located
     /// there, or because it leads there and something else would take its place.
     pub fn contains(&self, path: &str) -> bool {
+        let named = Path::new(path);
         let path = fold_case(path);
         let is_place = |place: &PathBuf| path.starts_with(place) || place.starts_with(&path);
-        self.has_repositories && path.iter().any(|name| may_be_git_folder(&name.to_string_lossy()))
+        self.has_repositories
+            && (path.iter().any(|name| may_be_git_folder(&name.to_string_lossy()))
+                || self.followed_around(named).iter().any(is_place))
             || self.paths.iter().any(is_place)
+    }
+
+    /// Returns what git follows in the work trees below the workspace that contain a path.
+    fn followed_around(&self, path: &Path) -> Vec<PathBuf> {
+        let folders = path.ancestors().skip(1).filter(|folder| !folder.as_os_str().is_empty());
+        let folders = folders.map(|folder| self.workspace.join(folder));
+        let work_trees = folders.filter(|folder| folder.join(".git").symlink_metadata().is_ok());
+        let found =
+            work_trees.flat_map(|folder| followed_by_git(&folder, &self.workspace, &self.user_git));
+        let inside = found.filter_map(|path| {
+            let inside = path.strip_prefix(&self.workspace).ok()?;
+            Some(fold_case(&escape_name(inside.as_os_str())))
+        });
+        inside.collect()
     }
 }
 

@@ -86,10 +86,15 @@ impl CancellationToken {
         true
     }
 
-    // No action runs while the lock is held, so a poisoned lock is still consistent.
     fn lock(&self) -> MutexGuard<'_, CancellationInner> {
-        self.0.inner.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0.inner)
     }
+}
+
+/// Locks a mutex whose value is consistent also after a panic of another thread: no code that can panic runs while it is
+/// locked.
+pub(crate) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Drop for CancelRegistration {

@@ -1,5 +1,6 @@
-//! Plan first: the `plan` agent reads and plans, and the agent of the task carries the plan out.
+//! Plan first: the `plan` agent makes a plan, and the agent of the task implements it.
 
+use std::slice;
 use std::sync::Arc;
 
 use super::remaining_limits::remaining_config;
@@ -10,13 +11,13 @@ use crate::view::CostSource;
 /// The agent that plans.
 const PLANNER: &str = "plan";
 
-/// Plans a task, and then carries the plan out. A plan that is not finished is the end.
+/// Makes a plan for a task, and then implements it. Ends after the first run if it does not succeed.
 ///
-/// The plan is a session of its own beside the one that carries it out.
+/// The plan has a session of its own.
 ///
 /// # Errors
 ///
-/// Fails when a run could not begin.
+/// Fails if a run can't be started.
 pub fn plan_first(
     setup: &RunSetup,
     request: RunRequest,
@@ -43,7 +44,8 @@ pub fn plan_first(
         Some(outcome) if outcome.reason.status() == RunStatus::Success => outcome.output.clone(),
         _ => return Ok(vec![planned]),
     };
-    let builder = setup.with_config(remaining_config(&setup.config, [&planned], None));
+    let builder =
+        setup.with_config(remaining_config(&setup.config, slice::from_ref(&planned), None));
     let task = format!(
         "{task}\n\n## Plan\n\n{}\n\nCarry this plan out. Where it turns out to be wrong, do what the task asks for, and say so.",
         plan.unwrap_or_default().trim()

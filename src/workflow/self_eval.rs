@@ -14,29 +14,30 @@ use crate::view::{CostSource, sanitize};
 /// The result of an evaluation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Evaluation {
-    /// Whether the task was done, all of it.
+    /// Whether the whole task was done.
     pub completed: bool,
-    /// How sure that is, from 0 to 1.
+    /// The confidence of the evaluator, from 0 to 1.
     pub confidence: f64,
     /// What is wrong or missing.
     #[serde(default)]
     pub issues: Vec<String>,
-    /// What should be done about it.
+    /// What should be done next.
     #[serde(default)]
     pub suggestion: String,
 }
 
 /// Runs and their evaluation.
+#[derive(Default)]
 pub struct EvaluatedRuns {
     /// The runs, evaluations among them, in order.
     pub runs: Vec<FinishedRun>,
     /// The run whose answer counts.
     pub answer_run: usize,
-    /// The run that the user interrupted, and all with it.
+    /// The run that the user interrupted. It ends the workflow.
     pub interrupted_run: Option<usize>,
     /// The evaluation of that answer, if there is one.
     pub evaluation: Option<Evaluation>,
-    /// How it all ends, where that is not how the run of the answer ended: the evaluation was not satisfied.
+    /// The stop reason of the workflow if it differs from that of the run: the evaluation failed.
     pub stop_reason_override: Option<StopReason>,
 }
 
@@ -46,16 +47,16 @@ const EVALUATOR_PROMPT: &str = "You evaluate whether a coding task was completed
      nothing else:\n{\"completed\": true or false, \"confidence\": a number from 0 to 1, \"issues\": [\"what is wrong or \
      missing\"], \"suggestion\": \"what should be done next\"}";
 
-/// The most that is shown of what was done, in bytes.
+/// The maximum length of the shown calls, in bytes.
 const MAX_SHOWN_BYTES: usize = 24 << 10;
 
-/// The most that is shown of one call, in characters, twice.
+/// The maximum length of the shown arguments of a call, and of its shown result, in characters.
 const MAX_LINE_CHARS: usize = 300;
 
-/// How a run is continued whose evaluation failed.
+/// How to continue a run whose evaluation failed.
 #[derive(Clone, Debug)]
 pub struct RetryContext {
-    /// Where its session is stored; it can't be continued otherwise.
+    /// The store of its session; without one it can't be continued.
     pub store: Option<SessionStore>,
     /// As in the request of the task.
     pub options: Value,
@@ -63,12 +64,12 @@ pub struct RetryContext {
     pub exit_on_partial: Option<u8>,
 }
 
-/// Has the newest of these runs evaluated; with `full`, a bad result is worked on again in the same session, as often
-/// as the settings say. The answer with the best evaluation counts.
+/// Evaluates the newest of these runs. With `full`, a run whose evaluation fails is continued in the same session, up to
+/// the configured number of retries. The answer with the best evaluation counts.
 ///
 /// # Errors
 ///
-/// Fails when a run could not begin.
+/// Fails if a run can't be started.
 pub fn evaluate(
     setup: &RunSetup,
     task: &str,
@@ -82,13 +83,7 @@ pub fn evaluate(
         EvaluationMode::Off | EvaluationMode::Basic => 0,
     };
     let mut newest = runs.len().saturating_sub(1);
-    let mut all = EvaluatedRuns {
-        answer_run: newest,
-        runs,
-        interrupted_run: None,
-        evaluation: None,
-        stop_reason_override: None,
-    };
+    let mut all = EvaluatedRuns { answer_run: newest, runs, ..EvaluatedRuns::default() };
     for attempt in 0..=retries {
         let evaluation = all.evaluate_run(setup, task, newest, again, io)?;
         let is_evaluated = all.runs.get(newest).is_some_and(FinishedRun::is_success);
@@ -107,7 +102,15 @@ pub fn evaluate(
             break;
         }
         let session = all.runs[newest].session;
-        let Some(request) = again.retry_request(session, message)? else { break };
+        let Some(store) = &again.store else { break };
+        let opened = store.reopen(session, DamagePolicy::Refuse)?;
+        let request = RunRequest {
+            task: Some(message.into()),
+            target: SessionTarget::Stored(store.clone(), Box::new(opened)),
+            options: again.options.clone(),
+            source: CostSource::Agent,
+            exit_on_partial: again.exit_on_partial,
+        };
         let config = remaining_config(&setup.config, &all.runs, Some(session));
         let ended = setup.with_config(config).run(request, io.clone())?;
         newest = all.runs.len();
@@ -168,7 +171,7 @@ impl EvaluatedRuns {
     }
 }
 
-/// Returns the set-up of the evaluator: it has no tools and no hooks.
+/// Returns the setup of the evaluator: it has no tools and no hooks.
 fn evaluator_setup(setup: &RunSetup, mut config: Config) -> RunSetup {
     config.settings.hooks = HooksConfig::default();
     config.settings.mcp = McpConfig::default();
@@ -184,7 +187,7 @@ fn evaluator_setup(setup: &RunSetup, mut config: Config) -> RunSetup {
     setup.with_config(config).with_agent(agent)
 }
 
-/// Returns what was done, as the evaluator sees it: the calls with their results, and the answer.
+/// Returns the work for the evaluator: the calls with their results, and the answer.
 fn format_work(machine: &Machine) -> String {
     let mut done = String::new();
     for entry in machine.conversation.entries() {
@@ -208,43 +211,18 @@ fn format_work(machine: &Machine) -> String {
     format!("## What was done\n\n{}\n## Final answer\n\n{answer}", &done[from..])
 }
 
-impl RetryContext {
-    fn retry_request(
-        &self,
-        session: SessionId,
-        message: String,
-    ) -> Result<Option<RunRequest>, AppError> {
-        let Some(store) = &self.store else { return Ok(None) };
-        let opened = store.reopen(session, DamagePolicy::Refuse)?;
-        Ok(Some(RunRequest {
-            task: Some(message.into()),
-            target: SessionTarget::Stored(store.clone(), Box::new(opened)),
-            options: self.options.clone(),
-            source: CostSource::Agent,
-            exit_on_partial: self.exit_on_partial,
-        }))
-    }
-}
-
 impl Evaluation {
-    /// Parses an evaluation: the whole text as JSON, else what is in a fence, else the first object.
+    /// Parses the first evaluation in a text; what surrounds it does not matter.
     fn parse(text: &str) -> Option<Self> {
-        let fenced = || {
-            let (_, rest) = text.split_once("```")?;
-            let (inside, _) = rest.split_once("```")?;
-            Some(inside.trim_start_matches(|c: char| c.is_ascii_alphanumeric()))
-        };
-        let braced = || Some(&text[text.find('{')?..]);
-        let parse = |text: &str| {
-            // What follows the object does not matter.
-            let mut read = serde_json::Deserializer::from_str(text.trim()).into_iter::<Self>();
+        let parse = |(at, _)| {
+            let mut read = serde_json::Deserializer::from_str(&text[at..]).into_iter::<Self>();
             read.next()?.ok()
         };
-        let evaluation = parse(text).or_else(|| parse(fenced()?)).or_else(|| parse(braced()?))?;
+        let evaluation = text.match_indices('{').find_map(parse)?;
         Some(Self { confidence: evaluation.confidence.clamp(0.0, 1.0), ..evaluation })
     }
 
-    /// Returns whether the task was done, and that is sure enough.
+    /// Returns whether the task was done, with at least this confidence.
     fn meets(&self, threshold: f64) -> bool {
         self.completed && self.confidence >= threshold
     }
@@ -276,6 +254,7 @@ mod tests {
             json.to_owned(),
             format!("Here it is:\n```json\n{json}\n```\nDone."),
             format!("I think {json} is fair."),
+            format!("With {{braces}} before it: {json}"),
         ] {
             let evaluation = Evaluation::parse(&text).unwrap();
             assert!(evaluation.completed && evaluation.issues.is_empty(), "{text}");

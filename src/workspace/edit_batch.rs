@@ -1,23 +1,30 @@
 //! Atomic changes of several files.
 //!
-//! Every new content is written to a temporary file in the same folder and synced. Then each original is checked once
-//! more, and only if all are unchanged, the new files are renamed into place. If a step fails, the previous ones are
-//! undone.
+//! Every new content is written to a temporary file in the same folder and synced. Then the folders are locked, each
+//! original is checked once more, and only if all are unchanged, the new files are renamed into place. If a step fails,
+//! the previous ones are undone. Of two processes that change the same content, the second one fails.
 //!
 //! A killed process leaves temporary files behind. Their names contain those of the original and a digest of the
 //! content ([`leftover_path`]), so they can be found.
 
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs::{File, Permissions};
 use std::io::{self, Write};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
 
 use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt};
-use rustix::fs::{Gid, Uid, fchown};
+use rustix::fs::{
+    FlockOperation, Gid, Mode, OFlags, RenameFlags, Uid, fchown, flock, fstat, openat,
+    renameat_with,
+};
+use rustix::io::Errno;
 use sha2::{Digest, Sha256};
 
 use super::error::FileError;
@@ -112,6 +119,7 @@ impl ChangeBatch {
         for change in &self.changes {
             staged.push(StagedChange::new(root, change)?);
         }
+        let _locks = lock_folders(&staged)?;
         for change in &self.changes {
             change.check_unchanged(root)?;
         }
@@ -132,6 +140,42 @@ impl ChangeBatch {
         }
         made.iter().for_each(CommittedChange::remove_backup);
         Ok(())
+    }
+}
+
+/// The longest wait for other processes that change files in the same folder, in attempts of a millisecond.
+const MAX_LOCK_ATTEMPTS: usize = 10_000;
+
+/// Locks the folders of changes until the result is dropped, in one order for all processes.
+///
+/// The locks hold between processes of this program. A folder that cannot be locked, as on some network file systems,
+/// is changed without.
+fn lock_folders(staged: &[StagedChange<'_>]) -> Result<Vec<OwnedFd>, FileError> {
+    let mut folders = BTreeMap::new();
+    for change in staged {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let Ok(folder) = openat(&change.folder, ".", flags, Mode::empty()) else { continue };
+        let Ok(stat) = fstat(&folder) else { continue };
+        folders.insert((stat.st_dev, stat.st_ino), (folder, &change.change.path));
+    }
+    let locked = folders.into_values().map(|(folder, path)| {
+        for _ in 0..MAX_LOCK_ATTEMPTS {
+            match flock(&folder, FlockOperation::NonBlockingLockExclusive) {
+                Err(Errno::WOULDBLOCK) => thread::sleep(Duration::from_millis(1)),
+                Ok(()) | Err(_) => return Ok(folder),
+            }
+        }
+        Err(FileError::Locked(path.clone()))
+    });
+    locked.collect()
+}
+
+/// Renames a file to a name that must not exist.
+fn rename_to_new(folder: &Dir, from: &str, to: &OsStr) -> io::Result<()> {
+    match renameat_with(folder, from, folder, to, RenameFlags::NOREPLACE) {
+        // Some file systems can't, and systems before Linux 3.15.
+        Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => folder.rename(from, folder, to),
+        renamed => Ok(renamed?),
     }
 }
 
@@ -234,6 +278,9 @@ impl<'a> StagedChange<'a> {
             }
         };
         let done = match &self.temp_name {
+            Some(beside) if self.change.before == ExpectedContent::Absent => {
+                rename_to_new(&self.folder, beside, &self.name)
+            }
             Some(beside) => self.folder.rename(beside, &self.folder, &self.name),
             None => self.folder.remove_file(&self.name),
         };

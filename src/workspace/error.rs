@@ -49,6 +49,11 @@ pub enum FileError {
     /// The file has changed since it was read.
     #[error("'{0}' changed in the meantime; nothing was written. Read it again")]
     Changed(RelPath),
+    /// Another process keeps the folder of the file locked.
+    #[error(
+        "another process keeps the directory of '{0}' locked; nothing was written. Try again later"
+    )]
+    Locked(RelPath),
     /// Access to the real path is denied.
     #[error("'{0}' may not be touched: {1}")]
     Denied(RelPath, String),

@@ -122,7 +122,7 @@ fn check_keys(config: &Config, world: &ProcessEnv) -> Finding {
     let named = config.settings.llm.api_key_env.as_ref().map(VariableName::as_str);
     let is_set = |key: &&str| world.variable(key).is_some_and(|key| !key.trim().is_empty());
     let mut variables: Vec<&str> =
-        PROVIDERS.iter().flat_map(|provider| provider.key_variables().iter().copied()).collect();
+        PROVIDERS.iter().flat_map(|provider| provider.key_variables.iter().copied()).collect();
     variables.dedup();
     let set: Vec<&str> =
         named.into_iter().chain(variables.iter().copied()).filter(is_set).collect();

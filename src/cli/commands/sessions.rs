@@ -104,7 +104,7 @@ fn short_dollars(cost: MicroUsd) -> String {
 }
 
 fn show(store: &SessionStore, session: SessionId, as_json: bool) -> Result<String, CliError> {
-    let detail = SessionIndex::open(store)?.show(session)?;
+    let detail = SessionDetail::load(store, session)?;
     Ok(json_or_text(as_json, &json!(detail), || format_detail(&detail)))
 }
 

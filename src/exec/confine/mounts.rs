@@ -121,7 +121,8 @@ pub(super) fn set_up_mounts(policy: &SandboxPolicy, sockets: &[PathBuf]) -> io::
         bind(&path, &path)?;
         Mount { flags: flags_of(&path)?, path }.make_read_only()?;
     }
-    for path in &policy.links {
+    let links = policy.protected.iter().filter(|path| path.is_symlink()).chain(&policy.links);
+    for path in links {
         // Where the system cannot do this, links are checked after each command.
         let _ = mount_link(path, path);
     }

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::SandboxLevel;
 use crate::exec::egress::AllowedHosts;
 use crate::exec::package_caches::PackageCaches;
+use crate::exec::repository::UserGitConfig;
 use crate::model::word_enum;
 
 /// How commands are confined.
@@ -52,6 +53,9 @@ pub struct SandboxPolicy {
     /// Folders in which repositories of git are checked.
     #[serde(default)]
     pub repositories: Vec<PathBuf>,
+    /// The user's own configuration of git.
+    #[serde(default)]
+    pub user_git: UserGitConfig,
     /// The record of pending cleanup, in case the engine is killed.
     #[serde(default)]
     pub record_path: Option<PathBuf>,
@@ -157,6 +161,7 @@ impl SandboxPolicy {
             copied: Vec::new(),
             copies: PathBuf::new(),
             repositories: Vec::new(),
+            user_git: UserGitConfig::default(),
             record_path: None,
         }
     }

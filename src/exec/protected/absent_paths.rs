@@ -3,11 +3,14 @@
 //! An existing path can be made read-only, a missing one cannot. So after each command, with all its processes ended,
 //! files that it created at such paths are renamed, to a name that no program reads.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, Permissions};
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+
+use uuid::Uuid;
 
 use crate::exec::confine::policy::{SandboxMode, SandboxPolicy};
 
@@ -16,7 +19,7 @@ use crate::exec::confine::policy::{SandboxMode, SandboxPolicy};
 pub(in crate::exec) struct AbsentPaths(Vec<PathBuf>);
 
 /// Suffix of renamed files.
-const DENIED_SUFFIX: &str = ".denied";
+pub(in crate::exec) const DENIED_SUFFIX: &str = ".denied";
 
 impl AbsentPaths {
     /// Returns the protected paths of a policy that do not exist. Paths in a repository that does not exist are not
@@ -55,15 +58,27 @@ impl AbsentPaths {
 }
 
 fn rename_denied(path: &Path) -> io::Result<()> {
-    let with = |ending: &str| {
-        let mut name = OsString::from(path);
-        name.push(ending);
-        PathBuf::from(name)
-    };
-    let numbered = (2..u32::MAX).map(|number| format!("{DENIED_SUFFIX}-{number}"));
-    let names = std::iter::once(DENIED_SUFFIX.to_owned()).chain(numbered);
-    let mut free = names.map(|name| with(&name)).filter(|path| !exists(path));
+    let mut free = denied_names(path).filter(|path| !exists(path));
     free.next().map_or(Ok(()), |free| fs::rename(path, free))
+}
+
+/// Returns the names under which a denied file is kept, in order: the last one is always free.
+pub(in crate::exec) fn denied_names(path: &Path) -> impl Iterator<Item = PathBuf> + use<> {
+    const MAX_NUMBER: u32 = 100;
+    // Leaves room for the suffix.
+    const MAX_NAME: usize = 200;
+
+    let name = path.file_name().unwrap_or_default().as_bytes();
+    let name = OsStr::from_bytes(&name[..name.len().min(MAX_NAME)]);
+    let path = path.with_file_name(name);
+    let numbered = (2..MAX_NUMBER).map(|number| number.to_string());
+    let last = std::iter::once_with(|| Uuid::now_v7().simple().to_string());
+    let endings = numbered.chain(last).map(|ending| format!("{DENIED_SUFFIX}-{ending}"));
+    std::iter::once(DENIED_SUFFIX.to_owned()).chain(endings).map(move |ending| {
+        let mut name = OsString::from(&path);
+        name.push(ending);
+        name.into()
+    })
 }
 
 /// Returns whether the path exists, as a dangling link too.
@@ -74,6 +89,19 @@ fn exists(path: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_file_with_a_long_name_is_renamed_however_many_were_before() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("x".repeat(255));
+        for name in denied_names(&path).take(100) {
+            fs::write(name, "").unwrap();
+        }
+        fs::write(&path, "").unwrap();
+        rename_denied(&path).unwrap();
+        assert!(!exists(&path));
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 101);
+    }
 
     #[test]
     fn new_files_are_renamed_and_existing_ones_are_left() {

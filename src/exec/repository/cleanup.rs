@@ -1,19 +1,17 @@
 //! Decides which items are harmless, and replaces or renames the others.
 
 use std::collections::BTreeMap;
-use std::ffi::OsString;
+use std::ffi::OsStr;
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
-use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt, Permissions, PermissionsExt};
+use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt};
 
 use super::ScanRoot;
 use super::git_config::{GitSetting, format_config, parse};
 use super::scan::{self, GitItem, GitItemKind, GitItems, ItemContent, is_git_name};
-
-/// Suffix of renamed files.
-const DENIED_SUFFIX: &str = ".denied";
+use crate::exec::protected::absent_paths::{DENIED_SUFFIX, denied_names};
 
 /// Commands of a rebase list that run no program.
 const HARMLESS_REBASE_COMMANDS: [&str; 24] = [
@@ -67,13 +65,13 @@ pub(super) struct RootState<'a> {
     pub now: &'a GitItems,
     /// Whether commands could not change a path.
     pub is_read_only: &'a dyn Fn(&Path) -> bool,
-    /// Whether the items of a folder are part of `now`.
-    pub is_scanned: &'a dyn Fn(&Path) -> bool,
+    /// Whether a folder was scanned as a repository, with its settings and hooks.
+    pub is_repository: &'a dyn Fn(&Path) -> bool,
 }
 
 /// Makes changed items harmless. Returns a sentence for each.
 pub(super) fn clean_root(root: &ScanRoot, found: &RootState<'_>) -> Vec<String> {
-    let RootState { before, led, now, is_read_only: is_left, is_scanned } = *found;
+    let RootState { before, led, now, is_read_only: is_left, is_repository } = *found;
     let mut notices = Vec::new();
     // Inner items first: renaming an outer one changes their paths.
     for (path, item) in now.iter().rev() {
@@ -86,7 +84,7 @@ pub(super) fn clean_root(root: &ScanRoot, found: &RootState<'_>) -> Vec<String> 
             continue;
         }
         let old = old.map(|item| PreviousItem { item, is_moved });
-        let Some(remedy) = find_replacement(root, path, item, old, is_scanned) else { continue };
+        let Some(remedy) = find_replacement(root, path, item, old, is_repository) else { continue };
         let shown = path.display();
         let made = match &remedy {
             Replacement::Content(content, _) => {
@@ -178,10 +176,13 @@ fn target_of(root: &ScanRoot, path: &Path, item: &GitItem) -> Option<PathBuf> {
     root.path.join(path).parent()?.join(named).canonicalize().ok()
 }
 
-/// Returns the path in a `.git` file.
+/// Returns the path in a `.git` file, as git reads it; `None` if it is invalid.
 fn parse_gitdir(text: &[u8]) -> Option<PathBuf> {
-    let text = String::from_utf8_lossy(text);
-    Some(text.trim_end_matches('\n').strip_prefix("gitdir: ")?.into())
+    let path = text.strip_prefix(b"gitdir: ")?;
+    let end = path.iter().rposition(|byte| !b"\n\r".contains(byte))?;
+    // Git ignores what follows a zero byte.
+    let path = path.get(..=end).filter(|path| !path.contains(&0))?;
+    Some(OsStr::from_bytes(path).into())
 }
 
 /// Returns what must replace an item; `None` if it is harmless.
@@ -190,7 +191,7 @@ fn find_replacement(
     path: &Path,
     item: &GitItem,
     old: Option<PreviousItem<'_>>,
-    is_scanned: &dyn Fn(&Path) -> bool,
+    is_known: &dyn Fn(&Path) -> bool,
 ) -> Option<Replacement> {
     let is_moved = old.is_some_and(|old| old.is_moved);
     let old = old.map(|old| old.item);
@@ -202,10 +203,10 @@ fn find_replacement(
             Replacement::Rename(why.to_owned())
         }
     };
-    // Only settings of a scanned repository are checked.
+    // Only settings and hooks of a scanned repository are checked.
     let is_repository = |target: &Path| {
         is_target_inside(root, path, target)
-            && real_target(root, path, target).is_none_or(|target| is_scanned(&target))
+            && real_target(root, path, target).is_none_or(|target| is_known(&target))
     };
     match (item.kind, &item.content) {
         (GitItemKind::Config, ItemContent::File(text)) => {
@@ -238,7 +239,7 @@ fn find_replacement(
                 parse_gitdir(text).is_some_and(|target| is_repository(&target))
             } else {
                 let text = String::from_utf8_lossy(text);
-                is_own_common(path, text.trim_end_matches('\n'))
+                own_common(path, text.trim_end_matches('\n')).is_some_and(is_known)
             };
             (!is_fine).then(|| restored("a command may not point git to another folder"))
         }
@@ -310,11 +311,11 @@ fn is_harmless_step(path: &Path, line: &str) -> bool {
     line.is_empty() || line.starts_with(['#', ';']) || HARMLESS_REBASE_COMMANDS.contains(&first)
 }
 
-/// Returns whether `commondir` of a linked work tree refers to the repository that contains it.
-fn is_own_common(path: &Path, target: &str) -> bool {
-    let folder = path.parent().unwrap_or(Path::new(""));
-    folder.parent().and_then(Path::file_name).is_some_and(|name| name == "worktrees")
-        && Path::new(target).components().eq([Component::ParentDir, Component::ParentDir])
+/// Returns the repository that contains a linked work tree, if `commondir` of that refers to it.
+fn own_common<'a>(path: &'a Path, target: &str) -> Option<&'a Path> {
+    let around = path.parent()?.parent().filter(|around| around.ends_with("worktrees"))?;
+    let is_own = Path::new(target).components().eq([Component::ParentDir, Component::ParentDir]);
+    around.parent().filter(|_| is_own)
 }
 
 /// Returns whether the target of a file or link, with links resolved, is below the root.
@@ -355,18 +356,12 @@ fn is_target_beside(path: &Path, target: &Path) -> bool {
     path.parent().is_some() && target.is_relative() && target.components().all(is_down)
 }
 
-/// Renames a path, so that no program follows it.
+/// Renames a path, so that no program follows it; removes it if that fails.
 fn rename_item(root: &Dir, path: &Path) -> io::Result<()> {
-    let numbered = (2..1_000).map(|number| format!("{DENIED_SUFFIX}-{number}"));
-    let named = |ending: String| {
-        let mut name = OsString::from(path);
-        name.push(ending);
-        PathBuf::from(name)
-    };
-    let names = std::iter::once(DENIED_SUFFIX.to_owned()).chain(numbered).map(named);
-    let mut free = names.filter(|path| root.symlink_metadata(path).is_err());
+    let mut free = denied_names(path).filter(|path| root.symlink_metadata(path).is_err());
     let free = free.next().ok_or(io::ErrorKind::AlreadyExists)?;
-    with_writable_folder(root, path, || root.rename(path, root, &free))
+    let rename = || root.rename(path, root, &free);
+    with_writable_folder(root, path, rename).or_else(|_| root.remove_file(path))
 }
 
 /// Replaces a file.
@@ -386,8 +381,7 @@ fn with_writable_folder(
     act: impl Fn() -> io::Result<()>,
 ) -> io::Result<()> {
     act().or_else(|_| {
-        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-        root.set_permissions(parent.unwrap_or(Path::new(".")), Permissions::from_mode(0o700))?;
+        scan::open_to_owner(root, path.parent().unwrap_or(Path::new("")))?;
         act()
     })
 }

@@ -127,21 +127,29 @@ const ADDRESS_SETTINGS: [(&str, &str); 5] = [
 const HARMLESS_UPDATES: [&str; 4] = ["checkout", "merge", "none", "rebase"];
 
 /// Sections in which a value, or a value that begins with `!`, is a command line.
-const COMMAND_SECTIONS: [&str; 14] = [
+const COMMAND_SECTIONS: [&str; 22] = [
     "alias",
+    "browser",
     "core",
     "credential",
     "diff",
     "difftool",
     "filter",
     "gpg",
+    "guitool",
+    "hook",
+    "imap",
     "interactive",
     "man",
     "merge",
     "mergetool",
     "pager",
+    "remote",
+    "sendemail",
     "sequence",
+    "submodule",
     "trailer",
+    "uploadpack",
 ];
 
 impl GitSetting {
@@ -187,15 +195,32 @@ impl GitSetting {
         let Some(value) = self.value.as_deref() else { return Vec::new() };
         match (self.section.as_str(), self.name.as_str()) {
             ("include" | "includeif", "path") => vec![(GitPathBase::Include, value.into())],
-            ("core", "hookspath") => vec![(GitPathBase::WorkTree, value.into())],
-            (section, _) if COMMAND_SECTIONS.contains(&section) => {
+            ("core", "hookspath") | ("init", "templatedir") => {
+                vec![(GitPathBase::WorkTree, value.into())]
+            }
+            // Without `!`, the value is a command of git.
+            ("alias", _) if !value.starts_with('!') => Vec::new(),
+            (section, _) if COMMAND_SECTIONS.contains(&section) && !self.is_harmless(&|_| true) => {
                 let is_end = |c: char| c.is_whitespace() || "'\"`;|&()<>=!".contains(c);
-                let words = value.split(is_end).filter(|word| word.contains('/'));
-                words.map(|word| (GitPathBase::WorkTree, word.into())).collect()
+                let words = value.split(is_end).filter(|word| !word.is_empty());
+                let base = |word: &str| match word.contains('/') || is_file_name(word) {
+                    true => GitPathBase::WorkTree,
+                    false => GitPathBase::ExistingFile,
+                };
+                words.map(|word| (base(word), word.into())).collect()
             }
             _ => Vec::new(),
         }
     }
+}
+
+/// Returns whether a word looks like the name of a file, which may not exist yet: `filter.py`.
+fn is_file_name(word: &str) -> bool {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
+    word.chars().all(is_plain)
+        && word.rsplit_once('.').is_some_and(|(name, ending)| {
+            !name.is_empty() && ending.starts_with(|first: char| first.is_ascii_alphabetic())
+        })
 }
 
 /// What a path in a configuration file is relative to.
@@ -205,6 +230,8 @@ pub(super) enum GitPathBase {
     Include,
     /// The work tree.
     WorkTree,
+    /// The work tree, if it has a file of this name.
+    ExistingFile,
 }
 
 /// Returns whether an address uses a transport of git itself: any other scheme names a program.
@@ -224,7 +251,7 @@ pub(super) fn parse(text: &[u8]) -> Option<Vec<GitSetting>> {
     let mut settings = Vec::new();
     while let Some(char) = reader.rest.next() {
         match char {
-            char if char.is_ascii_whitespace() => {}
+            char if is_space(char) => {}
             '#' | ';' => reader.comment(),
             '[' => section = Some(reader.section()?),
             first if first.is_ascii_alphabetic() => {
@@ -260,6 +287,11 @@ pub(super) fn format_config(settings: &[GitSetting]) -> String {
         };
     }
     text
+}
+
+/// Returns whether git takes a character for white space; a form feed is none.
+fn is_space(char: char) -> bool {
+    matches!(char, ' ' | '\t' | '\n')
 }
 
 struct ConfigParser<'a> {
@@ -330,7 +362,7 @@ impl ConfigParser<'_> {
                 None | Some('\n') => return Some(value),
                 Some(char) => char,
             };
-            if !is_quoted && char.is_ascii_whitespace() {
+            if !is_quoted && is_space(char) {
                 if !value.is_empty() {
                     spaces.push(char);
                 }
@@ -382,9 +414,17 @@ mod tests {
         assert_eq!(keys(text).unwrap(), expected);
         let settings = parse(text.as_bytes()).unwrap();
         assert_eq!(parse(format_config(&settings).as_bytes()).unwrap(), settings);
-        for wrong in
-            ["x = 1", "[a]x = \"1", "[a", "[a \"b]", "[a]x = \\q", "[a]1 = 2", "[a]x y", "[a]\0"]
-        {
+        for wrong in [
+            "x = 1",
+            "[a]x = \"1",
+            "[a",
+            "[a \"b]",
+            "[a]x = \\q",
+            "[a]1 = 2",
+            "[a]x y",
+            "[a]\0",
+            "\u{c}[a]",
+        ] {
             assert_eq!(keys(wrong), None, "{wrong}");
         }
     }

@@ -11,6 +11,7 @@
 //!   the program does ([`finish_interrupted`]), from a record in the state folder.
 
 mod cleanup;
+mod followed;
 mod git_config;
 mod scan;
 mod watches;
@@ -32,7 +33,8 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use self::cleanup::{LinkTargets, RootState};
-use self::git_config::{GitPathBase, parse};
+pub use self::followed::{UserGitConfig, followed_by_git};
+use self::git_config::parse;
 use self::scan::{FolderRole, GitItems, Scanner};
 use super::confine::SandboxLevel;
 use super::confine::policy::{CopiedFile, SandboxMode, SandboxPolicy};
@@ -138,11 +140,25 @@ impl RepositoryGuard {
                 Ok(_) | Err(_) => {}
             }
         }
+        self.protect_followed(&path, &before, &repositories);
         self.policy.repositories.push(path.clone());
         let root = ScanRoot { dir, path };
         let led = cleanup::find_targets(&root, &before);
         let roots = self.roots.get_mut().unwrap_or_else(PoisonError::into_inner);
         roots.push(WatchedRoot { root, place, exact: Vec::new(), scanner, before, targets: led });
+    }
+
+    /// Protects what git runs or follows in the work trees below a folder because a configuration names it.
+    fn protect_followed(&mut self, root: &Path, items: &GitItems, repositories: &[PathBuf]) {
+        let named = items.keys().chain(repositories);
+        let named = named.filter(|path| path.file_name().is_some_and(scan::is_git_name));
+        let work_trees: Vec<_> = named.filter_map(|path| path.parent()).collect();
+        for work_tree in work_trees.into_iter().take(MAX_REPOSITORIES) {
+            let found = followed_by_git(&root.join(work_tree), root, &self.policy.user_git);
+            let known = &self.policy.protected;
+            let new: Vec<_> = found.into_iter().filter(|path| !known.contains(path)).collect();
+            self.policy.protected.extend(new);
+        }
     }
 
     /// Protects the existing files of a repository.
@@ -325,9 +341,14 @@ impl WatchedRoot {
             let path = root.path.join(path);
             mounted.iter().any(|place| path.starts_with(place))
         };
-        let is_scanned = |path: &Path| scanner.was_scanned(path);
-        let found =
-            RootState { before, led, now: &now, is_read_only: &is_left, is_scanned: &is_scanned };
+        let is_repository = |path: &Path| scanner.is_repository(path);
+        let found = RootState {
+            before,
+            led,
+            now: &now,
+            is_read_only: &is_left,
+            is_repository: &is_repository,
+        };
         cleanup::clean_root(root, &found)
     }
 }
@@ -417,18 +438,13 @@ impl LinkedRepository {
         if !fs::symlink_metadata(&file).ok()?.is_file() {
             return None;
         }
-        let named = |path: &Path, prefix: &str| {
-            let text = String::from_utf8(read_file(path)?).ok()?;
-            let target = text.strip_prefix(prefix)?.trim_end_matches('\n');
-            path.parent()?.join(target).canonicalize().ok()
-        };
-        let own = named(&file, "gitdir: ")?;
+        let own = named_folder(&file, "gitdir: ")?;
         let workspace = workspace.canonicalize().ok()?;
         if own.starts_with(&workspace) {
             return None;
         }
-        if let Some(common) = named(&own.join("commondir"), "") {
-            let is_known = named(&own.join("gitdir"), "")? == workspace.join(".git");
+        if let Some(common) = named_folder(&own.join("commondir"), "") {
+            let is_known = named_folder(&own.join("gitdir"), "")? == workspace.join(".git");
             let is_own = own.parent()? == common.join("worktrees");
             return (is_known && is_own).then_some(Self::WorkTree { own, common });
         }
@@ -441,6 +457,13 @@ impl LinkedRepository {
         });
         is_known.then_some(Self::Submodule(own))
     }
+}
+
+/// Returns the existing folder or file that a file of git names after a prefix.
+fn named_folder(path: &Path, prefix: &str) -> Option<PathBuf> {
+    let text = String::from_utf8(read_file(path)?).ok()?;
+    let target = text.strip_prefix(prefix)?.trim_end_matches(['\n', '\r']);
+    path.parent()?.join(target).canonicalize().ok()
 }
 
 /// Returns the paths that git follows in the folder of a linked work tree.
@@ -590,48 +613,4 @@ fn read_file(path: &Path) -> Option<Vec<u8>> {
     let path = path.canonicalize().ok()?;
     let folder = Dir::open_ambient_dir(path.parent()?, ambient_authority()).ok()?;
     scan::read(&folder, Path::new(path.file_name()?)).ok()
-}
-
-/// Returns what git runs or follows in a work tree according to the configurations of the user and the repository:
-/// folders of hooks, included files, programs.
-pub fn followed_by_git(workspace: &Path, home: Option<&Path>) -> Vec<PathBuf> {
-    let mut files = vec![workspace.join(".git/config"), workspace.join(".git/config.worktree")];
-    if let Some(LinkedRepository::WorkTree { own, common }) = LinkedRepository::detect(workspace) {
-        files.extend([common.join("config"), own.join("config.worktree")]);
-    }
-    if let Some(home) = home {
-        files.extend([home.join(".gitconfig"), home.join(".config/git/config")]);
-    }
-    files.push("/etc/gitconfig".into());
-    let (mut read, mut found) = (Vec::new(), Vec::new());
-    while let Some(file) = files.pop() {
-        if read.contains(&file) || read.len() >= MAX_REPOSITORIES {
-            continue;
-        }
-        let settings = read_file(&file).and_then(|text| parse(&text)).unwrap_or_default();
-        for (base, path) in settings.iter().flat_map(git_config::GitSetting::followed_paths) {
-            let path = match (path.strip_prefix("~"), home, base) {
-                (Ok(rest), Some(home), _) => home.join(rest),
-                (_, _, GitPathBase::WorkTree) => workspace.join(path),
-                (_, _, GitPathBase::Include) => file.parent().unwrap_or(workspace).join(path),
-            };
-            let Some(path) = super::confine::policy::resolve_path(&path) else { continue };
-            if base == GitPathBase::Include {
-                files.push(path.clone());
-            }
-            let path = match (path.file_name(), path.parent()) {
-                // The scripts in this folder run those in its parent.
-                (Some(name), Some(parent)) if name == "_" => parent.to_owned(),
-                _ => path,
-            };
-            let git = workspace.join(".git");
-            if path.starts_with(workspace) && path != workspace && !path.starts_with(git) {
-                found.push(path);
-            }
-        }
-        read.push(file);
-    }
-    found.sort();
-    found.dedup();
-    found
 }

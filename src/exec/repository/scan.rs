@@ -9,9 +9,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use cap_std::fs::{
-    Dir, FileType, Metadata, MetadataExt, OpenOptions, OpenOptionsExt, PermissionsExt,
-};
+use cap_std::fs::{Dir, FileType, Metadata, MetadataExt, OpenOptions, OpenOptionsExt, ReadDir};
 use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 
@@ -120,8 +118,6 @@ pub(super) enum FolderRole {
     Hooks,
     /// Another folder in a repository.
     Inside,
-    /// Holds objects.
-    Objects,
 }
 
 impl Scanner {
@@ -195,14 +191,14 @@ impl Scanner {
         Self { watches: Watches::wanted(), ..Self::default() }
     }
 
-    /// Returns whether the last scan included a folder.
-    pub(super) fn was_scanned(&self, path: &Path) -> bool {
-        self.folders.iter().any(|seen| seen.path == path)
+    /// Returns whether the last scan found a repository in a folder.
+    pub(super) fn is_repository(&self, path: &Path) -> bool {
+        self.repositories.iter().any(|found| found == path)
     }
 
     /// Reads a folder.
     fn read(&mut self, root: &Dir, path: &Path) -> Option<ScannedFolder> {
-        let dir = open_folder(root, path)?;
+        let (dir, entries) = open_folder(root, path)?;
         let meta = dir.dir_metadata().ok()?;
         if *self.device.get_or_insert(meta.dev()) != meta.dev() && is_kernel_file_system(&dir) {
             return None;
@@ -211,7 +207,7 @@ impl Scanner {
         let watch = is_watched.then(|| self.watches.add(&dir, meta.dev())).flatten();
         let mut folder = ScannedFolder::default();
         let (mut head, mut objects, mut refs, mut common) = (false, false, false, false);
-        for entry in dir.entries().ok()?.flatten() {
+        for entry in entries.flatten() {
             let Ok(kind) = entry.file_type() else { continue };
             let name = entry.file_name();
             match name.as_bytes() {
@@ -255,12 +251,12 @@ impl FolderRole {
             Self::WorkTree | Self::Shallow if is_git_name(name) => Some(Self::Repository),
             Self::Shallow => None,
             Self::WorkTree => Some(Self::WorkTree),
-            Self::Repository if name == "hooks" => Some(Self::Hooks),
-            Self::Repository if name == "objects" => Some(Self::Objects),
+            // Each of these may be a repository, too.
+            Self::Repository | Self::Operation | Self::Hooks if name == "hooks" => {
+                Some(Self::Hooks)
+            }
             Self::Repository if is(&OPERATION_FOLDERS) => Some(Self::Operation),
-            Self::Repository | Self::Operation | Self::Inside => Some(Self::Inside),
-            // Git runs no hooks in subfolders, and follows nothing among objects.
-            Self::Hooks | Self::Objects => None,
+            Self::Repository | Self::Operation | Self::Hooks | Self::Inside => Some(Self::Inside),
         }
     }
 }
@@ -327,8 +323,10 @@ fn read_item(root: &Dir, path: &Path, name: &OsStr, place: FolderRole) -> Option
         (FolderRole::WorkTree | FolderRole::Shallow, _) => GitItemKind::Pointer,
         (FolderRole::Inside, _) | (_, b"HEAD") if is_link => GitItemKind::Link,
         (_, _) if is_link => GitItemKind::Pointer,
-        (FolderRole::Repository, b"config" | b"config.worktree") => GitItemKind::Config,
-        (FolderRole::Repository, b"commondir") => GitItemKind::Pointer,
+        (FolderRole::Repository | FolderRole::Operation, b"config" | b"config.worktree") => {
+            GitItemKind::Config
+        }
+        (FolderRole::Repository | FolderRole::Operation, b"commondir") => GitItemKind::Pointer,
         (FolderRole::Operation, name)
             if CONTINUATION_FILES.iter().any(|other| other.as_bytes() == name) =>
         {
@@ -389,16 +387,47 @@ fn stat(root: &Dir, path: &Path) -> Option<((u64, u64), (i128, i128))> {
     Some(((found.st_dev as u64, found.st_ino), changed))
 }
 
-/// Opens a folder, adding missing permissions, which it keeps.
-fn open_folder(root: &Dir, path: &Path) -> Option<Dir> {
-    let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
-    match root.open_dir(path) {
+/// Opens a folder and its list of entries, adding missing permissions, which it keeps.
+fn open_folder(root: &Dir, path: &Path) -> Option<(Dir, ReadDir)> {
+    let open = || {
+        let folder =
+            root.open_dir(if path.as_os_str().is_empty() { Path::new(".") } else { path })?;
+        let entries = folder.entries()?;
+        Ok::<_, io::Error>((folder, entries))
+    };
+    match open() {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-            root.set_permissions(path, cap_std::fs::Permissions::from_mode(0o700)).ok()?;
-            root.open_dir(path).ok()
+            open_to_owner(root, path).ok()?;
+            open().ok()
         }
         opened => opened.ok(),
     }
+}
+
+/// Gives the owner all permissions of a folder.
+#[cfg(target_os = "linux")]
+pub(super) fn open_to_owner(root: &Dir, path: &Path) -> io::Result<()> {
+    use std::fs::Permissions;
+    use std::os::fd::AsRawFd;
+    use std::os::unix::fs::PermissionsExt;
+
+    let mut options = OpenOptions::new();
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW;
+    options.read(true).custom_flags(flags.bits().cast_signed());
+    let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
+    let folder = root.open_with(path, &options)?;
+    // `Dir::set_permissions` needs read permission in a process that no other may inspect.
+    let link = format!("/proc/self/fd/{}", folder.as_raw_fd());
+    std::fs::set_permissions(link, Permissions::from_mode(0o700))
+}
+
+/// Gives the owner all permissions of a folder.
+#[cfg(not(target_os = "linux"))]
+pub(super) fn open_to_owner(root: &Dir, path: &Path) -> io::Result<()> {
+    use cap_std::fs::PermissionsExt;
+
+    let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
+    root.set_permissions(path, cap_std::fs::Permissions::from_mode(0o700))
 }
 
 #[cfg(test)]

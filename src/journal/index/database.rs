@@ -1,4 +1,4 @@
-//! The database of the index: its tables and its access rights.
+//! The database of the index: its tables, its access rights and its queries.
 
 use std::ffi::OsString;
 use std::fs::{self, OpenOptions};
@@ -6,10 +6,17 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::time::Duration;
 
-use rusqlite::Connection;
+use rusqlite::types::Type;
+use rusqlite::{Connection, Params, Row, Transaction, params};
+use serde::de::DeserializeOwned;
+
+use super::contents::SessionContents;
+use super::rows::SessionDetail;
+use super::update::modified_nanos;
+use crate::journal::{ListedSession, ParentCall};
 
 /// The version of the tables. Tables of another version are dropped.
-const SCHEMA_VERSION: u32 = 3;
+const SCHEMA_VERSION: u32 = 4;
 
 /// How long to wait for another process that holds the database.
 const BUSY_TIMEOUT: Duration = Duration::from_millis(200);
@@ -23,23 +30,8 @@ const TABLES: &str = "
         bytes INTEGER NOT NULL,
         modified INTEGER NOT NULL,
         whole INTEGER NOT NULL,
-        created TEXT,
-        parent TEXT,
-        parent_seq INTEGER,
-        serves TEXT,
-        model TEXT,
-        agent TEXT,
-        workspace TEXT,
-        prompt TEXT,
-        status TEXT,
-        reason TEXT,
-        steps INTEGER NOT NULL DEFAULT 0,
-        calls INTEGER NOT NULL DEFAULT 0,
-        tokens INTEGER NOT NULL DEFAULT 0,
-        cost INTEGER,
-        records INTEGER NOT NULL DEFAULT 0,
-        problem TEXT,
-        damaged INTEGER NOT NULL DEFAULT 0
+        listed INTEGER NOT NULL,
+        entry TEXT NOT NULL
     );
     CREATE TABLE messages (
         key INTEGER PRIMARY KEY,
@@ -54,62 +46,55 @@ const TABLES: &str = "
     CREATE VIRTUAL TABLE words USING fts5 (
         text, content = 'messages', content_rowid = 'key', tokenize = 'unicode61 remove_diacritics 2'
     );
-    CREATE TABLE events (
-        session INTEGER NOT NULL,
-        seq INTEGER NOT NULL,
-        at INTEGER NOT NULL,
-        ts TEXT NOT NULL,
-        state TEXT NOT NULL,
-        event TEXT NOT NULL,
-        PRIMARY KEY (session, seq)
-    ) WITHOUT ROWID;
     CREATE TABLE calls (
         session INTEGER NOT NULL,
         seq INTEGER NOT NULL,
-        ts TEXT NOT NULL,
+        day TEXT NOT NULL,
         model TEXT NOT NULL,
         purpose TEXT NOT NULL,
         input INTEGER NOT NULL,
         output INTEGER NOT NULL,
-        cached INTEGER NOT NULL,
         cost INTEGER,
         PRIMARY KEY (session, seq)
-    ) WITHOUT ROWID;
-    CREATE TABLE files (
-        session INTEGER NOT NULL,
-        path TEXT NOT NULL,
-        action TEXT NOT NULL,
-        added INTEGER NOT NULL,
-        removed INTEGER NOT NULL,
-        PRIMARY KEY (session, path)
     ) WITHOUT ROWID;
     COMMIT;
 ";
 
+/// The list entries.
+pub(super) const LIST: &str =
+    "SELECT entry FROM sessions WHERE listed ORDER BY modified DESC, id DESC";
+
+/// The messages that contain the words `?1`, up to `?2` of them.
+pub(super) const SEARCH: &str = "SELECT json_object('session_id', id, 'seq', seq, 'ts', ts, 'role', role, 'name', name, \
+         'snippet', snippet(words, 0, '', '', '…', 24), 'prompt', entry ->> 'prompt') \
+     FROM words JOIN messages ON messages.key = words.rowid JOIN sessions ON sessions.key = messages.session \
+     WHERE words MATCH ?1 ORDER BY sessions.modified DESC, messages.key LIMIT ?2";
+
+/// The costs by day, model and purpose.
+pub(super) const COSTS: &str = "SELECT json_object('day', day, 'model', model, 'purpose', purpose, 'llm_calls', count(*), \
+         'input_tokens', sum(input), 'output_tokens', sum(output), 'cost', sum(cost) / 1e6) \
+     FROM calls GROUP BY day, model, purpose ORDER BY day DESC, model, purpose";
+
 /// Opens the database in a file that only the user can read.
 pub(super) fn open(path: &Path) -> rusqlite::Result<Connection> {
-    // SQLite itself would create it readable for everyone; if this fails, SQLite reports why.
-    let _ = OpenOptions::new().append(true).create(true).mode(0o600).open(path);
-    let database = configure(Connection::open(path)?)?;
-    match schema_version(&database)? {
-        Some(SCHEMA_VERSION) => Ok(database),
-        None => create_tables(database),
-        Some(_) => {
+    let mut database = connect(path)?;
+    let read_version = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?));
+    let sql = "SELECT (SELECT count(*) FROM sqlite_schema), user_version FROM pragma_user_version";
+    match database.query_row(sql, [], read_version)? {
+        (_, SCHEMA_VERSION) => return Ok(database),
+        (0_u32, 0) => {}
+        _ => {
             drop(database);
             remove_files(path);
-            open_new(path)
+            database = connect(path)?;
         }
     }
-}
-
-fn open_new(path: &Path) -> rusqlite::Result<Connection> {
-    let _ = OpenOptions::new().append(true).create(true).mode(0o600).open(path);
-    create_tables(configure(Connection::open(path)?)?)
+    create_tables(database)
 }
 
 /// Opens a database in memory.
 pub(super) fn in_memory() -> rusqlite::Result<Connection> {
-    create_tables(configure(Connection::open_in_memory()?)?)
+    create_tables(Connection::open_in_memory()?)
 }
 
 /// Removes the file and its unfinished changes.
@@ -121,7 +106,10 @@ pub(super) fn remove_files(path: &Path) {
     }
 }
 
-fn configure(database: Connection) -> rusqlite::Result<Connection> {
+fn connect(path: &Path) -> rusqlite::Result<Connection> {
+    // SQLite itself would create it readable for everyone; if this fails, SQLite reports why.
+    let _ = OpenOptions::new().append(true).create(true).mode(0o600).open(path);
+    let database = Connection::open(path)?;
     database.busy_timeout(BUSY_TIMEOUT)?;
     // What a crash of the machine loses is built again; shared memory does not work on network file systems.
     database.pragma_update(None, "synchronous", "OFF")?;
@@ -129,16 +117,125 @@ fn configure(database: Connection) -> rusqlite::Result<Connection> {
     Ok(database)
 }
 
-/// Returns the version of the tables; `None` without tables.
-fn schema_version(database: &Connection) -> rusqlite::Result<Option<u32>> {
-    let tables: u32 =
-        database.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
-    let release = database.query_row("PRAGMA user_version", [], |row| row.get(0))?;
-    Ok((tables > 0 || release > 0).then_some(release))
-}
-
 fn create_tables(database: Connection) -> rusqlite::Result<Connection> {
     database.execute_batch(TABLES)?;
     database.pragma_update(None, "user_version", SCHEMA_VERSION)?;
     Ok(database)
+}
+
+/// Returns whether the database has the content of all sessions, not only their list entries.
+pub(super) fn is_whole(database: &Connection) -> rusqlite::Result<bool> {
+    let sql = "SELECT NOT EXISTS (SELECT 1 FROM sessions WHERE NOT whole)";
+    database.query_row(sql, [], |row| row.get(0))
+}
+
+/// Returns the rows of a query whose only column is JSON.
+pub(super) fn query_json<T: DeserializeOwned>(
+    database: &Connection,
+    sql: &str,
+    values: impl Params,
+) -> rusqlite::Result<Vec<T>> {
+    let read = |row: &Row<'_>| {
+        serde_json::from_str(&row.get::<_, String>(0)?).map_err(|error| {
+            rusqlite::Error::FromSqlConversionFailure(0, Type::Text, Box::new(error))
+        })
+    };
+    database.prepare_cached(sql)?.query_map(values, read)?.collect()
+}
+
+/// Translates a user's search text into the query language of the database; `None` if it contains no word.
+pub(super) fn search_terms(text: &str) -> Option<String> {
+    let mut found = Vec::new();
+    // The parts at odd positions were in quotation marks.
+    for (index, piece) in text.split('"').enumerate() {
+        let pieces: Vec<&str> = match index % 2 {
+            0 => piece.split_whitespace().collect(),
+            _ => vec![piece],
+        };
+        for piece in pieces.into_iter().filter(|piece| piece.contains(char::is_alphanumeric)) {
+            let (piece, star) = match piece.strip_suffix('*') {
+                Some(piece) => (piece, "*"),
+                None => (piece, ""),
+            };
+            // A zero byte would end the text.
+            found.push(format!("\"{}\"{star}", piece.replace('\0', " ")));
+        }
+    }
+    (!found.is_empty()).then(|| found.join(" "))
+}
+
+/// Writes a session that the database does not have.
+pub(super) fn insert_session(
+    change: &Transaction<'_>,
+    listed: &ListedSession,
+    contents: &SessionContents,
+) -> rusqlite::Result<()> {
+    let SessionContents { detail, is_whole, dispatched_by, copied_up_to } = contents;
+    let SessionDetail { session, messages, calls, .. } = detail;
+    let id = listed.session.to_string();
+    let is_listed = !dispatched_by.as_ref().is_some_and(ParentCall::is_evaluation);
+    let entry = serde_json::to_string(session)
+        .map_err(|error| rusqlite::Error::ToSqlConversionFailure(Box::new(error)))?;
+    let values = params![id, listed.bytes, modified_nanos(listed), is_whole, is_listed, entry];
+    let sql = "INSERT INTO sessions (id, bytes, modified, whole, listed, entry) VALUES (?, ?, ?, ?, ?, ?)";
+    change.prepare_cached(sql)?.execute(values)?;
+    let key = change.last_insert_rowid();
+    let mut insert = change.prepare_cached(
+        "INSERT INTO messages (session, seq, ts, role, name, text) VALUES (?, ?, ?, ?, ?, ?)",
+    )?;
+    let mut index = change.prepare_cached("INSERT INTO words (rowid, text) VALUES (?, ?)")?;
+    for message in messages {
+        let role = message.role.as_str();
+        let values = params![key, message.seq, message.ts, role, message.name, message.text];
+        index.execute(params![insert.insert(values)?, message.text])?;
+    }
+    let mut insert = change.prepare_cached(
+        "INSERT INTO calls (session, seq, day, model, purpose, input, output, cost) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+    )?;
+    for call in calls.iter().filter(|call| Some(call.seq) > *copied_up_to) {
+        let purpose = match dispatched_by {
+            Some(parent) if parent.is_evaluation() => "eval",
+            Some(_) => "subagent",
+            None => &call.purpose,
+        };
+        let day = call.ts.get(..10);
+        let (input, output) = (call.input_tokens.0, call.output_tokens.0);
+        let cost = call.cost.map(|cost| cost.0);
+        insert.execute(params![key, call.seq, day, call.model, purpose, input, output, cost])?;
+    }
+    Ok(())
+}
+
+/// Removes a session from every table.
+pub(super) fn delete_session(change: &Transaction<'_>, key: i64) -> rusqlite::Result<()> {
+    for sql in [
+        "INSERT INTO words (words, rowid, text) SELECT 'delete', key, text FROM messages WHERE session = ?1",
+        "DELETE FROM messages WHERE session = ?1",
+        "DELETE FROM calls WHERE session = ?1",
+        "DELETE FROM sessions WHERE key = ?1",
+    ] {
+        change.prepare_cached(sql)?.execute([key])?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_character_of_what_is_looked_for_is_an_operator() {
+        let words = |text: &str| search_terms(text).unwrap();
+        assert_eq!(words("two words"), r#""two" "words""#);
+        assert_eq!(words(r#"a "whole phrase" b"#), r#""a" "whole phrase" "b""#);
+        assert_eq!(words("conf* NEAR(x) -y NOT"), r#""conf"* "NEAR(x)" "-y" "NOT""#);
+        assert_eq!(words(r#"open "end"#), r#""open" "end""#);
+    }
+
+    #[test]
+    fn signs_alone_are_no_words() {
+        for nothing in ["", "  ", "\"\"", "* + -", "\" \""] {
+            assert_eq!(search_terms(nothing), None, "{nothing}");
+        }
+    }
 }

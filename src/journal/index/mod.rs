@@ -2,46 +2,36 @@
 //!
 //! It is built from the journals alone, in a database beside them, and brought up to date before each query: journals
 //! with a changed length or time are read again. For a session that has ended, a list needs the header and the last
-//! record only; the first query that needs more replays its journal. A run neither writes the index nor waits for it.
+//! record only; the first query that needs more replays the journals. A run neither writes the index nor waits for it.
 //! A broken index, or one of another release, is built again; where it cannot be written (another process holds it,
 //! the disk is full or read-only), a temporary one in memory answers.
 
+mod contents;
 mod database;
-mod queries;
-mod row_collector;
 mod rows;
-mod skim;
 mod update;
 
-use std::path::PathBuf;
 use std::time::SystemTime;
 
-use rusqlite::{Connection, ErrorCode};
+use rusqlite::{Connection, ErrorCode, params};
 
 pub use rows::{
-    CallRow, CostRow, EventRow, FileRow, MessageRole, MessageRow, SearchHit, SessionDetail,
-    SessionRow, SessionStatus,
+    CallRow, CostRow, FileRow, MessageRole, MessageRow, SearchHit, SessionDetail, SessionRow,
+    SessionStatus,
 };
 pub use update::IndexUpdate;
 
 use super::error::JournalError;
 use super::session_id::SessionId;
 use super::session_store::SessionStore;
-use update::Needs;
+use contents::SessionContents;
 
 /// The index across the sessions of a store.
 #[derive(Debug)]
 pub struct SessionIndex {
     store: SessionStore,
     database: Connection,
-    location: IndexLocation,
-}
-
-/// The location of the database.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum IndexLocation {
-    File(PathBuf),
-    Memory,
+    is_in_memory: bool,
 }
 
 impl SessionIndex {
@@ -51,8 +41,7 @@ impl SessionIndex {
     ///
     /// Fails if the store can't be listed.
     pub fn open(store: &SessionStore) -> Result<Self, JournalError> {
-        let location = IndexLocation::File(store.index_path());
-        match Self::open_at(store, location) {
+        match Self::open_at(store, false) {
             Err(JournalError::Index(error)) => Self::open_fallback(store, &error),
             opened => opened,
         }
@@ -68,12 +57,12 @@ impl SessionIndex {
         Self::open(store)
     }
 
-    fn open_at(store: &SessionStore, location: IndexLocation) -> Result<Self, JournalError> {
-        let database = match &location {
-            IndexLocation::File(path) => database::open(path)?,
-            IndexLocation::Memory => database::in_memory()?,
+    fn open_at(store: &SessionStore, is_in_memory: bool) -> Result<Self, JournalError> {
+        let database = match is_in_memory {
+            true => database::in_memory()?,
+            false => database::open(&store.index_path())?,
         };
-        let mut index = Self { store: store.clone(), database, location };
+        let mut index = Self { store: store.clone(), database, is_in_memory };
         index.update()?;
         Ok(index)
     }
@@ -82,7 +71,8 @@ impl SessionIndex {
     fn open_fallback(store: &SessionStore, error: &rusqlite::Error) -> Result<Self, JournalError> {
         if is_broken(error) {
             log::warn!("the session index is broken ({error}); building it again");
-            match Self::open_rebuilt(store) {
+            database::remove_files(&store.index_path());
+            match Self::open_at(store, false) {
                 Err(JournalError::Index(again)) => {
                     log::warn!("could not build the session index: {again}");
                 }
@@ -91,13 +81,7 @@ impl SessionIndex {
         } else {
             log::warn!("the session index can't be used ({error}); using a temporary one");
         }
-        Self::open_at(store, IndexLocation::Memory)
-    }
-
-    fn open_rebuilt(store: &SessionStore) -> Result<Self, JournalError> {
-        let path = store.index_path();
-        database::remove_files(&path);
-        Self::open_at(store, IndexLocation::File(path))
+        Self::open_at(store, true)
     }
 
     /// Brings the index up to date with the journals.
@@ -106,33 +90,28 @@ impl SessionIndex {
     ///
     /// Fails if the store can't be listed, or the database fails.
     pub fn update(&mut self) -> Result<IndexUpdate, JournalError> {
-        update::update(&self.store, &mut self.database, Needs::Summaries)
+        update::update(&self.store, &mut self.database, false)
     }
 
     /// Runs a query; if the database fails, retries once with another one.
     fn query<T>(
         &mut self,
-        needs: Needs,
-        question: impl Fn(&Connection) -> rusqlite::Result<T>,
+        query: impl Fn(&Connection) -> rusqlite::Result<T>,
+        needs_whole: bool,
     ) -> Result<T, JournalError> {
-        match self.ask_once(needs, &question) {
-            Err(JournalError::Index(error)) if self.location != IndexLocation::Memory => {
+        let run = |index: &mut Self| {
+            if needs_whole && !database::is_whole(&index.database)? {
+                update::update(&index.store, &mut index.database, true)?;
+            }
+            Ok(query(&index.database)?)
+        };
+        match run(self) {
+            Err(JournalError::Index(error)) if !self.is_in_memory => {
                 *self = Self::open_fallback(&self.store, &error)?;
-                self.ask_once(needs, &question)
+                run(self)
             }
             answer => answer,
         }
-    }
-
-    fn ask_once<T>(
-        &mut self,
-        needs: Needs,
-        question: &impl Fn(&Connection) -> rusqlite::Result<T>,
-    ) -> Result<T, JournalError> {
-        if !needs.are_met(&self.database)? {
-            update::update(&self.store, &mut self.database, needs)?;
-        }
-        Ok(question(&self.database)?)
     }
 
     /// Returns the sessions, the most recently written first.
@@ -141,33 +120,10 @@ impl SessionIndex {
     ///
     /// Fails if the database fails.
     pub fn list(&mut self) -> Result<Vec<SessionRow>, JournalError> {
-        let mut rows = self.query(Needs::Summaries, queries::query_sessions)?;
-        for row in &mut rows {
-            self.mark_running(row);
-        }
+        let list = |database: &Connection| database::query_json(database, database::LIST, []);
+        let mut rows = self.query(list, false)?;
+        rows.iter_mut().for_each(|row| mark_running(&self.store, row));
         Ok(rows)
-    }
-
-    /// Returns the details of a session.
-    ///
-    /// # Errors
-    ///
-    /// Fails if there is no such session, or the database fails.
-    pub fn show(&mut self, session: SessionId) -> Result<SessionDetail, JournalError> {
-        let needs = Needs::Session(session);
-        let found = self.query(needs, |database| queries::query_session(database, session))?;
-        let mut detail = found.ok_or_else(|| JournalError::UnknownSession(session.to_string()))?;
-        self.mark_running(&mut detail.session);
-        Ok(detail)
-    }
-
-    /// Returns the events of a session, oldest first.
-    ///
-    /// # Errors
-    ///
-    /// Fails if the database fails.
-    pub fn events(&mut self, session: SessionId) -> Result<Vec<EventRow>, JournalError> {
-        self.query(Needs::Session(session), |database| queries::query_events(database, session))
     }
 
     /// Returns up to this many messages that contain all words of a text, newest sessions first.
@@ -178,13 +134,12 @@ impl SessionIndex {
     ///
     /// Fails if the database fails.
     pub fn search(&mut self, text: &str, most: usize) -> Result<Vec<SearchHit>, JournalError> {
-        match queries::search_terms(text) {
-            Some(words) => {
-                let search = |database: &Connection| queries::query_search(database, &words, most);
-                self.query(Needs::Everything, search)
-            }
-            None => Ok(Vec::new()),
-        }
+        let Some(words) = database::search_terms(text) else { return Ok(Vec::new()) };
+        let most = i64::try_from(most).unwrap_or(i64::MAX);
+        let search = |database: &Connection| {
+            database::query_json(database, database::SEARCH, params![words, most])
+        };
+        self.query(search, true)
     }
 
     /// Returns the costs by day, model and purpose, newest first.
@@ -193,7 +148,8 @@ impl SessionIndex {
     ///
     /// Fails if the database fails.
     pub fn costs(&mut self) -> Result<Vec<CostRow>, JournalError> {
-        self.query(Needs::Everything, queries::query_costs)
+        let costs = |database: &Connection| database::query_json(database, database::COSTS, []);
+        self.query(costs, true)
     }
 
     /// Removes a session with all its files.
@@ -217,13 +173,29 @@ impl SessionIndex {
         self.update()?;
         Ok(removed)
     }
+}
 
-    /// Only the system knows whether a process runs a session; it is asked only where that is possible.
-    fn mark_running(&self, row: &mut SessionRow) {
-        let is_open = row.status == SessionStatus::Unfinished;
-        if is_open && self.store.is_running(row.session_id).unwrap_or(false) {
-            row.status = SessionStatus::Running;
-        }
+impl SessionDetail {
+    /// Replays a session, and returns its details.
+    ///
+    /// # Errors
+    ///
+    /// Fails if there is no such session, or the store can't be listed.
+    pub fn load(store: &SessionStore, session: SessionId) -> Result<Self, JournalError> {
+        let listed = store.list()?.into_iter().find(|listed| listed.session == session);
+        let contents = listed.and_then(|listed| SessionContents::replay(store, &listed));
+        let contents = contents.ok_or_else(|| JournalError::UnknownSession(session.to_string()))?;
+        let mut detail = contents.detail;
+        mark_running(store, &mut detail.session);
+        Ok(detail)
+    }
+}
+
+/// Only the system knows whether a process runs a session; it is asked only where that is possible.
+fn mark_running(store: &SessionStore, row: &mut SessionRow) {
+    let is_open = row.status == SessionStatus::Unfinished;
+    if is_open && store.is_running(row.session_id).unwrap_or(false) {
+        row.status = SessionStatus::Running;
     }
 }
 

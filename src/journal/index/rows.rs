@@ -1,12 +1,14 @@
 //! The results of queries. Their JSON is what `--json` prints.
 
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::journal::SessionId;
-use crate::model::{FileAction, MicroUsd, RunTime, Tokens, word_enum};
+use crate::journal::{
+    EndedRecord, ListedSession, SessionHeader, SessionId, SessionSetup, WallTime,
+};
+use crate::model::{ConversationItem, FileAction, MicroUsd, Tokens, WordEnum as _, word_enum};
 
 /// A session in a list.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SessionRow {
     /// The session.
     pub session_id: SessionId,
@@ -25,7 +27,7 @@ pub struct SessionRow {
     /// Input and output tokens.
     pub tokens: Tokens,
     /// Its cost in dollars; `None` if the model has no price.
-    #[serde(serialize_with = "serialize_dollars")]
+    #[serde(with = "dollars")]
     pub cost: Option<MicroUsd>,
     /// The model, as the user names it.
     pub model: Option<String>,
@@ -130,7 +132,7 @@ pub struct CallRow {
     /// The part of the request that was read from the provider's cache.
     pub cached_input_tokens: Tokens,
     /// Its cost in dollars, including lost attempts before it; `None` if the model has no price.
-    #[serde(serialize_with = "serialize_dollars")]
+    #[serde(with = "dollars")]
     pub cost: Option<MicroUsd>,
 }
 
@@ -147,23 +149,8 @@ pub struct FileRow {
     pub removed: u64,
 }
 
-/// An event of a session.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct EventRow {
-    /// Its record.
-    pub seq: u64,
-    /// The session time, in microseconds.
-    pub at: RunTime,
-    /// The wall-clock time, in RFC 3339.
-    pub ts: String,
-    /// The state before it.
-    pub state: String,
-    /// Its name.
-    pub event: String,
-}
-
 /// A message that a search found.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SearchHit {
     /// The session.
     pub session_id: SessionId,
@@ -182,7 +169,7 @@ pub struct SearchHit {
 }
 
 /// The cost of a day, a model and a purpose.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CostRow {
     /// The day, in UTC, as `2026-11-22`.
     pub day: String,
@@ -197,12 +184,92 @@ pub struct CostRow {
     /// Tokens of the replies.
     pub output_tokens: Tokens,
     /// The cost in dollars; `None` if no call had a price.
-    #[serde(serialize_with = "serialize_dollars")]
+    #[serde(with = "dollars")]
     pub cost: Option<MicroUsd>,
 }
 
-/// Serializes an amount in dollars.
+/// The maximum length of a task's title, in characters.
+const MAX_PROMPT_CHARS: usize = 200;
+
+impl SessionRow {
+    /// Returns the entry of a journal that can't be read.
+    pub(super) fn unreadable(listed: &ListedSession, problem: String) -> Self {
+        Self {
+            session_id: listed.session,
+            status: SessionStatus::Unreadable,
+            stop_reason: None,
+            created: None,
+            modified: WallTime::from(listed.modified).to_string(),
+            steps: 0,
+            llm_calls: 0,
+            tokens: Tokens::ZERO,
+            cost: None,
+            model: None,
+            agent: None,
+            workspace: None,
+            prompt: None,
+            parent: None,
+            records: 0,
+            bytes: listed.bytes,
+            problem: Some(problem),
+            damaged: true,
+        }
+    }
+
+    /// Returns the entry of a session, without its totals. `ended` is how its newest run ended, if it did.
+    pub(super) fn new(
+        listed: &ListedSession,
+        header: &SessionHeader,
+        setup: &SessionSetup,
+        ended: Option<&EndedRecord>,
+    ) -> Self {
+        let status = ended.map_or(Some(SessionStatus::Unfinished), |ended| {
+            SessionStatus::from_word(&ended.status)
+        });
+        let task = match &header.task {
+            ConversationItem::User(message) => &*message.text,
+            _ => "",
+        };
+        let title = task.lines().map(str::trim).find(|line| !line.is_empty());
+        let dispatcher = header.dispatched_by.as_ref().map(|dispatcher| dispatcher.session);
+        Self {
+            status: status.unwrap_or(SessionStatus::Failed),
+            stop_reason: ended.map(|ended| ended.reason.clone()),
+            created: Some(header.created.to_string()),
+            model: Some(setup.model.to_string()),
+            agent: Some(setup.agent.to_string()),
+            workspace: Some(setup.workspace.root.to_string_lossy().into_owned()),
+            prompt: title.map(|line| line.chars().take(MAX_PROMPT_CHARS).collect()),
+            parent: header.ancestry.map(|ancestry| ancestry.session).or(dispatcher),
+            problem: None,
+            damaged: false,
+            ..Self::unreadable(listed, String::new())
+        }
+    }
+}
+
+impl From<SessionRow> for SessionDetail {
+    /// Returns the details of a session without known content.
+    fn from(session: SessionRow) -> Self {
+        Self { session, messages: Vec::new(), calls: Vec::new(), files: Vec::new() }
+    }
+}
+
+/// Amounts of money in dollars.
 #[allow(clippy::ref_option)] // asked for by serde
-fn serialize_dollars<S: Serializer>(money: &Option<MicroUsd>, to: S) -> Result<S::Ok, S::Error> {
-    money.map(MicroUsd::as_dollars).serialize(to)
+mod dollars {
+    use super::{Deserialize, Deserializer, MicroUsd, Serialize, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(
+        money: &Option<MicroUsd>,
+        to: S,
+    ) -> Result<S::Ok, S::Error> {
+        money.map(MicroUsd::as_dollars).serialize(to)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        from: D,
+    ) -> Result<Option<MicroUsd>, D::Error> {
+        Ok(Option::<f64>::deserialize(from)?.and_then(MicroUsd::from_dollars))
+    }
 }

@@ -4,8 +4,8 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use crate::llm::decode::{DecodedPart, DeltaBuffer, JsonText, lenient};
-use crate::llm::wire::{event_type, parse_json, protocol_fault};
+use crate::llm::decode::{DecodedPart, DeltaBuffer, Text};
+use crate::llm::wire::{json_type, parse_json, protocol_fault};
 use crate::model::Fault;
 
 /// A block under construction.
@@ -32,84 +32,67 @@ enum BlockKind {
     Untyped,
 }
 
-/// A delta of a block.
-#[derive(Deserialize)]
-pub(super) struct BlockDelta<'a> {
-    #[serde(rename = "type", borrow, default, deserialize_with = "lenient::text")]
-    kind: Option<JsonText<'a>>,
-    #[serde(borrow, default, deserialize_with = "lenient::text")]
-    text: Option<JsonText<'a>>,
-    #[serde(borrow, default, deserialize_with = "lenient::text")]
-    thinking: Option<JsonText<'a>>,
-    #[serde(borrow, default, deserialize_with = "lenient::text")]
-    partial_json: Option<JsonText<'a>>,
-    #[serde(borrow, default, deserialize_with = "lenient::text")]
-    signature: Option<JsonText<'a>>,
-}
-
-#[derive(Deserialize)]
-struct BlockStart<'a> {
-    #[serde(borrow, default, deserialize_with = "lenient::text")]
-    text: Option<JsonText<'a>>,
-    #[serde(borrow, default, deserialize_with = "lenient::text")]
-    thinking: Option<JsonText<'a>>,
-    #[serde(borrow, default, deserialize_with = "lenient::text")]
-    signature: Option<JsonText<'a>>,
-    #[serde(borrow, default, deserialize_with = "lenient::text")]
-    id: Option<JsonText<'a>>,
-    #[serde(borrow, default, deserialize_with = "lenient::text")]
-    name: Option<JsonText<'a>>,
-    #[serde(borrow, default)]
+/// The fields of a block at its start, and of its deltas.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+pub(super) struct BlockFields<'a> {
+    #[serde(rename = "type", borrow)]
+    kind: Text<'a>,
+    text: Text<'a>,
+    thinking: Text<'a>,
+    partial_json: Text<'a>,
+    signature: Text<'a>,
+    id: Text<'a>,
+    name: Text<'a>,
     input: Option<&'a RawValue>,
 }
 
 impl BlockBuilder {
     /// Returns a block from its start. A block of a reply that is one document is complete.
     pub(super) fn begin(start: &RawValue, deltas: &mut DeltaBuffer) -> Result<Self, Fault> {
-        let kind = BlockKind::of(start)?;
-        let new = |kind, grown: Option<JsonText<'_>>, signature: Option<JsonText<'_>>| Self {
-            start_json: start.get().to_owned(),
-            kind,
-            content: grown.map_or_else(String::new, |text| text.0.into_owned()),
-            signature: signature.map_or_else(String::new, |text| text.0.into_owned()),
-            is_open: true,
+        let kind = match json_type(start.get())?.as_deref() {
+            Some("text") => BlockKind::Text,
+            Some("thinking") => BlockKind::Thinking,
+            Some("tool_use") => BlockKind::ToolUse,
+            Some("") | None => BlockKind::Untyped,
+            Some(_) => BlockKind::Other,
         };
+        let (content, signature) = (String::new(), String::new());
+        let start_json = start.get().to_owned();
+        let mut block = Self { start_json, kind, content, signature, is_open: true };
         // Blocks of unknown types are not decoded.
         if matches!(kind, BlockKind::Other | BlockKind::Untyped) {
-            return Ok(new(kind, None, None));
+            return Ok(block);
         }
-        let begun: BlockStart<'_> = parse_json(start.get())?;
-        if kind == BlockKind::ToolUse && begun.name.is_none_or(|name| name.0.is_empty()) {
-            return Err(protocol_fault("a tool call has no name"));
-        }
-        let grown = match kind {
-            BlockKind::Text => begun.text,
-            BlockKind::Thinking => begun.thinking,
-            BlockKind::ToolUse | BlockKind::Other | BlockKind::Untyped => None,
-        };
-        let block = new(kind, grown, begun.signature);
+        let fields: BlockFields<'_> = parse_json(start.get())?;
         match kind {
-            BlockKind::Text => deltas.text.push_str(&block.content),
-            BlockKind::Thinking => deltas.reasoning.push_str(&block.content),
-            BlockKind::ToolUse | BlockKind::Other | BlockKind::Untyped => {}
+            BlockKind::Text => block.push(fields.text.as_str(), deltas),
+            BlockKind::Thinking => block.push(fields.thinking.as_str(), deltas),
+            _ if fields.name.as_str().is_empty() => {
+                return Err(protocol_fault("a tool call has no name"));
+            }
+            _ => {}
         }
+        block.signature = fields.signature.into_string();
         Ok(block)
     }
 
     /// Applies a delta. Deltas of unknown types are ignored.
-    pub(super) fn apply(&mut self, delta: BlockDelta<'_>, deltas: &mut DeltaBuffer) {
-        let kind = delta.kind.as_ref().map_or("", |kind| &*kind.0);
-        let piece = match (kind, self.kind) {
-            ("text_delta", BlockKind::Text) => delta.text,
-            ("thinking_delta", BlockKind::Thinking) => delta.thinking,
-            ("input_json_delta", BlockKind::ToolUse | BlockKind::Other) => delta.partial_json,
-            ("signature_delta", BlockKind::Thinking) => {
-                self.signature.push_str(delta.signature.as_ref().map_or("", |text| &*text.0));
-                None
+    pub(super) fn apply(&mut self, delta: &BlockFields<'_>, deltas: &mut DeltaBuffer) {
+        match (delta.kind.as_str(), self.kind) {
+            ("text_delta", BlockKind::Text) => self.push(delta.text.as_str(), deltas),
+            ("thinking_delta", BlockKind::Thinking) => self.push(delta.thinking.as_str(), deltas),
+            ("input_json_delta", BlockKind::ToolUse | BlockKind::Other) => {
+                self.push(delta.partial_json.as_str(), deltas);
             }
-            _ => None,
-        };
-        let piece = piece.as_ref().map_or("", |piece| &*piece.0);
+            ("signature_delta", BlockKind::Thinking) => {
+                self.signature.push_str(delta.signature.as_str());
+            }
+            _ => {}
+        }
+    }
+
+    fn push(&mut self, piece: &str, deltas: &mut DeltaBuffer) {
         self.content.push_str(piece);
         match self.kind {
             BlockKind::Text => deltas.text.push_str(piece),
@@ -123,15 +106,14 @@ impl BlockBuilder {
         Ok(Some(match self.kind {
             BlockKind::Text => DecodedPart::Text(self.content),
             BlockKind::ToolUse => {
-                let start: BlockStart<'_> = parse_json(&self.start_json)?;
+                let start: BlockFields<'_> = parse_json(&self.start_json)?;
                 // Some gateways send the whole input with the start.
-                let whole = start.input.map_or("", RawValue::get);
-                let arguments =
-                    if self.content.is_empty() { whole.to_owned() } else { self.content };
-                let text = |text: Option<JsonText<'_>>| {
-                    text.and_then(JsonText::non_empty).unwrap_or_default()
+                let arguments = match start.input {
+                    Some(whole) if self.content.is_empty() => whole.get().to_owned(),
+                    _ => self.content,
                 };
-                DecodedPart::Call { id: text(start.id), name: text(start.name), arguments }
+                let (id, name) = (start.id.into_string(), start.name.into_string());
+                DecodedPart::Call { id, name, arguments }
             }
             BlockKind::Thinking => {
                 let fields =
@@ -145,18 +127,6 @@ impl BlockBuilder {
             }
             BlockKind::Untyped => return Ok(None),
         }))
-    }
-}
-
-impl BlockKind {
-    fn of(start: &RawValue) -> Result<Self, Fault> {
-        Ok(match event_type(start.get(), false)?.as_deref().unwrap_or_default() {
-            "text" => Self::Text,
-            "thinking" => Self::Thinking,
-            "tool_use" => Self::ToolUse,
-            "" => Self::Untyped,
-            _ => Self::Other,
-        })
     }
 }
 

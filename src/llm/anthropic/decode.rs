@@ -3,14 +3,15 @@
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::block::{BlockBuilder, BlockDelta};
+use super::block::{BlockBuilder, BlockFields};
 use crate::llm::decode::{
-    DecodedPart, DecodedReply, DeltaBuffer, FinishReason, JsonText, TokenCount, lenient,
+    DecodedPart, DecodedReply, DeltaBuffer, FinishReason, List, Object, Text, TokenCount,
+    TokenDetails,
 };
 use crate::llm::fault::reply_error;
-use crate::llm::wire::{ReplyReader, event_type, parse_json, protocol_fault, truncated_fault};
+use crate::llm::wire::{ReplyReader, event_kind, parse_json, protocol_fault, truncated_fault};
 use crate::model::{Fault, FaultKind, ReplyFinish, Tokens, Usage};
-use crate::net::sse;
+use crate::net::sse::SseEvent;
 
 /// Reads a reply.
 #[derive(Debug, Default)]
@@ -26,61 +27,46 @@ pub(super) struct Reader {
     is_done: bool,
 }
 
-/// The type of an event.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum StreamEventKind {
-    MessageStart,
-    BlockStart,
-    BlockDelta,
-    BlockStop,
-    MessageDelta,
-    MessageStop,
-    Error,
-}
+/// The types of events; pings and unknown types are ignored.
+const EVENT_KINDS: [&str; 7] = [
+    "message_start",
+    "content_block_start",
+    "content_block_delta",
+    "content_block_stop",
+    "message_delta",
+    "message_stop",
+    "error",
+];
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
+#[serde(default)]
 struct StreamEvent<'a> {
-    #[serde(borrow, default)]
+    #[serde(borrow)]
     message: Option<&'a RawValue>,
-    #[serde(default)]
     index: TokenCount,
-    #[serde(borrow, default)]
     content_block: Option<&'a RawValue>,
-    #[serde(borrow, default)]
     delta: Option<&'a RawValue>,
-    #[serde(default, deserialize_with = "lenient::object")]
-    usage: Option<ReportedUsage>,
-    #[serde(borrow, default)]
+    usage: Object<ReportedUsage>,
     error: Option<&'a RawValue>,
 }
 
-/// The start of a message, or a complete message.
-#[derive(Deserialize)]
+/// The start of a message, its end, or a complete message.
+#[derive(Default, Deserialize)]
+#[serde(default)]
 struct MessagePayload<'a> {
-    #[serde(borrow, default, deserialize_with = "lenient::text")]
-    model: Option<JsonText<'a>>,
-    #[serde(borrow, default, deserialize_with = "lenient::list")]
-    content: Option<Vec<&'a RawValue>>,
-    #[serde(borrow, default, deserialize_with = "lenient::text")]
-    stop_reason: Option<JsonText<'a>>,
-    #[serde(borrow, default, deserialize_with = "lenient::object")]
-    stop_details: Option<StopDetails<'a>>,
-    #[serde(default, deserialize_with = "lenient::object")]
-    usage: Option<ReportedUsage>,
+    #[serde(borrow)]
+    model: Text<'a>,
+    content: List<&'a RawValue>,
+    stop_reason: Text<'a>,
+    stop_details: Object<StopDetails<'a>>,
+    usage: Object<ReportedUsage>,
 }
 
 #[derive(Default, Deserialize)]
-struct MessageEnd<'a> {
-    #[serde(borrow, default, deserialize_with = "lenient::text")]
-    stop_reason: Option<JsonText<'a>>,
-    #[serde(borrow, default, deserialize_with = "lenient::object")]
-    stop_details: Option<StopDetails<'a>>,
-}
-
-#[derive(Deserialize)]
+#[serde(default)]
 struct StopDetails<'a> {
-    #[serde(borrow, default, deserialize_with = "lenient::text")]
-    explanation: Option<JsonText<'a>>,
+    #[serde(borrow)]
+    explanation: Text<'a>,
 }
 
 /// The usage: three kinds of input that add up, and output. Counts are cumulative.
@@ -92,70 +78,37 @@ struct ReportedUsage {
     cache_creation_input_tokens: TokenCount,
     cache_read_input_tokens: TokenCount,
     /// Some gateways report cache writes only here.
-    #[serde(deserialize_with = "lenient::object")]
-    cache_creation: Option<CacheCreation>,
-    #[serde(deserialize_with = "lenient::object")]
-    output_tokens_details: Option<OutputTokensDetails>,
-}
-
-#[derive(Clone, Copy, Debug, Default, Deserialize)]
-#[serde(default)]
-struct CacheCreation {
-    ephemeral_5m_input_tokens: TokenCount,
-    ephemeral_1h_input_tokens: TokenCount,
-}
-
-#[derive(Clone, Copy, Debug, Default, Deserialize)]
-#[serde(default)]
-struct OutputTokensDetails {
-    thinking_tokens: TokenCount,
-}
-
-/// Reads a reply that is one JSON document.
-pub(super) fn read_body(body: &str) -> Result<DecodedReply, Fault> {
-    let message: MessagePayload<'_> = parse_json(body)?;
-    if message.content.is_none() {
-        return Err(Fault::new(FaultKind::NotAnApi, "the response has no message"));
-    }
-    let (mut reader, mut deltas) = (Reader::default(), DeltaBuffer::default());
-    reader.begin_message(message, &mut deltas)?;
-    reader.is_done = true;
-    Box::new(reader).finish()
+    cache_creation: Object<TokenDetails>,
+    output_tokens_details: Object<TokenDetails>,
 }
 
 impl Reader {
-    fn read_message(&mut self, json: &RawValue, deltas: &mut DeltaBuffer) -> Result<(), Fault> {
-        let json = json.get();
-        match &self.start_json {
-            // Some gateways repeat the start to keep the connection alive.
-            Some(begun) if begun == json && self.blocks.is_empty() => return Ok(()),
-            Some(_) => return Err(protocol_fault("the message begins twice")),
-            None => self.start_json = Some(json.to_owned()),
-        }
-        self.begin_message(parse_json(json)?, deltas)
-    }
-
     fn begin_message(
         &mut self,
         message: MessagePayload<'_>,
         deltas: &mut DeltaBuffer,
     ) -> Result<(), Fault> {
-        let MessagePayload { model, content, stop_reason, stop_details, usage } = message;
-        for block in content.unwrap_or_default() {
+        for block in message.content.0.into_iter().flatten() {
             self.blocks.push(BlockBuilder::begin(block, deltas)?);
         }
-        self.model = model.and_then(JsonText::non_empty);
-        self.apply_end(MessageEnd { stop_reason, stop_details })?;
-        self.usage.merge(usage);
+        self.model = message.model.non_empty();
+        self.apply_end(message.stop_reason, message.stop_details)?;
+        self.usage.merge(message.usage);
         Ok(())
     }
 
-    fn apply_end(&mut self, end: MessageEnd<'_>) -> Result<(), Fault> {
-        if let Some(reason) = end.stop_reason {
-            self.finish = parse_finish(&reason.0)?.or(self.finish.take());
-        }
-        let explanation = end.stop_details.and_then(|details| details.explanation);
-        self.explanation = explanation.and_then(JsonText::non_empty).or(self.explanation.take());
+    fn apply_end(
+        &mut self,
+        reason: Text<'_>,
+        details: Object<StopDetails<'_>>,
+    ) -> Result<(), Fault> {
+        let finish = match reason.as_str() {
+            "pause_turn" => Some(ReplyFinish::Pause),
+            reason => FinishReason::parse(reason).into_finish(reason)?,
+        };
+        self.finish = finish.or(self.finish.take());
+        let explanation = details.0.and_then(|details| details.explanation.non_empty());
+        self.explanation = explanation.or(self.explanation.take());
         Ok(())
     }
 
@@ -170,19 +123,31 @@ impl Reader {
         let block = at.and_then(|at| self.blocks.get_mut(at)).filter(|block| block.is_open);
         block.ok_or_else(|| protocol_fault(format!("no open block {}", index.0.unwrap_or(0))))
     }
+}
 
-    fn apply(
-        &mut self,
-        kind: StreamEventKind,
-        event: &StreamEvent<'_>,
-        deltas: &mut DeltaBuffer,
-    ) -> Result<(), Fault> {
-        let missing = |what: &str| protocol_fault(format!("an event {kind:?} has no {what}"));
+impl ReplyReader for Reader {
+    fn push(&mut self, event: SseEvent<'_>, deltas: &mut DeltaBuffer) -> Result<(), Fault> {
+        let is_known = |kind: &str| EVENT_KINDS.contains(&kind);
+        let kind = event_kind(event, is_known(event.name))?;
+        let Some(kind) = kind.as_deref().filter(|kind| is_known(kind)) else { return Ok(()) };
+        if self.start_json.is_none() && !["message_start", "error"].contains(&kind) {
+            return Err(protocol_fault("the message does not begin"));
+        }
+        let event: StreamEvent<'_> = parse_json(event.data)?;
+        let missing = |what: &str| protocol_fault(format!("an event {kind} has no {what}"));
+        let delta = || event.delta.map(RawValue::get).ok_or_else(|| missing("delta"));
         match kind {
-            StreamEventKind::MessageStart => {
-                self.read_message(event.message.ok_or_else(|| missing("message"))?, deltas)
+            "message_start" => {
+                let json = event.message.ok_or_else(|| missing("message"))?.get();
+                match &self.start_json {
+                    // Some gateways repeat the start to keep the connection alive.
+                    Some(begun) if begun == json && self.blocks.is_empty() => return Ok(()),
+                    Some(_) => return Err(protocol_fault("the message begins twice")),
+                    None => self.start_json = Some(json.to_owned()),
+                }
+                self.begin_message(parse_json(json)?, deltas)?;
             }
-            StreamEventKind::BlockStart => {
+            "content_block_start" => {
                 let start = event.content_block.ok_or_else(|| missing("block"))?;
                 if let Some(index) = event.index.0
                     && index != self.blocks.len() as u64
@@ -190,74 +155,36 @@ impl Reader {
                     return Err(protocol_fault(format!("block {index} is out of order")));
                 }
                 self.blocks.push(BlockBuilder::begin(start, deltas)?);
-                Ok(())
             }
-            StreamEventKind::BlockDelta => {
-                let delta = event.delta.ok_or_else(|| missing("delta"))?;
+            "content_block_delta" => {
+                let delta = delta()?;
                 let block = self.open_block(event.index)?;
-                if delta.get().starts_with('{') {
-                    let delta: BlockDelta<'_> = parse_json(delta.get())?;
-                    block.apply(delta, deltas);
+                if delta.starts_with('{') {
+                    block.apply(&parse_json::<BlockFields<'_>>(delta)?, deltas);
                 }
-                Ok(())
             }
-            StreamEventKind::BlockStop => {
-                self.open_block(event.index)?.is_open = false;
-                Ok(())
-            }
-            StreamEventKind::MessageDelta => {
-                let delta = event.delta.ok_or_else(|| missing("delta"))?;
-                if delta.get().starts_with('{') {
-                    let end = parse_json(delta.get())?;
-                    self.apply_end(end)?;
+            "content_block_stop" => self.open_block(event.index)?.is_open = false,
+            "message_delta" => {
+                let delta = delta()?;
+                if delta.starts_with('{') {
+                    let end: MessagePayload<'_> = parse_json(delta)?;
+                    self.apply_end(end.stop_reason, end.stop_details)?;
                 }
                 self.usage.merge(event.usage);
-                Ok(())
             }
-            StreamEventKind::MessageStop => {
-                self.is_done = true;
-                Ok(())
-            }
-            StreamEventKind::Error => Err(reply_error(event.error.map_or("", RawValue::get))),
+            "error" => return Err(reply_error(event.error.map_or("", RawValue::get))),
+            _ => self.is_done = true,
         }
-    }
-}
-
-impl StreamEventKind {
-    /// Returns the type of an event; `None` for pings and unknown types.
-    fn of(event: sse::SseEvent<'_>) -> Result<Option<Self>, Fault> {
-        let named = Self::from_name(event.name);
-        let is_foreign = named.is_none() && !["", "message"].contains(&event.name);
-        match event_type(event.data, is_foreign)? {
-            Some(kind) => Ok(Self::from_name(&kind)),
-            None => Ok(named.filter(|_| event.data.trim_start().starts_with('{'))),
-        }
+        Ok(())
     }
 
-    fn from_name(name: &str) -> Option<Self> {
-        Some(match name {
-            "message_start" => Self::MessageStart,
-            "content_block_start" => Self::BlockStart,
-            "content_block_delta" => Self::BlockDelta,
-            "content_block_stop" => Self::BlockStop,
-            "message_delta" => Self::MessageDelta,
-            "message_stop" => Self::MessageStop,
-            "error" => Self::Error,
-            _ => return None,
-        })
-    }
-}
-
-impl ReplyReader for Reader {
-    fn push(&mut self, event: sse::SseEvent<'_>, deltas: &mut DeltaBuffer) -> Result<(), Fault> {
-        let Some(kind) = StreamEventKind::of(event)? else { return Ok(()) };
-        if self.start_json.is_none()
-            && !matches!(kind, StreamEventKind::MessageStart | StreamEventKind::Error)
-        {
-            return Err(protocol_fault("the message does not begin"));
+    fn read_document(&mut self, body: &str) -> Result<(), Fault> {
+        let message: MessagePayload<'_> = parse_json(body)?;
+        if message.content.0.is_none() {
+            return Err(Fault::new(FaultKind::NotAnApi, "the response has no message"));
         }
-        let event = parse_json(event.data)?;
-        self.apply(kind, &event, deltas)
+        self.is_done = true;
+        self.begin_message(message, &mut DeltaBuffer::default())
     }
 
     fn is_complete(&self) -> bool {
@@ -281,49 +208,36 @@ impl ReplyReader for Reader {
 
 impl ReportedUsage {
     /// Merges a later report; counts that it does not have stay.
-    fn merge(&mut self, later: Option<Self>) {
-        let Some(later) = later else { return };
-        let or =
-            |later: TokenCount, before: TokenCount| if later.0.is_some() { later } else { before };
-        *self = Self {
-            input_tokens: or(later.input_tokens, self.input_tokens),
-            output_tokens: or(later.output_tokens, self.output_tokens),
-            cache_creation_input_tokens: or(
-                later.cache_creation_input_tokens,
-                self.cache_creation_input_tokens,
-            ),
-            cache_read_input_tokens: or(
-                later.cache_read_input_tokens,
-                self.cache_read_input_tokens,
-            ),
-            cache_creation: later.cache_creation.or(self.cache_creation),
-            output_tokens_details: later.output_tokens_details.or(self.output_tokens_details),
-        };
+    fn merge(&mut self, later: Object<Self>) {
+        let Some(later) = later.0 else { return };
+        for (count, later) in [
+            (&mut self.input_tokens, later.input_tokens),
+            (&mut self.output_tokens, later.output_tokens),
+            (&mut self.cache_creation_input_tokens, later.cache_creation_input_tokens),
+            (&mut self.cache_read_input_tokens, later.cache_read_input_tokens),
+        ] {
+            count.0 = later.0.or(count.0);
+        }
+        self.cache_creation.0 = later.cache_creation.0.or(self.cache_creation.0);
+        self.output_tokens_details.0 =
+            later.output_tokens_details.0.or(self.output_tokens_details.0);
     }
 
     fn usage(&self) -> Option<Usage> {
         let (read, output) = (self.input_tokens.0?, self.output_tokens.0?);
-        let nested = self.cache_creation.map_or(Tokens::ZERO, |written| {
-            written.ephemeral_5m_input_tokens.tokens() + written.ephemeral_1h_input_tokens.tokens()
-        });
+        let nested = self.cache_creation.0.unwrap_or_default();
+        let nested =
+            nested.ephemeral_5m_input_tokens.tokens() + nested.ephemeral_1h_input_tokens.tokens();
         let cache_write = self.cache_creation_input_tokens.tokens().max(nested);
         let cached_input = self.cache_read_input_tokens.tokens();
-        let thought = self.output_tokens_details.unwrap_or_default().thinking_tokens;
+        let details = self.output_tokens_details.0.unwrap_or_default();
         Some(Usage {
             input: Tokens(read) + cached_input + cache_write,
             output: Tokens(output),
             cached_input,
             cache_write,
-            reasoning: thought.tokens(),
+            reasoning: details.thinking_tokens.tokens(),
             is_estimated: false,
         })
-    }
-}
-
-/// Returns the finish reason; `None` for an unspecified one.
-fn parse_finish(reason: &str) -> Result<Option<ReplyFinish>, Fault> {
-    match reason {
-        "pause_turn" => Ok(Some(ReplyFinish::Pause)),
-        reason => FinishReason::parse(reason).into_finish(reason),
     }
 }

@@ -103,12 +103,7 @@ impl Encode for Anthropic {
         }
     }
 
-    fn encode_tool_result(
-        &self,
-        _: &ToolCall,
-        result: &ToolResult,
-        writer: &mut MessageWriter<'_>,
-    ) {
+    fn encode_result(&self, _: &ToolCall, result: &ToolResult, writer: &mut MessageWriter<'_>) {
         writer.add(&USER, |out| {
             json::field(out, r#""type":"tool_result","tool_use_id":"#, &call_id(&result.call));
             json::field(out, r#","content":"#, json::tool_output(result));
@@ -152,7 +147,7 @@ fn is_thinking(part: &ReplyPart) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::llm::fixtures::{self, EMPTY_FRAME, opaque_part, reply_of};
+    use crate::llm::tests::fixtures::{self, EMPTY_FRAME, opaque_part, reply_of};
     use crate::llm::wire::WireSetup;
     use crate::model::{ConversationItem, MessageOrigin, ToolStatus};
 

@@ -8,9 +8,7 @@ mod thought_binding;
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use super::decode::DecodedReply;
 use super::wire::{ApiFormat, ReplyReader, Wire, WireSetup};
-use crate::model::Fault;
 use crate::net::{HeaderName, header};
 
 /// Anthropic Messages.
@@ -51,9 +49,5 @@ impl Wire for Anthropic {
 
     fn reader(&self) -> Box<dyn ReplyReader> {
         Box::new(decode::Reader::default())
-    }
-
-    fn read_body(&self, body: &str) -> Result<DecodedReply, Fault> {
-        decode::read_body(body)
     }
 }

@@ -26,6 +26,6 @@ mod recording;
 
 pub use player::OnMismatch;
 pub use recorder::{RecordError, Recorder};
-pub use recording::{Recording, RecordingError};
+pub use recording::Recording;
 
 pub(super) use player::{Player, ReplayModel};

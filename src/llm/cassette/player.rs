@@ -1,13 +1,13 @@
 //! Replaying a recording.
 
 use std::collections::VecDeque;
-use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::mismatch::RequestMismatch;
-use super::recording::{ExchangeEnd, RecordedExchange, RecordedResponse, Recording};
-use crate::llm::exchange::{HttpTransport, IncomingResponse};
+use super::record::RequestRecord;
+use super::recording::{ExchangeEnd, RecordedExchange, Recording};
+use crate::llm::exchange::{HttpTransport, IncomingResponse, ResponseBody};
 use crate::llm::fault::SecretMasker;
 use crate::llm::scripted::ScriptPosition;
 use crate::model::{Fault, FaultKind};
@@ -50,13 +50,14 @@ impl Player {
     /// Returns the model of the next request; at the end, that of the last one.
     pub(super) fn next_model(&self) -> &str {
         let exchanges = &self.0.recording.exchanges;
-        &exchanges[self.0.position.calls().min(exchanges.len() - 1)].model
+        &exchanges[self.0.position.calls().min(exchanges.len() - 1)].request.model
     }
 
     /// Returns the recorded models, each with the URL of its first request and whether that streamed its reply.
     pub(in crate::llm) fn models(&self) -> Vec<(&str, &str, bool)> {
         let mut models: Vec<(&str, &str, bool)> = Vec::new();
-        for RecordedExchange { model, url, headers, .. } in &self.0.recording.exchanges {
+        for RecordedExchange { request, .. } in &self.0.recording.exchanges {
+            let RequestRecord { model, url, headers, .. } = request;
             if !models.iter().any(|(known, ..)| known == model) {
                 let streams =
                     headers.get("accept").is_some_and(|kind| kind.contains("event-stream"));
@@ -75,7 +76,9 @@ impl Player {
     ) -> Result<(), NetError> {
         // The recording is masked, so the request has to be masked too.
         let sent = SecretMasker::default().mask(&String::from_utf8_lossy(&request.body.to_vec()));
-        let Some(mismatch) = RequestMismatch::find(&recorded.body, &sent) else { return Ok(()) };
+        let Some(mismatch) = RequestMismatch::find(&recorded.request.body, &sent) else {
+            return Ok(());
+        };
         let cause = format!("request {number} differs from the recorded one {mismatch}");
         match self.0.on_mismatch {
             OnMismatch::Fail => Err(NetError::InvalidRequest { cause }),
@@ -94,7 +97,7 @@ impl HttpTransport for Player {
         &self,
         request: &HttpRequest,
         cancel: &CancellationToken,
-    ) -> Result<Box<dyn IncomingResponse>, NetError> {
+    ) -> Result<IncomingResponse, NetError> {
         if cancel.is_cancelled() {
             return Err(NetError::Cancelled);
         }
@@ -116,50 +119,26 @@ impl HttpTransport for Player {
             ExchangeEnd::Unrecorded => Err(ends_early()),
             ExchangeEnd::Failed(error) => Err(error.clone()),
         };
-        match (&recorded.response, end) {
-            (Some(response), end) => Ok(Box::new(ReplayResponse::new(response, end))),
-            (None, end) => Err(end.err().unwrap_or_else(ends_early)),
-        }
+        let Some(response) = &recorded.response else {
+            return Err(end.err().unwrap_or_else(ends_early));
+        };
+        let header = |(name, value): (&String, &String)| {
+            Some((name.parse::<HeaderName>().ok()?, HeaderValue::from_str(value).ok()?))
+        };
+        let headers: HeaderMap = response.headers.iter().filter_map(header).collect();
+        let chunks = response.chunks.iter().cloned().collect();
+        let body = Box::new(ReplayBody { chunks, end });
+        Ok(IncomingResponse { status: response.status, headers, body })
     }
 }
 
-impl fmt::Debug for Player {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Player").finish_non_exhaustive()
-    }
-}
-
-/// A recorded response.
-struct ReplayResponse {
-    status: u16,
-    headers: HeaderMap,
+/// The body of a recorded response.
+struct ReplayBody {
     chunks: VecDeque<Vec<u8>>,
     end: Result<(), NetError>,
 }
 
-impl ReplayResponse {
-    fn new(response: &RecordedResponse, end: Result<(), NetError>) -> Self {
-        let header = |(name, value): (&String, &String)| {
-            Some((name.parse::<HeaderName>().ok()?, HeaderValue::from_str(value).ok()?))
-        };
-        Self {
-            status: response.status,
-            headers: response.headers.iter().filter_map(header).collect(),
-            chunks: response.chunks.iter().cloned().collect(),
-            end,
-        }
-    }
-}
-
-impl IncomingResponse for ReplayResponse {
-    fn status(&self) -> u16 {
-        self.status
-    }
-
-    fn headers(&self) -> &HeaderMap {
-        &self.headers
-    }
-
+impl ResponseBody for ReplayBody {
     fn read(&mut self, buffer: &mut [u8]) -> Result<usize, NetError> {
         let Some(mut chunk) = self.chunks.pop_front() else { return self.end.clone().map(|()| 0) };
         let count = chunk.len().min(buffer.len());
@@ -175,16 +154,9 @@ impl IncomingResponse for ReplayResponse {
 
 /// A model that replays a recording, which may be of several models.
 pub(in crate::llm) struct ReplayModel {
-    player: Player,
+    pub(in crate::llm) player: Player,
     /// The models of the recording by name, each with its own wire.
-    models: Vec<(String, Box<dyn Model>)>,
-}
-
-impl ReplayModel {
-    /// Returns a model that replays these models.
-    pub(in crate::llm) fn new(player: Player, models: Vec<(String, Box<dyn Model>)>) -> Self {
-        Self { player, models }
-    }
+    pub(in crate::llm) models: Vec<(String, Box<dyn Model>)>,
 }
 
 impl Model for ReplayModel {

@@ -4,19 +4,18 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use rustix::fs::OFlags;
 use thiserror::Error;
 
 use super::record::{
-    CassetteRecord, ChunkRecord, FORMAT_VERSION, RequestRecord as RequestLine, public_headers,
-    relevant_headers,
+    CassetteRecord, ChunkRecord, FORMAT_VERSION, RequestRecord, public_headers, relevant_headers,
 };
-use crate::llm::exchange::{HttpTransport, IncomingResponse};
+use crate::llm::exchange::{HttpTransport, IncomingResponse, ResponseBody};
 use crate::llm::fault::SecretMasker;
-use crate::net::{HeaderMap, HttpRequest, NetError};
-use crate::port::CancellationToken;
+use crate::net::{HttpRequest, NetError};
+use crate::port::{CancellationToken, lock};
 use crate::workspace::{open_without_links, resolve_inside};
 
 /// Records exchanges with models. Clones write to the same file.
@@ -61,11 +60,8 @@ impl Recorder {
         let file = Some(file.map_err(failed)?);
         let mut file =
             CassetteFile { path: path.to_owned(), file, requests: 0, body: String::new() };
-        file.try_write(
-            &CassetteRecord::Recording { version: FORMAT_VERSION },
-            &SecretMasker::default(),
-        )
-        .map_err(failed)?;
+        let head = CassetteRecord::Recording { version: FORMAT_VERSION };
+        file.try_write(&head, &SecretMasker::default()).map_err(failed)?;
         Ok(Self(Arc::new(Mutex::new(file))))
     }
 
@@ -77,20 +73,16 @@ impl Recorder {
     /// Returns a transport that records the exchanges with a model.
     pub(in crate::llm) fn wrap_transport(
         &self,
-        carrier: Arc<dyn HttpTransport>,
+        inner: Arc<dyn HttpTransport>,
         model: &str,
         masker: SecretMasker,
     ) -> Arc<dyn HttpTransport> {
-        Arc::new(RecordingTransport {
-            recorder: self.clone(),
-            inner: carrier,
-            model: model.to_owned(),
-            masker,
-        })
+        let (recorder, model) = (self.clone(), model.to_owned());
+        Arc::new(RecordingTransport { recorder, inner, model, masker })
     }
 
     fn lock(&self) -> MutexGuard<'_, CassetteFile> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 }
 
@@ -105,18 +97,16 @@ impl CassetteFile {
         self.requests += 1;
         let body = masker.mask(&String::from_utf8_lossy(&request.body.to_vec()));
         let same = common_prefix_length(&self.body, &body);
-        self.write_or_warn(
-            &CassetteRecord::Request(RequestLine {
-                n: self.requests,
-                model: model.to_owned(),
-                method: request.method.to_string(),
-                url: masker.mask(&request.url),
-                headers: public_headers(&request.headers),
-                shared_bytes: same,
-                body: body[same..].to_owned(),
-            }),
-            masker,
-        );
+        let record = CassetteRecord::Request(RequestRecord {
+            n: self.requests,
+            model: model.to_owned(),
+            method: request.method.to_string(),
+            url: masker.mask(&request.url),
+            headers: public_headers(&request.headers),
+            shared_bytes: same,
+            body: body[same..].to_owned(),
+        });
+        self.write_or_warn(&record, masker);
         self.body = body;
         self.requests
     }
@@ -160,16 +150,17 @@ impl HttpTransport for RecordingTransport {
         &self,
         request: &HttpRequest,
         cancel: &CancellationToken,
-    ) -> Result<Box<dyn IncomingResponse>, NetError> {
+    ) -> Result<IncomingResponse, NetError> {
         let number = self.recorder.lock().write_request(request, &self.model, &self.masker);
         match self.inner.send(request, cancel) {
-            Ok(response) => {
-                let (status, headers) = (response.status(), relevant_headers(response.headers()));
-                let record = CassetteRecord::Response { n: number, status, headers };
+            Ok(IncomingResponse { status, headers, body }) => {
+                let recorded = relevant_headers(&headers);
+                let record = CassetteRecord::Response { n: number, status, headers: recorded };
                 self.recorder.lock().write_or_warn(&record, &self.masker);
                 let (recorder, masker) = (self.recorder.clone(), self.masker.clone());
                 let recorder = ResponseRecorder { recorder, masker, number, pending: Vec::new() };
-                Ok(Box::new(RecordingResponse { inner: response, recorder }))
+                let body = Box::new(RecordingBody { inner: body, recorder });
+                Ok(IncomingResponse { status, headers, body })
             }
             Err(error) => {
                 let record = CassetteRecord::Error { n: number, error: error.clone() };
@@ -180,9 +171,9 @@ impl HttpTransport for RecordingTransport {
     }
 }
 
-/// A response that is recorded while it is read.
-struct RecordingResponse {
-    inner: Box<dyn IncomingResponse>,
+/// A body that is recorded while it is read.
+struct RecordingBody {
+    inner: Box<dyn ResponseBody>,
     recorder: ResponseRecorder,
 }
 
@@ -246,15 +237,7 @@ fn event_end(bytes: &[u8]) -> Option<usize> {
     ends.into_iter().flatten().min()
 }
 
-impl IncomingResponse for RecordingResponse {
-    fn status(&self) -> u16 {
-        self.inner.status()
-    }
-
-    fn headers(&self) -> &HeaderMap {
-        self.inner.headers()
-    }
-
+impl ResponseBody for RecordingBody {
     fn read(&mut self, buffer: &mut [u8]) -> Result<usize, NetError> {
         let read = self.inner.read(buffer);
         let n = self.recorder.number;
@@ -267,9 +250,8 @@ impl IncomingResponse for RecordingResponse {
     }
 
     fn release(self: Box<Self>) {
-        let Self { inner: response, mut recorder } = *self;
-        let n = recorder.number;
-        recorder.end(&CassetteRecord::End { n });
-        response.release();
+        let Self { inner, mut recorder } = *self;
+        recorder.end(&CassetteRecord::End { n: recorder.number });
+        inner.release();
     }
 }

@@ -1,11 +1,9 @@
 //! Reading recordings.
 
-use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use thiserror::Error;
-
-use super::record::{CassetteRecord, FORMAT_VERSION, RecordedHeaders};
+use super::record::{CassetteRecord, FORMAT_VERSION, RecordedHeaders, RequestRecord};
+use crate::llm::PlaybackError;
 use crate::net::NetError;
 
 /// A recording.
@@ -17,10 +15,8 @@ pub struct Recording {
 /// A request and its response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct RecordedExchange {
-    pub(super) model: String,
-    pub(super) url: String,
-    pub(super) headers: RecordedHeaders,
-    pub(super) body: String,
+    /// The request, with its whole body.
+    pub(super) request: RequestRecord,
     /// `None` if no response began.
     pub(super) response: Option<RecordedResponse>,
     pub(super) end: ExchangeEnd,
@@ -45,51 +41,26 @@ pub(super) enum ExchangeEnd {
     Failed(NetError),
 }
 
-/// An error of loading a file.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum RecordingError {
-    /// The file can't be read.
-    #[error("could not read the recording {path}: {cause}")]
-    Unreadable {
-        /// The file.
-        path: PathBuf,
-        /// The error of the system.
-        cause: String,
-    },
-    /// A line is invalid.
-    #[error("{path}:{line}: {cause}")]
-    Malformed {
-        /// The file.
-        path: PathBuf,
-        /// The number of the line, counted from one.
-        line: usize,
-        /// The reason.
-        cause: String,
-    },
-}
-
 impl Recording {
     /// Reads a recording. A last line without a line feed, as a crash leaves it, is ignored.
     ///
     /// # Errors
     ///
     /// Fails if the file can't be read, or for an invalid line.
-    pub fn load(path: &Path) -> Result<Self, RecordingError> {
-        let unreadable = |error: io::Error| RecordingError::Unreadable {
-            path: path.to_owned(),
+    pub fn load(path: &Path) -> Result<Self, PlaybackError> {
+        let owned = || path.to_owned();
+        let text = std::fs::read_to_string(path).map_err(|error| PlaybackError::Unreadable {
+            kind: "recording",
+            path: owned(),
             cause: error.to_string(),
-        };
-        let text = std::fs::read_to_string(path).map_err(unreadable)?;
-        Self::parse(&text).map_err(|(line, cause)| RecordingError::Malformed {
-            path: path.to_owned(),
-            line,
-            cause,
-        })
+        })?;
+        let malformed = |(line, cause)| PlaybackError::Malformed { path: owned(), line, cause };
+        Self::parse(&text).map_err(malformed)
     }
 
     /// Returns the model of the first request, as `provider/name`.
     pub fn first_model(&self) -> &str {
-        &self.exchanges[0].model
+        &self.exchanges[0].request.model
     }
 
     /// Returns the number of recorded requests.
@@ -109,18 +80,17 @@ impl Recording {
         for (index, text) in complete.lines().enumerate() {
             last = index + 1;
             let invalid = |cause: String| (last, cause);
-            let record = CassetteRecord::parse(text).map_err(|error| invalid(error.to_string()))?;
-            let Some(record) = record else { continue };
-            match (index, &record) {
-                (0, CassetteRecord::Recording { version: FORMAT_VERSION }) => continue,
+            let record: CassetteRecord =
+                serde_json::from_str(text).map_err(|error| invalid(error.to_string()))?;
+            match (index, record) {
+                (_, CassetteRecord::Unknown)
+                | (0, CassetteRecord::Recording { version: FORMAT_VERSION }) => {}
                 (0, CassetteRecord::Recording { version }) => {
                     return Err(invalid(format!("unknown version {version}")));
                 }
                 (0, _) => return Err(invalid("the version record is missing".to_owned())),
-                (_, _) => {}
+                (_, record) => add_record(&mut exchanges, record).map_err(invalid)?,
             }
-            let number = record.number();
-            add_record(&mut exchanges, record, number).map_err(invalid)?;
         }
         if exchanges.is_empty() {
             return Err((last.max(1), "nothing was recorded".to_owned()));
@@ -130,27 +100,18 @@ impl Recording {
 }
 
 /// Adds a record; exchanges may overlap.
-fn add_record(
-    exchanges: &mut Vec<RecordedExchange>,
-    record: CassetteRecord,
-    number: usize,
-) -> Result<(), String> {
-    if let CassetteRecord::Request(request) = record {
+fn add_record(exchanges: &mut Vec<RecordedExchange>, record: CassetteRecord) -> Result<(), String> {
+    let number = record.number();
+    if let CassetteRecord::Request(mut request) = record {
         if number != exchanges.len() + 1 {
             return Err(format!("request {number} comes after {}", exchanges.len()));
         }
-        let before = exchanges.last().map_or("", |exchange| &exchange.body);
+        let before = exchanges.last().map_or("", |exchange| &exchange.request.body);
         let same = before.get(..request.shared_bytes);
         let same =
             same.ok_or_else(|| format!("`same` of request {number} exceeds the previous body"))?;
-        exchanges.push(RecordedExchange {
-            body: format!("{same}{}", request.body),
-            model: request.model,
-            url: request.url,
-            headers: request.headers,
-            response: None,
-            end: ExchangeEnd::Unrecorded,
-        });
+        request.body.insert_str(0, same);
+        exchanges.push(RecordedExchange { request, response: None, end: ExchangeEnd::Unrecorded });
         return Ok(());
     }
     let exchange = number.checked_sub(1).and_then(|at| exchanges.get_mut(at));
@@ -168,7 +129,7 @@ fn add_record(
         }
         CassetteRecord::End { .. } => exchange.end = ExchangeEnd::Complete,
         CassetteRecord::Error { error, .. } => exchange.end = ExchangeEnd::Failed(error),
-        CassetteRecord::Recording { .. } | CassetteRecord::Request(_) => {
+        CassetteRecord::Recording { .. } | CassetteRecord::Request(_) | CassetteRecord::Unknown => {
             return Err("a recording has only one version record".to_owned());
         }
     }
@@ -194,7 +155,8 @@ mod tests {
     #[test]
     fn a_body_reuses_the_prefix_of_the_previous_one() {
         let recording = read(&[HEAD, &request(1, 0, "abc"), &request(2, 2, "xyz")]).unwrap();
-        let bodies: Vec<_> = recording.exchanges.iter().map(|exchange| &*exchange.body).collect();
+        let bodies: Vec<_> =
+            recording.exchanges.iter().map(|exchange| &*exchange.request.body).collect();
         assert_eq!(bodies, ["abc", "abxyz"]);
         assert_eq!((recording.first_model(), recording.len()), ("openai/m", 2));
     }
@@ -223,7 +185,7 @@ mod tests {
         let news = r#"{"type":"new_thing","n":"odd","text":[1],"headers":7}"#;
         let more = request(1, 0, "abc").replace(r#""n":1"#, r#""n":1,"new":[{}]"#);
         let recording = read(&[HEAD, news, &more]).unwrap();
-        assert_eq!((recording.len(), &*recording.exchanges[0].body), (1, "abc"));
+        assert_eq!((recording.len(), &*recording.exchanges[0].request.body), (1, "abc"));
         let untyped = read(&[HEAD, &more, r#"{"n":1}"#]).unwrap_err();
         assert_eq!(untyped.0, 3);
     }

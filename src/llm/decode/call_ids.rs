@@ -13,23 +13,18 @@ use crate::model::{CallId, ConversationItem};
 /// one.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct CallIds {
-    used: Arc<HashSet<IdHash>>,
+    used: Arc<HashSet<u64>>,
     /// The number of the entry for the reply.
     reply_index: u64,
 }
 
-/// A hash of an id, which takes a fifth of the memory of the text. After a collision, the later id is generated, which
+/// Returns a hash of an id, which takes a fifth of the memory of the text. After a collision, the later id is generated, which
 /// is harmless.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct IdHash(u64);
-
-impl IdHash {
-    fn of(id: &CallId) -> Self {
-        // The hasher of a map differs between processes.
-        let mut hasher = DefaultHasher::new();
-        id.hash(&mut hasher);
-        Self(hasher.finish())
-    }
+fn hash_of(id: &CallId) -> u64 {
+    // The hasher of a map differs between processes.
+    let mut hasher = DefaultHasher::new();
+    id.hash(&mut hasher);
+    hasher.finish()
 }
 
 impl CallIds {
@@ -37,7 +32,7 @@ impl CallIds {
     pub(crate) fn add_entry(&mut self, item: &ConversationItem) {
         if let ConversationItem::Exchange(exchange) = item {
             let used = Arc::make_mut(&mut self.used);
-            used.extend(exchange.reply().calls().map(|call| IdHash::of(&call.id)));
+            used.extend(exchange.reply().calls().map(|call| hash_of(&call.id)));
         }
     }
 
@@ -67,7 +62,7 @@ impl CallIds {
     }
 
     fn is_free(&self, id: &CallId, assigned: &HashSet<CallId>) -> bool {
-        !self.used.contains(&IdHash::of(id)) && !assigned.contains(id)
+        !self.used.contains(&hash_of(id)) && !assigned.contains(id)
     }
 
     fn generate(&self, index: usize, assigned: &HashSet<CallId>) -> CallId {

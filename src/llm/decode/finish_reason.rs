@@ -13,73 +13,40 @@ pub(crate) enum FinishReason {
     Failed,
 }
 
-/// The spellings of each reason, in lower case and without separators.
-static FINISH_WORDS: [(&[&str], FinishReason); 6] = [
-    (&["", "null", "none", "finishreasonunspecified", "notfinished"], FinishReason::Unspecified),
+/// The spellings of each reason, in lower case, without separators and between blanks.
+static FINISH_WORDS: [(&str, FinishReason); 7] = [
+    (" null none finishreasonunspecified notfinished ", FinishReason::Unspecified),
     (
-        &[
-            "stop",
-            "stopped",
-            "stopsequence",
-            "stoptoken",
-            "stopword",
-            "eos",
-            "eostoken",
-            "eosid",
-            "endturn",
-            "endoftext",
-            "endofturn",
-            "complete",
-            "completed",
-            "finish",
-            "finished",
-            "done",
-        ],
+        " stop stopped stopsequence stoptoken stopword eos eostoken eosid endturn endoftext endofturn \
+         complete completed finish finished done ",
         FinishReason::Finished(ReplyFinish::Stop),
     ),
     (
-        &["toolcalls", "toolcall", "tooluse", "functioncall", "functioncalls"],
+        " toolcalls toolcall tooluse functioncall functioncalls ",
         FinishReason::Finished(ReplyFinish::ToolCalls),
     ),
     (
-        &[
-            "length",
-            "maxtokens",
-            "maxtoken",
-            "maxoutputtokens",
-            "maxnewtokens",
-            "maxcompletiontokens",
-            "maxlength",
-            "modellength",
-            "tokenlimit",
-            "limit",
-        ],
+        " length maxtokens maxtoken maxoutputtokens maxnewtokens maxcompletiontokens maxlength \
+         modellength tokenlimit limit ",
         FinishReason::Finished(ReplyFinish::Length),
     ),
     (
-        &[
-            "contentfilter",
-            "contentfiltered",
-            "sensitive",
-            "refusal",
-            "safety",
-            "errortoxic",
-            "guardrailintervened",
-        ],
+        " contentfilter contentfiltered sensitive refusal safety errortoxic guardrailintervened ",
         FinishReason::Finished(ReplyFinish::Refused),
     ),
-    (&["error", "networkerror", "insufficientsystemresource", "aborted"], FinishReason::Failed),
+    (" modelcontextwindowexceeded ", FinishReason::Finished(ReplyFinish::ContextFull)),
+    (" error networkerror insufficientsystemresource aborted ", FinishReason::Failed),
 ];
 
 impl FinishReason {
     /// Parses a reason; an unknown one is kept as it is.
     pub(crate) fn parse(reason: &str) -> Self {
-        let plain: String = reason.chars().filter(|c| c.is_alphanumeric()).collect();
-        let plain = plain.to_lowercase();
-        if plain == "modelcontextwindowexceeded" {
-            return Self::Finished(ReplyFinish::ContextFull);
+        let letters = reason.chars().filter(|c| c.is_alphanumeric());
+        let word = format!(" {} ", letters.collect::<String>().to_lowercase());
+        if word.trim().is_empty() {
+            return Self::Unspecified;
         }
-        let known = FINISH_WORDS.iter().find(|(words, _)| words.contains(&plain.as_str()));
+        let known = FINISH_WORDS.iter().find(|(words, _)| words.contains(&word));
         known.map_or_else(
             || Self::Finished(ReplyFinish::Other(reason.into())),
             |(_, reason)| reason.clone(),

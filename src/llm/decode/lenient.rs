@@ -1,7 +1,7 @@
 //! Fields for which servers send undocumented types.
 //!
-//! Each function is for `#[serde(deserialize_with)]` and accepts one type of JSON. A value of another type is `None`,
-//! and is not decoded. An invalid value of the accepted type is an error, so that nothing of a reply is lost silently.
+//! Each type accepts one type of JSON. A value of another type is `None`, and is not decoded. An invalid value of the
+//! accepted type is an error, so that nothing of a reply is lost silently.
 
 use std::borrow::Cow;
 
@@ -9,60 +9,97 @@ use serde::Deserialize;
 use serde::de::{Deserializer, Error};
 use serde_json::value::RawValue;
 
+use crate::model::Tokens;
+
+/// A value whose JSON starts with the byte `FIRST`; `None` for any other value.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Typed<T, const FIRST: u8>(pub(crate) Option<T>);
+
+/// Text.
+pub(crate) type Text<'a> = Typed<JsonText<'a>, b'"'>;
+/// An object.
+pub(crate) type Object<T> = Typed<T, b'{'>;
+/// A list.
+pub(crate) type List<T> = Typed<Vec<T>, b'['>;
+
 /// Text, borrowed if it has no escapes.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize)]
 pub(crate) struct JsonText<'a>(#[serde(borrow)] pub(crate) Cow<'a, str>);
 
-impl JsonText<'_> {
-    /// Returns the text, unless it is empty.
-    pub(crate) fn non_empty(self) -> Option<String> {
-        Some(self.0.into_owned()).filter(|text| !text.is_empty())
+impl<'de, T: Deserialize<'de>, const FIRST: u8> Deserialize<'de> for Typed<T, FIRST> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let json = <&RawValue>::deserialize(from)?.get();
+        match json.as_bytes().first() == Some(&FIRST) {
+            true => {
+                serde_json::from_str(json).map(|value| Self(Some(value))).map_err(Error::custom)
+            }
+            false => Ok(Self(None)),
+        }
     }
 }
 
-/// Accepts text.
-pub(crate) fn text<'de, D: Deserializer<'de>>(from: D) -> Result<Option<JsonText<'de>>, D::Error> {
-    if_starting_with(b'"', from)
+impl Text<'_> {
+    /// Returns the text; empty if it is missing.
+    pub(crate) fn as_str(&self) -> &str {
+        self.0.as_ref().map_or("", |text| &text.0)
+    }
+
+    /// Returns the text; empty if it is missing.
+    pub(crate) fn into_string(self) -> String {
+        self.0.map_or_else(String::new, |text| text.0.into_owned())
+    }
+
+    /// Returns the text, unless it is empty.
+    pub(crate) fn non_empty(self) -> Option<String> {
+        Some(self.into_string()).filter(|text| !text.is_empty())
+    }
 }
 
-/// Accepts an object.
-pub(crate) fn object<'de, D, T>(from: D) -> Result<Option<T>, D::Error>
-where
-    D: Deserializer<'de>,
-    T: Deserialize<'de>,
-{
-    if_starting_with(b'{', from)
+impl<T> List<Object<T>> {
+    /// Returns the objects in the list.
+    pub(crate) fn objects(self) -> impl Iterator<Item = T> {
+        self.0.into_iter().flatten().filter_map(|item| item.0)
+    }
 }
 
-/// Accepts a list.
-pub(crate) fn list<'de, D>(from: D) -> Result<Option<Vec<&'de RawValue>>, D::Error>
-where
-    D: Deserializer<'de>,
-{
-    if_starting_with(b'[', from)
+/// Returns the content of a JSON text, or the JSON of any other value, which some servers send instead.
+pub(crate) fn text_or_json(json: Option<&RawValue>) -> serde_json::Result<Cow<'_, str>> {
+    match json.map_or("", RawValue::get) {
+        text if text.starts_with('"') => serde_json::from_str(text).map(|JsonText(text)| text),
+        json => Ok(json.into()),
+    }
 }
 
-/// Accepts a list, and drops everything in it but objects.
-pub(crate) fn objects<'de, D, T>(from: D) -> Result<Option<Vec<T>>, D::Error>
-where
-    D: Deserializer<'de>,
-    T: Deserialize<'de>,
-{
-    let Some(items) = list(from)? else { return Ok(None) };
-    let objects = items.into_iter().filter(|item| item.get().starts_with('{'));
-    let objects = objects.map(|item| serde_json::from_str(item.get()).map_err(D::Error::custom));
-    objects.collect::<Result<_, _>>().map(Some)
+/// A token count; `None` if it is missing or invalid.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct TokenCount(pub(crate) Option<u64>);
+
+/// The parts of a count, at all providers.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct TokenDetails {
+    pub(crate) cached_tokens: TokenCount,
+    pub(crate) cache_write_tokens: TokenCount,
+    pub(crate) reasoning_tokens: TokenCount,
+    pub(crate) thinking_tokens: TokenCount,
+    pub(crate) ephemeral_5m_input_tokens: TokenCount,
+    pub(crate) ephemeral_1h_input_tokens: TokenCount,
 }
 
-fn if_starting_with<'de, D, T>(first: u8, from: D) -> Result<Option<T>, D::Error>
-where
-    D: Deserializer<'de>,
-    T: Deserialize<'de>,
-{
-    let json = <&RawValue>::deserialize(from)?.get();
-    match json.as_bytes().first() == Some(&first) {
-        true => serde_json::from_str(json).map(Some).map_err(D::Error::custom),
-        false => Ok(None),
+impl TokenCount {
+    /// Returns the count; zero if it is missing.
+    pub(crate) fn tokens(self) -> Tokens {
+        Tokens(self.0.unwrap_or(0))
+    }
+}
+
+impl<'de> Deserialize<'de> for TokenCount {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let count: Option<f64> = <&RawValue>::deserialize(deserializer)?.get().parse().ok();
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+        // plausible counts are small
+        let plausible = |count: f64| (0.0..1e9).contains(&count).then_some(count as u64);
+        Ok(Self(count.and_then(plausible)))
     }
 }
 
@@ -70,20 +107,20 @@ where
 mod tests {
     use super::*;
 
-    #[derive(Deserialize)]
+    #[derive(Default, Deserialize)]
+    #[serde(default)]
     struct AnyFields<'a> {
-        #[serde(borrow, default, deserialize_with = "text")]
-        text: Option<JsonText<'a>>,
-        #[serde(borrow, default, deserialize_with = "object")]
-        object: Option<NestedFields<'a>>,
-        #[serde(borrow, default, deserialize_with = "objects")]
-        objects: Option<Vec<NestedFields<'a>>>,
+        #[serde(borrow)]
+        text: Text<'a>,
+        object: Object<NestedFields<'a>>,
+        objects: List<Object<NestedFields<'a>>>,
     }
 
-    #[derive(Deserialize)]
+    #[derive(Default, Deserialize)]
+    #[serde(default)]
     struct NestedFields<'a> {
-        #[serde(borrow, default, deserialize_with = "text")]
-        a: Option<JsonText<'a>>,
+        #[serde(borrow)]
+        a: Text<'a>,
     }
 
     #[test]
@@ -91,22 +128,32 @@ mod tests {
         for odd in ["null", "7", "true", "-1.5e3", "\"x\"", "[1]", "{\"b\":1}"] {
             let json = format!(r#"{{"text":{odd},"object":{odd},"objects":{odd}}}"#);
             let any: AnyFields<'_> = serde_json::from_str(&json).unwrap();
-            assert_eq!(any.text.is_some(), odd.starts_with('"'), "{odd}");
-            assert_eq!(any.object.is_some(), odd.starts_with('{'), "{odd}");
-            assert_eq!(any.objects.is_some(), odd.starts_with('['), "{odd}");
+            assert_eq!(any.text.0.is_some(), odd.starts_with('"'), "{odd}");
+            assert_eq!(any.object.0.is_some(), odd.starts_with('{'), "{odd}");
+            assert_eq!(any.objects.0.is_some(), odd.starts_with('['), "{odd}");
         }
         let mixed = r#"{"objects":[1,{"a":"x"},null,{"a":2}]}"#;
-        let objects = serde_json::from_str::<AnyFields<'_>>(mixed).unwrap().objects.unwrap();
-        let found: Vec<_> =
-            objects.into_iter().map(|o| o.a.and_then(JsonText::non_empty)).collect();
+        let objects = serde_json::from_str::<AnyFields<'_>>(mixed).unwrap().objects;
+        let found: Vec<_> = objects.objects().map(|object| object.a.non_empty()).collect();
         assert_eq!(found, [Some("x".to_owned()), None]);
-        assert!(serde_json::from_str::<AnyFields<'_>>("{}").unwrap().text.is_none());
+        assert!(serde_json::from_str::<AnyFields<'_>>("{}").unwrap().text.0.is_none());
     }
 
     #[test]
     fn a_value_of_this_type_that_is_damaged_is_an_error() {
         for damaged in [r#"{"text":"\ud800"}"#, r#"{"objects":[{"a":"\ud800"}]}"#] {
             assert!(serde_json::from_str::<AnyFields<'_>>(damaged).is_err(), "{damaged}");
+        }
+    }
+
+    /// Fault L55.
+    #[test]
+    fn an_invalid_count_is_none() {
+        let count = |json| serde_json::from_str::<TokenCount>(json).unwrap().0;
+        assert_eq!(count("12"), Some(12));
+        assert_eq!(count("12.0"), Some(12));
+        for json in ["-1", "null", "\"12\"", "1e300", "18446744073709551615", "[1]", "{\"a\":1}"] {
+            assert_eq!(count(json), None, "{json}");
         }
     }
 }

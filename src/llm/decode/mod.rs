@@ -3,11 +3,9 @@
 mod call_ids;
 mod decoded_reply;
 mod finish_reason;
-pub(super) mod lenient;
-mod token_count;
+mod lenient;
 
 pub(super) use call_ids::CallIds;
 pub(super) use decoded_reply::{DecodedPart, DecodedReply, DeltaBuffer, estimate_usage};
 pub(super) use finish_reason::FinishReason;
-pub(super) use lenient::JsonText;
-pub(super) use token_count::{InputDetails, OutputDetails, TokenCount};
+pub(super) use lenient::{JsonText, List, Object, Text, TokenCount, TokenDetails, text_or_json};

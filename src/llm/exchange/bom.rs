@@ -1,36 +1,29 @@
 //! Skipping a byte order mark and blanks, in any chunks.
 
-use std::borrow::Cow;
-
-/// Skips a byte order mark and blanks.
+/// Skips a byte order mark and blanks, and keeps what may still be the start of a mark.
 #[derive(Debug, Default)]
-pub(super) struct BomSkipper {
-    /// How many bytes of the mark were received.
-    matched_bytes: usize,
-    /// Whether the mark can no longer follow.
-    is_past: bool,
-}
+pub(super) struct BomSkipper(Vec<u8>);
 
 const BOM: &[u8] = b"\xef\xbb\xbf";
 
 impl BomSkipper {
     /// Takes the next chunk; returns the response from its first visible byte, once received.
-    pub(super) fn push<'a>(&mut self, chunk: &'a [u8]) -> Option<Cow<'a, [u8]>> {
-        for (at, &byte) in chunk.iter().enumerate() {
-            let rest = &chunk[at..];
-            if !self.is_past && BOM.get(self.matched_bytes) == Some(&byte) {
-                self.matched_bytes += 1;
-                self.is_past = self.matched_bytes == BOM.len();
-            } else if !self.is_past && self.matched_bytes > 0 {
-                // Not a mark, but a byte that a mark starts with.
-                return Some([&BOM[..self.matched_bytes], rest].concat().into());
-            } else if byte.is_ascii_whitespace() {
-                self.is_past = true;
-            } else {
-                return Some(rest.into());
-            }
+    pub(super) fn push(&mut self, chunk: &[u8]) -> Option<Vec<u8>> {
+        let response = [&*self.0, chunk].concat();
+        let visible = response.strip_prefix(BOM).unwrap_or(&response).trim_ascii_start();
+        if visible.is_empty() {
+            // After a mark or a blank, no mark can follow.
+            self.0 = vec![b' '];
+            None
+        } else if visible.len() == response.len()
+            && visible.len() < BOM.len()
+            && BOM.starts_with(visible)
+        {
+            self.0 = response;
+            None
+        } else {
+            Some(visible.to_vec())
         }
-        None
     }
 }
 
@@ -42,7 +35,7 @@ mod tests {
     fn after_prefix(response: &[u8], size: usize) -> Option<Vec<u8>> {
         let mut skipper = BomSkipper::default();
         let mut pieces = response.chunks(size);
-        let mut left = pieces.find_map(|chunk| skipper.push(chunk))?.into_owned();
+        let mut left = pieces.find_map(|chunk| skipper.push(chunk))?;
         left.extend(pieces.flatten());
         Some(left)
     }

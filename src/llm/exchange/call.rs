@@ -1,15 +1,16 @@
 //! Sending a request and reading the response.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use serde_json::Value;
 
 use super::bom::BomSkipper;
-use super::transport::{HttpTransport, IncomingResponse};
+use super::transport::{IncomingResponse, ResponseBody};
 use super::wire_model::RequestTarget;
 use crate::llm::decode::{CallIds, DecodedReply, DeltaBuffer};
-use crate::llm::fault::{self, ApiError, ErrorResponse};
-use crate::llm::wire::{ReplyReader, Wire, parse_json, protocol_fault};
+use crate::llm::fault::{self, ApiError};
+use crate::llm::wire::{ReplyReader, parse_json, protocol_fault};
 use crate::model::{Fault, FaultKind, Reply};
 use crate::net::sse::{SseError, SseParser};
 use crate::net::{HeaderMap, HttpRequest};
@@ -17,8 +18,6 @@ use crate::port::{EffectContext, EffectNotice, ModelCall, ReplyDelta};
 
 /// A request, ready to be sent.
 pub(super) struct PreparedModelCall {
-    pub(super) wire: Arc<dyn Wire>,
-    pub(super) transport: Arc<dyn HttpTransport>,
     pub(super) target: Arc<RequestTarget>,
     pub(super) call_ids: CallIds,
     pub(super) attempt: u32,
@@ -79,21 +78,21 @@ impl PreparedModelCall {
         scope: &EffectContext,
         sink: &mut dyn FnMut(ReplyDelta),
     ) -> Result<Reply, Fault> {
-        let sent = self.transport.send(&self.request, &scope.cancel);
+        let sent = self.target.transport.send(&self.request, &scope.cancel);
         let mut response = sent.map_err(|error| fault::network_fault(&error, self.attempt))?;
-        if !(200..300).contains(&response.status()) {
-            return Err(self.read_error(&mut *response));
+        if !(200..300).contains(&response.status) {
+            return Err(self.read_error(&mut response));
         }
         // From here on the provider may charge for the request.
         let mut deltas = DeltaBuffer::default();
-        let reply = self.read_reply(response, &mut deltas, sink);
+        let reply = self.read_reply(response.body, &mut deltas, sink);
         let reply = reply.map_err(|fault| Fault {
             billed: true,
             received: deltas.received_tokens(),
             ..fault
         })?;
         let reply =
-            reply.into_reply(&self.wire.setup().id, &self.call_ids, self.request.body.len());
+            reply.into_reply(&self.target.wire.setup().id, &self.call_ids, self.request.body.len());
         if let Some(text) = self.truncation_warning(&reply) {
             scope.notify(EffectNotice::Warning { text: text.into() });
         }
@@ -103,7 +102,7 @@ impl PreparedModelCall {
     /// Reads a response to its terminal event.
     fn read_reply(
         &self,
-        mut response: Box<dyn IncomingResponse>,
+        mut response: Box<dyn ResponseBody>,
         deltas: &mut DeltaBuffer,
         sink: &mut dyn FnMut(ReplyDelta),
     ) -> Result<DecodedReply, Fault> {
@@ -126,7 +125,7 @@ impl PreparedModelCall {
                 ResponseKind::Unknown(lead) => {
                     let Some(visible) = lead.push(chunk) else { continue };
                     kind = self.detect_kind(visible[0]);
-                    visible
+                    Cow::from(visible)
                 }
                 ResponseKind::Events(_) | ResponseKind::Document(_) | ResponseKind::HtmlPage => {
                     chunk.into()
@@ -157,29 +156,29 @@ impl PreparedModelCall {
             b'<' => ResponseKind::HtmlPage,
             _ => ResponseKind::Events(Box::new(EventStream {
                 parser: SseParser::new(),
-                reader: self.wire.reader(),
+                reader: self.target.wire.reader(),
                 has_event: false,
             })),
         }
     }
 
     /// Returns the fault of a response with an error status.
-    fn read_error(&self, response: &mut dyn IncomingResponse) -> Fault {
+    fn read_error(&self, response: &mut IncomingResponse) -> Fault {
         let mut body = Vec::new();
         let mut buffer = vec![0; 16 << 10];
         // The status is enough if the body can't be read.
-        while let Ok(count @ 1..) = response.read(&mut buffer) {
+        while let Ok(count @ 1..) = response.body.read(&mut buffer) {
             body.extend_from_slice(&buffer[..count]);
             if body.len() >= MAX_ERROR_BODY {
                 break;
             }
         }
-        self.classify(response.status(), response.headers(), &body)
+        self.classify(response.status, &response.headers, &body)
     }
 
     fn classify(&self, status: u16, headers: &HeaderMap, body: &[u8]) -> Fault {
-        let response = ErrorResponse { status, headers, body, url: &self.target.url };
-        fault::classify_response(&response, &self.target.masker)
+        let RequestTarget { url, masker, .. } = &*self.target;
+        fault::classify_response(status, headers, body, url, masker)
     }
 
     /// Returns a warning if the server counted far fewer tokens than the request has.
@@ -198,35 +197,20 @@ impl PreparedModelCall {
 impl EventStream {
     fn push(&mut self, chunk: &[u8], deltas: &mut DeltaBuffer) -> Result<(), Fault> {
         let Self { parser, reader, has_event } = self;
-        let result: Result<(), StreamError> = parser.push(chunk, |event| {
+        let result = parser.push(chunk, |event| {
             *has_event = true;
             // Events after the terminal one are ignored.
-            if reader.is_complete() { Ok(()) } else { Ok(reader.push(event, deltas)?) }
+            if reader.is_complete() { Ok(()) } else { reader.push(event, deltas) }
         });
-        match result {
-            Err(StreamError::Stream(_)) if reader.is_complete() => Ok(()),
-            Err(StreamError::Stream(error)) => Err(protocol_fault(error)),
-            Err(StreamError::Reply(fault)) => Err(fault),
-            Ok(()) => Ok(()),
-        }
+        // So are errors.
+        if reader.is_complete() { Ok(()) } else { result }
     }
 }
 
-/// An error of an event stream.
-enum StreamError {
-    Stream(SseError),
-    Reply(Fault),
-}
-
-impl From<SseError> for StreamError {
+/// The stream violates the protocol of the reply too.
+impl From<SseError> for Fault {
     fn from(error: SseError) -> Self {
-        Self::Stream(error)
-    }
-}
-
-impl From<Fault> for StreamError {
-    fn from(fault: Fault) -> Self {
-        Self::Reply(fault)
+        protocol_fault(error)
     }
 }
 
@@ -250,7 +234,9 @@ impl ResponseKind {
                 if is_error_document(&parse_json(text)?) {
                     return Err(call.classify(200, &HeaderMap::new(), &body));
                 }
-                call.wire.read_body(text)
+                let mut reader = call.target.wire.reader();
+                reader.read_document(text)?;
+                reader.finish()
             }
         }
     }

@@ -6,5 +6,5 @@ mod prefix_check;
 mod transport;
 mod wire_model;
 
-pub(super) use transport::{HttpTransport, IncomingResponse};
+pub(super) use transport::{HttpTransport, IncomingResponse, ResponseBody};
 pub(super) use wire_model::{KeySource, RequestTarget, WireModel};

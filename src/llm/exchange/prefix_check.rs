@@ -29,7 +29,12 @@ impl PrefixCheck {
         let last = entries.last().map(|entry| entry.id);
         let new = RequestPrefix { head: Arc::clone(head), entries: entries.len(), last };
         let old = self.0.replace(new)?;
-        if Arc::ptr_eq(&old.head, head) || old.is_compacted(entries) {
+        // After a compaction, the entries don't continue those of the request.
+        let is_compacted = old
+            .entries
+            .checked_sub(1)
+            .is_some_and(|last| entries.get(last).map(|entry| entry.id) != old.last);
+        if is_compacted || Arc::ptr_eq(&old.head, head) {
             return None;
         }
         let at = old.head.iter().zip(head.iter()).position(|(a, b)| a != b);
@@ -42,16 +47,6 @@ impl PrefixCheck {
                 excerpt_around(head, at)
             )
         })
-    }
-}
-
-impl RequestPrefix {
-    /// Returns whether these entries don't continue those of the request.
-    fn is_compacted(&self, entries: &[ConversationEntry]) -> bool {
-        match self.entries.checked_sub(1) {
-            Some(last) => entries.get(last).map(|entry| entry.id) != self.last,
-            None => false,
-        }
     }
 }
 

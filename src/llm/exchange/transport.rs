@@ -10,17 +10,18 @@ pub(crate) trait HttpTransport: Send + Sync {
         &self,
         request: &HttpRequest,
         cancel: &CancellationToken,
-    ) -> Result<Box<dyn IncomingResponse>, NetError>;
+    ) -> Result<IncomingResponse, NetError>;
 }
 
 /// A response whose head was received.
-pub(crate) trait IncomingResponse {
-    /// Returns the status code.
-    fn status(&self) -> u16;
+pub(crate) struct IncomingResponse {
+    pub(crate) status: u16,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Box<dyn ResponseBody>,
+}
 
-    /// Returns the headers.
-    fn headers(&self) -> &HeaderMap;
-
+/// The body of a response.
+pub(crate) trait ResponseBody {
     /// Reads more of the body; returns zero at its end.
     fn read(&mut self, buffer: &mut [u8]) -> Result<usize, NetError>;
 
@@ -33,20 +34,14 @@ impl HttpTransport for HttpClient {
         &self,
         request: &HttpRequest,
         cancel: &CancellationToken,
-    ) -> Result<Box<dyn IncomingResponse>, NetError> {
-        Ok(Box::new(Self::send(self, request, cancel)?))
+    ) -> Result<IncomingResponse, NetError> {
+        let body = Self::send(self, request, cancel)?;
+        let (status, headers) = (body.status, body.headers.clone());
+        Ok(IncomingResponse { status, headers, body: Box::new(body) })
     }
 }
 
-impl IncomingResponse for HttpResponse {
-    fn status(&self) -> u16 {
-        self.status
-    }
-
-    fn headers(&self) -> &HeaderMap {
-        &self.headers
-    }
-
+impl ResponseBody for HttpResponse {
     fn read(&mut self, buffer: &mut [u8]) -> Result<usize, NetError> {
         Self::read(self, buffer)
     }

@@ -19,8 +19,6 @@ use crate::port::{Model, ModelCall, ModelRequest, ToolSpec};
 /// A model over HTTP. It keeps the encoded conversation and encodes only new entries, which it recognizes by their ids;
 /// so it serves one conversation.
 pub(crate) struct WireModel {
-    wire: Arc<dyn Wire>,
-    transport: Arc<dyn HttpTransport>,
     target: Arc<RequestTarget>,
     conversation: EncodedConversation,
     call_ids: CallIds,
@@ -30,9 +28,10 @@ pub(crate) struct WireModel {
     tools: Arc<[ToolSpec]>,
 }
 
-/// The URL and the headers of requests.
-#[derive(Debug)]
+/// Where requests go, and how.
 pub(crate) struct RequestTarget {
+    pub(crate) wire: Arc<dyn Wire>,
+    pub(crate) transport: Arc<dyn HttpTransport>,
     pub(crate) url: String,
     pub(crate) headers: HeaderMap,
     pub(crate) masker: SecretMasker,
@@ -80,15 +79,9 @@ struct EncodedHead {
 const MAX_CACHED_HEADS: usize = 4;
 
 impl WireModel {
-    /// Returns a model with a wire.
-    pub(crate) fn new(
-        wire: Arc<dyn Wire>,
-        carrier: Arc<dyn HttpTransport>,
-        target: RequestTarget,
-    ) -> Self {
+    /// Returns a model for a target.
+    pub(crate) fn new(target: RequestTarget) -> Self {
         Self {
-            wire,
-            transport: carrier,
             target: Arc::new(target),
             conversation: EncodedConversation::default(),
             call_ids: CallIds::default(),
@@ -104,33 +97,36 @@ impl WireModel {
         self.conversation.encoded_bytes()
     }
 
-    /// Encodes the next request.
-    pub(super) fn encode_request(&mut self, request: &ModelRequest<'_>) -> HttpRequest {
-        let (wire, call_ids) = (Arc::clone(&self.wire), &mut self.call_ids);
+    /// Encodes the next request; returns it with its head.
+    pub(super) fn encode_request(
+        &mut self,
+        request: &ModelRequest<'_>,
+    ) -> (HttpRequest, Arc<Vec<u8>>) {
+        let (target, call_ids) = (Arc::clone(&self.target), &mut self.call_ids);
+        let wire = &target.wire;
         let part = self.conversation.encode(request.entries, |item, writer| {
             call_ids.add_entry(item);
             wire.encode_item(item, writer);
         });
         let (tools, tool_choice) = self.select_tools(request);
-        let request = &ModelRequest { tools: &tools, ..*request };
-        let head = self.encode_head(request);
+        let frame = RequestFrame {
+            system: request.system,
+            tools: &tools,
+            tool_choice,
+            schema: request.schema.map(|schema| &**schema),
+        };
+        let head = self.encode_head(request, &tools, &frame);
         let mut tail = Vec::with_capacity(256);
         let mut writer = MessageWriter::new(&mut tail, part.open_group);
         if let Some(instruction) = request.instruction {
             wire.encode_user(instruction, &mut writer);
         }
         writer.close(wire.has_cache_marks() && request.instruction.is_none());
-        wire.encode_tail(
-            &RequestFrame { tool_choice, ..request_frame(request) },
-            request.max_output,
-            &mut tail,
-        );
-        HttpRequest {
-            method: Method::POST,
-            url: self.target.url.clone(),
-            headers: self.target.headers.clone(),
-            body: RequestBody::new().with(head).with_part(part.bytes, part.end).with(tail),
-        }
+        wire.encode_tail(&frame, request.max_output, &mut tail);
+        let body = RequestBody::new().with(Arc::clone(&head));
+        let body = body.with_part(part.bytes, part.end).with(tail);
+        let (url, headers) = (target.url.clone(), target.headers.clone());
+        (HttpRequest { method: Method::POST, url, headers, body }, head)
     }
 
     /// Returns the tools to define, and whether they may be called. Where earlier calls require definitions, these are
@@ -140,7 +136,7 @@ impl WireModel {
             self.tools = Arc::clone(request.tools);
         }
         if request.tools.is_empty()
-            && self.wire.needs_tool_definitions()
+            && self.target.wire.needs_tool_definitions()
             && self.call_ids.has_calls()
         {
             if self.tools.is_empty() {
@@ -151,28 +147,30 @@ impl WireModel {
         (Arc::clone(request.tools), ToolChoice::Auto)
     }
 
-    fn encode_head(&mut self, request: &ModelRequest<'_>) -> Arc<Vec<u8>> {
-        let same = |head: &EncodedHead| {
-            same_arc(&head.system, request.system)
-                && same_arc(&head.tools, request.tools)
-                && match (&head.schema, request.schema) {
-                    (Some(a), Some(b)) => same_arc(a, b),
-                    (None, None) => true,
-                    _ => false,
-                }
+    fn encode_head(
+        &mut self,
+        request: &ModelRequest<'_>,
+        tools: &Arc<[ToolSpec]>,
+        frame: &RequestFrame<'_>,
+    ) -> Arc<Vec<u8>> {
+        // Equal pointers are compared first.
+        let same = |head: &&EncodedHead| {
+            head.system == *request.system
+                && head.tools == *tools
+                && head.schema.as_ref() == request.schema
         };
-        if let Some(head) = self.heads.iter().find(|head| same(head)) {
+        if let Some(head) = self.heads.iter().find(same) {
             return Arc::clone(&head.bytes);
         }
         let mut bytes = Vec::new();
-        self.wire.encode_head(&request_frame(request), &mut bytes);
+        self.target.wire.encode_head(frame, &mut bytes);
         let bytes = Arc::new(bytes);
         if self.heads.len() == MAX_CACHED_HEADS {
             self.heads.remove(0);
         }
         self.heads.push(EncodedHead {
             system: Arc::clone(request.system),
-            tools: Arc::clone(request.tools),
+            tools: Arc::clone(tools),
             schema: request.schema.cloned(),
             bytes: Arc::clone(&bytes),
         });
@@ -185,34 +183,18 @@ impl Model for WireModel {
         if request.entries.is_empty() && request.instruction.is_none() {
             return Err(Fault::new(FaultKind::Request, "the request is empty"));
         }
-        let http_request = self.encode_request(request);
+        let (http_request, head) = self.encode_request(request);
         let warning = match request.purpose {
-            CallPurpose::Agent => {
-                let (tools, _) = self.select_tools(request);
-                let head = self.encode_head(&ModelRequest { tools: &tools, ..*request });
-                self.prefix_check.check(&head, request.entries)
-            }
+            CallPurpose::Agent => self.prefix_check.check(&head, request.entries),
             CallPurpose::Compaction | CallPurpose::Closing => None,
         };
         Ok(Box::new(PreparedModelCall {
-            wire: Arc::clone(&self.wire),
-            transport: Arc::clone(&self.transport),
             target: Arc::clone(&self.target),
             call_ids: self.call_ids.for_reply(request.entries),
             attempt: request.attempt,
             request: http_request,
             warning,
         }))
-    }
-}
-
-fn request_frame<'a>(request: &ModelRequest<'a>) -> RequestFrame<'a> {
-    let schema = request.schema.map(|schema| &**schema);
-    RequestFrame {
-        system: request.system,
-        tools: request.tools,
-        tool_choice: ToolChoice::Auto,
-        schema,
     }
 }
 
@@ -225,18 +207,13 @@ fn placeholder_tool() -> ToolSpec {
     }
 }
 
-/// Returns whether two shared values are equal, comparing the pointers first.
-fn same_arc<T: ?Sized + PartialEq>(a: &Arc<T>, b: &Arc<T>) -> bool {
-    Arc::ptr_eq(a, b) || a == b
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::llm::fixtures::{tool_exchange, wires};
+    use crate::llm::tests::fixtures::{tool_exchange, wires};
     use crate::machine::{ConversationEntry, EntryId};
     use crate::model::{ConversationItem, MessageOrigin, ReplyPart, ToolCall, ToolStatus};
-    use crate::net::{HttpClient, HttpOptions, HttpTimeouts, ProxyChoice, TrustedRoots};
+    use crate::net::{HttpClient, HttpOptions};
 
     fn model() -> WireModel {
         let [_, (_, chat), ..] = wires();
@@ -244,19 +221,18 @@ mod tests {
     }
 
     fn model_of(wire: Arc<dyn Wire>) -> WireModel {
-        let options = HttpOptions {
-            timeouts: HttpTimeouts::default(),
-            proxy: ProxyChoice::Direct,
-            roots: TrustedRoots::System,
-        };
+        let options = HttpOptions::default();
+        let transport = Arc::new(HttpClient::new(&options).unwrap());
         let target = RequestTarget {
+            wire,
+            transport,
             url: "http://localhost".to_owned(),
             headers: HeaderMap::new(),
             masker: SecretMasker::default(),
             key_source: None,
             may_truncate: false,
         };
-        WireModel::new(wire, Arc::new(HttpClient::new(&options).unwrap()), target)
+        WireModel::new(target)
     }
 
     /// Returns one step of a conversation.
@@ -298,7 +274,7 @@ mod tests {
         let (mut before, mut encoded): (Vec<u8>, u64) = (Vec::new(), 0);
         for count in 1..=all.len() {
             let sent = with_ask(&all[..count], &tools, |request| {
-                model.encode_request(request).body.to_vec()
+                model.encode_request(request).0.body.to_vec()
             });
             // Only the end of the request may differ.
             let end = before.len().saturating_sub(16);
@@ -320,7 +296,7 @@ mod tests {
                 .map(|count| {
                     let before = model.encoded_bytes();
                     let sent = with_ask(&all[..count], &tools, |request| {
-                        model.encode_request(request).body.to_vec()
+                        model.encode_request(request).0.body.to_vec()
                     });
                     assert!(sent.len() > 1_000 * (count - 1), "{name}: everything is sent");
                     model.encoded_bytes() - before
@@ -338,18 +314,19 @@ mod tests {
         let (mut model, all, none) = (model(), conversation(20), [].into());
         let tool = ToolSpec { name: "t".into(), description: "d".into(), schema: Value::Null };
         let tools: Arc<[ToolSpec]> = [tool].into();
-        let before = with_ask(&all, &tools, |request| model.encode_request(request).body.to_vec());
+        let before =
+            with_ask(&all, &tools, |request| model.encode_request(request).0.body.to_vec());
         let encoded = model.encoded_bytes();
         let summary = with_ask(&all[..10], &none, |request| {
             let request = ModelRequest { instruction: Some("summarize"), ..*request };
-            model.encode_request(&request).body.to_vec()
+            model.encode_request(&request).0.body.to_vec()
         });
         let summary: Value = serde_json::from_slice(&summary).unwrap();
         let last = summary["messages"].as_array().unwrap().last().unwrap();
         assert_eq!(*last, serde_json::json!({"role": "user", "content": "summarize"}));
         assert!(summary.get("tools").is_none());
         assert_eq!(
-            with_ask(&all, &tools, |request| model.encode_request(request).body.to_vec()),
+            with_ask(&all, &tools, |request| model.encode_request(request).0.body.to_vec()),
             before
         );
         assert_eq!(model.encoded_bytes(), encoded);
@@ -361,7 +338,7 @@ mod tests {
         let entries = conversation(1);
         let head = |model: &mut WireModel, system: &str| {
             with_ask(&entries, &none, |request| {
-                model.encode_head(&ModelRequest { system: &system.into(), ..*request })
+                model.encode_request(&ModelRequest { system: &system.into(), ..*request }).1
             })
         };
         let first = head(&mut model, "a");

@@ -27,19 +27,12 @@ impl ApiError {
         match answer {
             Value::Array(items) => items.iter().find_map(Self::find),
             Value::Object(map) => {
-                if let Some(error) = map.get("error").filter(|error| !error.is_null()) {
-                    let mut found = Self::from_value(error)?;
-                    found.fill_missing(answer);
-                    return Some(found);
-                }
-                ["errors", "detail", "message", "msg"]
-                    .iter()
-                    .find_map(|key| map.get(*key))
-                    .and_then(Self::from_value)
-                    .map(|mut found| {
-                        found.fill_missing(answer);
-                        found
-                    })
+                let error = map.get("error").filter(|error| !error.is_null());
+                let others = ["errors", "detail", "message", "msg"];
+                let other = || others.iter().find_map(|key| map.get(*key));
+                let mut found = Self::from_value(error.or_else(other)?)?;
+                found.fill_missing(answer);
+                Some(found)
             }
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => None,
         }
@@ -222,31 +215,24 @@ pub(crate) fn kind_of_text(error: &ApiError) -> Option<FaultKind> {
     let words = format!("{} {} {message}", error.kind, error.code);
     let says = |known: &[&str]| known.iter().any(|text| words.contains(text));
     // A limit of tokens per minute is not a limit of the context.
-    let is_rate = BUSY.iter().any(|text| words.contains(text)) || words.contains("per minute");
+    let is_rate = says(&BUSY) || words.contains("per minute");
     let is_overflow = OVERFLOW.iter().any(|text| {
         words.contains(text) && (*text != "exceeds the limit of" || words.contains("token"))
     });
     let labels = format!("{} {}", error.kind, error.code);
     let labelled = |known: &[&str]| known.iter().any(|text| labels.contains(text));
-    if says(&QUOTA) {
-        Some(FaultKind::Quota)
-    } else if is_overflow && !is_rate {
-        Some(FaultKind::Overflow)
-    } else if says(&AUTH) {
-        Some(FaultKind::Auth)
-    } else if says(&REFUSED) {
-        Some(FaultKind::Refused)
-    } else if is_rate {
-        Some(FaultKind::RateLimited)
-    } else if labelled(&UNPARSABLE_OUTPUT) {
-        Some(FaultKind::Protocol)
-    } else if labelled(&SERVER_FAILURE) || message.contains("overloaded") {
-        Some(FaultKind::Server)
-    } else if labelled(&["invalid_request", "not_found", "invalid_argument", "invalid_prompt"]) {
-        Some(FaultKind::Request)
-    } else {
-        None
-    }
+    let client_error = ["invalid_request", "not_found", "invalid_argument", "invalid_prompt"];
+    let kinds = [
+        (says(&QUOTA), FaultKind::Quota),
+        (is_overflow && !is_rate, FaultKind::Overflow),
+        (says(&AUTH), FaultKind::Auth),
+        (says(&REFUSED), FaultKind::Refused),
+        (is_rate, FaultKind::RateLimited),
+        (labelled(&UNPARSABLE_OUTPUT), FaultKind::Protocol),
+        (labelled(&SERVER_FAILURE) || message.contains("overloaded"), FaultKind::Server),
+        (labelled(&client_error), FaultKind::Request),
+    ];
+    kinds.into_iter().find_map(|(is_it, kind)| is_it.then_some(kind))
 }
 
 #[cfg(test)]

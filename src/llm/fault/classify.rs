@@ -7,18 +7,6 @@ use super::masking::{SecretMasker, excerpt, readable};
 use crate::model::{Fault, FaultKind, RetryAdvice, TimeSpan};
 use crate::net::{HeaderMap, HeaderValue, retry_after};
 
-/// An error response.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct ErrorResponse<'a> {
-    /// The status code.
-    pub(crate) status: u16,
-    pub(crate) headers: &'a HeaderMap,
-    /// The body, or the beginning of it.
-    pub(crate) body: &'a [u8],
-    /// The URL of the request, for error messages.
-    pub(crate) url: &'a str,
-}
-
 /// The delay after an overload, unless the provider asks for another one.
 const OVERLOADED_WAIT: TimeSpan = TimeSpan::from_secs(5);
 
@@ -27,8 +15,15 @@ const UNPAIRED_ADVICE: &str = "each call that was sent has its answer: a server 
                         this is a defect; `--record FILE` keeps the request to report it with";
 
 /// Returns the fault of an error response: from its text, or else from its status.
-pub(crate) fn classify_response(response: &ErrorResponse<'_>, masker: &SecretMasker) -> Fault {
-    let ErrorResponse { status, headers, body, url } = *response;
+///
+/// `body` is the body or its beginning; `url` is that of the request, for messages.
+pub(crate) fn classify_response(
+    status: u16,
+    headers: &HeaderMap,
+    body: &[u8],
+    url: &str,
+    masker: &SecretMasker,
+) -> Fault {
     let text = String::from_utf8_lossy(body);
     // For a streaming request, some servers send the error as an event.
     let json: Option<Value> = serde_json::from_str(&text).ok().or_else(|| first_event(&text));
@@ -185,8 +180,8 @@ mod tests {
             map.insert(*name, HeaderValue::from_static(value));
         }
         let url = "https://api.example.com/v1/chat";
-        let answer = ErrorResponse { status, headers: &map, body: body.as_bytes(), url };
-        classify_response(&answer, &SecretMasker::new([Secret::new("canary-key").unwrap()]))
+        let masker = SecretMasker::new([Secret::new("canary-key").unwrap()]);
+        classify_response(status, &map, body.as_bytes(), url, &masker)
     }
 
     fn fault(status: u16, body: &str) -> Fault {

@@ -4,12 +4,12 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::llm::decode::{
-    DecodedPart, DecodedReply, DeltaBuffer, FinishReason, JsonText, TokenCount, lenient,
+    DecodedPart, DecodedReply, DeltaBuffer, FinishReason, List, Object, Text, TokenCount,
 };
 use crate::llm::fault::{is_error, reply_error};
-use crate::llm::wire::{ReplyReader, event_type, parse_json, protocol_fault, truncated_fault};
+use crate::llm::wire::{ReplyReader, json_type, parse_json, protocol_fault, truncated_fault};
 use crate::model::{Fault, FaultKind, ReplyFinish, Tokens, Usage};
-use crate::net::sse;
+use crate::net::sse::SseEvent;
 
 /// Reads a reply.
 #[derive(Debug, Default)]
@@ -22,73 +22,62 @@ pub(super) struct Reader {
     is_done: bool,
 }
 
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
 struct Chunk<'a> {
-    #[serde(borrow, default, deserialize_with = "lenient::objects")]
-    candidates: Option<Vec<Candidate<'a>>>,
-    #[serde(borrow, default, deserialize_with = "lenient::object")]
-    prompt_feedback: Option<PromptFeedback<'a>>,
-    #[serde(default, deserialize_with = "lenient::object")]
-    usage_metadata: Option<ReportedUsage>,
-    #[serde(borrow, default, deserialize_with = "lenient::text")]
-    model_version: Option<JsonText<'a>>,
-    #[serde(borrow, default)]
+    #[serde(borrow)]
+    candidates: List<Object<Candidate<'a>>>,
+    prompt_feedback: Object<PromptFeedback<'a>>,
+    usage_metadata: Object<ReportedUsage>,
+    model_version: Text<'a>,
     error: Option<&'a RawValue>,
 }
 
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
 struct Candidate<'a> {
-    #[serde(default)]
     index: TokenCount,
-    #[serde(borrow, default, deserialize_with = "lenient::object")]
-    content: Option<CandidateContent<'a>>,
-    #[serde(borrow, default, deserialize_with = "lenient::text")]
-    finish_reason: Option<JsonText<'a>>,
-    #[serde(borrow, default, deserialize_with = "lenient::text")]
-    finish_message: Option<JsonText<'a>>,
+    #[serde(borrow)]
+    content: Object<CandidateContent<'a>>,
+    finish_reason: Text<'a>,
+    finish_message: Text<'a>,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
+#[serde(default)]
 struct CandidateContent<'a> {
-    #[serde(borrow, default, deserialize_with = "lenient::list")]
-    parts: Option<Vec<&'a RawValue>>,
+    #[serde(borrow)]
+    parts: List<&'a RawValue>,
 }
 
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
 struct ContentPart<'a> {
-    #[serde(borrow, default, deserialize_with = "lenient::text")]
-    text: Option<JsonText<'a>>,
-    #[serde(borrow, default)]
+    #[serde(borrow)]
+    text: Text<'a>,
     thought: Option<&'a RawValue>,
-    #[serde(borrow, default)]
     thought_signature: Option<&'a RawValue>,
-    #[serde(borrow, default, deserialize_with = "lenient::object")]
-    function_call: Option<FunctionCallPart<'a>>,
+    function_call: Object<FunctionCallPart<'a>>,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
+#[serde(default)]
 struct FunctionCallPart<'a> {
-    #[serde(borrow, default, deserialize_with = "lenient::text")]
-    id: Option<JsonText<'a>>,
-    #[serde(borrow, default, deserialize_with = "lenient::text")]
-    name: Option<JsonText<'a>>,
-    #[serde(borrow, default)]
+    #[serde(borrow)]
+    id: Text<'a>,
+    name: Text<'a>,
     args: Option<&'a RawValue>,
 }
 
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
 struct PromptFeedback<'a> {
-    #[serde(borrow, default, deserialize_with = "lenient::text")]
-    block_reason: Option<JsonText<'a>>,
+    #[serde(borrow)]
+    block_reason: Text<'a>,
 }
 
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-#[derive(Default)]
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
 #[allow(clippy::struct_field_names)] // the provider's names
 struct ReportedUsage {
     prompt_token_count: TokenCount,
@@ -98,24 +87,23 @@ struct ReportedUsage {
     thoughts_token_count: TokenCount,
 }
 
-/// Reads a reply that is one JSON document: a chunk, or a list of chunks.
-pub(super) fn read_body(body: &str) -> Result<DecodedReply, Fault> {
-    let chunks: Vec<&RawValue> = match body.trim_start().starts_with('[') {
-        true => parse_json(body)?,
-        false => vec![parse_json(body)?],
-    };
-    let (mut reader, mut deltas) = (Reader::default(), DeltaBuffer::default());
-    for chunk in chunks {
-        reader.apply_chunks(chunk.get(), &mut deltas)?;
-    }
-    if reader.finish.is_none() && reader.parts.is_empty() {
-        return Err(Fault::new(FaultKind::NotAnApi, "the response has no candidate"));
-    }
-    reader.is_done = true;
-    Box::new(reader).finish()
-}
+/// Finish reasons of this provider for refused content.
+const REFUSALS: [&str; 11] = [
+    "RECITATION",
+    "LANGUAGE",
+    "BLOCKLIST",
+    "PROHIBITED_CONTENT",
+    "SPII",
+    "IMAGE_SAFETY",
+    "IMAGE_PROHIBITED_CONTENT",
+    "IMAGE_RECITATION",
+    "ESCALATION",
+    "MODEL_ARMOR",
+    "PUP_LIMITED_DISABLED",
+];
 
 impl Reader {
+    /// Reads a chunk, or a list of chunks.
     fn apply_chunks(&mut self, json: &str, deltas: &mut DeltaBuffer) -> Result<(), Fault> {
         match json.trim_start().as_bytes().first() {
             Some(b'{') => self.apply_chunk(json, deltas),
@@ -124,7 +112,7 @@ impl Reader {
                 chunks.into_iter().try_for_each(|chunk| self.apply_chunks(chunk.get(), deltas))
             }
             // Not a chunk, but possibly incomplete JSON.
-            _ => event_type(json, false).map(drop),
+            _ => json_type(json).map(drop),
         }
     }
 
@@ -133,70 +121,63 @@ impl Reader {
         if let Some(error) = chunk.error.filter(|error| is_error(error)) {
             return Err(reply_error(error.get()));
         }
-        self.model =
-            self.model.take().or_else(|| chunk.model_version.and_then(JsonText::non_empty));
-        self.usage = chunk.usage_metadata.and_then(ReportedUsage::usage).or(self.usage);
-        if chunk.prompt_feedback.and_then(|feedback| feedback.block_reason).is_some() {
+        self.model = self.model.take().or_else(|| chunk.model_version.non_empty());
+        self.usage = chunk.usage_metadata.0.and_then(ReportedUsage::usage).or(self.usage);
+        if chunk.prompt_feedback.0.is_some_and(|feedback| feedback.block_reason.0.is_some()) {
             self.finish = Some(ReplyFinish::Refused);
         }
-        let first = |candidate: &Candidate<'_>| candidate.index.0.unwrap_or(0) == 0;
-        for candidate in chunk.candidates.unwrap_or_default().into_iter().filter(first) {
-            for part in candidate.content.and_then(|content| content.parts).unwrap_or_default() {
-                self.apply_part(part, deltas)?;
+        for candidate in chunk.candidates.objects().filter(|it| it.index.0.unwrap_or(0) == 0) {
+            let content = candidate.content.0.unwrap_or_default();
+            for part in content.parts.0.into_iter().flatten() {
+                self.apply_part(part.get(), deltas)?;
             }
-            if let Some(reason) = candidate.finish_reason {
-                let message =
-                    candidate.finish_message.and_then(JsonText::non_empty).unwrap_or_default();
-                self.finish = parse_finish(&reason.0, &message)?.or(self.finish.take());
-            }
+            let (reason, message) = (candidate.finish_reason, candidate.finish_message);
+            let finish = parse_finish(reason.as_str(), message.as_str())?;
+            self.finish = finish.or(self.finish.take());
         }
         Ok(())
     }
 
-    fn apply_part(&mut self, json: &RawValue, deltas: &mut DeltaBuffer) -> Result<(), Fault> {
-        if !json.get().starts_with('{') {
+    fn apply_part(&mut self, json: &str, deltas: &mut DeltaBuffer) -> Result<(), Fault> {
+        if !json.starts_with('{') {
             return Ok(());
         }
-        let part: ContentPart<'_> = parse_json(json.get())?;
-        let ContentPart { text, thought, thought_signature, function_call } = part;
-        let text = text.map(|text| text.0);
+        let ContentPart { text, thought, thought_signature, function_call } = parse_json(json)?;
         if thought.is_some_and(|thought| thought.get() == "true") {
-            deltas.reasoning.push_str(&text.unwrap_or_default());
+            deltas.reasoning.push_str(text.as_str());
             if thought_signature.is_some() {
-                self.parts.push(DecodedPart::Opaque(json.get().to_owned()));
+                self.parts.push(DecodedPart::Opaque(json.to_owned()));
             }
             return Ok(());
         }
-        let is_known = text.is_some() || function_call.is_some();
+        let is_known = text.0.is_some() || function_call.0.is_some();
         if let (Some(signature), true) = (thought_signature, is_known) {
             self.parts.push(DecodedPart::Opaque(format!(r#"{{"thoughtSignature":{signature}}}"#)));
         }
-        match (text, function_call) {
+        match (text.0, function_call.0) {
             (Some(text), None) => {
-                deltas.text.push_str(&text);
+                deltas.text.push_str(&text.0);
                 match self.parts.last_mut().filter(|_| thought_signature.is_none()) {
-                    Some(DecodedPart::Text(before)) => before.push_str(&text),
-                    _ => self.parts.push(DecodedPart::Text(text.into_owned())),
+                    Some(DecodedPart::Text(before)) => before.push_str(&text.0),
+                    _ => self.parts.push(DecodedPart::Text(text.0.into_owned())),
                 }
             }
             (_, Some(FunctionCallPart { id, name, args })) => {
-                let name = name.and_then(JsonText::non_empty);
-                let name = name.ok_or_else(|| protocol_fault("a tool call has no name"))?;
-                let arguments = args.map_or("", RawValue::get);
-                let arguments = if arguments == "null" { "" } else { arguments }.to_owned();
+                let name =
+                    name.non_empty().ok_or_else(|| protocol_fault("a tool call has no name"))?;
+                let arguments = args.map_or("", RawValue::get).to_owned();
                 deltas.add_hidden(&arguments);
-                let id = id.and_then(JsonText::non_empty).unwrap_or_default();
-                self.parts.push(DecodedPart::Call { id, name, arguments });
+                self.parts.push(DecodedPart::Call { id: id.into_string(), name, arguments });
             }
             // Unknown parts are sent back unchanged.
-            (None, None) => self.parts.push(DecodedPart::Opaque(json.get().to_owned())),
+            (None, None) => self.parts.push(DecodedPart::Opaque(json.to_owned())),
         }
         Ok(())
     }
 }
 
 impl ReplyReader for Reader {
-    fn push(&mut self, event: sse::SseEvent<'_>, deltas: &mut DeltaBuffer) -> Result<(), Fault> {
+    fn push(&mut self, event: SseEvent<'_>, deltas: &mut DeltaBuffer) -> Result<(), Fault> {
         match event.data.trim() {
             "" => Ok(()),
             "[DONE]" => {
@@ -207,6 +188,15 @@ impl ReplyReader for Reader {
         }
     }
 
+    fn read_document(&mut self, body: &str) -> Result<(), Fault> {
+        self.apply_chunks(body, &mut DeltaBuffer::default())?;
+        if self.finish.is_none() && self.parts.is_empty() {
+            return Err(Fault::new(FaultKind::NotAnApi, "the response has no candidate"));
+        }
+        self.is_done = true;
+        Ok(())
+    }
+
     /// Always `false`: some models send a finish reason with every chunk, so only the end of the stream is terminal.
     fn is_complete(&self) -> bool {
         false
@@ -214,11 +204,11 @@ impl ReplyReader for Reader {
 
     fn finish(self: Box<Self>) -> Result<DecodedReply, Fault> {
         let Self { parts, finish, usage, model, is_done } = *self;
-        let finish = finish.or_else(|| is_done.then(|| FinishReason::infer(&parts)));
-        let finish = finish.ok_or_else(truncated_fault)?;
-        let has_calls = parts.iter().any(|part| matches!(part, DecodedPart::Call { .. }));
-        let finish =
-            if finish == ReplyFinish::Stop && has_calls { ReplyFinish::ToolCalls } else { finish };
+        let finish = match finish {
+            None if !is_done => return Err(truncated_fault()),
+            None | Some(ReplyFinish::Stop) => FinishReason::infer(&parts),
+            Some(other) => other,
+        };
         Ok(DecodedReply { parts, finish, usage, model })
     }
 }
@@ -231,9 +221,8 @@ impl ReportedUsage {
             input,
             output: self.candidates_token_count.tokens() + thoughts,
             cached_input: self.cached_content_token_count.tokens(),
-            cache_write: Tokens::ZERO,
             reasoning: thoughts,
-            is_estimated: false,
+            ..Usage::default()
         })
     }
 }
@@ -246,17 +235,7 @@ fn parse_finish(reason: &str, message: &str) -> Result<Option<ReplyFinish>, Faul
     };
     Ok(Some(match reason {
         "CONTINUATION" => ReplyFinish::Length,
-        "RECITATION"
-        | "LANGUAGE"
-        | "BLOCKLIST"
-        | "PROHIBITED_CONTENT"
-        | "SPII"
-        | "IMAGE_SAFETY"
-        | "IMAGE_PROHIBITED_CONTENT"
-        | "IMAGE_RECITATION"
-        | "ESCALATION"
-        | "MODEL_ARMOR"
-        | "PUP_LIMITED_DISABLED" => ReplyFinish::Refused,
+        refusal if REFUSALS.contains(&refusal) => ReplyFinish::Refused,
         "MALFORMED_FUNCTION_CALL" | "UNEXPECTED_TOOL_CALL" | "MALFORMED_RESPONSE" => {
             return fault(FaultKind::Protocol);
         }

@@ -106,12 +106,7 @@ impl Encode for Gemini {
         encode_lone_signature(signature, writer);
     }
 
-    fn encode_tool_result(
-        &self,
-        call: &ToolCall,
-        result: &ToolResult,
-        writer: &mut MessageWriter<'_>,
-    ) {
+    fn encode_result(&self, call: &ToolCall, result: &ToolResult, writer: &mut MessageWriter<'_>) {
         writer.add(&TOOL_RESULTS, |out| {
             json::field(out, r#"{"functionResponse":{"name":"#, &json::tool_name(&call.name));
             let prefix = if result.is_ok() {
@@ -174,7 +169,7 @@ fn lone_signature(json: &str) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::llm::fixtures::{self, EMPTY_FRAME, reply_of};
+    use crate::llm::tests::fixtures::{self, EMPTY_FRAME, reply_of};
     use crate::llm::wire::WireSetup;
     use crate::model::{ConversationItem, MessageOrigin, ToolStatus};
     use crate::port::ToolSpec;

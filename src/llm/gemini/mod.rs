@@ -6,9 +6,7 @@ mod encode;
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use super::decode::DecodedReply;
 use super::wire::{ApiFormat, ReplyReader, Wire, WireSetup, path_or_default};
-use crate::model::Fault;
 use crate::net::HeaderName;
 
 /// Gemini.
@@ -48,9 +46,5 @@ impl Wire for Gemini {
 
     fn reader(&self) -> Box<dyn ReplyReader> {
         Box::new(decode::Reader::default())
-    }
-
-    fn read_body(&self, body: &str) -> Result<DecodedReply, Fault> {
-        decode::read_body(body)
     }
 }

@@ -1,21 +1,20 @@
 //! Reading a reply, streamed or as one document.
 
-use serde_json::Value;
 use serde_json::value::RawValue;
+use serde_json::{Value, json};
 
-use super::delta::{CallDelta, Choice, Chunk, MessageDelta, parse_usage};
-use super::quirks::{CallIndexing, Quirks, ReasoningEcho, StreamEnd};
-use crate::llm::decode::{DecodedPart, DecodedReply, DeltaBuffer, FinishReason, JsonText};
+use super::delta::{CallDelta, Chunk, MessageDelta, parse_usage};
+use super::quirks::{Quirks, ReasoningEcho};
+use crate::llm::decode::{DecodedPart, DecodedReply, DeltaBuffer, FinishReason, text_or_json};
 use crate::llm::fault::{ApiError, classify_stream_error, is_error, reply_error};
-use crate::llm::wire::{ReplyReader, event_type, parse_json, protocol_fault, truncated_fault};
+use crate::llm::wire::{ReplyReader, json_type, parse_json, protocol_fault, truncated_fault};
 use crate::model::{Fault, FaultKind, ReplyFinish, Usage};
 use crate::net::sse::SseEvent;
 
 /// Reads a reply.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Reader {
-    quirks: &'static Quirks,
-    call_indexing: CallIndexing,
+    quirks: Quirks,
     form: ReplyForm,
     text: String,
     reasoning: String,
@@ -29,9 +28,10 @@ pub(super) struct Reader {
 }
 
 /// The form of a reply.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum ReplyForm {
     /// Streamed; a message in addition to deltas is the reply so far.
+    #[default]
     Streamed,
     /// One document with a message.
     Complete,
@@ -46,68 +46,35 @@ struct CallBuilder {
     arguments: String,
 }
 
-/// Reads a reply that is one JSON document.
-pub(super) fn read_body(quirks: &'static Quirks, body: &str) -> Result<DecodedReply, Fault> {
-    // A complete reply has no indexes.
-    let mut reader = Reader {
-        call_indexing: CallIndexing::Loose,
-        form: ReplyForm::Complete,
-        ..Reader::new(quirks)
-    };
-    reader.apply_chunk(body, &mut DeltaBuffer::default())?;
-    if reader.finish.is_none() && reader.text.is_empty() && reader.calls.is_empty() {
-        return Err(Fault::new(FaultKind::NotAnApi, "the response has no message"));
-    }
-    reader.is_done = true;
-    Box::new(reader).finish()
-}
-
 impl Reader {
-    pub(super) fn new(quirks: &'static Quirks) -> Self {
-        Self {
-            quirks,
-            call_indexing: quirks.call_indexing,
-            form: ReplyForm::Streamed,
-            text: String::new(),
-            reasoning: String::new(),
-            details: Vec::new(),
-            calls: Vec::new(),
-            finish: None,
-            is_refused: false,
-            usage: None,
-            model: None,
-            is_done: false,
-        }
+    pub(super) fn new(quirks: Quirks) -> Self {
+        Self { quirks, ..Self::default() }
     }
 
     fn apply_chunk(&mut self, json: &str, deltas: &mut DeltaBuffer) -> Result<(), Fault> {
         if !json.trim_start().starts_with('{') {
             // Not a chunk, but possibly incomplete JSON.
-            return event_type(json, false).map(drop);
+            return json_type(json).map(drop);
         }
         let chunk: Chunk<'_> = parse_json(json)?;
         if let Some(error) = chunk.error.filter(|error| is_error(error)) {
             return Err(reply_error(error.get()));
         }
-        if chunk.object.is_some_and(|object| object.0 == "error") {
+        if chunk.object.as_str() == "error" {
             return Err(reply_error(json));
         }
-        if let (None, Some(JsonText(model))) = (&self.model, chunk.model) {
-            self.model = JsonText(model).non_empty();
-        }
-        if let Some(reported) = chunk.usage.or(chunk.x_groq.and_then(|groq| groq.usage)) {
+        self.model = self.model.take().or_else(|| chunk.model.non_empty());
+        if let Some(reported) = chunk.usage.or(chunk.x_groq.0.and_then(|groq| groq.usage)) {
             self.usage = parse_usage(reported.get()).or(self.usage);
         }
-        let first = |choice: &Choice<'_>| choice.index.0.unwrap_or(0) == 0;
-        for choice in chunk.choices.unwrap_or_default().into_iter().filter(first) {
+        for choice in chunk.choices.objects().filter(|choice| choice.index.0.unwrap_or(0) == 0) {
             if let Some(error) = choice.error.filter(|error| is_error(error)) {
                 return Err(reply_error(error.get()));
             }
-            let reason = choice.finish_reason.map_or_else(Default::default, |reason| reason.0);
-            let finish = parse_finish(&reason)?;
-            if let Some(delta) = self.new_content(choice.delta, choice.message, finish.is_some()) {
-                self.apply_delta(delta, deltas)?;
-            }
+            let reason = choice.finish_reason.as_str();
+            let finish = FinishReason::parse(reason).into_finish(reason)?;
+            let content = self.new_content(choice.delta.0, choice.message.0, finish.is_some());
+            self.apply_delta(content.unwrap_or_default(), deltas)?;
             self.finish = finish.or(self.finish.take());
         }
         Ok(())
@@ -135,7 +102,7 @@ impl Reader {
             (ReplyForm::Streamed, Some(_), message) => message,
             (ReplyForm::Streamed, None, Some(message)) => {
                 // The last chunk may repeat the whole reply.
-                let is_again = has_begun && is_last && *message.content.text == *self.text;
+                let is_again = has_begun && is_last && message.content.text == self.text;
                 (!is_again).then_some(message)
             }
         }
@@ -146,86 +113,62 @@ impl Reader {
         delta: MessageDelta<'_>,
         deltas: &mut DeltaBuffer,
     ) -> Result<(), Fault> {
-        let MessageDelta {
-            content,
-            refusal,
-            reasoning_content,
-            reasoning,
-            reasoning_details,
-            tool_calls,
-        } = delta;
-        let thought = reasoning_content.or(reasoning).map_or_else(Default::default, |text| text.0);
-        for thought in [&*thought, &*content.reasoning] {
+        let thought = delta.reasoning_content.0.or(delta.reasoning.0).unwrap_or_default().0;
+        for thought in [&*thought, &*delta.content.reasoning] {
             deltas.reasoning.push_str(thought);
             self.reasoning.push_str(thought);
         }
-        deltas.text.push_str(&content.text);
-        self.text.push_str(&content.text);
-        if let Some(JsonText(refusal)) = refusal.filter(|refusal| !refusal.0.is_empty()) {
-            deltas.text.push_str(&refusal);
-            self.text.push_str(&refusal);
-            self.is_refused = true;
+        let refusal = delta.refusal.as_str();
+        self.is_refused |= !refusal.is_empty();
+        for text in [&*delta.content.text, refusal] {
+            deltas.text.push_str(text);
+            self.text.push_str(text);
         }
-        if let Some(details) =
-            reasoning_details.filter(|_| self.quirks.reasoning_echo == ReasoningEcho::Details)
+        if let Some(details) = delta.reasoning_details
+            && self.quirks.reasoning_echo == ReasoningEcho::Details
         {
-            let details: Value = parse_json(details.get())?;
-            merge_reasoning(&mut self.details, details);
+            merge_reasoning(&mut self.details, parse_json(details.get())?);
         }
-        tool_calls
-            .unwrap_or_default()
-            .iter()
-            .try_for_each(|call| self.apply_call_delta(call, deltas))
+        delta.tool_calls.objects().try_for_each(|call| self.apply_call_delta(call, deltas))
     }
 
     /// Applies a delta of a tool call. A delta with a name starts a call.
     fn apply_call_delta(
         &mut self,
-        delta: &CallDelta<'_>,
+        delta: CallDelta<'_>,
         deltas: &mut DeltaBuffer,
     ) -> Result<(), Fault> {
-        let id = delta.id.as_ref().map_or("", |id| &*id.0);
-        let function = delta.function.as_ref();
-        let name = function.and_then(|function| function.name.as_ref()).map_or("", |name| &*name.0);
-        let arguments = match function {
-            Some(function) => function.arguments().map_err(protocol_fault)?,
-            None => "".into(),
-        };
+        let (index, id) = (delta.index.0, delta.id.as_str());
+        let function = delta.function.0.unwrap_or_default();
+        let name = function.name.as_str();
+        let arguments = text_or_json(function.arguments).map_err(protocol_fault)?;
         deltas.add_hidden(&arguments);
-        let known = match delta.index.0 {
-            Some(index) => self.calls.iter().rposition(|call| call.index == Some(index)),
+        let known = match index {
+            Some(_) => self.calls.iter().rposition(|call| call.index == index),
             None => self.calls.len().checked_sub(1),
         };
-        let begins = match (self.call_indexing, known, delta.index.0) {
-            (_, None, _) => true,
-            (_, Some(_), _) if name.is_empty() => false,
-            (CallIndexing::Strict, Some(_), _) => return Err(duplicate_call_fault(delta.index.0)),
-            // Without indexes, every name starts a call.
-            (CallIndexing::Loose, Some(_), None) => true,
-            // Some servers give every call the index 0, but only after the previous call is complete.
-            (CallIndexing::Loose, Some(at), Some(_)) => {
-                let call = &self.calls[at];
-                let is_whole = serde_json::from_str::<&RawValue>(&call.arguments).is_ok();
-                if !is_whole
-                    || (!id.is_empty() && id == call.id)
-                    || (id.is_empty() && !call.id.is_empty())
-                {
-                    return Err(duplicate_call_fault(delta.index.0));
-                }
-                true
+        match known.map(|at| &mut self.calls[at]) {
+            None => {}
+            Some(call) if name.is_empty() => {
+                call.arguments.push_str(&arguments);
+                return Ok(());
             }
-        };
-        if let Some(at) = known.filter(|_| !begins) {
-            self.calls[at].arguments.push_str(&arguments);
-        } else {
-            self.check_new_call(delta.index.0, name)?;
-            self.calls.push(CallBuilder {
-                index: delta.index.0,
-                id: id.to_owned(),
-                name: name.to_owned(),
-                arguments: arguments.into_owned(),
-            });
+            // Some servers give no call an index, so that every name starts a call.
+            Some(_) if index.is_none() && !self.quirks.has_strict_indexes => {}
+            // Others give every call the index 0, but only after the previous call is complete.
+            Some(call)
+                if !self.quirks.has_strict_indexes
+                    && serde_json::from_str::<&RawValue>(&call.arguments).is_ok()
+                    && (id.is_empty() || id != call.id)
+                    && (!id.is_empty() || call.id.is_empty()) => {}
+            Some(_) => {
+                let index = index.map_or_else(String::new, |index| format!(" {index}"));
+                return Err(protocol_fault(format!("tool call{index} begins twice")));
+            }
         }
+        self.check_new_call(index, name)?;
+        let (id, name) = (id.to_owned(), name.to_owned());
+        self.calls.push(CallBuilder { index, id, name, arguments: arguments.into_owned() });
         Ok(())
     }
 
@@ -234,32 +177,34 @@ impl Reader {
             return Err(protocol_fault("a piece of a tool call comes before its name"));
         }
         let last = self.calls.iter().filter_map(|call| call.index).max();
-        let in_order = match (self.call_indexing, index) {
-            (CallIndexing::Strict, index) => index == Some(self.calls.len() as u64),
-            (CallIndexing::Loose, None) => true,
-            (CallIndexing::Loose, Some(index)) => last.is_none_or(|last| index >= last),
-        };
-        match (in_order, index) {
-            (true, _) => Ok(()),
-            (false, Some(index)) => {
+        match index {
+            None if self.quirks.has_strict_indexes => {
+                Err(protocol_fault("a tool call has no index"))
+            }
+            Some(index)
+                if index < last.unwrap_or(0)
+                    || (self.quirks.has_strict_indexes && index != self.calls.len() as u64) =>
+            {
                 Err(protocol_fault(format!("tool call {index} is out of order")))
             }
-            (false, None) => Err(protocol_fault("a tool call has no index")),
+            _ => Ok(()),
         }
     }
 
     /// Returns the reasoning to send back to the server.
     fn reasoning_block(&mut self) -> Option<String> {
-        match self.quirks.reasoning_echo {
+        let fields = match self.quirks.reasoning_echo {
             ReasoningEcho::Content if !self.reasoning.is_empty() => {
-                Some(serde_json::json!({"reasoning_content": self.reasoning}).to_string())
+                json!({"reasoning_content": self.reasoning})
             }
             ReasoningEcho::Details if !self.details.is_empty() => {
-                let details = std::mem::take(&mut self.details);
-                Some(serde_json::json!({"reasoning_details": details}).to_string())
+                json!({"reasoning_details": std::mem::take(&mut self.details)})
             }
-            ReasoningEcho::Omitted | ReasoningEcho::Content | ReasoningEcho::Details => None,
-        }
+            ReasoningEcho::Omitted | ReasoningEcho::Content | ReasoningEcho::Details => {
+                return None;
+            }
+        };
+        Some(fields.to_string())
     }
 }
 
@@ -283,14 +228,24 @@ impl ReplyReader for Reader {
         }
     }
 
+    fn read_document(&mut self, body: &str) -> Result<(), Fault> {
+        // A complete reply has no indexes.
+        self.quirks.has_strict_indexes = false;
+        self.form = ReplyForm::Complete;
+        self.apply_chunk(body, &mut DeltaBuffer::default())?;
+        if self.finish.is_none() && self.text.is_empty() && self.calls.is_empty() {
+            return Err(Fault::new(FaultKind::NotAnApi, "the response has no message"));
+        }
+        self.is_done = true;
+        Ok(())
+    }
+
     fn is_complete(&self) -> bool {
         self.is_done
     }
 
     fn finish(mut self: Box<Self>) -> Result<DecodedReply, Fault> {
-        let ends = self.is_done
-            || (self.quirks.stream_end == StreamEnd::DoneOrFinish && self.finish.is_some());
-        if !ends {
+        if !self.is_done && (self.quirks.needs_done || self.finish.is_none()) {
             return Err(truncated_fault());
         }
         let opaque = self.reasoning_block().map(DecodedPart::Opaque);
@@ -308,16 +263,6 @@ impl ReplyReader for Reader {
         };
         Ok(DecodedReply { parts, finish, usage, model })
     }
-}
-
-/// Returns the finish reason; `None` for an unspecified one, and a fault for an error.
-fn parse_finish(reason: &str) -> Result<Option<ReplyFinish>, Fault> {
-    FinishReason::parse(reason).into_finish(reason)
-}
-
-fn duplicate_call_fault(index: Option<u64>) -> Fault {
-    let index = index.map_or_else(String::new, |index| format!(" {index}"));
-    protocol_fault(format!("tool call{index} begins twice"))
 }
 
 /// Adds deltas of reasoning blocks; a delta with the index and type of the last block continues it.

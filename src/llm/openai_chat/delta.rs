@@ -1,88 +1,75 @@
 //! The chunks of a stream. A complete reply is one chunk with messages instead of deltas.
 
 use std::borrow::Cow;
-use std::fmt;
 
 use serde::Deserialize;
-use serde::de::{Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::de::{Deserializer, Error as _};
 use serde_json::value::RawValue;
 
-use crate::llm::decode::{InputDetails, JsonText, OutputDetails, TokenCount, lenient};
+use crate::llm::decode::{JsonText, List, Object, Text, TokenCount, TokenDetails};
 use crate::model::{Tokens, Usage};
 
 /// A chunk, or a complete reply.
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
+#[serde(default)]
 pub(super) struct Chunk<'a> {
-    #[serde(borrow, default, deserialize_with = "lenient::text")]
-    pub(super) model: Option<JsonText<'a>>,
-    #[serde(borrow, default, deserialize_with = "lenient::objects")]
-    pub(super) choices: Option<Vec<Choice<'a>>>,
-    #[serde(borrow, default)]
+    #[serde(borrow)]
+    pub(super) model: Text<'a>,
+    pub(super) choices: List<Object<Choice<'a>>>,
     pub(super) usage: Option<&'a RawValue>,
-    #[serde(borrow, default)]
     pub(super) error: Option<&'a RawValue>,
     /// `error` for an error of vLLM, whose fields are at the top level.
-    #[serde(borrow, default, deserialize_with = "lenient::text")]
-    pub(super) object: Option<JsonText<'a>>,
-    #[serde(borrow, default, deserialize_with = "lenient::object")]
-    pub(super) x_groq: Option<GroqExtension<'a>>,
+    pub(super) object: Text<'a>,
+    pub(super) x_groq: Object<GroqExtension<'a>>,
 }
 
 /// The usage that Groq reports without being asked.
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
+#[serde(default)]
 pub(super) struct GroqExtension<'a> {
-    #[serde(borrow, default)]
+    #[serde(borrow)]
     pub(super) usage: Option<&'a RawValue>,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
+#[serde(default)]
 pub(super) struct Choice<'a> {
-    #[serde(default)]
     pub(super) index: TokenCount,
-    #[serde(borrow, default, deserialize_with = "lenient::object")]
-    pub(super) delta: Option<MessageDelta<'a>>,
+    #[serde(borrow)]
+    pub(super) delta: Object<MessageDelta<'a>>,
     /// The complete reply, or the reply so far; Perplexity sends it with the delta, streamed or not.
-    #[serde(borrow, default, deserialize_with = "lenient::object")]
-    pub(super) message: Option<MessageDelta<'a>>,
-    #[serde(borrow, default, deserialize_with = "lenient::text")]
-    pub(super) finish_reason: Option<JsonText<'a>>,
+    pub(super) message: Object<MessageDelta<'a>>,
+    pub(super) finish_reason: Text<'a>,
     /// OpenRouter reports upstream errors in the choice.
-    #[serde(borrow, default)]
     pub(super) error: Option<&'a RawValue>,
 }
 
 #[derive(Default, Deserialize)]
+#[serde(default)]
 pub(super) struct MessageDelta<'a> {
-    #[serde(borrow, default)]
+    #[serde(borrow)]
     pub(super) content: MessageContent<'a>,
-    #[serde(borrow, default, deserialize_with = "lenient::text")]
-    pub(super) refusal: Option<JsonText<'a>>,
-    #[serde(borrow, default, deserialize_with = "lenient::text")]
-    pub(super) reasoning_content: Option<JsonText<'a>>,
-    #[serde(borrow, default, deserialize_with = "lenient::text")]
-    pub(super) reasoning: Option<JsonText<'a>>,
-    #[serde(borrow, default)]
+    pub(super) refusal: Text<'a>,
+    pub(super) reasoning_content: Text<'a>,
+    pub(super) reasoning: Text<'a>,
     pub(super) reasoning_details: Option<&'a RawValue>,
-    #[serde(borrow, default, deserialize_with = "lenient::objects")]
-    pub(super) tool_calls: Option<Vec<CallDelta<'a>>>,
-}
-
-#[derive(Deserialize)]
-pub(super) struct CallDelta<'a> {
-    #[serde(default)]
-    pub(super) index: TokenCount,
-    #[serde(borrow, default, deserialize_with = "lenient::text")]
-    pub(super) id: Option<JsonText<'a>>,
-    #[serde(borrow, default, deserialize_with = "lenient::object")]
-    pub(super) function: Option<FunctionDelta<'a>>,
+    pub(super) tool_calls: List<Object<CallDelta<'a>>>,
 }
 
 #[derive(Default, Deserialize)]
+#[serde(default)]
+pub(super) struct CallDelta<'a> {
+    pub(super) index: TokenCount,
+    #[serde(borrow)]
+    pub(super) id: Text<'a>,
+    pub(super) function: Object<FunctionDelta<'a>>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
 pub(super) struct FunctionDelta<'a> {
-    #[serde(borrow, default, deserialize_with = "lenient::text")]
-    pub(super) name: Option<JsonText<'a>>,
-    /// JSON text, or at some servers the object itself.
-    #[serde(borrow, default)]
+    #[serde(borrow)]
+    pub(super) name: Text<'a>,
     pub(super) arguments: Option<&'a RawValue>,
 }
 
@@ -99,90 +86,35 @@ impl MessageDelta<'_> {
         let texts = [&self.refusal, &self.reasoning_content, &self.reasoning];
         self.content.text.is_empty()
             && self.content.reasoning.is_empty()
-            && texts.iter().all(|text| text.as_ref().is_none_or(|text| text.0.is_empty()))
-            && self.tool_calls.as_ref().is_none_or(Vec::is_empty)
-    }
-}
-
-impl FunctionDelta<'_> {
-    /// Returns the arguments as text.
-    pub(super) fn arguments(&self) -> Result<Cow<'_, str>, serde_json::Error> {
-        match self.arguments.map(RawValue::get) {
-            None | Some("null") => Ok(Cow::Borrowed("")),
-            Some(json) if json.starts_with('"') => {
-                serde_json::from_str::<JsonText<'_>>(json).map(|text| text.0)
-            }
-            Some(json) => Ok(Cow::Borrowed(json)),
-        }
+            && texts.iter().all(|text| text.as_str().is_empty())
+            && self.tool_calls.0.iter().flatten().all(|call| call.0.is_none())
     }
 }
 
 impl<'de: 'a, 'a> Deserialize<'de> for MessageContent<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(ContentVisitor)
-    }
-}
-
-struct ContentVisitor;
-
-impl<'de> Visitor<'de> for ContentVisitor {
-    type Value = MessageContent<'de>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a text or a list of parts")
-    }
-
-    fn visit_borrowed_str<E>(self, text: &'de str) -> Result<MessageContent<'de>, E> {
-        Ok(MessageContent { text: Cow::Borrowed(text), reasoning: String::new() })
-    }
-
-    fn visit_str<E>(self, text: &str) -> Result<MessageContent<'de>, E> {
-        Ok(MessageContent { text: Cow::Owned(text.to_owned()), reasoning: String::new() })
-    }
-
-    fn visit_unit<E>(self) -> Result<MessageContent<'de>, E> {
-        Ok(MessageContent::default())
-    }
-
-    fn visit_bool<E>(self, _: bool) -> Result<MessageContent<'de>, E> {
-        Ok(MessageContent::default())
-    }
-
-    fn visit_i64<E>(self, _: i64) -> Result<MessageContent<'de>, E> {
-        Ok(MessageContent::default())
-    }
-
-    fn visit_u64<E>(self, _: u64) -> Result<MessageContent<'de>, E> {
-        Ok(MessageContent::default())
-    }
-
-    fn visit_f64<E>(self, _: f64) -> Result<MessageContent<'de>, E> {
-        Ok(MessageContent::default())
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<MessageContent<'de>, A::Error> {
-        while fields.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
-        Ok(MessageContent::default())
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut parts: A) -> Result<MessageContent<'de>, A::Error> {
-        #[derive(Deserialize)]
+        #[derive(Default, Deserialize)]
+        #[serde(default)]
         struct ContentPart<'a> {
-            #[serde(borrow, default)]
+            #[serde(borrow)]
             text: MessageContent<'a>,
-            #[serde(borrow, default)]
             thinking: MessageContent<'a>,
         }
-        let (mut text, mut reasoning) = (String::new(), String::new());
-        while let Some(piece) = parts.next_element::<&RawValue>()?.map(RawValue::get) {
-            if !piece.starts_with('{') {
-                continue;
-            }
-            let part: ContentPart<'_> = serde_json::from_str(piece).map_err(A::Error::custom)?;
-            text.push_str(&part.text.text);
-            reasoning.push_str(&part.thinking.text);
+        let json = <&RawValue>::deserialize(deserializer)?.get();
+        let mut content = Self::default();
+        if json.starts_with('"') {
+            let text: JsonText<'_> = serde_json::from_str(json).map_err(D::Error::custom)?;
+            content.text = text.0;
         }
-        Ok(MessageContent { text: text.into(), reasoning })
+        if json.starts_with('[') {
+            let parts: List<Object<ContentPart<'_>>> =
+                serde_json::from_str(json).map_err(D::Error::custom)?;
+            for part in parts.objects() {
+                content.text.to_mut().push_str(&part.text.text);
+                content.reasoning.push_str(&part.thinking.text);
+            }
+        }
+        Ok(content)
     }
 }
 
@@ -194,10 +126,8 @@ pub(super) fn parse_usage(json: &str) -> Option<Usage> {
         prompt_tokens: TokenCount,
         completion_tokens: TokenCount,
         total_tokens: TokenCount,
-        #[serde(deserialize_with = "lenient::object")]
-        prompt_tokens_details: Option<InputDetails>,
-        #[serde(deserialize_with = "lenient::object")]
-        completion_tokens_details: Option<OutputDetails>,
+        prompt_tokens_details: Object<TokenDetails>,
+        completion_tokens_details: Object<TokenDetails>,
         /// DeepSeek.
         prompt_cache_hit_tokens: TokenCount,
         /// Moonshot.
@@ -205,11 +135,11 @@ pub(super) fn parse_usage(json: &str) -> Option<Usage> {
     }
     let reported: ReportedUsage = serde_json::from_str(json).ok()?;
     let (input, written) = (reported.prompt_tokens.0?, reported.completion_tokens.0?);
-    let details = reported.prompt_tokens_details.unwrap_or_default();
+    let details = reported.prompt_tokens_details.0.unwrap_or_default();
     let cached = [details.cached_tokens, reported.prompt_cache_hit_tokens, reported.cached_tokens];
     let cached = cached.into_iter().find_map(|count| count.0).unwrap_or(0);
-    let reasoning =
-        reported.completion_tokens_details.unwrap_or_default().reasoning_tokens.tokens();
+    let written_details = reported.completion_tokens_details.0.unwrap_or_default();
+    let reasoning = written_details.reasoning_tokens.tokens();
     // xAI counts reasoning in addition to the output, all others as a part of it.
     let is_beside =
         reasoning.0 > 0 && reported.total_tokens.0 == Some(input + written + reasoning.0);

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use serde_json::json;
 
 use super::Chat;
-use super::quirks::{CallIdFormat, ReasoningEcho, RoleAfterTools, SchemaFormat, UsageInStreams};
+use super::quirks::ReasoningEcho;
 use crate::llm::encode::{MessageGroup, MessageWriter, json};
 use crate::llm::schema;
 use crate::llm::wire::{Encode, RequestFrame};
@@ -33,7 +33,7 @@ impl Encode for Chat {
         let mut head = json!({"model": setup.model});
         if setup.is_streaming {
             head["stream"] = true.into();
-            if quirks.usage == UsageInStreams::OnRequest {
+            if !quirks.always_has_usage {
                 head["stream_options"] = json!({"include_usage": true});
             }
         }
@@ -48,17 +48,16 @@ impl Encode for Chat {
         if let Some(tools) = tools {
             head["tools"] = tools;
         }
-        let has_schema_field = quirks.schema_format == SchemaFormat::JsonSchema;
         if let Some(schema) = frame.schema {
-            head["response_format"] = match quirks.schema_format {
-                SchemaFormat::JsonSchema => json!({"type": "json_schema", "json_schema": {
+            head["response_format"] = match quirks.has_json_schema {
+                true => json!({"type": "json_schema", "json_schema": {
                     "name": "answer", "strict": schema::is_strict(schema), "schema": schema,
                 }}),
-                SchemaFormat::JsonObject => json!({"type": "json_object"}),
+                false => json!({"type": "json_object"}),
             };
         }
         json::open_object(out, &head, "messages");
-        if let Some(system) = frame.system_prompt(has_schema_field) {
+        if let Some(system) = frame.system_prompt(quirks.has_json_schema) {
             json::field(out, "", &json!({"role": quirks.system_role, "content": system}));
             json::raw(out, ",");
         }
@@ -77,7 +76,7 @@ impl Encode for Chat {
         if text.trim().is_empty() {
             return;
         }
-        if self.quirks.after_tools == RoleAfterTools::Assistant && writer.is_in(&TOOL) {
+        if self.quirks.needs_assistant_after_tools && writer.is_in(&TOOL) {
             writer.add(&ASSISTANT, |out| json::raw(out, ASSISTANT_BRIDGE));
         }
         writer.add(&USER, |out| json::unquoted(out, text));
@@ -103,12 +102,7 @@ impl Encode for Chat {
         });
     }
 
-    fn encode_tool_result(
-        &self,
-        _: &ToolCall,
-        result: &ToolResult,
-        writer: &mut MessageWriter<'_>,
-    ) {
+    fn encode_result(&self, _: &ToolCall, result: &ToolResult, writer: &mut MessageWriter<'_>) {
         writer.add(&TOOL, |out| {
             json::field(out, r#"{"role":"tool","tool_call_id":"#, &*self.call_id(&result.call));
             json::field(out, r#","content":"#, json::tool_output(result));
@@ -142,12 +136,10 @@ impl Chat {
     fn call_id<'a>(&self, id: &'a CallId) -> Cow<'a, str> {
         let id = id.as_str();
         let is_valid = id.len() == 9 && id.bytes().all(|byte| byte.is_ascii_alphanumeric());
-        match self.quirks.call_id_format {
-            CallIdFormat::NineAlphanumeric if !is_valid => {
-                Digest::of(id).to_string()[..9].to_owned().into()
-            }
-            CallIdFormat::NineAlphanumeric | CallIdFormat::Any => id.into(),
+        if self.quirks.needs_short_call_ids && !is_valid {
+            return Digest::of(id).to_string()[..9].to_owned().into();
         }
+        id.into()
     }
 }
 
@@ -156,8 +148,8 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
-    use crate::llm::fixtures::{self, EMPTY_FRAME, reply_of};
     use crate::llm::openai_chat::quirks::Quirks;
+    use crate::llm::tests::fixtures::{self, EMPTY_FRAME, reply_of};
     use crate::llm::wire::WireSetup;
     use crate::model::{ConversationItem, MessageOrigin, ToolStatus};
 

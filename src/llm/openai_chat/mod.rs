@@ -10,9 +10,7 @@ mod quirks;
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use super::decode::DecodedReply;
 use super::wire::{ApiFormat, ReplyReader, Wire, WireSetup, path_or_default};
-use crate::model::Fault;
 use quirks::Quirks;
 
 /// OpenAI Chat Completions.
@@ -29,7 +27,7 @@ pub(super) static FORMAT: ApiFormat = ApiFormat {
 #[derive(Debug)]
 struct Chat {
     setup: WireSetup,
-    quirks: &'static Quirks,
+    quirks: Quirks,
 }
 
 impl Wire for Chat {
@@ -43,9 +41,5 @@ impl Wire for Chat {
 
     fn reader(&self) -> Box<dyn ReplyReader> {
         Box::new(decode::Reader::new(self.quirks))
-    }
-
-    fn read_body(&self, body: &str) -> Result<DecodedReply, Fault> {
-        decode::read_body(self.quirks, body)
     }
 }

@@ -10,13 +10,12 @@ use serde_json::value::RawValue;
 
 use super::item::{self, DecodedItem};
 use crate::llm::decode::{
-    DecodedPart, DecodedReply, DeltaBuffer, FinishReason, InputDetails, JsonText, OutputDetails,
-    TokenCount, lenient,
+    DecodedReply, DeltaBuffer, FinishReason, List, Object, Text, TokenCount, TokenDetails,
 };
 use crate::llm::fault::{ApiError, classify_stream_error, reply_error};
-use crate::llm::wire::{ReplyReader, event_type, parse_json, protocol_fault, truncated_fault};
+use crate::llm::wire::{ReplyReader, event_kind, parse_json, protocol_fault, truncated_fault};
 use crate::model::{Fault, FaultKind, ReplyFinish, Tokens, Usage};
-use crate::net::sse;
+use crate::net::sse::SseEvent;
 
 /// Reads a reply.
 #[derive(Debug, Default)]
@@ -42,48 +41,33 @@ struct FinishedResponse {
     items: Vec<DecodedItem>,
 }
 
-/// The terminal events.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum TerminalEvent {
-    Completed,
-    Incomplete,
-    Failed,
-    /// The status determines the end.
-    Done,
-}
-
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
+#[serde(default)]
 struct StreamEvent<'a> {
-    #[serde(default)]
     output_index: TokenCount,
-    #[serde(borrow, default)]
+    #[serde(borrow)]
     item: Option<&'a RawValue>,
-    #[serde(borrow, default, deserialize_with = "lenient::text")]
-    delta: Option<JsonText<'a>>,
-    #[serde(borrow, default)]
+    delta: Text<'a>,
     response: Option<&'a RawValue>,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
+#[serde(default)]
 struct ResponsePayload<'a> {
-    #[serde(borrow, default, deserialize_with = "lenient::text")]
-    status: Option<JsonText<'a>>,
-    #[serde(borrow, default, deserialize_with = "lenient::text")]
-    model: Option<JsonText<'a>>,
-    #[serde(borrow, default, deserialize_with = "lenient::list")]
-    output: Option<Vec<&'a RawValue>>,
-    #[serde(default, deserialize_with = "lenient::object")]
-    usage: Option<ReportedUsage>,
-    #[serde(borrow, default, deserialize_with = "lenient::object")]
-    incomplete_details: Option<IncompleteDetails<'a>>,
-    #[serde(borrow, default)]
+    #[serde(borrow)]
+    status: Text<'a>,
+    model: Text<'a>,
+    output: List<&'a RawValue>,
+    usage: Object<ReportedUsage>,
+    incomplete_details: Object<IncompleteDetails<'a>>,
     error: Option<&'a RawValue>,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
+#[serde(default)]
 struct IncompleteDetails<'a> {
-    #[serde(borrow, default, deserialize_with = "lenient::text")]
-    reason: Option<JsonText<'a>>,
+    #[serde(borrow)]
+    reason: Text<'a>,
 }
 
 #[derive(Default, Deserialize)]
@@ -91,44 +75,32 @@ struct IncompleteDetails<'a> {
 struct ReportedUsage {
     input_tokens: TokenCount,
     output_tokens: TokenCount,
-    #[serde(deserialize_with = "lenient::object")]
-    input_tokens_details: Option<InputDetails>,
-    #[serde(deserialize_with = "lenient::object")]
-    output_tokens_details: Option<OutputDetails>,
-}
-
-/// Reads a reply that is one JSON document.
-pub(super) fn read_body(body: &str) -> Result<DecodedReply, Fault> {
-    let response: ResponsePayload<'_> = parse_json(body)?;
-    if response.output.is_none() {
-        return Err(Fault::new(FaultKind::NotAnApi, "the response has no output"));
-    }
-    let mut reader = Reader::default();
-    reader.apply_terminal(TerminalEvent::Done, response)?;
-    Box::new(reader).finish()
+    input_tokens_details: Object<TokenDetails>,
+    output_tokens_details: Object<TokenDetails>,
 }
 
 impl Reader {
     fn apply(&mut self, kind: &str, data: &str, deltas: &mut DeltaBuffer) -> Result<(), Fault> {
-        let end = match kind {
+        let event = || parse_json::<StreamEvent<'_>>(data);
+        match kind {
             "response.output_item.added" => {
-                self.items.begin(parse_json::<StreamEvent<'_>>(data)?.output_index);
+                self.items.begin(event()?.output_index);
                 return Ok(());
             }
             "response.output_item.done" => {
-                let StreamEvent { output_index, item, .. } = parse_json(data)?;
+                let StreamEvent { output_index, item, .. } = event()?;
                 return self.items.done(output_index, item);
             }
             "response.output_text.delta" | "response.refusal.delta" => {
-                deltas.text.push_str(&parse_json::<StreamEvent<'_>>(data)?.into_delta());
+                deltas.text.push_str(event()?.delta.as_str());
                 return Ok(());
             }
             "response.reasoning_summary_text.delta" | "response.reasoning_text.delta" => {
-                deltas.reasoning.push_str(&parse_json::<StreamEvent<'_>>(data)?.into_delta());
+                deltas.reasoning.push_str(event()?.delta.as_str());
                 return Ok(());
             }
             "response.function_call_arguments.delta" => {
-                deltas.add_hidden(&parse_json::<StreamEvent<'_>>(data)?.into_delta());
+                deltas.add_hidden(event()?.delta.as_str());
                 return Ok(());
             }
             "error" => {
@@ -139,58 +111,45 @@ impl Reader {
                 let kind = if nested.is_some() { found.kind.clone() } else { String::new() };
                 return Err(classify_stream_error(&ApiError { kind, ..found }));
             }
-            "response.completed" => TerminalEvent::Completed,
-            "response.incomplete" => TerminalEvent::Incomplete,
-            "response.failed" | "response.cancelled" => TerminalEvent::Failed,
-            "response.done" => TerminalEvent::Done,
+            "response.completed"
+            | "response.incomplete"
+            | "response.failed"
+            | "response.cancelled"
+            | "response.done" => {}
             // Starts, parts and unknown events.
             _ => return Ok(()),
-        };
-        let response = parse_json::<StreamEvent<'_>>(data)?
-            .response
-            .filter(|json| json.get().starts_with('{'));
+        }
+        let response = event()?.response.filter(|json| json.get().starts_with('{'));
         let response = response.ok_or_else(|| protocol_fault(format!("{kind} has no response")))?;
-        let response = parse_json(response.get())?;
-        self.apply_terminal(end, response)
+        self.apply_terminal(kind, parse_json(response.get())?)
     }
 
-    fn apply_terminal(
-        &mut self,
-        end: TerminalEvent,
-        response: ResponsePayload<'_>,
-    ) -> Result<(), Fault> {
+    /// Applies the response of a terminal event. Its status determines the end too.
+    fn apply_terminal(&mut self, event: &str, response: ResponsePayload<'_>) -> Result<(), Fault> {
         let ResponsePayload { status, model, output, usage, incomplete_details, error } = response;
-        let reason =
-            incomplete_details.and_then(|details| details.reason).and_then(JsonText::non_empty);
-        let status = status.map(|status| status.0.to_lowercase());
-        let end = match (end, status.as_deref()) {
-            (_, Some("failed" | "cancelled" | "canceled")) | (TerminalEvent::Failed, _) => {
-                TerminalEvent::Failed
-            }
-            (_, Some("incomplete")) | (TerminalEvent::Incomplete, _) => TerminalEvent::Incomplete,
-            (_, Some("completed" | "complete") | None) => TerminalEvent::Completed,
-            (TerminalEvent::Completed | TerminalEvent::Done, Some(_)) => TerminalEvent::Done,
-        };
-        let finish = match (end, reason) {
-            (TerminalEvent::Failed, _) => {
+        let reason = incomplete_details.0.and_then(|details| details.reason.non_empty());
+        let status = status.0.map(|status| status.0.to_lowercase());
+        let finish = match (event, status.as_deref()) {
+            ("response.failed" | "response.cancelled", _)
+            | (_, Some("failed" | "cancelled" | "canceled")) => {
                 return Err(reply_error(error.map_or("", RawValue::get)));
             }
-            (TerminalEvent::Completed, _) => ReplyFinish::Stop,
-            (TerminalEvent::Incomplete, Some(reason)) => match FinishReason::parse(&reason) {
-                // The status says that the response is incomplete.
-                FinishReason::Finished(ReplyFinish::Stop | ReplyFinish::ToolCalls)
-                | FinishReason::Unspecified => ReplyFinish::Other(reason.into()),
-                other => {
-                    other.into_finish(&reason)?.unwrap_or_else(|| ReplyFinish::Other(reason.into()))
+            ("response.incomplete", _) | (_, Some("incomplete")) => {
+                let reason = reason.unwrap_or_else(|| "incomplete".to_owned());
+                match FinishReason::parse(&reason).into_finish(&reason)? {
+                    // The status says that the response is incomplete.
+                    Some(ReplyFinish::Stop | ReplyFinish::ToolCalls) | None => {
+                        ReplyFinish::Other(reason.into())
+                    }
+                    Some(finish) => finish,
                 }
-            },
-            (TerminalEvent::Incomplete, None) => ReplyFinish::Other("incomplete".into()),
-            (TerminalEvent::Done, _) => ReplyFinish::Other(status.unwrap_or_default().into()),
+            }
+            (_, Some("completed" | "complete") | None) => ReplyFinish::Stop,
+            (_, Some(other)) => ReplyFinish::Other(other.into()),
         };
-        let items =
-            std::mem::take(&mut self.items).resolve(&output.unwrap_or_default(), &finish)?;
-        let (usage, model) =
-            (usage.and_then(ReportedUsage::usage), model.and_then(JsonText::non_empty));
+        let output = output.0.unwrap_or_default();
+        let items = std::mem::take(&mut self.items).resolve(&output, &finish)?;
+        let (usage, model) = (usage.0.and_then(ReportedUsage::usage), model.non_empty());
         self.finished = Some(FinishedResponse { finish, usage, model, items });
         Ok(())
     }
@@ -268,26 +227,24 @@ impl StreamedItems {
     }
 }
 
-impl StreamEvent<'_> {
-    fn into_delta(self) -> String {
-        self.delta.and_then(JsonText::non_empty).unwrap_or_default()
-    }
-}
-
 impl ReplyReader for Reader {
-    fn push(&mut self, event: sse::SseEvent<'_>, deltas: &mut DeltaBuffer) -> Result<(), Fault> {
+    fn push(&mut self, event: SseEvent<'_>, deltas: &mut DeltaBuffer) -> Result<(), Fault> {
         if event.data.trim() == "[DONE]" {
             return Ok(());
         }
         let is_own = event.name.starts_with("response.") || event.name == "error";
-        let is_foreign = !is_own && !["", "message"].contains(&event.name);
-        match event_type(event.data, is_foreign)? {
+        match event_kind(event, is_own)? {
             Some(kind) => self.apply(&kind, event.data, deltas),
-            None if is_own && event.data.trim_start().starts_with('{') => {
-                self.apply(event.name, event.data, deltas)
-            }
             None => Ok(()),
         }
+    }
+
+    fn read_document(&mut self, body: &str) -> Result<(), Fault> {
+        let response: ResponsePayload<'_> = parse_json(body)?;
+        if response.output.0.is_none() {
+            return Err(Fault::new(FaultKind::NotAnApi, "the response has no output"));
+        }
+        self.apply_terminal("response.done", response)
     }
 
     fn is_complete(&self) -> bool {
@@ -302,9 +259,11 @@ impl ReplyReader for Reader {
             is_refusal |= item.is_refusal;
             parts.extend(item.parts);
         }
-        let has_calls = parts.iter().any(|part| matches!(part, DecodedPart::Call { .. }));
         let finish = match finish {
-            ReplyFinish::Stop if has_calls => ReplyFinish::ToolCalls,
+            ReplyFinish::Stop => FinishReason::infer(&parts),
+            other => other,
+        };
+        let finish = match finish {
             ReplyFinish::Stop if is_refusal => ReplyFinish::Refused,
             other => other,
         };
@@ -315,8 +274,8 @@ impl ReplyReader for Reader {
 impl ReportedUsage {
     fn usage(self) -> Option<Usage> {
         let (input, output) = (self.input_tokens.0?, self.output_tokens.0?);
-        let read = self.input_tokens_details.unwrap_or_default();
-        let written = self.output_tokens_details.unwrap_or_default();
+        let read = self.input_tokens_details.0.unwrap_or_default();
+        let written = self.output_tokens_details.0.unwrap_or_default();
         Some(Usage {
             input: Tokens(input),
             output: Tokens(output),

@@ -114,12 +114,7 @@ impl Encode for Responses {
         }
     }
 
-    fn encode_tool_result(
-        &self,
-        _: &ToolCall,
-        result: &ToolResult,
-        writer: &mut MessageWriter<'_>,
-    ) {
+    fn encode_result(&self, _: &ToolCall, result: &ToolResult, writer: &mut MessageWriter<'_>) {
         writer.add(&ITEM, |out| {
             let prefix = r#"{"type":"function_call_output","call_id":"#;
             json::field(out, prefix, result.call.as_str());
@@ -143,7 +138,7 @@ fn has_reasoning(model: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::llm::fixtures::{self, EMPTY_FRAME, reply_of};
+    use crate::llm::tests::fixtures::{self, EMPTY_FRAME, reply_of};
     use crate::llm::wire::WireSetup;
     use crate::model::{ConversationItem, MessageOrigin, ToolStatus};
 

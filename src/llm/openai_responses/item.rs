@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use crate::llm::decode::{DecodedPart, JsonText, lenient};
-use crate::llm::wire::{event_type, json_fault, parse_json, protocol_fault};
+use crate::llm::decode::{DecodedPart, JsonText, Text, text_or_json};
+use crate::llm::wire::{json_fault, json_type, parse_json, protocol_fault};
 use crate::model::Fault;
 
 /// The fields of a message besides its text, which are sent back with it. It precedes the text.
@@ -29,41 +29,27 @@ impl MessageFrame {
     }
 }
 
-#[derive(Deserialize)]
-struct MessageItem<'a> {
-    #[serde(borrow, default)]
+/// The fields of all types of items.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct ItemFields<'a> {
+    #[serde(borrow)]
     content: Option<&'a RawValue>,
-    #[serde(borrow, default, deserialize_with = "lenient::text")]
-    phase: Option<JsonText<'a>>,
-}
-
-#[derive(Deserialize)]
-struct CallItem<'a> {
-    #[serde(borrow, default, deserialize_with = "lenient::text")]
-    call_id: Option<JsonText<'a>>,
-    #[serde(borrow, default, deserialize_with = "lenient::text")]
-    id: Option<JsonText<'a>>,
-    #[serde(borrow, default, deserialize_with = "lenient::text")]
-    name: Option<JsonText<'a>>,
-    #[serde(borrow, default, deserialize_with = "lenient::text")]
-    status: Option<JsonText<'a>>,
-    /// JSON text, or at some servers the object itself.
-    #[serde(borrow, default)]
+    phase: Text<'a>,
+    call_id: Text<'a>,
+    id: Text<'a>,
+    name: Text<'a>,
+    status: Text<'a>,
     arguments: Option<&'a RawValue>,
-}
-
-#[derive(Deserialize)]
-struct ReasoningItem<'a> {
-    #[serde(borrow, default)]
     encrypted_content: Option<&'a RawValue>,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
+#[serde(default)]
 struct MessageItemContent<'a> {
-    #[serde(borrow, default, deserialize_with = "lenient::text")]
-    text: Option<JsonText<'a>>,
-    #[serde(borrow, default, deserialize_with = "lenient::text")]
-    refusal: Option<JsonText<'a>>,
+    #[serde(borrow)]
+    text: Text<'a>,
+    refusal: Text<'a>,
 }
 
 /// The content of an item.
@@ -79,12 +65,11 @@ pub(super) struct DecodedItem {
 pub(super) fn decode(json: &RawValue) -> Result<DecodedItem, Fault> {
     let text = json.get();
     let mut decoded = DecodedItem::default();
-    match event_type(text, false)?.as_deref() {
+    match json_type(text)?.as_deref() {
         Some("message") => decoded.add_message(parse_json(text)?)?,
         Some("function_call") => decoded.add_call(parse_json(text)?)?,
         // Without encrypted content it is only a reference, and the provider stores nothing.
-        Some("reasoning") if parse_json::<ReasoningItem<'_>>(text)?.encrypted_content.is_none() => {
-        }
+        Some("reasoning") if parse_json::<ItemFields<'_>>(text)?.encrypted_content.is_none() => {}
         Some(_) => decoded.parts.push(DecodedPart::Opaque(text.to_owned())),
         // It can't be sent back.
         None => {}
@@ -93,47 +78,40 @@ pub(super) fn decode(json: &RawValue) -> Result<DecodedItem, Fault> {
 }
 
 impl DecodedItem {
-    fn add_message(&mut self, item: MessageItem<'_>) -> Result<(), Fault> {
-        if let Some(phase) = item.phase.and_then(JsonText::non_empty) {
+    fn add_message(&mut self, item: ItemFields<'_>) -> Result<(), Fault> {
+        if let Some(phase) = item.phase.non_empty() {
             let frame = MessageFrame { kind: MessageTag::Message, phase };
             let frame = serde_json::to_string(&frame).map_err(|error| json_fault(&error))?;
             self.parts.push(DecodedPart::Opaque(frame));
         }
         let mut text = String::new();
-        match item.content.map(RawValue::get) {
-            Some(list) if list.starts_with('[') => {
+        match item.content.map_or("", RawValue::get) {
+            list if list.starts_with('[') => {
                 for part in parse_json::<Vec<&RawValue>>(list)?.into_iter().map(RawValue::get) {
                     // Unknown parts are not decoded.
-                    if let Some("output_text" | "text" | "refusal") =
-                        event_type(part, false)?.as_deref()
-                    {
-                        let MessageItemContent { text: content, refusal } = parse_json(part)?;
-                        self.is_refusal |= refusal.is_some();
-                        text.push_str(content.or(refusal).as_ref().map_or("", |text| &*text.0));
+                    if let Some("output_text" | "text" | "refusal") = json_type(part)?.as_deref() {
+                        let part: MessageItemContent<'_> = parse_json(part)?;
+                        self.is_refusal |= part.refusal.0.is_some();
+                        text.push_str(&part.text.0.or(part.refusal.0).unwrap_or_default().0);
                     }
                 }
             }
-            Some(alone) if alone.starts_with('"') => {
+            alone if alone.starts_with('"') => {
                 text.push_str(&parse_json::<JsonText<'_>>(alone)?.0);
             }
-            Some(_) | None => {}
+            _ => {}
         }
         self.parts.push(DecodedPart::Text(text));
         Ok(())
     }
 
-    fn add_call(&mut self, item: CallItem<'_>) -> Result<(), Fault> {
-        let name = item.name.and_then(JsonText::non_empty);
+    fn add_call(&mut self, item: ItemFields<'_>) -> Result<(), Fault> {
+        let name = item.name.non_empty();
         let name = name.ok_or_else(|| protocol_fault("a tool call has no name"))?;
-        let status = item.status.and_then(JsonText::non_empty);
-        self.is_truncated = matches!(status.as_deref(), Some("in_progress" | "incomplete"));
-        let id = item.call_id.or(item.id).and_then(JsonText::non_empty).unwrap_or_default();
-        let arguments = match item.arguments.map(RawValue::get) {
-            Some(text) if text.starts_with('"') => parse_json::<JsonText<'_>>(text)?.0.into_owned(),
-            Some(json) => json.to_owned(),
-            None => String::new(),
-        };
-        self.parts.push(DecodedPart::Call { id, name, arguments });
+        self.is_truncated = ["in_progress", "incomplete"].contains(&item.status.as_str());
+        let id = item.call_id.0.or(item.id.0).unwrap_or_default().0.into_owned();
+        let arguments = text_or_json(item.arguments).map_err(|error| json_fault(&error))?;
+        self.parts.push(DecodedPart::Call { id, name, arguments: arguments.into_owned() });
         Ok(())
     }
 }

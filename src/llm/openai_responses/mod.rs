@@ -8,9 +8,7 @@ mod item;
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use super::decode::DecodedReply;
 use super::wire::{ApiFormat, ReplyReader, Wire, WireSetup, path_or_default};
-use crate::model::Fault;
 
 /// OpenAI Responses.
 pub(super) static FORMAT: ApiFormat = ApiFormat {
@@ -34,9 +32,5 @@ impl Wire for Responses {
 
     fn reader(&self) -> Box<dyn ReplyReader> {
         Box::new(decode::Reader::default())
-    }
-
-    fn read_body(&self, body: &str) -> Result<DecodedReply, Fault> {
-        decode::read_body(body)
     }
 }

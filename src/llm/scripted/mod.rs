@@ -30,9 +30,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use thiserror::Error;
+use serde::Deserialize;
+use serde_json::Value;
 
-use crate::model::{Fault, Price, ReplyFinish, TimeSpan, Tokens, Usage};
+use super::PlaybackError;
+use crate::model::{FaultKind, Price, RetryAdvice, Tokens};
 
 pub use scripted_model::ScriptedModel;
 
@@ -50,26 +52,51 @@ pub struct Script {
     pub max_output: Option<Tokens>,
 }
 
-/// One call of a script.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// One call of a script, as it is written.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 struct ScriptedTurn {
     text: String,
     reasoning: String,
     calls: Vec<ScriptedToolCall>,
-    finish: ReplyFinish,
-    usage: Option<Usage>,
-    delay: TimeSpan,
+    finish: Option<String>,
+    usage: Option<ScriptedUsage>,
+    delay_ms: u64,
     chunks: usize,
-    pace: TimeSpan,
-    error: Option<Fault>,
+    pace_ms: u64,
+    error: Option<ScriptedError>,
 }
 
 /// A tool call of a script.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
 struct ScriptedToolCall {
     id: Option<String>,
     name: String,
-    arguments: String,
+    arguments: Option<Value>,
+    raw: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct ScriptedUsage {
+    input: Tokens,
+    output: Tokens,
+    cached_input: Tokens,
+    cache_write: Tokens,
+    reasoning: Tokens,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ScriptedError {
+    kind: FaultKind,
+    message: Option<String>,
+    wait_ms: Option<u64>,
+    #[serde(default)]
+    retry: RetryAdvice,
+    #[serde(default)]
+    billed: bool,
 }
 
 /// The position in a script. Clones share it, so that a second run continues where the first one stopped.
@@ -93,63 +120,23 @@ impl ScriptPosition {
     }
 }
 
-/// An error of loading a script.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum ScriptError {
-    /// The file can't be read.
-    #[error("could not read the script {path}: {cause}")]
-    Unreadable {
-        /// The file.
-        path: String,
-        /// The error of the system.
-        cause: String,
-    },
-    /// A line is invalid.
-    #[error("{path}:{line}: {cause}")]
-    Malformed {
-        /// The file.
-        path: String,
-        /// The number of the line, counted from one.
-        line: usize,
-        /// The reason.
-        cause: String,
-    },
-}
-
 impl Script {
     /// Reads a script: JSON Lines if the name ends in `.jsonl`, or else TOML.
     ///
     /// # Errors
     ///
     /// Fails if the file can't be read, or for an invalid line.
-    pub fn load(path: &Path) -> Result<Self, ScriptError> {
-        let name = path.display().to_string();
-        let text = std::fs::read_to_string(path).map_err(|error| ScriptError::Unreadable {
-            path: name.clone(),
+    pub fn load(path: &Path) -> Result<Self, PlaybackError> {
+        let text = std::fs::read_to_string(path).map_err(|error| PlaybackError::Unreadable {
+            kind: "script",
+            path: path.to_owned(),
             cause: error.to_string(),
         })?;
+        let name = path.display().to_string();
         match path.extension().and_then(|ending| ending.to_str()) {
             Some("jsonl" | "ndjson" | "json") => Self::from_lines(&name, &text),
             _ => Self::from_toml(&name, &text),
         }
-    }
-
-    /// Parses a script in TOML; `name` is its name in errors.
-    ///
-    /// # Errors
-    ///
-    /// Fails for an invalid line.
-    pub fn from_toml(name: &str, text: &str) -> Result<Self, ScriptError> {
-        parse::parse_toml(name, text)
-    }
-
-    /// Parses a script in JSON Lines; `name` is its name in errors.
-    ///
-    /// # Errors
-    ///
-    /// Fails for an invalid line.
-    pub fn from_lines(name: &str, text: &str) -> Result<Self, ScriptError> {
-        parse::parse_lines(name, text)
     }
 
     /// Returns the turn for a call, and the number of completed repetitions.

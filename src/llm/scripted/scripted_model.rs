@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Script, ScriptPosition, ScriptedTurn};
+use super::{Script, ScriptPosition, ScriptedTurn, ScriptedUsage};
 use crate::llm::decode::estimate_usage;
 use crate::model::{
     CallId, ConversationItem, Fault, FaultKind, OpaqueBlock, Reply, ReplyFinish, ReplyPart,
@@ -61,7 +61,8 @@ impl ModelCall for ScriptedCall {
     ) -> Result<Reply, Fault> {
         let cancelled = || Fault::new(FaultKind::Connect, "the call was cancelled");
         let Self { turn, .. } = &*self;
-        if turn.delay > TimeSpan::ZERO && scope.sleep(turn.delay) {
+        let sleep = |millis| millis > 0 && scope.sleep(TimeSpan::from_millis(millis));
+        if sleep(turn.delay_ms) {
             return Err(cancelled());
         }
         let says_something = !turn.text.is_empty() || !turn.reasoning.is_empty();
@@ -71,14 +72,20 @@ impl ModelCall for ScriptedCall {
         if !turn.reasoning.is_empty() {
             sink(ReplyDelta::Reasoning(turn.reasoning.clone()));
         }
-        for (index, piece) in split_text(&turn.text, turn.chunks).into_iter().enumerate() {
-            if index > 0 && turn.pace > TimeSpan::ZERO && scope.sleep(turn.pace) {
+        for (index, piece) in split_text(&turn.text, turn.chunks.max(1)).into_iter().enumerate() {
+            if index > 0 && sleep(turn.pace_ms) {
                 return Err(cancelled());
             }
             sink(ReplyDelta::Text(piece.to_owned()));
         }
         match &turn.error {
-            Some(fault) => Err(fault.clone()),
+            Some(error) => Err(Fault {
+                advice: error.retry,
+                retry_after: error.wait_ms.map(TimeSpan::from_millis),
+                billed: error.billed,
+                received: estimate_usage(0, turn.text.len() + turn.reasoning.len()).output,
+                ..Fault::new(error.kind, error.message.as_deref().unwrap_or("scripted error"))
+            }),
             None => Ok(self.reply()),
         }
     }
@@ -86,7 +93,7 @@ impl ModelCall for ScriptedCall {
 
 impl ScriptedCall {
     fn reply(&self) -> Reply {
-        let turn = &self.turn;
+        let (turn, finish) = (&self.turn, self.turn.finish());
         let text = Some(&turn.text).filter(|text| !text.is_empty());
         let mut parts: Vec<ReplyPart> =
             text.map(|text| ReplyPart::Text(text.as_str().into())).into_iter().collect();
@@ -96,23 +103,22 @@ impl ScriptedCall {
                 Some(id) => format!("{id}_{}", self.repetition),
                 None => format!("call_{}_{index}", self.call_index),
             };
-            let call = ToolCall::new(CallId::from(id.as_str()), &line.name, &line.arguments);
-            let is_cut = turn.finish == ReplyFinish::Length && index + 1 == turn.calls.len();
+            let call = ToolCall::new(CallId::from(id.as_str()), &line.name, &line.arguments());
+            let is_cut = finish == ReplyFinish::Length && index + 1 == turn.calls.len();
             parts.push(ReplyPart::Call(if is_cut { call.mark_truncated() } else { call }));
         }
-        let finish = turn.finish.clone();
         Reply { parts: parts.into(), finish, usage: self.usage(), model: Some("scripted".into()) }
     }
 
     fn usage(&self) -> Usage {
         let turn = &self.turn;
-        turn.usage.unwrap_or_else(|| {
-            let calls = turn.calls.iter().map(|call| call.name.len() + call.arguments.len());
-            estimate_usage(
-                self.sent_bytes,
-                turn.text.len() + turn.reasoning.len() + calls.sum::<usize>(),
-            )
-        })
+        let Some(usage) = turn.usage else {
+            let calls = turn.calls.iter().map(|call| call.name.len() + call.arguments().len());
+            let written = turn.text.len() + turn.reasoning.len() + calls.sum::<usize>();
+            return estimate_usage(self.sent_bytes, written);
+        };
+        let ScriptedUsage { input, output, cached_input, cache_write, reasoning } = usage;
+        Usage { input, output, cached_input, cache_write, reasoning, is_estimated: false }
     }
 }
 

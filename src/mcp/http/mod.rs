@@ -5,15 +5,14 @@
 
 mod mirrored_arguments;
 mod reply;
-mod watch;
 
-use std::sync::{Arc, Mutex, PoisonError};
-use std::thread;
+use std::sync::{Arc, Mutex};
+use std::{io, thread};
 
 use serde_json::Value;
 
 use super::connection::{Channel, ReplyDeadline, ServerShutdown};
-use super::error::ServerError;
+use super::error::{Result, ServerError};
 use super::message::{RpcRequest, ServerMessage, cancel_notification};
 use super::protocol_mode::STATELESS_VERSION;
 use crate::model::strip_terminal_codes;
@@ -21,8 +20,7 @@ use crate::net::{
     Endpoint, HeaderMap, HeaderName, HeaderValue, HttpClient, HttpOptions, HttpRequest,
     HttpResponse, Method, NetError, RequestBody, header,
 };
-use crate::port::CancellationToken;
-use watch::ExchangeWatch;
+use crate::port::{CancelRegistration, CancellationToken, lock};
 
 pub(super) use mirrored_arguments::{MirroredArgument, mirrored_arguments};
 
@@ -77,7 +75,7 @@ impl HttpChannel {
         options: HttpOptions,
         largest: usize,
         parting: ServerShutdown,
-    ) -> Result<Self, ServerError> {
+    ) -> Result<Self> {
         let start = ServerError::Start;
         Endpoint::parse(url, true).map_err(|error| start(error.to_string()))?;
         let mut all = HeaderMap::new();
@@ -105,11 +103,7 @@ impl HttpChannel {
 }
 
 impl Channel for HttpChannel {
-    fn request(
-        &self,
-        request: &RpcRequest,
-        wait: &ReplyDeadline<'_>,
-    ) -> Result<Value, ServerError> {
+    fn request(&self, request: &RpcRequest, wait: &ReplyDeadline<'_>) -> Result<Value> {
         let result = self.0.request(request, wait);
         let is_given_up = matches!(result, Err(ServerError::TimedOut(_) | ServerError::Cancelled));
         // In the newest mode, closing the connection cancels the request.
@@ -120,7 +114,7 @@ impl Channel for HttpChannel {
                 let wait_little = CancellationToken::new();
                 let wait =
                     ReplyDeadline::new(shared.shutdown.exit_timeout(), &wait_little, &|_| {});
-                let _ = shared.notify(&cancel_notification(id), version, &[], &wait);
+                let _ = shared.notify(&cancel_notification(id), version, &wait);
             });
         }
         result
@@ -131,13 +125,13 @@ impl Channel for HttpChannel {
         message: Value,
         version: &'static str,
         wait: &ReplyDeadline<'_>,
-    ) -> Result<(), ServerError> {
-        self.0.notify(&message, version, &[], wait).map(drop)
+    ) -> Result<()> {
+        self.0.notify(&message, version, wait)
     }
 
     fn end_reason(&self) -> Option<ServerError> {
-        let session = self.0.session.lock().unwrap_or_else(PoisonError::into_inner);
-        matches!(*session, HttpSession::Expired).then_some(ServerError::SessionExpired)
+        matches!(*lock(&self.0.session), HttpSession::Expired)
+            .then_some(ServerError::SessionExpired)
     }
 }
 
@@ -149,32 +143,22 @@ impl Drop for HttpChannel {
         let wait = ReplyDeadline::new(self.0.shutdown.exit_timeout(), &uncancelled, &|_| {});
         let mut headers = self.0.headers.clone();
         headers.insert(SESSION_HEADER, session);
+        let (url, body) = (self.0.url.clone(), RequestBody::new());
+        let request = HttpRequest { method: Method::DELETE, url, headers, body };
         // Errors are ignored.
-        let _ = self.0.exchange(
-            ResendPolicy::OnLoss,
-            Method::DELETE,
-            headers,
-            RequestBody::new(),
-            &wait,
-            |_, _| Ok(()),
-        );
+        let _ = self.0.exchange(ResendPolicy::OnLoss, &request, &wait, |_| Ok(()));
     }
 }
 
 impl HttpState {
-    fn request(
-        &self,
-        request: &RpcRequest,
-        wait: &ReplyDeadline<'_>,
-    ) -> Result<Value, ServerError> {
+    fn request(&self, request: &RpcRequest, wait: &ReplyDeadline<'_>) -> Result<Value> {
         let headers = mirrored_arguments::request_headers(request);
         let body = request.to_json();
-        self.send(&body, request.version, &headers, wait, |response, wait| {
+        self.send(&body, request.version, &headers, wait, |response| {
             if let (Some(session), "initialize") =
                 (response.headers.get(SESSION_HEADER), request.method)
             {
-                *self.session.lock().unwrap_or_else(PoisonError::into_inner) =
-                    HttpSession::Known(session.clone());
+                *lock(&self.session) = HttpSession::Known(session.clone());
             }
             self.read_reply(response, request, wait)
         })
@@ -185,10 +169,9 @@ impl HttpState {
         &self,
         message: &Value,
         version: &'static str,
-        headers: &[(String, String)],
         wait: &ReplyDeadline<'_>,
-    ) -> Result<(), ServerError> {
-        self.send(message, version, headers, wait, |_, _| Ok(()))
+    ) -> Result<()> {
+        self.send(message, version, &[], wait, |_| Ok(()))
     }
 
     fn send<T>(
@@ -197,8 +180,8 @@ impl HttpState {
         version: &'static str,
         own: &[(String, String)],
         wait: &ReplyDeadline<'_>,
-        read: impl FnOnce(&mut HttpResponse, &ReplyDeadline<'_>) -> Result<T, ServerError>,
-    ) -> Result<T, ServerError> {
+        read: impl FnOnce(&mut HttpResponse) -> Result<T>,
+    ) -> Result<T> {
         let mut headers = self.headers.clone();
         let mut set = |name: &str, value: &str| {
             if let (Ok(name), Ok(value)) =
@@ -218,58 +201,48 @@ impl HttpState {
         if let Some(session) = &session {
             headers.insert(SESSION_HEADER, session.clone());
         }
-        let body = RequestBody::new().with(message.to_string().into_bytes());
+        let (url, body) =
+            (self.url.clone(), RequestBody::new().with(message.to_string().into_bytes()));
+        let request = HttpRequest { method: Method::POST, url, headers, body };
         // A tool call must not be repeated.
         let is_call = message["method"] == "tools/call";
         let sending = if is_call { ResendPolicy::Never } else { ResendPolicy::OnLoss };
-        self.exchange(sending, Method::POST, headers, body, wait, |response, wait| {
-            match response.status {
-                200..300 => read(response, wait),
-                404 if session.is_some() => {
-                    *self.session.lock().unwrap_or_else(PoisonError::into_inner) =
-                        HttpSession::Expired;
-                    Err(ServerError::SessionExpired)
-                }
-                _ => Err(self.status_error(response)),
+        self.exchange(sending, &request, wait, |response| match response.status {
+            200..300 => read(response),
+            404 if session.is_some() => {
+                *lock(&self.session) = HttpSession::Expired;
+                Err(ServerError::SessionExpired)
             }
+            _ => Err(self.status_error(response)),
         })
     }
 
     fn exchange<T>(
         &self,
         sending: ResendPolicy,
-        method: Method,
-        headers: HeaderMap,
-        body: RequestBody,
+        request: &HttpRequest,
         wait: &ReplyDeadline<'_>,
-        read: impl FnOnce(&mut HttpResponse, &ReplyDeadline<'_>) -> Result<T, ServerError>,
-    ) -> Result<T, ServerError> {
-        let idle = self.clients.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        read: impl FnOnce(&mut HttpResponse) -> Result<T>,
+    ) -> Result<T> {
+        let idle = lock(&self.clients).pop();
+        let unreachable = |error| self.connection_error(&error, wait);
         let client = match idle {
             Some(client) => client,
-            None => HttpClient::new(&self.options)
-                .map_err(|error| self.connection_error(&error, wait))?,
+            None => HttpClient::new(&self.options).map_err(unreachable)?,
         };
         let watch =
             ExchangeWatch::start(wait).map_err(|error| ServerError::Start(error.to_string()))?;
-        let http_request = HttpRequest { method, url: self.url.clone(), headers, body };
         let sent = match sending {
-            ResendPolicy::Never => client.send_once(&http_request, &watch.exchange),
-            ResendPolicy::OnLoss => client.send(&http_request, &watch.exchange),
+            ResendPolicy::Never => client.send_once(request, &watch.exchange),
+            ResendPolicy::OnLoss => client.send(request, &watch.exchange),
         };
-        let result = match sent {
-            Err(error) => Err(self.connection_error(&error, wait)),
-            Ok(mut response) => {
-                let result = read(&mut response, wait);
-                match result {
-                    Ok(_) => response.release(),
-                    Err(_) => drop(response),
-                }
-                result
-            }
-        };
+        let result = sent.map_err(unreachable).and_then(|mut response| {
+            let result = read(&mut response)?;
+            response.release();
+            Ok(result)
+        });
         drop(watch);
-        self.clients.lock().unwrap_or_else(PoisonError::into_inner).push(client);
+        lock(&self.clients).push(client);
         result
     }
 
@@ -285,17 +258,16 @@ impl HttpState {
         }
         // Read errors are ignored.
         let body = response.read_all(MAX_ERROR_BODY).unwrap_or_default();
-        let refusal =
-            ServerMessage::parse(&body).into_iter().flatten().find_map(|message| match message {
-                ServerMessage::Reply { outcome: Err(refusal), .. } => {
-                    Some(ServerError::Refused(refusal))
-                }
-                _ => None,
-            });
-        refusal.unwrap_or_else(|| {
-            let quoted = self.quote(&String::from_utf8_lossy(&body));
-            ServerError::Status { status, body: quoted }
-        })
+        let refusal = |message| match message {
+            ServerMessage::Reply { outcome: Err(refusal), .. } => Some(refusal),
+            _ => None,
+        };
+        match ServerMessage::parse(&body).into_iter().flatten().find_map(refusal) {
+            Some(refusal) => ServerError::Refused(refusal),
+            None => {
+                ServerError::Status { status, body: self.quote(&String::from_utf8_lossy(&body)) }
+            }
+        }
     }
 
     fn connection_error(&self, error: &NetError, wait: &ReplyDeadline<'_>) -> ServerError {
@@ -308,21 +280,48 @@ impl HttpState {
     }
 
     fn session(&self) -> Option<HeaderValue> {
-        match &*self.session.lock().unwrap_or_else(PoisonError::into_inner) {
+        match &*lock(&self.session) {
             HttpSession::Known(session) => Some(session.clone()),
             HttpSession::None | HttpSession::Expired => None,
         }
     }
 
     fn quote(&self, text: &str) -> String {
-        let text = self
-            .secrets
-            .iter()
-            .fold(strip_terminal_codes(text), |text, secret| text.replace(secret, "***"));
-        shorten(text.trim())
+        let mask = |text: String, secret: &String| text.replace(secret, "***");
+        shorten(self.secrets.iter().fold(strip_terminal_codes(text), mask).trim())
     }
 }
 
 fn shorten(text: &str) -> String {
     text.chars().take(MAX_QUOTED_CHARS).collect()
+}
+
+/// Limits an exchange to the wait of its caller.
+struct ExchangeWatch {
+    /// Cancelled to end the exchange.
+    exchange: CancellationToken,
+    done: CancellationToken,
+    _guard: CancelRegistration,
+}
+
+impl ExchangeWatch {
+    /// Watches an exchange until the guard is dropped.
+    fn start(wait: &ReplyDeadline<'_>) -> io::Result<Self> {
+        let (exchange, done) = (CancellationToken::new(), CancellationToken::new());
+        let cancelled = exchange.clone();
+        let guard = wait.cancel.on_cancel(move || cancelled.cancel());
+        let (late, over, left) = (exchange.clone(), done.clone(), wait.remaining());
+        thread::Builder::new().name("mcp-watch".to_owned()).spawn(move || {
+            if !over.wait_for(left) {
+                late.cancel();
+            }
+        })?;
+        Ok(Self { exchange, done, _guard: guard })
+    }
+}
+
+impl Drop for ExchangeWatch {
+    fn drop(&mut self) {
+        self.done.cancel();
+    }
 }

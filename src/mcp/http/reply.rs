@@ -6,10 +6,10 @@ use serde_json::Value;
 
 use super::{HttpState, ResendPolicy, SESSION_HEADER, shorten};
 use crate::mcp::connection::ReplyDeadline;
-use crate::mcp::error::ServerError;
+use crate::mcp::error::{Result, ServerError};
 use crate::mcp::message::{RpcRequest, ServerMessage, client_answer};
 use crate::mcp::protocol_mode::STATELESS_VERSION;
-use crate::net::{HeaderValue, HttpResponse, Method, RequestBody, header, sse};
+use crate::net::{HeaderValue, HttpRequest, HttpResponse, Method, RequestBody, header, sse};
 
 /// The pause before a stream is resumed, unless the server sets it.
 const DEFAULT_PAUSE: Duration = Duration::from_secs(1);
@@ -25,23 +25,20 @@ impl HttpState {
         response: &mut HttpResponse,
         request: &RpcRequest,
         wait: &ReplyDeadline<'_>,
-    ) -> Result<Value, ServerError> {
+    ) -> Result<Value> {
         let kind = response.header("content-type").unwrap_or_default().to_ascii_lowercase();
         let malformed = |what: &str| ServerError::Malformed(what.to_owned());
         if kind.starts_with("text/event-stream") {
             return self.read_events(response, request, wait);
         }
         if !kind.starts_with("application/json") {
-            return Err(ServerError::Malformed(format!("it is of the kind {:?}", shorten(&kind))));
+            return Err(malformed(&format!("it is of the kind {:?}", shorten(&kind))));
         }
         let body = response
             .read_all(self.max_message + 1)
             .map_err(|error| self.connection_error(&error, wait))?;
         if body.len() > self.max_message {
-            return Err(ServerError::Malformed(format!(
-                "it has more than {} bytes",
-                self.max_message
-            )));
+            return Err(malformed(&format!("it has more than {} bytes", self.max_message)));
         }
         let messages =
             ServerMessage::parse(&body).ok_or_else(|| malformed("it is not a message"))?;
@@ -57,7 +54,7 @@ impl HttpState {
         response: &mut HttpResponse,
         request: &RpcRequest,
         wait: &ReplyDeadline<'_>,
-    ) -> Result<Value, ServerError> {
+    ) -> Result<Value> {
         let (mut parser, mut buffer) = (sse::SseParser::new(), vec![0; 16 << 10]);
         let mut reply = None;
         let broken = loop {
@@ -97,7 +94,7 @@ impl HttpState {
         pause: Duration,
         request: &RpcRequest,
         wait: &ReplyDeadline<'_>,
-    ) -> Result<Value, ServerError> {
+    ) -> Result<Value> {
         if wait.cancel.wait_for(pause.min(wait.remaining())) {
             return Err(ServerError::Cancelled);
         }
@@ -115,8 +112,9 @@ impl HttpState {
         if let Some(session) = self.session() {
             headers.insert(SESSION_HEADER, session);
         }
-        let body = RequestBody::new();
-        self.exchange(ResendPolicy::OnLoss, Method::GET, headers, body, wait, |response, wait| {
+        let (url, body) = (self.url.clone(), RequestBody::new());
+        let get = HttpRequest { method: Method::GET, url, headers, body };
+        self.exchange(ResendPolicy::OnLoss, &get, wait, |response| {
             // Error bodies of this stream are not about the call.
             if response.status == 200 {
                 self.read_events(response, request, wait)
@@ -132,7 +130,7 @@ impl HttpState {
         message: ServerMessage,
         request: &RpcRequest,
         wait: &ReplyDeadline<'_>,
-    ) -> Option<Result<Value, ServerError>> {
+    ) -> Option<Result<Value>> {
         match message {
             ServerMessage::Reply { id: Some(id), outcome } if id == request.id => {
                 return Some(outcome.map_err(ServerError::Refused));
@@ -140,7 +138,7 @@ impl HttpState {
             ServerMessage::Progress { id, text } if id == request.id => (wait.progress)(&text),
             ServerMessage::Request { id, method } if request.version != STATELESS_VERSION => {
                 // Errors of sending are ignored.
-                let _ = self.notify(&client_answer(&id, &method), request.version, &[], wait);
+                let _ = self.notify(&client_answer(&id, &method), request.version, wait);
             }
             ServerMessage::Reply { .. }
             | ServerMessage::Progress { .. }

@@ -56,7 +56,7 @@ pub use expectations::{
     TextPattern,
 };
 pub use parse::{
-    Scenario, ScenarioAction, ScenarioAnswer, ScenarioClock, ScenarioError, ScheduledAction,
+    Scenario, ScenarioAction, ScenarioClock, ScenarioContent, ScenarioError, ScheduledAction,
     SignalName,
 };
 pub use report::{ScenarioResult, format_text, to_json, to_junit};

@@ -1,17 +1,16 @@
 //! The files of a session before and after it.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Write as _;
 use std::fs;
 use std::path::{Component, Path};
 
 use serde_json::Value;
-use sha2::{Digest as _, Sha256};
 
+use crate::journal::sha256_hex;
 use crate::machine::CallIntent;
 use crate::model::Reply;
 
-/// The files that a session has named, with what its journal knows of them.
+/// The files that occur in a session, with what its journal contains about them.
 #[derive(Default)]
 pub(super) struct OriginalFiles {
     named: BTreeSet<String>,
@@ -58,7 +57,7 @@ impl OriginalFiles {
         }
     }
 
-    /// Returns the files as they were before, and those of which that is not known.
+    /// Returns the files before the session, and the names of those for which they are unknown.
     pub(super) fn restore(&self, root: &Path) -> (BTreeMap<String, String>, Vec<String>) {
         let (mut files, mut unknown) = (BTreeMap::new(), Vec::new());
         for path in self.named.iter().chain(self.replaced.keys()) {
@@ -87,7 +86,7 @@ impl OriginalFiles {
         let mut text = now?;
         let mut edits = self.edits.iter().rev().filter(|edit| edit.path == path);
         loop {
-            if sha256_hex(&text) == digest {
+            if sha256_hex(text.as_bytes()) == digest {
                 return Some(text);
             }
             let edit = edits.next()?;
@@ -100,7 +99,7 @@ impl OriginalFiles {
         let mut files = BTreeMap::new();
         for (path, (_, after)) in &self.replaced {
             let now = read_file(root, path);
-            if now.as_deref().map(sha256_hex) == *after {
+            if now.as_ref().map(|now| sha256_hex(now.as_bytes())) == *after {
                 files.insert(path.clone(), now);
             }
         }
@@ -119,13 +118,6 @@ fn read_file(root: &Path, path: &str) -> Option<String> {
         return None;
     }
     fs::read_to_string(root.join(path)).ok().filter(|text| text.len() <= MAX_FILE_BYTES)
-}
-
-fn sha256_hex(text: &str) -> String {
-    Sha256::digest(text.as_bytes()).iter().fold(String::new(), |mut hex, byte| {
-        let _ = write!(hex, "{byte:02x}");
-        hex
-    })
 }
 
 #[cfg(test)]
@@ -154,8 +146,8 @@ mod tests {
             }]
             .into(),
         };
-        files.record_intent(&image(&sha256_hex("one x"), &sha256_hex("one two")));
-        files.record_intent(&image(&sha256_hex("one two"), &sha256_hex("one three")));
+        files.record_intent(&image(&sha256_hex(b"one x"), &sha256_hex(b"one two")));
+        files.record_intent(&image(&sha256_hex(b"one two"), &sha256_hex(b"one three")));
         let (before, unknown) = files.restore(folder.path());
         assert_eq!((before["a"].as_str(), unknown), ("one x", vec![]));
         assert_eq!(files.unchanged_since(folder.path())["a"].as_deref(), Some("one three"));

@@ -1,57 +1,83 @@
-//! Scenarios as they are written.
+//! Parsing scenarios.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde::Deserialize;
+use serde_json::{Value, json};
 use thiserror::Error;
 use toml::Spanned;
 
 use super::expectations::{EventPattern, Expectations};
-use crate::llm::scripted::{Script, ScriptError};
+use crate::llm::PlaybackError;
+use crate::llm::scripted::Script;
 use crate::model::Signal;
-use crate::view::public::PublicEventKind;
+use crate::policy::ConfirmationAnswer;
 
 /// A scenario.
 #[derive(Clone, Debug)]
 pub struct Scenario {
     /// The file that it comes from.
     pub path: PathBuf,
+    /// Its content.
+    pub content: ScenarioContent,
+    /// The script of the model.
+    pub(super) script: Script,
+    /// The file up to its expectations.
+    text_before_expect: String,
+}
+
+/// The content of the file of a scenario.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ScenarioContent {
     /// Its description.
     pub about: Option<String>,
     /// The task.
     pub prompt: String,
     /// The agent.
+    #[serde(default = "default_agent")]
     pub agent: String,
     /// The confirmation mode, as for `--mode`.
     pub mode: Option<String>,
     /// Whether changes are only described.
+    #[serde(default)]
     pub dry_run: bool,
-    /// By which clock it runs.
+    /// Its clock.
+    #[serde(default)]
     pub time: ScenarioClock,
     /// The answer to every confirmation; `None` if there is no user.
-    pub confirm: Option<ScenarioAnswer>,
+    pub confirm: Option<ConfirmationAnswer>,
     /// Settings, as `--set` takes them.
+    #[serde(default)]
     pub sets: Vec<String>,
     /// A configuration file.
     pub config: Option<String>,
     /// The JSON Schema of the answer.
     pub schema: Option<Value>,
     /// The files of the workspace.
+    #[serde(default)]
     pub workspace: BTreeMap<String, String>,
-    /// The script of the model.
-    pub script: Script,
+    repeat: Option<Value>,
+    price: Option<Value>,
+    window: Option<Value>,
+    max_output: Option<Value>,
+    #[serde(default)]
+    turn: Vec<Spanned<Value>>,
     /// Scheduled actions.
+    #[serde(default, rename = "at")]
     pub actions: Vec<ScheduledAction>,
     /// The expectations.
+    #[serde(default)]
     pub expect: Expectations,
-    /// The file up to its expectations.
-    pub(super) text_before_expect: String,
 }
 
-/// By which clock a scenario runs.
+fn default_agent() -> String {
+    "build".to_owned()
+}
+
+/// The clock of a scenario.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ScenarioClock {
@@ -62,42 +88,31 @@ pub enum ScenarioClock {
     Real,
 }
 
-/// The answer to a confirmation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ScenarioAnswer {
-    /// The call may run.
-    Yes,
-    /// It may not.
-    No,
-    /// The run is to end.
-    Abort,
-}
-
-/// Something that happens meanwhile.
-#[derive(Clone, Debug, PartialEq)]
+/// An action during the run, at an event.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(try_from = "ScheduledActionToml")]
 pub struct ScheduledAction {
-    /// The event at which it happens.
+    /// The event.
     pub event: EventPattern,
-    /// At which one of them, counted from one.
+    /// The number of that event, counted from one.
     pub nth: u32,
     /// The action.
     pub action: ScenarioAction,
 }
 
-/// An action during the run.
+/// An action of the user or the system.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ScenarioAction {
-    /// The user says something that the model reads before its next call.
+    /// The user sends a message for the next model call.
     Steer(String),
-    /// The user says something for when the run would have ended.
+    /// The user sends a message for the end of the run.
     FollowUp(String),
     /// A signal arrives.
     Signal(SignalName),
 }
 
-/// A signal, as it is called.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+/// The name of a signal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum SignalName {
     /// The user's interrupt.
@@ -108,7 +123,7 @@ pub enum SignalName {
     SigHup,
 }
 
-/// Why a file is no scenario.
+/// An error of loading a scenario.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum ScenarioError {
     /// It can't be read.
@@ -119,7 +134,7 @@ pub enum ScenarioError {
         /// The error of the system.
         cause: String,
     },
-    /// A line of it is wrong.
+    /// A line is invalid.
     #[error("{}:{line}: {cause}", .path.display())]
     Malformed {
         /// The file.
@@ -129,36 +144,6 @@ pub enum ScenarioError {
         /// What is invalid.
         cause: String,
     },
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct ScenarioToml {
-    about: Option<String>,
-    prompt: String,
-    agent: Option<String>,
-    mode: Option<String>,
-    #[serde(default)]
-    dry_run: bool,
-    #[serde(default)]
-    time: ScenarioClock,
-    confirm: Option<ScenarioAnswer>,
-    #[serde(default)]
-    sets: Vec<String>,
-    config: Option<String>,
-    schema: Option<Value>,
-    #[serde(default)]
-    workspace: BTreeMap<String, String>,
-    repeat: Option<Value>,
-    price: Option<Value>,
-    window: Option<Value>,
-    max_output: Option<Value>,
-    #[serde(default)]
-    turn: Vec<Spanned<Value>>,
-    #[serde(default)]
-    at: Vec<Spanned<ScheduledActionToml>>,
-    #[serde(default)]
-    expect: Expectations,
 }
 
 #[derive(Deserialize)]
@@ -188,7 +173,7 @@ impl Scenario {
         Self::parse(path, &text)
     }
 
-    /// Reads a scenario; `path` is what errors call it.
+    /// Parses a scenario; `path` is its name in errors.
     ///
     /// # Errors
     ///
@@ -196,50 +181,21 @@ impl Scenario {
     pub fn parse(path: &Path, text: &str) -> Result<Self, ScenarioError> {
         let wrong =
             |line, cause: String| ScenarioError::Malformed { path: path.to_owned(), line, cause };
-        let whole: ScenarioToml = toml::from_str(text).map_err(|error| {
+        let content: ScenarioContent = toml::from_str(text).map_err(|error| {
             let line = error.span().map_or(1, |span| line_number(text, span.start));
             wrong(line, error.message().to_owned())
         })?;
-        let script = parse_script(&whole, text).map_err(|(line, cause)| wrong(line, cause))?;
-        let at = whole.at.into_iter().map(|line| {
-            let start = line_number(text, line.span().start);
-            line.into_inner().into_action().map_err(|cause| wrong(start, cause))
-        });
-        let at = at.collect::<Result<_, _>>()?;
-        if let Some(events) = &whole.expect.events {
-            for event in events {
-                check_event_name(event)
-                    .map_err(|cause| wrong(split_expectations(text).0, cause))?;
-            }
-        }
+        let script = parse_script(&content, text).map_err(|(line, cause)| wrong(line, cause))?;
         let (line, head) = split_expectations(text);
         let behind = text.lines().skip(line).find(|line| {
             line.starts_with('[') && !line.trim_start_matches('[').starts_with("expect")
         });
         if let Some(behind) = behind {
-            return Err(wrong(
-                line,
-                format!("[expect] has to be the last section, before {behind}"),
-            ));
+            let cause = format!("[expect] has to be the last section, before {behind}");
+            return Err(wrong(line, cause));
         }
-        Ok(Self {
-            path: path.to_owned(),
-            about: whole.about,
-            prompt: whole.prompt,
-            agent: whole.agent.unwrap_or_else(|| "build".to_owned()),
-            mode: whole.mode,
-            dry_run: whole.dry_run,
-            time: whole.time,
-            confirm: whole.confirm,
-            sets: whole.sets,
-            config: whole.config,
-            schema: whole.schema,
-            workspace: whole.workspace,
-            script,
-            actions: at,
-            expect: whole.expect,
-            text_before_expect: head.to_owned(),
-        })
+        let text_before_expect = head.to_owned();
+        Ok(Self { path: path.to_owned(), content, script, text_before_expect })
     }
 
     /// Returns the text of the file with other expectations.
@@ -248,14 +204,10 @@ impl Scenario {
     }
 }
 
-/// Returns expectations as they are written.
+/// Returns expectations as TOML.
 pub(super) fn expectations_toml(expect: &Expectations) -> String {
-    #[derive(Serialize)]
-    struct ScenarioSection<'a> {
-        expect: &'a Expectations,
-    }
     // Expectations that were read or recorded can always be written.
-    toml::to_string_pretty(&ScenarioSection { expect }).unwrap_or_default()
+    toml::to_string_pretty(&BTreeMap::from([("expect", expect)])).unwrap_or_default()
 }
 
 /// Returns the line in which the expectations begin, and what is before them.
@@ -271,21 +223,17 @@ fn split_expectations(text: &str) -> (usize, &str) {
 }
 
 /// Reads the turns by the rules of scripts.
-fn parse_script(whole: &ScenarioToml, text: &str) -> Result<Script, (usize, String)> {
+fn parse_script(whole: &ScenarioContent, text: &str) -> Result<Script, (usize, String)> {
     let mut lines = Vec::new();
-    let settings = [
-        ("repeat", &whole.repeat),
-        ("price", &whole.price),
-        ("window", &whole.window),
-        ("max_output", &whole.max_output),
-    ];
-    let settings: Map<String, Value> = settings
-        .into_iter()
-        .filter_map(|(key, value)| Some((key.to_owned(), value.clone()?)))
-        .collect();
+    let settings = without_nulls(json!({
+        "repeat": whole.repeat,
+        "price": whole.price,
+        "window": whole.window,
+        "max_output": whole.max_output,
+    }));
     let mut starts = Vec::new();
-    if !settings.is_empty() {
-        lines.push(Value::Object(settings).to_string());
+    if settings != json!({}) {
+        lines.push(settings.to_string());
         starts.push(1);
     }
     for turn in &whole.turn {
@@ -293,38 +241,29 @@ fn parse_script(whole: &ScenarioToml, text: &str) -> Result<Script, (usize, Stri
         starts.push(line_number(text, turn.span().start));
     }
     Script::from_lines("the scenario", &lines.join("\n")).map_err(|error| match error {
-        ScriptError::Malformed { line, cause, .. } => {
+        PlaybackError::Malformed { line, cause, .. } => {
             // The rest of the message is a position in a line that was generated here.
             let cause = cause.split(" at line ").next().unwrap_or_default().to_owned();
             (starts.get(line.saturating_sub(1)).copied().unwrap_or(1), cause)
         }
-        ScriptError::Unreadable { cause, .. } => (1, cause),
+        PlaybackError::Unreadable { cause, .. } => (1, cause),
     })
 }
 
-impl ScheduledActionToml {
-    fn into_action(self) -> Result<ScheduledAction, String> {
-        let Self { event, nth, steer, follow_up, signal } = self;
-        check_event_name(&event)?;
-        let happening = match (steer, follow_up, signal) {
+impl TryFrom<ScheduledActionToml> for ScheduledAction {
+    type Error = &'static str;
+
+    fn try_from(read: ScheduledActionToml) -> Result<Self, &'static str> {
+        let ScheduledActionToml { event, nth, steer, follow_up, signal } = read;
+        let action = match (steer, follow_up, signal) {
             (Some(text), None, None) => ScenarioAction::Steer(text),
             (None, Some(text), None) => ScenarioAction::FollowUp(text),
             (None, None, Some(signal)) => ScenarioAction::Signal(signal),
-            _ => return Err("one of steer, follow_up and signal has to be there".to_owned()),
+            _ => return Err("one of steer, follow_up and signal has to be there"),
         };
         match nth {
-            Some(0) => Err("nth counts from one".to_owned()),
-            nth => Ok(ScheduledAction { event, nth: nth.unwrap_or(1), action: happening }),
-        }
-    }
-}
-
-fn check_event_name(event: &EventPattern) -> Result<(), String> {
-    let names = PublicEventKind::ALL.map(|(name, _)| name);
-    match names.contains(&event.name()) {
-        true => Ok(()),
-        false => {
-            Err(format!("there is no event `{}`; there are {}", event.name(), names.join(", ")))
+            Some(0) => Err("nth counts from one"),
+            nth => Ok(Self { event, nth: nth.unwrap_or(1), action }),
         }
     }
 }
@@ -338,6 +277,14 @@ impl SignalName {
             Self::SigHup => Signal::Hangup,
         }
     }
+}
+
+/// Removes the fields without a value, which TOML can't express.
+pub(super) fn without_nulls(mut table: Value) -> Value {
+    if let Value::Object(fields) = &mut table {
+        fields.retain(|_, value| !value.is_null());
+    }
+    table
 }
 
 fn line_number(text: &str, at: usize) -> usize {
@@ -361,7 +308,11 @@ mod tests {
         let text = format!("prompt = 'x'\n{turn}[[turn]]\nsay = 'b'\n");
         assert!(refused(&text).starts_with("s.toml:4: unknown field `say`"), "{}", refused(&text));
         let text = format!("prompt = 'x'\n{turn}[[at]]\nevent = 'tool_call'\nsteer = 'b'\n");
-        assert!(refused(&text).starts_with("s.toml:4: there is no event `tool_call`"));
+        assert!(
+            refused(&text).starts_with("s.toml:5: there is no event `tool_call`"),
+            "{}",
+            refused(&text)
+        );
         let text = format!("prompt = 'x'\n{turn}[[at]]\nevent = 'retry'\n");
         assert!(refused(&text).starts_with("s.toml:4: one of steer"), "{}", refused(&text));
         let text = format!("prompt = 'x'\n[expect]\nexit_code = 0\n{turn}");

@@ -1,18 +1,19 @@
 //! The environment of a scenario: a temporary workspace and a simulated clock.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
-use serde_json::Value;
+use crossbeam_channel::{Receiver, unbounded};
+use ignore::WalkBuilder;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use super::parse::{Scenario, ScenarioAnswer, ScenarioClock};
+use super::parse::{Scenario, ScenarioClock};
 use super::recording::{
-    EventScript, InputSender, RecordedCall, RecordedRun, RecordingModel, ScriptedMessages,
-    SharedRecording,
+    EventScript, InputSender, RecordedRun, RecordingModel, ScriptedMessages, SharedRecording,
 };
 use crate::app::{
     AppError, Environment, ExecutionMode, FinishedRun, ProcessEnv, ResolvedModel, RunIo,
@@ -27,7 +28,7 @@ use crate::port::{Clock, EffectContext};
 use crate::runner::{DriverInput, Executor, InlineExecutor, Ports, SystemClock, ThreadExecutor};
 use crate::view::{CostSource, Reporter, RunResult};
 
-/// The session of every scenario, so that what is named after it is always the same.
+/// The session of every scenario, so that names derived from it are constant.
 const SESSION_ID: &str = "01900000-0000-7000-8000-000000000000";
 
 /// Stands for the folder of a scenario in recorded texts.
@@ -39,13 +40,13 @@ const TEMP_PLACEHOLDER: &str = "<temp>";
 /// Stands for the private caches of package managers.
 const CACHES_PLACEHOLDER: &str = "<caches>";
 
-/// The largest file that is looked at after a run, in bytes.
+/// The largest file that is recorded after a run, in bytes.
 const MAX_FILE_BYTES: u64 = 4 << 20;
 
-/// Tools that run together by the clock of the machine.
+/// The maximum number of parallel tools with the real clock.
 const MAX_PARALLEL_TOOLS: u32 = 4;
 
-/// Plays a scenario, and returns its record.
+/// Runs a scenario, and returns its record.
 pub(super) fn play(scenario: &Scenario, world: &ProcessEnv) -> Result<RecordedRun, AppError> {
     let failed = |error: io::Error| AppError::System {
         what: "make the workspace of the scenario",
@@ -55,49 +56,54 @@ pub(super) fn play(scenario: &Scenario, world: &ProcessEnv) -> Result<RecordedRu
     create_files(scenario, &folder).map_err(failed)?;
     let setup = build_setup(scenario, &folder, world)?;
     let workspace = setup.config.workspace.clone();
-    let before = read_files(&workspace).map_err(failed)?;
-    let notes = SharedRecording::new(&scenario.actions);
+    let original_files = read_files(&workspace).map_err(failed)?;
+    let notes = SharedRecording::new(&scenario.content.actions);
     let (ended, result) = run_scenario(scenario, &setup, &notes)?;
     let (events, requests) = notes.take();
     let planned = ended.planned.iter();
-    let planned = planned.map(|planned| format!("{}: {}", planned.tool, planned.summary)).collect();
-    let mut seen = RecordedRun {
-        output: result.output.to_string(),
-        error: result.error.as_deref().unwrap_or_default().to_owned(),
-        tools: tool_calls(&events),
-        result,
-        events,
-        planned,
-        requests,
-        original_files: before,
-        files: read_files(&workspace).map_err(failed)?,
-    };
+    let planned = planned.map(|planned| format!("{}: {}", planned.tool, planned.summary));
+    let files = read_files(&workspace).map_err(failed)?;
+    let mut record = json!({
+        "exit_code": result.exit_code,
+        "stop_reason": result.stop_reason.map(StopReason::name),
+        "steps": result.steps,
+        "llm_calls": result.llm_calls,
+        "took_ms": result.duration.0 / 1_000,
+        "cost_micros": result.cost,
+        "output": &*result.output,
+        "error": result.error.as_deref().unwrap_or_default(),
+        "planned": planned.collect::<Vec<_>>(),
+        "files": files,
+        "tools": tool_calls(&events),
+        "requests": requests,
+    });
     let real = fs::canonicalize(folder.path()).map_err(failed)?;
     let temp = setup.sandbox.model.policy().temp.to_string_lossy().into_owned();
     let caches = setup.sandbox.model.policy().caches.store.as_ref();
     let caches = caches.map_or_else(|| temp.clone(), |store| store.to_string_lossy().into_owned());
-    seen.replace_paths(&[
-        (&caches, CACHES_PLACEHOLDER),
+    let folders = [
+        (&*caches, CACHES_PLACEHOLDER),
         (&real.to_string_lossy(), FOLDER_PLACEHOLDER),
         (&folder.path().to_string_lossy(), FOLDER_PLACEHOLDER),
         (&temp, TEMP_PLACEHOLDER),
-    ]);
-    Ok(seen)
+    ];
+    replace_paths(&mut record, &folders);
+    Ok(RecordedRun { record, events, original_files, files })
 }
 
-/// Creates the files.
+/// Creates the files of the scenario.
 fn create_files(scenario: &Scenario, folder: &TempDir) -> io::Result<()> {
     for name in ["workspace", "home"] {
         fs::create_dir(folder.path().join(name))?;
     }
-    if let Some(config) = &scenario.config {
+    if let Some(config) = &scenario.content.config {
         fs::write(folder.path().join("config.toml"), config)?;
     }
     let workspace = cap_std::fs::Dir::open_ambient_dir(
         folder.path().join("workspace"),
         cap_std::ambient_authority(),
     )?;
-    for (path, content) in &scenario.workspace {
+    for (path, content) in &scenario.content.workspace {
         if let Some(parent) = Path::new(path).parent().filter(|parent| *parent != Path::new("")) {
             workspace.create_dir_all(parent)?;
         }
@@ -106,7 +112,7 @@ fn create_files(scenario: &Scenario, folder: &TempDir) -> io::Result<()> {
     Ok(())
 }
 
-/// Returns the set-up: nothing of the user's, but for the programs.
+/// Returns the setup. Of the user's environment, it has only `PATH`.
 fn build_setup(
     scenario: &Scenario,
     folder: &TempDir,
@@ -118,12 +124,16 @@ fn build_setup(
         "sessions.durability=os".to_owned(),
     ];
     sets.extend(
-        scenario.mode.iter().map(|mode| format!("agents.{}.confirm_mode={mode}", scenario.agent)),
+        scenario
+            .content
+            .mode
+            .iter()
+            .map(|mode| format!("agents.{}.confirm_mode={mode}", scenario.content.agent)),
     );
-    sets.extend(scenario.sets.iter().cloned());
+    sets.extend(scenario.content.sets.iter().cloned());
     let config = load(&ConfigSources {
         cwd: path("workspace"),
-        file: scenario.config.as_ref().map(|_| path("config.toml")),
+        file: scenario.content.config.as_ref().map(|_| path("config.toml")),
         sets,
         ..ConfigSources::default()
     })?;
@@ -131,11 +141,11 @@ fn build_setup(
     let home = ("HOME".into(), path("home").into_os_string());
     let world = ProcessEnv { variables: programs.chain([home]).collect(), cwd: path("workspace") };
     let model = ResolvedModel::scripted("scripted/scenario", scenario.script.clone());
-    let mut setup = RunSetup::new(config, world, &scenario.agent, model)?;
-    if scenario.dry_run {
+    let mut setup = RunSetup::new(config, world, &scenario.content.agent, model)?;
+    if scenario.content.dry_run {
         setup.execution = ExecutionMode::DryRun;
     }
-    match scenario.schema.clone() {
+    match scenario.content.schema.clone() {
         None => Ok(setup),
         Some(schema) => setup.with_schema(schema),
     }
@@ -149,29 +159,28 @@ fn run_scenario(
     let store = open_store(&setup.config, &setup.env)?;
     let session: SessionId = SESSION_ID.parse()?;
     let request = RunRequest {
-        task: Some(scenario.prompt.as_str().into()),
+        task: Some(scenario.content.prompt.as_str().into()),
         target: SessionTarget::New(store, Some(session)),
         options: Value::Null,
         source: CostSource::Agent,
         exit_on_partial: None,
     };
-    let confirm = Arc::new(ScriptedUser(scenario.confirm));
-    let (executor, sender, subagent_clock): (Box<dyn Executor>, InputSender, _) = match scenario
-        .time
-    {
-        ScenarioClock::Virtual => {
-            let pending = PendingInputs::default();
-            let executor =
-                InterruptibleExecutor { inline: InlineExecutor::new(), pending: pending.clone() };
-            let sender = Box::new(move |input| pending.push(input));
-            (Box::new(executor), sender, SubagentClock::Simulated)
-        }
-        ScenarioClock::Real => {
-            let executor = ThreadExecutor::new(Arc::new(SystemClock::start()), MAX_PARALLEL_TOOLS);
-            let inbox = executor.inbox();
-            (Box::new(executor), Box::new(move |input| inbox.send(input)), SubagentClock::Real)
-        }
-    };
+    let confirm = Arc::new(ScriptedUser(scenario.content.confirm));
+    let (executor, sender, subagent_clock): (Box<dyn Executor>, InputSender, _) =
+        match scenario.content.time {
+            ScenarioClock::Virtual => {
+                let (sender, pending) = unbounded();
+                let executor = InterruptibleExecutor { inline: InlineExecutor::new(), pending };
+                let send = move |input| drop(sender.send(input));
+                (Box::new(executor), Box::new(send), SubagentClock::Simulated)
+            }
+            ScenarioClock::Real => {
+                let executor =
+                    ThreadExecutor::new(Arc::new(SystemClock::start()), MAX_PARALLEL_TOOLS);
+                let inbox = executor.inbox();
+                (Box::new(executor), Box::new(move |input| inbox.send(input)), SubagentClock::Real)
+            }
+        };
     let script = EventScript { recording: notes.clone(), sender };
     let reporter = Reporter::new(vec![Box::new(script)]);
     let io = RunIo { reporter: reporter.clone(), confirm, sandbox: None };
@@ -194,21 +203,7 @@ fn run_scenario(
 /// An inline executor with inputs from outside, between two events.
 struct InterruptibleExecutor {
     inline: InlineExecutor,
-    pending: PendingInputs,
-}
-
-/// Inputs besides the completions of effects.
-#[derive(Clone, Default)]
-struct PendingInputs(Arc<Mutex<VecDeque<DriverInput>>>);
-
-impl PendingInputs {
-    fn push(&self, arrival: DriverInput) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push_back(arrival);
-    }
-
-    fn pop(&self) -> Option<DriverInput> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).pop_front()
-    }
+    pending: Receiver<DriverInput>,
 }
 
 impl Executor for InterruptibleExecutor {
@@ -221,11 +216,11 @@ impl Executor for InterruptibleExecutor {
     }
 
     fn wait_input(&mut self, deadline: Option<Deadline>) -> Option<DriverInput> {
-        self.pending.pop().or_else(|| self.inline.wait_input(deadline))
+        self.pending.try_recv().ok().or_else(|| self.inline.wait_input(deadline))
     }
 
     fn try_input(&mut self) -> Option<DriverInput> {
-        self.pending.pop().or_else(|| self.inline.try_input())
+        self.pending.try_recv().ok().or_else(|| self.inline.try_input())
     }
 
     fn wait_idle(&mut self, grace: TimeSpan) -> bool {
@@ -233,33 +228,29 @@ impl Executor for InterruptibleExecutor {
     }
 }
 
-/// A user who always answers the same, or is not there.
-struct ScriptedUser(Option<ScenarioAnswer>);
+/// A user who always gives the same answer, or no user.
+struct ScriptedUser(Option<ConfirmationAnswer>);
 
 impl Confirmer for ScriptedUser {
     fn confirm(&self, _: &ConfirmationRequest<'_>, _: &EffectContext) -> ConfirmationAnswer {
-        match self.0 {
-            None => ConfirmationAnswer::Unavailable,
-            Some(ScenarioAnswer::Yes) => ConfirmationAnswer::Yes,
-            Some(ScenarioAnswer::No) => ConfirmationAnswer::No,
-            Some(ScenarioAnswer::Abort) => ConfirmationAnswer::Abort,
-        }
+        self.0.unwrap_or(ConfirmationAnswer::Unavailable)
     }
 }
 
-/// Returns the tool calls in call order, with their answers.
-fn tool_calls(events: &[Value]) -> Vec<RecordedCall> {
-    let text = |event: &Value, key: &str| event[key].as_str().unwrap_or_default().to_owned();
-    let mut calls: Vec<(&Value, Option<RecordedCall>)> = Vec::new();
+/// Returns the tool calls in call order, with their results.
+fn tool_calls(events: &[Value]) -> Vec<Value> {
+    let mut calls: Vec<(&Value, Option<Value>)> = Vec::new();
     for event in events {
+        let id = &event["id"];
         if event["type"] == "tool_call_start" {
-            calls.push((&event["id"], None));
+            calls.push((id, None));
         } else if event["type"] == "tool_call_end" {
-            let (name, status) = (text(event, "name"), text(event, "status"));
-            let call = RecordedCall { name, status, text: text(event, "output") };
-            match calls.iter_mut().find(|(id, call)| **id == event["id"] && call.is_none()) {
-                Some((_, open)) => *open = Some(call),
-                None => calls.push((&event["id"], Some(call))),
+            let [name, status, text] =
+                ["name", "status", "output"].map(|key| event[key].as_str().unwrap_or_default());
+            let call = Some(json!({ "name": name, "status": status, "text": text }));
+            match calls.iter_mut().find(|(known, call)| *known == id && call.is_none()) {
+                Some((_, open)) => *open = call,
+                None => calls.push((id, call)),
             }
         }
     }
@@ -269,40 +260,30 @@ fn tool_calls(events: &[Value]) -> Vec<RecordedCall> {
 /// Returns the files below a folder, as text.
 fn read_files(folder: &Path) -> io::Result<BTreeMap<String, String>> {
     let mut found = BTreeMap::new();
-    let mut folders = vec![folder.to_owned()];
-    while let Some(next) = folders.pop() {
-        for entry in fs::read_dir(&next)? {
-            let entry = entry?;
-            let (path, kind) = (entry.path(), entry.file_type()?);
-            if kind.is_dir() {
-                folders.push(path);
-            } else if kind.is_file() && entry.metadata()?.len() <= MAX_FILE_BYTES {
-                let name = path.strip_prefix(folder).unwrap_or(&path).to_string_lossy();
-                let text = String::from_utf8_lossy(&fs::read(&path)?).into_owned();
-                found.insert(name.into_owned(), text);
-            }
+    for entry in WalkBuilder::new(folder).standard_filters(false).build() {
+        let entry = entry.map_err(io::Error::other)?;
+        let data = entry.metadata().map_err(io::Error::other)?;
+        if data.is_file() && data.len() <= MAX_FILE_BYTES {
+            let name = entry.path().strip_prefix(folder).unwrap_or(entry.path()).to_string_lossy();
+            let text = String::from_utf8_lossy(&fs::read(entry.path())?).into_owned();
+            found.insert(name.into_owned(), text);
         }
     }
     Ok(found)
 }
 
-impl RecordedRun {
-    /// Gives folders that are other ones each time always the same name.
-    fn replace_paths(&mut self, folders: &[(&str, &str)]) {
-        let replace = |text: &mut String| {
+/// Replaces the paths of folders that differ from run to run by constant names.
+fn replace_paths(record: &mut Value, folders: &[(&str, &str)]) {
+    match record {
+        Value::String(text) => {
             for (folder, name) in folders {
                 if text.contains(folder) {
                     *text = text.replace(folder, name);
                 }
             }
-        };
-        [&mut self.output, &mut self.error].into_iter().for_each(replace);
-        self.planned.iter_mut().for_each(replace);
-        self.tools.iter_mut().for_each(|tool| replace(&mut tool.text));
-        for request in &mut self.requests {
-            replace(&mut request.system);
-            request.new.iter_mut().for_each(replace);
         }
-        self.files.values_mut().for_each(replace);
+        Value::Array(items) => items.iter_mut().for_each(|item| replace_paths(item, folders)),
+        Value::Object(fields) => fields.values_mut().for_each(|item| replace_paths(item, folders)),
+        _ => {}
     }
 }

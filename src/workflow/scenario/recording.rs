@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::parse::{ScenarioAction, ScheduledAction};
 use crate::machine::{CallPurpose, ConversationEntry, Event};
@@ -15,35 +15,13 @@ use crate::view::{FinishTimeout, OutputError, ReportSink, RunResult};
 
 /// The record of a run.
 pub(super) struct RecordedRun {
-    pub(super) result: RunResult,
-    pub(super) output: String,
-    pub(super) error: String,
+    /// The values that can be expected, except for the events, with the names of the expectations.
+    pub(super) record: Value,
     pub(super) events: Vec<Value>,
-    pub(super) planned: Vec<String>,
-    pub(super) tools: Vec<RecordedCall>,
-    pub(super) requests: Vec<RecordedRequest>,
-    /// The files of the workspace, before and after.
+    /// The files of the workspace before it.
     pub(super) original_files: BTreeMap<String, String>,
+    /// The files after it.
     pub(super) files: BTreeMap<String, String>,
-}
-
-/// A tool call, and its answer.
-pub(super) struct RecordedCall {
-    pub(super) name: String,
-    pub(super) status: String,
-    pub(super) text: String,
-}
-
-/// A request to the model.
-#[derive(Clone, Debug)]
-pub(super) struct RecordedRequest {
-    pub(super) purpose: String,
-    pub(super) attempt: u32,
-    pub(super) max_output: Option<u64>,
-    pub(super) entries: usize,
-    pub(super) tools: Vec<String>,
-    pub(super) system: String,
-    pub(super) new: Vec<String>,
 }
 
 /// What the recorders of a run share.
@@ -53,25 +31,23 @@ pub(super) struct SharedRecording(Arc<Mutex<RecordingState>>);
 #[derive(Default)]
 struct RecordingState {
     events: Vec<Value>,
-    requests: Vec<RecordedRequest>,
-    /// The first entry that no request has had yet.
+    requests: Vec<Value>,
+    /// The first entry that no request contained yet.
     next_entry: u64,
     steering: Vec<UserMessage>,
     follow_ups: VecDeque<Arc<str>>,
-    /// The scheduled actions, each with the number of its events that have to come before.
+    /// The scheduled actions, each with the number of its events to pass over.
     scheduled: Vec<(ScheduledAction, u32)>,
 }
 
-/// The way of a signal to the driver.
+/// Sends a signal to the driver.
 pub(super) type InputSender = Box<dyn Fn(DriverInput) + Send>;
 
 impl RecordedRun {
-    /// Returns the files that are not what they were.
-    pub(super) fn changed_files(&self) -> impl Iterator<Item = &str> {
-        let changed =
-            self.files.iter().filter(|(path, text)| self.original_files.get(*path) != Some(text));
-        let gone = self.original_files.keys().filter(|path| !self.files.contains_key(*path));
-        changed.map(|(path, _)| path.as_str()).chain(gone.map(String::as_str))
+    /// Returns the files that have changed.
+    pub(super) fn changed_files(&self) -> impl Iterator<Item = String> {
+        let all = self.files.keys().chain(self.original_files.keys()).cloned();
+        all.filter(|path| self.files.get(path) != self.original_files.get(path))
     }
 }
 
@@ -86,13 +62,13 @@ impl SharedRecording {
     }
 
     /// Returns the events and the requests.
-    pub(super) fn take(&self) -> (Vec<Value>, Vec<RecordedRequest>) {
+    pub(super) fn take(&self) -> (Vec<Value>, Vec<Value>) {
         let mut inner = self.lock();
         (std::mem::take(&mut inner.events), std::mem::take(&mut inner.requests))
     }
 }
 
-/// Records the events, and sends the inputs that are scheduled at them.
+/// Records the events, and sends the inputs that are scheduled for them.
 pub(super) struct EventScript {
     pub(super) recording: SharedRecording,
     pub(super) sender: InputSender,
@@ -151,7 +127,7 @@ impl MessageSource for ScriptedMessages {
     }
 }
 
-/// Notes what the model is asked, and passes it on.
+/// Records the requests to a model.
 pub(super) struct RecordingModel {
     pub(super) recording: SharedRecording,
     pub(super) model: Box<dyn Model>,
@@ -165,15 +141,15 @@ impl Model for RecordingModel {
         let mut new: Vec<String> = fresh.flat_map(entry_lines).collect();
         new.extend(ask.instruction.map(|text| format!("instruction: {text}")));
         inner.next_entry = ask.entries.last().map_or(next, |entry| next.max(entry.id.0 + 1));
-        inner.requests.push(RecordedRequest {
-            purpose: purpose_name(ask.purpose).to_owned(),
-            attempt: ask.attempt,
-            max_output: ask.max_output.map(|tokens| tokens.0),
-            entries: ask.entries.len(),
-            tools: ask.tools.iter().map(|tool| tool.name.to_string()).collect(),
-            system: ask.system.to_string(),
-            new,
-        });
+        inner.requests.push(json!({
+            "purpose": purpose_name(ask.purpose),
+            "attempt": ask.attempt,
+            "max_output": ask.max_output,
+            "entries": ask.entries.len(),
+            "tools": ask.tools.iter().map(|tool| &tool.name).collect::<Vec<_>>(),
+            "system": ask.system,
+            "new": new,
+        }));
         drop(inner);
         self.model.prepare(ask)
     }
@@ -187,7 +163,7 @@ fn purpose_name(purpose: CallPurpose) -> &'static str {
     }
 }
 
-/// Returns an entry as lines that people read.
+/// Returns an entry as readable lines.
 fn entry_lines(entry: &ConversationEntry) -> Vec<String> {
     let texts = |reply: &Reply| -> Vec<String> {
         let line = |part: &ReplyPart| match part {

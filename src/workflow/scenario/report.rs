@@ -3,11 +3,12 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use maud::html;
 use serde_json::{Value, json};
 
 use super::run::ScenarioOutcome;
 
-/// A scenario that was played.
+/// The result of a scenario.
 #[derive(Clone, Debug)]
 pub struct ScenarioResult {
     /// Its file.
@@ -36,7 +37,7 @@ impl ScenarioResult {
     }
 }
 
-/// Returns one line for each scenario, what is different in those that failed, and the sum.
+/// Returns a line for each scenario, the differences of those that failed, and the totals.
 pub fn format_text(tested: &[ScenarioResult]) -> String {
     let mut text = String::new();
     for one in tested {
@@ -50,7 +51,7 @@ pub fn format_text(tested: &[ScenarioResult]) -> String {
     text + &format!("{} passed, {failed} failed\n", tested.len() - failed)
 }
 
-/// Returns all of it as one document.
+/// Returns the results as JSON.
 pub fn to_json(tested: &[ScenarioResult]) -> Value {
     let failed = tested.iter().filter(|one| !one.has_passed()).count();
     let scenario = |one: &ScenarioResult| {
@@ -70,60 +71,47 @@ pub fn to_json(tested: &[ScenarioResult]) -> Value {
     })
 }
 
-/// Returns all of it in the format that build servers read.
+/// Returns the results as `JUnit` XML, which build servers read.
 pub fn to_junit(tested: &[ScenarioResult]) -> String {
     let count =
         |of: fn(&ScenarioOutcome) -> bool| tested.iter().filter(|one| of(&one.outcome)).count();
     let failures = count(|outcome| matches!(outcome, ScenarioOutcome::Differs { .. }));
     let errors = count(|outcome| matches!(outcome, ScenarioOutcome::Failed(_)));
     let seconds: f64 = tested.iter().map(|one| one.took.as_secs_f64()).sum();
-    let mut text = format!(
-        "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites>\n  <testsuite name=\"architect\" \
-         tests=\"{}\" failures=\"{failures}\" errors=\"{errors}\" time=\"{seconds:.3}\">\n",
-        tested.len()
-    );
-    for one in tested {
-        let name = escape_xml(&one.path.to_string_lossy());
-        let time = one.took.as_secs_f64();
-        text.push_str(&format!(
-            "    <testcase classname=\"architect\" name=\"{name}\" time=\"{time:.3}\""
-        ));
-        let (tag, message) = match &one.outcome {
-            ScenarioOutcome::Passed => {
-                text.push_str("/>\n");
-                continue;
+    let body = html! {
+        testsuites {
+            testsuite name="architect" tests=(tested.len()) failures=(failures)
+                errors=(errors) time=(format!("{seconds:.3}")) {
+                @for one in tested {
+                    testcase classname="architect" name=(xml_text(&one.path.to_string_lossy()))
+                        time=(format!("{:.3}", one.took.as_secs_f64())) {
+                        @let what = xml_text(one.failure_text().unwrap_or_default());
+                        @match &one.outcome {
+                            ScenarioOutcome::Passed => {}
+                            ScenarioOutcome::Differs { .. } => {
+                                failure message="not as expected" { (what) }
+                            }
+                            ScenarioOutcome::Failed(_) => {
+                                error message="could not be played" { (what) }
+                            }
+                        }
+                    }
+                }
             }
-            ScenarioOutcome::Differs { .. } => ("failure", "not as expected"),
-            ScenarioOutcome::Failed(_) => ("error", "could not be played"),
-        };
-        let what = escape_xml(one.failure_text().unwrap_or_default());
-        text.push_str(&format!(
-            ">\n      <{tag} message=\"{message}\">{what}</{tag}>\n    </testcase>\n"
-        ));
-    }
-    text + "  </testsuite>\n</testsuites>\n"
+        }
+    };
+    format!("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n{}\n", body.into_string())
 }
 
 fn millis(span: Duration) -> u64 {
     u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Returns a text as XML may carry it.
-fn escape_xml(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '&' => escaped.push_str("&amp;"),
-            '<' => escaped.push_str("&lt;"),
-            '>' => escaped.push_str("&gt;"),
-            '"' => escaped.push_str("&quot;"),
-            '\n' | '\t' => escaped.push(c),
-            // XML has no way to write them.
-            c if c.is_control() || c == '\u{fffe}' || c == '\u{ffff}' => escaped.push('\u{fffd}'),
-            c => escaped.push(c),
-        }
-    }
-    escaped
+/// Returns a text without the characters that XML can't express.
+fn xml_text(text: &str) -> String {
+    let is_invalid =
+        |c: char| (c.is_control() && c != '\n' && c != '\t') || c == '\u{fffe}' || c == '\u{ffff}';
+    text.replace(is_invalid, "\u{fffd}")
 }
 
 #[cfg(test)]

@@ -1,11 +1,11 @@
-//! Plays scenarios, and checks what was recorded.
+//! Runs scenarios, and compares their records with the expectations.
 
-use std::fs;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use ignore::WalkBuilder;
 use rayon::ThreadPoolBuilder;
 use rayon::iter::{IntoParallelRefIterator, ParallelIterator};
 
@@ -20,56 +20,48 @@ use crate::app::ProcessEnv;
 pub enum ScenarioOutcome {
     /// Everything was as expected.
     Passed,
-    /// Something was not.
+    /// Something was not as expected.
     Differs {
         /// The difference, line by line: what was expected (`-`), and what was seen (`+`).
         difference: String,
         /// The expectations as they would hold.
         seen: Box<Expectations>,
     },
-    /// It could not be played.
+    /// It could not be run.
     Failed(String),
 }
 
-/// The ending of a scenario's name.
+/// The extension of a scenario's file name.
 const FILE_EXTENSION: &str = "toml";
 
-/// Returns the scenarios that paths name: files, and all of them below a folder, in order.
+/// Returns the scenarios at these paths: files, and all scenarios below folders, in order.
 ///
 /// # Errors
 ///
-/// Fails when a path can't be read.
+/// Fails if a path can't be read.
 pub fn find_scenarios(paths: &[PathBuf]) -> Result<Vec<PathBuf>, ScenarioError> {
     let mut found = Vec::new();
     for path in paths {
-        let unreadable = |error: io::Error| ScenarioError::Unreadable {
-            path: path.clone(),
-            cause: error.to_string(),
-        };
-        if fs::metadata(path).map_err(unreadable)?.is_dir() {
-            collect_scenarios(path, &mut found).map_err(unreadable)?;
-        } else {
-            found.push(path.clone());
+        let mut files = WalkBuilder::new(path);
+        files.standard_filters(false).follow_links(true).sort_by_file_path(Path::cmp);
+        for entry in files.build() {
+            let entry = entry.map_err(|error| {
+                let path = path.clone();
+                let cause =
+                    error.io_error().map_or_else(|| error.to_string(), io::Error::to_string);
+                ScenarioError::Unreadable { path, cause }
+            })?;
+            let is_named = entry.depth() == 0
+                || entry.path().extension().is_some_and(|ending| ending == FILE_EXTENSION);
+            if is_named && !entry.file_type().is_some_and(|kind| kind.is_dir()) {
+                found.push(entry.into_path());
+            }
         }
     }
     Ok(found)
 }
 
-fn collect_scenarios(folder: &Path, found: &mut Vec<PathBuf>) -> io::Result<()> {
-    let mut entries: Vec<PathBuf> =
-        fs::read_dir(folder)?.map(|entry| Ok(entry?.path())).collect::<io::Result<_>>()?;
-    entries.sort();
-    for path in entries {
-        if path.is_dir() {
-            collect_scenarios(&path, found)?;
-        } else if path.extension().is_some_and(|ending| ending == FILE_EXTENSION) {
-            found.push(path);
-        }
-    }
-    Ok(())
-}
-
-/// Plays scenarios, as many at a time as there are processors, and returns what became of each, in their order.
+/// Runs scenarios in parallel, and returns their results in order.
 pub fn run_all(scenarios: &[Scenario], world: &ProcessEnv) -> Vec<ScenarioResult> {
     let all = || scenarios.par_iter().map(|scenario| run_one(scenario, world)).collect();
     // A pool of its own: the global one belongs to the program that uses this library.
@@ -80,15 +72,15 @@ pub fn run_all(scenarios: &[Scenario], world: &ProcessEnv) -> Vec<ScenarioResult
 }
 
 fn run_one(scenario: &Scenario, world: &ProcessEnv) -> ScenarioResult {
-    let begun = Instant::now();
+    let (content, begun) = (&scenario.content, Instant::now());
     let played = catch_unwind(AssertUnwindSafe(|| play::play(scenario, world)));
     let outcome = match played {
-        Ok(Ok(seen)) => compare(&scenario.expect, scenario.expect.update_from(&seen)),
+        Ok(Ok(seen)) => compare(&content.expect, content.expect.update_from(&seen)),
         Ok(Err(error)) => ScenarioOutcome::Failed(error.to_string()),
         Err(_) => ScenarioOutcome::Failed("internal error: the run broke down".to_owned()),
     };
     let took: Duration = begun.elapsed();
-    ScenarioResult { path: scenario.path.clone(), about: scenario.about.clone(), outcome, took }
+    ScenarioResult { path: scenario.path.clone(), about: content.about.clone(), outcome, took }
 }
 
 fn compare(expected: &Expectations, seen: Expectations) -> ScenarioOutcome {

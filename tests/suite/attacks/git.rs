@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use architect::exec::{SandboxLevel, SandboxMode, followed_by_git};
+use architect::exec::{SandboxLevel, SandboxMode, UserGitConfig, followed_by_git};
 use serde_json::{Value, json};
 
 use crate::tools::fixture::{ToolFixture, yolo_settings};
@@ -54,6 +54,20 @@ const SUB: &str = "git init -q ../o && git -C ../o commit -q --allow-empty -m o 
     git -c protocol.file.allow=always submodule -q add ../o sub && git commit -qam one";
 const NESTED: &str = "git init -q . && git add a && git commit -qm one && git init -q lib && \
     git -C lib commit -q --allow-empty -m l";
+
+/// A nested repository that is part of the index, with a monitor: moved to where git finds it by the file `lib/.git`.
+macro_rules! evil_lib {
+    ($rest:expr) => {
+        concat!(
+            "git init -q lib; git -C lib commit -q --allow-empty -m l; git add lib; git -C lib config core.fsmonitor \"$PWD/bad\"; ",
+            $rest
+        )
+    };
+}
+
+/// The same with a second work tree or a repository in it, whose hooks are files of the work tree.
+const NESTED_HOOKS: &str = "git init -q . && git add a && git commit -qm one && git init -q lib && \
+    git -C lib commit -q --allow-empty -m l && git -C lib config core.hooksPath .husky";
 
 /// The same in the middle of a rebase.
 const REBASE: &str = "git init -q . && git add a && git commit -qm one && git checkout -qb b && echo b > a && \
@@ -250,6 +264,180 @@ const LINES: &[AttackRow] = &[
             "cp -r .git e; git config -f e/config core.fsmonitor ./bad; rm -rf .git; ln -s e .git",
         ),
         "",
+    ),
+    // A repository whose `HEAD` is in a folder below: that of a linked work tree.
+    attack_row(
+        "gitlink, a repository without HEAD",
+        REPO,
+        Line(evil_lib!(
+            "mkdir -p e/worktrees/x; mv lib/.git/* e; rm -rf lib/.git; mv e/HEAD e/worktrees/x; echo ../.. > e/worktrees/x/commondir; echo 'gitdir: ../e/worktrees/x' > lib/.git"
+        )),
+        "",
+    ),
+    attack_row(
+        "init, a repository without HEAD",
+        ":",
+        Line(
+            "git init -q .; git config core.fsmonitor $PWD/bad; mkdir -p e/worktrees/x; mv .git/* e; rm -rf .git; mv e/HEAD e/worktrees/x; echo ../.. > e/worktrees/x/commondir; ln -s e/worktrees/x .git",
+        ),
+        "",
+    ),
+    attack_row(
+        "gitlink, a line end of another system",
+        REPO,
+        Line(evil_lib!(
+            "mv lib/.git .git/objects/e; printf 'gitdir: ../.git/objects/e\\r\\n' > lib/.git"
+        )),
+        "",
+    ),
+    attack_row(
+        "gitlink, a zero byte",
+        REPO,
+        Line(evil_lib!(
+            "mv lib/.git .git/objects/e; printf 'gitdir: ../.git/objects/e\\0x' > lib/.git"
+        )),
+        "",
+    ),
+    attack_row(
+        "gitlink, not UTF-8",
+        REPO,
+        Line(evil_lib!(
+            "E=$(printf 'e\\377'); mv lib/.git \".git/objects/$E\"; echo \"gitdir: ../.git/objects/$E\" > lib/.git"
+        )),
+        "",
+    ),
+    attack_row(
+        "gitlink, the objects are a repository",
+        REPO,
+        Line(evil_lib!(
+            "cp -r lib/.git/* .git/objects; rm -rf lib/.git; echo 'gitdir: ../.git/objects' > lib/.git"
+        )),
+        "",
+    ),
+    attack_row(
+        "gitlink, an operation is a repository",
+        REPO,
+        Line(evil_lib!(
+            "mv lib/.git .git/rebase-merge; echo 'gitdir: ../.git/rebase-merge' > lib/.git"
+        )),
+        "",
+    ),
+    attack_row("gitlink, entered but not listed", REPO, Line(evil_lib!("chmod 311 lib/.git")), ""),
+    attack_row(
+        "gitlink, below what is not listed",
+        REPO,
+        Line(evil_lib!("chmod 111 lib/.git lib")),
+        "",
+    ),
+    attack_row(
+        "gitlink, closed to its owner",
+        REPO,
+        Line(evil_lib!(
+            "mkdir z; mv lib z; git rm -q --cached lib; git add z/lib; chmod 0 z/lib/.git z/lib z"
+        )),
+        "chmod 755 z; chmod 755 z/lib; chmod 755 z/lib/.git; git status",
+    ),
+    attack_row(
+        "nested hook, all names of denied ones taken",
+        REPO,
+        Line(
+            "git init -q lib; cp bad lib/.git/hooks/post-commit; cd lib/.git/hooks; for i in '' $(seq -f -%g 2 1000); do : > post-commit.denied$i; done",
+        ),
+        "git -C lib commit -q --allow-empty -m l",
+    ),
+    attack_row(
+        "remote among the objects",
+        REPO,
+        Line(
+            "git init -q --bare .git/objects/e; cp bad .git/objects/e/hooks/update; git remote add o $PWD/.git/objects/e",
+        ),
+        "git push o HEAD",
+    ),
+    attack_row(
+        "remote among the hooks",
+        REPO,
+        Line(
+            "git init -q lib; git init -q --bare lib/.git/hooks/e; cp bad lib/.git/hooks/e/hooks/update; git remote add o $PWD/lib/.git/hooks/e",
+        ),
+        "git push o HEAD",
+    ),
+    attack_row(
+        "hooks in the work tree of a nested repository",
+        NESTED_HOOKS,
+        Line("mkdir lib/.husky; cp bad lib/.husky/post-commit"),
+        "git -C lib commit -q --allow-empty -m l",
+    ),
+    attack_row(
+        "hooks in another work tree",
+        "git init -q . && git add a && git commit -qm one && git config core.hooksPath .husky && git worktree add -q wt",
+        Line("mkdir wt/.husky; cp bad wt/.husky/post-commit"),
+        "git -C wt commit -q --allow-empty -m w",
+    ),
+    attack_row(
+        "hooks in a submodule",
+        "git init -q ../o && git -C ../o commit -q --allow-empty -m o && git init -q . && git -c protocol.file.allow=always submodule -q add ../o sub && git commit -qam one && git -C sub config core.hooksPath .husky",
+        Line("mkdir sub/.husky; cp bad sub/.husky/post-commit"),
+        "git -C sub commit -q --allow-empty -m s",
+    ),
+    attack_row(
+        "hooks of the user",
+        "git init -q . && git add a && git commit -qm one && git config --global core.hooksPath .husky",
+        Line("mkdir .husky; cp bad .husky/post-commit"),
+        "",
+    ),
+    attack_row(
+        "hooks in a folder of the repository",
+        "git init -q . && git add a && git commit -qm one && git config core.hooksPath .git/own",
+        Line("mkdir .git/own; cp bad .git/own/post-commit"),
+        "",
+    ),
+    attack_row(
+        "hooks behind a link",
+        "git init -q . && git add a && git commit -qm one && mkdir real && ln -s real .husky && git config core.hooksPath .husky",
+        Line("mkdir h; cp bad h/post-commit; ln -sfn h .husky"),
+        "",
+    ),
+    attack_row(
+        "hook behind a link",
+        "git init -q . && git add a && git commit -qm one && mkdir tools && echo : > tools/x && chmod +x tools/x && ln -s ../../tools/x .git/hooks/post-commit",
+        Line("cp bad tools/x; mv tools old; mkdir tools; cp bad tools/x"),
+        "",
+    ),
+    attack_row(
+        "include of a nested repository",
+        "git init -q . && git add a && git commit -qm one && git init -q lib && git -C lib commit -q --allow-empty -m l && git add lib && touch lib/c && git -C lib config include.path ../c",
+        Line("git config -f lib/c core.fsmonitor \"$PWD/bad\""),
+        "",
+    ),
+    attack_row(
+        "filter, a script without a folder",
+        "git init -q . && git add a && git commit -qm one && echo cat > f.sh && git config filter.f.clean 'sh f.sh' && echo 'a filter=f' > .gitattributes && echo z > a",
+        Line("cp bad f.sh"),
+        "git add a",
+    ),
+    attack_row(
+        "filter, a script that is not there yet",
+        "git init -q . && git add a && git commit -qm one && git config filter.f.clean 'sh f.sh' && echo 'a filter=f' > .gitattributes && echo z > a",
+        Line("cp bad f.sh"),
+        "git add a",
+    ),
+    attack_row(
+        "alias, a program without an ending",
+        "git init -q . && git add a && git commit -qm one && echo : > tool && git config alias.zz '!sh tool'",
+        Line("cp bad tool"),
+        "git zz",
+    ),
+    attack_row(
+        "upload-pack in the work tree",
+        "git init -q . && git add a && git commit -qm one && mkdir t && echo : > t/x && chmod +x t/x && git remote add o . && git config remote.o.uploadpack t/x",
+        Line("cp bad t/x"),
+        "git fetch o",
+    ),
+    attack_row(
+        "template",
+        "git init -q . && git add a && git commit -qm one && git config --global init.templateDir $PWD/t",
+        Line("mkdir -p t/hooks; cp bad t/hooks/post-commit"),
+        "git init -q new && git -C new commit -q --allow-empty -m n",
     ),
     attack_row(
         "gitlink",
@@ -708,6 +896,21 @@ const CALLS: &[AttackRow] = &[
         "",
     ),
     attack_row(
+        "lib/.husky/post-commit",
+        NESTED_HOOKS,
+        Call(
+            "write_file",
+            r##"{"path": "PATH", "content": "#!/bin/sh\nBAD\n", "executable": true}"##,
+        ),
+        "chmod +x lib/.husky/post-commit; git -C lib commit -q --allow-empty -m l",
+    ),
+    attack_row(
+        "tools/x",
+        "git init -q . && git add a && git commit -qm one && mkdir tools && echo : > tools/x && chmod +x tools/x && ln -s ../../tools/x .git/hooks/post-commit",
+        Call("write_file", r##"{"path": "PATH", "content": "#!/bin/sh\nBAD\n"}"##),
+        "",
+    ),
+    attack_row(
         "layout",
         ":",
         Calls(&[
@@ -768,7 +971,8 @@ impl UserWorkspace {
             user(&path, "chmod +x bad");
             let output = user(&path, before);
             assert!(output.0, "{before}: {}", output.1);
-            policy.protected.extend(followed_by_git(&path, None));
+            policy.user_git = UserGitConfig::new(Some(&around), |_| None);
+            policy.protected.extend(followed_by_git(&path, &path, &policy.user_git));
             policy.record_path = Some(architect::exec::new_record_path(&around.join("state")));
             (policy.mode, policy.ceiling) = (mode, ceiling);
         });
@@ -878,6 +1082,47 @@ fn without_a_sandbox_each_of_them_runs() {
     };
     let harmless: Vec<_> = rows.filter(is_harmless).map(|row| row.name).collect();
     assert!(harmless.is_empty(), "{harmless:?}");
+}
+
+/// The work tree may be above the workspace, and name what is in it.
+#[test]
+fn what_a_repository_above_the_workspace_runs_in_it_is_protected() {
+    for (setting, value, path) in [
+        ("core.hooksPath", "sub/.husky", "sub/.husky/post-commit"),
+        ("core.fsmonitor", "sub/tool", "sub/tool"),
+        ("alias.zz", "!sub/tool", "sub/tool"),
+    ] {
+        for is_confined in [false, true] {
+            let world = ToolFixture::with(yolo_settings(), |policy| {
+                let above = policy.workspace.clone();
+                policy.workspace = above.join("sub");
+                fs::create_dir(&policy.workspace).unwrap();
+                let made =
+                    user(&above, &format!("git init -q . && git config {setting} '{value}'"));
+                assert!(made.0, "{}", made.1);
+                let (path, user) = (&policy.workspace, UserGitConfig::default());
+                policy.protected.extend(followed_by_git(path, path, &user));
+                policy.mode =
+                    if is_confined { SandboxMode::WorkspaceWrite } else { SandboxMode::Off };
+            });
+            if is_confined
+                && world.supervisor.enforcement().unwrap().level < SandboxLevel::Namespaces
+            {
+                return;
+            }
+            let above = world.path.parent().unwrap();
+            let canary = above.parent().unwrap().join("canary");
+            let line = format!(
+                "cd .. && mkdir -p $(dirname {path}); printf '#!/bin/sh\\ntouch {}\\n' > {path}; chmod +x {path}",
+                canary.display()
+            );
+            world.call("run_command", &json!({"command": line}));
+            let _ = fs::remove_file(&canary);
+            user(above, USUAL);
+            user(above, "git zz");
+            assert_eq!(canary.exists(), !is_confined, "{setting}");
+        }
+    }
 }
 
 /// What a model does with git, a line for each command.
@@ -1047,7 +1292,8 @@ impl UserWorkspace {
             );
             let output = user(&around, &make);
             assert!(output.0, "{}", output.1);
-            policy.protected.extend(followed_by_git(&policy.workspace, None));
+            let (path, user) = (&policy.workspace, UserGitConfig::default());
+            policy.protected.extend(followed_by_git(path, path, &user));
             (policy.mode, policy.ceiling) = (mode, ceiling);
         });
         let canary = world.path.parent().unwrap().join("canary");

@@ -27,6 +27,16 @@ impl TestHome {
 
     /// Runs a script of calls in a folder.
     fn run(&self, cwd: &Path, calls: &[String], options: &[&str]) -> Output {
+        self.run_with(cwd, calls, options, &[])
+    }
+
+    fn run_with(
+        &self,
+        cwd: &Path,
+        calls: &[String],
+        options: &[&str],
+        env: &[(&str, &Path)],
+    ) -> Output {
         let turns: String =
             calls.iter().map(|call| format!("[[turn]]\ncalls = [{call}]\n")).collect();
         let script = tempfile::NamedTempFile::with_suffix(".toml").unwrap();
@@ -39,6 +49,7 @@ impl TestHome {
             .env_clear()
             .env("PATH", std::env::var_os("PATH").unwrap())
             .env("HOME", self.folder.path())
+            .envs(env.iter().copied())
             .stdin(Stdio::null())
             .output()
             .unwrap()
@@ -51,6 +62,45 @@ fn command(line: &str) -> String {
 
 fn file(path: &str) -> String {
     format!("{{ name = \"write_file\", arguments = {{ path = '{path}', content = 'evil' }} }}")
+}
+
+/// The user's configuration may be in the workspace without the home being there.
+#[test]
+fn a_folder_of_configurations_in_the_workspace_is_not_written() {
+    for is_there in [false, true] {
+        for path in ["architect/config.toml", "git/config", "fish/config.fish"] {
+            let home = TestHome::new();
+            let target = home.path("w/c").join(path);
+            if is_there {
+                fs::create_dir_all(target.parent().unwrap()).unwrap();
+            }
+            let path = format!("c/{path}");
+            let folder = Path::new(&path).parent().unwrap().display().to_string();
+            let calls = [file(&path), command(&format!("mkdir -p {folder}; echo evil > {path}"))];
+            let configs = home.path("w/c");
+            let output =
+                home.run_with(&home.path("w"), &calls, &[], &[("XDG_CONFIG_HOME", &configs)]);
+            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+            assert!(!target.exists(), "{path}, there: {is_there}");
+        }
+    }
+}
+
+/// What leads to a protected folder is protected as well.
+#[test]
+fn a_link_to_what_steers_a_later_run_is_not_replaced() {
+    for name in [".architect", ".claude", ".mcp.json"] {
+        let home = TestHome::new();
+        fs::create_dir(home.path("w/real")).unwrap();
+        symlink("real", home.path("w").join(name)).unwrap();
+        let lines = [
+            format!("mkdir other; ln -sfn other {name}"),
+            format!("rm {name}; mkdir {name}"),
+            format!("mv {name} moved; ln -s other {name}"),
+        ];
+        home.run(&home.path("w"), &lines.map(|line| command(&line)), &[]);
+        assert_eq!(fs::read_link(home.path("w").join(name)).unwrap(), Path::new("real"), "{name}");
+    }
 }
 
 /// What steers a later run, of this program and of its like.

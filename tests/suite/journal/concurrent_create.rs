@@ -6,7 +6,7 @@ use std::thread;
 use std::time::SystemTime;
 
 use architect::journal::{
-    Durability, FileJournal, JournalEndKind, JournalError, NewSession, SessionId, SessionSetup,
+    Durability, FileJournal, JournalEndKind, JournalError, SessionHeader, SessionId, SessionSetup,
     SessionStore, WorkspaceIdentity,
 };
 use architect::model::{ConversationItem, MessageOrigin, RunRules};
@@ -19,24 +19,18 @@ fn long(name: usize) -> String {
     format!("{name} {}", "x".repeat(70_000))
 }
 
-fn begin(fixture: &SessionFixture, task: &str) -> NewSession {
-    NewSession {
-        now: SystemTime::now(),
-        dispatched_by: None,
-        setup: SessionSetup {
-            model: "scripted/world".into(),
-            agent: "build".into(),
-            workspace: WorkspaceIdentity::inspect(&fixture.workspace()).unwrap(),
-            system: "".into(),
-            tools: [].into(),
-            schema: None,
-            options: Value::Null,
-        },
-        rules: RunRules::default(),
-        fixed_bytes: 0,
-        history: vec![],
-        task: ConversationItem::user(MessageOrigin::Task, task),
-    }
+fn begin(session: SessionId, fixture: &SessionFixture, task: &str) -> SessionHeader {
+    let setup = SessionSetup {
+        model: "scripted/world".into(),
+        agent: "build".into(),
+        workspace: WorkspaceIdentity::inspect(&fixture.workspace()).unwrap(),
+        system: "".into(),
+        tools: [].into(),
+        schema: None,
+        options: Value::Null,
+    };
+    let task = ConversationItem::user(MessageOrigin::Task, task);
+    SessionHeader::new(session, SystemTime::now(), setup, RunRules::default(), task)
 }
 
 /// Starts several at the same moment, each with a store of its own, as processes have.
@@ -73,7 +67,7 @@ fn of_several_that_begin_one_session_one_does() {
     for round in 0..100 {
         let session = SessionId::generate();
         let begun = run_at_once(&fixture, |index, store| -> Result<FileJournal, JournalError> {
-            store.create(session, begin(&fixture, &long(index))).map(|(journal, _)| journal)
+            store.create(&begin(session, &fixture, &long(index)))
         });
         let won: Vec<usize> = (0..begun.len()).filter(|index| begun[*index].is_ok()).collect();
         let [won] = won[..] else { panic!("round {round}: {won:?} have begun it") };
@@ -93,7 +87,7 @@ fn of_several_that_begin_one_session_one_does() {
 fn of_several_that_import_one_session_each_gets_a_whole_one_of_its_own() {
     let fixture = SessionFixture::new();
     let had = SessionId::generate();
-    drop(fixture.store.create(had, begin(&fixture, &long(0))).unwrap());
+    drop(fixture.store.create(&begin(had, &fixture, &long(0))).unwrap());
     let export = fixture.root.join("export.jsonl");
     fixture.store.export(had, &mut fs::File::create(&export).unwrap()).unwrap();
     for round in 0..20 {
@@ -113,7 +107,7 @@ fn of_several_that_import_one_session_each_gets_a_whole_one_of_its_own() {
 fn of_those_that_begin_a_session_and_import_it_neither_harms_the_other() {
     let fixture = SessionFixture::new();
     let had = SessionId::generate();
-    drop(fixture.store.create(had, begin(&fixture, &long(100))).unwrap());
+    drop(fixture.store.create(&begin(had, &fixture, &long(100))).unwrap());
     let export = fixture.root.join("export.jsonl");
     fixture.store.export(had, &mut fs::File::create(&export).unwrap()).unwrap();
     for round in 0..30 {
@@ -121,7 +115,7 @@ fn of_those_that_begin_a_session_and_import_it_neither_harms_the_other() {
         let has_it = run_at_once(&fixture, |index, store| {
             if index % 2 == 0 {
                 return store
-                    .create(had, begin(&fixture, &long(index)))
+                    .create(&begin(had, &fixture, &long(index)))
                     .is_ok()
                     .then(|| long(index));
             }

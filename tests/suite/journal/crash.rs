@@ -333,8 +333,17 @@ fn an_interrupted_system_call_is_retried() {
 #[test]
 fn a_full_disk_and_a_broken_one_end_the_run() {
     let mut calls = recorded_calls_or_skip(folder().path());
-    let writes =
-        ["mkdir", "write", "pwrite64", "fallocate", "fsync", "fdatasync", "rename", "renameat"];
+    let writes = [
+        "mkdir",
+        "write",
+        "pwrite64",
+        "fallocate",
+        "fsync",
+        "fdatasync",
+        "rename",
+        "renameat",
+        "renameat2",
+    ];
     calls.retain(|call| writes.contains(&&*call.name));
     // The record of the end and its sync come when the run is over.
     let last = |name: &str| calls.iter().filter(|call| call.name == name).count();

@@ -9,8 +9,9 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use architect::journal::{
-    DamagePolicy, Durability, FileJournal, JournalError, NewSession, OpenedSession, ResumeOptions,
-    ResumedSession, SessionHistory, SessionId, SessionSetup, SessionStore, WorkspaceIdentity,
+    DamagePolicy, Durability, FileJournal, JournalError, OpenedSession, ResumeOptions,
+    ResumedSession, SessionHeader, SessionHistory, SessionId, SessionSetup, SessionStore,
+    WorkspaceIdentity,
 };
 use architect::machine::{CallIntent, ConversationEntry, FileDigests, Machine, MachineOutput};
 use architect::model::{
@@ -96,16 +97,11 @@ impl SessionFixture {
         &self,
         rules: RunRules,
     ) -> Result<(FileJournal, Machine, MachineOutput), JournalError> {
-        let begin = NewSession {
-            now: SystemTime::now(),
-            dispatched_by: None,
-            setup: self.setting()?,
-            rules,
-            fixed_bytes: 100,
-            history: vec![],
-            task: ConversationItem::user(MessageOrigin::Task, "do it"),
-        };
-        let (journal, header) = self.store.create(SessionId::generate(), begin)?;
+        let task = ConversationItem::user(MessageOrigin::Task, "do it");
+        let (session, setup) = (SessionId::generate(), self.setting()?);
+        let header = SessionHeader::new(session, SystemTime::now(), setup, rules, task);
+        let header = SessionHeader { fixed_bytes: 100, ..header };
+        let journal = self.store.create(&header)?;
         let (machine, output) = header.start_machine();
         Ok((journal, machine, output))
     }

@@ -5,9 +5,10 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
-use architect::journal::index::{IndexUpdate, MessageRole, SearchHit, SessionRow, SessionStatus};
+use architect::journal::index::{
+    IndexUpdate, MessageRole, SearchHit, SessionDetail, SessionRow, SessionStatus,
+};
 use architect::journal::{ForkOptions, SessionIndex};
-use architect::machine::StateKind;
 use architect::model::{FileAction, MicroUsd, Tokens};
 use serde_json::json;
 
@@ -120,7 +121,7 @@ fn a_match_is_shown_with_its_surroundings() {
 fn a_session_is_shown_with_its_messages_calls_and_files() {
     let fixture = SessionFixture::new();
     let (session, machine) = fixture.run();
-    let detail = open(&fixture).show(session).unwrap();
+    let detail = SessionDetail::load(&fixture.store, session).unwrap();
     let roles: Vec<MessageRole> = detail.messages.iter().map(|message| message.role).collect();
     let (call, result, text) =
         (MessageRole::ToolCall, MessageRole::ToolResult, MessageRole::Assistant);
@@ -134,17 +135,6 @@ fn a_session_is_shown_with_its_messages_calls_and_files() {
     let json = serde_json::to_value(&detail).unwrap();
     assert_eq!(json["session_id"], json!(session.to_string()));
     assert_eq!(json["messages"][2]["role"], json!("tool_call"));
-}
-
-#[test]
-fn every_event_of_a_session_is_indexed_with_its_state() {
-    let fixture = SessionFixture::new();
-    let (session, _) = fixture.run();
-    let events = open(&fixture).events(session).unwrap();
-    assert_eq!((&*events[0].event, &*events[0].state), ("prepared", "Preparing"));
-    let last = events.last().unwrap();
-    assert_eq!((&*last.event, &*last.state), ("ended", StateKind::Done.name()));
-    assert!(events.is_sorted_by_key(|event| event.seq));
 }
 
 #[test]
@@ -175,7 +165,7 @@ fn an_unreadable_journal_is_listed_with_its_problem() {
     let row = &list(&fixture)[0];
     assert_eq!(row.status, SessionStatus::Unreadable);
     assert!(row.problem.as_deref().unwrap().contains("can only be read"), "{:?}", row.problem);
-    assert_eq!(open(&fixture).show(session).unwrap().messages, []);
+    assert_eq!(SessionDetail::load(&fixture.store, session).unwrap().messages, []);
 }
 
 #[test]

@@ -10,7 +10,7 @@ use architect::mcp::{
     ServerTransport, ToolFilter,
 };
 use architect::model::ToolStatus;
-use architect::net::{HttpOptions, HttpTimeouts, ProxyChoice, TrustedRoots};
+use architect::net::HttpOptions;
 use architect::port::{CancellationToken, EffectContext};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -96,13 +96,8 @@ impl McpFixture {
     /// Returns a server at this URL.
     pub(crate) fn http_server(url: &str, headers: &[(&str, &str)]) -> ServerSpec {
         let headers = headers.iter().map(|(name, value)| ((*name).into(), (*value).into()));
-        let way = HttpOptions {
-            timeouts: HttpTimeouts::default(),
-            proxy: ProxyChoice::Direct,
-            roots: TrustedRoots::System,
-        };
-        let transport =
-            ServerTransport::Http { url: url.to_owned(), headers: headers.collect(), options: way };
+        let (headers, options) = (headers.collect(), HttpOptions::default());
+        let transport = ServerTransport::Http { url: url.to_owned(), headers, options };
         ServerSpec { transport, ..Self::real_server("h", "", &[]) }
     }
 

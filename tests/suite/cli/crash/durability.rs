@@ -24,7 +24,7 @@ fn watched(world: &CliFixture, durability: &str) -> String {
     let set = format!("sessions.durability={durability}");
     let args = ["run", "Do it.", "--model", &model, "--mode", "yolo", "--json", "--set", &set];
     let log = world.home().join("strace.log");
-    let calls = "trace=fsync,fdatasync,sync_file_range,syncfs,sync,msync,pwrite64,renameat,execve";
+    let calls = "trace=fsync,fdatasync,sync_file_range,syncfs,sync,msync,pwrite64,renameat,renameat2,execve";
     let how = ["-f", "-y", "-s", "0", "-e", calls];
     let ran =
         wait_for_exit(strace::under_strace(&world.command(&args), &log, &how).spawn().unwrap());

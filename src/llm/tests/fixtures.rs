@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use serde_json::json;
 
-use super::encode::MessageWriter;
-use super::wire::{ApiFormat, RequestFrame, ToolChoice, Wire, WireSetup};
-use super::{anthropic, gemini, openai_chat, openai_responses};
+use crate::llm::encode::MessageWriter;
+use crate::llm::wire::{ApiFormat, RequestFrame, ToolChoice, Wire, WireSetup};
+use crate::llm::{anthropic, gemini, openai_chat, openai_responses};
 use crate::model::{
     ConversationItem, OpaqueBlock, Reply, ReplyFinish, ReplyPart, Tokens, ToolCall, ToolExchange,
     ToolResult, ToolStatus, Usage,
@@ -14,16 +14,16 @@ use crate::model::{
 use crate::port::ToolSpec;
 
 /// A frame with nothing in it.
-pub(super) const EMPTY_FRAME: RequestFrame<'static> =
+pub(in crate::llm) const EMPTY_FRAME: RequestFrame<'static> =
     RequestFrame { system: "", tools: &[], tool_choice: ToolChoice::Auto, schema: None };
 
 /// Returns the setup of a streaming wire for the model `m`.
-pub(super) fn setup(id: &str) -> WireSetup {
+pub(in crate::llm) fn setup(id: &str) -> WireSetup {
     WireSetup { id: id.into(), model: "m".to_owned(), is_streaming: true, ..WireSetup::default() }
 }
 
 /// Returns a wire of each format, with its name.
-pub(super) fn wires() -> [(&'static str, Arc<dyn Wire>); 4] {
+pub(in crate::llm) fn wires() -> [(&'static str, Arc<dyn Wire>); 4] {
     let formats: [(&'static str, &ApiFormat); 4] = [
         ("anthropic", &anthropic::FORMAT),
         ("chat", &openai_chat::FORMAT),
@@ -37,23 +37,23 @@ pub(super) fn wires() -> [(&'static str, Arc<dyn Wire>); 4] {
 }
 
 /// Returns the definition of a tool.
-pub(super) fn grep_tool() -> ToolSpec {
+pub(in crate::llm) fn grep_tool() -> ToolSpec {
     let schema = json!({"type": "object"});
     ToolSpec { name: "grep".into(), description: "finds".into(), schema }
 }
 
 /// Returns a block that only the model with this wire id can read.
-pub(super) fn opaque_part(wire: &str, json: &str) -> ReplyPart {
+pub(in crate::llm) fn opaque_part(wire: &str, json: &str) -> ReplyPart {
     ReplyPart::Opaque(OpaqueBlock { wire: wire.into(), json: json.into() })
 }
 
 /// Returns a reply with these parts.
-pub(super) fn reply_of(parts: Vec<ReplyPart>) -> Reply {
+pub(in crate::llm) fn reply_of(parts: Vec<ReplyPart>) -> Reply {
     Reply { parts: parts.into(), finish: ReplyFinish::Stop, usage: Usage::default(), model: None }
 }
 
 /// Returns a reply that ends with calls, and their results.
-pub(super) fn tool_exchange(
+pub(in crate::llm) fn tool_exchange(
     mut parts: Vec<ReplyPart>,
     calls: impl IntoIterator<Item = ToolCall>,
     status: ToolStatus,
@@ -67,7 +67,7 @@ pub(super) fn tool_exchange(
 }
 
 /// Returns the request for a conversation.
-pub(super) fn encode_request(
+pub(in crate::llm) fn encode_request(
     wire: &dyn Wire,
     frame: &RequestFrame<'_>,
     items: &[ConversationItem],

@@ -4,13 +4,10 @@
 //! that passes each answer to its caller, and one that keeps the end of standard error. Answers without a waiting
 //! caller are ignored: late, repeated, or with an unknown ID.
 
-mod line_reader;
-mod stdout_reader;
-
 use std::collections::HashMap;
-use std::io::{PipeReader, PipeWriter, Read, Write};
+use std::io::{self, BufRead, BufReader, PipeReader, PipeWriter, Read, Write};
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
@@ -18,15 +15,13 @@ use crossbeam_channel::{Receiver, RecvTimeoutError, SendTimeoutError, Sender, bo
 use serde_json::Value;
 
 use super::connection::{Channel, ReplyDeadline, ServerShutdown};
-use super::error::{RpcError, ServerError};
+use super::error::{Result, ServerError};
 use super::message::{RpcRequest, ServerMessage, cancel_notification, client_answer};
 use super::settings::ServerSetup;
 use crate::exec::{
     ChildCommand, CommandPipes, CommandSpec, OutputCapture, SandboxPolicy, explain_denial,
 };
-use crate::port::CancellationToken;
-use line_reader::LineReader;
-use stdout_reader::StdoutReader;
+use crate::port::{CancellationToken, lock};
 
 /// A connection to a server process.
 pub(super) struct StdioChannel {
@@ -58,10 +53,8 @@ enum PendingReplies {
 
 /// An event for a waiting caller.
 enum PendingEvent {
-    Reply(Result<Value, RpcError>),
+    Reply(Result<Value>),
     Progress(String),
-    Ended(ServerError),
-    Cancelled,
 }
 
 /// The most queued messages.
@@ -84,7 +77,7 @@ impl StdioChannel {
         secrets: Vec<String>,
         setup: &ServerSetup,
         parting: ServerShutdown,
-    ) -> Result<Self, ServerError> {
+    ) -> Result<Self> {
         let command = CommandSpec {
             env: env.iter().map(|(name, value)| (name.into(), value.into())).collect(),
             kill_timeout: setup.shutdown_timeout,
@@ -104,13 +97,10 @@ impl StdioChannel {
             folder: setup.folder.clone(),
         });
         let process = Arc::new(process);
-        let reader = StdoutReader {
-            shared: Arc::clone(&shared),
-            process: Arc::clone(&process),
-            lines: LineReader::new(stdout, setup.limits.message_bytes),
-            max_invalid_lines: setup.limits.invalid_lines,
-        };
-        let complaints = Arc::clone(&shared);
+        let (complaints, output, child) =
+            (Arc::clone(&shared), Arc::clone(&shared), Arc::clone(&process));
+        let (lines, most) =
+            (LineReader::new(stdout, setup.limits.message_bytes), setup.limits.invalid_lines);
         let stdio = Self { shared, process, shutdown: parting };
         let spawn = |name: &str, body: Box<dyn FnOnce() + Send>| {
             let started = thread::Builder::new().name(name.to_owned()).spawn(body);
@@ -118,12 +108,12 @@ impl StdioChannel {
         };
         spawn("mcp-write", Box::new(move || write_messages(stdin, &to_write)))?;
         spawn("mcp-stderr", Box::new(move || complaints.capture_stderr(stderr)))?;
-        spawn("mcp-read", Box::new(move || reader.run()))?;
+        spawn("mcp-read", Box::new(move || output.read_messages(lines, most, &child)))?;
         Ok(stdio)
     }
 
-    fn send(&self, message: Value, wait: &ReplyDeadline<'_>) -> Result<(), ServerError> {
-        let outbox = self.shared.outbox().clone();
+    fn send(&self, message: Value, wait: &ReplyDeadline<'_>) -> Result<()> {
+        let outbox = lock(&self.shared.outbox).clone();
         let outbox = outbox.ok_or_else(|| self.shared.end_reason())?;
         outbox.send_timeout(message, wait.remaining()).map_err(|error| match error {
             SendTimeoutError::Timeout(_) => wait.timed_out(),
@@ -136,13 +126,11 @@ impl StdioChannel {
         &self,
         events: &Receiver<PendingEvent>,
         wait: &ReplyDeadline<'_>,
-    ) -> Result<Value, ServerError> {
+    ) -> Result<Value> {
         loop {
             match events.recv_deadline(wait.at) {
-                Ok(PendingEvent::Reply(outcome)) => return outcome.map_err(ServerError::Refused),
+                Ok(PendingEvent::Reply(outcome)) => return outcome,
                 Ok(PendingEvent::Progress(text)) => (wait.progress)(&text),
-                Ok(PendingEvent::Ended(error)) => return Err(error),
-                Ok(PendingEvent::Cancelled) => return Err(ServerError::Cancelled),
                 Err(RecvTimeoutError::Timeout) => return Err(wait.timed_out()),
                 Err(RecvTimeoutError::Disconnected) => return Err(self.shared.end_reason()),
             }
@@ -151,21 +139,18 @@ impl StdioChannel {
 }
 
 impl Channel for StdioChannel {
-    fn request(
-        &self,
-        request: &RpcRequest,
-        wait: &ReplyDeadline<'_>,
-    ) -> Result<Value, ServerError> {
+    fn request(&self, request: &RpcRequest, wait: &ReplyDeadline<'_>) -> Result<Value> {
         let (sender, events) = unbounded();
-        match &mut *self.shared.pending() {
+        match &mut *lock(&self.shared.pending) {
             PendingReplies::Open(waiting) => drop(waiting.insert(request.id, sender.clone())),
             PendingReplies::Ended(error) => return Err(error.clone()),
         }
-        let guard = wait.cancel.on_cancel(move || drop(sender.send(PendingEvent::Cancelled)));
+        let cancelled = || PendingEvent::Reply(Err(ServerError::Cancelled));
+        let guard = wait.cancel.on_cancel(move || drop(sender.send(cancelled())));
         let sent = self.send(request.to_json(), wait);
         let result = sent.and_then(|()| self.wait_for_reply(&events, wait));
         drop(guard);
-        if let PendingReplies::Open(waiting) = &mut *self.shared.pending() {
+        if let PendingReplies::Open(waiting) = &mut *lock(&self.shared.pending) {
             waiting.remove(&request.id);
         }
         let is_given_up = matches!(result, Err(ServerError::TimedOut(_) | ServerError::Cancelled));
@@ -176,17 +161,12 @@ impl Channel for StdioChannel {
         result
     }
 
-    fn notify(
-        &self,
-        message: Value,
-        _: &'static str,
-        wait: &ReplyDeadline<'_>,
-    ) -> Result<(), ServerError> {
+    fn notify(&self, message: Value, _: &'static str, wait: &ReplyDeadline<'_>) -> Result<()> {
         self.send(message, wait)
     }
 
     fn end_reason(&self) -> Option<ServerError> {
-        match &*self.shared.pending() {
+        match &*lock(&self.shared.pending) {
             PendingReplies::Open(_) => None,
             PendingReplies::Ended(error) => Some(error.clone()),
         }
@@ -197,7 +177,7 @@ impl Drop for StdioChannel {
     /// Ends the server: its input is closed, then it is terminated, then killed with all its children. In a fast
     /// shutdown it is terminated at once, and killed when this process ends.
     fn drop(&mut self) {
-        self.shared.outbox().take();
+        lock(&self.shared.outbox).take();
         if self.shutdown.idle_timeout().and_then(|most| self.process.wait(most)).is_none() {
             self.process.stop();
             self.process.wait(self.shutdown.exit_timeout() + EXIT_TIMEOUT);
@@ -206,17 +186,9 @@ impl Drop for StdioChannel {
 }
 
 impl StdioState {
-    fn outbox(&self) -> MutexGuard<'_, Option<Sender<Value>>> {
-        self.outbox.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn pending(&self) -> MutexGuard<'_, PendingReplies> {
-        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Queues a message if there is space. A server that does not read does not block the caller.
     fn try_send(&self, message: Value) {
-        if let Some(outbox) = &*self.outbox() {
+        if let Some(outbox) = &*lock(&self.outbox) {
             let _ = outbox.try_send(message);
         }
     }
@@ -224,18 +196,20 @@ impl StdioState {
     /// Passes a message to its caller.
     fn dispatch(&self, message: ServerMessage) {
         let (id, event) = match message {
-            ServerMessage::Reply { id: Some(id), outcome } => (id, PendingEvent::Reply(outcome)),
+            ServerMessage::Reply { id: Some(id), outcome } => {
+                (id, PendingEvent::Reply(outcome.map_err(ServerError::Refused)))
+            }
             ServerMessage::Progress { id, text } => (id, PendingEvent::Progress(text)),
             ServerMessage::Request { id, method } => {
                 return self.try_send(client_answer(&id, &method));
             }
             ServerMessage::Reply { id: None, .. } | ServerMessage::Notification => return,
         };
-        let PendingReplies::Open(waiting) = &mut *self.pending() else { return };
+        let PendingReplies::Open(waiting) = &mut *lock(&self.pending) else { return };
         let listener = match event {
             // A slow caller loses progress messages.
             PendingEvent::Progress(_) => waiting.get(&id).filter(|who| who.is_empty()).cloned(),
-            _ => waiting.remove(&id),
+            PendingEvent::Reply(_) => waiting.remove(&id),
         };
         if let Some(listener) = listener {
             let _ = listener.send(event);
@@ -244,17 +218,18 @@ impl StdioState {
 
     /// Ends all waiting calls.
     fn end(&self, error: &ServerError) {
-        self.outbox().take();
-        let before = std::mem::replace(&mut *self.pending(), PendingReplies::Ended(error.clone()));
+        lock(&self.outbox).take();
+        let before =
+            std::mem::replace(&mut *lock(&self.pending), PendingReplies::Ended(error.clone()));
         if let PendingReplies::Open(waiting) = before {
             for listener in waiting.into_values() {
-                let _ = listener.send(PendingEvent::Ended(error.clone()));
+                let _ = listener.send(PendingEvent::Reply(Err(error.clone())));
             }
         }
     }
 
     fn end_reason(&self) -> ServerError {
-        match &*self.pending() {
+        match &*lock(&self.pending) {
             PendingReplies::Ended(error) => error.clone(),
             PendingReplies::Open(_) => {
                 ServerError::Exited { end: None, stderr: self.stderr_tail() }
@@ -262,18 +237,62 @@ impl StdioState {
         }
     }
 
+    /// Passes messages to their callers until the output of the process ends or violates a limit.
+    fn read_messages(&self, lines: LineReader<PipeReader>, most: usize, child: &ChildCommand) {
+        let error = match self.dispatch_lines(lines, most) {
+            Some(violation) => ServerError::Misbehaved(violation),
+            None => {
+                let end = child.wait(EXIT_TIMEOUT);
+                // Standard error may still be in transit, and another process may hold it open.
+                self.stderr_closed.wait_for(EXIT_TIMEOUT);
+                ServerError::Exited { end, stderr: self.stderr_tail() }
+            }
+        };
+        self.end(&error);
+        child.stop();
+    }
+
+    /// Returns the violation for which a server is ended; `None` if it ended by itself. Only `most` consecutive lines may
+    /// be no messages.
+    fn dispatch_lines(&self, mut lines: LineReader<PipeReader>, most: usize) -> Option<String> {
+        let (mut line, mut noise) = (Vec::new(), 0);
+        loop {
+            match lines.next(&mut line) {
+                Ok(LineResult::Line) => {}
+                Ok(LineResult::TooLong) => {
+                    return Some(format!("sent a message of more than {} bytes", lines.max_bytes));
+                }
+                Ok(LineResult::End) | Err(_) => return None,
+            }
+            match ServerMessage::parse(&line) {
+                Some(messages) => {
+                    noise = 0;
+                    messages.into_iter().for_each(|message| self.dispatch(message));
+                    // Free the memory of a large message.
+                    line.shrink_to(64 << 10);
+                }
+                None if noise == most => {
+                    return Some(format!(
+                        "wrote {} consecutive lines that are not messages",
+                        most + 1
+                    ));
+                }
+                None => noise += 1,
+            }
+        }
+    }
+
     fn capture_stderr(&self, mut stderr: PipeReader) {
         let mut buffer = vec![0; 8 << 10];
         while let Ok(count @ 1..) = stderr.read(&mut buffer) {
-            let mut complaints = self.stderr.lock().unwrap_or_else(PoisonError::into_inner);
-            complaints.write(&buffer[..count]);
+            lock(&self.stderr).write(&buffer[..count]);
         }
         self.stderr_closed.cancel();
     }
 
     /// Returns the end of standard error, for messages.
     fn stderr_tail(&self) -> String {
-        let text = self.stderr.lock().unwrap_or_else(PoisonError::into_inner).text();
+        let text = lock(&self.stderr).text();
         let text = self.secrets.iter().fold(text, |text, secret| text.replace(secret, "***"));
         let skipped = text.trim_end().chars().count().saturating_sub(MAX_QUOTED_CHARS);
         let mut quoted: String = text.trim_end().chars().skip(skipped).collect();
@@ -292,5 +311,67 @@ fn write_messages(mut stdin: PipeWriter, messages: &Receiver<Value>) {
         if stdin.write_all(&line).is_err() {
             break;
         }
+    }
+}
+
+/// Reads lines of limited length.
+struct LineReader<R> {
+    reader: BufReader<R>,
+    max_bytes: usize,
+}
+
+/// The result of reading.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum LineResult {
+    /// A line, without its end.
+    Line,
+    /// A line over the limit; its rest follows.
+    TooLong,
+    /// The end of the input.
+    End,
+}
+
+impl<R: Read> LineReader<R> {
+    fn new(reader: R, longest: usize) -> Self {
+        Self { reader: BufReader::with_capacity(64 << 10, reader), max_bytes: longest }
+    }
+
+    /// Reads the next line into `line`. An unterminated line is dropped.
+    fn next(&mut self, line: &mut Vec<u8>) -> io::Result<LineResult> {
+        line.clear();
+        let most = self.max_bytes as u64 + 1;
+        self.reader.by_ref().take(most).read_until(b'\n', line)?;
+        Ok(match line.pop_if(|byte| *byte == b'\n') {
+            Some(_) => LineResult::Line,
+            None if line.len() > self.max_bytes => LineResult::TooLong,
+            None => LineResult::End,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &[u8], longest: usize) -> Vec<(LineResult, String)> {
+        let (mut lines, mut line, mut read) =
+            (LineReader::new(text, longest), Vec::new(), Vec::new());
+        loop {
+            let got = lines.next(&mut line).unwrap();
+            if got != LineResult::Line {
+                read.push((got, String::new()));
+                return read;
+            }
+            read.push((got, String::from_utf8(line.clone()).unwrap()));
+        }
+    }
+
+    /// Fault M6.
+    #[test]
+    fn lines_are_complete_or_too_long() {
+        let line = |text: &str| (LineResult::Line, text.to_owned());
+        let end = (LineResult::End, String::new());
+        assert_eq!(read(b"a\n\nbc\nd", 2), [line("a"), line(""), line("bc"), end]);
+        assert_eq!(read(&vec![b'x'; 1 << 20], 1 << 10), [(LineResult::TooLong, String::new())]);
     }
 }

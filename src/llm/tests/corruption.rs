@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 
-use super::decode::DeltaBuffer;
 use super::fixtures;
-use super::wire::Wire;
+use crate::llm::decode::DeltaBuffer;
+use crate::llm::wire::Wire;
 use crate::model::Fault;
 use crate::net::sse::{SseError, SseParser};
 
@@ -148,7 +148,7 @@ proptest! {
             damages.iter().for_each(|damage| damage.apply(&mut bytes));
             let body = String::from_utf8_lossy(&bytes);
             for (wire, _) in wires() {
-                let _ = wire.read_body(&body);
+                let _ = wire.reader().read_document(&body);
             }
         }
     }
@@ -159,6 +159,6 @@ fn deep_nesting_is_refused() {
     let deep = format!("data: {}\n\n", "[".repeat(200_000));
     for (wire, _) in wires() {
         read(&*wire, deep.as_bytes(), 4_096);
-        assert!(wire.read_body(&"{\"a\":".repeat(200_000)).is_err());
+        assert!(wire.reader().read_document(&"{\"a\":".repeat(200_000)).is_err());
     }
 }

@@ -1,0 +1,4 @@
+//! Tests of all API formats, and their fixtures.
+
+mod corruption;
+pub(super) mod fixtures;
