@@ -95,12 +95,8 @@ impl CommandApproval<'_> {
             return Ok(());
         }
         if self.is_allowed_by_name(words, &text) {
-            return match is_given {
-                true => {
-                    Err(format!("'{}' may read the variables that it is given", shorten(&text)))
-                }
-                false => Ok(()),
-            };
+            let why = format!("'{}' may read the variables that it is given", shorten(&text));
+            return if is_given { Err(why) } else { Ok(()) };
         }
         let changes = || Err(format!("'{}' may change something", shorten(&text)));
         if !has_known_arguments(command) {
@@ -108,20 +104,16 @@ impl CommandApproval<'_> {
         }
         match nested_execution(command) {
             NestedExecution::Nothing if only_reads(command) => self.check_repository(command),
-            // `find` itself can change files, too.
-            NestedExecution::Programs(_)
-                if command.name() == Some("find") && !only_reads(command) =>
-            {
-                changes()
-            }
             NestedExecution::Programs(programs) => {
+                // `find` itself can change files, too.
+                let changes_files = command.name() == Some("find") && !only_reads(command);
+                if changes_files || depth >= MAX_DEPTH {
+                    return changes();
+                }
                 if let [program] = programs.as_slice()
                     && has_cleared_environment(command, program)
                 {
                     return Err("it changes the environment or the name of a program".to_owned());
-                }
-                if depth >= MAX_DEPTH && !programs.is_empty() {
-                    return changes();
                 }
                 programs.iter().try_for_each(|it| self.approve_program(it, is_given, depth + 1))
             }

@@ -207,11 +207,9 @@ impl PolicyEngine {
         }
         match (self.mode, kind) {
             (ConfirmMode::Yolo, _) => Decision::allow(mode_reason(self.mode)),
-            (ConfirmMode::ConfirmSensitive, CallKind::Reads) => {
-                Decision::allow(READ_ONLY_REASON.to_owned())
-            }
+            (ConfirmMode::ConfirmSensitive, CallKind::Reads) => Decision::allow(READ_ONLY_REASON),
             (ConfirmMode::ConfirmSensitive, CallKind::Delegates) => {
-                Decision::allow("each call of the other agent is checked separately".to_owned())
+                Decision::allow("each call of the other agent is checked separately")
             }
             (ConfirmMode::ConfirmSensitive | ConfirmMode::ConfirmAll, _) => {
                 Decision::ask(mode_reason(self.mode))
@@ -286,12 +284,12 @@ fn matching_command_rule<'a>(
 }
 
 /// Returns the reason of a decision that the mode makes.
-fn mode_reason(mode: ConfirmMode) -> String {
+fn mode_reason(mode: ConfirmMode) -> &'static str {
     match mode {
-        ConfirmMode::ConfirmAll => "mode confirm-all asks before every call".to_owned(),
+        ConfirmMode::ConfirmAll => "mode confirm-all asks before every call",
         ConfirmMode::ConfirmSensitive => {
-            "mode confirm-sensitive asks before a call that changes something".to_owned()
+            "mode confirm-sensitive asks before a call that changes something"
         }
-        ConfirmMode::Yolo => "mode yolo".to_owned(),
+        ConfirmMode::Yolo => "mode yolo",
     }
 }

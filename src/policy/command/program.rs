@@ -61,7 +61,7 @@ pub(in crate::policy) fn runs_scripts(name: &str) -> bool {
 pub(in crate::policy) fn nested_execution(command: &ShellCommand) -> NestedExecution {
     let Some(name) = command.name() else { return NestedExecution::Unknown };
     let rest = &command.words[1..];
-    let is_first = |known: &[&str]| rest.first().is_some_and(|word| known.contains(&&*word.text));
+    let is_query = rest.first().is_some_and(|word| is_in(&word.text, "-v -V"));
     match name {
         "env" => parse_env(rest),
         "xargs" => parse_xargs(rest),
@@ -82,7 +82,7 @@ pub(in crate::policy) fn nested_execution(command: &ShellCommand) -> NestedExecu
             [action, ..] if action.may_be_option() => NestedExecution::Unknown,
             [action, ..] => join_script(std::slice::from_ref(action)),
         },
-        "command" if is_first(&["-v", "-V"]) => NestedExecution::Nothing,
+        "command" if is_query => NestedExecution::Nothing,
         name if is_shell(name) => parse_shell(rest),
         name => match WRAPPERS.iter().find(|(wrapper, ..)| *wrapper == name) {
             Some((_, flags, valued, operands)) => skip_options(rest, flags, valued, *operands)
@@ -120,10 +120,7 @@ pub(in crate::policy) fn all_programs(command: &ShellCommand) -> Vec<ShellComman
                 let starts = 1..end(1);
                 guessed.extend(starts.map(|from| ShellCommand::program(&words[from..end(from)])));
             }
-            NestedExecution::Nothing
-            | NestedExecution::Script(_)
-            | NestedExecution::Input
-            | NestedExecution::Unknown => {}
+            _ => {}
         }
         all.push(command);
         all.append(&mut guessed);
