@@ -136,7 +136,7 @@ fn search(tools: &ToolRegistry, question: &SearchQuery) {
     else {
         panic!("not cleared")
     };
-    assert!(job.run(&scope).is_ok());
+    assert!(job(&scope).is_ok());
 }
 
 /// Returns how long `rg` takes; `None` if it isn't installed.

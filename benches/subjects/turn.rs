@@ -38,7 +38,7 @@ impl TurnFixture {
     }
 
     /// Runs so many turns. Nothing is ever summarized, so that the history grows.
-    pub(crate) fn run(&self, turns: u32, executor: impl Executor) {
+    pub(crate) fn run(&self, turns: u32, executor: impl Executor + 'static) {
         let rules = RunRules {
             loop_detection: LoopDetection { warn_at: u32::MAX, end_at: u32::MAX },
             limits: RunLimits { max_steps: u32::MAX, ..RunLimits::default() },

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use crate::hooks::{HookInput, Hooks};
 use crate::machine::{Machine, State};
-use crate::port::{CancelRegistration, CancellationToken, Clock, HookPoint};
+use crate::port::{CancelRegistration, CancellationToken, Clock, HookOutcome, HookPoint};
 use crate::runner;
 
 /// When everything after a run has to be over; unlimited if the run has no time limit.
@@ -58,7 +58,7 @@ pub(super) fn start_end_hooks(
     let outcome = &done.outcome;
     let error = outcome.error.clone().map(|message| HookInput::OnError { fault: None, message });
     let end = HookInput::SessionEnd {
-        status: outcome.reason.status().name().into(),
+        status: outcome.reason.status().as_str().into(),
         stop_reason: outcome.reason.name().into(),
         output: outcome.output.clone().unwrap_or_default(),
         steps: done.run.steps,
@@ -68,7 +68,14 @@ pub(super) fn start_end_hooks(
     let scope = runner::real_time_context(cancel.clone());
     let started = thread::Builder::new().name("session-end".to_owned()).spawn(move || {
         for input in error.into_iter().chain([end]) {
-            hooks.run(input, &scope);
+            let point = input.point().as_str();
+            for ran in hooks.run(input, &scope).runs {
+                // The events are over, so that the log is the only place for it.
+                if ran.outcome != HookOutcome::Passed {
+                    let why = ran.message.as_deref().unwrap_or_default();
+                    log::warn!("the hook `{}` at {point} did not pass: {why}", ran.name);
+                }
+            }
         }
         drop::<mpsc::Sender<()>>(sender);
     });

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::process_env::ProcessEnv;
+use crate::config::has_address_with_user;
 
 /// Files and folders of the home that hold secrets and nothing that a build needs.
 const SECRET_PATHS: [&str; 57] = [
@@ -165,15 +166,7 @@ fn has_secret(path: &Path) -> bool {
         Err(error) => return error.kind() != std::io::ErrorKind::NotFound,
     };
     SECRET_MARKERS.iter().any(|mark| text.contains(mark))
-        || text.contains("://") && has_password(&text)
-}
-
-/// Returns whether an address in a text names a user.
-fn has_password(text: &str) -> bool {
-    text.split("://").skip(1).any(|rest| {
-        let end = rest.find(|c: char| c == '/' || c.is_whitespace()).unwrap_or(rest.len());
-        rest[..end].contains('@')
-    })
+        || text.contains("://") && has_address_with_user(&text)
 }
 
 /// Returns a hidden path without what can be read in it; nothing when it can be read as a whole.

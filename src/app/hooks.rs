@@ -23,7 +23,7 @@ pub(super) fn build_hooks(
     let mut hooks = Hooks::new();
     for point in HookPoint::ALL {
         for hook in config.settings.hooks.enabled_at(point) {
-            let key = |part: &str| format!("hooks.{}.{}.{part}", point.name(), hook.name);
+            let key = |part: &str| format!("hooks.{}.{}.{part}", point.as_str(), hook.name);
             let place = hook_registration(point, hook)
                 .map_err(|error| config.problem_with(&key("file_patterns"), error.to_string()))?;
             let shell = match hook.sandbox {
@@ -48,7 +48,7 @@ pub(super) fn invalid_commands(config: &Config) -> Vec<ConfigProblem> {
     let hooks = config.settings.hooks.enabled_at(HookPoint::PostEdit);
     let mistake = |hook: &HookConfig| {
         let wrong = check_placeholder(&hook.command).err()?;
-        let key = format!("hooks.{}.{}.command", HookPoint::PostEdit.name(), hook.name);
+        let key = format!("hooks.{}.{}.command", HookPoint::PostEdit.as_str(), hook.name);
         Some(config.problem_with(&key, wrong.to_string()))
     };
     hooks.filter_map(mistake).collect()

@@ -28,7 +28,7 @@ use crate::model::{Digest, RunRules};
 use crate::net::Secrets;
 use crate::policy::Confirmer;
 use crate::port::{AnswerChecks, CancellationToken, EffectContext, HookPoint, Toolbox};
-use crate::runner::{Driver, Executor, Ports, RequestContext};
+use crate::runner::{Driver, Ports, RequestContext};
 use crate::tools::{ExecutionMode, PlannedCall, SharedQuota, ToolRegistry};
 use crate::view::{CostSource, Reporter, RunInfo};
 

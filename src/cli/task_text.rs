@@ -12,11 +12,7 @@ const MAX_TASK_BYTES: u64 = 10 * 1024 * 1024;
 /// ends is the most common way for a headless program to hang.
 pub(crate) fn read_task(prompt: Option<&str>, append_stdin: bool) -> Result<String, CliError> {
     let mut task = match prompt {
-        Some("-") => read_stdin()?,
-        Some(prompt) => match prompt.strip_prefix('@') {
-            Some(path) => read_file(path)?,
-            None => prompt.to_owned(),
-        },
+        Some(prompt) => read_argument(prompt)?,
         None if append_stdin => String::new(),
         None => {
             return Err(CliError::usage("there is no task")
@@ -37,6 +33,24 @@ pub(crate) fn read_task(prompt: Option<&str>, append_stdin: bool) -> Result<Stri
         return Err(CliError::usage(format!("the task is empty{read}")).hint("describe what to do"));
     }
     Ok(task)
+}
+
+/// Returns a message for a session, given like a task.
+pub(crate) fn read_message(message: &str) -> Result<String, CliError> {
+    let text = read_argument(message)?;
+    if text.trim().is_empty() {
+        return Err(CliError::usage("the message is empty").hint("say what the session is to do"));
+    }
+    Ok(text)
+}
+
+/// Returns the text that an argument stands for.
+fn read_argument(argument: &str) -> Result<String, CliError> {
+    match (argument, argument.strip_prefix('@')) {
+        ("-", _) => read_stdin(),
+        (_, Some(path)) => read_file(path),
+        (_, None) => Ok(argument.to_owned()),
+    }
 }
 
 fn read_stdin() -> Result<String, CliError> {

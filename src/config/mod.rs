@@ -53,6 +53,7 @@ pub use json_schema::schema;
 pub use keys::{KeyOption, KeySpec, OptionValue, is_cumulative, is_list, keys};
 pub use layers::{ConfigFile, ConfigFileState};
 pub use load::{ConfigSources, ProjectTrust, load};
+pub(crate) use origin::has_address_with_user;
 pub use origin::{
     ConfigDocument, LayerRank, OriginSource, SourceExcerpt, TextPosition, ValueOrigin,
 };

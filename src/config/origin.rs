@@ -162,12 +162,20 @@ impl ConfigDocument {
 const SECRET_WORDS: [&str; 6] =
     ["key", "token", "secret", "password", "authorization", "credential"];
 
-/// Masks the value of a line whose name suggests a secret.
+/// Returns whether an address in a text names a user, and perhaps a password.
+pub(crate) fn has_address_with_user(text: &str) -> bool {
+    text.split("://").skip(1).any(|rest| {
+        let end = rest.find(|c: char| c == '/' || c.is_whitespace()).unwrap_or(rest.len());
+        rest[..end].contains('@')
+    })
+}
+
+/// Masks the value of a line whose name suggests a secret, or that has one in an address.
 fn redact_secret(line: &str) -> String {
     let line: String = line.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     let Some(end) = line.find(['=', ':']) else { return line };
     let lower = line.to_lowercase();
-    if SECRET_WORDS.iter().any(|word| lower.contains(word)) {
+    if SECRET_WORDS.iter().any(|word| lower.contains(word)) || has_address_with_user(&lower) {
         format!("{} …", &line[..=end])
     } else {
         line
@@ -218,6 +226,14 @@ mod tests {
     fn a_secret_is_masked() {
         let (_, excerpt) = excerpt("api_key = sk-canary", 10..19);
         assert_eq!(excerpt, SourceExcerpt { line: "api_key = …".into(), column: 11, width: 1 });
+    }
+
+    #[test]
+    fn an_address_with_a_password_is_masked() {
+        let (_, excerpt) = excerpt("api_base = \"https://me:canary@host/v1\"", 11..39);
+        assert_eq!(excerpt.line, "api_base = …");
+        let line = "api_base = \"https://host/v1@2\"";
+        assert_eq!(redact_secret(line), line);
     }
 
     #[test]

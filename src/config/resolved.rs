@@ -125,7 +125,7 @@ impl Config {
         let hooks = self.settings.hooks.0.iter();
         let hooks = hooks.flat_map(|(point, hooks)| hooks.iter().map(move |hook| (point, hook)));
         hooks.filter(|(_, hook)| hook.sandbox == HookConfinement::Off).filter_map(|(point, hook)| {
-            let key = format!("hooks.{}.{}.sandbox", point.name(), hook.name);
+            let key = format!("hooks.{}.{}.sandbox", point.as_str(), hook.name);
             let origin = self.origin(&key);
             let is_project = origin.rank == LayerRank::Project
                 || origin.rank > LayerRank::User && origin.path().is_some_and(|path| self.is_in_workspace(path));

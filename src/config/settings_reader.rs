@@ -138,9 +138,14 @@ impl<'a> SettingsReader<'a> {
             let path = format!("{name}.{key}");
             let (Some(named), ConfigValue::Table(table)) = (ConfigName::parse(key), &node.value)
             else {
-                let expected = "a table with a name of letters, digits, `-` and `_`".to_owned();
                 let key = format!("{}{path}", self.path);
-                let found = node.value.describe();
+                let (expected, found) = match node.value {
+                    ConfigValue::Table(_) => {
+                        let right = "named with letters, digits, `-` and `_`, at most 64";
+                        (right.to_owned(), "another name".to_owned())
+                    }
+                    _ => ("a table".to_owned(), node.value.describe()),
+                };
                 self.report_problem(
                     node.key_origin.clone(),
                     ProblemKind::Invalid { key, expected, found },
@@ -275,6 +280,8 @@ impl<'a> SettingsReader<'a> {
 
     /// Reports that a key can't have the value that it has.
     pub(super) fn reject(&mut self, name: &'static str, expected: &str) {
+        // It is a known key, so that one mistake is not reported twice.
+        self.known_keys.push(name);
         if let Some(node) = self.node(name) {
             self.report_invalid(name, node, expected);
         }

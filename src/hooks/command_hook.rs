@@ -54,7 +54,7 @@ impl CommandHook {
     fn command_for(&self, input: &HookInput) -> CommandSpec {
         let session = &self.session;
         let mut env = vec![
-            ("ARCHITECT_HOOK".into(), input.point().name().into()),
+            ("ARCHITECT_HOOK".into(), input.point().as_str().into()),
             // Processes started by this command know their depth.
             ("ARCHITECT_HOOK_DEPTH".into(), (session.depth + 1).to_string().into()),
             ("ARCHITECT_SESSION_ID".into(), (*session.id).into()),

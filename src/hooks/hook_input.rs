@@ -250,7 +250,7 @@ mod tests {
             ),
         ] {
             let mut expected = json!({
-                "hook_event_name": input.point().name(), "session_id": "s", "cwd": "/w", "agent": "", "model": "",
+                "hook_event_name": input.point().as_str(), "session_id": "s", "cwd": "/w", "agent": "", "model": "",
             });
             expected.as_object_mut().unwrap().extend(own.as_object().unwrap().clone());
             assert_eq!(input.to_json(&session), expected);

@@ -137,7 +137,7 @@ impl Hooks {
             Ok(HookOutput::Block { reason }) => {
                 let mut reason = self.clean_text(&reason);
                 if reason.is_empty() {
-                    reason = "no reason was given".to_owned();
+                    reason.push_str("no reason was given");
                 }
                 chain.blocked = Some(HookBlock { hook, reason: reason.clone() });
                 (HookOutcome::Blocked, Some(reason))
@@ -234,7 +234,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::port::{CancellationToken, Sleep};
+    use crate::port::{CancellationToken, EffectMessage, Sleep};
 
     struct NoSleep;
 
@@ -336,11 +336,11 @@ mod tests {
     fn every_hook_that_ran_is_reported() {
         let reported = Arc::new(Mutex::new(Vec::new()));
         let listener = Arc::clone(&reported);
-        let scope = scope().with_notices(Arc::new(move |notice| {
-            if let EffectNotice::Hook(run) = notice {
+        let scope = scope().with_messages(move |message| {
+            if let EffectMessage::Notice(EffectNotice::Hook(run)) = message {
                 listener.lock().unwrap().push((run.name.to_string(), run.outcome, run.call));
             }
-        }));
+        });
         let hooks = Hooks::new().with(place("f"), fails).with(place("guard"), says_no);
         hooks.run(call(json!({})), &scope);
         let call = Some("c".into());

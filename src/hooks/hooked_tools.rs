@@ -10,8 +10,7 @@ use crate::model::{
     CallAccess, FileAction, TimeSpan, ToolArguments, ToolCall, ToolResult, ToolStatus,
 };
 use crate::port::{
-    ApprovedCall, AuthorizationOutcome, EffectContext, HookOutcome, HookPoint, PreparedCall,
-    ToolSpec, Toolbox,
+    AuthorizationOutcome, EffectContext, HookOutcome, HookPoint, PreparedCall, ToolSpec, Toolbox,
 };
 
 /// A toolbox with hooks around its calls.
@@ -78,7 +77,7 @@ impl PreparedCall for HookedCall {
     fn authorize(mut self: Box<Self>, scope: &EffectContext) -> AuthorizationOutcome {
         let Some(input) = self.input.take() else {
             let hooks = self.tools.hooks;
-            let after = PostCallHooks { call: self.call, remarks: Vec::new(), hooks };
+            let after = HooksAfterCall { call: self.call, remarks: Vec::new(), hooks };
             return after.wrap(self.prepared.authorize(scope));
         };
         if let Some(result) = self.prepared.rejection() {
@@ -101,39 +100,19 @@ impl PreparedCall for HookedCall {
             }
             _ => (call, prepared),
         };
-        PostCallHooks { call, remarks, hooks }.wrap(prepared.authorize(scope))
+        HooksAfterCall { call, remarks, hooks }.wrap(prepared.authorize(scope))
     }
 }
 
-/// A call that may run, with the hooks after it.
-struct HookedToolCall {
-    inner: Box<dyn ApprovedCall>,
-    after: PostCallHooks,
-}
-
 /// The hooks after a call.
-struct PostCallHooks {
+struct HooksAfterCall {
     call: ToolCall,
     /// Texts for the model from the hooks before it.
     remarks: Vec<String>,
     hooks: Arc<Hooks>,
 }
 
-impl ApprovedCall for HookedToolCall {
-    fn run(self: Box<Self>, scope: &EffectContext) -> ToolResult {
-        let mut result = self.inner.run(scope);
-        if scope.cancel.is_cancelled() {
-            return result;
-        }
-        if result.is_ok() {
-            result = self.after.run_for_edits(result, scope);
-        }
-        result = self.after.run_for_use(result, scope);
-        with_remarks(result, &self.after.remarks)
-    }
-}
-
-impl PostCallHooks {
+impl HooksAfterCall {
     /// Returns an outcome of the authorization with the hooks around the approved call.
     fn wrap(self, outcome: AuthorizationOutcome) -> AuthorizationOutcome {
         match outcome {
@@ -143,7 +122,7 @@ impl PostCallHooks {
                 // A call may change several files, each with its hooks.
                 let after = edit.saturating_mul(TIMED_FILES).saturating_add(used);
                 let timeout = TimeSpan(timeout.0.saturating_add(after));
-                let call = Box::new(HookedToolCall { inner, after: self });
+                let call = Box::new(move |scope: &EffectContext| self.run(inner(scope), scope));
                 AuthorizationOutcome::Approved { call, timeout, intent, reason }
             }
             AuthorizationOutcome::Rejected(result) => {
@@ -151,6 +130,18 @@ impl PostCallHooks {
             }
             AuthorizationOutcome::Abort => AuthorizationOutcome::Abort,
         }
+    }
+
+    /// Runs the hooks after a call with this result.
+    fn run(&self, mut result: ToolResult, scope: &EffectContext) -> ToolResult {
+        if scope.cancel.is_cancelled() {
+            return result;
+        }
+        if result.is_ok() {
+            result = self.run_for_edits(result, scope);
+        }
+        result = self.run_for_use(result, scope);
+        with_remarks(result, &self.remarks)
     }
 
     /// Runs the hooks for each file that the call has changed.

@@ -235,7 +235,7 @@ fn text(error: &JournalError) -> Arc<str> {
 fn ended_record(done: &Done) -> EndedRecord {
     let reason = done.outcome.reason;
     EndedRecord {
-        status: reason.status().name().to_owned(),
+        status: reason.status().as_str().to_owned(),
         reason: reason.name().to_owned(),
         steps: done.run.steps,
         model_calls: done.run.model_calls,

@@ -20,6 +20,7 @@ use super::session_id::SessionId;
 use super::session_store::SessionStore;
 use crate::machine::Event;
 use crate::model::{RunTime, ToolResult, ToolStatus};
+use crate::workspace::open_input;
 
 /// How a fork differs from its original.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -143,7 +144,7 @@ impl SessionStore {
     ///
     /// Fails if the file is not a session, is damaged, or was written by a newer release.
     pub fn import(&self, path: &Path, now: SystemTime) -> Result<ImportedSession, JournalError> {
-        let file = File::open(path).io_context("open", path)?;
+        let file = open_input(path).io_context("open", path)?;
         // An export contains all texts, so references are not resolved.
         let nowhere = BlobStore::new(path.join("none"), Durability::Os);
         let mut again = file.try_clone().io_context("open", path)?;

@@ -177,7 +177,7 @@ impl<'a> RecordLine<'a> {
 
     /// Adds the fingerprint of the machine before the record.
     pub(super) fn with_fingerprint(self, before: Fingerprint) -> Self {
-        Self { state: Some(before.state.name()), mark: Some(before.digest.to_string()), ..self }
+        Self { state: Some(before.state.as_str()), mark: Some(before.digest.to_string()), ..self }
     }
 
     /// Writes the record to `out`, without checksum and line end.
@@ -279,7 +279,7 @@ pub(super) fn event_kind(line: &[u8], seq: u64) -> Option<EventKind> {
     }
     let name = &event[EVENT.len()..];
     let name = &name[..memchr(b'"', name)?];
-    EventKind::ALL.into_iter().find(|kind| kind.name().as_bytes().eq_ignore_ascii_case(name))
+    EventKind::ALL.into_iter().find(|kind| kind.as_str().as_bytes().eq_ignore_ascii_case(name))
 }
 
 pub(super) fn checksum(body: &[u8], before: u32) -> u32 {
@@ -366,7 +366,7 @@ impl StoredFingerprint {
 
     /// Returns the state, if this release knows it.
     pub fn state_kind(&self) -> Option<StateKind> {
-        StateKind::ALL.into_iter().find(|kind| kind.name() == self.state)
+        StateKind::ALL.into_iter().find(|kind| kind.as_str() == self.state)
     }
 }
 

@@ -396,7 +396,7 @@ impl fmt::Display for Divergence {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { seq, record: what, stored, replayed: found, previous: after } = self;
         write!(f, "record {after} leads to another state in the replay: record {seq} ({what}) ")?;
-        let (was, is) = (&stored.state, found.state.name());
+        let (was, is) = (&stored.state, found.state.as_str());
         if was == is {
             write!(f, "was written in state {was}, but with other usage or effects")
         } else {

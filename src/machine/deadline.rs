@@ -13,24 +13,25 @@ pub struct Deadline {
     pub kind: DeadlineKind,
 }
 
-/// What a deadline limits. If several have passed, the first in this order takes effect.
+/// What a deadline limits. If several have passed, the first in this order takes effect. The numbers are a part of
+/// fingerprints, and never change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DeadlineKind {
     /// The whole run, without the time that is reserved for the closing call.
-    RunTimeout,
+    RunTimeout = 1,
     /// One model call, its retries included.
-    StepTimeout,
+    StepTimeout = 2,
     /// The closing call.
-    ClosingTimeout,
+    ClosingTimeout = 3,
     /// One attempt at a model call.
-    AttemptTimeout,
+    AttemptTimeout = 4,
     /// The wait before a retry.
-    RetryDue,
+    RetryDue = 5,
     /// The authorization of a tool call, or its execution.
-    ToolTimeout,
+    ToolTimeout = 6,
     /// A preparation or a check, which this program performs itself.
-    EffectTimeout,
+    EffectTimeout = 7,
 }
 
 /// Declares the deadlines that a state can have, as a subset of [`DeadlineKind`] in the same order.

@@ -7,7 +7,9 @@ use serde::{Deserialize, Serialize};
 use super::event::EventKind;
 use crate::machine::budget::budget_share::BudgetShare;
 use crate::machine::stop_reason::CloseReason;
-use crate::model::{ConversationItem, EffectId, FaultKind, MicroUsd, TimeSpan, Tokens, ToolCall};
+use crate::model::{
+    ConversationItem, EffectId, FaultKind, MicroUsd, TimeSpan, Tokens, ToolCall, word_enum,
+};
 
 /// An effect to perform. Its completion returns as an event with the same id.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -98,29 +100,15 @@ impl EffectKind {
     }
 }
 
-/// The purpose of a model call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum CallPurpose {
-    /// The task itself, with tools.
-    Agent,
-    /// A summary of the older part of the history, without tools.
-    Compaction,
-    /// The final summary, without tools.
-    Closing,
-}
-
-impl Effect {
-    /// Returns whether the effect can be observed from outside, so that the events before it must be durable first.
-    pub fn is_visible(&self) -> bool {
-        match self {
-            Self::CallModel { .. }
-            | Self::Authorize { .. }
-            | Self::RunTool { .. }
-            | Self::CheckAnswer { .. }
-            | Self::End => true,
-            Self::Prepare { .. } | Self::Cancel { .. } => false,
-        }
+word_enum! {
+    /// The purpose of a model call.
+    pub enum CallPurpose {
+        /// The task itself, with tools.
+        Agent = "agent",
+        /// A summary of the older part of the history, without tools.
+        Compaction = "compaction",
+        /// The final summary, without tools.
+        Closing = "closing",
     }
 }
 
@@ -223,19 +211,4 @@ pub enum MachineNote {
         /// The cost so far.
         cost: MicroUsd,
     },
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// An effect that can't be observed from outside doesn't wait for the disk.
-    #[test]
-    fn preparing_and_cancelling_are_not_visible() {
-        let (id, purpose) = (EffectId(1), CallPurpose::Agent);
-        assert!(!Effect::Prepare { id, purpose }.is_visible());
-        assert!(!Effect::Cancel { id }.is_visible());
-        assert!(Effect::CallModel { id, purpose, attempt: 1, max_output: None }.is_visible());
-        assert!(Effect::End.is_visible());
-    }
 }

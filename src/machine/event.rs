@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::{
     CallAccess, EffectId, Fault, MicroUsd, Reply, RunTime, Signal, TimeSpan, Tokens, ToolResult,
-    Usage, UserMessage,
+    Usage, UserMessage, word_enum,
 };
 
 /// An event of a run. Events are all that the machine knows of its environment.
@@ -113,14 +113,9 @@ pub struct RequestSize {
     pub exchanges: u32,
     /// The estimated input tokens of a closing call, with its tool results shortened if necessary. Zero if no closing call is
     /// prepared, and in journals of older releases.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "Tokens::is_zero")]
     #[serde(rename = "shortened")]
     pub shortened_estimate: Tokens,
-}
-
-#[allow(clippy::trivially_copy_pass_by_ref)] // asked for by serde
-fn is_zero(tokens: &Tokens) -> bool {
-    *tokens == Tokens::ZERO
 }
 
 impl RequestSize {
@@ -213,64 +208,31 @@ pub enum CheckResult {
     },
 }
 
-/// The kinds of events.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum EventKind {
-    /// [`Event::Tick`]
-    Tick,
-    /// [`Event::Interrupt`]
-    Interrupt,
-    /// [`Event::StoreFailed`]
-    StoreFailed,
-    /// [`Event::InternalError`]
-    InternalError,
-    /// [`Event::Prepared`]
-    Prepared,
-    /// [`Event::Replied`]
-    Replied,
-    /// [`Event::CallFailed`]
-    CallFailed,
-    /// [`Event::Authorized`]
-    Authorized,
-    /// [`Event::ToolCompleted`]
-    ToolCompleted,
-    /// [`Event::UsageReported`]
-    UsageReported,
-    /// [`Event::Checked`]
-    Checked,
-}
-
-impl EventKind {
-    /// Every kind.
-    pub const ALL: [Self; 11] = [
-        Self::Tick,
-        Self::Interrupt,
-        Self::StoreFailed,
-        Self::InternalError,
-        Self::Prepared,
-        Self::Replied,
-        Self::CallFailed,
-        Self::Authorized,
-        Self::ToolCompleted,
-        Self::UsageReported,
-        Self::Checked,
-    ];
-
-    /// Returns the name that the statechart uses.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Tick => "TICK",
-            Self::Interrupt => "INTERRUPT",
-            Self::StoreFailed => "STORE_FAILED",
-            Self::InternalError => "DEFECT",
-            Self::Prepared => "PREPARED",
-            Self::Replied => "REPLIED",
-            Self::CallFailed => "FAILED",
-            Self::Authorized => "VETTED",
-            Self::ToolCompleted => "SETTLED",
-            Self::UsageReported => "CHARGED",
-            Self::Checked => "CHECKED",
-        }
+word_enum! {
+    /// The kinds of events.
+    pub enum EventKind {
+        /// [`Event::Tick`]
+        Tick = "TICK",
+        /// [`Event::Interrupt`]
+        Interrupt = "INTERRUPT",
+        /// [`Event::StoreFailed`]
+        StoreFailed = "STORE_FAILED",
+        /// [`Event::InternalError`]
+        InternalError = "DEFECT",
+        /// [`Event::Prepared`]
+        Prepared = "PREPARED",
+        /// [`Event::Replied`]
+        Replied = "REPLIED",
+        /// [`Event::CallFailed`]
+        CallFailed = "FAILED",
+        /// [`Event::Authorized`]
+        Authorized = "VETTED",
+        /// [`Event::ToolCompleted`]
+        ToolCompleted = "SETTLED",
+        /// [`Event::UsageReported`]
+        UsageReported = "CHARGED",
+        /// [`Event::Checked`]
+        Checked = "CHECKED",
     }
 }
 

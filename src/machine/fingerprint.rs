@@ -1,9 +1,9 @@
 //! A short fingerprint of a machine, by which a replay detects that it diverges from the stored run.
 
 use crate::machine::budget::budget_share::BudgetShare;
-use crate::machine::deadline::DeadlineKind;
 use crate::machine::effect::{CallPurpose, Effect};
 use crate::machine::machine::Machine;
+use crate::machine::run_context::RunContext;
 use crate::machine::state::StateKind;
 use crate::model::{Digest, EffectId};
 
@@ -25,37 +25,24 @@ impl Fingerprint {
     /// Returns the fingerprint of a machine and of the effects of its last event.
     pub fn of(machine: &Machine, effects: &[Effect]) -> Self {
         let run = machine.state.run();
+        let RunContext { streaks, compactions, used, .. } = run;
         let mut input = FingerprintInput::default();
-        input.add([
-            run.now.0,
-            run.started_at.0,
-            run.next_effect.0,
-            run.steps.into(),
-            run.model_calls.into(),
-        ]);
-        input.add([run.requests.into(), run.used.cost.0, run.used.tokens.0]);
-        let streaks = &run.streaks;
+        input.add([run.now.0, run.started_at.0, run.next_effect.0]);
+        input.add([run.steps, run.model_calls, run.requests].map(u64::from));
+        input.add([used.cost.0, used.tokens.0]);
         input.add(
             [streaks.truncated, streaks.empty, streaks.pauses, streaks.invalid].map(u64::from),
         );
         input
             .add([streaks.sent_back, streaks.schema_violations, streaks.follow_ups].map(u64::from));
-        input.add([run.compactions.count.into(), run.compactions.is_futile.into()]);
-        input.add([
-            run.compactions.size_before.map_or(0, |tokens| tokens.0),
-            run.repetition.count().into(),
-        ]);
+        input.add([compactions.count.into(), compactions.is_futile.into()]);
+        input.add([compactions.size_before.unwrap_or_default().0, run.repetition.count().into()]);
         input.add([run.partial_answer.as_ref().map_or(0, |text| text.len() as u64)]);
-        input.add(
-            machine
-                .deadline()
-                .map_or([0, 0], |deadline| [deadline.at.0, deadline_code(deadline.kind)]),
-        );
-        let outstanding = machine.state.pending_effects();
-        input.add([outstanding.len() as u64]);
-        for id in outstanding {
-            input.add([id.0]);
-        }
+        let deadline = machine.deadline();
+        input.add(deadline.map_or([0, 0], |due| [due.at.0, due.kind as u64]));
+        let pending = machine.state.pending_effects();
+        input.add([pending.len() as u64]);
+        pending.into_iter().for_each(|id| input.add([id.0]));
         let entries = machine.conversation.entries();
         input.add([entries.len() as u64, entries.last().map_or(0, |entry| entry.id.0)]);
         for effect in effects {
@@ -97,11 +84,7 @@ impl FingerprintInput {
                 self.0.extend_from_slice(call.id.as_str().as_bytes());
                 // Fingerprints of releases without budget shares stay the same.
                 if let Some(BudgetShare { cost, tokens, time }) = budget.as_deref() {
-                    let limits = [
-                        cost.map(|cost| cost.0),
-                        tokens.map(|tokens| tokens.0),
-                        time.map(|time| time.0),
-                    ];
+                    let limits = [cost.map(|it| it.0), tokens.map(|it| it.0), time.map(|it| it.0)];
                     self.add(limits.map(|limit| limit.unwrap_or(u64::MAX)));
                 }
             }
@@ -120,18 +103,6 @@ fn purpose_code(purpose: CallPurpose) -> u64 {
         CallPurpose::Agent => 1,
         CallPurpose::Compaction => 2,
         CallPurpose::Closing => 3,
-    }
-}
-
-fn deadline_code(why: DeadlineKind) -> u64 {
-    match why {
-        DeadlineKind::RunTimeout => 1,
-        DeadlineKind::StepTimeout => 2,
-        DeadlineKind::ClosingTimeout => 3,
-        DeadlineKind::AttemptTimeout => 4,
-        DeadlineKind::RetryDue => 5,
-        DeadlineKind::ToolTimeout => 6,
-        DeadlineKind::EffectTimeout => 7,
     }
 }
 

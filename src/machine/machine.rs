@@ -69,21 +69,17 @@ impl Machine {
         mut conversation: Conversation,
         task: ConversationItem,
     ) -> (Self, MachineOutput) {
-        let Step { state, changes, effects, notes } = step::start(rules, task);
-        for change in changes {
-            conversation.apply(change);
-        }
-        (Self { state, conversation }, MachineOutput { effects, notes, transitions: Vec::new() })
+        let mut output = MachineOutput::default();
+        let state = apply(step::start(rules, task), &mut conversation, &mut output);
+        (Self { state, conversation }, output)
     }
 
     /// Resumes a run at this time.
     pub fn resume(self, at: RunTime, resumption: Resumption) -> (Self, MachineOutput) {
-        let Self { state, mut conversation } = self;
-        let Step { state, changes, effects, notes } = resume::resume(state, at, resumption);
-        for change in changes {
-            conversation.apply(change);
-        }
-        (Self { state, conversation }, MachineOutput { effects, notes, transitions: Vec::new() })
+        let (Self { state, mut conversation }, mut output) = (self, MachineOutput::default());
+        let step = resume::resume(state, at, resumption);
+        let state = apply(step, &mut conversation, &mut output);
+        (Self { state, conversation }, output)
     }
 
     /// Handles an event at this time: first the deadlines that have passed by then, then the event.
@@ -117,70 +113,42 @@ impl Machine {
             upper_bound: size.upper_bound + Tokens(more),
             ..size
         };
-        match &self.state {
-            State::Closing(state) => {
-                closing::with_shortened_size(&state.run, &self.conversation, system, size)
-            }
-            State::Preparing(_)
-            | State::Compacting(_)
-            | State::Calling(_)
-            | State::Executing(_)
-            | State::Done(_) => size,
-        }
+        let State::Closing(state) = &self.state else { return size };
+        closing::with_shortened_size(&state.run, &self.conversation, system, size)
     }
 
     /// Returns the content of a request for this purpose, beside a system prompt of this many bytes.
     pub fn request_content(&self, purpose: CallPurpose, system: u64) -> RequestContent<'_> {
         let Self { state, conversation } = self;
-        let rules = &state.run().rules.context;
-        match purpose {
-            CallPurpose::Agent => RequestContent {
-                entries: Cow::Borrowed(conversation.entries()),
-                instruction: None,
-                size: conversation.context_usage().estimate(),
-            },
-            CallPurpose::Compaction => {
-                let instruction = self.summary_instruction();
-                let beside = system + context_usage::instruction_bytes(&instruction);
-                let (entries, bytes) =
-                    conversation.fit_to_window(self.entries_to_summarize(), beside, rules);
-                let size = conversation.context_usage().estimate_request(bytes);
-                RequestContent { entries, instruction: Some(instruction), size }
-            }
-            CallPurpose::Closing => {
-                let (entries, bytes) =
-                    conversation.fit_to_window(conversation.entries(), system, rules);
-                let size = conversation.context_usage().estimate_request(bytes);
-                RequestContent { entries, instruction: None, size }
-            }
+        let usage = conversation.context_usage();
+        if purpose == CallPurpose::Agent {
+            let (entries, size) = (Cow::Borrowed(conversation.entries()), usage.estimate());
+            return RequestContent { entries, instruction: None, size };
         }
+        let instruction = (purpose == CallPurpose::Compaction).then(|| self.summary_instruction());
+        let (sent, beside) = match &instruction {
+            Some(text) => {
+                (self.entries_to_summarize(), system + context_usage::instruction_bytes(text))
+            }
+            None => (conversation.entries(), system),
+        };
+        let rules = &state.run().rules.context;
+        let (entries, bytes) = conversation.fit_to_window(sent, beside, rules);
+        RequestContent { entries, instruction, size: usage.estimate_request(bytes) }
     }
 
     /// Returns the entries that the model is asked to summarize, if it is.
     pub fn entries_to_summarize(&self) -> &[ConversationEntry] {
-        match &self.state {
-            State::Compacting(state) => {
-                self.conversation.entries_to_compact(state.kept_exchanges())
-            }
-            State::Preparing(_)
-            | State::Calling(_)
-            | State::Executing(_)
-            | State::Closing(_)
-            | State::Done(_) => &[],
-        }
+        let State::Compacting(state) = &self.state else { return &[] };
+        self.conversation.entries_to_compact(state.kept_exchanges())
     }
 
     /// Returns the instruction for a summary: its headings, and what is already recorded.
     pub fn summary_instruction(&self) -> String {
-        let records = match &self.state {
-            State::Compacting(state) => self.conversation.describe_work(state.kept_exchanges()),
-            State::Preparing(_)
-            | State::Calling(_)
-            | State::Executing(_)
-            | State::Closing(_)
-            | State::Done(_) => String::new(),
+        let State::Compacting(state) = &self.state else {
+            return instructions::summarize_history("");
         };
-        instructions::summarize_history(&records)
+        instructions::summarize_history(&self.conversation.describe_work(state.kept_exchanges()))
     }
 
     fn step(self, event: Event, output: &mut MachineOutput) -> Self {
@@ -192,18 +160,23 @@ impl Machine {
         {
             conversation.calibrate(&reply.usage);
         }
-        let Step { state, changes, effects, notes } = step(state, event);
-        for change in changes {
-            conversation.apply(change);
-        }
-        output.effects.extend(effects);
-        output.notes.extend(notes);
+        let state = apply(step(state, event), &mut conversation, output);
         let to = state.kind();
         if from != to {
             output.transitions.push(Transition { from, event: kind, to });
         }
         Self { state, conversation }
     }
+}
+
+/// Applies the changes of a step to the conversation, and collects its output.
+fn apply(step: Step, conversation: &mut Conversation, output: &mut MachineOutput) -> State {
+    for change in step.changes {
+        conversation.apply(change);
+    }
+    output.effects.extend(step.effects);
+    output.notes.extend(step.notes);
+    step.state
 }
 
 #[cfg(test)]

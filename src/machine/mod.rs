@@ -59,7 +59,7 @@ pub use machine::{Machine, MachineOutput, RequestContent, Transition};
 pub use model_calls::attempt::CallAttempt;
 pub use output::Step;
 pub use resume::{RecoveredCall, ResumePrompt, Resumption, resume};
-pub use run_context::{BudgetUsage, RunContext, SharedRunRules, Streaks};
+pub use run_context::{BudgetUsage, RunContext, Streaks};
 pub use state::{State, StateKind};
 pub use states::calling::{Calling, CallingStage};
 pub use states::closing::{Closing, ClosingStage};

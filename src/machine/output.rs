@@ -2,6 +2,7 @@
 
 use crate::machine::effect::{ConversationChange, Effect, MachineNote};
 use crate::machine::state::State;
+use crate::model::{ConversationItem, EffectId};
 
 /// The result of a step: the next state, and what follows from the event.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -25,6 +26,16 @@ pub(crate) struct StepBuilder {
 }
 
 impl StepBuilder {
+    /// Adds an item to the conversation.
+    pub(crate) fn append(&mut self, item: ConversationItem) {
+        self.add_change(ConversationChange::Append { item });
+    }
+
+    /// Cancels an effect.
+    pub(crate) fn cancel(&mut self, id: EffectId) {
+        self.add_effect(Effect::Cancel { id });
+    }
+
     pub(crate) fn add_change(&mut self, change: ConversationChange) {
         self.changes.push(change);
     }

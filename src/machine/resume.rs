@@ -6,8 +6,6 @@
 use serde::{Deserialize, Serialize};
 
 use crate::machine::context::instructions;
-use crate::machine::effect::{CallPurpose, ConversationChange, Effect};
-use crate::machine::model_calls::attempt::CallAttempt;
 use crate::machine::output::{Step, StepBuilder};
 use crate::machine::run_context::{RunContext, Streaks};
 use crate::machine::state::State;
@@ -95,7 +93,7 @@ fn resume_calling(state: Calling, prompt: ResumePrompt) -> Step {
     let mut out = StepBuilder::default();
     match stage {
         CallingStage::Requesting(attempt) => {
-            if matches!(attempt, CallAttempt::Sending { .. }) {
+            if attempt.pending_call().is_some() {
                 run.charge_unanswered(&size, &mut out);
             }
             Preparing::enter(run, out)
@@ -129,9 +127,8 @@ fn resume_executing(mut state: Executing, recovered: &[RecoveredCall]) -> Step {
 fn resume_closing(state: Closing, prompt: ResumePrompt) -> Step {
     let Closing { mut run, reason, stage, .. } = state;
     let mut out = StepBuilder::default();
-    match stage {
-        ClosingStage::Preparing { .. } => {}
-        ClosingStage::Sending { size, .. } => run.charge_unanswered(&size, &mut out),
+    if let ClosingStage::Sending { size, .. } = stage {
+        run.charge_unanswered(&size, &mut out);
     }
     match (prompt, stage) {
         (ResumePrompt::FromUser, _) => restart(run, out, prompt),
@@ -139,11 +136,7 @@ fn resume_closing(state: Closing, prompt: ResumePrompt) -> Step {
             Done::end(run, out, StopReason::Closed(reason))
         }
         (ResumePrompt::Continue, ClosingStage::Preparing { .. }) => {
-            let id = run.next_effect.allocate();
-            out.add_effect(Effect::Prepare { id, purpose: CallPurpose::Closing });
-            let due = Closing::due(&run);
-            let preparing = ClosingStage::Preparing { id };
-            out.finish(State::Closing(Closing { run, reason, due, stage: preparing }))
+            Closing::prepare(run, out, reason)
         }
     }
 }
@@ -153,11 +146,8 @@ fn restart(mut run: RunContext, mut out: StepBuilder, prompt: ResumePrompt) -> S
     run.streaks = Streaks::default();
     run.repetition = TurnRepetition::default();
     run.partial_answer = None;
-    match prompt {
-        ResumePrompt::FromUser => {}
-        ResumePrompt::Continue => {
-            out.add_change(ConversationChange::Append { item: instructions::continue_run() });
-        }
+    if prompt == ResumePrompt::Continue {
+        out.append(instructions::continue_run());
     }
     Preparing::enter(run, out)
 }
@@ -166,6 +156,7 @@ fn restart(mut run: RunContext, mut out: StepBuilder, prompt: ResumePrompt) -> S
 mod tests {
     use super::*;
     use crate::machine::{Authorization, CallIntent, Event, RequestSize, start, step};
+    use crate::machine::{CallPurpose, Effect};
     use crate::model::{
         CallAccess, ConversationItem, EffectId, MessageOrigin, Reply, ReplyFinish, ReplyPart,
         RetryBackoff, TimeSpan, Tokens, ToolCall, ToolStatus, Usage,

@@ -1,7 +1,5 @@
 //! The extended state, which all states share: rules, time and usage.
 
-use std::hash::{Hash, Hasher};
-use std::ops::Deref;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -15,10 +13,10 @@ use crate::machine::tool_calls::loop_detection::TurnRepetition;
 use crate::model::{EffectId, MicroUsd, RunRules, RunTime, TimeSpan, Tokens, Usage};
 
 /// The extended state of a run. All of it is meaningful in every state.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct RunContext {
     /// The rules of the run.
-    pub rules: SharedRunRules,
+    pub rules: Arc<RunRules>,
     /// The current time, as of the last event.
     pub now: RunTime,
     /// When the run began. Its timeout counts from here.
@@ -45,11 +43,6 @@ pub struct RunContext {
     /// The parts of an answer that the output limit split into several replies.
     pub partial_answer: Option<Arc<str>>,
 }
-
-/// Rules shared by all states of a run. They are excluded from the hash, since they don't change during a run.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct SharedRunRules(Arc<RunRules>);
 
 /// What counts against the budget.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -87,21 +80,7 @@ impl RunContext {
 
     /// Returns the context of a run that begins.
     pub(crate) fn new(rules: RunRules) -> Self {
-        Self {
-            rules: rules.into(),
-            now: RunTime::START,
-            started_at: RunTime::START,
-            next_effect: EffectId(1),
-            steps: 0,
-            model_calls: 0,
-            requests: 0,
-            used: BudgetUsage::default(),
-            denied_calls: 0,
-            streaks: Streaks::default(),
-            compactions: CompactionHistory::default(),
-            repetition: TurnRepetition::default(),
-            partial_answer: None,
-        }
+        Self { rules: rules.into(), next_effect: EffectId(1), ..Self::default() }
     }
 
     /// Returns when the run must close so that its closing call fits into the timeout. A tenth of it is reserved for that, at
@@ -117,11 +96,6 @@ impl RunContext {
         let timeout = self.rules.limits.timeout?;
         let margin = timeout.fraction(1, 20).min(TimeSpan::from_millis(250));
         Some(self.started_at.after(timeout).before(margin))
-    }
-
-    /// Returns the steps that count against the current limit.
-    pub(crate) fn steps_since_baseline(&self) -> u32 {
-        self.steps.saturating_sub(self.rules.limit_baseline.steps)
     }
 
     /// Returns the stop reason of a run with a final answer. Denied calls make it a failure if the user wants that.
@@ -157,24 +131,6 @@ impl RunContext {
     pub(crate) fn charge_unanswered(&mut self, size: &RequestSize, out: &mut StepBuilder) {
         self.charge_usage(&size.estimate_usage(Tokens::ZERO), out);
     }
-}
-
-impl From<RunRules> for SharedRunRules {
-    fn from(rules: RunRules) -> Self {
-        Self(Arc::new(rules))
-    }
-}
-
-impl Deref for SharedRunRules {
-    type Target = RunRules;
-
-    fn deref(&self) -> &RunRules {
-        &self.0
-    }
-}
-
-impl Hash for SharedRunRules {
-    fn hash<H: Hasher>(&self, _: &mut H) {}
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use super::states::compacting::Compacting;
 use super::states::done::Done;
 use super::states::executing::{Executing, TrackedCall};
 use super::states::preparing::Preparing;
-use crate::model::EffectId;
+use crate::model::{EffectId, word_enum};
 
 /// The state of a run. Each variant holds exactly what is valid in it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -33,60 +33,29 @@ pub enum State {
     Done(Done),
 }
 
-/// The kinds of states, as the statechart names them. A nested state has a dot in its name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub enum StateKind {
-    /// [`State::Preparing`]
-    Preparing,
-    /// [`State::Compacting`] while a request is sent.
-    CompactingSending,
-    /// [`State::Compacting`] before a retry.
-    CompactingWaiting,
-    /// [`State::Calling`] while a request is sent.
-    CallingSending,
-    /// [`State::Calling`] before a retry.
-    CallingWaiting,
-    /// [`State::Calling`] while a final answer is checked.
-    CallingChecking,
-    /// [`State::Executing`]
-    Executing,
-    /// [`State::Closing`] before its call.
-    ClosingPreparing,
-    /// [`State::Closing`] during its call.
-    ClosingSending,
-    /// [`State::Done`]
-    Done,
-}
-
-impl StateKind {
-    /// Every kind.
-    pub const ALL: [Self; 10] = [
-        Self::Preparing,
-        Self::CompactingSending,
-        Self::CompactingWaiting,
-        Self::CallingSending,
-        Self::CallingWaiting,
-        Self::CallingChecking,
-        Self::Executing,
-        Self::ClosingPreparing,
-        Self::ClosingSending,
-        Self::Done,
-    ];
-
-    /// Returns the name that the statechart uses.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Preparing => "Preparing",
-            Self::CompactingSending => "Compacting.Sending",
-            Self::CompactingWaiting => "Compacting.Waiting",
-            Self::CallingSending => "Calling.Sending",
-            Self::CallingWaiting => "Calling.Waiting",
-            Self::CallingChecking => "Calling.Checking",
-            Self::Executing => "Executing",
-            Self::ClosingPreparing => "Closing.Preparing",
-            Self::ClosingSending => "Closing.Sending",
-            Self::Done => "Done",
-        }
+word_enum! {
+    /// The kinds of states, as the statechart names them. A nested state has a dot in its name.
+    pub enum StateKind {
+        /// [`State::Preparing`]
+        Preparing = "Preparing",
+        /// [`State::Compacting`] while a request is sent.
+        CompactingSending = "Compacting.Sending",
+        /// [`State::Compacting`] before a retry.
+        CompactingWaiting = "Compacting.Waiting",
+        /// [`State::Calling`] while a request is sent.
+        CallingSending = "Calling.Sending",
+        /// [`State::Calling`] before a retry.
+        CallingWaiting = "Calling.Waiting",
+        /// [`State::Calling`] while a final answer is checked.
+        CallingChecking = "Calling.Checking",
+        /// [`State::Executing`]
+        Executing = "Executing",
+        /// [`State::Closing`] before its call.
+        ClosingPreparing = "Closing.Preparing",
+        /// [`State::Closing`] during its call.
+        ClosingSending = "Closing.Sending",
+        /// [`State::Done`]
+        Done = "Done",
     }
 }
 

@@ -4,20 +4,20 @@ use super::deadline::{
     CallingDeadline, ClosingDeadline, CompactingDeadline, Deadline, DeadlineKind,
     ExecutingDeadline, PreparingDeadline,
 };
-use super::effect::ConversationChange;
 use super::event::Event;
 use super::output::{Step, StepBuilder};
 use super::run_context::{BudgetUsage, RunContext};
 use super::state::State;
+use super::states::closing::Closing;
 use super::states::done::Done;
 use super::states::preparing::Preparing;
-use super::stop_reason::StopReason;
+use super::stop_reason::{CloseReason, StopReason};
 use crate::model::{ConversationItem, RunRules, RunTime};
 
 /// Begins a run: adds the task to the conversation and prepares the first model call.
 pub fn start(rules: RunRules, task: ConversationItem) -> Step {
     let mut out = StepBuilder::default();
-    out.add_change(ConversationChange::Append { item: task });
+    out.append(task);
     Preparing::enter(RunContext::new(rules), out)
 }
 
@@ -100,24 +100,30 @@ fn tick(mut state: State, now: RunTime) -> Step {
     match state {
         State::Preparing(state) => match state.deadlines().due(now) {
             Some(PreparingDeadline::RunTimeout) => state.close(),
-            Some(PreparingDeadline::EffectTimeout) => state.fail(),
+            Some(PreparingDeadline::EffectTimeout) => {
+                fail(state.cancel(), "the preparation of a model call did not complete in time")
+            }
             None => StepBuilder::default().finish(State::Preparing(state)),
         },
         State::Compacting(state) => match state.deadlines().due(now) {
-            Some(CompactingDeadline::RunTimeout) => state.close(),
+            Some(CompactingDeadline::RunTimeout) => close(state.cancel()),
             Some(CompactingDeadline::AttemptTimeout) => state.on_attempt_timeout(),
             Some(CompactingDeadline::RetryDue) => state.send_retry(),
             None => StepBuilder::default().finish(State::Compacting(state)),
         },
         State::Calling(state) => match state.deadlines().due(now) {
-            Some(CallingDeadline::RunTimeout | CallingDeadline::StepTimeout) => state.close(),
+            Some(CallingDeadline::RunTimeout | CallingDeadline::StepTimeout) => {
+                close(state.cancel())
+            }
             Some(CallingDeadline::AttemptTimeout) => state.on_attempt_timeout(),
             Some(CallingDeadline::RetryDue) => state.send_retry(),
-            Some(CallingDeadline::EffectTimeout) => state.fail(),
+            Some(CallingDeadline::EffectTimeout) => {
+                fail(state.cancel(), "the check of the final answer did not complete in time")
+            }
             None => StepBuilder::default().finish(State::Calling(state)),
         },
         State::Executing(state) => match state.deadlines().due(now) {
-            Some(ExecutingDeadline::RunTimeout) => state.close(),
+            Some(ExecutingDeadline::RunTimeout) => close(state.cancel()),
             Some(ExecutingDeadline::ToolTimeout) => state.on_tool_timeout(),
             None => StepBuilder::default().finish(State::Executing(state)),
         },
@@ -127,6 +133,16 @@ fn tick(mut state: State, now: RunTime) -> Step {
         },
         State::Done(state) => StepBuilder::default().finish(State::Done(state)),
     }
+}
+
+/// Closes the run because its time, or that of a call, is over.
+fn close((run, out): (RunContext, StepBuilder)) -> Step {
+    Closing::enter(run, out, CloseReason::Timeout)
+}
+
+/// Ends the run because an effect of this program did not complete in time.
+fn fail((run, out): (RunContext, StepBuilder), error: &str) -> Step {
+    Done::fail(run, out, StopReason::InternalError, error.into())
 }
 
 /// Returns the next moment at which time alone changes the state, or `None` once the run is over.

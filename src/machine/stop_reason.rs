@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::{FaultKind, Signal};
+use crate::model::{FaultKind, Signal, word_enum};
 
 /// Why a run ended. Every run has exactly one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -39,20 +39,20 @@ pub enum StopReason {
     InternalError,
 }
 
-/// Which limit closed a run. The model is asked for a final summary, without tools.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum CloseReason {
-    /// The maximum number of steps.
-    MaxSteps,
-    /// The time for the run, or for one model call.
-    Timeout,
-    /// The context is too full for another call.
-    ContextFull,
-    /// Another call could exceed the budget.
-    BudgetExceeded,
-    /// The same turns were repeated.
-    LoopDetected,
+word_enum! {
+    /// Which limit closed a run. The model is asked for a final summary, without tools.
+    pub enum CloseReason {
+        /// The maximum number of steps.
+        MaxSteps = "max_steps",
+        /// The time for the run, or for one model call.
+        Timeout = "timeout",
+        /// The context is too full for another call.
+        ContextFull = "context_full",
+        /// Another call could exceed the budget.
+        BudgetExceeded = "budget_exceeded",
+        /// The same turns were repeated.
+        LoopDetected = "loop_detected",
+    }
 }
 
 /// The kind of failure that ended a run, as far as exit codes distinguish them.
@@ -67,16 +67,16 @@ pub enum LlmFailure {
     Other,
 }
 
-/// The outcome of a run in one word.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum RunStatus {
-    /// The task was completed.
-    Success,
-    /// The run ended before the model had finished.
-    Partial,
-    /// The run could not continue.
-    Failed,
+word_enum! {
+    /// The outcome of a run in one word.
+    pub enum RunStatus {
+        /// The task was completed.
+        Success = "success",
+        /// The run ended before the model had finished.
+        Partial = "partial",
+        /// The run could not continue.
+        Failed = "failed",
+    }
 }
 
 impl StopReason {
@@ -108,80 +108,38 @@ impl StopReason {
 
     /// Returns the name that users see; it never changes.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::LlmDone => "llm_done",
-            Self::Closed(reason) => reason.name(),
-            Self::Truncated => "truncated",
-            Self::EmptyResponse => "empty_response",
-            Self::Refused => "refused",
-            Self::InvalidToolCalls => "invalid_tool_calls",
-            Self::SchemaNotMet => "schema_not_met",
-            Self::ChecksFailed => "checks_failed",
-            Self::EvaluationFailed => "evaluation_failed",
-            Self::UserInterrupt(_) => "user_interrupt",
-            Self::LlmError(_) => "llm_error",
-            Self::StoreError => "store_error",
-            Self::InternalError => "internal_error",
-        }
+        self.row().0
     }
 
     /// Returns the status of a run with this reason.
     pub fn status(self) -> RunStatus {
-        match self {
-            Self::LlmDone => RunStatus::Success,
-            Self::Closed(_)
-            | Self::Truncated
-            | Self::EmptyResponse
-            | Self::Refused
-            | Self::InvalidToolCalls
-            | Self::SchemaNotMet
-            | Self::ChecksFailed
-            | Self::EvaluationFailed
-            | Self::UserInterrupt(_) => RunStatus::Partial,
-            Self::LlmError(_) | Self::StoreError | Self::InternalError => RunStatus::Failed,
-        }
+        self.row().1
     }
 
     /// Returns the exit code of a run with this reason.
     pub fn exit_code(self) -> u8 {
-        match self {
-            Self::LlmDone => 0,
-            Self::LlmError(LlmFailure::Other) | Self::StoreError | Self::InternalError => 1,
-            Self::Closed(_)
-            | Self::Truncated
-            | Self::EmptyResponse
-            | Self::Refused
-            | Self::InvalidToolCalls
-            | Self::SchemaNotMet
-            | Self::ChecksFailed
-            | Self::EvaluationFailed => 2,
-            Self::LlmError(LlmFailure::Auth) => 4,
-            Self::LlmError(LlmFailure::Timeout) => 5,
-            Self::UserInterrupt(signal) => signal.exit_code(),
-        }
+        self.row().2
     }
-}
 
-impl CloseReason {
-    /// Returns the name that users see; it never changes.
-    pub fn name(self) -> &'static str {
+    /// Returns name, status and exit code.
+    fn row(self) -> (&'static str, RunStatus, u8) {
+        use RunStatus::{Failed, Partial, Success};
         match self {
-            Self::MaxSteps => "max_steps",
-            Self::Timeout => "timeout",
-            Self::ContextFull => "context_full",
-            Self::BudgetExceeded => "budget_exceeded",
-            Self::LoopDetected => "loop_detected",
-        }
-    }
-}
-
-impl RunStatus {
-    /// Returns the name that users see; it never changes.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Success => "success",
-            Self::Partial => "partial",
-            Self::Failed => "failed",
+            Self::LlmDone => ("llm_done", Success, 0),
+            Self::Closed(reason) => (reason.as_str(), Partial, 2),
+            Self::Truncated => ("truncated", Partial, 2),
+            Self::EmptyResponse => ("empty_response", Partial, 2),
+            Self::Refused => ("refused", Partial, 2),
+            Self::InvalidToolCalls => ("invalid_tool_calls", Partial, 2),
+            Self::SchemaNotMet => ("schema_not_met", Partial, 2),
+            Self::ChecksFailed => ("checks_failed", Partial, 2),
+            Self::EvaluationFailed => ("evaluation_failed", Partial, 2),
+            Self::UserInterrupt(signal) => ("user_interrupt", Partial, signal.exit_code()),
+            Self::LlmError(LlmFailure::Other) => ("llm_error", Failed, 1),
+            Self::LlmError(LlmFailure::Auth) => ("llm_error", Failed, 4),
+            Self::LlmError(LlmFailure::Timeout) => ("llm_error", Failed, 5),
+            Self::StoreError => ("store_error", Failed, 1),
+            Self::InternalError => ("internal_error", Failed, 1),
         }
     }
 }
@@ -245,7 +203,7 @@ mod tests {
     #[test]
     fn the_table_is_the_contract() {
         let row = |reason: StopReason| {
-            format!("{reason} {} {}", reason.status().name(), reason.exit_code())
+            format!("{reason} {} {}", reason.status().as_str(), reason.exit_code())
         };
         let rows: Vec<String> = StopReason::ALL.into_iter().map(row).collect();
         let contract: Vec<&str> = TABLE.lines().map(str::trim).collect();

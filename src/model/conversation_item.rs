@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use super::{Reply, ToolResult};
+use super::{Reply, ToolResult, word_enum};
 
 /// One entry of a conversation. A tool call never stands without its answer: both are in one entry.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -28,22 +28,22 @@ pub struct UserMessage {
     pub text: Arc<str>,
 }
 
-/// The origin of a message to the model.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum MessageOrigin {
-    /// The user's task, or the prompt with which a session goes on.
-    Task,
-    /// The user, while the run was under way.
-    Steering,
-    /// The user, for when the run would have ended.
-    FollowUp,
-    /// The machine: why it closes, that a reply goes on, that calls repeat.
-    System,
-    /// A hook, a quality gate or the check of the answer's schema.
-    Check,
-    /// A summary that stands for what was compacted.
-    Summary,
+word_enum! {
+    /// The origin of a message to the model.
+    pub enum MessageOrigin {
+        /// The user's task, or the prompt with which a session goes on.
+        Task = "task",
+        /// The user, while the run was under way.
+        Steering = "steering",
+        /// The user, for when the run would have ended.
+        FollowUp = "follow_up",
+        /// The machine: why it closes, that a reply goes on, that calls repeat.
+        System = "system",
+        /// A hook, a quality gate or the check of the answer's schema.
+        Check = "check",
+        /// A summary that stands for what was compacted.
+        Summary = "summary",
+    }
 }
 
 impl MessageOrigin {
@@ -58,7 +58,7 @@ impl MessageOrigin {
 
 /// A reply with tool calls, each answered exactly once and in call order.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(try_from = "RawToolExchange", into = "RawToolExchange")]
+#[serde(try_from = "RawToolExchange")]
 pub struct ToolExchange {
     reply: Reply,
     results: Arc<[ToolResult]>,
@@ -72,7 +72,7 @@ pub struct ResultMismatch {
     results: usize,
 }
 
-#[derive(Clone, Serialize, Deserialize)]
+#[derive(Deserialize)]
 struct RawToolExchange {
     reply: Reply,
     results: Arc<[ToolResult]>,
@@ -114,12 +114,6 @@ impl TryFrom<RawToolExchange> for ToolExchange {
 
     fn try_from(raw: RawToolExchange) -> Result<Self, ResultMismatch> {
         Self::new(raw.reply, raw.results)
-    }
-}
-
-impl From<ToolExchange> for RawToolExchange {
-    fn from(exchange: ToolExchange) -> Self {
-        Self { reply: exchange.reply, results: exchange.results }
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::{TimeSpan, Tokens};
+use super::{TimeSpan, Tokens, word_enum};
 
 /// Why a model call brought no reply.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -30,38 +30,38 @@ pub struct Fault {
     pub received: Tokens,
 }
 
-/// What happened to a model call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum FaultKind {
-    /// No connection: refused, unreachable, a name that does not resolve, lost while sending.
-    Connect,
-    /// A time limit of the call passed: connecting, first byte, silence, or the whole call.
-    Timeout,
-    /// The provider asks for fewer requests.
-    RateLimited,
-    /// The provider failed or is overloaded.
-    Server,
-    /// The reply ended before its terminal event.
-    Truncated,
-    /// The reply breaks its own protocol: invalid JSON, a repeated index, an unknown finish reason.
-    Protocol,
-    /// The request does not fit the context window.
-    Overflow,
-    /// The key is missing, wrong or not allowed to do this.
-    Auth,
-    /// The account has no credit or quota left.
-    Quota,
-    /// The provider refuses the content of the request.
-    Refused,
-    /// The request itself is wrong: a parameter, a model, an address.
-    Request,
-    /// The response isn't from a model API: a captive portal, a web page, a redirect.
-    NotAnApi,
-    /// The connection cannot be trusted: a certificate or its name is wrong.
-    Tls,
-    /// A hook of the user blocked the call or its reply.
-    Blocked,
+word_enum! {
+    /// What happened to a model call.
+    pub enum FaultKind {
+        /// No connection: refused, unreachable, a name that does not resolve, lost while sending.
+        Connect = "connect",
+        /// A time limit of the call passed: connecting, first byte, silence, or the whole call.
+        Timeout = "timeout",
+        /// The provider asks for fewer requests.
+        RateLimited = "rate_limited",
+        /// The provider failed or is overloaded.
+        Server = "server",
+        /// The reply ended before its terminal event.
+        Truncated = "truncated",
+        /// The reply breaks its own protocol: invalid JSON, a repeated index, an unknown finish reason.
+        Protocol = "protocol",
+        /// The request does not fit the context window.
+        Overflow = "overflow",
+        /// The key is missing, wrong or not allowed to do this.
+        Auth = "auth",
+        /// The account has no credit or quota left.
+        Quota = "quota",
+        /// The provider refuses the content of the request.
+        Refused = "refused",
+        /// The request itself is wrong: a parameter, a model, an address.
+        Request = "request",
+        /// The response isn't from a model API: a captive portal, a web page, a redirect.
+        NotAnApi = "not_an_api",
+        /// The connection cannot be trusted: a certificate or its name is wrong.
+        Tls = "tls",
+        /// A hook of the user blocked the call or its reply.
+        Blocked = "blocked",
+    }
 }
 
 /// What a provider says about retrying (`x-should-retry`).
@@ -117,24 +117,6 @@ impl Fault {
 }
 
 impl FaultKind {
-    /// Every kind of fault.
-    pub const ALL: [Self; 14] = [
-        Self::Connect,
-        Self::Timeout,
-        Self::RateLimited,
-        Self::Server,
-        Self::Truncated,
-        Self::Protocol,
-        Self::Overflow,
-        Self::Auth,
-        Self::Quota,
-        Self::Refused,
-        Self::Request,
-        Self::NotAnApi,
-        Self::Tls,
-        Self::Blocked,
-    ];
-
     /// Returns what can be done about a fault of this kind when the provider gives no advice.
     pub fn class(self) -> FaultClass {
         match self {

@@ -8,7 +8,9 @@ use serde::{Deserialize, Serialize};
 /// The id of one effect of one run; its completion carries the same id.
 ///
 /// Ids grow and are never used twice in a run, so a late completion can be distinguished from the pending one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
 #[serde(transparent)]
 pub struct EffectId(pub u64);
 

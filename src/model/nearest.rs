@@ -24,7 +24,7 @@ pub fn did_you_mean(nearest: Option<&str>) -> String {
 }
 
 /// Returns the number of letters to add, remove, replace or swap with their neighbour.
-fn edit_distance(a: &str, b: &str) -> usize {
+pub fn edit_distance(a: &str, b: &str) -> usize {
     let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
     // Three rows of the table are enough: a swap refers to the row before the previous one.
     let mut before: Vec<usize> = Vec::new();

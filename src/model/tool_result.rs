@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::{CallId, Digest, TimeSpan};
+use super::{CallId, Digest, TimeSpan, word_enum};
 
 /// The result of one tool call. Every call gets exactly one.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -80,16 +80,16 @@ pub struct FileChange {
     pub removed: u64,
 }
 
-/// How a file was changed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum FileAction {
-    /// The file is new.
-    Created,
-    /// Its content changed.
-    Modified,
-    /// The file is gone.
-    Deleted,
+word_enum! {
+    /// How a file was changed.
+    pub enum FileAction {
+        /// The file is new.
+        Created = "created",
+        /// Its content changed.
+        Modified = "modified",
+        /// The file is gone.
+        Deleted = "deleted",
+    }
 }
 
 impl ToolResult {

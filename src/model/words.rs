@@ -20,9 +20,11 @@ macro_rules! word_enum {
         }
     ) => {
         $(#[$meta])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[derive(
+            Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
+        )]
         pub enum $Name {
-            $( $(#[$variant_meta])* $Variant, )+
+            $( $(#[$variant_meta])* #[serde(rename = $word)] $Variant, )+
         }
 
         impl $crate::model::WordEnum for $Name {
@@ -30,6 +32,9 @@ macro_rules! word_enum {
         }
 
         impl $Name {
+            /// Every variant.
+            pub const ALL: [Self; [$($word),+].len()] = [$(Self::$Variant),+];
+
             /// Returns the word for the variant.
             pub const fn as_str(self) -> &'static str {
                 match self {
@@ -41,20 +46,6 @@ macro_rules! word_enum {
         impl std::fmt::Display for $Name {
             fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
                 f.write_str(self.as_str())
-            }
-        }
-
-        impl serde::Serialize for $Name {
-            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-                serializer.serialize_str(self.as_str())
-            }
-        }
-
-        impl<'de> serde::Deserialize<'de> for $Name {
-            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                let word = <std::borrow::Cow<'de, str>>::deserialize(deserializer)?;
-                <Self as $crate::model::WordEnum>::from_word(&word)
-                    .ok_or_else(|| serde::de::Error::custom(format!("unknown word '{word}'")))
             }
         }
     };

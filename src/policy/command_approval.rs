@@ -1,4 +1,4 @@
-//! PartResult of a command line, part by part.
+//! Approval of a command line, part by part.
 
 use super::command::{
     NestedExecution, git_folders, is_harmless_shell_setting, is_harmless_variable,

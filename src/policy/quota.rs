@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::guardrails::GuardrailLimits;
-use crate::model::FileChange;
+use crate::model::{FileChange, pluralize};
 
 /// The quota that a run has used.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -61,27 +61,29 @@ impl Quota {
     }
 
     fn check(&self, used: &QuotaUsage, call: CallUsage<'_>) -> Option<String> {
-        let GuardrailLimits { files, lines, commands } = self.limits;
+        let new = call.changes.iter().filter(|change| !used.files.contains(&change.path)).count();
         let more = |done: u64, new: u64, limit: Option<u64>| {
             limit.filter(|limit| done + new > *limit && new > 0)
         };
-        let new = call.changes.iter().filter(|change| !used.files.contains(&change.path)).count();
-        let done = used.files.len() as u64;
-        if let Some(limit) = more(done, new as u64, files) {
+        let files = used.files.len() as u64;
+        if let Some(limit) = more(files, new as u64, self.limits.files) {
+            let which = "guardrails.max_files_modified";
+            let done = pluralize(files, "file has", "files have");
             return Some(format!(
-                "guardrails.max_files_modified is {limit}, and {done} files have been changed already"
+                "{which} is {limit}; {done} been changed already, and this call changes {new} more"
             ));
         }
-        let (done, new) = (used.lines, count_lines(call.changes));
-        if let Some(limit) = more(done, new, lines) {
+        if let Some(limit) = more(used.lines, count_lines(call.changes), self.limits.lines) {
+            let which = "guardrails.max_lines_changed";
+            let done = pluralize(used.lines, "line has", "lines have");
+            let new = count_lines(call.changes);
             return Some(format!(
-                "guardrails.max_lines_changed is {limit}; {done} lines have been changed already, and this call changes {new}"
+                "{which} is {limit}; {done} been changed already, and this call changes {new}"
             ));
         }
-        let limit = more(used.commands, call.commands, commands)?;
-        Some(format!(
-            "guardrails.max_commands_executed is {limit}, and as many commands have been run already"
-        ))
+        let limit = more(used.commands, call.commands, self.limits.commands)?;
+        let which = "guardrails.max_commands_executed";
+        Some(format!("{which} is {limit}, and as many commands have been run already"))
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, QuotaUsage> {
@@ -91,4 +93,28 @@ impl Quota {
 
 fn count_lines(changes: &[FileChange]) -> u64 {
     changes.iter().map(|change| change.added + change.removed).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::FileAction;
+
+    #[test]
+    fn one_file_is_one_file() {
+        let change = |path: &str| FileChange {
+            path: path.into(),
+            action: FileAction::Created,
+            added: 1,
+            removed: 0,
+        };
+        let limits = GuardrailLimits { files: Some(1), ..GuardrailLimits::default() };
+        let quota = Quota::new(limits, QuotaUsage::default());
+        let consume = |path| quota.consume(CallUsage { changes: &[change(path)], commands: 0 });
+        assert_eq!(consume("a"), Ok(()));
+        assert_eq!(
+            consume("b").unwrap_err(),
+            "guardrails.max_files_modified is 1; 1 file has been changed already, and this call changes 1 more"
+        );
+    }
 }

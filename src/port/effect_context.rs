@@ -15,19 +15,17 @@ pub struct EffectContext {
     /// What the effect may use, if it makes model calls of its own.
     pub budget: Option<BudgetShare>,
     sleep: Arc<dyn Sleep>,
-    notices: Option<NoticeSender>,
-    messages: Option<EffectMessageSender>,
+    messages: Option<Arc<EffectMessageSender>>,
 }
 
-/// Sends a notice while an effect runs.
-pub type NoticeSender = Arc<dyn Fn(EffectNotice) + Send + Sync>;
-
 /// Sends a message to the run while an effect runs.
-pub type EffectMessageSender = Arc<dyn Fn(EffectMessage) + Send + Sync>;
+type EffectMessageSender = dyn Fn(EffectMessage) + Send + Sync;
 
 /// A message of a running effect to its run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EffectMessage {
+    /// Something to be shown.
+    Notice(EffectNotice),
     /// The usage and cost of a model call that counts against the budget share.
     UsageReported(Usage, MicroUsd),
     /// The user, asked during the effect, aborts the run.
@@ -43,17 +41,12 @@ pub trait Sleep: Send + Sync {
 impl EffectContext {
     /// Returns a context with this token and this way to wait.
     pub fn new(cancel: CancellationToken, sleep: Arc<dyn Sleep>) -> Self {
-        Self { cancel, budget: None, sleep, notices: None, messages: None }
-    }
-
-    /// Returns the context with a receiver of notices.
-    pub fn with_notices(self, voice: NoticeSender) -> Self {
-        Self { notices: Some(voice), ..self }
+        Self { cancel, budget: None, sleep, messages: None }
     }
 
     /// Returns the context with a receiver of messages.
-    pub fn with_messages(self, line: EffectMessageSender) -> Self {
-        Self { messages: Some(line), ..self }
+    pub fn with_messages(self, receive: impl Fn(EffectMessage) + Send + Sync + 'static) -> Self {
+        Self { messages: Some(Arc::new(receive)), ..self }
     }
 
     /// Returns the context with a budget share.
@@ -61,18 +54,16 @@ impl EffectContext {
         Self { budget, ..self }
     }
 
-    /// Sends a message to the run. Unlike a notice it is never lost.
-    pub fn send(&self, word: EffectMessage) {
-        if let Some(line) = &self.messages {
-            line(word);
+    /// Sends a message to the run, if there is a receiver.
+    pub fn send(&self, message: EffectMessage) {
+        if let Some(receive) = &self.messages {
+            receive(message);
         }
     }
 
     /// Sends a notice, if there is a receiver.
     pub fn notify(&self, notice: EffectNotice) {
-        if let Some(voice) = &self.notices {
-            voice(notice);
-        }
+        self.send(EffectMessage::Notice(notice));
     }
 
     /// Waits for this time. Returns early, and `true`, if the effect is cancelled.
@@ -83,6 +74,6 @@ impl EffectContext {
 
 impl fmt::Debug for EffectContext {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Scope").field("cancel", &self.cancel).finish_non_exhaustive()
+        f.debug_struct("EffectContext").field("cancel", &self.cancel).finish_non_exhaustive()
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::{CallId, TimeSpan};
+use crate::model::{CallId, TimeSpan, word_enum};
 
 /// Information that isn't an event of the machine. Losing a notice changes nothing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -59,64 +59,30 @@ pub enum HookOutcome {
     TimedOut,
 }
 
-/// A point at which hooks run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum HookPoint {
-    /// A session begins.
-    SessionStart,
-    /// The model is about to be called.
-    PreLlmCall,
-    /// The model has answered.
-    PostLlmCall,
-    /// A tool is about to run.
-    PreToolUse,
-    /// A tool has run.
-    PostToolUse,
-    /// A tool has changed a file.
-    PostEdit,
-    /// The context is about to be compacted.
-    PreCompact,
-    /// The context was compacted.
-    PostCompact,
-    /// The run is about to end with an answer.
-    Stop,
-    /// A session ends.
-    SessionEnd,
-    /// Something failed.
-    OnError,
-}
-
-impl HookPoint {
-    /// Every point.
-    pub const ALL: [Self; 11] = [
-        Self::SessionStart,
-        Self::PreLlmCall,
-        Self::PostLlmCall,
-        Self::PreToolUse,
-        Self::PostToolUse,
-        Self::PostEdit,
-        Self::PreCompact,
-        Self::PostCompact,
-        Self::Stop,
-        Self::SessionEnd,
-        Self::OnError,
-    ];
-
-    /// Returns the name that configuration and events use.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::SessionStart => "session_start",
-            Self::PreLlmCall => "pre_llm_call",
-            Self::PostLlmCall => "post_llm_call",
-            Self::PreToolUse => "pre_tool_use",
-            Self::PostToolUse => "post_tool_use",
-            Self::PostEdit => "post_edit",
-            Self::PreCompact => "pre_compact",
-            Self::PostCompact => "post_compact",
-            Self::Stop => "stop",
-            Self::SessionEnd => "session_end",
-            Self::OnError => "on_error",
-        }
+word_enum! {
+    /// A point at which hooks run.
+    pub enum HookPoint {
+        /// A session begins.
+        SessionStart = "session_start",
+        /// The model is about to be called.
+        PreLlmCall = "pre_llm_call",
+        /// The model has answered.
+        PostLlmCall = "post_llm_call",
+        /// A tool is about to run.
+        PreToolUse = "pre_tool_use",
+        /// A tool has run.
+        PostToolUse = "post_tool_use",
+        /// A tool has changed a file.
+        PostEdit = "post_edit",
+        /// The context is about to be compacted.
+        PreCompact = "pre_compact",
+        /// The context was compacted.
+        PostCompact = "post_compact",
+        /// The run is about to end with an answer.
+        Stop = "stop",
+        /// A session ends.
+        SessionEnd = "session_end",
+        /// Something failed.
+        OnError = "on_error",
     }
 }

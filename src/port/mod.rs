@@ -20,7 +20,7 @@ pub use answer_checks::{AnswerChecks, NoAnswerChecks};
 pub(crate) use cancellation::lock;
 pub use cancellation::{CancelRegistration, CancellationToken};
 pub use clock::Clock;
-pub use effect_context::{EffectContext, EffectMessage, EffectMessageSender, NoticeSender, Sleep};
+pub use effect_context::{EffectContext, EffectMessage, Sleep};
 pub use effect_notice::{EffectNotice, HookOutcome, HookPoint, HookRun};
 pub use journal::{CallTiming, Journal, JournalRecord, NoJournal, StoreError};
 pub use message_source::{MessageSource, NoMessages};

@@ -47,6 +47,28 @@ impl dyn PreparedCall {
     ) -> Box<Self> {
         Box::new(FnCall { access, authorize })
     }
+
+    /// Returns a call that can't run, with its result.
+    pub fn rejected(result: ToolResult) -> Box<Self> {
+        Box::new(RejectedCall(result))
+    }
+}
+
+/// A call that can't run.
+struct RejectedCall(ToolResult);
+
+impl PreparedCall for RejectedCall {
+    fn access(&mut self) -> CallAccess {
+        CallAccess::Read([].into())
+    }
+
+    fn rejection(&mut self) -> Option<ToolResult> {
+        Some(self.0.clone())
+    }
+
+    fn authorize(self: Box<Self>, _: &EffectContext) -> AuthorizationOutcome {
+        AuthorizationOutcome::Rejected(self.0)
+    }
 }
 
 impl<F: FnOnce(&EffectContext) -> AuthorizationOutcome + Send> PreparedCall for FnCall<F> {
@@ -63,8 +85,8 @@ impl<F: FnOnce(&EffectContext) -> AuthorizationOutcome + Send> PreparedCall for 
 pub enum AuthorizationOutcome {
     /// The call may run.
     Approved {
-        /// The call, ready to run.
-        call: Box<dyn ApprovedCall>,
+        /// Runs the call.
+        call: ApprovedCall,
         /// How long it may take before the run continues without it; longer than any limit of its own.
         timeout: TimeSpan,
         /// What a resume needs to know about it.
@@ -78,11 +100,8 @@ pub enum AuthorizationOutcome {
     Abort,
 }
 
-/// A call that was approved.
-pub trait ApprovedCall: Send {
-    /// Runs the call to its end. On cancellation it stops what it started and returns soon.
-    fn run(self: Box<Self>, scope: &EffectContext) -> ToolResult;
-}
+/// Runs a call that was approved, to its end. On cancellation it stops what it started and returns soon.
+pub type ApprovedCall = Box<dyn FnOnce(&EffectContext) -> ToolResult + Send>;
 
 /// No tools.
 #[derive(Clone, Copy, Debug, Default)]
@@ -95,9 +114,6 @@ impl Toolbox for NoTools {
 
     fn prepare(&self, call: &ToolCall) -> Box<dyn PreparedCall> {
         let text = format!("Tool '{}' not found. There are no tools.", call.name);
-        let result = ToolResult::new(call.id.clone(), ToolStatus::Unknown, text);
-        <dyn PreparedCall>::from_fn(CallAccess::Exclusive, |_| {
-            AuthorizationOutcome::Rejected(result)
-        })
+        <dyn PreparedCall>::rejected(ToolResult::new(call.id.clone(), ToolStatus::Unknown, text))
     }
 }

@@ -18,8 +18,8 @@ use crate::port::{
 };
 
 /// Drives one run from its first effects to its end.
-pub struct Driver<H> {
-    pub(super) executor: H,
+pub struct Driver {
+    pub(super) executor: Box<dyn Executor>,
     pub(super) ports: Ports,
     pub(super) request_context: RequestContext,
     pub(super) machine: Machine,
@@ -40,8 +40,9 @@ pub struct Driver<H> {
     pending: Vec<Effect>,
     /// The fingerprint of the machine before the next event.
     fingerprint: Fingerprint,
-    journal_state: JournalState,
-    observer_state: ObserverState,
+    has_journal_failed: bool,
+    /// Whether the reader of the observer's output is gone.
+    is_reader_gone: bool,
 }
 
 /// The ports of a run.
@@ -90,7 +91,7 @@ pub struct RequestContext {
 
 /// An approved call that hasn't started.
 pub(super) struct PendingCall {
-    pub(super) call: Box<dyn ApprovedCall>,
+    pub(super) call: ApprovedCall,
     pub(super) intent: CallIntent,
 }
 
@@ -101,20 +102,6 @@ pub(super) struct PendingTiming {
     /// When the request was encoded.
     pub(super) encoded_at: RunTime,
     pub(super) timing: CallTiming,
-}
-
-/// Whether the journal is usable.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum JournalState {
-    Usable,
-    Failed,
-}
-
-/// Whether the reader of the observer's output is still there.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum ObserverState {
-    Connected,
-    Disconnected,
 }
 
 /// How long the driver waits at the end for effects that it has cancelled.
@@ -135,10 +122,10 @@ impl RequestContext {
     }
 }
 
-impl<H: Executor> Driver<H> {
+impl Driver {
     /// Returns a driver for a run in this state.
     pub fn new(
-        executor: H,
+        executor: Box<dyn Executor>,
         ports: Ports,
         request_context: RequestContext,
         machine: Machine,
@@ -157,8 +144,8 @@ impl<H: Executor> Driver<H> {
             pending: Vec::new(),
             fingerprint: Fingerprint::of(&machine, &[]),
             machine,
-            journal_state: JournalState::Usable,
-            observer_state: ObserverState::Connected,
+            has_journal_failed: false,
+            is_reader_gone: false,
         }
     }
 
@@ -179,13 +166,11 @@ impl<H: Executor> Driver<H> {
             if self.is_over() {
                 break;
             }
-            self = match self.local_events.pop_front() {
-                Some(event) => self.handle_event(&event),
-                None => match self.executor.wait_input(self.machine.deadline()) {
-                    Some(input) => self.handle_input(input),
-                    None => self.handle_tick(),
-                },
-            };
+            let local = self.local_events.pop_front().map(DriverInput::Event);
+            let input = local.or_else(|| self.executor.wait_input(self.machine.deadline()));
+            let tick = || DriverInput::Event(Event::Tick { now: self.clock.now() });
+            let input = input.unwrap_or_else(tick);
+            self = self.handle_input(input);
         }
         if !self.executor.wait_idle(self.shutdown_timeout()) {
             log::warn!("an effect that was cancelled is still running");
@@ -226,7 +211,10 @@ impl<H: Executor> Driver<H> {
                 };
                 self.handle_event(&Event::Authorized { id, authorization })
             }
-            DriverInput::PreCallHooksRun { id, messages } => self.handle_prepared(id, messages),
+            DriverInput::PreCallHooksRun { id, messages } => {
+                let event = self.prepared_event(id, messages);
+                self.handle_event(&event)
+            }
             DriverInput::ReplyDelta { id, delta } => {
                 if self.cancellations.contains_key(&id) {
                     let at = self.clock.now();
@@ -256,14 +244,9 @@ impl<H: Executor> Driver<H> {
         }
     }
 
-    fn handle_prepared(self, id: EffectId, messages: Vec<UserMessage>) -> Self {
+    pub(super) fn prepared_event(&self, id: EffectId, messages: Vec<UserMessage>) -> Event {
         let size = self.machine.request_size(&messages, self.request_context.system_bytes());
-        self.handle_event(&Event::Prepared { id, size, messages: messages.into() })
-    }
-
-    fn handle_tick(self) -> Self {
-        let now = self.clock.now();
-        self.handle_event(&Event::Tick { now })
+        Event::Prepared { id, size, messages: messages.into() }
     }
 
     /// Writes an event to the journal, lets the machine handle it, and keeps the effects until the event is durable.
@@ -331,12 +314,12 @@ impl<H: Executor> Driver<H> {
         record: JournalRecord<'_>,
     ) -> Result<(), StoreError> {
         let written = self.ports.journal.append(at, record);
-        if self.journal_state == JournalState::Failed { Ok(()) } else { written }
+        if self.has_journal_failed { Ok(()) } else { written }
     }
 
     fn sync(&mut self) -> Result<(), StoreError> {
         let synced = self.ports.journal.sync();
-        if self.journal_state == JournalState::Failed { Ok(()) } else { synced }
+        if self.has_journal_failed { Ok(()) } else { synced }
     }
 
     /// Writes the end of the run. It repeats what the events before it say, so it may be missing.
@@ -350,7 +333,7 @@ impl<H: Executor> Driver<H> {
 
     /// Ends the run because the journal has failed.
     fn fail_journal(mut self, error: &StoreError) -> Self {
-        self.journal_state = JournalState::Failed;
+        self.has_journal_failed = true;
         if matches!(self.machine.state, State::Done(_)) {
             log::error!("the run is over, but its end may be missing in the journal: {error}");
         }
@@ -362,8 +345,8 @@ impl<H: Executor> Driver<H> {
 
     /// Ends the run if the reader of the output is gone.
     fn check_observer(&mut self, result: Result<(), Disconnected>) {
-        if result == Err(Disconnected) && self.observer_state == ObserverState::Connected {
-            self.observer_state = ObserverState::Disconnected;
+        if result == Err(Disconnected) && !self.is_reader_gone {
+            self.is_reader_gone = true;
             self.local_events.push_back(Event::Interrupt { signal: Signal::Pipe });
         }
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::driver::{Driver, PendingCall, PendingTiming};
-use super::executor::{DriverInput, EffectTask, Executor, InputSink, TaskThread};
+use super::executor::{DriverInput, EffectTask, InputSink, TaskThread};
 use crate::machine::{BudgetShare, CallIntent, CallPurpose, CheckResult, Effect, Event};
 use crate::model::{
     EffectId, Fault, FaultKind, Tokens, ToolCall, ToolResult, ToolStatus, UserMessage,
@@ -12,7 +12,7 @@ use crate::port::{
     AuthorizationOutcome, CallTiming, CancellationToken, EffectContext, JournalRecord, ModelRequest,
 };
 
-impl<H: Executor> Driver<H> {
+impl Driver {
     /// Returns whether the events before an effect must be durable before it starts.
     pub(super) fn needs_durable_journal(&self, effect: &Effect) -> bool {
         match effect {
@@ -30,29 +30,24 @@ impl<H: Executor> Driver<H> {
     /// Performs an effect, unless it isn't pending any more.
     pub(super) fn perform_effect(&mut self, effect: Effect) {
         match effect {
-            Effect::Prepare { id, purpose } if self.is_awaited(id) => self.prepare(id, purpose),
-            Effect::CallModel { id, purpose, attempt, max_output } if self.is_awaited(id) => {
+            Effect::Cancel { id } => self.cancel(id),
+            Effect::End => {}
+            Effect::Prepare { id, .. }
+            | Effect::CallModel { id, .. }
+            | Effect::Authorize { id, .. }
+            | Effect::RunTool { id, .. }
+            | Effect::CheckAnswer { id, .. }
+                if !self.machine.state.pending_effects().contains(&id) => {}
+            Effect::Prepare { id, purpose } => self.prepare(id, purpose),
+            Effect::CallModel { id, purpose, attempt, max_output } => {
                 self.call_model(id, purpose, attempt, max_output);
             }
-            Effect::Authorize { id, call } if self.is_awaited(id) => self.authorize(id, call),
-            Effect::RunTool { id, call, budget } if self.is_awaited(id) => {
+            Effect::Authorize { id, call } => self.authorize(id, call),
+            Effect::RunTool { id, call, budget } => {
                 self.run_tool(id, call, budget.map(|budget| *budget));
             }
-            Effect::CheckAnswer { id, answer } if self.is_awaited(id) => {
-                self.check_answer(id, &answer);
-            }
-            Effect::Cancel { id } => self.cancel(id),
-            Effect::Prepare { .. }
-            | Effect::CallModel { .. }
-            | Effect::Authorize { .. }
-            | Effect::RunTool { .. }
-            | Effect::CheckAnswer { .. }
-            | Effect::End => {}
+            Effect::CheckAnswer { id, answer } => self.check_answer(id, answer),
         }
-    }
-
-    fn is_awaited(&self, id: EffectId) -> bool {
-        self.machine.state.pending_effects().contains(&id)
     }
 
     fn prepare(&mut self, id: EffectId, purpose: CallPurpose) {
@@ -63,8 +58,8 @@ impl<H: Executor> Driver<H> {
         if self.ports.pre_call_hooks.applies(purpose) {
             return self.run_pre_call_hooks(id, purpose, messages);
         }
-        let size = self.machine.request_size(&messages, self.request_context.system_bytes());
-        self.local_events.push_back(Event::Prepared { id, size, messages: messages.into() });
+        let event = self.prepared_event(id, messages);
+        self.local_events.push_back(event);
     }
 
     /// Runs the hooks before a call. If they fail, the user's messages still arrive.
@@ -118,7 +113,11 @@ impl<H: Executor> Driver<H> {
         };
         let window = self.machine.state.run().rules.context.window;
         if request.size > window {
-            let fault = too_large_fault(request.size, window);
+            let message = format!(
+                "the request has about {} tokens, more than the context window of {}; it was not sent",
+                request.size.0, window.0
+            );
+            let fault = Fault::new(FaultKind::Overflow, message);
             return self.local_events.push_back(Event::CallFailed { id, fault });
         }
         let ready = self.clock.now();
@@ -185,7 +184,7 @@ impl<H: Executor> Driver<H> {
             TaskThread::Pool,
             move |scope, _| {
                 let begun = clock.now();
-                let mut result = job.run(&scope.clone().with_budget(budget));
+                let mut result = job(&scope.clone().with_budget(budget));
                 result.duration = clock.now().since(begun);
                 DriverInput::Event(Event::ToolCompleted { id, result })
             },
@@ -198,13 +197,12 @@ impl<H: Executor> Driver<H> {
 
     /// Checks an answer. If it passes, a queued follow-up message comes before the end. One beyond the limit stays in the
     /// queue, for a resume of the session.
-    fn check_answer(&mut self, id: EffectId, answer: &Arc<str>) {
+    fn check_answer(&mut self, id: EffectId, answer: Arc<str>) {
         let follow_up = match self.machine.state.run().can_take_follow_up() {
             true => self.ports.messages.take_follow_up(),
             false => None,
         };
         let checks = Arc::clone(&self.ports.checks);
-        let answer = Arc::clone(answer);
         self.start_task(
             id,
             TaskThread::Dedicated,
@@ -249,13 +247,4 @@ impl<H: Executor> Driver<H> {
             on_failure: Box::new(lost),
         });
     }
-}
-
-/// Returns the fault of a request that isn't sent because it exceeds the context window.
-fn too_large_fault(size: Tokens, window: Tokens) -> Fault {
-    let (size, window) = (size.0, window.0);
-    let message = format!(
-        "the request has about {size} tokens, more than the context window of {window}; it was not sent"
-    );
-    Fault::new(FaultKind::Overflow, message)
 }

@@ -27,28 +27,6 @@ pub trait Executor {
     fn wait_idle(&mut self, grace: TimeSpan) -> bool;
 }
 
-impl<E: Executor + ?Sized> Executor for Box<E> {
-    fn clock(&self) -> Arc<dyn Clock> {
-        (**self).clock()
-    }
-
-    fn start(&mut self, work: EffectTask) {
-        (**self).start(work);
-    }
-
-    fn wait_input(&mut self, deadline: Option<Deadline>) -> Option<DriverInput> {
-        (**self).wait_input(deadline)
-    }
-
-    fn try_input(&mut self) -> Option<DriverInput> {
-        (**self).try_input()
-    }
-
-    fn wait_idle(&mut self, grace: TimeSpan) -> bool {
-        (**self).wait_idle(grace)
-    }
-}
-
 /// An input of the driver.
 pub enum DriverInput {
     /// An event for the machine.
@@ -97,12 +75,15 @@ pub enum DriverInput {
 }
 
 impl DriverInput {
-    /// Returns the event for a message of a running effect.
-    pub(super) fn from_message(id: EffectId, word: EffectMessage) -> Self {
-        Self::Event(match word {
-            EffectMessage::UsageReported(usage, cost) => Event::UsageReported { id, usage, cost },
-            EffectMessage::Abort => Event::Interrupt { signal: Signal::Interrupt },
-        })
+    /// Returns the input for a message of a running effect.
+    pub(super) fn from_message(id: EffectId, message: EffectMessage) -> Self {
+        match message {
+            EffectMessage::Notice(notice) => Self::Notice { id, notice },
+            EffectMessage::UsageReported(usage, cost) => {
+                Self::Event(Event::UsageReported { id, usage, cost })
+            }
+            EffectMessage::Abort => Self::Event(Event::Interrupt { signal: Signal::Interrupt }),
+        }
     }
 }
 

@@ -1,7 +1,6 @@
 //! An executor without threads, on a simulated clock, for tests and benchmarks.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -15,19 +14,14 @@ use crate::port::{CancellationToken, Clock, EffectContext, Sleep};
 #[derive(Default)]
 pub struct InlineExecutor {
     clock: Arc<VirtualClock>,
-    scheduled: BinaryHeap<Reverse<ScheduledInput>>,
+    /// The inputs by their times, and in the order in which they were scheduled.
+    scheduled: BTreeMap<(RunTime, u64), DriverInput>,
     next_order: u64,
 }
 
 /// A clock that only advances when every task waits.
 #[derive(Debug, Default)]
 pub struct VirtualClock(AtomicU64);
-
-struct ScheduledInput {
-    at: RunTime,
-    order: u64,
-    input: DriverInput,
-}
 
 impl InlineExecutor {
     /// Returns an executor whose clock starts at zero.
@@ -44,9 +38,8 @@ impl InlineExecutor {
 
     /// Schedules an input for a certain time.
     pub fn schedule(&mut self, at: RunTime, input: DriverInput) {
-        let order = self.next_order;
+        self.scheduled.insert((at, self.next_order), input);
         self.next_order += 1;
-        self.scheduled.push(Reverse(ScheduledInput { at, order, input }));
     }
 }
 
@@ -57,11 +50,9 @@ impl Executor for InlineExecutor {
 
     fn start(&mut self, work: EffectTask) {
         let task = Arc::new(InlineTask { started_at: self.clock.now(), ..InlineTask::default() });
-        let (notices, messages, id) = (Arc::clone(&task), Arc::clone(&task), work.id);
-        let messages = move |word| messages.send(DriverInput::from_message(id, word));
+        let (sender, id) = (Arc::clone(&task), work.id);
         let scope = EffectContext::new(work.cancel, Arc::clone(&task) as Arc<dyn Sleep>)
-            .with_notices(Arc::new(move |notice| notices.send(DriverInput::Notice { id, notice })))
-            .with_messages(Arc::new(messages));
+            .with_messages(move |message| sender.send(DriverInput::from_message(id, message)));
         let last = (work.run)(&scope, &|input| task.send(input));
         task.send(last);
         for (at, input) in std::mem::take(&mut *task.inputs()) {
@@ -70,24 +61,22 @@ impl Executor for InlineExecutor {
     }
 
     fn wait_input(&mut self, deadline: Option<Deadline>) -> Option<DriverInput> {
-        let scheduled_at = self.scheduled.peek().map(|Reverse(next)| next.at);
         let due = deadline.map(|deadline| deadline.at);
-        match (scheduled_at, due) {
-            (Some(at), due) if due.is_none_or(|due| at < due) => {
-                self.clock.advance(at);
-                self.scheduled.pop().map(|Reverse(next)| next.input)
+        match self.scheduled.first_entry() {
+            Some(next) if due.is_none_or(|due| next.key().0 < due) => {
+                self.clock.advance(next.key().0);
+                Some(next.remove())
             }
-            (_, Some(due)) => {
-                self.clock.advance(due);
+            Some(_) | None => {
+                self.clock.advance(due?);
                 None
             }
-            (_, None) => None,
         }
     }
 
     fn try_input(&mut self) -> Option<DriverInput> {
-        let is_due = self.scheduled.peek().is_some_and(|Reverse(next)| next.at <= self.clock.now());
-        if is_due { self.scheduled.pop().map(|Reverse(next)| next.input) } else { None }
+        let next = self.scheduled.first_entry()?;
+        (next.key().0 <= self.clock.now()).then(|| next.remove())
     }
 
     fn wait_idle(&mut self, _: TimeSpan) -> bool {
@@ -136,25 +125,5 @@ impl Sleep for InlineTask {
     fn sleep(&self, span: TimeSpan, cancel: &CancellationToken) -> bool {
         self.waited.fetch_add(span.0, Ordering::Relaxed);
         cancel.is_cancelled()
-    }
-}
-
-impl PartialEq for ScheduledInput {
-    fn eq(&self, other: &Self) -> bool {
-        (self.at, self.order) == (other.at, other.order)
-    }
-}
-
-impl Eq for ScheduledInput {}
-
-impl PartialOrd for ScheduledInput {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for ScheduledInput {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        (self.at, self.order).cmp(&(other.at, other.order))
     }
 }

@@ -3,11 +3,10 @@
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, unbounded};
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, unbounded};
 use rayon::{ThreadPool, ThreadPoolBuildError, ThreadPoolBuilder};
 
 use super::executor::{DriverInput, EffectTask, Executor, TaskThread};
@@ -20,7 +19,8 @@ pub struct ThreadExecutor {
     clock: Arc<dyn Clock>,
     inbox: Receiver<DriverInput>,
     sender: DriverInputSender,
-    call_thread: Option<CallThread>,
+    /// Sends a task to the newest call thread, if that waits for one. The thread ends when this is dropped.
+    call_thread: Option<Sender<ThreadTask>>,
     pool: Option<ThreadPool>,
     pool_size: usize,
     /// Every task holds a sender. Once all are dropped, no task runs.
@@ -48,7 +48,7 @@ impl ThreadExecutor {
             call_thread: None,
             pool: None,
             pool_size: parallel.clamp(1, 64) as usize + SPARE_WORKERS,
-            running: crossbeam_channel::bounded(0),
+            running: bounded(0),
         }
     }
 
@@ -59,16 +59,21 @@ impl ThreadExecutor {
 
     /// Runs a task on the call thread, or on a new one if that is busy.
     fn run_on_call_thread(&mut self, body: ThreadTask) -> Result<(), String> {
-        let body = match self.call_thread.as_ref().filter(|thread| thread.is_free()) {
-            Some(thread) => match thread.send(body) {
+        let body = match &self.call_thread {
+            Some(waiting) => match waiting.try_send(body) {
                 Ok(()) => return Ok(()),
-                Err(body) => body,
+                Err(refused) => refused.into_inner(),
             },
             None => body,
         };
-        let thread = CallThread::start(body);
-        self.call_thread =
-            Some(thread.map_err(|error| format!("could not start a thread: {error}"))?);
+        let (tasks, bodies) = bounded::<ThreadTask>(0);
+        let work = move || {
+            body();
+            bodies.into_iter().for_each(|body| body());
+        };
+        let started = thread::Builder::new().name("call".to_owned()).spawn(work);
+        started.map_err(|error| format!("could not start a thread: {error}"))?;
+        self.call_thread = Some(tasks);
         Ok(())
     }
 
@@ -100,40 +105,6 @@ fn build_pool(threads: usize) -> Result<ThreadPool, ThreadPoolBuildError> {
 
 type ThreadTask = Box<dyn FnOnce() + Send>;
 
-/// A thread for consecutive tasks. It ends when it is dropped.
-struct CallThread {
-    tasks: Sender<ThreadTask>,
-    is_busy: Arc<AtomicBool>,
-}
-
-impl CallThread {
-    fn start(first: ThreadTask) -> std::io::Result<Self> {
-        let (next, bodies) = crossbeam_channel::bounded::<ThreadTask>(1);
-        let is_busy = Arc::new(AtomicBool::new(true));
-        let busy = Arc::clone(&is_busy);
-        let work = move || {
-            first();
-            busy.store(false, Ordering::Release);
-            for body in bodies {
-                body();
-                busy.store(false, Ordering::Release);
-            }
-        };
-        thread::Builder::new().name("call".to_owned()).spawn(work)?;
-        Ok(Self { tasks: next, is_busy })
-    }
-
-    fn is_free(&self) -> bool {
-        !self.is_busy.load(Ordering::Acquire)
-    }
-
-    /// Sends a task to the thread, or returns it if the thread is gone.
-    fn send(&self, body: ThreadTask) -> Result<(), ThreadTask> {
-        self.is_busy.store(true, Ordering::Release);
-        self.tasks.send(body).map_err(crossbeam_channel::SendError::into_inner)
-    }
-}
-
 impl DriverInputSender {
     /// Sends an input. It is ignored once the run is over.
     pub fn send(&self, input: DriverInput) {
@@ -160,13 +131,10 @@ impl Executor for ThreadExecutor {
         };
         let on_panic = fail.clone();
         let body = move || {
-            let notice_sender = sender.clone();
-            let notices =
-                Arc::new(move |notice| notice_sender.send(DriverInput::Notice { id, notice }));
-            let message_sender = sender.clone();
-            let messages =
-                Arc::new(move |word| message_sender.send(DriverInput::from_message(id, word)));
-            let scope = real_time_context(cancel).with_notices(notices).with_messages(messages);
+            let messages = sender.clone();
+            let scope = real_time_context(cancel).with_messages(move |message| {
+                messages.send(DriverInput::from_message(id, message))
+            });
             let deliver = |input| sender.send(input);
             match catch_unwind(AssertUnwindSafe(|| run(&scope, &deliver))) {
                 Ok(input) => sender.send(input),
@@ -204,7 +172,7 @@ impl Executor for ThreadExecutor {
     }
 
     fn wait_idle(&mut self, grace: TimeSpan) -> bool {
-        let (sender, _) = crossbeam_channel::bounded(0);
+        let (sender, _) = bounded(0);
         drop(std::mem::replace(&mut self.running.0, sender));
         let gone = self.running.1.recv_timeout(grace.into());
         gone == Err(RecvTimeoutError::Disconnected)

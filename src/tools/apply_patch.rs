@@ -6,6 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use super::calls::{Edit, EditCall, build_tool};
 use super::description::{
     BuiltInTool, CallArguments, CallSummary, Subject, TargetKind, ToolDescription,
 };
@@ -14,11 +15,8 @@ use super::patch::{
     Edge, FileOperation, FilePatch, Hunk, ParsedPatch, PatchError, apply_hunks, misplaced,
 };
 use super::settings::FileDeletion;
-use super::tool::{CallContext, CallPlan, Tool, ToolInvocation, ToolOutput};
-use super::{error_hints, nearest_lines, schema};
-use crate::model::CallAccess;
-use crate::policy::{CallKind, CallTarget};
-use crate::port::ToolSpec;
+use super::{error_hints, nearest_lines};
+use crate::policy::CallKind;
 use crate::workspace::{FileError, RelPath, TextFile, WorkspaceRoot, is_binary};
 
 const NAME: &str = "apply_patch";
@@ -31,7 +29,21 @@ pub(super) const TOOL: BuiltInTool = BuiltInTool {
         summarize,
     },
     build: |context| {
-        Some(Box::new(ApplyPatch::new(context.guarded_root(NAME), context.settings.delete)))
+        let (root, delete) = (context.guarded_root(NAME), context.settings.delete);
+        Some(build_tool(
+            NAME,
+            "Applies a unified diff, as git diff writes it, to any number of files; files can be created, deleted and \
+             renamed. Either all of it is applied or nothing. Line numbers may be wrong by some lines, and so may one or \
+             two lines at the edges of a hunk. The format *** Begin Patch is understood, too; the lines of each of its \
+             hunks must occur once in the file, or be the first ones after its @@ lines.",
+            move |Arguments { patch, path }| {
+                let parsed = ParsedPatch::parse(&patch).map_err(|why| invalid_patch(&why))?;
+                let mut edit = PatchEdit { parsed, path, delete, patches: Vec::new() };
+                // An earlier call may create a file that does not exist yet.
+                let _ = edit.resolve(&root);
+                Ok(EditCall::new(&root, edit))
+            },
+        ))
     },
 };
 
@@ -59,14 +71,6 @@ fn summarize(arguments: CallArguments<'_>) -> CallSummary<'_> {
     }
 }
 
-/// Applies patches.
-#[derive(Clone)]
-pub(super) struct ApplyPatch {
-    root: WorkspaceRoot,
-    delete: FileDeletion,
-    spec: ToolSpec,
-}
-
 /// The arguments from the model.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -77,6 +81,15 @@ struct Arguments {
     path: Option<String>,
 }
 
+struct PatchEdit {
+    parsed: ParsedPatch,
+    /// The file of a patch that does not name one.
+    path: Option<String>,
+    delete: FileDeletion,
+    /// Empty until the names are resolved.
+    patches: Vec<ResolvedFilePatch>,
+}
+
 /// The patch of one file, with its names resolved.
 struct ResolvedFilePatch {
     patch: FilePatch,
@@ -84,18 +97,87 @@ struct ResolvedFilePatch {
     new: Option<RelPath>,
 }
 
-struct Call {
-    tool: ApplyPatch,
-    parsed: ParsedPatch,
-    /// The file of a patch that does not name one.
-    path: Option<String>,
-    /// Empty until the names are resolved.
-    patches: Vec<ResolvedFilePatch>,
-    edit: Option<FileEdit>,
+fn invalid(why: &str) -> String {
+    format!("Invalid arguments for apply_patch: {why}.")
+}
+
+fn invalid_patch(why: &str) -> String {
+    invalid(&format!("patch: {why}"))
+}
+
+impl PatchEdit {
+    fn resolve_file(
+        &self,
+        root: &WorkspaceRoot,
+        patch: FilePatch,
+    ) -> Result<ResolvedFilePatch, String> {
+        let resolve = |name: &String| root.resolve(name).map_err(|error| error.to_string());
+        let mut old = patch.old.as_ref().map(resolve).transpose()?;
+        let mut new = patch.new.as_ref().map(resolve).transpose()?;
+        if old.is_none() && new.is_none() {
+            let path = self.path.as_ref();
+            let path =
+                path.ok_or("the patch names no file; give it in path, or add lines --- and +++")?;
+            old = Some(resolve(path)?);
+            new.clone_from(&old);
+        }
+        if matches!(patch.operation, FileOperation::Deleted | FileOperation::DeletedUnchecked)
+            && self.delete == FileDeletion::Refused
+        {
+            let name = patch.old.unwrap_or_default();
+            return Err(format!(
+                "it deletes {name}, and files may not be deleted; the user can allow it with workspace.allow_delete"
+            ));
+        }
+        Ok(ResolvedFilePatch { patch, old, new })
+    }
+}
+
+impl Edit for PatchEdit {
+    fn resolve(&mut self, root: &WorkspaceRoot) -> Result<(), String> {
+        let exists = |name: &str| root.resolve(name).is_ok_and(|path| root.exists(&path));
+        let patches = self.parsed.resolve(&exists).map_err(|why| invalid_patch(&why))?;
+        let resolved = patches.into_iter().map(|patch| self.resolve_file(root, patch));
+        self.patches = resolved.collect::<Result<_, _>>().map_err(|why| invalid(&why))?;
+        Ok(())
+    }
+
+    fn paths(&self) -> Vec<&RelPath> {
+        let mut paths: Vec<&RelPath> = Vec::new();
+        for path in self.patches.iter().flat_map(|part| [&part.old, &part.new]).flatten() {
+            if !paths.contains(&path) {
+                paths.push(path);
+            }
+        }
+        paths
+    }
+
+    fn edit(&self, root: &WorkspaceRoot) -> Result<FileEdit, String> {
+        let renamed = self
+            .patches
+            .iter()
+            .filter(|part| part.patch.operation == FileOperation::Renamed && part.old != part.new);
+        // A path that cannot be resolved is reported when its patch is applied.
+        let renamed = renamed.filter_map(|part| root.canonical(part.old.as_ref()?).ok()).collect();
+        let mut files = PatchedFiles { root, files: BTreeMap::new(), renamed };
+        for part in &self.patches {
+            files.apply(part).map_err(|why| format!("{why} Nothing was changed."))?;
+        }
+        let mut edit = FileEdit::default();
+        for (path, PatchedFile { before, after, is_touched }) in files.files {
+            if is_touched && (before.is_some() || after.is_some()) {
+                let (after, mode) = after.map(|after| (after.bytes, after.mode)).unzip();
+                let before = before.as_ref().map(|before| before.bytes.as_slice());
+                edit.add(path, before, after.map(Into::into), mode.flatten());
+            }
+        }
+        Ok(edit)
+    }
 }
 
 /// The files of a patch while it is applied in memory.
-struct PatchedFiles {
+struct PatchedFiles<'a> {
+    root: &'a WorkspaceRoot,
     files: BTreeMap<RelPath, PatchedFile>,
     /// Files that the patch renames, so that their names are free.
     renamed: BTreeSet<RelPath>,
@@ -116,240 +198,62 @@ struct FileContent {
     mode: Option<u32>,
 }
 
-impl PatchedFile {
-    /// Returns the content that a rename or a copy of this file refers to: the original one, even if an earlier section
-    /// has put another file in its place.
-    fn expected(&self) -> Option<&FileContent> {
-        self.before.as_ref().or(self.after.as_ref())
-    }
-
-    /// Returns whether the file still has its expected content.
-    fn is_as_expected(&self) -> bool {
-        !self.is_touched || self.before.is_none()
-    }
-}
-
-impl ApplyPatch {
-    /// Returns the tool.
-    pub(super) fn new(root: WorkspaceRoot, delete: FileDeletion) -> Self {
-        let spec = schema::tool_spec::<Arguments>(
-            NAME,
-            "Applies a unified diff, as git diff writes it, to any number of files; files can be created, deleted and \
-             renamed. Either all of it is applied or nothing. Line numbers may be wrong by some lines, and so may one or \
-             two lines at the edges of a hunk. The format *** Begin Patch is understood, too; the lines of each of its \
-             hunks must occur once in the file, or be the first ones after its @@ lines.",
-        );
-        Self { root, delete, spec }
-    }
-
-    fn resolve(&self, section: FilePatch, path: Option<&str>) -> Result<ResolvedFilePatch, String> {
-        let resolve = |name: &Option<String>| match name {
-            Some(name) => self.root.resolve(name).map(Some).map_err(|error| error.to_string()),
-            None => Ok(None),
-        };
-        let (mut old, mut new) = (resolve(&section.old)?, resolve(&section.new)?);
-        if old.is_none() && new.is_none() {
-            let path =
-                path.ok_or("the patch names no file; give it in path, or add lines --- and +++")?;
-            old = resolve(&Some(path.to_owned()))?;
-            new.clone_from(&old);
-        }
-        if matches!(section.operation, FileOperation::Deleted | FileOperation::DeletedUnchecked)
-            && self.delete == FileDeletion::Refused
-        {
-            let name = section.old.unwrap_or_default();
-            return Err(format!(
-                "it deletes {name}, and files may not be deleted; the user can allow it with workspace.allow_delete"
-            ));
-        }
-        Ok(ResolvedFilePatch { patch: section, old, new })
-    }
-}
-
-impl Tool for ApplyPatch {
-    fn spec(&self) -> &ToolSpec {
-        &self.spec
-    }
-
-    fn prepare(&self, arguments: &str) -> Result<Box<dyn ToolInvocation>, String> {
-        let Arguments { patch, path } = schema::parse_arguments(&self.spec, arguments)?;
-        let parsed = ParsedPatch::parse(&patch).map_err(|why| invalid(&format!("patch: {why}")))?;
-        let mut call = Call { tool: self.clone(), parsed, path, patches: Vec::new(), edit: None };
-        // An earlier call may create a file that does not exist yet.
-        let _ = call.resolve();
-        Ok(Box::new(call))
-    }
-}
-
-fn invalid(why: &str) -> String {
-    format!("Invalid arguments for apply_patch: {why}.")
-}
-
-impl ToolInvocation for Call {
-    fn kind(&self) -> CallKind {
-        TOOL.description.kind
-    }
-
-    fn access(&self) -> CallAccess {
-        if self.patches.is_empty() {
-            return CallAccess::Exclusive;
-        }
-        CallAccess::Write(self.paths().map(|path| path.to_string().into()).collect())
-    }
-
-    fn resolve(&mut self) -> Result<(), String> {
-        let root = &self.tool.root;
-        let exists = |name: &str| root.resolve(name).is_ok_and(|path| root.exists(&path));
-        let patches =
-            self.parsed.resolve(&exists).map_err(|why| invalid(&format!("patch: {why}")))?;
-        let resolved =
-            patches.into_iter().map(|patch| self.tool.resolve(patch, self.path.as_deref()));
-        self.patches = resolved.collect::<Result<_, _>>().map_err(|why| invalid(&why))?;
-        Ok(())
-    }
-
-    fn targets(&self) -> Vec<CallTarget> {
-        self.paths().map(|path| CallTarget::Write(path.to_string())).collect()
-    }
-
-    fn real_targets(&self) -> Vec<CallTarget> {
-        let real = self.paths().filter_map(|path| self.tool.root.real_path(path));
-        real.map(|path| CallTarget::Write(path.to_string())).collect()
-    }
-
-    fn summary(&self) -> String {
-        let paths: Vec<String> = self.paths().map(ToString::to_string).collect();
-        paths.join(", ")
-    }
-
-    fn plan(&mut self) -> Result<CallPlan, ToolOutput> {
-        let edit = self.edit().map_err(ToolOutput::failed)?;
-        let plan = edit.plan();
-        self.edit = Some(edit);
-        Ok(plan)
-    }
-
-    fn run(self: Box<Self>, _: &CallContext<'_>) -> ToolOutput {
-        let edit = match self.edit {
-            Some(edit) => edit,
-            None => match self.edit() {
-                Ok(edit) => edit,
-                Err(why) => return ToolOutput::failed(why),
-            },
-        };
-        edit.apply(&self.tool.root)
-    }
-}
-
-impl Call {
-    /// Returns the files, without duplicates, in the order of the patch.
-    fn paths(&self) -> impl Iterator<Item = &RelPath> {
-        let mut paths: Vec<&RelPath> = Vec::new();
-        for path in self.patches.iter().flat_map(|part| [&part.old, &part.new]).flatten() {
-            if !paths.contains(&path) {
-                paths.push(path);
-            }
-        }
-        paths.into_iter()
-    }
-
-    fn edit(&self) -> Result<FileEdit, String> {
-        let mut files = PatchedFiles { files: BTreeMap::new(), renamed: self.renamed_files() };
-        for part in &self.patches {
-            self.apply_to(part, &mut files).map_err(|why| format!("{why} Nothing was changed."))?;
-        }
-        let mut edit = FileEdit::default();
-        for (path, PatchedFile { before, after: now, .. }) in
-            files.files.into_iter().filter(|(_, f)| f.is_touched)
-        {
-            if before.is_none() && now.is_none() {
-                continue;
-            }
-            let before = before.as_ref().map(|before| before.bytes.as_slice());
-            let (now, mode) = now.map(|now| (now.bytes, now.mode)).unzip();
-            edit.add(path, before, now.map(Into::into), mode.flatten());
-        }
-        Ok(edit)
-    }
-
-    /// Returns the files that are renamed.
-    fn renamed_files(&self) -> BTreeSet<RelPath> {
-        let renamed =
-            self.patches.iter().filter(|part| part.patch.operation == FileOperation::Renamed);
-        let moved = renamed.filter(|part| part.old != part.new);
-        // A path that cannot be resolved is reported by `apply_to`.
-        moved.filter_map(|part| self.tool.root.canonical(part.old.as_ref()?).ok()).collect()
-    }
-
-    fn apply_to(&self, part: &ResolvedFilePatch, files: &mut PatchedFiles) -> Result<(), String> {
-        let ResolvedFilePatch { patch: section, old, new } = part;
-        let old = old.as_ref().map(|path| self.load(path, files)).transpose()?;
-        let new = new.as_ref().map(|path| self.load(path, files)).transpose()?;
-        let hunks = &section.hunks;
-        let content = |bytes, mode| Some(FileContent { bytes, mode });
-        match (section.operation, old, new) {
+impl PatchedFiles<'_> {
+    fn apply(&mut self, part: &ResolvedFilePatch) -> Result<(), String> {
+        let ResolvedFilePatch { patch, old, new } = part;
+        let old = old.as_ref().map(|path| self.load(path)).transpose()?;
+        let new = new.as_ref().map(|path| self.load(path)).transpose()?;
+        match (patch.operation, old, new) {
             (FileOperation::Created, _, Some(path)) => {
-                if !files.is_free(&path) {
+                if !self.is_free(&path) {
                     return Err(format!("'{path}' exists already, but the patch creates it."));
                 }
-                let bytes = apply_hunks(&[], hunks).map_err(|_| {
+                let bytes = apply_hunks(&[], &patch.hunks).map_err(|_| {
                     format!("The patch creates '{path}', but its hunk removes lines.")
                 })?;
-                files.set(&path, content(bytes, section.mode));
+                self.set(&path, Some(FileContent { bytes, mode: patch.mode }));
             }
             (FileOperation::Deleted, Some(path), _) => {
-                let now = files.files[&path].after.as_ref();
-                let now = now.ok_or_else(|| describe_missing_file(&self.tool.root, &path))?;
-                let is_empty = match hunks.is_empty() {
-                    true => now.bytes.is_empty(),
-                    false => patch_content(&path, &now.bytes, section)?.is_empty(),
-                };
-                if !is_empty {
+                let now = self.existing(&path, self.files[&path].after.as_ref())?;
+                if !patch_content(&path, &now.bytes, patch)?.is_empty() {
                     return Err(format!(
                         "The patch deletes '{path}', which has lines that the patch does not name."
                     ));
                 }
-                files.set(&path, None);
+                self.set(&path, None);
             }
             (FileOperation::DeletedUnchecked, Some(path), _) => {
-                if files.files[&path].after.is_none() {
-                    return Err(describe_missing_file(&self.tool.root, &path));
-                }
-                files.set(&path, None);
+                self.existing(&path, self.files[&path].after.as_ref())?;
+                self.set(&path, None);
             }
             (FileOperation::Renamed | FileOperation::Copied, Some(from), Some(to)) => {
-                let source = files.files[&from].clone();
-                let meant = source
-                    .expected()
-                    .ok_or_else(|| describe_missing_file(&self.tool.root, &from))?;
-                let bytes = match hunks.is_empty() {
-                    true => meant.bytes.clone(),
-                    false => patch_content(&from, &meant.bytes, section)?,
-                };
+                let source = &self.files[&from];
+                // The original content, even if an earlier section has put another file in its place.
+                let meant = source.before.as_ref().or(source.after.as_ref());
+                let meant = self.existing(&from, meant)?;
+                let bytes = patch_content(&from, &meant.bytes, patch)?;
+                let content = FileContent { bytes, mode: patch.mode.or(meant.mode) };
                 let is_itself = from == to && !source.is_touched;
-                if !is_itself && !files.is_free(&to) {
+                if !is_itself && !self.is_free(&to) {
                     return Err(format!(
                         "'{to}' exists already, but the patch renames or copies '{from}' to it."
                     ));
                 }
-                if section.operation == FileOperation::Renamed && source.is_as_expected() {
-                    files.set(&from, None);
+                let is_as_expected = !source.is_touched || source.before.is_none();
+                if patch.operation == FileOperation::Renamed && is_as_expected {
+                    self.set(&from, None);
                 }
-                files.set(&to, content(bytes, section.mode.or(meant.mode)));
+                self.set(&to, Some(content));
             }
             (FileOperation::Modified, Some(path), _)
             | (FileOperation::Modified, None, Some(path)) => {
-                let now = files.files[&path].after.as_ref();
-                let now = now.ok_or_else(|| describe_missing_file(&self.tool.root, &path))?;
-                let bytes = match hunks.is_empty() {
-                    true => now.bytes.clone(),
-                    false => patch_content(&path, &now.bytes, section)?,
-                };
-                if hunks.is_empty() && section.mode == now.mode {
+                let now = self.existing(&path, self.files[&path].after.as_ref())?;
+                if patch.hunks.is_empty() && patch.mode == now.mode {
                     return Err(format!("Nothing would change in '{path}'."));
                 }
-                let mode = section.mode.or(now.mode);
-                files.set(&path, content(bytes, mode));
+                let bytes = patch_content(&path, &now.bytes, patch)?;
+                let mode = patch.mode.or(now.mode);
+                self.set(&path, Some(FileContent { bytes, mode }));
             }
             (..) => return Err("The patch does not say which file it is about.".to_owned()),
         }
@@ -357,13 +261,14 @@ impl Call {
     }
 
     /// Loads a file, and returns its real path.
-    fn load(&self, path: &RelPath, files: &mut PatchedFiles) -> Result<RelPath, String> {
-        let failed = |error| error_hints::describe_missing(&self.tool.root, &error) + ".";
-        let path = self.tool.root.canonical(path).map_err(failed)?;
-        if !files.files.contains_key(&path) {
-            let before = match self.tool.root.read(&path, MAX_FILE_SIZE) {
+    fn load(&mut self, path: &RelPath) -> Result<RelPath, String> {
+        let root = self.root;
+        let failed = |error| error_hints::describe_missing(root, &error) + ".";
+        let path = root.canonical(path).map_err(failed)?;
+        if !self.files.contains_key(&path) {
+            let before = match root.read(&path, MAX_FILE_SIZE) {
                 Ok(bytes) => {
-                    let opened = self.tool.root.open_file(&path).ok();
+                    let opened = root.open_file(&path).ok();
                     let meta = opened.and_then(|opened| opened.file.metadata().ok());
                     let mode = meta.map(|meta| meta.permissions().mode() & 0o777);
                     Some(FileContent { bytes, mode })
@@ -372,35 +277,61 @@ impl Call {
                 Err(error) => return Err(failed(error)),
             };
             let file = PatchedFile { after: before.clone(), before, is_touched: false };
-            files.files.insert(path.clone(), file);
+            self.files.insert(path.clone(), file);
         }
         Ok(path)
+    }
+
+    /// Returns whether another file may get this name: no file has it, or the file that has it is renamed unchanged.
+    fn is_free(&self, path: &RelPath) -> bool {
+        let file = &self.files[path];
+        file.after.is_none() || (!file.is_touched && self.renamed.contains(path))
+    }
+
+    /// Returns the content of a file, or an error if there is none.
+    fn existing<'a>(
+        &self,
+        path: &RelPath,
+        content: Option<&'a FileContent>,
+    ) -> Result<&'a FileContent, String> {
+        let missing = || FileError::Missing(path.clone());
+        content.ok_or_else(|| error_hints::describe_missing(self.root, &missing()) + ".")
+    }
+
+    fn set(&mut self, path: &RelPath, after: Option<FileContent>) {
+        if let Some(file) = self.files.get_mut(path) {
+            file.after = after;
+            file.is_touched = true;
+        }
     }
 }
 
 /// Applies the hunks of a section to the content of a file.
-fn patch_content(path: &RelPath, content: &[u8], section: &FilePatch) -> Result<Vec<u8>, String> {
+fn patch_content(path: &RelPath, content: &[u8], patch: &FilePatch) -> Result<Vec<u8>, String> {
+    let hunks = &patch.hunks;
+    if hunks.is_empty() {
+        return Ok(content.to_vec());
+    }
     if is_binary(content) {
         return Err(format!("'{path}' is a binary file; only text can be patched."));
     }
-    let hunks = &section.hunks;
     let added = hunks.iter().find_map(Hunk::first_beyond_ascii);
     if added.is_some_and(|added| TextFile::would_mix_encodings(content, added)) {
         return Err(error_hints::describe_encoding_conflict(path));
     }
+    let apply = |content: &[u8]| {
+        apply_hunks(content, hunks).map_err(|why| describe_failure(path, content, hunks, why))
+    };
     // The patch applies to the decoded text without a byte order mark, unless the patch has the mark too.
     let has_mark = hunks.iter().any(Hunk::has_byte_order_mark);
     let text = TextFile::read(content.to_vec()).filter(|text| text.content != content);
     match text.filter(|text| text.encoding.is_wide() || !has_mark) {
         Some(text) => {
-            let new = apply_hunks(&text.content, hunks)
-                .map_err(|why| describe_failure(path, &text.content, hunks, why))?;
-            let held = text.encode(&new);
-            held.ok_or_else(|| format!("'{path}' cannot hold what the patch adds in its encoding."))
+            let encoded = text.encode(&apply(&text.content)?);
+            encoded
+                .ok_or_else(|| format!("'{path}' cannot hold what the patch adds in its encoding."))
         }
-        None => {
-            apply_hunks(content, hunks).map_err(|why| describe_failure(path, content, hunks, why))
-        }
+        None => apply(content),
     }
 }
 
@@ -464,24 +395,5 @@ fn describe_failure(path: &RelPath, content: &[u8], hunks: &[Hunk], why: PatchEr
             "{} does not fit: it only adds lines. Give some of the lines around them.",
             described(index)
         ),
-    }
-}
-
-fn describe_missing_file(root: &WorkspaceRoot, path: &RelPath) -> String {
-    error_hints::describe_missing(root, &FileError::Missing(path.clone())) + "."
-}
-
-impl PatchedFiles {
-    /// Returns whether another file may get this name: no file has it, or the file that has it is renamed unchanged.
-    fn is_free(&self, path: &RelPath) -> bool {
-        let file = &self.files[path];
-        file.after.is_none() || (!file.is_touched && self.renamed.contains(path))
-    }
-
-    fn set(&mut self, path: &RelPath, now: Option<FileContent>) {
-        if let Some(file) = self.files.get_mut(path) {
-            file.after = now;
-            file.is_touched = true;
-        }
     }
 }

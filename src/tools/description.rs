@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use super::output_store;
 use super::settings::ToolSettings;
 use super::tool::Tool;
 use crate::exec::Supervisor;
@@ -100,19 +99,6 @@ pub(super) struct BuildContext<'a> {
     pub supervisor: &'a Supervisor,
     pub settings: &'a ToolSettings,
     pub policy: Arc<PolicyEngine>,
-}
-
-impl BuildContext<'_> {
-    /// Returns the workspace with a guard that checks the policy again for the real path of each file.
-    pub(super) fn guarded_root(&self, tool: &'static str) -> WorkspaceRoot {
-        let guard = super::ToolAccessGuard { tool, policy: Arc::clone(&self.policy) };
-        self.root.with_guard(Arc::new(guard))
-    }
-
-    /// Returns the maximum length of a result in bytes; `None` if it is unlimited.
-    pub(super) fn budget(&self) -> Option<usize> {
-        output_store::bytes_for_tokens(self.settings.max_result_tokens.0)
-    }
 }
 
 impl TargetKind {

@@ -1,5 +1,6 @@
 //! Hints in error messages that help the model to correct a mistake.
 
+use crate::model::edit_distance;
 use crate::workspace::{FileError, RelPath, WorkspaceRoot, escape_name};
 
 /// Returns the message for a file error, with similar names if the file is missing.
@@ -36,22 +37,6 @@ fn similar_names(root: &WorkspaceRoot, path: &RelPath) -> Option<String> {
     near.truncate(MAX_SUGGESTIONS);
     let names: Vec<String> = near.into_iter().map(|(_, name)| format!("'{name}'")).collect();
     (!names.is_empty()).then(|| format!("Did you mean {}?", names.join(" or ")))
-}
-
-/// Returns the Levenshtein distance of two texts, by their first 256 characters.
-fn edit_distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().take(256).collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.chars().take(256).enumerate() {
-        let mut corner = i;
-        row[0] = i + 1;
-        for (j, y) in b.iter().enumerate() {
-            let changed = corner + usize::from(x != *y);
-            corner = row[j + 1];
-            row[j + 1] = changed.min(row[j] + 1).min(corner + 1);
-        }
-    }
-    row[b.len()]
 }
 
 /// Describes that non-ASCII text cannot be added to a file.

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use super::tool::{CallPlan, ToolOutput};
 use crate::machine::{CallIntent, FileDigests};
 use crate::model::{FileAction, FileChange, pluralize};
-use crate::policy::CallTarget;
 use crate::workspace::{
     BatchedChange, ChangeBatch, ExpectedContent, RelPath, WorkspaceRoot, sha256,
 };
@@ -14,16 +13,13 @@ use crate::workspace::{
 /// The maximum size of a file to be edited, in bytes.
 pub(super) const MAX_FILE_SIZE: u64 = 64 << 20;
 
-/// Returns the file that a write to a path really changes, if links lead there by another path.
-pub(super) fn real_targets(root: &WorkspaceRoot, path: &RelPath) -> Vec<CallTarget> {
-    root.real_path(path).map(|path| CallTarget::Write(path.to_string())).into_iter().collect()
-}
-
 /// A change of one or more files that is made as a whole.
 #[derive(Default)]
 pub(super) struct FileEdit {
     changes: Vec<BatchedChange>,
     reports: Vec<FileChange>,
+    /// What the result says after the changes.
+    pub remark: Option<String>,
 }
 
 impl FileEdit {
@@ -76,8 +72,8 @@ impl FileEdit {
             return ToolOutput::failed(error);
         }
         let text = self.reports.iter().map(describe_change).chain(linked.iter().map(unlinked));
-        let text: Vec<String> = text.collect();
-        ToolOutput { changes: self.reports, ..ToolOutput::ok(text.join("\n")) }
+        let text = text.collect::<Vec<_>>().join("\n") + &self.remark.unwrap_or_default();
+        ToolOutput { changes: self.reports, ..ToolOutput::ok(text) }
     }
 }
 

@@ -43,6 +43,7 @@
 //! ```
 
 mod apply_patch;
+mod calls;
 mod delete_file;
 mod description;
 mod edit_file;
@@ -55,7 +56,6 @@ mod list_files;
 mod nearest_lines;
 mod output_store;
 mod patch;
-
 mod read_file;
 mod read_output;
 mod registry;

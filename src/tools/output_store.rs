@@ -98,17 +98,14 @@ pub(super) fn truncate_text(text: &str, capacity: usize) -> Option<String> {
     let tail = lines[lines.len() - TAIL_LINES..].concat();
     let omitted = lines.len() - HEAD_LINES - TAIL_LINES;
     let share = capacity / 3;
-    let (head, tail) = if head.len() + tail.len() <= capacity {
-        (head, tail)
-    } else {
-        (truncate_to(head, 2 * share), truncate_to(tail, share))
+    let is_short = head.len() + tail.len() <= capacity;
+    let cut = |text: String, capacity| match is_short || text.len() <= capacity {
+        true => text,
+        false => cut_middle(&text, capacity),
     };
+    let (head, tail) = (cut(head, 2 * share), cut(tail, share));
     let end = if head.ends_with('\n') { "" } else { "\n" };
     Some(format!("{head}{end}[... {omitted} lines omitted ...]\n{tail}"))
-}
-
-fn truncate_to(text: String, capacity: usize) -> String {
-    if text.len() > capacity { cut_middle(&text, capacity) } else { text }
 }
 
 /// Cuts out the middle of a text: two thirds of the limit are left for its beginning, one third for its end.

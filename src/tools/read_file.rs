@@ -1,17 +1,16 @@
 //! `read_file`: reads a text file or a page of it.
 
-use std::fmt::Write as _;
 use std::io::{Cursor, Read};
 
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use super::calls::{ReadCall, build_tool, resolve};
 use super::description::{BuiltInTool, SummaryDetail, TargetKind, ToolDescription};
-use super::schema;
-use super::tool::{CallContext, Tool, ToolInvocation, ToolOutput, Truncation};
-use crate::model::{CallAccess, ToolStatus};
+use super::read_output::end_page;
+use super::tool::{ToolOutput, Truncation};
+use crate::model::ToolStatus;
 use crate::policy::{CallKind, CallTarget};
-use crate::port::ToolSpec;
 use crate::workspace::{
     Encoding, FileError, OpenFile, PageLimits, RelPath, TextFile, TextPage, WorkspaceRoot,
     is_binary,
@@ -32,15 +31,29 @@ pub(super) const TOOL: BuiltInTool = BuiltInTool {
             arguments.path(is_page.then_some(SummaryDetail::Range { from, to }))
         },
     },
-    build: |context| Some(Box::new(ReadFile::new(context.guarded_root(NAME), context.budget()))),
+    build: |context| {
+        let (root, budget) = (context.guarded_root(NAME), context.budget());
+        Some(build_tool(
+            NAME,
+            "Reads a text file. Without offset and limit the whole file is read; a long one is shortened in the \
+             middle, so read it in pages with offset and limit.",
+            move |Arguments { path, offset, limit }| {
+                let path = resolve(&root, Some(&path))?;
+                let page =
+                    (offset.is_some() || limit.is_some()).then(|| (offset.unwrap_or(1), limit));
+                Ok(ReadCall {
+                    root: root.clone(),
+                    summary: path.to_string(),
+                    path,
+                    target: CallTarget::Read,
+                    read: Box::new(move |root, path, _| {
+                        PageRequest { page, budget }.read(root, path)
+                    }),
+                })
+            },
+        ))
+    },
 };
-
-/// Reads files.
-pub(super) struct ReadFile {
-    root: WorkspaceRoot,
-    spec: ToolSpec,
-    budget: Option<usize>,
-}
 
 /// The arguments from the model.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -54,9 +67,7 @@ struct Arguments {
     limit: Option<u64>,
 }
 
-struct Call {
-    root: WorkspaceRoot,
-    path: RelPath,
+struct PageRequest {
     /// The first line and the number of lines, if a page is requested.
     page: Option<(u64, Option<u64>)>,
     budget: Option<usize>,
@@ -74,95 +85,37 @@ const MAX_SCAN: u64 = 256 << 20;
 /// The maximum size of a UTF-16 file that is loaded, in bytes.
 const MAX_WIDE_FILE: u64 = 64 << 20;
 
-impl ReadFile {
-    /// Returns the tool with the maximum size of a page in bytes.
-    pub(super) fn new(root: WorkspaceRoot, budget: Option<usize>) -> Self {
-        let spec = schema::tool_spec::<Arguments>(
-            NAME,
-            "Reads a text file. Without offset and limit the whole file is read; a long one is shortened in the \
-             middle, so read it in pages with offset and limit.",
-        );
-        Self { root, spec, budget }
-    }
-}
-
-impl Tool for ReadFile {
-    fn spec(&self) -> &ToolSpec {
-        &self.spec
-    }
-
-    fn prepare(&self, arguments: &str) -> Result<Box<dyn ToolInvocation>, String> {
-        let Arguments { path, offset, limit } = schema::parse_arguments(&self.spec, arguments)?;
-        let path = self.root.resolve(&path).map_err(|error| error.to_string())?;
-        let page = (offset.is_some() || limit.is_some()).then(|| (offset.unwrap_or(1), limit));
-        Ok(Box::new(Call { root: self.root.clone(), path, page, budget: self.budget }))
-    }
-}
-
-impl ToolInvocation for Call {
-    fn kind(&self) -> CallKind {
-        TOOL.description.kind
-    }
-
-    fn access(&self) -> CallAccess {
-        CallAccess::read(&self.path.to_string())
-    }
-
-    fn targets(&self) -> Vec<CallTarget> {
-        vec![CallTarget::Read(self.path.to_string())]
-    }
-
-    fn real_targets(&self) -> Vec<CallTarget> {
-        self.root
-            .real_path(&self.path)
-            .map(|path| CallTarget::Read(path.to_string()))
-            .into_iter()
-            .collect()
-    }
-
-    fn summary(&self) -> String {
-        self.path.to_string()
-    }
-
-    fn run(self: Box<Self>, _: &CallContext<'_>) -> ToolOutput {
-        match self.read() {
-            Ok(output) if output.status == ToolStatus::Ok => {
-                ToolOutput { reads: vec![self.path.to_string().into()], ..output }
-            }
-            Ok(output) => output,
-            Err(error) => {
-                ToolOutput::failed(super::error_hints::describe_missing(&self.root, &error))
-            }
-        }
-    }
-}
-
-impl Call {
-    fn read(&self) -> Result<ToolOutput, FileError> {
-        let OpenFile { mut file, size } = self.root.open_file(&self.path)?;
-        let failed = |source| FileError::Io { action: "read", path: self.path.clone(), source };
+impl PageRequest {
+    fn read(&self, root: &WorkspaceRoot, path: &RelPath) -> Result<ToolOutput, FileError> {
+        let OpenFile { mut file, size } = root.open_file(path)?;
+        let failed = |source| FileError::Io { action: "read", path: path.clone(), source };
         let mut start = Vec::new();
         (&mut file).take(8 * 1024).read_to_end(&mut start).map_err(failed)?;
         if is_binary(&start) {
             return Ok(ToolOutput::failed(format!(
-                "'{}' is a binary file of {size} bytes; it cannot be shown as text.",
-                self.path
+                "'{path}' is a binary file of {size} bytes; it cannot be shown as text."
             )));
         }
-        if start.is_empty() {
-            return Ok(ToolOutput::ok("(the file is empty)"));
-        }
-        if !Encoding::detect(&start).is_wide() {
-            return self.page(start.chain(file)).map_err(failed);
-        }
-        let Some(text) = TextFile::read(self.root.read(&self.path, MAX_WIDE_FILE)?) else {
-            let text = format!("'{}' begins like UTF-16 text, but is not valid UTF-16.", self.path);
-            return Ok(ToolOutput::failed(text));
+        let output = if start.is_empty() {
+            ToolOutput::ok("(the file is empty)")
+        } else if !Encoding::detect(&start).is_wide() {
+            self.page(path, start.chain(file)).map_err(failed)?
+        } else if let Some(text) = TextFile::read(root.read(path, MAX_WIDE_FILE)?) {
+            self.page(path, Cursor::new(text.content)).map_err(failed)?
+        } else {
+            ToolOutput::failed(format!(
+                "'{path}' begins like UTF-16 text, but is not valid UTF-16."
+            ))
         };
-        self.page(Cursor::new(text.content)).map_err(failed)
+        let reads = if output.status == ToolStatus::Ok {
+            vec![path.to_string().into()]
+        } else {
+            Vec::new()
+        };
+        Ok(ToolOutput { reads, ..output })
     }
 
-    fn page(&self, text: impl Read) -> std::io::Result<ToolOutput> {
+    fn page(&self, path: &RelPath, text: impl Read) -> std::io::Result<ToolOutput> {
         let (first, lines) = self.page.unwrap_or((1, None));
         // Pages are not shortened later, so they must fit.
         let bytes = match (self.page, self.budget) {
@@ -179,8 +132,7 @@ impl Call {
         let total = page.total.map_or_else(|| "many".to_owned(), |total| total.to_string());
         if page.lines == 0 {
             return Ok(ToolOutput::failed(format!(
-                "'{}' has {total} lines; there is no line {first}.",
-                self.path
+                "'{path}' has {total} lines; there is no line {first}."
             )));
         }
         let mark = if first <= 1 { "\u{feff}" } else { "" };
@@ -188,14 +140,7 @@ impl Call {
         let mut text = content.strip_prefix(mark).unwrap_or(&content).to_owned();
         let is_part = self.page.is_some() || page.is_full;
         if is_part {
-            if !text.ends_with('\n') {
-                text.push('\n');
-            }
-            let _ = write!(text, "[lines {}-{} of {total}", page.first, page.last_line());
-            if page.is_full {
-                let _ = write!(text, "; read on with offset {}", page.last_line() + 1);
-            }
-            text.push(']');
+            end_page(&mut text, page.first..=page.last_line(), &total, page.is_full);
         }
         if std::str::from_utf8(&page.content).is_err() {
             text += "\n[not UTF-8: some characters are shown as \u{fffd}]";

@@ -1,18 +1,18 @@
 //! `read_output`: reads a stored result page by page.
 
 use std::fmt::Write as _;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use super::calls::build_tool;
 use super::description::{BuiltInTool, Subject, TargetKind, ToolDescription};
 use super::output_store::{OutputStore, char_boundary};
-use super::schema;
 use super::tool::{CallContext, Tool, ToolInvocation, ToolOutput, Truncation};
 use crate::model::{CallAccess, CallId};
 use crate::policy::CallKind;
-use crate::port::ToolSpec;
 
 /// The name of the tool.
 pub const NAME: &str = "read_output";
@@ -27,13 +27,6 @@ pub(super) const TOOL: BuiltInTool = BuiltInTool {
     // The registry builds it, since it needs the store.
     build: |_| None,
 };
-
-/// Reads stored results.
-pub(super) struct ReadOutput {
-    results: Arc<dyn OutputStore>,
-    spec: ToolSpec,
-    budget: Option<usize>,
-}
 
 /// The arguments from the model.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -61,34 +54,22 @@ const DEFAULT_LINES: u64 = 200;
 /// The size of a page in bytes if results are unlimited.
 const DEFAULT_PAGE_BYTES: usize = 64 * 1024;
 
-impl ReadOutput {
-    /// Returns the tool with the maximum size of a page in bytes.
-    pub(super) fn new(results: Arc<dyn OutputStore>, budget: Option<usize>) -> Self {
-        let spec = schema::tool_spec::<Arguments>(
-            NAME,
-            "Reads the whole of a tool result that was shortened, in pages. The shortened result names its call_id.",
-        );
-        Self { results, spec, budget }
-    }
-}
-
-impl Tool for ReadOutput {
-    fn spec(&self) -> &ToolSpec {
-        &self.spec
-    }
-
-    fn prepare(&self, arguments: &str) -> Result<Box<dyn ToolInvocation>, String> {
-        let Arguments { call_id, offset, limit } = schema::parse_arguments(&self.spec, arguments)?;
-        Ok(Box::new(Call {
-            results: Arc::clone(&self.results),
-            id: call_id.as_str().into(),
-            first: offset.unwrap_or(1).max(1),
-            lines: limit.unwrap_or(DEFAULT_LINES).max(1),
-            budget: self
-                .budget
-                .map_or(DEFAULT_PAGE_BYTES, |budget| budget.saturating_sub(200).max(400)),
-        }))
-    }
+/// Returns the tool with the maximum size of a page in bytes.
+pub(super) fn read_output(results: Arc<dyn OutputStore>, budget: Option<usize>) -> Box<dyn Tool> {
+    let budget = budget.map_or(DEFAULT_PAGE_BYTES, |budget| budget.saturating_sub(200).max(400));
+    build_tool(
+        NAME,
+        "Reads the whole of a tool result that was shortened, in pages. The shortened result names its call_id.",
+        move |Arguments { call_id, offset, limit }| {
+            Ok(Call {
+                results: Arc::clone(&results),
+                id: call_id.as_str().into(),
+                first: offset.unwrap_or(1).max(1),
+                lines: limit.unwrap_or(DEFAULT_LINES).max(1),
+                budget,
+            })
+        },
+    )
 }
 
 impl ToolInvocation for Call {
@@ -116,16 +97,23 @@ impl ToolInvocation for Call {
         }
         let (mut text, lines) = take_lines(&kept.text, self.budget);
         let last = self.first + lines - 1;
-        if !text.ends_with('\n') {
-            text.push('\n');
-        }
-        let _ = write!(text, "[lines {}-{last} of {}", self.first, kept.total_lines);
-        if last < kept.total_lines {
-            let _ = write!(text, "; read on with offset {}", last + 1);
-        }
-        text.push(']');
+        let more = last < kept.total_lines;
+        end_page(&mut text, self.first..=last, &kept.total_lines.to_string(), more);
         ToolOutput { truncation: Truncation::Done, ..ToolOutput::ok(text) }
     }
+}
+
+/// Adds to a page which lines it has, and where to read on if there are more.
+pub(super) fn end_page(text: &mut String, lines: RangeInclusive<u64>, total: &str, more: bool) {
+    if !text.ends_with('\n') {
+        text.push('\n');
+    }
+    let (first, last) = lines.into_inner();
+    let _ = write!(text, "[lines {first}-{last} of {total}");
+    if more {
+        let _ = write!(text, "; read on with offset {}", last + 1);
+    }
+    text.push(']');
 }
 
 /// Returns the first lines of a text that fit into `capacity` bytes, and their number. The first line is cut if it does

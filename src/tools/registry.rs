@@ -1,10 +1,10 @@
 //! The registry of tools.
 
 use std::fmt::Write as _;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::output_store::{self, MemoryOutputStore, OutputStore};
-use super::read_output::{self, ReadOutput};
+use super::read_output::{self, read_output};
 use super::settings::{ExecutionMode, ToolSettings};
 use super::tool::{CallContext, CallPlan, Tool, ToolInvocation, ToolOutput, Truncation};
 use crate::machine::CallIntent;
@@ -17,9 +17,7 @@ use crate::policy::{
     CallKind, CallTarget, CallUsage, ConfirmationAnswer, ConfirmationRequest, Confirmer,
     GuardrailLimits, NoConfirmer, PolicyEngine, Quota, QuotaUsage,
 };
-use crate::port::{
-    ApprovedCall, AuthorizationOutcome, EffectContext, PreparedCall, ToolSpec, Toolbox,
-};
+use crate::port::{AuthorizationOutcome, EffectContext, PreparedCall, ToolSpec, Toolbox};
 
 /// The tools that a model may call, and the policy for their use.
 pub struct ToolRegistry {
@@ -85,7 +83,7 @@ impl ToolRegistry {
     pub fn with_results(mut self, results: Arc<dyn OutputStore>) -> Self {
         let budget = self.gate.results.budget;
         self.tools.retain(|tool| &*tool.spec().name != read_output::NAME);
-        self.tools.push(Box::new(ReadOutput::new(Arc::clone(&results), budget)));
+        self.tools.push(read_output(Arc::clone(&results), budget));
         let specs = self.tools.iter().map(|tool| tool.spec());
         self.specs = specs.filter(|spec| self.settings.allows(&spec.name)).cloned().collect();
         self.gate.results.results = results;
@@ -106,32 +104,34 @@ impl ToolRegistry {
 
     /// Returns the calls that a dry run skipped, oldest first.
     pub fn planned_calls(&self) -> Vec<PlannedCall> {
-        self.gate.quota.planned.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.gate.quota.planned().clone()
     }
 
     fn parse(&self, call: &ToolCall) -> Result<Box<dyn ToolInvocation>, ToolResult> {
         let result = |status, text: String| ToolResult::new(call.id.clone(), status, text);
         let available = || {
             let names: Vec<&str> = self.specs.iter().map(|spec| &*spec.name).collect();
-            names.join(", ")
+            format!("Available tools: {}.", names.join(", "))
         };
-        let Some(tool) = self.tools.iter().find(|tool| tool.spec().name == call.name) else {
-            let text = format!("Tool '{}' not found. Available tools: {}.", call.name, available());
+        let name = &call.name;
+        let Some(tool) = self.tools.iter().find(|tool| tool.spec().name == *name) else {
+            let text = format!("Tool '{name}' not found. {}", available());
             return Err(result(ToolStatus::Unknown, text));
         };
-        if !self.settings.allows(&call.name) {
+        if !self.settings.allows(name) {
             let text = format!(
-                "Denied: tool '{}' is not among the tools of this agent (allowed_tools). Available tools: {}.",
-                call.name,
+                "Denied: tool '{name}' is not among the tools of this agent (allowed_tools). {}",
                 available()
             );
             return Err(result(ToolStatus::Denied, text));
         }
-        let malformed = |error| result(ToolStatus::Malformed, error);
         match &call.arguments {
-            ToolArguments::Complete { text } => tool.prepare(text).map_err(malformed),
+            ToolArguments::Complete { text } => {
+                tool.prepare(text).map_err(|error| result(ToolStatus::Malformed, error))
+            }
             ToolArguments::Malformed { error, .. } => {
-                Err(malformed(format!("Invalid arguments for {}: {error}.", call.name)))
+                let text = format!("Invalid arguments for {name}: {error}.");
+                Err(result(ToolStatus::Malformed, text))
             }
             ToolArguments::Truncated { .. } => {
                 let text = "Not run: the call was cut off by the output limit.";
@@ -145,6 +145,10 @@ impl SharedQuota {
     /// Returns the quota of a run that has already used a part of its limits.
     pub fn new(limits: GuardrailLimits, used: QuotaUsage) -> Self {
         Self { quota: Arc::new(Quota::new(limits, used)), planned: Arc::default() }
+    }
+
+    fn planned(&self) -> MutexGuard<'_, Vec<PlannedCall>> {
+        self.planned.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -162,25 +166,8 @@ impl Toolbox for ToolRegistry {
                 decided: None,
                 gate: self.gate.clone(),
             }),
-            Err(result) => Box::new(InvalidCall(result)),
+            Err(result) => <dyn PreparedCall>::rejected(result),
         }
-    }
-}
-
-/// A call that could not be parsed, with its result.
-struct InvalidCall(ToolResult);
-
-impl PreparedCall for InvalidCall {
-    fn access(&mut self) -> CallAccess {
-        CallAccess::Read([].into())
-    }
-
-    fn rejection(&mut self) -> Option<ToolResult> {
-        Some(self.0.clone())
-    }
-
-    fn authorize(self: Box<Self>, _: &EffectContext) -> AuthorizationOutcome {
-        AuthorizationOutcome::Rejected(self.0)
     }
 }
 
@@ -228,24 +215,28 @@ impl PreparedCall for RegisteredCall {
         let approval = self.approve(scope);
         let Self { id, tool, invocation, gate, .. } = *self;
         match approval {
-            Ok(Approval::Run { intent, reason }) => {
-                let timeout = invocation.time_limit();
-                let call = Box::new(ToolJob { call: id, invocation, results: gate.results });
-                AuthorizationOutcome::Approved { call, timeout, intent, reason }
-            }
-            Ok(Approval::DryRun) => {
-                let call = DryRunJob {
-                    id,
-                    planned: PlannedCall { tool, summary: invocation.summary() },
-                    planned_calls: gate.quota.planned,
-                };
-                AuthorizationOutcome::Approved {
-                    call: Box::new(call),
-                    timeout: TimeSpan::from_secs(10),
-                    intent: CallIntent::ReadOnly,
-                    reason: "dry run".into(),
-                }
-            }
+            Ok(Approval::Run { intent, reason }) => AuthorizationOutcome::Approved {
+                timeout: invocation.time_limit(),
+                call: Box::new(move |scope| {
+                    let output = invocation.run(&CallContext { scope, call: &id });
+                    gate.results.build(&id, output)
+                }),
+                intent,
+                reason,
+            },
+            Ok(Approval::DryRun) => AuthorizationOutcome::Approved {
+                call: Box::new(move |_| {
+                    let summary = invocation.summary();
+                    let text = format!(
+                        "Dry run: {tool} was not run; it would have been: {summary}. Go on as if it had succeeded."
+                    );
+                    gate.quota.planned().push(PlannedCall { tool, summary });
+                    ToolResult::new(id, ToolStatus::Ok, text)
+                }),
+                timeout: TimeSpan::from_secs(10),
+                intent: CallIntent::ReadOnly,
+                reason: "dry run".into(),
+            },
             Err(outcome) => outcome,
         }
     }
@@ -279,16 +270,11 @@ impl RegisteredCall {
     ///
     /// Fails with the outcome of a denied call.
     fn approve(&mut self, scope: &EffectContext) -> Result<Approval, AuthorizationOutcome> {
-        let rejected = |result| Err(AuthorizationOutcome::Rejected(result));
-        let decision = match self.resolve() {
-            Ok(Decision::Deny { reason }) => return rejected(self.denied(&reason)),
-            Ok(decision) => decision,
-            Err(result) => return rejected(result),
-        };
-        let CallPlan { intent, changes } = match self.invocation.plan() {
-            Ok(plan) => plan,
-            Err(output) => return rejected(self.gate.results.build(&self.id, output)),
-        };
+        let decision = self.resolve().map_err(AuthorizationOutcome::Rejected)?;
+        self.check_denial(&decision)?;
+        let CallPlan { intent, changes } = self.invocation.plan().map_err(|output| {
+            AuthorizationOutcome::Rejected(self.gate.results.build(&self.id, output))
+        })?;
         let kind = self.invocation.kind();
         let is_harmless = matches!(kind, CallKind::Reads | CallKind::Delegates)
             || PolicyEngine::is_read_only(&decision);
@@ -299,84 +285,48 @@ impl RegisteredCall {
             true => decision,
             false => decision.stricter(self.gate.policy.decide(&self.tool, kind, &real)),
         };
-        let usage = CallUsage { changes: &changes, commands: u64::from(kind == CallKind::Command) };
-        if let Decision::Deny { reason } = &decision {
-            return rejected(self.denied(reason));
-        }
+        self.check_denial(&decision)?;
         if is_dry_run {
             return Ok(Approval::DryRun);
         }
-        if let Some(reason) = self.gate.quota.quota.exceeded_reason(usage) {
-            return rejected(self.denied(&reason));
-        }
+        let usage = CallUsage { changes: &changes, commands: u64::from(kind == CallKind::Command) };
+        let quota = &self.gate.quota.quota;
+        let denied = |reason: String| AuthorizationOutcome::Rejected(self.denied(&reason));
+        quota.exceeded_reason(usage).map_or(Ok(()), |reason| Err(denied(reason)))?;
         let reason = match &decision {
             Decision::Allow { reason } => format!("allowed: {reason}"),
             Decision::Ask { reason } | Decision::Deny { reason } => self.confirm(reason, scope)?,
         };
-        if let Err(reason) = self.gate.quota.quota.consume(usage) {
-            return rejected(self.denied(&reason));
-        }
+        quota.consume(usage).map_err(denied)?;
         Ok(Approval::Run { intent, reason: reason.into() })
     }
 
     /// Asks the user. Returns the reason why the call may run.
     fn confirm(&self, why: &str, scope: &EffectContext) -> Result<String, AuthorizationOutcome> {
-        let denied = |text: String| {
-            let result = ToolResult::new(self.id.clone(), ToolStatus::Denied, text);
-            Err(AuthorizationOutcome::Rejected(result))
-        };
+        let denied = |reason: &str| Err(AuthorizationOutcome::Rejected(self.denied(reason)));
         let summary = self.invocation.summary();
         let request = ConfirmationRequest { tool: &self.tool, summary: &summary, reason: why };
         match self.gate.confirmer.confirm(&request, scope) {
             ConfirmationAnswer::Yes => Ok("confirmed by the user".to_owned()),
-            ConfirmationAnswer::No => {
-                denied("Denied: the user rejected the call. Don't repeat it.".to_owned())
-            }
+            ConfirmationAnswer::No => denied("the user rejected the call. Don't repeat it"),
             ConfirmationAnswer::Abort => Err(AuthorizationOutcome::Abort),
-            ConfirmationAnswer::Unavailable => denied(format!(
-                "Denied: {} needs a confirmation ({why}), and there is no terminal to ask on. The user can allow it \
-                 with --mode yolo, or with a rule like --allow {}.",
+            ConfirmationAnswer::Unavailable => denied(&format!(
+                "{} needs a confirmation ({why}), and there is no terminal to ask on. The user can allow it \
+                 with --mode yolo, or with a rule like --allow {}",
                 self.tool,
                 example_rule(&self.tool, &*self.invocation)
             )),
         }
     }
 
+    fn check_denial(&self, decision: &Decision) -> Result<(), AuthorizationOutcome> {
+        let Decision::Deny { reason } = decision else { return Ok(()) };
+        Err(AuthorizationOutcome::Rejected(self.denied(reason)))
+    }
+
     fn denied(&self, reason: &str) -> ToolResult {
         let text = format!("Denied: {reason}.");
         ToolResult::new(self.id.clone(), ToolStatus::Denied, text)
-    }
-}
-
-/// A call that may run.
-struct ToolJob {
-    call: CallId,
-    invocation: Box<dyn ToolInvocation>,
-    results: ResultBuilder,
-}
-
-impl ApprovedCall for ToolJob {
-    fn run(self: Box<Self>, scope: &EffectContext) -> ToolResult {
-        let output = self.invocation.run(&CallContext { scope, call: &self.call });
-        self.results.build(&self.call, output)
-    }
-}
-
-/// A call of a dry run, which is only recorded.
-struct DryRunJob {
-    id: CallId,
-    planned: PlannedCall,
-    planned_calls: Arc<Mutex<Vec<PlannedCall>>>,
-}
-
-impl ApprovedCall for DryRunJob {
-    fn run(self: Box<Self>, _: &EffectContext) -> ToolResult {
-        let PlannedCall { tool, summary } = &self.planned;
-        let text = format!(
-            "Dry run: {tool} was not run; it would have been: {summary}. Go on as if it had succeeded."
-        );
-        self.planned_calls.lock().unwrap_or_else(PoisonError::into_inner).push(self.planned);
-        ToolResult::new(self.id, ToolStatus::Ok, text)
     }
 }
 

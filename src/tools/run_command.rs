@@ -7,17 +7,16 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use super::calls::{build_tool, resolve};
 use super::description::{BuiltInTool, Subject, TargetKind, ToolDescription};
-use super::schema;
-use super::settings::CommandSettings;
-use super::tool::{CallContext, Tool, ToolInvocation, ToolOutput};
+use super::error_hints;
+use super::tool::{CallContext, ToolInvocation, ToolOutput};
 use crate::exec::{
     CommandEnd, CommandOutcome, CommandSpec, SandboxLevel, Supervisor, explain_denial,
 };
 use crate::model::{CallAccess, TimeSpan, ToolStatus};
 use crate::policy::{CallKind, CallTarget, CommandTarget, DeniedFiles};
-use crate::port::ToolSpec;
-use crate::workspace::{RelPath, WorkspaceRoot};
+use crate::workspace::{FileKind, RelPath, WorkspaceRoot};
 
 /// The name of the tool.
 pub const NAME: &str = "run_command";
@@ -30,23 +29,45 @@ pub(super) const TOOL: BuiltInTool = BuiltInTool {
         summarize: |arguments| Subject::Text(arguments.text("command").unwrap_or_default()).into(),
     },
     build: |context| {
-        Some(Box::new(RunCommand::new(
-            context.root.clone(),
-            context.supervisor.clone(),
-            context.settings.commands.clone(),
-            DeniedFiles::new(context.root, &context.settings.rules),
-        )))
+        let settings = context.settings.commands.clone();
+        let (root, supervisor) = (context.root.clone(), context.supervisor.clone());
+        let denied = DeniedFiles::new(context.root, &context.settings.rules);
+        let description = format!(
+            "Runs a shell command in the workspace and returns its output, its error output and its exit code. It has \
+             no terminal and no input; it is ended after {} seconds unless timeout says otherwise, which can be up to {MAX_TIMEOUT}. Nothing that it \
+             leaves in the background survives it. Each command starts afresh: use cwd instead of cd.",
+            settings.default_timeout
+        );
+        Some(build_tool(NAME, &description, move |arguments: Arguments| {
+            let Arguments { command, cwd, timeout, env } = arguments;
+            let invalid = |what: &str| Err(format!("Invalid arguments for run_command: {what}."));
+            if command.trim().is_empty() {
+                return invalid("command is empty");
+            }
+            if command.contains('\0') || !env.iter().all(is_valid_variable) {
+                return invalid("a NUL character, or a variable's name with =, is not possible");
+            }
+            let timeout = timeout.unwrap_or(settings.default_timeout);
+            if !(1..=MAX_TIMEOUT).contains(&timeout) {
+                return invalid(&format!(
+                    "timeout is {timeout}, and has to be between 1 and {MAX_TIMEOUT} seconds"
+                ));
+            }
+            let cwd = resolve(&root, cwd.as_deref())?;
+            let folder = if cwd.is_root() { String::new() } else { cwd.to_string() };
+            Ok(Call {
+                root: root.clone(),
+                supervisor: supervisor.clone(),
+                command: CommandTarget::new(&command, &folder, env.keys().cloned().collect()),
+                cwd,
+                timeout: Duration::from_secs(timeout),
+                env,
+                max_lines: settings.max_output_lines,
+                denied: denied.clone(),
+            })
+        }))
     },
 };
-
-/// Runs commands.
-pub(super) struct RunCommand {
-    root: WorkspaceRoot,
-    supervisor: Supervisor,
-    settings: CommandSettings,
-    denied: DeniedFiles,
-    spec: ToolSpec,
-}
 
 /// The arguments from the model.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -77,66 +98,7 @@ struct Call {
 /// The maximum timeout of a command, in seconds.
 const MAX_TIMEOUT: u64 = 3_600;
 
-impl RunCommand {
-    /// Returns the tool.
-    pub(super) fn new(
-        root: WorkspaceRoot,
-        supervisor: Supervisor,
-        settings: CommandSettings,
-        denied: DeniedFiles,
-    ) -> Self {
-        let description = format!(
-            "Runs a shell command in the workspace and returns its output, its error output and its exit code. It has \
-             no terminal and no input; it is ended after {} seconds unless timeout says otherwise, which can be up to {MAX_TIMEOUT}. Nothing that it \
-             leaves in the background survives it. Each command starts afresh: use cwd instead of cd.",
-            settings.default_timeout
-        );
-        let spec = schema::tool_spec::<Arguments>(NAME, &description);
-        Self { root, supervisor, settings, denied, spec }
-    }
-}
-
-impl Tool for RunCommand {
-    fn spec(&self) -> &ToolSpec {
-        &self.spec
-    }
-
-    fn prepare(&self, arguments: &str) -> Result<Box<dyn ToolInvocation>, String> {
-        let Arguments { command, cwd, timeout, env } =
-            schema::parse_arguments(&self.spec, arguments)?;
-        let invalid = |what: String| Err(format!("Invalid arguments for run_command: {what}."));
-        if command.trim().is_empty() {
-            return invalid("command is empty".to_owned());
-        }
-        if command.contains('\0') || env.iter().any(|(name, value)| !is_valid_variable(name, value))
-        {
-            return invalid(
-                "a NUL character, or a variable's name with =, is not possible".to_owned(),
-            );
-        }
-        let timeout = timeout.unwrap_or(self.settings.default_timeout);
-        if !(1..=MAX_TIMEOUT).contains(&timeout) {
-            return invalid(format!(
-                "timeout is {timeout}, and has to be between 1 and {MAX_TIMEOUT} seconds"
-            ));
-        }
-        let cwd = self.root.resolve(cwd.as_deref().unwrap_or(".")).map_err(|e| e.to_string())?;
-        let folder = if cwd.is_root() { String::new() } else { cwd.to_string() };
-        let command = CommandTarget::new(&command, &folder, env.keys().cloned().collect());
-        Ok(Box::new(Call {
-            root: self.root.clone(),
-            supervisor: self.supervisor.clone(),
-            command,
-            cwd,
-            timeout: Duration::from_secs(timeout),
-            env,
-            max_lines: self.settings.max_output_lines,
-            denied: self.denied.clone(),
-        }))
-    }
-}
-
-fn is_valid_variable(name: &str, value: &str) -> bool {
+fn is_valid_variable((name, value): (&String, &String)) -> bool {
     !name.is_empty() && !name.contains(['=', '\0']) && !value.contains('\0')
 }
 
@@ -181,12 +143,10 @@ impl ToolInvocation for Call {
     fn run(self: Box<Self>, context: &CallContext<'_>) -> ToolOutput {
         // The folder is resolved through the handle of the workspace, so that no symbolic link leads the command outside.
         match self.root.kind(&self.cwd) {
-            Ok(crate::workspace::FileKind::Directory) => {}
+            Ok(FileKind::Directory) => {}
             Ok(_) => return ToolOutput::failed(format!("'{}' is not a directory", self.cwd)),
             Err(error) => {
-                return ToolOutput::failed(super::error_hints::describe_missing(
-                    &self.root, &error,
-                ));
+                return ToolOutput::failed(error_hints::describe_missing(&self.root, &error));
             }
         }
         let cwd = self.root.path().join(self.cwd.as_path());
@@ -219,45 +179,38 @@ impl Call {
         cwd: &Path,
         denied: Vec<String>,
     ) -> ToolOutput {
-        let (status, end) = match outcome.end {
-            CommandEnd::Exited(0) => (ToolStatus::Ok, "exit code 0".to_owned()),
-            CommandEnd::Exited(126) => {
-                (ToolStatus::Failed, "exit code 126: not executable".to_owned())
+        let status = match outcome.end {
+            CommandEnd::Exited(0) => ToolStatus::Ok,
+            CommandEnd::Exited(_) | CommandEnd::Signalled(_) | CommandEnd::OutOfMemory => {
+                ToolStatus::Failed
             }
-            CommandEnd::Exited(127) => {
-                (ToolStatus::Failed, "exit code 127: command not found".to_owned())
-            }
+            CommandEnd::TimedOut => ToolStatus::TimedOut,
+            CommandEnd::Cancelled => ToolStatus::Interrupted,
+            CommandEnd::Stuck => ToolStatus::Abandoned,
+            CommandEnd::Lost => ToolStatus::InDoubt,
+        };
+        let end = match outcome.end {
+            CommandEnd::Exited(126) => "exit code 126: not executable".to_owned(),
+            CommandEnd::Exited(127) => "exit code 127: command not found".to_owned(),
             CommandEnd::Exited(code @ 129..=159) => {
-                let signal = signal_name(code - 128);
-                (ToolStatus::Failed, format!("exit code {code}, as after signal {signal}"))
+                format!("exit code {code}, as after signal {}", signal_name(code - 128))
             }
-            CommandEnd::Exited(code) => (ToolStatus::Failed, format!("exit code {code}")),
-            CommandEnd::Signalled(signal) => {
-                (ToolStatus::Failed, format!("ended by signal {}", signal_name(signal)))
-            }
-            CommandEnd::TimedOut => {
-                let seconds = self.timeout.as_secs();
-                (
-                    ToolStatus::TimedOut,
-                    format!(
-                        "timed out after {seconds} s and was ended with all that it had started; `timeout` can be up to {MAX_TIMEOUT} s"
-                    ),
-                )
-            }
-            CommandEnd::OutOfMemory => {
-                let most = self.supervisor.policy().limits.memory.unwrap_or_default() >> 20;
-                let what = format!(
-                    "used more than {most} MB of memory and was killed with all that it had started; the user can \
-                     allow more with sandbox.max_memory_mb"
-                );
-                (ToolStatus::Failed, what)
-            }
-            CommandEnd::Cancelled => (ToolStatus::Interrupted, "interrupted".to_owned()),
-            CommandEnd::Stuck => (
-                ToolStatus::Abandoned,
-                "could not be ended, not even by SIGKILL, and was left alone".to_owned(),
+            CommandEnd::Exited(code) => format!("exit code {code}"),
+            CommandEnd::Signalled(signal) => format!("ended by signal {}", signal_name(signal)),
+            CommandEnd::TimedOut => format!(
+                "timed out after {} s and was ended with all that it had started; `timeout` can be up to {MAX_TIMEOUT} s",
+                self.timeout.as_secs()
             ),
-            CommandEnd::Lost => (ToolStatus::InDoubt, SUPERVISOR_LOST.to_owned()),
+            CommandEnd::OutOfMemory => format!(
+                "used more than {} MB of memory and was killed with all that it had started; the user can \
+                 allow more with sandbox.max_memory_mb",
+                self.supervisor.policy().limits.memory.unwrap_or_default() >> 20
+            ),
+            CommandEnd::Cancelled => "interrupted".to_owned(),
+            CommandEnd::Stuck => {
+                "could not be ended, not even by SIGKILL, and was left alone".to_owned()
+            }
+            CommandEnd::Lost => SUPERVISOR_LOST.to_owned(),
         };
         let mut notes = vec![end];
         match outcome.strays {

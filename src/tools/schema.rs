@@ -63,6 +63,10 @@ pub fn parse_arguments<Arguments: DeserializeOwned>(
     text: &str,
 ) -> Result<Arguments, String> {
     serde_json::from_str(text).map_err(|error| {
+        // The name of a type of this program says nothing to a model.
+        let error = ["u64", "u32", "usize"].iter().fold(error.to_string(), |text, kind| {
+            text.replace(&format!("expected {kind}"), "expected a whole number, not negative")
+        });
         format!(
             "Invalid arguments for {}: {error}. It takes {}.",
             spec.name,

@@ -65,7 +65,9 @@ pub trait ToolInvocation: Send {
     ///
     /// Fails with the output of the call if the call would fail.
     fn plan(&mut self) -> Result<CallPlan, ToolOutput> {
-        Ok(CallPlan::of(self.kind()))
+        let is_read_only = self.kind() == CallKind::Reads;
+        let intent = if is_read_only { CallIntent::ReadOnly } else { CallIntent::Opaque };
+        Ok(CallPlan { intent, changes: Vec::new() })
     }
 
     /// Runs the call.
@@ -114,19 +116,6 @@ pub enum Truncation {
     Allowed,
     /// It is already limited to the allowed length.
     Done,
-}
-
-impl CallPlan {
-    /// Returns the plan of a call of which only the kind is known.
-    pub fn of(kind: CallKind) -> Self {
-        let intent = match kind {
-            CallKind::Reads => CallIntent::ReadOnly,
-            CallKind::Changes | CallKind::Command | CallKind::External | CallKind::Delegates => {
-                CallIntent::Opaque
-            }
-        };
-        Self { intent, changes: Vec::new() }
-    }
 }
 
 impl ToolOutput {

@@ -5,15 +5,13 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use super::calls::{Edit, EditCall, build_tool, resolve};
 use super::description::{BuiltInTool, SummaryDetail, TargetKind, ToolDescription};
 use super::error_hints;
-use super::file_edit::{FileEdit, MAX_FILE_SIZE, real_targets};
+use super::file_edit::{FileEdit, MAX_FILE_SIZE};
 use super::replace::with_crlf;
-use super::schema;
-use super::tool::{CallContext, CallPlan, Tool, ToolInvocation, ToolOutput};
-use crate::model::{CallAccess, pluralize};
-use crate::policy::{CallKind, CallTarget};
-use crate::port::ToolSpec;
+use crate::model::pluralize;
+use crate::policy::CallKind;
 use crate::workspace::{FileError, LineEnd, RelPath, TextFile, WorkspaceRoot, is_binary};
 
 const NAME: &str = "write_file";
@@ -25,14 +23,19 @@ pub(super) const TOOL: BuiltInTool = BuiltInTool {
         target: TargetKind::Write,
         summarize: |arguments| arguments.path(arguments.lines("content").map(SummaryDetail::Lines)),
     },
-    build: |context| Some(Box::new(WriteFile::new(context.guarded_root(NAME)))),
+    build: |context| {
+        let root = context.guarded_root(NAME);
+        Some(build_tool(
+            NAME,
+            "Writes a text file: makes a new one, replaces one, or adds to the end of one. To change a part of a file, \
+             use edit_file. Text that is added begins on a line of its own.",
+            move |Arguments { path, content, mode }| {
+                let path = resolve(&root, Some(&path))?;
+                Ok(EditCall::new(&root, WrittenFile { path, content, mode }))
+            },
+        ))
+    },
 };
-
-/// Writes files.
-pub(super) struct WriteFile {
-    root: WorkspaceRoot,
-    spec: ToolSpec,
-}
 
 /// The arguments from the model.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -55,53 +58,15 @@ enum WriteMode {
     Append,
 }
 
-struct Call {
-    root: WorkspaceRoot,
+struct WrittenFile {
     path: RelPath,
     content: String,
     mode: WriteMode,
-    edit: Option<FileEdit>,
 }
 
-impl WriteFile {
-    /// Returns the tool.
-    pub(super) fn new(root: WorkspaceRoot) -> Self {
-        let spec = schema::tool_spec::<Arguments>(
-            NAME,
-            "Writes a text file: makes a new one, replaces one, or adds to the end of one. To change a part of a file, \
-             use edit_file. Text that is added begins on a line of its own.",
-        );
-        Self { root, spec }
-    }
-}
-
-impl Tool for WriteFile {
-    fn spec(&self) -> &ToolSpec {
-        &self.spec
-    }
-
-    fn prepare(&self, arguments: &str) -> Result<Box<dyn ToolInvocation>, String> {
-        let Arguments { path, content, mode } = schema::parse_arguments(&self.spec, arguments)?;
-        let path = self.root.resolve(&path).map_err(|error| error.to_string())?;
-        Ok(Box::new(Call { root: self.root.clone(), path, content, mode, edit: None }))
-    }
-}
-
-impl ToolInvocation for Call {
-    fn kind(&self) -> CallKind {
-        TOOL.description.kind
-    }
-
-    fn access(&self) -> CallAccess {
-        CallAccess::write(&self.path.to_string())
-    }
-
-    fn targets(&self) -> Vec<CallTarget> {
-        vec![CallTarget::Write(self.path.to_string())]
-    }
-
-    fn real_targets(&self) -> Vec<CallTarget> {
-        real_targets(&self.root, &self.path)
+impl Edit for WrittenFile {
+    fn paths(&self) -> Vec<&RelPath> {
+        vec![&self.path]
     }
 
     fn summary(&self) -> String {
@@ -112,29 +77,9 @@ impl ToolInvocation for Call {
         }
     }
 
-    fn plan(&mut self) -> Result<CallPlan, ToolOutput> {
-        let edit = self.edit().map_err(ToolOutput::failed)?;
-        let plan = edit.plan();
-        self.edit = Some(edit);
-        Ok(plan)
-    }
-
-    fn run(self: Box<Self>, _: &CallContext<'_>) -> ToolOutput {
-        let edit = match self.edit {
-            Some(edit) => edit,
-            None => match self.edit() {
-                Ok(edit) => edit,
-                Err(error) => return ToolOutput::failed(error),
-            },
-        };
-        edit.apply(&self.root)
-    }
-}
-
-impl Call {
-    fn edit(&self) -> Result<FileEdit, String> {
-        let path = self.root.canonical(&self.path).map_err(|error| error.to_string())?;
-        let before = match self.root.read(&path, MAX_FILE_SIZE) {
+    fn edit(&self, root: &WorkspaceRoot) -> Result<FileEdit, String> {
+        let path = root.canonical(&self.path).map_err(|error| error.to_string())?;
+        let before = match root.read(&path, MAX_FILE_SIZE) {
             Ok(content) => Some(content),
             Err(FileError::Missing(_)) => None,
             Err(error) => return Err(error.to_string()),
@@ -145,7 +90,9 @@ impl Call {
         };
         Ok(FileEdit::new(path, before.as_deref(), Some(after)))
     }
+}
 
+impl WrittenFile {
     /// Returns the new content of an existing file, with its encoding and line ends.
     ///
     /// # Errors

@@ -477,7 +477,12 @@ impl Language {
             // The mark before it already shows the failure.
             error if status == ToolStatus::Failed => error.to_owned(),
             error if error.to_lowercase().starts_with(&outcome.to_lowercase()) => error.to_owned(),
-            error => format!("{outcome}: {error}"),
+            error => {
+                // The text for the model is English in every language, and has the outcome itself.
+                let english = Self::En.tool_outcome(status, "");
+                let rest = error.strip_prefix(&*english).and_then(|rest| rest.strip_prefix(": "));
+                format!("{outcome}: {}", rest.unwrap_or(error))
+            }
         }
     }
 

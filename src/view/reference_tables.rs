@@ -19,7 +19,7 @@ pub struct TextTable {
 pub fn stop_reasons() -> TextTable {
     let mut rows: Vec<Vec<String>> = Vec::new();
     for reason in StopReason::ALL {
-        let [name, status, when] = [reason.name(), reason.status().name(), describe(reason)];
+        let [name, status, when] = [reason.name(), reason.status().as_str(), describe(reason)];
         let exit = exit_codes(reason);
         match rows.last_mut().filter(|row| row[3] == when) {
             Some(row) => {

@@ -65,7 +65,7 @@ impl ToolFixture {
     /// Makes a call; returns whether it succeeded, and the text of its result.
     pub fn call(&self, call: &ToolCall) -> (bool, String) {
         let result = match self.registry.prepare(call).authorize(&scope()) {
-            AuthorizationOutcome::Approved { call, .. } => call.run(&scope()),
+            AuthorizationOutcome::Approved { call, .. } => call(&scope()),
             AuthorizationOutcome::Rejected(result) => result,
             AuthorizationOutcome::Abort => panic!("no user is asked"),
         };

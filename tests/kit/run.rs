@@ -5,17 +5,17 @@ use architect::model::{ConversationItem, MessageOrigin, RunRules, ToolResult};
 use architect::runner::{Driver, Executor, Ports, RequestContext};
 
 /// Runs a task to its end.
-pub(crate) fn run(executor: impl Executor, rules: RunRules, ports: Ports) -> Machine {
+pub(crate) fn run(executor: impl Executor + 'static, rules: RunRules, ports: Ports) -> Machine {
     let context =
         RequestContext { system: "system".into(), tools: ports.tools.specs(), schema: None };
     let conversation = Conversation::new(context.request_bytes());
     let task = ConversationItem::user(MessageOrigin::Task, "the task");
     let (machine, first) = Machine::start(rules, conversation, task);
-    Driver::new(executor, ports, context, machine).run(first)
+    Driver::new(Box::new(executor), ports, context, machine).run(first)
 }
 
 pub(crate) fn done(machine: &Machine) -> &Done {
-    let State::Done(done) = &machine.state else { panic!("in {}", machine.state.kind().name()) };
+    let State::Done(done) = &machine.state else { panic!("in {}", machine.state.kind().as_str()) };
     done
 }
 

@@ -4,9 +4,7 @@ use std::sync::Arc;
 
 use architect::machine::CallIntent;
 use architect::model::{CallAccess, TimeSpan, ToolCall, ToolResult, ToolStatus};
-use architect::port::{
-    ApprovedCall, AuthorizationOutcome, EffectContext, PreparedCall, ToolSpec, Toolbox,
-};
+use architect::port::{AuthorizationOutcome, EffectContext, PreparedCall, ToolSpec, Toolbox};
 
 type Run = dyn Fn(&ToolCall, &EffectContext) -> ToolResult + Send + Sync;
 type Authorize = dyn Fn(&ToolCall) -> Result<CallIntent, ToolResult> + Send + Sync;
@@ -103,19 +101,11 @@ impl PreparedCall for FakeCall {
         match (self.authorize)(&self.call) {
             Err(result) => AuthorizationOutcome::Rejected(result),
             Ok(intent) => AuthorizationOutcome::Approved {
-                call: Box::new(FakeToolCall(self.call, self.run)),
+                call: Box::new(move |scope| (self.run)(&self.call, scope)),
                 timeout: TimeSpan::from_secs(60),
                 intent,
                 reason: "test".into(),
             },
         }
-    }
-}
-
-struct FakeToolCall(ToolCall, Arc<Run>);
-
-impl ApprovedCall for FakeToolCall {
-    fn run(self: Box<Self>, scope: &EffectContext) -> ToolResult {
-        (self.1)(&self.0, scope)
     }
 }

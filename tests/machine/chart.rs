@@ -21,11 +21,11 @@ fn names<'a>(names: impl Iterator<Item = &'a str>) -> BTreeSet<&'a str> {
 fn chart_and_code_have_the_same_names() {
     let chart = chart();
     let states = names(chart.leaf_states().map(|node| node.path.as_str()));
-    assert_eq!(states, names(StateKind::ALL.iter().map(|kind| kind.name())));
+    assert_eq!(states, names(StateKind::ALL.iter().map(|kind| kind.as_str())));
     let events = names(chart.transitions.iter().map(|arrow| arrow.event.as_str()));
-    assert_eq!(events, names(EventKind::ALL.iter().map(|kind| kind.name())));
+    assert_eq!(events, names(EventKind::ALL.iter().map(|kind| kind.as_str())));
     let guards = names(chart.transitions.iter().filter_map(|arrow| arrow.guard.as_deref()));
-    assert_eq!(guards, names(Guard::ALL.iter().map(|guard| guard.name())));
+    assert_eq!(guards, names(Guard::ALL.iter().map(|guard| guard.as_str())));
 }
 
 /// Every explored pair of state and event is put to the chart: it must name the target that the code has, every
@@ -44,10 +44,10 @@ fn chart_and_code_take_the_same_transitions() {
             if target != next.state.kind() || !moved {
                 wrong.lock().unwrap().insert(format!(
                     "{} on {}: the chart says {}, the code goes to {}",
-                    state.kind().name(),
-                    event.kind().name(),
-                    target.name(),
-                    next.state.kind().name()
+                    state.kind().as_str(),
+                    event.kind().as_str(),
+                    target.as_str(),
+                    next.state.kind().as_str()
                 ));
             }
             if let Some(arrow) = arrow {
@@ -58,12 +58,12 @@ fn chart_and_code_take_the_same_transitions() {
                     arrow.to.as_str(),
                 ));
             }
-            for arrow in chart.transitions_for(state.kind().name(), event.kind().name()) {
+            for arrow in chart.transitions_for(state.kind().as_str(), event.kind().as_str()) {
                 if let Some(guard) =
-                    Guard::ALL.iter().find(|guard| Some(guard.name()) == arrow.guard.as_deref())
+                    Guard::ALL.iter().find(|guard| Some(guard.as_str()) == arrow.guard.as_deref())
                 {
                     let holds = guard.holds(state, event);
-                    sides.lock().unwrap().entry(guard.name()).or_default().insert(holds);
+                    sides.lock().unwrap().entry(guard.as_str()).or_default().insert(holds);
                 }
             }
         });
@@ -76,7 +76,7 @@ fn chart_and_code_take_the_same_transitions() {
     assert!(one_sided.is_empty(), "these guards had one value only: {one_sided:?}");
     for arrow in &chart.transitions {
         let from = |leaf: &StateKind| {
-            leaf.name() == arrow.from || leaf.name().starts_with(&format!("{}.", arrow.from))
+            leaf.as_str() == arrow.from || leaf.as_str().starts_with(&format!("{}.", arrow.from))
         };
         let is_taken = taken.iter().any(|(leaf, event, guard, to)| {
             (arrow.from.is_empty() || from(leaf))
@@ -97,10 +97,10 @@ fn the_edges_of_code_and_chart_are_the_same_set() {
     let mut drawn = BTreeSet::new();
     for leaf in StateKind::ALL {
         for event in EventKind::ALL {
-            for arrow in chart.transitions_for(leaf.name(), event.name()) {
+            for arrow in chart.transitions_for(leaf.as_str(), event.as_str()) {
                 let to = StateKind::ALL
                     .into_iter()
-                    .find(|kind| kind.name() == chart.initial_leaf(&arrow.to));
+                    .find(|kind| kind.as_str() == chart.initial_leaf(&arrow.to));
                 drawn.insert((leaf, event, to.unwrap()));
             }
         }

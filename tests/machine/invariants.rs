@@ -15,9 +15,9 @@ pub(crate) fn violations(before: &State, event: &Event, next: &Step) -> Vec<Stri
         if !holds {
             broken.push(format!(
                 "{name}: {} on {} -> {}",
-                before.kind().name(),
-                event.kind().name(),
-                next.state.kind().name()
+                before.kind().as_str(),
+                event.kind().as_str(),
+                next.state.kind().as_str()
             ));
         }
     };

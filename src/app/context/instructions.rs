@@ -75,7 +75,10 @@ fn append_file(
     let is_known = shown.iter().any(|known| known == text) || text.starts_with("@AGENTS.md");
     if found.omitted_bytes > 0 {
         let bytes = found.omitted_bytes;
-        section.notices.push(format!("{heading} is too long; its last {bytes} bytes are left out"));
+        section.notices.push(match text {
+            "" => format!("{heading} is left out: it is not text, or there is no room for it"),
+            _ => format!("{heading} is too long; its last {bytes} bytes are left out"),
+        });
     }
     // Many projects keep one text under two names, or let one name point to the other.
     if text.is_empty() || is_known && found.omitted_bytes == 0 {
@@ -132,6 +135,17 @@ mod tests {
 
     fn headings(section: &PromptSection) -> Vec<&str> {
         section.text.lines().filter_map(|line| line.strip_prefix("### ")).collect()
+    }
+
+    #[test]
+    fn a_file_that_is_not_text_is_not_called_too_long() {
+        let folder = tempfile::tempdir().unwrap();
+        put(folder.path(), "AGENTS.md", "a\0b");
+        let section = shown(folder.path());
+        assert_eq!(
+            (section.text.as_str(), section.notices.concat().as_str()),
+            ("", "AGENTS.md is left out: it is not text, or there is no room for it")
+        );
     }
 
     #[test]

@@ -9,6 +9,10 @@ use clap::{Args, ValueEnum};
 use super::keys::{KeyOptions, words};
 
 /// What is printed, and where.
+fn exit_code(text: &str) -> Result<u8, &'static str> {
+    text.parse().map_err(|_| "expected a whole number from 0 to 255")
+}
+
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Output")]
 pub(crate) struct OutputArgs {
@@ -42,7 +46,7 @@ pub(crate) struct OutputArgs {
     pub(crate) show_costs: bool,
 
     /// The exit code of a run that stops early; by default 2
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = exit_code, allow_negative_numbers = true)]
     pub(crate) exit_code_on_partial: Option<u8>,
 
     /// Log more; may be repeated

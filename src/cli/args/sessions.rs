@@ -144,10 +144,14 @@ pub(crate) enum SessionsCommand {
     },
 }
 
+fn days(text: &str) -> Result<u32, &'static str> {
+    text.parse().map_err(|_| "expected a whole number of days, not negative, such as 30")
+}
+
 #[derive(Debug, Args)]
 pub(crate) struct CleanupArgs {
     /// Days since a session was last written; by default those of the configuration
-    #[arg(long, value_name = "DAYS")]
+    #[arg(long, value_name = "DAYS", value_parser = days, allow_negative_numbers = true)]
     pub(crate) older_than: Option<u32>,
 
     /// Print JSON

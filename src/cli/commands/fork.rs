@@ -1,11 +1,11 @@
 //! `architect fork`: continues in a copy of a session; the original stays as it is.
 
-use std::fs;
 use std::time::SystemTime;
 
 use architect::app::ProcessEnv;
 use architect::journal::{DamagePolicy, ForkOptions, ReplacementResult};
 use architect::model::ToolStatus;
+use architect::workspace::read_input;
 
 use super::resume::{ResumeRequest, resume_session};
 use super::run::with_result_document;
@@ -44,7 +44,7 @@ fn fork(args: &ForkArgs, world: ProcessEnv) -> Result<u8, CliError> {
     let instead = match &args.tool_result {
         None => None,
         Some(path) => {
-            let text = fs::read_to_string(path)
+            let text = read_input(path)
                 .map_err(|error| CliError::usage(format!("{}: {error}", path.display())))?;
             Some(ReplacementResult { status: ToolStatus::Ok, text: text.into() })
         }

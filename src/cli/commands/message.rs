@@ -15,7 +15,7 @@ pub(crate) fn run(
 ) -> Result<u8, CliError> {
     let stored = SessionLookup::open(&args.layers, args.last, world)?;
     let session = stored.find_and_report_folder(&args.session)?;
-    let text = mask_message(&task_text::read_task(Some(&args.message), false)?, &stored.secrets);
+    let text = mask_message(&task_text::read_message(&args.message)?, &stored.secrets);
     stored.store.send(session, &QueuedMessage { kind, text: text.into() })?;
     let when = match kind {
         MessageKind::Steering => "before its next model call",

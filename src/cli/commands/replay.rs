@@ -21,7 +21,7 @@ pub(crate) fn run(args: &ReplayArgs, world: &ProcessEnv) -> Result<u8, CliError>
             difference.clone_from(&replayed.divergence);
         }
     })?;
-    let state = past.machine.state.kind().name();
+    let state = past.machine.state.kind().as_str();
     let reason = match &past.machine.state {
         State::Done(done) => Some(done.outcome.reason.name()),
         _ => None,

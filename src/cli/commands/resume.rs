@@ -118,11 +118,16 @@ fn restart_limits(
 fn saved_options(past: &SessionHistory) -> SavedOptions {
     let mut stored_options = SavedOptions::from_json(&past.setup.options);
     if past.is_imported_setup() {
-        let names = sanitize::headline(&stored_options.names().join(", "), 400);
-        log::warn!(
-            "this session was imported: it is resumed in this folder, without its stored options ({names}); give the ones \
-             that you want again (`--workspace DIR`, `--set KEY=VALUE`), and they are stored"
-        );
+        let names = stored_options.names();
+        if names.is_empty() {
+            log::warn!("this session was imported: it is resumed in this folder");
+        } else {
+            let names = sanitize::headline(&names.join(", "), 400);
+            log::warn!(
+                "this session was imported: it is resumed in this folder, without its stored options ({names}); give the \
+                 ones that you want again (`--workspace DIR`, `--set KEY=VALUE`), and they are stored"
+            );
+        }
         return SavedOptions::default();
     }
     // It works where it worked, wherever the command is typed.

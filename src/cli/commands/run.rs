@@ -1,6 +1,5 @@
 //! `architect run`: runs one task.
 
-use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -12,6 +11,7 @@ use architect::llm::Recorder;
 use architect::model::Signal;
 use architect::runner::set_idle_action;
 use architect::view::{CostSource, RunResult, jsonl};
+use architect::workspace::read_input;
 use serde_json::Value;
 
 use crate::cli::args::{OutputFormat, RunArgs};
@@ -124,7 +124,7 @@ fn run_task(args: &RunArgs, world: ProcessEnv) -> Result<u8, CliError> {
 }
 
 fn read_schema(path: &Path) -> Result<Value, CliError> {
-    let text = fs::read_to_string(path).map_err(|error| {
+    let text = read_input(path).map_err(|error| {
         CliError::usage(format!(
             "could not read the schema of the answer from {}: {error}",
             path.display()

@@ -1,6 +1,5 @@
 //! `architect sessions`: the stored sessions.
 
-use std::fs;
 use std::io;
 use std::path::Path;
 use std::time::SystemTime;
@@ -12,6 +11,7 @@ use architect::journal::index::{
 use architect::journal::{JournalError, SessionId, SessionIndex, SessionStore};
 use architect::model::{MicroUsd, Tokens, pluralize};
 use architect::view::sanitize;
+use architect::workspace::open_input;
 use serde_json::{Value, json};
 
 use crate::cli::args::{SessionsArgs, SessionsCommand};
@@ -112,10 +112,10 @@ fn format_detail(detail: &SessionDetail) -> String {
     let SessionDetail { session, messages, files, .. } = detail;
     let maybe = |text: &Option<String>| sanitize::line(text.as_deref().unwrap_or("-")).into_owned();
     let mut text = format!(
-        "session    {}\nstatus     {} ({})\nmodel      {}\nagent      {}\nworkspace  {}\nsteps      {}\n",
+        "session    {}\nstatus     {}{}\nmodel      {}\nagent      {}\nworkspace  {}\nsteps      {}\n",
         session.session_id,
         session.status,
-        maybe(&session.stop_reason),
+        session.stop_reason.as_deref().map_or(String::new(), |reason| format!(" ({reason})")),
         maybe(&session.model),
         maybe(&session.agent),
         maybe(&session.workspace),
@@ -205,7 +205,7 @@ fn export(store: &SessionStore, session: SessionId) -> Result<u8, CliError> {
 }
 
 fn import(store: &SessionStore, file: &Path, as_json: bool) -> Result<String, CliError> {
-    if let Err(error) = fs::metadata(file) {
+    if let Err(error) = open_input(file) {
         return Err(CliError::usage(format!("could not open {}: {error}", file.display())));
     }
     let imported = store.import(file, SystemTime::now())?;

@@ -45,7 +45,8 @@ fn load_scenarios(args: &TestArgs) -> Result<Vec<Scenario>, CliError> {
     let paths = scenario::find_scenarios(&args.paths)
         .map_err(|error| CliError::usage(error.to_string()))?;
     if paths.is_empty() {
-        return Err(CliError::usage("there are no scenarios there"));
+        return Err(CliError::usage("there are no scenarios there")
+            .hint("a scenario is a file whose name ends in .toml"));
     }
     let (mut scenarios, mut wrong) = (Vec::new(), Vec::new());
     for path in paths {

@@ -22,7 +22,7 @@ impl HooksConfig {
                 HookPoint::PostEdit => hooks.example(FORMAT),
                 _ => hooks,
             };
-            (point, from.read(point.name(), "Hooks of this point.", hooks))
+            (point, from.read(point.as_str(), "Hooks of this point.", hooks))
         };
         Self(HookPoint::ALL.into_iter().map(read).collect())
     }

@@ -5,6 +5,7 @@ use std::path::Path;
 use super::record::{CassetteRecord, FORMAT_VERSION, RecordedHeaders, RequestRecord};
 use crate::llm::PlaybackError;
 use crate::net::NetError;
+use crate::workspace::read_input;
 
 /// A recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,7 +50,7 @@ impl Recording {
     /// Fails if the file can't be read, or for an invalid line.
     pub fn load(path: &Path) -> Result<Self, PlaybackError> {
         let owned = || path.to_owned();
-        let text = std::fs::read_to_string(path).map_err(|error| PlaybackError::Unreadable {
+        let text = read_input(path).map_err(|error| PlaybackError::Unreadable {
             kind: "recording",
             path: owned(),
             cause: error.to_string(),

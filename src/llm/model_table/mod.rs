@@ -11,6 +11,7 @@ use thiserror::Error;
 use super::model_spec::ModelSpec;
 use super::provider::Provider;
 use crate::model::{LongInputPrice, MicroUsd, Price, Tokens, nearest, nearest_within};
+use crate::workspace::read_input;
 
 /// The table of this release.
 const BUILT_IN: &str = include_str!("table.toml");
@@ -111,7 +112,7 @@ impl ModelTable {
     ///
     /// Fails if the file can't be read, or for an invalid table.
     pub fn with_file(mut self, path: PathBuf) -> Result<Self, ModelTableError> {
-        let text = std::fs::read_to_string(&path).map_err(|error| ModelTableError::Unreadable {
+        let text = read_input(&path).map_err(|error| ModelTableError::Unreadable {
             path: path.clone(),
             cause: error.to_string(),
         })?;

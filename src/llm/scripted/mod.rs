@@ -35,6 +35,7 @@ use serde_json::Value;
 
 use super::PlaybackError;
 use crate::model::{FaultKind, Price, RetryAdvice, Tokens};
+use crate::workspace::read_input;
 
 pub use scripted_model::ScriptedModel;
 
@@ -127,7 +128,7 @@ impl Script {
     ///
     /// Fails if the file can't be read, or for an invalid line.
     pub fn load(path: &Path) -> Result<Self, PlaybackError> {
-        let text = std::fs::read_to_string(path).map_err(|error| PlaybackError::Unreadable {
+        let text = read_input(path).map_err(|error| PlaybackError::Unreadable {
             kind: "script",
             path: path.to_owned(),
             cause: error.to_string(),

@@ -63,23 +63,15 @@ impl CostBreakdown {
         }
         let PricedUsage { usage, cost } = PricedUsage::between(before, now, event);
         self.subagent_calls += u32::from(matches!(event, Some(Event::UsageReported { .. })));
-        let charge = match event {
-            Some(Event::UsageReported { .. }) => &mut self.subagents,
-            Some(_) | None => self.entry_for(kind),
+        let charge = if matches!(event, Some(Event::UsageReported { .. })) {
+            &mut self.subagents
+        } else if matches!(kind, StateKind::CompactingSending | StateKind::CompactingWaiting) {
+            &mut self.compaction
+        } else if matches!(kind, StateKind::ClosingPreparing | StateKind::ClosingSending) {
+            &mut self.closing
+        } else {
+            &mut self.agent
         };
         *charge = PricedUsage { usage: charge.usage + usage, cost: charge.cost + cost };
-    }
-
-    fn entry_for(&mut self, kind: StateKind) -> &mut PricedUsage {
-        match kind {
-            StateKind::CompactingSending | StateKind::CompactingWaiting => &mut self.compaction,
-            StateKind::ClosingPreparing | StateKind::ClosingSending => &mut self.closing,
-            StateKind::Preparing
-            | StateKind::CallingSending
-            | StateKind::CallingWaiting
-            | StateKind::CallingChecking
-            | StateKind::Executing
-            | StateKind::Done => &mut self.agent,
-        }
     }
 }

@@ -7,7 +7,7 @@ use crate::machine::effect::CallPurpose;
 use crate::machine::event::RequestSize;
 use crate::machine::output::StepBuilder;
 use crate::machine::run_context::RunContext;
-use crate::model::{Fault, MicroUsd, Price, Tokens};
+use crate::model::{Fault, MicroUsd, Tokens};
 
 /// Not even a minimal reply is covered by what is left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,8 +29,7 @@ pub(crate) fn reserve(
     purpose: CallPurpose,
 ) -> Result<Option<Tokens>, Unaffordable> {
     let rules = &run.rules;
-    let money =
-        rules.limits.budget.zip(rules.price).map(|(budget, price)| MoneyBudget { budget, price });
+    let money = rules.limits.budget.zip(rules.price);
     let tokens = rules.limits.max_tokens;
     if money.is_none() && tokens.is_none() {
         return Ok(rules.output.user_limit);
@@ -40,7 +39,14 @@ pub(crate) fn reserve(
         CallPurpose::Agent | CallPurpose::Compaction => Some(rules.output.closing),
         CallPurpose::Closing => None,
     };
-    let by_money = money.map_or(Some(wanted), |money| money.affordable_output(run, size, closing));
+    let by_money = money.map_or(Some(wanted), |(budget, price)| {
+        let kept = closing.map_or(MicroUsd::ZERO, |output| {
+            let most = price.max_cost(size.upper_bound + INSTRUCTION_TOKENS, output);
+            most.min(MicroUsd(budget.0 / CLOSING_SHARE))
+        });
+        let left = budget.saturating_sub(run.used.cost).saturating_sub(kept);
+        price.affordable_output(left, size.upper_bound)
+    });
     let by_tokens = tokens.map_or(Some(wanted), |limit| {
         let kept = closing.map_or(Tokens::ZERO, |output| {
             (size.upper_bound + INSTRUCTION_TOKENS + output).min(Tokens(limit.0 / CLOSING_SHARE))
@@ -53,30 +59,6 @@ pub(crate) fn reserve(
             Ok(Some(wanted.min(a).min(b)))
         }
         Some(_) | None => Err(Unaffordable),
-    }
-}
-
-#[derive(Clone, Copy)]
-struct MoneyBudget {
-    budget: MicroUsd,
-    price: Price,
-}
-
-impl MoneyBudget {
-    /// Returns the output tokens that the rest of the budget covers, or `None` if it doesn't cover the input.
-    fn affordable_output(
-        self,
-        run: &RunContext,
-        size: &RequestSize,
-        closing: Option<Tokens>,
-    ) -> Option<Tokens> {
-        let kept = closing.map_or(MicroUsd::ZERO, |output| {
-            self.price
-                .max_cost(size.upper_bound + INSTRUCTION_TOKENS, output)
-                .min(MicroUsd(self.budget.0 / CLOSING_SHARE))
-        });
-        let left = self.budget.saturating_sub(run.used.cost).saturating_sub(kept);
-        self.price.affordable_output(left, size.upper_bound)
     }
 }
 
@@ -99,7 +81,7 @@ pub(crate) fn charge_failed_call(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{FaultKind, RunLimits, RunRules};
+    use crate::model::{FaultKind, Price, RunLimits, RunRules};
 
     const SIZE: RequestSize = RequestSize {
         estimate: Tokens(800),

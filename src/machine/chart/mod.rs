@@ -4,12 +4,14 @@
 
 pub(super) mod transition_guards;
 
+use serde::Deserialize;
 use serde_json::{Map, Value};
 use thiserror::Error;
 
 use crate::machine::chart::transition_guards::Guard;
 use crate::machine::event::Event;
 use crate::machine::state::{State, StateKind};
+use crate::model::WordEnum;
 
 /// The text of the statechart: an XState v5 configuration.
 pub const CHART_JSON: &str = include_str!("../../../statecharts/run.json");
@@ -43,33 +45,34 @@ pub struct ChartState {
 }
 
 /// A transition from a state, or from the chart itself if `from` is empty.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct ChartTransition {
     /// The path of the source state.
+    #[serde(skip)]
     pub from: String,
     /// The event.
+    #[serde(skip)]
     pub event: String,
     /// The guard.
     pub guard: Option<String>,
     /// The path of the target state.
+    #[serde(rename = "target")]
     pub to: String,
     /// The description.
+    #[serde(default)]
     pub description: String,
 }
 
 /// Why a statechart is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum ChartError {
-    /// It is not JSON.
-    #[error("the statechart is not JSON: {0}")]
-    Json(String),
-    /// Something is missing or has an unexpected type.
-    #[error("the statechart has no {what} at {path:?}")]
-    Missing {
-        /// What is missing.
-        what: &'static str,
-        /// The path.
+    /// It is not JSON, or something is missing or has an unexpected type.
+    #[error("invalid statechart at {path:?}: {error}")]
+    Invalid {
+        /// The path of the state.
         path: String,
+        /// The error.
+        error: String,
     },
     /// A target doesn't exist.
     #[error("{from:?} on {event} leads to {target:?}, which is no state")]
@@ -82,13 +85,31 @@ pub enum ChartError {
         target: String,
     },
     /// The code doesn't know a name of the chart.
-    #[error("the code knows no {what} with the name {name:?}")]
-    UnknownName {
-        /// What the name stands for.
-        what: &'static str,
-        /// The name.
-        name: String,
-    },
+    #[error("the code knows no state or guard with the name {0:?}")]
+    UnknownName(String),
+}
+
+/// The chart or one of its states, as it is written.
+#[derive(Deserialize)]
+struct Node {
+    #[serde(default)]
+    id: String,
+    #[serde(default)]
+    description: String,
+    initial: Option<String>,
+    r#type: Option<String>,
+    #[serde(default)]
+    on: Map<String, Value>,
+    #[serde(default)]
+    states: Map<String, Value>,
+}
+
+/// The transitions for one event.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum TransitionNodes {
+    One(ChartTransition),
+    Several(Vec<ChartTransition>),
 }
 
 impl Chart {
@@ -107,17 +128,19 @@ impl Chart {
     ///
     /// Fails if the text isn't JSON, something is missing, or a target doesn't exist.
     pub fn parse(text: &str) -> Result<Self, ChartError> {
-        let root: Map<String, Value> =
-            serde_json::from_str(text).map_err(|error| ChartError::Json(error.to_string()))?;
+        let root: Node = at_path("", serde_json::from_str(text))?;
         let mut chart = Self {
-            id: expect_string(&root, "id", "")?,
-            description: expect_string(&root, "description", "").unwrap_or_default(),
-            initial: expect_string(&root, "initial", "")?,
+            id: root.id.clone(),
+            description: root.description.clone(),
+            initial: expect_initial("", &root)?,
             states: Vec::new(),
             transitions: Vec::new(),
         };
-        chart.read_states("", &root)?;
-        chart.read_transitions("", &root)?;
+        let mut nodes = vec![(String::new(), root)];
+        chart.read_states(0, &mut nodes)?;
+        for (path, node) in nodes {
+            chart.read_transitions(&path, node.on)?;
+        }
         Ok(chart)
     }
 
@@ -155,16 +178,14 @@ impl Chart {
         if event.effect_id().is_some() && !state.awaits(event) {
             return Ok((kind, None));
         }
-        for transition in self.transitions_for(kind.name(), event.kind().name()) {
+        for transition in self.transitions_for(kind.as_str(), event.kind().as_str()) {
             let passes = match &transition.guard {
-                Some(name) => parse_guard(name)?.holds(state, event),
+                Some(name) => parse_name::<Guard>(name)?.holds(state, event),
                 None => true,
             };
             if passes {
-                return Ok((
-                    parse_state_kind(self.initial_leaf(&transition.to))?,
-                    Some(transition),
-                ));
+                let to = parse_name(self.initial_leaf(&transition.to))?;
+                return Ok((to, Some(transition)));
             }
         }
         Ok((kind, None))
@@ -178,60 +199,41 @@ impl Chart {
         }
     }
 
-    fn read_states(&mut self, path: &str, node: &Map<String, Value>) -> Result<(), ChartError> {
-        for (name, child) in child_states(node) {
-            let path = join_path(path, name);
-            let child = child
-                .as_object()
-                .ok_or_else(|| ChartError::Missing { what: "state", path: path.clone() })?;
-            let initial = match child_states(child).next() {
-                Some(_) => Some(join_path(&path, &expect_string(child, "initial", &path)?)),
-                None => None,
+    /// Reads the states below the last of these nodes, and adds their nodes.
+    fn read_states(
+        &mut self,
+        parent: usize,
+        nodes: &mut Vec<(String, Node)>,
+    ) -> Result<(), ChartError> {
+        for (name, child) in std::mem::take(&mut nodes[parent].1.states) {
+            let path = join_path(&nodes[parent].0, &name);
+            let node: Node = at_path(&path, serde_json::from_value(child))?;
+            let initial = match node.states.is_empty() {
+                true => None,
+                false => Some(join_path(&path, &expect_initial(&path, &node)?)),
             };
             self.states.push(ChartState {
-                description: expect_string(child, "description", &path).unwrap_or_default(),
-                is_final: child.get("type").and_then(Value::as_str) == Some("final"),
                 path: path.clone(),
+                description: node.description.clone(),
                 initial,
+                is_final: node.r#type.as_deref() == Some("final"),
             });
-            self.read_states(&path, child)?;
+            nodes.push((path, node));
+            self.read_states(nodes.len() - 1, nodes)?;
         }
         Ok(())
     }
 
-    fn read_transitions(
-        &mut self,
-        path: &str,
-        node: &Map<String, Value>,
-    ) -> Result<(), ChartError> {
-        for (event, transitions) in expect_object(node, "on") {
-            let transitions = match transitions {
-                Value::Array(transitions) => transitions.as_slice(),
-                Value::Null
-                | Value::Bool(_)
-                | Value::Number(_)
-                | Value::String(_)
-                | Value::Object(_) => std::slice::from_ref(transitions),
+    fn read_transitions(&mut self, path: &str, on: Map<String, Value>) -> Result<(), ChartError> {
+        for (event, written) in on {
+            let written = match at_path(path, serde_json::from_value(written))? {
+                TransitionNodes::One(one) => vec![one],
+                TransitionNodes::Several(several) => several,
             };
-            for transition in transitions {
-                let transition = transition.as_object().ok_or_else(|| ChartError::Missing {
-                    what: "transition",
-                    path: path.to_owned(),
-                })?;
-                let to =
-                    self.resolve_target(path, event, &expect_string(transition, "target", path)?)?;
-                self.transitions.push(ChartTransition {
-                    from: path.to_owned(),
-                    event: event.clone(),
-                    guard: transition.get("guard").and_then(Value::as_str).map(str::to_owned),
-                    to,
-                    description: expect_string(transition, "description", path).unwrap_or_default(),
-                });
-            }
-        }
-        for (name, child) in child_states(node) {
-            if let Some(child) = child.as_object() {
-                self.read_transitions(&join_path(path, name), child)?;
+            for transition in written {
+                let to = self.resolve_target(path, &event, &transition.to)?;
+                let (from, event) = (path.to_owned(), event.clone());
+                self.transitions.push(ChartTransition { from, event, to, ..transition });
             }
         }
         Ok(())
@@ -257,16 +259,20 @@ impl Chart {
     }
 }
 
-/// Returns the state with this name.
-fn parse_state_kind(name: &str) -> Result<StateKind, ChartError> {
-    let unknown = || ChartError::UnknownName { what: "state", name: name.to_owned() };
-    StateKind::ALL.into_iter().find(|kind| kind.name() == name).ok_or_else(unknown)
+/// Returns the state or the guard with this name.
+fn parse_name<T: WordEnum>(name: &str) -> Result<T, ChartError> {
+    T::from_word(name).ok_or_else(|| ChartError::UnknownName(name.to_owned()))
 }
 
-/// Returns the guard with this name.
-fn parse_guard(name: &str) -> Result<Guard, ChartError> {
-    let unknown = || ChartError::UnknownName { what: "guard", name: name.to_owned() };
-    Guard::ALL.into_iter().find(|guard| guard.name() == name).ok_or_else(unknown)
+fn at_path<T>(path: &str, read: serde_json::Result<T>) -> Result<T, ChartError> {
+    read.map_err(|error| ChartError::Invalid { path: path.to_owned(), error: error.to_string() })
+}
+
+fn expect_initial(path: &str, node: &Node) -> Result<String, ChartError> {
+    node.initial.clone().ok_or_else(|| ChartError::Invalid {
+        path: path.to_owned(),
+        error: "missing field `initial`".to_owned(),
+    })
 }
 
 /// Returns the path itself, those of its parents, and the empty path of the chart.
@@ -279,26 +285,6 @@ fn path_and_ancestors(path: &str) -> impl Iterator<Item = &str> {
 
 fn join_path(path: &str, name: &str) -> String {
     if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
-}
-
-fn expect_object<'a>(
-    node: &'a Map<String, Value>,
-    key: &str,
-) -> impl Iterator<Item = (&'a String, &'a Value)> {
-    node.get(key).and_then(Value::as_object).into_iter().flatten()
-}
-
-fn child_states(node: &Map<String, Value>) -> impl Iterator<Item = (&String, &Value)> {
-    expect_object(node, "states")
-}
-
-fn expect_string(
-    node: &Map<String, Value>,
-    what: &'static str,
-    path: &str,
-) -> Result<String, ChartError> {
-    let missing = || ChartError::Missing { what, path: path.to_owned() };
-    node.get(what).and_then(Value::as_str).map(str::to_owned).ok_or_else(missing)
 }
 
 #[cfg(test)]
@@ -330,8 +316,9 @@ mod tests {
     #[test]
     fn an_invalid_chart_is_reported() {
         let error = |text| Chart::parse(text).unwrap_err().to_string();
-        assert!(error("{").starts_with("the statechart is not JSON"));
-        assert_eq!(error(r#"{ "id": "c" }"#), r#"the statechart has no initial at """#);
+        assert!(error("{").starts_with(r#"invalid statechart at "": EOF while parsing"#));
+        let no_initial = r#"invalid statechart at "": missing field `initial`"#;
+        assert_eq!(error(r#"{ "id": "c" }"#), no_initial);
         let lost = r#"{ "id": "c", "initial": "A", "states": { "A": { "on": { "X": { "target": "Z" } } } } }"#;
         assert_eq!(error(lost), r#""A" on X leads to "Z", which is no state"#);
     }

@@ -6,218 +6,147 @@
 use crate::machine::budget;
 use crate::machine::deadline::DeadlineKind;
 use crate::machine::effect::CallPurpose;
-use crate::machine::event::{Authorization, Event};
+use crate::machine::event::{Authorization, Event, RequestSize};
 use crate::machine::model_calls::attempt::CallAttempt;
 use crate::machine::model_calls::retry::{self, RetryDecision};
 use crate::machine::output::StepBuilder;
 use crate::machine::state::State;
 use crate::machine::states::calling::{self, CallingStage, ReplyKind};
 use crate::machine::states::closing;
-use crate::machine::states::compacting;
 use crate::machine::states::executing::{self, CallState};
 use crate::machine::states::preparing::{self, NextCallPlan};
 use crate::machine::step;
-use crate::model::{Fault, FaultClass, Reply, RunTime, ToolStatus};
+use crate::machine::stop_reason::CloseReason;
+use crate::model::{Fault, FaultClass, Reply, RunTime, ToolStatus, word_enum};
 
-/// A condition on a transition of the statechart.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Guard {
-    /// The time for the run, or for one model call, is over.
-    TimeIsUp,
-    /// The time for the closing call is over.
-    ClosingTimeoutDue,
-    /// An effect of this program itself timed out.
-    EffectTimeoutDue,
-    /// An attempt timed out, and another one may follow.
-    TimeoutMayRetry,
-    /// An attempt timed out.
-    AttemptTimeoutDue,
-    /// The wait before a retry is over, and the budget covers the retry.
-    RetryAffordable,
-    /// The wait before a retry is over.
-    RetryDue,
-    /// All tools that are still pending timed out.
-    LastToolsOverdue,
-    /// A tool timed out.
-    ToolTimeoutDue,
-    /// A limit closes the run.
-    LimitReached,
-    /// The context is over its threshold, and a summary is worthwhile, allowed and affordable.
-    ContextOverThreshold,
-    /// The context is too full, and older exchanges can be replaced.
-    ContextTooFull,
-    /// The reply has only invalid tool calls, for too many times in a row.
-    TooManyInvalidReplies,
-    /// The reply has only invalid tool calls.
-    NoCallCanRun,
-    /// The reply has tool calls.
-    HasCalls,
-    /// The reply is a final answer that must be checked.
-    AnswerToCheck,
-    /// The reply is a part of an answer, empty or paused, and the model may be asked again.
-    AskedAgain,
-    /// The reply has an unexpected finish reason, and another attempt may follow.
-    UnrecognizedMayRetry,
-    /// The context doesn't fit, and the model can summarize it.
-    OverflowSummarized,
-    /// The context doesn't fit, and can be trimmed without the model.
-    OverflowTrimmed,
-    /// The context doesn't fit.
-    ContextOverflow,
-    /// The call failed, and another attempt may follow.
-    MayRetry,
-    /// The user aborts the run.
-    UserAborts,
-    /// The call may run.
-    CallApproved,
-    /// The last call is complete; all were invalid, for too many times in a row.
-    LastCallTooManyInvalid,
-    /// The last call is complete.
-    LastCall,
-    /// The final answer is sent back, or a follow-up message is queued.
-    CheckAsksAgain,
-    /// The limits cover the closing call.
-    FinalSummaryPossible,
+word_enum! {
+    /// A condition on a transition of the statechart.
+    pub enum Guard {
+        /// The time for the run, or for one model call, is over.
+        TimeIsUp = "timeIsUp",
+        /// The time for the closing call is over.
+        ClosingTimeoutDue = "closeLimitDue",
+        /// An effect of this program itself timed out.
+        EffectTimeoutDue = "watchLimitDue",
+        /// An attempt timed out, and another one may follow.
+        TimeoutMayRetry = "attemptMayRepeat",
+        /// An attempt timed out.
+        AttemptTimeoutDue = "attemptLimitDue",
+        /// The wait before a retry is over, and the budget covers the retry.
+        RetryAffordable = "retryAffordable",
+        /// The wait before a retry is over.
+        RetryDue = "retryDue",
+        /// All tools that are still pending timed out.
+        LastToolsOverdue = "lastToolsOverdue",
+        /// A tool timed out.
+        ToolTimeoutDue = "toolLimitDue",
+        /// A limit closes the run.
+        LimitReached = "safetyNetHolds",
+        /// The context is over its threshold, and a summary is worthwhile, allowed and affordable.
+        ContextOverThreshold = "contextOverThreshold",
+        /// The context is too full, and older exchanges can be replaced.
+        ContextTooFull = "contextTooFull",
+        /// The reply has only invalid tool calls, for too many times in a row.
+        TooManyInvalidReplies = "callsHopeless",
+        /// The reply has only invalid tool calls.
+        NoCallCanRun = "callsUnrunnable",
+        /// The reply has tool calls.
+        HasCalls = "hasCalls",
+        /// The reply is a final answer that must be checked.
+        AnswerToCheck = "answerToCheck",
+        /// The reply is a part of an answer, empty or paused, and the model may be asked again.
+        AskedAgain = "askedAgain",
+        /// The reply has an unexpected finish reason, and another attempt may follow.
+        UnrecognizedMayRetry = "garbledMayRepeat",
+        /// The context doesn't fit, and the model can summarize it.
+        OverflowSummarized = "overflowSummed",
+        /// The context doesn't fit, and can be trimmed without the model.
+        OverflowTrimmed = "overflowTrimmed",
+        /// The context doesn't fit.
+        ContextOverflow = "overflows",
+        /// The call failed, and another attempt may follow.
+        MayRetry = "mayRepeat",
+        /// The user aborts the run.
+        UserAborts = "aborts",
+        /// The call may run.
+        CallApproved = "cleared",
+        /// The last call is complete; all were invalid, for too many times in a row.
+        LastCallTooManyInvalid = "lastHopeless",
+        /// The last call is complete.
+        LastCall = "lastCall",
+        /// The final answer is sent back, or a follow-up message is queued.
+        CheckAsksAgain = "checkGoesOn",
+        /// The limits cover the closing call.
+        FinalSummaryPossible = "lastWordPossible",
+    }
 }
 
 impl Guard {
-    /// Every guard.
-    pub const ALL: [Self; 28] = [
-        Self::TimeIsUp,
-        Self::ClosingTimeoutDue,
-        Self::EffectTimeoutDue,
-        Self::TimeoutMayRetry,
-        Self::AttemptTimeoutDue,
-        Self::RetryAffordable,
-        Self::RetryDue,
-        Self::LastToolsOverdue,
-        Self::ToolTimeoutDue,
-        Self::LimitReached,
-        Self::ContextOverThreshold,
-        Self::ContextTooFull,
-        Self::TooManyInvalidReplies,
-        Self::NoCallCanRun,
-        Self::HasCalls,
-        Self::AnswerToCheck,
-        Self::AskedAgain,
-        Self::UnrecognizedMayRetry,
-        Self::OverflowSummarized,
-        Self::OverflowTrimmed,
-        Self::ContextOverflow,
-        Self::MayRetry,
-        Self::UserAborts,
-        Self::CallApproved,
-        Self::LastCallTooManyInvalid,
-        Self::LastCall,
-        Self::CheckAsksAgain,
-        Self::FinalSummaryPossible,
-    ];
-
-    /// Returns the name that the statechart uses.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::TimeIsUp => "timeIsUp",
-            Self::ClosingTimeoutDue => "closeLimitDue",
-            Self::EffectTimeoutDue => "watchLimitDue",
-            Self::TimeoutMayRetry => "attemptMayRepeat",
-            Self::AttemptTimeoutDue => "attemptLimitDue",
-            Self::RetryAffordable => "retryAffordable",
-            Self::RetryDue => "retryDue",
-            Self::LastToolsOverdue => "lastToolsOverdue",
-            Self::ToolTimeoutDue => "toolLimitDue",
-            Self::LimitReached => "safetyNetHolds",
-            Self::ContextOverThreshold => "contextOverThreshold",
-            Self::ContextTooFull => "contextTooFull",
-            Self::TooManyInvalidReplies => "callsHopeless",
-            Self::NoCallCanRun => "callsUnrunnable",
-            Self::HasCalls => "hasCalls",
-            Self::AnswerToCheck => "answerToCheck",
-            Self::AskedAgain => "askedAgain",
-            Self::UnrecognizedMayRetry => "garbledMayRepeat",
-            Self::OverflowSummarized => "overflowSummed",
-            Self::OverflowTrimmed => "overflowTrimmed",
-            Self::ContextOverflow => "overflows",
-            Self::MayRetry => "mayRepeat",
-            Self::UserAborts => "aborts",
-            Self::CallApproved => "cleared",
-            Self::LastCallTooManyInvalid => "lastHopeless",
-            Self::LastCall => "lastCall",
-            Self::CheckAsksAgain => "checkGoesOn",
-            Self::FinalSummaryPossible => "lastWordPossible",
-        }
-    }
-
     /// Returns whether the guard holds for this event in this state.
     pub fn holds(self, state: &State, event: &Event) -> bool {
+        let due = due_deadline(state, event);
+        let run = state.run();
         match self {
-            Self::TimeIsUp => matches!(
-                due_deadline(state, event),
-                Some(DeadlineKind::RunTimeout | DeadlineKind::StepTimeout)
-            ),
-            Self::ClosingTimeoutDue => {
-                due_deadline(state, event) == Some(DeadlineKind::ClosingTimeout)
+            Self::TimeIsUp => {
+                matches!(due, Some(DeadlineKind::RunTimeout | DeadlineKind::StepTimeout))
             }
-            Self::EffectTimeoutDue => {
-                due_deadline(state, event) == Some(DeadlineKind::EffectTimeout)
-            }
+            Self::ClosingTimeoutDue => due == Some(DeadlineKind::ClosingTimeout),
+            Self::EffectTimeoutDue => due == Some(DeadlineKind::EffectTimeout),
             Self::TimeoutMayRetry => timeout_may_retry(state, event),
-            Self::AttemptTimeoutDue => {
-                due_deadline(state, event) == Some(DeadlineKind::AttemptTimeout)
+            Self::AttemptTimeoutDue => due == Some(DeadlineKind::AttemptTimeout),
+            Self::RetryAffordable => {
+                due == Some(DeadlineKind::RetryDue)
+                    && current_call(state)
+                        .is_some_and(|call| budget::reserve(run, &call.size, call.purpose).is_ok())
             }
-            Self::RetryAffordable => retry_affordable(state, event),
-            Self::RetryDue => due_deadline(state, event) == Some(DeadlineKind::RetryDue),
-            Self::LastToolsOverdue => last_tools_overdue(state, event),
-            Self::ToolTimeoutDue => due_deadline(state, event) == Some(DeadlineKind::ToolTimeout),
+            Self::RetryDue => due == Some(DeadlineKind::RetryDue),
+            Self::LastToolsOverdue => {
+                due == Some(DeadlineKind::ToolTimeout) && all_tools_overdue(state, event)
+            }
+            Self::ToolTimeoutDue => due == Some(DeadlineKind::ToolTimeout),
             Self::LimitReached => matches!(call_plan(state, event), Some(NextCallPlan::Close(_))),
             Self::ContextOverThreshold => call_plan(state, event) == Some(NextCallPlan::Summarize),
             Self::ContextTooFull => call_plan(state, event) == Some(NextCallPlan::Trim),
             Self::TooManyInvalidReplies => statuses_without_running(state, event)
-                .is_some_and(|all| too_many_invalid(state, all)),
+                .is_some_and(|all| executing::too_many_invalid(run, all.into_iter())),
             Self::NoCallCanRun => statuses_without_running(state, event).is_some(),
             Self::HasCalls => reply_kind(state, event) == Some(ReplyKind::ToolCalls),
             Self::AnswerToCheck => {
-                reply_kind(state, event) == Some(ReplyKind::FinalAnswer)
-                    && state.run().rules.has_checks
+                reply_kind(state, event) == Some(ReplyKind::FinalAnswer) && run.rules.has_checks
             }
             Self::AskedAgain => matches!(
                 reply_kind(state, event),
                 Some(ReplyKind::PartialAnswer | ReplyKind::EmptyRetryable | ReplyKind::Paused)
             ),
-            Self::UnrecognizedMayRetry => {
-                reply_kind(state, event) == Some(ReplyKind::Unrecognized)
-                    && event_reply(event)
-                        .is_some_and(|reply| may_retry(state, &calling::unrecognized_fault(reply)))
-            }
+            Self::UnrecognizedMayRetry => event_reply(event).is_some_and(|reply| {
+                calling::classify_reply(run, reply) == ReplyKind::Unrecognized
+                    && may_retry(state, &calling::unrecognized_fault(reply))
+            }),
             Self::OverflowSummarized => {
-                overflow_handling(state, event) == Some(OverflowHandling::Summarized)
+                overflow_plan(state, event) == Some(NextCallPlan::Summarize)
             }
-            Self::OverflowTrimmed => {
-                overflow_handling(state, event) == Some(OverflowHandling::Trimmed)
-            }
-            Self::ContextOverflow => overflow_handling(state, event).is_some(),
+            Self::OverflowTrimmed => overflow_plan(state, event) == Some(NextCallPlan::Trim),
+            Self::ContextOverflow => overflow_plan(state, event).is_some(),
             Self::MayRetry => {
                 matches!(event, Event::CallFailed { fault, .. } if may_retry(state, fault))
             }
             Self::UserAborts => {
                 matches!(event, Event::Authorized { authorization: Authorization::Abort, .. })
             }
-            Self::CallApproved => {
-                matches!(
-                    event,
-                    Event::Authorized { authorization: Authorization::Approved { .. }, .. }
-                )
-            }
-            Self::LastCallTooManyInvalid => {
-                statuses_after_last(state, event).is_some_and(|all| too_many_invalid(state, all))
-            }
+            Self::CallApproved => matches!(
+                event,
+                Event::Authorized { authorization: Authorization::Approved { .. }, .. }
+            ),
+            Self::LastCallTooManyInvalid => statuses_after_last(state, event)
+                .is_some_and(|all| executing::too_many_invalid(run, all.into_iter())),
             Self::LastCall => statuses_after_last(state, event).is_some(),
             Self::CheckAsksAgain => {
-                matches!(event, Event::Checked { result, .. } if calling::may_ask_again(state.run(), result))
+                matches!(event, Event::Checked { result, .. } if calling::may_ask_again(run, result))
             }
-            Self::FinalSummaryPossible => {
-                matches!(event, Event::Prepared { size, .. }
-                    if closing::reserve_summary(state.run(), size).is_ok())
-            }
+            Self::FinalSummaryPossible => matches!(
+                event,
+                Event::Prepared { size, .. } if closing::reserve_summary(run, size).is_ok()
+            ),
         }
     }
 }
@@ -233,63 +162,57 @@ fn tick_time(state: &State, event: &Event) -> Option<RunTime> {
     Some(state.run().now.max(*now))
 }
 
-fn timeout_may_retry(state: &State, event: &Event) -> bool {
-    let (Some(DeadlineKind::AttemptTimeout), Some(now)) =
-        (due_deadline(state, event), tick_time(state, event))
-    else {
-        return false;
-    };
-    let mut state = state.clone();
-    let run = match &mut state {
-        State::Calling(state) => &mut state.run,
-        State::Compacting(state) => &mut state.run,
-        State::Preparing(_) | State::Executing(_) | State::Closing(_) | State::Done(_) => {
-            return false;
+/// A model call that is being made or retried.
+struct CurrentCall {
+    attempt: CallAttempt,
+    size: RequestSize,
+    purpose: CallPurpose,
+    /// When the next attempt must have begun.
+    retry_deadline: Option<RunTime>,
+}
+
+fn current_call(state: &State) -> Option<CurrentCall> {
+    match state {
+        State::Calling(state) => {
+            let CallingStage::Requesting(attempt) = state.stage else { return None };
+            let (size, purpose) = (state.size, CallPurpose::Agent);
+            Some(CurrentCall { attempt, size, purpose, retry_deadline: state.retry_deadline() })
         }
-    };
-    run.now = now;
-    let fault = CallAttempt::timeout_fault(run);
-    may_retry(&state, &fault)
+        State::Compacting(state) => Some(CurrentCall {
+            attempt: state.attempt,
+            size: state.size,
+            purpose: CallPurpose::Compaction,
+            retry_deadline: state.run.closing_time(),
+        }),
+        State::Preparing(_) | State::Executing(_) | State::Closing(_) | State::Done(_) => None,
+    }
+}
+
+fn timeout_may_retry(state: &State, event: &Event) -> bool {
+    let Some(now) = tick_time(state, event) else { return false };
+    let mut later = state.clone();
+    later.run_mut().now = now;
+    step::due_deadline(state, now) == Some(DeadlineKind::AttemptTimeout)
+        && may_retry(&later, &CallAttempt::timeout_fault(later.run()))
 }
 
 /// Returns whether another attempt may follow one with this fault.
 fn may_retry(state: &State, fault: &Fault) -> bool {
-    let (attempt, limit) = match state {
-        State::Calling(state) => match state.stage {
-            CallingStage::Requesting(attempt) => (attempt, state.retry_deadline()),
-            CallingStage::Checking { .. } => return false,
-        },
-        State::Compacting(state) => (state.attempt, state.run.closing_time()),
-        State::Preparing(_) | State::Executing(_) | State::Closing(_) | State::Done(_) => {
-            return false;
-        }
-    };
-    matches!(retry::decide(state.run(), attempt.number(), fault, limit), RetryDecision::After(_))
+    current_call(state).is_some_and(|call| {
+        let retry = retry::decide(state.run(), call.attempt.number(), fault, call.retry_deadline);
+        matches!(retry, RetryDecision::After(_))
+    })
 }
 
-fn retry_affordable(state: &State, event: &Event) -> bool {
-    due_deadline(state, event) == Some(DeadlineKind::RetryDue)
-        && match state {
-            State::Calling(state) => {
-                budget::reserve(&state.run, &state.size, CallPurpose::Agent).is_ok()
-            }
-            State::Compacting(state) => {
-                compacting::reserve_summary(&state.run, &state.size).is_ok()
-            }
-            State::Preparing(_) | State::Executing(_) | State::Closing(_) | State::Done(_) => false,
-        }
-}
-
-fn last_tools_overdue(state: &State, event: &Event) -> bool {
+fn all_tools_overdue(state: &State, event: &Event) -> bool {
     let (State::Executing(executing), Some(now)) = (state, tick_time(state, event)) else {
         return false;
     };
-    due_deadline(state, event) == Some(DeadlineKind::ToolTimeout)
-        && executing.calls.iter().all(|call| match call.state {
-            CallState::Queued => false,
-            CallState::Authorizing { due, .. } | CallState::Running { due, .. } => due <= now,
-            CallState::Completed(_) => true,
-        })
+    executing.calls.iter().all(|call| match call.state {
+        CallState::Queued => false,
+        CallState::Authorizing { due, .. } | CallState::Running { due, .. } => due <= now,
+        CallState::Completed(_) => true,
+    })
 }
 
 fn call_plan(state: &State, event: &Event) -> Option<NextCallPlan> {
@@ -307,15 +230,8 @@ fn reply_kind(state: &State, event: &Event) -> Option<ReplyKind> {
     Some(calling::classify_reply(state.run(), event_reply(event)?))
 }
 
-/// What can be done about a context that doesn't fit.
-#[derive(PartialEq)]
-enum OverflowHandling {
-    Summarized,
-    Trimmed,
-    Impossible,
-}
-
-fn overflow_handling(state: &State, event: &Event) -> Option<OverflowHandling> {
+/// Returns what comes after a context that doesn't fit.
+fn overflow_plan(state: &State, event: &Event) -> Option<NextCallPlan> {
     let State::Calling(calling) = state else { return None };
     let mut run = calling.run.clone();
     // The failed call is charged before the budget for a summary is checked.
@@ -332,11 +248,11 @@ fn overflow_handling(state: &State, event: &Event) -> Option<OverflowHandling> {
         return None;
     }
     Some(match calling::can_shrink(&run, &calling.size) {
-        false => OverflowHandling::Impossible,
-        true if compacting::reserve_summary(&run, &calling.size).is_ok() => {
-            OverflowHandling::Summarized
+        false => NextCallPlan::Close(CloseReason::ContextFull),
+        true if budget::reserve(&run, &calling.size, CallPurpose::Compaction).is_ok() => {
+            NextCallPlan::Summarize
         }
-        true => OverflowHandling::Trimmed,
+        true => NextCallPlan::Trim,
     })
 }
 
@@ -363,8 +279,4 @@ fn statuses_after_last(state: &State, event: &Event) -> Option<Vec<ToolStatus>> 
     let status = |slot: &CallState| slot.result().map_or(status, |result| result.status);
     executing::is_last_pending(executing, id)
         .then(|| executing.calls.iter().map(|call| status(&call.state)).collect())
-}
-
-fn too_many_invalid(state: &State, statuses: Vec<ToolStatus>) -> bool {
-    executing::too_many_invalid(state.run(), statuses.into_iter())
 }

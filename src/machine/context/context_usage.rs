@@ -18,7 +18,7 @@ pub struct ContextUsage {
     ratio: u64,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 struct ProviderCount {
     tokens: Tokens,
     bytes: u64,
@@ -114,12 +114,6 @@ impl ContextUsage {
             // A part of what was counted.
             None => Tokens(counted.0.saturating_mul(bytes).div_ceil(known)),
         }
-    }
-}
-
-impl Default for ProviderCount {
-    fn default() -> Self {
-        Self { tokens: Tokens::ZERO, bytes: 0 }
     }
 }
 

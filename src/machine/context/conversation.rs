@@ -46,13 +46,8 @@ pub struct EntryId(pub u64);
 impl Conversation {
     /// Returns an empty conversation beside this many bytes of system prompt and tools.
     pub fn new(fixed: u64) -> Self {
-        let (entries, record) = (Vec::new(), WorkRecord::default());
-        Self {
-            entries,
-            next_id: EntryId(0),
-            context_usage: ContextUsage::new(fixed),
-            work_record: record,
-        }
+        let (context_usage, work_record) = (ContextUsage::new(fixed), WorkRecord::default());
+        Self { entries: Vec::new(), next_id: EntryId(0), context_usage, work_record }
     }
 
     /// Returns the entries, oldest first.

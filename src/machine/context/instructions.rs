@@ -20,29 +20,22 @@ pub(crate) fn continue_run() -> ConversationItem {
 
 /// Asks for a final summary, with the reason.
 pub(crate) fn summarize_and_stop(reason: CloseReason) -> ConversationItem {
-    let instruction = match reason {
-        CloseReason::MaxSteps => {
-            "The step limit is reached. Don't call any more tools. Summarize what you did, what the current state is, \
-             and what remains to be done."
-        }
-        CloseReason::Timeout => {
-            "The time limit is reached. Don't call any more tools. Summarize briefly what you did, what the current \
-             state is, and what remains to be done."
-        }
-        CloseReason::ContextFull => {
-            "The context window is full. Don't call any more tools. Summarize what you did, what the current state is, \
-             and what remains to be done."
-        }
-        CloseReason::BudgetExceeded => {
-            "The budget does not cover another step. Don't call any more tools. Summarize briefly what you did, what the current state \
-             is, and what remains to be done."
-        }
-        CloseReason::LoopDetected => {
-            "You have been repeating the same tool calls with the same results. Don't call any more tools. Summarize \
-             what you did, what you tried repeatedly and why it did not work, and what remains to be done."
-        }
+    let (whole, brief) = (
+        "Summarize what you did, what the current state is, and what remains to be done.",
+        "Summarize briefly what you did, what the current state is, and what remains to be done.",
+    );
+    let (why, request) = match reason {
+        CloseReason::MaxSteps => ("The step limit is reached.", whole),
+        CloseReason::Timeout => ("The time limit is reached.", brief),
+        CloseReason::ContextFull => ("The context window is full.", whole),
+        CloseReason::BudgetExceeded => ("The budget does not cover another step.", brief),
+        CloseReason::LoopDetected => (
+            "You have been repeating the same tool calls with the same results.",
+            "Summarize what you did, what you tried repeatedly and why it did not work, and what remains to be done.",
+        ),
     };
-    ConversationItem::user(MessageOrigin::System, format!("[SYSTEM] {instruction}"))
+    let text = format!("[SYSTEM] {why} Don't call any more tools. {request}");
+    ConversationItem::user(MessageOrigin::System, text)
 }
 
 /// Asks for a summary of the older part of the conversation. `records` is what is known about it.

@@ -4,7 +4,6 @@
 //! compaction, since summaries omit and confuse facts: the files that changed or were read, and the tools that ran.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -95,35 +94,25 @@ impl WorkRecord {
 
     /// Returns the recorded files and tools, one line for each kind.
     pub(crate) fn facts_text(&self) -> String {
-        let mut text = String::new();
-        if !self.changed_files.is_empty() {
-            let files =
-                self.changed_files.iter().take(MAX_CHANGED_FILES).map(
-                    |(path, action)| match action {
-                        FileAction::Created => format!("{path} (created)"),
-                        FileAction::Modified => path.to_string(),
-                        FileAction::Deleted => format!("{path} (deleted)"),
-                    },
-                );
-            let files: Vec<String> = files.collect();
-            let _ = write!(text, "Files that changed: {}", files.join(", "));
-            let _ = match self.changed_files.len().saturating_sub(MAX_CHANGED_FILES) {
-                0 => writeln!(text, "."),
-                more => writeln!(text, ", and {more} more."),
-            };
-        }
-        if !self.read_files.is_empty() {
-            let _ = writeln!(text, "Files that were read: {}.", self.read_files.join(", "));
-        }
-        if !self.tool_counts.is_empty() {
-            let tools = self.tool_counts.iter().map(|(name, (runs, failures))| match failures {
-                0 => format!("{name} ×{runs}"),
-                _ => format!("{name} ×{runs} ({failures} failed)"),
-            });
-            let tools: Vec<String> = tools.collect();
-            let _ = writeln!(text, "Tools that ran: {}.", tools.join(", "));
-        }
-        text
+        let changed = self.changed_files.iter().map(|(path, action)| match action {
+            FileAction::Created => format!("{path} (created)"),
+            FileAction::Modified => path.to_string(),
+            FileAction::Deleted => format!("{path} (deleted)"),
+        });
+        let more = self.changed_files.len().saturating_sub(MAX_CHANGED_FILES);
+        let more = (more > 0).then(|| format!("and {more} more"));
+        let read = self.read_files.iter().map(ToString::to_string);
+        let tools = self.tool_counts.iter().map(|(name, (runs, failures))| match failures {
+            0 => format!("{name} ×{runs}"),
+            _ => format!("{name} ×{runs} ({failures} failed)"),
+        });
+        let lines: [(&str, Vec<String>); 3] = [
+            ("Files that changed", changed.take(MAX_CHANGED_FILES).chain(more).collect()),
+            ("Files that were read", read.collect()),
+            ("Tools that ran", tools.collect()),
+        ];
+        let lines = lines.iter().filter(|(_, items)| !items.is_empty());
+        lines.map(|(title, items)| format!("{title}: {}.\n", items.join(", "))).collect()
     }
 }
 

@@ -6,7 +6,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::machine::effect::{CallPurpose, Effect, EffectKind, MachineNote};
 use crate::machine::event::RequestSize;
-use crate::machine::model_calls::retry::{self, RetryDecision};
 use crate::machine::output::StepBuilder;
 use crate::machine::run_context::RunContext;
 use crate::model::{EffectId, Fault, FaultKind, RunTime, TimeSpan, Tokens};
@@ -55,16 +54,6 @@ impl CallAttempt {
         Self::Sending { id, number, due: run.now.after(run.rules.timeouts.attempt) }
     }
 
-    /// Returns what follows from a failure of this attempt, if a retry must begin before `limit`.
-    pub(crate) fn decide_retry(
-        self,
-        run: &RunContext,
-        fault: &Fault,
-        limit: Option<RunTime>,
-    ) -> RetryDecision {
-        retry::decide(run, self.number(), fault, limit)
-    }
-
     /// Waits before the next attempt.
     pub(crate) fn wait(
         self,
@@ -104,7 +93,7 @@ impl CallAttempt {
     /// Cancels the request.
     pub(crate) fn cancel(self, out: &mut StepBuilder) {
         if let Self::Sending { id, .. } = self {
-            out.add_effect(Effect::Cancel { id });
+            out.cancel(id);
         }
     }
 

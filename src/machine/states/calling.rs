@@ -7,10 +7,10 @@ use serde::{Deserialize, Serialize};
 use crate::machine::budget::{self, Unaffordable};
 use crate::machine::context::instructions;
 use crate::machine::deadline::{CallingDeadline, StateDeadlines};
-use crate::machine::effect::{CallPurpose, ConversationChange, Effect, EffectKind, MachineNote};
+use crate::machine::effect::{CallPurpose, Effect, EffectKind, MachineNote};
 use crate::machine::event::{CheckResult, RequestSize};
 use crate::machine::model_calls::attempt::CallAttempt;
-use crate::machine::model_calls::retry::RetryDecision;
+use crate::machine::model_calls::retry::{self, RetryDecision};
 use crate::machine::output::{Step, StepBuilder};
 use crate::machine::run_context::{RunContext, Streaks};
 use crate::machine::state::State;
@@ -161,14 +161,10 @@ impl Calling {
         size: RequestSize,
         max_output: Option<Tokens>,
     ) -> Step {
-        let due = run.rules.limits.step_timeout.map(|span| run.now.after(span));
+        let step_deadline = run.rules.limits.step_timeout.map(|span| run.now.after(span));
         let attempt = CallAttempt::send(&mut run, &mut out, CallPurpose::Agent, 1, max_output);
-        out.finish(State::Calling(Self {
-            run,
-            size,
-            step_deadline: due,
-            stage: CallingStage::Requesting(attempt),
-        }))
+        let stage = CallingStage::Requesting(attempt);
+        out.finish(State::Calling(Self { run, size, step_deadline, stage }))
     }
 
     /// Checks a final answer.
@@ -195,24 +191,9 @@ impl Calling {
             }
             CallingStage::Checking { due, .. } => ((due, CallingDeadline::EffectTimeout), None),
         };
-        StateDeadlines([
-            Some(own),
-            step.map(|at| (at, CallingDeadline::StepTimeout)),
-            self.run.closing_time().map(|at| (at, CallingDeadline::RunTimeout)),
-        ])
-    }
-
-    /// Closes the run because its time, or that of the call, is over.
-    pub(crate) fn close(self) -> Step {
-        let (run, out) = self.cancel();
-        Closing::enter(run, out, CloseReason::Timeout)
-    }
-
-    /// Ends the run because the check of the final answer did not complete in time.
-    pub(crate) fn fail(self) -> Step {
-        let (run, out) = self.cancel();
-        let error = "the check of the final answer did not complete in time".into();
-        Done::fail(run, out, StopReason::InternalError, error)
+        let step = step.map(|at| (at, CallingDeadline::StepTimeout));
+        let run = self.run.closing_time().map(|at| (at, CallingDeadline::RunTimeout));
+        StateDeadlines([Some(own), step, run])
     }
 
     /// Returns when the next attempt must have begun.
@@ -222,22 +203,18 @@ impl Calling {
 
     /// Sends the next attempt, unless the budget doesn't cover it any more.
     pub(crate) fn send_retry(self) -> Step {
-        let Self { mut run, size, step_deadline: due, stage } = self;
+        let Self { mut run, size, step_deadline, stage } = self;
         let mut out = StepBuilder::default();
         let number = match stage {
             CallingStage::Requesting(attempt) => attempt.number(),
             CallingStage::Checking { .. } => 1,
         };
-        match budget::reserve(&run, &size, CallPurpose::Agent) {
+        let purpose = CallPurpose::Agent;
+        match budget::reserve(&run, &size, purpose) {
             Ok(max_output) => {
-                let attempt =
-                    CallAttempt::send(&mut run, &mut out, CallPurpose::Agent, number, max_output);
-                out.finish(State::Calling(Self {
-                    run,
-                    size,
-                    step_deadline: due,
-                    stage: CallingStage::Requesting(attempt),
-                }))
+                let attempt = CallAttempt::send(&mut run, &mut out, purpose, number, max_output);
+                let stage = CallingStage::Requesting(attempt);
+                out.finish(State::Calling(Self { run, size, step_deadline, stage }))
             }
             Err(Unaffordable) => Closing::enter(run, out, CloseReason::BudgetExceeded),
         }
@@ -259,7 +236,7 @@ impl Calling {
             CallingStage::Requesting(attempt) => attempt,
             CallingStage::Checking { .. } => return out.finish(State::Calling(self)),
         };
-        match attempt.decide_retry(&self.run, &fault, self.retry_deadline()) {
+        match retry::decide(&self.run, attempt.number(), &fault, self.retry_deadline()) {
             RetryDecision::After(wait) => {
                 let attempt = attempt.wait(&self.run, &mut out, wait, fault.kind);
                 self.stage = CallingStage::Requesting(attempt);
@@ -285,75 +262,60 @@ impl Calling {
     pub(crate) fn on_reply(mut self, reply: Reply, access: &[CallAccess]) -> Step {
         let mut out = StepBuilder::default();
         self.run.charge_usage(&reply.usage, &mut out);
-        let meaning = classify_reply(&self.run, &reply);
-        match meaning {
-            ReplyKind::Unrecognized => return self.on_failure(out, unrecognized_fault(&reply)),
-            ReplyKind::ContextOverflow => return self.on_overflow(out),
-            ReplyKind::ToolCalls
-            | ReplyKind::FinalAnswer
-            | ReplyKind::PartialAnswer
-            | ReplyKind::Truncated
-            | ReplyKind::EmptyRetryable
-            | ReplyKind::Empty
-            | ReplyKind::Paused
-            | ReplyKind::Refused => {}
+        let kind = classify_reply(&self.run, &reply);
+        // Every other reply shows that the context was accepted.
+        if !matches!(kind, ReplyKind::Unrecognized | ReplyKind::ContextOverflow) {
+            self.run.compactions.confirm();
         }
-        let mut run = self.run;
-        run.compactions.confirm();
-        match meaning {
+        let streaks = &mut self.run.streaks;
+        match kind {
+            ReplyKind::Unrecognized => self.on_failure(out, unrecognized_fault(&reply)),
+            ReplyKind::ContextOverflow => self.on_overflow(out),
             ReplyKind::ToolCalls => {
                 // This step resets all streaks, except that of calls that were cut off.
-                let cut = if has_truncated_call(&reply) { run.streaks.truncated + 1 } else { 0 };
-                let Streaks { invalid, follow_ups, .. } = run.streaks;
-                run.streaks = Streaks { truncated: cut, invalid, follow_ups, ..Streaks::default() };
-                run.partial_answer = None;
-                Executing::enter(run, out, reply, access)
+                let truncated = if has_truncated_call(&reply) { streaks.truncated + 1 } else { 0 };
+                let Streaks { invalid, follow_ups, .. } = *streaks;
+                *streaks = Streaks { truncated, invalid, follow_ups, ..Streaks::default() };
+                self.run.partial_answer = None;
+                Executing::enter(self.run, out, reply, access)
             }
             ReplyKind::FinalAnswer => {
-                let answer = join_text(run.partial_answer.take(), reply.text());
-                out.add_change(ConversationChange::Append {
-                    item: ConversationItem::Assistant(reply),
-                });
-                if run.rules.has_checks {
-                    Self::check(run, out, self.size, answer)
-                } else {
-                    let reason = run.final_stop_reason();
-                    Done::end_with_output(run, out, reason, Some(answer))
+                let answer = join_text(self.run.partial_answer.take(), reply.text());
+                out.append(ConversationItem::Assistant(reply));
+                if self.run.rules.has_checks {
+                    return Self::check(self.run, out, self.size, answer);
                 }
+                let reason = self.run.final_stop_reason();
+                Done::end_with_output(self.run, out, reason, Some(answer))
             }
             ReplyKind::PartialAnswer => {
-                run.streaks.truncated += 1;
+                streaks.truncated += 1;
                 if reply.has_text() {
-                    run.partial_answer = Some(join_text(run.partial_answer.take(), reply.text()));
-                    out.add_change(ConversationChange::Append {
-                        item: ConversationItem::Assistant(reply),
-                    });
-                    out.add_change(ConversationChange::Append {
-                        item: instructions::continue_reply(),
-                    });
+                    let text = join_text(self.run.partial_answer.take(), reply.text());
+                    self.run.partial_answer = Some(text);
+                    out.append(ConversationItem::Assistant(reply));
+                    out.append(instructions::continue_reply());
                 }
-                ask_again(run, out)
+                ask_again(self.run, out)
             }
             ReplyKind::EmptyRetryable => {
-                run.streaks.empty += 1;
-                ask_again(run, out)
+                streaks.empty += 1;
+                ask_again(self.run, out)
             }
             ReplyKind::Paused => {
-                run.streaks.pauses += 1;
-                out.add_change(ConversationChange::Append {
-                    item: ConversationItem::Assistant(reply),
-                });
-                ask_again(run, out)
+                streaks.pauses += 1;
+                out.append(ConversationItem::Assistant(reply));
+                ask_again(self.run, out)
             }
             ReplyKind::Truncated => {
                 if matches!(reply.finish, ReplyFinish::Other(_)) {
                     out.add_note(MachineNote::UnknownFinish);
                 }
-                end_without_answer(run, out, StopReason::Truncated, &reply)
+                end_without_answer(self.run, out, StopReason::Truncated, &reply)
             }
-            ReplyKind::Refused => end_without_answer(run, out, StopReason::Refused, &reply),
-            ReplyKind::Empty | ReplyKind::Unrecognized | ReplyKind::ContextOverflow => {
-                end_without_answer(run, out, StopReason::EmptyResponse, &reply)
+            ReplyKind::Refused => end_without_answer(self.run, out, StopReason::Refused, &reply),
+            ReplyKind::Empty => {
+                end_without_answer(self.run, out, StopReason::EmptyResponse, &reply)
             }
         }
     }
@@ -365,29 +327,22 @@ impl Calling {
             CallingStage::Requesting(_) => None,
         };
         let (goes_on, done) = (may_ask_again(&run, &check), run.final_stop_reason());
+        let (check_origin, streaks) = (MessageOrigin::Check, &mut run.streaks);
         let (count, origin, message, otherwise) = match check {
             CheckResult::Passed => return Done::end_with_output(run, out, done, answer),
-            CheckResult::SentBack { message } => (
-                &mut run.streaks.sent_back,
-                MessageOrigin::Check,
-                message,
-                StopReason::ChecksFailed,
-            ),
-            CheckResult::SchemaViolation { message } => (
-                &mut run.streaks.schema_violations,
-                MessageOrigin::Check,
-                message,
-                StopReason::SchemaNotMet,
-            ),
+            CheckResult::SentBack { message } => {
+                (&mut streaks.sent_back, check_origin, message, StopReason::ChecksFailed)
+            }
+            CheckResult::SchemaViolation { message } => {
+                (&mut streaks.schema_violations, check_origin, message, StopReason::SchemaNotMet)
+            }
             CheckResult::FollowUp { message } => {
-                (&mut run.streaks.follow_ups, MessageOrigin::FollowUp, message, done)
+                (&mut streaks.follow_ups, MessageOrigin::FollowUp, message, done)
             }
         };
         if goes_on {
             *count += 1;
-            out.add_change(ConversationChange::Append {
-                item: ConversationItem::user(origin, message),
-            });
+            out.append(ConversationItem::user(origin, message));
             Preparing::enter(run, out)
         } else {
             Done::end_with_output(run, out, otherwise, answer)
@@ -400,7 +355,7 @@ impl Calling {
             CallingStage::Requesting(attempt) => {
                 attempt.abandon(&mut self.run, &mut out, &self.size);
             }
-            CallingStage::Checking { id, .. } => out.add_effect(Effect::Cancel { id }),
+            CallingStage::Checking { id, .. } => out.cancel(id),
         }
         (self.run, out)
     }
@@ -421,17 +376,12 @@ fn end_without_answer(
 ) -> Step {
     let text = join_text(run.partial_answer.take(), reply.text());
     if reply.has_text() {
-        out.add_change(ConversationChange::Append {
-            item: ConversationItem::Assistant(without_calls(reply)),
-        });
+        // Its tool calls will not be answered.
+        let parts = reply.parts.iter().filter(|part| !matches!(part, ReplyPart::Call(_)));
+        let reply = Reply { parts: parts.cloned().collect(), ..reply.clone() };
+        out.append(ConversationItem::Assistant(reply));
     }
     Done::end_with_output(run, out, reason, Some(text).filter(|text| !text.trim().is_empty()))
-}
-
-/// Returns the reply without its tool calls, which will not be answered.
-fn without_calls(reply: &Reply) -> Reply {
-    let parts = reply.parts.iter().filter(|part| !matches!(part, ReplyPart::Call(_)));
-    Reply { parts: parts.cloned().collect(), ..reply.clone() }
 }
 
 fn join_text(first: Option<Arc<str>>, second: Arc<str>) -> Arc<str> {
@@ -444,6 +394,7 @@ fn join_text(first: Option<Arc<str>>, second: Arc<str>) -> Arc<str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::machine::ConversationChange;
     use crate::machine::event::Event;
     use crate::machine::step;
     use crate::model::{CountLimits, RunLimits, RunRules, TimeSpan, ToolCall, Usage};

@@ -114,11 +114,14 @@ pub(crate) fn is_too_full(run: &RunContext, size: &RequestSize) -> bool {
 
 impl Closing {
     /// Asks the model for a final summary, and prepares the call.
-    pub(crate) fn enter(mut run: RunContext, mut out: StepBuilder, reason: CloseReason) -> Step {
+    pub(crate) fn enter(run: RunContext, mut out: StepBuilder, reason: CloseReason) -> Step {
         out.add_note(MachineNote::LimitReached { reason });
-        out.add_change(ConversationChange::Append {
-            item: instructions::summarize_and_stop(reason),
-        });
+        out.append(instructions::summarize_and_stop(reason));
+        Self::prepare(run, out, reason)
+    }
+
+    /// Prepares the closing call.
+    pub(crate) fn prepare(mut run: RunContext, mut out: StepBuilder, reason: CloseReason) -> Step {
         let id = run.next_effect.allocate();
         out.add_effect(Effect::Prepare { id, purpose: CallPurpose::Closing });
         let due = Self::due(&run);
@@ -126,7 +129,7 @@ impl Closing {
     }
 
     /// Returns when closing must be over: it is a model call like others, within the remaining time.
-    pub(crate) fn due(run: &RunContext) -> RunTime {
+    fn due(run: &RunContext) -> RunTime {
         let limit = run.rules.limits.step_timeout.unwrap_or(run.rules.timeouts.attempt);
         let due = run.now.after(limit);
         run.end_time().map_or(due, |ends| ends.min(due))
@@ -140,11 +143,8 @@ impl Closing {
     pub(crate) fn end(self) -> Step {
         let (reason, stage) = (self.reason, self.stage);
         let (run, mut out) = self.cancel();
-        match stage {
-            ClosingStage::Preparing { .. } => {
-                out.add_note(MachineNote::NoFinalSummary { cause: NoFinalSummary::Time });
-            }
-            ClosingStage::Sending { .. } => {}
+        if matches!(stage, ClosingStage::Preparing { .. }) {
+            out.add_note(MachineNote::NoFinalSummary { cause: NoFinalSummary::Time });
         }
         Done::end(run, out, StopReason::Closed(reason))
     }
@@ -163,27 +163,14 @@ impl Closing {
             out.add_change(trim_context(&run, &size));
         }
         // A lost call is charged for what was sent.
-        let sent = if size.shortened_estimate > Tokens::ZERO {
-            size.shortened_estimate
-        } else {
-            size.estimate
-        };
-        let size = RequestSize { estimate: sent, ..size };
+        let sent = Some(size.shortened_estimate).filter(|size| !size.is_zero());
+        let size = RequestSize { estimate: sent.unwrap_or(size.estimate), ..size };
         run.model_calls += 1;
         run.requests += 1;
-        let id = run.next_effect.allocate();
-        out.add_effect(Effect::CallModel {
-            id,
-            purpose: CallPurpose::Closing,
-            attempt: 1,
-            max_output,
-        });
-        out.finish(State::Closing(Self {
-            run,
-            reason,
-            due,
-            stage: ClosingStage::Sending { id, size },
-        }))
+        let (id, purpose) = (run.next_effect.allocate(), CallPurpose::Closing);
+        out.add_effect(Effect::CallModel { id, purpose, attempt: 1, max_output });
+        let stage = ClosingStage::Sending { id, size };
+        out.finish(State::Closing(Self { run, reason, due, stage }))
     }
 
     pub(crate) fn on_reply(self, reply: Reply) -> Step {
@@ -191,7 +178,7 @@ impl Closing {
         run.charge_usage(&reply.usage, &mut out);
         let text = Some(reply.text()).filter(|text| !text.trim().is_empty());
         if text.is_some() && !reply.has_calls() {
-            out.add_change(ConversationChange::Append { item: ConversationItem::Assistant(reply) });
+            out.append(ConversationItem::Assistant(reply));
         }
         Done::end_with_output(run, out, StopReason::Closed(self.reason), text)
     }
@@ -207,10 +194,9 @@ impl Closing {
 
     pub(crate) fn cancel(mut self) -> (RunContext, StepBuilder) {
         let mut out = StepBuilder::default();
-        out.add_effect(Effect::Cancel { id: self.stage.pending().0 });
-        match self.stage {
-            ClosingStage::Preparing { .. } => {}
-            ClosingStage::Sending { size, .. } => self.run.charge_unanswered(&size, &mut out),
+        out.cancel(self.stage.pending().0);
+        if let ClosingStage::Sending { size, .. } = self.stage {
+            self.run.charge_unanswered(&size, &mut out);
         }
         (self.run, out)
     }

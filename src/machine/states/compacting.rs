@@ -7,13 +7,11 @@ use crate::machine::deadline::{CompactingDeadline, StateDeadlines};
 use crate::machine::effect::{CallPurpose, CompactionSummary, ConversationChange, MachineNote};
 use crate::machine::event::RequestSize;
 use crate::machine::model_calls::attempt::CallAttempt;
-use crate::machine::model_calls::retry::RetryDecision;
+use crate::machine::model_calls::retry::{self, RetryDecision};
 use crate::machine::output::{Step, StepBuilder};
 use crate::machine::run_context::RunContext;
 use crate::machine::state::State;
-use crate::machine::states::closing::Closing;
 use crate::machine::states::preparing::Preparing;
-use crate::machine::stop_reason::CloseReason;
 use crate::model::{Fault, Reply, ReplyFinish, Tokens};
 
 /// The model is asked for a summary.
@@ -27,14 +25,6 @@ pub struct Compacting {
     pub target_size: Tokens,
     /// The attempt at the call.
     pub attempt: CallAttempt,
-}
-
-/// Returns the output limit of a summary, unless the budget doesn't cover one.
-pub(crate) fn reserve_summary(
-    run: &RunContext,
-    size: &RequestSize,
-) -> Result<Option<Tokens>, Unaffordable> {
-    budget::reserve(run, size, CallPurpose::Compaction)
 }
 
 impl Compacting {
@@ -58,15 +48,10 @@ impl Compacting {
         target_size: Tokens,
         number: u32,
     ) -> Step {
-        match reserve_summary(&run, &size) {
+        match budget::reserve(&run, &size, CallPurpose::Compaction) {
             Ok(max_output) if number <= run.rules.backoff.retries + 1 => {
-                let attempt = CallAttempt::send(
-                    &mut run,
-                    &mut out,
-                    CallPurpose::Compaction,
-                    number,
-                    max_output,
-                );
+                let purpose = CallPurpose::Compaction;
+                let attempt = CallAttempt::send(&mut run, &mut out, purpose, number, max_output);
                 out.finish(State::Compacting(Self { run, size, target_size, attempt }))
             }
             Ok(_) | Err(Unaffordable) => {
@@ -87,12 +72,6 @@ impl Compacting {
         };
         let close = self.run.closing_time().map(|at| (at, CompactingDeadline::RunTimeout));
         StateDeadlines([Some(attempt), close])
-    }
-
-    /// Closes the run because its time is over.
-    pub(crate) fn close(self) -> Step {
-        let (run, out) = self.cancel();
-        Closing::enter(run, out, CloseReason::Timeout)
     }
 
     pub(crate) fn on_attempt_timeout(self) -> Step {
@@ -123,18 +102,15 @@ impl Compacting {
         let call = (&self.size, CallPurpose::Compaction);
         budget::charge_failed_call(&mut self.run, fault, call, &mut out);
         let limit = self.run.closing_time();
-        match self.attempt.decide_retry(&self.run, fault, limit) {
+        match retry::decide(&self.run, self.attempt.number(), fault, limit) {
             RetryDecision::After(wait) => {
                 self.attempt = self.attempt.wait(&self.run, &mut out, wait, fault.kind);
                 out.finish(State::Compacting(self))
             }
-            RetryDecision::ShrinkRequest | RetryDecision::GiveUp => finish_compaction(
-                self.run,
-                out,
-                CompactionSummary::Mechanical,
-                &self.size,
-                self.target_size,
-            ),
+            RetryDecision::ShrinkRequest | RetryDecision::GiveUp => {
+                let Self { run, size, target_size, .. } = self;
+                finish_compaction(run, out, CompactionSummary::Mechanical, &size, target_size)
+            }
         }
     }
 

@@ -7,17 +7,16 @@ use serde::{Deserialize, Serialize};
 use crate::machine::budget::budget_share::BudgetShare;
 use crate::machine::context::instructions;
 use crate::machine::deadline::{ExecutingDeadline, StateDeadlines};
-use crate::machine::effect::{ConversationChange, Effect, EffectKind, MachineNote};
+use crate::machine::effect::{Effect, EffectKind, MachineNote};
 use crate::machine::event::{Authorization, CallIntent};
 use crate::machine::output::{Step, StepBuilder};
 use crate::machine::run_context::{BudgetUsage, RunContext};
 use crate::machine::state::State;
-use crate::machine::states::closing::Closing;
 use crate::machine::states::done::Done;
 use crate::machine::states::preparing::Preparing;
-use crate::machine::stop_reason::{CloseReason, StopReason};
+use crate::machine::stop_reason::StopReason;
 use crate::machine::tool_calls::loop_detection::TurnRepetition;
-use crate::machine::tool_calls::scheduling::{self, Schedulable, SchedulingState};
+use crate::machine::tool_calls::scheduling::{self, SchedulingState};
 use crate::model::{
     CallAccess, ConversationItem, EffectId, Reply, RunRules, RunTime, Signal, ToolArguments,
     ToolCall, ToolExchange, ToolResult, ToolStatus,
@@ -90,10 +89,7 @@ impl CallState {
 
     /// Returns the result, if there is one.
     pub(crate) fn result(&self) -> Option<&ToolResult> {
-        match self {
-            Self::Queued | Self::Authorizing { .. } | Self::Running { .. } => None,
-            Self::Completed(result) => Some(result),
-        }
+        if let Self::Completed(result) = self { Some(result) } else { None }
     }
 
     fn due(&self) -> Option<RunTime> {
@@ -105,46 +101,43 @@ impl CallState {
 
     /// Returns the rest of the call's budget share.
     fn budget(&self) -> Option<BudgetShare> {
-        match self {
-            Self::Running { budget: left, .. } => *left,
-            Self::Queued | Self::Authorizing { .. } | Self::Completed(_) => None,
-        }
-    }
-}
-
-impl Schedulable for TrackedCall {
-    fn access(&self) -> &CallAccess {
-        &self.access
-    }
-
-    fn scheduling_state(&self) -> SchedulingState {
-        match self.state {
-            CallState::Queued => SchedulingState::Queued,
-            CallState::Authorizing { .. } | CallState::Running { .. } => SchedulingState::Started,
-            CallState::Completed(_) => SchedulingState::Completed,
-        }
+        if let Self::Running { budget, .. } = self { *budget } else { None }
     }
 }
 
 impl TrackedCall {
+    /// Returns what the call touches and its progress.
+    fn for_scheduling(&self) -> (&CallAccess, SchedulingState) {
+        let state = match self.state {
+            CallState::Queued => SchedulingState::Queued,
+            CallState::Authorizing { .. } | CallState::Running { .. } => SchedulingState::Started,
+            CallState::Completed(_) => SchedulingState::Completed,
+        };
+        (&self.access, state)
+    }
+
     fn complete(&mut self, status: ToolStatus, text: impl Into<Arc<str>>) {
         self.state = CallState::Completed(ToolResult::new(self.call.id.clone(), status, text));
+    }
+
+    /// Completes the call with a result, which belongs to it whatever id the tool has set.
+    fn accept(&mut self, result: ToolResult) {
+        self.state = CallState::Completed(ToolResult { call: self.call.id.clone(), ..result });
     }
 
     /// Completes a call that isn't awaited any more, by its progress.
     fn complete_unfinished(&mut self, out: &mut StepBuilder) {
         if let Some(id) = self.state.pending_effect() {
-            out.add_effect(Effect::Cancel { id });
+            out.cancel(id);
         }
-        match self.state {
+        let (status, text) = match self.state {
             CallState::Queued | CallState::Authorizing { .. } => {
-                self.complete(ToolStatus::Skipped, instructions::SKIPPED);
+                (ToolStatus::Skipped, instructions::SKIPPED)
             }
-            CallState::Running { .. } => {
-                self.complete(ToolStatus::Interrupted, instructions::INTERRUPTED);
-            }
-            CallState::Completed(_) => {}
-        }
+            CallState::Running { .. } => (ToolStatus::Interrupted, instructions::INTERRUPTED),
+            CallState::Completed(_) => return,
+        };
+        self.complete(status, text);
     }
 }
 
@@ -155,17 +148,22 @@ pub(crate) fn track_calls(
     access: &[CallAccess],
 ) -> Vec<TrackedCall> {
     let allowed = rules.bounds.calls_per_reply;
-    let open = |(index, call): (usize, &ToolCall)| {
+    let track = |(index, call): (usize, &ToolCall)| {
         let access = access.get(index).cloned().unwrap_or(CallAccess::Exclusive);
-        let mut open = TrackedCall { call: call.clone(), access, state: CallState::Queued };
+        let mut tracked = TrackedCall { call: call.clone(), access, state: CallState::Queued };
         if index >= allowed as usize {
-            open.complete(ToolStatus::Skipped, instructions::too_many_calls(allowed));
-        } else if matches!(open.call.arguments, ToolArguments::Truncated { .. }) {
-            open.complete(ToolStatus::Truncated, instructions::TRUNCATED);
+            tracked.complete(ToolStatus::Skipped, instructions::too_many_calls(allowed));
+        } else if matches!(call.arguments, ToolArguments::Truncated { .. }) {
+            tracked.complete(ToolStatus::Truncated, instructions::TRUNCATED);
         }
-        open
+        tracked
     };
-    reply.calls().enumerate().map(open).collect()
+    reply.calls().enumerate().map(track).collect()
+}
+
+/// Returns the call of a pending effect.
+fn find_pending(calls: &mut [TrackedCall], id: EffectId) -> Option<&mut TrackedCall> {
+    calls.iter_mut().find(|call| call.state.pending_effect() == Some(id))
 }
 
 /// Returns whether the call of this effect is the only one without a result.
@@ -201,16 +199,8 @@ impl Executing {
 
     pub(crate) fn deadlines(&self) -> StateDeadlines<ExecutingDeadline, 2> {
         let first = self.calls.iter().filter_map(|call| call.state.due()).min();
-        StateDeadlines([
-            first.map(|at| (at, ExecutingDeadline::ToolTimeout)),
-            self.run.closing_time().map(|at| (at, ExecutingDeadline::RunTimeout)),
-        ])
-    }
-
-    /// Closes the run because its time is over.
-    pub(crate) fn close(self) -> Step {
-        let (run, out) = self.cancel();
-        Closing::enter(run, out, CloseReason::Timeout)
+        let run = self.run.closing_time().map(|at| (at, ExecutingDeadline::RunTimeout));
+        StateDeadlines([first.map(|at| (at, ExecutingDeadline::ToolTimeout)), run])
     }
 
     /// Continues without the calls that did not complete in time.
@@ -218,20 +208,20 @@ impl Executing {
         let mut out = StepBuilder::default();
         let now = self.run.now;
         for call in &mut self.calls {
-            if call.state.due().is_some_and(|due| due <= now) {
-                if let Some(id) = call.state.pending_effect() {
-                    out.add_effect(Effect::Cancel { id });
+            let (id, status, text) = match call.state {
+                CallState::Authorizing { id, due } if due <= now => {
+                    (id, ToolStatus::Denied, instructions::NOT_AUTHORIZED)
                 }
-                match call.state {
-                    CallState::Authorizing { .. } => {
-                        call.complete(ToolStatus::Denied, instructions::NOT_AUTHORIZED);
-                    }
-                    CallState::Running { .. } => {
-                        call.complete(ToolStatus::Abandoned, instructions::ABANDONED);
-                    }
-                    CallState::Queued | CallState::Completed(_) => {}
+                CallState::Running { id, due, .. } if due <= now => {
+                    (id, ToolStatus::Abandoned, instructions::ABANDONED)
                 }
-            }
+                CallState::Queued
+                | CallState::Authorizing { .. }
+                | CallState::Running { .. }
+                | CallState::Completed(_) => continue,
+            };
+            out.cancel(id);
+            call.complete(status, text);
         }
         self.start_calls(out)
     }
@@ -240,8 +230,7 @@ impl Executing {
         let mut out = StepBuilder::default();
         let now = self.run.now;
         let budget = self.assign_budget(&authorization);
-        let Some(call) = self.calls.iter_mut().find(|call| call.state.pending_effect() == Some(id))
-        else {
+        let Some(call) = find_pending(&mut self.calls, id) else {
             return out.finish(State::Executing(self));
         };
         match authorization {
@@ -253,8 +242,7 @@ impl Executing {
                 out.finish(State::Executing(self))
             }
             Authorization::Rejected { result } => {
-                call.state =
-                    CallState::Completed(ToolResult { call: call.call.id.clone(), ..result });
+                call.accept(result);
                 self.start_calls(out)
             }
             Authorization::Abort => {
@@ -268,18 +256,12 @@ impl Executing {
 
     /// Returns the budget share of a call that makes model calls of its own.
     fn assign_budget(&self, authorization: &Authorization) -> Option<BudgetShare> {
-        match authorization {
-            Authorization::Approved { intent: CallIntent::Delegated { .. }, .. } => {
-                let others = self.calls.iter().filter_map(|call| call.state.budget());
-                Some(BudgetShare::new(&self.run, others))
-            }
-            Authorization::Approved {
-                intent: CallIntent::ReadOnly | CallIntent::Edit { .. } | CallIntent::Opaque,
-                ..
-            }
-            | Authorization::Rejected { .. }
-            | Authorization::Abort => None,
-        }
+        let Authorization::Approved { intent: CallIntent::Delegated { .. }, .. } = authorization
+        else {
+            return None;
+        };
+        let others = self.calls.iter().filter_map(|call| call.state.budget());
+        Some(BudgetShare::new(&self.run, others))
     }
 
     /// Subtracts usage from the budget share of a call, and adds it to that of the run.
@@ -297,21 +279,18 @@ impl Executing {
     }
 
     pub(crate) fn on_completion(mut self, id: EffectId, result: ToolResult) -> Step {
-        let out = StepBuilder::default();
-        let Some(call) = self.calls.iter_mut().find(|call| call.state.pending_effect() == Some(id))
-        else {
-            return out.finish(State::Executing(self));
-        };
-        // The result belongs to the call that ran, whatever id the tool set.
-        call.state = CallState::Completed(ToolResult { call: call.call.id.clone(), ..result });
-        self.start_calls(out)
+        if let Some(call) = find_pending(&mut self.calls, id) {
+            call.accept(result);
+        }
+        self.start_calls(StepBuilder::default())
     }
 
     /// Starts the calls that may start now. If all have results, prepares the next model call.
     pub(crate) fn start_calls(mut self, mut out: StepBuilder) -> Step {
         let due = self.run.now.after(self.run.rules.timeouts.authorize);
         let parallel = self.run.rules.bounds.parallel_calls;
-        while let Some(index) = scheduling::next_startable(&self.calls, parallel) {
+        let view = TrackedCall::for_scheduling;
+        while let Some(index) = scheduling::next_startable(&self.calls, view, parallel) {
             let id = self.run.next_effect.allocate();
             let call = &mut self.calls[index];
             out.add_effect(Effect::Authorize { id, call: call.call.clone() });
@@ -325,26 +304,25 @@ impl Executing {
     }
 
     fn finish_turn(self, mut out: StepBuilder) -> Step {
-        let invalid = all_invalid(self.results().map(|result| result.status));
-        let hopeless = too_many_invalid(&self.run, self.results().map(|result| result.status));
+        let statuses = || self.results().map(|result| result.status);
+        let invalid = all_invalid(statuses());
+        let hopeless = too_many_invalid(&self.run, statuses());
+        let denied = statuses().filter(|status| *status == ToolStatus::Denied).count();
         let pairs = self.calls.iter().map(|call| &call.call).zip(self.results());
         let turn = TurnRepetition::signature(pairs);
-        let denied = self.results().filter(|result| result.status == ToolStatus::Denied).count();
         let mut run = self.append_exchange(&mut out);
         if run.rules.fail_on_denied {
-            run.denied_calls =
-                run.denied_calls.saturating_add(u32::try_from(denied).unwrap_or(u32::MAX));
+            let denied = u32::try_from(denied).unwrap_or(u32::MAX);
+            run.denied_calls = run.denied_calls.saturating_add(denied);
         }
         run.streaks.invalid = if invalid { run.streaks.invalid + 1 } else { 0 };
         run.repetition.push(turn);
-        let times = run.repetition.count();
-        if times >= run.rules.loop_detection.warn_at {
+        let (times, warn_at) = (run.repetition.count(), run.rules.loop_detection.warn_at);
+        if times >= warn_at {
             out.add_note(MachineNote::LoopDetected { times });
         }
-        if times == run.rules.loop_detection.warn_at {
-            out.add_change(ConversationChange::Append {
-                item: instructions::repeated_turns(times),
-            });
+        if times == warn_at {
+            out.append(instructions::repeated_turns(times));
         }
         if hopeless {
             Done::end(run, out, StopReason::InvalidToolCalls)
@@ -363,20 +341,13 @@ impl Executing {
 
     /// Adds the reply and its results to the conversation.
     fn append_exchange(self, out: &mut StepBuilder) -> RunContext {
-        let results: Vec<ToolResult> = self
-            .calls
-            .into_iter()
-            .filter_map(|call| match call.state {
-                CallState::Completed(result) => Some(result),
-                CallState::Queued | CallState::Authorizing { .. } | CallState::Running { .. } => {
-                    None
-                }
-            })
-            .collect();
+        let results = self.calls.into_iter().filter_map(|call| match call.state {
+            CallState::Completed(result) => Some(result),
+            CallState::Queued | CallState::Authorizing { .. } | CallState::Running { .. } => None,
+        });
+        let results: Vec<ToolResult> = results.collect();
         match ToolExchange::new(self.reply, results) {
-            Ok(exchange) => out.add_change(ConversationChange::Append {
-                item: ConversationItem::Exchange(exchange),
-            }),
+            Ok(exchange) => out.append(ConversationItem::Exchange(exchange)),
             Err(error) => debug_assert!(false, "{error}"),
         }
         self.run
@@ -390,6 +361,7 @@ impl Executing {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::machine::ConversationChange;
     use crate::machine::event::Event;
     use crate::machine::step;
     use crate::model::{

@@ -14,9 +14,8 @@ use crate::machine::run_context::RunContext;
 use crate::machine::state::State;
 use crate::machine::states::calling::Calling;
 use crate::machine::states::closing::Closing;
-use crate::machine::states::compacting::{self, Compacting};
-use crate::machine::states::done::Done;
-use crate::machine::stop_reason::{CloseReason, StopReason};
+use crate::machine::states::compacting::Compacting;
+use crate::machine::stop_reason::CloseReason;
 use crate::model::{EffectId, MessageOrigin, RunTime, Tokens, UserMessage};
 
 /// The next model call is being prepared.
@@ -45,7 +44,7 @@ pub(crate) enum NextCallPlan {
 
 /// Returns the output limit of the call, unless steps or budget are used up. These limits come before time.
 fn check_limits(run: &RunContext, size: &RequestSize) -> Result<Option<Tokens>, CloseReason> {
-    if run.steps_since_baseline() >= run.rules.limits.max_steps {
+    if run.steps.saturating_sub(run.rules.limit_baseline.steps) >= run.rules.limits.max_steps {
         return Err(CloseReason::MaxSteps);
     }
     budget::reserve(run, size, CallPurpose::Agent)
@@ -73,7 +72,7 @@ pub(crate) fn plan_next_call(run: &RunContext, size: &RequestSize) -> NextCallPl
     let allowed = compactions.is_allowed(rules);
     let worthwhile = size.exchanges > context.summarize_after.max(context.keep_recent);
     if over && worthwhile && allowed {
-        return match compacting::reserve_summary(run, size) {
+        return match budget::reserve(run, size, CallPurpose::Compaction) {
             Ok(_) => NextCallPlan::Summarize,
             Err(Unaffordable) => NextCallPlan::Trim,
         };
@@ -109,33 +108,22 @@ impl Preparing {
         Closing::enter(run, out, earlier.unwrap_or(CloseReason::Timeout))
     }
 
-    /// Ends the run because the preparation did not complete in time.
-    pub(crate) fn fail(self) -> Step {
-        let (run, out) = self.cancel();
-        let error = "the preparation of a model call did not complete in time".into();
-        Done::fail(run, out, StopReason::InternalError, error)
-    }
-
     pub(crate) fn on_prepared(self, size: RequestSize, messages: &[UserMessage]) -> Step {
         let mut run = self.run;
         let mut out = StepBuilder::default();
         append_messages(&mut out, messages);
         let plan = plan_next_call(&run, &size);
         run.compactions.assess(&size);
+        let target_size = run.rules.context.window.percent(run.rules.context.threshold);
         match plan {
             NextCallPlan::Close(reason) => Closing::enter(run, out, reason),
-            NextCallPlan::Summarize => {
-                let target_size = run.rules.context.window.percent(run.rules.context.threshold);
-                Compacting::enter(run, out, size, target_size)
-            }
+            NextCallPlan::Summarize => Compacting::enter(run, out, size, target_size),
             NextCallPlan::Trim => {
                 run.compactions.begin(size.estimate);
                 out.add_note(MachineNote::Compacted { by_model: false });
-                let target_size = run.rules.context.window.percent(run.rules.context.threshold);
-                let keep = size.exchanges;
                 out.add_change(ConversationChange::Compact {
                     summary: CompactionSummary::Mechanical,
-                    keep,
+                    keep: size.exchanges,
                     target_size,
                 });
                 Self::enter(run, out)
@@ -146,20 +134,19 @@ impl Preparing {
 
     pub(crate) fn cancel(self) -> (RunContext, StepBuilder) {
         let mut out = StepBuilder::default();
-        out.add_effect(Effect::Cancel { id: self.id });
+        out.cancel(self.id);
         (self.run, out)
     }
 }
 
 /// Adds messages to the conversation before a call.
 pub(crate) fn append_messages(out: &mut StepBuilder, messages: &[UserMessage]) {
-    let steered =
-        messages.iter().filter(|message| message.origin == MessageOrigin::Steering).count();
-    if let Ok(messages @ 1..) = u32::try_from(steered) {
+    let steered = messages.iter().filter(|message| message.origin == MessageOrigin::Steering);
+    if let Ok(messages @ 1..) = u32::try_from(steered.count()) {
         out.add_note(MachineNote::SteeringReceived { messages });
     }
     for message in messages {
-        out.add_change(ConversationChange::Append { item: instructions::user_message(message) });
+        out.append(instructions::user_message(message));
     }
 }
 

@@ -16,28 +16,21 @@ pub(crate) enum SchedulingState {
     Completed,
 }
 
-/// A call, as far as it affects the order.
-pub(crate) trait Schedulable {
-    /// What it touches.
-    fn access(&self) -> &CallAccess;
-
-    /// Its progress.
-    fn scheduling_state(&self) -> SchedulingState;
-}
-
-/// Returns the first call that may start now.
-pub(crate) fn next_startable<C: Schedulable>(calls: &[C], parallel: u32) -> Option<usize> {
-    let open =
-        calls.iter().filter(|call| call.scheduling_state() == SchedulingState::Started).count();
-    if open >= parallel.max(1) as usize {
+/// Returns the first call that may start now. `view` returns what a call touches, and its progress.
+pub(crate) fn next_startable<C>(
+    calls: &[C],
+    view: impl Fn(&C) -> (&CallAccess, SchedulingState),
+    parallel: u32,
+) -> Option<usize> {
+    let is_started = |call: &&C| view(call).1 == SchedulingState::Started;
+    if calls.iter().filter(is_started).count() >= parallel.max(1) as usize {
         return None;
     }
     (0..calls.len()).find(|index| {
-        let call = &calls[*index];
-        call.scheduling_state() == SchedulingState::Queued
-            && calls[..*index].iter().all(|earlier| {
-                earlier.scheduling_state() == SchedulingState::Completed
-                    || !earlier.access().conflicts_with(call.access())
+        let (access, state) = view(&calls[*index]);
+        state == SchedulingState::Queued
+            && calls[..*index].iter().map(&view).all(|(earlier, state)| {
+                state == SchedulingState::Completed || !earlier.conflicts_with(access)
             })
     })
 }
@@ -47,21 +40,11 @@ mod tests {
     use super::SchedulingState::{Completed, Queued, Started};
     use super::*;
 
-    impl Schedulable for (&CallAccess, SchedulingState) {
-        fn access(&self) -> &CallAccess {
-            self.0
-        }
-
-        fn scheduling_state(&self) -> SchedulingState {
-            self.1
-        }
-    }
-
     /// Returns the calls that start now, in call order.
     fn startable(calls: &[(&CallAccess, SchedulingState)], parallel: u32) -> Vec<usize> {
         let mut calls = calls.to_vec();
         let mut started = Vec::new();
-        while let Some(index) = next_startable(&calls, parallel) {
+        while let Some(index) = next_startable(&calls, |call| *call, parallel) {
             calls[index].1 = Started;
             started.push(index);
         }

@@ -367,8 +367,8 @@ impl ShellParser {
         // A number says which one is redirected.
         let has_number = !self.take_while(|char| char.is_ascii_digit()).is_empty();
         let is_script = !has_number && self.peek_at(1) == Some('(');
-        let may_begin = |sign: &str| !is_script && !(has_number && sign.starts_with('&'));
-        let found = REDIRECTIONS.iter().find(|sign| may_begin(sign) && self.take(sign));
+        let may_begin = |sign: &&&str| !is_script && (!has_number || !sign.starts_with('&'));
+        let found = REDIRECTIONS.iter().filter(may_begin).find(|sign| self.take(sign));
         let Some(sign) = found else {
             self.at = begun;
             return Ok(None);

@@ -7,7 +7,7 @@
 //! The result is built line by line, so that lines are never joined, whatever line ends the patch and the file have. A
 //! replaced line keeps its line end unless the patch changes it.
 
-use super::hunk::{FinalNewline, Hunk, HunkLine, HunkPosition};
+use super::hunk::{FinalNewline, Hunk, HunkLine, HunkPosition, LineKind};
 use super::locate;
 
 /// The reason why hunks cannot be applied. Hunks are counted from zero.
@@ -78,7 +78,10 @@ pub(in crate::tools) fn misplaced(content: &[u8], hunk: &Hunk) -> Option<(Edge, 
 /// Applies hunks to a content.
 pub(in crate::tools) fn apply_hunks(content: &[u8], hunks: &[Hunk]) -> Result<Vec<u8>, PatchError> {
     let file: Vec<&[u8]> = content.split_inclusive(|byte| *byte == b'\n').collect();
-    let mut new = ContentBuilder::with_capacity(content.len());
+    let mut new = ContentBuilder {
+        bytes: Vec::with_capacity(content.len()),
+        final_newline: FinalNewline::Specified,
+    };
     let (mut done, mut offset) = (0, 0_isize);
     let mut at_end = Vec::new();
     for (index, hunk) in hunks.iter().enumerate() {
@@ -103,8 +106,9 @@ pub(in crate::tools) fn apply_hunks(content: &[u8], hunks: &[Hunk]) -> Result<Ve
                 continue;
             }
             HunkPosition::Context { headers, is_at_end } => {
-                let found = locate::find_lines(&file, done, &hunk.old_lines(), headers, *is_at_end);
-                (found.map_err(|why| why.into_patch_error(index))?, LineEndMatch::Ignored)
+                let old = hunk.old_lines();
+                let at = locate::find_lines(&file, done, index, &old, headers, *is_at_end)?;
+                (at, LineEndMatch::Ignored)
             }
         };
         let (from, length) = (done, new.bytes.len());
@@ -117,7 +121,7 @@ pub(in crate::tools) fn apply_hunks(content: &[u8], hunks: &[Hunk]) -> Result<Ve
         }
     }
     for line in &file[done..] {
-        new.push_kept(line);
+        new.push_line(line, FinalNewline::Specified);
     }
     for hunk in at_end {
         new.push_hunk(&file, file.len(), hunk, file.len(), LineEndMatch::Ignored);
@@ -139,30 +143,14 @@ fn line_ends_of_added(file: &[&[u8]], hunks: &[Hunk]) -> LineEndMatch {
 /// A content under construction.
 struct ContentBuilder {
     bytes: Vec<u8>,
-    last: LastLine,
-}
-
-/// The origin of the last line of a new content.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum LastLine {
-    /// The file.
-    Kept,
-    /// A hunk.
-    Added(FinalNewline),
+    /// Whether the end of the last line is known: it is a line of the file, or its hunk specifies it.
+    final_newline: FinalNewline,
 }
 
 impl ContentBuilder {
-    fn with_capacity(length: usize) -> Self {
-        Self { bytes: Vec::with_capacity(length), last: LastLine::Kept }
-    }
-
-    fn push_kept(&mut self, line: &[u8]) {
-        self.push_line(line);
-        self.last = LastLine::Kept;
-    }
-
     /// Adds a line. The line before it gets a line end if it has none.
-    fn push_line(&mut self, line: &[u8]) {
+    fn push_line(&mut self, line: &[u8], final_newline: FinalNewline) {
+        self.final_newline = final_newline;
         if self.bytes.ends_with(b"\r") {
             // A marker had removed the line feed after this carriage return, so both are the line end again.
             self.bytes.push(b'\n');
@@ -192,19 +180,17 @@ impl ContentBuilder {
                 continue;
             }
             // Context is copied from the file; the next hunk may use it, too.
-            file[done..at].iter().for_each(|line| self.push_kept(line));
-            let removed: Vec<&str> = line_texts(group, |line| match line {
-                HunkLine::Removed(text) => Some(text),
-                HunkLine::Added(_) | HunkLine::Context(_) => None,
-            });
-            let added: Vec<&str> = line_texts(group, |line| match line {
-                HunkLine::Added(text) => Some(text),
-                HunkLine::Removed(_) | HunkLine::Context(_) => None,
-            });
+            for line in &file[done..at] {
+                self.push_line(line, FinalNewline::Specified);
+            }
+            let texts = |kind| {
+                let lines = group.iter().filter(move |line: &&HunkLine| line.kind == kind);
+                lines.map(|line| line.text.as_str()).collect::<Vec<_>>()
+            };
+            let (removed, added) = (texts(LineKind::Removed), texts(LineKind::Added));
             let change = HunkChange { file, at, removed: &removed, added: &added, ends };
             for index in 0..added.len() {
-                self.push_line(&change.added_line(index));
-                self.last = LastLine::Added(hunk.final_newline);
+                self.push_line(&change.added_line(index), hunk.final_newline);
             }
             at += removed.len();
             done = at;
@@ -214,7 +200,7 @@ impl ContentBuilder {
 
     /// Returns the content. Unless the patch specifies the end of the last line, it ends as the old content does.
     fn finish(mut self, old: &[u8]) -> Vec<u8> {
-        let is_untold = self.last == LastLine::Added(FinalNewline::Unspecified);
+        let is_untold = self.final_newline == FinalNewline::Unspecified;
         if is_untold && !old.is_empty() && !old.ends_with(b"\n") {
             let length = without_line_end(&self.bytes).len();
             self.bytes.truncate(length);
@@ -224,14 +210,7 @@ impl ContentBuilder {
 }
 
 fn is_context(line: &HunkLine) -> bool {
-    matches!(line, HunkLine::Context(_))
-}
-
-fn line_texts<'a>(
-    lines: &'a [HunkLine],
-    text: impl Fn(&'a HunkLine) -> Option<&'a String>,
-) -> Vec<&'a str> {
-    lines.iter().filter_map(text).map(String::as_str).collect()
+    line.kind == LineKind::Context
 }
 
 /// Lines of a file that are replaced.

@@ -21,7 +21,7 @@
 //! It cannot express whether the last line of a file has a line end, so that is kept.
 
 use super::file_patch::{FileOperation, FilePatch};
-use super::hunk::{self, FinalNewline, Hunk, HunkLine, HunkPosition};
+use super::hunk::{self, FinalNewline, Hunk, HunkLine, HunkPosition, LineKind};
 
 const BEGIN: &str = "*** Begin Patch";
 const END: &str = "*** End Patch";
@@ -40,29 +40,13 @@ pub(super) fn is_begin_patch(patch: &str) -> bool {
     words.next().is_some_and(|line| line.starts_with("*** "))
 }
 
-/// Text around a patch, as in Markdown and in shells.
-struct PatchWrapper<'a> {
-    /// The delimiter of a here-document.
-    terminator: &'a str,
-}
-
-impl<'a> PatchWrapper<'a> {
-    /// Parses the line before a patch; `None` if it does not begin a wrapper.
-    fn parse(line: &'a str) -> Option<Self> {
-        let line = line.trim();
-        let document = line.strip_prefix("apply_patch").unwrap_or(line).trim_start();
-        let word = match document.strip_prefix("<<") {
-            Some(word) => word.trim_start_matches('-').trim().trim_matches(['\'', '"']),
-            None if line.is_empty() || line.starts_with("```") => "",
-            None => return None,
-        };
-        Some(Self { terminator: word })
-    }
-
-    /// Returns whether a line after a patch ends the wrapper.
-    fn is_end(&self, line: &str) -> bool {
-        let line = line.trim();
-        line.is_empty() || line.starts_with("```") || line == "EOF" || line == self.terminator
+/// Parses a line before a patch, as in Markdown and in shells, and returns the delimiter of its here-document; empty if it
+/// begins none. `None` if the line can't stand before a patch.
+fn parse_wrapper(line: &str) -> Option<&str> {
+    let line = line.trim();
+    match line.strip_prefix("apply_patch").unwrap_or(line).trim_start().strip_prefix("<<") {
+        Some(word) => Some(word.trim_start_matches('-').trim().trim_matches(['\'', '"'])),
+        None => (line.is_empty() || line.starts_with("```")).then_some(""),
     }
 }
 
@@ -73,18 +57,22 @@ impl<'a> PatchWrapper<'a> {
 /// Fails with the error and its position.
 pub(super) fn parse(patch: &str) -> Result<Vec<FilePatch>, String> {
     let mut reader = PatchReader { lines: patch.lines().collect(), at: 0 };
-    let mut wrapping = PatchWrapper { terminator: "" };
-    while let Some(around) = reader.peek().and_then(PatchWrapper::parse) {
+    let mut terminator = "";
+    while let Some(word) = reader.peek().and_then(parse_wrapper) {
         reader.at += 1;
-        if !around.terminator.is_empty() {
-            wrapping = around;
+        if !word.is_empty() {
+            terminator = word;
         }
     }
+    let is_wrapper_end = |line: &&str| {
+        let line = line.trim();
+        line.is_empty() || line.starts_with("```") || line == "EOF" || line == terminator
+    };
     if reader.next().map(str::trim) != Some(BEGIN) {
         return Err(format!("line {} should be '{BEGIN}'", reader.at));
     }
     // The last line may be indented, although it could then be a line of the file.
-    if let Some(last) = reader.lines.iter().rposition(|line| !wrapping.is_end(line))
+    if let Some(last) = reader.lines.iter().rposition(|line| !is_wrapper_end(line))
         && reader.lines[last].trim() == END
     {
         reader.lines[last] = END;
@@ -101,12 +89,8 @@ pub(super) fn parse(patch: &str) -> Result<Vec<FilePatch>, String> {
         if let Some(name) = line.strip_prefix(ADD) {
             sections.push(parse_added_file(name, &mut reader)?);
         } else if let Some(name) = line.strip_prefix(DELETE) {
-            sections.push(parse_file(
-                FileOperation::DeletedUnchecked,
-                Some(name),
-                None,
-                Vec::new(),
-            )?);
+            let deleted = FileOperation::DeletedUnchecked;
+            sections.push(parse_file(deleted, Some(name), None, Vec::new())?);
         } else if let Some(name) = line.strip_prefix(UPDATE) {
             sections.push(parse_updated_file(name, number, &mut reader)?);
         } else if !line.is_empty() {
@@ -116,7 +100,7 @@ pub(super) fn parse(patch: &str) -> Result<Vec<FilePatch>, String> {
         }
     }
     let mut rest = reader.lines[reader.at..].iter();
-    if let Some(line) = rest.find(|line| !wrapping.is_end(line)) {
+    if let Some(line) = rest.find(|line| !is_wrapper_end(line)) {
         return Err(format!("'{line}' stands behind '{END}'"));
     }
     if sections.is_empty() {
@@ -176,7 +160,7 @@ fn parse_added_file(name: &str, reader: &mut PatchReader<'_>) -> Result<FilePatc
                 "line {number} is '{line}'; each line of an added file begins with '+'"
             ));
         };
-        lines.push(HunkLine::Added(format!("{text}\n")));
+        lines.push(HunkLine { kind: LineKind::Added, text: format!("{text}\n") });
     }
     let hunk = Hunk { patch_line: at, lines, ..Hunk::default() };
     let hunks = if hunk.lines.is_empty() { Vec::new() } else { vec![hunk] };
@@ -233,24 +217,17 @@ fn parse_chunk(is_first: bool, reader: &mut PatchReader<'_>) -> Result<Hunk, Str
             is_at_end = true;
             break;
         }
-        let text = |line: &str| format!("{}\n", &line[1..]);
-        lines.push(match line.chars().next() {
-            Some(' ') => HunkLine::Context(text(line)),
-            Some('-') => HunkLine::Removed(text(line)),
-            Some('+') => HunkLine::Added(text(line)),
-            // The leading space of an empty line may be missing.
-            None => HunkLine::Context("\n".to_owned()),
-            Some(_) => {
-                let number = reader.at;
-                return Err(format!(
-                    "line {number} is '{line}'; inside a hunk, a line begins with a space, '+' or '-'"
-                ));
-            }
-        });
+        lines.push(hunk::parse_line(&format!("{line}\n")).ok_or_else(|| {
+            let number = reader.at;
+            format!(
+                "line {number} is '{line}'; inside a hunk, a line begins with a space, '+' or '-'"
+            )
+        })?);
     }
     // Blank lines may separate hunks.
     let is_followed = reader.peek().is_none_or(|line| line.is_empty() || line.starts_with("@@"));
-    while is_followed && !is_at_end && lines.last() == Some(&HunkLine::Context("\n".to_owned())) {
+    let is_empty = |line: &HunkLine| line.kind == LineKind::Context && line.text == "\n";
+    while is_followed && !is_at_end && lines.last().is_some_and(is_empty) {
         lines.pop();
     }
     while reader.peek().is_some_and(str::is_empty) {

@@ -1,24 +1,24 @@
 //! File names in patches.
 
+/// Returns name and time of a line like `--- a/name<tab>time`, uninterpreted.
+fn split_header(text: &str) -> (String, &str) {
+    let text = text.trim_end_matches(['\r', '\n']);
+    if let Some((name, rest)) = parse_quoted(text) {
+        return (name, rest.trim_start());
+    }
+    let (name, time) = text.split_once('\t').unwrap_or((text, ""));
+    (name.trim_end().to_owned(), time)
+}
+
 /// Returns the name in a line like `--- a/name<tab>time`, uninterpreted.
 pub(super) fn raw_name(text: &str) -> String {
-    let text = text.trim_end_matches(['\r', '\n']);
-    parse_quoted(text).map_or_else(
-        || text.split('\t').next().unwrap_or_default().trim_end().to_owned(),
-        |(name, _)| name,
-    )
+    split_header(text).0
 }
 
 /// Returns the name in a line like `--- a/name<tab>time`; `None` for `/dev/null`, and for a missing file, to which
 /// `diff -N` gives the time of the Unix epoch.
 pub(super) fn parse_header_name(text: &str) -> Option<String> {
-    let text = text.trim_end_matches(['\r', '\n']);
-    let (name, time) = if let Some((name, rest)) = parse_quoted(text) {
-        (name, rest.trim_start())
-    } else {
-        let (name, time) = text.split_once('\t').unwrap_or((text, ""));
-        (name.trim_end().to_owned(), time)
-    };
+    let (name, time) = split_header(text);
     let is_absent = time.starts_with("1970-01-01 0") || time.starts_with("1969-12-31 ");
     (name != "/dev/null" && !is_absent).then_some(name)
 }

@@ -5,7 +5,7 @@ use super::name_prefix::{self, UnresolvedFilePatch};
 use super::{begin_patch, file_name};
 
 /// The section of a patch about one file.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(in crate::tools) struct FilePatch {
     /// The operation.
     pub operation: FileOperation,
@@ -20,9 +20,10 @@ pub(in crate::tools) struct FilePatch {
 }
 
 /// An operation on a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::tools) enum FileOperation {
     /// Changes it.
+    #[default]
     Modified,
     /// Creates it.
     Created,
@@ -124,7 +125,10 @@ fn parse_unified(patch: &str) -> Result<Vec<UnresolvedFilePatch>, String> {
             let names = headers.git.clone().unzip();
             let section = match headers.operation {
                 Some(_) => parse_file(std::mem::take(&mut headers), names.0, names.1, hunks)?,
-                None if sections.is_empty() => UnresolvedFilePatch::without_name(hunks),
+                None if sections.is_empty() => {
+                    let patch = FilePatch { hunks, ..FilePatch::default() };
+                    UnresolvedFilePatch { patch, git_names: None }
+                }
                 None => {
                     return Err(format!("the hunk before line {} belongs to no file", at + 1));
                 }
@@ -271,9 +275,9 @@ fn parse_hunks(lines: &[&str], from: usize) -> Result<(Vec<Hunk>, usize), String
             if is_whole || is_marker { FinalNewline::Specified } else { FinalNewline::Unspecified };
         if last == FinalNewline::Unspecified {
             // It is assumed to end like the other lines of the hunk.
-            let is_wide = body.iter_mut().any(|line| line.text_mut().ends_with("\r\n"));
+            let is_wide = body.iter().any(|line| line.text.ends_with("\r\n"));
             if let Some(line) = body.last_mut() {
-                line.text_mut().push_str(if is_wide { "\r\n" } else { "\n" });
+                line.text.push_str(if is_wide { "\r\n" } else { "\n" });
             }
         }
         hunks.push(Hunk {
@@ -288,7 +292,7 @@ fn parse_hunks(lines: &[&str], from: usize) -> Result<(Vec<Hunk>, usize), String
 
 #[cfg(test)]
 mod tests {
-    use super::super::hunk::HunkLine;
+    use super::super::hunk::{HunkLine, LineKind};
     use crate::tools::patch::tests::parse_patch;
 
     #[test]
@@ -317,7 +321,8 @@ mod tests {
             "Modified run run Some(493) 0",
         ];
         assert_eq!(parsed, expected);
-        let added = ["--- x\n", "+++ y\n"].map(|line| HunkLine::Added(line.to_owned()));
+        let added = ["--- x\n", "+++ y\n"]
+            .map(|line| HunkLine { kind: LineKind::Added, text: line.to_owned() });
         assert_eq!(found[1].hunks[0].lines, added);
         assert_eq!(found[2].hunks[0].old_lines(), ["x"]);
     }

@@ -48,82 +48,76 @@ impl Default for HunkPosition {
     }
 }
 
-/// A line of a hunk, with its line end, if any.
+/// A line of a hunk.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::tools) enum HunkLine {
-    /// An unchanged line.
-    Context(String),
-    /// A removed line.
-    Removed(String),
-    /// An added line.
-    Added(String),
+pub(in crate::tools) struct HunkLine {
+    /// What happens to the line.
+    pub kind: LineKind,
+    /// Its text with its line end, if any.
+    pub text: String,
+}
+
+/// What a hunk does with a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::tools) enum LineKind {
+    /// It stays.
+    Context,
+    /// It is removed.
+    Removed,
+    /// It is added.
+    Added,
 }
 
 impl HunkLine {
-    /// Returns its text mutably.
-    pub(super) fn text_mut(&mut self) -> &mut String {
-        match self {
-            Self::Context(text) | Self::Removed(text) | Self::Added(text) => text,
-        }
+    /// Returns whether it is an empty line that stays.
+    pub(super) fn is_blank(&self) -> bool {
+        self.kind == LineKind::Context && self.text.trim().is_empty()
     }
 }
 
 impl Hunk {
     /// Returns the old lines: context and removed lines.
     pub(in crate::tools) fn old_lines(&self) -> Vec<&str> {
-        let old = self.lines.iter().filter_map(|line| match line {
-            HunkLine::Context(text) | HunkLine::Removed(text) => Some(text.as_str()),
-            HunkLine::Added(_) => None,
-        });
-        old.collect()
+        self.lines_without(LineKind::Added).collect()
+    }
+
+    fn lines_without(&self, kind: LineKind) -> impl Iterator<Item = &str> {
+        self.lines.iter().filter(move |line| line.kind != kind).map(|line| line.text.as_str())
     }
 
     /// Returns the first added line with non-ASCII characters.
     pub(in crate::tools) fn first_beyond_ascii(&self) -> Option<&str> {
-        self.lines.iter().find_map(|line| match line {
-            HunkLine::Added(text) => Some(text.as_str()).filter(|text| !text.is_ascii()),
-            HunkLine::Context(_) | HunkLine::Removed(_) => None,
-        })
+        let mut added = self.lines.iter().filter(|line| line.kind == LineKind::Added);
+        added.find(|line| !line.text.is_ascii()).map(|line| line.text.as_str())
     }
 
     /// Returns whether all line ends are the same.
     pub(super) fn has_one_end(&self) -> bool {
-        let mut ends = self.lines.iter().filter_map(|line| match line {
-            HunkLine::Context(text) | HunkLine::Removed(text) | HunkLine::Added(text) => {
-                // Before a marker, only the carriage return is left of a line end.
-                text.ends_with(['\n', '\r']).then(|| text.ends_with("\r\n") || text.ends_with('\r'))
-            }
-        });
+        // Before a marker, only the carriage return is left of a line end.
+        let ended = self.lines.iter().filter(|line| line.text.ends_with(['\n', '\r']));
+        let mut ends = ended.map(|line| line.text.trim_end_matches('\n').ends_with('\r'));
         let first = ends.next();
         ends.all(|end| Some(end) == first)
     }
 
     /// Returns whether it changes any line.
     pub(super) fn has_changes(&self) -> bool {
-        let after = self.lines.iter().filter_map(|line| match line {
-            HunkLine::Context(text) | HunkLine::Added(text) => Some(text.as_str()),
-            HunkLine::Removed(_) => None,
-        });
-        !after.eq(self.old_lines())
+        !self.lines_without(LineKind::Removed).eq(self.lines_without(LineKind::Added))
     }
 
     /// Returns whether one of its lines begins with a byte order mark.
     pub(in crate::tools) fn has_byte_order_mark(&self) -> bool {
-        self.lines.iter().any(|line| match line {
-            HunkLine::Context(text) | HunkLine::Removed(text) | HunkLine::Added(text) => {
-                text.starts_with('\u{feff}')
-            }
-        })
+        self.lines.iter().any(|line| line.text.starts_with('\u{feff}'))
     }
 
     /// Returns the number of context lines at its beginning.
     pub(in crate::tools) fn leading_context(&self) -> usize {
-        self.lines.iter().take_while(|line| matches!(line, HunkLine::Context(_))).count()
+        self.lines.iter().take_while(|line| line.kind == LineKind::Context).count()
     }
 
     /// Returns the number of context lines at its end.
     pub(in crate::tools) fn trailing_context(&self) -> usize {
-        self.lines.iter().rev().take_while(|line| matches!(line, HunkLine::Context(_))).count()
+        self.lines.iter().rev().take_while(|line| line.kind == LineKind::Context).count()
     }
 }
 
@@ -166,13 +160,8 @@ fn parse_counted(lines: &[&str], mut old: usize, mut new: usize) -> Option<(Vec<
             continue;
         }
         let line = parse_line(line)?;
-        let (from_old, from_new) = match &line {
-            HunkLine::Context(_) => (1, 1),
-            HunkLine::Removed(_) => (1, 0),
-            HunkLine::Added(_) => (0, 1),
-        };
-        old = old.checked_sub(from_old)?;
-        new = new.checked_sub(from_new)?;
+        old = old.checked_sub(usize::from(line.kind != LineKind::Added))?;
+        new = new.checked_sub(usize::from(line.kind != LineKind::Removed))?;
         body.push(line);
     }
     if lines.get(read).is_some_and(|line| line.starts_with('\\')) {
@@ -204,7 +193,7 @@ fn parse_until_next(lines: &[&str]) -> Result<(Vec<HunkLine>, usize), usize> {
         read += 1;
     }
     // Blank lines at the end separate this hunk from the next one.
-    while matches!(body.last(), Some(HunkLine::Context(text)) if text.trim().is_empty()) {
+    while body.last().is_some_and(HunkLine::is_blank) {
         body.pop();
     }
     Ok((body, read))
@@ -224,21 +213,23 @@ fn is_mail_signature(lines: &[&str], at: usize) -> bool {
         && rest.next().is_none()
 }
 
-fn parse_line(text: &str) -> Option<HunkLine> {
-    match text.chars().next() {
-        Some(' ') => Some(HunkLine::Context(text[1..].to_owned())),
-        Some('-') => Some(HunkLine::Removed(text[1..].to_owned())),
-        Some('+') => Some(HunkLine::Added(text[1..].to_owned())),
-        // The leading space of an empty line was stripped.
-        Some('\n' | '\r') => Some(HunkLine::Context(text.to_owned())),
-        Some(_) | None => None,
-    }
+/// Parses a line of a hunk with its line end.
+pub(super) fn parse_line(text: &str) -> Option<HunkLine> {
+    let kind = match text.chars().next()? {
+        // The leading space of an empty line may be missing.
+        ' ' | '\n' | '\r' => LineKind::Context,
+        '-' => LineKind::Removed,
+        '+' => LineKind::Added,
+        _ => return None,
+    };
+    let text = text.strip_prefix([' ', '-', '+']).unwrap_or(text).to_owned();
+    Some(HunkLine { kind, text })
 }
 
 /// Handles `\ No newline at end of file`: the line before it has no line feed. A carriage return there is content, as in
 /// `git apply` and GNU `patch`.
 fn remove_line_end(body: &mut [HunkLine]) {
-    if let Some(text) = body.last_mut().map(HunkLine::text_mut)
+    if let Some(HunkLine { text, .. }) = body.last_mut()
         && text.ends_with('\n')
     {
         text.pop();

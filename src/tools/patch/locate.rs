@@ -6,17 +6,6 @@
 
 use super::apply::{PatchError, without_line_end};
 
-/// The reason why no position was found.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum LocateError {
-    /// The lines do not occur.
-    Missing,
-    /// The lines occur this number of times.
-    Ambiguous(usize),
-    /// This header line does not occur.
-    Header(String),
-}
-
 /// How lines are compared. Line ends are always ignored.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum LineComparison {
@@ -26,17 +15,6 @@ enum LineComparison {
     WithPlainPunctuation,
 }
 
-impl LocateError {
-    /// Converts the error to that of a hunk.
-    pub(super) fn into_patch_error(self, hunk: usize) -> PatchError {
-        match self {
-            Self::Missing => PatchError::NotFound(hunk),
-            Self::Ambiguous(times) => PatchError::Ambiguous(hunk, times),
-            Self::Header(header) => PatchError::HeaderNotFound(hunk, header),
-        }
-    }
-}
-
 /// Returns the position of lines after the processed ones.
 ///
 /// Without headers the position must be unique. With headers it is the first one after them; if there are several, the
@@ -44,12 +22,14 @@ impl LocateError {
 pub(super) fn find_lines(
     file: &[&[u8]],
     from: usize,
+    hunk: usize,
     old: &[&str],
     headers: &[String],
     is_at_end: bool,
-) -> Result<usize, LocateError> {
-    let (begin, is_certain) = find_headers(file, from, headers)?;
-    let Some(last) = file.len().checked_sub(old.len()) else { return Err(LocateError::Missing) };
+) -> Result<usize, PatchError> {
+    let (begin, is_certain) = find_headers(file, from, headers)
+        .map_err(|header| PatchError::HeaderNotFound(hunk, header))?;
+    let last = file.len().checked_sub(old.len()).ok_or(PatchError::NotFound(hunk))?;
     for compared in [
         LineComparison::Exact,
         LineComparison::WithoutTrailingSpace,
@@ -66,24 +46,20 @@ pub(super) fn find_lines(
             (_, None) => {}
             (1, Some(at)) => return Ok(*at),
             (_, Some(at)) if is_certain && compared == LineComparison::Exact => return Ok(*at),
-            (times, Some(_)) => return Err(LocateError::Ambiguous(times)),
+            (times, Some(_)) => return Err(PatchError::Ambiguous(hunk, times)),
         }
     }
-    Err(LocateError::Missing)
+    Err(PatchError::NotFound(hunk))
 }
 
-/// Returns the line of the innermost header, and whether it is unambiguous.
-fn find_headers(
-    file: &[&[u8]],
-    from: usize,
-    headers: &[String],
-) -> Result<(usize, bool), LocateError> {
+/// Returns the line of the innermost header, and whether it is unambiguous; fails with a header that does not occur.
+fn find_headers(file: &[&[u8]], from: usize, headers: &[String]) -> Result<(usize, bool), String> {
     let is_line = |header: &String, line: &[u8]| line.trim_ascii() == header.trim().as_bytes();
     let mut begin = from;
     let mut next = from;
     for header in headers {
         let found = file.iter().skip(next).position(|line| is_line(header, line));
-        begin = next + found.ok_or_else(|| LocateError::Header(header.clone()))?;
+        begin = next + found.ok_or_else(|| header.clone())?;
         next = begin + 1;
     }
     let times =

@@ -7,7 +7,6 @@ use std::collections::BTreeSet;
 
 use super::file_name::without_prefix;
 use super::file_patch::{FileOperation, FilePatch};
-use super::hunk::Hunk;
 
 /// A section with uninterpreted names.
 #[derive(Clone)]
@@ -19,20 +18,6 @@ pub(super) struct UnresolvedFilePatch {
 
 /// Prefixes that git writes: for the index, the work tree, a commit, an object.
 const GIT_PREFIXES: [&str; 6] = ["a", "b", "c", "i", "o", "w"];
-
-impl UnresolvedFilePatch {
-    /// Returns the section of a patch without file names.
-    pub(super) fn without_name(hunks: Vec<Hunk>) -> Self {
-        let section = FilePatch {
-            operation: FileOperation::Modified,
-            old: None,
-            new: None,
-            mode: None,
-            hunks,
-        };
-        Self { patch: section, git_names: None }
-    }
-}
 
 /// Returns sections with resolved names.
 pub(super) fn resolve_names(

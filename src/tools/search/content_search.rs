@@ -1,28 +1,45 @@
 //! Content search.
 
 use std::io::{self, Read};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use grep_regex::{RegexMatcher, RegexMatcherBuilder};
 use grep_searcher::{BinaryDetection, MmapChoice, Searcher, SearcherBuilder};
 
 use super::matches::{FileMatches, SearchMatches};
-use super::walk::{FileWalk, WalkEnd};
+use super::walk::{FileWalk, WalkEnd, compile_name_pattern};
+use crate::policy::{CallTarget, PolicyEngine};
 use crate::port::CancellationToken;
-use crate::tools::error_hints;
+use crate::tools::calls::{ReadCall, resolve};
 use crate::tools::tool::ToolOutput;
-use crate::workspace::OpenFile;
+use crate::workspace::{FileError, OpenFile, WorkspaceRoot};
+
+/// The arguments of a call that searches the content of files.
+pub(in crate::tools) struct SearchRequest {
+    /// The tool.
+    pub tool: &'static str,
+    /// The syntax of the pattern.
+    pub syntax: PatternSyntax,
+    /// What is searched for.
+    pub pattern: String,
+    /// The folder or file; by default the workspace.
+    pub path: Option<String>,
+    /// A glob for the files.
+    pub file_pattern: Option<String>,
+    /// The number of lines shown before and after each match.
+    pub context_lines: u64,
+    /// The maximum number of matches shown.
+    pub max_results: u64,
+    /// Whether upper and lower case differ.
+    pub case_sensitive: bool,
+}
 
 /// A search in the content of files.
-pub(in crate::tools) struct ContentSearch {
-    /// The files.
-    pub walk: FileWalk,
-    /// Matches the lines to find.
-    pub matcher: RegexMatcher,
-    /// The number of lines shown before and after each match.
-    pub context: usize,
-    /// The maximum number of matches shown.
-    pub max_matches: usize,
+struct ContentSearch {
+    walk: FileWalk,
+    matcher: RegexMatcher,
+    context: usize,
+    max_matches: usize,
 }
 
 /// The syntax of a search pattern.
@@ -40,28 +57,57 @@ const MAX_MEMORY: usize = 64 << 20;
 /// The maximum size of a file that is read into a buffer before it is searched, in bytes.
 const MAX_BUFFERED_FILE: usize = 128 << 10;
 
-impl ContentSearch {
-    /// Compiles a pattern.
+impl SearchRequest {
+    /// Returns the call.
     ///
     /// # Errors
     ///
-    /// Fails if the pattern is not a valid regular expression.
-    pub(in crate::tools) fn matcher(
-        text: &str,
-        kind: PatternSyntax,
-        case_sensitive: bool,
-    ) -> Result<RegexMatcher, String> {
-        let mut builder = RegexMatcherBuilder::new();
-        builder
+    /// Fails with a message for the model if an argument is invalid.
+    pub(in crate::tools) fn into_call(
+        self,
+        root: &WorkspaceRoot,
+        policy: &Arc<PolicyEngine>,
+    ) -> Result<ReadCall, String> {
+        let Self { tool, pattern, .. } = self;
+        let (argument, hint) = match self.syntax {
+            PatternSyntax::Regex => ("pattern", " To search for literal text, use grep."),
+            PatternSyntax::Literal => ("text", ""),
+        };
+        let matcher = RegexMatcherBuilder::new()
             .multi_line(true)
-            .case_insensitive(!case_sensitive)
-            .fixed_strings(kind == PatternSyntax::Literal);
-        builder.line_terminator(Some(b'\n'));
-        builder.build(text).map_err(|error| error.to_string())
+            .case_insensitive(!self.case_sensitive)
+            .fixed_strings(self.syntax == PatternSyntax::Literal)
+            .line_terminator(Some(b'\n'))
+            .build(&pattern)
+            .map_err(|error| format!("Invalid arguments for {tool}: {argument}: {error}.{hint}"))?;
+        let path = resolve(root, self.path.as_deref())?;
+        let names = self.file_pattern.map(|names| compile_name_pattern(&names)).transpose();
+        let names = names
+            .map_err(|error| format!("Invalid arguments for {tool}: file_pattern: {error}."))?;
+        let summary = match path.is_root() {
+            true => pattern,
+            false => format!("{pattern} in {path}"),
+        };
+        let limit = |number: u64, most| usize::try_from(number).unwrap_or(most).min(most);
+        let (own, policy) = (root.clone(), Arc::clone(policy));
+        let search = ContentSearch {
+            walk: FileWalk { root: own, path: path.clone(), names, policy, tool },
+            matcher,
+            context: limit(self.context_lines, 50),
+            max_matches: limit(self.max_results.max(1), 1_000),
+        };
+        Ok(ReadCall {
+            root: root.clone(),
+            path,
+            target: CallTarget::Search,
+            summary,
+            read: Box::new(move |_, _, context| search.run(&context.scope.cancel)),
+        })
     }
+}
 
-    /// Searches the files.
-    pub(in crate::tools) fn run(&self, cancel: &CancellationToken) -> ToolOutput {
+impl ContentSearch {
+    fn run(&self, cancel: &CancellationToken) -> Result<ToolOutput, FileError> {
         let found = Mutex::new(SearchMatches::new(self.max_matches));
         let found_in = &found;
         let walked = self.walk.for_each_file(cancel, &|| {
@@ -76,13 +122,7 @@ impl ContentSearch {
                     found_in.lock().unwrap_or_else(PoisonError::into_inner).add(path, hits);
                 }
             })
-        });
-        let walked = match walked {
-            Ok(walked) => walked,
-            Err(error) => {
-                return ToolOutput::failed(error_hints::describe_missing(&self.walk.root, &error));
-            }
-        };
+        })?;
         let found = found.into_inner().unwrap_or_else(PoisonError::into_inner);
         let mut text = if found.is_empty() { "No matches.\n".to_owned() } else { found.format() };
         match walked {
@@ -92,7 +132,7 @@ impl ContentSearch {
             }
             WalkEnd::Cancelled => text += "[not all files were searched]\n",
         }
-        ToolOutput::ok(text.trim_end())
+        Ok(ToolOutput::ok(text.trim_end()))
     }
 
     /// Searches a file. Most files are small, so the number of system calls per file determines the speed.

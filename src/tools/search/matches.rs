@@ -9,7 +9,7 @@ use crate::tools::output_store::char_boundary;
 use crate::workspace::RelPath;
 
 /// The matches of a search by file, limited to those that are shown.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct SearchMatches {
     max_matches: usize,
     files: BTreeMap<RelPath, FileMatches>,
@@ -40,13 +40,7 @@ const MAX_LINE_LENGTH: usize = 400;
 impl SearchMatches {
     /// Returns an empty result that keeps at most this number of matches.
     pub(super) fn new(most: usize) -> Self {
-        Self {
-            max_matches: most,
-            files: BTreeMap::new(),
-            kept: 0,
-            matches: 0,
-            files_with_matches: 0,
-        }
+        Self { max_matches: most, ..Self::default() }
     }
 
     /// Adds the matches in a file. The files that come first by name are kept.

@@ -7,5 +7,5 @@ mod content_search;
 mod matches;
 mod walk;
 
-pub(super) use content_search::{ContentSearch, PatternSyntax};
+pub(super) use content_search::{PatternSyntax, SearchRequest};
 pub(super) use walk::{FileWalk, WalkEnd, compile_name_pattern};

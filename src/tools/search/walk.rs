@@ -10,7 +10,7 @@ use crossbeam_channel::bounded;
 use globset::GlobMatcher;
 use ignore::{DirEntry, WalkBuilder};
 
-use crate::policy::{CallTarget, PolicyEngine};
+use crate::policy::PolicyEngine;
 use crate::port::CancellationToken;
 use crate::tools::glob::compile_glob;
 
@@ -144,16 +144,5 @@ impl FileWalk {
         let path = RelPath::from_entry(path);
         let may = || self.policy.can_search(self.tool, &path.to_string());
         (!self.policy.has_search_limits() || may()).then_some(path)
-    }
-
-    /// Returns the path for the order among other calls; empty for the whole workspace.
-    pub(in crate::tools) fn shown_path(&self) -> String {
-        if self.path.is_root() { String::new() } else { self.path.to_string() }
-    }
-
-    /// Returns the real path if it differs by a symbolic link.
-    pub(in crate::tools) fn real_targets(&self) -> Vec<CallTarget> {
-        let real = self.root.real_path(&self.path);
-        real.map(|path| CallTarget::Search(path.to_string())).into_iter().collect()
     }
 }

@@ -531,12 +531,12 @@ fn name<S: Serializer>(reason: &StopReason, to: S) -> Result<S::Ok, S::Error> {
 
 #[allow(clippy::trivially_copy_pass_by_ref)] // asked for by serde
 fn state<S: Serializer>(state: &StateKind, to: S) -> Result<S::Ok, S::Error> {
-    to.serialize_str(state.name())
+    to.serialize_str(state.as_str())
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref)] // asked for by serde
 fn trigger<S: Serializer>(event: &EventKind, to: S) -> Result<S::Ok, S::Error> {
-    to.serialize_str(event.name())
+    to.serialize_str(event.as_str())
 }
 
 fn usage<S: Serializer>(usage: &Usage, to: S) -> Result<S::Ok, S::Error> {

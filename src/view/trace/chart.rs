@@ -192,7 +192,7 @@ mod tests {
     #[test]
     fn every_state_of_the_machine_has_its_place() {
         for state in StateKind::ALL {
-            assert_eq!(TopState::from_path(state.name()), Some(TopState::of(state)));
+            assert_eq!(TopState::from_path(state.as_str()), Some(TopState::of(state)));
         }
     }
 

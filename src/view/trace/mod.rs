@@ -95,7 +95,7 @@ impl Trace {
 
 #[allow(clippy::trivially_copy_pass_by_ref)] // asked for by serde
 fn state_name<S: Serializer>(state: &StateKind, to: S) -> Result<S::Ok, S::Error> {
-    to.serialize_str(state.name())
+    to.serialize_str(state.as_str())
 }
 
 #[allow(clippy::ref_option, clippy::trivially_copy_pass_by_ref)] // asked for by serde

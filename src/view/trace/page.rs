@@ -24,7 +24,7 @@ pub(super) fn render(trace: &Trace) -> String {
     let subject = &trace.subject;
     let end = trace
         .stop_reason
-        .map_or_else(|| format!("in state {}", trace.state.name()), |reason| reason.to_string());
+        .map_or_else(|| format!("in state {}", trace.state.as_str()), |reason| reason.to_string());
     let mut key_figures = vec![
         trace.duration.to_string(),
         pluralize(trace.steps, "step", "steps"),
@@ -98,7 +98,7 @@ fn time_section(trace: &Trace) -> Markup {
                 tbody {
                     @for state in &trace.states {
                         tr.sum {
-                            td { (state.state.name()) }
+                            td { (state.state.as_str()) }
                             td { (state.visits) }
                             td { (state.time) }
                             td { (share(state.time)) }
@@ -130,7 +130,7 @@ fn edge_list(trace: &Trace) -> Markup {
             ul.edges {
                 @for edge in &trace.edges {
                     li {
-                        (edge.from.name()) " → " (edge.to.name()) " " code { (edge.event) } " "
+                        (edge.from.as_str()) " → " (edge.to.as_str()) " " code { (edge.event) } " "
                         (edge.count) "×"
                     }
                 }

@@ -12,7 +12,7 @@ pub(super) fn render(trace: &Trace) -> String {
     for state in &trace.states {
         let visits = state.visits.to_string();
         rows.push([
-            state.state.name().to_owned(),
+            state.state.as_str().to_owned(),
             visits,
             state.time.to_string(),
             percent_of_time(state.time, trace.duration),
@@ -44,7 +44,7 @@ pub(super) fn render(trace: &Trace) -> String {
 }
 
 fn headline(trace: &Trace) -> String {
-    let end = trace.stop_reason.map_or_else(|| trace.state.name().to_owned(), |r| r.to_string());
+    let end = trace.stop_reason.map_or_else(|| trace.state.as_str().to_owned(), |r| r.to_string());
     let cost = trace.cost.map_or_else(String::new, |cost| format!(" · {cost}"));
     let line = format!(
         "{} · {} · {end} · {} · {} · {}{cost}",

@@ -87,7 +87,7 @@ impl Tracer {
         match step.content {
             RecordContent::Event(event) => {
                 for way in &step.output.transitions {
-                    self.account.count_edge(way.from, way.to, way.event.name());
+                    self.account.count_edge(way.from, way.to, way.event.as_str());
                 }
                 self.timeline.on_event(step.at, event, step.call, step.machine);
             }

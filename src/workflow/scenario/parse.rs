@@ -1,7 +1,6 @@
 //! Parsing scenarios.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
@@ -14,6 +13,7 @@ use crate::llm::PlaybackError;
 use crate::llm::scripted::Script;
 use crate::model::Signal;
 use crate::policy::ConfirmationAnswer;
+use crate::workspace::read_input;
 
 /// A scenario.
 #[derive(Clone, Debug)]
@@ -166,7 +166,7 @@ impl Scenario {
     ///
     /// Fails if the file can't be read, or is not a scenario.
     pub fn load(path: &Path) -> Result<Self, ScenarioError> {
-        let text = fs::read_to_string(path).map_err(|error| ScenarioError::Unreadable {
+        let text = read_input(path).map_err(|error| ScenarioError::Unreadable {
             path: path.to_owned(),
             cause: error.to_string(),
         })?;

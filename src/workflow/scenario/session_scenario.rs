@@ -32,6 +32,9 @@ struct SessionExtract {
     files: OriginalFiles,
 }
 
+/// What the model says in the scenario of a session in which it said nothing.
+const NO_REPLY: &str = "(The session has no reply.)";
+
 /// The prefixes of settings that depend on the machine.
 const LOCAL_SETTINGS: [&str; 5] = ["llm.", "workspace.root", "sessions.", "logging.", "mcp."];
 
@@ -60,6 +63,10 @@ pub fn scenario_from_session(
             }
         }
     })?;
+    if extract.turns.is_empty() {
+        // A script has a turn, also for a run that was interrupted before its first reply.
+        extract.turns.push(json!({ "text": NO_REPLY }));
+    }
     let root = past.header.setup.workspace.root.clone();
     let (workspace, unknown) = extract.files.restore(&root);
     let files = extract.files.unchanged_since(&root).into_iter().map(|(path, text)| {

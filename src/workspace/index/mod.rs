@@ -126,16 +126,23 @@ impl WorkspaceIndex {
         }
         let due = Instant::now() + settings.max_wait;
         let walk = IndexWalk::start(root, settings, cache)?;
-        let reach = match walk.wait(due, settings.awaited_entries) {
-            true => IndexCoverage::Complete,
-            false => match stored {
-                Some((index, age)) => {
-                    return Ok(IndexResult { index, coverage: IndexCoverage::Stale(age) });
-                }
-                None => IndexCoverage::Partial,
-            },
+        Ok(Self::await_walk(&walk, due, settings.awaited_entries, stored))
+    }
+
+    /// Returns the index of a walk, or what there is if there is no time for it.
+    fn await_walk(
+        walk: &IndexWalk,
+        due: Instant,
+        awaited_entries: usize,
+        stored: Option<(Self, Duration)>,
+    ) -> IndexResult {
+        let is_complete = walk.wait(due, awaited_entries);
+        let (index, coverage) = match stored {
+            _ if is_complete => (walk.index(), IndexCoverage::Complete),
+            Some((index, age)) => (index, IndexCoverage::Stale(age)),
+            None => (walk.index(), IndexCoverage::Partial),
         };
-        Ok(IndexResult { index: walk.index(), coverage: reach })
+        IndexResult { index, coverage }
     }
 
     /// Builds an index from files in any order.
@@ -297,23 +304,33 @@ mod tests {
 
     #[test]
     fn without_time_an_old_index_is_preferred_to_a_partial_one() {
+        let await_walk = |continues_in_background, stored| {
+            let walk = IndexWalk::endless(continues_in_background);
+            let found = WorkspaceIndex::await_walk(&walk, Instant::now(), 0, stored);
+            (found.coverage, found.index.files, walk.is_stopped())
+        };
+        assert_eq!(await_walk(false, None), (IndexCoverage::Partial, 0, true));
+        // It continues in the background, for the cache.
+        let old = WorkspaceIndex { files: 7, ..WorkspaceIndex::default() };
+        let age = Duration::from_secs(9);
+        assert_eq!(await_walk(true, Some((old, age))), (IndexCoverage::Stale(age), 7, false));
+    }
+
+    #[test]
+    fn a_walk_that_is_not_waited_for_fills_the_cache() {
         let (folder, root) = workspace(&["a.rs"]);
         let cache = tempfile::tempdir().unwrap();
-        let hasty = IndexSettings { max_wait: Duration::ZERO, awaited_entries: 0, ..patient() };
-        assert_eq!(WorkspaceIndex::build(&root, &hasty).unwrap().coverage, IndexCoverage::Partial);
         let settings = IndexSettings { cache: Some(cache.path().to_owned()), ..patient() };
         assert_eq!(
             WorkspaceIndex::build(&root, &settings).unwrap().coverage,
             IndexCoverage::Complete
         );
         put(folder.path(), "b.rs", "x");
-        let hasty = IndexSettings { ttl: Duration::ZERO, ..hasty };
-        let hasty = IndexSettings { cache: settings.cache.clone(), ..hasty };
-        let indexed = WorkspaceIndex::build(&root, &hasty).unwrap();
-        assert!(matches!(indexed.coverage, IndexCoverage::Stale(_)), "{:?}", indexed.coverage);
-        // The walk continues in the background, for the cache.
+        let hasty = IndexSettings { ttl: Duration::ZERO, max_wait: Duration::ZERO, ..settings };
+        let hasty = IndexSettings { awaited_entries: 0, ..hasty };
+        WorkspaceIndex::build(&root, &hasty).unwrap();
         let due = Instant::now() + Duration::from_secs(20);
-        let files = || IndexCache::new(&root, &settings).unwrap().read().unwrap().0.files;
+        let files = || IndexCache::new(&root, &hasty).unwrap().read().unwrap().0.files;
         while files() < 2 {
             assert!(Instant::now() < due, "the walk did not end");
             std::thread::yield_now();

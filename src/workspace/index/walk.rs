@@ -113,6 +113,18 @@ impl IndexWalk {
         false
     }
 
+    /// Returns a walk that never ends.
+    #[cfg(test)]
+    pub(super) fn endless(continues_in_background: bool) -> Self {
+        Self { shared: Arc::default(), continues_in_background }
+    }
+
+    /// Returns whether it was told to stop.
+    #[cfg(test)]
+    pub(super) fn is_stopped(&self) -> bool {
+        self.shared.stopped.load(Ordering::Relaxed)
+    }
+
     /// Returns the index of the files found so far.
     pub(super) fn index(&self) -> WorkspaceIndex {
         // A copy, so that a running walk is not blocked.

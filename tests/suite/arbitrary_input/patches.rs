@@ -43,7 +43,7 @@ fn apply(workspace: &Path, patch: &str) -> (bool, String) {
     let call = ToolCall::new("c".into(), "apply_patch", &json!({"patch": patch}).to_string());
     let scope = scope();
     let result = match registry.prepare(&call).authorize(&scope) {
-        AuthorizationOutcome::Approved { call: job, .. } => job.run(&scope),
+        AuthorizationOutcome::Approved { call: job, .. } => job(&scope),
         AuthorizationOutcome::Rejected(result) => result,
         AuthorizationOutcome::Abort => panic!("no user is asked"),
     };

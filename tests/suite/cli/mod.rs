@@ -13,6 +13,7 @@ mod info_commands;
 mod interrupts;
 mod key_masking;
 mod limits;
+mod misuse;
 mod output;
 mod printed;
 mod process_environment;

@@ -182,7 +182,7 @@ pub(crate) fn logging_hooks(log: &PointLog) -> Hooks {
     HookPoint::ALL.into_iter().fold(Hooks::new(), |hooks, point| {
         let log = Arc::clone(log);
         let note = move |input: &HookInput, _: &EffectContext| {
-            log.lock().unwrap().push(input.point().name());
+            log.lock().unwrap().push(input.point().as_str());
             Ok(HookOutput::default())
         };
         hooks.with(HookMatcher::for_point(point, "log"), note)

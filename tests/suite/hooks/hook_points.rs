@@ -31,7 +31,7 @@ fn hook_points_are_reached_in_order() {
         "stop",
     ];
     assert_eq!(*log.lock().unwrap(), expected);
-    let reported: Vec<_> = ended.record.hook_runs.iter().map(|run| run.point.name()).collect();
+    let reported: Vec<_> = ended.record.hook_runs.iter().map(|run| run.point.as_str()).collect();
     assert_eq!(reported, expected);
 }
 

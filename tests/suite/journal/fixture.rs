@@ -161,7 +161,7 @@ impl SessionFixture {
 
     fn drive_on(
         &self,
-        executor: impl Executor,
+        executor: impl Executor + 'static,
         participants: Participants,
         observer: Box<dyn Observer>,
         machine: Machine,
@@ -172,7 +172,7 @@ impl SessionFixture {
         let brief =
             RequestContext { system: "You are a test.".into(), tools: tools.specs(), schema: None };
         let ports = Ports { tools, journal, observer, messages, checks, ..Ports::new(model) };
-        Driver::new(executor, ports, brief, machine).run(output)
+        Driver::new(Box::new(executor), ports, brief, machine).run(output)
     }
 
     pub(crate) fn reopen(&self, session: SessionId) -> OpenedSession {

@@ -77,7 +77,7 @@ fn a_run_can_be_interrupted_in_every_state() {
             };
             let begun = Instant::now();
             let (session, machine) = stopped(&fixture, rules.clone(), model, state, signal);
-            let case = format!("{} {signal:?}", state.name());
+            let case = format!("{} {signal:?}", state.as_str());
             assert!(begun.elapsed() < Duration::from_secs(10), "{case}");
             assert_eq!(reason(&machine), Some(StopReason::UserInterrupt(signal)), "{case}");
             assert_eq!(reason(&machine).unwrap().exit_code(), code, "{case}");

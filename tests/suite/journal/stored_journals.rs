@@ -73,7 +73,7 @@ fn every_stored_journal_replays_to_the_same_end() {
             result,
             "{}: {} {reason}, {} steps, {} calls, {}, {} entries, {}",
             name(&path),
-            mark.state.name(),
+            mark.state.as_str(),
             run.steps,
             run.model_calls,
             run.used.cost,

@@ -41,7 +41,7 @@ fn the_transitions_are_those_of_the_run() {
     let (session, _) = fixture.run();
     let trace = trace(&fixture, session);
     let way = |edge: &architect::view::trace::TransitionCount| {
-        format!("{} -{}-> {} {}", edge.from.name(), edge.event, edge.to.name(), edge.count)
+        format!("{} -{}-> {} {}", edge.from.as_str(), edge.event, edge.to.as_str(), edge.count)
     };
     let ways: Vec<String> = trace.edges.iter().map(way).collect();
     assert_eq!(
@@ -130,7 +130,7 @@ fn an_interrupt_is_a_transition() {
     let session = super::resume::interrupted_session(&fixture);
     let trace = trace(&fixture, session);
     let signal = Event::Interrupt { signal: Signal::Interrupt };
-    assert!(trace.edges.iter().any(|edge| edge.event == signal.kind().name()));
+    assert!(trace.edges.iter().any(|edge| edge.event == signal.kind().as_str()));
     assert_eq!(trace.calls.last().unwrap().end, CallEnd::Cancelled);
     assert!(trace.messages.iter().any(|message| message.speaker == Speaker::Partial));
 }

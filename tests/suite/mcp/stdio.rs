@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use architect::exec::SandboxMode;
 use architect::mcp::{McpServers, Necessity, ServerError, ServerProblem, ServerSpec};
 use architect::model::ToolStatus;
-use architect::port::{CancellationToken, EffectNotice};
+use architect::port::{CancellationToken, EffectMessage, EffectNotice};
 
 use super::fixture::McpFixture;
 use crate::kit::effect::scope_with;
@@ -265,10 +265,12 @@ fn what_a_server_has_started_ends_with_it() {
 fn few_of_many_progress_messages_are_shown() {
     let received = Arc::new(Mutex::new(Vec::new()));
     let listener = Arc::clone(&received);
-    let scope = scope_with(&CancellationToken::new()).with_notices(Arc::new(move |notice| {
-        let EffectNotice::Progress { text } = notice else { panic!("{notice:?}") };
-        listener.lock().unwrap().push(text);
-    }));
+    let scope = scope_with(&CancellationToken::new()).with_messages(move |message| match message {
+        EffectMessage::Notice(EffectNotice::Progress { text }) => {
+            listener.lock().unwrap().push(text);
+        }
+        other => panic!("{other:?}"),
+    });
     let started = McpFixture::new();
     let (started, begun) = (started.start_one("modern"), Instant::now());
     assert_eq!(started.call_in("spam", "", &scope).text, "done");

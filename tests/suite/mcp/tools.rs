@@ -60,7 +60,7 @@ fn call(registry: &ToolRegistry, tool: &str, arguments: &Value) -> (ToolStatus, 
     let call = ToolCall::new("call-7".into(), tool, &arguments.to_string());
     let scope = scope_with(&CancellationToken::new());
     let result = match registry.prepare(&call).authorize(&scope) {
-        AuthorizationOutcome::Approved { call: job, .. } => job.run(&scope),
+        AuthorizationOutcome::Approved { call: job, .. } => job(&scope),
         AuthorizationOutcome::Rejected(result) => result,
         AuthorizationOutcome::Abort => panic!("aborted"),
     };

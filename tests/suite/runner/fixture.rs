@@ -1,14 +1,15 @@
 //! The driver with a scripted model and tools that do what their name says.
 
-use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::{Duration, SystemTime};
 
 use architect::machine::{CallIntent, CallPurpose, Event, Machine};
 use architect::model::{
     CallAccess, Fault, FaultKind, RunRules, RunTime, TimeSpan, ToolCall, ToolResult, ToolStatus,
 };
 use architect::port::{
-    Disconnected, EffectContext, Journal, JournalRecord, Observer, ReplyDelta, RunEvent, StoreError,
+    Clock, Disconnected, EffectContext, Journal, JournalRecord, Observer, ReplyDelta, RunEvent,
+    StoreError,
 };
 use architect::runner::{Executor, InlineExecutor, Ports, SystemClock, ThreadExecutor};
 
@@ -26,6 +27,9 @@ pub(crate) enum ScriptedReply {
     Slowly(&'static str, TimeSpan, &'static str),
     Panics,
 }
+
+/// How long the tool `hang` takes.
+pub(crate) const HANG: Duration = Duration::from_secs(30);
 
 /// What happened in a run.
 #[derive(Default)]
@@ -65,27 +69,32 @@ impl From<ScriptedReply> for FakeCall {
     }
 }
 
-/// Returns tools of which `read` and `write` return at once, `nap` waits as long as its argument says, `hang` ignores
+/// Returns tools of which `read` and `write` return at once, `follow` waits until the call that its argument names has ended, `hang` ignores
 /// its cancellation, and `panic` panics.
 fn tools(record: &SharedRecord) -> FakeTools {
-    let record = Arc::clone(record);
-    let run = move |call: &ToolCall, scope: &EffectContext| {
+    let (record, changed) = (Arc::clone(record), Condvar::new());
+    let run = move |call: &ToolCall, _: &EffectContext| {
         match &*call.name {
-            "nap" => {
+            "follow" => {
                 let arguments: serde_json::Value =
                     serde_json::from_str(call.arguments.text()).unwrap();
-                scope.sleep(TimeSpan::from_millis(arguments["m"].as_u64().unwrap()));
+                let awaited = arguments["call"].as_str().unwrap();
+                let is_missing =
+                    |record: &mut RecordedRun| record.did.iter().all(|id| id != awaited);
+                let late = Duration::from_secs(20);
+                drop(changed.wait_timeout_while(record.lock().unwrap(), late, is_missing));
             }
-            "hang" => std::thread::sleep(Duration::from_secs(30)),
+            "hang" => std::thread::sleep(HANG),
             "panic" => panic!("the tool broke down"),
             _ => {}
         }
         record.lock().unwrap().did.push(call.id.to_string());
+        changed.notify_all();
         ok(call, &call.name)
     };
-    FakeTools::new(&["read", "write", "nap", "hang", "panic"], run)
+    FakeTools::new(&["read", "write", "follow", "hang", "panic"], run)
         .with_access(|call| match &*call.name {
-            "read" | "nap" => CallAccess::read("a"),
+            "read" | "follow" => CallAccess::read("a"),
             "write" => CallAccess::write("a"),
             _ => CallAccess::Exclusive,
         })
@@ -143,6 +152,22 @@ impl Observer for EventRecorder {
     }
 }
 
+/// A clock that stops.
+struct StoppingClock {
+    real: SystemClock,
+    last: RunTime,
+}
+
+impl Clock for StoppingClock {
+    fn now(&self) -> RunTime {
+        self.real.now().min(self.last)
+    }
+
+    fn wall_time(&self) -> SystemTime {
+        self.real.wall_time()
+    }
+}
+
 /// A run that is about to begin.
 pub(crate) struct DriverFixture {
     pub(crate) rules: RunRules,
@@ -181,7 +206,14 @@ impl DriverFixture {
         self.run_with(threads)
     }
 
-    fn run_with(self, executor: impl Executor) -> (Machine, RecordedRun) {
+    /// Runs on threads, with a clock that stops at a time: what comes then is never late.
+    pub(crate) fn run_until(self, last: RunTime) -> (Machine, RecordedRun) {
+        let clock = StoppingClock { real: SystemClock::start(), last };
+        let parallel = self.rules.bounds.parallel_calls;
+        self.run_with(ThreadExecutor::new(Arc::new(clock), parallel))
+    }
+
+    fn run_with(self, executor: impl Executor + 'static) -> (Machine, RecordedRun) {
         let record = Arc::clone(&self.record);
         let mut calls = self.replies.into_iter();
         let requests = Arc::clone(&record);

@@ -154,7 +154,7 @@ fn simulate(
     let executor =
         ScheduledExecutor { schedule: plan.clone(), clock, arrived: Vec::new(), may_interrupt };
     let (machine, first) = begin();
-    let machine = Driver::new(executor, ports, context, machine).run(first);
+    let machine = Driver::new(Box::new(executor), ports, context, machine).run(first);
     let State::Done(done) = &machine.state else { panic!("it is not over") };
     for entry in machine.conversation.entries() {
         let ConversationItem::Exchange(exchange) = &entry.item else { continue };

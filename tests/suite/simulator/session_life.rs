@@ -288,7 +288,7 @@ impl SimulatedProcess {
             ..Ports::new(Box::new(model))
         };
         let executor = SimulatedExecutor::new(at, chance, trouble, works);
-        Driver::new(executor, ports, brief, fold).run(first)
+        Driver::new(Box::new(executor), ports, brief, fold).run(first)
     }
 }
 

@@ -8,8 +8,8 @@ use architect::model::{
     CallAccess, CallId, TimeSpan, ToolCall, ToolResult, ToolStatus, UserMessage,
 };
 use architect::port::{
-    AnswerChecks, ApprovedCall, AuthorizationOutcome, EffectContext, MessageSource, PreparedCall,
-    ToolSpec, Toolbox,
+    AnswerChecks, AuthorizationOutcome, EffectContext, MessageSource, PreparedCall, ToolSpec,
+    Toolbox,
 };
 
 use super::executor::panic_quietly;
@@ -40,12 +40,6 @@ pub(super) struct SimulatedTools {
     pub(super) disk: SharedDisk,
     pub(super) done: AppliedCalls,
     pub(super) server: SimulatedServer,
-}
-
-struct SimulatedJob {
-    call: ToolCall,
-    tools: SimulatedTools,
-    is_pure: bool,
 }
 
 impl Toolbox for SimulatedTools {
@@ -91,7 +85,10 @@ impl SimulatedTools {
         }
         let is_pure = &*call.name == "read";
         AuthorizationOutcome::Approved {
-            call: Box::new(SimulatedJob { call: call.clone(), tools: self.clone(), is_pure }),
+            call: {
+                let (tools, call) = (self.clone(), call.clone());
+                Box::new(move |scope| tools.run(call, is_pure, scope))
+            },
             timeout: TimeSpan::from_secs(1 + self.chance.below(600)),
             intent: if is_pure { CallIntent::ReadOnly } else { CallIntent::Opaque },
             reason: "".into(),
@@ -99,9 +96,9 @@ impl SimulatedTools {
     }
 }
 
-impl ApprovedCall for SimulatedJob {
-    fn run(self: Box<Self>, scope: &EffectContext) -> ToolResult {
-        let Self { call, tools, is_pure } = *self;
+impl SimulatedTools {
+    fn run(&self, call: ToolCall, is_pure: bool, scope: &EffectContext) -> ToolResult {
+        let tools = self;
         if !is_pure {
             assert!(is_intended(&tools.disk), "{} runs before its intent is durable", call.id);
             let is_first = tools.done.lock().unwrap().insert(call.id.clone());

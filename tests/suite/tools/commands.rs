@@ -115,7 +115,7 @@ fn an_interrupt_ends_a_command_and_its_tree() {
         panic!()
     };
     let token = cancel.clone();
-    let running = thread::spawn(move || job.run(&scope_with(&token)));
+    let running = thread::spawn(move || job(&scope_with(&token)));
     wait_until("both run", || count_sleeping("4711.5") == 2);
     let begun = Instant::now();
     cancel.cancel();

@@ -136,7 +136,7 @@ fn a_file_that_changes_between_authorization_and_edit_is_left_alone() {
     let edit = json!({"path": "a", "old_str": "one", "new_str": "two"});
     let clear = world.authorize("edit_file", &edit).unwrap();
     world.write("a", "one, but another\n");
-    let result = clear.job.run(&crate::kit::effect::scope());
+    let result = (clear.job)(&crate::kit::effect::scope());
     assert!(result.text.contains("'a' changed in the meantime"), "{}", result.text);
     assert_eq!(world.read("a"), "one, but another\n");
 }

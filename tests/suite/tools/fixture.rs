@@ -27,7 +27,7 @@ pub(crate) struct ToolFixture {
 
 /// An approved call.
 pub(crate) struct AuthorizedCall {
-    pub(crate) job: Box<dyn ApprovedCall>,
+    pub(crate) job: ApprovedCall,
     pub(crate) intent: CallIntent,
     pub(crate) reason: Arc<str>,
 }
@@ -104,7 +104,7 @@ impl ToolFixture {
     /// Makes a call.
     pub(crate) fn call(&self, tool: &str, arguments: &Value) -> ToolResult {
         match self.authorize(tool, arguments) {
-            Ok(clear) => clear.job.run(&scope()),
+            Ok(clear) => (clear.job)(&scope()),
             Err(result) => result,
         }
     }

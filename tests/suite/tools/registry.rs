@@ -131,7 +131,7 @@ fn prepare(world: &ToolFixture, tool: &str, arguments: &Value) -> Box<dyn Prepar
 
 fn run(call: Box<dyn PreparedCall>) -> ToolResult {
     match call.authorize(&scope()) {
-        AuthorizationOutcome::Approved { call, .. } => call.run(&scope()),
+        AuthorizationOutcome::Approved { call, .. } => call(&scope()),
         AuthorizationOutcome::Rejected(result) => result,
         AuthorizationOutcome::Abort => panic!("aborted"),
     }

@@ -111,7 +111,7 @@ impl ViewFixture {
             let signal = Signal::Interrupt;
             executor.schedule(at, DriverInput::Event(Event::Interrupt { signal }));
         }
-        Driver::new(executor, ports, brief, machine).run(first);
+        Driver::new(Box::new(executor), ports, brief, machine).run(first);
     }
 }
 

@@ -45,7 +45,7 @@ fn drive(model: &str, settings: &ModelConnectionSettings) -> Machine {
 }
 
 pub(super) fn drive_with(
-    executor: impl Executor,
+    executor: impl Executor + 'static,
     rules: RunRules,
     model: &str,
     settings: &ModelConnectionSettings,
@@ -57,7 +57,7 @@ pub(super) fn drive_with(
     let conversation = Conversation::new(brief.request_bytes());
     let task = ConversationItem::user(MessageOrigin::Task, "the task");
     let (fold, first) = Machine::start(rules, conversation, task);
-    Driver::new(executor, Ports::new(model), brief, fold).run(first)
+    Driver::new(Box::new(executor), Ports::new(model), brief, fold).run(first)
 }
 
 impl FinishedRun {

@@ -147,7 +147,7 @@ impl CrashScenario {
             if replayed.is_advanced {
                 let ways = past.output.transitions.iter();
                 moves.extend(ways.map(|way| {
-                    serde_json::json!([way.from.name(), way.event.name(), way.to.name()])
+                    serde_json::json!([way.from.as_str(), way.event.as_str(), way.to.as_str()])
                 }));
             }
         });
