@@ -24,20 +24,15 @@ impl HookedAnswerChecks {
 
 impl AnswerChecks for HookedAnswerChecks {
     fn check(&self, answer: &str, scope: &EffectContext) -> CheckResult {
-        let check = match self.checks.check(answer, scope) {
-            CheckResult::Passed => {
-                let sent_back = self.sent_back.load(Ordering::Relaxed);
-                let occasion = HookInput::Stop { answer: answer.into(), sent_back };
-                match self.hooks.run(occasion, scope).blocked {
-                    Some(blocked) => {
-                        let message = format!("[HOOK {}] {}", blocked.hook, blocked.reason);
-                        CheckResult::SentBack { message: message.into() }
-                    }
-                    None => CheckResult::Passed,
-                }
+        let mut check = self.checks.check(answer, scope);
+        if check == CheckResult::Passed {
+            let sent_back = self.sent_back.load(Ordering::Relaxed);
+            let input = HookInput::Stop { answer: answer.into(), sent_back };
+            if let Some(blocked) = self.hooks.run(input, scope).blocked {
+                let message = format!("[HOOK {}] {}", blocked.hook, blocked.reason);
+                check = CheckResult::SentBack { message: message.into() };
             }
-            check => check,
-        };
+        }
         if let CheckResult::SentBack { .. } = check {
             self.sent_back.fetch_add(1, Ordering::Relaxed);
         }

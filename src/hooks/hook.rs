@@ -9,7 +9,7 @@ use thiserror::Error;
 use super::hook_input::HookInput;
 use super::hook_output::HookOutput;
 use crate::model::{HookFailurePolicy, matches_wildcard};
-use crate::port::{EffectContext, HookOutcome, HookPoint};
+use crate::port::{EffectContext, HookPoint};
 
 /// A hook, called at a point of a run.
 pub trait Hook: Send + Sync {
@@ -66,15 +66,6 @@ pub enum HookError {
     /// It was cancelled.
     #[error("it was cancelled")]
     Cancelled,
-}
-
-impl HookError {
-    pub(super) fn outcome(&self) -> HookOutcome {
-        match self {
-            Self::TimedOut(_) => HookOutcome::TimedOut,
-            _ => HookOutcome::Failed,
-        }
-    }
 }
 
 fn quote_stderr(stderr: &str) -> String {

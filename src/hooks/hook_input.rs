@@ -154,7 +154,7 @@ impl HookInput {
     /// Returns the JSON object for commands, with names known from hooks of other agents.
     pub(super) fn to_json(&self, session: &HookSession) -> Value {
         let source = if session.is_resumed { "resume" } else { "startup" };
-        let facts = CommandInput {
+        let facts = HookPayload {
             input: self,
             session_id: &session.id,
             cwd: session.workspace.display().to_string(),
@@ -172,7 +172,7 @@ impl HookInput {
 
 /// The standard input of a command: the event, and facts about the session.
 #[derive(Serialize)]
-struct CommandInput<'a> {
+struct HookPayload<'a> {
     #[serde(flatten)]
     input: &'a HookInput,
     session_id: &'a str,

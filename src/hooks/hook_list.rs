@@ -17,10 +17,11 @@ use crate::port::{EffectContext, EffectNotice, HookOutcome, HookPoint, HookRun};
 /// The hooks of a run, in the order in which they run. Fixed for the run.
 #[derive(Clone, Default)]
 pub struct Hooks {
-    entries: Vec<(HookMatcher, Arc<dyn Hook>)>,
+    entries: Vec<RegisteredHook>,
     mask: Option<SecretMask>,
 }
 
+type RegisteredHook = (HookMatcher, Arc<dyn Hook>);
 type SecretMask = Arc<dyn Fn(&str) -> String + Send + Sync>;
 
 /// The result of running the hooks for an input.
@@ -100,7 +101,7 @@ impl Hooks {
         limits.fold(Duration::ZERO, Duration::saturating_add).into()
     }
 
-    fn at(&self, point: HookPoint) -> impl Iterator<Item = &(HookMatcher, Arc<dyn Hook>)> {
+    fn at(&self, point: HookPoint) -> impl Iterator<Item = &RegisteredHook> {
         self.entries.iter().filter(move |(matcher, _)| matcher.point == point)
     }
 
@@ -108,24 +109,19 @@ impl Hooks {
     pub fn run(&self, input: HookInput, scope: &EffectContext) -> HookChainResult {
         let (runs, changed_by) = (Vec::new(), Vec::new());
         let mut chain = HookChainResult { input, runs, changed_by, blocked: None };
-        for (matcher, hook) in &self.entries {
+        for entry in &self.entries {
             if scope.cancel.is_cancelled() || chain.blocked.is_some() {
                 break;
             }
-            if matcher.matches(&chain.input) {
-                self.run_hook(matcher, &**hook, &mut chain, scope);
+            if entry.0.matches(&chain.input) {
+                self.run_hook(entry, &mut chain, scope);
             }
         }
         chain
     }
 
-    fn run_hook(
-        &self,
-        matcher: &HookMatcher,
-        hook: &dyn Hook,
-        chain: &mut HookChainResult,
-        scope: &EffectContext,
-    ) {
+    fn run_hook(&self, entry: &RegisteredHook, chain: &mut HookChainResult, scope: &EffectContext) {
+        let (matcher, hook) = entry;
         let begun = Instant::now();
         let answer = catch_unwind(AssertUnwindSafe(|| hook.run(&chain.input, scope)));
         let answer = answer.unwrap_or_else(|panic| Err(HookError::Panic(panic_message(&*panic))));
@@ -154,7 +150,8 @@ impl Hooks {
                     let reason = format!("the hook failed, and has to agree: {why}");
                     chain.blocked = Some(HookBlock { hook, reason });
                 }
-                (error.outcome(), Some(why))
+                let is_late = matches!(error, HookError::TimedOut(_));
+                (if is_late { HookOutcome::TimedOut } else { HookOutcome::Failed }, Some(why))
             }
         };
         let run = HookRun {

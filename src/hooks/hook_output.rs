@@ -85,12 +85,10 @@ impl HookOutput {
 
 impl HookOutputJson {
     fn into_output(mut self) -> Result<HookOutput, HookError> {
-        let inner =
-            self.hook_specific_output.take().map(|inner| inner.into_output()).transpose()?;
-        let inner = match inner {
-            Some(HookOutput::Continue(changes)) => changes,
-            Some(block @ HookOutput::Block { .. }) => return Ok(block),
-            None => HookChanges::default(),
+        let inner = self.hook_specific_output.take().map(|inner| inner.into_output());
+        let inner = match inner.transpose()?.unwrap_or_default() {
+            HookOutput::Continue(changes) => changes,
+            block @ HookOutput::Block { .. } => return Ok(block),
         };
         let decisions = [
             (self.decision.as_deref(), self.reason.take()),

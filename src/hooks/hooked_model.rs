@@ -1,13 +1,15 @@
 //! Hooks around model calls.
 
+use std::mem::{replace, take};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::hook_input::HookInput;
-use super::hook_list::{HookBlock, Hooks};
-use super::pre_call_hooks::PreCallHookRunner;
+use super::hook_list::{HookBlock, HookChainResult, Hooks};
 use crate::machine::CallPurpose;
-use crate::model::{Fault, FaultKind, Reply};
-use crate::port::{EffectContext, Model, ModelCall, ModelRequest, ReplyDelta, ToolSpec};
+use crate::model::{Fault, FaultKind, MessageOrigin, Reply, UserMessage};
+use crate::port::{
+    EffectContext, HookPoint, Model, ModelCall, ModelRequest, PreCallHooks, ReplyDelta, ToolSpec,
+};
 
 /// A model with hooks around its calls. Changes by hooks before a call are collected by the [`PreCallHookRunner`].
 pub struct HookedModel {
@@ -15,25 +17,34 @@ pub struct HookedModel {
     shared: Arc<HookedModelState>,
 }
 
+/// Runs the hooks before each model call: `session_start` before the first one, `post_compact` before the first one
+/// after a compaction, `pre_llm_call` before every one.
+pub struct PreCallHookRunner(Arc<HookedModelState>);
+
 /// State shared by the hooks before a call and around it.
-pub(super) struct HookedModelState {
-    pub(super) hooks: Arc<Hooks>,
+struct HookedModelState {
+    hooks: Arc<Hooks>,
+    prompt: Arc<str>,
+    system: Arc<str>,
+    tools: Arc<[ToolSpec]>,
     next: Mutex<NextModelCall>,
 }
 
 /// Changes to the next call.
 #[derive(Default)]
-pub(super) struct NextModelCall {
+struct NextModelCall {
+    /// Whether the hooks before the first call have run.
+    has_begun: bool,
     /// The replaced system prompt.
-    pub(super) system: Option<Arc<str>>,
+    system: Option<Arc<str>>,
     /// The remaining tools.
-    pub(super) tools: Option<Arc<[ToolSpec]>>,
+    tools: Option<Arc<[ToolSpec]>>,
     /// The fault of a call blocked by a hook.
-    pub(super) blocked: Option<Fault>,
+    blocked: Option<Fault>,
     /// Texts for the model from hooks after its last reply.
-    pub(super) context: Vec<String>,
+    context: Vec<String>,
     /// Whether the context was compacted since the last call.
-    pub(super) was_compacted: bool,
+    was_compacted: bool,
 }
 
 /// Returns a model with hooks around its calls, and the runner for the hooks before them. Both belong to one run with
@@ -45,14 +56,66 @@ pub fn with_hooks(
     system: Arc<str>,
     tools: Arc<[ToolSpec]>,
 ) -> (HookedModel, PreCallHookRunner) {
-    let shared = Arc::new(HookedModelState { hooks, next: Mutex::default() });
-    let prelude = PreCallHookRunner::new(Arc::clone(&shared), prompt, system, tools);
-    (HookedModel { model, shared }, prelude)
+    let shared =
+        Arc::new(HookedModelState { hooks, prompt, system, tools, next: Mutex::default() });
+    let runner = PreCallHookRunner(Arc::clone(&shared));
+    (HookedModel { model, shared }, runner)
 }
 
 impl HookedModelState {
-    pub(super) fn next(&self) -> MutexGuard<'_, NextModelCall> {
+    fn next(&self) -> MutexGuard<'_, NextModelCall> {
         self.next.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Records the changes to the next call; returns whether it is blocked.
+    fn record(&self, chain: HookChainResult) -> bool {
+        let mut next = self.next();
+        let is_start = matches!(chain.input, HookInput::SessionStart { .. });
+        let what = if is_start { "the run" } else { "the call" };
+        if let HookInput::PreLlmCall { system, tools } = chain.input {
+            next.system = (system != self.system).then_some(system);
+            let left = || self.tools.iter().filter(|tool| tools.contains(&tool.name)).cloned();
+            next.tools = (tools.len() != self.tools.len()).then(|| left().collect());
+        }
+        next.blocked = chain.blocked.map(|blocked| blocked_fault(what, &blocked));
+        next.blocked.is_some()
+    }
+}
+
+impl PreCallHooks for PreCallHookRunner {
+    fn applies(&self, purpose: CallPurpose) -> bool {
+        let (hooks, next) = (&self.0.hooks, self.0.next());
+        purpose == CallPurpose::Agent
+            && (hooks.has_hooks_at(HookPoint::PreLlmCall)
+                || !next.has_begun && hooks.has_hooks_at(HookPoint::SessionStart)
+                || next.was_compacted && hooks.has_hooks_at(HookPoint::PostCompact)
+                || !next.context.is_empty())
+    }
+
+    fn run(&self, _: CallPurpose, scope: &EffectContext) -> Vec<UserMessage> {
+        let HookedModelState { hooks, prompt, system, tools, .. } = &*self.0;
+        let (mut texts, was_compacted, has_begun) = {
+            let mut next = self.0.next();
+            let context = take(&mut next.context);
+            (context, take(&mut next.was_compacted), replace(&mut next.has_begun, true))
+        };
+        let start = HookInput::SessionStart { prompt: Arc::clone(prompt) };
+        let tools = tools.iter().map(|tool| Arc::clone(&tool.name)).collect();
+        let call = HookInput::PreLlmCall { system: Arc::clone(system), tools };
+        let start = (!has_begun).then_some(start);
+        let compacted = was_compacted.then_some(HookInput::PostCompact);
+        for input in start.into_iter().chain(compacted).chain([call]) {
+            // A compaction that has happened cannot be blocked.
+            let is_over = input == HookInput::PostCompact;
+            let chain = hooks.run(input, scope);
+            texts.extend(chain.context());
+            if !is_over && self.0.record(chain) {
+                break;
+            }
+        }
+        let message =
+            |text: String| UserMessage { origin: MessageOrigin::Check, text: text.into() };
+        texts.into_iter().map(message).collect()
     }
 }
 
@@ -109,17 +172,17 @@ impl ModelCall for HookedModelCall {
             return Ok(reply);
         }
         let tools = reply.calls().map(|call| Arc::clone(&call.name)).collect();
-        let passage = hooks.run(HookInput::PostLlmCall { text: reply.text(), tools }, scope);
-        if let Some(blocked) = &passage.blocked {
+        let chain = hooks.run(HookInput::PostLlmCall { text: reply.text(), tools }, scope);
+        if let Some(blocked) = &chain.blocked {
             return Err(Fault { billed: true, ..blocked_fault("the reply", blocked) });
         }
-        shared.next().context.extend(passage.context());
+        shared.next().context.extend(chain.context());
         Ok(reply)
     }
 }
 
 /// Returns the fault of a model call blocked by a hook, which ends the run.
-pub(super) fn blocked_fault(what: &str, blocked: &HookBlock) -> Fault {
+fn blocked_fault(what: &str, blocked: &HookBlock) -> Fault {
     let message = format!("hook {} refuses {what}: {}", blocked.hook, blocked.reason);
     Fault::new(FaultKind::Blocked, message)
 }

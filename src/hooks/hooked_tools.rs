@@ -76,123 +76,121 @@ impl PreparedCall for HookedCall {
 
     fn authorize(mut self: Box<Self>, scope: &EffectContext) -> AuthorizationOutcome {
         let Some(input) = self.input.take() else {
-            let outcome = self.prepared.authorize(scope);
-            return with_post_hooks(self.call, outcome, Vec::new(), &self.tools.hooks);
+            let hooks = self.tools.hooks;
+            let after = HooksAfterCall { call: self.call, remarks: Vec::new(), hooks };
+            return after.wrap(self.prepared.authorize(scope));
         };
         if let Some(result) = self.prepared.rejection() {
             return AuthorizationOutcome::Rejected(result);
         }
         let Self { prepared, call, tools: HookedTools { tools, hooks }, .. } = *self;
         let (id, tool) = (call.id.clone(), Arc::clone(&call.name));
-        let passage = hooks.run(HookInput::PreToolUse { call: id, tool, input }, scope);
-        if let Some(blocked) = &passage.blocked {
+        let chain = hooks.run(HookInput::PreToolUse { call: id, tool, input }, scope);
+        if let Some(blocked) = &chain.blocked {
             let text = format!("Denied by hook {}: {}", blocked.hook, blocked.reason);
             let result = ToolResult::new(call.id, ToolStatus::Denied, text);
             return AuthorizationOutcome::Rejected(result);
         }
-        let remarks = collect_remarks(&passage);
-        let (call, prepared) = match &passage.input {
-            HookInput::PreToolUse { input, .. } if !passage.changed_by.is_empty() => {
+        let remarks = collect_remarks(&chain);
+        let (call, prepared) = match &chain.input {
+            HookInput::PreToolUse { input, .. } if !chain.changed_by.is_empty() => {
                 let changed = ToolCall::new(call.id, &call.name, &input.to_string());
                 let prepared = tools.prepare(&changed);
                 (changed, prepared)
             }
             _ => (call, prepared),
         };
-        with_post_hooks(call, prepared.authorize(scope), remarks, &hooks)
+        HooksAfterCall { call, remarks, hooks }.wrap(prepared.authorize(scope))
     }
 }
 
-/// Returns an outcome with the hooks that run after the call.
-fn with_post_hooks(
+/// The hooks after a call.
+struct HooksAfterCall {
     call: ToolCall,
-    outcome: AuthorizationOutcome,
+    /// Texts for the model from the hooks before it.
     remarks: Vec<String>,
-    hooks: &Arc<Hooks>,
-) -> AuthorizationOutcome {
-    match outcome {
-        AuthorizationOutcome::Approved { call: inner, timeout, intent, reason } => {
-            let TimeSpan(edit) = hooks.timeout(HookPoint::PostEdit);
-            let TimeSpan(used) = hooks.timeout(HookPoint::PostToolUse);
-            // A call may change several files, each with its hooks.
-            let after = edit.saturating_mul(TIMED_FILES).saturating_add(used);
-            let hooks = Arc::clone(hooks);
-            AuthorizationOutcome::Approved {
-                call: Box::new(move |scope| {
-                    let mut result = inner(scope);
-                    if scope.cancel.is_cancelled() {
-                        return result;
-                    }
-                    if result.is_ok() {
-                        result = run_post_edit_hooks(result, &call, &hooks, scope);
-                    }
-                    if hooks.has_hooks_for_tool(HookPoint::PostToolUse, &call.name) {
-                        result = run_post_use_hooks(result, &call, &hooks, scope);
-                    }
-                    with_remarks(result, &remarks)
-                }),
-                timeout: TimeSpan(timeout.0.saturating_add(after)),
-                intent,
-                reason,
+    hooks: Arc<Hooks>,
+}
+
+impl HooksAfterCall {
+    /// Returns an outcome of the authorization with the hooks around the approved call.
+    fn wrap(self, outcome: AuthorizationOutcome) -> AuthorizationOutcome {
+        match outcome {
+            AuthorizationOutcome::Approved { call: inner, timeout, intent, reason } => {
+                let TimeSpan(edit) = self.hooks.timeout(HookPoint::PostEdit);
+                let TimeSpan(used) = self.hooks.timeout(HookPoint::PostToolUse);
+                // A call may change several files, each with its hooks.
+                let after = edit.saturating_mul(TIMED_FILES).saturating_add(used);
+                let timeout = TimeSpan(timeout.0.saturating_add(after));
+                let call = Box::new(move |scope: &EffectContext| self.run(inner(scope), scope));
+                AuthorizationOutcome::Approved { call, timeout, intent, reason }
+            }
+            AuthorizationOutcome::Rejected(result) => {
+                AuthorizationOutcome::Rejected(with_remarks(result, &self.remarks))
+            }
+            AuthorizationOutcome::Abort => AuthorizationOutcome::Abort,
+        }
+    }
+
+    /// Runs the hooks after a call with this result.
+    fn run(&self, mut result: ToolResult, scope: &EffectContext) -> ToolResult {
+        if scope.cancel.is_cancelled() {
+            return result;
+        }
+        if result.is_ok() {
+            result = self.run_for_edits(result, scope);
+        }
+        result = self.run_for_use(result, scope);
+        with_remarks(result, &self.remarks)
+    }
+
+    /// Runs the hooks for each file that the call has changed.
+    fn run_for_edits(&self, result: ToolResult, scope: &EffectContext) -> ToolResult {
+        let Self { call, hooks, .. } = self;
+        let there = result.changes.iter().filter(|change| change.action != FileAction::Deleted);
+        let files: Vec<Arc<str>> = there.map(|change| Arc::clone(&change.path)).collect();
+        let (mut remarks, mut status) = (Vec::new(), result.status);
+        for file in &files {
+            let (id, tool) = (call.id.clone(), Arc::clone(&call.name));
+            let input = HookInput::PostEdit { call: id, tool, file: Arc::clone(file) };
+            let chain = hooks.run(input, scope);
+            for run in &chain.runs {
+                let mark = if run.outcome == HookOutcome::Passed { "✓" } else { "✗" };
+                let about = if files.len() > 1 { format!(" ({file})") } else { String::new() };
+                remarks.push(format!("Hook {}{about}: {mark}", run.name));
+                remarks.extend(run.message.as_deref().map(str::to_owned));
+            }
+            if chain.blocked.is_some() {
+                status = ToolStatus::Failed;
             }
         }
-        AuthorizationOutcome::Rejected(result) => {
-            AuthorizationOutcome::Rejected(with_remarks(result, &remarks))
-        }
-        AuthorizationOutcome::Abort => AuthorizationOutcome::Abort,
+        with_remarks(ToolResult { status, ..result }, &remarks)
     }
-}
 
-/// Runs the hooks for each file that a call has changed.
-fn run_post_edit_hooks(
-    result: ToolResult,
-    call: &ToolCall,
-    hooks: &Hooks,
-    scope: &EffectContext,
-) -> ToolResult {
-    let there = result.changes.iter().filter(|change| change.action != FileAction::Deleted);
-    let files: Vec<Arc<str>> = there.map(|change| Arc::clone(&change.path)).collect();
-    let (mut remarks, mut status) = (Vec::new(), result.status);
-    for file in &files {
-        let (id, tool) = (call.id.clone(), Arc::clone(&call.name));
-        let input = HookInput::PostEdit { call: id, tool, file: Arc::clone(file) };
+    /// Runs the hooks for the use of the tool.
+    fn run_for_use(&self, mut result: ToolResult, scope: &EffectContext) -> ToolResult {
+        let Self { call, hooks, .. } = self;
+        if !hooks.has_hooks_for_tool(HookPoint::PostToolUse, &call.name) {
+            return result;
+        }
+        let input = HookInput::PostToolUse {
+            call: call.id.clone(),
+            tool: Arc::clone(&call.name),
+            input: call_input(call).unwrap_or_default(),
+            status: result.status,
+            output: Arc::clone(&result.text),
+        };
         let chain = hooks.run(input, scope);
-        for run in &chain.runs {
-            let mark = if run.outcome == HookOutcome::Passed { "✓" } else { "✗" };
-            let about = if files.len() > 1 { format!(" ({file})") } else { String::new() };
-            remarks.push(format!("Hook {}{about}: {mark}", run.name));
-            remarks.extend(run.message.as_deref().map(str::to_owned));
+        let mut remarks = chain.context();
+        if let Some(blocked) = &chain.blocked {
+            result.status = ToolStatus::Failed;
+            remarks.insert(0, format!("Refused by hook {}: {}", blocked.hook, blocked.reason));
         }
-        if chain.blocked.is_some() {
-            status = ToolStatus::Failed;
+        if let HookInput::PostToolUse { output, .. } = chain.input {
+            result.text = output;
         }
+        with_remarks(result, &remarks)
     }
-    with_remarks(ToolResult { status, ..result }, &remarks)
-}
-
-fn run_post_use_hooks(
-    mut result: ToolResult,
-    call: &ToolCall,
-    hooks: &Hooks,
-    scope: &EffectContext,
-) -> ToolResult {
-    let input = HookInput::PostToolUse {
-        call: call.id.clone(),
-        tool: Arc::clone(&call.name),
-        input: call_input(call).unwrap_or_default(),
-        status: result.status,
-        output: Arc::clone(&result.text),
-    };
-    let chain = hooks.run(input, scope);
-    let mut remarks = chain.context();
-    if let Some(blocked) = &chain.blocked {
-        result.status = ToolStatus::Failed;
-        remarks.insert(0, format!("Refused by hook {}: {}", blocked.hook, blocked.reason));
-    }
-    if let HookInput::PostToolUse { output, .. } = chain.input {
-        result.text = output;
-    }
-    with_remarks(result, &remarks)
 }
 
 /// Returns the arguments of a call, if they are valid.

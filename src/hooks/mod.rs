@@ -20,7 +20,6 @@ mod hook_list;
 mod hook_output;
 mod hooked_model;
 mod hooked_tools;
-mod pre_call_hooks;
 
 pub use crate::model::HookFailurePolicy;
 pub use answer_checks::HookedAnswerChecks;
@@ -30,6 +29,5 @@ pub use hook::{Hook, HookError, HookMatcher};
 pub use hook_input::{HookInput, HookSession};
 pub use hook_list::{HookBlock, HookChainResult, Hooks, HooksTooDeep};
 pub use hook_output::{HookChanges, HookOutput};
-pub use hooked_model::{HookedModel, with_hooks};
+pub use hooked_model::{HookedModel, PreCallHookRunner, with_hooks};
 pub use hooked_tools::HookedTools;
-pub use pre_call_hooks::PreCallHookRunner;

@@ -31,8 +31,8 @@ const WRITABLE_DEVICES: [&str; 2] = ["/dev/null", "/dev/zero"];
 /// The maximum nesting of programs and scripts.
 const MAX_DEPTH: u32 = 8;
 
-/// The reason for not allowing a part, if it is not.
-type Approval = Result<(), String>;
+/// Whether a part is allowed, or the reason why it is not.
+type PartResult = Result<(), String>;
 
 impl CommandApproval<'_> {
     /// Returns the reasons why the whole line is allowed, except for parts that only read.
@@ -53,7 +53,7 @@ impl CommandApproval<'_> {
     }
 
     /// Checks the commands of a script; whether they get variables with unknown effects.
-    fn approve_script(&mut self, script: &ShellScript, is_given: bool, depth: u32) -> Approval {
+    fn approve_script(&mut self, script: &ShellScript, is_given: bool, depth: u32) -> PartResult {
         if depth > MAX_DEPTH {
             return Err("its commands are nested too deeply".to_owned());
         }
@@ -68,7 +68,12 @@ impl CommandApproval<'_> {
         Ok(())
     }
 
-    fn approve_program(&mut self, command: &ShellCommand, is_given: bool, depth: u32) -> Approval {
+    fn approve_program(
+        &mut self,
+        command: &ShellCommand,
+        is_given: bool,
+        depth: u32,
+    ) -> PartResult {
         let ShellCommand { assignments, words, .. } = command;
         // In a list, what stands in brackets at the beginning of a value is evaluated.
         let evaluated = |set: &Assignment| {
@@ -90,47 +95,36 @@ impl CommandApproval<'_> {
             return Ok(());
         }
         if self.is_allowed_by_name(words, &text) {
-            return match is_given {
-                true => {
-                    Err(format!("'{}' may read the variables that it is given", shorten(&text)))
-                }
-                false => Ok(()),
-            };
+            let why = format!("'{}' may read the variables that it is given", shorten(&text));
+            return if is_given { Err(why) } else { Ok(()) };
         }
         let changes = || Err(format!("'{}' may change something", shorten(&text)));
-        let is_unknown = || Err(format!("what '{}' runs is unknown", shorten(&text)));
         if !has_known_arguments(command) {
             return changes();
         }
         match nested_execution(command) {
             NestedExecution::Nothing if only_reads(command) => self.check_repository(command),
-            // `find` itself can change files, too.
-            NestedExecution::Programs(_)
-                if command.name() == Some("find") && !only_reads(command) =>
-            {
-                changes()
-            }
             NestedExecution::Programs(programs) => {
+                // `find` itself can change files, too.
+                let changes_files = command.name() == Some("find") && !only_reads(command);
+                if changes_files || depth >= MAX_DEPTH {
+                    return changes();
+                }
                 if let [program] = programs.as_slice()
                     && has_cleared_environment(command, program)
                 {
                     return Err("it changes the environment or the name of a program".to_owned());
                 }
-                if depth >= MAX_DEPTH && !programs.is_empty() {
-                    return changes();
-                }
                 programs.iter().try_for_each(|it| self.approve_program(it, is_given, depth + 1))
             }
-            NestedExecution::Script(script) if is_same_in_all_shells(command) => {
-                self.approve_script(&script, is_given, depth + 1)
-            }
-            NestedExecution::Script(_) | NestedExecution::Unknown => is_unknown(),
+            NestedExecution::Script(script) => self.approve_script(&script, is_given, depth + 1),
+            NestedExecution::Unknown => Err(format!("what '{}' runs is unknown", shorten(&text))),
             NestedExecution::Nothing | NestedExecution::Input => changes(),
         }
     }
 
     /// Checks that a reading git command runs no program from the configuration of a repository.
-    fn check_repository(&self, command: &ShellCommand) -> Approval {
+    fn check_repository(&self, command: &ShellCommand) -> PartResult {
         if command.name() != Some("git") || command.words[1].text == "--version" {
             return Ok(());
         }
@@ -168,7 +162,7 @@ impl CommandApproval<'_> {
         found.is_some()
     }
 
-    fn approve_redirection(&mut self, to: &Redirection) -> Approval {
+    fn approve_redirection(&mut self, to: &Redirection) -> PartResult {
         let text = to.target.text.as_str();
         let is_literal = to.target.is_literal();
         match to.kind {
@@ -202,7 +196,7 @@ impl CommandApproval<'_> {
 }
 
 /// Checks the head of a group.
-fn approve_head(group: &ShellCommand) -> Approval {
+fn approve_head(group: &ShellCommand) -> PartResult {
     let values = group.assignments.iter().flat_map(|set| &set.values);
     if values.chain(&group.words).any(|word| word.form == WordForm::Evaluated) {
         return Err("it has an expression in which commands may be hidden".to_owned());
@@ -237,9 +231,15 @@ fn has_cleared_environment(command: &ShellCommand, program: &ShellCommand) -> bo
 /// Returns whether it is known what a program makes of the words that it runs. `busybox` has commands of its own, and a
 /// shell may read a script in other ways: `bash -k` takes arguments for variables.
 fn has_known_arguments(command: &ShellCommand) -> bool {
+    let words = command.words.as_slice();
     match command.name() {
         Some("alias" | "busybox" | "toybox" | "watch") => false,
-        Some("bash" | "sh" | "dash" | "ash") => has_only_script_option(&command.words[1..]),
+        Some("rbash" | "ksh" | "mksh" | "yash" | "zsh") => false,
+        Some("bash") => has_only_script_option(&words[1..]),
+        // They have to read it as bash does.
+        Some("sh" | "dash" | "ash") => {
+            has_only_script_option(&words[1..]) && words.iter().all(|word| is_portable(&word.text))
+        }
         _ => true,
     }
 }
@@ -263,17 +263,6 @@ fn has_only_script_option(words: &[ShellWord]) -> bool {
         }
     }
     false
-}
-
-/// Returns whether the shell that runs a script, if it is one, reads it as it was read here.
-fn is_same_in_all_shells(command: &ShellCommand) -> bool {
-    match command.name() {
-        Some("bash") => true,
-        Some("sh" | "dash" | "ash") => command.words.iter().all(|word| is_portable(&word.text)),
-        Some("rbash" | "ksh" | "mksh" | "yash" | "zsh") => false,
-        // It is run by the shell of the line.
-        _ => true,
-    }
 }
 
 /// Returns whether shells that know less than bash read a script as bash does. What they don't know is something else to

@@ -1,7 +1,5 @@
 //! Confirmation of calls by the user.
 
-use std::sync::Arc;
-
 use serde::Deserialize;
 
 use crate::port::EffectContext;
@@ -49,15 +47,5 @@ pub struct NoConfirmer;
 impl Confirmer for NoConfirmer {
     fn confirm(&self, _: &ConfirmationRequest<'_>, _: &EffectContext) -> ConfirmationAnswer {
         ConfirmationAnswer::Unavailable
-    }
-}
-
-impl<C: Confirmer + ?Sized> Confirmer for Arc<C> {
-    fn confirm(
-        &self,
-        question: &ConfirmationRequest<'_>,
-        scope: &EffectContext,
-    ) -> ConfirmationAnswer {
-        (**self).confirm(question, scope)
     }
 }

@@ -33,25 +33,17 @@ impl PolicyEngine {
 
     /// Decides about a call of a kind with targets.
     pub fn decide(&self, tool: &str, kind: CallKind, targets: &[CallTarget]) -> Decision {
-        let about_all =
-            |rules: &'_ [PermissionRule]| rules.iter().position(|rule| rule.applies_to_all(tool));
-        let touched = |rules: &[PermissionRule]| {
-            let about_target = |target| matching_rule(rules, tool, target);
-            let rule = about_all(rules).map(|at| &rules[at]);
-            let rule = rule.or_else(|| targets.iter().find_map(about_target));
-            rule.map(|rule| rule.as_str().to_owned())
-        };
-        if let Some(rule) = touched(&self.rules.deny) {
-            return Decision::deny(format!("rule {rule} of permissions.deny matches"));
+        if let Some(rule) = touching_rule(&self.rules.deny, tool, targets) {
+            return Decision::deny(rule.deny_reason());
         }
         if let Some(why) = targets.iter().find_map(|target| self.guardrail_denial(target)) {
             return Decision::deny(why);
         }
-        if let Some(rule) = touched(&self.rules.ask) {
-            return Decision::ask(format!("rule {rule} of permissions.ask"));
+        if let Some(rule) = touching_rule(&self.rules.ask, tool, targets) {
+            return Decision::ask(format!("rule {} of permissions.ask", rule.as_str()));
         }
-        if let Some(at) = about_all(&self.rules.allow) {
-            return Decision::allow(self.rules.allow[at].allow_reason());
+        if let Some(rule) = self.rules.allow.iter().find(|rule| rule.applies_to_all(tool)) {
+            return Decision::allow(rule.allow_reason());
         }
         match targets {
             [CallTarget::Command(command)] => self.decide_command(command),
@@ -81,7 +73,7 @@ impl PolicyEngine {
     /// has answered.
     pub fn denial_reason(&self, tool: &str, target: &CallTarget) -> Option<String> {
         matching_rule(&self.rules.deny, tool, target)
-            .map(|rule| format!("rule {} of permissions.deny matches", rule.as_str()))
+            .map(PermissionRule::deny_reason)
             .or_else(|| self.guardrail_denial(target))
     }
 
@@ -215,11 +207,9 @@ impl PolicyEngine {
         }
         match (self.mode, kind) {
             (ConfirmMode::Yolo, _) => Decision::allow(mode_reason(self.mode)),
-            (ConfirmMode::ConfirmSensitive, CallKind::Reads) => {
-                Decision::allow(READ_ONLY_REASON.to_owned())
-            }
+            (ConfirmMode::ConfirmSensitive, CallKind::Reads) => Decision::allow(READ_ONLY_REASON),
             (ConfirmMode::ConfirmSensitive, CallKind::Delegates) => {
-                Decision::allow("each call of the other agent is checked separately".to_owned())
+                Decision::allow("each call of the other agent is checked separately")
             }
             (ConfirmMode::ConfirmSensitive | ConfirmMode::ConfirmAll, _) => {
                 Decision::ask(mode_reason(self.mode))
@@ -244,6 +234,16 @@ fn describe_off_limits(path: &str) -> String {
         "'{path}' is protected, and no tool may write it: what is there is run, obeyed or trusted outside the sandbox; the \
          user can change it by hand, or allow it with --sandbox off"
     )
+}
+
+/// Returns the rule that is about a tool as a whole, or about one of the targets.
+fn touching_rule<'a>(
+    rules: &'a [PermissionRule],
+    tool: &str,
+    targets: &[CallTarget],
+) -> Option<&'a PermissionRule> {
+    let about_all = rules.iter().find(|rule| rule.applies_to_all(tool));
+    about_all.or_else(|| targets.iter().find_map(|target| matching_rule(rules, tool, target)))
 }
 
 /// Returns the rule that is about a target, as a denial or a question means it.
@@ -284,12 +284,12 @@ fn matching_command_rule<'a>(
 }
 
 /// Returns the reason of a decision that the mode makes.
-fn mode_reason(mode: ConfirmMode) -> String {
+fn mode_reason(mode: ConfirmMode) -> &'static str {
     match mode {
-        ConfirmMode::ConfirmAll => "mode confirm-all asks before every call".to_owned(),
+        ConfirmMode::ConfirmAll => "mode confirm-all asks before every call",
         ConfirmMode::ConfirmSensitive => {
-            "mode confirm-sensitive asks before a call that changes something".to_owned()
+            "mode confirm-sensitive asks before a call that changes something"
         }
-        ConfirmMode::Yolo => "mode yolo".to_owned(),
+        ConfirmMode::Yolo => "mode yolo",
     }
 }

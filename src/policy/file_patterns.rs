@@ -2,7 +2,7 @@
 
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 
-use super::guardrails::GuardrailError;
+use super::rules::RuleError;
 
 /// File patterns as in `.gitignore`: a name without `/` matches in every folder, and a folder includes its content.
 #[derive(Clone, Debug, Default)]
@@ -17,21 +17,19 @@ impl FilePatterns {
     /// # Errors
     ///
     /// Fails at the first invalid pattern.
-    pub fn parse<T: AsRef<str>>(texts: &[T]) -> Result<Self, GuardrailError> {
+    pub fn parse<T: AsRef<str>>(texts: &[T]) -> Result<Self, RuleError> {
+        let error = |error: globset::Error| RuleError(format!("invalid file pattern: {error}"));
         let mut globs = GlobSetBuilder::new();
         let texts: Vec<String> = texts.iter().map(|text| text.as_ref().to_owned()).collect();
         for text in &texts {
             let plain = anchored(text);
             for glob in [plain.clone(), format!("{plain}/**")] {
                 let mut glob = GlobBuilder::new(&glob);
-                let error = |error: globset::Error| GuardrailError::Pattern(error.to_string());
-                globs.add(
-                    glob.literal_separator(true).case_insensitive(true).build().map_err(error)?,
-                );
+                let glob = glob.literal_separator(true).case_insensitive(true).build();
+                globs.add(glob.map_err(error)?);
             }
         }
-        let globs = globs.build().map_err(|error| GuardrailError::Pattern(error.to_string()))?;
-        Ok(Self { texts, globs })
+        Ok(Self { texts, globs: globs.build().map_err(error)? })
     }
 
     /// Returns whether there are no patterns.
@@ -102,31 +100,24 @@ pub(super) fn names_may_match(word: &str, pattern: &str) -> bool {
         return false;
     }
     let (word, pattern): (Vec<char>, Vec<char>) = (simplify_name(word), simplify_name(pattern));
-    // Which pieces of the pattern can be reached with so many characters of the word.
-    let mut reached = vec![vec![false; pattern.len() + 1]; word.len() + 1];
-    reached[0][0] = true;
-    for w in 0..=word.len() {
-        for p in 0..=pattern.len() {
-            if !reached[w][p] {
-                continue;
-            }
-            let (a, b) = (word.get(w), pattern.get(p));
-            if a == Some(&'*') {
-                reached[w + 1][p] = true;
-            }
-            if b == Some(&'*') {
-                reached[w][p + 1] = true;
-            }
-            if let (Some(a), Some(b)) = (a, b) {
-                let one = |c: char| c == '?' || c == '*';
-                if a.eq_ignore_ascii_case(b) || one(*a) || one(*b) {
-                    let (w_next, p_next) = (w + usize::from(*a != '*'), p + usize::from(*b != '*'));
-                    reached[w_next][p_next] = true;
+    let one = |c: char| c == '?' || c == '*';
+    // Whether there may be a name that fits both from these characters on.
+    let mut fits = vec![vec![false; pattern.len() + 1]; word.len() + 1];
+    for w in (0..=word.len()).rev() {
+        for p in (0..=pattern.len()).rev() {
+            fits[w][p] = match (word.get(w), pattern.get(p)) {
+                (None, None) => true,
+                (Some('*'), _) if fits[w + 1][p] => true,
+                (_, Some('*')) if fits[w][p + 1] => true,
+                (Some(&a), Some(&b)) => {
+                    (a.eq_ignore_ascii_case(&b) || one(a) || one(b))
+                        && fits[w + usize::from(a != '*')][p + usize::from(b != '*')]
                 }
-            }
+                _ => false,
+            };
         }
     }
-    reached[word.len()][pattern.len()]
+    fits[0][0]
 }
 
 /// Takes a choice of characters for any character.

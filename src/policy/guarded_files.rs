@@ -33,15 +33,11 @@ impl Guardrails {
     pub fn guarded_files(&self, root: &WorkspaceRoot, rules: &PermissionRules) -> GuardedFiles {
         let mut files = GuardedFiles::default();
         let denied = DeniedFiles::new(root, rules);
-        let hides: Vec<&PermissionRule> =
-            rules.deny.iter().filter(|rule| rule.has_path_pattern(&[READING_TOOL])).collect();
+        let hides = rules.deny.iter().filter(|rule| rule.has_path_pattern(&[READING_TOOL]));
         let is_hidden =
-            |name: &str| hides.iter().any(|rule| rule.may_match_path(READING_TOOL, name));
-        if self.protected.is_empty()
-            && self.sensitive.is_empty()
-            && hides.is_empty()
-            && denied.rules.is_empty()
-        {
+            |name: &str| hides.clone().any(|rule| rule.may_match_path(READING_TOOL, name));
+        let has_patterns = !self.protected.is_empty() || !self.sensitive.is_empty();
+        if !has_patterns && hides.clone().next().is_none() && denied.rules.is_empty() {
             return files;
         }
         // What is not there yet can be kept from being made, where its name is known.
@@ -49,37 +45,24 @@ impl Guardrails {
             denied.rules.iter().filter_map(|rule| Some(root.path().join(rule.only_path()?)));
         files.protected = named.filter(|path| path.symlink_metadata().is_err()).collect();
         let mut is_cut = false;
-        let mut walk = WalkBuilder::new(root.path());
-        walk.standard_filters(false)
-            .follow_links(false)
-            .filter_entry(|entry| entry.file_name() != ".git");
         let mut within: Option<PathBuf> = None;
-        for entry in walk.build().flatten() {
-            let path = entry.path();
+        for (path, name) in walk(root.path()) {
             // The content of a guarded folder is guarded with it.
             if within.as_ref().is_some_and(|folder| path.starts_with(folder)) {
                 continue;
             }
-            let Some(name) = path.strip_prefix(root.path()).ok().and_then(|path| path.to_str())
-            else {
+            let list = if self.sensitive.find(&name).is_some() || is_hidden(&name) {
+                &mut files.sensitive
+            } else if self.protected.find(&name).is_some() || denied.denying_rule(&name).is_some() {
+                &mut files.protected
+            } else {
                 continue;
-            };
-            let list = match () {
-                () if self.sensitive.find(name).is_some() || is_hidden(name) => {
-                    &mut files.sensitive
-                }
-                () if self.protected.find(name).is_some()
-                    || denied.denying_rule(name).is_some() =>
-                {
-                    &mut files.protected
-                }
-                () => continue,
             };
             is_cut |= list.len() >= MAX_FILES;
             if list.len() < MAX_FILES {
-                list.push(path.to_owned());
+                list.push(path.clone());
             }
-            within = Some(path.to_owned());
+            within = Some(path);
         }
         if is_cut {
             log::warn!(
@@ -124,14 +107,8 @@ impl DeniedFiles {
         if self.rules.is_empty() {
             return ExistingFiles::new();
         }
-        let mut walk = WalkBuilder::new(&self.root);
-        walk.standard_filters(false)
-            .follow_links(false)
-            .filter_entry(|entry| entry.file_name() != ".git");
-        let denied = walk.build().flatten().filter_map(|entry| {
-            let path = entry.into_path();
-            let name = path.strip_prefix(&self.root).ok()?.to_str()?;
-            self.denying_rule(name).filter(|_| !name.ends_with(DENIED_SUFFIX))?;
+        let denied = walk(&self.root).filter_map(|(path, name)| {
+            self.denying_rule(&name).filter(|_| !name.ends_with(DENIED_SUFFIX))?;
             let meta = path.symlink_metadata().ok()?;
             Some((path, (meta.dev(), meta.ino())))
         });
@@ -140,27 +117,34 @@ impl DeniedFiles {
 
     /// Renames files that a command has created in spite of a rule. Returns notes about them.
     pub fn rename_denied(&self, before: &ExistingFiles) -> Vec<String> {
-        let mut notes = Vec::new();
-        for (path, file) in self.existing() {
-            let known = before.get(&path);
-            let name = path.strip_prefix(&self.root).unwrap_or(&path);
-            let Some(rule) = name.to_str().and_then(|name| self.denying_rule(name)) else {
-                continue;
-            };
-            let named = |what: &str| {
-                format!("'{}' {what}: rule {} of permissions.deny", name.display(), rule.as_str())
-            };
-            if known.is_some_and(|known| *known == file) || !path.exists() && !path.is_symlink() {
-                continue;
-            }
+        let created = self.existing().into_iter().filter(|(path, file)| {
+            before.get(path) != Some(file) && (path.exists() || path.is_symlink())
+        });
+        let note = |(path, _): (PathBuf, _)| {
+            let name = path.strip_prefix(&self.root).unwrap_or(&path).to_str()?;
+            let rule = self.denying_rule(name)?.as_str();
             let what = match rename_file(&path) {
-                Some(other) => format!("must not be written, and was renamed to '{other}'"),
-                None => "must not be written, and could not be renamed".to_owned(),
+                Some(other) => format!("was renamed to '{other}'"),
+                None => "could not be renamed".to_owned(),
             };
-            notes.push(named(&what));
-        }
-        notes
+            Some(format!(
+                "'{name}' must not be written, and {what}: rule {rule} of permissions.deny"
+            ))
+        };
+        created.filter_map(note).collect()
     }
+}
+
+/// Walks through a workspace, ignored files included: the path of each file, and its name below the workspace.
+fn walk(root: &Path) -> impl Iterator<Item = (PathBuf, String)> {
+    let mut walk = WalkBuilder::new(root);
+    walk.standard_filters(false).follow_links(false);
+    let entries = walk.filter_entry(|entry| entry.file_name() != ".git").build().flatten();
+    entries.filter_map(move |entry| {
+        let path = entry.into_path();
+        let name = path.strip_prefix(root).ok()?.to_str()?.to_owned();
+        Some((path, name))
+    })
 }
 
 /// The suffix of renamed files.

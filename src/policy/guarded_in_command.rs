@@ -22,13 +22,14 @@ pub(super) fn denial_reason(line: &CommandLine, guardrails: &Guardrails) -> Opti
         if patterns.is_empty() {
             return None;
         }
-        let (path, pattern) = if line.script.is_ok() {
-            let mut programs = line.programs.iter();
-            programs.find_map(|program| named_file(line, program, patterns, is_readable))
-        } else {
+        let found = if line.script.is_err() {
             path_pieces(&line.raw)
                 .find_map(|piece| Some((piece.to_owned(), patterns.find_outside(piece)?)))
-        }?;
+        } else {
+            let mut programs = line.programs.iter();
+            programs.find_map(|program| named_file(line, program, patterns, is_readable))
+        };
+        let (path, pattern) = found?;
         Some(format!("it names '{path}', a file that the user protects ({list} has {pattern})"))
     };
     named(sensitive, "guardrails.sensitive_files", false)

@@ -2,11 +2,11 @@
 
 use grep_matcher::Matcher;
 use grep_regex::RegexMatcher;
-use thiserror::Error;
 
 use super::file_patterns::FilePatterns;
 use super::off_limits::OffLimits;
 use super::repositories::Repositories;
+use super::rules::RuleError;
 
 /// Limits that no rule overrides.
 #[derive(Clone, Debug, Default)]
@@ -55,32 +55,19 @@ pub struct GuardrailLimits {
 #[derive(Clone, Debug, Default)]
 pub struct BlockedCommands(Vec<(String, RegexMatcher)>);
 
-/// An invalid guardrail.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[non_exhaustive]
-pub enum GuardrailError {
-    /// A file pattern is invalid.
-    #[error("invalid file pattern: {0}")]
-    Pattern(String),
-    /// A regular expression is invalid.
-    #[error("invalid regular expression '{0}': {1}")]
-    Expression(String, String),
-}
-
 impl BlockedCommands {
     /// Reads regular expressions.
     ///
     /// # Errors
     ///
     /// Fails at the first invalid text.
-    pub fn parse<T: AsRef<str>>(texts: &[T]) -> Result<Self, GuardrailError> {
+    pub fn parse<T: AsRef<str>>(texts: &[T]) -> Result<Self, RuleError> {
         let read = |text: &T| {
             let text = text.as_ref().to_owned();
-            let matcher = RegexMatcher::new(&text);
-            match matcher {
-                Ok(matcher) => Ok((text, matcher)),
-                Err(error) => Err(GuardrailError::Expression(text, error.to_string())),
-            }
+            let invalid =
+                |error| RuleError(format!("invalid regular expression '{text}': {error}"));
+            let matcher = RegexMatcher::new(&text).map_err(invalid)?;
+            Ok((text, matcher))
         };
         texts.iter().map(read).collect::<Result<_, _>>().map(Self)
     }

@@ -24,7 +24,7 @@ pub use confirmation::{ConfirmationAnswer, ConfirmationRequest, Confirmer, NoCon
 pub use engine::PolicyEngine;
 pub use file_patterns::FilePatterns;
 pub use guarded_files::{DeniedFiles, ExistingFiles, GuardedFiles};
-pub use guardrails::{BlockedCommands, CommandScope, GuardrailError, GuardrailLimits, Guardrails};
+pub use guardrails::{BlockedCommands, CommandScope, GuardrailLimits, Guardrails};
 pub use off_limits::OffLimits;
 pub use quota::{CallUsage, Quota, QuotaUsage};
 pub use repositories::Repositories;

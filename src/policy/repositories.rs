@@ -5,6 +5,8 @@ use std::fs;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
+use super::command::is_in;
+
 /// The repositories in which commands run. Checks whether a reading git command runs other programs there.
 ///
 /// The configuration of a repository can name programs for comparing and converting files. It is not part of a clone,
@@ -23,6 +25,13 @@ const MAX_INDEX_SIZE: u64 = 64 << 20;
 
 /// The maximum number of repositories checked for one command.
 const MAX_REPOSITORIES: usize = 64;
+
+/// Settings by which git may run something. With `diff.submodule` and `status.submodulesummary` it runs itself in
+/// repositories that only a commit names.
+const RUNNING_SETTINGS: &str = "core.fsmonitor core.alternaterefscommand core.sshcommand core.gitproxy \
+    diff.external diff.command diff.textconv diff.submodule status.submodulesummary filter.clean \
+    filter.smudge filter.process merge.driver gpg.program log.showsignature log.diffmerges \
+    remote.promisor remote.uploadpack remote.vcs extensions.partialclone";
 
 impl Repositories {
     /// Returns the repositories of a workspace.
@@ -124,27 +133,13 @@ fn dangerous_setting(path: &Path) -> Option<String> {
             }
         }
         let key = setting.split(|c: char| c == '=' || c.is_whitespace()).next().unwrap_or_default();
-        let runs = match &*section {
-            "core" => {
-                matches!(key, "fsmonitor" | "alternaterefscommand" | "sshcommand" | "gitproxy")
-            }
-            "diff" => matches!(key, "external" | "command" | "textconv" | "submodule"),
-            // Git runs itself in repositories that only a commit names.
-            "status" => key == "submodulesummary",
-            "filter" => matches!(key, "clean" | "smudge" | "process"),
-            "merge" => key == "driver",
-            "gpg" => key == "program" || key.contains("command"),
-            "log" => matches!(key, "showsignature" | "diffmerges"),
-            "remote" => matches!(key, "promisor" | "uploadpack" | "vcs"),
-            "extensions" => key == "partialclone",
-            _ => false,
-        };
+        let name = format!("{section}.{key}");
+        let runs = is_in(&name, RUNNING_SETTINGS) || section == "gpg" && key.contains("command");
         let is_off = || {
             let value = setting.split_once('=').map_or("", |(_, value)| value.trim());
             matches!(value, "true" | "false" | "1" | "0" | "yes" | "no")
         };
-        (runs && !(key == "fsmonitor" && is_off()))
-            .then(|| describe_setting(path, &format!("{section}.{key}")))
+        (runs && !(key == "fsmonitor" && is_off())).then(|| describe_setting(path, &name))
     })
 }
 

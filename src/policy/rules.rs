@@ -26,43 +26,16 @@ pub struct PermissionRules {
 pub struct PermissionRule {
     text: String,
     tool: String,
-    scope: RuleScope,
+    /// The calls of the tool that it is about; `None` for all.
+    pattern: Option<String>,
+    /// The pattern for paths, if it is one.
+    path: Option<GlobMatcher>,
 }
 
-/// Which calls of its tool a rule is about.
-#[derive(Clone, Debug)]
-enum RuleScope {
-    All,
-    Some { pattern: String, path: Option<GlobMatcher> },
-}
-
-/// The reason why a rule is invalid.
+/// The reason why a rule, a file pattern or a regular expression is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[non_exhaustive]
-pub enum RuleError {
-    /// The tool is missing, or the parentheses don't match.
-    #[error("invalid rule '{0}': expected tool or tool(pattern), like run_command(git *)")]
-    Syntax(String),
-    /// The tool name is invalid.
-    #[error("rule '{rule}': '{tool}' is not a tool name; * and | are allowed")]
-    Tool {
-        /// The rule.
-        rule: String,
-        /// The invalid name.
-        tool: String,
-    },
-    /// The pattern cannot be used for paths.
-    #[error("rule '{rule}': {error}")]
-    Path {
-        /// The rule.
-        rule: String,
-        /// The error in its pattern.
-        error: String,
-    },
-    /// A pattern for a tool of a server, whose arguments are unknown.
-    #[error("rule '{0}': a rule for the tools of a server takes no pattern")]
-    External(String),
-}
+#[error("{0}")]
+pub struct RuleError(pub(super) String);
 
 impl PermissionRules {
     /// Reads rules.
@@ -86,41 +59,34 @@ impl PermissionRule {
     /// Fails if the text is invalid.
     pub fn parse(text: &str) -> Result<Self, RuleError> {
         let text = text.trim();
-        let (tool, pattern) = match text.split_once('(') {
+        let invalid = |why: &str| Err(RuleError(format!("rule '{text}': {why}")));
+        let (tool, pattern) = match text.strip_suffix(')').and_then(|text| text.split_once('(')) {
+            Some((tool, pattern)) => (tool, Some(pattern.trim())),
             None => (text, None),
-            Some((tool, rest)) => {
-                let pattern = rest.strip_suffix(')').map(str::trim);
-                let pattern = pattern.filter(|pattern| !pattern.is_empty());
-                (tool, Some(pattern.ok_or_else(|| RuleError::Syntax(text.to_owned()))?))
-            }
         };
-        let is_name = |c: char| c.is_ascii_alphanumeric() || "_-*|".contains(c);
-        if tool.is_empty() || text.ends_with(')') != pattern.is_some() {
-            return Err(RuleError::Syntax(text.to_owned()));
+        if tool.is_empty() || tool.contains(['(', ')']) || pattern == Some("") {
+            return Err(RuleError(format!(
+                "invalid rule '{text}': expected tool or tool(pattern), like run_command(git *)"
+            )));
         }
-        if !tool.chars().all(is_name) {
-            return Err(RuleError::Tool { rule: text.to_owned(), tool: tool.to_owned() });
+        if !tool.chars().all(|c| c.is_ascii_alphanumeric() || "_-*|".contains(c)) {
+            return invalid(&format!("'{tool}' is not a tool name; * and | are allowed"));
         }
-        let about = match pattern {
-            None | Some("*" | "**") => RuleScope::All,
-            Some(_) if tool.starts_with("mcp_") => {
-                return Err(RuleError::External(text.to_owned()));
-            }
-            Some(pattern) => {
-                let glob = GlobBuilder::new(pattern.trim_start_matches("./"));
-                let path = glob.clone().literal_separator(true).build();
-                let path = match path {
-                    Ok(path) => Some(path.compile_matcher()),
-                    Err(_) if tool == COMMAND_TOOL => None,
-                    Err(error) => {
-                        let error = error.to_string();
-                        return Err(RuleError::Path { rule: text.to_owned(), error });
-                    }
-                };
-                RuleScope::Some { pattern: pattern.to_owned(), path }
-            }
+        let pattern = pattern.filter(|pattern| !matches!(*pattern, "*" | "**"));
+        if pattern.is_some() && tool.starts_with("mcp_") {
+            return invalid("a rule for the tools of a server takes no pattern");
+        }
+        let glob = |pattern: &str| {
+            let mut glob = GlobBuilder::new(pattern.trim_start_matches("./"));
+            glob.literal_separator(true).build()
         };
-        Ok(Self { text: text.to_owned(), tool: tool.to_owned(), scope: about })
+        let path = match pattern.map(glob).transpose() {
+            Ok(path) => path.map(|path| path.compile_matcher()),
+            Err(_) if tool == COMMAND_TOOL => None,
+            Err(error) => return invalid(&error.to_string()),
+        };
+        let pattern = pattern.map(str::to_owned);
+        Ok(Self { text: text.to_owned(), tool: tool.to_owned(), pattern, path })
     }
 
     /// Returns the rule as the user wrote it.
@@ -133,6 +99,11 @@ impl PermissionRule {
         format!("rule {} of permissions.allow", self.text)
     }
 
+    /// Returns the reason of a decision by a rule that denies.
+    pub(super) fn deny_reason(&self) -> String {
+        format!("rule {} of permissions.deny matches", self.text)
+    }
+
     /// Returns whether the rule is about a tool at all.
     pub(super) fn applies_to(&self, tool: &str) -> bool {
         matches_wildcard(&self.tool, tool)
@@ -140,55 +111,47 @@ impl PermissionRule {
 
     /// Returns whether the rule is about every call of a tool.
     pub(super) fn applies_to_all(&self, tool: &str) -> bool {
-        self.applies_to(tool) && matches!(self.scope, RuleScope::All)
+        self.pattern.is_none() && self.applies_to(tool)
     }
 
     /// Returns whether the rule is about a path, as a permission means it.
     pub(super) fn matches_path(&self, tool: &str, path: &str) -> bool {
-        self.applies_to(tool)
-            && match &self.scope {
-                RuleScope::All => true,
-                RuleScope::Some { path: glob, .. } => {
-                    glob.as_ref().is_some_and(|glob| glob.is_match(path))
-                }
-            }
+        let is_match = || self.path.as_ref().is_some_and(|glob| glob.is_match(path));
+        self.applies_to(tool) && (self.pattern.is_none() || is_match())
     }
 
     /// Returns whether the rule is about a path, as a denial or a question means it: a name means every file of that
     /// name, and a folder everything in it.
     pub(super) fn may_match_path(&self, tool: &str, path: &str) -> bool {
-        if self.matches_path(tool, path) {
-            return true;
-        }
-        let RuleScope::Some { pattern, .. } = &self.scope else { return false };
-        let pattern = pattern.trim_start_matches("./").trim_end_matches('/');
         let name = path.rsplit('/').next().unwrap_or_default();
-        let is_inside =
-            || path.match_indices('/').any(|(at, _)| self.matches_path(tool, &path[..at]));
-        self.applies_to(tool)
-            && (is_inside() || (!pattern.contains('/') && self.matches_path(tool, name)))
+        let is_name = self.path_text().is_some_and(|text| !text.contains('/'));
+        self.matches_path(tool, path)
+            || path.match_indices('/').any(|(at, _)| self.matches_path(tool, &path[..at]))
+            || is_name && self.matches_path(tool, name)
     }
 
     /// Returns whether the rule is about a folder that is searched: about itself, or about everything in it.
     pub(super) fn may_match_folder(&self, tool: &str, folder: &str) -> bool {
         let below =
             if folder.is_empty() || folder == "." { "x".into() } else { format!("{folder}/x") };
-        self.may_match_path(tool, folder)
-            || (!matches!(self.scope, RuleScope::All) && self.matches_path(tool, &below))
+        self.may_match_path(tool, folder) || self.matches_path(tool, &below)
+    }
+
+    /// Returns its pattern as a path below the workspace.
+    fn path_text(&self) -> Option<&str> {
+        let pattern = self.pattern.as_deref()?;
+        Some(pattern.trim_start_matches("./").trim_end_matches('/'))
     }
 
     /// Returns whether the rule is about a command, as a permission means it.
     pub(super) fn matches_command(&self, text: &str) -> bool {
-        self.applies_to(COMMAND_TOOL)
-            && match &self.scope {
-                RuleScope::All => true,
-                RuleScope::Some { pattern, .. } => command_matches(pattern, text),
-            }
+        let is_match = |pattern: &String| command_matches(pattern, text);
+        self.applies_to(COMMAND_TOOL) && self.pattern.as_ref().is_none_or(is_match)
     }
 
     /// Returns whether the rule may turn out to be about a command of which a part is only known when it runs.
     pub(super) fn may_match_command(&self, words: &[ShellWord]) -> bool {
-        let RuleScope::Some { pattern, .. } = &self.scope else { return false };
+        let Some(pattern) = &self.pattern else { return false };
         let pattern: Vec<&str> = pattern.split_whitespace().collect();
         let [program, rest @ ..] = words else { return false };
         let is_program = |text: &str| matches_pattern(pattern[0], text);
@@ -216,29 +179,26 @@ impl PermissionRule {
 
     /// Returns whether the rule is about some paths for one of these tools.
     pub(super) fn has_path_pattern(&self, tools: &[&str]) -> bool {
-        matches!(&self.scope, RuleScope::Some { path: Some(_), .. })
-            && tools.iter().any(|tool| self.applies_to(tool))
+        self.path.is_some() && tools.iter().any(|tool| self.applies_to(tool))
     }
 
     /// Returns the one path that the rule names; `None` if it names several.
     pub(super) fn only_path(&self) -> Option<&str> {
-        let RuleScope::Some { pattern, .. } = &self.scope else { return None };
-        let pattern = pattern.trim_start_matches("./").trim_end_matches('/');
-        let is_plain = !pattern.contains(['*', '?', '[', '{', '\\']) && !pattern.starts_with('/');
-        (is_plain && !pattern.split('/').any(|part| part == "..")).then_some(pattern)
+        let is_plain = |path: &&str| {
+            !path.contains(['*', '?', '[', '{', '\\']) && !path.split('/').any(|part| part == "..")
+        };
+        self.path_text().filter(is_plain).filter(|path| !path.starts_with('/'))
     }
 
     /// Returns whether the rule names a command line as a whole.
     pub(super) fn is_whole_line(&self, line: &str) -> bool {
-        let RuleScope::Some { pattern, .. } = &self.scope else {
-            return self.applies_to(COMMAND_TOOL);
-        };
-        self.applies_to(COMMAND_TOOL) && pattern == line.trim()
+        self.applies_to(COMMAND_TOOL)
+            && self.pattern.as_ref().is_none_or(|pattern| pattern == line.trim())
     }
 
     /// Returns whether the rule is about some commands and not about others.
     pub(super) fn has_command_pattern(&self) -> bool {
-        self.applies_to(COMMAND_TOOL) && matches!(self.scope, RuleScope::Some { .. })
+        self.pattern.is_some() && self.applies_to(COMMAND_TOOL)
     }
 }
 

@@ -42,10 +42,9 @@ pub enum CallTarget {
     Command(CommandTarget),
 }
 
-/// A parsed command line, with where it runs. Clones share it.
-#[derive(Clone, Debug)]
+/// A parsed command line. Clones share it.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CommandTarget {
-    folder: Arc<str>,
     env: Arc<[String]>,
     line: Arc<CommandLine>,
 }
@@ -54,8 +53,7 @@ impl CommandTarget {
     /// Parses a command line that runs in a folder relative to the workspace (empty for the workspace itself), with these
     /// variables besides the usual ones.
     pub fn new(line: &str, folder: &str, env: Vec<String>) -> Self {
-        let line = Arc::new(CommandLine::parse(line, folder));
-        Self { folder: folder.into(), env: env.into(), line }
+        Self { env: env.into(), line: Arc::new(CommandLine::parse(line, folder)) }
     }
 
     /// Returns the command line as it was given.
@@ -72,11 +70,3 @@ impl CommandTarget {
         &self.line
     }
 }
-
-impl PartialEq for CommandTarget {
-    fn eq(&self, other: &Self) -> bool {
-        (self.text(), &self.folder, &self.env) == (other.text(), &other.folder, &other.env)
-    }
-}
-
-impl Eq for CommandTarget {}

@@ -74,8 +74,8 @@ impl ToolRegistry {
     }
 
     /// Returns the registry with a confirmer.
-    pub fn with_confirmer(mut self, confirmer: impl Confirmer + 'static) -> Self {
-        self.gate.confirmer = Arc::new(confirmer);
+    pub fn with_confirmer(mut self, confirmer: Arc<dyn Confirmer>) -> Self {
+        self.gate.confirmer = confirmer;
         self
     }
 

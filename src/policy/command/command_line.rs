@@ -11,7 +11,7 @@ use crate::policy::shell::{
 /// A command line with everything that it may run, nested commands included.
 ///
 /// It is used for denials, and may contain more than what would run. Permissions are checked on the script itself.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::policy) struct CommandLine {
     /// The line as it was given.
     pub raw: String,
@@ -62,14 +62,9 @@ impl CommandLine {
     }
 
     fn add(&mut self, command: &ShellCommand, known: &KnownVariables) {
-        let variants = match command.kind {
-            CommandKind::Simple => {
-                let variants = known.possible_words(&command.words).into_iter();
-                variants.chain(printed_words(&command.words)).collect()
-            }
-            CommandKind::Group | CommandKind::Function(_) => vec![Vec::new()],
-        };
-        for words in variants {
+        let is_simple = command.kind == CommandKind::Simple;
+        let words = if is_simple { command.words.as_slice() } else { &[] };
+        for words in known.possible_words(words).into_iter().chain(printed_words(words)) {
             if self.programs.len() > MAX_PROGRAMS {
                 return;
             }
@@ -83,22 +78,17 @@ impl CommandLine {
         // What a program runs reads its input. What it writes by a redirection is its own.
         let read = program.redirections.iter().filter(|to| to.kind != RedirectionKind::Write);
         let read: Vec<Redirection> = read.cloned().collect();
-        let mut is_input_added = false;
+        let here = read.iter().filter(|to| to.kind == RedirectionKind::HereDocument);
+        let mut here: Vec<String> = here.map(|to| to.target.text.clone()).collect();
         for (index, mut part) in all_programs(program).into_iter().enumerate() {
             self.follow_cd(&part);
             match nested_execution(&part) {
                 NestedExecution::Script(script) => self.scripts.push(script),
-                NestedExecution::Input if !is_input_added => {
-                    is_input_added = true;
-                    let here = read.iter().filter(|to| to.kind == RedirectionKind::HereDocument);
-                    here.for_each(|to| self.add_script(&to.target.text));
-                }
+                NestedExecution::Input => here.drain(..).for_each(|text| self.add_script(&text)),
                 NestedExecution::Unknown => {
                     possible_scripts(&part).iter().for_each(|text| self.add_script(text));
                 }
-                NestedExecution::Nothing
-                | NestedExecution::Programs(_)
-                | NestedExecution::Input => {}
+                NestedExecution::Nothing | NestedExecution::Programs(_) => {}
             }
             if index > 0 {
                 part.redirections.clone_from(&read);
@@ -185,7 +175,10 @@ impl CommandLine {
             Some('$') if !is_literal && text.starts_with(HOME) => vec![normalize_path(text)],
             // Behind quotes it is a name like any other.
             Some('$') if is_literal => vec![format!("\\{text}")],
-            _ => self.folders.iter().map(|folder| join_path(folder, text)).collect(),
+            _ => {
+                let full = |folder: &String| normalize_path(&rebase_folder(folder, text));
+                self.folders.iter().map(full).collect()
+            }
         }
     }
 }
@@ -210,14 +203,6 @@ pub(in crate::policy) fn rebase_folder(from: &str, folder: &str) -> String {
     match folder.starts_with('/') || from.is_empty() {
         true => folder.to_owned(),
         false => format!("{from}/{folder}"),
-    }
-}
-
-/// Returns a path below a folder, or the path itself when it is absolute.
-fn join_path(folder: &str, path: &str) -> String {
-    match path.starts_with('/') || folder.is_empty() {
-        true => normalize_path(path),
-        false => normalize_path(&format!("{folder}/{path}")),
     }
 }
 

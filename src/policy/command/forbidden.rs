@@ -104,7 +104,7 @@ fn program_danger(line: &CommandLine, program: &ShellCommand) -> Option<String> 
     }
 }
 
-/// Returns whether the name of a program is a pattern with enough letters to tell what it means.
+/// Returns whether the name of a program is a pattern with enough letters to know what it means.
 fn is_specific_pattern(word: &ShellWord, name: &str) -> bool {
     let letters = name.split('[').next().unwrap_or_default().matches(char::is_alphanumeric);
     word.form == WordForm::Pattern && letters.count() > 1
@@ -185,22 +185,19 @@ fn is_vital(place: &str, form: WordForm) -> bool {
 /// Returns what is wrong with programs that are connected: a removal of folders that one prints, a download that another
 /// one runs, a script that starts itself twice.
 fn pipeline_danger(line: &CommandLine, pipeline: &Pipeline) -> Option<String> {
-    let stages: Vec<Vec<ShellCommand>> = pipeline.commands.iter().map(programs_in).collect();
-    let is_removed = |stage: &Vec<ShellCommand>| {
-        let removes = |program: &ShellCommand| {
-            program.name() == Some("rm") && has_option(program, is_recursive)
-        };
-        stage[0].name() == Some("xargs") && stage.iter().any(removes)
-    };
-    if stages.iter().any(is_removed) {
-        let printers = stages.iter().map(|stage| &stage[0]);
-        let printers = printers.filter(|first| matches!(first.name(), Some("echo" | "printf")));
-        if let Some(why) = printers.flat_map(operands).find_map(|word| removal(line, &word)) {
+    let parts: Vec<Vec<ShellCommand>> = pipeline.commands.iter().map(programs_in).collect();
+    let has = |part: &[ShellCommand], name: &str| part[0].name() == Some(name);
+    let removes =
+        |program: &ShellCommand| program.name() == Some("rm") && has_option(program, is_recursive);
+    if parts.iter().any(|part| has(part, "xargs") && part.iter().any(removes)) {
+        let printers = parts.iter().filter(|part| has(part, "echo") || has(part, "printf"));
+        let mut printed = printers.flat_map(|part| operands(&part[0]));
+        if let Some(why) = printed.find_map(|word| removal(line, &word)) {
             return Some(why);
         }
     }
-    let fetched = stages.iter().position(|stage| stage.iter().any(downloads));
-    let run = stages.iter().rposition(|stage| stage.iter().any(reads_code_from_input));
+    let fetched = parts.iter().position(|part| part.iter().any(downloads));
+    let run = parts.iter().rposition(|part| part.iter().any(reads_code_from_input));
     if fetched.is_some() && fetched < run {
         return Some(DOWNLOAD_EXECUTION.to_owned());
     }
@@ -220,7 +217,7 @@ fn fork_bomb(command: &ShellCommand) -> Option<String> {
     let calls = command.commands().into_iter().filter(|inner| runs_itself(inner, name)).count();
     let is_bomb = |pipeline: &Pipeline| {
         let is_parallel = pipeline.is_background || pipeline.commands.len() > 1;
-        is_parallel && pipeline.commands.iter().any(|stage| runs_itself(stage, name))
+        is_parallel && pipeline.commands.iter().any(|part| runs_itself(part, name))
     };
     let body = command.scripts.iter().flat_map(|body| &body.pipelines);
     let inner = body.flat_map(|body| &body.commands).flat_map(|group| &group.scripts);

@@ -62,14 +62,15 @@ pub(super) fn only_reads(words: &[ShellWord]) -> bool {
         "branch" => only("-a -r -v -vv -av -avv --all --remotes --list --show-current --verbose"),
         "tag" => {
             let is_listing = |text: &str| {
-                let is_number = |text: &str| text.chars().all(|c| c.is_ascii_digit());
-                let begins = ["--sort=", "--format=", "--contains=", "--merged=", "--points-at="];
-                let is_option = matches!(text, "-l" | "--list" | "-i")
-                    || text.strip_prefix("-n").is_some_and(is_number)
-                    || begins.iter().any(|option| text.starts_with(option));
-                (is_option || !text.starts_with('-')) && is_without_signatures(text)
+                let name = text.split_inclusive('=').next().unwrap_or_default();
+                let known = "-l --list -i --sort= --format= --contains= --merged= --points-at=";
+                let number = text.strip_prefix("-n").unwrap_or("x");
+                !text.starts_with('-')
+                    || is_in(name, known)
+                    || number.chars().all(|c| c.is_ascii_digit())
             };
-            rest.is_empty() || first("-l --list") && all(&is_listing)
+            let is_listed = |text: &str| is_listing(text) && is_without_signatures(text);
+            rest.is_empty() || first("-l --list") && all(&is_listed)
         }
         "remote" => {
             only("-v --verbose")

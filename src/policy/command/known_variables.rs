@@ -39,31 +39,26 @@ impl KnownVariables {
         let words = words.iter().flat_map(ShellWord::expand_braces).map(without_braces);
         let words: Vec<ShellWord> = words.collect();
         let mut all = vec![words.clone()];
-        for round in 0..=MAX_VALUES {
-            let (mut changed, mut more) = (Vec::new(), false);
-            for word in &words {
-                let filled = self.substitute(word, round);
-                let (filled, has_more) = filled.unwrap_or_else(|| (vec![word.clone()], false));
-                changed.extend(filled);
-                more |= has_more;
-            }
-            if changed != words {
+        if words.iter().all(|word| self.substitute(word, 0).is_none()) {
+            return all;
+        }
+        for round in 0..self.0.values().map(Vec::len).max().unwrap_or(1) {
+            let filled = |word| self.substitute(word, round).unwrap_or_else(|| vec![word.clone()]);
+            let changed: Vec<ShellWord> = words.iter().flat_map(filled).collect();
+            if !all.contains(&changed) {
                 all.push(changed);
-            }
-            if !more {
-                break;
             }
         }
         all
     }
 
-    /// Returns a word with the values of its variables, and whether they have more of them; none when it has none that
-    /// is known. Without a function around it there are no arguments.
-    fn substitute(&self, word: &ShellWord, round: usize) -> Option<(Vec<ShellWord>, bool)> {
+    /// Returns a word with a value of each of its variables, or with the last one if there are not so many; `None` if it has
+    /// none that is known. Without a function around it there are no arguments.
+    fn substitute(&self, word: &ShellWord, round: usize) -> Option<Vec<ShellWord>> {
         if word.form != WordForm::Computed || !word.text.contains('$') {
             return None;
         }
-        let (mut text, mut more) = (String::new(), false);
+        let mut text = String::new();
         let mut rest = word.text.as_str();
         while let Some((before, after)) = rest.split_once('$') {
             text += before;
@@ -73,10 +68,7 @@ impl KnownVariables {
                 None => after.split_at(after.find(|c| !is_name(c)).unwrap_or(after.len())),
             };
             match self.0.get(name).map(Vec::as_slice) {
-                Some(values @ [.., last]) => {
-                    text += values.get(round).unwrap_or(last);
-                    more |= round + 1 < values.len();
-                }
+                Some(values @ [.., last]) => text += values.get(round).unwrap_or(last),
                 _ if matches!(name, "@" | "*") => {}
                 _ => return None,
             }
@@ -94,7 +86,7 @@ impl KnownVariables {
             true => text.split_whitespace().map(one).collect(),
             false => vec![one(&text)],
         };
-        (!text.is_empty()).then_some((words, more))
+        (!text.is_empty()).then_some(words)
     }
 }
 

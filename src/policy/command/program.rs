@@ -20,26 +20,26 @@ pub(in crate::policy) enum NestedExecution {
 
 /// Programs that run the program in their arguments: the name, options without a value, options with a value, and the
 /// number of arguments before the program.
-const WRAPPERS: [(&str, &[&str], &[&str], usize); 14] = [
-    ("nohup", &[], &[], 0),
-    ("setsid", &["-f", "-w", "-c", "--fork", "--wait", "--ctty"], &[], 0),
-    ("nice", &[], &["-n", "--adjustment"], 0),
-    ("ionice", &["-t"], &["-c", "-n", "--class", "--classdata"], 0),
-    ("stdbuf", &[], &["-i", "-o", "-e", "--input", "--output", "--error"], 0),
+const WRAPPERS: [(&str, &str, &str, usize); 14] = [
+    ("nohup", "", "", 0),
+    ("setsid", "-f -w -c --fork --wait --ctty", "", 0),
+    ("nice", "", "-n --adjustment", 0),
+    ("ionice", "-t", "-c -n --class --classdata", 0),
+    ("stdbuf", "", "-i -o -e --input --output --error", 0),
     (
         "timeout",
-        &["-f", "-p", "-v", "--foreground", "--preserve-status", "--verbose"],
-        &["-k", "-s", "--kill-after", "--signal"],
+        "-f -p -v --foreground --preserve-status --verbose",
+        "-k -s --kill-after --signal",
         1,
     ),
-    ("time", &["-p", "-v", "--portability", "--verbose"], &["-f", "--format"], 0),
-    ("command", &["-p"], &[], 0),
-    ("builtin", &[], &[], 0),
-    ("exec", &["-c", "-l", "-cl"], &["-a"], 0),
-    ("busybox", &[], &[], 0),
-    ("toybox", &[], &[], 0),
-    ("chrt", &["-b", "-f", "-i", "-o", "-r"], &[], 1),
-    ("taskset", &["-a", "-c"], &[], 1),
+    ("time", "-p -v --portability --verbose", "-f --format", 0),
+    ("command", "-p", "", 0),
+    ("builtin", "", "", 0),
+    ("exec", "-c -l -cl", "-a", 0),
+    ("busybox", "", "", 0),
+    ("toybox", "", "", 0),
+    ("chrt", "-b -f -i -o -r", "", 1),
+    ("taskset", "-a -c", "", 1),
 ];
 
 /// Programs that run others in ways that are not analyzed; any argument may be a program.
@@ -61,7 +61,7 @@ pub(in crate::policy) fn runs_scripts(name: &str) -> bool {
 pub(in crate::policy) fn nested_execution(command: &ShellCommand) -> NestedExecution {
     let Some(name) = command.name() else { return NestedExecution::Unknown };
     let rest = &command.words[1..];
-    let is_first = |known: &[&str]| rest.first().is_some_and(|word| known.contains(&&*word.text));
+    let is_query = rest.first().is_some_and(|word| is_in(&word.text, "-v -V"));
     match name {
         "env" => parse_env(rest),
         "xargs" => parse_xargs(rest),
@@ -75,14 +75,14 @@ pub(in crate::policy) fn nested_execution(command: &ShellCommand) -> NestedExecu
             });
             values.next().map_or(NestedExecution::Nothing, |value| join_script(&[value]))
         }
-        "watch" => skip_options(rest, &["-t", "-x", "-c", "-d", "-e", "-g"], &["-n"], 0)
+        "watch" => skip_options(rest, "-t -x -c -d -e -g", "-n", 0)
             .map_or(NestedExecution::Unknown, join_script),
         "trap" => match rest {
             [] => NestedExecution::Nothing,
             [action, ..] if action.may_be_option() => NestedExecution::Unknown,
             [action, ..] => join_script(std::slice::from_ref(action)),
         },
-        "command" if is_first(&["-v", "-V"]) => NestedExecution::Nothing,
+        "command" if is_query => NestedExecution::Nothing,
         name if is_shell(name) => parse_shell(rest),
         name => match WRAPPERS.iter().find(|(wrapper, ..)| *wrapper == name) {
             Some((_, flags, valued, operands)) => skip_options(rest, flags, valued, *operands)
@@ -120,10 +120,7 @@ pub(in crate::policy) fn all_programs(command: &ShellCommand) -> Vec<ShellComman
                 let starts = 1..end(1);
                 guessed.extend(starts.map(|from| ShellCommand::program(&words[from..end(from)])));
             }
-            NestedExecution::Nothing
-            | NestedExecution::Script(_)
-            | NestedExecution::Input
-            | NestedExecution::Unknown => {}
+            _ => {}
         }
         all.push(command);
         all.append(&mut guessed);
@@ -168,8 +165,8 @@ fn parse_program(words: &[ShellWord]) -> NestedExecution {
 /// words may expand to several.
 fn skip_options<'a>(
     mut rest: &'a [ShellWord],
-    plain: &[&str],
-    valued: &[&str],
+    plain: &str,
+    valued: &str,
     operands: usize,
 ) -> Option<&'a [ShellWord]> {
     while let Some((word, more)) = rest.split_first() {
@@ -178,18 +175,18 @@ fn skip_options<'a>(
         }
         let text = word.is_literal().then_some(word.text.as_str())?;
         let value = || more.first().is_some_and(ShellWord::is_literal);
-        let is_glued = |option: &&&str| match option.starts_with("--") {
-            true => text.strip_prefix(**option).is_some_and(|value| value.starts_with('=')),
-            false => text.len() > option.len() && text.starts_with(**option),
+        let is_glued = |option: &str| match option.starts_with("--") {
+            true => text.strip_prefix(option).is_some_and(|value| value.starts_with('=')),
+            false => text.len() > option.len() && text.starts_with(option),
         };
         rest = if text == "--" {
             rest = more;
             break;
-        } else if plain.contains(&text) {
+        } else if is_in(text, plain) {
             more
-        } else if valued.contains(&text) && value() {
+        } else if is_in(text, valued) && value() {
             more.get(1..)?
-        } else if valued.iter().any(|option| is_glued(&option)) {
+        } else if valued.split_whitespace().any(is_glued) {
             more
         } else {
             return None;
@@ -200,8 +197,8 @@ fn skip_options<'a>(
 }
 
 fn parse_env(rest: &[ShellWord]) -> NestedExecution {
-    let plain = ["-i", "-", "-0", "-v", "--ignore-environment", "--debug"];
-    let Some(mut rest) = skip_options(rest, &plain, &["-u", "--unset", "-C", "--chdir"], 0) else {
+    let plain = "-i - -0 -v --ignore-environment --debug";
+    let Some(mut rest) = skip_options(rest, plain, "-u --unset -C --chdir", 0) else {
         return NestedExecution::Unknown;
     };
     if rest.first().is_some_and(|word| word.text == "-") {
@@ -230,10 +227,9 @@ fn parse_env(rest: &[ShellWord]) -> NestedExecution {
 const INPUT_PLACEHOLDER: &str = "$input";
 
 fn parse_xargs(rest: &[ShellWord]) -> NestedExecution {
-    let plain = ["-0", "-r", "-t", "-x", "--null", "--no-run-if-empty", "--verbose", "-0r", "-r0"];
-    let short = ["-n", "-P", "-I", "-L", "-d", "-s", "-a", "-E"];
-    let valued = [&short[..], &["--max-args", "--max-procs", "--delimiter"]].concat();
-    let Some(after) = skip_options(rest, &plain, &valued, 0) else {
+    let plain = "-0 -r -t -x --null --no-run-if-empty --verbose -0r -r0";
+    let valued = "-n -P -I -L -d -s -a -E --max-args --max-procs --delimiter";
+    let Some(after) = skip_options(rest, plain, valued, 0) else {
         return NestedExecution::Unknown;
     };
     let mut words = after.to_vec();

@@ -232,50 +232,40 @@ pub(in crate::policy) fn is_harmless_shell_setting(text: &str) -> bool {
 }
 
 fn date_only_reads(words: &[ShellWord]) -> bool {
-    let mut words = words.iter();
-    while let Some(word) = words.next() {
+    let mut is_value = false;
+    words.iter().all(|word| {
+        if std::mem::take(&mut is_value) {
+            return !may_be_several_words(word);
+        }
         let text = word.text.as_str();
-        if may_be_option(word) {
-            return false;
-        }
-        match text {
-            "-d" | "-r" => {
-                if words.next().is_some_and(may_be_several_words) {
-                    return false;
-                }
-            }
-            "-u" | "-R" | "--utc" | "--universal" | "--rfc-email" => {}
-            _ if text.starts_with('+') || text.starts_with("-I") => {}
-            _ if text.starts_with("--date=") || text.starts_with("--iso-8601") => {}
-            _ => return false,
-        }
-    }
-    true
+        is_value = matches!(text, "-d" | "-r");
+        let begins = ["+", "-I", "--date=", "--iso-8601"];
+        let is_known = is_value
+            || is_in(text, "-u -R --utc --universal --rfc-email")
+            || begins.iter().any(|option| text.starts_with(option));
+        is_known && !may_be_option(word)
+    })
 }
 
 /// Scripts that print, delete or replace what they read; others can write files and run commands.
 fn sed_only_reads(words: &[ShellWord]) -> bool {
-    let mut words = words.iter().peekable();
-    let mut scripts = 0;
+    let mut words = words.iter();
+    let mut has_script = false;
     while let Some(word) = words.next() {
-        if may_be_option(word) {
+        let script = match word.text.as_str() {
+            _ if may_be_option(word) => return false,
+            "-n" | "-E" | "-r" | "-nE" | "-En" | "--quiet" | "--silent" | "--regexp-extended" => {
+                continue;
+            }
+            "-e" | "-ne" => words.next(),
+            text if text.starts_with('-') => return false,
+            _ if has_script => continue,
+            _ => Some(word),
+        };
+        if !script.is_some_and(is_harmless_sed_script) {
             return false;
         }
-        match word.text.as_str() {
-            "-n" | "-E" | "-r" | "-nE" | "-En" | "--quiet" | "--silent" | "--regexp-extended" => {}
-            "-e" | "-ne" => match words.next() {
-                Some(script) if is_harmless_sed_script(script) => scripts += 1,
-                Some(_) | None => return false,
-            },
-            text if text.starts_with('-') => return false,
-            _ if scripts == 0 => {
-                if !is_harmless_sed_script(word) {
-                    return false;
-                }
-                scripts += 1;
-            }
-            _ => {}
-        }
+        has_script = true;
     }
     true
 }

@@ -13,21 +13,9 @@ type ScriptEnd = &'static [&'static str];
 /// What ends a script in a case.
 const CASE_END: ScriptEnd = &[";;", ";&", "esac"];
 
-/// The signs of redirections, the longest first. Those with `<<` begin a here-document.
-const REDIRECTIONS: [(&str, RedirectionKind); 12] = [
-    ("<<<", RedirectionKind::HereDocument),
-    ("<<-", RedirectionKind::HereDocument),
-    ("<<", RedirectionKind::HereDocument),
-    ("<&", RedirectionKind::Duplicate),
-    ("<>", RedirectionKind::Write),
-    ("<", RedirectionKind::Read),
-    (">&", RedirectionKind::Duplicate),
-    (">>", RedirectionKind::Write),
-    (">|", RedirectionKind::Write),
-    (">", RedirectionKind::Write),
-    ("&>>", RedirectionKind::Write),
-    ("&>", RedirectionKind::Write),
-];
+/// The signs of redirections, the longest first.
+const REDIRECTIONS: [&str; 12] =
+    ["<<<", "<<-", "<<", "<&", "<>", "<", ">&", ">>", ">|", ">", "&>>", "&>"];
 
 impl ShellParser {
     /// Parses a script up to the end of the text.
@@ -379,25 +367,25 @@ impl ShellParser {
         // A number says which one is redirected.
         let has_number = !self.take_while(|char| char.is_ascii_digit()).is_empty();
         let is_script = !has_number && self.peek_at(1) == Some('(');
-        let may_begin = |sign: &str| !(is_script || has_number && sign.starts_with('&'));
-        let found = REDIRECTIONS.iter().find(|(sign, _)| may_begin(sign) && self.take(sign));
-        let Some(&(sign, kind)) = found else {
+        let may_begin = |sign: &&&str| !is_script && (!has_number || !sign.starts_with('&'));
+        let found = REDIRECTIONS.iter().filter(may_begin).find(|sign| self.take(sign));
+        let Some(sign) = found else {
             self.at = begun;
             return Ok(None);
         };
         self.skip_blank();
-        if kind == RedirectionKind::HereDocument && sign != "<<<" {
-            let target = self.parse_here_document(sign == "<<-")?;
-            return Ok(Some(Redirection { kind, target }));
+        if let "<<" | "<<-" = *sign {
+            let target = self.parse_here_document(*sign == "<<-")?;
+            return Ok(Some(Redirection { kind: RedirectionKind::HereDocument, target }));
         }
         let target = self.expect_word("a redirection has no target")?;
         let is_number = target.text.trim_end_matches('-').chars().all(|c| c.is_ascii_digit());
-        let kind = match kind {
+        let kind = match *sign {
+            "<<<" => RedirectionKind::HereDocument,
+            "<" => RedirectionKind::Read,
             // `>&file` writes a file.
-            RedirectionKind::Duplicate if !(target.is_literal() && is_number) => {
-                RedirectionKind::Write
-            }
-            kind => kind,
+            "<&" | ">&" if target.is_literal() && is_number => RedirectionKind::Duplicate,
+            _ => RedirectionKind::Write,
         };
         Ok(Some(Redirection { kind, target }))
     }

@@ -108,14 +108,8 @@ pub(in crate::policy) enum RedirectionKind {
 impl ShellScript {
     /// Returns every command, outermost first, those inside of groups and words included.
     pub(in crate::policy) fn commands(&self) -> Vec<&ShellCommand> {
-        let mut all = Vec::new();
-        self.collect_commands(&mut all);
-        all
-    }
-
-    fn collect_commands<'a>(&'a self, all: &mut Vec<&'a ShellCommand>) {
         let commands = self.pipelines.iter().flat_map(|pipeline| &pipeline.commands);
-        commands.for_each(|command| command.collect_commands(all));
+        commands.flat_map(ShellCommand::commands).collect()
     }
 }
 
@@ -134,14 +128,8 @@ impl ShellCommand {
 
     /// Returns itself and every command inside of it.
     pub(in crate::policy) fn commands(&self) -> Vec<&Self> {
-        let mut all = Vec::new();
-        self.collect_commands(&mut all);
-        all
-    }
-
-    fn collect_commands<'a>(&'a self, all: &mut Vec<&'a Self>) {
-        all.push(self);
-        self.inner_scripts().for_each(|script| script.collect_commands(all));
+        let inner = self.inner_scripts().flat_map(ShellScript::commands);
+        std::iter::once(self).chain(inner).collect()
     }
 
     /// Returns the scripts directly inside of it.

@@ -4,13 +4,13 @@ use super::parser::{ShellParser, ends_word, is_name, is_variable};
 use super::syntax::{ShellWord, WordForm};
 use super::{ParseResult, fail};
 
-/// The context of an expansion, which determines how shells parse it.
+/// The quotes around an expansion, which determine how shells parse it.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum ExpansionContext {
-    /// No quotes: the result is split into words.
-    Unquoted,
+enum Quoting {
+    /// None: the result is split into words.
+    None,
     /// Double quotes, or an expression.
-    Quotes,
+    Double,
     /// The text of a here-document.
     HereDocument,
 }
@@ -38,7 +38,7 @@ impl ShellParser {
                 _ if ends_word(char) => break,
                 '\'' => self.parse_single_quotes(&mut word.text)?,
                 '"' => self.parse_double_quotes(&mut word)?,
-                '$' | '`' => self.parse_expansion(&mut word, ExpansionContext::Unquoted)?,
+                '$' | '`' => self.parse_expansion(&mut word, Quoting::None)?,
                 '\\' => {
                     self.at += 1;
                     let next = self.next_char().unwrap_or('\\');
@@ -86,21 +86,21 @@ impl ShellParser {
     /// Parses text in double quotes.
     fn parse_double_quotes(&mut self, word: &mut ShellWord) -> ParseResult<()> {
         self.at += 1;
-        self.parse_quoted(word, ExpansionContext::Quotes)?;
+        self.parse_quoted(word, Quoting::Double)?;
         if self.take("\"") { Ok(()) } else { fail(OPEN_QUOTE) }
     }
 
     /// Reads the text of a here-document, as which this reader was made.
     pub(super) fn parse_here_text(mut self) -> ParseResult<ShellWord> {
         let mut word = ShellWord::default();
-        self.parse_quoted(&mut word, ExpansionContext::HereDocument)?;
+        self.parse_quoted(&mut word, Quoting::HereDocument)?;
         self.check_here_documents()?;
         Ok(word)
     }
 
     /// Parses text up to double quotes, or to the end of a here-document.
-    fn parse_quoted(&mut self, word: &mut ShellWord, around: ExpansionContext) -> ParseResult<()> {
-        let is_in_quotes = around == ExpansionContext::Quotes;
+    fn parse_quoted(&mut self, word: &mut ShellWord, around: Quoting) -> ParseResult<()> {
+        let is_in_quotes = around == Quoting::Double;
         while let Some(char) = self.peek() {
             match (char, self.peek_at(1)) {
                 ('"', _) if is_in_quotes => break,
@@ -129,11 +129,7 @@ impl ShellParser {
     }
 
     /// Parses an expansion that begins with a dollar sign or a backtick.
-    fn parse_expansion(
-        &mut self,
-        word: &mut ShellWord,
-        around: ExpansionContext,
-    ) -> ParseResult<()> {
+    fn parse_expansion(&mut self, word: &mut ShellWord, around: Quoting) -> ParseResult<()> {
         self.enter()?;
         self.open_words += 1;
         self.parse_dollar(word, around)?;
@@ -142,8 +138,8 @@ impl ShellParser {
         Ok(())
     }
 
-    fn parse_dollar(&mut self, word: &mut ShellWord, around: ExpansionContext) -> ParseResult<()> {
-        let splits = around == ExpansionContext::Unquoted;
+    fn parse_dollar(&mut self, word: &mut ShellWord, around: Quoting) -> ParseResult<()> {
+        let splits = around == Quoting::None;
         if self.take("`") {
             word.is_split |= splits;
             return self.parse_backticks(word, around);
@@ -194,18 +190,14 @@ impl ShellParser {
         Ok(())
     }
 
-    fn parse_backticks(
-        &mut self,
-        word: &mut ShellWord,
-        around: ExpansionContext,
-    ) -> ParseResult<()> {
+    fn parse_backticks(&mut self, word: &mut ShellWord, around: Quoting) -> ParseResult<()> {
         let mut text = String::new();
         loop {
             let char = self.next_char();
             let next = if char == Some('\\') { self.next_char() } else { None };
             match (char, next) {
                 (Some('`'), _) => break,
-                (Some('\\'), Some('"')) if around != ExpansionContext::Unquoted => {
+                (Some('\\'), Some('"')) if around != Quoting::None => {
                     return fail("quotes stand in backticks inside of others");
                 }
                 (None, _) | (Some('\\'), None) => return fail("a backtick is not closed"),
@@ -227,7 +219,7 @@ impl ShellParser {
         while depth > 0 {
             match self.peek() {
                 None => return fail("an expression is not closed"),
-                Some('$' | '`') => self.parse_expansion(&mut inner, ExpansionContext::Quotes)?,
+                Some('$' | '`') => self.parse_expansion(&mut inner, Quoting::Double)?,
                 Some('\'' | '"' | '\\') => return fail("an expression has quotes in it"),
                 Some(char) => {
                     self.at += 1;
@@ -250,11 +242,7 @@ impl ShellParser {
     }
 
     /// Parses `${…}`.
-    fn parse_parameter(
-        &mut self,
-        word: &mut ShellWord,
-        around: ExpansionContext,
-    ) -> ParseResult<()> {
+    fn parse_parameter(&mut self, word: &mut ShellWord, around: Quoting) -> ParseResult<()> {
         self.at += 1;
         let mut inner = ShellWord::default();
         loop {
@@ -267,10 +255,10 @@ impl ShellParser {
                     return fail("a script may stand in ${…}");
                 }
                 // Whether these are quotes depends on the shell, and on what stands before them.
-                Some('\'') if around != ExpansionContext::Unquoted => {
+                Some('\'') if around != Quoting::None => {
                     return fail("a quote stands in ${…} inside of others");
                 }
-                Some('"') if around == ExpansionContext::HereDocument => {
+                Some('"') if around == Quoting::HereDocument => {
                     return fail("a quote stands in ${…} in a here-document");
                 }
                 Some('\'') => self.parse_single_quotes(&mut inner.text)?,

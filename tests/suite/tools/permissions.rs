@@ -256,8 +256,8 @@ impl Confirmer for RecordingConfirm {
 fn an_answer_is_about_one_call() {
     let asked = Arc::new(Mutex::new(Vec::new()));
     let ToolFixture { registry, .. } = world(ConfirmMode::ConfirmSensitive, &[], &[], &[]);
-    let registry =
-        registry.with_confirmer(RecordingConfirm(ConfirmationAnswer::Yes, Arc::clone(&asked)));
+    let registry = registry
+        .with_confirmer(Arc::new(RecordingConfirm(ConfirmationAnswer::Yes, Arc::clone(&asked))));
     for (round, line) in ["touch x", "touch x", "touch x; touch y"].into_iter().enumerate() {
         let arguments = json!({"command": line}).to_string();
         let call = ToolCall::new("c".into(), "run_command", &arguments);
@@ -275,8 +275,8 @@ fn variables_are_shown_with_a_question() {
     let asked = Arc::new(Mutex::new(Vec::new()));
     let allow = ["run_command(make test)"];
     let ToolFixture { registry, .. } = world(ConfirmMode::ConfirmSensitive, &[], &[], &allow);
-    let registry =
-        registry.with_confirmer(RecordingConfirm(ConfirmationAnswer::No, Arc::clone(&asked)));
+    let registry = registry
+        .with_confirmer(Arc::new(RecordingConfirm(ConfirmationAnswer::No, Arc::clone(&asked))));
     let long = "x".repeat(100);
     let arguments = json!({"command": "make test", "env": {"A": long, "PATH": "./evil:/bin"}});
     let call = ToolCall::new("c".into(), "run_command", &arguments.to_string());
@@ -293,7 +293,8 @@ fn the_answer_of_the_user_decides() {
     let asked = Arc::new(Mutex::new(Vec::new()));
     let ask = |answer| {
         let ToolFixture { registry, .. } = world(ConfirmMode::ConfirmSensitive, &[], &[], &[]);
-        let registry = registry.with_confirmer(RecordingConfirm(answer, Arc::clone(&asked)));
+        let registry =
+            registry.with_confirmer(Arc::new(RecordingConfirm(answer, Arc::clone(&asked))));
         let call = ToolCall::new("c".into(), "run_command", r#"{"command":"touch x"}"#);
         registry.prepare(&call).authorize(&scope())
     };
