@@ -5,8 +5,6 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use serde_json::Value;
-
 use super::environment::{Environment, SubagentClock};
 use super::error::AppError;
 use super::function_tool::FunctionTool;
@@ -20,6 +18,7 @@ use crate::exec::helper;
 use crate::journal::{DamagePolicy, SessionStore};
 use crate::llm::scripted::Script;
 use crate::machine::StopReason;
+use crate::model::RunTime;
 use crate::policy::NoConfirmer;
 use crate::port::{Disconnected, HookPoint, Model, Observer, RunEvent};
 use crate::runner::{Ports, SystemClock, ThreadExecutor};
@@ -44,19 +43,14 @@ pub struct Agent {
 /// Builds an [`Agent`]. Only the model is required.
 #[derive(Default)]
 pub struct AgentBuilder {
-    model: Option<ModelChoice>,
+    /// The model, if it is not that of the setting `llm.model`.
+    model: Option<ResolvedModel>,
     agent: Option<String>,
     system_prompt: Option<Arc<str>>,
     tools: Vec<FunctionTool>,
     settings: Vec<String>,
     is_stored: bool,
     on_event: Option<EventCallback>,
-}
-
-enum ModelChoice {
-    /// The model of the setting `llm.model`.
-    Configured,
-    Given(Box<ResolvedModel>),
 }
 
 type EventCallback = Arc<dyn Fn(&RunEvent<'_>) + Send + Sync>;
@@ -89,7 +83,7 @@ impl Agent {
             None => SessionTarget::Ephemeral,
             Some(store) => SessionTarget::New(store.clone(), None),
         };
-        self.drive(Some(task.into()), target)
+        self.drive(RunRequest::new(task, target, CostSource::Agent))
     }
 
     /// Resumes a stored session, with another message if there is one. The limits of steps and time begin again; those
@@ -103,13 +97,15 @@ impl Agent {
         let mut opened = store.reopen(session.parse()?, DamagePolicy::Refuse)?;
         restart_limits(&mut opened, message.is_some());
         let target = SessionTarget::Stored(store.clone(), Box::new(opened));
-        self.drive(message.map(Arc::from), target)
+        let request = RunRequest::new(message.unwrap_or_default(), target, CostSource::Agent);
+        self.drive(RunRequest { task: message.map(Arc::from), ..request })
     }
 
-    fn drive(&self, task: Option<Arc<str>>, target: SessionTarget) -> Result<RunResult, AppError> {
-        let clock = Arc::new(SystemClock::resume(target.start_time()));
+    fn drive(&self, request: RunRequest) -> Result<RunResult, AppError> {
+        let at = request.target.opened().map_or(RunTime::START, |opened| opened.history.at);
+        let clock = Arc::new(SystemClock::resume(at));
         let on_event = self.on_event.clone();
-        let environment = Environment::Custom {
+        let environment = Environment {
             executor: Box::new(ThreadExecutor::new(clock, MAX_PARALLEL_TOOLS)),
             subagent_clock: SubagentClock::Real,
             ports: Box::new(|ports| match on_event {
@@ -119,13 +115,6 @@ impl Agent {
                     Ports { observer: Box::new(observer), ..ports }
                 }
             }),
-        };
-        let request = RunRequest {
-            task,
-            target,
-            options: Value::Null,
-            source: CostSource::Agent,
-            exit_on_partial: None,
         };
         let reporter = Reporter::new(Vec::new());
         let confirm = Arc::new(NoConfirmer);
@@ -140,14 +129,13 @@ impl Agent {
 impl AgentBuilder {
     /// Sets the model, as `provider/name`. Its key comes from the environment, as for the command.
     pub fn model(self, name: &str) -> Self {
-        let model = Some(ModelChoice::Configured);
-        Self { model, ..self }.setting("llm.model", name)
+        Self { model: None, ..self }.setting("llm.model", name)
     }
 
     /// Sets a model that plays a script.
     pub fn scripted_model(self, script: Script) -> Self {
         let model = ResolvedModel::scripted("scripted/model", script);
-        Self { model: Some(ModelChoice::Given(Box::new(model))), ..self }
+        Self { model: Some(model), ..self }
     }
 
     /// Sets a model of your own. `connect` returns it for each run, those of sub-agents included.
@@ -157,7 +145,7 @@ impl AgentBuilder {
         connect: impl Fn() -> M + Send + Sync + 'static,
     ) -> Self {
         let model = ResolvedModel::custom(name, move || Box::new(connect()));
-        Self { model: Some(ModelChoice::Given(Box::new(model))), ..self }
+        Self { model: Some(model), ..self }
     }
 
     /// Sets the folder that the agent works on. Default: the current folder, unless your home is in it.
@@ -233,9 +221,9 @@ impl AgentBuilder {
         if runs_commands(&config) && !HAS_SUPERVISOR.load(Ordering::Relaxed) {
             return Err(AppError::NoSupervisor);
         }
-        let model = match self.model.ok_or(AppError::NoModel)? {
-            ModelChoice::Configured => ResolvedModel::from_config(&config, &env)?,
-            ModelChoice::Given(model) => model.with_known_price(&config)?,
+        let model = match self.model {
+            None => ResolvedModel::from_config(&config, &env)?,
+            Some(model) => model.with_known_price(&config)?,
         };
         model.check(&config, &env)?;
         let store = self.is_stored.then(|| open_store(&config, &env)).transpose()?;

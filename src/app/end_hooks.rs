@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use crate::hooks::{HookInput, Hooks};
 use crate::machine::{Machine, State};
-use crate::port::{CancelRegistration, CancellationToken, Clock, HookOutcome, HookPoint};
+use crate::port::{CancellationToken, Clock, HookOutcome, HookPoint};
 use crate::runner;
 
 /// When everything after a run has to be over; unlimited if the run has no time limit.
@@ -35,25 +35,19 @@ impl RunDeadline {
     }
 }
 
-/// Hooks that run at the end of a run.
-pub(super) struct EndHooks {
-    cancel: CancellationToken,
-    /// Disconnected when all of them have ended.
-    finished: mpsc::Receiver<()>,
-    _cancel_on_interrupt: Option<CancelRegistration>,
-}
-
-/// Runs the hooks at the end of a run, on a thread of their own, until they have ended or `interrupt` is cancelled. They
-/// can't change the result. Returns `None` if there are none.
-pub(super) fn start_end_hooks(
+/// Runs the hooks at the end of a run on a thread of their own, and `meanwhile` beside them. Returns when the hooks have
+/// ended or `interrupt` is cancelled, and not much later than the deadline. They can't change the result.
+pub(super) fn run_end_hooks(
     hooks: &Arc<Hooks>,
     machine: &Machine,
     interrupt: &CancellationToken,
-) -> Option<EndHooks> {
+    deadline: RunDeadline,
+    meanwhile: impl FnOnce(),
+) {
     let points = [HookPoint::OnError, HookPoint::SessionEnd];
-    let State::Done(done) = &machine.state else { return None };
+    let State::Done(done) = &machine.state else { return meanwhile() };
     if !points.into_iter().any(|point| hooks.has_hooks_at(point)) {
-        return None;
+        return meanwhile();
     }
     let outcome = &done.outcome;
     let error = outcome.error.clone().map(|message| HookInput::OnError { fault: None, message });
@@ -63,7 +57,8 @@ pub(super) fn start_end_hooks(
         output: outcome.output.clone().unwrap_or_default(),
         steps: done.run.steps,
     };
-    let (sender, finished) = mpsc::channel();
+    // Disconnected when all of them have ended.
+    let (sender, finished) = mpsc::channel::<()>();
     let (hooks, cancel) = (Arc::clone(hooks), CancellationToken::new());
     let scope = runner::real_time_context(cancel.clone());
     let started = thread::Builder::new().name("session-end".to_owned()).spawn(move || {
@@ -77,31 +72,24 @@ pub(super) fn start_end_hooks(
                 }
             }
         }
-        drop::<mpsc::Sender<()>>(sender);
+        drop(sender);
     });
     if let Err(error) = started {
         log::warn!("the hooks at the end of the run were not started: {error}");
-        return None;
+        return meanwhile();
     }
     // A signal that ended the run does not end the hooks.
-    let is_new = !interrupt.is_cancelled();
     let cancelled = cancel.clone();
-    let registration = is_new.then(|| interrupt.on_cancel(move || cancelled.cancel()));
-    Some(EndHooks { cancel, finished, _cancel_on_interrupt: registration })
-}
-
-impl EndHooks {
-    /// Waits until they have ended, but not much longer than the run may last.
-    pub(super) fn wait(self, deadline: RunDeadline) {
-        let Self { cancel, finished, .. } = &self;
-        let Some(left) = deadline.remaining() else {
-            let _ = finished.recv();
-            return;
-        };
-        if finished.recv_timeout(left + HOOK_OVERTIME) == Err(mpsc::RecvTimeoutError::Timeout) {
-            log::warn!("the time of the run is over before all hooks of its end are");
-            cancel.cancel();
-            let _ = finished.recv_timeout(SHUTDOWN_TIMEOUT);
-        }
+    let _registration =
+        (!interrupt.is_cancelled()).then(|| interrupt.on_cancel(move || cancelled.cancel()));
+    meanwhile();
+    let Some(left) = deadline.remaining() else {
+        let _ = finished.recv();
+        return;
+    };
+    if finished.recv_timeout(left + HOOK_OVERTIME) == Err(mpsc::RecvTimeoutError::Timeout) {
+        log::warn!("the time of the run is over before all hooks of its end are");
+        cancel.cancel();
+        let _ = finished.recv_timeout(SHUTDOWN_TIMEOUT);
     }
 }

@@ -10,19 +10,16 @@ use crate::runner::{Executor, Ports, SystemClock, ThreadExecutor, add_run};
 use crate::view::Reporter;
 
 /// Where a run takes place. Everything else of a run is the same code.
-pub enum Environment {
-    /// Threads, the system's clock, and its signals.
-    Real,
-    /// What the caller provides: a simulation, or the executor of a program that embeds the agent. Signals of the
-    /// system do not reach the run.
-    Custom {
-        /// Executes the run's effects. Its clock has to start where the session stands.
-        executor: Box<dyn Executor>,
-        /// The clock of the sub-agents of the run.
-        subagent_clock: SubagentClock,
-        /// Replaces ports: the model, the steering queue, the observer.
-        ports: PortsOverride,
-    },
+///
+/// A caller provides it for a simulation, or with the executor of a program that embeds the agent. Signals of the system
+/// do not reach the run then.
+pub struct Environment {
+    /// Executes the run's effects. Its clock has to start where the session stands.
+    pub executor: Box<dyn Executor>,
+    /// The clock of the sub-agents of the run.
+    pub subagent_clock: SubagentClock,
+    /// Replaces ports: the model, the steering queue, the observer.
+    pub ports: PortsOverride,
 }
 
 /// Replaces ports of a run.
@@ -37,44 +34,26 @@ pub enum SubagentClock {
     Simulated,
 }
 
-/// An environment at the start of a run.
-pub(super) struct StartedEnvironment {
-    pub(super) executor: Box<dyn Executor>,
-    pub(super) subagent_clock: SubagentClock,
-    pub(super) ports: PortsOverride,
-}
-
 impl Environment {
-    /// Starts the executor of a run that begins at `at` and runs at most `parallel` tools at a time. `stopped` is
-    /// cancelled by the first signal, also before the run is under way.
-    pub(super) fn start(
-        self,
+    /// Returns the environment of the command: threads, the system's clock, and its signals. The run begins at `at` and
+    /// runs at most `parallel` tools at a time. `stopped` is cancelled by the first signal, also before the run is under
+    /// way.
+    pub(super) fn real(
         at: RunTime,
         parallel: u32,
         reporter: &Reporter,
         stopped: &CancellationToken,
-    ) -> Result<StartedEnvironment, AppError> {
-        match self {
-            Self::Custom { executor, subagent_clock, ports } => {
-                Ok(StartedEnvironment { executor, subagent_clock, ports })
-            }
-            Self::Real => {
-                let executor = ThreadExecutor::new(Arc::new(SystemClock::resume(at)), parallel);
-                let (stopped, shown, last) = (stopped.clone(), reporter.clone(), reporter.clone());
-                let on_first = move |signal| {
-                    stopped.cancel();
-                    shown.on_signal(signal);
-                };
-                let on_second =
-                    move |signal| last.report_shutdown(StopReason::UserInterrupt(signal));
-                add_run(executor.inbox(), on_first, on_second)
-                    .map_err(|error| AppError::system_error("listen to signals", &error))?;
-                Ok(StartedEnvironment {
-                    executor: Box::new(executor),
-                    subagent_clock: SubagentClock::Real,
-                    ports: Box::new(|ports| ports),
-                })
-            }
-        }
+    ) -> Result<Self, AppError> {
+        let executor = ThreadExecutor::new(Arc::new(SystemClock::resume(at)), parallel);
+        let (stopped, shown, last) = (stopped.clone(), reporter.clone(), reporter.clone());
+        let on_first = move |signal| {
+            stopped.cancel();
+            shown.on_signal(signal);
+        };
+        let on_second = move |signal| last.report_shutdown(StopReason::UserInterrupt(signal));
+        add_run(executor.inbox(), on_first, on_second)
+            .map_err(|error| AppError::system_error("listen to signals", &error))?;
+        let (executor, ports) = (Box::new(executor), Box::new(|ports| ports));
+        Ok(Self { executor, subagent_clock: SubagentClock::Real, ports })
     }
 }

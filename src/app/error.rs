@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use thiserror::Error;
 
+use super::context::DiffError;
 use crate::config::{ConfigError, ConfigProblem};
 use crate::exec::ExecError;
 use crate::hooks::HooksTooDeep;
@@ -67,7 +68,7 @@ pub enum AppError {
     Exec(#[from] ExecError),
     /// What changed in the workspace can't be determined.
     #[error("could not determine what has changed: {0}")]
-    Diff(String),
+    Diff(#[from] DiffError),
     /// A server of tools that is required can't be had.
     #[error("{0}")]
     McpServer(String),
@@ -88,27 +89,13 @@ impl AppError {
     /// Returns whether the user can fix it: arguments, configuration, names. Otherwise it is a failure of the system.
     pub fn is_user_error(&self) -> bool {
         match self {
-            Self::Config(_)
-            | Self::NoModel
-            | Self::Model(_)
-            | Self::PriceTable(_)
-            | Self::Connect(_)
-            | Self::NoPrice(_)
-            | Self::Workspace { .. }
-            | Self::HomeAsWorkspace(_)
-            | Self::InvalidSchema(_)
-            | Self::ToolName(_)
-            | Self::NoSessions
-            | Self::NoSupervisor
-            | Self::Exec(ExecError::Unconfined(_))
-            | Self::McpServer(_)
-            | Self::Diff(_)
-            | Self::HookDepth(_) => true,
+            Self::Exec(error) => matches!(error, ExecError::Unconfined(_)),
             Self::Journal(error) => {
                 use JournalError::{Damaged, Index, Io, Misnamed};
                 !matches!(error, Io { .. } | Index(_) | Damaged { .. } | Misnamed { .. })
             }
-            Self::Exec(_) | Self::System { .. } => false,
+            Self::System { .. } => false,
+            _ => true,
         }
     }
 
@@ -119,7 +106,7 @@ impl AppError {
 
 impl From<ConfigProblem> for AppError {
     fn from(problem: ConfigProblem) -> Self {
-        Self::Config(vec![problem].into())
+        Self::Config(ConfigError { problems: vec![problem] })
     }
 }
 

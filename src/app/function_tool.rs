@@ -6,7 +6,7 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 
-use crate::model::CallAccess;
+use crate::model::{CallAccess, TimeSpan};
 use crate::policy::CallKind;
 use crate::port::ToolSpec;
 use crate::tools::{CallContext, Tool, ToolInvocation, ToolOutput, parse_arguments, tool_spec};
@@ -20,6 +20,9 @@ pub struct FunctionTool {
     is_read_only: bool,
     bind: Arc<BindArguments>,
 }
+
+/// How long a function may take.
+const TIME_LIMIT: TimeSpan = TimeSpan::from_secs(120);
 
 /// Parses arguments, and returns the call that is left to make.
 type BindArguments = dyn Fn(&ToolSpec, &str) -> Result<BoundCall, String> + Send + Sync;
@@ -68,18 +71,24 @@ impl Tool for FunctionTool {
 
     fn prepare(&self, arguments: &str) -> Result<Box<dyn ToolInvocation>, String> {
         let call = (self.bind)(&self.spec, arguments)?;
-        let summary = arguments.to_owned();
-        Ok(Box::new(FunctionCall { is_read_only: self.is_read_only, summary, call }))
+        Ok(Box::new(ExternalCall {
+            is_read_only: self.is_read_only,
+            summary: arguments.to_owned(),
+            time_limit: TIME_LIMIT,
+            run: |_: &CallContext<'_>| call().map_or_else(ToolOutput::failed, ToolOutput::ok),
+        }))
     }
 }
 
-struct FunctionCall {
-    is_read_only: bool,
-    summary: String,
-    call: BoundCall,
+/// A call of code outside this program's tools.
+pub(super) struct ExternalCall<F> {
+    pub(super) is_read_only: bool,
+    pub(super) summary: String,
+    pub(super) time_limit: TimeSpan,
+    pub(super) run: F,
 }
 
-impl ToolInvocation for FunctionCall {
+impl<F: FnOnce(&CallContext<'_>) -> ToolOutput + Send> ToolInvocation for ExternalCall<F> {
     fn kind(&self) -> CallKind {
         if self.is_read_only { CallKind::Reads } else { CallKind::External }
     }
@@ -92,7 +101,11 @@ impl ToolInvocation for FunctionCall {
         self.summary.clone()
     }
 
-    fn run(self: Box<Self>, _: &CallContext<'_>) -> ToolOutput {
-        (self.call)().map_or_else(ToolOutput::failed, ToolOutput::ok)
+    fn time_limit(&self) -> TimeSpan {
+        self.time_limit
+    }
+
+    fn run(self: Box<Self>, context: &CallContext<'_>) -> ToolOutput {
+        (self.run)(context)
     }
 }

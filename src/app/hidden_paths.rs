@@ -120,18 +120,12 @@ pub(super) fn hidden_paths(
     hidden.extend_from_slice(sessions);
     if let Some(home) = &folders.home {
         hidden.extend(SECRET_PATHS.iter().chain(&SOCKET_PATHS).map(|path| home.join(path)));
-        hidden.extend(
-            SETTINGS_FILES.map(|path| home.join(path)).into_iter().filter(|path| has_secret(path)),
-        );
+        let settings = SETTINGS_FILES.iter().map(|path| home.join(path));
+        hidden.extend(settings.filter(|path| has_secret(path)));
     }
     hidden.extend(SOCKET_VARIABLES.iter().filter_map(|name| socket_path(world.variable(name)?)));
-    hidden.extend(world.variable("XDG_RUNTIME_DIR").map(PathBuf::from));
-    hidden.extend(
-        ["WAYLAND_DISPLAY", "NETRC"]
-            .iter()
-            .filter_map(|name| world.variable(name))
-            .map(PathBuf::from),
-    );
+    let named = ["XDG_RUNTIME_DIR", "WAYLAND_DISPLAY", "NETRC"];
+    hidden.extend(named.iter().filter_map(|name| world.variable(name)).map(PathBuf::from));
     hidden
         .retain(|path| path.is_absolute() && can_be_hidden(path, folders.home.as_deref(), needed));
     hidden.into_iter().flat_map(|path| exclude_readable(path, readable)).collect()
@@ -139,24 +133,17 @@ pub(super) fn hidden_paths(
 
 /// Returns whether nothing that commands need is in a folder.
 fn can_be_hidden(path: &Path, home: Option<&Path>, needed: &[&Path]) -> bool {
-    let needed = needed.iter().copied().chain(home).chain([Path::new("/tmp")]);
-    let real = path.canonicalize().unwrap_or_else(|_| path.to_owned());
-    needed.into_iter().all(|needed| {
-        let found = needed.canonicalize().unwrap_or_else(|_| needed.to_owned());
-        !found.starts_with(&real) && !needed.starts_with(path)
-    })
+    let mut needed = needed.iter().copied().chain(home).chain([Path::new("/tmp")]);
+    let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let hidden = real(path);
+    needed.all(|needed| !real(needed).starts_with(&hidden) && !needed.starts_with(path))
 }
 
 /// Returns the socket in `unix:///run/x.sock`, `unix:path=/run/x,guid=1` or `/tmp/tmux-0/default,1,0`.
 fn socket_path(value: &str) -> Option<PathBuf> {
-    let start = value.find('/')?;
-    let scheme = &value[..start];
-    if !["", "unix:", "unix:path=", "unix:dir="].contains(&scheme) {
-        return None;
-    }
-    let path = value[start..].trim_start_matches('/');
-    let path = path.split([',', ';']).next()?;
-    Some(Path::new("/").join(path))
+    let (scheme, path) = value.split_at(value.find('/')?);
+    let path = path.trim_start_matches('/').split([',', ';']).next()?;
+    ["", "unix:", "unix:path=", "unix:dir="].contains(&scheme).then(|| Path::new("/").join(path))
 }
 
 fn has_secret(path: &Path) -> bool {

@@ -4,16 +4,16 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::error::AppError;
+use super::function_tool::ExternalCall;
 use super::process_env::ProcessEnv;
 use super::sandbox::Sandbox;
-use crate::config::{Config, McpServerConfig, McpTransportConfig, SecretText};
+use crate::config::{Config, McpServerConfig, SecretText};
 use crate::mcp::{
     self, CallResult, McpServers, Necessity, ServerInstructions, ServerSpec, ServerTransport,
     ToolFilter,
 };
-use crate::model::{CallAccess, TimeSpan};
+use crate::model::TimeSpan;
 use crate::net::{Endpoint, HttpOptions, HttpTimeouts};
-use crate::policy::CallKind;
 use crate::port::{CancellationToken, ToolSpec};
 use crate::tools::{CallContext, Tool, ToolInvocation, ToolOutput};
 
@@ -65,20 +65,17 @@ pub(super) fn with_server_instructions(
         let mut own = servers.tools().iter().filter(|tool| tool.server() == server);
         own.any(|own| tools.iter().any(|tool| tool.name == own.spec().name))
     };
-    let instructions: Vec<_> = servers
-        .instructions()
-        .iter()
-        .filter(|instructions| is_used(&instructions.server))
+    let used = servers.instructions().iter().filter(|instructions| is_used(&instructions.server));
+    let sections: String = used
+        .map(|ServerInstructions { server, text }| {
+            let lines: String = text.trim().lines().map(|line| format!("> {line}\n")).collect();
+            format!("\n### {server}\n\n{lines}")
+        })
         .collect();
-    if instructions.is_empty() {
-        return prompt;
+    match sections.is_empty() {
+        true => prompt,
+        false => format!("{prompt}\n## MCP Servers\n\n{UNVERIFIED_NOTICE}\n{sections}").into(),
     }
-    let mut text = format!("{prompt}\n## MCP Servers\n\n{UNVERIFIED_NOTICE}\n");
-    for ServerInstructions { server, text: notes } in instructions {
-        text.push_str(&format!("\n### {server}\n\n"));
-        notes.trim().lines().for_each(|line| text.push_str(&format!("> {line}\n")));
-    }
-    text.into()
 }
 
 const UNVERIFIED_NOTICE: &str = "What servers say about the use of their tools. It is not from the user, who has not checked it.";
@@ -97,15 +94,15 @@ pub(super) fn server_spec(
         map.iter().map(|(name, value)| (name.clone(), value.reveal().to_owned())).collect()
     };
     let wrong = |what: String| AppError::McpServer(format!("MCP server `{}`: {what}", server.name));
-    let transport = match &server.transport {
-        McpTransportConfig::Stdio { command, args, env } => ServerTransport::Stdio {
-            command: command.clone(),
-            args: args.iter().map(|arg| arg.as_str().to_owned()).collect(),
-            env: pairs(env),
+    let transport = match &server.url {
+        None => ServerTransport::Stdio {
+            command: server.command.clone().unwrap_or_default(),
+            args: server.args.iter().map(ToString::to_string).collect(),
+            env: pairs(&server.env),
         },
-        McpTransportConfig::Http { url, headers, token_env } => {
-            let mut headers = pairs(headers);
-            if let Some(name) = token_env {
+        Some(url) => {
+            let mut headers = pairs(&server.headers);
+            if let Some(name) = &server.token_env {
                 let token = world.variable(name.as_str()).map(str::trim);
                 let token = token.filter(|token| !token.is_empty());
                 let token = token.ok_or_else(|| wrong(format!("{name}, its token, is not set")))?;
@@ -115,12 +112,12 @@ pub(super) fn server_spec(
             let endpoint = Endpoint::parse(url.as_str(), true);
             let endpoint = endpoint.map_err(|error| wrong(error.to_string()))?;
             let env = |name: &str| world.variable(name).map(str::to_owned);
-            let way = HttpOptions::from_env(&endpoint, HttpTimeouts::default(), &env);
-            ServerTransport::Http { url: url.as_str().to_owned(), headers, options: way }
+            let options = HttpOptions::from_env(&endpoint, HttpTimeouts::default(), &env);
+            ServerTransport::Http { url: url.to_string(), headers, options }
         }
     };
     Ok(ServerSpec {
-        name: server.name.as_str().to_owned(),
+        name: server.name.to_string(),
         transport,
         // A server that hangs leaves a fifth of the run's time to the run.
         timeout: most.map_or(server.timeout, |most| server.timeout.min(most.fraction(4, 5))).into(),
@@ -135,12 +132,6 @@ pub(super) fn server_spec(
 /// A tool of a server.
 struct McpTool(mcp::ServerTool);
 
-/// A call of it.
-struct McpToolCall {
-    tool: mcp::ServerTool,
-    arguments: serde_json::Map<String, serde_json::Value>,
-}
-
 impl Tool for McpTool {
     fn spec(&self) -> &ToolSpec {
         self.0.spec()
@@ -148,31 +139,16 @@ impl Tool for McpTool {
 
     fn prepare(&self, arguments: &str) -> Result<Box<dyn ToolInvocation>, String> {
         let arguments = self.0.parse_arguments(arguments)?;
-        Ok(Box::new(McpToolCall { tool: self.0.clone(), arguments }))
-    }
-}
-
-impl ToolInvocation for McpToolCall {
-    /// A server's own description of its tools is not relied on.
-    fn kind(&self) -> CallKind {
-        CallKind::External
-    }
-
-    fn access(&self) -> CallAccess {
-        CallAccess::Exclusive
-    }
-
-    fn summary(&self) -> String {
-        serde_json::Value::Object(self.arguments.clone()).to_string()
-    }
-
-    fn time_limit(&self) -> TimeSpan {
-        self.tool.timeout()
-    }
-
-    fn run(self: Box<Self>, context: &CallContext<'_>) -> ToolOutput {
-        let CallResult { status, text } =
-            self.tool.call(self.arguments, context.call, context.scope);
-        ToolOutput::new(status, text)
+        let tool = self.0.clone();
+        Ok(Box::new(ExternalCall {
+            // A server's own description of its tools is not relied on.
+            is_read_only: false,
+            summary: serde_json::Value::Object(arguments.clone()).to_string(),
+            time_limit: tool.timeout(),
+            run: move |context: &CallContext<'_>| {
+                let CallResult { status, text } = tool.call(arguments, context.call, context.scope);
+                ToolOutput::new(status, text)
+            },
+        }))
     }
 }

@@ -9,6 +9,7 @@
 //! folders come in as a [`ProcessEnv`]. [`Agent`] is the façade for programs that embed the agent.
 
 mod agent;
+mod answer_checks;
 mod config_check;
 pub mod context;
 pub mod demo;
@@ -21,18 +22,14 @@ mod hooks;
 mod mcp;
 mod probe;
 mod process_env;
-mod prompt;
-mod quality_gates;
 mod resolved_model;
 mod run;
 mod run_setup;
 mod sandbox;
-mod schema_check;
 mod secrets;
 mod session;
 mod subagents;
 mod telemetry;
-mod tool_names;
 mod tool_registry;
 mod trace;
 
@@ -45,7 +42,7 @@ pub use error::AppError;
 pub use function_tool::FunctionTool;
 pub use probe::{ProbeScope, ServerFinding, ServerProbe, probe_model, probe_servers};
 pub use process_env::ProcessEnv;
-pub use resolved_model::{ModelSource, ResolvedModel};
+pub use resolved_model::ResolvedModel;
 pub use run::{FinishedRun, RunIo, RunRequest};
 pub use run_setup::RunSetup;
 pub use sandbox::Sandbox;

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use super::error::AppError;
 use super::mcp;
 use super::process_env::ProcessEnv;
-use super::resolved_model::{ModelSession, ResolvedModel};
+use super::resolved_model::ResolvedModel;
 use super::sandbox::Sandbox;
 use crate::config::Config;
 use crate::llm::scripted::ScriptPosition;
 use crate::machine::{CallPurpose, Conversation, ConversationChange};
-use crate::mcp::{McpServers, ServerProblem, ServerSetup, ServerTransport};
+use crate::mcp::{McpServers, ServerProblem, ServerSetup};
 use crate::model::{ConversationItem, Fault, MessageOrigin, Tokens};
 use crate::port::{CancellationToken, ModelRequest};
 use crate::runner;
@@ -55,38 +55,28 @@ pub fn probe_servers(
 ) -> Vec<ServerProbe> {
     let (mut probed, mut specs) = (Vec::new(), Vec::new());
     for server in &config.settings.mcp.servers {
-        let found = match mcp::server_spec(server, config.settings.limits.timeout, world) {
+        let finding = match mcp::server_spec(server, config.settings.limits.timeout, world) {
             Err(error) => ServerFinding::Unavailable(error.to_string()),
-            Ok(spec)
-                if reach == ProbeScope::Local
-                    && matches!(spec.transport, ServerTransport::Http { .. }) =>
-            {
-                ServerFinding::NotProbed
-            }
+            Ok(_) if reach == ProbeScope::Local && server.url.is_some() => ServerFinding::NotProbed,
             Ok(spec) => {
                 specs.push(spec);
                 ServerFinding::Tools(0)
             }
         };
-        let name = server.name.as_str().to_owned();
-        probed.push(ServerProbe { name, is_required: server.required, finding: found });
+        let name = server.name.to_string();
+        probed.push(ServerProbe { name, is_required: server.required, finding });
     }
-    let (servers, problems) = McpServers::start(
-        specs,
-        &ServerSetup::new(sandbox.model.clone()),
-        &CancellationToken::new(),
-    );
+    let setup = ServerSetup::new(sandbox.model.clone());
+    let (servers, problems) = McpServers::start(specs, &setup, &CancellationToken::new());
     for server in &mut probed {
         if let ServerFinding::Tools(tools) = &mut server.finding {
             *tools = servers.tools().iter().filter(|tool| *tool.server() == *server.name).count();
         }
-        let missing = problems.iter().find_map(|problem| match problem {
-            ServerProblem::Unavailable { server: name, error, .. } if **name == *server.name => {
-                Some(error)
-            }
-            ServerProblem::Unavailable { .. } | ServerProblem::Incomplete { .. } => None,
-        });
-        if let Some(error) = missing {
+    }
+    for problem in problems {
+        if let ServerProblem::Unavailable { server: name, error, .. } = problem
+            && let Some(server) = probed.iter_mut().find(|server| *server.name == *name)
+        {
             server.finding = ServerFinding::Unavailable(error.to_string());
         }
     }
@@ -103,8 +93,7 @@ pub fn probe_model(
     config: &Config,
     world: &ProcessEnv,
 ) -> Result<Result<(), Fault>, AppError> {
-    let session = ModelSession { name: "", position: ScriptPosition::default(), recorder: &None };
-    let mut model = model.connect(config, world, &session)?;
+    let mut model = model.connect(config, world, "", ScriptPosition::default(), None)?;
     let mut conversation = Conversation::new(0);
     conversation.apply(ConversationChange::Append {
         item: ConversationItem::user(MessageOrigin::Task, "Say: ok"),

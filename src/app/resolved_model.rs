@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::error::AppError;
 use super::process_env::ProcessEnv;
-use crate::config::{self, Config, UnknownPricePolicy};
+use crate::config::{Config, ModelLimits, UnknownPricePolicy};
 use crate::llm::model_table::ModelTable;
 use crate::llm::scripted::{Script, ScriptPosition, ScriptedModel};
 use crate::llm::{ConnectError, ModelConnectionSettings, ModelSpec, Recorder, Recording, connect};
@@ -16,52 +16,29 @@ use crate::port::Model;
 /// The chosen model, with its limits.
 #[derive(Clone, Debug)]
 pub struct ResolvedModel {
-    /// Where it comes from.
-    pub source: ModelSource,
+    source: ModelSource,
     /// Price and sizes, from the model table or its script.
-    pub limits: config::ModelLimits,
+    pub limits: ModelLimits,
     models: ModelTable,
 }
 
 /// Where a model comes from.
 #[derive(Clone, Debug)]
-pub enum ModelSource {
+enum ModelSource {
     /// A name.
     Named(ModelSpec),
-    /// A script.
-    Script {
-        /// Its name.
-        name: Arc<str>,
-        /// The script.
-        script: Script,
-    },
-    /// A model of the program that embeds the agent.
-    Custom {
-        /// Its name.
-        name: Arc<str>,
-        /// Returns the model, for each run.
-        connect: ModelFactory,
-    },
+    /// A model of this program, and its name: a script, or a model of the program that embeds the agent.
+    Local(Arc<str>, ModelFactory),
 }
 
-/// Returns a model.
+/// Returns a model, which plays a script from this position if it has one.
 #[derive(Clone)]
-pub struct ModelFactory(Arc<dyn Fn() -> Box<dyn Model> + Send + Sync>);
+struct ModelFactory(Arc<dyn Fn(ScriptPosition) -> Box<dyn Model> + Send + Sync>);
 
 impl fmt::Debug for ModelFactory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("ModelFactory")
     }
-}
-
-/// The session of a model.
-pub(super) struct ModelSession<'a> {
-    /// Its name, the key of the provider's cache.
-    pub(super) name: &'a str,
-    /// The position in a script or a recording.
-    pub(super) position: ScriptPosition,
-    /// Records the exchange.
-    pub(super) recorder: &'a Option<Recorder>,
 }
 
 impl ResolvedModel {
@@ -74,7 +51,7 @@ impl ResolvedModel {
         let settings = &config.settings;
         let table = match settings.costs.prices_file.clone() {
             None => ModelTable::built_in(),
-            Some(path) => ModelTable::built_in().with_file(path)?,
+            Some(path) => ModelTable::built_in().with_file(&path)?,
         };
         let name = settings.llm.model.as_ref().ok_or(AppError::NoModel)?;
         let spec = ModelSpec::parse(name.as_str(), &table, settings.llm.api_base.is_some())?;
@@ -120,19 +97,18 @@ impl ResolvedModel {
         name: &str,
         connect: impl Fn() -> Box<dyn Model> + Send + Sync + 'static,
     ) -> Self {
-        let connect = ModelFactory(Arc::new(connect));
-        let limits = config::ModelLimits { price: None, window: None, max_output: None };
-        let source = ModelSource::Custom { name: name.into(), connect };
-        Self { source, limits, models: ModelTable::built_in() }
+        let connect = ModelFactory(Arc::new(move |_| connect()));
+        let source = ModelSource::Local(name.into(), connect);
+        Self { source, limits: ModelLimits::default(), models: ModelTable::built_in() }
     }
 
-    fn from_script(name: Arc<str>, script: Script, table: ModelTable) -> Self {
-        let facts = config::ModelLimits {
-            price: script.price,
-            window: script.window,
-            max_output: script.max_output,
+    fn from_script(name: Arc<str>, script: Script, models: ModelTable) -> Self {
+        let Script { price, window, max_output, .. } = script;
+        let play = move |position| {
+            Box::new(ScriptedModel::new(script.clone(), position)) as Box<dyn Model>
         };
-        Self { source: ModelSource::Script { name, script }, limits: facts, models: table }
+        let source = ModelSource::Local(name, ModelFactory(Arc::new(play)));
+        Self { source, limits: ModelLimits { price, window, max_output }, models }
     }
 
     /// A recording has the price of the recorded model.
@@ -143,21 +119,21 @@ impl ResolvedModel {
         Ok(Self { source, ..Self::from_spec(recorded, table) })
     }
 
-    fn from_spec(spec: ModelSpec, table: ModelTable) -> Self {
-        let row = table.lookup(&spec);
-        let facts = config::ModelLimits {
-            price: row.and_then(|row| row.price),
-            window: row.and_then(|row| row.window),
-            max_output: row.and_then(|row| row.max_output),
-        };
-        Self { source: ModelSource::Named(spec), limits: facts, models: table }
+    fn from_spec(spec: ModelSpec, models: ModelTable) -> Self {
+        let row = models.lookup(&spec);
+        let limits = row.map_or_else(ModelLimits::default, |row| ModelLimits {
+            price: row.price,
+            window: row.window,
+            max_output: row.max_output,
+        });
+        Self { source: ModelSource::Named(spec), limits, models }
     }
 
     /// Returns what the model is called, as `provider/name`.
     pub fn name(&self) -> Arc<str> {
         match &self.source {
             ModelSource::Named(spec) => spec.to_string().into(),
-            ModelSource::Script { name, .. } | ModelSource::Custom { name, .. } => Arc::clone(name),
+            ModelSource::Local(name, _) => Arc::clone(name),
         }
     }
 
@@ -167,12 +143,11 @@ impl ResolvedModel {
     ///
     /// Fails when something is missing or wrong: its key, its address.
     pub fn check(&self, config: &Config, world: &ProcessEnv) -> Result<(), AppError> {
-        let session =
-            ModelSession { name: "", position: ScriptPosition::default(), recorder: &None };
-        self.connect(config, world, &session).map(drop)
+        self.connect(config, world, "", ScriptPosition::default(), None).map(drop)
     }
 
-    /// Returns the model, ready for requests.
+    /// Returns the model, ready for requests. The name of the session is the key of the provider's cache; `position` is
+    /// that in a script or a recording.
     ///
     /// # Errors
     ///
@@ -181,33 +156,29 @@ impl ResolvedModel {
         &self,
         config: &Config,
         world: &ProcessEnv,
-        session: &ModelSession<'_>,
+        session: &str,
+        position: ScriptPosition,
+        recorder: Option<&Recorder>,
     ) -> Result<Box<dyn Model>, AppError> {
-        let ModelSession { name, position, recorder: record } = session;
-        let position = position.clone();
-        match &self.source {
-            ModelSource::Script { script, .. } => {
-                Ok(Box::new(ScriptedModel::new(script.clone(), position)))
-            }
-            ModelSource::Custom { connect, .. } => Ok((connect.0)()),
-            ModelSource::Named(spec) => {
-                let llm = &config.settings.llm;
-                let wire = ModelConnectionSettings {
-                    api_base: llm.api_base.as_ref().map(|url| url.as_str().to_owned()),
-                    api_key_env: llm.api_key_env.as_ref().map(|name| name.as_str().to_owned()),
-                    allow_http: llm.allow_http,
-                    stream: llm.stream,
-                    prompt_caching: llm.prompt_caching,
-                    cache_key: Some((*name).to_owned()),
-                    recorder: (*record).clone(),
-                    timeout: llm.timeout.into(),
-                    idle_timeout: llm.idle_timeout.into(),
-                    position,
-                    ..ModelConnectionSettings::default()
-                };
-                let env = |name: &str| world.variable(name).map(str::to_owned);
-                Ok(connect(spec, &wire, &self.models, &env)?)
-            }
-        }
+        let spec = match &self.source {
+            ModelSource::Local(_, ModelFactory(connect)) => return Ok(connect(position)),
+            ModelSource::Named(spec) => spec,
+        };
+        let llm = &config.settings.llm;
+        let settings = ModelConnectionSettings {
+            api_base: llm.api_base.as_ref().map(ToString::to_string),
+            api_key_env: llm.api_key_env.as_ref().map(ToString::to_string),
+            allow_http: llm.allow_http,
+            stream: llm.stream,
+            prompt_caching: llm.prompt_caching,
+            cache_key: Some(session.to_owned()),
+            recorder: recorder.cloned(),
+            timeout: llm.timeout.into(),
+            idle_timeout: llm.idle_timeout.into(),
+            position,
+            ..ModelConnectionSettings::default()
+        };
+        let env = |name: &str| world.variable(name).map(str::to_owned);
+        Ok(connect(spec, &settings, &self.models, &env)?)
     }
 }

@@ -5,29 +5,25 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::end_hooks::{RunDeadline, start_end_hooks};
-use super::environment::{Environment, StartedEnvironment};
+use super::answer_checks::{CheckSequence, QualityGates, SchemaCheck};
+use super::end_hooks::{RunDeadline, run_end_hooks};
+use super::environment::Environment;
 use super::error::AppError;
-use super::hooks;
 use super::mcp;
-use super::quality_gates::QualityGates;
-use super::resolved_model::ModelSession;
 use super::run_setup::RunSetup;
-use super::schema_check::SchemaCheck;
 use super::secrets::{collect_secrets, mask_message};
-use super::session::{RunSession, SessionResults, SessionStart, SessionTarget, StoredSession};
+use super::session::{RunSession, SessionResults, SessionTarget};
 use super::subagents::SubagentContext;
-use super::tool_registry::{self, ToolDeps};
+use super::tool_registry;
 use crate::config::{quality_gates, run_rules};
-use crate::hooks::{HookSession, HookedAnswerChecks, HookedTools, Hooks, with_hooks};
+use crate::hooks::{HookedAnswerChecks, HookedTools, Hooks, with_hooks};
 use crate::journal::{SessionId, SessionSetup, WorkspaceIdentity};
 use crate::llm::scripted::ScriptPosition;
-use crate::machine::{CheckResult, Machine, RunOutcome, RunStatus, State};
+use crate::machine::{Machine, RunOutcome, RunStatus, State};
 use crate::mcp::McpServers;
-use crate::model::{Digest, RunRules};
-use crate::net::Secrets;
+use crate::model::{Digest, RunRules, RunTime};
 use crate::policy::Confirmer;
-use crate::port::{AnswerChecks, CancellationToken, EffectContext, HookPoint, Toolbox};
+use crate::port::{AnswerChecks, CancellationToken, HookPoint, Toolbox};
 use crate::runner::{Driver, Ports, RequestContext};
 use crate::tools::{ExecutionMode, PlannedCall, SharedQuota, ToolRegistry};
 use crate::view::{CostSource, Reporter, RunInfo};
@@ -45,6 +41,14 @@ pub struct RunRequest {
     pub source: CostSource,
     /// The exit code of a partial run, where the user wants another one.
     pub exit_on_partial: Option<u8>,
+}
+
+impl RunRequest {
+    /// Returns the request for a task, without options.
+    pub fn new(task: impl Into<Arc<str>>, target: SessionTarget, source: CostSource) -> Self {
+        let (task, options) = (Some(task.into()), Value::Null);
+        Self { task, target, options, source, exit_on_partial: None }
+    }
 }
 
 /// The user interface of a run.
@@ -103,7 +107,7 @@ impl RunSetup {
     ///
     /// Fails if the run could not begin; nothing was sent then.
     pub fn run(&self, request: RunRequest, io: RunIo) -> Result<FinishedRun, AppError> {
-        self.run_in(Environment::Real, request, io)
+        self.drive(None, request, io, None)
     }
 
     /// Runs to the end in this environment.
@@ -117,14 +121,14 @@ impl RunSetup {
         request: RunRequest,
         io: RunIo,
     ) -> Result<FinishedRun, AppError> {
-        self.drive(environment, request, io, None)
+        self.drive(Some(environment), request, io, None)
     }
 
-    /// Opens the session, builds the ports, drives the machine, and finishes. A sub-agent's run shares resources with
-    /// the run that dispatched it.
+    /// Opens the session, builds the ports, drives the machine, and finishes. Without an environment, it is that of the
+    /// command. A sub-agent's run shares resources with the run that dispatched it.
     pub(super) fn drive(
         &self,
-        environment: Environment,
+        environment: Option<Environment>,
         request: RunRequest,
         io: RunIo,
         shared: Option<SharedResources>,
@@ -139,25 +143,25 @@ impl RunSetup {
         let RunRequest { task, target, options, .. } = request;
         let secrets = collect_secrets(&self.config, &self.env);
         let task = task.map(|task| Arc::from(mask_message(&task, &secrets)));
-        let hooks = self.hooks(&name, &target, secrets.clone())?;
+        let hooks = self.hooks(&name, target.opened().is_some(), secrets.clone())?;
+        let finished_calls = target.opened().map_or(0, |opened| opened.history.finished_calls);
         let position = shared.as_ref().map_or_else(
-            || ScriptPosition::after(target.finished_calls() as usize),
+            || ScriptPosition::after(finished_calls as usize),
             |shared| shared.script_position.clone(),
         );
-        let model = self.model.connect(
-            &self.config,
-            &self.env,
-            &ModelSession { name: &name, position: position.clone(), recorder: &self.recorder },
-        )?;
+        let recorder = self.recorder.as_ref();
+        let model =
+            self.model.connect(&self.config, &self.env, &name, position.clone(), recorder)?;
         let rules = self.session_rules(&name, &target);
         // Servers may take long to start, and the user may not want to wait for them.
         let stopped = CancellationToken::new();
-        let StartedEnvironment { executor, subagent_clock, ports } = environment.start(
-            target.start_time(),
-            rules.bounds.parallel_calls,
-            &io.reporter,
-            &stopped,
-        )?;
+        let environment = if let Some(environment) = environment {
+            environment
+        } else {
+            let at = target.opened().map_or(RunTime::START, |opened| opened.history.at);
+            Environment::real(at, rules.bounds.parallel_calls, &io.reporter, &stopped)?
+        };
+        let Environment { executor, subagent_clock, ports } = environment;
         let is_subagent = shared.is_some();
         let shared = match shared {
             Some(shared) => shared,
@@ -172,26 +176,13 @@ impl RunSetup {
             shared: shared.clone(),
             clock: subagent_clock,
         });
-        let registry = Arc::new(tool_registry::build_registry(
-            &self.config,
-            &self.agent,
-            &self.root,
-            &self.sandbox,
-            self.execution,
-            ToolDeps {
-                confirm: io.confirm,
-                shared: &shared,
-                results: target.stored_outputs(session).map(SessionResults),
-                subagents,
-                custom: &self.tools,
-                secrets,
-            },
-        )?);
+        let results = target.store().map(|store| SessionResults(store.outputs(session)));
+        let registry = self.tool_registry(io.confirm, &shared, results, subagents, secrets)?;
+        let registry = Arc::new(registry);
         let context = self.request_context(&*registry, &shared.servers, &target);
-        let first =
-            SessionStart { task: task.clone(), rules, fixed_bytes: context.request_bytes() };
-        let RunSession { machine, output, stored } =
-            target.begin(session, first, || self.session_setting(&context, options))?;
+        let setup = || self.session_setting(&context, options);
+        let RunSession { machine, output, journal } =
+            target.begin(session, task.clone(), rules, context.request_bytes(), setup)?;
 
         let toolbox: Arc<dyn Toolbox> = Arc::<ToolRegistry>::clone(&registry);
         let own = Ports {
@@ -200,10 +191,10 @@ impl RunSetup {
             observer: Box::new(io.reporter.observe_run(info)),
             ..Ports::new(model)
         };
-        let own = match stored {
+        let own = match journal {
             None => own,
-            Some(StoredSession { journal, messages }) => {
-                Ports { journal: Box::new(journal), messages: Box::new(messages), ..own }
+            Some(journal) => {
+                Ports { messages: Box::new(journal.queue()), journal: Box::new(journal), ..own }
             }
         };
         let ports = with_hooks_around(ports(own), &hooks, &context, task);
@@ -212,55 +203,37 @@ impl RunSetup {
         let machine = Driver::new(executor, ports, context, machine).run(output);
 
         let deadline = RunDeadline::for_run(&machine, &*clock);
-        let end_hooks = start_end_hooks(&hooks, &machine, &stopped);
-        if !is_subagent {
-            shared.servers.stop(deadline.remaining());
-        }
-        if let Some(end_hooks) = end_hooks {
-            end_hooks.wait(deadline);
-        }
+        run_end_hooks(&hooks, &machine, &stopped, deadline, || {
+            if !is_subagent {
+                shared.servers.stop(deadline.remaining());
+            }
+        });
         Ok(FinishedRun { session, machine, planned: registry.planned_calls(), deadline })
-    }
-
-    fn hooks(
-        &self,
-        session: &Arc<str>,
-        target: &SessionTarget,
-        secrets: Secrets,
-    ) -> Result<Arc<Hooks>, AppError> {
-        let session = HookSession {
-            id: Arc::clone(session),
-            workspace: self.root.path().to_owned(),
-            agent: self.agent.name.as_str().into(),
-            model: self.model.name(),
-            is_resumed: target.is_resumed(),
-            depth: self.hook_depth,
-        };
-        let hooks = hooks::build_hooks(&self.config, &self.sandbox, session)?;
-        Ok(Arc::new(hooks.with_mask(move |text| secrets.mask(text.to_owned()))))
     }
 
     /// Returns what the run shares with its sub-agents.
     fn start_shared(
         &self,
         target: &SessionTarget,
-        position: ScriptPosition,
+        script_position: ScriptPosition,
         stopped: &CancellationToken,
     ) -> Result<SharedResources, AppError> {
         let servers = mcp::start_servers(&self.config, &self.env, &self.sandbox, stopped)?;
-        let quota_used = target.conversation().map(tool_registry::used_quota).unwrap_or_default();
-        let quota = SharedQuota::new(tool_registry::quota_limits(&self.config), quota_used);
-        Ok(SharedResources { servers: Arc::new(servers), quota, script_position: position })
+        let used = target.opened().map(|opened| &opened.history.machine.conversation);
+        let used = used.map(tool_registry::used_quota).unwrap_or_default();
+        let quota = SharedQuota::new(tool_registry::quota_limits(&self.config), used);
+        Ok(SharedResources { servers: Arc::new(servers), quota, script_position })
     }
 
     /// Returns what is known of a run before it begins, but for its session.
     pub fn run_info(&self, request: &RunRequest) -> RunInfo {
+        let task = request.task.as_deref().unwrap_or_default();
         RunInfo {
             session_id: "".into(),
             agent: self.agent.name.as_str().into(),
             model: self.model.name(),
             workspace: self.root.path().to_string_lossy().into(),
-            task: self.masked_task(request),
+            task: collect_secrets(&self.config, &self.env).mask_all(task).into(),
             sandbox: None,
             started_at: Timestamp::now(),
             cost_source: request.source,
@@ -268,12 +241,6 @@ impl RunSetup {
             exit_on_partial: request.exit_on_partial,
             prior_usage: request.target.earlier_usage(),
         }
-    }
-
-    /// Returns the task as it may be shown.
-    fn masked_task(&self, request: &RunRequest) -> Arc<str> {
-        let task = request.task.as_deref().unwrap_or_default();
-        collect_secrets(&self.config, &self.env).mask_all(task).into()
     }
 
     /// The system prompt of a stored session stays as it was while its agent does, so that the provider's cache holds.
@@ -285,31 +252,32 @@ impl RunSetup {
         target: &SessionTarget,
     ) -> RequestContext {
         let tools = tools.specs();
-        let system = match target {
-            SessionTarget::Stored(_, opened)
-                if *opened.history.setup.agent == *self.agent.name.as_str()
-                    && !opened.history.is_imported_setup() =>
-            {
-                Arc::clone(&opened.history.setup.system)
-            }
-            SessionTarget::Stored(..)
-            | SessionTarget::New(..)
-            | SessionTarget::Child(..)
-            | SessionTarget::Ephemeral => {
-                mcp::with_server_instructions(self.system_prompt(target), servers, &tools)
-            }
-        };
+        let kept = target.opened().map(|opened| &opened.history).filter(|history| {
+            *history.setup.agent == *self.agent.name.as_str() && !history.is_imported_setup()
+        });
+        let system = kept.map_or_else(
+            || {
+                mcp::with_server_instructions(
+                    self.system_prompt(target.store().is_some()),
+                    servers,
+                    &tools,
+                )
+            },
+            |history| Arc::clone(&history.setup.system),
+        );
         RequestContext { system, tools, schema: self.schema.clone() }
     }
 
     fn session_rules(&self, session: &str, target: &SessionTarget) -> RunRules {
         let seed = Digest::EMPTY.with_bytes(session.as_bytes()).0;
         let rules = run_rules(&self.config.settings, &self.agent, &self.model.limits, seed);
-        // A session that others can reach may have a follow-up waiting.
-        let checked = rules.has_checks
-            || self.schema.is_some()
-            || !matches!(target, SessionTarget::Ephemeral);
-        RunRules { has_checks: checked, limit_baseline: target.limit_base(), ..rules }
+        let opened = target.opened();
+        RunRules {
+            // A session that others can reach may have a follow-up waiting.
+            has_checks: rules.has_checks || self.schema.is_some() || target.store().is_some(),
+            limit_baseline: opened.map(|opened| opened.limit_baseline).unwrap_or_default(),
+            ..rules
+        }
     }
 
     fn session_setting(
@@ -353,28 +321,13 @@ fn with_hooks_around(
         return ports;
     }
     let (system, tools) = (Arc::clone(&context.system), Arc::clone(&context.tools));
-    let task = task.unwrap_or_default();
-    let (model, pre_call_hooks) = with_hooks(ports.model, Arc::clone(hooks), task, system, tools);
+    let (model, pre_call_hooks) =
+        with_hooks(ports.model, Arc::clone(hooks), task.unwrap_or_default(), system, tools);
     Ports {
         model: Box::new(model),
         tools: Arc::new(HookedTools::new(ports.tools, Arc::clone(hooks))),
         checks: Arc::new(HookedAnswerChecks::new(ports.checks, Arc::clone(hooks))),
         pre_call_hooks: Arc::new(pre_call_hooks),
         ..ports
-    }
-}
-
-/// Several checks; the first one that an answer does not pass decides.
-pub(super) struct CheckSequence(pub(super) Vec<Arc<dyn AnswerChecks>>);
-
-impl AnswerChecks for CheckSequence {
-    fn check(&self, answer: &str, scope: &EffectContext) -> CheckResult {
-        for check in &self.0 {
-            match check.check(answer, scope) {
-                CheckResult::Passed => {}
-                other => return other,
-            }
-        }
-        CheckResult::Passed
     }
 }

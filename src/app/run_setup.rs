@@ -1,24 +1,31 @@
 //! Everything that a run needs, found and checked before anything begins.
 
+use std::ffi::OsStr;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::Value;
 
-use super::context::WorkspaceDiff;
+use super::answer_checks::SchemaCheck;
+use super::context::{
+    DiffError, SystemPrompt, WorkspaceDiff, build_system_prompt, diff_since, find_git,
+};
 use super::error::AppError;
 use super::function_tool::FunctionTool;
 use super::process_env::ProcessEnv;
 use super::resolved_model::ResolvedModel;
 use super::sandbox::Sandbox;
-use super::schema_check::SchemaCheck;
-use super::{tool_names, tool_registry};
-use crate::config::{AgentDefinition, Config};
+use super::tool_registry;
+use crate::config::{AgentDefinition, Config, ConfigName};
 use crate::hooks::Hooks;
 use crate::llm::Recorder;
+use crate::model::TimeSpan;
+use crate::port::CancellationToken;
 use crate::tools::ExecutionMode;
 use crate::workspace::WorkspaceRoot;
+use crate::workspace::index::IndexSettings;
 
 /// Everything that a run needs, found and checked before anything begins.
 #[derive(Clone)]
@@ -51,6 +58,9 @@ fn contains_home(workspace: &Path, home: Option<&Path>) -> bool {
     let home = home.and_then(|home| home.canonicalize().ok());
     workspace.parent().is_none() || home.is_some_and(|home| home.starts_with(workspace))
 }
+
+/// How long the first call waits for an index of the workspace.
+const INDEX_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// The variable with the number of hooks around this process.
 const HOOK_DEPTH_VARIABLE: &str = "ARCHITECT_HOOK_DEPTH";
@@ -116,10 +126,8 @@ impl RunSetup {
     pub(super) fn with_tools(mut self, tools: Vec<FunctionTool>) -> Result<Self, AppError> {
         for tool in tools {
             let name = tool.name();
-            let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
-            if !(1..=64).contains(&name.len())
-                || !name.chars().all(is_plain)
-                || tool_names::is_built_in(name)
+            if ConfigName::parse(name).is_none()
+                || tool_registry::is_built_in(name)
                 || self.tools.iter().any(|other| other.name() == name)
             {
                 return Err(AppError::ToolName(name.to_owned()));
@@ -143,5 +151,40 @@ impl RunSetup {
         SchemaCheck::new(&schema)?;
         self.schema = Some(Arc::new(schema));
         Ok(self)
+    }
+
+    /// Adds what changed in the workspace since this commit to the system prompt.
+    ///
+    /// # Errors
+    ///
+    /// Fails when there is no such commit, no repository, or no git.
+    pub fn with_diff_since(mut self, since: &str) -> Result<Self, AppError> {
+        let git = find_git(OsStr::new(self.env.variable("PATH").unwrap_or_default()));
+        let git = git.ok_or(DiffError::NoGit)?;
+        let cancel = CancellationToken::new();
+        self.diff = Some(diff_since(&git, &self.sandbox.checks, &self.root, since, &cancel)?);
+        Ok(self)
+    }
+
+    /// Returns the system prompt. The same files make the same bytes. A run that is not stored leaves no cache behind.
+    pub(super) fn system_prompt(&self, is_stored: bool) -> Arc<str> {
+        let indexer = &self.config.settings.indexer;
+        let has_cache = is_stored && indexer.cache_ttl > TimeSpan::ZERO;
+        let index = indexer.enabled.then(|| IndexSettings {
+            max_file_size: indexer.max_file_size,
+            exclude: indexer.exclude.iter().map(ToString::to_string).collect(),
+            ttl: indexer.cache_ttl.into(),
+            max_wait: INDEX_TIMEOUT,
+            // Not in a folder for caches: commands may write there, and this becomes a part of a prompt.
+            cache: self.env.folders().state.filter(|_| has_cache).map(|own| own.join("workspaces")),
+            ..IndexSettings::default()
+        });
+        let diff = self.diff.as_ref();
+        let SystemPrompt { text, notices } =
+            build_system_prompt(&self.agent.system_prompt, &self.root, index.as_ref(), diff);
+        for notice in notices {
+            log::warn!("{notice}");
+        }
+        text
     }
 }

@@ -10,7 +10,7 @@ use rustix::fs::{Access, access};
 use sha2::{Digest, Sha256};
 
 use super::error::AppError;
-use super::hidden_paths;
+use super::hidden_paths::hidden_paths;
 use super::process_env::ProcessEnv;
 use crate::config::{self, Config, OriginSource, TRUST_VARIABLE};
 use crate::exec::{
@@ -48,15 +48,12 @@ impl SandboxTemp {
         let name = format!("architect-{}", &name[20..]);
         let usual = std::env::temp_dir();
         let writable = Access::WRITE_OK | Access::EXEC_OK;
-        let own = || {
-            let own = world.folders().state?.join("tmp");
-            let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(&own);
-            made.ok().map(|()| own)
-        };
-        let folder = match usual.is_dir() && access(&usual, writable).is_ok() {
-            true => usual,
-            false => own().unwrap_or(usual),
-        };
+        let is_usable = usual.is_dir() && access(&usual, writable).is_ok();
+        let own = world.folders().state.map(|state| state.join("tmp")).filter(|own| {
+            let mut builder = fs::DirBuilder::new();
+            !is_usable && builder.recursive(true).mode(0o700).create(own).is_ok()
+        });
+        let folder = own.unwrap_or(usual);
         remove_abandoned(&folder, "architect-");
         Self(folder.join(name))
     }
@@ -140,22 +137,19 @@ impl Sandbox {
     ///
     /// Fails when no command can be run.
     pub fn describe(&self) -> Result<String, AppError> {
-        let Enforcement { level: reached, gaps: holes, reason: why } = self.model.enforcement()?;
-        let level = match reached {
+        let Enforcement { level, gaps, reason } = self.model.enforcement()?;
+        let name = match level {
             SandboxLevel::None => "not confined",
             SandboxLevel::Seatbelt => "confined by the system's sandbox",
             SandboxLevel::Landlock => "confined by Landlock and a system call filter",
             SandboxLevel::Namespaces => "confined by namespaces, Landlock and a system call filter",
         };
-        let holes: Vec<String> = holes.iter().map(ToString::to_string).collect();
-        let open = match holes.len() {
-            0 => String::new(),
-            _ => format!("; left open: {}", holes.join(", ")),
-        };
-        let why = why.map_or(String::new(), |why| format!(" ({why})"));
-        let is_enough = reached > SandboxLevel::Landlock || self.model.policy().is_off();
+        let gaps: Vec<String> = gaps.iter().map(ToString::to_string).collect();
+        let open = if gaps.is_empty() { "" } else { "; left open: " };
+        let reason = reason.map_or(String::new(), |reason| format!(" ({reason})"));
+        let is_enough = level > SandboxLevel::Landlock || self.model.policy().is_off();
         let help = if is_enough { String::new() } else { format!("; {CONFINEMENT_HELP}") };
-        Ok(format!("{level}{open}{why}{help}"))
+        Ok(format!("{name}{open}{}{reason}{help}", gaps.join(", ")))
     }
 
     /// Returns a command of the workspace, for a shell.
@@ -171,15 +165,16 @@ fn build_policy(
     temp: &Path,
 ) -> SandboxPolicy {
     let sandbox = &config.settings.sandbox;
-    let state = world.folders().state.into_iter().chain(config.settings.sessions.dir.clone());
+    let folders = world.folders();
+    let record_path = folders.state.as_deref().map(exec::new_record_path);
+    let state = folders.state.into_iter().chain(config.settings.sessions.dir.clone());
     let state: Vec<PathBuf> = state.collect();
     let sessions = state.iter().filter(|path| !path.starts_with(&workspace));
     let sessions: Vec<PathBuf> = sessions.map(|path| path.join("sessions")).collect();
-    let user_git = UserGitConfig::new(world.folders().home.as_deref(), |name| {
-        world.variable(name).map(PathBuf::from)
-    });
+    let user_git =
+        UserGitConfig::new(folders.home.as_deref(), |name| world.variable(name).map(PathBuf::from));
     let followed = exec::followed_by_git(&workspace, &workspace, &user_git);
-    let home = world.folders().home.and_then(|home| home.canonicalize().ok());
+    let home = folders.home.and_then(|home| home.canonicalize().ok());
     let dotfiles = home.map(|home| workspace_dotfiles(&home, &workspace, &sandbox.writable));
     let own = PROTECTED_PATHS.iter().map(|path| workspace.join(path)).chain(followed);
     // Programs of the user read these, and this one does.
@@ -187,7 +182,6 @@ fn build_policy(
         world.variable("XDG_CONFIG_HOME").and_then(|path| exec::resolve_path(path.as_ref()));
     let configs = configs.filter(|path| path.starts_with(&workspace) && *path != workspace);
     let own = own.chain(dotfiles.into_iter().flatten()).chain(configs);
-    let marker = world.folders().state.map(|state| exec::new_record_path(&state));
     SandboxPolicy {
         mode: sandbox.mode,
         network: sandbox.network,
@@ -206,12 +200,7 @@ fn build_policy(
         temp_owner: TempOwner::Supervisors,
         writable: sandbox.writable.clone(),
         caches: build_caches(world, &workspace, temp),
-        hidden: hidden_paths::hidden_paths(
-            world,
-            &sessions,
-            &sandbox.readable,
-            &[&workspace, temp],
-        ),
+        hidden: hidden_paths(world, &sessions, &sandbox.readable, &[&workspace, temp]),
         readable: sandbox.readable.clone(),
         limits: resource_limits(sandbox),
         own_state: state
@@ -219,7 +208,7 @@ fn build_policy(
             .flat_map(|folder| OWN_STATE.map(|name| folder.join(name)))
             .collect(),
         protected: own.chain(state).collect(),
-        record_path: marker,
+        record_path,
         user_git,
         ..SandboxPolicy::off(workspace)
     }
@@ -227,12 +216,12 @@ fn build_policy(
 
 /// Returns whether the user has asked for a confinement just now, and not only in a file.
 fn is_requested_by_option(config: &Config) -> bool {
-    let keys = ["sandbox.mode", "sandbox.network"];
-    let is_option =
-        |option: &str| ["--sandbox", "--network"].iter().any(|own| option.starts_with(own));
-    keys.iter().any(
-        |key| matches!(config.origin(key).source, OriginSource::Argument(option) if is_option(&option)),
-    )
+    ["sandbox.mode", "sandbox.network"].iter().any(|key| match config.origin(key).source {
+        OriginSource::Argument(option) => {
+            option.starts_with("--sandbox") || option.starts_with("--network")
+        }
+        _ => false,
+    })
 }
 
 /// Returns the caches of the user. Private ones are kept for each workspace: a project must not change what another one
@@ -262,10 +251,8 @@ fn resource_limits(sandbox: &config::SandboxConfig) -> ResourceLimits {
 /// Returns the memory of this machine, in bytes.
 #[cfg(target_os = "linux")]
 fn total_memory() -> Option<u64> {
-    let about = fs::read_to_string("/proc/meminfo").ok()?;
-    let total = about.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
-    let kilobytes: u64 = total.split_whitespace().next()?.parse().ok()?;
-    Some(kilobytes << 10)
+    let info = rustix::system::sysinfo();
+    info.totalram.checked_mul(u64::from(info.mem_unit))
 }
 
 #[cfg(not(target_os = "linux"))]

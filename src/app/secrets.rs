@@ -1,20 +1,17 @@
 //! The values that are masked for the model, in the journal and in the output.
 
 use super::process_env::ProcessEnv;
-use crate::config::{Config, McpTransportConfig};
+use crate::config::Config;
 use crate::exec::is_secret_variable;
 use crate::net::Secrets;
 
 /// Returns the values of the variables that hold secrets, by their names or because the settings say so.
 ///
-/// The provider's key is among them. Commands don't get them. But a file of the workspace may contain one, a command may find one elsewhere, and the user
-/// may have let one through.
+/// The provider's key is among them. Commands don't get them. But a file of the workspace may contain one, a command may
+/// find one elsewhere, and the user may have let one through.
 pub fn collect_secrets(config: &Config, world: &ProcessEnv) -> Secrets {
     let settings = &config.settings;
-    let tokens = settings.mcp.servers.iter().filter_map(|server| match &server.transport {
-        McpTransportConfig::Http { token_env, .. } => token_env.as_ref(),
-        McpTransportConfig::Stdio { .. } => None,
-    });
+    let tokens = settings.mcp.servers.iter().filter_map(|server| server.token_env.as_ref());
     let named: Vec<_> = settings.llm.api_key_env.iter().chain(tokens).collect();
     let is_named = |name: &str| named.iter().any(|known| known.as_str() == name);
     let texts: Vec<(String, String)> = world.text_variables().collect();

@@ -8,12 +8,10 @@ use super::process_env::ProcessEnv;
 use crate::config::Config;
 use crate::journal::{
     FileJournal, JournalError, OpenedSession, ParentCall, ResumeOptions, ResumedSession,
-    SessionHeader, SessionId, SessionOutputs, SessionSetup, SessionStore, SteeringQueue,
+    SessionHeader, SessionId, SessionOutputs, SessionSetup, SessionStore,
 };
 use crate::machine::{Conversation, Machine, MachineOutput, State};
-use crate::model::{
-    CallId, ConversationItem, LimitBaseline, MessageOrigin, RunRules, RunTime, pluralize,
-};
+use crate::model::{CallId, ConversationItem, LimitBaseline, MessageOrigin, RunRules, pluralize};
 use crate::tools::{OutputStore, ResultPage};
 use crate::view::PriorUsage;
 
@@ -34,21 +32,8 @@ pub enum SessionTarget {
 pub(super) struct RunSession {
     pub(super) machine: Machine,
     pub(super) output: MachineOutput,
-    pub(super) stored: Option<StoredSession>,
-}
-
-/// The ports of a stored session.
-pub(super) struct StoredSession {
-    pub(super) journal: FileJournal,
-    pub(super) messages: SteeringQueue,
-}
-
-/// What a run starts with.
-pub(super) struct SessionStart {
-    /// The user's message; a stored session resumes without it.
-    pub(super) task: Option<Arc<str>>,
-    pub(super) rules: RunRules,
-    pub(super) fixed_bytes: u64,
+    /// The journal, if the session is stored.
+    pub(super) journal: Option<FileJournal>,
 }
 
 /// Returns the store of the user's sessions.
@@ -96,115 +81,63 @@ impl SessionTarget {
         }
     }
 
-    /// Returns the time of the session at which the run begins.
-    pub(super) fn start_time(&self) -> RunTime {
+    /// Returns the stored session, if one is resumed.
+    pub(super) fn opened(&self) -> Option<&OpenedSession> {
         match self {
-            Self::Ephemeral | Self::New(..) | Self::Child(..) => RunTime::START,
-            Self::Stored(_, opened) => opened.history.at,
-        }
-    }
-
-    /// Returns how many model calls of the session are over; a script or a recording continues after them.
-    pub(super) fn finished_calls(&self) -> u32 {
-        match self {
-            Self::Ephemeral | Self::New(..) | Self::Child(..) => 0,
-            Self::Stored(_, opened) => opened.history.finished_calls,
+            Self::Ephemeral | Self::New(..) | Self::Child(..) => None,
+            Self::Stored(_, opened) => Some(opened),
         }
     }
 
     /// Returns what the session has used and done before.
     pub(super) fn earlier_usage(&self) -> PriorUsage {
-        match self {
-            Self::Ephemeral | Self::New(..) | Self::Child(..) => PriorUsage::default(),
-            Self::Stored(_, opened) => {
-                let run = opened.history.machine.state.run();
-                let costs = opened.history.costs;
-                let llm_calls = run.model_calls + costs.subagent_calls;
-                PriorUsage { costs, steps: run.steps, llm_calls }
-            }
-        }
+        self.opened().map_or_else(PriorUsage::default, |opened| {
+            let (run, costs) = (opened.history.machine.state.run(), opened.history.costs);
+            let llm_calls = run.model_calls + costs.subagent_calls;
+            PriorUsage { costs, steps: run.steps, llm_calls }
+        })
     }
 
-    /// Returns what the limits of the run count from.
-    pub(super) fn limit_base(&self) -> LimitBaseline {
-        match self {
-            Self::Ephemeral | Self::New(..) | Self::Child(..) => LimitBaseline::default(),
-            Self::Stored(_, opened) => opened.limit_baseline,
-        }
-    }
-
-    /// Returns the stored conversation.
-    pub(super) fn conversation(&self) -> Option<&Conversation> {
-        match self {
-            Self::Ephemeral | Self::New(..) | Self::Child(..) => None,
-            Self::Stored(_, opened) => Some(&opened.history.machine.conversation),
-        }
-    }
-
-    /// Returns whether a stored session is resumed.
-    pub(super) fn is_resumed(&self) -> bool {
-        matches!(self, Self::Stored(..))
-    }
-
-    /// Returns where long results are stored whole.
-    pub(super) fn stored_outputs(&self, session: SessionId) -> Option<SessionOutputs> {
-        match self {
-            Self::Ephemeral => None,
-            Self::New(store, _) | Self::Child(store, ..) | Self::Stored(store, _) => {
-                Some(store.outputs(session))
-            }
-        }
-    }
-
-    /// Opens the session. What was decided is durable when this returns.
+    /// Opens the session. What was decided is durable when this returns. A stored session resumes without a task.
     pub(super) fn begin(
         self,
         session: SessionId,
-        start: SessionStart,
+        task: Option<Arc<str>>,
+        rules: RunRules,
+        fixed_bytes: u64,
         setup: impl FnOnce() -> Result<SessionSetup, AppError>,
     ) -> Result<RunSession, AppError> {
-        let SessionStart { task, rules, fixed_bytes: fixed } = start;
         let item = |task: Option<Arc<str>>| {
             ConversationItem::user(MessageOrigin::Task, task.unwrap_or_default())
         };
         let now = SystemTime::now();
-        let dispatched_by = match &self {
-            Self::Child(_, _, dispatcher) => Some(dispatcher.clone()),
-            Self::Ephemeral | Self::New(..) | Self::Stored(..) => None,
-        };
-        match self {
+        let (store, dispatched_by) = match self {
             Self::Ephemeral => {
-                let (machine, output) = Machine::start(rules, Conversation::new(fixed), item(task));
-                Ok(RunSession { machine, output, stored: None })
+                let conversation = Conversation::new(fixed_bytes);
+                let (machine, output) = Machine::start(rules, conversation, item(task));
+                return Ok(RunSession { machine, output, journal: None });
             }
-            Self::New(store, _) | Self::Child(store, ..) => {
-                let header = SessionHeader::new(session, now, setup()?, rules, item(task));
-                let header = SessionHeader { dispatched_by, fixed_bytes: fixed, ..header };
-                let journal = store.create(&header)?;
-                let (machine, output) = header.start_machine();
-                let stored = Some(StoredSession { messages: journal.queue(), journal });
-                Ok(RunSession { machine, output, stored })
-            }
+            Self::New(store, _) => (store, None),
+            Self::Child(store, _, dispatcher) => (store, Some(dispatcher)),
             Self::Stored(_, opened) => {
-                let options = ResumeOptions { now, setup: setup()?, rules, prompt: task };
-                let ResumedSession {
-                    journal,
-                    machine,
-                    output,
-                    workspace_changes: changes,
-                    recovered,
-                } = opened.resume(options)?;
-                for changes in changes {
+                let resumed =
+                    opened.resume(ResumeOptions { now, setup: setup()?, rules, prompt: task })?;
+                for changes in resumed.workspace_changes {
                     log::warn!("{changes}");
                 }
-                if !recovered.is_empty() {
-                    let calls = pluralize(recovered.len(), "call", "calls");
+                if !resumed.recovered.is_empty() {
+                    let calls = pluralize(resumed.recovered.len(), "call", "calls");
                     log::warn!("under way when the session stopped: {calls}");
                 }
-                let stored = Some(StoredSession { messages: journal.queue(), journal });
-                Ok(RunSession { machine, output, stored })
+                let ResumedSession { journal, machine, output, .. } = resumed;
+                return Ok(RunSession { machine, output, journal: Some(journal) });
             }
-        }
+        };
+        let header = SessionHeader::new(session, now, setup()?, rules, item(task));
+        let header = SessionHeader { dispatched_by, fixed_bytes, ..header };
+        let journal = store.create(&header)?;
+        let (machine, output) = header.start_machine();
+        Ok(RunSession { machine, output, journal: Some(journal) })
     }
 }
 

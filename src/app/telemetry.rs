@@ -9,9 +9,8 @@ use crate::net::{
     HttpTimeouts, Method, RequestBody,
 };
 use crate::port::CancellationToken;
-use crate::view::ReportSink;
-use crate::view::RunInfo;
 use crate::view::otel::{ExportRequest, OtelSettings, OtelSink};
+use crate::view::{ReportSink, RunInfo};
 
 /// The most that is read of a collector's answer, in bytes.
 const MAX_RESPONSE_BYTES: usize = 64 << 10;
@@ -64,9 +63,6 @@ fn send_export(client: &HttpClient, export: &ExportRequest<'_>) -> Result<(), St
         client.send(&request, &CancellationToken::new()).map_err(|error| error.to_string())?;
     let status = answer.status;
     let _ = answer.read_all(MAX_RESPONSE_BYTES);
-    if (200..300).contains(&status) {
-        Ok(())
-    } else {
-        Err(format!("the collector answered {status}"))
-    }
+    let is_ok = (200..300).contains(&status);
+    if is_ok { Ok(()) } else { Err(format!("the collector answered {status}")) }
 }

@@ -5,13 +5,12 @@ use std::sync::Arc;
 use super::function_tool::FunctionTool;
 use super::mcp;
 use super::run::SharedResources;
-use super::sandbox::Sandbox;
+use super::run_setup::RunSetup;
 use super::session::SessionResults;
-use super::subagents::{SubagentContext, dispatch_tool};
-use super::tool_names;
+use super::subagents::{DISPATCH, DispatchTool, SubagentContext};
 use crate::config::{AgentDefinition, Config, ConfigProblem, PathPattern, PermissionsConfig};
 use crate::machine::Conversation;
-use crate::model::{ConversationItem, matches_wildcard};
+use crate::model::{ConversationItem, did_you_mean, matches_wildcard, nearest_within};
 use crate::net::Secrets;
 use crate::policy::{
     BlockedCommands, CommandScope, Confirmer, FilePatterns, GuardrailLimits, Guardrails, OffLimits,
@@ -19,66 +18,52 @@ use crate::policy::{
 };
 use crate::tools::{
     CommandSettings, ExecutionMode, FileDeletion, MaxResultTokens, READ_OUTPUT, RUN_COMMAND, Tool,
-    ToolRegistry, ToolSettings, standard_tools,
+    ToolRegistry, ToolSettings, descriptions, standard_tools,
 };
-use crate::workspace::WorkspaceRoot;
 
-/// Returns the tools of a run.
-pub(super) fn build_registry(
-    config: &Config,
-    agent: &AgentDefinition,
-    root: &WorkspaceRoot,
-    sandbox: &Sandbox,
-    effect: ExecutionMode,
-    deps: ToolDeps<'_>,
-) -> Result<ToolRegistry, ConfigProblem> {
-    let mut settings = tool_settings(config, agent, effect)?;
-    settings.rules = parse_rules(config, deps.custom)?;
-    // A sub-agent has them if its own list allows them.
-    if let (Some(allowed), true) = (&mut settings.allowed_tools, deps.subagents.is_some()) {
-        allowed.extend(deps.custom.iter().map(|tool| tool.name().to_owned()));
+impl RunSetup {
+    /// Returns the tools of a run. Long results are stored whole in `results`, or in memory; a sub-agent has no
+    /// sub-agents.
+    pub(super) fn tool_registry(
+        &self,
+        confirm: Arc<dyn Confirmer>,
+        shared: &SharedResources,
+        results: Option<SessionResults>,
+        subagents: Option<SubagentContext>,
+        secrets: Secrets,
+    ) -> Result<ToolRegistry, ConfigProblem> {
+        let Self { config, agent, sandbox, tools: custom, .. } = self;
+        let mut settings = tool_settings(config, agent, self.execution)?;
+        settings.rules = parse_rules(config, custom)?;
+        // A sub-agent has them if its own list allows them.
+        if let (Some(allowed), true) = (&mut settings.allowed_tools, subagents.is_some()) {
+            allowed.extend(custom.iter().map(|tool| tool.name().to_owned()));
+        }
+        settings.guardrails.off_limits = OffLimits::new(sandbox.model.policy());
+        settings.guardrails.repositories = Repositories::new(&sandbox.model.policy().workspace);
+        let mut tools = standard_tools(&self.root, &sandbox.model, &settings);
+        if !config.settings.commands.enabled {
+            tools.retain(|tool| &*tool.spec().name != RUN_COMMAND);
+        }
+        let server_tools: Vec<_> = mcp::server_tools(&shared.servers).collect();
+        if let Some(subagents) = subagents {
+            let names = tools.iter().chain(&server_tools).map(|tool| Arc::clone(&tool.spec().name));
+            let has =
+                |tool: &Arc<str>| agent.allowed_tools.iter().any(|own| matches_wildcard(own, tool));
+            let names = names.chain([READ_OUTPUT.into()]).filter(has).collect();
+            tools.push(Box::new(DispatchTool::new(subagents, names)));
+        }
+        tools.extend(server_tools);
+        tools.extend(custom.iter().map(|tool| Box::new(tool.clone()) as Box<dyn Tool>));
+        let registry = ToolRegistry::new(tools, settings)
+            .with_confirmer(confirm)
+            .with_shared_quota(shared.quota.clone())
+            .with_secrets(secrets);
+        Ok(match results {
+            Some(results) => registry.with_results(Arc::new(results)),
+            None => registry,
+        })
     }
-    settings.guardrails.off_limits = OffLimits::new(sandbox.model.policy());
-    settings.guardrails.repositories = Repositories::new(&sandbox.model.policy().workspace);
-    let mut tools = standard_tools(root, &sandbox.model, &settings);
-    if !config.settings.commands.enabled {
-        tools.retain(|tool| &*tool.spec().name != RUN_COMMAND);
-    }
-    let server_tools: Vec<_> = mcp::server_tools(&deps.shared.servers).collect();
-    if let Some(subagents) = deps.subagents {
-        let names = tools.iter().chain(&server_tools).map(|tool| Arc::clone(&tool.spec().name));
-        let has =
-            |tool: &Arc<str>| agent.allowed_tools.iter().any(|own| matches_wildcard(own, tool));
-        let names: Vec<Arc<str>> = names.chain([READ_OUTPUT.into()]).filter(has).collect();
-        tools.push(dispatch_tool(subagents, names));
-    }
-    tools.extend(server_tools);
-    tools.extend(deps.custom.iter().map(|tool| Box::new(tool.clone()) as Box<dyn Tool>));
-    let quota = deps.shared.quota.clone();
-    let registry = ToolRegistry::new(tools, settings)
-        .with_confirmer(deps.confirm)
-        .with_shared_quota(quota)
-        .with_secrets(deps.secrets);
-    Ok(match deps.results {
-        Some(results) => registry.with_results(Arc::new(results)),
-        None => registry,
-    })
-}
-
-/// What the tools of one run need of it.
-pub(super) struct ToolDeps<'a> {
-    /// Asks for confirmations.
-    pub(super) confirm: Arc<dyn Confirmer>,
-    /// What it shares with other runs of the task.
-    pub(super) shared: &'a SharedResources,
-    /// Where long results are stored whole; `None` for memory.
-    pub(super) results: Option<SessionResults>,
-    /// The agents that can be dispatched; a sub-agent has none.
-    pub(super) subagents: Option<SubagentContext>,
-    /// Tools of the program that embeds the agent.
-    pub(super) custom: &'a [FunctionTool],
-    /// Values that are masked in results.
-    pub(super) secrets: Secrets,
 }
 
 /// Returns what a session has done so far, as far as its limits are concerned.
@@ -111,7 +96,7 @@ pub(super) fn tool_settings(
     let commands = &settings.commands;
     let key = format!("agents.{}.allowed_tools", agent.name);
     for entry in &agent.allowed_tools {
-        tool_names::check_tool_name(entry).map_err(|error| config.problem_with(&key, error))?;
+        check_tool_name(entry).map_err(|error| config.problem_with(&key, error))?;
     }
     Ok(ToolSettings {
         allowed_tools: Some(agent.allowed_tools.clone()),
@@ -139,9 +124,10 @@ fn parse_rules(config: &Config, custom: &[FunctionTool]) -> Result<PermissionRul
         [("permissions.deny", deny), ("permissions.ask", ask), ("permissions.allow", allow)]
     {
         for text in texts {
-            PermissionRule::parse(text)
-                .map_err(|error| config.problem_with(key, error.to_string()))?;
-            tool_names::check_tool_name(text).map_err(|error| config.problem_with(key, error))?;
+            let checked = PermissionRule::parse(text).map_err(|error| error.to_string());
+            checked
+                .and_then(|_| check_tool_name(text))
+                .map_err(|error| config.problem_with(key, error))?;
         }
     }
     let custom = custom.iter().map(|tool| tool.name().to_owned());
@@ -180,5 +166,54 @@ pub(super) fn quota_limits(config: &Config) -> GuardrailLimits {
         files: guardrails.max_files_modified.map(u64::from),
         lines: guardrails.max_lines_changed,
         commands: guardrails.max_commands_executed.map(u64::from),
+    }
+}
+
+/// Letters that a name may differ in and still be meant.
+const MAX_DISTANCE: usize = 3;
+
+/// Returns whether this program has a tool of this name, or could have one of a server.
+pub(super) fn is_built_in(name: &str) -> bool {
+    name.starts_with("mcp_") || names().any(|tool| tool == name)
+}
+
+/// Checks the tools that a rule or an entry of a list is about: names with stars, and bars between them. A rule or a list
+/// with another name would never have an effect, and a rule that denies would be missed only when it is too late.
+///
+/// # Errors
+///
+/// Fails with a message about a name that no tool has.
+fn check_tool_name(entry: &str) -> Result<(), String> {
+    let (tools, _) = entry.split_once('(').unwrap_or((entry, ""));
+    let is_known = |name: &&str| name.contains('*') || is_built_in(name);
+    match tools.split('|').map(str::trim).find(|name| !is_known(name)) {
+        None => Ok(()),
+        Some(name) => {
+            let meant = nearest_within(name, names(), MAX_DISTANCE);
+            Err(format!("there is no tool `{name}`{}", did_you_mean(meant)))
+        }
+    }
+}
+
+/// Returns the names of the tools of this program; those of servers begin with `mcp_`.
+fn names() -> impl Iterator<Item = &'static str> {
+    descriptions().map(|tool| tool.name).chain([DISPATCH])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_that_no_tool_has_is_reported_with_the_nearest_one() {
+        for entry in ["run_command(git *)", "write_file", "read_file|grep", "mcp_git_*", "*"] {
+            assert_eq!(check_tool_name(entry), Ok(()), "{entry}");
+        }
+        let wrong = |entry| check_tool_name(entry).unwrap_err();
+        assert_eq!(
+            wrong("run_comand(*)"),
+            "there is no tool `run_comand`, did you mean `run_command`?"
+        );
+        assert_eq!(wrong("grep|Wirte"), "there is no tool `Wirte`");
     }
 }

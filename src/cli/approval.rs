@@ -44,7 +44,7 @@ pub(super) fn ask(config: &Config, world: &ProcessEnv) -> Result<(), CliError> {
         return Err(refused());
     }
     let accepted = TrustStore::new(&state).accept(&config.workspace, &config.changed);
-    accepted.map_err(|error| CliError::failed(error.to_string()))
+    accepted.map_err(CliError::failed)
 }
 
 fn name(file: &ChangedFile) -> String {

@@ -1,21 +1,25 @@
 //! From options to a configuration.
 
-use architect::app::{AppError, ExecutionMode, ProcessEnv};
+use architect::app::{
+    AppError, ExecutionMode, ProcessEnv, ResolvedModel, RunSetup, collect_secrets,
+};
 use architect::config::{
     Config, ConfigSources, NoticeCause, OptionOverride, ProjectTrust, TRUST_VARIABLE,
     is_cumulative, is_list, load,
 };
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::approval;
 use super::args::{LayerArgs, OutputArgs, SettingsArgs};
 use super::error::CliError;
+use super::{approval, logging};
 
 /// The agent that runs by default.
-pub(crate) const DEFAULT_AGENT: &str = "build";
+const DEFAULT_AGENT: &str = "build";
 
 /// The options of a run that are stored in its session, so that a resume uses them too.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub(crate) struct SavedOptions {
     /// As `--set` takes them.
     pub(crate) sets: Vec<String>,
@@ -81,7 +85,20 @@ pub(crate) fn load_config(
             "`architect config trust` trusts this folder, `--trust` or {TRUST_VARIABLE}=1 does for one run"
         );
     }
+    if let Some(output) = output {
+        let secrets = collect_secrets(&config, world);
+        logging::configure(output.verbose, config.settings.logging.level, secrets);
+    }
     Ok((config, remembered))
+}
+
+/// Returns the configuration that a run would have.
+///
+/// # Errors
+///
+/// Fails with everything that is wrong with it.
+pub(crate) fn load_settings(args: &SettingsArgs, world: &ProcessEnv) -> Result<Config, CliError> {
+    load_config(args, None, world, &SavedOptions::default()).map(|(config, _)| config)
 }
 
 /// Returns the configuration of a command that needs no more than the store of sessions.
@@ -144,10 +161,8 @@ fn as_sets(overrides: &[OptionOverride]) -> Vec<String> {
             sets.push(format!("{key}={value}"));
         } else if overrides[..index].iter().all(|earlier| earlier.key != *key) {
             let items = overrides.iter().filter(|other| other.key == *key);
-            sets.push(format!(
-                "{key}={}",
-                json!(items.map(|item| &item.value).collect::<Vec<_>>())
-            ));
+            let items: Vec<&String> = items.map(|item| &item.value).collect();
+            sets.push(format!("{key}={}", json!(items)));
         }
     }
     sets
@@ -170,22 +185,22 @@ fn drop_replaced(sets: Vec<String>) -> Vec<String> {
 }
 
 impl SavedOptions {
-    /// Returns whether effects are real.
-    pub(crate) fn execution_mode(&self) -> ExecutionMode {
-        if self.dry_run { ExecutionMode::DryRun } else { ExecutionMode::Real }
+    /// Returns the setup of a run with these options.
+    ///
+    /// # Errors
+    ///
+    /// Fails when a run is not possible as configured.
+    pub(crate) fn new_setup(&self, config: Config, env: ProcessEnv) -> Result<RunSetup, CliError> {
+        let model = ResolvedModel::from_config(&config, &env)?;
+        let agent = self.agent.as_deref().unwrap_or(DEFAULT_AGENT);
+        let mut setup = RunSetup::new(config, env, agent, model)?;
+        setup.execution = if self.dry_run { ExecutionMode::DryRun } else { ExecutionMode::Real };
+        Ok(setup)
     }
 
     /// Returns the stored form.
     pub(crate) fn to_json(&self) -> Value {
-        let Self { sets, agent, config, profile, dry_run, disable_mcp } = self;
-        json!({
-            "sets": sets,
-            "agent": agent,
-            "config": config,
-            "profile": profile,
-            "dry_run": dry_run,
-            "disable_mcp": disable_mcp,
-        })
+        json!(self)
     }
 
     /// Returns the names of the stored options.
@@ -204,16 +219,7 @@ impl SavedOptions {
 
     /// Reads the stored form; missing options are not set.
     pub(crate) fn from_json(value: &Value) -> Self {
-        let text = |key: &str| value[key].as_str().map(str::to_owned);
-        let sets = value["sets"].as_array().into_iter().flatten();
-        Self {
-            sets: sets.filter_map(|set| set.as_str().map(str::to_owned)).collect(),
-            agent: text("agent"),
-            config: text("config"),
-            profile: text("profile"),
-            dry_run: value["dry_run"].as_bool().unwrap_or(false),
-            disable_mcp: value["disable_mcp"].as_bool().unwrap_or(false),
-        }
+        Self::deserialize(value).unwrap_or_default()
     }
 }
 

@@ -43,9 +43,10 @@ impl Confirmer for TerminalPrompt {
         scope: &EffectContext,
     ) -> ConfirmationAnswer {
         let Some(terminal) = open_terminal() else { return ConfirmationAnswer::Unavailable };
+        let ask = || prompt_user(terminal, question, scope);
         match &self.pause_drawing {
-            Some(pause_drawing) => pause_drawing.during(|| prompt_user(terminal, question, scope)),
-            None => prompt_user(terminal, question, scope),
+            Some(pause_drawing) => pause_drawing.during(ask),
+            None => ask(),
         }
     }
 }
@@ -55,12 +56,10 @@ fn prompt_user(
     question: &ConfirmationRequest<'_>,
     scope: &EffectContext,
 ) -> ConfirmationAnswer {
-    let text = format!(
-        "\n{} → {}\n  ({})\n  run it? [y]es, [n]o, [a]bort the run: ",
-        question.tool,
-        sanitize::line(question.summary),
-        sanitize::line(question.reason)
-    );
+    let [summary, reason] = [question.summary, question.reason].map(sanitize::line);
+    let tool = question.tool;
+    let text =
+        format!("\n{tool} → {summary}\n  ({reason})\n  run it? [y]es, [n]o, [a]bort the run: ");
     loop {
         if terminal.write_all(text.as_bytes()).is_err() {
             return ConfirmationAnswer::Unavailable;

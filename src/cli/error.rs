@@ -1,14 +1,15 @@
 //! Errors of commands, with hints.
 
+use std::fmt::Display;
 use std::io;
 
 use architect::app::AppError;
-use architect::config::{ConfigError, ProblemKind};
+use architect::config::{ConfigError, ConfigProblem, ProblemKind};
 use architect::exec::ExecError;
 use architect::journal::{JournalError, ReadOnlyReason, SessionId};
 use architect::llm::{ConnectError, ModelSpecError};
 use architect::machine::StopReason;
-use architect::view::RunResult;
+use architect::view::{RunResult, SaveError};
 
 use super::{USAGE_EXIT_CODE, output};
 
@@ -35,42 +36,30 @@ enum CliErrorKind {
     Failed,
 }
 
-impl CliErrorKind {
-    /// Returns the stop reason of a run that could not begin because of it, if it has one.
-    fn stop_reason(self) -> Option<StopReason> {
-        match self {
-            Self::Usage | Self::Pipe => None,
-            Self::Store => Some(StopReason::StoreError),
-            Self::Failed => Some(StopReason::InternalError),
-        }
-    }
-}
-
 impl CliError {
     /// Returns an error that the user can fix.
-    pub(crate) fn usage(message: impl Into<String>) -> Self {
-        Self { kind: CliErrorKind::Usage, message: message.into(), hints: Vec::new(), result: None }
+    pub(crate) fn usage(message: impl Display) -> Self {
+        Self::new(CliErrorKind::Usage, message)
     }
 
     /// Returns an error of the system, or a defect.
-    pub(crate) fn failed(message: impl Into<String>) -> Self {
-        Self {
-            kind: CliErrorKind::Failed,
-            message: message.into(),
-            hints: Vec::new(),
-            result: None,
-        }
+    pub(crate) fn failed(message: impl Display) -> Self {
+        Self::new(CliErrorKind::Failed, message)
+    }
+
+    fn new(kind: CliErrorKind, message: impl Display) -> Self {
+        Self { kind, message: message.to_string(), hints: Vec::new(), result: None }
+    }
+
+    /// Returns the failure to write a file, with its causes.
+    pub(crate) fn from_save(error: &SaveError) -> Self {
+        Self::failed(output::error_chain(error))
     }
 
     /// Returns the failure of a write to standard output.
     pub(crate) fn from_stdout(error: &io::Error) -> Self {
         match error.kind() {
-            io::ErrorKind::BrokenPipe => Self {
-                kind: CliErrorKind::Pipe,
-                message: String::new(),
-                hints: Vec::new(),
-                result: None,
-            },
+            io::ErrorKind::BrokenPipe => Self::new(CliErrorKind::Pipe, ""),
             _ => Self::failed(format!("could not write to standard output: {error}")),
         }
     }
@@ -88,10 +77,17 @@ impl CliError {
 
     /// Returns the result document of a run that failed with this error.
     pub(crate) fn to_result(&self) -> RunResult {
-        let refused = RunResult::not_started(self.message());
+        let refused = RunResult::not_started(&*self.message);
         let exit_code = self.code();
         match &self.result {
-            None => RunResult { exit_code, stop_reason: self.kind.stop_reason(), ..refused },
+            None => {
+                let stop_reason = match self.kind {
+                    CliErrorKind::Usage | CliErrorKind::Pipe => None,
+                    CliErrorKind::Store => Some(StopReason::StoreError),
+                    CliErrorKind::Failed => Some(StopReason::InternalError),
+                };
+                RunResult { exit_code, stop_reason, ..refused }
+            }
             Some(result) => {
                 let RunResult { status, error, .. } = refused;
                 RunResult { exit_code, status, error, ..RunResult::clone(result) }
@@ -108,21 +104,13 @@ impl CliError {
         }
     }
 
-    /// Returns what is wrong.
-    pub(crate) fn message(&self) -> &str {
-        &self.message
-    }
-
     /// Writes the failure to standard error.
     pub(crate) fn print(&self) {
         if self.kind == CliErrorKind::Pipe {
             return;
         }
-        let mut text = format!("error: {}\n", self.message);
-        for hint in &self.hints {
-            text.push_str(&format!("  hint: {hint}\n"));
-        }
-        output::print_stderr(&text);
+        let hints: String = self.hints.iter().map(|hint| format!("  hint: {hint}\n")).collect();
+        output::print_stderr(&format!("error: {}\n{hints}", self.message));
     }
 }
 
@@ -130,11 +118,9 @@ impl From<AppError> for CliError {
     fn from(error: AppError) -> Self {
         let failure = match &error {
             AppError::Config(error) => return from_config_error(error),
-            _ if error.is_user_error() => Self::usage(error.to_string()),
-            AppError::Journal(_) => {
-                Self { kind: CliErrorKind::Store, ..Self::failed(error.to_string()) }
-            }
-            _ => Self::failed(error.to_string()),
+            _ if error.is_user_error() => Self::usage(&error),
+            AppError::Journal(_) => Self::new(CliErrorKind::Store, &error),
+            _ => Self::failed(&error),
         };
         error_hints(&error).into_iter().fold(failure, Self::hint)
     }
@@ -169,14 +155,14 @@ fn from_config_error(error: &ConfigError) -> CliError {
         }
     }
     // The origin of values does not help if a file can't be read at all.
-    let is_of_a_file = |trouble: &ProblemKind| {
-        matches!(trouble, ProblemKind::Unreadable(_) | ProblemKind::Syntax(_))
+    let is_of_a_file = |problem: &ConfigProblem| {
+        matches!(problem.kind, ProblemKind::Unreadable(_) | ProblemKind::Syntax(_))
     };
-    if error.problems.iter().all(|problem| is_of_a_file(&problem.kind)) {
-        return CliError::usage(message);
+    let hint = "`architect config show` shows every key with its value and where it comes from";
+    match error.problems.iter().all(is_of_a_file) {
+        true => CliError::usage(message),
+        false => CliError::usage(message).hint(hint),
     }
-    CliError::usage(message)
-        .hint("`architect config show` shows every key with its value and where it comes from")
 }
 
 /// Returns what the user can do about a session that can only be read.
@@ -184,15 +170,15 @@ fn read_only_hints(session: SessionId, why: &ReadOnlyReason) -> Vec<String> {
     let fork = |seq: u64| {
         format!("`architect fork {session}@{}` continues in a copy of what is intact", seq - 1)
     };
-    match why {
+    match *why {
         ReadOnlyReason::NewerFormat { .. } => vec!["resume it with that release".to_owned()],
         // Without its first record a journal can't be read.
         ReadOnlyReason::UnknownRecord { seq: 0, .. } | ReadOnlyReason::Damaged { seq: 0, .. } => {
             Vec::new()
         }
-        ReadOnlyReason::UnknownRecord { seq, .. } => vec![fork(*seq)],
+        ReadOnlyReason::UnknownRecord { seq, .. } => vec![fork(seq)],
         ReadOnlyReason::Damaged { seq, .. } => vec![
-            fork(*seq),
+            fork(seq),
             format!("`architect resume {session} --repair` cuts off what is damaged"),
         ],
     }
@@ -200,60 +186,66 @@ fn read_only_hints(session: SessionId, why: &ReadOnlyReason) -> Vec<String> {
 
 /// Returns what the user can do about an error.
 fn error_hints(error: &AppError) -> Vec<String> {
-    let hint = |text: &str| vec![text.to_owned()];
-    match error {
-        AppError::NoModel => vec![
-            "name one: --model PROVIDER/NAME, or `model` in [llm] of the configuration".to_owned(),
-            "`architect demo` shows a whole run without a model".to_owned(),
+    let hints: &[&str] = match error {
+        AppError::NoModel => &[
+            "name one: --model PROVIDER/NAME, or `model` in [llm] of the configuration",
+            "`architect demo` shows a whole run without a model",
         ],
         AppError::Model(ModelSpecError::UnknownName { .. }) => {
-            hint("with --api-base any name is accepted, for an OpenAI-compatible server")
+            &["with --api-base any name is accepted, for an OpenAI-compatible server"]
         }
         AppError::Connect(ConnectError::MissingKey { .. }) => {
-            hint("set the variable, or name another one with --api-key-env")
+            &["set the variable, or name another one with --api-key-env"]
         }
-        AppError::NoPrice(_) => hint(
+        AppError::NoPrice(_) => &[
             "add its price to the file of `costs.prices_file`, or run without counting costs: --set costs.unknown_price=warn",
-        ),
-        AppError::HomeAsWorkspace(path) => vec![
-            "change to the folder of a project, or name one with --workspace".to_owned(),
-            format!("--workspace {} uses it anyway; its dotfiles stay protected", path.display()),
         ],
-        AppError::Workspace { .. } => hint("name another folder with --workspace"),
-        AppError::Exec(ExecError::Unconfined(_)) => hint(
+        AppError::HomeAsWorkspace(path) => {
+            let path = path.display();
+            return vec![
+                "change to the folder of a project, or name one with --workspace".to_owned(),
+                format!("--workspace {path} uses it anyway; its dotfiles stay protected"),
+            ];
+        }
+        AppError::Workspace { .. } => &["name another folder with --workspace"],
+        AppError::Exec(ExecError::Unconfined(_)) => &[
             "`architect doctor` shows what this system supports; --sandbox off disables the confinement",
-        ),
-        AppError::Journal(JournalError::Busy { session, .. }) => vec![
+        ],
+        AppError::Journal(error) => return journal_hints(error),
+        _ => &[],
+    };
+    hints.iter().map(ToString::to_string).collect()
+}
+
+/// Returns what the user can do about an error of the store.
+fn journal_hints(error: &JournalError) -> Vec<String> {
+    let resume = |session: &SessionId| format!("`architect resume {session} PROMPT` resumes it");
+    match error {
+        JournalError::Busy { session, .. } => vec![
             format!("`architect steer {session} MESSAGE` sends a message to the running session"),
             format!("`architect fork {session}` continues in a copy"),
         ],
-        AppError::Journal(JournalError::SessionExists(session)) => vec![
-            format!("`architect resume {session} PROMPT` resumes it"),
-            "without --session an id is generated".to_owned(),
-        ],
-        AppError::Journal(JournalError::NotRunning(session)) => {
-            vec![format!("`architect resume {session} PROMPT` resumes it")]
+        JournalError::SessionExists(session) => {
+            vec![resume(session), "without --session an id is generated".to_owned()]
         }
-        AppError::Journal(JournalError::UnknownSession(_) | JournalError::InvalidId(_)) => {
-            hint("`architect sessions list` lists the stored sessions")
+        JournalError::NotRunning(session) => vec![resume(session)],
+        JournalError::UnknownSession(_) | JournalError::InvalidId(_) => {
+            vec!["`architect sessions list` lists the stored sessions".to_owned()]
         }
-        AppError::Journal(JournalError::ReadOnly { session, reason: why }) => {
-            read_only_hints(*session, why)
-        }
-        AppError::Journal(JournalError::Damaged { session, reason: why }) => {
+        JournalError::ReadOnly { session, reason } => read_only_hints(*session, reason),
+        JournalError::Damaged { session, reason } => {
             let partial = "--partial uses what comes before the damage".to_owned();
-            read_only_hints(*session, why).into_iter().chain([partial]).collect()
+            read_only_hints(*session, reason).into_iter().chain([partial]).collect()
         }
-        AppError::Journal(JournalError::Misnamed { header, .. }) => {
+        JournalError::Misnamed { header, .. } => {
             vec![format!("rename the file and the folder beside it to {header}, or remove them")]
         }
-        AppError::Journal(
-            JournalError::Io { .. }
-            | JournalError::NoStateFolder
-            | JournalError::UntrustedFolder { .. },
-        ) => hint(
-            "--ephemeral runs without storing the session; `sessions.dir` names another folder",
-        ),
+        JournalError::Io { .. }
+        | JournalError::NoStateFolder
+        | JournalError::UntrustedFolder { .. } => vec![
+            "--ephemeral runs without storing the session; `sessions.dir` names another folder"
+                .to_owned(),
+        ],
         _ => Vec::new(),
     }
 }

@@ -3,7 +3,6 @@
 use std::io::Write;
 use std::sync::OnceLock;
 
-use architect::config::LogLevel;
 use architect::net::Secrets;
 use architect::view::{ci_commands, sanitize};
 use log::LevelFilter;
@@ -12,7 +11,7 @@ use log::LevelFilter;
 static SECRETS: OnceLock<Secrets> = OnceLock::new();
 
 /// Starts the technical log: as much as the configuration says, or more for each `-v`. The secrets are masked in it.
-pub(crate) fn configure(verbose: u8, level: LogLevel, secrets: Secrets) {
+pub(crate) fn configure(verbose: u8, level: LevelFilter, secrets: Secrets) {
     let _ = SECRETS.set(secrets);
     let of_flags = match verbose {
         0 => LevelFilter::Off,
@@ -20,7 +19,7 @@ pub(crate) fn configure(verbose: u8, level: LogLevel, secrets: Secrets) {
         2 => LevelFilter::Debug,
         _ => LevelFilter::Trace,
     };
-    log::set_max_level(level_filter(level).max(of_flags));
+    log::set_max_level(level.max(of_flags));
 }
 
 /// Sets the log up; until the configuration is read, it has warnings.
@@ -38,16 +37,5 @@ pub(crate) fn init() {
     // Another log may be there already, when the library's user has one.
     if builder.try_init().is_ok() {
         log::set_max_level(LevelFilter::Warn);
-    }
-}
-
-fn level_filter(level: LogLevel) -> LevelFilter {
-    match level {
-        LogLevel::Off => LevelFilter::Off,
-        LogLevel::Error => LevelFilter::Error,
-        LogLevel::Warn => LevelFilter::Warn,
-        LogLevel::Info => LevelFilter::Info,
-        LogLevel::Debug => LevelFilter::Debug,
-        LogLevel::Trace => LevelFilter::Trace,
     }
 }

@@ -6,8 +6,6 @@ mod commands;
 mod config_options;
 mod confirm;
 mod error;
-mod help;
-mod journal_damage;
 mod logging;
 mod output;
 mod session_lookup;
@@ -74,8 +72,9 @@ fn with_suggestion(mut error: clap::Error, words: &[String]) -> clap::Error {
     if error.kind() != ErrorKind::UnknownArgument {
         return error;
     }
-    let Some(ContextValue::String(typed)) = error.get(ContextKind::InvalidArg) else {
-        return error;
+    let typed = match error.get(ContextKind::InvalidArg) {
+        Some(ContextValue::String(typed)) if typed.starts_with("--") => typed,
+        _ => return error,
     };
     let root = Cli::command();
     let mut command = &root;
@@ -86,14 +85,9 @@ fn with_suggestion(mut error: clap::Error, words: &[String]) -> clap::Error {
             None => break,
         }
     }
-    let options: Vec<String> = [command, &root]
-        .iter()
-        .flat_map(|command| command.get_arguments())
-        .filter_map(|argument| Some(format!("--{}", argument.get_long()?)))
-        .collect();
-    let name = typed.split('=').next().unwrap_or_default();
-    let found = nearest(name.trim_start_matches('-'), options.iter().map(|option| &option[2..]));
-    if let Some(found) = found.filter(|_| name.starts_with("--")) {
+    let arguments = [command, &root].into_iter().flat_map(clap::Command::get_arguments);
+    let name = typed.trim_start_matches('-').split('=').next().unwrap_or_default();
+    if let Some(found) = nearest(name, arguments.filter_map(clap::Arg::get_long)) {
         let suggested = ContextValue::String(format!("--{found}"));
         error.insert(ContextKind::SuggestedArg, suggested);
     }
@@ -103,10 +97,10 @@ fn with_suggestion(mut error: clap::Error, words: &[String]) -> clap::Error {
 /// Returns the output format that these arguments ask for, of a command whose output is a run's result.
 fn requested_format(words: &[String]) -> Option<OutputFormat> {
     let runs = ["run", "exec", "demo", "resume", "fork"];
-    words
-        .iter()
-        .find(|word| !word.starts_with('-'))
-        .filter(|word| runs.contains(&word.as_str()))?;
+    let command = words.iter().find(|word| !word.starts_with('-'))?;
+    if !runs.contains(&command.as_str()) {
+        return None;
+    }
     let words = words.iter().map(String::as_str).take_while(|word| *word != "--");
     let mut before = "";
     for word in words {
@@ -131,7 +125,7 @@ fn process_arguments() -> Vec<String> {
 /// way out.
 fn print_result_document(failure: &CliError, words: &[String]) -> Result<(), CliError> {
     match requested_format(words) {
-        Some(format) => commands::print_refusal(failure, format),
+        Some(format) => commands::print_result(&failure.to_result(), format).map(drop),
         None => Ok(()),
     }
 }
@@ -141,8 +135,7 @@ fn print_result_document(failure: &CliError, words: &[String]) -> Result<(), Cli
 fn report_clap_error(error: clap::Error) -> Result<u8, CliError> {
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
-            output::print(&error.render().to_string())?;
-            Ok(0)
+            output::print(&error.render().to_string())
         }
         _ => {
             let words = process_arguments();

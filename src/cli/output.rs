@@ -7,12 +7,12 @@ use architect::view::{ci_commands, sanitize};
 
 use super::error::CliError;
 
-/// Writes an answer to standard output.
+/// Writes an answer to standard output, and returns the exit code of success.
 ///
 /// # Errors
 ///
 /// Fails if it is closed, or can't be written.
-pub(crate) fn print(text: &str) -> Result<(), CliError> {
+pub(crate) fn print(text: &str) -> Result<u8, CliError> {
     let text = &*sanitize(text, io::stdout().is_terminal());
     let mut stdout = io::stdout().lock();
     let written = stdout.write_all(text.as_bytes()).and_then(|()| {
@@ -21,7 +21,7 @@ pub(crate) fn print(text: &str) -> Result<(), CliError> {
         }
         stdout.flush()
     });
-    written.map_err(|error| CliError::from_stdout(&error))
+    written.map(|()| 0).map_err(|error| CliError::from_stdout(&error))
 }
 
 /// Writes to standard error; a failure is ignored.
@@ -39,12 +39,9 @@ fn sanitize(text: &str, is_terminal: bool) -> Cow<'_, str> {
     let is_read = is_read_by_ci();
     match is_terminal {
         true => ci_commands::escape_commands(text, is_read),
-        false => match sanitize::for_pipe(text) {
-            Cow::Borrowed(text) => ci_commands::escape_commands(text, is_read),
-            Cow::Owned(text) => {
-                Cow::Owned(ci_commands::escape_commands(&text, is_read).into_owned())
-            }
-        },
+        false => {
+            ci_commands::escape_commands(&sanitize::for_pipe(text), is_read).into_owned().into()
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use architect::app::{ProcessEnv, collect_secrets, open_store};
-use architect::journal::{SessionHistory, SessionId, SessionStore};
+use architect::journal::{JournalError, SessionHistory, SessionId, SessionStore};
 use architect::net::Secrets;
 use architect::view::sanitize;
 
@@ -79,6 +79,22 @@ impl SessionLookup {
             output::print_stderr(&note);
         }
         Ok(session)
+    }
+
+    /// Checks that all of a session can be read, or that the user wants what can be.
+    ///
+    /// # Errors
+    ///
+    /// Fails when it is damaged and that is not wanted.
+    pub(crate) fn check_damage(&self, session: SessionId, partial: bool) -> Result<(), CliError> {
+        let Some(reason) = self.store.damage(session)? else { return Ok(()) };
+        if !partial {
+            return Err(JournalError::Damaged { session, reason }.into());
+        }
+        log::warn!(
+            "the journal of session {session} is damaged: {reason}; what follows is left out"
+        );
+        Ok(())
     }
 
     /// Returns a note about the folder of a session if it is not the current one. An imported one resumes in this folder.

@@ -48,11 +48,22 @@ pub(crate) fn open_sinks(
     let failed = |error: io::Error| CliError::failed(format!("could not start writing: {error}"));
     let mut outputs: Vec<Box<dyn ReportSink>> = Vec::new();
     let mut pause_drawing = None;
-    let logs_live =
-        !args.quiet && can_redraw(io::stderr().is_terminal(), |name| variable(world, name));
+    let (stderr, is_read) = (io::stderr(), output::is_read_by_ci());
+    let variable = |name: &str| world.variable(name).map(str::to_owned);
+    let logs_live = !args.quiet && can_redraw(stderr.is_terminal(), variable);
     if !args.quiet {
-        let log = open_log(args, config, world, logs_live).map_err(failed)?;
-        pause_drawing = Some(log.pause_drawing());
+        let style = LogStyle {
+            lang: config.settings.language,
+            has_color: should_use_color(args.color, stderr.is_terminal(), variable),
+            shows_costs: args.show_costs,
+        };
+        let stderr = CommandEscaper::new(stderr, is_read);
+        let log = match logs_live {
+            true => HumanLog::live(stderr, style, Arc::new(SystemClock::start()), terminal_width),
+            false => HumanLog::plain(stderr, style),
+        };
+        let log = log.map_err(failed)?;
+        pause_drawing = log.pause_drawing();
         outputs.push(Box::new(OptionalSink::new(log, "log")));
     }
     if let Some(path) = &config.settings.logging.file {
@@ -69,7 +80,6 @@ pub(crate) fn open_sinks(
         true => AnswerDestination::Terminal,
         false => AnswerDestination::NonTerminal,
     };
-    let is_read = output::is_read_by_ci();
     outputs.push(match output_format(args) {
         OutputFormat::Text => {
             Box::new(TextSink::new(CommandEscaper::new(stdout, is_read), place).map_err(failed)?)
@@ -78,31 +88,6 @@ pub(crate) fn open_sinks(
         OutputFormat::StreamJson => Box::new(StreamJsonSink::new(stdout).map_err(failed)?),
     });
     Ok(Sinks { reporter: Reporter::new(outputs), pause_drawing, is_terminal })
-}
-
-fn open_log(
-    args: &OutputArgs,
-    config: &Config,
-    world: &ProcessEnv,
-    is_live: bool,
-) -> io::Result<HumanLog> {
-    let is_styled =
-        should_use_color(args.color, io::stderr().is_terminal(), |name| variable(world, name));
-    let stderr = CommandEscaper::new(io::stderr(), output::is_read_by_ci());
-    let style = LogStyle {
-        lang: config.settings.language,
-        has_color: is_styled,
-        shows_costs: args.show_costs,
-    };
-    if is_live {
-        HumanLog::live(stderr, style, Arc::new(SystemClock::start()), terminal_width)
-    } else {
-        HumanLog::plain(stderr, style)
-    }
-}
-
-fn variable(world: &ProcessEnv, name: &str) -> Option<String> {
-    world.variable(name).map(str::to_owned)
 }
 
 /// Returns how wide the terminal of the log is now.

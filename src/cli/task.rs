@@ -7,15 +7,14 @@ use std::thread;
 use std::time::Duration;
 
 use architect::app::{
-    FinishedRun, ProcessEnv, RunDeadline, RunIo, RunRequest, RunSetup, SessionTarget,
-    start_telemetry,
+    FinishedRun, ProcessEnv, RunIo, RunRequest, RunSetup, SessionTarget, start_telemetry,
 };
-use architect::config::{Config, EvaluationMode, LayerRank};
+use architect::config::{Config, LayerRank};
 use architect::machine::{CloseReason, RunStatus, StopReason};
 use architect::model::{Signal, TimeSpan, pluralize};
-use architect::view::report::{self, RunReport};
+use architect::view::report::{ReportFormat, RunReport};
 use architect::view::{
-    CostSource, FinishTimeout, OutputError, RunInfo, RunResult, append, sanitize, save,
+    CostSource, FinishTimeout, OutputError, RunInfo, RunResult, SaveError, append, sanitize, save,
 };
 use architect::workflow::{EvaluatedRuns, RetryContext, evaluate, plan_first};
 use rustix::fs::{Access, access};
@@ -27,10 +26,9 @@ use super::output;
 use super::sinks::{self, Sinks};
 
 /// In what way a task is run.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RunMode {
     /// At once.
-    #[default]
     Direct,
     /// By a plan.
     PlanFirst,
@@ -51,16 +49,14 @@ pub(crate) fn run(
     for path in [&args.output_file, &args.report_file].into_iter().flatten() {
         check_writable(path)?;
     }
-    let target = ReportTarget::from_args(args, &setup.env);
-    let format = report_format(args, target.as_ref())?;
+    let plan = ReportPlan::from_args(args, &setup.env)?;
     let Sinks { reporter: show, pause_drawing, is_terminal } =
         sinks::open_sinks(args, &setup.config, &setup.env)?;
-    let sandbox: Option<Arc<str>> = match args.verbose {
-        0 => None,
-        _ => Some(setup.sandbox.describe()?.into()),
-    };
-    if let Some(enforced) = &sandbox {
+    let mut sandbox: Option<Arc<str>> = None;
+    if args.verbose > 0 {
+        let enforced = setup.sandbox.describe()?;
         log::info!("commands are {enforced}");
+        sandbox = Some(enforced.into());
     }
     let io = RunIo {
         reporter: show.clone(),
@@ -72,16 +68,11 @@ pub(crate) fn run(
     if let Some(telemetry) = start_telemetry(&setup.env, &about) {
         show.add_sink(telemetry);
     }
-    let EvaluatedRuns {
-        runs,
-        answer_run: speaker,
-        interrupted_run: interrupted,
-        evaluation,
-        stop_reason_override,
-    } = run_workflow(setup, request, mode, &io)?;
+    let done = run_workflow(setup, request, mode, &io)?;
+    let EvaluatedRuns { evaluation, stop_reason_override, .. } = done;
     let results = show.results(StopReason::InternalError, "the run broke down");
-    let (Some(result), Some(ended)) = (RunResult::join(&results, speaker), runs.get(speaker))
-    else {
+    let result = RunResult::join(&results, done.answer_run);
+    let (Some(result), Some(ended)) = (result, done.runs.get(done.answer_run)) else {
         return Err(CliError::failed("the run left no result"));
     };
     let mut result = with_dry_run_plan(result, ended);
@@ -90,7 +81,7 @@ pub(crate) fn run(
         result.exit_code = about.exit_code(reason);
     }
     // The answer stands, and so does the wish to stop.
-    if let Some(end) = interrupted.and_then(|index| results.get(index)) {
+    if let Some(end) = done.interrupted_run.and_then(|index| results.get(index)) {
         (result.status, result.stop_reason) = (end.status, end.stop_reason);
         result.exit_code = end.exit_code;
     }
@@ -112,12 +103,15 @@ pub(crate) fn run(
         result.resume_command = resume_command(&result, &setup.config).map(Into::into);
     }
     let about = RunInfo { session_id: ended.session.to_string().into(), ..about };
-    let saved =
-        write_files(args, target.as_ref(), format, &about, &result, &setup.config.workspace);
+    let saved = write_files(args, plan.as_ref(), &about, &result, &setup.config.workspace);
     // There is one document, and it has the exit code of the process.
-    let unsaved = saved.err().map(|failure| failure.with_result(result.clone()));
+    let unsaved = saved.err().map(|error| CliError::from_save(&error).with_result(result.clone()));
     let result = unsaved.as_ref().map_or(result, CliError::to_result);
-    match show.finish(&result, write_timeout(ended.deadline)) {
+    let timeout = match ended.deadline.remaining() {
+        Some(left) => FinishTimeout::AtMost(left + OUTPUT_OVERTIME),
+        None => FinishTimeout::Unlimited,
+    };
+    match show.finish(&result, timeout) {
         Ok(()) => {}
         Err(OutputError::ReaderGone) => return Ok(Signal::Pipe.exit_code()),
         Err(OutputError::Stalled) => {
@@ -127,7 +121,7 @@ pub(crate) fn run(
         }
         Err(OutputError::HungUp) if is_terminal => return Ok(Signal::Hangup.exit_code()),
         Err(lost) => {
-            let failure = CliError::failed(lost.to_string());
+            let failure = CliError::failed(lost);
             let failure = unwritten_result_hints(&result).into_iter().fold(failure, CliError::hint);
             return Err(failure.with_result(result));
         }
@@ -155,13 +149,6 @@ const FAILED_EXIT_CODE: u8 = 1;
 
 /// How much longer than the deadline of the run the output may take.
 const OUTPUT_OVERTIME: Duration = Duration::from_millis(500);
-
-/// Returns how long to wait for the readers of the output.
-fn write_timeout(deadline: RunDeadline) -> FinishTimeout {
-    deadline
-        .remaining()
-        .map_or(FinishTimeout::Unlimited, |left| FinishTimeout::AtMost(left + OUTPUT_OVERTIME))
-}
 
 /// Writes to a reader that may have stalled, and waits only for a while.
 pub(crate) fn run_with_timeout(say: impl FnOnce() + Send + 'static) {
@@ -195,22 +182,14 @@ fn run_workflow(
         RunMode::Direct => vec![setup.run(request, io.clone())?],
         RunMode::PlanFirst => plan_first(setup, request, io)?,
     };
-    match setup.config.settings.evaluation.mode {
-        EvaluationMode::Off => {
-            let speaker = runs.len().saturating_sub(1);
-            Ok(EvaluatedRuns { answer_run: speaker, runs, ..EvaluatedRuns::default() })
-        }
-        EvaluationMode::Basic | EvaluationMode::Full => {
-            Ok(evaluate(setup, &task, runs, &retry, io)?)
-        }
-    }
+    Ok(evaluate(setup, &task, runs, &retry, io)?)
 }
 
 /// Returns the result of a dry run with what it would have done.
 fn with_dry_run_plan(mut result: RunResult, ended: &FinishedRun) -> RunResult {
     if !ended.planned.is_empty() {
-        let mut text =
-            format!("{}\n\nThis was a dry run. It would have:\n", result.output.trim_end());
+        let answer = result.output.trim_end();
+        let mut text = format!("{answer}\n\nThis was a dry run. It would have:\n");
         for planned in &ended.planned {
             text.push_str(&format!("- {}: {}\n", planned.tool, planned.summary));
         }
@@ -245,7 +224,7 @@ fn resume_command(result: &RunResult, config: &Config) -> Option<String> {
             command.push_str(&format!(" --budget {total}"));
         }
         if let Some(tokens) = limits.max_tokens {
-            let used = result.usage.input_tokens + result.usage.output_tokens;
+            let used = result.usage.total();
             let total = if is_enough { (tokens + used).0.to_string() } else { "N".to_owned() };
             command.push_str(&format!(" --max-tokens {total}"));
         }
@@ -273,13 +252,11 @@ fn shell_quote(word: &str) -> String {
 /// Writes the answer and the report to their files.
 fn write_files(
     args: &OutputArgs,
-    target: Option<&ReportTarget>,
-    format: report::ReportFormat,
+    plan: Option<&ReportPlan>,
     about: &RunInfo,
     result: &RunResult,
     workspace: &Path,
-) -> Result<(), CliError> {
-    let failed = |error: architect::view::SaveError| CliError::failed(output::error_chain(&error));
+) -> Result<(), SaveError> {
     if let Some(path) = &args.output_file {
         let text = match sinks::output_format(args) {
             OutputFormat::Text => {
@@ -289,64 +266,49 @@ fn write_files(
                 architect::view::jsonl::to_line(result).unwrap_or_default()
             }
         };
-        save(workspace, path, &text).map_err(failed)?;
+        save(workspace, path, &text)?;
     }
-    let text = || RunReport { info: about, result }.render(format);
-    match (target, args.report) {
-        (Some(ReportTarget::File(path)), _) => {
-            save(workspace, path, text().as_bytes()).map_err(failed)?;
-        }
-        (Some(ReportTarget::StepSummary(path)), _) => {
-            append(path, text().as_bytes()).map_err(failed)?;
-        }
+    let Some(ReportPlan { format, path, is_step_summary }) = plan else { return Ok(()) };
+    let text = RunReport { info: about, result }.render(*format);
+    match path {
+        Some(path) if *is_step_summary => append(path, text.as_bytes())?,
+        Some(path) => save(workspace, path, text.as_bytes())?,
         // Standard output has the answer.
-        (None, Some(_)) => output::print_stderr(&text()),
-        (None, None) => {}
+        None => output::print_stderr(&text),
     }
     Ok(())
 }
 
-/// The target of a report.
-enum ReportTarget {
-    /// Into a file of its own.
-    File(PathBuf),
-    /// Behind what other steps of a job on GitHub have written into its summary.
-    StepSummary(PathBuf),
+/// The report that was requested.
+struct ReportPlan {
+    format: ReportFormat,
+    path: Option<PathBuf>,
+    /// Whether it is appended to what other steps of a job on GitHub have written into its summary.
+    is_step_summary: bool,
 }
 
-impl ReportTarget {
-    /// Returns the file that a report goes to: the one that was given, or the summary of the step for a report that is
-    /// made for it.
-    fn from_args(args: &OutputArgs, world: &ProcessEnv) -> Option<Self> {
+impl ReportPlan {
+    /// Returns the report that the options request. It goes to the given file, or to the summary of the step if it is
+    /// made for that.
+    fn from_args(args: &OutputArgs, world: &ProcessEnv) -> Result<Option<Self>, CliError> {
         let summary = world.variable("GITHUB_STEP_SUMMARY").filter(|path| !path.is_empty());
-        let summary = summary.map(PathBuf::from);
-        let is_summary = |path: &PathBuf| {
-            let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
-            summary.as_ref().is_some_and(|summary| real(summary) == real(path))
+        let path = match (&args.report_file, args.report) {
+            (None, Some(ReportFormat::Github)) => summary.map(PathBuf::from),
+            (path, _) => path.clone(),
         };
-        match (&args.report_file, args.report) {
-            (Some(path), _) if is_summary(path) => Some(Self::StepSummary(path.clone())),
-            (Some(path), _) => Some(Self::File(path.clone())),
-            (None, Some(report::ReportFormat::Github)) => summary.map(Self::StepSummary),
-            (None, _) => None,
-        }
-    }
-}
-
-fn report_format(
-    args: &OutputArgs,
-    target: Option<&ReportTarget>,
-) -> Result<report::ReportFormat, CliError> {
-    match (args.report, &args.report_file) {
-        (Some(format), _) => Ok(format),
-        (None, _) if matches!(target, Some(ReportTarget::StepSummary(_))) => {
-            Ok(report::ReportFormat::Github)
-        }
-        (None, Some(path)) => report::ReportFormat::from_path(path).ok_or_else(|| {
-            CliError::usage(format!("unknown report format: {}", path.display()))
-                .hint("use the extension .json, .md or .html, or name the format with --report")
-        }),
-        (None, None) => Ok(report::ReportFormat::Markdown),
+        let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+        let target = path.as_deref().map(real);
+        let is_step_summary = target.is_some() && target == summary.map(Path::new).map(real);
+        let format = match (args.report, &path) {
+            (Some(format), _) => format,
+            (None, Some(_)) if is_step_summary => ReportFormat::Github,
+            (None, Some(path)) => ReportFormat::from_path(path).ok_or_else(|| {
+                CliError::usage(format!("unknown report format: {}", path.display()))
+                    .hint("use the extension .json, .md or .html, or name the format with --report")
+            })?,
+            (None, None) => return Ok(None),
+        };
+        Ok(Some(Self { format, path, is_step_summary }))
     }
 }
 

@@ -6,13 +6,15 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use super::checked_file::{self, OwnerCheck};
-use super::origin::{ConfigDocument, LayerRank, ValueOrigin};
-use super::problem::{ConfigProblem, ProblemKind};
+use super::checked_file::{self, ConfigFileError, FileOwner};
+use super::effective::ReadReport;
+use super::layers;
+use super::origin::{ConfigDocument, ValueOrigin};
+use super::problem::ProblemKind;
 use super::setting_value::parse_list;
 use super::settings::AgentConfig;
 use super::text_types::ConfigName;
-use super::value_tree::{ConfigNode, ConfigTable, ConfigValue, OriginAt};
+use super::value_tree::{self, ConfigNode, ConfigTable, ConfigValue, OriginAt};
 use crate::model::ConfirmMode;
 use crate::policy::CallKind;
 use crate::tools::describe;
@@ -54,119 +56,109 @@ pub(super) fn built_in_layer() -> ConfigTable {
     for (path, text) in BUILT_IN {
         let document = ConfigDocument::new(path.into(), text);
         // A test reads them all, so there is nothing to report here.
-        if let Ok((name, table)) = parse_agent(&document, &|_| ValueOrigin::DEFAULT) {
-            agents.insert(name, ConfigNode::new(ConfigValue::Table(table), ValueOrigin::DEFAULT));
-        }
+        let mut report = ReadReport::default();
+        add_agent(&mut agents, &document, &|_| ValueOrigin::DEFAULT, &mut report);
     }
-    agents_layer(agents, ValueOrigin::DEFAULT)
+    agents_layer(agents)
 }
 
 /// Returns the layer of the Markdown files in a folder.
 pub(super) fn folder_layer(
     folder: &Path,
-    rank: LayerRank,
-    author: OwnerCheck,
-    problems: &mut Vec<ConfigProblem>,
+    owner: FileOwner,
+    report: &mut ReadReport,
 ) -> ConfigTable {
     let mut agents = ConfigTable::new();
-    for path in markdown_files(folder) {
-        let unreadable =
-            |error| vec![ConfigProblem::new(ValueOrigin::DEFAULT, ProblemKind::Unreadable(error))];
-        let read = checked_file::read_required_file(&path, author).map_err(unreadable).and_then(
-            |document| {
-                let at = |span| ValueOrigin::in_file(rank, &document, span);
-                parse_agent(&document, &at).map(|(name, table)| (name, table, at(0..0)))
-            },
-        );
-        match read {
-            Ok((name, table, origin)) => {
-                let node = ConfigNode::new(ConfigValue::Table(table), origin.clone());
-                if agents.insert(name.clone(), node).is_some() {
-                    let key = "agents".to_owned();
-                    problems.push(ConfigProblem::new(origin, ProblemKind::Duplicate { key, name }));
-                }
+    for path in layers::files_in(folder, "md").into_iter().take(MAX_AGENT_FILES) {
+        let read = checked_file::read_file(&path, owner);
+        match read.and_then(|found| found.ok_or(ConfigFileError::Missing(path))) {
+            Ok(document) => {
+                let at = |span| ValueOrigin::in_file(owner.rank(), &document, span);
+                add_agent(&mut agents, &document, &at, report);
             }
-            Err(wrong) => problems.extend(wrong),
+            Err(error) => report.problem(ValueOrigin::DEFAULT, ProblemKind::Unreadable(error)),
         }
     }
-    agents_layer(agents, ValueOrigin::DEFAULT)
+    agents_layer(agents)
 }
 
-fn agents_layer(agents: ConfigTable, origin: ValueOrigin) -> ConfigTable {
-    if agents.is_empty() {
-        return ConfigTable::new();
+fn agents_layer(agents: ConfigTable) -> ConfigTable {
+    let mut layer = ConfigTable::new();
+    if !agents.is_empty() {
+        let agents = ConfigValue::Table(agents);
+        value_tree::insert_at_path(&mut layer, "agents", agents, &ValueOrigin::DEFAULT);
     }
-    ConfigTable::from([("agents".to_owned(), ConfigNode::new(ConfigValue::Table(agents), origin))])
+    layer
 }
 
-/// Returns the Markdown files in a folder, sorted by name; no files if the folder can't be read.
-fn markdown_files(folder: &Path) -> Vec<std::path::PathBuf> {
-    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
-    let paths = entries.map(|entry| entry.path());
-    let mut paths: Vec<_> = paths
-        .filter(|path| path.extension().is_some_and(|end| end == "md"))
-        .take(MAX_AGENT_FILES)
-        .collect();
-    paths.sort();
-    paths
-}
-
-/// Returns the name of an agent and the table that its file stands for.
-fn parse_agent(
+/// Adds the agent of a file: its front matter, and its text as the system prompt.
+fn add_agent(
+    agents: &mut ConfigTable,
     document: &ConfigDocument,
     at: &OriginAt<'_>,
-) -> Result<(String, ConfigTable), Vec<ConfigProblem>> {
+    report: &mut ReadReport,
+) {
+    let earlier_problems = report.problems.len();
     let (front, body) = split_front_matter(document.text());
+    let mut table = parse_front_matter(front, at, report);
+    let name = match table.remove("name").map(|node| node.value) {
+        Some(ConfigValue::Untyped(name)) => name,
+        _ => document.path().file_stem().unwrap_or_default().to_string_lossy().into_owned(),
+    };
+    let body = body.trim();
+    if !body.is_empty() {
+        let value = ConfigValue::Text(body.to_owned());
+        table.insert("system_prompt".to_owned(), ConfigNode::new(value, at(0..0)));
+    }
+    if ConfigName::parse(&name).is_none() {
+        let what = "the name of an agent has letters, digits, `-` and `_`, at most 64";
+        report.problem(at(0..0), ProblemKind::Other(what.to_owned()));
+    }
+    if report.problems.len() > earlier_problems {
+        return;
+    }
+    let node = ConfigNode::new(ConfigValue::Table(table), at(0..0));
+    if agents.insert(name.clone(), node).is_some() {
+        report.problem(at(0..0), ProblemKind::duplicate("agents", &name));
+    }
+}
+
+/// Parses the lines of a front matter, each with its offset: `key: value`, and lists of `- item` below their key.
+fn parse_front_matter(
+    lines: Vec<(usize, &str)>,
+    at: &OriginAt<'_>,
+    report: &mut ReadReport,
+) -> ConfigTable {
     let mut table = ConfigTable::new();
-    let mut problems = Vec::new();
-    let mut list: Option<(String, Vec<ConfigNode>)> = None;
-    for (begin, line) in front {
-        let span = begin..begin + line.len();
-        let origin = at(span.clone());
+    let mut list: Option<&str> = None;
+    for (begin, line) in lines {
+        let origin = at(begin..begin + line.len());
         let content = line.trim();
         if content.is_empty() || content.starts_with('#') {
             continue;
         }
-        if let (Some(item), Some((_, items))) = (content.strip_prefix("- "), &mut list) {
-            items.push(ConfigNode::new(ConfigValue::Untyped(unquote(item).to_owned()), origin));
+        let text = |text: &str| ConfigValue::Untyped(unquote(text).to_owned());
+        if let (Some(item), Some(key)) = (content.strip_prefix("- "), list) {
+            if let Some(ConfigValue::List(items)) = table.get_mut(key).map(|node| &mut node.value) {
+                items.push(ConfigNode::new(text(item), origin));
+            }
             continue;
         }
-        finish_list(&mut table, list.take(), &origin);
         let Some((key, value)) = content.split_once(':').filter(|(key, _)| is_key(key)) else {
             let what = "expected `key: value` before the closing `---`".to_owned();
-            problems.push(ConfigProblem::new(origin, ProblemKind::Syntax(what)));
+            report.problem(origin, ProblemKind::Syntax(what));
+            list = None;
             continue;
         };
-        match value.trim() {
-            "" => list = Some((key.to_owned(), Vec::new())),
-            value => {
-                let value = match key {
-                    "allowed_tools" => parse_list(value, &origin),
-                    _ => ConfigValue::Untyped(unquote(value).to_owned()),
-                };
-                table.insert(key.to_owned(), ConfigNode::new(value, origin));
-            }
-        }
+        list = value.trim().is_empty().then_some(key);
+        let value = match (key, value.trim()) {
+            (_, "") => ConfigValue::List(Vec::new()),
+            ("allowed_tools", value) => parse_list(value, &origin),
+            (_, value) => text(value),
+        };
+        table.insert(key.to_owned(), ConfigNode::new(value, origin));
     }
-    finish_list(&mut table, list, &at(0..0));
-    let name = match table.remove("name").map(|node| node.value) {
-        Some(ConfigValue::Untyped(name)) => Some(name),
-        _ => document.path().file_stem().map(|stem| stem.to_string_lossy().into_owned()),
-    };
-    let name = name.filter(|name| ConfigName::parse(name).is_some());
-    if !body.trim().is_empty() {
-        let value = ConfigValue::Text(body.trim().to_owned());
-        table.insert("system_prompt".to_owned(), ConfigNode::new(value, at(0..0)));
-    }
-    match name {
-        Some(name) if problems.is_empty() => Ok((name, table)),
-        Some(_) => Err(problems),
-        None => {
-            let what = "the name of an agent has letters, digits, `-` and `_`, at most 64";
-            problems.push(ConfigProblem::new(at(0..0), ProblemKind::Other(what.to_owned())));
-            Err(problems)
-        }
-    }
+    table
 }
 
 /// Returns the lines of the front matter, each with its offset, and the text after it.
@@ -186,17 +178,6 @@ fn split_front_matter(text: &str) -> (Vec<(usize, &str)>, &str) {
     }
     // Without a closing line all of it is front matter, and the lines of the prompt are reported as invalid.
     (front, "")
-}
-
-fn finish_list(
-    table: &mut ConfigTable,
-    list: Option<(String, Vec<ConfigNode>)>,
-    origin: &ValueOrigin,
-) {
-    if let Some((key, items)) = list {
-        let origin = items.first().map_or(origin, |item| &item.origin).clone();
-        table.insert(key, ConfigNode::new(ConfigValue::List(items), origin));
-    }
 }
 
 fn is_key(text: &str) -> bool {
@@ -243,14 +224,15 @@ impl AgentDefinition {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::origin::LayerRank;
 
     fn parse_text(text: &str) -> Result<(String, String), Vec<String>> {
         let document = ConfigDocument::new("x/helper.md".into(), text);
-        match parse_agent(&document, &|span| ValueOrigin::in_file(LayerRank::User, &document, span))
-        {
-            Ok((name, table)) => Ok((name, ConfigValue::Table(table).to_string())),
-            Err(problems) => Err(problems.iter().map(ToString::to_string).collect()),
-        }
+        let at = |span| ValueOrigin::in_file(LayerRank::User, &document, span);
+        let (mut agents, mut report) = (ConfigTable::new(), ReadReport::default());
+        add_agent(&mut agents, &document, &at, &mut report);
+        let agent = agents.pop_first().map(|(name, agent)| (name, agent.value.to_string()));
+        agent.ok_or_else(|| report.problems.iter().map(ToString::to_string).collect())
     }
 
     #[test]

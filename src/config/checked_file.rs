@@ -1,7 +1,7 @@
 //! Reading files that another user may have written, or replaced by something that is not a file.
 
-use std::fs::{File, OpenOptions};
-use std::io::{self, Read};
+use std::fs::OpenOptions;
+use std::io::{self, ErrorKind, Read};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -40,36 +40,39 @@ pub enum ConfigFileError {
     OtherOwner(PathBuf, u32),
 }
 
-/// Who has to own a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum OwnerCheck {
-    /// The user of this process, or root.
-    UserOrRoot,
-    /// Any user, if not every user can write the file.
-    NotWorldWritable,
-    /// Any user.
-    Unchecked,
+/// Who writes a file, which decides how far it is relied on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum FileOwner {
+    /// The user: the file has to belong to the user of this process, or to root.
+    User,
+    /// Any user whose file the user of this process names. Not every user may be able to write it.
+    Named,
+    /// Anyone who can write to the project.
+    Project,
 }
 
 /// Reads a text file; `None` if there is no such file.
 pub(super) fn read_file(
     path: &Path,
-    author: OwnerCheck,
+    owner: FileOwner,
 ) -> Result<Option<Arc<ConfigDocument>>, ConfigFileError> {
-    let failed = |error: &io::Error| ConfigFileError::Io(path.to_owned(), error.to_string());
-    let file = match open_nonblocking(path) {
+    let failed = |error: io::Error| ConfigFileError::Io(path.to_owned(), error.to_string());
+    // Opening a pipe does not wait for its other end.
+    let flags = (OFlags::NONBLOCK | OFlags::NOCTTY).bits();
+    let file = OpenOptions::new().read(true).custom_flags(flags.cast_signed()).open(path);
+    let file = match file.map_err(|error| (error.kind(), error)) {
         Ok(file) => file,
-        Err(error) if is_absent(&error) => return Ok(None),
-        Err(error) => return Err(failed(&error)),
+        Err((ErrorKind::NotFound | ErrorKind::NotADirectory, _)) => return Ok(None),
+        Err((_, error)) => return Err(failed(error)),
     };
-    let data = file.metadata().map_err(|error| failed(&error))?;
+    let data = file.metadata().map_err(failed)?;
     if !data.is_file() {
         return Err(ConfigFileError::NotAFile(path.to_owned()));
     }
-    check_owner(path, author, data.mode(), data.uid())?;
+    check_owner(path, owner, data.mode(), data.uid())?;
     let mut bytes = Vec::new();
     // One more byte detects a file that is too large, also one that grows meanwhile.
-    file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes).map_err(|error| failed(&error))?;
+    file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes).map_err(failed)?;
     if bytes.len() as u64 > MAX_FILE_BYTES {
         return Err(ConfigFileError::TooLarge(path.to_owned()));
     }
@@ -79,35 +82,12 @@ pub(super) fn read_file(
     Ok(Some(ConfigDocument::new(path.to_owned(), &text)))
 }
 
-/// Reads a text file that has to exist.
-pub(super) fn read_required_file(
-    path: &Path,
-    author: OwnerCheck,
-) -> Result<Arc<ConfigDocument>, ConfigFileError> {
-    read_file(path, author)?.ok_or_else(|| ConfigFileError::Missing(path.to_owned()))
-}
-
-/// Opens a file without waiting for the other end of a pipe.
-fn open_nonblocking(path: &Path) -> io::Result<File> {
-    let flags = (OFlags::NONBLOCK | OFlags::NOCTTY).bits();
-    OpenOptions::new().read(true).custom_flags(flags.cast_signed()).open(path)
-}
-
-fn is_absent(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
-}
-
-fn check_owner(
-    path: &Path,
-    author: OwnerCheck,
-    mode: u32,
-    owner: u32,
-) -> Result<(), ConfigFileError> {
+fn check_owner(path: &Path, owner: FileOwner, mode: u32, uid: u32) -> Result<(), ConfigFileError> {
     let me = rustix::process::geteuid().as_raw();
-    if author != OwnerCheck::Unchecked && mode & 0o002 != 0 {
+    if owner != FileOwner::Project && mode & 0o002 != 0 {
         Err(ConfigFileError::WorldWritable(path.to_owned()))
-    } else if author == OwnerCheck::UserOrRoot && owner != me && owner != 0 {
-        Err(ConfigFileError::OtherOwner(path.to_owned(), owner))
+    } else if owner == FileOwner::User && uid != me && uid != 0 {
+        Err(ConfigFileError::OtherOwner(path.to_owned(), uid))
     } else {
         Ok(())
     }
@@ -115,14 +95,14 @@ fn check_owner(
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
+    use std::fs::{self, File};
     use std::os::unix::fs::PermissionsExt;
     use std::process::Command;
 
     use super::*;
 
     fn read_text(path: &Path) -> Result<Option<String>, ConfigFileError> {
-        read_file(path, OwnerCheck::UserOrRoot)
+        read_file(path, FileOwner::User)
             .map(|found| found.map(|document| document.text().to_owned()))
     }
 
@@ -161,15 +141,15 @@ mod tests {
         fs::write(&path, "").unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o666)).unwrap();
         assert!(matches!(read_text(&path), Err(ConfigFileError::WorldWritable(_))));
-        assert!(read_file(&path, OwnerCheck::NotWorldWritable).is_err());
-        assert!(read_file(&path, OwnerCheck::Unchecked).is_ok());
+        assert!(read_file(&path, FileOwner::Named).is_err());
+        assert!(read_file(&path, FileOwner::Project).is_ok());
         let me = rustix::process::geteuid().as_raw();
-        assert!(check_owner(&path, OwnerCheck::UserOrRoot, 0o644, me).is_ok());
-        assert!(check_owner(&path, OwnerCheck::UserOrRoot, 0o644, 0).is_ok());
+        assert!(check_owner(&path, FileOwner::User, 0o644, me).is_ok());
+        assert!(check_owner(&path, FileOwner::User, 0o644, 0).is_ok());
         assert_eq!(
-            check_owner(&path, OwnerCheck::UserOrRoot, 0o644, me + 1),
+            check_owner(&path, FileOwner::User, 0o644, me + 1),
             Err(ConfigFileError::OtherOwner(path.clone(), me + 1))
         );
-        assert!(check_owner(&path, OwnerCheck::NotWorldWritable, 0o644, me + 1).is_ok());
+        assert!(check_owner(&path, FileOwner::Named, 0o644, me + 1).is_ok());
     }
 }

@@ -1,19 +1,38 @@
-//! The results of reading settings besides the settings: problems, and the origin of each value.
+//! The results of reading settings besides the settings: problems, notices, and the origin of each value.
 
 use std::path::{Path, PathBuf};
 
 use super::keys::Description;
 use super::origin::{OriginSource, ValueOrigin};
-use super::problem::ConfigProblem;
-use super::value_tree::ConfigValue;
+use super::problem::{ConfigNotice, ConfigProblem, NoticeCause, ProblemKind};
+use super::value_tree::{ConfigNode, ConfigValue};
 
 /// The results of reading settings besides the settings.
 #[derive(Default)]
 pub(super) struct ReadReport {
     pub(super) problems: Vec<ConfigProblem>,
+    pub(super) notices: Vec<ConfigNotice>,
     pub(super) values: Vec<EffectiveValue>,
     /// The declarations of the settings, if they are collected.
     pub(super) description: Option<Description>,
+}
+
+impl ReadReport {
+    /// Adds a problem.
+    pub(super) fn problem(&mut self, origin: ValueOrigin, kind: ProblemKind) {
+        self.problems.push(ConfigProblem { origin, kind });
+    }
+
+    /// Adds the problem that a key can't have this value.
+    pub(super) fn invalid(&mut self, node: &ConfigNode, key: &str, expected: &str) {
+        let what = format!("`{key}` must be {expected}, found {}", node.value.describe());
+        self.problem(node.origin.clone(), ProblemKind::Other(what));
+    }
+
+    /// Adds a notice.
+    pub(super) fn notice(&mut self, origin: ValueOrigin, message: String, cause: NoticeCause) {
+        self.notices.push(ConfigNotice { origin, message, cause });
+    }
 }
 
 /// A key with its effective value, and where it comes from.
@@ -24,8 +43,6 @@ pub struct EffectiveValue {
     /// Where the value comes from.
     pub origin: ValueOrigin,
     pub(super) value: Option<ConfigValue>,
-    /// Whether the key belongs to an entry of a list.
-    pub(super) is_list_item: bool,
 }
 
 impl EffectiveValue {

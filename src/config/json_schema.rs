@@ -4,7 +4,6 @@ use serde_json::{Map, Value, json};
 
 use super::keys::{KeySpec, description};
 use super::setting_value::ValueType;
-use super::value_tree::ConfigValue;
 
 /// Returns a JSON Schema that a configuration file satisfies, for editors that complete and check TOML.
 pub fn schema() -> Value {
@@ -52,11 +51,11 @@ fn key_schema(key: &KeySpec) -> Value {
     let mut schema = type_schema(&key.value_type);
     schema["description"] = json!(key.doc);
     if let Some((least, most)) = &key.range {
-        schema["minimum"] = plain(least);
-        schema["maximum"] = plain(most);
+        schema["minimum"] = json!(least);
+        schema["maximum"] = json!(most);
     }
     if let Some(default) = &key.default {
-        schema["default"] = plain(default);
+        schema["default"] = json!(default);
     }
     schema
 }
@@ -80,23 +79,6 @@ fn type_schema(value_type: &ValueType) -> Value {
             entry["required"] = required.cloned().collect();
             entry["properties"] = Value::Object(properties);
             json!({ "type": "array", "items": entry })
-        }
-    }
-}
-
-/// Returns a value as JSON.
-fn plain(value: &ConfigValue) -> Value {
-    match value {
-        ConfigValue::Bool(value) => json!(value),
-        ConfigValue::Integer(value) => json!(value),
-        ConfigValue::Float(value) => json!(value),
-        ConfigValue::Text(text) | ConfigValue::Untyped(text) | ConfigValue::Date(text) => {
-            json!(text)
-        }
-        ConfigValue::List(items) => items.iter().map(|item| plain(&item.value)).collect(),
-        ConfigValue::Table(table) => {
-            let entries = table.iter().map(|(key, node)| (key.clone(), plain(&node.value)));
-            Value::Object(entries.collect())
         }
     }
 }

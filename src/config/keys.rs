@@ -9,7 +9,7 @@ use super::value_tree::ConfigValue;
 use crate::model::nearest;
 
 /// A key, as it is known before any layer is read.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct KeySpec {
     /// Its path; `*` stands for a name that the user chooses.
     pub path: String,
@@ -128,20 +128,11 @@ pub fn keys() -> &'static [KeySpec] {
 }
 
 impl KeySpec {
-    /// Returns a key below a path, which ends in a dot; `doc` is a doc comment as macros see it.
-    pub(super) fn new(path: &str, name: &str, doc: &str, value_type: ValueType) -> Self {
-        Self {
-            path: format!("{path}{name}"),
-            doc: doc_text(doc),
-            option: None,
-            value_type,
-            default: None,
-            range: None,
-            example: None,
-            is_required: false,
-            merge: MergeStrategy::Replace,
-            untrusted: UntrustedChange::Denied,
-        }
+    /// Returns whether a value is in the range, if there is one.
+    pub(super) fn is_in_range(&self, value: &ConfigValue) -> bool {
+        self.range.as_ref().is_none_or(|(least, most)| {
+            (least.as_number()..=most.as_number()).contains(&value.as_number())
+        })
     }
 
     /// Returns whether the values of several layers add up, instead of the highest replacing the others.
@@ -156,10 +147,7 @@ impl KeySpec {
 
     /// Returns the words that the value can be, if it is one of a few.
     pub fn words(&self) -> Option<&[&'static str]> {
-        match &self.value_type {
-            ValueType::Word(words) => Some(words),
-            _ => None,
-        }
+        if let ValueType::Word(words) = &self.value_type { Some(words) } else { None }
     }
 
     /// Returns whether the value is a number, and if so whether a whole one.
@@ -249,14 +237,11 @@ pub(super) fn doc_text(doc: &str) -> String {
 }
 
 fn matches_pattern(pattern: &str, path: &str) -> bool {
-    let (mut patterns, mut parts) = (pattern.split('.'), path.split('.'));
-    loop {
-        match (patterns.next(), parts.next()) {
-            (None, None) => return true,
-            (Some(pattern), Some(part)) if pattern == "*" || pattern == part => {}
-            _ => return false,
-        }
-    }
+    let mut parts = path.split('.');
+    pattern
+        .split('.')
+        .all(|pattern| parts.next().is_some_and(|part| pattern == "*" || pattern == part))
+        && parts.next().is_none()
 }
 
 #[cfg(test)]

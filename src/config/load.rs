@@ -2,25 +2,26 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use super::agents;
-use super::checked_file::{self, ConfigFileError, OwnerCheck};
-use super::effective::{EffectiveValue, ReadReport, RelativePathBase};
+use super::checked_file::{self, ConfigFileError, FileOwner};
+use super::effective::{ReadReport, RelativePathBase};
 use super::folders::Folders;
-use super::layers::{self, ConfigFile, ConfigFileState, ConfigLayer, LayerOwner};
+use super::layers::{self, ConfigFile, ConfigFileState, ConfigLayer};
 use super::mcp_json;
 use super::merge::merge;
-use super::origin::{LayerRank, OriginSource, ValueOrigin};
+use super::origin::{ConfigDocument, LayerRank, OriginSource, ValueOrigin};
 use super::overrides::{self, OptionOverride, SetOverride};
-use super::problem::{ConfigError, ConfigNotice, ConfigProblem, NoticeCause, ProblemKind};
+use super::problem::{ConfigError, ConfigNotice, NoticeCause, ProblemKind};
 use super::resolved::Config;
 use super::settings::Settings;
 use super::settings_reader::SettingsReader;
 use super::trust::{ChangedFile, TrustStore};
 use super::untrusted_layer::tighten;
-use super::value_tree::{ConfigNode, ConfigTable, ConfigValue};
+use super::value_tree::{self, ConfigNode, ConfigTable};
 use crate::exec::is_secret_variable;
-use crate::model::{matches_wildcard, nearest};
+use crate::model::matches_wildcard;
 
 /// The inputs of [`load`].
 #[derive(Clone, Debug, Default)]
@@ -57,235 +58,175 @@ pub enum ProjectTrust {
     Withheld,
 }
 
+impl ConfigSources {
+    fn variable(&self, name: &str) -> Option<&str> {
+        let found = self.variables.iter().find(|(variable, _)| variable == name);
+        found.map(|(_, value)| value.as_str())
+    }
+}
+
 /// Reads all layers and merges them.
 ///
 /// # Errors
 ///
 /// Returns every problem in any of them.
 pub fn load(sources: &ConfigSources) -> Result<Config, ConfigError> {
-    ConfigLoader::new(sources).load()
-}
-
-/// Returns the names of the agents that anything but an option defines.
-fn agents_defined_in_files(layers: &[ConfigLayer], is_trusted: bool) -> BTreeSet<&str> {
-    let counts = |layer: &&ConfigLayer| {
-        layer.rank < LayerRank::Argument && (is_trusted || layer.owner == LayerOwner::User)
-    };
-    let agents = layers.iter().filter(counts).filter_map(|layer| layer.table.get("agents"));
-    let names = |node| match node {
-        &ConfigNode { value: ConfigValue::Table(ref agents), .. } => {
-            Some(agents.keys().map(String::as_str))
-        }
-        _ => None,
-    };
-    agents.filter_map(names).flatten().collect()
+    let profile = sources.profile.as_deref();
+    ConfigLoader {
+        sources,
+        paths: RelativePathBase { cwd: sources.cwd.clone(), home: sources.folders.home.clone() },
+        profile: profile.or_else(|| sources.variable(overrides::PROFILE_VARIABLE)),
+        profiles: BTreeSet::new(),
+        layers: Vec::new(),
+        files: Vec::new(),
+        report: ReadReport::default(),
+        changed: Vec::new(),
+    }
+    .load()
 }
 
 struct ConfigLoader<'a> {
     sources: &'a ConfigSources,
     paths: RelativePathBase,
     /// The chosen profile.
-    profile: Option<String>,
+    profile: Option<&'a str>,
     /// The names of all profiles.
     profiles: BTreeSet<String>,
     layers: Vec<ConfigLayer>,
     files: Vec<ConfigFile>,
-    problems: Vec<ConfigProblem>,
-    notices: Vec<ConfigNotice>,
+    /// Problems and notices.
+    report: ReadReport,
     /// The project's files that have changed since the user trusted the folder.
     changed: Vec<ChangedFile>,
 }
 
-impl<'a> ConfigLoader<'a> {
-    fn new(sources: &'a ConfigSources) -> Self {
-        let mut loader = Self {
-            sources,
-            paths: RelativePathBase {
-                cwd: sources.cwd.clone(),
-                home: sources.folders.home.clone(),
-            },
-            profile: sources.profile.clone(),
-            profiles: BTreeSet::new(),
-            layers: Vec::new(),
-            files: Vec::new(),
-            problems: Vec::new(),
-            notices: Vec::new(),
-            changed: Vec::new(),
-        };
-        if loader.profile.is_none() {
-            loader.profile = loader.variable(overrides::PROFILE_VARIABLE).map(str::to_owned);
-        }
-        loader
-    }
-
+impl ConfigLoader<'_> {
     fn load(mut self) -> Result<Config, ConfigError> {
-        self.add_layer(LayerRank::Default, LayerOwner::User, agents::built_in_layer());
-        self.add_user_folder();
-        self.add_variables();
+        self.add_layer(LayerRank::Default, FileOwner::User, agents::built_in_layer());
+        if let Some(folder) = &self.sources.folders.config {
+            self.add_agents(&folder.join("agents"), FileOwner::User);
+            self.add_settings(folder, FileOwner::User);
+        }
+        let variables = overrides::layer_from_variables(&self.sources.variables, &mut self.report);
+        self.add_layer(LayerRank::Variable, FileOwner::User, variables);
         self.add_named_files();
         self.add_arguments();
         // The project's folder is determined by everything but the project.
         let (settings, _) = self.read_settings(&self.merge_layers(true).0);
-        let root = settings.workspace.root.unwrap_or_else(|| self.sources.cwd.clone());
-        let is_trusted = self.resolve_trust(&root);
-        self.add_project(&root, is_trusted);
+        let workspace = settings.workspace.root.unwrap_or_else(|| self.sources.cwd.clone());
+        let is_trusted = self.resolve_trust(&workspace);
+        self.add_project(&workspace, is_trusted);
         self.check_profile();
 
         let (table, notices) = self.merge_layers(is_trusted);
-        self.notices.extend(notices);
-        let mut report = ReadReport::default();
-        let settings =
-            SettingsReader::read_layer(&table, "", &self.paths, &mut report, Settings::read);
-        let shown = report.values;
+        self.report.notices.extend(notices);
+        let (settings, last) = self.read_settings(&table);
         if is_trusted {
-            self.problems.extend(self.passed_secrets());
+            self.check_passed_secrets();
         }
-        let Self { layers, files, notices, mut problems, changed, .. } = self;
+        let Self { layers, files, report, changed, .. } = self;
+        let effective_values = last.values;
+        let ReadReport { notices, mut problems, .. } = report;
+        let config =
+            Config { settings, notices, workspace, is_trusted, changed, files, effective_values };
         // Every layer was checked by itself, but an option that sets one key of a list's entry is only right or wrong
         // together with the entry.
         if problems.is_empty() {
-            problems = report.problems;
+            problems = last.problems;
         }
-        let config = Config {
-            settings,
-            notices,
-            workspace: root,
-            is_trusted,
-            changed,
-            files,
-            effective_values: shown,
-        };
         if problems.is_empty() {
-            problems = config.undefined_agents(&agents_defined_in_files(&layers, is_trusted));
+            let counts = |layer: &&ConfigLayer| {
+                layer.rank < LayerRank::Argument
+                    && (is_trusted || layer.owner != FileOwner::Project)
+            };
+            let agents = layers.iter().filter(counts);
+            let agents = agents.filter_map(|layer| layer.table.get("agents")?.value.as_table());
+            let names = agents.flat_map(|agents| agents.keys().map(String::as_str)).collect();
+            problems = config.undefined_agents(&names);
         }
         if problems.is_empty() {
             problems = config.check_consistency();
         }
-        if problems.is_empty() { Ok(config) } else { Err(problems.into()) }
+        if problems.is_empty() { Ok(config) } else { Err(ConfigError { problems }) }
     }
 
-    fn add_user_folder(&mut self) {
-        let Some(folder) = self.sources.folders.config.clone() else { return };
-        self.add_agents(
-            &folder.join("agents"),
-            LayerRank::User,
-            LayerOwner::User,
-            OwnerCheck::UserOrRoot,
-        );
-        self.add_file(
-            &folder.join("config.toml"),
-            LayerRank::User,
-            LayerOwner::User,
-            OwnerCheck::UserOrRoot,
-        );
-        self.add_profile_file(&folder, LayerOwner::User, OwnerCheck::UserOrRoot);
-    }
-
-    fn add_variables(&mut self) {
-        let mut report = ReadReport::default();
-        let variables = &self.sources.variables;
-        let table = overrides::layer_from_variables(variables, &mut report, &mut self.notices);
-        self.problems.extend(report.problems);
-        self.add_layer(LayerRank::Variable, LayerOwner::User, table);
-    }
-
-    /// The user names these files, so they may belong to anyone, but must not be writable by everyone.
     fn add_named_files(&mut self) {
-        let file = self.sources.file.clone();
-        let file = file.or_else(|| self.variable(overrides::CONFIG_VARIABLE).map(PathBuf::from));
-        if let Some(file) = file {
-            let path = self.sources.cwd.join(file);
-            self.add_file(&path, LayerRank::File, LayerOwner::User, OwnerCheck::NotWorldWritable);
-            self.require_file(path);
+        let sources = self.sources;
+        let variable = || sources.variable(overrides::CONFIG_VARIABLE).map(Path::new);
+        if let Some(file) = sources.file.as_deref().or_else(variable) {
+            self.add_file(&sources.cwd.join(file), FileOwner::Named);
         }
-        for file in &self.sources.mcp_files {
-            let path = self.sources.cwd.join(file);
-            self.add_servers(
-                &path,
-                LayerRank::File,
-                LayerOwner::User,
-                OwnerCheck::NotWorldWritable,
-            );
-            self.require_file(path);
+        for file in &sources.mcp_files {
+            self.add_servers(&sources.cwd.join(file), FileOwner::Named);
         }
     }
 
     fn add_arguments(&mut self) {
+        let (rank, owner) = (LayerRank::Argument, FileOwner::User);
         // The options saved in a session and those given now may be about one list.
         for set in &self.sources.sets {
-            let mut report = ReadReport::default();
-            let set = overrides::layer_from_set(set, &mut report);
-            self.problems.extend(report.problems);
-            match set {
-                SetOverride::Key(table) => {
-                    self.add_layer(LayerRank::Argument, LayerOwner::User, table);
-                }
+            match overrides::layer_from_set(set, &mut self.report) {
+                SetOverride::Key(table) => self.add_layer(rank, owner, table),
                 SetOverride::EntryKey(table) => {
-                    self.layers.push(ConfigLayer {
-                        rank: LayerRank::Argument,
-                        owner: LayerOwner::User,
-                        table,
-                    });
+                    self.layers.push(ConfigLayer { rank, owner, table });
                 }
             }
         }
-        self.add_layer(
-            LayerRank::Argument,
-            LayerOwner::User,
-            overrides::layer_from_options(&self.sources.options),
-        );
+        for option in &self.sources.options {
+            self.add_layer(rank, owner, overrides::layer_from_option(option));
+        }
     }
 
     fn add_project(&mut self, root: &Path, is_trusted: bool) {
         let folder = root.join(".architect");
-        let servers = root.join(".mcp.json");
-        let agents = folder.join("agents");
+        let (servers, agents) = (root.join(".mcp.json"), folder.join("agents"));
         if is_trusted {
-            self.add_servers(
-                &servers,
-                LayerRank::Project,
-                LayerOwner::Project,
-                OwnerCheck::Unchecked,
-            );
-            self.add_agents(
-                &agents,
-                LayerRank::Project,
-                LayerOwner::Project,
-                OwnerCheck::Unchecked,
-            );
+            self.add_servers(&servers, FileOwner::Project);
+            self.add_agents(&agents, FileOwner::Project);
         } else {
             // They could only be ignored, so they are not even read.
             for path in [servers, agents].into_iter().filter(|path| path.exists()) {
                 let message = "is ignored, because this folder is not trusted";
-                let message = format!("{} {message}", path.display());
-                self.add_notice(message, NoticeCause::Untrusted);
-                self.files.push(ConfigFile {
-                    path,
-                    rank: LayerRank::Project,
-                    state: ConfigFileState::Skipped,
-                });
+                self.add_notice(format!("{} {message}", path.display()), NoticeCause::Untrusted);
+                let (rank, state) = (LayerRank::Project, ConfigFileState::Skipped);
+                self.files.push(ConfigFile { path, rank, state });
             }
         }
-        let config = folder.join("config.toml");
-        self.add_file(&config, LayerRank::Project, LayerOwner::Project, OwnerCheck::Unchecked);
-        self.add_profile_file(&folder, LayerOwner::Project, OwnerCheck::Unchecked);
+        let before = self.files.len();
+        self.add_settings(&folder, FileOwner::Project);
         if !is_trusted {
-            let theirs = self.files.iter_mut().filter(|file| file.path.starts_with(&folder));
-            for file in theirs.filter(|file| file.state == ConfigFileState::Read) {
-                file.state = ConfigFileState::OnlyTightens;
-            }
+            let read = self.files[before..].iter_mut();
+            read.filter(|file| file.state == ConfigFileState::Read)
+                .for_each(|file| file.state = ConfigFileState::OnlyTightens);
+        }
+    }
+
+    /// Adds the `config.toml` of a folder, and the file of the chosen profile.
+    fn add_settings(&mut self, folder: &Path, owner: FileOwner) {
+        self.add_file(&folder.join("config.toml"), owner);
+        let folder = folder.join("profiles");
+        self.profiles.extend(layers::profile_names(&folder));
+        let Some(name) = self.profile.filter(|name| self.profiles.contains(*name)) else { return };
+        let path = folder.join(format!("{name}.toml"));
+        let document = self.read_document(&path, LayerRank::Profile, owner);
+        let table = document.and_then(|document| {
+            value_tree::parse_document(LayerRank::Profile, &document, &mut self.report)
+        });
+        if let Some(table) = table {
+            self.add_layer(LayerRank::Profile, owner, table);
         }
     }
 
     /// Adds a file with its profiles.
-    fn add_file(&mut self, path: &Path, rank: LayerRank, whose: LayerOwner, author: OwnerCheck) {
-        let read = layers::read_layer_file(path, rank, author);
-        let Some(layer) = self.record_file(path, rank, read) else { return };
-        self.add_layer(rank, whose, layer.table);
-        for (name, table) in layer.profiles {
-            let table = layers::with_rank(table, LayerRank::Profile);
-            if self.profile.as_ref() == Some(&name) {
-                self.add_layer(LayerRank::Profile, whose, table);
+    fn add_file(&mut self, path: &Path, owner: FileOwner) {
+        let document = self.read_document(path, owner.rank(), owner);
+        let layer = document
+            .and_then(|document| layers::parse_layer(&document, owner.rank(), &mut self.report));
+        let Some((table, profiles)) = layer else { return };
+        self.add_layer(owner.rank(), owner, table);
+        for (name, table) in profiles {
+            if self.profile == Some(&*name) {
+                self.add_layer(LayerRank::Profile, owner, table);
             } else {
                 self.check_layer(&table, &format!("profiles.{name}."));
             }
@@ -293,96 +234,64 @@ impl<'a> ConfigLoader<'a> {
         }
     }
 
-    /// Adds the file of the chosen profile.
-    fn add_profile_file(&mut self, folder: &Path, whose: LayerOwner, author: OwnerCheck) {
-        let folder = folder.join("profiles");
-        self.profiles.extend(layers::profile_names(&folder));
-        let Some(name) = self.profile.as_ref().filter(|name| self.profiles.contains(*name)) else {
-            return;
-        };
-        let path = folder.join(format!("{name}.toml"));
-        let read = layers::read_profile_file(&path, author);
-        if let Some(table) = self.record_file(&path, LayerRank::Profile, read) {
-            self.add_layer(LayerRank::Profile, whose, table);
+    fn add_agents(&mut self, folder: &Path, owner: FileOwner) {
+        let table = agents::folder_layer(folder, owner, &mut self.report);
+        self.add_layer(owner.rank(), owner, table);
+    }
+
+    fn add_servers(&mut self, path: &Path, owner: FileOwner) {
+        let variable = |name: &str| self.sources.variable(name);
+        let document = self.read_document(path, owner.rank(), owner);
+        let table = document.and_then(|document| {
+            mcp_json::parse_layer(&document, owner, variable, &mut self.report)
+        });
+        if let Some(table) = table {
+            self.add_layer(owner.rank(), owner, table);
         }
     }
 
-    fn add_agents(
-        &mut self,
-        folder: &Path,
-        rank: LayerRank,
-        whose: LayerOwner,
-        author: OwnerCheck,
-    ) {
-        let table = agents::folder_layer(folder, rank, author, &mut self.problems);
-        self.add_layer(rank, whose, table);
-    }
-
-    fn add_servers(&mut self, path: &Path, rank: LayerRank, whose: LayerOwner, author: OwnerCheck) {
-        let variables = |name: &str| self.variable(name);
-        let mut notices = Vec::new();
-        let read = mcp_json::read_layer(path, rank, author, &variables, &mut notices);
-        self.notices.extend(notices);
-        if let Some(table) = self.record_file(path, rank, read) {
-            self.add_layer(rank, whose, table);
-        }
-    }
-
-    /// Records whether a file was read.
-    fn record_file<T>(
+    /// Reads a file, and records whether it is there. One that the user names has to be.
+    fn read_document(
         &mut self,
         path: &Path,
         rank: LayerRank,
-        read: Result<Option<T>, Vec<ConfigProblem>>,
-    ) -> Option<T> {
+        owner: FileOwner,
+    ) -> Option<Arc<ConfigDocument>> {
+        let read = checked_file::read_file(path, owner);
         let state = match &read {
             Ok(None) => ConfigFileState::Absent,
             Ok(Some(_)) | Err(_) => ConfigFileState::Read,
         };
         self.files.push(ConfigFile { path: path.to_owned(), rank, state });
-        match read {
-            Ok(read) => read,
-            Err(wrong) => {
-                self.problems.extend(wrong);
-                None
-            }
-        }
+        let error = match read {
+            Ok(None) if owner == FileOwner::Named => ConfigFileError::Missing(path.to_owned()),
+            Ok(document) => return document,
+            Err(error) => error,
+        };
+        self.report.problem(ValueOrigin::DEFAULT, ProblemKind::Unreadable(error));
+        None
     }
 
     /// Checks a layer and adds it.
-    fn add_layer(&mut self, rank: LayerRank, whose: LayerOwner, table: ConfigTable) {
+    fn add_layer(&mut self, rank: LayerRank, owner: FileOwner, table: ConfigTable) {
         self.check_layer(&table, "");
-        self.layers.push(ConfigLayer { rank, owner: whose, table });
+        self.layers.push(ConfigLayer { rank, owner, table });
     }
 
     fn check_layer(&mut self, table: &ConfigTable, path: &str) {
-        let mut report = ReadReport::default();
-        SettingsReader::read_layer(table, path, &self.paths, &mut report, Settings::read);
-        self.problems.extend(report.problems);
-    }
-
-    fn require_file(&mut self, path: PathBuf) {
-        let is_absent =
-            |file: &ConfigFile| file.path == path && file.state == ConfigFileState::Absent;
-        if self.files.iter().any(is_absent) {
-            let trouble = ProblemKind::Unreadable(ConfigFileError::Missing(path));
-            self.problems.push(ConfigProblem::new(ValueOrigin::DEFAULT, trouble));
-        }
+        SettingsReader::read_layer(table, path, &self.paths, &mut self.report, Settings::read);
+        self.report.values.clear();
     }
 
     fn check_profile(&mut self) {
-        let Some(name) = self.profile.as_ref().filter(|name| !self.profiles.contains(*name)) else {
-            return;
-        };
+        let Some(name) = self.profile.filter(|name| !self.profiles.contains(*name)) else { return };
         let source = match self.sources.profile {
             Some(_) => OriginSource::Argument("--profile".into()),
             None => OriginSource::Variable(overrides::PROFILE_VARIABLE.into()),
         };
-        let nearest = nearest(name, self.profiles.iter().map(String::as_str)).map(str::to_owned);
-        let known = self.profiles.iter().cloned().collect();
-        let trouble = ProblemKind::Unknown { kind: "profile", name: name.clone(), nearest, known };
-        self.problems
-            .push(ConfigProblem::new(ValueOrigin { rank: LayerRank::Profile, source }, trouble));
+        let kind =
+            ProblemKind::unknown_of("profile", name, self.profiles.iter().cloned().collect());
+        self.report.problem(ValueOrigin { rank: LayerRank::Profile, source }, kind);
     }
 
     /// Returns whether the project's folder is trusted.
@@ -391,32 +300,26 @@ impl<'a> ConfigLoader<'a> {
             ProjectTrust::Stored => self.trust_from_variable(),
             given @ (ProjectTrust::Granted | ProjectTrust::Withheld) => given,
         };
-        match trust {
-            ProjectTrust::Granted => true,
-            ProjectTrust::Withheld => false,
-            ProjectTrust::Stored => {
-                let Some(state) = &self.sources.folders.state else { return false };
-                let trusted = TrustStore::new(state).contains(root);
-                // Trusting a folder is trusting those who can write it; here, everyone can.
-                let path = root.join(".architect/config.toml");
-                let open = checked_file::read_file(&path, OwnerCheck::NotWorldWritable);
-                let problem = match (trusted, open) {
-                    (Err(error), _) => error.to_string(),
-                    (Ok(true), Err(error @ ConfigFileError::WorldWritable(_))) => error.to_string(),
-                    (Ok(true), _) => return self.is_unchanged(&TrustStore::new(state), root),
-                    (Ok(false), _) => return false,
-                };
-                self.add_notice(
-                    format!("{problem}; this folder counts as not trusted"),
-                    NoticeCause::Other,
-                );
-                false
-            }
+        let store = match (trust, &self.sources.folders.state) {
+            (ProjectTrust::Granted, _) => return true,
+            (ProjectTrust::Withheld, _) | (ProjectTrust::Stored, None) => return false,
+            (ProjectTrust::Stored, Some(state)) => TrustStore::new(state),
+        };
+        let mut distrust = |error: String, cause| {
+            self.add_notice(format!("{error}; this folder counts as not trusted"), cause);
+            false
+        };
+        match store.contains(root) {
+            Ok(true) => {}
+            Ok(false) => return false,
+            Err(error) => return distrust(error.to_string(), NoticeCause::Other),
         }
-    }
-
-    /// Returns whether a trusted folder is as it was when the user trusted it.
-    fn is_unchanged(&mut self, store: &TrustStore, root: &Path) -> bool {
+        // Trusting a folder is trusting those who can write it; here, everyone can.
+        let config = root.join(".architect/config.toml");
+        let open = checked_file::read_file(&config, FileOwner::Named);
+        if let Err(error @ ConfigFileError::WorldWritable(_)) = open {
+            return distrust(error.to_string(), NoticeCause::Other);
+        }
         match store.changed(root) {
             Ok(Some(changed)) => {
                 for file in &changed {
@@ -431,70 +334,64 @@ impl<'a> ConfigLoader<'a> {
             }
             // The user trusted the folder whatever its files contain.
             Ok(None) => {
-                let recorded = match store.add(root) {
-                    Ok(()) => "the configuration of this trusted folder is recorded; if it changes, you will be asked".to_owned(),
-                    Err(error) => error.to_string(),
-                };
-                self.add_notice(recorded, NoticeCause::Other);
+                let recorded = "the configuration of this trusted folder is recorded; if it changes, you will be asked";
+                let recorded = store.add(root).map(|()| recorded.to_owned());
+                let message = recorded.unwrap_or_else(|error| error.to_string());
+                self.add_notice(message, NoticeCause::Other);
                 true
             }
-            Err(error) => {
-                let message = format!("{error}; this folder counts as not trusted");
-                self.add_notice(message, NoticeCause::Untrusted);
-                false
-            }
+            Err(error) => distrust(error.to_string(), NoticeCause::Untrusted),
         }
     }
 
-    /// Returns a problem for each secret of the environment that a file of the project, and nothing of the user's, passes
-    /// to commands.
-    fn passed_secrets(&self) -> Vec<ConfigProblem> {
-        let patterns = |whose: LayerOwner| {
-            let layers = self.layers.iter().filter(move |layer| layer.owner == whose);
-            layers.filter_map(|layer| match &layer.table.get("commands")?.value {
-                ConfigValue::Table(commands) => match &commands.get("env_include")?.value {
-                    ConfigValue::List(patterns) => Some(patterns),
-                    _ => None,
-                },
-                _ => None,
-            })
+    /// Reports each secret of the environment that a file of the project, and nothing of the user's, passes to commands.
+    fn check_passed_secrets(&mut self) {
+        let patterns = |is_project: bool| {
+            let layers = self.layers.iter();
+            let layers =
+                layers.filter(move |layer| (layer.owner == FileOwner::Project) == is_project);
+            let patterns = layers.filter_map(|layer| {
+                let commands = layer.table.get("commands")?.value.as_table()?;
+                commands.get("env_include")?.value.as_list()
+            });
+            patterns.flatten()
         };
         let matches = |pattern: &ConfigNode, name: &str| {
             pattern.value.as_text().is_some_and(|pattern| matches_wildcard(pattern, name))
         };
         let names = self.sources.variables.iter().map(|(name, _)| name.as_str());
-        let secrets: Vec<&str> = names.filter(|name| is_secret_variable(name)).collect();
-        let allowed =
-            |name: &str| patterns(LayerOwner::User).flatten().any(|own| matches(own, name));
-        let passed = patterns(LayerOwner::Project).flatten().filter_map(|pattern| {
-            let name = secrets.iter().find(|name| matches(pattern, name) && !allowed(name))?;
-            let what = format!(
-                "`commands.env_include`: {name} may hold a secret, and a file of the project passes none to commands; \
-                 set it in your own configuration"
-            );
-            Some(ConfigProblem::new(pattern.origin.clone(), ProblemKind::Other(what)))
-        });
-        passed.collect()
+        let secrets: Vec<&str> = names
+            .filter(|name| is_secret_variable(name))
+            .filter(|name| !patterns(false).any(|own| matches(own, name)))
+            .collect();
+        for pattern in patterns(true) {
+            if let Some(name) = secrets.iter().find(|name| matches(pattern, name)) {
+                let what = format!(
+                    "`commands.env_include`: {name} may hold a secret, and a file of the project passes none to \
+                     commands; set it in your own configuration"
+                );
+                self.report.problem(pattern.origin.clone(), ProblemKind::Other(what));
+            }
+        }
     }
 
     /// Returns the trust that the environment variable sets; an empty one is not set.
     fn trust_from_variable(&mut self) -> ProjectTrust {
-        match self.variable(overrides::TRUST_VARIABLE).map(str::trim) {
+        match self.sources.variable(overrides::TRUST_VARIABLE).map(str::trim) {
             None | Some("") => ProjectTrust::Stored,
             Some("1" | "true") => ProjectTrust::Granted,
             Some("0" | "false") => ProjectTrust::Withheld,
             Some(_) => {
                 let source = OriginSource::Variable(overrides::TRUST_VARIABLE.into());
-                let trouble = ProblemKind::Other("must be 1 or 0".to_owned());
                 let origin = ValueOrigin { rank: LayerRank::Variable, source };
-                self.problems.push(ConfigProblem::new(origin, trouble));
+                self.report.problem(origin, ProblemKind::Other("must be 1 or 0".to_owned()));
                 ProjectTrust::Withheld
             }
         }
     }
 
     fn add_notice(&mut self, message: String, cause: NoticeCause) {
-        self.notices.push(ConfigNotice { origin: ValueOrigin::DEFAULT, message, cause });
+        self.report.notice(ValueOrigin::DEFAULT, message, cause);
     }
 
     /// Merges all layers, with a notice for everything that is ignored.
@@ -504,10 +401,9 @@ impl<'a> ConfigLoader<'a> {
         let (mut table, mut notices) = (ConfigTable::new(), Vec::new());
         for layer in layers {
             let mut next = layer.table.clone();
-            if layer.owner == LayerOwner::Project && !is_trusted {
-                let left_out;
-                (next, left_out) = tighten(next, &self.read_settings(&table).1);
-                notices.extend(left_out);
+            if layer.owner == FileOwner::Project && !is_trusted {
+                let current = self.read_settings(&table).1.values;
+                next = tighten(next, "", &current, &mut notices);
             }
             table = merge(table, next, "");
         }
@@ -515,15 +411,10 @@ impl<'a> ConfigLoader<'a> {
     }
 
     /// Reads the settings of layers that were checked before.
-    fn read_settings(&self, table: &ConfigTable) -> (Settings, Vec<EffectiveValue>) {
+    fn read_settings(&self, table: &ConfigTable) -> (Settings, ReadReport) {
         let mut report = ReadReport::default();
         let settings =
             SettingsReader::read_layer(table, "", &self.paths, &mut report, Settings::read);
-        (settings, report.values)
-    }
-
-    fn variable(&self, name: &str) -> Option<&str> {
-        let found = self.sources.variables.iter().find(|(variable, _)| variable == name);
-        found.map(|(_, value)| value.as_str())
+        (settings, report)
     }
 }

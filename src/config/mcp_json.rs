@@ -2,47 +2,27 @@
 //!
 //! Unknown keys are ignored, since they may be for other programs.
 
-use std::collections::BTreeMap;
-use std::path::Path;
 use std::sync::Arc;
 
 use serde::Deserialize;
+use serde_json::{Map, Value};
 use thiserror::Error;
 
-use super::checked_file::{self, OwnerCheck};
-use super::origin::{ConfigDocument, LayerRank, ValueOrigin};
-use super::overrides::insert_at_path;
-use super::problem::{ConfigNotice, ConfigProblem, NoticeCause, ProblemKind};
-use super::value_tree::{ConfigNode, ConfigTable, ConfigValue};
+use super::checked_file::FileOwner;
+use super::effective::ReadReport;
+use super::origin::{ConfigDocument, ValueOrigin};
+use super::problem::{NoticeCause, ProblemKind};
+use super::value_tree::{ConfigNode, ConfigTable, ConfigValue, insert_at_path};
 use crate::exec::is_secret_variable;
 
 #[derive(Deserialize)]
 struct McpJson {
     #[serde(rename = "mcpServers", default)]
-    servers: serde_json::Map<String, serde_json::Value>,
+    servers: Map<String, Value>,
 }
-
-#[derive(Deserialize)]
-struct McpJsonServer {
-    #[serde(rename = "type")]
-    kind: Option<String>,
-    command: Option<String>,
-    #[serde(default)]
-    args: Vec<String>,
-    #[serde(default)]
-    env: BTreeMap<String, String>,
-    url: Option<String>,
-    #[serde(default)]
-    headers: BTreeMap<String, String>,
-    #[serde(default)]
-    disabled: bool,
-}
-
-/// Looks up an environment variable.
-pub(super) type VariableLookup<'a> = dyn Fn(&str) -> Option<&'a str> + 'a;
 
 /// Looks up an environment variable that the file may use.
-type AllowedVariableLookup<'a, 'b> = dyn Fn(&str) -> Result<Option<&'a str>, WithheldVariable> + 'b;
+type VariableLookup<'a, 'b> = dyn Fn(&str) -> Result<Option<&'a str>, WithheldVariable> + 'b;
 
 /// Why a file can't use a variable.
 #[derive(Debug, Error)]
@@ -56,130 +36,108 @@ enum WithheldVariable {
     Secret(String),
 }
 
-/// Returns the layer of a file; `None` if there is no such file.
-pub(super) fn read_layer(
-    path: &Path,
-    rank: LayerRank,
-    author: OwnerCheck,
-    variables: &VariableLookup<'_>,
-    notices: &mut Vec<ConfigNotice>,
-) -> Result<Option<ConfigTable>, Vec<ConfigProblem>> {
-    let open = |name: &str| match author {
+/// Returns the layer of a file.
+pub(super) fn parse_layer<'a>(
+    document: &Arc<ConfigDocument>,
+    owner: FileOwner,
+    variable: impl Fn(&str) -> Option<&'a str>,
+    report: &mut ReadReport,
+) -> Option<ConfigTable> {
+    let lookup = |name: &str| match owner {
         // A file that others can write must not send the user's keys to a server of their choice.
-        OwnerCheck::Unchecked if is_secret_variable(name) => {
+        FileOwner::Project if is_secret_variable(name) => {
             Err(WithheldVariable::Secret(name.to_owned()))
         }
-        OwnerCheck::Unchecked | OwnerCheck::NotWorldWritable | OwnerCheck::UserOrRoot => {
-            Ok(variables(name))
+        FileOwner::Project | FileOwner::Named | FileOwner::User => Ok(variable(name)),
+    };
+    let text = document.text();
+    let at = |span| ValueOrigin::in_file(owner.rank(), document, span);
+    let json: McpJson = match serde_json::from_str(text) {
+        Ok(json) => json,
+        Err(error) => {
+            let origin = at(byte_offset(text, &error)..usize::MAX);
+            report.problem(origin, ProblemKind::Syntax(message_without_position(&error)));
+            return None;
         }
     };
-    match checked_file::read_file(path, author) {
-        Ok(None) => Ok(None),
-        Ok(Some(document)) => parse_servers(&document, rank, &open, notices).map(Some),
-        Err(error) => {
-            Err(vec![ConfigProblem::new(ValueOrigin::DEFAULT, ProblemKind::Unreadable(error))])
-        }
-    }
-}
-
-fn parse_servers(
-    document: &Arc<ConfigDocument>,
-    rank: LayerRank,
-    variables: &AllowedVariableLookup<'_, '_>,
-    notices: &mut Vec<ConfigNotice>,
-) -> Result<ConfigTable, Vec<ConfigProblem>> {
-    let whole = ValueOrigin::in_file(rank, document, 0..0);
-    let json: McpJson = serde_json::from_str(document.text()).map_err(|error| {
-        let origin =
-            ValueOrigin::in_file(rank, document, byte_offset(document.text(), &error)..usize::MAX);
-        vec![ConfigProblem::new(origin, ProblemKind::Syntax(message_without_position(&error)))]
-    })?;
-    let (mut servers, mut problems) = (Vec::new(), Vec::new());
-    for (name, value) in json.servers {
+    let mut servers = Vec::new();
+    for (name, server) in json.servers {
         // The position of a key is found by its text; otherwise the whole file is reported.
-        let origin = match document.text().find(&format!("\"{name}\"")) {
-            Some(begin) => ValueOrigin::in_file(rank, document, begin..begin + name.len() + 2),
-            None => whole.clone(),
+        let found = text.find(&format!("\"{name}\""));
+        let origin = at(found.map_or(0..0, |begin| begin..begin + name.len() + 2));
+        let Value::Object(mut server) = server else {
+            let what = format!("server `{name}` must be an object");
+            report.problem(origin, ProblemKind::Other(what));
+            continue;
         };
-        let wrong = |what: String| {
-            let what = format!("server `{name}`: {what}");
-            ConfigProblem::new(origin.clone(), ProblemKind::Other(what))
-        };
-        match McpJsonServer::deserialize(value) {
-            Ok(server) if server.disabled => {}
-            Ok(server) if server.kind.as_deref() == Some("sse") => {
-                let message =
-                    format!("server `{name}` is ignored: HTTP with SSE is outdated, use `http`");
-                notices.push(ConfigNotice { origin, message, cause: NoticeCause::Other });
-            }
-            Ok(server) => match server.into_table(&name, &origin, variables) {
-                Ok(table) => servers.push(ConfigNode::new(ConfigValue::Table(table), origin)),
-                Err(why) => {
-                    let message = format!("server `{name}` is ignored: {why}");
-                    notices.push(ConfigNotice { origin, message, cause: NoticeCause::Other });
-                }
-            },
-            Err(error) => problems.push(wrong(error.to_string())),
+        if server.get("disabled") == Some(&Value::Bool(true)) {
+            continue;
         }
-    }
-    if !problems.is_empty() {
-        return Err(problems);
+        let is_outdated = server.get("type").is_some_and(|kind| kind == "sse");
+        let keys: &[&str] = match server.contains_key("url") {
+            true => &["url", "headers"],
+            false => &["command", "args", "env"],
+        };
+        server.retain(|key, value| keys.contains(&key.as_str()) && !value.is_null());
+        server.insert("name".to_owned(), Value::String(name.clone()));
+        let entry = match is_outdated {
+            true => Err("HTTP with SSE is outdated, use `http`".to_owned()),
+            false => {
+                convert(Value::Object(server), &origin, &lookup).map_err(|why| why.to_string())
+            }
+        };
+        match entry {
+            Ok(entry) => servers.push(ConfigNode::new(entry, origin)),
+            Err(why) => {
+                let message = format!("server `{name}` is ignored: {why}");
+                report.notice(origin, message, NoticeCause::Other);
+            }
+        }
     }
     let mut table = ConfigTable::new();
-    insert_at_path(&mut table, "mcp.servers", ConfigValue::List(servers), &whole);
-    Ok(table)
+    insert_at_path(&mut table, "mcp.servers", ConfigValue::List(servers), &at(0..0));
+    Some(table)
 }
 
-impl McpJsonServer {
-    /// Returns the server as an entry of `[[mcp.servers]]`; fails with a variable that it can't use.
-    fn into_table(
-        self,
-        name: &str,
-        origin: &ValueOrigin,
-        variables: &AllowedVariableLookup<'_, '_>,
-    ) -> Result<ConfigTable, WithheldVariable> {
-        let node = |value| ConfigNode::new(value, origin.clone());
-        let text = |text: &str| Ok(node(ConfigValue::Text(expand_variables(text, variables)?)));
-        let pairs = |pairs: &BTreeMap<String, String>| {
-            let pair = |(key, value): (&String, &String)| Ok((key.clone(), text(value)?));
-            let table: Result<ConfigTable, WithheldVariable> = pairs.iter().map(pair).collect();
-            Ok::<_, WithheldVariable>(node(ConfigValue::Table(table?)))
-        };
-        let mut table =
-            ConfigTable::from([("name".to_owned(), node(ConfigValue::Text(name.to_owned())))]);
-        let mut set = |key: &str, node| table.insert(key.to_owned(), node);
-        if let Some(url) = &self.url {
-            set("url", text(url)?);
-            set("headers", pairs(&self.headers)?);
-        } else {
-            if let Some(command) = &self.command {
-                set("command", text(command)?);
-            }
-            let args: Result<Vec<ConfigNode>, WithheldVariable> =
-                self.args.iter().map(|arg| text(arg)).collect();
-            set("args", node(ConfigValue::List(args?)));
-            set("env", pairs(&self.env)?);
+/// Returns a value as one of the configuration, with the variables in its texts expanded; fails with a variable that the
+/// file can't use.
+fn convert(
+    value: Value,
+    origin: &ValueOrigin,
+    variables: &VariableLookup<'_, '_>,
+) -> Result<ConfigValue, WithheldVariable> {
+    let node = |value| Ok(ConfigNode::new(convert(value, origin, variables)?, origin.clone()));
+    Ok(match value {
+        Value::Null => ConfigValue::Text(String::new()),
+        Value::Bool(value) => ConfigValue::Bool(value),
+        Value::Number(number) => match number.as_i64() {
+            Some(number) => ConfigValue::Integer(number),
+            None => ConfigValue::Float(number.as_f64().unwrap_or(f64::NAN)),
+        },
+        Value::String(text) => ConfigValue::Text(expand_variables(&text, variables)?),
+        Value::Array(items) => {
+            ConfigValue::List(items.into_iter().map(node).collect::<Result<_, _>>()?)
         }
-        Ok(table)
-    }
+        Value::Object(entries) => {
+            let entries = entries.into_iter().map(|(key, value)| Ok((key, node(value)?)));
+            ConfigValue::Table(entries.collect::<Result<_, _>>()?)
+        }
+    })
 }
 
 /// Expands `${NAME}` and `${NAME:-default}`; fails with a variable that is not set.
 fn expand_variables(
     text: &str,
-    variables: &AllowedVariableLookup<'_, '_>,
+    variables: &VariableLookup<'_, '_>,
 ) -> Result<String, WithheldVariable> {
     let (mut expanded, mut rest) = (String::new(), text);
     while let Some((before, behind)) = rest.split_once("${") {
         let Some((inside, after)) = behind.split_once('}') else { break };
-        let (name, default) = match inside.split_once(":-") {
-            Some((name, default)) => (name, Some(default)),
-            None => (inside, None),
-        };
+        let (name, default) =
+            inside.split_once(":-").map_or((inside, None), |(name, text)| (name, Some(text)));
+        let value = variables(name)?.or(default);
         expanded.push_str(before);
-        expanded.push_str(
-            variables(name)?.or(default).ok_or_else(|| WithheldVariable::Unset(name.to_owned()))?,
-        );
+        expanded.push_str(value.ok_or_else(|| WithheldVariable::Unset(name.to_owned()))?);
         rest = after;
     }
     expanded.push_str(rest);
@@ -203,25 +161,21 @@ mod tests {
 
     fn read(text: &str) -> Result<String, Vec<String>> {
         let document = ConfigDocument::new(".mcp.json".into(), text);
-        let mut notices = Vec::new();
-        let variables = |name: &str| match name {
-            "API_KEY" => Err(WithheldVariable::Secret(name.to_owned())),
-            name => Ok((name == "TOKEN").then_some("canary")),
-        };
-        match parse_servers(&document, LayerRank::Project, &variables, &mut notices) {
-            Ok(table) => {
-                let table = ConfigValue::Table(table).to_string();
-                Ok(notices.iter().fold(table, |text, notice| format!("{text} {notice}")))
-            }
-            Err(problems) => Err(problems.iter().map(ToString::to_string).collect()),
+        let mut report = ReadReport::default();
+        let variable = |name: &str| (name == "PLACE").then_some("canary");
+        let table = parse_layer(&document, FileOwner::Project, variable, &mut report);
+        if !report.problems.is_empty() {
+            return Err(report.problems.iter().map(ToString::to_string).collect());
         }
+        let table = ConfigValue::Table(table.unwrap()).to_string();
+        Ok(report.notices.iter().fold(table, |text, notice| format!("{text} {notice}")))
     }
 
     #[test]
     fn servers_of_both_kinds_are_read_and_variables_put_in() {
         let text = r#"{"mcpServers": {
-            "a": {"command": "x", "args": ["-y", ""], "env": {"T": "${TOKEN}"}, "alwaysAllow": []},
-            "b": {"type": "http", "url": "https://h/${PART:-mcp}", "headers": {"A": "B ${TOKEN}"}},
+            "a": {"command": "x", "args": ["-y", ""], "env": {"T": "${PLACE}"}, "alwaysAllow": []},
+            "b": {"type": "http", "url": "https://h/${PART:-mcp}", "headers": {"A": "B ${PLACE}"}},
             "c": {"type": "sse", "url": "https://h/"}, "d": {"command": "x", "disabled": true},
             "e": {"command": "${NO}"}, "f": {"url": "https://h/${API_KEY:-x}"}}}"#;
         let expected = "{ mcp = { servers = [\

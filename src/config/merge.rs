@@ -8,93 +8,54 @@ use super::value_tree::{ConfigNode, ConfigTable, ConfigValue};
 pub(super) fn merge(mut lower: ConfigTable, higher: ConfigTable, path: &str) -> ConfigTable {
     for (name, above) in higher {
         let key = format!("{path}{name}");
-        let node = match lower.remove(&name) {
-            Some(below) => merge_nodes(below, above, &key),
-            None => expand_entries(above, &key),
+        let strategy = keys::find_key(&key).map_or(MergeStrategy::Replace, |key| key.merge);
+        let below = lower.remove(&name).map(|below| below.value);
+        let below = below.unwrap_or_else(|| match strategy {
+            MergeStrategy::Replace => ConfigValue::Table(ConfigTable::new()),
+            MergeStrategy::Append | MergeStrategy::MergeByName => ConfigValue::List(Vec::new()),
+        });
+        let value = match (below, above.value, strategy) {
+            (ConfigValue::Table(below), ConfigValue::Table(above), _) => {
+                ConfigValue::Table(merge(below, above, &format!("{key}.")))
+            }
+            (ConfigValue::List(below), ConfigValue::Table(above), MergeStrategy::MergeByName) => {
+                ConfigValue::List(merge_entry_keys(below, above))
+            }
+            // An option with `[]` clears the lists of files; a file can only add to them.
+            (ConfigValue::List(below), ConfigValue::List(above_items), strategy)
+                if strategy != MergeStrategy::Replace
+                    && !(above_items.is_empty() && above.origin.rank == LayerRank::Argument) =>
+            {
+                ConfigValue::List(merge_items(below, above_items))
+            }
+            (_, above, _) => above,
         };
-        lower.insert(name, node);
+        lower.insert(name, ConfigNode { value, ..above });
     }
     lower
 }
 
-fn merge_nodes(below: ConfigNode, above: ConfigNode, key: &str) -> ConfigNode {
-    let shape = keys::find_key(key).map_or(MergeStrategy::Replace, |key| key.merge);
-    let value = match (below.value, above.value, shape) {
-        (ConfigValue::Table(below), ConfigValue::Table(above), _) => {
-            ConfigValue::Table(merge(below, above, &format!("{key}.")))
-        }
-        // An option with `[]` clears the lists of files; a file can only add to them.
-        (
-            ConfigValue::List(_),
-            ConfigValue::List(items),
-            MergeStrategy::Append | MergeStrategy::MergeByName,
-        ) if items.is_empty() && above.origin.rank == LayerRank::Argument => {
-            ConfigValue::List(items)
-        }
-        (ConfigValue::List(below), ConfigValue::Table(above), MergeStrategy::MergeByName) => {
-            ConfigValue::List(merge_entry_keys(below, above))
-        }
-        (ConfigValue::List(below), ConfigValue::List(above), MergeStrategy::Append) => {
-            ConfigValue::List(append_new_items(below, above))
-        }
-        (ConfigValue::List(below), ConfigValue::List(above), MergeStrategy::MergeByName) => {
-            ConfigValue::List(merge_by_name(below, above))
-        }
-        (_, above, _) => above,
-    };
-    ConfigNode { value, ..above }
-}
-
-/// Turns keys of entries that no lower layer has into entries.
-fn expand_entries(node: ConfigNode, key: &str) -> ConfigNode {
-    let is_named = keys::find_key(key).is_some_and(|key| key.merge == MergeStrategy::MergeByName);
-    match node.value {
-        ConfigValue::Table(table) if is_named => {
-            ConfigNode { value: ConfigValue::List(merge_entry_keys(Vec::new(), table)), ..node }
-        }
-        ConfigValue::Table(table) => {
-            let table = merge(ConfigTable::new(), table, &format!("{key}."));
-            ConfigNode { value: ConfigValue::Table(table), ..node }
-        }
-        value => ConfigNode { value, ..node },
-    }
-}
-
-/// Sets keys of entries; `above` has them by the name of the entry.
+/// Sets keys of entries; `above` has them by the name of the entry, which is added if there is none.
 fn merge_entry_keys(mut below: Vec<ConfigNode>, above: ConfigTable) -> Vec<ConfigNode> {
-    for (name, keys) in above {
-        let ConfigValue::Table(fields) = keys.value else { continue };
-        let entry = below.iter_mut().find(|entry| entry_name(entry) == Some(&name));
+    for (name, node) in above {
+        let ConfigValue::Table(mut keys) = node.value else { continue };
+        let entry = below.iter_mut().find(|entry| entry.text_at("name") == Some(&name));
         if let Some(ConfigValue::Table(entry)) = entry.map(|entry| &mut entry.value) {
-            *entry = merge(std::mem::take(entry), fields, "");
+            *entry = merge(std::mem::take(entry), keys, "");
             continue;
         }
-        let own = ConfigNode::new(ConfigValue::Text(name), keys.origin.clone());
-        let mut entry = fields;
-        entry.entry("name".to_owned()).or_insert(own);
-        below.push(ConfigNode {
-            value: ConfigValue::Table(entry),
-            key_origin: keys.key_origin,
-            origin: keys.origin,
-        });
+        let own = ConfigNode::new(ConfigValue::Text(name), node.origin.clone());
+        keys.entry("name".to_owned()).or_insert(own);
+        below.push(ConfigNode { value: ConfigValue::Table(keys), ..node });
     }
     below
 }
 
-fn append_new_items(mut below: Vec<ConfigNode>, above: Vec<ConfigNode>) -> Vec<ConfigNode> {
+/// Adds items to a list. An equal text, or an entry with the same name, is replaced and keeps its position.
+fn merge_items(mut below: Vec<ConfigNode>, above: Vec<ConfigNode>) -> Vec<ConfigNode> {
     for item in above {
-        if below.iter().all(|known| known.value.as_text() != item.value.as_text()) {
-            below.push(item);
-        }
-    }
-    below
-}
-
-/// Merges lists of named entries; a replaced entry keeps its position.
-fn merge_by_name(mut below: Vec<ConfigNode>, above: Vec<ConfigNode>) -> Vec<ConfigNode> {
-    for item in above {
-        let name = entry_name(&item);
-        match below.iter_mut().find(|known| name.is_some() && entry_name(known) == name) {
+        let id = item_id(&item);
+        match below.iter_mut().find(|known| id.is_some() && item_id(known) == id) {
             Some(known) => *known = item,
             None => below.push(item),
         }
@@ -102,20 +63,24 @@ fn merge_by_name(mut below: Vec<ConfigNode>, above: Vec<ConfigNode>) -> Vec<Conf
     below
 }
 
-fn entry_name(node: &ConfigNode) -> Option<&str> {
-    let ConfigValue::Table(table) = &node.value else { return None };
-    table.get("name")?.value.as_text()
+fn item_id(node: &ConfigNode) -> Option<&str> {
+    node.value.as_text().or_else(|| node.text_at("name"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::origin::{ConfigDocument, LayerRank};
+    use crate::config::effective::ReadReport;
+    use crate::config::origin::ConfigDocument;
     use crate::config::value_tree::parse_document;
 
+    fn read(rank: LayerRank, text: &str) -> ConfigTable {
+        let document = ConfigDocument::new("a".into(), text);
+        parse_document(rank, &document, &mut ReadReport::default()).unwrap()
+    }
+
     fn merged(lower: &str, higher: &str) -> String {
-        let read =
-            |text| parse_document(LayerRank::User, &ConfigDocument::new("a".into(), text)).unwrap();
+        let read = |text| read(LayerRank::User, text);
         ConfigValue::Table(merge(read(lower), read(higher), "")).to_string()
     }
 
@@ -138,8 +103,6 @@ mod tests {
     #[test]
     fn only_an_option_clears_a_cumulative_list() {
         let emptied = |rank| {
-            let read =
-                |rank, text| parse_document(rank, &ConfigDocument::new("a".into(), text)).unwrap();
             let below = read(LayerRank::User, "permissions.deny = ['a']");
             let merged = merge(below, read(rank, "permissions.deny = []"), "");
             ConfigValue::Table(merged).to_string() == "{ permissions = { deny = [] } }"

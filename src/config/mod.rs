@@ -54,9 +54,7 @@ pub use keys::{KeyOption, KeySpec, OptionValue, is_cumulative, is_list, keys};
 pub use layers::{ConfigFile, ConfigFileState};
 pub use load::{ConfigSources, ProjectTrust, load};
 pub(crate) use origin::has_address_with_user;
-pub use origin::{
-    ConfigDocument, LayerRank, OriginSource, SourceExcerpt, TextPosition, ValueOrigin,
-};
+pub use origin::{ConfigDocument, LayerRank, OriginSource, SourceExcerpt, ValueOrigin};
 pub use overrides::{OptionOverride, TRUST_VARIABLE};
 pub use problem::{ConfigError, ConfigNotice, ConfigProblem, NoticeCause, ProblemKind};
 pub use resolved::Config;
@@ -64,9 +62,8 @@ pub use run_rules::{ModelLimits, quality_gates, run_rules};
 pub use settings::{
     AgentConfig, CommandsConfig, ContextConfig, CostsConfig, EvaluationConfig, EvaluationMode,
     ExpectedDecision, GuardrailsConfig, HookConfig, HookConfinement, HooksConfig, IndexerConfig,
-    LimitsConfig, LlmConfig, LogLevel, LoggingConfig, McpConfig, McpServerConfig,
-    McpTransportConfig, PermissionsConfig, QualityGate, SandboxConfig, SessionsConfig, Settings,
-    UnknownPricePolicy, WorkspaceConfig,
+    LimitsConfig, LlmConfig, LoggingConfig, McpConfig, McpServerConfig, PermissionsConfig,
+    QualityGate, SandboxConfig, SessionsConfig, Settings, UnknownPricePolicy, WorkspaceConfig,
 };
 pub use template::{ProjectPreset, template};
 pub use text_types::{

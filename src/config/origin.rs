@@ -53,15 +53,6 @@ pub struct ConfigDocument {
     text: String,
 }
 
-/// A position in a file, counted from one; columns are characters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TextPosition {
-    /// The line.
-    pub line: usize,
-    /// The character in it.
-    pub column: usize,
-}
-
 /// The line of a file that a problem is in, to be shown with carets below it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SourceExcerpt {
@@ -89,26 +80,20 @@ impl ValueOrigin {
         Self { rank, source: OriginSource::File(Arc::clone(document), span) }
     }
 
-    fn file(&self) -> Option<(&ConfigDocument, &Range<usize>)> {
+    /// Returns the path, if the value comes from a file.
+    pub fn path(&self) -> Option<&Path> {
         match &self.source {
-            OriginSource::File(document, span) => Some((document, span)),
+            OriginSource::File(document, _) => Some(document.path()),
             OriginSource::BuiltIn | OriginSource::Variable(_) | OriginSource::Argument(_) => None,
         }
     }
 
-    /// Returns the path, if the value comes from a file.
-    pub fn path(&self) -> Option<&Path> {
-        self.file().map(|(document, _)| document.path())
-    }
-
-    /// Returns the position, if the value comes from a file.
-    pub fn position(&self) -> Option<TextPosition> {
-        self.file().map(|(document, span)| document.position(span.start))
-    }
-
     /// Returns the line of the file, to be shown below a message.
     pub fn excerpt(&self) -> Option<SourceExcerpt> {
-        self.file().and_then(|(document, span)| document.excerpt(span))
+        match &self.source {
+            OriginSource::File(document, span) => document.excerpt(span),
+            OriginSource::BuiltIn | OriginSource::Variable(_) | OriginSource::Argument(_) => None,
+        }
     }
 }
 
@@ -128,33 +113,23 @@ impl ConfigDocument {
         &self.text
     }
 
-    fn position(&self, offset: usize) -> TextPosition {
-        let before = self.text_before(offset);
+    /// Returns the line and the column of an offset, counted from one, and where the line begins. The offset may be inside
+    /// a character or beyond the end.
+    fn position(&self, offset: usize) -> (usize, usize, usize) {
+        let mut ends = (0..=offset.min(self.text.len())).rev();
+        let end = ends.find(|end| self.text.is_char_boundary(*end)).unwrap_or(0);
+        let before = &self.text[..end];
         let begin = before.rfind('\n').map_or(0, |end| end + 1);
-        TextPosition {
-            line: before.matches('\n').count() + 1,
-            column: before[begin..].chars().count() + 1,
-        }
+        (before.matches('\n').count() + 1, before[begin..].chars().count() + 1, begin)
     }
 
     fn excerpt(&self, span: &Range<usize>) -> Option<SourceExcerpt> {
-        let begin = self.text_before(span.start).rfind('\n').map_or(0, |end| end + 1);
-        let line = self.text[begin..].lines().next()?;
-        let column = self.position(span.start).column;
-        let shown = redact_secret(line);
-        let left = shown.chars().count().saturating_sub(column - 1);
+        let (_, column, begin) = self.position(span.start);
+        let line = redact_secret(self.text[begin..].lines().next()?);
+        let length = line.chars().count();
         let marked = self.text.get(span.clone()).map_or(1, |part| part.chars().count());
-        (column <= MAX_LINE_CHARS && shown.chars().count() <= MAX_LINE_CHARS)
-            .then(|| SourceExcerpt { width: marked.min(left).max(1), line: shown, column })
-    }
-
-    /// Returns the text before an offset, which may be inside a character or beyond the end.
-    fn text_before(&self, offset: usize) -> &str {
-        let mut end = offset.min(self.text.len());
-        while !self.text.is_char_boundary(end) {
-            end -= 1;
-        }
-        &self.text[..end]
+        let width = marked.min(length.saturating_sub(column - 1)).max(1);
+        (column.max(length) <= MAX_LINE_CHARS).then_some(SourceExcerpt { line, column, width })
     }
 }
 
@@ -175,11 +150,9 @@ fn redact_secret(line: &str) -> String {
     let line: String = line.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     let Some(end) = line.find(['=', ':']) else { return line };
     let lower = line.to_lowercase();
-    if SECRET_WORDS.iter().any(|word| lower.contains(word)) || has_address_with_user(&lower) {
-        format!("{} …", &line[..=end])
-    } else {
-        line
-    }
+    let is_secret =
+        SECRET_WORDS.iter().any(|word| lower.contains(word)) || has_address_with_user(&lower);
+    if is_secret { format!("{} …", &line[..=end]) } else { line }
 }
 
 impl fmt::Debug for ConfigDocument {
@@ -193,11 +166,10 @@ impl fmt::Display for ValueOrigin {
         match &self.source {
             OriginSource::BuiltIn => f.write_str("default"),
             OriginSource::File(document, span) => {
-                let TextPosition { line, column } = document.position(span.start);
+                let (line, column, _) = document.position(span.start);
                 write!(f, "{}:{line}:{column}", document.path.display())
             }
-            OriginSource::Variable(name) => f.write_str(name),
-            OriginSource::Argument(option) => f.write_str(option),
+            OriginSource::Variable(name) | OriginSource::Argument(name) => f.write_str(name),
         }
     }
 }
@@ -239,6 +211,6 @@ mod tests {
     #[test]
     fn positions_beyond_the_end_are_at_the_end() {
         let document = ConfigDocument::new("a.toml".into(), "\u{feff}ab");
-        assert_eq!(document.position(99), TextPosition { line: 1, column: 3 });
+        assert_eq!(document.position(99), (1, 3, 0));
     }
 }

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use super::effective::ReadReport;
-use super::keys::{self, KeyMatch, KeySpec, VARIABLE_PREFIX, keys};
+use super::keys::{self, KeyMatch, KeySpec, VARIABLE_PREFIX, is_list, keys};
 use super::origin::{LayerRank, OriginSource, ValueOrigin};
-use super::problem::{ConfigNotice, ConfigProblem, NoticeCause, ProblemKind};
+use super::problem::{NoticeCause, ProblemKind};
 use super::setting_value::parse_list;
-use super::value_tree::{self, ConfigNode, ConfigTable, ConfigValue};
+use super::value_tree::{self, ConfigNode, ConfigTable, ConfigValue, insert_at_path};
 use crate::model::{did_you_mean, nearest};
 
 /// A value that an option of the command line sets.
@@ -46,20 +46,15 @@ const OPTION_VARIABLES: [&str; 3] = [CONFIG_VARIABLE, PROFILE_VARIABLE, TRUST_VA
 pub(super) fn layer_from_variables(
     variables: &[(String, String)],
     report: &mut ReadReport,
-    notices: &mut Vec<ConfigNotice>,
 ) -> ConfigTable {
     let mut table = ConfigTable::new();
     for (name, text) in variables.iter().filter(|(name, _)| name.starts_with(VARIABLE_PREFIX)) {
         let source = OriginSource::Variable(Arc::from(name.as_str()));
         let origin = ValueOrigin { rank: LayerRank::Variable, source };
-        let key = keys().iter().find(|key| key.variable().as_deref() == Some(name));
-        match key {
-            Some(key) => {
-                insert_at_path(&mut table, &key.path, parse_override(key, text, &origin), &origin);
-            }
-            None if CHILD_PROCESS_VARIABLES.contains(&name.as_str())
-                || OPTION_VARIABLES.contains(&name.as_str()) => {}
-            None => report_unknown_variable(name, origin, report, notices),
+        if let Some(key) = keys().iter().find(|key| key.variable().as_deref() == Some(name)) {
+            insert_at_path(&mut table, &key.path, parse_override(key, text, &origin), &origin);
+        } else if !CHILD_PROCESS_VARIABLES.iter().chain(&OPTION_VARIABLES).any(|own| own == name) {
+            report_unknown_variable(name, origin, report);
         }
     }
     table
@@ -67,28 +62,19 @@ pub(super) fn layer_from_variables(
 
 /// Reports a variable that sets no key. One with nearly the name of another is a mistake; others may belong to another
 /// program.
-fn report_unknown_variable(
-    name: &str,
-    origin: ValueOrigin,
-    report: &mut ReadReport,
-    notices: &mut Vec<ConfigNotice>,
-) {
+fn report_unknown_variable(name: &str, origin: ValueOrigin, report: &mut ReadReport) {
     let variables: Vec<String> = keys().iter().filter_map(KeySpec::variable).collect();
     let known = variables.iter().map(String::as_str).chain(OPTION_VARIABLES);
     // With their prefix, any two names are similar.
-    let bare = |name: &str| name[VARIABLE_PREFIX.len()..].to_owned();
-    let bares: Vec<String> = known.map(bare).collect();
-    if let Some(found) = nearest(&bare(name), bares.iter().map(String::as_str)) {
+    let bare = &name[VARIABLE_PREFIX.len()..];
+    if let Some(found) = nearest(bare, known.map(|name| &name[VARIABLE_PREFIX.len()..])) {
         let nearest = Some(format!("{VARIABLE_PREFIX}{found}"));
-        let (name, known) = (name.to_owned(), [].into());
-        let trouble = ProblemKind::Unknown { kind: "variable", name, nearest, known };
-        report.problems.push(ConfigProblem::new(origin, trouble));
-        return;
+        return report.problem(origin, ProblemKind::unknown("variable", name, nearest));
     }
-    let meant = keys::suggest_from_other_sections(&bare(name).to_lowercase());
+    let meant = keys::suggest_from_other_sections(&bare.to_lowercase());
     let meant = meant.and_then(|path| keys::find_key(&path)?.variable());
     let message = format!("no setting has this variable{}", did_you_mean(meant.as_deref()));
-    notices.push(ConfigNotice { origin, message, cause: NoticeCause::Other });
+    report.notice(origin, message, NoticeCause::Other);
 }
 
 /// The layer of one `--set KEY=VALUE`.
@@ -106,7 +92,7 @@ pub(super) fn layer_from_set(set: &str, report: &mut ReadReport) -> SetOverride 
     let (path, text) =
         set.split_once('=').map_or((set, None), |(key, value)| (key.trim(), Some(value)));
     let origin = argument_origin(&format!("--set {path}"));
-    let trouble = match (keys::find_match(path), text) {
+    let kind = match (keys::find_match(path), text) {
         (Some(KeyMatch::Key(key)), Some(text)) if key.is_cumulative() && text.trim().is_empty() => {
             ProblemKind::Other("expected a list; [] empties it".to_owned())
         }
@@ -126,32 +112,27 @@ pub(super) fn layer_from_set(set: &str, report: &mut ReadReport) -> SetOverride 
         }
         (Some(_), None) => ProblemKind::Other("expected KEY=VALUE".to_owned()),
         (None, _) => {
-            let nearest =
-                nearest(path, keys().iter().map(|key| key.path.as_str())).map(str::to_owned);
+            let nearest = nearest(path, keys().iter().map(|key| key.path.as_str()));
+            let nearest = nearest.map(str::to_owned);
             let nearest =
                 nearest.or_else(|| keys::suggest_from_other_sections(path.rsplit('.').next()?));
-            ProblemKind::UnknownKey { key: path.to_owned(), nearest }
+            ProblemKind::unknown("key", path, nearest)
         }
     };
-    report.problems.push(ConfigProblem::new(origin, trouble));
+    report.problem(origin, kind);
     SetOverride::Key(table)
 }
 
-/// Returns the layer of the other options.
-pub(super) fn layer_from_options(flags: &[OptionOverride]) -> ConfigTable {
+/// Returns the layer of another option.
+pub(super) fn layer_from_option(option: &OptionOverride) -> ConfigTable {
+    let origin = argument_origin(&option.option);
+    let value = ConfigValue::Untyped(option.value.clone());
+    let value = match is_list(option.key) {
+        true => ConfigValue::List(vec![ConfigNode::new(value, origin.clone())]),
+        false => value,
+    };
     let mut table = ConfigTable::new();
-    for OptionOverride { key, value, option } in flags {
-        let origin = argument_origin(option);
-        let item = || ConfigNode::new(ConfigValue::Untyped(value.clone()), origin.clone());
-        if !keys::find_key(key).is_some_and(KeySpec::is_list) {
-            insert_at_path(&mut table, key, ConfigValue::Untyped(value.clone()), &origin);
-            continue;
-        }
-        match node_at_path(&mut table, key) {
-            Some(ConfigNode { value: ConfigValue::List(items), .. }) => items.push(item()),
-            _ => insert_at_path(&mut table, key, ConfigValue::List(vec![item()]), &origin),
-        }
-    }
+    insert_at_path(&mut table, option.key, value, &origin);
     table
 }
 
@@ -166,64 +147,24 @@ fn parse_override(key: &KeySpec, text: &str, origin: &ValueOrigin) -> ConfigValu
 /// Parses strings, lists and tables as TOML and keeps anything else as it is: what a bare word or a number means
 /// depends on the key.
 fn parse_literal(text: &str, origin: &ValueOrigin) -> ConfigValue {
-    match value_tree::parse_value(text.trim(), origin) {
-        Some(value @ (ConfigValue::Text(_) | ConfigValue::List(_) | ConfigValue::Table(_))) => {
-            value
-        }
-        Some(
-            ConfigValue::Bool(_)
-            | ConfigValue::Integer(_)
-            | ConfigValue::Float(_)
-            | ConfigValue::Untyped(_)
-            | ConfigValue::Date(_),
-        )
-        | None => ConfigValue::Untyped(text.to_owned()),
-    }
-}
-
-/// Inserts a value at a path, with the tables on the way.
-pub(super) fn insert_at_path(
-    table: &mut ConfigTable,
-    path: &str,
-    value: ConfigValue,
-    origin: &ValueOrigin,
-) {
-    match path.split_once('.') {
-        None => {
-            table.insert(path.to_owned(), ConfigNode::new(value, origin.clone()));
-        }
-        Some((first, rest)) => {
-            let empty = || ConfigNode::new(ConfigValue::Table(ConfigTable::new()), origin.clone());
-            let node = table.entry(first.to_owned()).or_insert_with(empty);
-            if let ConfigValue::Table(below) = &mut node.value {
-                insert_at_path(below, rest, value, origin);
-            }
-        }
-    }
-}
-
-/// Returns the node at a path.
-fn node_at_path<'a>(table: &'a mut ConfigTable, path: &str) -> Option<&'a mut ConfigNode> {
-    match path.split_once('.') {
-        None => table.get_mut(path),
-        Some((first, rest)) => match &mut table.get_mut(first)?.value {
-            ConfigValue::Table(below) => node_at_path(below, rest),
-            _ => None,
-        },
-    }
+    use ConfigValue::{List, Table, Text, Untyped};
+    let value = value_tree::parse_value(text.trim(), origin);
+    let value = value.filter(|value| matches!(value, Text(_) | List(_) | Table(_)));
+    value.unwrap_or_else(|| Untyped(text.to_owned()))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::merge::merge;
 
     fn from(variables: &[(&str, &str)]) -> (ConfigTable, Vec<String>, Vec<String>) {
         let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
         let variables: Vec<_> = variables.iter().map(owned).collect();
-        let (mut report, mut notices) = (ReadReport::default(), Vec::new());
-        let table = layer_from_variables(&variables, &mut report, &mut notices);
+        let mut report = ReadReport::default();
+        let table = layer_from_variables(&variables, &mut report);
         let problems = report.problems.iter().map(ToString::to_string).collect();
-        (table, problems, notices.iter().map(ToString::to_string).collect())
+        (table, problems, report.notices.iter().map(ToString::to_string).collect())
     }
 
     #[test]
@@ -285,8 +226,8 @@ mod tests {
             value: value.to_owned(),
             option: "--allow".to_owned(),
         };
-        let mut table = layer_from_options(&[flag("a(b, c)"), flag("d")]);
-        let node = node_at_path(&mut table, "permissions.allow").unwrap();
-        assert_eq!(node.value.to_string(), "[\"a(b, c)\", \"d\"]");
+        let table = merge(layer_from_option(&flag("a(b, c)")), layer_from_option(&flag("d")), "");
+        let rules = &table["permissions"].value.as_table().unwrap()["allow"];
+        assert_eq!(rules.value.to_string(), "[\"a(b, c)\", \"d\"]");
     }
 }

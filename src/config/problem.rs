@@ -6,7 +6,7 @@ use thiserror::Error;
 
 use super::checked_file::ConfigFileError;
 use super::origin::{SourceExcerpt, ValueOrigin};
-use crate::model::did_you_mean;
+use crate::model::{did_you_mean, nearest};
 
 /// An invalid configuration, none of which is used.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -34,42 +34,10 @@ pub enum ProblemKind {
     /// A file has a syntax error.
     #[error("{0}")]
     Syntax(String),
-    /// There is no such key.
-    #[error("unknown key `{key}`{}", did_you_mean(nearest.as_deref()))]
-    UnknownKey {
-        /// The key.
-        key: String,
-        /// The most similar one that is known.
-        nearest: Option<String>,
-    },
-    /// The key can't have this value.
-    #[error("`{key}` must be {expected}, found {found}")]
-    Invalid {
-        /// The key.
-        key: String,
-        /// What the value can be.
-        expected: String,
-        /// What the value is.
-        found: String,
-    },
-    /// A required key is missing.
-    #[error("`{key}` is missing")]
-    Missing {
-        /// The key.
-        key: String,
-    },
-    /// Two entries have the same name.
-    #[error("`{key}` has two entries with the name `{name}`")]
-    Duplicate {
-        /// The list.
-        key: String,
-        /// The name.
-        name: String,
-    },
     /// There is nothing of this kind with this name.
     #[error("unknown {kind} `{name}`{}", did_you_mean(nearest.as_deref()))]
     Unknown {
-        /// The kind: "agent", "profile", "variable".
+        /// The kind: "agent", "key", "profile", "variable".
         kind: &'static str,
         /// Its name.
         name: String,
@@ -81,6 +49,24 @@ pub enum ProblemKind {
     /// Any other problem, in words.
     #[error("{0}")]
     Other(String),
+}
+
+impl ProblemKind {
+    /// Returns the problem that there is nothing of this kind with this name, but maybe one with a similar name.
+    pub(super) fn unknown(kind: &'static str, name: &str, nearest: Option<String>) -> Self {
+        Self::Unknown { kind, name: name.to_owned(), nearest, known: [].into() }
+    }
+
+    /// Returns the problem that a name is not among those that are known.
+    pub(super) fn unknown_of(kind: &'static str, name: &str, known: Box<[String]>) -> Self {
+        let nearest = nearest(name, known.iter().map(String::as_str)).map(str::to_owned);
+        Self::Unknown { kind, name: name.to_owned(), nearest, known }
+    }
+
+    /// Returns the problem that two entries of a list have the same name.
+    pub(super) fn duplicate(list: &str, name: &str) -> Self {
+        Self::Other(format!("`{list}` has two entries with the name `{name}`"))
+    }
 }
 
 /// Something that the user should know although nothing is wrong.
@@ -104,10 +90,6 @@ pub enum NoticeCause {
 }
 
 impl ConfigProblem {
-    pub(super) fn new(origin: ValueOrigin, trouble: ProblemKind) -> Self {
-        Self { origin, kind: trouble }
-    }
-
     /// Returns the line of the file, to be shown below the message.
     pub fn excerpt(&self) -> Option<SourceExcerpt> {
         match self.kind {
@@ -122,38 +104,25 @@ impl fmt::Display for ConfigProblem {
         match &self.kind {
             // A file that can't be read has no position in it.
             ProblemKind::Unreadable(unreadable) => write!(f, "{unreadable}"),
-            trouble => write!(f, "{}{trouble}", OriginPrefix(&self.origin)),
+            kind => write!(f, "{}{kind}", prefix(&self.origin)),
         }
     }
 }
 
 impl fmt::Display for ConfigNotice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}{}", OriginPrefix(&self.origin), self.message)
+        write!(f, "{}{}", prefix(&self.origin), self.message)
     }
 }
 
-/// The origin as the beginning of a message; empty for a default.
-struct OriginPrefix<'a>(&'a ValueOrigin);
-
-impl fmt::Display for OriginPrefix<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if *self.0 == ValueOrigin::DEFAULT { Ok(()) } else { write!(f, "{}: ", self.0) }
-    }
+/// Returns the origin as the beginning of a message; empty for a default.
+fn prefix(origin: &ValueOrigin) -> String {
+    if *origin == ValueOrigin::DEFAULT { String::new() } else { format!("{origin}: ") }
 }
 
 impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, problem) in self.problems.iter().enumerate() {
-            let newline = if index == 0 { "" } else { "\n" };
-            write!(f, "{newline}{problem}")?;
-        }
-        Ok(())
-    }
-}
-
-impl From<Vec<ConfigProblem>> for ConfigError {
-    fn from(problems: Vec<ConfigProblem>) -> Self {
-        Self { problems }
+        let lines: Vec<String> = self.problems.iter().map(ToString::to_string).collect();
+        f.write_str(&lines.join("\n"))
     }
 }

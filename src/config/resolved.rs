@@ -8,12 +8,10 @@ use super::effective::EffectiveValue;
 use super::layers::ConfigFile;
 use super::origin::{LayerRank, ValueOrigin};
 use super::problem::{ConfigNotice, ConfigProblem, ProblemKind};
-use super::settings::{HookConfinement, McpTransportConfig, Settings};
-use super::text_types::{ConfigName, HttpUrl, VariableName};
+use super::settings::{HookConfinement, McpServerConfig, Settings};
+use super::text_types::{ConfigName, HttpUrl};
 use super::trust::ChangedFile;
-use crate::exec::SandboxMode;
-use crate::exec::is_secret_variable;
-use crate::model::nearest;
+use crate::exec::{SandboxMode, is_secret_variable};
 
 /// The loaded configuration: the settings of all layers, and where they come from.
 #[derive(Clone, Debug)]
@@ -28,21 +26,13 @@ pub struct Config {
     pub is_trusted: bool,
     /// The project's files that have changed since the user trusted the folder; then it is not trusted.
     pub changed: Vec<ChangedFile>,
-    pub(super) files: Vec<ConfigFile>,
-    pub(super) effective_values: Vec<EffectiveValue>,
+    /// The configuration files, present or not, in the order of the layers.
+    pub files: Vec<ConfigFile>,
+    /// Every key with its value and where it comes from, in the order of the sections.
+    pub effective_values: Vec<EffectiveValue>,
 }
 
 impl Config {
-    /// Returns every key with its value and where it comes from, in the order of the sections.
-    pub fn effective_values(&self) -> &[EffectiveValue] {
-        &self.effective_values
-    }
-
-    /// Returns the configuration files, present or not, in the order of the layers.
-    pub fn files(&self) -> &[ConfigFile] {
-        &self.files
-    }
-
     /// Returns where the value of a key comes from; the default for an unknown key.
     pub fn origin(&self, key: &str) -> ValueOrigin {
         let shown = self.effective_values.iter().find(|shown| shown.key == key);
@@ -51,10 +41,8 @@ impl Config {
 
     /// Returns a problem with the value of a key, for what is checked elsewhere: rules, models, patterns.
     pub fn problem_with(&self, key: &str, what: impl Into<String>) -> ConfigProblem {
-        ConfigProblem::new(
-            self.origin(key),
-            ProblemKind::Other(format!("`{key}`: {}", what.into())),
-        )
+        let kind = ProblemKind::Other(format!("`{key}`: {}", what.into()));
+        ConfigProblem { origin: self.origin(key), kind }
     }
 
     /// Returns the agents by name.
@@ -78,12 +66,9 @@ impl Config {
     }
 
     fn unknown_agent(&self, origin: ValueOrigin, name: &str) -> ConfigProblem {
-        let agents = self.settings.agents.keys().map(ConfigName::as_str);
-        let known: Box<[String]> =
-            agents.filter(|other| *other != name).map(str::to_owned).collect();
-        let nearest = nearest(name, known.iter().map(String::as_str)).map(str::to_owned);
-        let name = name.to_owned();
-        ConfigProblem::new(origin, ProblemKind::Unknown { kind: "agent", name, nearest, known })
+        let agents = self.settings.agents.keys().map(ToString::to_string);
+        let known = agents.filter(|other| other != name).collect();
+        ConfigProblem { origin, kind: ProblemKind::unknown_of("agent", name, known) }
     }
 
     /// Returns a problem for each agent that options limit but nothing defines: its name is a mistake. `in_files` are
@@ -120,94 +105,80 @@ impl Config {
         }
     }
 
-    /// Returns a problem for each unconfined hook in a file that commands can write.
-    fn unconfined_hooks(&self) -> impl Iterator<Item = ConfigProblem> {
-        let hooks = self.settings.hooks.0.iter();
-        let hooks = hooks.flat_map(|(point, hooks)| hooks.iter().map(move |hook| (point, hook)));
-        hooks.filter(|(_, hook)| hook.sandbox == HookConfinement::Off).filter_map(|(point, hook)| {
-            let key = format!("hooks.{}.{}.sandbox", point.as_str(), hook.name);
-            let origin = self.origin(&key);
-            let is_project = origin.rank == LayerRank::Project
-                || origin.rank > LayerRank::User && origin.path().is_some_and(|path| self.is_in_workspace(path));
-            let what = "only your own configuration can let a hook run unconfined, because the agent can change the \
-                        files of a project";
-            is_project.then(|| self.problem_with(&key, what))
-        })
-    }
-
     /// Returns whether a file of the project says something, and not one that the user has named.
     fn is_of_project(&self, origin: &ValueOrigin) -> bool {
-        let is_inside = || origin.path().is_some_and(|path| self.is_in_workspace(path));
-        origin.rank == LayerRank::Project || origin.rank == LayerRank::Profile && is_inside()
+        origin.rank == LayerRank::Project
+            || origin.rank == LayerRank::Profile && self.is_in_workspace(origin)
     }
 
-    /// Returns where a file of the project would send a secret of the environment.
-    fn sent_secrets(&self) -> Vec<ConfigProblem> {
-        let Settings { llm, mcp, .. } = &self.settings;
-        let mut problems = Vec::new();
-        let mut named = |key: String, name: Option<&VariableName>| {
-            let Some(name) = name.filter(|name| is_secret_variable(name.as_str())) else { return };
-            if self.is_of_project(&self.origin(&key)) {
-                let what = format!(
-                    "{name} may hold a secret, and a file of the project gets none; set it in your own configuration, \
-                     or with `--set {key}={name}`"
-                );
-                problems.push(self.problem_with(&key, what));
-            }
-        };
-        named("llm.api_key_env".to_owned(), llm.api_key_env.as_ref());
-        for server in &mcp.servers {
-            if let McpTransportConfig::Http { token_env, .. } = &server.transport {
-                named(format!("mcp.servers.{}.token_env", server.name), token_env.as_ref());
-            }
-        }
-        let key = "llm.api_base";
-        let is_elsewhere = llm.api_base.as_ref().is_some_and(|url| !url.is_here());
-        if is_elsewhere && self.is_of_project(&self.origin(key)) {
-            let what = "the provider's key would go to an address that a file of the project chooses; set it in your \
-                        own configuration, or with --api-base";
-            problems.push(self.problem_with(key, what));
-        }
-        problems
-    }
-
-    /// Returns whether a file is in the workspace.
-    fn is_in_workspace(&self, file: &Path) -> bool {
+    /// Returns whether a value is from a file in the workspace.
+    fn is_in_workspace(&self, origin: &ValueOrigin) -> bool {
         let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
-        real(file).starts_with(real(&self.workspace))
+        origin.path().is_some_and(|path| {
+            path.starts_with(&self.workspace) || real(path).starts_with(real(&self.workspace))
+        })
     }
 
     /// Returns what is wrong although each value by itself is right.
     pub(super) fn check_consistency(&self) -> Vec<ConfigProblem> {
-        let Settings { sandbox, llm, mcp, .. } = &self.settings;
+        let Settings { sandbox, llm, mcp, hooks, .. } = &self.settings;
         let mut problems = Vec::new();
+        let mut problem = |key: &str, what: &str| problems.push(self.problem_with(key, what));
         if sandbox.required && sandbox.mode == SandboxMode::Off {
             let required = self.origin("sandbox.required");
             let what = format!("\"off\" contradicts `sandbox.required = true` ({required})");
-            problems.push(self.problem_with("sandbox.mode", what));
+            problem("sandbox.mode", &what);
         }
-        problems.extend(self.unconfined_hooks());
-        problems.extend(self.sent_secrets());
-        let mut open = |key: &str, url: &HttpUrl| {
-            if url.is_unencrypted_remote() && !llm.allow_http {
+        let hooks = hooks.0.iter();
+        for (point, hook) in
+            hooks.flat_map(|(point, hooks)| hooks.iter().map(move |hook| (point, hook)))
+        {
+            let key = format!("hooks.{}.{}.sandbox", point.as_str(), hook.name);
+            let origin = self.origin(&key);
+            let can_be_written = self.is_of_project(&origin)
+                || origin.rank == LayerRank::File && self.is_in_workspace(&origin);
+            if hook.sandbox == HookConfinement::Off && can_be_written {
+                let what = "only your own configuration can let a hook run unconfined, because the agent can change \
+                            the files of a project";
+                problem(&key, what);
+            }
+        }
+        let tokens = mcp.servers.iter();
+        let tokens = tokens.map(|server| (server_key(server, "token_env"), &server.token_env));
+        for (key, name) in
+            [("llm.api_key_env".to_owned(), &llm.api_key_env)].into_iter().chain(tokens)
+        {
+            let name = name.as_ref().filter(|name| is_secret_variable(name.as_str()));
+            if let Some(name) = name.filter(|_| self.is_of_project(&self.origin(&key))) {
+                let what = format!(
+                    "{name} may hold a secret, and a file of the project gets none; set it in your own configuration, \
+                     or with `--set {key}={name}`"
+                );
+                problem(&key, &what);
+            }
+        }
+        let base = "llm.api_base";
+        let is_elsewhere = llm.api_base.as_ref().is_some_and(|url| !url.is_here());
+        if is_elsewhere && self.is_of_project(&self.origin(base)) {
+            let what = "the provider's key would go to an address that a file of the project chooses; set it in your \
+                        own configuration, or with --api-base";
+            problem(base, what);
+        }
+        let servers = mcp.servers.iter();
+        let servers =
+            servers.filter(|server| server.token_env.is_some() || !server.headers.is_empty());
+        let urls = servers.map(|server| (server_key(server, "url"), &server.url));
+        for (key, url) in [(base.to_owned(), &llm.api_base)].into_iter().chain(urls) {
+            if !llm.allow_http && url.as_ref().is_some_and(HttpUrl::is_unencrypted_remote) {
                 let what = "a key would go to another machine unencrypted; use https, or set \
                             `llm.allow_http = true`";
-                problems.push(self.problem_with(key, what));
-            }
-        };
-        if let Some(url) = &llm.api_base {
-            open("llm.api_base", url);
-        }
-        for server in &mcp.servers {
-            match &server.transport {
-                McpTransportConfig::Http { url, headers, token_env }
-                    if token_env.is_some() || !headers.is_empty() =>
-                {
-                    open(&format!("mcp.servers.{}.url", server.name), url);
-                }
-                McpTransportConfig::Http { .. } | McpTransportConfig::Stdio { .. } => {}
+                problem(&key, what);
             }
         }
         problems
     }
+}
+
+fn server_key(server: &McpServerConfig, key: &str) -> String {
+    format!("mcp.servers.{}.{key}", server.name)
 }

@@ -41,7 +41,9 @@ pub fn run_rules(
     let defaults = RunRules::default();
     let gates = quality_gates(settings, agent).iter().map(|gate| gate.timeout);
     let hooks_at = |point| hooks.enabled_at(point).map(|hook| hook.timeout);
-    let checked = gates.len() > 0 || hooks.enabled_at(HookPoint::Stop).next().is_some();
+    // The lower of the user's limit and the model's; the user's if the model is unknown.
+    let windows = [context.max_context_tokens, model.window].into_iter();
+    let has_checks = gates.len() > 0 || hooks.enabled_at(HookPoint::Stop).next().is_some();
     RunRules {
         seed,
         limits: RunLimits {
@@ -60,11 +62,7 @@ pub fn run_rules(
             ..defaults.output
         },
         context: ContextLimits {
-            window: effective_window(
-                context.max_context_tokens,
-                model.window,
-                defaults.context.window,
-            ),
+            window: windows.flatten().min().unwrap_or(defaults.context.window),
             threshold: percent(context.threshold),
             summarize_after: context.summarize_after_steps,
             keep_recent: context.keep_recent_steps,
@@ -78,26 +76,13 @@ pub fn run_rules(
         loop_detection: LoopDetection::default(),
         timeouts: EffectTimeouts {
             attempt: llm.call_timeout,
-            prepare: sum_durations(
-                hooks_at(HookPoint::PreLlmCall).chain([defaults.timeouts.prepare]),
-            ),
-            authorize: sum_durations(
-                hooks_at(HookPoint::PreToolUse).chain([defaults.timeouts.authorize]),
-            ),
-            check: sum_durations(gates.chain(hooks_at(HookPoint::Stop)).chain([DEADLINE_MARGIN])),
+            prepare: sum(defaults.timeouts.prepare, hooks_at(HookPoint::PreLlmCall)),
+            authorize: sum(defaults.timeouts.authorize, hooks_at(HookPoint::PreToolUse)),
+            check: sum(DEADLINE_MARGIN, gates.chain(hooks_at(HookPoint::Stop))),
         },
-        has_checks: checked,
+        has_checks,
         unknown_finish: defaults.unknown_finish,
         fail_on_denied: settings.permissions.fail_on_denied,
-    }
-}
-
-/// Returns the context window: the lower of the user's limit and the model's; the user's if the model is unknown.
-fn effective_window(user: Option<Tokens>, model: Option<Tokens>, default: Tokens) -> Tokens {
-    match (user, model) {
-        (Some(user), Some(model)) => user.min(model),
-        (Some(only), None) | (None, Some(only)) => only,
-        (None, None) => default,
     }
 }
 
@@ -106,8 +91,8 @@ fn percent(part: f64) -> u64 {
     (part * 100.0).round() as u64
 }
 
-fn sum_durations(spans: impl IntoIterator<Item = TimeSpan>) -> TimeSpan {
-    TimeSpan(spans.into_iter().fold(0, |sum, span| sum.saturating_add(span.0)))
+fn sum(first: TimeSpan, spans: impl Iterator<Item = TimeSpan>) -> TimeSpan {
+    TimeSpan(spans.fold(first.0, |sum, span| sum.saturating_add(span.0)))
 }
 
 #[cfg(test)]

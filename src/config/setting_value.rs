@@ -18,7 +18,9 @@ pub(super) trait SettingValue: Sized {
     fn to_value(&self) -> ConfigValue;
 
     /// Returns what the values of the type are like.
-    fn value_type() -> ValueType;
+    fn value_type() -> ValueType {
+        ValueType::Text
+    }
 
     /// Returns the setting with absolute paths; `node` is what it was read from.
     fn resolve(self, _paths: &RelativePathBase, _node: &ConfigNode) -> Self {
@@ -27,12 +29,13 @@ pub(super) trait SettingValue: Sized {
 }
 
 /// What the values of a key are like.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) enum ValueType {
     Bool,
     /// A whole number, not negative.
     Integer,
     Number,
+    #[default]
     Text,
     /// One of these words, the strictest first where one is stricter than another.
     Word(Vec<&'static str>),
@@ -45,11 +48,7 @@ pub(super) enum ValueType {
 
 impl<T: WordEnum> SettingValue for T {
     fn from_value(value: &ConfigValue) -> Result<Self, String> {
-        let found = match value {
-            ConfigValue::Text(text) | ConfigValue::Untyped(text) => T::from_word(text),
-            _ => None,
-        };
-        found.ok_or_else(|| {
+        value.as_text().and_then(T::from_word).ok_or_else(|| {
             let words: Vec<String> =
                 T::WORDS.iter().map(|(word, _)| format!("\"{word}\"")).collect();
             words.join(" or ")
@@ -85,24 +84,59 @@ impl SettingValue for bool {
     }
 }
 
-fn read_integer(value: &ConfigValue) -> Result<u64, String> {
-    let number = match value {
+/// Implements [`SettingValue`] for numbers: the type, what its values are called, how one is read, and how it is written.
+macro_rules! number_settings {
+    ($($Type:ty: $value_type:ident, $expected:literal, $read:expr, $write:expr;)+) => {
+        $(
+            impl SettingValue for $Type {
+                fn from_value(value: &ConfigValue) -> Result<Self, String> {
+                    $read(value).ok_or_else(|| $expected.to_owned())
+                }
+
+                fn to_value(&self) -> ConfigValue {
+                    $write(*self)
+                }
+
+                fn value_type() -> ValueType {
+                    ValueType::$value_type
+                }
+            }
+        )+
+    };
+}
+
+number_settings! {
+    u64: Integer, "a whole number, not negative", read_integer, integer_value;
+    // What is too large for the type is outside every range, and the range is reported.
+    u32: Integer, "a whole number, not negative",
+        |value| Some(Self::try_from(read_integer(value)?).unwrap_or(Self::MAX)),
+        |number| integer_value(u64::from(number));
+    Tokens: Integer, "a whole number, not negative",
+        |value| read_integer(value).map(Self), |tokens: Self| integer_value(tokens.0);
+    f64: Number, "a number", read_number, number_value;
+    TimeSpan: Number, "a number of seconds, not negative",
+        read_seconds, |span: Self| number_value(span.as_secs_f64());
+    MicroUsd: Number, "a number of US dollars, not negative",
+        |value| read_number(value).and_then(Self::from_dollars),
+        |money: Self| number_value(money.as_dollars());
+}
+
+fn read_integer(value: &ConfigValue) -> Option<u64> {
+    match value {
         ConfigValue::Integer(number) => u64::try_from(*number).ok(),
         ConfigValue::Untyped(text) => text.replace('_', "").parse().ok(),
         _ => None,
-    };
-    number.ok_or_else(|| "a whole number, not negative".to_owned())
+    }
 }
 
-fn read_number(value: &ConfigValue) -> Result<f64, String> {
-    let number = match value {
-        #[allow(clippy::cast_precision_loss)] // far beyond every range by then
-        ConfigValue::Integer(number) => Some(*number as f64),
-        ConfigValue::Float(number) => Some(*number),
-        ConfigValue::Untyped(text) => text.parse().ok(),
-        _ => None,
-    };
-    number.filter(|number| number.is_finite()).ok_or_else(|| "a number".to_owned())
+fn read_number(value: &ConfigValue) -> Option<f64> {
+    value.as_number().filter(|number| number.is_finite())
+}
+
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // saturates; not negative
+fn read_seconds(value: &ConfigValue) -> Option<TimeSpan> {
+    let micros = (read_number(value)? * 1e6).round();
+    (micros >= 0.0).then_some(TimeSpan(micros as u64))
 }
 
 fn integer_value(number: u64) -> ConfigValue {
@@ -116,139 +150,30 @@ fn number_value(number: f64) -> ConfigValue {
     if is_whole { ConfigValue::Integer(number as i64) } else { ConfigValue::Float(number) }
 }
 
-impl SettingValue for u32 {
-    fn from_value(value: &ConfigValue) -> Result<Self, String> {
-        // What is too large for the type is outside every range, and the range is reported.
-        read_integer(value).map(|number| Self::try_from(number).unwrap_or(Self::MAX))
-    }
-
-    fn to_value(&self) -> ConfigValue {
-        integer_value(u64::from(*self))
-    }
-
-    fn value_type() -> ValueType {
-        ValueType::Integer
-    }
-}
-
-impl SettingValue for u64 {
-    fn from_value(value: &ConfigValue) -> Result<Self, String> {
-        read_integer(value)
-    }
-
-    fn to_value(&self) -> ConfigValue {
-        integer_value(*self)
-    }
-
-    fn value_type() -> ValueType {
-        ValueType::Integer
-    }
-}
-
-impl SettingValue for Tokens {
-    fn from_value(value: &ConfigValue) -> Result<Self, String> {
-        read_integer(value).map(Self)
-    }
-
-    fn to_value(&self) -> ConfigValue {
-        integer_value(self.0)
-    }
-
-    fn value_type() -> ValueType {
-        ValueType::Integer
-    }
-}
-
-impl SettingValue for f64 {
-    fn from_value(value: &ConfigValue) -> Result<Self, String> {
-        read_number(value)
-    }
-
-    fn to_value(&self) -> ConfigValue {
-        number_value(*self)
-    }
-
-    fn value_type() -> ValueType {
-        ValueType::Number
-    }
-}
-
-/// Seconds, possibly with a fraction.
-impl SettingValue for TimeSpan {
-    fn from_value(value: &ConfigValue) -> Result<Self, String> {
-        let micros = read_number(value).map(|seconds| (seconds * 1e6).round());
-        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-        // saturates; not negative
-        match micros {
-            Ok(micros) if micros >= 0.0 => Ok(Self(micros as u64)),
-            _ => Err("a number of seconds, not negative".to_owned()),
-        }
-    }
-
-    fn to_value(&self) -> ConfigValue {
-        number_value(self.as_secs_f64())
-    }
-
-    fn value_type() -> ValueType {
-        ValueType::Number
-    }
-}
-
-/// US dollars.
-impl SettingValue for MicroUsd {
-    fn from_value(value: &ConfigValue) -> Result<Self, String> {
-        let dollars = read_number(value).ok().and_then(Self::from_dollars);
-        dollars.ok_or_else(|| "a number of US dollars, not negative".to_owned())
-    }
-
-    fn to_value(&self) -> ConfigValue {
-        number_value(self.as_dollars())
-    }
-
-    fn value_type() -> ValueType {
-        ValueType::Number
-    }
-}
-
 impl SettingValue for String {
     fn from_value(value: &ConfigValue) -> Result<Self, String> {
-        match value {
-            ConfigValue::Text(text) | ConfigValue::Untyped(text) if !text.trim().is_empty() => {
-                if text.contains('\0') {
-                    Err("text without NUL".to_owned())
-                } else {
-                    Ok(text.clone())
-                }
-            }
-            _ => Err("text that is not empty".to_owned()),
+        match value.as_text().filter(|text| !text.trim().is_empty()) {
+            None => Err("text that is not empty".to_owned()),
+            Some(text) if text.contains('\0') => Err("text without NUL".to_owned()),
+            Some(text) => Ok(text.to_owned()),
         }
     }
 
     fn to_value(&self) -> ConfigValue {
         ConfigValue::Text(self.clone())
     }
-
-    fn value_type() -> ValueType {
-        ValueType::Text
-    }
 }
 
 /// A host that commands may reach.
 impl SettingValue for HostPattern {
     fn from_value(value: &ConfigValue) -> Result<Self, String> {
-        let expected = || "hosts like packages.example.com or *.example.org".to_owned();
-        let (ConfigValue::Text(text) | ConfigValue::Untyped(text)) = value else {
-            return Err(expected());
-        };
-        Self::parse(text).map_err(|error| format!("{}; {error}", expected()))
+        let expected = "hosts like packages.example.com or *.example.org";
+        let text = value.as_text().ok_or(expected)?;
+        Self::parse(text).map_err(|error| format!("{expected}; {error}"))
     }
 
     fn to_value(&self) -> ConfigValue {
         ConfigValue::Text(self.to_string())
-    }
-
-    fn value_type() -> ValueType {
-        ValueType::Text
     }
 }
 
@@ -262,10 +187,6 @@ impl SettingValue for PathBuf {
         ConfigValue::Text(self.display().to_string())
     }
 
-    fn value_type() -> ValueType {
-        ValueType::Text
-    }
-
     fn resolve(self, paths: &RelativePathBase, node: &ConfigNode) -> Self {
         paths.absolute(&self, Some(&node.origin))
     }
@@ -273,11 +194,9 @@ impl SettingValue for PathBuf {
 
 impl<T: SettingValue> SettingValue for Vec<T> {
     fn from_value(value: &ConfigValue) -> Result<Self, String> {
-        let ConfigValue::List(items) = value else { return Err("a list".to_owned()) };
-        let item = |node: &ConfigNode| {
-            T::from_value(&node.value).map_err(|what| format!("a list of {what}"))
-        };
-        items.iter().map(item).collect()
+        let items = value.as_list().ok_or("a list")?.iter();
+        let item = |node: &ConfigNode| T::from_value(&node.value);
+        items.map(item).collect::<Result<_, _>>().map_err(|what| format!("a list of {what}"))
     }
 
     fn to_value(&self) -> ConfigValue {
@@ -290,28 +209,27 @@ impl<T: SettingValue> SettingValue for Vec<T> {
     }
 
     fn resolve(self, paths: &RelativePathBase, node: &ConfigNode) -> Self {
-        let ConfigValue::List(nodes) = &node.value else { return self };
+        let nodes = node.value.as_list().unwrap_or_default();
         self.into_iter().zip(nodes).map(|(item, node)| item.resolve(paths, node)).collect()
     }
 }
 
 /// Parses the text of a variable or an option as a list: a TOML list, or items separated by commas.
 pub(super) fn parse_list(text: &str, origin: &ValueOrigin) -> ConfigValue {
-    let trimmed = text.trim();
-    match value_tree::parse_value(trimmed, origin) {
-        Some(list @ ConfigValue::List(_)) => return list,
-        Some(ConfigValue::Text(text)) => {
-            return ConfigValue::List(vec![ConfigNode::new(
-                ConfigValue::Text(text),
-                origin.clone(),
-            )]);
+    let text = text.trim();
+    let node = |value| ConfigNode::new(value, origin.clone());
+    match value_tree::parse_value(text, origin) {
+        Some(list @ ConfigValue::List(_)) => list,
+        Some(value @ ConfigValue::Text(_)) => ConfigValue::List(vec![node(value)]),
+        _ => {
+            let inside = text.strip_prefix('[').and_then(|text| text.strip_suffix(']'));
+            let items = inside.unwrap_or(text).split(',').map(str::trim);
+            let items = items.filter(|item| !item.is_empty());
+            ConfigValue::List(
+                items.map(|item| node(ConfigValue::Untyped(item.to_owned()))).collect(),
+            )
         }
-        _ => {}
     }
-    let inside = trimmed.strip_prefix('[').and_then(|text| text.strip_suffix(']'));
-    let items = inside.unwrap_or(trimmed).split(',').map(str::trim).filter(|item| !item.is_empty());
-    let node = |item: &str| ConfigNode::new(ConfigValue::Untyped(item.to_owned()), origin.clone());
-    ConfigValue::List(items.map(node).collect())
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use super::effective::{EffectiveValue, ReadReport, RelativePathBase};
 use super::key_declaration::Field;
 use super::keys::{self, Description, KeySpec, MergeStrategy, doc_text};
 use super::origin::ValueOrigin;
-use super::problem::{ConfigProblem, ProblemKind};
+use super::problem::ProblemKind;
 use super::setting_value::{SettingValue, ValueType};
 use super::text_types::ConfigName;
 use super::value_tree::{ConfigNode, ConfigTable, ConfigValue};
@@ -23,8 +23,6 @@ pub(super) struct SettingsReader<'a> {
     /// The key of the table, followed by a dot; empty for the whole.
     path: String,
     known_keys: Vec<&'static str>,
-    /// Whether the table is an entry of a list.
-    is_item: bool,
     paths: &'a RelativePathBase,
     report: &'a mut ReadReport,
 }
@@ -32,24 +30,15 @@ pub(super) struct SettingsReader<'a> {
 impl<'a> SettingsReader<'a> {
     /// Reads a whole layer; `path` is its key followed by a dot, empty unless it is a profile.
     pub(super) fn read_layer<T>(
-        table: &ConfigTable,
+        table: &'a ConfigTable,
         path: &str,
-        paths: &RelativePathBase,
-        report: &mut ReadReport,
+        paths: &'a RelativePathBase,
+        report: &'a mut ReadReport,
         read: impl FnOnce(&mut SettingsReader<'_>) -> T,
     ) -> T {
-        let mut reader = SettingsReader {
-            table: Some(table),
-            origin: ValueOrigin::DEFAULT,
-            path: path.to_owned(),
-            known_keys: Vec::new(),
-            is_item: false,
-            paths,
-            report,
-        };
-        let read = read(&mut reader);
-        reader.report_unknown_keys();
-        read
+        let (path, origin) = (path.to_owned(), ValueOrigin::DEFAULT);
+        let known_keys = Vec::new();
+        Self { table: Some(table), origin, path, known_keys, paths, report }.finish(read)
     }
 
     /// Returns everything that these settings declare.
@@ -57,7 +46,7 @@ impl<'a> SettingsReader<'a> {
         let mut report =
             ReadReport { description: Some(Description::default()), ..ReadReport::default() };
         let paths = RelativePathBase::default();
-        Self::read_layer(&ConfigTable::new(), "", &paths, &mut report, read);
+        SettingsReader::read_layer(&ConfigTable::new(), "", &paths, &mut report, read);
         report.description.unwrap_or_default()
     }
 
@@ -66,10 +55,11 @@ impl<'a> SettingsReader<'a> {
         field.read(name, doc, self)
     }
 
-    /// Adds a key to the description, if there is to be one; it gets the path of this table.
-    pub(super) fn declare(&mut self, key: impl FnOnce(&str) -> KeySpec) {
+    /// Adds a key of this table to the description, if there is to be one.
+    pub(super) fn declare(&mut self, name: &str, doc: &str, spec: KeySpec) {
+        let path = self.key(name);
         if let Some(description) = &mut self.report.description {
-            description.keys.push(key(&self.path));
+            description.keys.push(KeySpec { path, doc: doc_text(doc), ..spec });
         }
     }
 
@@ -82,28 +72,35 @@ impl<'a> SettingsReader<'a> {
     pub(super) fn value<T: SettingValue>(
         &mut self,
         name: &'static str,
-        default: Option<&T>,
-        range_error: impl FnOnce(&T) -> Option<String>,
+        doc: &str,
+        spec: KeySpec,
     ) -> Option<T> {
         self.known_keys.push(name);
         let node = self.node(name);
-        let read = node.map(|node| {
-            let value = T::from_value(&node.value)?;
-            range_error(&value).map_or(Ok(value), Err)
-        });
-        let found = match (node, read) {
-            (Some(node), Some(Ok(value))) => Some((value, node)),
-            (Some(node), Some(Err(expected))) => {
+        if node.is_none() && spec.is_required {
+            self.report_missing(name);
+            self.declare(name, doc, spec);
+            return None;
+        }
+        let found = node.and_then(|node| match T::from_value(&node.value) {
+            Ok(value) if spec.is_in_range(&value.to_value()) => Some((value, node)),
+            Ok(_) => {
+                let range = spec.range.as_ref();
+                let between = range.map(|(least, most)| format!("between {least} and {most}"));
+                self.report_invalid(name, node, &between.unwrap_or_default());
+                None
+            }
+            Err(expected) => {
                 self.report_invalid(name, node, &expected);
                 None
             }
-            _ => None,
-        };
+        });
         let (shown, origin) = match &found {
             Some((value, node)) => (Some(value.to_value()), node.origin.clone()),
-            None => (default.map(T::to_value), ValueOrigin::DEFAULT),
+            None => (spec.default.clone(), ValueOrigin::DEFAULT),
         };
         self.record_value(name, shown, origin);
+        self.declare(name, doc, spec);
         found.map(|(value, node)| value.resolve(self.paths, node))
     }
 
@@ -117,7 +114,7 @@ impl<'a> SettingsReader<'a> {
         self.known_keys.push(name);
         self.declare_table(name, doc);
         let (table, origin) = self.subtable(name);
-        self.read_subtable(table, origin, name, self.is_item, read)
+        self.below(table, origin, name).finish(read)
     }
 
     /// Reads the tables of a table, each under its own name.
@@ -132,29 +129,24 @@ impl<'a> SettingsReader<'a> {
         if self.report.description.is_some() {
             let path = format!("{name}.*");
             self.declare_table(&path, doc);
-            self.read_subtable(None, ValueOrigin::DEFAULT, &path, false, &mut read);
+            self.below(None, ValueOrigin::DEFAULT, &path).finish(&mut read);
         }
         for (key, node) in self.subtable(name).0.into_iter().flatten() {
-            let path = format!("{name}.{key}");
-            let (Some(named), ConfigValue::Table(table)) = (ConfigName::parse(key), &node.value)
-            else {
-                let key = format!("{}{path}", self.path);
+            let (path, origin) = (format!("{name}.{key}"), node.key_origin.clone());
+            if let (Some(named), Some(table)) = (ConfigName::parse(key), node.value.as_table()) {
+                let item = self.below(Some(table), origin, &path);
+                all.insert(named, item.finish(&mut read));
+            } else {
                 let (expected, found) = match node.value {
                     ConfigValue::Table(_) => {
-                        let right = "named with letters, digits, `-` and `_`, at most 64";
-                        (right.to_owned(), "another name".to_owned())
+                        let expected = "named with letters, digits, `-` and `_`, at most 64";
+                        (expected, "another name".to_owned())
                     }
-                    _ => ("a table".to_owned(), node.value.describe()),
+                    _ => ("a table", node.value.describe()),
                 };
-                self.report_problem(
-                    node.key_origin.clone(),
-                    ProblemKind::Invalid { key, expected, found },
-                );
-                continue;
-            };
-            let origin = node.key_origin.clone();
-            let item = self.read_subtable(Some(table), origin, &path, self.is_item, &mut read);
-            all.insert(named, item);
+                let what = format!("`{}` must be {expected}, found {found}", self.key(&path));
+                self.report.problem(origin, ProblemKind::Other(what));
+            }
         }
         all
     }
@@ -164,86 +156,52 @@ impl<'a> SettingsReader<'a> {
         &mut self,
         name: &'static str,
         doc: &str,
-        example: Option<&'static str>,
+        spec: KeySpec,
         mut read: impl FnMut(ConfigName, &mut SettingsReader<'_>) -> Option<T>,
     ) -> Vec<T> {
         self.known_keys.push(name);
-        let mut all = Vec::new();
-        let mut names: Vec<ConfigName> = Vec::new();
         let mut read_entry = |reader: &mut SettingsReader<'_>| {
-            let own = reader.entry_name();
+            let spec = KeySpec { is_required: true, ..KeySpec::default() };
+            let own = reader.value::<ConfigName>("name", "The name.", spec);
             // The rest is read also when the name is wrong, so that everything wrong is reported.
             let entry = read(own.clone().or_else(|| ConfigName::parse("unnamed"))?, reader);
             Some((own?, entry?))
         };
-        self.describe_list(name, doc, example, &mut read_entry);
-        let Some(node) = self.node(name) else {
-            if !self.is_item {
-                self.record_value(name, Some(ConfigValue::List(Vec::new())), ValueOrigin::DEFAULT);
-            }
-            return all;
-        };
-        let ConfigValue::List(items) = &node.value else {
-            self.report_invalid(name, node, "a list of tables ([[…]])");
-            return all;
-        };
-        if items.is_empty() && !self.is_item {
-            self.record_value(name, Some(ConfigValue::List(Vec::new())), node.origin.clone());
+        let empty = || Some(ConfigValue::List(Vec::new()));
+        if self.report.description.is_some() {
+            let entry = ValueType::Tables(SettingsReader::describe(&mut read_entry).keys);
+            let (default, merge) = (empty(), MergeStrategy::MergeByName);
+            self.declare(name, doc, KeySpec { value_type: entry, default, merge, ..spec });
         }
+        let node = self.node(name);
+        let items = node.and_then(|node| node.value.as_list());
+        if let (Some(node), None) = (node, items) {
+            self.report_invalid(name, node, "a list of tables ([[…]])");
+            return Vec::new();
+        }
+        let items = items.unwrap_or_default();
+        if items.is_empty() {
+            let origin = node.map_or(ValueOrigin::DEFAULT, |node| node.origin.clone());
+            self.record_value(name, empty(), origin);
+        }
+        let mut all: Vec<(ConfigName, T)> = Vec::new();
         for item in items {
-            let ConfigValue::Table(table) = &item.value else {
+            let Some(table) = item.value.as_table() else {
                 self.report_invalid(name, item, "a table");
                 continue;
             };
-            let label = match table.get("name").map(|node| &node.value) {
-                Some(ConfigValue::Text(text)) => text.clone(),
-                _ => format!("{}", all.len() + 1),
-            };
-            let (path, origin) = (format!("{name}.{label}"), item.origin.clone());
-            let read = self.read_subtable(Some(table), origin, &path, true, &mut read_entry);
-            if let Some((own, entry)) = read {
-                if names.contains(&own) {
-                    let (key, name) = (format!("{}{name}", self.path), own.to_string());
-                    self.report_problem(item.origin.clone(), ProblemKind::Duplicate { key, name });
+            let number = (all.len() + 1).to_string();
+            let path = format!("{name}.{}", item.text_at("name").unwrap_or(&number));
+            let reader = self.below(Some(table), item.origin.clone(), &path);
+            if let Some((own, entry)) = reader.finish(&mut read_entry) {
+                if all.iter().any(|(other, _)| *other == own) {
+                    let duplicate = ProblemKind::duplicate(&self.key(name), own.as_str());
+                    self.report.problem(item.origin.clone(), duplicate);
                 }
-                names.push(own);
-                all.push(entry);
+                all.push((own, entry));
             }
         }
-        all
-    }
-
-    fn entry_name(&mut self) -> Option<ConfigName> {
-        self.declare(|path| KeySpec {
-            is_required: true,
-            ..KeySpec::new(path, "name", "The name.", ConfigName::value_type())
-        });
-        if !self.is_set("name") {
-            self.report_missing("name");
-            return None;
-        }
-        self.value("name", None, |_| None)
-    }
-
-    /// Adds a list of tables to the description, with the keys of an entry.
-    fn describe_list<T>(
-        &mut self,
-        name: &'static str,
-        doc: &str,
-        example: Option<&'static str>,
-        read: impl FnOnce(&mut SettingsReader<'_>) -> T,
-    ) {
-        let Some(description) = &mut self.report.description else { return };
-        let outer = std::mem::take(&mut description.keys);
-        self.read_subtable(None, ValueOrigin::DEFAULT, "", true, read);
-        let Some(description) = &mut self.report.description else { return };
-        let entry = std::mem::replace(&mut description.keys, outer);
-        description.keys.push(KeySpec {
-            default: Some(ConfigValue::List(Vec::new())),
-            example,
-            merge: MergeStrategy::MergeByName,
-            ..KeySpec::new(&self.path, name, doc, ValueType::Tables(entry))
-        });
+        all.into_iter().map(|(_, entry)| entry).collect()
     }
 
     /// Reads a table whose names are free.
@@ -274,8 +232,8 @@ impl<'a> SettingsReader<'a> {
     /// Reports that a key that has to be set is not.
     pub(super) fn report_missing(&mut self, name: &'static str) {
         self.known_keys.push(name);
-        let key = format!("{}{name}", self.path);
-        self.report_problem(self.origin.clone(), ProblemKind::Missing { key });
+        let missing = ProblemKind::Other(format!("`{}` is missing", self.key(name)));
+        self.report.problem(self.origin.clone(), missing);
     }
 
     /// Reports that a key can't have the value that it has.
@@ -287,85 +245,65 @@ impl<'a> SettingsReader<'a> {
         }
     }
 
+    /// Returns the path of a key of this table.
+    fn key(&self, name: &str) -> String {
+        format!("{}{name}", self.path)
+    }
+
     fn node(&self, name: &str) -> Option<&'a ConfigNode> {
         self.table?.get(name)
     }
 
     /// Returns the table under a key, after reporting any other value there.
     fn subtable(&mut self, name: &str) -> (Option<&'a ConfigTable>, ValueOrigin) {
-        match self.node(name) {
-            None => (None, self.origin.clone()),
-            Some(ConfigNode { value: ConfigValue::Table(table), key_origin, .. }) => {
-                (Some(table), key_origin.clone())
-            }
-            Some(node) => {
-                self.report_invalid(name, node, "a table");
-                (None, node.origin.clone())
-            }
+        let Some(node) = self.node(name) else { return (None, self.origin.clone()) };
+        let table = node.value.as_table();
+        if table.is_none() {
+            self.report_invalid(name, node, "a table");
         }
+        (table, node.key_origin.clone())
     }
 
-    fn read_subtable<T>(
-        &mut self,
-        table: Option<&'a ConfigTable>,
+    /// Returns the reader of a table in this one.
+    fn below<'b>(
+        &'b mut self,
+        table: Option<&'b ConfigTable>,
         origin: ValueOrigin,
         name: &str,
-        is_item: bool,
-        read: impl FnOnce(&mut SettingsReader<'_>) -> T,
-    ) -> T {
-        let path = match name {
-            "" => String::new(),
-            name => format!("{}{name}.", self.path),
-        };
-        let mut reader = SettingsReader {
-            table,
-            origin,
-            path,
-            known_keys: Vec::new(),
-            is_item,
-            paths: self.paths,
-            report: self.report,
-        };
-        let read = read(&mut reader);
-        reader.report_unknown_keys();
-        read
+    ) -> SettingsReader<'b> {
+        let path = format!("{}{name}.", self.path);
+        let (paths, report) = (self.paths, &mut *self.report);
+        SettingsReader { table, origin, path, known_keys: Vec::new(), paths, report }
     }
 
-    fn declare_table(&mut self, name: &str, doc: &str) {
-        if let Some(description) = &mut self.report.description {
-            description.tables.push((format!("{}{name}", self.path), doc_text(doc)));
-        }
-    }
-
-    fn record_value(&mut self, name: &str, value: Option<ConfigValue>, origin: ValueOrigin) {
-        let key = format!("{}{name}", self.path);
-        let is_list_item = self.is_item;
-        self.report.values.push(EffectiveValue { key, origin, value, is_list_item });
-    }
-
-    fn report_problem(&mut self, origin: ValueOrigin, kind: ProblemKind) {
-        self.report.problems.push(ConfigProblem::new(origin, kind));
-    }
-
-    fn report_invalid(&mut self, name: &str, node: &ConfigNode, expected: &str) {
-        let (key, found) = (format!("{}{name}", self.path), node.value.describe());
-        let expected = expected.to_owned();
-        self.report_problem(node.origin.clone(), ProblemKind::Invalid { key, expected, found });
-    }
-
-    fn report_unknown_keys(&mut self) {
+    /// Reads the table, and reports the keys in it that were not looked up.
+    fn finish<T>(mut self, read: impl FnOnce(&mut SettingsReader<'_>) -> T) -> T {
+        let read = read(&mut self);
         for (name, node) in self.table.into_iter().flatten() {
             if !self.known_keys.contains(&name.as_str()) {
                 let nearest = nearest(name, self.known_keys.iter().copied())
                     .map(str::to_owned)
                     .or_else(|| keys::suggest_from_other_sections(name));
-                let key = format!("{}{name}", self.path);
-                self.report_problem(
-                    node.key_origin.clone(),
-                    ProblemKind::UnknownKey { key, nearest },
-                );
+                let kind = ProblemKind::unknown("key", &self.key(name), nearest);
+                self.report.problem(node.key_origin.clone(), kind);
             }
         }
+        read
+    }
+
+    fn declare_table(&mut self, name: &str, doc: &str) {
+        let path = self.key(name);
+        if let Some(description) = &mut self.report.description {
+            description.tables.push((path, doc_text(doc)));
+        }
+    }
+
+    fn record_value(&mut self, name: &str, value: Option<ConfigValue>, origin: ValueOrigin) {
+        self.report.values.push(EffectiveValue { key: self.key(name), origin, value });
+    }
+
+    fn report_invalid(&mut self, name: &str, node: &ConfigNode, expected: &str) {
+        self.report.invalid(node, &self.key(name), expected);
     }
 }
 
@@ -380,8 +318,8 @@ mod tests {
     /// Reads a document with a section of each kind, and returns the problems as text.
     fn problems(text: &str) -> Vec<String> {
         let document = ConfigDocument::new("a.toml".into(), text);
-        let layer = parse_document(LayerRank::User, &document).unwrap();
         let mut report = ReadReport::default();
+        let layer = parse_document(LayerRank::User, &document, &mut report).unwrap();
         let paths = RelativePathBase::default();
         SettingsReader::read_layer(&layer, "", &paths, &mut report, |reader| {
             let llm = table(|reader: &mut SettingsReader<'_>| {

@@ -71,20 +71,20 @@ pub fn template(preset: ProjectPreset) -> String {
             let _ = writeln!(text, "#[{}]", table.replace('*', AGENT));
         }
         keys().filter(is_plain).for_each(|key| write_key(&mut text, key));
-        let mut described = false;
-        for (key, example) in keys().filter_map(|key| Some((key, key.example?))) {
-            if let ValueType::Tables(entry) = &key.value_type {
-                if !described && has_plain {
-                    let _ = write!(text, "\n{}", comment(&key.doc));
-                }
-                if !described {
-                    write_entry(&mut text, key, entry);
-                }
-                described = true;
-                text.push('\n');
-                for line in example.lines() {
-                    let _ = writeln!(text, "{}{line}", if line.is_empty() { "" } else { "#" });
-                }
+        let lists = keys().filter_map(|key| match &key.value_type {
+            ValueType::Tables(entry) => Some((key, entry, key.example?)),
+            _ => None,
+        });
+        for (index, (key, entry, example)) in lists.enumerate() {
+            if index == 0 {
+                let about =
+                    if has_plain { format!("\n{}", comment(&key.doc)) } else { String::new() };
+                text.push_str(&about);
+                write_entry(&mut text, key, entry);
+            }
+            text.push('\n');
+            for line in example.lines() {
+                let _ = writeln!(text, "{}{line}", if line.is_empty() { "" } else { "#" });
             }
         }
     }
@@ -145,7 +145,7 @@ mod tests {
     use crate::config::origin::{ConfigDocument, LayerRank};
     use crate::config::settings::Settings;
     use crate::config::settings_reader::SettingsReader;
-    use crate::config::value_tree::{self, ConfigTable};
+    use crate::config::value_tree::ConfigTable;
     use crate::model::WordEnum;
 
     fn read_table(table: &ConfigTable) -> (Settings, ReadReport) {
@@ -158,8 +158,9 @@ mod tests {
     /// Reads a file with its profiles; fails the test when something is wrong with it.
     fn read(text: &str) -> (Settings, ReadReport) {
         let document = ConfigDocument::new("config.toml".into(), text);
-        let table = value_tree::parse_document(LayerRank::User, &document).unwrap();
-        let (table, profiles) = layers::split_profiles(table).unwrap();
+        let mut report = ReadReport::default();
+        let (table, profiles) =
+            layers::parse_layer(&document, LayerRank::User, &mut report).unwrap();
         for table in profiles.values().chain([&table]) {
             assert_eq!(read_table(table).1.problems, []);
         }
@@ -198,7 +199,9 @@ mod tests {
             }
             let path = key.path.replace('*', AGENT);
             let found = report.values.iter().find(|value| value.key == path).unwrap();
-            let line = text.lines().nth(found.origin.position().unwrap().line - 1).unwrap();
+            let origin = found.origin.to_string();
+            let line: usize = origin.split(':').nth(1).unwrap().parse().unwrap();
+            let line = text.lines().nth(line - 1).unwrap();
             match &key.default {
                 Some(default) => assert_eq!(Some(default.to_string()), found.value(), "{line}"),
                 None => assert!(line.ends_with("# no default"), "{line}"),

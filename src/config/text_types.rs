@@ -1,110 +1,86 @@
 //! Validated texts: names, names of variables, addresses, patterns, secrets.
 
 use std::fmt;
+use std::net::IpAddr;
 
 use globset::Glob;
 
-use super::setting_value::{SettingValue, ValueType};
+use super::setting_value::SettingValue;
 use super::value_tree::ConfigValue;
 
-/// The name of an agent, a hook, a gate, a server or a profile: letters, digits, `-` and `_`, at most 64.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ConfigName(String);
-
-/// The name of an environment variable.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct VariableName(String);
-
-/// An `http` or `https` address without a user name, a password or a fragment.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HttpUrl(String);
-
-/// A pattern for paths, as in `.gitignore`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PathPattern(String);
-
-/// A text that may be secret: it is masked wherever it is shown.
-#[derive(Clone, PartialEq, Eq)]
-pub struct SecretText(String);
-
-/// A command line argument of a program; it may be empty.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ProcessArgument(String);
-
-/// The name of a model, without white space.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ModelName(String);
-
-macro_rules! text {
-    ($($name:ident)+) => {
+/// Declares types of texts: each with what is expected, and the test that a text has to pass.
+macro_rules! text_types {
+    ($($(#[$meta:meta])+ $Name:ident: $expected:literal, $is_valid:expr;)+) => {
         $(
-            impl $name {
+            $(#[$meta])+
+            #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+            pub struct $Name(String);
+
+            impl $Name {
+                /// Returns the text as this type, if it is valid.
+                pub fn parse(text: &str) -> Option<Self> {
+                    let is_valid: fn(&str) -> bool = $is_valid;
+                    is_valid(text).then(|| Self(text.to_owned()))
+                }
+
                 /// Returns the text.
                 pub fn as_str(&self) -> &str {
                     &self.0
                 }
             }
 
-            impl fmt::Display for $name {
+            impl fmt::Display for $Name {
                 fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                     f.write_str(&self.0)
                 }
             }
 
-            impl SettingValue for $name {
+            impl SettingValue for $Name {
                 fn from_value(value: &ConfigValue) -> Result<Self, String> {
-                    let (ConfigValue::Text(text) | ConfigValue::Untyped(text)) = value else {
-                        return Err(Self::EXPECTED.to_owned());
-                    };
-                    Self::parse(text).ok_or_else(|| Self::EXPECTED.to_owned())
+                    value.as_text().and_then(Self::parse).ok_or_else(|| $expected.to_owned())
                 }
 
                 fn to_value(&self) -> ConfigValue {
                     ConfigValue::Text(self.0.clone())
                 }
-
-                fn value_type() -> ValueType {
-                    ValueType::Text
-                }
             }
         )+
     };
 }
-text!(ConfigName VariableName HttpUrl PathPattern ProcessArgument ModelName);
 
-impl ConfigName {
-    const EXPECTED: &str = "a name of letters, digits, `-` and `_`, at most 64";
-
-    /// Returns the name, if the text is one.
-    pub fn parse(text: &str) -> Option<Self> {
+text_types! {
+    /// The name of an agent, a hook, a gate, a server or a profile: letters, digits, `-` and `_`, at most 64.
+    ConfigName: "a name of letters, digits, `-` and `_`, at most 64", |text| {
         let fits = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
-        ((1..=64).contains(&text.len()) && text.chars().all(fits)).then(|| Self(text.to_owned()))
-    }
-}
-
-impl VariableName {
-    const EXPECTED: &str = "the name of a variable (not its value)";
-
-    /// Returns the name, if the text is one.
-    pub fn parse(text: &str) -> Option<Self> {
+        (1..=64).contains(&text.len()) && text.chars().all(fits)
+    };
+    /// The name of an environment variable.
+    VariableName: "the name of a variable (not its value)", |text| {
         let fits = |c: char| c.is_ascii_alphanumeric() || c == '_';
-        let begins = text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
-        (begins && text.len() <= 128 && text.chars().all(fits)).then(|| Self(text.to_owned()))
-    }
+        text.chars().all(fits) && (1..=128).contains(&text.len()) && !text.starts_with(|c: char| c.is_ascii_digit())
+    };
+    /// An `http` or `https` address without a user name, a password or a fragment.
+    HttpUrl: "an address like https://host/path, without user, password or fragment", |text| {
+        let scheme = text.split_once("://").map(|(scheme, _)| scheme);
+        let is_plain = !text.contains(|c: char| c.is_whitespace() || c.is_control() || c == '#');
+        matches!(scheme, Some("http" | "https"))
+            && is_plain
+            && !host(text).is_empty()
+            && !authority(text).contains('@')
+    };
+    /// A pattern for paths, as in `.gitignore`.
+    PathPattern: "a pattern for paths, like `src/**/*.rs`", |text| {
+        !text.is_empty() && Glob::new(text).is_ok()
+    };
+    /// A command line argument of a program; it may be empty.
+    ProcessArgument: "text without NUL", |text| !text.contains('\0');
+    /// The name of a model, without white space.
+    ModelName: "a word without white space", |text| {
+        !text.is_empty() && !text.contains(|c: char| c.is_whitespace() || c.is_control())
+    };
 }
 
 impl HttpUrl {
-    const EXPECTED: &str = "an address like https://host/path, without user, password or fragment";
-
-    /// Returns the address, if the text is one.
-    pub fn parse(text: &str) -> Option<Self> {
-        let rest = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"))?;
-        let authority = rest.split(['/', '?']).next().unwrap_or_default();
-        let is_plain = !text.contains(|c: char| c.is_whitespace() || c.is_control() || c == '#');
-        let host = host(authority);
-        (is_plain && !host.is_empty() && !authority.contains('@')).then(|| Self(text.to_owned()))
-    }
-
     /// Returns whether requests to this address leave the machine unencrypted.
     pub fn is_unencrypted_remote(&self) -> bool {
         self.0.starts_with("http://") && !self.is_here()
@@ -112,45 +88,29 @@ impl HttpUrl {
 
     /// Returns whether it is an address of this machine.
     pub fn is_here(&self) -> bool {
-        let Some((_, rest)) = self.0.split_once("://") else { return false };
-        let host = host(rest.split(['/', '?']).next().unwrap_or_default());
-        let address = host.trim_matches(['[', ']']).parse::<std::net::IpAddr>();
+        let host = host(&self.0);
+        let address = host.trim_matches(['[', ']']).parse::<IpAddr>();
         host.eq_ignore_ascii_case("localhost") || address.is_ok_and(|ip| ip.is_loopback())
     }
 }
 
-fn host(authority: &str) -> &str {
+/// Returns the host of an address, with its port.
+fn authority(url: &str) -> &str {
+    let rest = url.split_once("://").map_or("", |(_, rest)| rest);
+    rest.split(['/', '?']).next().unwrap_or_default()
+}
+
+fn host(url: &str) -> &str {
+    let authority = authority(url);
     match authority.find(']') {
         Some(end) if authority.starts_with('[') => &authority[..=end],
         _ => authority.split(':').next().unwrap_or_default(),
     }
 }
 
-impl PathPattern {
-    const EXPECTED: &str = "a pattern for paths, like `src/**/*.rs`";
-
-    /// Returns the pattern, if the text is one.
-    pub fn parse(text: &str) -> Option<Self> {
-        (!text.is_empty() && Glob::new(text).is_ok()).then(|| Self(text.to_owned()))
-    }
-}
-
-impl ProcessArgument {
-    const EXPECTED: &str = "text without NUL";
-
-    fn parse(text: &str) -> Option<Self> {
-        (!text.contains('\0')).then(|| Self(text.to_owned()))
-    }
-}
-
-impl ModelName {
-    const EXPECTED: &str = "a word without white space";
-
-    fn parse(text: &str) -> Option<Self> {
-        let wrong = |c: char| c.is_whitespace() || c.is_control();
-        (!text.is_empty() && !text.contains(wrong)).then(|| Self(text.to_owned()))
-    }
-}
+/// A text that may be secret: it is masked wherever it is shown.
+#[derive(Clone, PartialEq, Eq)]
+pub struct SecretText(String);
 
 impl SecretText {
     /// Returns the text itself.
@@ -167,22 +127,12 @@ impl fmt::Debug for SecretText {
 
 impl SettingValue for SecretText {
     fn from_value(value: &ConfigValue) -> Result<Self, String> {
-        match value {
-            ConfigValue::Text(text) | ConfigValue::Untyped(text)
-                if !text.contains(['\0', '\n', '\r']) =>
-            {
-                Ok(Self(text.clone()))
-            }
-            _ => Err("text of one line".to_owned()),
-        }
+        let text = value.as_text().filter(|text| !text.contains(['\0', '\n', '\r']));
+        text.map(|text| Self(text.to_owned())).ok_or_else(|| "text of one line".to_owned())
     }
 
     fn to_value(&self) -> ConfigValue {
         ConfigValue::Text("***".to_owned())
-    }
-
-    fn value_type() -> ValueType {
-        ValueType::Text
     }
 }
 

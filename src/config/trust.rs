@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use thiserror::Error;
 
-use super::checked_file::{self, ConfigFileError, OwnerCheck};
+use super::checked_file::{self, ConfigFileError, FileOwner};
 
 /// The list of the folders that the user trusts.
 #[derive(Clone, Debug)]
@@ -64,11 +64,6 @@ impl TrustStore {
         Self { file: state.join("trusted_folders") }
     }
 
-    /// Returns the path of the list.
-    pub fn path(&self) -> &Path {
-        &self.file
-    }
-
     /// Returns whether a folder is trusted. The folders in a trusted folder are not.
     ///
     /// # Errors
@@ -90,18 +85,10 @@ impl TrustStore {
         if self.list()?.contains(&name) {
             return Ok(());
         }
-        let failed = |error| TrustError::WriteFailed(self.file.clone(), error);
-        if let Some(state) = self.file.parent() {
-            fs::DirBuilder::new().recursive(true).mode(0o700).create(state).map_err(failed)?;
-        }
-        // A short append is atomic, also with several writers.
-        let mut file = OpenOptions::new()
-            .create(true)
-            .append(true)
-            .mode(0o600)
-            .open(&self.file)
-            .map_err(failed)?;
-        file.write_all(format!("{name}\n").as_bytes()).map_err(failed)
+        // A short append is atomic, also with several writers. The record has made the folder.
+        let file = OpenOptions::new().create(true).append(true).mode(0o600).open(&self.file);
+        file.and_then(|mut file| file.write_all(format!("{name}\n").as_bytes()))
+            .map_err(|error| TrustError::WriteFailed(self.file.clone(), error))
     }
 
     /// Returns the files of a trusted folder that are not as the user has trusted them; `None` if that was not recorded,
@@ -133,7 +120,7 @@ impl TrustStore {
 
     fn trusted(&self, name: &str) -> Result<Option<Trusted>, TrustError> {
         let path = self.record_of(name);
-        let Some(document) = checked_file::read_file(&path, OwnerCheck::UserOrRoot)? else {
+        let Some(document) = checked_file::read_file(&path, FileOwner::User)? else {
             return Ok(None);
         };
         let trusted = serde_json::from_str::<Trusted>(document.text());
@@ -142,15 +129,10 @@ impl TrustStore {
     }
 
     fn record(&self, name: &str, files: BTreeMap<String, String>) -> Result<(), TrustError> {
-        let path = self.record_of(name);
-        let failed = |error| TrustError::WriteFailed(path.clone(), error);
-        let folder = path.parent().unwrap_or_else(|| Path::new("."));
-        fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(failed)?;
         let trusted = Trusted { folder: name.to_owned(), files };
-        let text = serde_json::to_vec(&trusted).map_err(|error| failed(error.into()))?;
-        let mut file = tempfile::NamedTempFile::new_in(folder).map_err(failed)?;
-        file.write_all(&text).map_err(failed)?;
-        file.persist(&path).map(|_| ()).map_err(|error| failed(error.error))
+        let path = self.record_of(name);
+        let write = || replace_file(&path, &serde_json::to_vec(&trusted)?);
+        write().map_err(|error| TrustError::WriteFailed(path.clone(), error))
     }
 
     fn record_of(&self, name: &str) -> PathBuf {
@@ -172,13 +154,10 @@ impl TrustStore {
         if !before.contains(&name) {
             return Ok(());
         }
-        let failed = |error| TrustError::WriteFailed(self.file.clone(), error);
         let rest = before.iter().filter(|other| **other != name);
         let after = rest.fold(String::new(), |text, other| text + other + "\n");
-        let folder = self.file.parent().unwrap_or_else(|| Path::new("."));
-        let mut file = tempfile::NamedTempFile::new_in(folder).map_err(failed)?;
-        file.write_all(after.as_bytes()).map_err(failed)?;
-        file.persist(&self.file).map(|_| ()).map_err(|error| failed(error.error))
+        replace_file(&self.file, after.as_bytes())
+            .map_err(|error| TrustError::WriteFailed(self.file.clone(), error))
     }
 
     /// Returns the trusted folders.
@@ -187,10 +166,19 @@ impl TrustStore {
     ///
     /// Fails if the list exists and is not safe to read.
     pub fn list(&self) -> Result<Vec<String>, TrustError> {
-        let document = checked_file::read_file(&self.file, OwnerCheck::UserOrRoot)?;
+        let document = checked_file::read_file(&self.file, FileOwner::User)?;
         let lines = document.iter().flat_map(|document| document.text().lines());
         Ok(lines.filter(|line| line.starts_with('/')).map(str::to_owned).collect())
     }
+}
+
+/// Writes a file at once, in a folder that only the user can read.
+fn replace_file(path: &Path, content: &[u8]) -> io::Result<()> {
+    let folder = path.parent().unwrap_or_else(|| Path::new("."));
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    let mut file = tempfile::NamedTempFile::new_in(folder)?;
+    file.write_all(content)?;
+    file.persist(path).map(drop).map_err(|error| error.error)
 }
 
 /// Returns the contents of a project's configuration files, by path. All of them are read before a folder is trusted.
@@ -203,11 +191,9 @@ fn steering(folder: &Path) -> BTreeMap<String, String> {
     let files = [".mcp.json", ".architect/config.toml"].map(str::to_owned).into_iter();
     let files = files.chain(below(".architect/profiles")).chain(below(".architect/agents"));
     let read = files.filter_map(|path| {
-        match checked_file::read_file(&folder.join(&path), OwnerCheck::Unchecked) {
-            Ok(document) => Some((path, document?.text().to_owned())),
-            // What can't be read counts for nothing, and is another content as soon as it can be.
-            Err(_) => None,
-        }
+        // What can't be read counts for nothing, and is another content as soon as it can be.
+        let document = checked_file::read_file(&folder.join(&path), FileOwner::Project).ok()??;
+        Some((path, document.text().to_owned()))
     });
     read.collect()
 }
@@ -248,7 +234,7 @@ mod tests {
         assert!(!store.contains(&work.join("below")).unwrap());
         store.remove(&work).unwrap();
         assert!(!store.contains(&work).unwrap());
-        let mode = fs::metadata(store.path()).unwrap().permissions().mode();
+        let mode = fs::metadata(&store.file).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
     }
 
@@ -299,7 +285,7 @@ mod tests {
     fn a_list_that_everyone_can_write_is_rejected() {
         let (_folder, store, work) = store();
         store.add(&work).unwrap();
-        fs::set_permissions(store.path(), fs::Permissions::from_mode(0o666)).unwrap();
+        fs::set_permissions(&store.file, fs::Permissions::from_mode(0o666)).unwrap();
         assert!(store.contains(&work).is_err());
     }
 }

@@ -1,14 +1,18 @@
 //! The values of a layer, each with its origin.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 
+use serde::{Serialize, Serializer};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+use super::effective::ReadReport;
 use super::origin::{ConfigDocument, LayerRank, ValueOrigin};
-use super::problem::{ConfigProblem, ProblemKind};
+use super::problem::ProblemKind;
 
 /// A table of a layer, or the whole layer.
 pub(super) type ConfigTable = BTreeMap<String, ConfigNode>;
@@ -42,19 +46,37 @@ impl ConfigNode {
     pub(super) fn new(value: ConfigValue, origin: ValueOrigin) -> Self {
         Self { value, key_origin: origin.clone(), origin }
     }
+
+    /// Returns the text under a key, if the value is a table with one.
+    pub(super) fn text_at(&self, key: &str) -> Option<&str> {
+        self.value.as_table()?.get(key)?.value.as_text()
+    }
 }
 
 impl ConfigValue {
     /// Returns the text of a string.
     pub(super) fn as_text(&self) -> Option<&str> {
+        if let Self::Text(text) | Self::Untyped(text) = self { Some(text) } else { None }
+    }
+
+    /// Returns the table, if the value is one.
+    pub(super) fn as_table(&self) -> Option<&ConfigTable> {
+        if let Self::Table(table) = self { Some(table) } else { None }
+    }
+
+    /// Returns the items, if the value is a list.
+    pub(super) fn as_list(&self) -> Option<&[ConfigNode]> {
+        if let Self::List(items) = self { Some(items) } else { None }
+    }
+
+    /// Returns the number, if the value is one.
+    pub(super) fn as_number(&self) -> Option<f64> {
         match self {
-            Self::Text(text) | Self::Untyped(text) => Some(text),
-            Self::Bool(_)
-            | Self::Integer(_)
-            | Self::Float(_)
-            | Self::Date(_)
-            | Self::List(_)
-            | Self::Table(_) => None,
+            #[allow(clippy::cast_precision_loss)] // exact up to 2^53, and every range ends before
+            Self::Integer(number) => Some(*number as f64),
+            Self::Float(number) => Some(*number),
+            Self::Untyped(text) => text.parse().ok(),
+            _ => None,
         }
     }
 
@@ -72,59 +94,46 @@ impl ConfigValue {
     }
 }
 
-/// Writes the value as TOML.
-impl fmt::Display for ConfigValue {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl Serialize for ConfigValue {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
-            Self::Bool(value) => write!(f, "{value}"),
-            Self::Integer(value) => write!(f, "{value}"),
-            Self::Float(value) => write!(f, "{}", toml::Value::Float(*value)),
-            Self::Text(text) | Self::Untyped(text) => {
-                write!(f, "{}", toml::Value::String(text.clone()))
-            }
-            Self::Date(text) => f.write_str(text),
-            Self::List(items) => {
-                f.write_str("[")?;
-                for (index, item) in items.iter().enumerate() {
-                    let comma = if index == 0 { "" } else { ", " };
-                    write!(f, "{comma}{}", item.value)?;
-                }
-                f.write_str("]")
-            }
+            Self::Bool(value) => value.serialize(serializer),
+            Self::Integer(value) => value.serialize(serializer),
+            Self::Float(value) => value.serialize(serializer),
+            Self::Text(text) | Self::Untyped(text) | Self::Date(text) => text.serialize(serializer),
+            Self::List(items) => serializer.collect_seq(items.iter().map(|item| &item.value)),
             Self::Table(table) => {
-                f.write_str("{")?;
-                for (index, (key, node)) in table.iter().enumerate() {
-                    let comma = if index == 0 { " " } else { ", " };
-                    write!(f, "{comma}{key} = {}", node.value)?;
-                }
-                f.write_str(if table.is_empty() { "}" } else { " }" })
+                serializer.collect_map(table.iter().map(|(key, node)| (key, &node.value)))
             }
         }
     }
 }
 
-/// Parses a TOML document.
-///
-/// # Errors
-///
-/// Returns every syntax error.
+/// Writes the value as TOML.
+impl fmt::Display for ConfigValue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", toml::Value::try_from(self).map_err(|_| fmt::Error)?)
+    }
+}
+
+/// Parses a TOML document; reports every syntax error.
 pub(super) fn parse_document(
     rank: LayerRank,
     document: &Arc<ConfigDocument>,
-) -> Result<ConfigTable, Vec<ConfigProblem>> {
+    report: &mut ReadReport,
+) -> Option<ConfigTable> {
     let (table, mut errors) = DeTable::parse_recoverable(document.text());
+    let at = |span| ValueOrigin::in_file(rank, document, span);
     if errors.is_empty() {
-        let at = |span| ValueOrigin::in_file(rank, document, span);
-        return Ok(convert_table(table.into_inner(), &at));
+        return Some(convert_table(table.into_inner(), &at));
     }
-    let problem = |error: &toml::de::Error| {
-        let origin = ValueOrigin::in_file(rank, document, error.span().unwrap_or(0..0));
+    errors.sort_by_key(|error| error.span().map_or(0, |span| span.start));
+    for error in errors {
         // The first line of the parser's message; the others are help.
         let what = error.message().lines().next().unwrap_or_default().to_owned();
-        ConfigProblem::new(origin, ProblemKind::Syntax(what))
-    };
-    errors.sort_by_key(|error| error.span().map_or(0, |span| span.start));
-    Err(errors.iter().map(problem).collect())
+        report.problem(at(error.span().unwrap_or(0..0)), ProblemKind::Syntax(what));
+    }
+    None
 }
 
 /// Parses the right side of a TOML assignment; `None` if it is invalid.
@@ -133,13 +142,32 @@ pub(super) fn parse_value(text: &str, origin: &ValueOrigin) -> Option<ConfigValu
     Some(convert_value(value.into_inner(), &|_| origin.clone()))
 }
 
+/// Inserts a value at a path, with the tables on the way.
+pub(super) fn insert_at_path(
+    table: &mut ConfigTable,
+    path: &str,
+    value: ConfigValue,
+    origin: &ValueOrigin,
+) {
+    let new = |value| ConfigNode::new(value, origin.clone());
+    let Some((first, rest)) = path.split_once('.') else {
+        table.insert(path.to_owned(), new(value));
+        return;
+    };
+    let node = table.entry(first.to_owned());
+    let node = node.or_insert_with(|| new(ConfigValue::Table(ConfigTable::new())));
+    if let ConfigValue::Table(below) = &mut node.value {
+        insert_at_path(below, rest, value, origin);
+    }
+}
+
 /// Returns the origin of a part of a document, in bytes.
-pub(super) type OriginAt<'a> = dyn Fn(std::ops::Range<usize>) -> ValueOrigin + 'a;
+pub(super) type OriginAt<'a> = dyn Fn(Range<usize>) -> ValueOrigin + 'a;
 
 fn convert_table(table: DeTable<'_>, at: &OriginAt<'_>) -> ConfigTable {
-    let entry = |(key, value): (Spanned<_>, Spanned<DeValue<'_>>)| {
-        let (key_at, name): (_, std::borrow::Cow<'_, str>) = (at(key.span()), key.into_inner());
-        (name.into_owned(), ConfigNode { key_origin: key_at, ..convert_node(value, at) })
+    let entry = |(key, value): (Spanned<Cow<'_, str>>, Spanned<DeValue<'_>>)| {
+        let node = ConfigNode { key_origin: at(key.span()), ..convert_node(value, at) };
+        (key.into_inner().into_owned(), node)
     };
     table.into_iter().map(entry).collect()
 }
@@ -170,9 +198,12 @@ fn convert_value(value: DeValue<'_>, at: &OriginAt<'_>) -> ConfigValue {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::problem::ConfigProblem;
 
     fn parse_text(text: &str) -> Result<ConfigTable, Vec<ConfigProblem>> {
-        parse_document(LayerRank::User, &ConfigDocument::new("a.toml".into(), text))
+        let (document, mut report) =
+            (ConfigDocument::new("a.toml".into(), text), ReadReport::default());
+        parse_document(LayerRank::User, &document, &mut report).ok_or(report.problems)
     }
 
     /// Fault K6.

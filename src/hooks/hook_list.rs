@@ -141,7 +141,7 @@ impl Hooks {
             Ok(HookOutput::Block { reason }) => {
                 let mut reason = self.clean_text(&reason);
                 if reason.is_empty() {
-                    reason = "no reason was given".to_owned();
+                    reason.push_str("no reason was given");
                 }
                 chain.blocked = Some(HookBlock { hook, reason: reason.clone() });
                 (HookOutcome::Blocked, Some(reason))

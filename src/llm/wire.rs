@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::Value;
 
-use super::decode::{DecodedReply, DeltaBuffer, Text};
+use super::decode::{DecodedReply, DeltaBuffer, TextField};
 use super::encode::MessageWriter;
 use super::schema;
 use crate::model::{
@@ -59,7 +59,7 @@ pub(super) trait Wire: Encode + Send + Sync {
     fn setup(&self) -> &WireSetup;
 
     /// Returns the path of a request below the base URL.
-    fn path(&self) -> Cow<'static, str>;
+    fn path(&self) -> String;
 
     /// Returns the headers of a request that only this format has.
     fn headers(&self) -> Vec<(&'static str, &'static str)> {
@@ -196,7 +196,7 @@ pub(super) fn json_type(json: &str) -> Result<Option<Cow<'_, str>>, Fault> {
     #[derive(Deserialize)]
     struct TypeField<'a> {
         #[serde(rename = "type", borrow, default)]
-        kind: Text<'a>,
+        kind: TextField<'a>,
     }
     match json.trim_start().chars().next() {
         Some('{') => Ok(parse_json::<TypeField<'_>>(json)?.kind.0.map(|kind| kind.0)),

@@ -91,24 +91,17 @@ impl CallResult {
 /// Returns one part of a result as text, with a note in place of other content.
 fn content_text(item: &Value) -> String {
     let text = |name: &str| item[name].as_str();
+    let inline = |name: &str| inline_text(text(name).unwrap_or_default());
     let kind = text("type").unwrap_or("unknown");
     match kind {
         "text" => text("text").unwrap_or_default().to_owned(),
         "image" | "audio" => {
-            let mime = text("mimeType").unwrap_or("unknown type");
-            format!(
-                "[{kind}: {}, {}]",
-                inline_text(mime),
-                base64_size(text("data").unwrap_or_default())
-            )
+            let mime = inline_text(text("mimeType").unwrap_or("unknown type"));
+            format!("[{kind}: {mime}, {}]", base64_size(text("data").unwrap_or_default()))
         }
         "resource_link" => {
             let what = text("description").or(text("title")).or(text("name")).unwrap_or_default();
-            format!(
-                "[link: {} {}]",
-                inline_text(text("uri").unwrap_or_default()),
-                inline_text(what)
-            )
+            format!("[link: {} {}]", inline("uri"), inline_text(what))
         }
         "resource" => {
             let resource = &item["resource"];

@@ -19,8 +19,7 @@ pub(super) trait Channel: Send + Sync {
     fn request(&self, request: &RpcRequest, wait: &ReplyDeadline<'_>) -> Result<Value>;
 
     /// Sends a message without an answer.
-    fn notify(&self, message: Value, version: &'static str, wait: &ReplyDeadline<'_>)
-    -> Result<()>;
+    fn notify(&self, message: Value, version: &str, wait: &ReplyDeadline<'_>) -> Result<()>;
 
     /// Returns why the channel has ended, if it has.
     fn end_reason(&self) -> Option<ServerError>;

@@ -137,10 +137,7 @@ fn exit_text(end: Option<CommandEnd>) -> String {
         Some(CommandEnd::Exited(code)) => format!(" (exit code {code})"),
         Some(CommandEnd::Signalled(signal)) => format!(" (signal {signal})"),
         Some(CommandEnd::OutOfMemory) => " (it used too much memory)".to_owned(),
-        Some(
-            CommandEnd::TimedOut | CommandEnd::Cancelled | CommandEnd::Stuck | CommandEnd::Lost,
-        )
-        | None => String::new(),
+        _ => String::new(),
     }
 }
 

@@ -5,7 +5,7 @@
 //! caller are ignored: late, repeated, or with an unknown ID.
 
 use std::collections::HashMap;
-use std::io::{self, BufRead, BufReader, PipeReader, PipeWriter, Read, Write};
+use std::io::{self, BufRead, BufReader, PipeReader, Read, Write};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -17,7 +17,7 @@ use serde_json::Value;
 use super::connection::{Channel, ReplyDeadline, ServerShutdown};
 use super::error::{Result, ServerError};
 use super::message::{RpcRequest, ServerMessage, cancel_notification, client_answer};
-use super::settings::ServerSetup;
+use super::settings::{ServerLimits, ServerSetup};
 use crate::exec::{
     ChildCommand, CommandPipes, CommandSpec, OutputCapture, SandboxPolicy, explain_denial,
 };
@@ -85,7 +85,7 @@ impl StdioChannel {
         };
         let failed = |error: String| ServerError::Start(error);
         let opened = setup.supervisor.open(&command).map_err(|error| failed(error.to_string()));
-        let (process, CommandPipes { stdin, stdout, stderr }) = opened?;
+        let (process, CommandPipes { mut stdin, stdout, stderr }) = opened?;
         let (outbox, to_write) = bounded(OUTBOX);
         let shared = Arc::new(StdioState {
             outbox: Mutex::new(Some(outbox)),
@@ -99,16 +99,17 @@ impl StdioChannel {
         let process = Arc::new(process);
         let (complaints, output, child) =
             (Arc::clone(&shared), Arc::clone(&shared), Arc::clone(&process));
-        let (lines, most) =
-            (LineReader::new(stdout, setup.limits.message_bytes), setup.limits.invalid_lines);
+        let limits = setup.limits;
         let stdio = Self { shared, process, shutdown: parting };
         let spawn = |name: &str, body: Box<dyn FnOnce() + Send>| {
             let started = thread::Builder::new().name(name.to_owned()).spawn(body);
             started.map(drop).map_err(|error| failed(error.to_string()))
         };
-        spawn("mcp-write", Box::new(move || write_messages(stdin, &to_write)))?;
+        // Ends when the server stops reading, too.
+        let write = move |message: Value| stdin.write_all(format!("{message}\n").as_bytes());
+        spawn("mcp-write", Box::new(move || drop(to_write.into_iter().try_for_each(write))))?;
         spawn("mcp-stderr", Box::new(move || complaints.capture_stderr(stderr)))?;
-        spawn("mcp-read", Box::new(move || output.read_messages(lines, most, &child)))?;
+        spawn("mcp-read", Box::new(move || output.read_messages(stdout, &limits, &child)))?;
         Ok(stdio)
     }
 
@@ -161,7 +162,7 @@ impl Channel for StdioChannel {
         result
     }
 
-    fn notify(&self, message: Value, _: &'static str, wait: &ReplyDeadline<'_>) -> Result<()> {
+    fn notify(&self, message: Value, _: &str, wait: &ReplyDeadline<'_>) -> Result<()> {
         self.send(message, wait)
     }
 
@@ -238,29 +239,29 @@ impl StdioState {
     }
 
     /// Passes messages to their callers until the output of the process ends or violates a limit.
-    fn read_messages(&self, lines: LineReader<PipeReader>, most: usize, child: &ChildCommand) {
-        let error = match self.dispatch_lines(lines, most) {
-            Some(violation) => ServerError::Misbehaved(violation),
-            None => {
-                let end = child.wait(EXIT_TIMEOUT);
-                // Standard error may still be in transit, and another process may hold it open.
-                self.stderr_closed.wait_for(EXIT_TIMEOUT);
-                ServerError::Exited { end, stderr: self.stderr_tail() }
-            }
+    fn read_messages(&self, stdout: PipeReader, limits: &ServerLimits, child: &ChildCommand) {
+        let error = if let Some(violation) = self.dispatch_lines(stdout, limits) {
+            ServerError::Misbehaved(violation)
+        } else {
+            let end = child.wait(EXIT_TIMEOUT);
+            // Standard error may still be in transit, and another process may hold it open.
+            self.stderr_closed.wait_for(EXIT_TIMEOUT);
+            ServerError::Exited { end, stderr: self.stderr_tail() }
         };
         self.end(&error);
         child.stop();
     }
 
-    /// Returns the violation for which a server is ended; `None` if it ended by itself. Only `most` consecutive lines may
-    /// be no messages.
-    fn dispatch_lines(&self, mut lines: LineReader<PipeReader>, most: usize) -> Option<String> {
-        let (mut line, mut noise) = (Vec::new(), 0);
+    /// Returns the violation for which a server is ended; `None` if it ended by itself.
+    fn dispatch_lines(&self, stdout: PipeReader, limits: &ServerLimits) -> Option<String> {
+        let ServerLimits { message_bytes, invalid_lines, .. } = *limits;
+        let (mut lines, mut line) = (BufReader::with_capacity(64 << 10, stdout), Vec::new());
+        let mut noise = 0;
         loop {
-            match lines.next(&mut line) {
+            match read_line(&mut lines, message_bytes, &mut line) {
                 Ok(LineResult::Line) => {}
                 Ok(LineResult::TooLong) => {
-                    return Some(format!("sent a message of more than {} bytes", lines.max_bytes));
+                    return Some(format!("sent a message of more than {message_bytes} bytes"));
                 }
                 Ok(LineResult::End) | Err(_) => return None,
             }
@@ -271,11 +272,9 @@ impl StdioState {
                     // Free the memory of a large message.
                     line.shrink_to(64 << 10);
                 }
-                None if noise == most => {
-                    return Some(format!(
-                        "wrote {} consecutive lines that are not messages",
-                        most + 1
-                    ));
+                None if noise == invalid_lines => {
+                    noise += 1;
+                    return Some(format!("wrote {noise} consecutive lines that are not messages"));
                 }
                 None => noise += 1,
             }
@@ -303,23 +302,6 @@ impl StdioState {
     }
 }
 
-/// Writes messages until there are no more, or the server stops reading.
-fn write_messages(mut stdin: PipeWriter, messages: &Receiver<Value>) {
-    for message in messages {
-        let mut line = message.to_string().into_bytes();
-        line.push(b'\n');
-        if stdin.write_all(&line).is_err() {
-            break;
-        }
-    }
-}
-
-/// Reads lines of limited length.
-struct LineReader<R> {
-    reader: BufReader<R>,
-    max_bytes: usize,
-}
-
 /// The result of reading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum LineResult {
@@ -331,22 +313,15 @@ enum LineResult {
     End,
 }
 
-impl<R: Read> LineReader<R> {
-    fn new(reader: R, longest: usize) -> Self {
-        Self { reader: BufReader::with_capacity(64 << 10, reader), max_bytes: longest }
-    }
-
-    /// Reads the next line into `line`. An unterminated line is dropped.
-    fn next(&mut self, line: &mut Vec<u8>) -> io::Result<LineResult> {
-        line.clear();
-        let most = self.max_bytes as u64 + 1;
-        self.reader.by_ref().take(most).read_until(b'\n', line)?;
-        Ok(match line.pop_if(|byte| *byte == b'\n') {
-            Some(_) => LineResult::Line,
-            None if line.len() > self.max_bytes => LineResult::TooLong,
-            None => LineResult::End,
-        })
-    }
+/// Reads the next line of at most `most` bytes into `line`. An unterminated line is dropped.
+fn read_line(from: &mut impl BufRead, most: usize, line: &mut Vec<u8>) -> io::Result<LineResult> {
+    line.clear();
+    from.take(most as u64 + 1).read_until(b'\n', line)?;
+    Ok(match line.pop_if(|byte| *byte == b'\n') {
+        Some(_) => LineResult::Line,
+        None if line.len() > most => LineResult::TooLong,
+        None => LineResult::End,
+    })
 }
 
 #[cfg(test)]
@@ -354,10 +329,9 @@ mod tests {
     use super::*;
 
     fn read(text: &[u8], longest: usize) -> Vec<(LineResult, String)> {
-        let (mut lines, mut line, mut read) =
-            (LineReader::new(text, longest), Vec::new(), Vec::new());
+        let (mut text, mut line, mut read) = (text, Vec::new(), Vec::new());
         loop {
-            let got = lines.next(&mut line).unwrap();
+            let got = read_line(&mut text, longest, &mut line).unwrap();
             if got != LineResult::Line {
                 read.push((got, String::new()));
                 return read;

@@ -120,7 +120,8 @@ impl ServerTool {
             mirrors.iter().filter_map(|mirror| mirror.header_for(&arguments)).collect();
         // The ID lets a server recognize a repeated call.
         let meta = json!({ "architect/callId": call.as_str() });
-        let mut params = json!({ "name": remote, "arguments": arguments, "_meta": meta });
+        let mut params = json!({ "name": remote, "arguments": {}, "_meta": meta });
+        params["arguments"] = Value::Object(arguments);
         let wait = ReplyDeadline::new(server.spec.timeout, &scope.cancel, &progress);
         let is_harmless = hints.idempotent || hints.read_only;
         let mut rounds = 0;

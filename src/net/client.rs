@@ -14,7 +14,7 @@ use ureq::{Agent, BodyReader, Proxy, SendBody, http};
 
 use super::body::RequestBody;
 use super::drain::ResponseDrain;
-use super::error::{ErrorContext, NetError, ResponsePart};
+use super::error::{ErrorContext, NetError, ResponsePart, Result};
 use super::resolver::CachingResolver;
 use super::timed_transport::TimedConnector;
 use super::{Endpoint, HeaderMap, header};
@@ -151,7 +151,7 @@ impl HttpClient {
     /// # Errors
     ///
     /// Fails for an invalid proxy address or an unusable file of certificates.
-    pub fn new(options: &HttpOptions) -> Result<Self, NetError> {
+    pub fn new(options: &HttpOptions) -> Result<Self> {
         let invalid = |cause| NetError::InvalidRequest { cause };
         let proxy = options.proxy.as_ref().map(|proxy| {
             parse_proxy(proxy).ok_or_else(|| invalid("invalid proxy address".to_owned()))
@@ -194,11 +194,7 @@ impl HttpClient {
     /// # Errors
     ///
     /// Fails for a network error. An error status is not an error here.
-    pub fn send(
-        &self,
-        request: &HttpRequest,
-        cancel: &CancellationToken,
-    ) -> Result<HttpResponse, NetError> {
+    pub fn send(&self, request: &HttpRequest, cancel: &CancellationToken) -> Result<HttpResponse> {
         self.0.drain.wait();
         let pool = self.current_pool();
         match self.send_on(&pool, request, cancel) {
@@ -219,7 +215,7 @@ impl HttpClient {
         &self,
         request: &HttpRequest,
         cancel: &CancellationToken,
-    ) -> Result<HttpResponse, NetError> {
+    ) -> Result<HttpResponse> {
         self.0.drain.wait();
         self.send_on(&self.current_pool(), request, cancel)
     }
@@ -230,7 +226,7 @@ impl HttpClient {
         pool: &ConnectionPool,
         request: &HttpRequest,
         cancel: &CancellationToken,
-    ) -> Result<HttpResponse, NetError> {
+    ) -> Result<HttpResponse> {
         let guard = {
             let (client, pool) = (self.clone(), pool.clone());
             cancel.on_cancel(move || {
@@ -313,7 +309,7 @@ impl HttpResponse {
     /// # Errors
     ///
     /// Fails for an invalid or too large body, after a timeout or a cancellation.
-    pub fn read(&mut self, buffer: &mut [u8]) -> Result<usize, NetError> {
+    pub fn read(&mut self, buffer: &mut [u8]) -> Result<usize> {
         let read = self.reader.read(buffer).map_err(ureq::Error::from);
         if self.cancel.is_cancelled() {
             return Err(NetError::Cancelled);
@@ -338,7 +334,7 @@ impl HttpResponse {
     /// # Errors
     ///
     /// Fails like [`HttpResponse::read`].
-    pub fn read_all(&mut self, most: usize) -> Result<Vec<u8>, NetError> {
+    pub fn read_all(&mut self, most: usize) -> Result<Vec<u8>> {
         let (mut body, mut buffer) = (Vec::new(), vec![0; 16 << 10]);
         while body.len() < most {
             match self.read(&mut buffer)? {

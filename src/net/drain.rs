@@ -4,7 +4,7 @@
 //! may follow later or never. A thread waits for it, and the next request waits a moment for the thread, since a new
 //! connection would take longer.
 
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -17,13 +17,7 @@ use crate::port::lock;
 #[derive(Debug, Default)]
 pub(super) struct ResponseDrain {
     sender: OnceLock<Option<Sender<HttpResponse>>>,
-    state: Arc<SharedDrainState>,
-}
-
-#[derive(Debug, Default)]
-struct SharedDrainState {
-    current: Mutex<DrainState>,
-    changed: Condvar,
+    state: Arc<(Mutex<DrainState>, Condvar)>,
 }
 
 /// The state of the thread.
@@ -53,14 +47,15 @@ impl ResponseDrain {
             let read = move || {
                 for response in receiver {
                     response.drain(MAX_DRAIN_BYTES);
-                    progress.set(DrainState::Idle);
+                    *lock(&progress.0) = DrainState::Idle;
+                    progress.1.notify_all();
                 }
             };
             let started = thread::Builder::new().name("drain".to_owned()).spawn(read);
             started.ok().map(|_| sender)
         });
         let Some(sender) = sender else { return };
-        let mut now = self.state.lock();
+        let mut now = lock(&self.state.0);
         if *now == DrainState::Idle && sender.try_send(response).is_ok() {
             *now = DrainState::Reading;
         }
@@ -68,24 +63,12 @@ impl ResponseDrain {
 
     /// Waits a moment for the end of the current response.
     pub(super) fn wait(&self) {
-        let waits =
-            self.state.changed.wait_timeout_while(self.state.lock(), DRAIN_TIMEOUT, |now| {
-                *now == DrainState::Reading
-            });
+        let (state, changed) = &*self.state;
+        let is_reading = |now: &mut DrainState| *now == DrainState::Reading;
+        let waits = changed.wait_timeout_while(lock(state), DRAIN_TIMEOUT, is_reading);
         let (mut now, _) = waits.unwrap_or_else(PoisonError::into_inner);
         if *now == DrainState::Reading {
             *now = DrainState::Abandoned;
         }
-    }
-}
-
-impl SharedDrainState {
-    fn lock(&self) -> MutexGuard<'_, DrainState> {
-        lock(&self.current)
-    }
-
-    fn set(&self, now: DrainState) {
-        *self.lock() = now;
-        self.changed.notify_all();
     }
 }

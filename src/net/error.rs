@@ -8,6 +8,9 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use ureq::Timeout;
 
+/// The result of an HTTP exchange.
+pub(crate) type Result<T, E = NetError> = std::result::Result<T, E>;
+
 /// An error of an HTTP exchange. It never contains headers or the body of the request.
 #[derive(Clone, Debug, PartialEq, Eq, Error, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
@@ -153,7 +156,22 @@ impl ErrorContext<'_> {
         use ureq::Error;
         let host = self.host.to_owned();
         match error {
-            Error::Timeout(which) => self.timeout_error(which),
+            Error::Timeout(which) => {
+                let timeouts = self.timeouts;
+                let (phase, limit) = match which {
+                    Timeout::Resolve | Timeout::Connect => {
+                        (ExchangePhase::Connecting, timeouts.connect)
+                    }
+                    Timeout::PerWrite | Timeout::SendRequest | Timeout::SendBody => {
+                        (ExchangePhase::Sending, timeouts.first_byte)
+                    }
+                    Timeout::PerRead if self.part == ResponsePart::Body => {
+                        (ExchangePhase::Silence, timeouts.idle)
+                    }
+                    _ => (ExchangePhase::FirstByte, timeouts.first_byte),
+                };
+                NetError::Timeout { host, phase, limit }
+            }
             Error::Io(error) => self.io_error(&error),
             Error::HostNotFound => {
                 NetError::Dns { host, cause: "no address".to_owned(), is_unknown: true }
@@ -204,20 +222,5 @@ impl ErrorContext<'_> {
             }
             _ => NetError::Connect { host, cause },
         }
-    }
-
-    fn timeout_error(&self, which: Timeout) -> NetError {
-        let timeouts = self.timeouts;
-        let (phase, limit) = match which {
-            Timeout::Resolve | Timeout::Connect => (ExchangePhase::Connecting, timeouts.connect),
-            Timeout::PerWrite | Timeout::SendRequest | Timeout::SendBody => {
-                (ExchangePhase::Sending, timeouts.first_byte)
-            }
-            Timeout::PerRead if self.part == ResponsePart::Body => {
-                (ExchangePhase::Silence, timeouts.idle)
-            }
-            _ => (ExchangePhase::FirstByte, timeouts.first_byte),
-        };
-        NetError::Timeout { host: self.host.to_owned(), phase, limit }
     }
 }

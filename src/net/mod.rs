@@ -20,6 +20,7 @@ pub use client::{
     HttpClient, HttpOptions, HttpProxy, HttpRequest, HttpResponse, HttpTimeouts, Method,
 };
 pub use endpoint::{Endpoint, EndpointError};
+pub(crate) use error::Result;
 pub use error::{ExchangePhase, NetError};
 pub use retry_after::retry_after;
 pub use secret::{Secret, SecretError, Secrets};

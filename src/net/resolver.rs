@@ -21,14 +21,8 @@ use crate::port::lock;
 #[derive(Clone, Debug, Default)]
 pub(super) struct CachingResolver {
     system: Arc<DefaultResolver>,
-    last: Arc<Mutex<Option<CachedAddress>>>,
-}
-
-#[derive(Debug)]
-struct CachedAddress {
-    host: String,
-    found_at: Instant,
-    addresses: ResolvedSocketAddrs,
+    /// A host, its addresses, and when they were found.
+    last: Arc<Mutex<Option<(String, ResolvedSocketAddrs, Instant)>>>,
 }
 
 /// How long a result is cached.
@@ -81,16 +75,14 @@ impl Resolver for CachingResolver {
             uri.scheme_str().unwrap_or_default(),
             uri.authority().map_or("", |a| a.as_str())
         );
-        let known = lock(&self.last).as_ref().and_then(|found| {
-            let is_it = found.host == host && found.found_at.elapsed() < CACHE_LIFETIME;
-            is_it.then(|| found.addresses.clone())
-        });
-        if let Some(addresses) = known {
-            return Ok(addresses);
+        if let Some((known, addresses, found_at)) = &*lock(&self.last)
+            && *known == host
+            && found_at.elapsed() < CACHE_LIFETIME
+        {
+            return Ok(addresses.clone());
         }
         let addresses = self.query_system(uri, config, timeout)?;
-        *lock(&self.last) =
-            Some(CachedAddress { host, found_at: Instant::now(), addresses: addresses.clone() });
+        *lock(&self.last) = Some((host, addresses.clone(), Instant::now()));
         Ok(addresses)
     }
 }

@@ -22,13 +22,12 @@ pub(super) fn denial_reason(line: &CommandLine, guardrails: &Guardrails) -> Opti
         if patterns.is_empty() {
             return None;
         }
-        let (path, pattern) = match line.script {
-            Err(_) => path_pieces(&line.raw)
-                .find_map(|piece| Some((piece.to_owned(), patterns.find_outside(piece)?))),
-            Ok(_) => {
-                let mut programs = line.programs.iter();
-                programs.find_map(|program| named_file(line, program, patterns, is_readable))
-            }
+        let (path, pattern) = if line.script.is_ok() {
+            let mut programs = line.programs.iter();
+            programs.find_map(|program| named_file(line, program, patterns, is_readable))
+        } else {
+            path_pieces(&line.raw)
+                .find_map(|piece| Some((piece.to_owned(), patterns.find_outside(piece)?)))
         }?;
         Some(format!("it names '{path}', a file that the user protects ({list} has {pattern})"))
     };

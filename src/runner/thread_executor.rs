@@ -133,7 +133,7 @@ impl Executor for ThreadExecutor {
         let body = move || {
             let messages = sender.clone();
             let scope = real_time_context(cancel).with_messages(move |message| {
-                messages.send(DriverInput::from_message(id, message))
+                messages.send(DriverInput::from_message(id, message));
             });
             let deliver = |input| sender.send(input);
             match catch_unwind(AssertUnwindSafe(|| run(&scope, &deliver))) {

@@ -36,7 +36,7 @@ pub(super) const TOOL: BuiltInTool = BuiltInTool {
                     return Err(error.to_owned());
                 }
                 let path = resolve(&root, Some(&arguments.path))?;
-                Ok(EditCall::new(&root, Replacement { path, arguments }))
+                Ok(EditCall::new(&root, ReplacedText { path, arguments }))
             },
         ))
     },
@@ -57,12 +57,12 @@ struct Arguments {
     replace_all: bool,
 }
 
-struct Replacement {
+struct ReplacedText {
     path: RelPath,
     arguments: Arguments,
 }
 
-impl Edit for Replacement {
+impl Edit for ReplacedText {
     fn paths(&self) -> Vec<&RelPath> {
         vec![&self.path]
     }

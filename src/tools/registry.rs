@@ -182,7 +182,7 @@ struct RegisteredCall {
 }
 
 /// How a call may run.
-enum Approval {
+enum CallApproval {
     Run { intent: CallIntent, reason: Arc<str> },
     DryRun,
 }
@@ -215,7 +215,7 @@ impl PreparedCall for RegisteredCall {
         let approval = self.approve(scope);
         let Self { id, tool, invocation, gate, .. } = *self;
         match approval {
-            Ok(Approval::Run { intent, reason }) => AuthorizationOutcome::Approved {
+            Ok(CallApproval::Run { intent, reason }) => AuthorizationOutcome::Approved {
                 timeout: invocation.time_limit(),
                 call: Box::new(move |scope| {
                     let output = invocation.run(&CallContext { scope, call: &id });
@@ -224,7 +224,7 @@ impl PreparedCall for RegisteredCall {
                 intent,
                 reason,
             },
-            Ok(Approval::DryRun) => AuthorizationOutcome::Approved {
+            Ok(CallApproval::DryRun) => AuthorizationOutcome::Approved {
                 call: Box::new(move |_| {
                     let summary = invocation.summary();
                     let text = format!(
@@ -269,7 +269,7 @@ impl RegisteredCall {
     /// # Errors
     ///
     /// Fails with the outcome of a denied call.
-    fn approve(&mut self, scope: &EffectContext) -> Result<Approval, AuthorizationOutcome> {
+    fn approve(&mut self, scope: &EffectContext) -> Result<CallApproval, AuthorizationOutcome> {
         let decision = self.resolve().map_err(AuthorizationOutcome::Rejected)?;
         self.check_denial(&decision)?;
         let CallPlan { intent, changes } = self.invocation.plan().map_err(|output| {
@@ -287,7 +287,7 @@ impl RegisteredCall {
         };
         self.check_denial(&decision)?;
         if is_dry_run {
-            return Ok(Approval::DryRun);
+            return Ok(CallApproval::DryRun);
         }
         let usage = CallUsage { changes: &changes, commands: u64::from(kind == CallKind::Command) };
         let quota = &self.gate.quota.quota;
@@ -298,7 +298,7 @@ impl RegisteredCall {
             Decision::Ask { reason } | Decision::Deny { reason } => self.confirm(reason, scope)?,
         };
         quota.consume(usage).map_err(denied)?;
-        Ok(Approval::Run { intent, reason: reason.into() })
+        Ok(CallApproval::Run { intent, reason: reason.into() })
     }
 
     /// Asks the user. Returns the reason why the call may run.

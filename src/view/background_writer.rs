@@ -16,7 +16,7 @@ use crate::port::Disconnected;
 
 /// Queues items, which a thread writes.
 pub(super) struct BackgroundWriter<T> {
-    queue: WriteQueue<T>,
+    queue: Arc<WriteQueue<T>>,
     /// Disconnected once the thread has ended.
     ended: Receiver<()>,
 }
@@ -123,12 +123,12 @@ impl<T: Send + 'static> BackgroundWriter<T> {
             run_writer(sink, &jobs, &reported);
             drop::<Sender<()>>(alive);
         })?;
-        Ok(Self { queue: WriteQueue { sender, failure }, ended })
+        Ok(Self { queue: Arc::new(WriteQueue { sender, failure }), ended })
     }
 
-    /// Returns another sender of the same queue.
-    pub(super) fn queue(&self) -> WriteQueue<T> {
-        WriteQueue { sender: self.queue.sender.clone(), failure: Arc::clone(&self.queue.failure) }
+    /// Returns the queue.
+    pub(super) fn queue(&self) -> Arc<WriteQueue<T>> {
+        Arc::clone(&self.queue)
     }
 
     /// Queues an item; never blocks.
@@ -146,13 +146,12 @@ impl<T: Send + 'static> BackgroundWriter<T> {
     ///
     /// Fails if it cannot be written, or not in time.
     pub(super) fn finish(self, timeout: FinishTimeout) -> Result<(), OutputError> {
-        let Self { queue: WriteQueue { sender, failure }, ended } = self;
-        let _ = sender.send(WriteJob::Close);
+        let _ = self.queue.sender.send(WriteJob::Close);
         let waited = match timeout {
-            FinishTimeout::Unlimited => ended.recv().map_err(RecvTimeoutError::from),
-            FinishTimeout::AtMost(most) => ended.recv_timeout(most),
+            FinishTimeout::Unlimited => self.ended.recv().map_err(RecvTimeoutError::from),
+            FinishTimeout::AtMost(most) => self.ended.recv_timeout(most),
         };
-        match (failure.get(), waited) {
+        match (self.queue.failure.get(), waited) {
             (Some(failure), _) => Err(failure.clone()),
             (None, Err(RecvTimeoutError::Timeout)) => Err(OutputError::Stalled),
             (None, Ok(()) | Err(RecvTimeoutError::Disconnected)) => Ok(()),
@@ -199,7 +198,11 @@ fn run_writer<T>(
     failure: &OnceLock<OutputError>,
 ) {
     loop {
-        let done = match next_job(jobs, sink.tick_interval()) {
+        let job = match sink.tick_interval() {
+            Some(interval) => jobs.recv_deadline(Instant::now() + interval),
+            None => jobs.recv().map_err(RecvTimeoutError::from),
+        };
+        let done = match job {
             Ok(WriteJob::Close) | Err(RecvTimeoutError::Disconnected) => break,
             // A caller that waits for a flush notices that its acknowledgement is dropped.
             Ok(WriteJob::Write(_) | WriteJob::Flush(_)) if failure.get().is_some() => continue,
@@ -223,16 +226,6 @@ fn run_writer<T>(
         && let Err(error) = sink.close()
     {
         let _ = failure.set(OutputError::from(&error));
-    }
-}
-
-fn next_job<T>(
-    jobs: &Receiver<WriteJob<T>>,
-    interval: Option<Duration>,
-) -> Result<WriteJob<T>, RecvTimeoutError> {
-    match interval {
-        Some(interval) => jobs.recv_deadline(Instant::now() + interval),
-        None => jobs.recv().map_err(RecvTimeoutError::from),
     }
 }
 
@@ -272,10 +265,8 @@ pub(super) fn write_all_blocking(out: &mut impl Write, mut bytes: &[u8]) -> io::
 /// Flushes, also a non-blocking descriptor.
 pub(super) fn flush_blocking(out: &mut impl Write) -> io::Result<()> {
     loop {
-        match out.flush() {
-            Ok(()) => return Ok(()),
-            Err(error) => wait_if_full(error)?,
-        }
+        let Err(error) = out.flush() else { return Ok(()) };
+        wait_if_full(error)?;
     }
 }
 

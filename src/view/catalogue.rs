@@ -1,421 +1,195 @@
 //! The texts of the log, in each language.
 //!
-//! A text is a [`LogMessage`] with typed parameters, and its English and Spanish sentences are next to each other: a
-//! missing translation does not compile. Parameters from outside (errors, names, paths) have to be sanitized already.
+//! English and Spanish sentences are next to each other: a missing translation does not compile. Texts from outside
+//! (errors, names, paths) are sanitized.
 
-use super::public::{IncompleteReply, MessageTiming, SummaryAuthor, TokenUsage};
-use crate::machine::{CallPurpose, CloseReason, LlmFailure, NoFinalSummary, StopReason};
-use crate::model::{
-    FaultKind, Language, MicroUsd, Signal, TimeSpan, Tokens, ToolStatus, pluralize,
+use super::public::{
+    AgentEnd, AgentStart, ApiCallEnd, ApiCallStart, CallOutcome, CompactionComplete, HookComplete,
+    IncompleteReply, LimitAction, MessageTiming, PublicEvent, PublicEventKind, RetryCause,
+    SummaryAuthor, ToolCallEnd,
 };
+use super::sanitize;
+use super::tool_failure::failure_line;
+use crate::machine::{CallPurpose, CloseReason, LlmFailure, NoFinalSummary, StopReason};
+use crate::model::{FaultKind, Language, MicroUsd, Signal, Tokens, ToolStatus, Usage, pluralize};
 use crate::port::HookOutcome;
 
-/// A text of the log.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum LogMessage<'a> {
-    /// A run begins.
-    Session {
-        /// The session.
-        id: &'a str,
-        /// The model.
-        model: &'a str,
-        /// The agent.
-        agent: &'a str,
-        /// Whether the session has run before.
-        resumed: bool,
-    },
-    /// A request goes to the model.
-    ModelCall {
-        /// Its purpose.
-        purpose: CallPurpose,
-        /// The step that its tool calls would form.
-        step: u32,
-        /// Messages in it.
-        messages: u32,
-    },
-    /// A complete reply arrived.
-    Replied {
-        /// How many tools it calls.
-        tool_calls: u32,
-    },
-    /// A request failed.
-    CallFailed {
-        /// What happened.
-        fault: FaultKind,
-        /// The message of the provider or the network.
-        message: &'a str,
-    },
-    /// A request was cancelled.
-    CallCancelled,
-    /// The text shown so far belongs to an attempt that is discarded.
-    Discarded,
-    /// A request will be retried.
-    Retry {
-        /// The attempt, counted from one.
-        attempt: u32,
-        /// The delay before it.
-        wait: TimeSpan,
-    },
-    /// The model is asked to continue.
-    IncompleteReply {
-        /// Why its reply is incomplete.
-        reason: IncompleteReply,
-    },
-    /// How a tool call ended.
-    Tool {
-        /// The status.
-        status: ToolStatus,
-        /// The error; empty on success.
-        error: &'a str,
-    },
-    /// A number of written lines.
-    Lines {
-        /// The count.
-        lines: usize,
-    },
-    /// A number of lines that replace others.
-    Change {
-        /// Lines before.
-        old: usize,
-        /// Lines after.
-        new: usize,
-    },
-    /// Lines of a file.
-    Range {
-        /// The first line, counted from one.
-        from: u64,
-        /// The last line; `None` for the end of the file.
-        to: Option<u64>,
-    },
-    /// A search.
-    Search {
-        /// What is searched for.
-        pattern: &'a str,
-        /// Where.
-        path: &'a str,
-    },
-    /// A number of files.
-    Files {
-        /// The count.
-        files: usize,
-    },
-    /// A hook completed.
-    Hook {
-        /// Its name.
-        name: &'a str,
-        /// How it ended.
-        outcome: HookOutcome,
-        /// Its output; may be empty.
-        output: &'a str,
-    },
-    /// A message of the user was delivered to the run.
-    Steering {
-        /// When the model reads it.
-        kind: MessageTiming,
-        /// The message.
-        text: &'a str,
-    },
-    /// The context is being compacted.
-    Compacting {
-        /// The size of the context.
-        context: Tokens,
-    },
-    /// The context was compacted.
-    Compacted {
-        /// The new size of the context.
-        context: Tokens,
-        /// Who wrote the summary.
-        by: SummaryAuthor,
-    },
-    /// A limit ends the run.
-    Closing {
-        /// The limit.
-        reason: CloseReason,
-    },
-    /// The run ends without a final summary.
-    NoSummary {
-        /// Why it could not be requested.
-        cause: NoFinalSummary,
-    },
-    /// The output limit of a call was lowered, since the budget does not cover more.
-    OutputLowered {
-        /// The new limit.
-        to: Tokens,
-    },
-    /// The cost exceeds the user's warning threshold.
-    CostWarning {
-        /// The cost so far.
-        cost: MicroUsd,
-    },
-    /// The same turn was repeated.
-    Loop {
-        /// How often in a row.
-        times: u32,
-    },
-    /// The run is over.
-    Ended {
-        /// The reason.
-        reason: StopReason,
-        /// Replies whose tool calls ran.
-        steps: u32,
-        /// Model calls; the last one brings the answer and is not a step.
-        llm_calls: u32,
-    },
-    /// Tool calls were denied.
-    Denied {
-        /// The count.
-        calls: usize,
-        /// The names of the tools.
-        tools: &'a str,
-    },
-    /// The session can be resumed after an early end.
-    Resume {
-        /// The command that does so.
-        command: &'a str,
-    },
-    /// The usage of all calls.
-    Costs {
-        /// The cost, if the model has a price.
-        cost: Option<MicroUsd>,
-        /// The tokens.
-        usage: TokenUsage,
-    },
-    /// The model has not answered yet.
-    Waiting,
-    /// A number of running tools.
-    Running {
-        /// The count.
-        tools: usize,
-    },
-}
+/// The maximum length of a text from outside, in characters.
+pub(super) const MAX_DETAIL: usize = 360;
 
 /// Formats a text in a language: first the English sentence, then the Spanish one.
 macro_rules! text {
     ($lang:expr, $english:literal, $spanish:literal) => {
         match $lang {
-            Language::En => format_args!($english).to_string(),
-            Language::Es => format_args!($spanish).to_string(),
+            $crate::model::Language::En => format_args!($english).to_string(),
+            $crate::model::Language::Es => format_args!($spanish).to_string(),
         }
     };
 }
+pub(super) use text;
 
-impl LogMessage<'_> {
-    /// Returns the sentence in a language.
+impl Language {
+    /// Returns the sentence for an event; empty if it has none.
     #[allow(clippy::too_many_lines)] // one arm for each sentence
-    pub fn render(&self, lang: Language) -> String {
-        match *self {
-            Self::Session { id, model, agent, resumed: false } => {
-                text!(lang, "Session {id} · {model} · {agent}", "Sesión {id} · {model} · {agent}")
+    pub(super) fn sentence(self, event: &PublicEvent) -> String {
+        match &event.kind {
+            PublicEventKind::AgentStart(AgentStart { model, agent, resumed, .. }) => {
+                let [id, model, agent] =
+                    [&event.session_id, model, agent].map(|text| sanitize::line(text));
+                let begin = match resumed {
+                    false => self.pick("Session", "Sesión"),
+                    true => self.pick("Session resumed:", "Sesión reanudada:"),
+                };
+                format!("{begin} {id} · {model} · {agent}")
             }
-            Self::Session { id, model, agent, resumed: true } => text!(
-                lang,
-                "Session resumed: {id} · {model} · {agent}",
-                "Sesión reanudada: {id} · {model} · {agent}"
-            ),
-            Self::ModelCall { purpose, step, messages } => {
+            PublicEventKind::ApiCallStart(ApiCallStart { purpose, step, messages, .. }) => {
                 let messages =
-                    lang.count(messages, ["message", "messages"], ["mensaje", "mensajes"]);
-                match purpose {
-                    CallPurpose::Agent => text!(
-                        lang,
-                        "Step {step} → LLM call ({messages})",
-                        "Paso {step} → llamada al LLM ({messages})"
-                    ),
-                    CallPurpose::Compaction => text!(
-                        lang,
-                        "Compaction → LLM call ({messages})",
-                        "Compactación → llamada al LLM ({messages})"
-                    ),
+                    self.count(*messages, ["message", "messages"], ["mensaje", "mensajes"]);
+                let call = match purpose {
+                    CallPurpose::Agent => {
+                        text!(self, "Step {step} → LLM call", "Paso {step} → llamada al LLM")
+                    }
+                    CallPurpose::Compaction => {
+                        text!(self, "Compaction → LLM call", "Compactación → llamada al LLM")
+                    }
                     CallPurpose::Closing => text!(
-                        lang,
-                        "Final summary → LLM call without tools ({messages})",
-                        "Resumen final → llamada al LLM sin herramientas ({messages})"
+                        self,
+                        "Final summary → LLM call without tools",
+                        "Resumen final → llamada al LLM sin herramientas"
                     ),
+                };
+                format!("{call} ({messages})")
+            }
+            PublicEventKind::ApiCallEnd(ApiCallEnd { outcome, .. }) => match outcome {
+                CallOutcome::Replied { tool_calls: 0, .. } => {
+                    text!(self, "LLM answered", "El LLM respondió")
                 }
-            }
-            Self::Replied { tool_calls: 0 } => text!(lang, "LLM answered", "El LLM respondió"),
-            Self::Replied { tool_calls } => {
-                let calls = lang.count(
-                    tool_calls,
-                    ["tool call", "tool calls"],
-                    ["llamada a herramienta", "llamadas a herramientas"],
-                );
-                text!(lang, "LLM answered with {calls}", "El LLM respondió con {calls}")
-            }
-            Self::CallFailed { fault, message } => {
-                let fault = lang.fault(fault);
-                text!(
-                    lang,
-                    "LLM call failed: {fault} ({message})",
-                    "Falló la llamada al LLM: {fault} ({message})"
-                )
-            }
-            Self::CallCancelled => text!(lang, "LLM call cancelled", "Llamada al LLM cancelada"),
-            Self::Discarded => text!(
-                lang,
-                "The text above is discarded: the reply was incomplete",
-                "El texto anterior se descarta: la respuesta no llegó completa"
-            ),
-            Self::Retry { attempt, wait } => {
-                text!(lang, "Attempt {attempt} in {wait}", "Intento {attempt} en {wait}")
-            }
-            Self::IncompleteReply { reason } => match reason {
-                IncompleteReply::Length => text!(
-                    lang,
+                CallOutcome::Replied { tool_calls, .. } => {
+                    let english = ["tool call", "tool calls"];
+                    let spanish = ["llamada a herramienta", "llamadas a herramientas"];
+                    let calls = self.count(*tool_calls, english, spanish);
+                    text!(self, "LLM answered with {calls}", "El LLM respondió con {calls}")
+                }
+                CallOutcome::Failed { fault, message } => {
+                    let fault = self.fault(*fault);
+                    let message = sanitize::headline(message, MAX_DETAIL);
+                    text!(
+                        self,
+                        "LLM call failed: {fault} ({message})",
+                        "Falló la llamada al LLM: {fault} ({message})"
+                    )
+                }
+                CallOutcome::Cancelled => {
+                    text!(self, "LLM call cancelled", "Llamada al LLM cancelada")
+                }
+            },
+            PublicEventKind::Retry(cause) => match cause {
+                RetryCause::Fault { attempt, wait, .. } => {
+                    text!(self, "Attempt {attempt} in {wait}", "Intento {attempt} en {wait}")
+                }
+                RetryCause::IncompleteReply { reason: IncompleteReply::Length } => text!(
+                    self,
                     "Cut off by the output limit; asking for the rest",
                     "Cortado por el límite de salida; se pide el resto"
                 ),
-                IncompleteReply::Empty => text!(
-                    lang,
-                    "Empty reply; asking again",
-                    "Respuesta vacía; se pregunta de nuevo"
-                ),
-                IncompleteReply::Pause => text!(
-                    lang,
+                RetryCause::IncompleteReply { reason: IncompleteReply::Empty } => {
+                    text!(
+                        self,
+                        "Empty reply; asking again",
+                        "Respuesta vacía; se pregunta de nuevo"
+                    )
+                }
+                RetryCause::IncompleteReply { reason: IncompleteReply::Pause } => text!(
+                    self,
                     "Paused by the provider; continuing",
                     "Pausado por el proveedor; se continúa"
                 ),
             },
-            Self::Tool { status, error } => lang.tool_outcome(status, error),
-            Self::Lines { lines } => lang.count(lines, ["line", "lines"], ["línea", "líneas"]),
-            Self::Change { old, new } => text!(lang, "{old}→{new} lines", "{old}→{new} líneas"),
-            Self::Range { from, to: Some(to) } => {
-                text!(lang, "lines {from}–{to}", "líneas {from}–{to}")
-            }
-            Self::Range { from, to: None } => {
-                text!(lang, "from line {from}", "desde la línea {from}")
-            }
-            Self::Search { pattern, path } => {
-                text!(lang, "{pattern} in {path}", "{pattern} en {path}")
-            }
-            Self::Files { files } => lang.count(files, ["file", "files"], ["archivo", "archivos"]),
-            Self::Hook { name, outcome, output } => {
-                let output = if output.is_empty() { String::new() } else { format!(" ({output})") };
-                match outcome {
-                    HookOutcome::Passed => {
-                        text!(lang, "Hook {name}: ✓{output}", "Hook {name}: ✓{output}")
-                    }
-                    HookOutcome::Blocked => {
-                        text!(
-                            lang,
-                            "Hook {name}: blocked{output}",
-                            "Hook {name}: bloqueado{output}"
-                        )
-                    }
-                    HookOutcome::Failed => {
-                        text!(lang, "Hook {name}: ✗{output}", "Hook {name}: ✗{output}")
-                    }
-                    HookOutcome::TimedOut => text!(
-                        lang,
-                        "Hook {name}: timed out{output}",
-                        "Hook {name}: tiempo agotado{output}"
-                    ),
+            PublicEventKind::ToolCallEnd(end) => self.tool_outcome(end),
+            PublicEventKind::HookComplete(HookComplete { name, outcome, message, .. }) => {
+                let name = sanitize::headline(name, MAX_DETAIL);
+                let outcome = match outcome {
+                    HookOutcome::Passed => "✓",
+                    HookOutcome::Blocked => self.pick("blocked", "bloqueado"),
+                    HookOutcome::Failed => "✗",
+                    HookOutcome::TimedOut => self.pick("timed out", "tiempo agotado"),
+                };
+                match sanitize::headline(message.as_deref().unwrap_or_default(), MAX_DETAIL) {
+                    output if output.is_empty() => format!("Hook {name}: {outcome}"),
+                    output => format!("Hook {name}: {outcome} ({output})"),
                 }
             }
-            Self::Steering { kind: MessageTiming::Steering, text } => {
-                text!(lang, "Message received: {text}", "Mensaje recibido: {text}")
+            PublicEventKind::SteeringReceived(message) => {
+                let begin = match message.kind {
+                    MessageTiming::Steering => self.pick("Message received", "Mensaje recibido"),
+                    MessageTiming::FollowUp => self.pick("Follow-up", "Continuación"),
+                };
+                format!("{begin}: {}", sanitize::headline(&message.text, MAX_DETAIL))
             }
-            Self::Steering { kind: MessageTiming::FollowUp, text } => {
-                text!(lang, "Follow-up: {text}", "Continuación: {text}")
+            PublicEventKind::CompactionTriggered(start) => {
+                let begin = self.pick("Compacting the context", "Compactando el contexto");
+                format!("{begin} ({})", self.tokens(start.context_tokens))
             }
-            Self::Compacting { context } => {
-                let tokens = lang.tokens(context);
-                text!(
-                    lang,
-                    "Compacting the context ({tokens})",
-                    "Compactando el contexto ({tokens})"
-                )
-            }
-            Self::Compacted { context, by } => {
-                let tokens = lang.tokens(context);
-                match by {
+            PublicEventKind::CompactionComplete(CompactionComplete { context_tokens, summary }) => {
+                let tokens = self.tokens(*context_tokens);
+                match summary {
                     SummaryAuthor::Model => {
-                        text!(lang, "Compacted to {tokens}", "Compactado a {tokens}")
+                        text!(self, "Compacted to {tokens}", "Compactado a {tokens}")
                     }
                     SummaryAuthor::Program => text!(
-                        lang,
+                        self,
                         "Compacted to {tokens} without the LLM",
                         "Compactado a {tokens} sin el LLM"
                     ),
-                    SummaryAuthor::None => text!(
-                        lang,
-                        "Not compacted; the run ends",
-                        "Sin compactar; la ejecución termina"
-                    ),
+                    SummaryAuthor::None => self
+                        .pick("Not compacted; the run ends", "Sin compactar; la ejecución termina")
+                        .to_owned(),
                 }
             }
-            Self::Closing { reason } => lang.limit(reason).to_owned(),
-            Self::NoSummary { cause } => {
-                let cause = match cause {
-                    NoFinalSummary::Budget => lang.pick(
-                        "the budget does not cover the call",
-                        "el presupuesto no alcanza para la llamada",
-                    ),
-                    NoFinalSummary::Context => lang.pick(
-                        "the call does not fit into the context window",
-                        "la llamada no cabe en la ventana de contexto",
-                    ),
-                    NoFinalSummary::Time => lang.pick(
-                        "there is no time left for the call",
-                        "no queda tiempo para la llamada",
-                    ),
-                };
+            PublicEventKind::LimitReached(action) => match action {
+                LimitAction::Close { reason } => self.limit(*reason),
+                LimitAction::NoSummary { cause } => {
+                    let (english, spanish) = (
+                        "The run ends without a final summary",
+                        "La ejecución termina sin resumen final",
+                    );
+                    format!("{}: {}", self.pick(english, spanish), self.no_summary(*cause))
+                }
+                LimitAction::LowerOutput { max_output_tokens } => {
+                    let tokens = self.tokens(*max_output_tokens);
+                    text!(
+                        self,
+                        "The budget limits the reply to {tokens}",
+                        "El presupuesto limita la respuesta a {tokens}"
+                    )
+                }
+                LimitAction::Warn { cost_usd: cost } => {
+                    text!(self, "{cost} spent so far", "{cost} gastados hasta ahora")
+                }
+            },
+            PublicEventKind::LoopDetected(found) => {
+                let times = found.times;
                 text!(
-                    lang,
-                    "The run ends without a final summary: {cause}",
-                    "La ejecución termina sin resumen final: {cause}"
+                    self,
+                    "The same tool calls {times} times in a row",
+                    "Las mismas llamadas a herramientas {times} veces seguidas"
                 )
             }
-            Self::OutputLowered { to } => {
-                let tokens = lang.tokens(to);
-                text!(
-                    lang,
-                    "The budget limits the reply to {tokens}",
-                    "El presupuesto limita la respuesta a {tokens}"
-                )
+            PublicEventKind::Error(error) => sanitize::headline(&error.message, MAX_DETAIL),
+            PublicEventKind::AgentEnd(AgentEnd { reason, steps, llm_calls, .. }) => {
+                let steps = self.count(*steps, ["step", "steps"], ["paso", "pasos"]);
+                let spanish = ["llamada al LLM", "llamadas al LLM"];
+                let calls = self.count(*llm_calls, ["LLM call", "LLM calls"], spanish);
+                format!("{} ({steps}) · {calls}", self.run_ended(*reason))
             }
-            Self::CostWarning { cost } => {
-                text!(lang, "{cost} spent so far", "{cost} gastados hasta ahora")
-            }
-            Self::Loop { times } => text!(
-                lang,
-                "The same tool calls {times} times in a row",
-                "Las mismas llamadas a herramientas {times} veces seguidas"
-            ),
-            Self::Ended { reason, steps, llm_calls } => {
-                let steps = lang.count(steps, ["step", "steps"], ["paso", "pasos"]);
-                let calls = lang.count(
-                    llm_calls,
-                    ["LLM call", "LLM calls"],
-                    ["llamada al LLM", "llamadas al LLM"],
-                );
-                format!("{} ({steps}) · {calls}", lang.run_ended(reason))
-            }
-            Self::Denied { calls: 1, tools } => text!(
-                lang,
-                "1 tool call was denied: {tools}",
-                "Se denegó 1 llamada a una herramienta: {tools}"
-            ),
-            Self::Denied { calls, tools } => text!(
-                lang,
-                "{calls} tool calls were denied: {tools}",
-                "Se denegaron {calls} llamadas a herramientas: {tools}"
-            ),
-            Self::Resume { command } => {
-                text!(lang, "Continue with: {command}", "Para continuar: {command}")
-            }
-            Self::Costs { cost, usage } => lang.costs(cost, usage),
-            Self::Waiting => text!(lang, "waiting for the LLM", "esperando al LLM"),
-            Self::Running { tools } => {
-                let tools = lang.count(tools, ["tool", "tools"], ["herramienta", "herramientas"]);
-                text!(lang, "{tools} running", "{tools} en marcha")
-            }
+            PublicEventKind::StateChange(_)
+            | PublicEventKind::TextDelta(_)
+            | PublicEventKind::ToolCallStart(_)
+            | PublicEventKind::SubagentCall(_) => String::new(),
         }
     }
-}
 
-impl Language {
-    fn pick(self, english: &'static str, spanish: &'static str) -> &'static str {
+    pub(super) fn pick(self, english: &'static str, spanish: &'static str) -> &'static str {
         match self {
             Self::En => english,
             Self::Es => spanish,
@@ -423,7 +197,12 @@ impl Language {
     }
 
     /// Returns a count with its noun, of which each language has a singular and a plural.
-    fn count(self, count: impl TryInto<u64>, english: [&str; 2], spanish: [&str; 2]) -> String {
+    pub(super) fn count(
+        self,
+        count: impl TryInto<u64>,
+        english: [&str; 2],
+        spanish: [&str; 2],
+    ) -> String {
         let [one, many] = match self {
             Self::En => english,
             Self::Es => spanish,
@@ -439,13 +218,13 @@ impl Language {
         format!("≈ {} tokens", self.number(tokens.0))
     }
 
-    fn costs(self, cost: Option<MicroUsd>, usage: TokenUsage) -> String {
+    /// Returns the sentence about the usage of all calls.
+    pub(super) fn costs(self, cost: Option<MicroUsd>, usage: Usage) -> String {
         let unknown = self.pick("price unknown", "precio desconocido");
         let cost = cost.map_or(unknown.to_owned(), |cost| cost.to_string());
         let [input, output, cached] =
-            [usage.input_tokens, usage.output_tokens, usage.cached_input_tokens]
-                .map(|tokens| self.number(tokens.0));
-        let cached = match usage.cached_input_tokens.0 {
+            [usage.input, usage.output, usage.cached_input].map(|tokens| self.number(tokens.0));
+        let cached = match usage.cached_input.0 {
             0 => String::new(),
             _ => text!(self, " ({cached} cached)", " ({cached} en caché)"),
         };
@@ -456,9 +235,9 @@ impl Language {
         )
     }
 
-    fn tool_outcome(self, status: ToolStatus, error: &str) -> String {
-        let outcome = match status {
-            ToolStatus::Ok => return "OK".to_owned(),
+    fn tool_status(self, status: ToolStatus) -> &'static str {
+        match status {
+            ToolStatus::Ok => "OK",
             ToolStatus::Failed => self.pick("Failed", "Falló"),
             ToolStatus::TimedOut => self.pick("Timed out", "Tiempo agotado"),
             ToolStatus::Unknown => self.pick("Unknown tool", "Herramienta desconocida"),
@@ -471,17 +250,25 @@ impl Language {
             ToolStatus::Interrupted => self.pick("Interrupted", "Interrumpido"),
             ToolStatus::Abandoned => self.pick("Abandoned", "Abandonado"),
             ToolStatus::InDoubt => self.pick("Outcome unknown", "Resultado desconocido"),
-        };
-        match error {
+        }
+    }
+
+    fn tool_outcome(self, end: &ToolCallEnd) -> String {
+        let outcome = self.tool_status(end.status);
+        if end.status == ToolStatus::Ok {
+            return outcome.to_owned();
+        }
+        let error = failure_line(&end.name, &end.output, MAX_DETAIL);
+        match &*error {
             "" => outcome.to_owned(),
             // The mark before it already shows the failure.
-            error if status == ToolStatus::Failed => error.to_owned(),
-            error if error.to_lowercase().starts_with(&outcome.to_lowercase()) => error.to_owned(),
-            error => {
+            _ if end.status == ToolStatus::Failed => error,
+            text if text.to_lowercase().starts_with(&outcome.to_lowercase()) => error,
+            text => {
                 // The text for the model is English in every language, and has the outcome itself.
-                let english = Self::En.tool_outcome(status, "");
-                let rest = error.strip_prefix(&*english).and_then(|rest| rest.strip_prefix(": "));
-                format!("{outcome}: {}", rest.unwrap_or(error))
+                let english = Self::En.tool_status(end.status);
+                let rest = text.strip_prefix(english).and_then(|rest| rest.strip_prefix(": "));
+                format!("{outcome}: {}", rest.unwrap_or(text))
             }
         }
     }
@@ -507,32 +294,68 @@ impl Language {
         }
     }
 
-    fn limit(self, reason: CloseReason) -> &'static str {
-        match reason {
-            CloseReason::MaxSteps => {
-                self.pick("Step limit reached (max_steps)", "Límite de pasos alcanzado (max_steps)")
+    fn limit(self, reason: CloseReason) -> String {
+        let text = match reason {
+            CloseReason::MaxSteps => self.pick("Step limit reached", "Límite de pasos alcanzado"),
+            CloseReason::Timeout => self.pick("Time limit reached", "Límite de tiempo alcanzado"),
+            CloseReason::ContextFull => {
+                self.pick("The context window is full", "La ventana de contexto está llena")
             }
-            CloseReason::Timeout => {
-                self.pick("Time limit reached (timeout)", "Límite de tiempo alcanzado (timeout)")
-            }
-            CloseReason::ContextFull => self.pick(
-                "The context window is full (context_full)",
-                "La ventana de contexto está llena (context_full)",
-            ),
             CloseReason::BudgetExceeded => self.pick(
-                "The budget does not cover another LLM call (budget_exceeded)",
-                "El presupuesto no alcanza para otra llamada al LLM (budget_exceeded)",
+                "The budget does not cover another LLM call",
+                "El presupuesto no alcanza para otra llamada al LLM",
             ),
-            CloseReason::LoopDetected => self.pick(
-                "The run repeats the same calls (loop_detected)",
-                "La ejecución repite las mismas llamadas (loop_detected)",
+            CloseReason::LoopDetected => self
+                .pick("The run repeats the same calls", "La ejecución repite las mismas llamadas"),
+        };
+        format!("{text} ({})", reason.as_str())
+    }
+
+    fn no_summary(self, cause: NoFinalSummary) -> &'static str {
+        match cause {
+            NoFinalSummary::Budget => self.pick(
+                "the budget does not cover the call",
+                "el presupuesto no alcanza para la llamada",
+            ),
+            NoFinalSummary::Context => self.pick(
+                "the call does not fit into the context window",
+                "la llamada no cabe en la ventana de contexto",
+            ),
+            NoFinalSummary::Time => {
+                self.pick("there is no time left for the call", "no queda tiempo para la llamada")
+            }
+        }
+    }
+
+    /// Returns the sentence about calls that were denied.
+    pub(super) fn denied(self, calls: usize, tools: &str) -> String {
+        match calls {
+            1 => text!(
+                self,
+                "1 tool call was denied: {tools}",
+                "Se denegó 1 llamada a una herramienta: {tools}"
+            ),
+            calls => text!(
+                self,
+                "{calls} tool calls were denied: {tools}",
+                "Se denegaron {calls} llamadas a herramientas: {tools}"
             ),
         }
     }
 
     fn run_ended(self, reason: StopReason) -> String {
-        match reason {
-            StopReason::LlmDone => text!(self, "Agent completed", "Agente completado"),
+        let text = match reason {
+            StopReason::LlmDone => self.pick("Agent completed", "Agente completado"),
+            StopReason::UserInterrupt(signal) => match signal {
+                Signal::Interrupt => {
+                    self.pick("Interrupted by the user", "Interrumpido por el usuario")
+                }
+                Signal::Terminate => self.pick("Terminated", "Terminado"),
+                Signal::Hangup => self.pick("The terminal was closed", "Se cerró el terminal"),
+                Signal::Pipe => {
+                    self.pick("Standard output was closed", "Se cerró la salida estándar")
+                }
+            },
             StopReason::Closed(_)
             | StopReason::Truncated
             | StopReason::EmptyResponse
@@ -541,32 +364,20 @@ impl Language {
             | StopReason::SchemaNotMet
             | StopReason::ChecksFailed
             | StopReason::EvaluationFailed => {
-                text!(self, "Agent stopped: {reason}", "Agente detenido: {reason}")
-            }
-            StopReason::UserInterrupt(Signal::Interrupt) => {
-                text!(self, "Interrupted by the user", "Interrumpido por el usuario")
-            }
-            StopReason::UserInterrupt(Signal::Terminate) => text!(self, "Terminated", "Terminado"),
-            StopReason::UserInterrupt(Signal::Hangup) => {
-                text!(self, "The terminal was closed", "Se cerró el terminal")
-            }
-            StopReason::UserInterrupt(Signal::Pipe) => {
-                text!(self, "Standard output was closed", "Se cerró la salida estándar")
+                return text!(self, "Agent stopped: {reason}", "Agente detenido: {reason}");
             }
             StopReason::LlmError(LlmFailure::Auth) => {
-                text!(self, "Agent failed: not authorized", "El agente falló: sin autorización")
+                self.pick("Agent failed: not authorized", "El agente falló: sin autorización")
             }
-            StopReason::LlmError(LlmFailure::Timeout) => text!(
-                self,
-                "Agent failed: the LLM timed out",
-                "El agente falló: el LLM agotó el tiempo"
-            ),
+            StopReason::LlmError(LlmFailure::Timeout) => self
+                .pick("Agent failed: the LLM timed out", "El agente falló: el LLM agotó el tiempo"),
             StopReason::LlmError(LlmFailure::Other)
             | StopReason::StoreError
             | StopReason::InternalError => {
-                text!(self, "Agent failed: {reason}", "El agente falló: {reason}")
+                return text!(self, "Agent failed: {reason}", "El agente falló: {reason}");
             }
-        }
+        };
+        text.to_owned()
     }
 }
 
@@ -586,12 +397,23 @@ fn group_thousands(number: u64, mark: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::EffectId;
 
     #[test]
     fn numbers_agree_with_their_nouns() {
         let call = |messages| {
-            let message = LogMessage::ModelCall { purpose: CallPurpose::Agent, step: 1, messages };
-            [message.render(Language::En), message.render(Language::Es)]
+            let kind = PublicEventKind::ApiCallStart(ApiCallStart {
+                call: EffectId(1),
+                purpose: CallPurpose::Agent,
+                attempt: 1,
+                step: 1,
+                messages,
+                context_tokens: Tokens::ZERO,
+                max_output_tokens: None,
+            });
+            let ts = jiff::Timestamp::UNIX_EPOCH;
+            let event = PublicEvent { seq: 1, ts, session_id: "s".into(), kind };
+            [Language::En.sentence(&event), Language::Es.sentence(&event)]
         };
         assert_eq!(
             call(1),

@@ -21,12 +21,6 @@ pub fn runs_in_ci(variable: impl Fn(&str) -> Option<String>) -> bool {
 pub struct CommandEscaper<W> {
     out: W,
     is_active: bool,
-    scanner: CommandScanner,
-}
-
-/// The progress within a possible command.
-#[derive(Debug)]
-struct CommandScanner {
     /// Whether the line so far is blank.
     is_line_start: bool,
     /// Whether that was followed by one colon.
@@ -35,13 +29,12 @@ struct CommandScanner {
     last: [u8; 5],
 }
 
-impl Default for CommandScanner {
-    fn default() -> Self {
-        Self { is_line_start: true, has_colon: false, last: [0; 5] }
+impl<W: Write> CommandEscaper<W> {
+    /// Returns a writer around another one; without `is_read` it changes nothing.
+    pub fn new(out: W, is_read: bool) -> Self {
+        Self { out, is_active: is_read, is_line_start: true, has_colon: false, last: [0; 5] }
     }
-}
 
-impl CommandScanner {
     /// Adds the next byte; returns whether it would complete a command.
     fn is_completed_by(&mut self, byte: u8) -> bool {
         let is_command = self.has_colon && byte == b':';
@@ -58,13 +51,6 @@ impl CommandScanner {
     }
 }
 
-impl<W: Write> CommandEscaper<W> {
-    /// Returns a writer around another one; without `is_read` it changes nothing.
-    pub fn new(out: W, is_read: bool) -> Self {
-        Self { out, is_active: is_read, scanner: CommandScanner::default() }
-    }
-}
-
 impl<W: Write> Write for CommandEscaper<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.write_all(bytes)?;
@@ -77,7 +63,7 @@ impl<W: Write> Write for CommandEscaper<W> {
         }
         let mut started = 0;
         for (at, byte) in bytes.iter().enumerate() {
-            if self.scanner.is_completed_by(*byte) {
+            if self.is_completed_by(*byte) {
                 self.out.write_all(&bytes[started..at])?;
                 self.out.write_all(ZERO_WIDTH_SPACE.as_bytes())?;
                 started = at;

@@ -59,26 +59,31 @@ pub fn save(workspace: &Path, path: &Path, content: &[u8]) -> Result<(), SaveErr
     };
     fs::create_dir_all(folder)
         .map_err(|source| SaveError::Folder { path: folder.to_owned(), source })?;
-    let written = match &inside {
-        Some(path) => replace(path, folder, content),
-        None => write(path, folder, content),
-    };
+    let written = replace(path, folder, content, inside.is_some());
     written.map_err(|source| SaveError::Write { path: path.to_owned(), source })
 }
 
-/// Replaces a file in the workspace, whose folder is held open meanwhile.
-fn replace(path: &Path, folder: &Path, content: &[u8]) -> io::Result<()> {
-    let mode = match fs::symlink_metadata(path) {
+/// Replaces a file, or writes to a device. The folder of one in the workspace is held open meanwhile.
+fn replace(path: &Path, folder: &Path, content: &[u8], is_inside: bool) -> io::Result<()> {
+    let meta = if is_inside { fs::symlink_metadata(path) } else { fs::metadata(path) };
+    let mode = match meta {
         Ok(meta) if meta.is_file() => meta.permissions().mode(),
         Ok(meta) if meta.is_symlink() => return Err(io::ErrorKind::PermissionDenied.into()),
         Ok(meta) => return open_special(path, &meta)?.write_all(content),
-        Err(_) => DEFAULT_MODE,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => DEFAULT_MODE,
+        Err(error) => return Err(error),
     };
-    let held = open_without_links(folder, OFlags::RDONLY | OFlags::DIRECTORY, 0)?;
-    let name = path.file_name().unwrap_or_default();
-    let by_handle = PathBuf::from(format!("/proc/self/fd/{}", held.as_raw_fd()));
-    let folder = if by_handle.is_dir() { by_handle } else { folder.to_owned() };
-    write_and_rename(&folder, &folder.join(name), mode, content)
+    if is_inside {
+        let held = open_without_links(folder, OFlags::RDONLY | OFlags::DIRECTORY, 0)?;
+        let by_handle = PathBuf::from(format!("/proc/self/fd/{}", held.as_raw_fd()));
+        let folder = if by_handle.is_dir() { &by_handle } else { folder };
+        let target = folder.join(path.file_name().unwrap_or_default());
+        return write_and_rename(folder, &target, mode, content);
+    }
+    // The link stays, and its target is replaced.
+    let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let folder = target.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(folder);
+    write_and_rename(folder, &target, mode, content)
 }
 
 /// Appends to a file, on a line of its own; the file is created if missing.
@@ -97,19 +102,6 @@ pub fn append(path: &Path, content: &[u8]) -> Result<(), SaveError> {
         file.write_all(&[between, content].concat())
     };
     write().map_err(|source| SaveError::Write { path: path.to_owned(), source })
-}
-
-fn write(path: &Path, folder: &Path, content: &[u8]) -> io::Result<()> {
-    let mode = match fs::metadata(path) {
-        Ok(meta) if meta.is_file() => meta.permissions().mode(),
-        Ok(meta) => return open_special(path, &meta)?.write_all(content),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => DEFAULT_MODE,
-        Err(error) => return Err(error),
-    };
-    // The link stays, and its target is replaced.
-    let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-    let folder = target.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(folder);
-    write_and_rename(folder, &target, mode, content)
 }
 
 /// Writes a new file and renames it to the target.

@@ -11,12 +11,10 @@
 
 mod background_writer;
 mod file;
-mod json_sink;
 mod page;
 mod reporter;
 mod run_info;
 mod sink;
-mod text_sink;
 mod tool_failure;
 
 pub mod catalogue;
@@ -35,9 +33,7 @@ pub mod trace;
 pub use crate::model::Language;
 pub use background_writer::{FinishTimeout, OutputError};
 pub use file::{SaveError, append, save};
-pub use json_sink::{JsonSink, StreamJsonSink};
 pub use reporter::{Reporter, RunReporter};
 pub use result::RunResult;
 pub use run_info::{CostSource, PriorUsage, RunInfo};
-pub use sink::{OptionalSink, ReportSink};
-pub use text_sink::{AnswerDestination, TextSink};
+pub use sink::{AnswerDestination, JsonSink, OptionalSink, ReportSink, StreamJsonSink, TextSink};

@@ -29,11 +29,6 @@ pub(super) struct PageFrame<'a> {
 impl PageFrame<'_> {
     /// Returns the whole page with these sections.
     pub(super) fn render(&self, sections: &Markup) -> String {
-        let class = match self.status {
-            RunStatus::Success => "success",
-            RunStatus::Partial => "partial",
-            RunStatus::Failed => "failed",
-        };
         let page = html! {
             (DOCTYPE)
             html lang="en" {
@@ -47,7 +42,7 @@ impl PageFrame<'_> {
                 }
                 body {
                     main {
-                        header class=(class) {
+                        header class=(self.status.as_str()) {
                             h1 { (self.heading) }
                             p.numbers {
                                 strong { (self.outcome) }

@@ -9,35 +9,39 @@ use crate::model::Signal;
 /// A table of short texts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TextTable {
-    header: Vec<String>,
+    header: &'static [&'static str],
     rows: Vec<Vec<String>>,
-    /// The columns with names, which are formatted as code.
-    code_columns: Vec<usize>,
+    /// The number of columns, from the left, with names, which are formatted as code.
+    code_columns: usize,
 }
 
 /// Returns the table of the stop reasons, statuses and exit codes.
 pub fn stop_reasons() -> TextTable {
-    let mut rows: Vec<Vec<String>> = Vec::new();
+    let mut rows: Vec<[String; 4]> = Vec::new();
     for reason in StopReason::ALL {
         let [name, status, when] = [reason.name(), reason.status().as_str(), describe(reason)];
-        let exit = exit_codes(reason);
+        let exit = match exit_remark(reason) {
+            "" => reason.exit_code().to_string(),
+            remark => format!("{} ({remark})", reason.exit_code()),
+        };
         match rows.last_mut().filter(|row| row[3] == when) {
-            Some(row) => {
-                push_item(&mut row[0], name);
-                push_item(&mut row[2], &exit);
+            Some([names, _, exits, _]) => {
+                push_item(names, name);
+                push_item(exits, &exit);
             }
-            None => rows.push(vec![name.into(), status.into(), exit, when.into()]),
+            None => rows.push([name.into(), status.into(), exit, when.into()]),
         }
     }
     let refused = "Configuration, usage, unknown session or agent: before any model call";
-    rows.push(vec!["—".into(), "—".into(), "3".into(), refused.into()]);
-    TextTable::new(["stop_reason", "status", "exit", "when"], rows, &[0, 1])
+    rows.push(["—", "—", "3", refused].map(str::to_owned));
+    let rows = rows.into_iter().map(Vec::from).collect();
+    TextTable { header: &["stop_reason", "status", "exit", "when"], rows, code_columns: 2 }
 }
 
 /// Returns the table of the public events.
 pub fn events() -> TextTable {
     let rows = PublicEventKind::ALL.iter().map(|(name, what)| vec![(*name).into(), (*what).into()]);
-    TextTable::new(["type", "what"], rows.collect(), &[0])
+    TextTable { header: &["type", "what"], rows: rows.collect(), code_columns: 1 }
 }
 
 fn push_item(list: &mut String, item: &str) {
@@ -47,27 +51,16 @@ fn push_item(list: &mut String, item: &str) {
     }
 }
 
-fn exit_codes(reason: StopReason) -> String {
-    let code = reason.exit_code();
+/// Returns what an exit code stands for, where its stop reason has several.
+fn exit_remark(reason: StopReason) -> &'static str {
     match reason {
-        StopReason::UserInterrupt(Signal::Interrupt) => format!("{code} (SIGINT)"),
-        StopReason::UserInterrupt(Signal::Terminate) => format!("{code} (SIGTERM)"),
-        StopReason::UserInterrupt(Signal::Hangup) => format!("{code} (SIGHUP)"),
-        StopReason::UserInterrupt(Signal::Pipe) => format!("{code} (stdout closed)"),
-        StopReason::LlmError(LlmFailure::Auth) => format!("{code} (authentication)"),
-        StopReason::LlmError(LlmFailure::Timeout) => format!("{code} (timed out)"),
-        StopReason::LlmDone
-        | StopReason::Closed(_)
-        | StopReason::Truncated
-        | StopReason::EmptyResponse
-        | StopReason::Refused
-        | StopReason::InvalidToolCalls
-        | StopReason::SchemaNotMet
-        | StopReason::ChecksFailed
-        | StopReason::EvaluationFailed
-        | StopReason::LlmError(LlmFailure::Other)
-        | StopReason::StoreError
-        | StopReason::InternalError => code.to_string(),
+        StopReason::UserInterrupt(Signal::Interrupt) => "SIGINT",
+        StopReason::UserInterrupt(Signal::Terminate) => "SIGTERM",
+        StopReason::UserInterrupt(Signal::Hangup) => "SIGHUP",
+        StopReason::UserInterrupt(Signal::Pipe) => "stdout closed",
+        StopReason::LlmError(LlmFailure::Auth) => "authentication",
+        StopReason::LlmError(LlmFailure::Timeout) => "timed out",
+        _ => "",
     }
 }
 
@@ -109,18 +102,11 @@ fn describe(reason: StopReason) -> &'static str {
 }
 
 impl TextTable {
-    fn new<const N: usize>(head: [&str; N], rows: Vec<Vec<String>>, names: &[usize]) -> Self {
-        Self { header: head.map(str::to_owned).into(), rows, code_columns: names.into() }
-    }
-
     /// Returns the table in Markdown.
     pub fn to_markdown(&self) -> String {
-        let code = |cell: &str| match cell {
-            "—" => cell.to_owned(),
-            names => format!("`{}`", names.replace(", ", "`, `")),
-        };
-        let cell = |(column, cell): (usize, &String)| {
-            if self.code_columns.contains(&column) { code(cell) } else { cell.clone() }
+        let cell = |(column, cell): (usize, &String)| match column < self.code_columns {
+            true if cell != "—" => format!("`{}`", cell.replace(", ", "`, `")),
+            _ => cell.clone(),
         };
         let mut text = format!("| {} |\n", self.header.join(" | "));
         let _ = writeln!(text, "|{}", "---|".repeat(self.header.len()));
@@ -134,28 +120,24 @@ impl TextTable {
     /// Returns the table as lines for a terminal: a cell with several items has a line for each, and the last column
     /// is wrapped.
     pub fn to_text(&self) -> String {
-        let lines = |row: &[String]| -> Vec<Vec<String>> {
-            let last = row.len().saturating_sub(1);
-            let items = |(column, cell): (usize, &String)| match column == last {
-                true => wrap(cell, SENTENCE_WIDTH),
-                false => cell.split(", ").map(str::to_owned).collect(),
-            };
-            row.iter().enumerate().map(items).collect()
+        let header: Vec<String> = self.header.iter().map(ToString::to_string).collect();
+        let last = header.len() - 1;
+        let items = |(column, cell): (usize, &String)| match column == last {
+            true => wrap(cell, SENTENCE_WIDTH),
+            false => cell.split(", ").map(str::to_owned).collect(),
         };
-        let rows: Vec<_> =
-            [&self.header].into_iter().chain(&self.rows).map(|row| lines(row)).collect();
+        let rows = [&header].into_iter().chain(&self.rows);
+        let rows: Vec<Vec<Vec<String>>> =
+            rows.map(|row| row.iter().enumerate().map(items).collect()).collect();
         let width = |column: usize| {
             rows.iter().flat_map(|row| &row[column]).map(|item| item.chars().count()).max()
         };
-        let widths: Vec<usize> =
-            (0..self.header.len()).map(|column| width(column).unwrap_or(0)).collect();
+        let widths: Vec<usize> = (0..=last).map(|column| width(column).unwrap_or(0)).collect();
         let mut text = String::new();
         for row in &rows {
-            let height = row.iter().map(Vec::len).max().unwrap_or(0);
-            for line in 0..height {
+            for line in 0..row.iter().map(Vec::len).max().unwrap_or(0) {
                 let cell = |(items, width): (&Vec<String>, &usize)| {
-                    let item = items.get(line).map_or("", String::as_str);
-                    format!("{item:<width$}")
+                    format!("{:<width$}", items.get(line).map_or("", String::as_str))
                 };
                 let cells: Vec<String> = row.iter().zip(&widths).map(cell).collect();
                 let _ = writeln!(text, "{}", cells.join("  ").trim_end());
@@ -170,13 +152,11 @@ const SENTENCE_WIDTH: usize = 28;
 
 /// Wraps a sentence to this width.
 fn wrap(sentence: &str, width: usize) -> Vec<String> {
-    let mut lines = vec![String::new()];
+    let mut lines: Vec<String> = Vec::new();
     for word in sentence.split(' ') {
         match lines.last_mut() {
-            Some(line) if line.is_empty() => line.push_str(word),
-            Some(line) if line.chars().count() + 1 + word.chars().count() <= width => {
-                line.push(' ');
-                line.push_str(word);
+            Some(line) if line.chars().count() + word.chars().count() < width => {
+                line.extend([" ", word]);
             }
             _ => lines.push(word.to_owned()),
         }

@@ -66,14 +66,11 @@ word_enum! {
 impl RunInfo {
     /// Returns the exit code of a run that ended for this reason.
     pub fn exit_code(&self, reason: StopReason) -> u8 {
-        match (self.exit_on_partial, reason.status(), reason) {
+        match (reason.status(), reason, self.exit_on_partial) {
             // A run that was interrupted has the exit code of the signal.
-            (Some(code), RunStatus::Partial, reason)
-                if !matches!(reason, StopReason::UserInterrupt(_)) =>
-            {
-                code
-            }
-            (_, _, reason) => reason.exit_code(),
+            (RunStatus::Partial, StopReason::UserInterrupt(_), _) => reason.exit_code(),
+            (RunStatus::Partial, _, Some(code)) => code,
+            _ => reason.exit_code(),
         }
     }
 

@@ -1,11 +1,15 @@
-//! The outputs of a run.
+//! The outputs of a run. For programs: one document at its end, or an event per line. For people: the answer as text.
 
+use std::io::{self, Write};
+
+use serde::Serialize;
+
+use super::background_writer::{BackgroundWriter, FinishTimeout, OutputError, PlainTarget};
+use super::public::{PublicEvent, PublicEventKind};
+use super::result::RunResult;
+use super::{jsonl, sanitize};
 use crate::model::EffectId;
 use crate::port::Disconnected;
-
-use super::background_writer::{FinishTimeout, OutputError};
-use super::public::PublicEvent;
-use super::result::RunResult;
 
 /// An output of a run: a log, a stream, a document.
 pub trait ReportSink: Send {
@@ -14,7 +18,10 @@ pub trait ReportSink: Send {
     /// # Errors
     ///
     /// Fails if the reader is gone; the run then ends.
-    fn on_event(&mut self, event: &PublicEvent) -> Result<(), Disconnected>;
+    fn on_event(&mut self, event: &PublicEvent) -> Result<(), Disconnected> {
+        let _ = event;
+        Ok(())
+    }
 
     /// Shows the progress of a call; the newest text replaces the others.
     fn on_progress(&mut self, call: EffectId, text: &str) {
@@ -84,5 +91,135 @@ impl<O: ReportSink> ReportSink for OptionalSink<O> {
             Err(_) | Ok(()) => {}
         }
         Ok(())
+    }
+}
+
+/// Writes the result document and nothing else.
+pub struct JsonSink(BackgroundWriter<Vec<u8>>);
+
+impl JsonSink {
+    /// Returns a sink that writes here.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the thread cannot be started.
+    pub fn new(out: impl Write + Send + 'static) -> io::Result<Self> {
+        BackgroundWriter::start("json", PlainTarget(out)).map(Self)
+    }
+}
+
+impl ReportSink for JsonSink {
+    fn on_result(&mut self, result: &RunResult) -> Result<(), Disconnected> {
+        self.0.write(jsonl::to_line(result).map_err(|_| Disconnected)?)
+    }
+
+    fn finish(self: Box<Self>, timeout: FinishTimeout) -> Result<(), OutputError> {
+        self.0.finish(timeout)
+    }
+}
+
+/// Writes each event on a line of its own, and the result on the last one.
+pub struct StreamJsonSink(BackgroundWriter<Vec<u8>>);
+
+impl StreamJsonSink {
+    /// Returns a sink that writes here.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the thread cannot be started.
+    pub fn new(out: impl Write + Send + 'static) -> io::Result<Self> {
+        BackgroundWriter::start("stream", PlainTarget(out)).map(Self)
+    }
+
+    /// Returns the last line alone, for a run that did not start.
+    ///
+    /// # Errors
+    ///
+    /// Fails for a result that JSON cannot express, which does not occur.
+    pub fn result_line(result: &RunResult) -> Result<Vec<u8>, serde_json::Error> {
+        #[derive(Serialize)]
+        struct ResultLine<'a> {
+            r#type: &'static str,
+            #[serde(flatten)]
+            result: &'a RunResult,
+        }
+        jsonl::to_line(&ResultLine { r#type: "result", result })
+    }
+}
+
+impl ReportSink for StreamJsonSink {
+    fn on_event(&mut self, event: &PublicEvent) -> Result<(), Disconnected> {
+        self.0.write(jsonl::to_line(event).map_err(|_| Disconnected)?)
+    }
+
+    fn on_result(&mut self, result: &RunResult) -> Result<(), Disconnected> {
+        self.0.write(Self::result_line(result).map_err(|_| Disconnected)?)
+    }
+
+    fn finish(self: Box<Self>, timeout: FinishTimeout) -> Result<(), OutputError> {
+        self.0.finish(timeout)
+    }
+}
+
+/// Writes the final answer as text, and nothing else.
+///
+/// Text that arrives is not written at once: until its reply is complete, it may be the answer, a remark before a
+/// tool call, or a part of a discarded attempt.
+pub struct TextSink {
+    writer: BackgroundWriter<Vec<u8>>,
+    destination: AnswerDestination,
+    /// The text of the newest model call so far.
+    partial_text: String,
+}
+
+/// Where the answer appears.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AnswerDestination {
+    /// A pipe or a file, with control characters escaped: it may end on a terminal.
+    NonTerminal,
+    /// A terminal, with control characters escaped.
+    Terminal,
+    /// A terminal on which the log has shown the text while it arrived; it is not repeated.
+    SharedTerminal,
+}
+
+impl TextSink {
+    /// Returns a sink that writes here.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the thread cannot be started.
+    pub fn new(out: impl Write + Send + 'static, place: AnswerDestination) -> io::Result<Self> {
+        let writer = BackgroundWriter::start("answer", PlainTarget(out))?;
+        Ok(Self { writer, destination: place, partial_text: String::new() })
+    }
+}
+
+impl ReportSink for TextSink {
+    fn on_event(&mut self, event: &PublicEvent) -> Result<(), Disconnected> {
+        match &event.kind {
+            PublicEventKind::ApiCallStart(_) => self.partial_text.clear(),
+            PublicEventKind::TextDelta(delta) => self.partial_text.push_str(&delta.text),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn on_result(&mut self, result: &RunResult) -> Result<(), Disconnected> {
+        let text = match self.destination {
+            AnswerDestination::SharedTerminal if *self.partial_text == *result.output => {
+                return Ok(());
+            }
+            AnswerDestination::SharedTerminal | AnswerDestination::Terminal => {
+                sanitize::multiline(&result.output)
+            }
+            AnswerDestination::NonTerminal => sanitize::for_pipe(&result.output),
+        };
+        let end = if text.ends_with('\n') { "" } else { "\n" };
+        self.writer.write(format!("{text}{end}").into_bytes())
+    }
+
+    fn finish(self: Box<Self>, timeout: FinishTimeout) -> Result<(), OutputError> {
+        self.writer.finish(timeout)
     }
 }

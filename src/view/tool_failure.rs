@@ -24,18 +24,9 @@ fn command_failure(answer: &str, longest: usize) -> Option<String> {
     let end = end.strip_suffix(']').unwrap_or(end);
     // The heading of the error output is last if that is empty.
     let last = lines[..at].iter().rev().map(|line| line.trim());
-    let last = last.take_while(|line| *line != "[stderr]").find(|line| !line.is_empty());
-    let last = last.or_else(|| {
-        lines[..at]
-            .iter()
-            .rev()
-            .map(|line| line.trim())
-            .find(|line| !line.is_empty() && *line != "[stderr]")
-    });
-    Some(match last {
-        Some(last) => sanitize::headline(&format!("{end}: {last}"), longest),
-        None => sanitize::headline(end, longest),
-    })
+    let last = last.filter(|line| !line.is_empty()).find(|line| *line != "[stderr]");
+    let last = last.map(|last| format!(": {last}")).unwrap_or_default();
+    Some(sanitize::headline(&format!("{end}{last}"), longest))
 }
 
 #[cfg(test)]

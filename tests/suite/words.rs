@@ -210,6 +210,8 @@ const SIBLINGS: &[&str] = &[
     "Reader",
     "ReportedUsage",
     "StreamEvent",
+    // An alias for the error of a module each.
+    "Result",
 ];
 
 fn root() -> &'static Path {

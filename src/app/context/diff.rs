@@ -1,10 +1,19 @@
 //! What has changed in the workspace since a commit, for `--context-git-diff`.
+//!
+//! Git runs such that no program of the workspace runs. A repository's own configuration can name programs: a monitor of
+//! the file system, hooks, drivers for differences and for text, filters, ways to fetch what is missing. The author of the
+//! workspace chose them. So git gets an environment with nothing of the caller's in it, options that turn each of these
+//! off, and a work tree that is where it is, whatever the configuration says.
+
+use std::env;
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use thiserror::Error;
 
 use super::PromptSection;
-use super::git::{self, Git, GitRef, GitRepository};
-use crate::exec::{ExecError, Supervisor};
+use crate::exec::{CommandEnd, CommandOutcome, CommandSpec, ExecError, Supervisor};
 use crate::port::CancellationToken;
 use crate::workspace::WorkspaceRoot;
 
@@ -12,7 +21,7 @@ use crate::workspace::WorkspaceRoot;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WorkspaceDiff {
     /// The commit, as the user named it.
-    pub since: GitRef,
+    pub since: String,
     /// The difference as a patch; its middle is left out when it is long.
     pub patch: String,
     /// Bytes of it that are left out.
@@ -23,6 +32,14 @@ pub struct WorkspaceDiff {
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum DiffError {
+    /// There is no git.
+    #[error("there is no git")]
+    NoGit,
+    /// Git could take the text for an option, or for more than one word.
+    #[error(
+        "'{0}' is no name for a commit: it must not be empty, begin with '-' or have white space in it"
+    )]
+    InvalidReference(String),
     /// The workspace is in no repository.
     #[error("{0} is not in a git repository")]
     NoRepository(String),
@@ -46,36 +63,79 @@ const KEPT_BYTES: usize = 32 * 1024;
 /// How many bytes of a configuration's names are read. No one writes a configuration with more.
 const MAX_CONFIG_NAMES_BYTES: usize = 256 * 1024;
 
-/// Returns what has changed in the workspace since a commit, committed or not. Nothing of the workspace is executed.
+/// The time limit of a git command.
+const GIT_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// Settings that no repository may change.
+const SAFE_SETTINGS: [&str; 5] = [
+    "core.fsmonitor=false",
+    "core.hooksPath=/dev/null",
+    "core.pager=cat",
+    "protocol.allow=never",
+    "diff.submodule=short",
+];
+
+/// The environment of git: no configuration of a user, no fetching, no locks, no prompts.
+const GIT_ENVIRONMENT: [&str; 9] = [
+    "GIT_CONFIG_NOSYSTEM=1",
+    "GIT_CONFIG_GLOBAL=/dev/null",
+    "GIT_ATTR_NOSYSTEM=1",
+    "GIT_NO_LAZY_FETCH=1",
+    "GIT_ALLOW_PROTOCOL=",
+    "GIT_OPTIONAL_LOCKS=0",
+    "GIT_TERMINAL_PROMPT=0",
+    "HOME=/dev/null",
+    "LC_ALL=C",
+];
+
+/// The settings of a filter, each with the value that turns it off.
+const FILTER_SETTINGS: [&str; 4] = ["clean=", "smudge=", "process=", "required=false"];
+
+/// Finds git in the folders of a search path. A folder that is not absolute could be one of the workspace.
+pub fn find_git(path: &OsStr) -> Option<PathBuf> {
+    let folders = env::split_paths(path).filter(|folder| folder.is_absolute());
+    folders.map(|folder| folder.join("git")).find(|program| program.is_file())
+}
+
+/// Returns what has changed in the workspace since a commit (a branch, a tag, `HEAD~2`, a digest), committed or not.
+/// Nothing of the workspace is executed.
 ///
 /// # Errors
 ///
 /// Fails when there is no repository or no such commit, and when git fails or takes too long.
 pub fn diff_since(
-    git: &Git,
+    git: &Path,
     supervisor: &Supervisor,
     root: &WorkspaceRoot,
-    since: &GitRef,
+    since: &str,
     cancel: &CancellationToken,
 ) -> Result<WorkspaceDiff, DiffError> {
-    let mut repository = GitRepository::new(git, root.path())
+    let is_separator = |c: char| c.is_whitespace() || c.is_control();
+    if since.is_empty() || since.starts_with('-') || since.contains(is_separator) {
+        return Err(DiffError::InvalidReference(since.to_owned()));
+    }
+    let top = repository_root(root.path())
         .ok_or_else(|| DiffError::NoRepository(root.path().display().to_string()))?;
+    let run = |settings: &[String], arguments: &[&str], kept_bytes| {
+        let argv = git_command(git, top, settings, arguments);
+        let command = CommandSpec::new(argv, root.path());
+        let command = CommandSpec { timeout: Some(GIT_TIMEOUT), kept_bytes, ..command };
+        supervisor.run(&command, cancel)
+    };
     let names = ["config", "--list", "--name-only", "--includes"];
-    let names = repository.run(supervisor, &names, MAX_CONFIG_NAMES_BYTES, cancel)?;
+    let names = run(&[], &names, MAX_CONFIG_NAMES_BYTES)?;
     if !names.end.is_success() {
-        return Err(DiffError::GitFailed(git::failure_message(&names)));
+        return Err(DiffError::GitFailed(failure_message(&names)));
     }
-    if names.stdout.omitted() > 0 || !repository.disable_filters(&names.stdout.text()) {
-        return Err(DiffError::UnsafeFilterName);
-    }
-    let commit = format!("{}^{{commit}}", since.as_str());
-    let question = ["rev-parse", "--verify", "--quiet", &commit];
-    let commit = repository.run(supervisor, &question, 256, cancel)?;
+    let filters = disabled_filters(&names.stdout.text()).filter(|_| names.stdout.omitted() == 0);
+    let filters = filters.ok_or(DiffError::UnsafeFilterName)?;
+    let commit = format!("{since}^{{commit}}");
+    let commit = run(&filters, &["rev-parse", "--verify", "--quiet", &commit], 256)?;
     let digest = commit.stdout.text().trim().to_owned();
     if !commit.end.is_success() || !is_object_id(&digest) {
-        return Err(DiffError::UnknownCommit(since.as_str().to_owned()));
+        return Err(DiffError::UnknownCommit(since.to_owned()));
     }
-    let question = [
+    let arguments = [
         "diff",
         "--no-ext-diff",
         "--no-textconv",
@@ -89,12 +149,69 @@ pub fn diff_since(
         "--",
         ".",
     ];
-    let diff = repository.run(supervisor, &question, KEPT_BYTES, cancel)?;
+    let diff = run(&filters, &arguments, KEPT_BYTES)?;
     if !diff.end.is_success() {
-        return Err(DiffError::GitFailed(git::failure_message(&diff)));
+        return Err(DiffError::GitFailed(failure_message(&diff)));
     }
-    let (patch, omitted) = (diff.stdout.text(), diff.stdout.omitted());
-    Ok(WorkspaceDiff { since: since.clone(), patch, omitted_bytes: omitted })
+    let (patch, omitted_bytes) = (diff.stdout.text(), diff.stdout.omitted());
+    Ok(WorkspaceDiff { since: since.to_owned(), patch, omitted_bytes })
+}
+
+/// Returns the top of the repository that a folder is in.
+pub(super) fn repository_root(folder: &Path) -> Option<&Path> {
+    folder.ancestors().find(|folder| folder.join(".git").symlink_metadata().is_ok())
+}
+
+/// Returns the settings that turn the filters of a configuration off; `None` if one has a name that cannot be given to
+/// git.
+fn disabled_filters(names: &str) -> Option<Vec<String>> {
+    let mut settings = Vec::new();
+    for name in names.lines() {
+        let Some(setting) = name.strip_prefix("filter.") else { continue };
+        let Some((driver, _)) = setting.rsplit_once('.') else { continue };
+        // The output was made plain: what was no text is replaced, and control characters are escapes. A name with
+        // `=` cannot be distinguished from its value.
+        if driver.contains(['\\', '\u{fffd}', '=']) {
+            return None;
+        }
+        settings.extend(FILTER_SETTINGS.map(|setting| format!("filter.{driver}.{setting}")));
+    }
+    settings.sort();
+    settings.dedup();
+    Some(settings)
+}
+
+/// Returns the command line of git; `settings` count more than those of the repository.
+fn git_command(git: &Path, top: &Path, settings: &[String], arguments: &[&str]) -> Vec<OsString> {
+    let mut argv: Vec<OsString> = ["/usr/bin/env", "-i"].map(OsString::from).to_vec();
+    argv.extend(GIT_ENVIRONMENT.map(OsString::from));
+    for (name, value) in [
+        ("PATH=", git.parent().unwrap_or(Path::new("/usr/bin"))),
+        ("GIT_DIR=", &*top.join(".git")),
+        ("GIT_WORK_TREE=", top),
+    ] {
+        let mut pair = OsString::from(name);
+        pair.push(value);
+        argv.push(pair);
+    }
+    argv.extend([git.as_os_str().to_owned(), "--no-pager".into()]);
+    for setting in SAFE_SETTINGS.into_iter().chain(settings.iter().map(String::as_str)) {
+        argv.extend(["-c", setting].map(OsString::from));
+    }
+    argv.extend(arguments.iter().map(OsString::from));
+    argv
+}
+
+/// Returns why git failed, in its words.
+fn failure_message(outcome: &CommandOutcome) -> String {
+    match outcome.end {
+        CommandEnd::TimedOut => format!("it took longer than {} s", GIT_TIMEOUT.as_secs()),
+        CommandEnd::Cancelled => "it was cancelled".to_owned(),
+        _ => {
+            let message = outcome.stderr.text();
+            message.lines().next().unwrap_or("it failed without a message").to_owned()
+        }
+    }
 }
 
 fn is_object_id(text: &str) -> bool {
@@ -103,17 +220,28 @@ fn is_object_id(text: &str) -> bool {
 
 /// Returns the changes as the model reads them.
 pub(super) fn diff_section(changes: &WorkspaceDiff) -> PromptSection {
-    let since = changes.since.as_str();
-    let patch = changes.patch.trim_end();
-    if patch.is_empty() {
-        return PromptSection {
-            text: format!("Nothing has changed since `{since}`."),
-            ..PromptSection::default()
-        };
+    let WorkspaceDiff { since, patch, omitted_bytes } = changes;
+    let text = match patch.trim_end() {
+        "" => format!("Nothing has changed since `{since}`."),
+        patch => format!("What has changed since `{since}`:\n\n```diff\n{patch}\n```\n"),
+    };
+    let notice = (*omitted_bytes > 0).then(|| {
+        format!("the changes since {since} are long; {omitted_bytes} bytes of them are left out")
+    });
+    PromptSection { text, notices: Vec::from_iter(notice) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn git_is_only_found_in_absolute_folders() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("git"), "").unwrap();
+        let path = env::join_paths(["", ".", "bin"].map(Path::new)).unwrap();
+        assert_eq!(find_git(&path), None);
+        let path = env::join_paths([Path::new("."), folder.path()]).unwrap();
+        assert_eq!(find_git(&path).unwrap(), folder.path().join("git"));
     }
-    let text = format!("What has changed since `{since}`:\n\n```diff\n{patch}\n```\n");
-    let omitted = changes.omitted_bytes;
-    let notice =
-        format!("the changes since {since} are long; {omitted} bytes of them are left out");
-    PromptSection { text, notices: Vec::from_iter((omitted > 0).then_some(notice)) }
 }

@@ -23,11 +23,11 @@ pub(super) fn read_excerpt(
     let read = file.take(most as u64).read_to_end(&mut bytes);
     read.map_err(|source| FileError::Io { action: "read", path: path.clone(), source })?;
     let size = size.max(bytes.len() as u64);
-    let Some(text) = TextFile::read(bytes.clone()).filter(|text| !is_binary(&text.content)) else {
+    let mut omitted = size - bytes.len() as u64;
+    let Some(text) = TextFile::read(bytes).filter(|text| !is_binary(&text.content)) else {
         return Ok(FileExcerpt { text: String::new(), omitted_bytes: size });
     };
     let mut content = text.content;
-    let mut omitted = size - bytes.len() as u64;
     if omitted > 0 {
         let end = memchr::memrchr(b'\n', &content).map_or(content.len(), |end| end + 1);
         omitted += (content.len() - end) as u64;

@@ -4,8 +4,8 @@
 
 use std::fmt::Write as _;
 
-use super::file_excerpt::{self, FileExcerpt};
-use super::{PromptSection, git};
+use super::diff::repository_root;
+use super::{PromptSection, file_excerpt};
 use crate::workspace::{RelPath, WorkspaceRoot};
 
 /// The files, in the order in which they are shown.
@@ -25,30 +25,44 @@ The project asks for this. Follow it unless the user's task says otherwise; wher
 that comes first counts.
 ";
 
-/// A place where instructions may lie.
-struct InstructionFolder {
-    root: WorkspaceRoot,
-    folder: RelPath,
-    /// The path from the workspace: empty, `../`, `../../`.
-    prefix: String,
-}
-
 /// Returns the instructions; `guides` are further files of that kind, which lie deeper.
 pub(super) fn instructions_section(root: &WorkspaceRoot, guides: &[String]) -> PromptSection {
     let mut section = PromptSection::default();
     let mut shown: Vec<String> = Vec::new();
     let mut left = MAX_TOTAL_BYTES;
-    let places = instruction_folders(root);
+    let folders = instruction_folders(root);
     for name in FILE_NAMES {
-        for place in &places {
-            let heading = format!("{}{name}", place.prefix);
-            let path = place.folder.join(name.as_ref());
+        for (prefix, root, folder) in &folders {
+            let heading = format!("{prefix}{name}");
             let most = if left < MIN_USEFUL_BYTES { 0 } else { MAX_FILE_BYTES.min(left) };
-            match file_excerpt::read_excerpt(&place.root, &path, most) {
-                Ok(found) => append_file(&mut section, &mut shown, &mut left, &heading, &found),
-                Err(error) if error.is_missing() => {}
-                Err(error) => section.notices.push(format!("{heading} is left out: {error}")),
+            let (text, omitted) =
+                match file_excerpt::read_excerpt(root, &folder.join(name.as_ref()), most) {
+                    Ok(found) => (found.text.trim().to_owned(), found.omitted_bytes),
+                    Err(error) if error.is_missing() => continue,
+                    Err(error) => {
+                        section.notices.push(format!("{heading} is left out: {error}"));
+                        continue;
+                    }
+                };
+            if omitted > 0 {
+                section.notices.push(match &*text {
+                    "" => {
+                        format!("{heading} is left out: it is not text, or there is no room for it")
+                    }
+                    _ => format!("{heading} is too long; its last {omitted} bytes are left out"),
+                });
             }
+            // Many projects keep one text under two names, or let one name point to the other.
+            let is_known = shown.contains(&text) || text.starts_with("@AGENTS.md");
+            if text.is_empty() || is_known && omitted == 0 {
+                continue;
+            }
+            let _ = write!(section.text, "\n### {heading}\n\n{text}\n");
+            if omitted > 0 {
+                let _ = writeln!(section.text, "\n[... {omitted} bytes omitted ...]");
+            }
+            left = left.saturating_sub(text.len());
+            shown.push(text);
         }
     }
     if !shown.is_empty() {
@@ -64,56 +78,21 @@ pub(super) fn instructions_section(root: &WorkspaceRoot, guides: &[String]) -> P
     section
 }
 
-fn append_file(
-    section: &mut PromptSection,
-    shown: &mut Vec<String>,
-    left: &mut usize,
-    heading: &str,
-    found: &FileExcerpt,
-) {
-    let text = found.text.trim();
-    let is_known = shown.iter().any(|known| known == text) || text.starts_with("@AGENTS.md");
-    if found.omitted_bytes > 0 {
-        let bytes = found.omitted_bytes;
-        section.notices.push(match text {
-            "" => format!("{heading} is left out: it is not text, or there is no room for it"),
-            _ => format!("{heading} is too long; its last {bytes} bytes are left out"),
-        });
-    }
-    // Many projects keep one text under two names, or let one name point to the other.
-    if text.is_empty() || is_known && found.omitted_bytes == 0 {
-        return;
-    }
-    let _ = write!(section.text, "\n### {heading}\n\n{text}\n");
-    if found.omitted_bytes > 0 {
-        let _ = writeln!(section.text, "\n[... {} bytes omitted ...]", found.omitted_bytes);
-    }
-    *left = left.saturating_sub(text.len());
-    shown.push(text.to_owned());
-}
-
-/// Returns where instructions may lie, the nearest first.
-fn instruction_folders(root: &WorkspaceRoot) -> Vec<InstructionFolder> {
-    let mut places = vec![InstructionFolder {
-        root: root.clone(),
-        folder: RelPath::root(),
-        prefix: String::new(),
-    }];
-    let above = git::repository_root(root.path()).filter(|top| *top != root.path());
-    let Some(above) = above.and_then(|top| WorkspaceRoot::open(top).ok()) else { return places };
+/// Returns where instructions may lie, the nearest first: the path from the workspace (empty, `../`, `../../`), and the
+/// folder in a root.
+fn instruction_folders(root: &WorkspaceRoot) -> Vec<(String, WorkspaceRoot, RelPath)> {
+    let mut folders = vec![(String::new(), root.clone(), RelPath::root())];
+    let above = repository_root(root.path()).filter(|top| *top != root.path());
+    let Some(above) = above.and_then(|top| WorkspaceRoot::open(top).ok()) else { return folders };
     let inside = root.path().strip_prefix(above.path()).ok();
     let mut folder = inside.and_then(|inside| RelPath::new(inside).ok());
-    let mut way = String::new();
+    let mut prefix = String::new();
     while let Some(parent) = folder.and_then(|folder| folder.parent()) {
-        way.push_str("../");
-        places.push(InstructionFolder {
-            root: above.clone(),
-            folder: parent.clone(),
-            prefix: way.clone(),
-        });
+        prefix.push_str("../");
+        folders.push((prefix.clone(), above.clone(), parent.clone()));
         folder = Some(parent);
     }
-    places
+    folders
 }
 
 #[cfg(test)]

@@ -2,13 +2,12 @@
 //!
 //! It has the agent's own prompt, where it runs, what the project asks of agents, which skills there are, how the
 //! project is laid out, and what has changed since a commit when the user asks for that. The same files make the same
-//! bytes, for a provider's prompt cache holds only as long as no byte changes: there is no clock in it, and a date only
-//! when one is given. Everything of the workspace is read through its confined handle, and every part has a size that
+//! bytes, for a provider's prompt cache holds only as long as no byte changes: there is no clock in it, and no
+//! date. Everything of the workspace is read through its confined handle, and every part has a size that
 //! it does not exceed; what is left out is marked in its place for the model, and is a notice for the user.
 
 mod diff;
 mod file_excerpt;
-mod git;
 mod instructions;
 mod skills;
 mod structure;
@@ -16,25 +15,9 @@ mod structure;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-pub use self::diff::{DiffError, WorkspaceDiff, diff_since};
-pub use self::git::{Git, GitRef, GitRefError};
-use crate::workspace::index::{IndexResult, IndexSettings, WorkspaceIndex};
+pub use self::diff::{DiffError, WorkspaceDiff, diff_since, find_git};
+use crate::workspace::index::{IndexSettings, WorkspaceIndex};
 use crate::workspace::{RelPath, WorkspaceRoot};
-
-/// The inputs of a system prompt.
-#[derive(Clone, Copy, Debug)]
-pub struct PromptInputs<'a> {
-    /// The agent's own prompt.
-    pub agent_prompt: &'a str,
-    /// The workspace.
-    pub root: &'a WorkspaceRoot,
-    /// How the workspace is indexed; without it its structure is left out.
-    pub index: Option<&'a IndexSettings>,
-    /// The date, if the model is to know it.
-    pub date: Option<&'a str>,
-    /// What has changed, if the model is to know it.
-    pub diff: Option<&'a WorkspaceDiff>,
-}
 
 /// A system prompt, and what the user should know of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,28 +36,30 @@ struct PromptSection {
     notices: Vec<String>,
 }
 
-/// Returns the system prompt.
-pub fn build_system_prompt(inputs: &PromptInputs<'_>) -> SystemPrompt {
-    let (indexed, wrong) =
-        match inputs.index.map(|settings| WorkspaceIndex::build(inputs.root, settings)) {
-            Some(Ok(indexed)) => (Some(indexed), None),
-            Some(Err(error)) => (None, Some(error.to_string())),
-            None => (None, None),
-        };
-    let guides =
-        indexed.as_ref().map_or(&[][..], |indexed: &IndexResult| &indexed.index.instruction_files);
+/// Returns the system prompt, which begins with the agent's own. Without index settings, the structure of the workspace is
+/// left out.
+pub fn build_system_prompt(
+    agent_prompt: &str,
+    root: &WorkspaceRoot,
+    index: Option<&IndexSettings>,
+    diff: Option<&WorkspaceDiff>,
+) -> SystemPrompt {
+    let mut notices = Vec::new();
+    let indexed = index.map(|settings| WorkspaceIndex::build(root, settings));
+    let indexed =
+        indexed.and_then(|indexed| indexed.map_err(|error| notices.push(error.to_string())).ok());
+    let guides = indexed.as_ref().map_or(&[][..], |indexed| &indexed.index.instruction_files);
     let sections = [
-        ("Environment", environment_section(inputs)),
-        ("Project Instructions", instructions::instructions_section(inputs.root, guides)),
-        ("Skills", skills::skills_section(inputs.root)),
+        ("Environment", environment_section(root)),
+        ("Project Instructions", instructions::instructions_section(root, guides)),
+        ("Skills", skills::skills_section(root)),
         (
             "Project Structure",
             indexed.as_ref().map(structure::structure_section).unwrap_or_default(),
         ),
-        ("Changes", inputs.diff.map(diff::diff_section).unwrap_or_default()),
+        ("Changes", diff.map(diff::diff_section).unwrap_or_default()),
     ];
-    let mut text = inputs.agent_prompt.trim().to_owned();
-    let mut notices = Vec::from_iter(wrong);
+    let mut text = agent_prompt.trim().to_owned();
     for (heading, section) in sections {
         notices.extend(section.notices);
         if !section.text.is_empty() {
@@ -85,18 +70,15 @@ pub fn build_system_prompt(inputs: &PromptInputs<'_>) -> SystemPrompt {
     SystemPrompt { text: text.into(), notices }
 }
 
-fn environment_section(inputs: &PromptInputs<'_>) -> PromptSection {
-    let path = crate::workspace::escape_name(inputs.root.path().as_os_str());
+fn environment_section(root: &WorkspaceRoot) -> PromptSection {
+    let path = crate::workspace::escape_name(root.path().as_os_str());
     let mut text = format!(
         "* Workspace: {path} (paths in tool calls are relative to it)\n* Platform: {} {}\n",
         std::env::consts::OS,
         std::env::consts::ARCH
     );
-    if RelPath::new(".git").is_ok_and(|path| inputs.root.exists(&path)) {
+    if RelPath::new(".git").is_ok_and(|path| root.exists(&path)) {
         text.push_str("* Version control: git\n");
-    }
-    if let Some(date) = inputs.date {
-        let _ = writeln!(text, "* Date: {date}");
     }
     PromptSection { text, notices: Vec::new() }
 }

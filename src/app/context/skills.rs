@@ -68,11 +68,10 @@ pub(super) fn skills_section(root: &WorkspaceRoot) -> PromptSection {
 fn read_description(root: &WorkspaceRoot, path: &RelPath) -> Result<String, String> {
     let found = file_excerpt::read_excerpt(root, path, MAX_FRONT_MATTER_BYTES)
         .map_err(|error| error.to_string())?;
-    let description = front_matter_value(&found.text, "description").unwrap_or_default();
-    match description.is_empty() {
-        true => Err("its front matter has no description".to_owned()),
-        false => Ok(description.chars().take(MAX_DESCRIPTION_CHARS).collect()),
-    }
+    let description = front_matter_value(&found.text, "description");
+    let description = description.filter(|text| !text.is_empty());
+    let description = description.ok_or("its front matter has no description")?;
+    Ok(description.chars().take(MAX_DESCRIPTION_CHARS).collect())
 }
 
 /// Returns what the front matter of a text says for a key, in one line.

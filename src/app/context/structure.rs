@@ -11,32 +11,32 @@ const MAX_LANGUAGES: usize = 10;
 /// Returns the structure of a workspace.
 pub(super) fn structure_section(indexed: &IndexResult) -> PromptSection {
     let index = &indexed.index;
-    let (total, notice) = match indexed.coverage {
-        IndexCoverage::Complete => (format!("{} files.", index.files), None),
-        IndexCoverage::Stale(age) => (
-            format!("{} files, as of a while ago.", index.files),
-            Some(format!(
-                "there was no time to index the workspace; its structure is shown as of {} minutes ago",
-                age.as_secs().div_ceil(60)
-            )),
-        ),
-        IndexCoverage::Partial => (
-            format!("At least {} files; not all of them were looked at.", index.files),
-            Some(format!(
-                "there was no time to index all of the workspace; its structure is shown for {} files",
-                index.files
-            )),
-        ),
+    let files = index.files;
+    let (mut text, notice) = match indexed.coverage {
+        IndexCoverage::Complete => (format!("{files} files."), None),
+        IndexCoverage::Stale(age) => {
+            let minutes = age.as_secs().div_ceil(60);
+            let notice = format!(
+                "there was no time to index the workspace; its structure is shown as of {minutes} minutes ago"
+            );
+            (format!("{files} files, as of a while ago."), Some(notice))
+        }
+        IndexCoverage::Partial => {
+            let text = format!("At least {files} files; not all of them were looked at.");
+            let notice = format!(
+                "there was no time to index all of the workspace; its structure is shown for {files} files"
+            );
+            (text, Some(notice))
+        }
     };
-    let mut text = total;
     if !index.languages.is_empty() {
         let named = index.languages.iter().take(MAX_LANGUAGES);
         let named: Vec<String> = named.map(|(name, files)| format!("{name} {files}")).collect();
         let _ = write!(text, " By language: {}.", named.join(", "));
     }
-    if index.files > 0 {
+    if files > 0 {
         text.push_str("\n\n```\n");
-        let detailed = index.files <= FolderTree::MAX_FULL_FILES as u64;
+        let detailed = files <= FolderTree::MAX_FULL_FILES as u64;
         write_tree(&mut text, &index.tree, 0, detailed);
         text.push_str("```\n");
     }

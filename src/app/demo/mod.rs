@@ -5,10 +5,8 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Duration;
 
-use serde_json::Value;
 use tempfile::TempDir;
 
 use super::error::AppError;
@@ -89,13 +87,7 @@ impl Demo {
     /// Fails if its session can't be stored.
     pub fn run_request(&self) -> Result<RunRequest, AppError> {
         let store = open_store(&self.setup.config, &self.setup.env)?;
-        Ok(RunRequest {
-            task: Some(Arc::from(TASK)),
-            target: SessionTarget::New(store, None),
-            options: Value::Null,
-            source: CostSource::Agent,
-            exit_on_partial: None,
-        })
+        Ok(RunRequest::new(TASK, SessionTarget::New(store, None), CostSource::Agent))
     }
 
     /// Runs the test of the workspace; returns whether it passes, and what it prints.

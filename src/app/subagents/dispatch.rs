@@ -6,8 +6,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::subagent_context::SubagentContext;
-use super::subagent_run::{self, SubagentTask};
+use super::subagent_run::{self, SubagentContext};
 use crate::config::AgentDefinition;
 use crate::journal::SessionId;
 use crate::machine::CallIntent;
@@ -21,8 +20,8 @@ use crate::tools::{
 /// The name of the tool.
 pub(in crate::app) const DISPATCH: &str = "dispatch_subagent";
 
-/// Lets another agent work.
-struct DispatchTool {
+/// The tool with which an agent dispatches others.
+pub(in crate::app) struct DispatchTool {
     subagents: Arc<SubagentContext>,
     /// The tools of the dispatching agent.
     inherited: Vec<Arc<str>>,
@@ -41,24 +40,19 @@ struct DispatchArguments {
     max_steps: Option<u32>,
 }
 
-struct DispatchCall {
-    subagents: Arc<SubagentContext>,
-    agent: AgentDefinition,
-    task: Arc<str>,
-    session: SessionId,
-}
-
-/// Returns the tool with which an agent that has these tools dispatches others.
-pub(in crate::app) fn dispatch_tool(
-    subagents: SubagentContext,
-    inherited: Vec<Arc<str>>,
-) -> Box<dyn Tool> {
-    Box::new(DispatchTool::new(subagents, inherited))
+/// A call of it: the task of a sub-agent.
+pub(super) struct DispatchCall {
+    pub(super) subagents: Arc<SubagentContext>,
+    pub(super) agent: AgentDefinition,
+    pub(super) task: Arc<str>,
+    /// The session of its run.
+    pub(super) session: SessionId,
 }
 
 impl DispatchTool {
-    fn new(subagents: SubagentContext, inherited: Vec<Arc<str>>) -> Self {
-        let agents: Vec<AgentDefinition> = subagents.agents().collect();
+    /// Returns the tool of an agent that has these tools.
+    pub(in crate::app) fn new(subagents: SubagentContext, inherited: Vec<Arc<str>>) -> Self {
+        let agents: Vec<AgentDefinition> = subagents.setup.config.agents().collect();
         let listed = agents.iter().map(|agent| {
             let what = if agent.description.is_empty() { "" } else { ": " };
             format!("\n- {}{what}{}", agent.name, agent.description)
@@ -128,8 +122,6 @@ impl ToolInvocation for DispatchCall {
     }
 
     fn run(self: Box<Self>, context: &CallContext<'_>) -> ToolOutput {
-        let Self { subagents, agent, task, session } = *self;
-        let run = SubagentTask { agent, task, session, call: context.call };
-        subagent_run::run_subagent(&subagents, run, context.scope)
+        subagent_run::run_subagent(*self, context)
     }
 }

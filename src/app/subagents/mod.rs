@@ -10,10 +10,8 @@
 //! commands. It has no sub-agents itself.
 
 mod dispatch;
-mod report;
-mod subagent_context;
 mod subagent_run;
 mod usage_meter;
 
-pub(super) use dispatch::{DISPATCH, dispatch_tool};
-pub(super) use subagent_context::SubagentContext;
+pub(super) use dispatch::{DISPATCH, DispatchTool};
+pub(super) use subagent_run::SubagentContext;

@@ -1,23 +1,64 @@
-//! One sub-agent at work.
+//! One sub-agent at work, what it shares with the dispatching run, and its result for it.
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
-use super::report;
-use super::subagent_context::SubagentContext;
+use serde_json::Value;
+
+use super::dispatch::DispatchCall;
 use super::usage_meter::{ObservedChanges, UsageMeter};
 use crate::app::environment::{Environment, SubagentClock};
 use crate::app::error::AppError;
-use crate::app::run::{FinishedRun, RunIo, RunRequest};
+use crate::app::run::{FinishedRun, RunIo, RunRequest, SharedResources};
 use crate::app::run_setup::RunSetup;
 use crate::app::session::SessionTarget;
-use crate::config::{AgentDefinition, LimitsConfig};
-use crate::journal::{ParentCall, SessionId};
-use crate::machine::Event;
-use crate::model::{CallId, Signal, TimeSpan};
+use crate::config::{AgentDefinition, ConfigName, ConfigProblem, LimitsConfig};
+use crate::journal::{ParentCall, SessionId, SessionStore};
+use crate::machine::{Event, RunOutcome, RunStatus, StopReason};
+use crate::model::{FileChange, Signal, TimeSpan, ToolStatus, matches_wildcard, pluralize};
+use crate::policy::Confirmer;
 use crate::port::EffectContext;
 use crate::runner::{DriverInput, Executor, InlineExecutor, Ports, SystemClock, ThreadExecutor};
-use crate::tools::ToolOutput;
+use crate::tools::{CallContext, ToolOutput};
 use crate::view::{CostSource, Reporter};
+
+/// The agents that a run can dispatch, and what they share with it.
+pub(in crate::app) struct SubagentContext {
+    /// The set-up of the dispatching run.
+    pub(in crate::app) setup: RunSetup,
+    /// Its session.
+    pub(in crate::app) session: SessionId,
+    /// Where the sessions of sub-agents are stored, if at all.
+    pub(in crate::app) store: Option<SessionStore>,
+    /// The stored options of the session, with which a sub-agent's session can be resumed by itself.
+    pub(in crate::app) options: Value,
+    /// Asks for confirmations.
+    pub(in crate::app) confirm: Arc<dyn Confirmer>,
+    /// What they share.
+    pub(in crate::app) shared: SharedResources,
+    /// The clock of their runs.
+    pub(in crate::app) clock: SubagentClock,
+}
+
+impl SubagentContext {
+    /// Returns an agent as it works when it is dispatched: with tools that its dispatcher has too.
+    ///
+    /// # Errors
+    ///
+    /// Fails when there is no such agent, with the one that is most like it.
+    pub(super) fn agent(
+        &self,
+        name: &str,
+        inherited: &[Arc<str>],
+    ) -> Result<AgentDefinition, ConfigProblem> {
+        let agent = self.setup.config.agent(name)?;
+        let has =
+            |tool: &&Arc<str>| agent.allowed_tools.iter().any(|own| matches_wildcard(own, tool));
+        let allowed_tools = inherited.iter().filter(has).map(ToString::to_string).collect();
+        // The strictest mode is the first one.
+        let confirm_mode = agent.confirm_mode.min(self.setup.agent.confirm_mode);
+        Ok(AgentDefinition { allowed_tools, confirm_mode, ..agent })
+    }
+}
 
 /// How long a sub-agent may work at the most.
 pub(super) const MAX_RUN_TIME: TimeSpan = TimeSpan::from_secs(30 * 60);
@@ -25,42 +66,34 @@ pub(super) const MAX_RUN_TIME: TimeSpan = TimeSpan::from_secs(30 * 60);
 /// Tools of a sub-agent that run at the same time at the most; its rules may allow less.
 const MAX_PARALLEL_TOOLS: u32 = 4;
 
-/// The task of a sub-agent.
-pub(super) struct SubagentTask<'a> {
-    /// The agent.
-    pub(super) agent: AgentDefinition,
-    /// What it is to do.
-    pub(super) task: Arc<str>,
-    /// The session of its run.
-    pub(super) session: SessionId,
-    /// The call that dispatches it.
-    pub(super) call: &'a CallId,
-}
-
 /// Runs a sub-agent to its end, and returns the result of the call.
-pub(super) fn run_subagent(
-    subagents: &SubagentContext,
-    run: SubagentTask<'_>,
-    scope: &EffectContext,
-) -> ToolOutput {
-    let SubagentTask { agent, task, session, call } = run;
+pub(super) fn run_subagent(dispatched: DispatchCall, context: &CallContext<'_>) -> ToolOutput {
+    let DispatchCall { subagents, agent, task, session } = dispatched;
+    let scope = context.scope;
     let name = agent.name.clone();
     let setup = limited_setup(&subagents.setup, agent, scope);
-    let request = RunRequest {
-        task: Some(task),
-        target: match &subagents.store {
-            Some(store) => {
-                let dispatcher = ParentCall { session: subagents.session, call: call.clone() };
-                SessionTarget::Child(store.clone(), session, dispatcher)
-            }
-            None => SessionTarget::Ephemeral,
-        },
-        options: subagents.options.clone(),
-        source: CostSource::Subagent,
-        exit_on_partial: None,
+    let target = match &subagents.store {
+        Some(store) => {
+            let dispatcher = ParentCall { session: subagents.session, call: context.call.clone() };
+            SessionTarget::Child(store.clone(), session, dispatcher)
+        }
+        None => SessionTarget::Ephemeral,
     };
-    let seen = ObservedChanges::default();
-    let meter = UsageMeter::new(scope.clone(), name.as_str().into(), seen.clone());
+    let options = subagents.options.clone();
+    let request = RunRequest { options, ..RunRequest::new(task, target, CostSource::Subagent) };
+    let changes = ObservedChanges::default();
+    let meter = UsageMeter::new(scope.clone(), name.as_str().into(), Arc::clone(&changes));
+    let drive = |executor: Box<dyn Executor>| {
+        // The observers of the dispatching run see this one through the meter alone.
+        let reporter = Reporter::new(Vec::new());
+        let io = RunIo { reporter, confirm: Arc::clone(&subagents.confirm), sandbox: None };
+        let environment = Environment {
+            executor,
+            subagent_clock: subagents.clock,
+            ports: Box::new(|ports| Ports { observer: Box::new(meter), ..ports }),
+        };
+        setup.drive(Some(environment), request, io, Some(subagents.shared.clone()))
+    };
     let ended = match subagents.clock {
         SubagentClock::Real => {
             let executor = ThreadExecutor::new(Arc::new(SystemClock::start()), MAX_PARALLEL_TOOLS);
@@ -68,39 +101,19 @@ pub(super) fn run_subagent(
             let interrupt = Event::Interrupt { signal: Signal::Interrupt };
             let _listening =
                 scope.cancel.on_cancel(move || inbox.send(DriverInput::Event(interrupt)));
-            drive(subagents, &setup, request, executor, meter)
+            drive(Box::new(executor))
         }
         SubagentClock::Simulated => {
             let executor = InlineExecutor::new();
             let clock = executor.clock();
-            let ended = drive(subagents, &setup, request, executor, meter);
+            let ended = drive(Box::new(executor));
             // The time of the run passes for the call that waits for it.
             scope.sleep(TimeSpan(clock.now().0));
             ended
         }
     };
-    report::output_of(&name, ended, seen.to_vec())
-}
-
-fn drive(
-    subagents: &SubagentContext,
-    setup: &RunSetup,
-    request: RunRequest,
-    executor: impl Executor + 'static,
-    meter: UsageMeter,
-) -> Result<FinishedRun, AppError> {
-    // The observers of the dispatching run see this one through the meter alone.
-    let io = RunIo {
-        reporter: Reporter::new(Vec::new()),
-        confirm: Arc::clone(&subagents.confirm),
-        sandbox: None,
-    };
-    let environment = Environment::Custom {
-        executor: Box::new(executor),
-        subagent_clock: subagents.clock,
-        ports: Box::new(|ports| Ports { observer: Box::new(meter), ..ports }),
-    };
-    setup.drive(environment, request, io, Some(subagents.shared.clone()))
+    let changes = changes.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    output_of(&name, ended, changes)
 }
 
 /// Returns the set-up of an agent that works within what is set aside for it. Gates are for who answers the user.
@@ -118,4 +131,55 @@ fn limited_setup(setup: &RunSetup, agent: AgentDefinition, scope: &EffectContext
     };
     config.settings.guardrails.quality_gates.clear();
     setup.with_config(config).with_agent(agent)
+}
+
+/// Returns the answer to the call that sent a sub-agent.
+fn output_of(
+    agent: &ConfigName,
+    ended: Result<FinishedRun, AppError>,
+    changes: Vec<FileChange>,
+) -> ToolOutput {
+    let ended = match ended {
+        Ok(ended) => ended,
+        Err(error) => {
+            let why = format!("The sub-agent {agent} could not begin: {error}.");
+            return ToolOutput { changes, ..ToolOutput::failed(why) };
+        }
+    };
+    let run = ended.machine.state.run();
+    let output = match ended.outcome() {
+        None => ToolOutput::failed(format!("The sub-agent {agent} broke down.")),
+        // With an error, it was a hook that blocked the run.
+        Some(RunOutcome { reason: StopReason::ChecksFailed, output, error: None })
+            if run.denied_calls > 0 =>
+        {
+            // The user counts denied calls as a failure, so the call that sent the sub-agent counts as one of them.
+            let calls = pluralize(run.denied_calls, "tool call", "tool calls");
+            let answer = output.as_deref().unwrap_or_default().trim();
+            let text = format!("The sub-agent {agent} was denied {calls}. What it says:\n{answer}");
+            ToolOutput::new(ToolStatus::Denied, text)
+        }
+        Some(outcome) => format_answer(agent, outcome, run.steps),
+    };
+    ToolOutput { changes, ..output }
+}
+
+fn format_answer(agent: &ConfigName, outcome: &RunOutcome, steps: u32) -> ToolOutput {
+    let RunOutcome { reason, output, error } = outcome;
+    let answer = output.as_deref().map(str::trim).filter(|answer| !answer.is_empty());
+    let status = match reason.status() {
+        RunStatus::Success => return ToolOutput::ok(answer.unwrap_or("It gave no answer.")),
+        // What it says is worth reading, and is not all.
+        RunStatus::Partial if answer.is_some() => ToolStatus::Ok,
+        RunStatus::Partial | RunStatus::Failed => ToolStatus::Failed,
+    };
+    let why = error.as_deref().map(|error| format!(": {error}"));
+    let text = format!(
+        "The sub-agent {agent} stopped before it was done, after {} ({}{}).{}",
+        pluralize(steps, "step", "steps"),
+        reason.name(),
+        why.unwrap_or_default(),
+        answer.map(|answer| format!(" What it says:\n{answer}")).unwrap_or_default()
+    );
+    ToolOutput::new(status, text)
 }

@@ -14,21 +14,13 @@ pub(super) struct UsageMeter {
     changes: ObservedChanges,
 }
 
-/// What was seen of a sub-agent's work.
-#[derive(Clone, Default)]
-pub(super) struct ObservedChanges(Arc<Mutex<Vec<FileChange>>>);
-
-impl ObservedChanges {
-    /// Returns the files that were changed, in order.
-    pub(super) fn to_vec(&self) -> Vec<FileChange> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-}
+/// The files that a sub-agent has changed, in order.
+pub(super) type ObservedChanges = Arc<Mutex<Vec<FileChange>>>;
 
 impl UsageMeter {
     /// Returns a meter that reports to the dispatching call.
-    pub(super) fn new(scope: EffectContext, agent: Arc<str>, seen: ObservedChanges) -> Self {
-        Self { scope, agent, reported: BudgetUsage::default(), changes: seen }
+    pub(super) fn new(scope: EffectContext, agent: Arc<str>, changes: ObservedChanges) -> Self {
+        Self { scope, agent, reported: BudgetUsage::default(), changes }
     }
 
     fn report_usage(&mut self, event: &Event, now: BudgetUsage) {
@@ -42,20 +34,20 @@ impl UsageMeter {
 
 impl Observer for UsageMeter {
     fn on_event(&mut self, seen: &port::RunEvent<'_>) -> Result<(), Disconnected> {
-        let port::RunEvent::Handled { event, machine: fold, output: outcomes, .. } = seen else {
+        let port::RunEvent::Handled { event, machine, output, .. } = seen else {
             return Ok(());
         };
-        let run = fold.state.run();
+        let run = machine.state.run();
         self.report_usage(event, run.used);
         if let Event::ToolCompleted { result, .. } = event {
-            let mut changes = self.changes.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut changes = self.changes.lock().unwrap_or_else(PoisonError::into_inner);
             changes.extend(result.changes.iter().cloned());
         }
         if let Event::Authorized { authorization: Authorization::Abort, .. } = event {
             // The user, when asked, sees one run, and ends all of it.
             self.scope.send(EffectMessage::Abort);
         }
-        for effect in &outcomes.effects {
+        for effect in &output.effects {
             if let Effect::RunTool { call, .. } = effect {
                 let text = format!("{} · {} · {}", self.agent, run.steps, call.name);
                 self.scope.notify(EffectNotice::Progress { text: text.into() });

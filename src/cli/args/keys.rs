@@ -30,21 +30,16 @@ impl<const OUTPUT: bool> FromArgMatches for KeyOptions<OUTPUT> {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, Error> {
         let mut overrides = Vec::new();
         for (key, KeyOption { long, value, .. }) in declared(OUTPUT) {
-            let mut set = |value: &str| {
-                let (key, option) = (key.path.as_str(), format!("--{long}"));
-                overrides.push(OptionOverride { key, value: value.to_owned(), option });
-            };
-            match value {
-                OptionValue::Sets(value) if matches.get_flag(long) => set(value),
-                OptionValue::Sets(_) => {}
+            let values: Vec<String> = match value {
+                OptionValue::Sets(value) if matches.get_flag(long) => vec![value.to_owned()],
+                OptionValue::Sets(_) => Vec::new(),
                 OptionValue::Named(_) => {
-                    matches
-                        .get_many::<String>(long)
-                        .into_iter()
-                        .flatten()
-                        .for_each(|text| set(text));
+                    matches.get_many(long).into_iter().flatten().cloned().collect()
                 }
-            }
+            };
+            let (key, option) = (key.path.as_str(), format!("--{long}"));
+            let set = |value| OptionOverride { key, value, option: option.clone() };
+            overrides.extend(values.into_iter().map(set));
         }
         Ok(Self { overrides })
     }

@@ -3,29 +3,32 @@
 #![allow(clippy::struct_excessive_bools)] // a flag is what it is
 
 mod keys;
-mod output;
 mod sessions;
 mod settings;
-mod test;
 
 use std::path::PathBuf;
 
 use architect::config::ProjectPreset;
 use architect::view::chart::StatechartFormat;
+use architect::view::reference_tables;
 use clap::builder::{StringValueParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
 use keys::words;
-pub(crate) use output::*;
 pub(crate) use sessions::*;
 pub(crate) use settings::*;
-pub(crate) use test::*;
 
 /// Returns a parser for a path that becomes a text in the configuration. A path that is not UTF-8 would be another one
 /// there, so it is refused.
 fn text_path() -> impl TypedValueParser<Value = PathBuf> {
     StringValueParser::new().map(PathBuf::from)
+}
+
+/// Returns the table of how a run can end: stop reasons with their status, exit codes and meaning.
+fn exit_code_table() -> String {
+    let table = reference_tables::stop_reasons().to_text();
+    format!("{table}141 is also the exit code of every command whose standard output was closed.")
 }
 
 /// A headless coding agent for CI, cron, pipes and terminals.
@@ -46,7 +49,7 @@ pub(crate) struct Cli {
 #[derive(Debug, Subcommand)]
 pub(crate) enum CliCommand {
     /// Run one task
-    #[command(visible_alias = "exec", after_long_help = crate::cli::help::exit_code_table())]
+    #[command(visible_alias = "exec", after_long_help = exit_code_table())]
     Run(Box<RunArgs>),
     /// Show a whole run in a temporary workspace: no key, no network, real tools and a real test
     Demo(DemoArgs),

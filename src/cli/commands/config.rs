@@ -1,20 +1,21 @@
-//! `architect config`: the configuration, and where it comes from.
+//! `architect config`: the configuration, and where it comes from; `architect agents` and `architect init`.
+
+use std::fs::{self, OpenOptions};
+use std::io::{self, ErrorKind, Write};
 
 use architect::app::ProcessEnv;
-use architect::config::{Config, ConfigFileState, TrustError, TrustStore};
+use architect::config::{
+    AgentDefinition, Config, ConfigFileState, ProjectPreset, TrustError, TrustStore, template,
+};
 use architect::model::pluralize;
+use serde_json::json;
 
-use crate::cli::args::{ConfigArgs, ConfigCommand};
-use crate::cli::config_options::{self, SavedOptions};
+use crate::cli::args::{AgentsArgs, ConfigArgs, ConfigCommand, InitArgs};
 use crate::cli::error::CliError;
-use crate::cli::output;
+use crate::cli::{config_options, output};
 
 pub(crate) fn run(args: &ConfigArgs, world: &ProcessEnv) -> Result<u8, CliError> {
-    let load = || {
-        let loaded =
-            config_options::load_config(&args.settings, None, world, &SavedOptions::default());
-        loaded.map(|(config, _)| config)
-    };
+    let load = || config_options::load_settings(&args.settings, world);
     let text = match args.command {
         ConfigCommand::Show => format_values(&load()?),
         ConfigCommand::Check => {
@@ -36,8 +37,7 @@ pub(crate) fn run(args: &ConfigArgs, world: &ProcessEnv) -> Result<u8, CliError>
             format!("{} is no longer trusted\n", folder.display())
         }
     };
-    output::print(&text)?;
-    Ok(0)
+    output::print(&text)
 }
 
 /// Returns the list of the folders that the user trusts.
@@ -51,16 +51,14 @@ fn trust_store(world: &ProcessEnv) -> Result<TrustStore, CliError> {
 
 fn trust_failure(error: &TrustError) -> CliError {
     match error {
-        TrustError::InvalidFolder(..) | TrustError::ReadFailed(_) => {
-            CliError::usage(error.to_string())
-        }
-        TrustError::WriteFailed(..) => CliError::failed(error.to_string()),
+        TrustError::InvalidFolder(..) | TrustError::ReadFailed(_) => CliError::usage(error),
+        TrustError::WriteFailed(..) => CliError::failed(error),
     }
 }
 
 fn format_values(config: &Config) -> String {
     let lines: Vec<(String, String)> = config
-        .effective_values()
+        .effective_values
         .iter()
         .map(|shown| {
             let value = shown.value().unwrap_or_else(|| "(not set)".to_owned());
@@ -83,5 +81,61 @@ fn format_files(config: &Config) -> String {
         };
         format!("{}  # {state}\n", file.path.display())
     };
-    config.files().iter().map(line).collect()
+    config.files.iter().map(line).collect()
+}
+
+/// `architect agents`: lists the agents.
+pub(crate) fn list_agents(args: &AgentsArgs, world: &ProcessEnv) -> Result<u8, CliError> {
+    let config = config_options::load_settings(&args.settings, world)?;
+    let text = if args.json {
+        let agent = |agent: AgentDefinition| {
+            json!({
+                "name": agent.name.as_str(),
+                "description": agent.description,
+                "allowed_tools": agent.allowed_tools,
+                "confirm_mode": agent.confirm_mode.as_str(),
+                "max_steps": agent.max_steps,
+            })
+        };
+        let agents: Vec<_> = config.agents().map(agent).collect();
+        json!(agents).to_string()
+    } else {
+        let line = |agent: AgentDefinition| {
+            format!(
+                "{:<12} {}\n{:12} tools: {}; {}; at most {}\n",
+                agent.name.as_str(),
+                agent.description,
+                "",
+                agent.allowed_tools.join(", "),
+                agent.confirm_mode.as_str(),
+                pluralize(agent.max_steps, "step", "steps")
+            )
+        };
+        config.agents().map(line).collect()
+    };
+    output::print(&text)
+}
+
+/// `architect init`: writes a commented configuration file for a project.
+pub(crate) fn init(args: &InitArgs, world: &ProcessEnv) -> Result<u8, CliError> {
+    let text = template(args.preset.unwrap_or(ProjectPreset::Plain));
+    if args.print {
+        return output::print(&text);
+    }
+    let workspace = args.workspace.clone().unwrap_or_else(|| world.cwd.clone());
+    let path = workspace.join(".architect/config.toml");
+    let failed = |error: io::Error| match error.kind() {
+        ErrorKind::AlreadyExists => CliError::usage(format!("{} exists already", path.display()))
+            .hint("`architect init --print` prints the file instead"),
+        _ => CliError::failed(format!("could not write {}: {error}", path.display())),
+    };
+    fs::create_dir_all(workspace.join(".architect")).map_err(failed)?;
+    let mut file = OpenOptions::new().write(true).create_new(true).open(&path).map_err(failed)?;
+    file.write_all(text.as_bytes()).map_err(failed)?;
+    output::print(&path.display().to_string())?;
+    output::print_stderr(
+        "Until you trust this folder, its configuration only tightens: `architect config trust`, or for one run `--trust` \
+         or, in CI, ARCHITECT_TRUST=1.",
+    );
+    Ok(0)
 }

@@ -1,46 +1,88 @@
-//! `architect resume`: resumes a stored session.
+//! `architect resume` and `architect fork`: continue a stored session, or a copy of it.
 
 use std::sync::Arc;
+use std::time::SystemTime;
 
-use architect::app::{
-    self, ProcessEnv, ResolvedModel, RunRequest, RunSetup, SessionTarget, collect_secrets,
-};
+use architect::app::{self, ProcessEnv, RunRequest, SessionTarget};
 use architect::config::Config;
-use architect::journal::{DamagePolicy, OpenedSession, SessionHistory, SessionId};
+use architect::journal::{
+    DamagePolicy, ForkOptions, OpenedSession, ReplacementResult, SessionHistory, SessionId,
+};
+use architect::model::ToolStatus;
 use architect::view::{CostSource, sanitize};
+use architect::workspace::read_input;
 
-use super::run::with_result_document;
-use crate::cli::args::{OutputArgs, ResumeArgs, SettingsArgs};
-use crate::cli::config_options::{self, DEFAULT_AGENT, SavedOptions};
+use crate::cli::args::{ForkArgs, OutputArgs, ResumeArgs, SettingsArgs};
+use crate::cli::config_options::{self, SavedOptions};
 use crate::cli::error::CliError;
 use crate::cli::session_lookup::SessionLookup;
 use crate::cli::task::{self, RunMode};
-use crate::cli::{logging, output, sinks, task_text};
+use crate::cli::{output, task_text};
 
-pub(crate) fn run(args: &ResumeArgs, world: ProcessEnv) -> Result<u8, CliError> {
-    with_result_document(sinks::output_format(&args.output), || resume(args, world))
-}
-
-fn resume(args: &ResumeArgs, world: ProcessEnv) -> Result<u8, CliError> {
+/// `architect resume`: resumes a stored session.
+pub(crate) fn resume(args: &ResumeArgs, world: ProcessEnv) -> Result<u8, CliError> {
     let stored = SessionLookup::open(&args.settings.layers, args.last, &world)?;
     let session = stored.find(&args.session)?;
-    let prompt =
-        args.prompt.as_deref().map(|text| task_text::read_task(Some(text), false)).transpose()?;
+    let prompt = read_prompt(args.prompt.as_deref())?;
     let repair = if args.repair { DamagePolicy::Truncate } else { DamagePolicy::Refuse };
     let request = ResumeRequest { repair, prompt, settings: &args.settings, output: &args.output };
     resume_session(&stored, session, request, world)
 }
 
+/// `architect fork`: continues in a copy of a session; the original stays as it is.
+pub(crate) fn fork(args: &ForkArgs, world: ProcessEnv) -> Result<u8, CliError> {
+    let stored = SessionLookup::open(&args.settings.layers, args.last, &world)?;
+    let (name, after) = match args.session.split_once('@') {
+        None => (args.session.as_str(), None),
+        Some((name, seq)) => {
+            let seq = seq.parse::<u64>().map_err(|_| {
+                CliError::usage(format!("'{seq}' is no number of a record"))
+                    .hint("`architect sessions export ID` shows the records with their `seq`")
+            })?;
+            (name, Some(seq))
+        }
+    };
+    let parent = stored.find(name)?;
+    let after = match after {
+        None if args.partial => {
+            stored.check_damage(parent, true)?;
+            let (_, end) = stored.store.replay(parent, |_, _, _| {})?;
+            Some(end.position.seq.saturating_sub(1))
+        }
+        after => after,
+    };
+    let prompt = read_prompt(args.prompt.as_deref())?;
+    let mut replacement = None;
+    if let Some(path) = &args.tool_result {
+        let text = read_input(path)
+            .map_err(|error| CliError::usage(format!("{}: {error}", path.display())))?;
+        replacement = Some(ReplacementResult { status: ToolStatus::Ok, text: text.into() });
+    }
+    let options = ForkOptions { after, replacement, now: SystemTime::now() };
+    let session = stored.store.fork(parent, &options)?;
+    if args.only {
+        return output::print(&session.to_string());
+    }
+    let repair = DamagePolicy::Refuse;
+    let request = ResumeRequest { repair, prompt, settings: &args.settings, output: &args.output };
+    resume_session(&stored, session, request, world)
+}
+
+/// Returns the next task, if there is one.
+fn read_prompt(prompt: Option<&str>) -> Result<Option<String>, CliError> {
+    prompt.map(|text| task_text::read_task(Some(text), false)).transpose()
+}
+
 /// How a session is resumed.
-pub(super) struct ResumeRequest<'a> {
-    pub(super) repair: DamagePolicy,
-    pub(super) prompt: Option<String>,
-    pub(super) settings: &'a SettingsArgs,
-    pub(super) output: &'a OutputArgs,
+struct ResumeRequest<'a> {
+    repair: DamagePolicy,
+    prompt: Option<String>,
+    settings: &'a SettingsArgs,
+    output: &'a OutputArgs,
 }
 
 /// Resumes a session with its stored options, and with those given now.
-pub(super) fn resume_session(
+fn resume_session(
     stored: &SessionLookup,
     session: SessionId,
     request: ResumeRequest<'_>,
@@ -57,25 +99,14 @@ pub(super) fn resume_session(
         &world,
         &stored_options,
     )?;
-    logging::configure(
-        request.output.verbose,
-        config.settings.logging.level,
-        collect_secrets(&config, &world),
-    );
     let note = restart_limits(&mut opened, &config, &request);
-    let model = ResolvedModel::from_config(&config, &world)?;
-    let agent = saved.agent.as_deref().unwrap_or(DEFAULT_AGENT);
-    let mut setup = RunSetup::new(config, world, agent, model)?;
-    setup.execution = saved.execution_mode();
+    let mut setup = saved.new_setup(config, world)?;
     if let Some(schema) = opened.history.setup.schema.as_deref() {
         setup = setup.with_schema(schema.clone())?;
     }
     if !request.output.quiet {
-        stored
-            .other_folder_note(&opened.history)
-            .into_iter()
-            .chain(note)
-            .for_each(|note| output::print_stderr(&note));
+        let notes = stored.other_folder_note(&opened.history).into_iter().chain(note);
+        notes.for_each(|note| output::print_stderr(&note));
     }
     let run_request = RunRequest {
         task: request.prompt.map(Arc::from),
@@ -106,11 +137,8 @@ fn restart_limits(
         let used = run.used.tokens.0;
         format!("{used} of {} tokens are used (--max-tokens N sets another total)", most.0)
     });
-    let note: Vec<String> = cost.into_iter().chain(tokens).collect();
-    (!note.is_empty()).then(|| {
-        let note = note.join("; ");
-        format!("The limits of steps and time start again; money and tokens count on: {note}.")
-    })
+    let note = cost.into_iter().chain(tokens).reduce(|cost, tokens| format!("{cost}; {tokens}"))?;
+    Some(format!("The limits of steps and time start again; money and tokens count on: {note}."))
 }
 
 /// Returns the stored options of a session. Those of an imported one could run a command or send the user's key

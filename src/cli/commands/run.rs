@@ -3,9 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use architect::app::{
-    ProcessEnv, ResolvedModel, RunRequest, RunSetup, SessionTarget, collect_secrets, open_store,
-};
+use architect::app::{ProcessEnv, RunRequest, SessionTarget, open_store};
 use architect::journal::SessionId;
 use architect::llm::Recorder;
 use architect::model::Signal;
@@ -14,22 +12,19 @@ use architect::view::{CostSource, RunResult, jsonl};
 use architect::workspace::read_input;
 use serde_json::Value;
 
-use crate::cli::args::{OutputFormat, RunArgs};
-use crate::cli::config_options::{self, DEFAULT_AGENT, SavedOptions};
+use crate::cli::args::{OutputArgs, OutputFormat, RunArgs};
+use crate::cli::config_options::{self, SavedOptions};
 use crate::cli::error::CliError;
 use crate::cli::task::{self, RunMode};
-use crate::cli::{logging, output, sinks, task_text};
+use crate::cli::{output, sinks, task_text};
 
-pub(crate) fn run(args: &RunArgs, world: ProcessEnv) -> Result<u8, CliError> {
-    with_result_document(sinks::output_format(&args.output), || run_task(args, world))
-}
-
-/// Runs a task. A program that reads the output gets the result document in any case, also after a signal before the
+/// Begins a run. A program that reads the output gets the result document in any case, also after a signal before the
 /// run.
 pub(super) fn with_result_document(
-    format: OutputFormat,
+    output: &OutputArgs,
     begin: impl FnOnce() -> Result<u8, CliError>,
 ) -> Result<u8, CliError> {
+    let format = sinks::output_format(output);
     set_idle_action(move |signal| {
         let why = format!("stopped by {} before the run began", signal_name(signal));
         let result = RunResult { exit_code: signal.exit_code(), ..RunResult::not_started(why) };
@@ -39,15 +34,10 @@ pub(super) fn with_result_document(
     if let Err(failure) = &done {
         // The error is shown in any case.
         if let Err(unwritten) = print_result(&failure.to_result(), format) {
-            log::debug!("{}", unwritten.message());
+            log::debug!("{unwritten:?}");
         }
     }
     done
-}
-
-/// Prints the document of a run that never began, for a program that reads the output.
-pub(crate) fn print_refusal(failure: &CliError, format: OutputFormat) -> Result<(), CliError> {
-    print_result(&failure.to_result(), format)
 }
 
 fn signal_name(signal: Signal) -> &'static str {
@@ -59,27 +49,23 @@ fn signal_name(signal: Signal) -> &'static str {
     }
 }
 
-fn print_result(result: &RunResult, format: OutputFormat) -> Result<(), CliError> {
+/// Prints the document of a run that never began, for a program that reads the output.
+pub(crate) fn print_result(result: &RunResult, format: OutputFormat) -> Result<u8, CliError> {
     let text = match format {
-        OutputFormat::Text => return Ok(()),
+        OutputFormat::Text => return Ok(0),
         OutputFormat::Json => jsonl::to_line(result),
         OutputFormat::StreamJson => architect::view::StreamJsonSink::result_line(result),
     };
     output::print(&String::from_utf8_lossy(&text.unwrap_or_default()))
 }
 
-fn run_task(args: &RunArgs, world: ProcessEnv) -> Result<u8, CliError> {
+pub(crate) fn run(args: &RunArgs, world: ProcessEnv) -> Result<u8, CliError> {
     let (config, saved) = config_options::load_config(
         &args.settings,
         Some(&args.output),
         &world,
         &SavedOptions::default(),
     )?;
-    logging::configure(
-        args.output.verbose,
-        config.settings.logging.level,
-        collect_secrets(&config, &world),
-    );
     let text = task_text::read_task(args.prompt.as_deref(), args.stdin)?;
     let target = match (args.ephemeral, &args.session) {
         (true, _) => SessionTarget::Ephemeral,
@@ -88,10 +74,7 @@ fn run_task(args: &RunArgs, world: ProcessEnv) -> Result<u8, CliError> {
             SessionTarget::New(open_store(&config, &world)?, session)
         }
     };
-    let model = ResolvedModel::from_config(&config, &world)?;
-    let agent = saved.agent.as_deref().unwrap_or(DEFAULT_AGENT);
-    let mut setup = RunSetup::new(config, world, agent, model)?;
-    setup.execution = saved.execution_mode();
+    let mut setup = saved.new_setup(config, world)?;
     if let Some(path) = &args.output_schema {
         setup = setup.with_schema(read_schema(path)?)?;
     }

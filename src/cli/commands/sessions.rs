@@ -16,8 +16,8 @@ use serde_json::{Value, json};
 
 use crate::cli::args::{SessionsArgs, SessionsCommand};
 use crate::cli::error::CliError;
+use crate::cli::output;
 use crate::cli::session_lookup::SessionLookup;
-use crate::cli::{journal_damage, output};
 
 /// Sessions that are listed, and messages that are found, by default.
 const DEFAULT_LIMIT: usize = 50;
@@ -25,56 +25,59 @@ const DEFAULT_LIMIT: usize = 50;
 pub(crate) fn run(args: &SessionsArgs, world: &ProcessEnv) -> Result<u8, CliError> {
     let stored = SessionLookup::open(&args.layers, args.last, world)?;
     let store = &stored.store;
+    let list = SessionsCommand::List { limit: DEFAULT_LIMIT };
     let mut code = 0;
-    let text =
-        match args.command.as_ref().unwrap_or(&SessionsCommand::List { limit: DEFAULT_LIMIT }) {
-            SessionsCommand::List { limit } => {
-                let mut rows = SessionIndex::open(store)?.list()?;
-                let is_empty = rows.is_empty();
-                rows.truncate(*limit);
-                code = journal_damage::report_damage(&rows, args.partial);
-                json_or_text(args.json, &json!(rows), || match is_empty {
-                    true => "no sessions\n".to_owned(),
-                    false => format_table(&rows),
-                })
-            }
-            SessionsCommand::Show { session } => {
-                let session = stored.find(session)?;
-                journal_damage::check_damage(store, session, args.partial)?;
-                show(store, session, args.json)?
-            }
-            SessionsCommand::Search { text, limit } => {
-                let mut index = SessionIndex::open(store)?;
-                let hits = index.search(text, *limit)?;
-                code = journal_damage::report_damage(&index.list()?, args.partial);
-                json_or_text(args.json, &json!(hits), || found(&hits))
-            }
-            SessionsCommand::Costs { total } => {
-                let mut index = SessionIndex::open(store)?;
-                let rows = index.costs()?;
-                code = journal_damage::report_damage(&index.list()?, args.partial);
-                costs(rows, args.json, *total)
-            }
-            SessionsCommand::Export { session } => {
-                let session = stored.find(session)?;
-                journal_damage::check_damage(store, session, args.partial)?;
-                return export(store, session);
-            }
-            SessionsCommand::Import { file } => import(store, file, args.json)?,
-            SessionsCommand::Rm { session } => {
-                let session = stored.find(session)?;
-                SessionIndex::open(store)?.remove(session)?;
-                json_or_text(args.json, &json!({ "removed": [session] }), || {
-                    format!("session {session} removed")
-                })
-            }
-        };
-    output::print(&text)?;
+    let (json, text) = match args.command.as_ref().unwrap_or(&list) {
+        SessionsCommand::List { limit } => {
+            let mut rows = SessionIndex::open(store)?.list()?;
+            let is_empty = rows.is_empty();
+            rows.truncate(*limit);
+            code = report_damage(&rows, args.partial);
+            let text = if is_empty { "no sessions\n".to_owned() } else { format_table(&rows) };
+            (json!(rows), text)
+        }
+        SessionsCommand::Show { session } => {
+            let session = stored.find(session)?;
+            stored.check_damage(session, args.partial)?;
+            let detail = SessionDetail::load(store, session)?;
+            (json!(detail), format_detail(&detail))
+        }
+        SessionsCommand::Search { text, limit } => {
+            let mut index = SessionIndex::open(store)?;
+            let hits = index.search(text, *limit)?;
+            code = report_damage(&index.list()?, args.partial);
+            (json!(hits), format_hits(&hits))
+        }
+        SessionsCommand::Costs { total } => {
+            let mut index = SessionIndex::open(store)?;
+            let rows = index.costs()?;
+            code = report_damage(&index.list()?, args.partial);
+            format_costs(rows, *total)
+        }
+        SessionsCommand::Export { session } => {
+            let session = stored.find(session)?;
+            stored.check_damage(session, args.partial)?;
+            return export(store, session);
+        }
+        SessionsCommand::Import { file } => import(store, file)?,
+        SessionsCommand::Rm { session } => {
+            let session = stored.find(session)?;
+            SessionIndex::open(store)?.remove(session)?;
+            (json!({ "removed": [session] }), format!("session {session} removed"))
+        }
+    };
+    output::print(&if args.json { json.to_string() } else { text })?;
     Ok(code)
 }
 
-fn json_or_text(as_json: bool, json: &Value, text: impl FnOnce() -> String) -> String {
-    if as_json { json.to_string() } else { text() }
+/// Warns about damaged sessions, and returns the exit code of a command that has shown them.
+fn report_damage(rows: &[SessionRow], partial: bool) -> u8 {
+    let damaged = || rows.iter().filter(|row| row.damaged);
+    for row in damaged() {
+        let why = row.problem.as_deref().unwrap_or_default();
+        log::warn!("the journal of session {} is damaged: {why}", row.session_id);
+    }
+    u8::from(!partial && damaged().next().is_some())
 }
 
 /// Two lines for each session, so that its whole id and its task fit a terminal of 80 columns.
@@ -101,11 +104,6 @@ const INDENTED_WIDTH: usize = 76;
 fn short_dollars(cost: MicroUsd) -> String {
     let dollars = cost.as_dollars();
     if dollars < 10.0 { format!("${dollars:.4}") } else { format!("${dollars:.2}") }
-}
-
-fn show(store: &SessionStore, session: SessionId, as_json: bool) -> Result<String, CliError> {
-    let detail = SessionDetail::load(store, session)?;
-    Ok(json_or_text(as_json, &json!(detail), || format_detail(&detail)))
 }
 
 fn format_detail(detail: &SessionDetail) -> String {
@@ -141,7 +139,7 @@ fn format_message(message: &MessageRow) -> String {
     format!("\n── {} {name} @{}\n{text}\n", message.role, message.seq)
 }
 
-fn found(hits: &[SearchHit]) -> String {
+fn format_hits(hits: &[SearchHit]) -> String {
     let line = |hit: &SearchHit| {
         let snippet = sanitize::headline(&hit.snippet, INDENTED_WIDTH);
         format!("{}@{}  {}\n    {snippet}\n", hit.session_id, hit.seq, hit.role.as_str())
@@ -153,7 +151,7 @@ fn found(hits: &[SearchHit]) -> String {
 }
 
 /// Returns what was spent. As JSON, all of it is an array of its parts, and the sum an object of its own.
-fn costs(mut rows: Vec<CostRow>, as_json: bool, is_total: bool) -> String {
+fn format_costs(mut rows: Vec<CostRow>, is_total: bool) -> (Value, String) {
     let sum = total(&rows);
     let mut json = json!(rows);
     if is_total {
@@ -163,22 +161,18 @@ fn costs(mut rows: Vec<CostRow>, as_json: bool, is_total: bool) -> String {
         });
         rows.clear();
     }
-    json_or_text(as_json, &json, || {
-        let head = "day         model                            for         calls      input     output      cost\n";
-        let line = |row: &CostRow| {
-            let cost = row.cost.map_or("-".to_owned(), |cost| cost.to_string());
-            format!(
-                "{}  {:<32} {:<10} {:>6} {:>10} {:>10} {cost:>9}\n",
-                row.day,
-                sanitize::headline(&row.model, 32),
-                row.purpose,
-                row.llm_calls,
-                row.input_tokens.0,
-                row.output_tokens.0
-            )
-        };
-        head.to_owned() + &rows.iter().map(line).collect::<String>() + &line(&sum)
-    })
+    let line = |row: &CostRow| {
+        let CostRow { day, purpose, llm_calls, .. } = row;
+        let model = sanitize::headline(&row.model, 32);
+        let (input, output) = (row.input_tokens.0, row.output_tokens.0);
+        let cost = row.cost.map_or("-".to_owned(), |cost| cost.to_string());
+        format!(
+            "{day}  {model:<32} {purpose:<10} {llm_calls:>6} {input:>10} {output:>10} {cost:>9}\n"
+        )
+    };
+    let head = "day         model                            for         calls      input     output      cost\n";
+    let text = head.to_owned() + &rows.iter().map(line).collect::<String>() + &line(&sum);
+    (json, text)
 }
 
 /// Returns the sum of all rows. Money is the sum of what has a price.
@@ -204,16 +198,14 @@ fn export(store: &SessionStore, session: SessionId) -> Result<u8, CliError> {
     }
 }
 
-fn import(store: &SessionStore, file: &Path, as_json: bool) -> Result<String, CliError> {
+fn import(store: &SessionStore, file: &Path) -> Result<(Value, String), CliError> {
     if let Err(error) = open_input(file) {
         return Err(CliError::usage(format!("could not open {}: {error}", file.display())));
     }
     let imported = store.import(file, SystemTime::now())?;
     let (session, records, torn) =
         (imported.session, imported.records, imported.had_partial_record);
-    let json = json!({ "session_id": session, "records": records, "torn": torn });
-    Ok(json_or_text(as_json, &json, || {
-        let torn = if torn { "; its end was torn and left out" } else { "" };
-        format!("session {session}: {}{torn}", pluralize(records, "record", "records"))
-    }))
+    let end = if torn { "; its end was torn and left out" } else { "" };
+    let text = format!("session {session}: {}{end}", pluralize(records, "record", "records"));
+    Ok((json!({ "session_id": session, "records": records, "torn": torn }), text))
 }

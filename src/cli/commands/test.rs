@@ -5,22 +5,19 @@ use std::path::Path;
 
 use architect::app::ProcessEnv;
 use architect::view::save;
-use architect::workflow::scenario::{
-    self, Scenario, ScenarioError, ScenarioOutcome, ScenarioResult,
-};
+use architect::workflow::scenario::{self, Scenario, ScenarioOutcome, ScenarioResult};
 
 use crate::cli::args::TestArgs;
 use crate::cli::error::CliError;
+use crate::cli::output;
 use crate::cli::session_lookup::SessionLookup;
-use crate::cli::{journal_damage, output};
 
 pub(crate) fn run(args: &TestArgs, world: &ProcessEnv) -> Result<u8, CliError> {
     if let Some(session) = &args.from {
         let stored = SessionLookup::open(&args.layers, args.last, world)?;
         let session = stored.find_and_report_folder(session)?;
-        journal_damage::check_damage(&stored.store, session, args.partial)?;
-        output::print(&scenario::scenario_from_session(&stored.store, session)?)?;
-        return Ok(0);
+        stored.check_damage(session, args.partial)?;
+        return output::print(&scenario::scenario_from_session(&stored.store, session)?);
     }
     let scenarios = load_scenarios(args)?;
     let mut tested = scenario::run_all(&scenarios, world);
@@ -30,36 +27,31 @@ pub(crate) fn run(args: &TestArgs, world: &ProcessEnv) -> Result<u8, CliError> {
         }
     }
     if let Some(path) = &args.junit {
-        let failed = |error| CliError::failed(output::error_chain(&error));
-        save(Path::new("."), path, scenario::to_junit(&tested).as_bytes()).map_err(failed)?;
+        let junit = scenario::to_junit(&tested);
+        save(Path::new("."), path, junit.as_bytes())
+            .map_err(|error| CliError::from_save(&error))?;
     }
-    match args.json {
-        true => output::print(&scenario::to_json(&tested).to_string())?,
-        false => output::print(&scenario::format_text(&tested))?,
-    }
+    output::print(&match args.json {
+        true => scenario::to_json(&tested).to_string(),
+        false => scenario::format_text(&tested),
+    })?;
     Ok(u8::from(!tested.iter().all(ScenarioResult::has_passed)))
 }
 
 /// Reads all of them before one is played; everything that is wrong is reported at once.
 fn load_scenarios(args: &TestArgs) -> Result<Vec<Scenario>, CliError> {
-    let paths = scenario::find_scenarios(&args.paths)
-        .map_err(|error| CliError::usage(error.to_string()))?;
+    let paths = scenario::find_scenarios(&args.paths).map_err(CliError::usage)?;
     if paths.is_empty() {
         return Err(CliError::usage("there are no scenarios there")
             .hint("a scenario is a file whose name ends in .toml"));
     }
-    let (mut scenarios, mut wrong) = (Vec::new(), Vec::new());
-    for path in paths {
-        match Scenario::load(&path) {
-            Ok(scenario) => scenarios.push(scenario),
-            Err(error) => wrong.push(error),
-        }
-    }
+    let (scenarios, wrong): (Vec<_>, Vec<_>) =
+        paths.into_iter().map(|path| Scenario::load(&path)).partition(Result::is_ok);
     if wrong.is_empty() {
-        return Ok(scenarios);
+        return Ok(scenarios.into_iter().flatten().collect());
     }
-    let errors: Vec<String> = wrong.iter().map(ScenarioError::to_string).collect();
-    Err(CliError::usage(errors.join("\n  ")))
+    let errors = wrong.into_iter().filter_map(Result::err).map(|error| error.to_string());
+    Err(CliError::usage(errors.collect::<Vec<_>>().join("\n  ")))
 }
 
 /// Writes the expectations of a scenario as they hold.

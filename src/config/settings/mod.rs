@@ -14,10 +14,10 @@ pub use commands::{
 };
 pub use hooks::{HookConfig, HookConfinement, HooksConfig};
 pub use llm::{CostsConfig, LlmConfig, UnknownPricePolicy};
-pub use mcp::{McpConfig, McpServerConfig, McpTransportConfig};
+pub use mcp::{McpConfig, McpServerConfig};
 pub use run::{
     AgentConfig, ContextConfig, EvaluationConfig, EvaluationMode, IndexerConfig, LimitsConfig,
-    LogLevel, LoggingConfig, SessionsConfig,
+    LoggingConfig, SessionsConfig,
 };
 
 use super::key_declaration::{DefaultValue, Key, default, named_tables, section, table};

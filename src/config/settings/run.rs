@@ -2,12 +2,14 @@
 
 use std::path::PathBuf;
 
+use log::LevelFilter;
+
 use super::DAY;
 use crate::config::key_declaration::{default, optional, section};
 use crate::config::keys::UntrustedChange::{AddItems, Lower, Only, RemoveItems, Stricter};
 use crate::config::keys::option;
 use crate::config::text_types::PathPattern;
-use crate::model::{ConfirmMode, Durability, MicroUsd, TimeSpan, Tokens, word_enum};
+use crate::model::{ConfirmMode, Durability, MicroUsd, TimeSpan, Tokens, WordEnum, word_enum};
 
 const MAX_STEPS: u32 = 1_000_000;
 const YEAR: TimeSpan = TimeSpan::from_secs(365 * 86_400);
@@ -153,7 +155,7 @@ section! {
     /// The technical log.
     pub struct LoggingConfig {
         /// The level of the technical log.
-        level: LogLevel = default(LogLevel::Warn).option(option("log-level", "LEVEL").output()),
+        level: LevelFilter = default(LevelFilter::Warn).option(option("log-level", "LEVEL").output()),
         /// A file that the events of the run are written to, as JSON lines.
         file: Option<PathBuf> = optional()
             .example("\"architect.log\"")
@@ -161,20 +163,13 @@ section! {
     }
 }
 
-word_enum! {
-    /// What is logged: this, and everything more important.
-    pub enum LogLevel {
-        /// Nothing.
-        Off = "off",
-        /// Errors.
-        Error = "error",
-        /// Warnings.
-        Warn = "warn",
-        /// The steps of a run.
-        Info = "info",
-        /// Details.
-        Debug = "debug",
-        /// Everything.
-        Trace = "trace",
-    }
+impl WordEnum for LevelFilter {
+    const WORDS: &'static [(&'static str, Self)] = &[
+        ("off", Self::Off),
+        ("error", Self::Error),
+        ("warn", Self::Warn),
+        ("info", Self::Info),
+        ("debug", Self::Debug),
+        ("trace", Self::Trace),
+    ];
 }

@@ -4,7 +4,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use crate::llm::decode::{DecodedPart, DeltaBuffer, Text};
+use crate::llm::decode::{DecodedPart, DeltaBuffer, TextField};
 use crate::llm::wire::{json_type, parse_json, protocol_fault};
 use crate::model::Fault;
 
@@ -37,13 +37,13 @@ enum BlockKind {
 #[serde(default)]
 pub(super) struct BlockFields<'a> {
     #[serde(rename = "type", borrow)]
-    kind: Text<'a>,
-    text: Text<'a>,
-    thinking: Text<'a>,
-    partial_json: Text<'a>,
-    signature: Text<'a>,
-    id: Text<'a>,
-    name: Text<'a>,
+    kind: TextField<'a>,
+    text: TextField<'a>,
+    thinking: TextField<'a>,
+    partial_json: TextField<'a>,
+    signature: TextField<'a>,
+    id: TextField<'a>,
+    name: TextField<'a>,
     input: Option<&'a RawValue>,
 }
 

@@ -5,7 +5,7 @@ use serde_json::value::RawValue;
 
 use super::block::{BlockBuilder, BlockFields};
 use crate::llm::decode::{
-    DecodedPart, DecodedReply, DeltaBuffer, FinishReason, List, Object, Text, TokenCount,
+    DecodedPart, DecodedReply, DeltaBuffer, FinishReason, List, Object, TextField, TokenCount,
     TokenDetails,
 };
 use crate::llm::fault::reply_error;
@@ -55,9 +55,9 @@ struct StreamEvent<'a> {
 #[serde(default)]
 struct MessagePayload<'a> {
     #[serde(borrow)]
-    model: Text<'a>,
+    model: TextField<'a>,
     content: List<&'a RawValue>,
-    stop_reason: Text<'a>,
+    stop_reason: TextField<'a>,
     stop_details: Object<StopDetails<'a>>,
     usage: Object<ReportedUsage>,
 }
@@ -66,7 +66,7 @@ struct MessagePayload<'a> {
 #[serde(default)]
 struct StopDetails<'a> {
     #[serde(borrow)]
-    explanation: Text<'a>,
+    explanation: TextField<'a>,
 }
 
 /// The usage: three kinds of input that add up, and output. Counts are cumulative.
@@ -92,17 +92,13 @@ impl Reader {
             self.blocks.push(BlockBuilder::begin(block, deltas)?);
         }
         self.model = message.model.non_empty();
-        self.apply_end(message.stop_reason, message.stop_details)?;
+        self.apply_end(message.stop_reason.as_str(), message.stop_details)?;
         self.usage.merge(message.usage);
         Ok(())
     }
 
-    fn apply_end(
-        &mut self,
-        reason: Text<'_>,
-        details: Object<StopDetails<'_>>,
-    ) -> Result<(), Fault> {
-        let finish = match reason.as_str() {
+    fn apply_end(&mut self, reason: &str, details: Object<StopDetails<'_>>) -> Result<(), Fault> {
+        let finish = match reason {
             "pause_turn" => Some(ReplyFinish::Pause),
             reason => FinishReason::parse(reason).into_finish(reason)?,
         };
@@ -168,7 +164,7 @@ impl ReplyReader for Reader {
                 let delta = delta()?;
                 if delta.starts_with('{') {
                     let end: MessagePayload<'_> = parse_json(delta)?;
-                    self.apply_end(end.stop_reason, end.stop_details)?;
+                    self.apply_end(end.stop_reason.as_str(), end.stop_details)?;
                 }
                 self.usage.merge(event.usage);
             }

@@ -5,7 +5,6 @@ mod decode;
 mod encode;
 mod thought_binding;
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
 use super::wire::{ApiFormat, ReplyReader, Wire, WireSetup};
@@ -28,8 +27,8 @@ impl Wire for Anthropic {
         &self.0
     }
 
-    fn path(&self) -> Cow<'static, str> {
-        "/messages".into()
+    fn path(&self) -> String {
+        "/messages".to_owned()
     }
 
     fn headers(&self) -> Vec<(&'static str, &'static str)> {

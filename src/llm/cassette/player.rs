@@ -11,7 +11,7 @@ use crate::llm::exchange::{HttpTransport, IncomingResponse, ResponseBody};
 use crate::llm::fault::SecretMasker;
 use crate::llm::scripted::ScriptPosition;
 use crate::model::{Fault, FaultKind};
-use crate::net::{HeaderMap, HeaderName, HeaderValue, HttpRequest, NetError};
+use crate::net::{HeaderMap, HeaderName, HeaderValue, HttpRequest, NetError, Result};
 use crate::port::{CancellationToken, Model, ModelCall, ModelRequest};
 
 /// The action on a request that differs from the recorded one.
@@ -73,7 +73,7 @@ impl Player {
         number: usize,
         recorded: &RecordedExchange,
         request: &HttpRequest,
-    ) -> Result<(), NetError> {
+    ) -> Result<()> {
         // The recording is masked, so the request has to be masked too.
         let sent = SecretMasker::default().mask(&String::from_utf8_lossy(&request.body.to_vec()));
         let Some(mismatch) = RequestMismatch::find(&recorded.request.body, &sent) else {
@@ -93,11 +93,7 @@ impl Player {
 }
 
 impl HttpTransport for Player {
-    fn send(
-        &self,
-        request: &HttpRequest,
-        cancel: &CancellationToken,
-    ) -> Result<IncomingResponse, NetError> {
+    fn send(&self, request: &HttpRequest, cancel: &CancellationToken) -> Result<IncomingResponse> {
         if cancel.is_cancelled() {
             return Err(NetError::Cancelled);
         }
@@ -135,11 +131,11 @@ impl HttpTransport for Player {
 /// The body of a recorded response.
 struct ReplayBody {
     chunks: VecDeque<Vec<u8>>,
-    end: Result<(), NetError>,
+    end: Result<()>,
 }
 
 impl ResponseBody for ReplayBody {
-    fn read(&mut self, buffer: &mut [u8]) -> Result<usize, NetError> {
+    fn read(&mut self, buffer: &mut [u8]) -> Result<usize> {
         let Some(mut chunk) = self.chunks.pop_front() else { return self.end.clone().map(|()| 0) };
         let count = chunk.len().min(buffer.len());
         buffer[..count].copy_from_slice(&chunk[..count]);

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex};
 
 use rustix::fs::OFlags;
 use thiserror::Error;
@@ -14,7 +14,7 @@ use super::record::{
 };
 use crate::llm::exchange::{HttpTransport, IncomingResponse, ResponseBody};
 use crate::llm::fault::SecretMasker;
-use crate::net::{HttpRequest, NetError};
+use crate::net::{HttpRequest, Result};
 use crate::port::{CancellationToken, lock};
 use crate::workspace::{open_without_links, resolve_inside};
 
@@ -67,7 +67,7 @@ impl Recorder {
 
     /// Returns whether no request was recorded.
     pub fn is_empty(&self) -> bool {
-        self.lock().requests == 0
+        lock(&self.0).requests == 0
     }
 
     /// Returns a transport that records the exchanges with a model.
@@ -79,10 +79,6 @@ impl Recorder {
     ) -> Arc<dyn HttpTransport> {
         let (recorder, model) = (self.clone(), model.to_owned());
         Arc::new(RecordingTransport { recorder, inner, model, masker })
-    }
-
-    fn lock(&self) -> MutexGuard<'_, CassetteFile> {
-        lock(&self.0)
     }
 }
 
@@ -146,17 +142,13 @@ struct RecordingTransport {
 }
 
 impl HttpTransport for RecordingTransport {
-    fn send(
-        &self,
-        request: &HttpRequest,
-        cancel: &CancellationToken,
-    ) -> Result<IncomingResponse, NetError> {
-        let number = self.recorder.lock().write_request(request, &self.model, &self.masker);
+    fn send(&self, request: &HttpRequest, cancel: &CancellationToken) -> Result<IncomingResponse> {
+        let number = lock(&self.recorder.0).write_request(request, &self.model, &self.masker);
         match self.inner.send(request, cancel) {
             Ok(IncomingResponse { status, headers, body }) => {
                 let recorded = relevant_headers(&headers);
                 let record = CassetteRecord::Response { n: number, status, headers: recorded };
-                self.recorder.lock().write_or_warn(&record, &self.masker);
+                lock(&self.recorder.0).write_or_warn(&record, &self.masker);
                 let (recorder, masker) = (self.recorder.clone(), self.masker.clone());
                 let recorder = ResponseRecorder { recorder, masker, number, pending: Vec::new() };
                 let body = Box::new(RecordingBody { inner: body, recorder });
@@ -164,7 +156,7 @@ impl HttpTransport for RecordingTransport {
             }
             Err(error) => {
                 let record = CassetteRecord::Error { n: number, error: error.clone() };
-                self.recorder.lock().write_or_warn(&record, &self.masker);
+                lock(&self.recorder.0).write_or_warn(&record, &self.masker);
                 Err(error)
             }
         }
@@ -204,7 +196,7 @@ impl ResponseRecorder {
     /// Writes the rest of the response and its last record.
     fn end(&mut self, record: &CassetteRecord) {
         self.write_rest();
-        self.recorder.lock().write_or_warn(record, &self.masker);
+        lock(&self.recorder.0).write_or_warn(record, &self.masker);
     }
 
     fn write_rest(&mut self) {
@@ -217,7 +209,7 @@ impl ResponseRecorder {
         let bytes: Vec<u8> = self.pending.drain(..length).collect();
         let bytes = self.masker.mask_bytes(&bytes);
         let chunk = ChunkRecord::new(self.number, &bytes, |text| self.masker.mask(text));
-        self.recorder.lock().write_or_warn(&CassetteRecord::Chunk(chunk), &self.masker);
+        lock(&self.recorder.0).write_or_warn(&CassetteRecord::Chunk(chunk), &self.masker);
     }
 }
 
@@ -238,7 +230,7 @@ fn event_end(bytes: &[u8]) -> Option<usize> {
 }
 
 impl ResponseBody for RecordingBody {
-    fn read(&mut self, buffer: &mut [u8]) -> Result<usize, NetError> {
+    fn read(&mut self, buffer: &mut [u8]) -> Result<usize> {
         let read = self.inner.read(buffer);
         let n = self.recorder.number;
         match &read {

@@ -57,15 +57,16 @@ impl DecodedReply {
         let mut ids = ids_in_use.assign(ids).into_iter();
         let mut parts = Vec::with_capacity(self.parts.len());
         for part in &self.parts {
-            parts.extend(match part {
-                DecodedPart::Text(text) if text.is_empty() => None,
-                DecodedPart::Text(text) => Some(ReplyPart::Text(text.as_str().into())),
+            parts.push(match part {
+                DecodedPart::Text(text) if text.is_empty() => continue,
+                DecodedPart::Text(text) => ReplyPart::Text(text.as_str().into()),
                 DecodedPart::Call { name, arguments, .. } => {
-                    ids.next().map(|id| ReplyPart::Call(ToolCall::new(id, name, arguments)))
+                    let Some(id) = ids.next() else { continue };
+                    ReplyPart::Call(ToolCall::new(id, name, arguments))
                 }
                 DecodedPart::Opaque(json) => {
-                    let opaque = OpaqueBlock { wire: Arc::clone(wire), json: json.as_str().into() };
-                    Some(ReplyPart::Opaque(opaque))
+                    let (wire, json) = (Arc::clone(wire), json.as_str().into());
+                    ReplyPart::Opaque(OpaqueBlock { wire, json })
                 }
             });
         }

@@ -16,7 +16,7 @@ use crate::model::Tokens;
 pub(crate) struct Typed<T, const FIRST: u8>(pub(crate) Option<T>);
 
 /// Text.
-pub(crate) type Text<'a> = Typed<JsonText<'a>, b'"'>;
+pub(crate) type TextField<'a> = Typed<JsonText<'a>, b'"'>;
 /// An object.
 pub(crate) type Object<T> = Typed<T, b'{'>;
 /// A list.
@@ -38,7 +38,7 @@ impl<'de, T: Deserialize<'de>, const FIRST: u8> Deserialize<'de> for Typed<T, FI
     }
 }
 
-impl Text<'_> {
+impl TextField<'_> {
     /// Returns the text; empty if it is missing.
     pub(crate) fn as_str(&self) -> &str {
         self.0.as_ref().map_or("", |text| &text.0)
@@ -77,6 +77,7 @@ pub(crate) struct TokenCount(pub(crate) Option<u64>);
 /// The parts of a count, at all providers.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(default)]
+#[allow(clippy::struct_field_names)] // the providers' names
 pub(crate) struct TokenDetails {
     pub(crate) cached_tokens: TokenCount,
     pub(crate) cache_write_tokens: TokenCount,
@@ -111,7 +112,7 @@ mod tests {
     #[serde(default)]
     struct AnyFields<'a> {
         #[serde(borrow)]
-        text: Text<'a>,
+        text: TextField<'a>,
         object: Object<NestedFields<'a>>,
         objects: List<Object<NestedFields<'a>>>,
     }
@@ -120,7 +121,7 @@ mod tests {
     #[serde(default)]
     struct NestedFields<'a> {
         #[serde(borrow)]
-        a: Text<'a>,
+        a: TextField<'a>,
     }
 
     #[test]

@@ -1,16 +1,12 @@
 //! The interface to the network, or to a recording.
 
-use crate::net::{HeaderMap, HttpClient, HttpRequest, HttpResponse, NetError};
+use crate::net::{HeaderMap, HttpClient, HttpRequest, HttpResponse, Result};
 use crate::port::CancellationToken;
 
 /// Sends requests.
 pub(crate) trait HttpTransport: Send + Sync {
     /// Sends a request and waits for the head of the response.
-    fn send(
-        &self,
-        request: &HttpRequest,
-        cancel: &CancellationToken,
-    ) -> Result<IncomingResponse, NetError>;
+    fn send(&self, request: &HttpRequest, cancel: &CancellationToken) -> Result<IncomingResponse>;
 }
 
 /// A response whose head was received.
@@ -23,18 +19,14 @@ pub(crate) struct IncomingResponse {
 /// The body of a response.
 pub(crate) trait ResponseBody {
     /// Reads more of the body; returns zero at its end.
-    fn read(&mut self, buffer: &mut [u8]) -> Result<usize, NetError>;
+    fn read(&mut self, buffer: &mut [u8]) -> Result<usize>;
 
     /// Ends reading. The connection may be reused.
     fn release(self: Box<Self>);
 }
 
 impl HttpTransport for HttpClient {
-    fn send(
-        &self,
-        request: &HttpRequest,
-        cancel: &CancellationToken,
-    ) -> Result<IncomingResponse, NetError> {
+    fn send(&self, request: &HttpRequest, cancel: &CancellationToken) -> Result<IncomingResponse> {
         let body = Self::send(self, request, cancel)?;
         let (status, headers) = (body.status, body.headers.clone());
         Ok(IncomingResponse { status, headers, body: Box::new(body) })
@@ -42,7 +34,7 @@ impl HttpTransport for HttpClient {
 }
 
 impl ResponseBody for HttpResponse {
-    fn read(&mut self, buffer: &mut [u8]) -> Result<usize, NetError> {
+    fn read(&mut self, buffer: &mut [u8]) -> Result<usize> {
         Self::read(self, buffer)
     }
 

@@ -4,7 +4,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::llm::decode::{
-    DecodedPart, DecodedReply, DeltaBuffer, FinishReason, List, Object, Text, TokenCount,
+    DecodedPart, DecodedReply, DeltaBuffer, FinishReason, List, Object, TextField, TokenCount,
 };
 use crate::llm::fault::{is_error, reply_error};
 use crate::llm::wire::{ReplyReader, json_type, parse_json, protocol_fault, truncated_fault};
@@ -29,7 +29,7 @@ struct Chunk<'a> {
     candidates: List<Object<Candidate<'a>>>,
     prompt_feedback: Object<PromptFeedback<'a>>,
     usage_metadata: Object<ReportedUsage>,
-    model_version: Text<'a>,
+    model_version: TextField<'a>,
     error: Option<&'a RawValue>,
 }
 
@@ -39,8 +39,8 @@ struct Candidate<'a> {
     index: TokenCount,
     #[serde(borrow)]
     content: Object<CandidateContent<'a>>,
-    finish_reason: Text<'a>,
-    finish_message: Text<'a>,
+    finish_reason: TextField<'a>,
+    finish_message: TextField<'a>,
 }
 
 #[derive(Default, Deserialize)]
@@ -54,7 +54,7 @@ struct CandidateContent<'a> {
 #[serde(default, rename_all = "camelCase")]
 struct ContentPart<'a> {
     #[serde(borrow)]
-    text: Text<'a>,
+    text: TextField<'a>,
     thought: Option<&'a RawValue>,
     thought_signature: Option<&'a RawValue>,
     function_call: Object<FunctionCallPart<'a>>,
@@ -64,8 +64,8 @@ struct ContentPart<'a> {
 #[serde(default)]
 struct FunctionCallPart<'a> {
     #[serde(borrow)]
-    id: Text<'a>,
-    name: Text<'a>,
+    id: TextField<'a>,
+    name: TextField<'a>,
     args: Option<&'a RawValue>,
 }
 
@@ -73,7 +73,7 @@ struct FunctionCallPart<'a> {
 #[serde(default, rename_all = "camelCase")]
 struct PromptFeedback<'a> {
     #[serde(borrow)]
-    block_reason: Text<'a>,
+    block_reason: TextField<'a>,
 }
 
 #[derive(Default, Deserialize)]

@@ -3,7 +3,6 @@
 mod decode;
 mod encode;
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
 use super::wire::{ApiFormat, ReplyReader, Wire, WireSetup, path_or_default};
@@ -32,12 +31,12 @@ impl Wire for Gemini {
         &self.0
     }
 
-    fn path(&self) -> Cow<'static, str> {
+    fn path(&self) -> String {
         let WireSetup { model, is_streaming, .. } = &self.0;
         let folder = if model.contains('/') { "" } else { "models/" };
         let method =
             if *is_streaming { "streamGenerateContent?alt=sse" } else { "generateContent" };
-        format!("/{folder}{model}:{method}").into()
+        format!("/{folder}{model}:{method}")
     }
 
     fn key_header(&self, _: &str) -> (HeaderName, &'static str) {

@@ -3,7 +3,7 @@
 //! The table is part of the release and has a date; a file of the user overrides it. Unknown models have no price.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::Path;
 
 use serde::Deserialize;
 use thiserror::Error;
@@ -39,26 +39,10 @@ pub struct ModelInfo {
     pub max_output: Option<Tokens>,
 }
 
-/// An invalid model table.
+/// An error of loading a model table: the file, and the reason with its position.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum ModelTableError {
-    /// The file can't be read.
-    #[error("could not read {path}: {cause}")]
-    Unreadable {
-        /// The file.
-        path: PathBuf,
-        /// The error of the system.
-        cause: String,
-    },
-    /// The file is not a valid table.
-    #[error("{path}: {cause}")]
-    Malformed {
-        /// The file.
-        path: PathBuf,
-        /// The reason and its position.
-        cause: String,
-    },
-}
+#[error("{0}")]
+pub struct ModelTableError(String);
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -111,13 +95,12 @@ impl ModelTable {
     /// # Errors
     ///
     /// Fails if the file can't be read, or for an invalid table.
-    pub fn with_file(mut self, path: PathBuf) -> Result<Self, ModelTableError> {
-        let text = read_input(&path).map_err(|error| ModelTableError::Unreadable {
-            path: path.clone(),
-            cause: error.to_string(),
-        })?;
+    pub fn with_file(mut self, path: &Path) -> Result<Self, ModelTableError> {
+        let shown = path.display();
+        let text = read_input(path)
+            .map_err(|error| ModelTableError(format!("could not read {shown}: {error}")))?;
         let over =
-            Self::parse(&text).map_err(|cause| ModelTableError::Malformed { path, cause })?;
+            Self::parse(&text).map_err(|cause| ModelTableError(format!("{shown}: {cause}")))?;
         self.rows.retain(|row| !over.rows.iter().any(|new| new.is_same_model(row)));
         self.rows.extend(over.rows);
         self.aliases.extend(over.aliases);
@@ -354,7 +337,7 @@ mod tests {
         let rows = "[aliases]\nmine = \"ollama/tiny\"\n[models.openai]\n\"gpt-4o\" = { price = { input = 7.0, output = 9.0 } }\n\
             [models.ollama]\n\"tiny\" = { window = 4096 }\n";
         std::fs::write(&path, rows).unwrap();
-        let table = ModelTable::built_in().with_file(path.clone()).unwrap();
+        let table = ModelTable::built_in().with_file(&path).unwrap();
         assert_eq!(lookup(&table, "openai/gpt-4o"), Some(("gpt-4o".to_owned(), Some(7_000_000))));
         assert_eq!(lookup(&table, "mine"), Some(("tiny".to_owned(), None)));
         for wrong in [
@@ -363,8 +346,8 @@ mod tests {
             "[models.openai]\n\"a\" = { price = { input = -1.0, output = 1.0 } }",
         ] {
             std::fs::write(&path, wrong).unwrap();
-            let refused = ModelTable::built_in().with_file(path.clone());
-            assert!(matches!(refused, Err(ModelTableError::Malformed { .. })), "{wrong}");
+            let refused = ModelTable::built_in().with_file(&path).unwrap_err().to_string();
+            assert!(refused.starts_with(&format!("{}: ", path.display())), "{wrong}: {refused}");
         }
     }
 }

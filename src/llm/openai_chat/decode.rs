@@ -251,11 +251,9 @@ impl ReplyReader for Reader {
         let opaque = self.reasoning_block().map(DecodedPart::Opaque);
         let Self { text, calls, finish, is_refused, usage, model, .. } = *self;
         let text = Some(text).filter(|text| !text.is_empty()).map(DecodedPart::Text);
-        let calls = calls.into_iter().map(|call| DecodedPart::Call {
-            id: call.id,
-            name: call.name,
-            arguments: call.arguments,
-        });
+        let part =
+            |CallBuilder { id, name, arguments, .. }| DecodedPart::Call { id, name, arguments };
+        let calls = calls.into_iter().map(part);
         let parts: Vec<_> = opaque.into_iter().chain(text).chain(calls).collect();
         let finish = match finish.unwrap_or_else(|| FinishReason::infer(&parts)) {
             ReplyFinish::Stop if is_refused => ReplyFinish::Refused,

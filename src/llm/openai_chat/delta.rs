@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde::de::{Deserializer, Error as _};
 use serde_json::value::RawValue;
 
-use crate::llm::decode::{JsonText, List, Object, Text, TokenCount, TokenDetails};
+use crate::llm::decode::{JsonText, List, Object, TextField, TokenCount, TokenDetails};
 use crate::model::{Tokens, Usage};
 
 /// A chunk, or a complete reply.
@@ -14,12 +14,12 @@ use crate::model::{Tokens, Usage};
 #[serde(default)]
 pub(super) struct Chunk<'a> {
     #[serde(borrow)]
-    pub(super) model: Text<'a>,
+    pub(super) model: TextField<'a>,
     pub(super) choices: List<Object<Choice<'a>>>,
     pub(super) usage: Option<&'a RawValue>,
     pub(super) error: Option<&'a RawValue>,
     /// `error` for an error of vLLM, whose fields are at the top level.
-    pub(super) object: Text<'a>,
+    pub(super) object: TextField<'a>,
     pub(super) x_groq: Object<GroqExtension<'a>>,
 }
 
@@ -39,7 +39,7 @@ pub(super) struct Choice<'a> {
     pub(super) delta: Object<MessageDelta<'a>>,
     /// The complete reply, or the reply so far; Perplexity sends it with the delta, streamed or not.
     pub(super) message: Object<MessageDelta<'a>>,
-    pub(super) finish_reason: Text<'a>,
+    pub(super) finish_reason: TextField<'a>,
     /// OpenRouter reports upstream errors in the choice.
     pub(super) error: Option<&'a RawValue>,
 }
@@ -49,9 +49,9 @@ pub(super) struct Choice<'a> {
 pub(super) struct MessageDelta<'a> {
     #[serde(borrow)]
     pub(super) content: MessageContent<'a>,
-    pub(super) refusal: Text<'a>,
-    pub(super) reasoning_content: Text<'a>,
-    pub(super) reasoning: Text<'a>,
+    pub(super) refusal: TextField<'a>,
+    pub(super) reasoning_content: TextField<'a>,
+    pub(super) reasoning: TextField<'a>,
     pub(super) reasoning_details: Option<&'a RawValue>,
     pub(super) tool_calls: List<Object<CallDelta<'a>>>,
 }
@@ -61,7 +61,7 @@ pub(super) struct MessageDelta<'a> {
 pub(super) struct CallDelta<'a> {
     pub(super) index: TokenCount,
     #[serde(borrow)]
-    pub(super) id: Text<'a>,
+    pub(super) id: TextField<'a>,
     pub(super) function: Object<FunctionDelta<'a>>,
 }
 
@@ -69,7 +69,7 @@ pub(super) struct CallDelta<'a> {
 #[serde(default)]
 pub(super) struct FunctionDelta<'a> {
     #[serde(borrow)]
-    pub(super) name: Text<'a>,
+    pub(super) name: TextField<'a>,
     pub(super) arguments: Option<&'a RawValue>,
 }
 

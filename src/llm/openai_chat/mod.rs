@@ -7,7 +7,6 @@ mod delta;
 mod encode;
 mod quirks;
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
 use super::wire::{ApiFormat, ReplyReader, Wire, WireSetup, path_or_default};
@@ -35,8 +34,8 @@ impl Wire for Chat {
         &self.setup
     }
 
-    fn path(&self) -> Cow<'static, str> {
-        "/chat/completions".into()
+    fn path(&self) -> String {
+        "/chat/completions".to_owned()
     }
 
     fn reader(&self) -> Box<dyn ReplyReader> {

@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 
 use super::item::{self, DecodedItem};
 use crate::llm::decode::{
-    DecodedReply, DeltaBuffer, FinishReason, List, Object, Text, TokenCount, TokenDetails,
+    DecodedReply, DeltaBuffer, FinishReason, List, Object, TextField, TokenCount, TokenDetails,
 };
 use crate::llm::fault::{ApiError, classify_stream_error, reply_error};
 use crate::llm::wire::{ReplyReader, event_kind, parse_json, protocol_fault, truncated_fault};
@@ -47,7 +47,7 @@ struct StreamEvent<'a> {
     output_index: TokenCount,
     #[serde(borrow)]
     item: Option<&'a RawValue>,
-    delta: Text<'a>,
+    delta: TextField<'a>,
     response: Option<&'a RawValue>,
 }
 
@@ -55,8 +55,8 @@ struct StreamEvent<'a> {
 #[serde(default)]
 struct ResponsePayload<'a> {
     #[serde(borrow)]
-    status: Text<'a>,
-    model: Text<'a>,
+    status: TextField<'a>,
+    model: TextField<'a>,
     output: List<&'a RawValue>,
     usage: Object<ReportedUsage>,
     incomplete_details: Object<IncompleteDetails<'a>>,
@@ -67,7 +67,7 @@ struct ResponsePayload<'a> {
 #[serde(default)]
 struct IncompleteDetails<'a> {
     #[serde(borrow)]
-    reason: Text<'a>,
+    reason: TextField<'a>,
 }
 
 #[derive(Default, Deserialize)]
@@ -83,25 +83,19 @@ impl Reader {
     fn apply(&mut self, kind: &str, data: &str, deltas: &mut DeltaBuffer) -> Result<(), Fault> {
         let event = || parse_json::<StreamEvent<'_>>(data);
         match kind {
-            "response.output_item.added" => {
-                self.items.begin(event()?.output_index);
-                return Ok(());
-            }
+            "response.output_item.added" => self.items.begin(event()?.output_index),
             "response.output_item.done" => {
                 let StreamEvent { output_index, item, .. } = event()?;
-                return self.items.done(output_index, item);
+                self.items.done(output_index, item)?;
             }
             "response.output_text.delta" | "response.refusal.delta" => {
                 deltas.text.push_str(event()?.delta.as_str());
-                return Ok(());
             }
             "response.reasoning_summary_text.delta" | "response.reasoning_text.delta" => {
                 deltas.reasoning.push_str(event()?.delta.as_str());
-                return Ok(());
             }
             "response.function_call_arguments.delta" => {
                 deltas.add_hidden(event()?.delta.as_str());
-                return Ok(());
             }
             "error" => {
                 let error: Value = parse_json(data)?;
@@ -115,13 +109,15 @@ impl Reader {
             | "response.incomplete"
             | "response.failed"
             | "response.cancelled"
-            | "response.done" => {}
+            | "response.done" => {
+                let response = event()?.response.filter(|json| json.get().starts_with('{'));
+                let missing = || protocol_fault(format!("{kind} has no response"));
+                self.apply_terminal(kind, parse_json(response.ok_or_else(missing)?.get())?)?;
+            }
             // Starts, parts and unknown events.
-            _ => return Ok(()),
+            _ => {}
         }
-        let response = event()?.response.filter(|json| json.get().starts_with('{'));
-        let response = response.ok_or_else(|| protocol_fault(format!("{kind} has no response")))?;
-        self.apply_terminal(kind, parse_json(response.get())?)
+        Ok(())
     }
 
     /// Applies the response of a terminal event. Its status determines the end too.

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use crate::llm::decode::{DecodedPart, JsonText, Text, text_or_json};
+use crate::llm::decode::{DecodedPart, JsonText, TextField, text_or_json};
 use crate::llm::wire::{json_fault, json_type, parse_json, protocol_fault};
 use crate::model::Fault;
 
@@ -35,11 +35,11 @@ impl MessageFrame {
 struct ItemFields<'a> {
     #[serde(borrow)]
     content: Option<&'a RawValue>,
-    phase: Text<'a>,
-    call_id: Text<'a>,
-    id: Text<'a>,
-    name: Text<'a>,
-    status: Text<'a>,
+    phase: TextField<'a>,
+    call_id: TextField<'a>,
+    id: TextField<'a>,
+    name: TextField<'a>,
+    status: TextField<'a>,
     arguments: Option<&'a RawValue>,
     encrypted_content: Option<&'a RawValue>,
 }
@@ -48,8 +48,8 @@ struct ItemFields<'a> {
 #[serde(default)]
 struct MessageItemContent<'a> {
     #[serde(borrow)]
-    text: Text<'a>,
-    refusal: Text<'a>,
+    text: TextField<'a>,
+    refusal: TextField<'a>,
 }
 
 /// The content of an item.

@@ -5,7 +5,6 @@ mod decode;
 mod encode;
 mod item;
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
 use super::wire::{ApiFormat, ReplyReader, Wire, WireSetup, path_or_default};
@@ -26,8 +25,8 @@ impl Wire for Responses {
         &self.0
     }
 
-    fn path(&self) -> Cow<'static, str> {
-        "/responses".into()
+    fn path(&self) -> String {
+        "/responses".to_owned()
     }
 
     fn reader(&self) -> Box<dyn ReplyReader> {

@@ -120,12 +120,7 @@ impl Channel for HttpChannel {
         result
     }
 
-    fn notify(
-        &self,
-        message: Value,
-        version: &'static str,
-        wait: &ReplyDeadline<'_>,
-    ) -> Result<()> {
+    fn notify(&self, message: Value, version: &str, wait: &ReplyDeadline<'_>) -> Result<()> {
         self.0.notify(&message, version, wait)
     }
 
@@ -165,19 +160,14 @@ impl HttpState {
     }
 
     /// Sends a message without an answer.
-    fn notify(
-        &self,
-        message: &Value,
-        version: &'static str,
-        wait: &ReplyDeadline<'_>,
-    ) -> Result<()> {
+    fn notify(&self, message: &Value, version: &str, wait: &ReplyDeadline<'_>) -> Result<()> {
         self.send(message, version, &[], wait, |_| Ok(()))
     }
 
     fn send<T>(
         &self,
         message: &Value,
-        version: &'static str,
+        version: &str,
         own: &[(String, String)],
         wait: &ReplyDeadline<'_>,
         read: impl FnOnce(&mut HttpResponse) -> Result<T>,

@@ -379,7 +379,7 @@ impl ShellParser {
         // A number says which one is redirected.
         let has_number = !self.take_while(|char| char.is_ascii_digit()).is_empty();
         let is_script = !has_number && self.peek_at(1) == Some('(');
-        let may_begin = |sign: &str| !is_script && !(has_number && sign.starts_with('&'));
+        let may_begin = |sign: &str| !(is_script || has_number && sign.starts_with('&'));
         let found = REDIRECTIONS.iter().find(|(sign, _)| may_begin(sign) && self.take(sign));
         let Some(&(sign, kind)) = found else {
             self.at = begun;

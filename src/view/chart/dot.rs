@@ -6,15 +6,17 @@ use super::labels::{identifier, local_name};
 use super::{ArrowGroup, children, group_arrows};
 use crate::machine::chart::Chart;
 
+/// The first lines of the graph: its layout, and the style of its nodes and edges.
+const HEADER: &str = r#"digraph run {
+    compound=true; rankdir=TB; nodesep=0.6; ranksep=0.7;
+    node [shape=box, style="rounded,filled", fillcolor=white, fontname="Helvetica"];
+    edge [fontname="Helvetica", fontsize=10];
+    start [shape=circle, label="", width=0.2, style=filled, fillcolor=black];
+"#;
+
 /// Returns the chart as a Graphviz graph.
 pub(super) fn render(chart: &Chart) -> String {
-    let mut text = String::from("digraph run {\n");
-    text.push_str("    compound=true; rankdir=TB; nodesep=0.6; ranksep=0.7;\n");
-    text.push_str("    node [shape=box, style=\"rounded,filled\", fillcolor=white, fontname=\"Helvetica\"];\n");
-    text.push_str("    edge [fontname=\"Helvetica\", fontsize=10];\n");
-    text.push_str(
-        "    start [shape=circle, label=\"\", width=0.2, style=filled, fillcolor=black];\n",
-    );
+    let mut text = String::from(HEADER);
     write_states(&mut text, chart, "", 1);
     let _ = writeln!(text, "    start -> {};", identifier(chart.initial_leaf(&chart.initial)));
     for group in group_arrows(chart) {

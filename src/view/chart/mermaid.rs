@@ -52,15 +52,11 @@ fn write_states(text: &mut String, chart: &Chart, parent: &str, depth: usize) {
     for node in children(chart, parent) {
         let (id, name) = (identifier(&node.path), local_name(&node.path));
         match &node.initial {
-            None if parent.is_empty() => {
-                let _ = writeln!(text, "{indent}{id}");
-            }
-            None => {
-                let _ = writeln!(text, "{indent}state \"{name}\" as {id}");
-            }
+            None if parent.is_empty() => text.push_str(&format!("{indent}{id}\n")),
+            None => text.push_str(&format!("{indent}state \"{name}\" as {id}\n")),
             Some(initial) => {
-                let _ = writeln!(text, "{indent}state {id} {{");
-                let _ = writeln!(text, "{indent}    [*] --> {}", identifier(initial));
+                let initial = identifier(initial);
+                let _ = writeln!(text, "{indent}state {id} {{\n{indent}    [*] --> {initial}");
                 write_states(text, chart, &node.path, depth + 1);
                 let _ = writeln!(text, "{indent}}}");
             }

@@ -25,14 +25,11 @@ impl ToolCallBlocks {
 
     /// Ends the block of a call. Returns the lines that can be written now.
     pub(super) fn end(&mut self, id: &CallId, line: String, after: Vec<String>) -> Vec<String> {
-        match self.find(id) {
-            Some(block) => {
-                block.lines.push(line);
-                block.lines.extend(after);
-                block.has_ended = true;
-            }
-            None => return [vec![line], after].concat(),
-        }
+        let lines = [vec![line], after].concat();
+        let is_it = |block: &&mut ToolCallBlock| block.id == *id && !block.has_ended;
+        let Some(block) = self.0.iter_mut().find(is_it) else { return lines };
+        block.lines.extend(lines);
+        block.has_ended = true;
         self.take_writable()
     }
 
@@ -44,10 +41,6 @@ impl ToolCallBlocks {
     /// Returns all remaining lines.
     pub(super) fn take_rest(&mut self) -> Vec<String> {
         self.0.drain(..).flat_map(|block| block.lines).collect()
-    }
-
-    fn find(&mut self, id: &CallId) -> Option<&mut ToolCallBlock> {
-        self.0.iter_mut().find(|block| block.id == *id && !block.has_ended)
     }
 
     fn take_writable(&mut self) -> Vec<String> {

@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 
 use crate::model::Language;
 use crate::tools::{CallArguments, CallSummary, Subject, SummaryDetail, describe};
-use crate::view::catalogue::LogMessage;
+use crate::view::catalogue::text;
 use crate::view::sanitize;
 
 /// The maximum length of a command, a pattern or other arguments, in characters.
@@ -19,20 +19,25 @@ pub fn summarize_call(tool: &str, arguments: &Value, lang: Language) -> String {
     let CallSummary { subject, within, detail } = (description.summarize)(CallArguments(fields));
     let subject = match subject {
         Subject::Path(path) => sanitize::line(path).into_owned(),
-        Subject::Files(files) => LogMessage::Files { files }.render(lang),
+        Subject::Files(files) => lang.count(files, ["file", "files"], ["archivo", "archivos"]),
         Subject::Text(text) => shorten(text),
         Subject::Quoted(text) => format!("\"{}\"", shorten(text)),
     };
     let detail = detail.map(|detail| match detail {
-        SummaryDetail::Range { from, to } => LogMessage::Range { from, to },
-        SummaryDetail::Lines(lines) => LogMessage::Lines { lines },
-        SummaryDetail::Change { old, new } => LogMessage::Change { old, new },
+        SummaryDetail::Range { from, to: Some(to) } => {
+            text!(lang, "lines {from}–{to}", "líneas {from}–{to}")
+        }
+        SummaryDetail::Range { from, to: None } => {
+            text!(lang, "from line {from}", "desde la línea {from}")
+        }
+        SummaryDetail::Lines(lines) => lang.count(lines, ["line", "lines"], ["línea", "líneas"]),
+        SummaryDetail::Change { old, new } => {
+            text!(lang, "{old}→{new} lines", "{old}→{new} líneas")
+        }
     });
     match (detail, within.map(shorten).filter(|folder| folder != ".")) {
-        (Some(detail), _) => format!("{subject} ({})", detail.render(lang)),
-        (None, Some(folder)) => {
-            LogMessage::Search { pattern: &subject, path: &folder }.render(lang)
-        }
+        (Some(detail), _) => format!("{subject} ({detail})"),
+        (None, Some(folder)) => text!(lang, "{subject} in {folder}", "{subject} en {folder}"),
         (None, None) => subject,
     }
 }

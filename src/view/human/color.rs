@@ -1,4 +1,6 @@
-//! The capabilities of a terminal, and the user's choice of colours.
+//! The colours of the log: the capabilities of a terminal, and the user's choice.
+
+use anstyle::{AnsiColor, Style};
 
 use crate::model::word_enum;
 
@@ -29,7 +31,7 @@ pub fn should_use_color(
         ColorChoice::Never => false,
         ColorChoice::Auto if is_set("NO_COLOR") => false,
         ColorChoice::Auto
-            if env("CLICOLOR_FORCE").is_some_and(|force| !force.is_empty() && force != "0") =>
+            if is_set("CLICOLOR_FORCE") && env("CLICOLOR_FORCE").as_deref() != Some("0") =>
         {
             true
         }
@@ -45,6 +47,41 @@ pub fn can_redraw(is_terminal: bool, env: impl Fn(&str) -> Option<String>) -> bo
 
 fn is_dumb(env: impl Fn(&str) -> Option<String>) -> bool {
     env("TERM").is_none_or(|term| term.is_empty() || term == "dumb")
+}
+
+/// Adds colours to text, or returns it unchanged.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Painter {
+    pub(super) has_color: bool,
+}
+
+impl Painter {
+    pub(super) fn bold(self, text: &str) -> String {
+        self.apply(Style::new().bold(), text)
+    }
+
+    pub(super) fn dim(self, text: &str) -> String {
+        self.apply(Style::new().dimmed(), text)
+    }
+
+    pub(super) fn success(self, text: &str) -> String {
+        self.apply(AnsiColor::Green.on_default(), text)
+    }
+
+    pub(super) fn error(self, text: &str) -> String {
+        self.apply(AnsiColor::Red.on_default(), text)
+    }
+
+    pub(super) fn warning(self, text: &str) -> String {
+        self.apply(AnsiColor::Yellow.on_default(), text)
+    }
+
+    fn apply(self, style: Style, text: &str) -> String {
+        match self.has_color {
+            true => format!("{style}{text}{style:#}"),
+            false => text.to_owned(),
+        }
+    }
 }
 
 #[cfg(test)]

@@ -7,24 +7,22 @@ use std::time::Duration;
 
 use super::call_blocks::ToolCallBlocks;
 use super::call_summary::summarize_call;
-use super::painter::Painter;
+use super::color::Painter;
 use super::terminal_screen::{DrawCommand, TerminalScreen};
 use crate::machine::{RunStatus, StopReason};
-use crate::model::Language;
-use crate::model::{CallId, EffectId, TimeSpan, Tokens, ToolStatus};
+use crate::model::{CallId, EffectId, Language, TimeSpan, Tokens, ToolStatus};
 use crate::port::{Clock, Disconnected, HookOutcome};
 use crate::view::background_writer::{
     BackgroundWriter, FinishTimeout, OutputError, PlainTarget, WriteQueue,
 };
-use crate::view::catalogue::LogMessage;
+use crate::view::catalogue::{MAX_DETAIL, text};
 use crate::view::public::{
-    AgentEnd, ApiCallEnd, CallOutcome, HookComplete, LimitAction, PublicEvent, PublicEventKind,
-    RetryCause, Severity, ToolCallEnd, ToolCallStart,
+    ApiCallEnd, CallOutcome, HookComplete, LimitAction, PublicEvent, PublicEventKind, Severity,
+    ToolCallEnd, ToolCallStart,
 };
 use crate::view::result::RunResult;
 use crate::view::sanitize;
 use crate::view::sink::ReportSink;
-use crate::view::tool_failure::failure_line;
 
 /// The style of the log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -41,7 +39,9 @@ pub struct LogStyle {
 pub struct HumanLog {
     style: LogStyle,
     painter: Painter,
-    target: LogTarget,
+    writer: BackgroundWriter<DrawCommand>,
+    /// Whether it is on a terminal, with a spinner, elapsed times, and text shown while it arrives.
+    is_live: bool,
     blocks: ToolCallBlocks,
     /// The output of hooks for calls that have not ended.
     hook_lines: HashMap<CallId, Vec<String>>,
@@ -55,14 +55,6 @@ pub struct HumanLog {
     failure: Option<Arc<str>>,
 }
 
-/// Where the log goes.
-enum LogTarget {
-    /// Into a pipe or a file.
-    Plain(BackgroundWriter<Vec<u8>>),
-    /// Onto a terminal.
-    Screen(BackgroundWriter<DrawCommand>),
-}
-
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum LastWritten {
     None,
@@ -72,13 +64,13 @@ enum LastWritten {
 
 /// Pauses the spinner while the terminal is used for something else, such as a question to the user.
 #[derive(Clone)]
-pub struct PauseDrawing(Option<Arc<WriteQueue<DrawCommand>>>);
-
-/// The maximum length of the output of a tool or a hook, in characters.
-const MAX_DETAIL: usize = 360;
+pub struct PauseDrawing(Arc<WriteQueue<DrawCommand>>);
 
 /// How long a question waits until the spinner is cleared.
 const CLEAR_TIMEOUT: Duration = Duration::from_millis(300);
+
+/// Replies may be this long before their limit is worth a log line.
+const LONG_REPLY: Tokens = Tokens(8_192);
 
 impl HumanLog {
     /// Returns a log that is written line by line.
@@ -86,8 +78,8 @@ impl HumanLog {
     /// # Errors
     ///
     /// Fails when the thread cannot be started.
-    pub fn plain(out: impl Write + Send + 'static, look: LogStyle) -> io::Result<Self> {
-        Ok(Self::new(look, LogTarget::Plain(BackgroundWriter::start("log", PlainTarget(out))?)))
+    pub fn plain(out: impl Write + Send + 'static, style: LogStyle) -> io::Result<Self> {
+        Ok(Self::new(style, false, BackgroundWriter::start("log", PlainTarget(out))?))
     }
 
     /// Returns a log on a terminal, with a spinner, elapsed times, and text shown while it arrives. `columns` returns
@@ -98,27 +90,25 @@ impl HumanLog {
     /// Fails when the thread cannot be started.
     pub fn live(
         out: impl Write + Send + 'static,
-        look: LogStyle,
+        style: LogStyle,
         clock: Arc<dyn Clock>,
         columns: impl Fn() -> usize + Send + 'static,
     ) -> io::Result<Self> {
         let screen = TerminalScreen::new(out, clock, Box::new(columns));
-        Ok(Self::new(look, LogTarget::Screen(BackgroundWriter::start("log", screen)?)))
+        Ok(Self::new(style, true, BackgroundWriter::start("log", screen)?))
     }
 
-    /// Returns a handle that pauses the spinner.
-    pub fn pause_drawing(&self) -> PauseDrawing {
-        match &self.target {
-            LogTarget::Plain(_) => PauseDrawing(None),
-            LogTarget::Screen(screen) => PauseDrawing(Some(Arc::new(screen.queue()))),
-        }
+    /// Returns a handle that pauses the spinner, if there is one.
+    pub fn pause_drawing(&self) -> Option<PauseDrawing> {
+        self.is_live.then(|| PauseDrawing(self.writer.queue()))
     }
 
-    fn new(look: LogStyle, to: LogTarget) -> Self {
+    fn new(style: LogStyle, is_live: bool, writer: BackgroundWriter<DrawCommand>) -> Self {
         Self {
-            painter: Painter { has_color: look.has_color },
-            style: look,
-            target: to,
+            painter: Painter { has_color: style.has_color },
+            style,
+            writer,
+            is_live,
             blocks: ToolCallBlocks::default(),
             hook_lines: HashMap::new(),
             last_written: LastWritten::None,
@@ -128,10 +118,6 @@ impl HumanLog {
         }
     }
 
-    fn render(&self, message: LogMessage<'_>) -> String {
-        message.render(self.style.lang)
-    }
-
     fn write(&mut self, lines: &[String]) -> Result<(), Disconnected> {
         if lines.is_empty() {
             return Ok(());
@@ -139,15 +125,15 @@ impl HumanLog {
         if self.last_written == LastWritten::None {
             self.last_written = LastWritten::Text;
         }
-        let text = lines.join("\n") + "\n";
-        match &self.target {
-            LogTarget::Plain(writer) => writer.write(text.into_bytes()),
-            LogTarget::Screen(writer) => writer.write(DrawCommand::Lines(text)),
-        }
+        self.writer.write(DrawCommand::Lines(lines.join("\n") + "\n"))
     }
 
     fn line(&mut self, line: String) -> Result<(), Disconnected> {
         self.write(&[line])
+    }
+
+    fn warning(&mut self, icon: &str, text: &str) -> Result<(), Disconnected> {
+        self.line(format!("{icon} {}", self.painter.warning(text)))
     }
 
     /// Returns whether an action needs no log line: the reply may still be long, or the limit is similar to the
@@ -163,25 +149,20 @@ impl HumanLog {
     }
 
     /// Shows the present activity below the log, on a terminal.
-    fn status(&self, message: Option<LogMessage<'_>>) -> Result<(), Disconnected> {
-        match &self.target {
-            LogTarget::Plain(_) => Ok(()),
-            LogTarget::Screen(writer) => {
-                writer.write(DrawCommand::Status(message.map(|message| self.render(message))))
-            }
-        }
+    fn status(&self, text: Option<String>) -> Result<(), Disconnected> {
+        if self.is_live { self.writer.write(DrawCommand::Status(text)) } else { Ok(()) }
     }
 
     /// Returns the elapsed time, on a terminal.
     fn elapsed_suffix(&self, span: TimeSpan) -> String {
-        match &self.target {
-            LogTarget::Screen(_) if span > TimeSpan::ZERO => self.painter.dim(&format!("  {span}")),
-            LogTarget::Screen(_) | LogTarget::Plain(_) => String::new(),
+        match self.is_live && span > TimeSpan::ZERO {
+            true => self.painter.dim(&format!("  {span}")),
+            false => String::new(),
         }
     }
 
-    fn write_heading(&mut self, icon: &str, message: LogMessage<'_>) -> Result<(), Disconnected> {
-        let heading = format!("{icon} {}", self.painter.bold(&self.render(message)));
+    fn write_heading(&mut self, icon: &str, text: &str) -> Result<(), Disconnected> {
+        let heading = format!("{icon} {}", self.painter.bold(text));
         let lines = match self.last_written {
             LastWritten::None => vec![heading],
             LastWritten::Text | LastWritten::Tool => vec![String::new(), heading],
@@ -194,42 +175,32 @@ impl HumanLog {
         self.line(format!("   {icon} {text}"))
     }
 
-    fn call_ended(&mut self, end: &ApiCallEnd) -> Result<(), Disconnected> {
+    fn call_ended(&mut self, end: &ApiCallEnd, text: &str) -> Result<(), Disconnected> {
         self.status(None)?;
         let duration = self.elapsed_suffix(end.duration);
         match &end.outcome {
-            CallOutcome::Replied { text, tool_calls, .. } => {
-                let line = self.render(LogMessage::Replied { tool_calls: *tool_calls });
-                let mark = self.painter.success("✓");
-                self.write_detail(&mark, &format!("{line}{duration}"))?;
+            CallOutcome::Replied { text: reply, tool_calls, .. } => {
+                self.write_detail(&self.painter.success("✓"), &format!("{text}{duration}"))?;
                 // Text beside tool calls is not the answer, but useful to follow.
-                let remark = sanitize::headline(text, MAX_DETAIL);
+                let remark = sanitize::headline(reply, MAX_DETAIL);
                 if *tool_calls > 0 && !remark.is_empty() && !self.has_streamed {
                     self.write_detail("💬", &self.painter.dim(&remark))?;
                 }
-                Ok(())
+                return Ok(());
             }
-            CallOutcome::Failed { fault, message } => {
+            CallOutcome::Failed { message, .. } => {
                 self.failure = Some(Arc::clone(message));
-                let message = sanitize::headline(message, MAX_DETAIL);
-                let line = self.render(LogMessage::CallFailed { fault: *fault, message: &message });
-                let mark = self.painter.error("✗");
-                self.write_detail(&mark, &format!("{line}{duration}"))?;
-                self.discard()
+                self.write_detail(&self.painter.error("✗"), &format!("{text}{duration}"))?;
             }
-            CallOutcome::Cancelled => {
-                let (mark, line) =
-                    (self.painter.warning("✗"), self.render(LogMessage::CallCancelled));
-                self.write_detail(&mark, &line)?;
-                self.discard()
-            }
+            CallOutcome::Cancelled => self.write_detail(&self.painter.warning("✗"), text)?,
         }
-    }
-
-    fn discard(&mut self) -> Result<(), Disconnected> {
         if std::mem::take(&mut self.has_streamed) {
-            let line = self.painter.dim(&self.render(LogMessage::Discarded));
-            self.write_detail("↑", &line)?;
+            let discarded = text!(
+                self.style.lang,
+                "The text above is discarded: the reply was incomplete",
+                "El texto anterior se descarta: la respuesta no llegó completa"
+            );
+            self.write_detail("↑", &self.painter.dim(&discarded))?;
         }
         Ok(())
     }
@@ -247,27 +218,13 @@ impl HumanLog {
         self.show_running()
     }
 
-    fn tool_ended(&mut self, end: &ToolCallEnd) -> Result<(), Disconnected> {
-        let error = if end.success {
-            String::new()
-        } else {
-            failure_line(&end.name, &end.output, MAX_DETAIL)
-        };
-        let line = self.render(LogMessage::Tool { status: end.status, error: &error });
+    fn tool_ended(&mut self, end: &ToolCallEnd, text: &str) -> Result<(), Disconnected> {
         let mark = match end.status {
             ToolStatus::Ok => self.painter.success("✓"),
             ToolStatus::Denied => self.painter.warning("⛔"),
-            ToolStatus::Failed
-            | ToolStatus::TimedOut
-            | ToolStatus::Unknown
-            | ToolStatus::Malformed
-            | ToolStatus::Truncated
-            | ToolStatus::Skipped
-            | ToolStatus::Interrupted
-            | ToolStatus::Abandoned
-            | ToolStatus::InDoubt => self.painter.error("✗"),
+            _ => self.painter.error("✗"),
         };
-        let line = format!("      {mark} {line}{}", self.elapsed_suffix(end.duration));
+        let line = format!("      {mark} {text}{}", self.elapsed_suffix(end.duration));
         let hooks = self.hook_lines.remove(&end.id).unwrap_or_default();
         let lines = self.blocks.end(&end.id, line, hooks);
         self.write(&lines)?;
@@ -275,174 +232,114 @@ impl HumanLog {
     }
 
     fn show_running(&self) -> Result<(), Disconnected> {
+        let lang = self.style.lang;
         let tools = self.blocks.open_count();
-        self.status((tools > 0).then_some(LogMessage::Running { tools }))
+        let count = lang.count(tools, ["tool", "tools"], ["herramienta", "herramientas"]);
+        let text = text!(lang, "{count} running", "{count} en marcha");
+        self.status((tools > 0).then_some(text))
     }
 
     /// The hook of a tool call is logged below the call's result.
-    fn hook(&mut self, hook: &HookComplete) -> Result<(), Disconnected> {
-        let name = sanitize::headline(&hook.name, MAX_DETAIL);
-        let line = hook.message.as_deref().map(|line| sanitize::headline(line, MAX_DETAIL));
-        let line = line.unwrap_or_default();
-        let line =
-            self.render(LogMessage::Hook { name: &name, outcome: hook.outcome, output: &line });
-        let line = match hook.outcome {
-            HookOutcome::Passed => line,
-            HookOutcome::Blocked | HookOutcome::Failed | HookOutcome::TimedOut => {
-                self.painter.warning(&line)
-            }
+    fn hook(&mut self, hook: &HookComplete, text: String) -> Result<(), Disconnected> {
+        let text = match hook.outcome {
+            HookOutcome::Passed => text,
+            _ => self.painter.warning(&text),
         };
         match &hook.tool_call_id {
             Some(id) => {
-                self.hook_lines.entry(id.clone()).or_default().push(format!("      🔍 {line}"));
+                self.hook_lines.entry(id.clone()).or_default().push(format!("      🔍 {text}"));
                 Ok(())
             }
-            None => self.write_detail("🔍", &line),
+            None => self.write_detail("🔍", &text),
         }
-    }
-
-    fn run_ended(&mut self, end: &AgentEnd) -> Result<(), Disconnected> {
-        self.status(None)?;
-        let rest = self.blocks.take_rest();
-        self.write(&rest)?;
-        let icon = match (end.status, end.reason) {
-            (RunStatus::Success, _) => "✅",
-            (RunStatus::Partial, StopReason::UserInterrupt(_)) => "🛑",
-            (RunStatus::Partial, _) => "⚠️ ",
-            (RunStatus::Failed, _) => "❌",
-        };
-        let line = self.render(LogMessage::Ended {
-            reason: end.reason,
-            steps: end.steps,
-            llm_calls: end.llm_calls,
-        });
-        self.line(format!("{icon} {}", self.painter.bold(&line)))?;
-        Ok(())
     }
 
     /// Shows text while it arrives, on a terminal.
     fn stream(&mut self, text: &str) -> Result<(), Disconnected> {
-        let LogTarget::Screen(writer) = &self.target else { return Ok(()) };
+        if !self.is_live {
+            return Ok(());
+        }
         self.has_streamed = true;
-        writer.write(DrawCommand::Status(None))?;
-        writer.write(DrawCommand::Stream(sanitize::multiline(text).into_owned()))
+        self.status(None)?;
+        self.writer.write(DrawCommand::Stream(sanitize::multiline(text).into_owned()))
     }
 }
 
 impl ReportSink for HumanLog {
     fn on_event(&mut self, event: &PublicEvent) -> Result<(), Disconnected> {
+        let text = self.style.lang.sentence(event);
         match &event.kind {
-            PublicEventKind::AgentStart(start) => {
-                let [id, model, agent] = [&event.session_id, &start.model, &start.agent]
-                    .map(|text| sanitize::line(text));
-                let (id, model, agent, resumed) = (&*id, &*model, &*agent, start.resumed);
-                let line = self.render(LogMessage::Session { id, model, agent, resumed });
-                self.line(self.painter.dim(&format!("▶ {line}")))
-            }
+            PublicEventKind::AgentStart(_) => self.line(self.painter.dim(&format!("▶ {text}"))),
             PublicEventKind::ApiCallStart(start) => {
                 self.has_streamed = false;
-                let (purpose, step, messages) = (start.purpose, start.step, start.messages);
                 if start.attempt == 1 {
-                    self.write_heading("🔄", LogMessage::ModelCall { purpose, step, messages })?;
+                    self.write_heading("🔄", &text)?;
                 }
-                self.status(Some(LogMessage::Waiting))
+                self.status(Some(
+                    self.style.lang.pick("waiting for the LLM", "esperando al LLM").into(),
+                ))
             }
-            PublicEventKind::ApiCallEnd(end) => self.call_ended(end),
+            PublicEventKind::ApiCallEnd(end) => self.call_ended(end, &text),
             PublicEventKind::TextDelta(delta) => self.stream(&delta.text),
-            PublicEventKind::Retry(retry) => {
-                let line = match retry.cause {
-                    RetryCause::Fault { attempt, wait, .. } => {
-                        self.render(LogMessage::Retry { attempt, wait })
-                    }
-                    RetryCause::IncompleteReply { reason } => {
-                        self.render(LogMessage::IncompleteReply { reason })
-                    }
-                };
-                self.write_detail("⏳", &self.painter.warning(&line))
-            }
+            PublicEventKind::Retry(_) => self.write_detail("⏳", &self.painter.warning(&text)),
             PublicEventKind::ToolCallStart(start) => self.tool_started(start),
-            PublicEventKind::ToolCallEnd(end) => self.tool_ended(end),
-            PublicEventKind::HookComplete(hook) => self.hook(hook),
-            PublicEventKind::SteeringReceived(message) => {
-                let text = sanitize::headline(&message.text, MAX_DETAIL);
-                let line = self.render(LogMessage::Steering { kind: message.kind, text: &text });
-                self.line(format!("📨 {line}"))
-            }
-            PublicEventKind::CompactionTriggered(start) => {
-                self.write_heading("📦", LogMessage::Compacting { context: start.context_tokens })
-            }
-            PublicEventKind::CompactionComplete(end) => {
-                let (context, by) = (end.context_tokens, end.summary);
-                let line = self.render(LogMessage::Compacted { context, by });
-                self.write_detail("📦", &line)
-            }
-            PublicEventKind::LimitReached(limit) if self.is_logged(&limit.action) => Ok(()),
-            PublicEventKind::LimitReached(limit) => {
-                let line = self.render(match limit.action {
-                    LimitAction::Close { reason } => LogMessage::Closing { reason },
-                    LimitAction::NoSummary { cause } => LogMessage::NoSummary { cause },
-                    LimitAction::LowerOutput { max_output_tokens: to } => {
-                        LogMessage::OutputLowered { to }
-                    }
-                    LimitAction::Warn { cost_usd: cost } => LogMessage::CostWarning { cost },
-                });
-                self.line(format!("⚠️  {}", self.painter.warning(&line)))
-            }
-            PublicEventKind::LoopDetected(found) => {
-                let line = self.render(LogMessage::Loop { times: found.times });
-                self.line(format!("🔁 {}", self.painter.warning(&line)))
-            }
+            PublicEventKind::ToolCallEnd(end) => self.tool_ended(end, &text),
+            PublicEventKind::HookComplete(hook) => self.hook(hook, text),
+            PublicEventKind::SteeringReceived(_) => self.line(format!("📨 {text}")),
+            PublicEventKind::CompactionTriggered(_) => self.write_heading("📦", &text),
+            PublicEventKind::CompactionComplete(_) => self.write_detail("📦", &text),
+            PublicEventKind::LimitReached(action) if self.is_logged(action) => Ok(()),
+            PublicEventKind::LimitReached(_) => self.warning("⚠️ ", &text),
+            PublicEventKind::LoopDetected(_) => self.warning("🔁", &text),
             PublicEventKind::Error(error) if self.failure.as_ref() == Some(&error.message) => {
                 Ok(())
             }
-            PublicEventKind::Error(error) => {
-                let line = sanitize::headline(&error.message, MAX_DETAIL);
-                match error.severity {
-                    Severity::Warning => self.line(format!("⚠️  {}", self.painter.warning(&line))),
-                    Severity::Error => self.line(format!("❌ {}", self.painter.error(&line))),
-                }
+            PublicEventKind::Error(error) => match error.severity {
+                Severity::Warning => self.warning("⚠️ ", &text),
+                Severity::Error => self.line(format!("❌ {}", self.painter.error(&text))),
+            },
+            PublicEventKind::AgentEnd(end) => {
+                self.status(None)?;
+                let rest = self.blocks.take_rest();
+                self.write(&rest)?;
+                let icon = match (end.status, end.reason) {
+                    (RunStatus::Success, _) => "✅",
+                    (RunStatus::Partial, StopReason::UserInterrupt(_)) => "🛑",
+                    (RunStatus::Partial, _) => "⚠️ ",
+                    (RunStatus::Failed, _) => "❌",
+                };
+                self.line(format!("{icon} {}", self.painter.bold(&text)))
             }
-            PublicEventKind::AgentEnd(end) => self.run_ended(end),
             PublicEventKind::StateChange(_) | PublicEventKind::SubagentCall(_) => Ok(()),
         }
     }
 
     fn on_progress(&mut self, _: EffectId, text: &str) {
-        if let LogTarget::Screen(writer) = &self.target {
-            let _ = writer.write(DrawCommand::Status(Some(sanitize::headline(text, MAX_DETAIL))));
-        }
+        let _ = self.status(Some(sanitize::headline(text, MAX_DETAIL)));
     }
 
     /// The costs are the totals of all runs.
     fn on_result(&mut self, result: &RunResult) -> Result<(), Disconnected> {
+        let lang = self.style.lang;
         self.status(None)?;
         if !result.denied.is_empty() {
-            let tools = denied_tools(result);
-            let calls = result.denied.len();
-            let line = self.render(LogMessage::Denied { calls, tools: &tools });
-            self.line(format!("🚫 {}", self.painter.warning(&line)))?;
+            let text = lang.denied(result.denied.len(), &denied_tools(result));
+            self.warning("🚫", &text)?;
         }
         if self.style.shows_costs {
-            let line = self.render(LogMessage::Costs { cost: result.cost, usage: result.usage });
-            self.line(format!("💰 {line}"))?;
+            self.line(format!("💰 {}", lang.costs(result.cost, result.usage)))?;
         }
         if let Some(command) = &result.resume_command {
-            let line = self.render(LogMessage::Resume { command });
-            self.line(format!("↩️  {line}"))?;
+            let begin = lang.pick("Continue with", "Para continuar");
+            self.line(format!("↩️  {begin}: {command}"))?;
         }
         Ok(())
     }
 
     fn finish(self: Box<Self>, timeout: FinishTimeout) -> Result<(), OutputError> {
-        match self.target {
-            LogTarget::Plain(writer) => writer.finish(timeout),
-            LogTarget::Screen(writer) => writer.finish(timeout),
-        }
+        self.writer.finish(timeout)
     }
 }
-
-/// Replies may be this long before their limit is worth a log line.
-const LONG_REPLY: Tokens = Tokens(8_192);
 
 /// Returns the tools whose calls were denied, each with its count if that is above one.
 fn denied_tools(result: &RunResult) -> String {
@@ -463,11 +360,10 @@ fn denied_tools(result: &RunResult) -> String {
 impl PauseDrawing {
     /// Calls a function while the spinner is paused.
     pub fn during<T>(&self, something: impl FnOnce() -> T) -> T {
-        let Some(queue) = &self.0 else { return something() };
-        let _ = queue.write(DrawCommand::Pause(true));
-        queue.flush(CLEAR_TIMEOUT);
+        let _ = self.0.write(DrawCommand::Pause(true));
+        self.0.flush(CLEAR_TIMEOUT);
         let done = something();
-        let _ = queue.write(DrawCommand::Pause(false));
+        let _ = self.0.write(DrawCommand::Pause(false));
         done
     }
 }

@@ -1,6 +1,6 @@
 //! The log for people, on standard error.
 //!
-//! [`HumanLog`] turns public events into lines; the catalogue has the texts, [`call_summary`] summarizes the
+//! [`HumanLog`] turns public events into lines; the catalogue has the sentences, [`call_summary`] summarizes the
 //! arguments of a tool call, `call_blocks` groups the lines of calls that run in parallel, and `terminal_screen`
 //! draws a spinner below the log. Every byte from a model, a tool or a file name is sanitized first.
 
@@ -8,7 +8,6 @@ mod call_blocks;
 pub mod call_summary;
 mod color;
 mod human_log;
-mod painter;
 mod terminal_screen;
 
 pub use color::{ColorChoice, can_redraw, should_use_color};

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use crate::model::RunTime;
 use crate::port::Clock;
-use crate::view::background_writer::{WriteTarget, flush_blocking, write_all_blocking};
+use crate::view::background_writer::{
+    PlainTarget, WriteTarget, flush_blocking, write_all_blocking,
+};
 use crate::view::sanitize;
 
 /// A change of the screen.
@@ -117,6 +119,20 @@ impl<W: Write + Send> WriteTarget<DrawCommand> for TerminalScreen<W> {
         self.is_drawn = true;
         self.write(&line)?;
         self.flush()
+    }
+}
+
+/// Not a terminal: only whole lines are written.
+impl<W: Write + Send> WriteTarget<DrawCommand> for PlainTarget<W> {
+    fn write_item(&mut self, draw: DrawCommand) -> io::Result<()> {
+        match draw {
+            DrawCommand::Lines(lines) => write_all_blocking(&mut self.0, lines.as_bytes()),
+            DrawCommand::Stream(_) | DrawCommand::Status(_) | DrawCommand::Pause(_) => Ok(()),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        flush_blocking(&mut self.0)
     }
 }
 

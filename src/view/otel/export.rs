@@ -3,10 +3,9 @@
 use std::io;
 use std::time::Duration;
 
-use super::ids::{TraceId, TraceParent};
-use super::otlp;
+use super::ids::TraceParent;
 use super::settings::OtelSettings;
-use super::span::OtelSpan;
+use super::span::{OtelSpan, encode_body};
 use super::span_builder::SpanBuilder;
 use crate::port::Disconnected;
 use crate::view::background_writer::{BackgroundWriter, FinishTimeout, OutputError, WriteTarget};
@@ -29,21 +28,9 @@ pub struct ExportRequest<'a> {
     pub timeout: Duration,
 }
 
-/// Sends a request.
-pub trait HttpSender: Send {
-    /// Sends a request and waits for the answer.
-    ///
-    /// # Errors
-    ///
-    /// Fails with a message for the user if the collector cannot be reached or refuses.
-    fn send(&mut self, export: &ExportRequest<'_>) -> Result<(), String>;
-}
-
-impl<F: FnMut(&ExportRequest<'_>) -> Result<(), String> + Send> HttpSender for F {
-    fn send(&mut self, export: &ExportRequest<'_>) -> Result<(), String> {
-        self(export)
-    }
-}
+/// Sends a request and waits for the answer. Fails with a message for the user if the collector cannot be reached or
+/// refuses.
+type HttpSender = Box<dyn FnMut(&ExportRequest<'_>) -> Result<(), String> + Send>;
 
 /// Sends the spans of a run.
 pub struct OtelSink {
@@ -63,10 +50,10 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(2);
 /// Failures in a row after which nothing more is sent.
 const MAX_FAILURES: u32 = 3;
 
-struct BatchExporter<P> {
-    sender: P,
+struct BatchExporter {
+    sender: HttpSender,
     settings: OtelSettings,
-    trace: TraceId,
+    trace: u128,
     batch: Vec<OtelSpan>,
     failures: u32,
 }
@@ -80,14 +67,14 @@ impl OtelSink {
     pub fn new(
         settings: OtelSettings,
         info: &RunInfo,
-        sender: impl HttpSender + 'static,
+        sender: impl FnMut(&ExportRequest<'_>) -> Result<(), String> + Send + 'static,
     ) -> io::Result<Self> {
         let spans = SpanBuilder::new(&info.session_id, info.started_at, settings.parent);
         let headers = [("content-type".to_owned(), "application/json".to_owned())];
         let settings =
             OtelSettings { headers: [&headers[..], &settings.headers].concat(), ..settings };
-        let collector =
-            BatchExporter { sender, settings, trace: spans.trace, batch: Vec::new(), failures: 0 };
+        let (sender, trace) = (Box::new(sender), spans.trace);
+        let collector = BatchExporter { sender, settings, trace, batch: Vec::new(), failures: 0 };
         Ok(Self { span_builder: spans, writer: BackgroundWriter::start("traces", collector)? })
     }
 
@@ -99,7 +86,7 @@ impl OtelSink {
 
 impl ReportSink for OtelSink {
     fn on_event(&mut self, event: &PublicEvent) -> Result<(), Disconnected> {
-        for span in self.span_builder.on_event(event) {
+        if let Some(span) = self.span_builder.on_event(event) {
             let _ = self.writer.write(span);
         }
         Ok(())
@@ -125,19 +112,15 @@ impl ReportSink for OtelSink {
     }
 }
 
-impl<P: HttpSender> BatchExporter<P> {
+impl BatchExporter {
     fn send(&mut self) {
         let batch = std::mem::take(&mut self.batch);
         if batch.is_empty() || self.failures >= MAX_FAILURES {
             return;
         }
         let OtelSettings { url, headers, timeout, resource, .. } = &self.settings;
-        let sent = otlp::encode_body(self.trace, resource, &batch)
-            .map_err(|error| error.to_string())
-            .and_then(|body| {
-                self.sender.send(&ExportRequest { url, headers, body: &body, timeout: *timeout })
-            });
-        match sent {
+        let body = encode_body(self.trace, resource, &batch);
+        match (self.sender)(&ExportRequest { url, headers, body: &body, timeout: *timeout }) {
             Ok(()) => self.failures = 0,
             Err(reason) => {
                 self.failures += 1;
@@ -147,7 +130,7 @@ impl<P: HttpSender> BatchExporter<P> {
     }
 }
 
-impl<P: HttpSender> WriteTarget<OtelSpan> for BatchExporter<P> {
+impl WriteTarget<OtelSpan> for BatchExporter {
     fn write_item(&mut self, span: OtelSpan) -> io::Result<()> {
         self.batch.push(span);
         if self.batch.len() >= MAX_BATCH {

@@ -3,23 +3,14 @@
 use std::fmt;
 use std::str::FromStr;
 
-use serde::{Serialize, Serializer};
 use sha2::{Digest, Sha256};
 use thiserror::Error;
-
-/// The id of a trace.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct TraceId(pub(super) [u8; 16]);
-
-/// The id of a span.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct SpanId(pub(super) [u8; 8]);
 
 /// The trace and the span that the process belongs to (W3C Trace Context, `TRACEPARENT`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TraceParent {
-    pub(super) trace: TraceId,
-    pub(super) span: SpanId,
+    pub(super) trace: u128,
+    pub(super) span: u64,
     /// Whether the caller records the trace.
     pub is_sampled: bool,
 }
@@ -43,29 +34,20 @@ impl TraceIdGenerator {
         Self { seed, next: 0 }
     }
 
-    pub(super) fn trace(&mut self) -> TraceId {
-        TraceId(self.next_bytes())
+    /// Returns the id of a trace. An id of all zeros is invalid.
+    pub(super) fn trace(&mut self) -> u128 {
+        u128::from_be_bytes(self.next_bytes()) | 1
     }
 
-    pub(super) fn span(&mut self) -> SpanId {
-        SpanId(self.next_bytes())
+    /// Returns the id of the next span.
+    pub(super) fn span(&mut self) -> u64 {
+        u64::from_be_bytes(self.next_bytes()) | 1
     }
 
     fn next_bytes<const N: usize>(&mut self) -> [u8; N] {
-        let mut hash = Sha256::new();
-        hash.update(&self.seed);
-        hash.update(self.next.to_le_bytes());
+        let hash = Sha256::new().chain_update(&self.seed).chain_update(self.next.to_le_bytes());
         self.next += 1;
-        let hash = hash.finalize();
-        let mut id = [0; N];
-        for (to, from) in id.iter_mut().zip(hash.iter()) {
-            *to = *from;
-        }
-        // An id of all zeros is invalid.
-        if let Some(last) = id.last_mut() {
-            *last |= 1;
-        }
-        id
+        hash.finalize().first_chunk().copied().unwrap_or([0; N])
     }
 }
 
@@ -75,58 +57,25 @@ impl FromStr for TraceParent {
     /// Parses the header; of a later version, the part that is known.
     fn from_str(text: &str) -> Result<Self, TraceParentError> {
         let mut parts = text.trim().split('-');
-        let mut part = || parts.next().ok_or(TraceParentError);
-        let [version] = parse_hex(part()?)?;
-        let (trace, span, [flags]) =
-            (parse_hex(part()?)?, parse_hex(part()?)?, parse_hex(part()?)?);
+        let mut number = |digits| {
+            let is_digit = |b: u8| matches!(b, b'0'..=b'9' | b'a'..=b'f');
+            let hex = parts.next().filter(|hex| hex.len() == digits && hex.bytes().all(is_digit));
+            hex.and_then(|hex| u128::from_str_radix(hex, 16).ok()).ok_or(TraceParentError)
+        };
+        let (version, trace, span, flags) = (number(2)?, number(32)?, number(16)?, number(2)?);
         let is_complete = version != 0 || parts.next().is_none();
-        if version == 0xff || !is_complete || trace == [0; 16] || span == [0; 8] {
+        if version == 0xff || !is_complete || trace == 0 || span == 0 {
             return Err(TraceParentError);
         }
-        Ok(Self { trace: TraceId(trace), span: SpanId(span), is_sampled: flags & 1 == 1 })
+        let span = u64::try_from(span).map_err(|_| TraceParentError)?;
+        Ok(Self { trace, span, is_sampled: flags & 1 == 1 })
     }
-}
-
-fn parse_hex<const N: usize>(hex: &str) -> Result<[u8; N], TraceParentError> {
-    let is_hex = hex.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b));
-    if hex.len() != 2 * N || !is_hex {
-        return Err(TraceParentError);
-    }
-    let mut bytes = [0; N];
-    for (index, byte) in bytes.iter_mut().enumerate() {
-        let digits = &hex[2 * index..2 * index + 2];
-        *byte = u8::from_str_radix(digits, 16).map_err(|_| TraceParentError)?;
-    }
-    Ok(bytes)
 }
 
 impl fmt::Display for TraceParent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "00-{}-{}-{:02x}", self.trace, self.span, u8::from(self.is_sampled))
-    }
-}
-
-impl fmt::Display for TraceId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
-    }
-}
-
-impl fmt::Display for SpanId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
-    }
-}
-
-impl Serialize for TraceId {
-    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        to.collect_str(self)
-    }
-}
-
-impl Serialize for SpanId {
-    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        to.collect_str(self)
+        let Self { trace, span, is_sampled } = self;
+        write!(f, "00-{trace:032x}-{span:016x}-{:02x}", u8::from(*is_sampled))
     }
 }
 

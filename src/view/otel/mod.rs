@@ -7,11 +7,10 @@
 
 mod export;
 mod ids;
-mod otlp;
 mod settings;
 mod span;
 mod span_builder;
 
-pub use export::{ExportRequest, HttpSender, OtelSink};
+pub use export::{ExportRequest, OtelSink};
 pub use ids::{TraceParent, TraceParentError};
 pub use settings::{OtelSettings, OtelSettingsError};

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use percent_encoding::percent_decode_str;
 use thiserror::Error;
 
 use super::ids::TraceParent;
@@ -24,23 +25,10 @@ pub struct OtelSettings {
 
 /// Why traces cannot be sent.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum OtelSettingsError {
-    /// An unsupported protocol.
-    #[error("{name}: unsupported protocol '{value}'; supported: http/json")]
-    Protocol {
-        /// The variable.
-        name: &'static str,
-        /// Its value.
-        value: String,
-    },
-    /// An invalid URL.
-    #[error("{name}: '{value}' is not an http URL")]
-    Address {
-        /// The variable.
-        name: &'static str,
-        /// Its value.
-        value: String,
-    },
+#[error("{name}: {problem}")]
+pub struct OtelSettingsError {
+    name: &'static str,
+    problem: String,
 }
 
 const ENDPOINT: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
@@ -66,12 +54,16 @@ impl OtelSettings {
             || env("OTEL_TRACES_EXPORTER").is_some_and(|exporter| exporter != "otlp");
         let Some((name, value)) = find_url(&env).filter(|_| !is_off) else { return Ok(None) };
         if !(value.starts_with("http://") || value.starts_with("https://")) {
-            return Err(OtelSettingsError::Address { name, value });
+            return Err(OtelSettingsError {
+                name,
+                problem: format!("'{value}' is not an http URL"),
+            });
         }
         let protocol = PROTOCOLS.into_iter().find_map(|name| Some((name, env(name)?)));
         // Collectors of the binary form over HTTP accept JSON at the same URL.
         if let Some((name, value)) = protocol.filter(|(_, value)| !value.starts_with("http/")) {
-            return Err(OtelSettingsError::Protocol { name, value });
+            let problem = format!("unsupported protocol '{value}'; supported: http/json");
+            return Err(OtelSettingsError { name, problem });
         }
         let parent: Option<TraceParent> = env("TRACEPARENT").and_then(|parent| parent.parse().ok());
         if parent.is_some_and(|parent| !parent.is_sampled) {
@@ -79,19 +71,16 @@ impl OtelSettings {
         }
         let headers = HEADERS.into_iter().find_map(&env).map(|list| parse_pairs(&list));
         let timeout = TIMEOUTS.into_iter().find_map(&env).and_then(|millis| millis.parse().ok());
-        let mut resource = env("OTEL_RESOURCE_ATTRIBUTES").map(|list| parse_pairs(&list));
-        let service = env("OTEL_SERVICE_NAME").map(|name| ("service.name".to_owned(), name));
-        let resource = resource.get_or_insert_default();
-        if let Some(service) = service {
-            resource.retain(|(name, _)| *name != service.0);
-            resource.push(service);
-        } else if !resource.iter().any(|(name, _)| name == "service.name") {
-            resource.push(("service.name".to_owned(), "architect".to_owned()));
-        }
+        let list = env("OTEL_RESOURCE_ATTRIBUTES").unwrap_or_default();
+        let (named, mut resource): (Vec<_>, Vec<_>) =
+            parse_pairs(&list).into_iter().partition(|(name, _)| name == "service.name");
+        let named = named.into_iter().next_back().map(|(_, name)| name);
+        let service = env("OTEL_SERVICE_NAME").or(named).unwrap_or_else(|| "architect".to_owned());
+        resource.push(("service.name".to_owned(), service));
         Ok(Some(Self {
             url: value,
             headers: headers.unwrap_or_default(),
-            resource: std::mem::take(resource),
+            resource,
             timeout: timeout.map_or(TIMEOUT, Duration::from_millis),
             parent,
         }))
@@ -110,42 +99,20 @@ fn find_url(env: &impl Fn(&str) -> Option<String>) -> Option<(&'static str, Stri
 fn parse_pairs(list: &str) -> Vec<(String, String)> {
     let pair = |pair: &str| {
         let (name, value) = pair.split_once('=')?;
-        Some((name.trim().to_owned(), percent_decode(value.trim())))
+        Some((
+            name.trim().to_owned(),
+            percent_decode_str(value.trim()).decode_utf8_lossy().into_owned(),
+        ))
     };
     list.split(',').filter_map(pair).filter(|(name, _)| !name.is_empty()).collect()
-}
-
-fn percent_decode(text: &str) -> String {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let [first, tail @ ..] = rest {
-        let hex = tail.get(..2).and_then(|hex| std::str::from_utf8(hex).ok());
-        let code = hex.and_then(|hex| u8::from_str_radix(hex, 16).ok());
-        match (first, code) {
-            (b'%', Some(code)) => {
-                bytes.push(code);
-                rest = &tail[2..];
-            }
-            (byte, _) => {
-                bytes.push(*byte);
-                rest = tail;
-            }
-        }
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 impl fmt::Debug for OtelSettings {
     /// Leaves the values of headers out.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let headers: Vec<&str> = self.headers.iter().map(|(name, _)| name.as_str()).collect();
-        f.debug_struct("Settings")
-            .field("url", &self.url)
-            .field("headers", &headers)
-            .field("resource", &self.resource)
-            .field("timeout", &self.timeout)
-            .field("parent", &self.parent)
-            .finish()
+        let Self { url, resource, timeout, parent, .. } = self;
+        write!(f, "{url} {headers:?} {resource:?} {timeout:?} {parent:?}")
     }
 }
 

@@ -5,35 +5,30 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use super::ids::{SpanId, TraceId, TraceIdGenerator, TraceParent};
-use super::span::{OtelSpan, SpanEvent, SpanKind};
-use crate::machine::{CallPurpose, RunStatus};
-use crate::model::{CallId, EffectId, FaultKind, MicroUsd, ReplyFinish, ToolStatus};
+use serde_json::json;
+
+use super::ids::{TraceIdGenerator, TraceParent};
+use super::span::{OtelSpan, SpanKind};
+use crate::machine::RunStatus;
+use crate::model::{CallId, EffectId, MicroUsd, ReplyFinish, Tokens, ToolStatus, Usage};
 use crate::view::public::{
     AgentEnd, AgentStart, ApiCallEnd, ApiCallStart, CallOutcome, PublicEvent, PublicEventKind,
-    SubagentCall, TokenUsage, ToolCallEnd, ToolCallStart,
+    SubagentCall, ToolCallEnd, ToolCallStart, word,
 };
 
 /// Folds the public events of a run into spans.
 pub(super) struct SpanBuilder {
-    pub(super) trace: TraceId,
-    root: SpanId,
-    parent: Option<SpanId>,
+    pub(super) trace: u128,
+    root: u64,
+    parent: Option<u64>,
     ids: TraceIdGenerator,
     model: Arc<str>,
     run: Option<OtelSpan>,
     call: Option<(EffectId, OtelSpan)>,
-    tools: HashMap<CallId, OpenToolSpan>,
-    usage: TokenUsage,
+    /// The tool calls that have not ended, with the usage and cost of their own model calls.
+    tools: HashMap<CallId, (OtelSpan, Usage, Option<MicroUsd>)>,
+    usage: Usage,
     latest: Timestamp,
-}
-
-/// A tool call that has not ended.
-struct OpenToolSpan {
-    span: OtelSpan,
-    /// The usage of its own model calls.
-    usage: TokenUsage,
-    cost: Option<MicroUsd>,
 }
 
 impl SpanBuilder {
@@ -50,7 +45,7 @@ impl SpanBuilder {
             run: None,
             call: None,
             tools: HashMap::new(),
-            usage: TokenUsage::default(),
+            usage: Usage::default(),
             latest: began,
         }
     }
@@ -60,21 +55,17 @@ impl SpanBuilder {
         TraceParent { trace: self.trace, span: self.root, is_sampled: true }
     }
 
-    /// Adds an event; returns the spans that it ends.
-    pub(super) fn on_event(&mut self, event: &PublicEvent) -> Vec<OtelSpan> {
+    /// Adds an event; returns the span that it ends.
+    pub(super) fn on_event(&mut self, event: &PublicEvent) -> Option<OtelSpan> {
         let at = event.ts;
         self.latest = at;
         match &event.kind {
             PublicEventKind::AgentStart(start) => self.begin(at, &event.session_id, start),
             PublicEventKind::AgentEnd(end) => return self.end(at, end),
             PublicEventKind::ApiCallStart(start) => self.call_started(at, start),
-            PublicEventKind::ApiCallEnd(end) => {
-                return self.call_ended(at, end).into_iter().collect();
-            }
+            PublicEventKind::ApiCallEnd(end) => return self.call_ended(at, end),
             PublicEventKind::ToolCallStart(start) => self.tool_started(at, start),
-            PublicEventKind::ToolCallEnd(end) => {
-                return self.tool_ended(at, end).into_iter().collect();
-            }
+            PublicEventKind::ToolCallEnd(end) => return self.tool_ended(at, end),
             PublicEventKind::Retry(_)
             | PublicEventKind::HookComplete(_)
             | PublicEventKind::SteeringReceived(_)
@@ -82,17 +73,21 @@ impl SpanBuilder {
             | PublicEventKind::CompactionComplete(_)
             | PublicEventKind::LimitReached(_)
             | PublicEventKind::LoopDetected(_)
-            | PublicEventKind::Error(_) => self.add_event(at, event.kind.name()),
+            | PublicEventKind::Error(_) => {
+                if let Some(run) = &mut self.run {
+                    run.add_event(at, event.kind.name());
+                }
+            }
             PublicEventKind::SubagentCall(call) => self.add_subagent_call(at, call),
             PublicEventKind::StateChange(_) | PublicEventKind::TextDelta(_) => {}
         }
-        Vec::new()
+        None
     }
 
     /// Returns the open spans, when nothing more follows.
     pub(super) fn close_all(&mut self) -> Vec<OtelSpan> {
         let call = self.call.take().map(|(_, span)| span);
-        let open = call.into_iter().chain(self.tools.drain().map(|(_, tool)| tool.span));
+        let open = call.into_iter().chain(self.tools.drain().map(|(_, (span, ..))| span));
         let mut spans: Vec<OtelSpan> = open.chain(self.run.take()).collect();
         for span in &mut spans {
             span.ended_at = self.latest;
@@ -101,8 +96,8 @@ impl SpanBuilder {
         spans
     }
 
-    fn span(&mut self, at: Timestamp, name: String, kind: SpanKind) -> OtelSpan {
-        OtelSpan {
+    fn span(&mut self, at: Timestamp, name: String, kind: SpanKind, operation: &str) -> OtelSpan {
+        let mut span = OtelSpan {
             id: self.ids.span(),
             parent: Some(self.root),
             name,
@@ -112,210 +107,149 @@ impl SpanBuilder {
             attributes: Vec::new(),
             events: Vec::new(),
             error: None,
-        }
-    }
-
-    fn add_event(&mut self, at: Timestamp, name: &'static str) {
-        if let Some(run) = &mut self.run {
-            run.events.push(SpanEvent { at, name });
-        }
+        };
+        span.set_text("gen_ai.operation.name", operation);
+        span
     }
 
     fn begin(&mut self, at: Timestamp, session: &str, start: &AgentStart) {
         self.model = Arc::clone(&start.model);
         let name = format!("invoke_agent {}", start.agent);
-        let mut run = self.span(at, name, SpanKind::Internal);
+        let mut run = self.span(at, name, SpanKind::Internal, "invoke_agent");
         (run.id, run.parent) = (self.root, self.parent);
-        run.set_attribute("gen_ai.operation.name", "invoke_agent");
-        run.set_attribute("gen_ai.provider.name", provider_name(&start.model));
-        run.set_attribute("gen_ai.request.model", model_name(&start.model));
-        run.set_attribute("gen_ai.agent.name", &*start.agent);
-        run.set_attribute("gen_ai.agent.version", start.version);
-        run.set_attribute("gen_ai.conversation.id", session);
+        set_model(&mut run, &start.model);
+        run.set_text("gen_ai.agent.name", &start.agent);
+        run.set_text("gen_ai.agent.version", start.version);
+        run.set_text("gen_ai.conversation.id", session);
         self.run = Some(run);
     }
 
-    fn end(&mut self, at: Timestamp, end: &AgentEnd) -> Vec<OtelSpan> {
-        let Some(mut run) = self.run.take() else { return Vec::new() };
+    fn end(&mut self, at: Timestamp, end: &AgentEnd) -> Option<OtelSpan> {
+        let mut run = self.run.take()?;
         run.ended_at = at;
         set_usage(&mut run, self.usage);
-        run.set_attribute("architect.stop_reason", end.reason.name());
-        run.set_attribute("architect.exit_code", u32::from(end.exit_code));
-        run.set_attribute("architect.steps", end.steps);
-        run.set_attribute("architect.llm_calls", end.llm_calls);
-        if let Some(cost) = end.cost {
-            run.set_attribute("architect.cost_usd", cost.as_dollars());
-        }
+        run.set_text("architect.stop_reason", end.reason.name());
+        run.set_number("architect.exit_code", end.exit_code);
+        run.set_number("architect.steps", end.steps);
+        run.set_number("architect.llm_calls", end.llm_calls);
+        set_cost(&mut run, end.cost);
         if end.status == RunStatus::Failed {
             run.set_error(end.reason.name(), end.error.as_deref().unwrap_or(end.reason.name()));
         }
-        vec![run]
+        Some(run)
     }
 
     fn call_started(&mut self, at: Timestamp, start: &ApiCallStart) {
-        let whole = Arc::clone(&self.model);
-        let mut call = self.span(at, format!("chat {}", model_name(&whole)), SpanKind::Client);
-        call.set_attribute("gen_ai.operation.name", "chat");
-        call.set_attribute("gen_ai.provider.name", provider_name(&whole));
-        call.set_attribute("gen_ai.request.model", model_name(&whole));
+        let name = format!("chat {}", model_name(&self.model));
+        let mut call = self.span(at, name, SpanKind::Client, "chat");
+        set_model(&mut call, &self.model);
         if let Some(most) = start.max_output_tokens {
-            call.set_attribute("gen_ai.request.max_tokens", most.0);
+            call.set_number("gen_ai.request.max_tokens", most.0);
         }
-        call.set_attribute("architect.attempt", start.attempt);
-        call.set_attribute(
-            "architect.purpose",
-            match start.purpose {
-                CallPurpose::Agent => "agent",
-                CallPurpose::Compaction => "compaction",
-                CallPurpose::Closing => "closing",
-            },
-        );
+        call.set_number("architect.attempt", start.attempt);
+        call.set_text("architect.purpose", &word(start.purpose));
         self.call = Some((start.call, call));
     }
 
     fn call_ended(&mut self, at: Timestamp, end: &ApiCallEnd) -> Option<OtelSpan> {
         let (_, mut call) = self.call.take().filter(|(id, _)| *id == end.call)?;
-        let used = TokenUsage::from(end.usage);
-        self.usage += used;
+        self.usage = self.usage + end.usage;
         call.ended_at = at;
         match &end.outcome {
             CallOutcome::Replied { finish, model, .. } => {
-                set_usage(&mut call, used);
-                call.set_attribute(
-                    "gen_ai.response.finish_reasons",
-                    vec![finish_reason_name(finish)],
-                );
+                set_usage(&mut call, end.usage);
+                let finish = match finish {
+                    ReplyFinish::Refused => "content_filter",
+                    finish => finish.name(),
+                };
+                let finish = json!({ "arrayValue": { "values": [{ "stringValue": finish }] } });
+                call.set("gen_ai.response.finish_reasons", &finish);
                 if let Some(model) = model {
-                    call.set_attribute("gen_ai.response.model", &**model);
+                    call.set_text("gen_ai.response.model", model);
                 }
             }
-            CallOutcome::Failed { fault, message } => {
-                call.set_error(fault_name(*fault), &**message);
-            }
+            CallOutcome::Failed { fault, message } => call.set_error(&word(fault), message),
             CallOutcome::Cancelled => call.set_error("cancelled", "the request was cancelled"),
         }
         if let Some(first) = end.first_byte {
-            call.set_attribute("gen_ai.response.time_to_first_chunk", first.as_secs_f64());
+            call.set_float("gen_ai.response.time_to_first_chunk", first.as_secs_f64());
         }
-        if let Some(cost) = end.cost {
-            call.set_attribute("architect.cost_usd", cost.as_dollars());
-        }
+        set_cost(&mut call, end.cost);
         Some(call)
     }
 
     fn tool_started(&mut self, at: Timestamp, start: &ToolCallStart) {
-        let mut tool = self.span(at, format!("execute_tool {}", start.name), SpanKind::Internal);
-        tool.set_attribute("gen_ai.operation.name", "execute_tool");
-        tool.set_attribute("gen_ai.tool.name", &*start.name);
-        tool.set_attribute("gen_ai.tool.type", "function");
-        tool.set_attribute("gen_ai.tool.call.id", start.id.as_str());
-        let tool = OpenToolSpan { span: tool, usage: TokenUsage::default(), cost: None };
-        self.tools.insert(start.id.clone(), tool);
+        let name = format!("execute_tool {}", start.name);
+        let mut span = self.span(at, name, SpanKind::Internal, "execute_tool");
+        span.set_text("gen_ai.tool.name", &start.name);
+        span.set_text("gen_ai.tool.type", "function");
+        span.set_text("gen_ai.tool.call.id", start.id.as_str());
+        self.tools.insert(start.id.clone(), (span, Usage::default(), None));
     }
 
     /// A model call of a sub-agent is an event of the tool call that made it, and counts for the run.
     fn add_subagent_call(&mut self, at: Timestamp, call: &SubagentCall) {
-        let used = TokenUsage::from(call.usage);
-        self.usage += used;
-        if let Some(tool) = self.tools.get_mut(&call.tool_call_id) {
-            tool.span.events.push(SpanEvent { at, name: "subagent_call" });
-            tool.usage += used;
-            if let Some(cost) = call.cost {
-                tool.cost = Some(tool.cost.unwrap_or_default() + cost);
-            }
+        self.usage = self.usage + call.usage;
+        if let Some((span, usage, sum)) = self.tools.get_mut(&call.tool_call_id) {
+            span.add_event(at, "subagent_call");
+            *usage = *usage + call.usage;
+            *sum = call.cost.map(|cost| sum.unwrap_or_default() + cost).or(*sum);
         }
     }
 
     fn tool_ended(&mut self, at: Timestamp, end: &ToolCallEnd) -> Option<OtelSpan> {
-        let OpenToolSpan { span: mut tool, usage: used, cost } = self.tools.remove(&end.id)?;
+        let (mut tool, used, cost) = self.tools.remove(&end.id)?;
         tool.ended_at = at;
-        if used != TokenUsage::default() {
+        if used.total() > Tokens::ZERO {
             set_usage(&mut tool, used);
         }
-        if let Some(cost) = cost {
-            tool.set_attribute("architect.cost_usd", cost.as_dollars());
-        }
-        if let Some(kind) = tool_error_kind(end.status) {
-            // The output of a tool may be secret; its status is enough.
-            tool.set_error(kind, kind);
-        }
+        set_cost(&mut tool, cost);
+        // The output of a tool may be secret; its status is enough.
+        let kind = match end.status {
+            ToolStatus::Ok => return Some(tool),
+            ToolStatus::TimedOut => "timeout".to_owned(),
+            ToolStatus::Unknown => "unknown_tool".to_owned(),
+            ToolStatus::Malformed => "malformed_arguments".to_owned(),
+            status => word(status),
+        };
+        tool.set_error(&kind, &kind);
         Some(tool)
     }
 }
 
-fn set_usage(span: &mut OtelSpan, used: TokenUsage) {
+fn set_usage(span: &mut OtelSpan, used: Usage) {
     let amounts = [
-        ("gen_ai.usage.input_tokens", used.input_tokens),
-        ("gen_ai.usage.output_tokens", used.output_tokens),
-        ("gen_ai.usage.cache_read.input_tokens", used.cached_input_tokens),
-        ("gen_ai.usage.cache_creation.input_tokens", used.cache_write_tokens),
-        ("gen_ai.usage.reasoning.output_tokens", used.reasoning_tokens),
+        ("gen_ai.usage.input_tokens", used.input),
+        ("gen_ai.usage.output_tokens", used.output),
+        ("gen_ai.usage.cache_read.input_tokens", used.cached_input),
+        ("gen_ai.usage.cache_creation.input_tokens", used.cache_write),
+        ("gen_ai.usage.reasoning.output_tokens", used.reasoning),
     ];
     for (index, (name, tokens)) in amounts.into_iter().enumerate() {
         if index < 2 || tokens.0 > 0 {
-            span.set_attribute(name, tokens.0);
+            span.set_number(name, tokens.0);
         }
     }
 }
 
-/// Returns the provider's name in the conventions.
-fn provider_name(model: &str) -> &str {
-    match model.split_once('/').map_or("", |(provider, _)| provider) {
+fn set_cost(span: &mut OtelSpan, cost: Option<MicroUsd>) {
+    if let Some(cost) = cost {
+        span.set_float("architect.cost_usd", cost.as_dollars());
+    }
+}
+
+/// Sets the name of the model, and its provider as the conventions name it.
+fn set_model(span: &mut OtelSpan, model: &str) {
+    let provider = match model.split_once('/').map_or("", |(provider, _)| provider) {
         "openai-chat" => "openai",
         "gemini" => "gcp.gemini",
         provider => provider,
-    }
+    };
+    span.set_text("gen_ai.provider.name", provider);
+    span.set_text("gen_ai.request.model", model_name(model));
 }
 
 /// Returns the name of the model without its provider.
 fn model_name(model: &str) -> &str {
     model.split_once('/').map_or(model, |(_, name)| name)
-}
-
-fn finish_reason_name(finish: &ReplyFinish) -> String {
-    match finish {
-        ReplyFinish::Stop => "stop",
-        ReplyFinish::ToolCalls => "tool_calls",
-        ReplyFinish::Length => "length",
-        ReplyFinish::Pause => "pause",
-        ReplyFinish::Refused => "content_filter",
-        ReplyFinish::ContextFull => "context_full",
-        ReplyFinish::Other(reason) => reason,
-    }
-    .to_owned()
-}
-
-fn fault_name(fault: FaultKind) -> &'static str {
-    match fault {
-        FaultKind::Connect => "connect",
-        FaultKind::Timeout => "timeout",
-        FaultKind::RateLimited => "rate_limited",
-        FaultKind::Server => "server",
-        FaultKind::Truncated => "truncated",
-        FaultKind::Protocol => "protocol",
-        FaultKind::Overflow => "overflow",
-        FaultKind::Auth => "auth",
-        FaultKind::Quota => "quota",
-        FaultKind::Refused => "refused",
-        FaultKind::Request => "request",
-        FaultKind::NotAnApi => "not_an_api",
-        FaultKind::Tls => "tls",
-        FaultKind::Blocked => "blocked",
-    }
-}
-
-fn tool_error_kind(status: ToolStatus) -> Option<&'static str> {
-    match status {
-        ToolStatus::Ok => None,
-        ToolStatus::Failed => Some("failed"),
-        ToolStatus::TimedOut => Some("timeout"),
-        ToolStatus::Unknown => Some("unknown_tool"),
-        ToolStatus::Malformed => Some("malformed_arguments"),
-        ToolStatus::Denied => Some("denied"),
-        ToolStatus::Truncated => Some("cut"),
-        ToolStatus::Skipped => Some("skipped"),
-        ToolStatus::Interrupted => Some("interrupted"),
-        ToolStatus::Abandoned => Some("abandoned"),
-        ToolStatus::InDoubt => Some("in_doubt"),
-    }
 }

@@ -4,12 +4,10 @@
 //! stream, the log file, reports and traces are made of them alone. Starts and ends come in pairs: each
 //! `api_call_start` has its `api_call_end`, each `tool_call_start` its `tool_call_end`, whatever comes in between.
 
-mod open_model_call;
 mod projector;
 mod public_event;
 mod serialize;
 mod throttle;
-mod token_usage;
 mod tool_calls;
 
 pub use projector::EventProjector;
@@ -17,13 +15,13 @@ pub(super) use projector::message_count;
 pub(in crate::view) use public_event::decision_of;
 pub use public_event::{
     AgentEnd, AgentStart, ApiCallEnd, ApiCallStart, CallOutcome, CompactionComplete,
-    CompactionTriggered, EffectiveLimits, ErrorEvent, HookComplete, IncompleteReply, LimitAction,
-    LimitReached, LoopDetected, MessageTiming, PublicEvent, PublicEventKind, RetryCause,
-    RetryEvent, Severity, StateChange, SteeringReceived, SubagentCall, SummaryAuthor, TextDelta,
-    ToolCallEnd, ToolCallStart,
+    CompactionTriggered, ErrorEvent, HookComplete, IncompleteReply, LimitAction, LoopDetected,
+    MessageTiming, PublicEvent, PublicEventKind, RetryCause, Severity, StateChange,
+    SteeringReceived, SubagentCall, SummaryAuthor, TextDelta, ToolCallEnd, ToolCallStart,
 };
-pub(super) use serialize::{maybe_dollars, maybe_millis, millis, seconds};
-pub use token_usage::TokenUsage;
+pub(super) use serialize::{
+    TokenUsage, maybe_dollars, maybe_millis, maybe_reason, millis, seconds, word,
+};
 
 /// The version of the public events and of the result document; increased when the meaning of either changes.
 pub const SCHEMA: u32 = 1;

@@ -4,22 +4,22 @@ use std::sync::{Arc, OnceLock};
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::open_model_call::OpenModelCall;
 use super::throttle::Throttle;
 use super::tool_calls::ToolCallTracker;
 use super::{
-    AgentEnd, AgentStart, ApiCallStart, CompactionComplete, CompactionTriggered, EffectiveLimits,
-    ErrorEvent, HookComplete, IncompleteReply, LimitAction, LimitReached, LoopDetected,
-    MessageTiming, PublicEvent, PublicEventKind, RetryCause, RetryEvent, SCHEMA, Severity,
-    StateChange, SteeringReceived, SubagentCall, SummaryAuthor, TextDelta,
+    AgentEnd, AgentStart, ApiCallEnd, ApiCallStart, CallOutcome, CompactionComplete,
+    CompactionTriggered, ErrorEvent, HookComplete, IncompleteReply, LimitAction, LoopDetected,
+    MessageTiming, PublicEvent, PublicEventKind, RetryCause, SCHEMA, Severity, StateChange,
+    SteeringReceived, SubagentCall, SummaryAuthor, TextDelta,
 };
 use crate::machine::chart::Chart;
 use crate::machine::{
-    BudgetUsage, CallState, CheckResult, Effect, Event, EventKind, Machine, MachineNote,
-    MachineOutput, PricedUsage, RunContext, RunOutcome, State, StateKind, StopReason, Transition,
+    BudgetUsage, CallPurpose, CallState, CheckResult, Effect, Event, EventKind, Machine,
+    MachineNote, MachineOutput, PricedUsage, RunContext, RunOutcome, State, StateKind, StopReason,
+    Transition,
 };
 use crate::model::{
-    ConversationItem, EffectId, MessageOrigin, Reply, ReplyFinish, RunTime, Tokens,
+    ConversationItem, EffectId, MessageOrigin, Reply, ReplyFinish, RunTime, TimeSpan,
 };
 use crate::port::{EffectNotice, HookRun, ReplyDelta, RunEvent};
 use crate::view::RunInfo;
@@ -30,6 +30,8 @@ pub struct EventProjector {
     seq: u64,
     /// When the run began, in session time.
     started_at: RunTime,
+    /// When the present event came.
+    now: RunTime,
     /// When the present state was entered.
     entered_at: RunTime,
     call: Option<OpenModelCall>,
@@ -45,6 +47,16 @@ pub struct EventProjector {
     events: Vec<PublicEvent>,
 }
 
+/// A running model call; there is never more than one.
+#[derive(Clone, Copy)]
+struct OpenModelCall {
+    id: EffectId,
+    purpose: CallPurpose,
+    attempt: u32,
+    started_at: RunTime,
+    first_byte: Option<TimeSpan>,
+}
+
 impl EventProjector {
     /// Returns a projector for a new run; its first event gets the number after `seq`.
     pub fn new(info: Arc<RunInfo>, seq: u64) -> Self {
@@ -55,6 +67,7 @@ impl EventProjector {
             subagent_calls,
             state_before: None,
             started_at: RunTime::START,
+            now: RunTime::START,
             entered_at: RunTime::START,
             call: None,
             tools: ToolCallTracker::default(),
@@ -73,35 +86,39 @@ impl EventProjector {
     /// Returns the public events for an event of the driver.
     pub fn project(&mut self, event: &RunEvent<'_>) -> Vec<PublicEvent> {
         match *event {
-            RunEvent::Started { at, machine, output } => self.begin(at, machine, output),
-            RunEvent::Handled { at, event, machine, output } => {
-                self.event(at, event, machine, output);
-            }
-            RunEvent::ReplyDelta { at, id, delta } => self.delta(at, id, delta),
-            RunEvent::Notice { at, notice, .. } => self.notice(at, notice),
-            RunEvent::Ended { at, machine } => self.end(at, machine),
+            RunEvent::Started { at, .. }
+            | RunEvent::Handled { at, .. }
+            | RunEvent::ReplyDelta { at, .. }
+            | RunEvent::Notice { at, .. }
+            | RunEvent::Ended { at, .. } => self.now = at,
+        }
+        match *event {
+            RunEvent::Started { machine, output, .. } => self.begin(machine, output),
+            RunEvent::Handled { event, machine, output, .. } => self.event(event, machine, output),
+            RunEvent::ReplyDelta { id, delta, .. } => self.delta(id, delta),
+            RunEvent::Notice { notice, .. } => self.notice(notice),
+            RunEvent::Ended { machine, .. } => self.end(machine),
         }
         std::mem::take(&mut self.events)
     }
 
-    fn emit(&mut self, at: RunTime, kind: PublicEventKind) {
+    fn emit(&mut self, content: impl Into<PublicEventKind>) {
         self.seq += 1;
-        let since = at.since(self.started_at).0;
+        let since = self.now.since(self.started_at).0;
         let since = SignedDuration::from_micros(i64::try_from(since).unwrap_or(i64::MAX));
         self.events.push(PublicEvent {
             seq: self.seq,
             ts: self.info.started_at.saturating_add(since).unwrap_or(Timestamp::MAX),
             session_id: Arc::clone(&self.info.session_id),
-            kind,
+            kind: content.into(),
         });
     }
 
-    fn begin(&mut self, at: RunTime, machine: &Machine, output: &MachineOutput) {
+    fn begin(&mut self, machine: &Machine, output: &MachineOutput) {
         let run = machine.state.run();
-        (self.started_at, self.entered_at, self.usage) = (at, at, run.used);
+        (self.started_at, self.entered_at, self.usage) = (self.now, self.now, run.used);
         self.state_before = Some(machine.state.clone());
         self.tools.begin(machine);
-        let limits = &run.rules.limits;
         let start = AgentStart {
             schema: SCHEMA,
             version: env!("CARGO_PKG_VERSION"),
@@ -110,56 +127,47 @@ impl EventProjector {
             workspace: Arc::clone(&self.info.workspace),
             sandbox: self.info.sandbox.clone(),
             resumed: run.model_calls > 0,
-            limits: EffectiveLimits {
-                max_steps: limits.max_steps,
-                budget_usd: limits.budget,
-                max_tokens: limits.max_tokens,
-                timeout_seconds: limits.timeout,
-                step_timeout_seconds: limits.step_timeout,
-            },
+            limits: run.rules.limits.clone(),
         };
-        self.emit(at, PublicEventKind::AgentStart(start));
-        self.emit_starts(at, machine, output);
+        self.emit(start);
+        self.emit_starts(machine, output);
     }
 
     /// First what has ended, then the machine's notes, then its transitions, then what begins.
-    fn event(&mut self, at: RunTime, event: &Event, machine: &Machine, output: &MachineOutput) {
-        self.call_ended(at, event, machine, output);
-        self.emit_subagent_usage(at, event, machine);
+    fn event(&mut self, event: &Event, machine: &Machine, output: &MachineOutput) {
+        self.call_ended(event, machine, output);
+        self.emit_subagent_usage(event, machine);
         self.usage = machine.state.run().used;
         self.tools.on_event(event);
         for end in self.tools.take_ends(machine) {
-            self.emit(at, end);
+            self.emit(end);
         }
-        self.messages(at, event, machine);
+        self.messages(event, machine);
         for note in &output.notes {
-            self.emit_note(at, note, event, machine);
+            self.emit_note(note, event, machine);
         }
         let mut before = self.state_before.replace(machine.state.clone());
         for change in &output.transitions {
             // The state between two transitions of one event is not known.
-            let guard = before.take().and_then(|state| guard_name(&state, at, event, *change));
-            let duration = at.since(self.entered_at);
-            self.entered_at = at;
-            let (from, to) = (change.from, change.to);
-            let event = change.event;
-            self.emit(
-                at,
-                PublicEventKind::StateChange(StateChange { from, to, event, guard, duration }),
-            );
-            if to == StateKind::Done {
-                self.emit_failure(at, machine);
+            let guard =
+                before.take().and_then(|state| guard_name(&state, self.now, event, *change));
+            let duration = self.now.since(self.entered_at);
+            self.entered_at = self.now;
+            let (from, to, event) =
+                (change.from.as_str(), change.to.as_str(), change.event.as_str());
+            self.emit(StateChange { from, to, event, guard, duration });
+            if change.to == StateKind::Done {
+                self.emit_failure(machine);
             }
         }
-        self.emit_starts(at, machine, output);
+        self.emit_starts(machine, output);
     }
 
     /// Emits what begins.
-    fn emit_starts(&mut self, at: RunTime, machine: &Machine, output: &MachineOutput) {
+    fn emit_starts(&mut self, machine: &Machine, output: &MachineOutput) {
         let run = machine.state.run();
         for effect in &output.effects {
             if let Effect::CallModel { id, purpose, attempt, max_output } = *effect {
-                self.call = Some(OpenModelCall::new(id, purpose, attempt, at));
                 let start = ApiCallStart {
                     call: id,
                     purpose,
@@ -169,35 +177,53 @@ impl EventProjector {
                     context_tokens: machine.conversation.context_usage().estimate(),
                     max_output_tokens: max_output,
                 };
-                self.emit(at, PublicEventKind::ApiCallStart(start));
+                let call =
+                    OpenModelCall { id, purpose, attempt, started_at: self.now, first_byte: None };
+                self.call = Some(call);
+                self.emit(start);
             }
         }
-        let starts = self.tools.take_starts(&output.effects, run.steps);
-        for start in starts {
-            self.emit(at, start);
+        for start in self.tools.take_starts(&output.effects, run.steps) {
+            self.emit(start);
         }
     }
 
-    fn call_ended(
-        &mut self,
-        at: RunTime,
-        event: &Event,
-        machine: &Machine,
-        output: &MachineOutput,
-    ) {
-        let outcome = self.call.as_ref().and_then(|call| call.outcome(event, output));
-        let Some((call, outcome)) = outcome.and_then(|outcome| Some((self.call.take()?, outcome)))
-        else {
+    fn call_ended(&mut self, event: &Event, machine: &Machine, output: &MachineOutput) {
+        let Some(OpenModelCall { id, purpose, attempt, started_at, first_byte }) = self.call else {
             return;
         };
+        let outcome = match event {
+            Event::Replied { id: replied, reply, .. } if *replied == id => CallOutcome::Replied {
+                finish: reply.finish.clone(),
+                text: reply.text(),
+                tool_calls: u32::try_from(reply.calls().count()).unwrap_or(u32::MAX),
+                model: reply.model.clone(),
+            },
+            Event::CallFailed { id: failed, fault } if *failed == id => {
+                CallOutcome::Failed { fault: fault.kind, message: fault.message.clone() }
+            }
+            _ if output.effects.contains(&Effect::Cancel { id }) => CallOutcome::Cancelled,
+            _ => return,
+        };
+        self.call = None;
         let RunContext { rules, used: spent, .. } = machine.state.run();
         let PricedUsage { usage, cost } = PricedUsage::between(self.usage, *spent, Some(event));
-        let cost = rules.price.map(|_| cost);
-        self.emit(at, PublicEventKind::ApiCallEnd(call.end(at, outcome, usage, cost)));
+        let (cost, duration) = (rules.price.map(|_| cost), self.now.since(started_at));
+        let call = id;
+        self.emit(ApiCallEnd {
+            call,
+            purpose,
+            attempt,
+            outcome,
+            duration,
+            first_byte,
+            usage,
+            cost,
+        });
     }
 
     /// Emits the usage of a sub-agent.
-    fn emit_subagent_usage(&mut self, at: RunTime, event: &Event, machine: &Machine) {
+    fn emit_subagent_usage(&mut self, event: &Event, machine: &Machine) {
         let (Event::UsageReported { id, usage, cost }, State::Executing(state)) =
             (event, &machine.state)
         else {
@@ -209,154 +235,135 @@ impl EventProjector {
             let (tool_call_id, usage) = (call.call.id.clone(), *usage);
             let cost = state.run.rules.price.map(|_| *cost);
             self.subagent_calls += 1;
-            self.emit(
-                at,
-                PublicEventKind::SubagentCall(SubagentCall { tool_call_id, usage, cost }),
-            );
+            self.emit(SubagentCall { tool_call_id, usage, cost });
         }
     }
 
     /// Emits the user's messages that were delivered.
-    fn messages(&mut self, at: RunTime, event: &Event, machine: &Machine) {
+    fn messages(&mut self, event: &Event, machine: &Machine) {
         match event {
             Event::Prepared { messages, .. } => {
-                let steering =
-                    messages.iter().filter(|message| message.origin == MessageOrigin::Steering);
-                for message in steering {
-                    let text = Arc::clone(&message.text);
-                    let kind = MessageTiming::Steering;
-                    self.emit(
-                        at,
-                        PublicEventKind::SteeringReceived(SteeringReceived { kind, text }),
-                    );
+                let is_steering = |origin| origin == MessageOrigin::Steering;
+                for message in messages.iter().filter(|message| is_steering(message.origin)) {
+                    let (kind, text) = (MessageTiming::Steering, Arc::clone(&message.text));
+                    self.emit(SteeringReceived { kind, text });
                 }
             }
             Event::Checked { result: CheckResult::FollowUp { message }, .. }
                 if !matches!(machine.state, State::Done(_)) =>
             {
                 let (kind, text) = (MessageTiming::FollowUp, Arc::clone(message));
-                self.emit(at, PublicEventKind::SteeringReceived(SteeringReceived { kind, text }));
+                self.emit(SteeringReceived { kind, text });
             }
             _ => {}
         }
     }
 
-    fn emit_note(&mut self, at: RunTime, note: &MachineNote, event: &Event, machine: &Machine) {
+    fn emit_note(&mut self, note: &MachineNote, event: &Event, machine: &Machine) {
         let context_tokens = machine.conversation.context_usage().estimate();
-        let measure = |measure| PublicEventKind::LimitReached(LimitReached { action: measure });
-        let kind = match *note {
+        let kind: PublicEventKind = match *note {
             MachineNote::LimitReached { reason } => {
-                self.abort_compaction(at, machine);
-                measure(LimitAction::Close { reason })
+                self.abort_compaction(machine);
+                LimitAction::Close { reason }.into()
             }
-            MachineNote::NoFinalSummary { cause } => measure(LimitAction::NoSummary { cause }),
-            MachineNote::OutputLimitLowered { limit: to } => {
-                measure(LimitAction::LowerOutput { max_output_tokens: to })
+            MachineNote::NoFinalSummary { cause } => LimitAction::NoSummary { cause }.into(),
+            MachineNote::OutputLimitLowered { limit: max_output_tokens } => {
+                LimitAction::LowerOutput { max_output_tokens }.into()
             }
-            MachineNote::CostWarning { cost } => measure(LimitAction::Warn { cost_usd: cost }),
-            MachineNote::Retry { attempt, wait, fault } => PublicEventKind::Retry(RetryEvent {
-                cause: RetryCause::Fault { fault, attempt, wait },
-            }),
+            MachineNote::CostWarning { cost: cost_usd } => LimitAction::Warn { cost_usd }.into(),
+            MachineNote::Retry { attempt, wait, fault } => {
+                RetryCause::Fault { fault, attempt, wait }.into()
+            }
             MachineNote::AskedAgain => {
-                let reason = incomplete_reason(event);
-                PublicEventKind::Retry(RetryEvent { cause: RetryCause::IncompleteReply { reason } })
+                RetryCause::IncompleteReply { reason: incomplete_reason(event) }.into()
             }
             MachineNote::UnknownFinish => {
-                let message = unknown_finish(event).into();
-                PublicEventKind::Error(ErrorEvent { severity: Severity::Warning, message })
+                let reason = match event {
+                    Event::Replied { reply, .. } => reply.finish.name(),
+                    _ => "",
+                };
+                let message = format!(
+                    "the reply ended for an unknown reason, '{reason}'; its text is kept, and the run ends"
+                );
+                ErrorEvent { severity: Severity::Warning, message: message.into() }.into()
             }
-            MachineNote::LoopDetected { times } => {
-                PublicEventKind::LoopDetected(LoopDetected { times })
-            }
+            MachineNote::LoopDetected { times } => LoopDetected { times }.into(),
             // Its text is emitted with the event that brought it.
             MachineNote::SteeringReceived { .. } => return,
-            MachineNote::Compacting { context } => {
+            MachineNote::Compacting { context: context_tokens } => {
                 self.is_compacting = true;
-                PublicEventKind::CompactionTriggered(CompactionTriggered {
-                    context_tokens: context,
-                })
+                CompactionTriggered { context_tokens }.into()
             }
-            MachineNote::Compacted { by_model: written } => {
+            MachineNote::Compacted { by_model } => {
                 if !std::mem::take(&mut self.is_compacting) {
-                    let triggered =
-                        CompactionTriggered { context_tokens: context_before(event, machine) };
-                    self.emit(at, PublicEventKind::CompactionTriggered(triggered));
+                    let context_tokens = match event {
+                        Event::Prepared { size, .. } => size.estimate,
+                        _ => context_tokens,
+                    };
+                    self.emit(CompactionTriggered { context_tokens });
                 }
-                let summary = if written { SummaryAuthor::Model } else { SummaryAuthor::Program };
-                PublicEventKind::CompactionComplete(CompactionComplete { context_tokens, summary })
+                let summary = if by_model { SummaryAuthor::Model } else { SummaryAuthor::Program };
+                CompactionComplete { context_tokens, summary }.into()
             }
         };
-        self.emit(at, kind);
+        self.emit(kind);
     }
 
     /// A run that ends during a compaction has not compacted.
-    fn abort_compaction(&mut self, at: RunTime, machine: &Machine) {
+    fn abort_compaction(&mut self, machine: &Machine) {
         if std::mem::take(&mut self.is_compacting) {
             let context_tokens = machine.conversation.context_usage().estimate();
-            let summary = SummaryAuthor::None;
-            let complete = CompactionComplete { context_tokens, summary };
-            self.emit(at, PublicEventKind::CompactionComplete(complete));
+            self.emit(CompactionComplete { context_tokens, summary: SummaryAuthor::None });
         }
     }
 
     /// Emits what went wrong, if the run failed.
-    fn emit_failure(&mut self, at: RunTime, machine: &Machine) {
-        self.abort_compaction(at, machine);
+    fn emit_failure(&mut self, machine: &Machine) {
+        self.abort_compaction(machine);
         if let State::Done(done) = &machine.state
             && let Some(error) = &done.outcome.error
         {
             let (severity, message) = (Severity::Error, Arc::clone(error));
-            self.emit(at, PublicEventKind::Error(ErrorEvent { severity, message }));
+            self.emit(ErrorEvent { severity, message });
         }
     }
 
-    fn delta(&mut self, at: RunTime, id: EffectId, delta: &ReplyDelta) {
+    fn delta(&mut self, id: EffectId, delta: &ReplyDelta) {
         let Some(call) = self.call.as_mut().filter(|call| call.id == id) else { return };
-        call.note_first_byte(at);
+        call.first_byte.get_or_insert(self.now.since(call.started_at));
         let purpose = call.purpose;
         if let ReplyDelta::Text(text) = delta {
             let text = text.as_str().into();
-            self.emit(at, PublicEventKind::TextDelta(TextDelta { call: id, purpose, text }));
+            self.emit(TextDelta { call: id, purpose, text });
         }
     }
 
-    fn notice(&mut self, at: RunTime, notice: &EffectNotice) {
+    fn notice(&mut self, notice: &EffectNotice) {
         match notice {
-            EffectNotice::Hook(HookRun { name, point, outcome, duration, call, message }) => {
-                let hook = HookComplete {
-                    name: Arc::clone(name),
-                    point: *point,
-                    outcome: *outcome,
-                    duration: *duration,
-                    tool_call_id: call.clone(),
-                    message: message.clone(),
-                };
-                self.emit(at, PublicEventKind::HookComplete(hook));
+            EffectNotice::Hook(hook) => {
+                let HookRun { name, point, outcome, duration, call: tool_call_id, message } =
+                    hook.clone();
+                self.emit(HookComplete { name, point, outcome, duration, tool_call_id, message });
             }
             EffectNotice::Warning { text } => {
-                let message = match self.warnings.try_pass(at) {
+                let message = match self.warnings.try_pass(self.now) {
                     Some(0) => Arc::clone(text),
                     Some(more) => {
                         format!("{text} ({more} warnings before it were suppressed)").into()
                     }
                     None => return,
                 };
-                let severity = Severity::Warning;
-                self.emit(at, PublicEventKind::Error(ErrorEvent { severity, message }));
+                self.emit(ErrorEvent { severity: Severity::Warning, message });
             }
             EffectNotice::Progress { .. } => {}
         }
     }
 
-    fn end(&mut self, at: RunTime, machine: &Machine) {
+    fn end(&mut self, machine: &Machine) {
         let run = machine.state.run();
         let outcome = match &machine.state {
             State::Done(done) => done.outcome.clone(),
-            State::Preparing(_)
-            | State::Compacting(_)
-            | State::Calling(_)
-            | State::Executing(_)
-            | State::Closing(_) => RunOutcome {
+            _ => RunOutcome {
                 reason: StopReason::InternalError,
                 output: None,
                 error: Some("the run ended unexpectedly".into()),
@@ -368,22 +375,13 @@ impl EventProjector {
             exit_code: self.info.exit_code(outcome.reason),
             steps: run.steps,
             llm_calls: run.model_calls + self.subagent_calls,
-            duration: at.since(self.started_at),
+            duration: self.now.since(self.started_at),
             cost: run.rules.price.map(|_| run.used.cost),
             output: outcome.output,
             error: outcome.error,
         };
-        self.emit(at, PublicEventKind::AgentEnd(end));
+        self.emit(end);
     }
-}
-
-/// Returns the warning of a reply that ended for an unknown reason.
-fn unknown_finish(event: &Event) -> String {
-    let reason = match event {
-        Event::Replied { reply: Reply { finish: ReplyFinish::Other(reason), .. }, .. } => reason,
-        _ => "",
-    };
-    format!("the reply ended for an unknown reason, '{reason}'; its text is kept, and the run ends")
 }
 
 /// Returns the guard of a transition, as the statechart names it; `None` if it has none.
@@ -397,26 +395,15 @@ fn guard_name(before: &State, at: RunTime, event: &Event, change: Transition) ->
     arrow.filter(|_| is_it)?.guard.as_deref().map(Arc::from)
 }
 
-/// Returns the size of the context before it was compacted without the model.
-fn context_before(event: &Event, machine: &Machine) -> Tokens {
-    match event {
-        Event::Prepared { size: facts, .. } => facts.estimate,
-        _ => machine.conversation.context_usage().estimate(),
-    }
-}
-
 /// Returns why the reply in an event is incomplete.
 fn incomplete_reason(event: &Event) -> IncompleteReply {
     match event {
-        Event::Replied { reply, .. } => match reply.finish {
-            ReplyFinish::Length => IncompleteReply::Length,
-            ReplyFinish::Pause => IncompleteReply::Pause,
-            ReplyFinish::Stop
-            | ReplyFinish::ToolCalls
-            | ReplyFinish::Refused
-            | ReplyFinish::ContextFull
-            | ReplyFinish::Other(_) => IncompleteReply::Empty,
-        },
+        Event::Replied { reply: Reply { finish: ReplyFinish::Length, .. }, .. } => {
+            IncompleteReply::Length
+        }
+        Event::Replied { reply: Reply { finish: ReplyFinish::Pause, .. }, .. } => {
+            IncompleteReply::Pause
+        }
         _ => IncompleteReply::Empty,
     }
 }

@@ -6,15 +6,15 @@ use jiff::Timestamp;
 use serde::{Serialize, Serializer};
 use serde_json::Value;
 
-use super::TokenUsage;
-use super::serialize::{dollars, maybe_dollars, maybe_millis, maybe_seconds, millis, seconds};
+use super::serialize::{
+    TokenUsage, dollars, maybe_dollars, maybe_millis, maybe_seconds, millis, seconds, text,
+};
 use crate::machine::{
-    Authorization, CallPurpose, CloseReason, EventKind, NoFinalSummary, RunStatus, StateKind,
-    StopReason,
+    Authorization, CallPurpose, CloseReason, NoFinalSummary, RunStatus, StopReason,
 };
 use crate::model::{
-    CallId, Decision, EffectId, FaultKind, FileChange, MicroUsd, ReplyFinish, TimeSpan, Tokens,
-    ToolStatus, Usage,
+    CallId, Decision, EffectId, FaultKind, FileChange, MicroUsd, ReplyFinish, RunLimits, TimeSpan,
+    Tokens, ToolStatus, Usage,
 };
 use crate::port::{HookOutcome, HookPoint};
 
@@ -53,6 +53,12 @@ macro_rules! event_kinds {
                 }
             }
         }
+
+        $(impl From<$content> for PublicEventKind {
+            fn from(content: $content) -> Self {
+                Self::$kind(content)
+            }
+        })*
     };
 }
 
@@ -67,7 +73,7 @@ event_kinds! {
         "A request goes to the model: purpose, attempt, messages, size.";
     ApiCallEnd(ApiCallEnd) = "api_call_end",
         "The request ended: `replied`, `failed` or `cancelled`; usage and cost.";
-    Retry(RetryEvent) = "retry",
+    Retry(RetryCause) = "retry",
         "The model is called again: after a fault, or because a reply is incomplete.";
     TextDelta(TextDelta) = "text_delta",
         "A piece of a reply; it counts only when its call ends as `replied`.";
@@ -84,7 +90,7 @@ event_kinds! {
         "The context is being compacted.";
     CompactionComplete(CompactionComplete) = "compaction_complete",
         "The context was compacted: by the model, or by the program.";
-    LimitReached(LimitReached) = "safety_net",
+    LimitReached(LimitAction) = "safety_net",
         "A limit ends the run, with or without a summary, lowers the output limit or warns of the cost.";
     LoopDetected(LoopDetected) = "loop_detected", "The same turn was repeated.";
     Error(ErrorEvent) = "error",
@@ -110,25 +116,22 @@ pub struct AgentStart {
     /// Whether the session has run before.
     pub resumed: bool,
     /// The limits of the run.
-    pub limits: EffectiveLimits,
+    #[serde(with = "EffectiveLimits")]
+    pub limits: RunLimits,
 }
 
 /// The limits of a run; null means no limit.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct EffectiveLimits {
-    /// Replies whose tool calls may run.
-    pub max_steps: u32,
-    /// The cost.
-    #[serde(serialize_with = "maybe_dollars")]
-    pub budget_usd: Option<MicroUsd>,
-    /// Input and output tokens.
-    pub max_tokens: Option<Tokens>,
-    /// The time for the whole run.
-    #[serde(serialize_with = "maybe_seconds")]
-    pub timeout_seconds: Option<TimeSpan>,
-    /// The time for one model call.
-    #[serde(serialize_with = "maybe_seconds")]
-    pub step_timeout_seconds: Option<TimeSpan>,
+#[derive(Serialize)]
+#[serde(remote = "RunLimits")]
+struct EffectiveLimits {
+    max_steps: u32,
+    #[serde(rename = "budget_usd", serialize_with = "maybe_dollars")]
+    budget: Option<MicroUsd>,
+    max_tokens: Option<Tokens>,
+    #[serde(rename = "timeout_seconds", serialize_with = "maybe_seconds")]
+    timeout: Option<TimeSpan>,
+    #[serde(rename = "step_timeout_seconds", serialize_with = "maybe_seconds")]
+    step_timeout: Option<TimeSpan>,
 }
 
 /// See [`PublicEventKind::AgentEnd`].
@@ -137,7 +140,7 @@ pub struct AgentEnd {
     /// The status of the run.
     pub status: RunStatus,
     /// Why it ended.
-    #[serde(rename = "stop_reason", serialize_with = "name")]
+    #[serde(rename = "stop_reason", serialize_with = "text")]
     pub reason: StopReason,
     /// The exit code.
     pub exit_code: u8,
@@ -163,14 +166,11 @@ pub struct AgentEnd {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct StateChange {
     /// The state that was left.
-    #[serde(serialize_with = "state")]
-    pub from: StateKind,
+    pub from: &'static str,
     /// The state that was entered.
-    #[serde(serialize_with = "state")]
-    pub to: StateKind,
+    pub to: &'static str,
     /// The event.
-    #[serde(serialize_with = "trigger")]
-    pub event: EventKind,
+    pub event: &'static str,
     /// The guard that held, if the transition has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub guard: Option<Arc<str>>,
@@ -217,7 +217,7 @@ pub struct ApiCallEnd {
     #[serde(rename = "first_byte_ms", serialize_with = "maybe_millis")]
     pub first_byte: Option<TimeSpan>,
     /// The usage: as reported by the provider, or estimated for a call that was sent and not answered.
-    #[serde(serialize_with = "usage")]
+    #[serde(with = "TokenUsage")]
     pub usage: Usage,
     /// The cost, if the model has a price.
     #[serde(rename = "cost_usd", serialize_with = "maybe_dollars")]
@@ -251,15 +251,7 @@ pub enum CallOutcome {
     Cancelled,
 }
 
-/// See [`PublicEventKind::Retry`].
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct RetryEvent {
-    /// Why the model is called again.
-    #[serde(flatten)]
-    pub cause: RetryCause,
-}
-
-/// Why the model is called again.
+/// See [`PublicEventKind::Retry`]: why the model is called again.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "cause", rename_all = "snake_case")]
 pub enum RetryCause {
@@ -365,7 +357,7 @@ pub struct SubagentCall {
     /// The tool call that started the sub-agent.
     pub tool_call_id: CallId,
     /// What the model call used.
-    #[serde(serialize_with = "usage")]
+    #[serde(with = "TokenUsage")]
     pub usage: Usage,
     /// The cost, if the model has a price.
     #[serde(rename = "cost_usd", serialize_with = "maybe_dollars")]
@@ -440,15 +432,7 @@ pub enum SummaryAuthor {
     None,
 }
 
-/// See [`PublicEventKind::LimitReached`].
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct LimitReached {
-    /// What the limit did.
-    #[serde(flatten)]
-    pub action: LimitAction,
-}
-
-/// The effect of a limit.
+/// See [`PublicEventKind::LimitReached`]: the effect of a limit.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "action", rename_all = "snake_case")]
 pub enum LimitAction {
@@ -522,23 +506,4 @@ impl Serialize for PublicEvent {
 #[allow(clippy::trivially_copy_pass_by_ref)] // asked for by serde
 fn time<S: Serializer>(time: &&Timestamp, to: S) -> Result<S::Ok, S::Error> {
     to.collect_str(&format_args!("{time:.6}"))
-}
-
-#[allow(clippy::trivially_copy_pass_by_ref)] // asked for by serde
-fn name<S: Serializer>(reason: &StopReason, to: S) -> Result<S::Ok, S::Error> {
-    to.serialize_str(reason.name())
-}
-
-#[allow(clippy::trivially_copy_pass_by_ref)] // asked for by serde
-fn state<S: Serializer>(state: &StateKind, to: S) -> Result<S::Ok, S::Error> {
-    to.serialize_str(state.as_str())
-}
-
-#[allow(clippy::trivially_copy_pass_by_ref)] // asked for by serde
-fn trigger<S: Serializer>(event: &EventKind, to: S) -> Result<S::Ok, S::Error> {
-    to.serialize_str(event.as_str())
-}
-
-fn usage<S: Serializer>(usage: &Usage, to: S) -> Result<S::Ok, S::Error> {
-    TokenUsage::from(*usage).serialize(to)
 }

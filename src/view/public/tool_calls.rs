@@ -20,12 +20,11 @@ pub(super) struct ToolCallTracker {
     reported: HashMap<CallId, ReportedCall>,
     /// The calls that are being authorized.
     authorizing: HashMap<EffectId, CallId>,
-    decisions: HashMap<CallId, Decision>,
 }
 
 /// How much of a call was reported.
 enum ReportedCall {
-    Started { path: Option<Arc<str>>, step: u32 },
+    Started { path: Option<Arc<str>>, decision: Option<Decision>, step: u32 },
     Ended,
 }
 
@@ -37,29 +36,21 @@ impl ToolCallTracker {
 
     /// Returns the starts for new effects.
     pub(super) fn take_starts(&mut self, effects: &[Effect], step: u32) -> Vec<PublicEventKind> {
-        let authorized = effects.iter().filter_map(|effect| match effect {
-            Effect::Authorize { id, call } => Some((*id, call)),
-            Effect::Prepare { .. }
-            | Effect::CallModel { .. }
-            | Effect::RunTool { .. }
-            | Effect::CheckAnswer { .. }
-            | Effect::Cancel { .. }
-            | Effect::End => None,
-        });
-        let start = |(id, call): (EffectId, &ToolCall)| {
-            self.authorizing.insert(id, call.id.clone());
+        let start = |effect: &Effect| {
+            let Effect::Authorize { id, call } = effect else { return None };
+            self.authorizing.insert(*id, call.id.clone());
             self.start(call, step)
         };
-        authorized.filter_map(start).collect()
+        effects.iter().filter_map(start).collect()
     }
 
     /// Notes the decision on a call.
     pub(super) fn on_event(&mut self, event: &Event) {
         if let Event::Authorized { id, authorization } = event
             && let Some(call) = self.authorizing.remove(id)
-            && let Some(decision) = decision_of(authorization)
+            && let Some(ReportedCall::Started { decision, .. }) = self.reported.get_mut(&call)
         {
-            self.decisions.insert(call, decision);
+            *decision = decision_of(authorization);
         }
     }
 
@@ -85,7 +76,6 @@ impl ToolCallTracker {
                 // Its calls do not occur again.
                 self.reported.clear();
                 self.authorizing.clear();
-                self.decisions.clear();
             }
             self.newest = self.newest.max(Some(entry.id));
         }
@@ -98,7 +88,7 @@ impl ToolCallTracker {
         }
         let arguments = arguments(call);
         let path = arguments.get("path").and_then(Value::as_str).map(Arc::from);
-        self.reported.insert(call.id.clone(), ReportedCall::Started { path, step });
+        self.reported.insert(call.id.clone(), ReportedCall::Started { path, decision: None, step });
         Some(PublicEventKind::ToolCallStart(ToolCallStart {
             id: call.id.clone(),
             name: Arc::clone(&call.name),
@@ -115,7 +105,7 @@ impl ToolCallTracker {
         ends: &mut Vec<PublicEventKind>,
     ) {
         ends.extend(self.start(call, step));
-        let Some(ReportedCall::Started { path, step }) =
+        let Some(ReportedCall::Started { path, decision, step }) =
             self.reported.insert(call.id.clone(), ReportedCall::Ended)
         else {
             return;
@@ -130,7 +120,7 @@ impl ToolCallTracker {
             status: result.status,
             success: result.is_ok(),
             path: path.or_else(only),
-            decision: self.decisions.remove(&call.id),
+            decision,
             duration: result.duration,
             output: Arc::clone(&result.text),
             changes: result.changes.clone(),
@@ -142,12 +132,7 @@ impl ToolCallTracker {
 /// Returns the arguments as JSON; as a string if they are invalid.
 fn arguments(call: &ToolCall) -> Value {
     let text = call.arguments.text();
-    match &call.arguments {
-        ToolArguments::Complete { .. } => {
-            serde_json::from_str(text).unwrap_or_else(|_| Value::String(text.to_owned()))
-        }
-        ToolArguments::Malformed { .. } | ToolArguments::Truncated { .. } => {
-            Value::String(text.to_owned())
-        }
-    }
+    let is_complete = matches!(call.arguments, ToolArguments::Complete { .. });
+    let parsed = is_complete.then(|| serde_json::from_str(text).ok()).flatten();
+    parsed.unwrap_or_else(|| Value::String(text.to_owned()))
 }

@@ -49,12 +49,7 @@ fn prose(text: &str) -> Markup {
 
 /// Returns the level of a heading below the title of the page and of the section.
 fn lower(level: HeadingLevel) -> HeadingLevel {
-    match level {
-        HeadingLevel::H1 => HeadingLevel::H3,
-        HeadingLevel::H2 => HeadingLevel::H4,
-        HeadingLevel::H3 => HeadingLevel::H5,
-        HeadingLevel::H4 | HeadingLevel::H5 | HeadingLevel::H6 => HeadingLevel::H6,
-    }
+    HeadingLevel::try_from(level as usize + 2).unwrap_or(HeadingLevel::H6)
 }
 
 fn table(facts: &ReportTable) -> Markup {

@@ -1,4 +1,4 @@
-//! The report in Markdown, and the escaping of text in it.
+//! The report in Markdown, for a file or for GitHub, and the escaping of text in it.
 
 use std::fmt::Write as _;
 
@@ -25,8 +25,44 @@ pub(super) fn render(report: &RunReport<'_>) -> String {
     text
 }
 
+/// The longest comment, in bytes; GitHub takes 65 536 characters.
+const MAX_COMMENT: usize = 60_000;
+
+/// The lengths of the task and of the answer, and the rows of each table: all, and less each time that it does not
+/// fit.
+const SIZES: [(usize, usize, usize); 5] =
+    [(2_000, 30_000, 200), (1_000, 15_000, 60), (500, 6_000, 20), (200, 2_000, 5), (100, 500, 1)];
+
+/// Marks the comment, so that a later run can replace it.
+const MARKER: &str = "<!-- architect-report -->";
+
+/// Returns the report as a comment on GitHub.
+pub(super) fn render_comment(report: &RunReport<'_>) -> String {
+    let mut sizes = SIZES.into_iter().map(|size| comment_within(report, size));
+    let fitting = sizes.by_ref().find(|text| text.len() <= MAX_COMMENT);
+    fitting.unwrap_or_else(|| comment_within(report, (0, 0, 0)))
+}
+
+fn comment_within(report: &RunReport<'_>, (task, answer, rows): (usize, usize, usize)) -> String {
+    let (sign, word) = outcome(report);
+    let mut text = format!("{MARKER}\n### {sign} {}\n\n", escape(&title(report)));
+    let _ = writeln!(text, "**{word}** · {}\n", escape(&key_figures(report).join(" · ")));
+    let _ = writeln!(text, "{}", prose(&sanitize::truncate(&report.result.output, answer)));
+    for facts in tables(report) {
+        let _ = writeln!(text, "<details>\n<summary>{}</summary>\n", facts.heading());
+        let _ = writeln!(text, "{}\n</details>\n", table(&facts, rows));
+    }
+    let _ = writeln!(text, "<details>\n<summary>Task and run</summary>\n");
+    let _ = writeln!(text, "{}", quote(&sanitize::truncate(&report.info.task, task)));
+    for (name, value) in names(report) {
+        let _ = writeln!(text, "- {name}: {}", code_span(&value));
+    }
+    text.push_str("\n</details>\n");
+    text
+}
+
 /// Returns a table with at most this many rows.
-pub(super) fn table(facts: &ReportTable, most: usize) -> String {
+fn table(facts: &ReportTable, most: usize) -> String {
     let mut text = format!("| {} |\n", facts.header.join(" | "));
     let _ = writeln!(text, "|{}", "---|".repeat(facts.header.len()));
     for row in facts.rows.iter().take(most) {
@@ -45,13 +81,13 @@ pub(super) fn table(facts: &ReportTable, most: usize) -> String {
 }
 
 /// Returns a text as a quotation of plain text.
-pub(super) fn quote(text: &str) -> String {
+fn quote(text: &str) -> String {
     let line = |line: &str| format!("> {}  \n", escape_line_start(&escape(line.trim())));
     sanitize::multiline(text).lines().map(line).collect()
 }
 
 /// Returns what a model wrote in Markdown as Markdown in which nothing acts.
-pub(super) fn prose(text: &str) -> String {
+fn prose(text: &str) -> String {
     let mut writer = MarkdownWriter::default();
     inert_events(text).for_each(|event| writer.write(event));
     writer.finish_line();
@@ -63,23 +99,14 @@ pub(super) fn prose(text: &str) -> String {
 struct MarkdownWriter {
     text: String,
     line: String,
-    prefixes: Vec<LinePrefix>,
+    /// What lines begin with inside the open quotes and items: the first line of each, until it is written, and the
+    /// others.
+    prefixes: Vec<(Option<String>, String)>,
     /// The number of the next item in each of the open lists; `None` for bullets.
     lists: Vec<Option<u64>>,
-    code: Option<CodeBlock>,
+    /// The language and the text of the open code block.
+    code: Option<(String, String)>,
     columns: usize,
-}
-
-/// What lines begin with inside a quote or an item.
-struct LinePrefix {
-    /// The prefix of its first line, until that is written.
-    first: Option<String>,
-    rest: String,
-}
-
-struct CodeBlock {
-    language: String,
-    text: String,
 }
 
 impl MarkdownWriter {
@@ -88,7 +115,7 @@ impl MarkdownWriter {
             Event::Start(tag) => self.start(tag),
             Event::End(tag) => self.end(tag),
             Event::Text(text) => match &mut self.code {
-                Some(code) => code.text.push_str(&text),
+                Some((_, code)) => code.push_str(&text),
                 None => self.line.push_str(&escape(&text)),
             },
             Event::Code(code) if self.columns > 0 => {
@@ -126,7 +153,7 @@ impl MarkdownWriter {
                     CodeBlockKind::Fenced(language) => language.into_string(),
                     CodeBlockKind::Indented => String::new(),
                 };
-                self.code = Some(CodeBlock { language, text: String::new() });
+                self.code = Some((language, String::new()));
             }
             Tag::List(first) => {
                 // A list that begins with one may stand directly below the words of its item.
@@ -169,7 +196,7 @@ impl MarkdownWriter {
             }
             TagEnd::List(_) => drop(self.lists.pop()),
             TagEnd::CodeBlock => {
-                if let Some(CodeBlock { language, text }) = self.code.take() {
+                if let Some((language, text)) = self.code.take() {
                     let fence = "`".repeat(longest_backtick_run(&text).max(2) + 1);
                     self.push_line(&format!("{fence}{language}"));
                     text.lines().for_each(|line| self.push_line(line));
@@ -179,16 +206,13 @@ impl MarkdownWriter {
             TagEnd::Emphasis => self.line.push('*'),
             TagEnd::Strong => self.line.push_str("**"),
             TagEnd::TableCell => self.line.push(' '),
-            TagEnd::TableHead => {
+            TagEnd::TableHead | TagEnd::TableRow => {
                 self.line.push('|');
                 self.finish_line();
-                self.push_line(&format!("|{}", "---|".repeat(self.columns)));
-                self.columns = 0;
-            }
-            TagEnd::TableRow => {
-                self.line.push('|');
-                self.finish_line();
-                self.columns = 0;
+                let columns = std::mem::take(&mut self.columns);
+                if tag == TagEnd::TableHead {
+                    self.push_line(&format!("|{}", "---|".repeat(columns)));
+                }
             }
             _ => self.finish_line(),
         }
@@ -204,11 +228,11 @@ impl MarkdownWriter {
 
     /// Returns whether the innermost quote or item has no line yet.
     fn is_first_line(&self) -> bool {
-        self.prefixes.last().is_some_and(|prefix| prefix.first.is_some())
+        self.prefixes.last().is_some_and(|(first, _)| first.is_some())
     }
 
     fn push_prefix(&mut self, first: &str, rest: &str) {
-        self.prefixes.push(LinePrefix { first: Some(first.to_owned()), rest: rest.to_owned() });
+        self.prefixes.push((Some(first.to_owned()), rest.to_owned()));
     }
 
     fn finish_line(&mut self) {
@@ -219,8 +243,8 @@ impl MarkdownWriter {
     }
 
     fn push_line(&mut self, line: &str) {
-        for prefix in &mut self.prefixes {
-            self.text.push_str(prefix.first.take().as_deref().unwrap_or(&prefix.rest));
+        for (first, rest) in &mut self.prefixes {
+            self.text.push_str(first.take().as_deref().unwrap_or(rest));
         }
         if line.is_empty() {
             self.text.truncate(self.text.trim_end_matches(' ').len());
@@ -242,7 +266,7 @@ fn escape_line_start(line: &str) -> String {
 }
 
 /// Escapes a line of plain text: nothing in it is Markdown, HTML, a link, a mention or a reference.
-pub(super) fn escape(text: &str) -> String {
+fn escape(text: &str) -> String {
     let mut inert = String::with_capacity(text.len() + 16);
     let mut before = ' ';
     for (at, c) in text.char_indices() {
@@ -271,7 +295,7 @@ pub(super) fn escape(text: &str) -> String {
 const ZERO_WIDTH_SPACE: &str = "&#8203;";
 
 /// Returns a text as code.
-pub(super) fn code_span(text: &str) -> String {
+fn code_span(text: &str) -> String {
     let text = sanitize::line(text);
     let fence = "`".repeat(longest_backtick_run(&text) + 1);
     let space = if text.starts_with('`') || text.ends_with('`') { " " } else { "" };

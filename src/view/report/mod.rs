@@ -5,15 +5,16 @@
 
 use crate::model::word_enum;
 
-mod github;
 mod html;
 mod inert_markdown;
-mod json;
 mod markdown;
 mod sections;
 
 use std::path::Path;
 
+use serde::Serialize;
+
+use super::jsonl;
 use super::result::RunResult;
 use super::run_info::RunInfo;
 
@@ -56,11 +57,38 @@ impl RunReport<'_> {
     /// Returns the report in a format.
     pub fn render(&self, format: ReportFormat) -> String {
         match format {
-            ReportFormat::Json => json::render(self),
+            ReportFormat::Json => self.to_json(),
             ReportFormat::Markdown => markdown::render(self),
-            ReportFormat::Github => github::render(self),
+            ReportFormat::Github => markdown::render_comment(self),
             ReportFormat::Html => html::render(self),
         }
+    }
+
+    /// Returns the result document, with the information known before the run.
+    fn to_json(self) -> String {
+        #[derive(Serialize)]
+        struct ReportDocument<'a> {
+            task: &'a str,
+            agent: &'a str,
+            workspace: &'a str,
+            sandbox: Option<&'a str>,
+            began: String,
+            version: &'static str,
+            #[serde(flatten)]
+            result: &'a RunResult,
+        }
+        let Self { info, result } = self;
+        let document = ReportDocument {
+            task: &info.task,
+            agent: &info.agent,
+            workspace: &info.workspace,
+            sandbox: info.sandbox.as_deref(),
+            began: info.started_at.to_string(),
+            version: env!("CARGO_PKG_VERSION"),
+            result,
+        };
+        // All values can be expressed in JSON.
+        String::from_utf8(jsonl::to_line(&document).unwrap_or_default()).unwrap_or_default()
     }
 }
 

@@ -2,7 +2,10 @@
 
 use super::RunReport;
 use crate::machine::{RunStatus, StopReason};
-use crate::model::{FileAction, pluralize};
+use crate::model::{FileChange, MicroUsd, pluralize};
+use crate::view::CostSource;
+use crate::view::public::word;
+use crate::view::result::{DeniedCall, ToolUsed};
 use crate::view::sanitize;
 
 /// The cells of a row, as plain text.
@@ -82,28 +85,18 @@ pub(super) fn tables(report: &RunReport<'_>) -> Vec<ReportTable> {
 }
 
 fn files(report: &RunReport<'_>) -> ReportTable {
-    let row = |file: &crate::view::result::FileModified| {
-        let action = match file.action {
-            FileAction::Created => "created",
-            FileAction::Modified => "modified",
-            FileAction::Deleted => "deleted",
-        };
-        vec![cell(&file.path), action.to_owned(), format!("+{} −{}", file.added, file.removed)]
+    let row = |file: &FileChange| {
+        vec![cell(&file.path), word(file.action), format!("+{} −{}", file.added, file.removed)]
     };
     let rows = report.result.files_modified.iter().map(row).collect();
     ReportTable { title: "Files", header: &["file", "change", "lines"], rows, code_columns: 1 }
 }
 
 fn tools(report: &RunReport<'_>) -> ReportTable {
-    let row = |tool: &crate::view::result::ToolUsed| {
-        let what = match &tool.path {
-            Some(path) => cell(path),
-            None => cell(&tool.brief.arguments),
-        };
-        let result = match (&tool.brief.error, &tool.error) {
-            (None, None) => "ok".to_owned(),
-            (Some(error), _) | (None, Some(error)) => sanitize::headline(error, MAX_CELL),
-        };
+    let row = |tool: &ToolUsed| {
+        let what = cell(tool.path.as_ref().unwrap_or(&tool.brief.arguments));
+        let error = tool.brief.error.as_ref().or(tool.error.as_ref());
+        let result = error.map_or("ok".to_owned(), |error| sanitize::headline(error, MAX_CELL));
         vec![cell(&tool.name), what, result, tool.duration.to_string()]
     };
     let rows = report.result.tools_used.iter().map(row).collect();
@@ -116,7 +109,7 @@ fn tools(report: &RunReport<'_>) -> ReportTable {
 }
 
 fn denied(report: &RunReport<'_>) -> ReportTable {
-    let row = |denied: &crate::view::result::DeniedCall| {
+    let row = |denied: &DeniedCall| {
         let arguments = cell(&denied.arguments.to_string());
         vec![cell(&denied.tool), arguments, sanitize::headline(&denied.reason, MAX_CELL)]
     };
@@ -127,17 +120,17 @@ fn denied(report: &RunReport<'_>) -> ReportTable {
 fn costs(report: &RunReport<'_>) -> ReportTable {
     let (usage, costs) = (&report.result.usage, &report.result.costs);
     let mut rows: Vec<TableRow> = [
-        ("input tokens", usage.input_tokens),
-        ("from the cache", usage.cached_input_tokens),
-        ("into the cache", usage.cache_write_tokens),
-        ("output tokens", usage.output_tokens),
-        ("for reasoning", usage.reasoning_tokens),
+        ("input tokens", usage.input),
+        ("from the cache", usage.cached_input),
+        ("into the cache", usage.cache_write),
+        ("output tokens", usage.output),
+        ("for reasoning", usage.reasoning),
     ]
     .into_iter()
     .filter(|(_, tokens)| tokens.0 > 0)
     .map(|(name, tokens)| vec![name.to_owned(), tokens.0.to_string()])
     .collect();
-    let source = |(source, cost): (&crate::view::CostSource, &crate::model::MicroUsd)| {
+    let source = |(source, cost): (&CostSource, &MicroUsd)| {
         vec![format!("cost: {}", source.as_str()), cost.to_string()]
     };
     rows.extend(costs.by_source.iter().map(source));

@@ -1,60 +1,37 @@
 //! The files that a run changed, each once, with the net change.
 
-use std::sync::Arc;
-
-use super::FileModified;
 use crate::model::FileAction::{Created, Deleted, Modified};
-use crate::model::{FileAction, FileChange};
+use crate::model::FileChange;
 
-/// The changed files, in the order in which they were first changed.
+/// The changed files, in the order in which they were first changed; each with whether it still counts: nothing is
+/// left of one that was created and deleted.
 #[derive(Clone, Debug, Default)]
-pub(super) struct ChangedFiles(Vec<(FileModified, FileChangeState)>);
-
-/// Whether a file still counts as changed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum FileChangeState {
-    Changed,
-    /// It was created and deleted; nothing is left of it.
-    Undone,
-}
+pub(super) struct ChangedFiles(Vec<(FileChange, bool)>);
 
 impl ChangedFiles {
     pub(super) fn add(&mut self, change: &FileChange) {
-        let Some((file, state)) = self.0.iter_mut().find(|(file, _)| file.path == change.path)
-        else {
-            let FileChange { path, action, added, removed } = change;
-            let path = Arc::clone(path);
-            let file = FileModified { path, action: *action, added: *added, removed: *removed };
-            self.0.push((file, FileChangeState::Changed));
-            return;
-        };
+        let known = self.0.iter_mut().find(|(file, _)| file.path == change.path);
+        let Some((file, is_changed)) = known else { return self.0.push((change.clone(), true)) };
         file.added += change.added;
         file.removed += change.removed;
-        (file.action, *state) = match *state {
-            FileChangeState::Changed => combine(file.action, change.action),
-            FileChangeState::Undone => (change.action, FileChangeState::Changed),
+        (file.action, *is_changed) = match (file.action, change.action) {
+            (_, action) if !*is_changed => (action, true),
+            (Created, Deleted) => (Deleted, false),
+            (Created, Created | Modified) => (Created, true),
+            (Modified | Deleted, Deleted) => (Deleted, true),
+            (Modified | Deleted, Created | Modified) => (Modified, true),
         };
     }
 
-    pub(super) fn changed(&self) -> Vec<FileModified> {
-        let changed = self.0.iter().filter(|(_, state)| *state == FileChangeState::Changed);
-        changed.map(|(file, _)| file.clone()).collect()
-    }
-}
-
-/// Returns the net effect of two actions.
-fn combine(first: FileAction, second: FileAction) -> (FileAction, FileChangeState) {
-    match (first, second) {
-        (Created, Deleted) => (Deleted, FileChangeState::Undone),
-        (Created, Created | Modified) => (Created, FileChangeState::Changed),
-        (Modified | Deleted, Deleted) => (Deleted, FileChangeState::Changed),
-        (Modified | Deleted, Created | Modified) => (Modified, FileChangeState::Changed),
+    pub(super) fn changed(&self) -> Vec<FileChange> {
+        self.0.iter().filter(|(_, is_changed)| *is_changed).map(|(file, _)| file.clone()).collect()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::FileAction;
 
     fn changed_actions(actions: &[FileAction]) -> Vec<FileAction> {
         let mut files = ChangedFiles::default();

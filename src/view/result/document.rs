@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::{Serialize, Serializer};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::changed_files::ChangedFiles;
 use crate::machine::{RunStatus, StopReason};
-use crate::model::{FileAction, FileChange, MicroUsd, TimeSpan};
+use crate::model::{FileChange, MicroUsd, TimeSpan, Usage};
 use crate::view::CostSource;
-use crate::view::public::{SCHEMA, TokenUsage, maybe_dollars, millis, seconds};
+use crate::view::public::{SCHEMA, TokenUsage, maybe_dollars, maybe_reason, millis, seconds};
 
 /// The result of a run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -22,7 +22,7 @@ pub struct RunResult {
     /// The status of the run.
     pub status: RunStatus,
     /// Why it ended; null if it did not start.
-    #[serde(serialize_with = "name")]
+    #[serde(serialize_with = "maybe_reason")]
     pub stop_reason: Option<StopReason>,
     /// The exit code.
     pub exit_code: u8,
@@ -42,9 +42,11 @@ pub struct RunResult {
     /// The tool calls, in call order.
     pub tools_used: Vec<ToolUsed>,
     /// The changed files, each once.
-    pub files_modified: Vec<FileModified>,
+    #[serde(serialize_with = "files")]
+    pub files_modified: Vec<FileChange>,
     /// The usage of all calls.
-    pub usage: TokenUsage,
+    #[serde(with = "TokenUsage")]
+    pub usage: Usage,
     /// The cost of all calls; null if the model has no price.
     #[serde(serialize_with = "maybe_dollars")]
     pub cost: Option<MicroUsd>,
@@ -92,21 +94,6 @@ pub struct ToolCallBrief {
     pub error: Option<Arc<str>>,
 }
 
-/// A changed file.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct FileModified {
-    /// The file, relative to the workspace.
-    pub path: Arc<str>,
-    /// The net change.
-    pub action: FileAction,
-    /// Lines added in total.
-    #[serde(skip)]
-    pub added: u64,
-    /// Lines removed in total.
-    #[serde(skip)]
-    pub removed: u64,
-}
-
 /// The costs by purpose.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct RunCosts {
@@ -150,7 +137,7 @@ impl RunResult {
             model: None,
             tools_used: Vec::new(),
             files_modified: Vec::new(),
-            usage: TokenUsage::default(),
+            usage: Usage::default(),
             cost: None,
             costs: RunCosts::default(),
             denied: Vec::new(),
@@ -161,35 +148,38 @@ impl RunResult {
     }
 }
 
+impl RunCosts {
+    /// Adds a cost.
+    pub(super) fn add(&mut self, source: CostSource, cost: MicroUsd) {
+        let sum = self.by_source.entry(source).or_default();
+        *sum = *sum + cost;
+        self.total = Some(self.total.unwrap_or_default() + cost);
+    }
+}
+
 impl RunResult {
     /// Combines the results of consecutive runs: the `speaker` determines the output, and usage and changes are
     /// summed up. `None` if there is no such run.
     pub fn join(runs: &[Self], speaker: usize) -> Option<Self> {
         let mut files = ChangedFiles::default();
         for file in runs.iter().flat_map(|run| &run.files_modified) {
-            let (path, action) = (file.path.clone(), file.action);
-            files.add(&FileChange { path, action, added: file.added, removed: file.removed });
+            files.add(file);
         }
-        let mut usage = TokenUsage::default();
-        let mut by_source = BTreeMap::new();
-        for run in last_of_each_session(runs) {
-            usage += run.usage;
-            for (source, cost) in &run.costs.by_source {
-                let sum: &mut MicroUsd = by_source.entry(*source).or_default();
-                *sum = *sum + *cost;
-            }
+        let last_runs = || last_of_each_session(runs);
+        let mut costs = RunCosts::default();
+        for (source, cost) in last_runs().flat_map(|run| &run.costs.by_source) {
+            costs.add(*source, *cost);
         }
-        let cost =
-            last_of_each_session(runs).filter_map(|run| run.cost).reduce(|sum, cost| sum + cost);
+        costs.total = last_runs().filter_map(|run| run.cost).reduce(|sum, cost| sum + cost);
         Some(Self {
-            steps: last_of_each_session(runs).map(|run| run.steps).sum(),
-            llm_calls: last_of_each_session(runs).map(|run| run.llm_calls).sum(),
+            steps: last_runs().map(|run| run.steps).sum(),
+            llm_calls: last_runs().map(|run| run.llm_calls).sum(),
             duration: TimeSpan(runs.iter().map(|run| run.duration.0).sum()),
             tools_used: runs.iter().flat_map(|run| run.tools_used.clone()).collect(),
             files_modified: files.changed(),
-            usage,
-            cost,
-            costs: RunCosts { total: cost, by_source },
+            usage: last_runs().fold(Usage::default(), |sum, run| sum + run.usage),
+            cost: costs.total,
+            costs,
             denied: runs.iter().flat_map(|run| run.denied.clone()).collect(),
             ..runs.get(speaker)?.clone()
         })
@@ -204,12 +194,8 @@ fn last_of_each_session(runs: &[RunResult]) -> impl Iterator<Item = &RunResult> 
     runs.iter().enumerate().filter(move |(index, run)| is_newest(*index, run)).map(|(_, run)| run)
 }
 
-#[allow(clippy::ref_option, clippy::trivially_copy_pass_by_ref)] // asked for by serde
-fn name<S: Serializer>(reason: &Option<StopReason>, to: S) -> Result<S::Ok, S::Error> {
-    match reason {
-        Some(reason) => to.serialize_str(reason.name()),
-        None => to.serialize_none(),
-    }
+fn files<S: Serializer>(files: &[FileChange], to: S) -> Result<S::Ok, S::Error> {
+    to.collect_seq(files.iter().map(|file| json!({ "path": file.path, "action": file.action })))
 }
 
 fn by_source<S: Serializer>(

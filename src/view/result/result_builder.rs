@@ -1,6 +1,6 @@
 //! Turns public events into the result document.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use serde_json::Value;
@@ -10,10 +10,7 @@ use super::{DeniedCall, RunCosts, RunResult, ToolCallBrief, ToolUsed};
 use crate::machine::StopReason;
 use crate::model::{CallId, MicroUsd, TimeSpan, ToolStatus, Usage};
 use crate::view::human::call_summary::summarize_call;
-use crate::view::public::{
-    AgentEnd, ApiCallEnd, ApiCallStart, PublicEvent, PublicEventKind, SCHEMA, TokenUsage,
-    ToolCallEnd, ToolCallStart,
-};
+use crate::view::public::{AgentEnd, PublicEvent, PublicEventKind, ToolCallEnd, ToolCallStart};
 use crate::view::tool_failure::failure_line;
 use crate::view::{CostSource, Language, RunInfo, sanitize};
 
@@ -24,27 +21,14 @@ pub struct RunResultBuilder {
     info: Arc<RunInfo>,
     started_at: Option<jiff::Timestamp>,
     latest_at: Option<jiff::Timestamp>,
-    steps: u32,
-    llm_calls: u32,
-    usage: TokenUsage,
-    by_source: BTreeMap<CostSource, MicroUsd>,
-    has_price: bool,
+    /// What is known so far, without the end, the tools and the files.
+    result: RunResult,
     /// In call order; `None` for a call that has not ended.
     tools: Vec<Option<ToolUsed>>,
-    open_calls: HashMap<CallId, OpenToolCall>,
-    /// The names and paths, each stored once.
-    interned: HashSet<Arc<str>>,
+    /// The index of each call that has not ended, and its arguments.
+    open_calls: HashMap<CallId, (usize, Arc<Value>)>,
     files: ChangedFiles,
-    denied: Vec<DeniedCall>,
     end: Option<AgentEnd>,
-}
-
-/// A tool call that has not ended.
-#[derive(Clone, Debug)]
-struct OpenToolCall {
-    /// Its index among the calls.
-    index: usize,
-    arguments: Arc<Value>,
 }
 
 /// The maximum length of a tool's error, in characters.
@@ -56,27 +40,30 @@ const LONGEST_BRIEF: usize = 160;
 impl RunResultBuilder {
     /// Returns a builder for a new run, including the earlier usage of its session, as the limits do.
     pub fn new(info: Arc<RunInfo>) -> Self {
-        let (mut used, mut by_source) = (TokenUsage::default(), BTreeMap::new());
+        let (mut usage, mut costs) = (Usage::default(), RunCosts::default());
         for (source, charge) in info.prior_charges() {
-            used += charge.usage.into();
-            let sum: &mut MicroUsd = by_source.entry(source).or_default();
-            *sum = *sum + charge.cost;
+            usage = usage + charge.usage;
+            if charge.cost > MicroUsd::ZERO {
+                costs.add(source, charge.cost);
+            }
         }
-        by_source.retain(|_, cost| *cost > MicroUsd::ZERO);
-        Self {
-            started_at: None,
-            latest_at: None,
+        let result = RunResult {
+            session_id: Some(Arc::clone(&info.session_id)),
+            model: Some(Arc::clone(&info.model)),
             steps: info.prior_usage.steps,
             llm_calls: info.prior_usage.llm_calls,
-            usage: used,
-            has_price: !by_source.is_empty(),
-            by_source,
+            usage,
+            costs,
+            ..RunResult::not_started("")
+        };
+        Self {
             info,
+            started_at: None,
+            latest_at: None,
+            result,
             tools: Vec::new(),
             open_calls: HashMap::new(),
-            interned: HashSet::new(),
             files: ChangedFiles::default(),
-            denied: Vec::new(),
             end: None,
         }
     }
@@ -86,26 +73,20 @@ impl RunResultBuilder {
         self.started_at.get_or_insert(event.ts);
         self.latest_at = Some(event.ts);
         match &event.kind {
-            PublicEventKind::ApiCallStart(start) => self.call_started(start),
-            PublicEventKind::ApiCallEnd(end) => self.call_ended(end),
+            PublicEventKind::ApiCallStart(start) => {
+                self.result.llm_calls += u32::from(start.attempt == 1);
+            }
+            PublicEventKind::ApiCallEnd(end) => {
+                self.add_usage(end.usage, end.cost, self.info.source_of(end.purpose));
+            }
             PublicEventKind::ToolCallStart(start) => self.tool_started(start),
             PublicEventKind::ToolCallEnd(end) => self.tool_ended(end),
             PublicEventKind::SubagentCall(call) => {
-                self.llm_calls += 1;
-                self.add_usage(&call.usage, call.cost, CostSource::Subagent);
+                self.result.llm_calls += 1;
+                self.add_usage(call.usage, call.cost, CostSource::Subagent);
             }
             PublicEventKind::AgentEnd(end) => self.end = Some(end.clone()),
-            PublicEventKind::AgentStart(_)
-            | PublicEventKind::StateChange(_)
-            | PublicEventKind::Retry(_)
-            | PublicEventKind::TextDelta(_)
-            | PublicEventKind::HookComplete(_)
-            | PublicEventKind::SteeringReceived(_)
-            | PublicEventKind::CompactionTriggered(_)
-            | PublicEventKind::CompactionComplete(_)
-            | PublicEventKind::LimitReached(_)
-            | PublicEventKind::LoopDetected(_)
-            | PublicEventKind::Error(_) => {}
+            _ => {}
         }
     }
 
@@ -116,9 +97,35 @@ impl RunResultBuilder {
 
     /// Returns the result. A run without an end has broken down for this reason.
     pub fn result(&self, broken: (StopReason, &str)) -> RunResult {
-        match &self.end {
-            Some(end) => self.document(end),
-            None => self.document(&self.end_after_breakdown(broken)),
+        let end = self.end.clone().unwrap_or_else(|| self.end_after_breakdown(broken));
+        // Without a price, the cost of an earlier part of the session is not shown.
+        let mut costs = RunCosts::default();
+        if let Some(cost) = end.cost {
+            costs.clone_from(&self.result.costs);
+            // The cost that was charged on a resume, for a call that was lost.
+            let earlier = cost.saturating_sub(costs.total.unwrap_or_default());
+            if earlier > MicroUsd::ZERO {
+                costs.add(self.info.cost_source, earlier);
+            }
+            costs.total = end.cost;
+        }
+        let is_fit = self.info.has_schema && end.reason == StopReason::LlmDone;
+        let answer = end.output.as_ref().filter(|_| is_fit);
+        RunResult {
+            status: end.status,
+            stop_reason: Some(end.reason),
+            exit_code: end.exit_code,
+            structured_output: answer.and_then(|text| serde_json::from_str(text).ok()),
+            output: answer_or_reason(&end),
+            steps: end.steps,
+            llm_calls: end.llm_calls,
+            duration: end.duration,
+            tools_used: self.tools.iter().flatten().cloned().collect(),
+            files_modified: self.files.changed(),
+            cost: end.cost,
+            costs,
+            error: end.error,
+            ..self.result.clone()
         }
     }
 
@@ -132,156 +139,79 @@ impl RunResultBuilder {
             status: reason.status(),
             reason,
             exit_code: self.info.exit_code(reason),
-            steps: self.steps,
-            llm_calls: self.llm_calls,
+            steps: self.result.steps,
+            llm_calls: self.result.llm_calls,
             duration: duration.unwrap_or_default(),
-            cost: self.has_price.then(|| self.reported_cost()),
+            cost: self.result.costs.total,
             output: None,
             error: Some(error.into()),
         }
     }
 
-    fn document(&self, end: &AgentEnd) -> RunResult {
-        // Without a price, the cost of an earlier part of the session is not shown.
-        let mut by_source = end.cost.map(|_| self.by_source.clone()).unwrap_or_default();
-        // The cost that was charged on a resume, for a call that was lost.
-        let earlier = end.cost.unwrap_or_default().saturating_sub(self.reported_cost());
-        if earlier > MicroUsd::ZERO {
-            let agent = by_source.entry(self.info.cost_source).or_default();
-            *agent = *agent + earlier;
-        }
-        let output =
-            answer_or_reason(end.reason, end.output.as_ref(), end.error.as_deref(), end.steps);
-        RunResult {
-            schema: SCHEMA,
-            session_id: Some(Arc::clone(&self.info.session_id)),
-            status: end.status,
-            stop_reason: Some(end.reason),
-            exit_code: end.exit_code,
-            structured_output: self.structured(end),
-            output,
-            steps: end.steps,
-            llm_calls: end.llm_calls,
-            duration: end.duration,
-            model: Some(Arc::clone(&self.info.model)),
-            tools_used: self.tools.iter().flatten().cloned().collect(),
-            files_modified: self.files.changed(),
-            usage: self.usage,
-            cost: end.cost,
-            costs: RunCosts { total: end.cost, by_source },
-            denied: self.denied.clone(),
-            error: end.error.clone(),
-            resume_command: None,
-            evaluation: None,
-        }
-    }
-
-    fn structured(&self, end: &AgentEnd) -> Option<Value> {
-        let is_fit = self.info.has_schema && end.reason == StopReason::LlmDone;
-        end.output.as_ref().filter(|_| is_fit).and_then(|text| serde_json::from_str(text).ok())
-    }
-
-    fn reported_cost(&self) -> MicroUsd {
-        self.by_source.values().fold(MicroUsd::ZERO, |sum, cost| sum + *cost)
-    }
-
-    fn call_started(&mut self, start: &ApiCallStart) {
-        self.llm_calls += u32::from(start.attempt == 1);
-    }
-
-    fn call_ended(&mut self, end: &ApiCallEnd) {
-        self.add_usage(&end.usage, end.cost, self.info.source_of(end.purpose));
-    }
-
-    fn add_usage(&mut self, usage: &Usage, cost: Option<MicroUsd>, source: CostSource) {
-        self.usage += (*usage).into();
+    fn add_usage(&mut self, usage: Usage, cost: Option<MicroUsd>, source: CostSource) {
+        self.result.usage = self.result.usage + usage;
         if let Some(cost) = cost {
-            self.has_price = true;
-            let source = self.by_source.entry(source).or_default();
-            *source = *source + cost;
+            self.result.costs.add(source, cost);
         }
     }
 
     fn tool_started(&mut self, start: &ToolCallStart) {
-        self.steps = self.steps.max(start.step);
-        let open =
-            OpenToolCall { index: self.tools.len(), arguments: Arc::clone(&start.arguments) };
+        self.result.steps = self.result.steps.max(start.step);
         // An id may be used again in a later reply; the newest call is meant.
+        let open = (self.tools.len(), Arc::clone(&start.arguments));
         self.open_calls.insert(start.id.clone(), open);
         self.tools.push(None);
     }
 
     fn tool_ended(&mut self, end: &ToolCallEnd) {
-        let open = self.open_calls.remove(&end.id);
-        let what =
-            open.as_ref().map(|open| summarize_call(&end.name, &open.arguments, Language::En));
+        let (index, arguments) = self.open_calls.remove(&end.id).unzip();
+        let what = arguments.as_ref().map(|all| summarize_call(&end.name, all, Language::En));
         if end.status == ToolStatus::Denied {
-            let arguments = open.as_ref().map(|open| Arc::clone(&open.arguments));
             let (tool, reason) = (Arc::clone(&end.name), Arc::clone(&end.output));
             let arguments = arguments.unwrap_or_default();
-            self.denied.push(DeniedCall { tool, arguments, reason });
+            self.result.denied.push(DeniedCall { tool, arguments, reason });
         }
         for change in &end.changes {
             self.files.add(change);
         }
+        let failed = || (!end.success).then_some(&end.output);
         let tool = ToolUsed {
-            name: self.intern(&end.name),
+            name: Arc::clone(&end.name),
             success: end.success,
-            path: end.path.as_ref().map(|path| self.intern(path)),
+            path: end.path.clone(),
             duration: end.duration,
-            error: (!end.success)
-                .then(|| sanitize::truncate(end.output.trim(), LONGEST_ERROR).into()),
+            error: failed().map(|text| sanitize::truncate(text.trim(), LONGEST_ERROR).into()),
             brief: ToolCallBrief {
-                arguments: self.intern(&what.unwrap_or_default().into()),
-                error: (!end.success)
-                    .then(|| failure_line(&end.name, &end.output, LONGEST_BRIEF).into()),
+                arguments: what.unwrap_or_default().into(),
+                error: failed().map(|text| failure_line(&end.name, text, LONGEST_BRIEF).into()),
             },
         };
-        if let Some(slot) = open.and_then(|open| self.tools.get_mut(open.index)) {
+        if let Some(slot) = index.and_then(|index: usize| self.tools.get_mut(index)) {
             *slot = Some(tool);
         }
-    }
-
-    fn intern(&mut self, word: &Arc<str>) -> Arc<str> {
-        if let Some(known) = self.interned.get(word) {
-            return Arc::clone(known);
-        }
-        self.interned.insert(Arc::clone(word));
-        Arc::clone(word)
     }
 }
 
 /// Returns the output of a run: its answer, or a sentence that explains why it is missing. Scripts rely on these
 /// sentences; they are not translated.
-fn answer_or_reason(
-    reason: StopReason,
-    answer: Option<&Arc<str>>,
-    error: Option<&str>,
-    steps: u32,
-) -> Arc<str> {
-    if let (None, StopReason::ChecksFailed, Some(error)) = (answer, reason, error) {
-        return format!("The agent stopped ({reason}): {error}").into();
+fn answer_or_reason(end: &AgentEnd) -> Arc<str> {
+    let AgentEnd { reason, steps, output, error, .. } = end;
+    if let Some(answer) = output {
+        return Arc::clone(answer);
     }
-    let error = error.unwrap_or("unknown");
-    match (answer, reason) {
-        (Some(answer), _) => Arc::clone(answer),
-        (None, StopReason::UserInterrupt(_)) => "Interrupted by the user.".into(),
-        (None, StopReason::LlmError(_)) => format!("Unrecoverable LLM error: {error}").into(),
-        (None, StopReason::StoreError) => {
-            format!("The session could not be stored: {error}").into()
+    let text = match (reason, error.as_deref()) {
+        (StopReason::ChecksFailed, Some(error)) => format!("The agent stopped ({reason}): {error}"),
+        (StopReason::UserInterrupt(_), _) => "Interrupted by the user.".to_owned(),
+        (StopReason::LlmError(_), error) => {
+            format!("Unrecoverable LLM error: {}", error.unwrap_or("unknown"))
         }
-        (None, StopReason::InternalError) => format!("Internal error: {error}").into(),
-        (
-            None,
-            StopReason::LlmDone
-            | StopReason::Closed(_)
-            | StopReason::Truncated
-            | StopReason::EmptyResponse
-            | StopReason::Refused
-            | StopReason::InvalidToolCalls
-            | StopReason::SchemaNotMet
-            | StopReason::ChecksFailed
-            | StopReason::EvaluationFailed,
-        ) => format!("The agent stopped ({reason}). Steps completed: {steps}.").into(),
-    }
+        (StopReason::StoreError, error) => {
+            format!("The session could not be stored: {}", error.unwrap_or("unknown"))
+        }
+        (StopReason::InternalError, error) => {
+            format!("Internal error: {}", error.unwrap_or("unknown"))
+        }
+        _ => format!("The agent stopped ({reason}). Steps completed: {steps}."),
+    };
+    text.into()
 }

@@ -10,17 +10,6 @@ use crate::machine::StateKind;
 use crate::machine::chart::Chart;
 use crate::model::TimeSpan;
 
-/// A top-level state of the chart, including its substates.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum TopState {
-    Preparing,
-    Compacting,
-    Calling,
-    Executing,
-    Closing,
-    Done,
-}
-
 /// A point of the drawing, or a vector.
 #[derive(Clone, Copy)]
 struct Point {
@@ -34,58 +23,28 @@ const BOX_HALF_SIZE: Point = Point { x: 78.0, y: 29.0 };
 /// How far the middle of an arrow is from the straight line, so that the arrow back is on the other side.
 const ARROW_BEND: f64 = 22.0;
 
-impl TopState {
-    const ALL: [Self; 6] = [
-        Self::Preparing,
-        Self::Compacting,
-        Self::Calling,
-        Self::Executing,
-        Self::Closing,
-        Self::Done,
-    ];
+/// The top-level states of the chart with the centers of their boxes: the loop in the middle, the end on the right.
+const STATES: [(&str, Point); 6] = [
+    ("Preparing", Point { x: 100.0, y: 225.0 }),
+    ("Compacting", Point { x: 100.0, y: 50.0 }),
+    ("Calling", Point { x: 390.0, y: 115.0 }),
+    ("Executing", Point { x: 390.0, y: 335.0 }),
+    ("Closing", Point { x: 670.0, y: 335.0 }),
+    ("Done", Point { x: 670.0, y: 115.0 }),
+];
 
-    fn of(state: StateKind) -> Self {
-        match state {
-            StateKind::Preparing => Self::Preparing,
-            StateKind::CompactingSending | StateKind::CompactingWaiting => Self::Compacting,
-            StateKind::CallingSending | StateKind::CallingWaiting | StateKind::CallingChecking => {
-                Self::Calling
-            }
-            StateKind::Executing => Self::Executing,
-            StateKind::ClosingPreparing | StateKind::ClosingSending => Self::Closing,
-            StateKind::Done => Self::Done,
-        }
-    }
+/// An index of [`STATES`].
+type TopState = usize;
 
-    fn name(self) -> &'static str {
-        match self {
-            Self::Preparing => "Preparing",
-            Self::Compacting => "Compacting",
-            Self::Calling => "Calling",
-            Self::Executing => "Executing",
-            Self::Closing => "Closing",
-            Self::Done => "Done",
-        }
-    }
+/// Returns the top-level state of a path.
+fn top_state(path: &str) -> Option<TopState> {
+    let top = path.split('.').next()?;
+    STATES.iter().position(|(name, _)| *name == top)
+}
 
-    /// Returns the top-level state of a path.
-    fn from_path(path: &str) -> Option<Self> {
-        let top = path.split('.').next()?;
-        Self::ALL.into_iter().find(|state| state.name() == top)
-    }
-
-    /// Returns the center of its box: the loop in the middle, the end on the right.
-    fn center(self) -> Point {
-        let (x, y) = match self {
-            Self::Compacting => (100.0, 50.0),
-            Self::Preparing => (100.0, 225.0),
-            Self::Calling => (390.0, 115.0),
-            Self::Executing => (390.0, 335.0),
-            Self::Done => (670.0, 115.0),
-            Self::Closing => (670.0, 335.0),
-        };
-        Point { x, y }
-    }
+/// Returns the two states of a transition.
+fn top_states(from: &str, to: &str) -> Option<(TopState, TopState)> {
+    Some((top_state(from)?, top_state(to)?))
 }
 
 /// Returns the drawing: every state, the transitions with their counts, and faintly the unused ones.
@@ -93,7 +52,7 @@ pub(super) fn render(trace: &Trace) -> Markup {
     let mut taken: BTreeMap<(TopState, TopState), (u32, Vec<String>)> = BTreeMap::new();
     let mut within: BTreeMap<TopState, u32> = BTreeMap::new();
     for edge in &trace.edges {
-        let (from, to) = (TopState::of(edge.from), TopState::of(edge.to));
+        let Some((from, to)) = top_states(edge.from.as_str(), edge.to.as_str()) else { continue };
         if from == to {
             *within.entry(from).or_default() += edge.count;
             continue;
@@ -115,14 +74,14 @@ pub(super) fn render(trace: &Trace) -> Markup {
             @for (&(from, to), (count, events)) in &taken {
                 @let (path, middle) = arrow(from, to);
                 g.way {
-                    title { (from.name()) " → " (to.name()) ": " (events.join(", ")) }
+                    title { (STATES[from].0) " → " (STATES[to].0) ": " (events.join(", ")) }
                     path d=(path) marker-end="url(#tip)" {}
                     text.count x=(format!("{:.1}", middle.x)) y=(format!("{:.1}", middle.y + 5.0)) {
                         (count) "×"
                     }
                 }
             }
-            @for top in TopState::ALL {
+            @for top in 0..STATES.len() {
                 (state(trace, top, within.get(&top).copied().unwrap_or(0)))
             }
         }
@@ -132,9 +91,8 @@ pub(super) fn render(trace: &Trace) -> Markup {
 /// Returns the unused transitions between top-level states.
 fn unused_edges(taken: &[(TopState, TopState)]) -> Vec<(TopState, TopState)> {
     let arrows = Chart::for_run().map(|chart| chart.transitions).unwrap_or_default();
-    let way = |from: &str, to: &str| Some((TopState::from_path(from)?, TopState::from_path(to)?));
     let mut ways: Vec<(TopState, TopState)> =
-        arrows.iter().filter_map(|arrow| way(&arrow.from, &arrow.to)).collect();
+        arrows.iter().filter_map(|arrow| top_states(&arrow.from, &arrow.to)).collect();
     ways.sort_unstable();
     ways.dedup();
     ways.retain(|way| way.0 != way.1 && !taken.contains(way));
@@ -142,15 +100,16 @@ fn unused_edges(taken: &[(TopState, TopState)]) -> Vec<(TopState, TopState)> {
 }
 
 fn state(trace: &Trace, top: TopState, within: u32) -> Markup {
-    let Point { x, y } = top.center();
-    let entered = || trace.states.iter().filter(|state| TopState::of(state.state) == top);
+    let (name, Point { x, y }) = STATES[top];
+    let is_top = |state: StateKind| top_state(state.as_str()) == Some(top);
+    let entered = || trace.states.iter().filter(|state| is_top(state.state));
     let time = entered().fold(TimeSpan::ZERO, |sum, state| add(sum, state.time));
-    let is_current = TopState::of(trace.state) == top;
+    let is_current = is_top(trace.state);
     html! {
         g.state.end[is_current].idle[!is_current && entered().next().is_none()] {
             rect x=(x - BOX_HALF_SIZE.x) y=(y - BOX_HALF_SIZE.y) width=(BOX_HALF_SIZE.x * 2.0)
                 height=(BOX_HALF_SIZE.y * 2.0) rx="9" {}
-            text.name x=(x) y=(y - 4.0) { (top.name()) }
+            text.name x=(x) y=(y - 4.0) { (name) }
             text x=(x) y=(y + 16.0) {
                 (time) @if within > 0 { " · " (within) " within" }
             }
@@ -160,7 +119,7 @@ fn state(trace: &Trace, top: TopState, within: u32) -> Markup {
 
 /// Returns the path of an arrow, and its middle.
 fn arrow(from: TopState, to: TopState) -> (String, Point) {
-    let (a, b) = (from.center(), to.center());
+    let (a, b) = (STATES[from].1, STATES[to].1);
     let (dx, dy) = (b.x - a.x, b.y - a.y);
     let length = dx.hypot(dy).max(1.0);
     let (bend_x, bend_y) = (dy / length * ARROW_BEND * 2.0, -dx / length * ARROW_BEND * 2.0);
@@ -192,26 +151,26 @@ mod tests {
     #[test]
     fn every_state_of_the_machine_has_its_place() {
         for state in StateKind::ALL {
-            assert_eq!(TopState::from_path(state.as_str()), Some(TopState::of(state)));
+            assert!(top_state(state.as_str()).is_some(), "{}", state.as_str());
         }
     }
 
     #[test]
     fn an_arrow_begins_and_ends_at_the_borders_of_the_boxes() {
-        for from in TopState::ALL {
-            let Point { x, y } = from.center();
-            let Point { x: bx, y: by } = box_border(from.center(), Point { x: 385.0, y: 195.0 });
+        for (name, center) in STATES {
+            let Point { x, y } = center;
+            let Point { x: bx, y: by } = box_border(center, Point { x: 385.0, y: 195.0 });
             let on_side = (bx - x).abs() - BOX_HALF_SIZE.x;
             let on_top = (by - y).abs() - BOX_HALF_SIZE.y;
-            assert!(on_side.abs() < 0.01 || on_top.abs() < 0.01, "{}", from.name());
+            assert!(on_side.abs() < 0.01 || on_top.abs() < 0.01, "{name}");
         }
     }
 
     #[test]
     fn only_edges_of_the_statechart_are_drawn() {
         let all = unused_edges(&[]);
-        assert!(all.contains(&(TopState::Calling, TopState::Executing)));
-        assert!(!all.contains(&(TopState::Done, TopState::Calling)));
+        assert!(all.contains(&top_states("Calling", "Executing").unwrap()));
+        assert!(!all.contains(&top_states("Done", "Calling").unwrap()));
         assert_eq!(unused_edges(&all), []);
     }
 }

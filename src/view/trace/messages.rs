@@ -57,19 +57,20 @@ pub enum Speaker {
 /// Collects the messages.
 #[derive(Clone, Debug, Default)]
 pub(super) struct MessageCollector {
-    messages: Vec<TraceMessage>,
+    pub(super) messages: Vec<TraceMessage>,
+    /// The present record, and when it came.
+    position: (u64, RunTime),
     newest: Option<EntryId>,
 }
 
 impl MessageCollector {
+    /// Sets the record that adds the next messages.
+    pub(super) fn set_position(&mut self, seq: u64, at: RunTime) {
+        self.position = (seq, at);
+    }
+
     /// Adds the new entries of the conversation.
-    pub(super) fn add_new(
-        &mut self,
-        seq: u64,
-        at: RunTime,
-        machine: &Machine,
-        output: &MachineOutput,
-    ) {
+    pub(super) fn add_new(&mut self, machine: &Machine, output: &MachineOutput) {
         let entries = machine.conversation.entries();
         let is_new =
             |entry: &&ConversationEntry| self.newest.is_none_or(|newest| entry.id > newest);
@@ -87,13 +88,13 @@ impl MessageCollector {
             match &entry.item {
                 ConversationItem::User(message) => {
                     let speaker = Speaker::User { origin: message.origin };
-                    self.push(seq, at, speaker, Arc::clone(&message.text));
+                    self.push(speaker, Arc::clone(&message.text));
                 }
-                ConversationItem::Assistant(reply) => self.add_reply(seq, at, reply),
+                ConversationItem::Assistant(reply) => self.add_reply(reply),
                 ConversationItem::Exchange(exchange) => {
-                    self.add_reply(seq, at, exchange.reply());
+                    self.add_reply(exchange.reply());
                     for (call, result) in exchange.reply().calls().zip(exchange.results()) {
-                        self.add_call(seq, at, call, Some(result));
+                        self.add_call(call, Some(result));
                     }
                 }
             }
@@ -102,47 +103,41 @@ impl MessageCollector {
     }
 
     /// Adds the partial text of a cancelled request.
-    pub(super) fn add_partial(&mut self, seq: u64, at: RunTime, text: &str) {
-        self.push(seq, at, Speaker::Partial, text.into());
+    pub(super) fn add_partial(&mut self, text: &str) {
+        self.push(Speaker::Partial, text.into());
     }
 
     /// Adds the reply whose calls are still running.
     pub(super) fn add_open_reply(&mut self, at: RunTime, machine: &Machine) {
         let State::Executing(Executing { reply, calls, .. }) = &machine.state else { return };
-        let seq = self.messages.last().map_or(0, |message| message.seq);
-        self.add_reply(seq, at, reply);
+        self.position = (self.messages.last().map_or(0, |message| message.seq), at);
+        self.add_reply(reply);
         for open in calls {
             let result = match &open.state {
                 CallState::Completed(result) => Some(result),
-                CallState::Queued | CallState::Authorizing { .. } | CallState::Running { .. } => {
-                    None
-                }
+                _ => None,
             };
-            self.add_call(seq, at, &open.call, result);
+            self.add_call(&open.call, result);
         }
     }
 
-    /// Returns the messages.
-    pub(super) fn finish(self) -> Vec<TraceMessage> {
-        self.messages
-    }
-
-    fn add_reply(&mut self, seq: u64, at: RunTime, reply: &Reply) {
+    fn add_reply(&mut self, reply: &Reply) {
         if reply.has_text() {
-            self.push(seq, at, Speaker::Assistant, reply.text());
+            self.push(Speaker::Assistant, reply.text());
         }
     }
 
-    fn add_call(&mut self, seq: u64, at: RunTime, call: &ToolCall, result: Option<&ToolResult>) {
+    fn add_call(&mut self, call: &ToolCall, result: Option<&ToolResult>) {
         let name = || Arc::clone(&call.name);
-        self.push(seq, at, Speaker::ToolCall { name: name() }, call.arguments.text().into());
+        self.push(Speaker::ToolCall { name: name() }, call.arguments.text().into());
         if let Some(result) = result {
             let speaker = Speaker::ToolResult { name: name(), status: result.status };
-            self.push(seq, at, speaker, Arc::clone(&result.text));
+            self.push(speaker, Arc::clone(&result.text));
         }
     }
 
-    fn push(&mut self, seq: u64, at: RunTime, speaker: Speaker, text: Arc<str>) {
+    fn push(&mut self, speaker: Speaker, text: Arc<str>) {
+        let (seq, at) = self.position;
         self.messages.push(TraceMessage { seq, at, speaker, text });
     }
 }

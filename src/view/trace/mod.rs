@@ -19,12 +19,12 @@ use serde::{Serialize, Serializer};
 pub use messages::{Speaker, TraceMessage};
 pub use phase::TracePhase;
 pub use time_account::{PhaseTime, StateTime, TransitionCount};
-pub use timeline::{CallEnd, CallSpan, SubagentSpan, ToolSpan};
+pub use timeline::{CallEnd, CallSpan, SpanUsage, SubagentSpan, ToolSpan};
 pub use tracer::{RecordContent, TraceStep, Tracer};
 
 use crate::machine::{StateKind, StopReason};
 use crate::model::{MicroUsd, RunTime, TimeSpan, Tokens};
-use crate::view::public::{maybe_dollars, millis};
+use crate::view::public::{maybe_dollars, maybe_reason, millis};
 
 /// The session of a trace.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -53,7 +53,7 @@ pub struct Trace {
     #[serde(serialize_with = "state_name")]
     pub state: StateKind,
     /// Why it ended; `None` if it has not ended.
-    #[serde(serialize_with = "reason_name")]
+    #[serde(serialize_with = "maybe_reason")]
     pub stop_reason: Option<StopReason>,
     /// Its duration, without the time between its processes.
     #[serde(rename = "duration_ms", serialize_with = "millis")]
@@ -96,11 +96,6 @@ impl Trace {
 #[allow(clippy::trivially_copy_pass_by_ref)] // asked for by serde
 fn state_name<S: Serializer>(state: &StateKind, to: S) -> Result<S::Ok, S::Error> {
     to.serialize_str(state.as_str())
-}
-
-#[allow(clippy::ref_option, clippy::trivially_copy_pass_by_ref)] // asked for by serde
-fn reason_name<S: Serializer>(reason: &Option<StopReason>, to: S) -> Result<S::Ok, S::Error> {
-    reason.map(StopReason::name).serialize(to)
 }
 
 /// Serializes a session time in milliseconds.

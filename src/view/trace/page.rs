@@ -7,13 +7,14 @@ use maud::{Markup, html};
 use super::messages::{Speaker, TraceMessage};
 use super::phase::TracePhase;
 use super::time_account::{add, subtract};
-use super::time_table::percent_of_time;
-use super::timeline::{CallEnd, CallSpan, ToolSpan};
+use super::time_table::{percent_of_time, time_rows};
+use super::timeline::{CallEnd, CallSpan, SpanUsage, ToolSpan};
 use super::usage_chart::percent;
 use super::{Trace, chart, usage_chart};
 use crate::machine::{CallPurpose, RunStatus, StopReason};
 use crate::model::{Decision, MessageOrigin, RunTime, TimeSpan, ToolStatus, pluralize};
 use crate::view::page::{PageFrame, section};
+use crate::view::public::word;
 use crate::view::sanitize;
 
 /// The longest headline of a message, in characters; the whole text is folded below it.
@@ -96,20 +97,12 @@ fn time_section(trace: &Trace) -> Markup {
             table {
                 thead { tr { th { "State" } th { "Visits" } th { "Time" } th { "Share" } } }
                 tbody {
-                    @for state in &trace.states {
-                        tr.sum {
-                            td { (state.state.as_str()) }
-                            td { (state.visits) }
-                            td { (state.time) }
-                            td { (share(state.time)) }
-                        }
-                        @for phase in &state.phases {
-                            tr {
-                                td { b class=(css_class(phase.phase)) {} (phase.phase.name()) }
-                                td {}
-                                td { (phase.time) }
-                                td { (share(phase.time)) }
-                            }
+                    @for (phase, [name, visits, time, share]) in time_rows(trace) {
+                        tr class=[phase.is_none().then_some("sum")] {
+                            td { @if let Some(phase) = phase { b class=(css_class(phase)) {} } (name) }
+                            td { (visits) }
+                            td { (time) }
+                            td { (share) }
                         }
                     }
                 }
@@ -119,7 +112,7 @@ fn time_section(trace: &Trace) -> Markup {
 }
 
 fn css_class(phase: TracePhase) -> String {
-    format!("p-{}", phase.name().replace(' ', "-"))
+    format!("p-{}", phase.as_str().replace('_', "-"))
 }
 
 /// Returns the transitions as a folded list.
@@ -141,17 +134,31 @@ fn edge_list(trace: &Trace) -> Markup {
 
 /// Returns a row for each request and each tool call, in the order in which they began.
 fn timeline(trace: &Trace) -> Markup {
-    let calls = trace.calls.iter().map(|call| (call.started_at, call_row(trace, call)));
-    let tools = trace.tools.iter().map(|tool| (tool.authorized_at, tool_row(trace, tool)));
-    let mut rows: Vec<(RunTime, Markup)> = calls.chain(tools).collect();
-    rows.sort_by_key(|(started_at, _)| *started_at);
+    let calls = trace.calls.iter().map(call_row);
+    let mut rows: Vec<TimelineRow> = calls.chain(trace.tools.iter().map(tool_row)).collect();
+    rows.sort_by_key(|row| row.started_at);
+    let share = |time| percent(time, trace.duration.0);
     html! {
         @if rows.is_empty() {
             p { "None." }
         } @else {
             ol.timeline {
                 li.scale aria-hidden="true" { span { (time_scale(trace.duration)) } }
-                @for (_, row) in &rows { (row) }
+                @for row in &rows {
+                    li class=[row.is_failed.then_some("bad")] {
+                        b { (row.label) }
+                        span.end { (row.end) }
+                        span.took { (row.duration) }
+                        span.track {
+                            i style={ "left:" (share(row.started_at.0)) "%;width:" (share(row.duration.0)) "%" } {
+                                @for (phase, time) in row.parts.iter().filter(|(_, time)| time.0 > 0) {
+                                    u class=(css_class(*phase)) style={ "flex:" (time.0) " 1 0" }
+                                        title={ (phase.name()) ": " (time) } {}
+                                }
+                            }
+                        }
+                    }
+                }
             }
         }
     }
@@ -165,7 +172,17 @@ fn time_scale(duration: TimeSpan) -> Markup {
     }
 }
 
-fn call_row(trace: &Trace, call: &CallSpan) -> Markup {
+/// A row of the timeline.
+struct TimelineRow {
+    label: String,
+    end: String,
+    is_failed: bool,
+    started_at: RunTime,
+    duration: TimeSpan,
+    parts: Vec<(TracePhase, TimeSpan)>,
+}
+
+fn call_row(call: &CallSpan) -> TimelineRow {
     let purpose = match call.purpose {
         CallPurpose::Agent => "request",
         CallPurpose::Compaction => "summary",
@@ -173,49 +190,39 @@ fn call_row(trace: &Trace, call: &CallSpan) -> Markup {
     };
     let attempt =
         if call.attempt > 1 { format!(", attempt {}", call.attempt) } else { String::new() };
-    let (bad, end) = match &call.end {
-        CallEnd::Replied { finish, input_tokens, output_tokens, .. } => {
-            let messages = match call.messages {
-                1 => "1 message".to_owned(),
-                messages => format!("{messages} messages"),
-            };
+    let end = match &call.end {
+        CallEnd::Replied { finish, usage } => {
+            let messages = pluralize(call.messages, "message", "messages");
+            let SpanUsage { input_tokens, output_tokens, .. } = usage;
             let finish = sanitize::headline(finish.name(), MAX_HEADLINE);
-            (false, format!("{messages} · {input_tokens} → {output_tokens} tokens · {finish}"))
+            format!("{messages} · {input_tokens} → {output_tokens} tokens · {finish}")
         }
-        CallEnd::Failed { reason } => (true, sanitize::headline(reason, MAX_HEADLINE)),
-        CallEnd::Cancelled => (true, "cancelled".to_owned()),
-        CallEnd::Lost => (true, "lost with its process".to_owned()),
-        CallEnd::Open => (true, "under way".to_owned()),
+        CallEnd::Failed { reason } => sanitize::headline(reason, MAX_HEADLINE),
+        CallEnd::Cancelled => "cancelled".to_owned(),
+        CallEnd::Lost => "lost with its process".to_owned(),
+        CallEnd::Open => "under way".to_owned(),
     };
     let encode = call.encode.unwrap_or_default();
     let first_byte = call.first_byte.unwrap_or_else(|| subtract(call.duration, encode));
     let stream = subtract(subtract(call.duration, encode), first_byte);
-    let parts = [
-        (TracePhase::Encoding, encode),
-        (TracePhase::FirstByte, first_byte),
-        (TracePhase::Stream, stream),
-    ];
-    render_row(
-        trace,
-        &TimelineRow {
-            label: &format!("{purpose}{attempt}"),
-            end: &end,
-            is_failed: bad,
-            started_at: call.started_at,
-            duration: call.duration,
-            parts: &parts,
-        },
-    )
+    TimelineRow {
+        label: format!("{purpose}{attempt}"),
+        end,
+        is_failed: !matches!(call.end, CallEnd::Replied { .. }),
+        started_at: call.started_at,
+        duration: call.duration,
+        parts: vec![
+            (TracePhase::Encoding, encode),
+            (TracePhase::FirstByte, first_byte),
+            (TracePhase::Stream, stream),
+        ],
+    }
 }
 
-fn tool_row(trace: &Trace, span: &ToolSpan) -> Markup {
+fn tool_row(span: &ToolSpan) -> TimelineRow {
     let arguments = sanitize::headline(&span.arguments, MAX_HEADLINE);
     let started = span.started_at.unwrap_or(span.ended_at);
-    let parts = [
-        (TracePhase::Hooks, started.since(span.authorized_at)),
-        (TracePhase::Tools, span.ended_at.since(started)),
-    ];
-    let bad = span.status != Some(ToolStatus::Ok);
+    let is_failed = span.status != Some(ToolStatus::Ok);
     let rule = match &span.decision {
         Some(Decision::Allow { reason: rule } | Decision::Deny { reason: rule })
             if !rule.is_empty() =>
@@ -224,69 +231,27 @@ fn tool_row(trace: &Trace, span: &ToolSpan) -> Markup {
         }
         Some(_) | None => String::new(),
     };
-    let end = match bad {
-        true => format!("{} · {arguments}{rule}", status_name(span.status)),
-        false => format!("{arguments}{rule}"),
-    };
-    let what = sanitize::line(&span.name);
-    let duration = span.ended_at.since(span.authorized_at);
-    render_row(
-        trace,
-        &TimelineRow {
-            label: &what,
-            end: &end,
-            is_failed: bad,
-            started_at: span.authorized_at,
-            duration,
-            parts: &parts,
-        },
-    )
-}
-
-fn status_name(status: Option<ToolStatus>) -> &'static str {
-    match status {
-        None => "outcome unknown",
-        Some(ToolStatus::Ok) => "ok",
-        Some(ToolStatus::Failed) => "failed",
-        Some(ToolStatus::TimedOut) => "timed out",
-        Some(ToolStatus::Unknown) => "no such tool",
-        Some(ToolStatus::Malformed) => "malformed",
-        Some(ToolStatus::Denied) => "denied",
-        Some(ToolStatus::Truncated) => "cut off",
-        Some(ToolStatus::Skipped) => "skipped",
-        Some(ToolStatus::Interrupted) => "interrupted",
-        Some(ToolStatus::Abandoned) => "abandoned",
-        Some(ToolStatus::InDoubt) => "in doubt",
+    let status =
+        if is_failed { format!("{} · ", status_name(span.status)) } else { String::new() };
+    TimelineRow {
+        label: sanitize::line(&span.name).into_owned(),
+        end: format!("{status}{arguments}{rule}"),
+        is_failed,
+        started_at: span.authorized_at,
+        duration: span.ended_at.since(span.authorized_at),
+        parts: vec![
+            (TracePhase::Hooks, started.since(span.authorized_at)),
+            (TracePhase::Tools, span.ended_at.since(started)),
+        ],
     }
 }
 
-/// A row of the timeline.
-struct TimelineRow<'a> {
-    label: &'a str,
-    end: &'a str,
-    is_failed: bool,
-    started_at: RunTime,
-    duration: TimeSpan,
-    parts: &'a [(TracePhase, TimeSpan)],
-}
-
-fn render_row(trace: &Trace, row: &TimelineRow<'_>) -> Markup {
-    let left = percent(row.started_at.0, trace.duration.0);
-    let width = percent(row.duration.0, trace.duration.0);
-    html! {
-        li class=[row.is_failed.then_some("bad")] {
-            b { (row.label) }
-            span.end { (row.end) }
-            span.took { (row.duration) }
-            span.track {
-                i style={ "left:" (left) "%;width:" (width) "%" } {
-                    @for (phase, time) in row.parts.iter().filter(|(_, time)| *time > TimeSpan::ZERO) {
-                        u class=(css_class(*phase)) style={ "flex:" (time.0) " 1 0" }
-                            title={ (phase.name()) ": " (time) } {}
-                    }
-                }
-            }
-        }
+fn status_name(status: Option<ToolStatus>) -> String {
+    match status {
+        None => "outcome unknown".to_owned(),
+        Some(ToolStatus::Unknown) => "no such tool".to_owned(),
+        Some(ToolStatus::Truncated) => "cut off".to_owned(),
+        Some(status) => word(status).replace('_', " "),
     }
 }
 
@@ -309,17 +274,7 @@ fn messages(trace: &Trace) -> Markup {
 
 fn speaker(message: &TraceMessage) -> (&'static str, String) {
     match &message.speaker {
-        Speaker::User { origin } => {
-            let who = match origin {
-                MessageOrigin::Task => "task",
-                MessageOrigin::Steering => "steering",
-                MessageOrigin::FollowUp => "follow-up",
-                MessageOrigin::System => "system",
-                MessageOrigin::Check => "check",
-                MessageOrigin::Summary => "summary",
-            };
-            ("user", who.to_owned())
-        }
+        Speaker::User { origin } => ("user", word(origin).replace('_', "-")),
         Speaker::Assistant => ("assistant", "assistant".to_owned()),
         Speaker::ToolCall { name } => ("call", format!("calls {}", sanitize::line(name))),
         Speaker::ToolResult { name, status: ToolStatus::Ok } => {

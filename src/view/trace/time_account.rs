@@ -57,7 +57,7 @@ pub(super) struct TimeAccount {
     times: BTreeMap<(StateKind, TracePhase), TimeSpan>,
     visits: BTreeMap<StateKind, u32>,
     edges: BTreeMap<(StateKind, StateKind, &'static str), u32>,
-    total: TimeSpan,
+    pub(super) total: TimeSpan,
 }
 
 impl TimeAccount {
@@ -95,27 +95,16 @@ impl TimeAccount {
         }
     }
 
-    /// Returns the total time.
-    pub(super) fn total(&self) -> TimeSpan {
-        self.total
-    }
-
     /// Returns the time of each state, in the order of the chart.
     pub(super) fn states(&self) -> Vec<StateTime> {
         let row = |state: StateKind| {
-            let phases = TracePhase::ALL.into_iter().filter_map(|phase| {
-                let time = self.times.get(&(state, phase)).copied()?;
-                (time > TimeSpan::ZERO).then_some(PhaseTime { phase, time })
-            });
+            let times = self.times.iter().filter(|((at, _), time)| *at == state && time.0 > 0);
+            let phases = times.map(|(&(_, phase), &time)| PhaseTime { phase, time });
             let phases: Vec<PhaseTime> = phases.collect();
             let time = phases.iter().fold(TimeSpan::ZERO, |sum, phase| add(sum, phase.time));
             let visits = self.visits.get(&state).copied().unwrap_or(0);
-            (visits > 0 || time > TimeSpan::ZERO).then_some(StateTime {
-                state,
-                visits,
-                time,
-                phases,
-            })
+            let is_used = visits > 0 || time > TimeSpan::ZERO;
+            is_used.then_some(StateTime { state, visits, time, phases })
         };
         StateKind::ALL.into_iter().filter_map(row).collect()
     }
@@ -153,7 +142,7 @@ mod tests {
         let split =
             [(TracePhase::Encoding, 10), (TracePhase::FirstByte, 60), (TracePhase::Stream, 30)];
         assert_eq!(phases(&account), split);
-        assert_eq!(account.total(), TimeSpan(100));
+        assert_eq!(account.total, TimeSpan(100));
     }
 
     #[test]

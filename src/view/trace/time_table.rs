@@ -2,45 +2,42 @@
 
 use std::fmt::Write as _;
 
-use super::{CallEnd, Trace};
+use super::{CallEnd, PhaseTime, Trace, TracePhase};
 use crate::model::{TimeSpan, pluralize};
 use crate::view::sanitize;
 
 /// Returns the table: each state, and its phases below it.
 pub(super) fn render(trace: &Trace) -> String {
     let mut rows = vec![["state", "visits", "time", "share"].map(str::to_owned)];
-    for state in &trace.states {
-        let visits = state.visits.to_string();
-        rows.push([
-            state.state.as_str().to_owned(),
-            visits,
-            state.time.to_string(),
-            percent_of_time(state.time, trace.duration),
-        ]);
-        for phase in &state.phases {
-            rows.push([
-                format!("  {}", phase.phase.name()),
-                String::new(),
-                phase.time.to_string(),
-                percent_of_time(phase.time, trace.duration),
-            ]);
-        }
+    for (phase, [name, visits, time, share]) in time_rows(trace) {
+        let indent = if phase.is_some() { "  " } else { "" };
+        rows.push([format!("{indent}{name}"), visits, time, share]);
     }
-    let total = trace.duration;
-    rows.push([
-        "total".to_owned(),
-        String::new(),
-        total.to_string(),
-        percent_of_time(total, total),
-    ]);
+    let share = percent_of_time(trace.duration, trace.duration);
+    rows.push(["total".to_owned(), String::new(), trace.duration.to_string(), share]);
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
-    let widths = [0, 1, 2, 3].map(|column| width(column).unwrap_or(0));
+    let [w, x, y, z] = [0, 1, 2, 3].map(|column| width(column).unwrap_or(0));
     let mut text = headline(trace);
     for [name, visits, time, share] in &rows {
-        let [w, x, y, z] = widths;
         let _ = writeln!(text, "{name:<w$}  {visits:>x$}  {time:>y$}  {share:>z$}");
     }
     text
+}
+
+/// Returns the rows of the table: for each state, and below it for each of its phases, the name, visits, time and share.
+pub(super) fn time_rows(trace: &Trace) -> Vec<(Option<TracePhase>, [String; 4])> {
+    let row = |name: String, visits: String, time: TimeSpan| {
+        [name, visits, time.to_string(), percent_of_time(time, trace.duration)]
+    };
+    let mut rows = Vec::new();
+    for state in &trace.states {
+        let name = state.state.as_str().to_owned();
+        rows.push((None, row(name, state.visits.to_string(), state.time)));
+        for PhaseTime { phase, time } in &state.phases {
+            rows.push((Some(*phase), row(phase.name(), String::new(), *time)));
+        }
+    }
+    rows
 }
 
 fn headline(trace: &Trace) -> String {
@@ -61,9 +58,9 @@ fn headline(trace: &Trace) -> String {
 fn cache_line(trace: &Trace) -> String {
     let (mut input, mut cached) = (0, 0);
     for call in &trace.calls {
-        if let CallEnd::Replied { input_tokens, cached_input_tokens, .. } = &call.end {
-            input += input_tokens;
-            cached += cached_input_tokens;
+        if let CallEnd::Replied { usage, .. } = &call.end {
+            input += usage.input_tokens;
+            cached += usage.cached_input_tokens;
         }
     }
     match input {
@@ -77,15 +74,10 @@ fn cache_line(trace: &Trace) -> String {
     }
 }
 
-/// Returns a share in percent.
-pub(super) fn percent_of_time(part: TimeSpan, whole: TimeSpan) -> String {
-    format!("{} %", hundredths(part, whole))
-}
-
 /// Returns a share in percent, rounded to the nearest integer.
-fn hundredths(part: TimeSpan, whole: TimeSpan) -> u64 {
+pub(super) fn percent_of_time(part: TimeSpan, whole: TimeSpan) -> String {
     let (part, whole) = (u128::from(part.0), u128::from(whole.0.max(1)));
-    u64::try_from((part * 200 + whole) / (whole * 2)).unwrap_or(100)
+    format!("{} %", (part * 200 + whole) / (whole * 2))
 }
 
 #[cfg(test)]

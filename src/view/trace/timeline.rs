@@ -8,8 +8,7 @@ use serde::Serialize;
 use super::moment;
 use crate::machine::{Authorization, CallPurpose, Effect, Event, Machine, MachineOutput, State};
 use crate::model::{
-    CallId, Decision, EffectId, MicroUsd, Reply, ReplyFinish, RunTime, TimeSpan, ToolCall,
-    ToolStatus,
+    CallId, Decision, EffectId, MicroUsd, ReplyFinish, RunTime, TimeSpan, ToolStatus, Usage,
 };
 use crate::port::CallTiming;
 use crate::view::public::{decision_of, maybe_dollars, maybe_millis, message_count, millis};
@@ -48,15 +47,9 @@ pub enum CallEnd {
     Replied {
         /// Why the model stopped.
         finish: ReplyFinish,
-        /// Tokens of the request.
-        input_tokens: u64,
-        /// Tokens of the reply.
-        output_tokens: u64,
-        /// The part of the request that was read from the provider's cache.
-        cached_input_tokens: u64,
-        /// Its cost in dollars, including lost attempts before it; `None` if the model has no price.
-        #[serde(serialize_with = "maybe_dollars")]
-        cost: Option<MicroUsd>,
+        /// Its usage; the cost includes lost attempts before it.
+        #[serde(flatten)]
+        usage: SpanUsage,
     },
     /// Without one.
     Failed {
@@ -103,6 +96,14 @@ pub struct SubagentSpan {
     /// When it was charged.
     #[serde(rename = "at_ms", serialize_with = "moment")]
     pub at: RunTime,
+    /// Its usage.
+    #[serde(flatten)]
+    pub usage: SpanUsage,
+}
+
+/// The usage of a model call.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct SpanUsage {
     /// Tokens of the request.
     pub input_tokens: u64,
     /// Tokens of the reply.
@@ -114,6 +115,17 @@ pub struct SubagentSpan {
     pub cost: Option<MicroUsd>,
 }
 
+impl SpanUsage {
+    fn new(usage: &Usage, cost: Option<MicroUsd>) -> Self {
+        Self {
+            input_tokens: usage.input.0,
+            output_tokens: usage.output.0,
+            cached_input_tokens: usage.cached_input.0,
+            cost,
+        }
+    }
+}
+
 #[allow(clippy::ref_option)] // asked for by serde
 fn maybe_moment<S: serde::Serializer>(time: &Option<RunTime>, to: S) -> Result<S::Ok, S::Error> {
     maybe_millis(&time.map(|time| time.since(RunTime::START)), to)
@@ -122,9 +134,9 @@ fn maybe_moment<S: serde::Serializer>(time: &Option<RunTime>, to: S) -> Result<S
 /// Collects the spans.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Timeline {
-    calls: Vec<CallSpan>,
-    tools: Vec<ToolSpan>,
-    subagents: Vec<SubagentSpan>,
+    pub(super) calls: Vec<CallSpan>,
+    pub(super) tools: Vec<ToolSpan>,
+    pub(super) subagents: Vec<SubagentSpan>,
     /// The running requests.
     open_calls: HashMap<EffectId, usize>,
     /// The tool calls that are being authorized, or run.
@@ -146,51 +158,37 @@ impl Timeline {
                 let run = machine.state.run();
                 let cost = run.used.cost.saturating_sub(self.spent);
                 self.spent = run.used.cost;
-                let end = replied_end(reply, run.rules.price.map(|_| cost));
-                self.call_ended(*id, at, times, end);
+                let usage = SpanUsage::new(&reply.usage, run.rules.price.map(|_| cost));
+                let finish = reply.finish.clone();
+                self.call_ended(*id, at, times, CallEnd::Replied { finish, usage });
             }
             Event::CallFailed { id, fault } => {
                 let reason = Arc::clone(&fault.message);
                 self.call_ended(*id, at, times, CallEnd::Failed { reason });
             }
             Event::Authorized { id, authorization } => {
-                if let Some(index) = self.open_tools.remove(id) {
-                    let status = match authorization {
-                        Authorization::Rejected { result } => Some(result.status),
-                        Authorization::Abort => Some(ToolStatus::Denied),
-                        Authorization::Approved { .. } => None,
-                    };
-                    let tool = &mut self.tools[index];
-                    (tool.ended_at, tool.status) = (at, status);
+                let status = match authorization {
+                    Authorization::Rejected { result } => Some(result.status),
+                    Authorization::Abort => Some(ToolStatus::Denied),
+                    Authorization::Approved { .. } => None,
+                };
+                if let Some(tool) = self.tool_ended(*id, at, status) {
                     tool.decision = decision_of(authorization);
                 }
             }
             Event::ToolCompleted { id, result } => {
-                if let Some(index) = self.open_tools.remove(id) {
-                    let tool = &mut self.tools[index];
-                    (tool.ended_at, tool.status) = (at, Some(result.status));
-                }
+                self.tool_ended(*id, at, Some(result.status));
             }
             Event::UsageReported { usage, cost, .. } => {
                 self.spent = self.spent + *cost;
-                self.subagents.push(SubagentSpan {
-                    at,
-                    input_tokens: usage.input.0,
-                    output_tokens: usage.output.0,
-                    cached_input_tokens: usage.cached_input.0,
-                    cost: machine.state.run().rules.price.map(|_| *cost),
-                });
+                let cost = machine.state.run().rules.price.map(|_| *cost);
+                self.subagents.push(SubagentSpan { at, usage: SpanUsage::new(usage, cost) });
             }
-            Event::Tick { .. }
-            | Event::Interrupt { .. }
-            | Event::StoreFailed { .. }
-            | Event::InternalError { .. }
-            | Event::Prepared { .. }
-            | Event::Checked { .. } => {}
+            _ => {}
         }
         // The machine itself ends what is open, after a deadline or an interrupt.
         if matches!(machine.state, State::Done(_)) {
-            self.cancel_all(at);
+            self.end_open(at, &CallEnd::Cancelled, Some(ToolStatus::Interrupted));
         }
     }
 
@@ -213,7 +211,16 @@ impl Timeline {
                 }
                 Effect::Authorize { id, call } => {
                     self.open_tools.insert(*id, self.tools.len());
-                    self.tools.push(new_tool_span(call, at));
+                    self.tools.push(ToolSpan {
+                        call: call.id.clone(),
+                        name: Arc::clone(&call.name),
+                        arguments: call.arguments.text().into(),
+                        authorized_at: at,
+                        started_at: None,
+                        ended_at: at,
+                        status: None,
+                        decision: None,
+                    });
                 }
                 Effect::RunTool { id, call, .. } => {
                     if let Some(index) = self.tools.iter().rposition(|tool| tool.call == call.id) {
@@ -223,36 +230,32 @@ impl Timeline {
                 }
                 Effect::Cancel { id } => {
                     self.call_ended(*id, at, None, CallEnd::Cancelled);
-                    if let Some(index) = self.open_tools.remove(id) {
-                        let tool = &mut self.tools[index];
-                        (tool.ended_at, tool.status) = (at, Some(ToolStatus::Interrupted));
-                    }
+                    self.tool_ended(*id, at, Some(ToolStatus::Interrupted));
                 }
                 Effect::Prepare { .. } | Effect::CheckAnswer { .. } | Effect::End => {}
             }
         }
     }
 
-    /// Ends what was running when its process ended.
-    pub(super) fn on_process_end(&mut self, at: RunTime) {
-        let open: Vec<EffectId> = self.open_calls.keys().copied().collect();
-        for id in open {
-            self.call_ended(id, at, None, CallEnd::Lost);
+    /// Ends everything that is open.
+    pub(super) fn end_open(&mut self, at: RunTime, end: &CallEnd, status: Option<ToolStatus>) {
+        for id in self.open_calls.keys().copied().collect::<Vec<_>>() {
+            self.call_ended(id, at, None, end.clone());
         }
-        for (_, index) in self.open_tools.drain() {
-            self.tools[index].ended_at = at;
+        for id in self.open_tools.keys().copied().collect::<Vec<_>>() {
+            self.tool_ended(id, at, status);
         }
     }
 
-    fn cancel_all(&mut self, at: RunTime) {
-        let open: Vec<EffectId> = self.open_calls.keys().copied().collect();
-        for id in open {
-            self.call_ended(id, at, None, CallEnd::Cancelled);
-        }
-        for (_, index) in self.open_tools.drain() {
-            let tool = &mut self.tools[index];
-            (tool.ended_at, tool.status) = (at, Some(ToolStatus::Interrupted));
-        }
+    fn tool_ended(
+        &mut self,
+        id: EffectId,
+        at: RunTime,
+        status: Option<ToolStatus>,
+    ) -> Option<&mut ToolSpan> {
+        let tool = &mut self.tools[self.open_tools.remove(&id)?];
+        (tool.ended_at, tool.status) = (at, status);
+        Some(tool)
     }
 
     fn call_ended(&mut self, id: EffectId, at: RunTime, times: Option<CallTiming>, end: CallEnd) {
@@ -262,43 +265,5 @@ impl Timeline {
             call.encode = times.map(|times| times.encode);
             call.first_byte = times.and_then(|times| times.first_byte);
         }
-    }
-
-    /// Returns the spans; open ones end here.
-    pub(super) fn finish(
-        mut self,
-        at: RunTime,
-    ) -> (Vec<CallSpan>, Vec<ToolSpan>, Vec<SubagentSpan>) {
-        for index in self.open_calls.into_values() {
-            self.calls[index].duration = at.since(self.calls[index].started_at);
-        }
-        for index in self.open_tools.into_values() {
-            self.tools[index].ended_at = at;
-        }
-        (self.calls, self.tools, self.subagents)
-    }
-}
-
-fn replied_end(reply: &Reply, cost: Option<MicroUsd>) -> CallEnd {
-    let usage = &reply.usage;
-    CallEnd::Replied {
-        finish: reply.finish.clone(),
-        input_tokens: usage.input.0,
-        output_tokens: usage.output.0,
-        cached_input_tokens: usage.cached_input.0,
-        cost,
-    }
-}
-
-fn new_tool_span(call: &ToolCall, at: RunTime) -> ToolSpan {
-    ToolSpan {
-        call: call.id.clone(),
-        name: Arc::clone(&call.name),
-        arguments: call.arguments.text().into(),
-        authorized_at: at,
-        started_at: None,
-        ended_at: at,
-        status: None,
-        decision: None,
     }
 }

@@ -3,7 +3,7 @@
 use super::messages::MessageCollector;
 use super::phase::TracePhase;
 use super::time_account::TimeAccount;
-use super::timeline::Timeline;
+use super::timeline::{CallEnd, Timeline};
 use super::{Trace, TraceSubject};
 use crate::machine::{Event, Machine, MachineOutput, State, StateKind};
 use crate::model::{RunTime, TimeSpan};
@@ -47,20 +47,15 @@ pub enum RecordContent<'a> {
 #[derive(Debug)]
 pub struct Tracer {
     subject: TraceSubject,
-    position: TracePosition,
-    account: TimeAccount,
-    timeline: Timeline,
-    messages: MessageCollector,
-}
-
-/// The position after the record before.
-#[derive(Clone, Debug)]
-struct TracePosition {
+    /// When the record before came, and the state and phase after it.
     at: RunTime,
     state: StateKind,
     phase: TracePhase,
     /// How long a request has been running in this state, without syncs.
     waited: TimeSpan,
+    account: TimeAccount,
+    timeline: Timeline,
+    messages: MessageCollector,
 }
 
 impl Tracer {
@@ -71,19 +66,16 @@ impl Tracer {
         let mut timeline = Timeline::default();
         timeline.on_effects(RunTime::START, machine, output);
         let mut messages = MessageCollector::default();
-        messages.add_new(0, RunTime::START, machine, output);
-        let last = TracePosition {
-            at: RunTime::START,
-            state: machine.state.kind(),
-            phase: TracePhase::from_state(machine),
-            waited: TimeSpan::ZERO,
-        };
-        Self { subject, position: last, account, timeline, messages }
+        messages.add_new(machine, output);
+        let (at, waited) = (RunTime::START, TimeSpan::ZERO);
+        let (state, phase) = (machine.state.kind(), TracePhase::from_state(machine));
+        Self { subject, at, state, phase, waited, account, timeline, messages }
     }
 
     /// Adds the next record.
     pub fn add(&mut self, step: &TraceStep<'_>) {
         self.add_time(step);
+        self.messages.set_position(step.seq, step.at);
         match step.content {
             RecordContent::Event(event) => {
                 for way in &step.output.transitions {
@@ -96,59 +88,58 @@ impl Tracer {
                 if state != step.state_before {
                     self.account.count_edge(step.state_before, state, "RESUMED");
                 }
-                self.timeline.on_process_end(step.at);
+                self.timeline.end_open(step.at, &CallEnd::Lost, None);
             }
             RecordContent::Partial(text) => {
-                self.messages.add_partial(step.seq, step.at, text);
+                self.messages.add_partial(text);
                 return;
             }
             RecordContent::Other => return,
         }
         self.timeline.on_effects(step.at, step.machine, step.output);
-        self.messages.add_new(step.seq, step.at, step.machine, step.output);
+        self.messages.add_new(step.machine, step.output);
         let (state, phase) = (step.machine.state.kind(), TracePhase::from_state(step.machine));
-        let is_same = state == self.position.state && step.output.transitions.is_empty();
-        let waited = if is_same { self.position.waited } else { TimeSpan::ZERO };
-        self.position = TracePosition { at: self.position.at, state, phase, waited };
+        if state != self.state || !step.output.transitions.is_empty() {
+            self.waited = TimeSpan::ZERO;
+        }
+        (self.state, self.phase) = (state, phase);
     }
 
     /// Adds the time since the record before to the state before this one.
     fn add_time(&mut self, step: &TraceStep<'_>) {
-        let gap = step.at.since(self.position.at);
+        let gap = step.at.since(self.at);
         let sync = step.sync.min(gap);
         let work = TimeSpan(gap.0 - sync.0);
-        self.position.at = self.position.at.max(step.at);
+        self.at = self.at.max(step.at);
         self.account.add_time(step.state_before, TracePhase::Sync, sync);
-        self.account.add_time(step.state_before, self.position.phase, work);
-        if self.position.phase == TracePhase::FirstByte {
-            self.position.waited = TimeSpan(self.position.waited.0.saturating_add(work.0));
+        self.account.add_time(step.state_before, self.phase, work);
+        if self.phase == TracePhase::FirstByte {
+            self.waited = TimeSpan(self.waited.0.saturating_add(work.0));
             if let Some(times) = step.call {
-                self.account.split_call(step.state_before, self.position.waited, times);
-                self.position.waited = TimeSpan::ZERO;
+                self.account.split_call(step.state_before, self.waited, times);
+                self.waited = TimeSpan::ZERO;
             }
         }
     }
 
     /// Returns the trace up to here.
     pub fn finish(self, machine: &Machine) -> Trace {
-        let Self { subject, position: last, account, timeline, mut messages } = self;
-        messages.add_open_reply(last.at, machine);
-        let (calls, tools, subagents) = timeline.finish(last.at);
+        let Self { subject, at, account, mut timeline, mut messages, .. } = self;
+        messages.add_open_reply(at, machine);
+        // What is still open ends here.
+        timeline.end_open(at, &CallEnd::Open, None);
+        let Timeline { calls, tools, subagents, .. } = timeline;
         let subagent_calls = u32::try_from(subagents.len()).unwrap_or(u32::MAX);
         let run = machine.state.run();
         let stop_reason = match &machine.state {
             State::Done(done) => Some(done.outcome.reason),
-            State::Preparing(_)
-            | State::Compacting(_)
-            | State::Calling(_)
-            | State::Executing(_)
-            | State::Closing(_) => None,
+            _ => None,
         };
         Trace {
             subject,
             state: machine.state.kind(),
             stop_reason,
-            duration: account.total(),
+            duration: account.total,
             steps: run.steps,
             llm_calls: run.model_calls.saturating_add(subagent_calls),
             tokens: run.used.tokens,
@@ -158,7 +149,7 @@ impl Tracer {
             calls,
             tools,
             subagents,
-            messages: messages.finish(),
+            messages: messages.messages,
         }
     }
 }

@@ -3,7 +3,7 @@
 use maud::{Markup, html};
 
 use super::Trace;
-use super::timeline::{CallEnd, CallSpan, SubagentSpan};
+use super::timeline::{CallEnd, SpanUsage};
 use crate::model::{MicroUsd, RunTime};
 
 /// The usage of one reply.
@@ -21,9 +21,12 @@ pub(super) fn render(trace: &Trace) -> Option<Markup> {
     // A reply counts at the time when it has come.
     let replies = trace.calls.iter().enumerate();
     let replies = replies.filter_map(|(index, call)| {
-        Some((call.started_at.after(call.duration), call_column(index, call)?))
+        let CallEnd::Replied { usage, .. } = &call.end else { return None };
+        let at = call.started_at.after(call.duration);
+        Some((at, column(&format!("request {}", index + 1), usage)))
     });
-    let subagents = trace.subagents.iter().map(|call| (call.at, subagent_column(call)));
+    let subagents = trace.subagents.iter();
+    let subagents = subagents.map(|call| (call.at, column("request of a sub-agent", &call.usage)));
     let mut columns: Vec<(RunTime, UsageColumn)> = replies.chain(subagents).collect();
     columns.sort_by_key(|(at, _)| *at);
     let mut spent = 0;
@@ -67,29 +70,13 @@ pub(super) fn render(trace: &Trace) -> Option<Markup> {
     })
 }
 
-fn call_column(index: usize, call: &CallSpan) -> Option<UsageColumn> {
-    let CallEnd::Replied { input_tokens, output_tokens, cached_input_tokens, cost, .. } = &call.end
-    else {
-        return None;
-    };
-    let tokens = (*input_tokens, *cached_input_tokens, *output_tokens);
-    Some(column(&format!("request {}", index + 1), tokens, *cost))
-}
-
-fn subagent_column(call: &SubagentSpan) -> UsageColumn {
-    let tokens = (call.input_tokens, call.cached_input_tokens, call.output_tokens);
-    column("request of a sub-agent", tokens, call.cost)
-}
-
-fn column(
-    what: &str,
-    (input, cached, output): (u64, u64, u64),
-    cost: Option<MicroUsd>,
-) -> UsageColumn {
+fn column(what: &str, usage: &SpanUsage) -> UsageColumn {
+    let &SpanUsage { input_tokens, output_tokens: output, cached_input_tokens: cached, cost } =
+        usage;
     UsageColumn {
-        title: format!("{what}: {input} input ({cached} cached), {output} output"),
+        title: format!("{what}: {input_tokens} input ({cached} cached), {output} output"),
         cached,
-        fresh: input.saturating_sub(cached),
+        fresh: input_tokens.saturating_sub(cached),
         output,
         cumulative: cost.map_or(0, |cost| cost.0),
     }

@@ -158,13 +158,8 @@ fn run_scenario(
 ) -> Result<(FinishedRun, RunResult), AppError> {
     let store = open_store(&setup.config, &setup.env)?;
     let session: SessionId = SESSION_ID.parse()?;
-    let request = RunRequest {
-        task: Some(scenario.content.prompt.as_str().into()),
-        target: SessionTarget::New(store, Some(session)),
-        options: Value::Null,
-        source: CostSource::Agent,
-        exit_on_partial: None,
-    };
+    let target = SessionTarget::New(store, Some(session));
+    let request = RunRequest::new(scenario.content.prompt.as_str(), target, CostSource::Agent);
     let confirm = Arc::new(ScriptedUser(scenario.content.confirm));
     let (executor, sender, subagent_clock): (Box<dyn Executor>, InputSender, _) =
         match scenario.content.time {
@@ -185,7 +180,7 @@ fn run_scenario(
     let reporter = Reporter::new(vec![Box::new(script)]);
     let io = RunIo { reporter: reporter.clone(), confirm, sandbox: None };
     let recording = notes.clone();
-    let environment = Environment::Custom {
+    let environment = Environment {
         executor,
         subagent_clock,
         ports: Box::new(move |ports| Ports {

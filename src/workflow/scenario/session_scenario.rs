@@ -32,7 +32,7 @@ struct SessionExtract {
     files: OriginalFiles,
 }
 
-/// What the model says in the scenario of a session in which it said nothing.
+/// The reply in the scenario of a session that has none.
 const NO_REPLY: &str = "(The session has no reply.)";
 
 /// The prefixes of settings that depend on the machine.

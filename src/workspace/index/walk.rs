@@ -119,7 +119,7 @@ impl IndexWalk {
         Self { shared: Arc::default(), continues_in_background }
     }
 
-    /// Returns whether it was told to stop.
+    /// Returns whether it has to stop.
     #[cfg(test)]
     pub(super) fn is_stopped(&self) -> bool {
         self.shared.stopped.load(Ordering::Relaxed)

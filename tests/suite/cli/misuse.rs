@@ -1,4 +1,4 @@
-//! What a user may well do wrong, or meet for the first time: files that are none, empty messages, old sessions.
+//! Misuse, and first encounters: named pipes as input files, empty messages, old sessions.
 
 use std::process::Command;
 
@@ -102,12 +102,12 @@ fn arguments_of_a_wrong_type_are_explained_without_types_of_this_program() {
         chat::text("Done."),
     ]);
     assert_eq!(world.run_with_server(&server, &[]).code, 0);
-    let told = server.requests()[1].json().to_string();
-    assert!(told.contains("expected a whole number") && !told.contains("u64"), "{told}");
+    let result = server.requests()[1].json().to_string();
+    assert!(result.contains("expected a whole number") && !result.contains("u64"), "{result}");
 }
 
 #[test]
-fn a_denied_call_is_told_in_one_language() {
+fn a_denied_call_is_reported_in_one_language() {
     let world = CliFixture::new();
     let script = format!(
         "[[turn]]\ncalls = [{{ name = 'write_file', arguments = {{ path = 'a', content = 'b' }} }}]\n{DONE}"

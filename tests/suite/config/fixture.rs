@@ -105,7 +105,7 @@ impl ConfigFixture {
     /// Returns the value of a key and where it comes from.
     pub(crate) fn shown(&self, key: &str) -> (String, String) {
         let config = self.load();
-        let shown = config.effective_values().iter().find(|shown| shown.key == key).unwrap();
+        let shown = config.effective_values.iter().find(|shown| shown.key == key).unwrap();
         (shown.value().unwrap_or_default(), self.short(&shown.origin.to_string()))
     }
 }

@@ -1,6 +1,6 @@
 //! Which layer wins, and where a value comes from.
 
-use architect::config::{ConfigFileState, EffectiveValue, McpTransportConfig};
+use architect::config::{ConfigFileState, EffectiveValue};
 use architect::model::{ConfirmMode, MicroUsd, TimeSpan};
 use architect::port::HookPoint;
 
@@ -88,10 +88,7 @@ fn hooks_and_servers_of_all_layers_add_up() {
     assert_eq!(hooks, ["a", "b"]);
     let servers: Vec<&str> = settings.mcp.servers.iter().map(|s| s.name.as_str()).collect();
     assert_eq!(servers, ["m", "n"]);
-    let McpTransportConfig::Stdio { command, .. } = &settings.mcp.servers[0].transport else {
-        panic!()
-    };
-    assert_eq!(command, "theirs");
+    assert_eq!(settings.mcp.servers[0].command.as_deref(), Some("theirs"));
 }
 
 #[test]
@@ -102,12 +99,8 @@ fn secrets_of_servers_are_masked() {
     let mut sources = setup.sources.clone();
     sources.mcp_files.push(setup.path("mcp.json"));
     let config = architect::config::load(&sources).unwrap();
-    let McpTransportConfig::Stdio { env, .. } = &config.settings.mcp.servers[0].transport else {
-        panic!()
-    };
-    assert_eq!(env["T"].reveal(), "canary");
-    let shown: String =
-        config.effective_values().iter().filter_map(EffectiveValue::value).collect();
+    assert_eq!(config.settings.mcp.servers[0].env["T"].reveal(), "canary");
+    let shown: String = config.effective_values.iter().filter_map(EffectiveValue::value).collect();
     assert!(!shown.contains("canary") && !format!("{config:?}").contains("canary"));
 }
 
@@ -156,9 +149,9 @@ fn the_workspace_determines_the_project() {
 fn the_configuration_files_are_listed() {
     let setup = ConfigFixture::new().user("").project("");
     let config = setup.load();
-    let states: Vec<ConfigFileState> = config.files().iter().map(|file| file.state).collect();
+    let states: Vec<ConfigFileState> = config.files.iter().map(|file| file.state).collect();
     assert_eq!(states, [ConfigFileState::Read, ConfigFileState::OnlyTightens]);
-    let state = ConfigFixture::new().load().files()[0].state;
+    let state = ConfigFixture::new().load().files[0].state;
     assert_eq!(state, ConfigFileState::Absent);
 }
 

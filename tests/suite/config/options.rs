@@ -59,7 +59,7 @@ fn what_is_shown_can_be_set() {
     );
     let shown = ConfigFixture::new().user(&text).load();
     let shown: Vec<(String, String)> = shown
-        .effective_values()
+        .effective_values
         .iter()
         .filter_map(|shown| Some((shown.key.clone(), shown.value()?)))
         .collect();

@@ -128,7 +128,7 @@ fn setup(key: &str, user: &str, project: &str) -> ConfigFixture {
 
 /// Returns everything that is set, without where it comes from.
 fn values(setup: &ConfigFixture) -> Vec<(String, Option<String>)> {
-    setup.load().effective_values().iter().map(|shown| (shown.key.clone(), shown.value())).collect()
+    setup.load().effective_values.iter().map(|shown| (shown.key.clone(), shown.value())).collect()
 }
 
 #[test]
@@ -158,7 +158,7 @@ fn an_untrusted_project_can_tighten() {
 fn every_key_is_in_the_table() {
     let config = ConfigFixture::new().load();
     let known = |key: &str| KEYS.iter().any(|(known, ..)| *known == key);
-    for shown in config.effective_values() {
+    for shown in &config.effective_values {
         let agent = shown.key.strip_prefix("agents.").and_then(|rest| rest.split_once('.'));
         let is_there = match agent {
             Some((_, field)) => {
@@ -193,7 +193,7 @@ fn agents_and_servers_of_an_untrusted_project_are_not_read() {
     assert!(notices[0].contains(".mcp.json is ignored"), "{notices:?}");
     assert!(notices[1].contains(".architect/agents is ignored"), "{notices:?}");
     let config = setup.load();
-    let left_out = config.files().iter().filter(|file| file.state == ConfigFileState::Skipped);
+    let left_out = config.files.iter().filter(|file| file.state == ConfigFileState::Skipped);
     assert_eq!((left_out.count(), config.settings.mcp.servers.len()), (2, 0));
 }
 

@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use architect::app::context::{DiffError, Git, GitRef, WorkspaceDiff, diff_since};
+use architect::app::context::{DiffError, WorkspaceDiff, diff_since, find_git};
 use architect::exec::{
     NetworkAccess, SandboxMode, SandboxPolicy, Supervisor, VariableFilter, clean_environment,
 };
@@ -95,13 +95,12 @@ impl TestRepo {
         let env =
             clean_environment(engine, &VariableFilter { rule: &|_| None }, self.folder.path());
         let supervisor = Supervisor::with_program(env!("CARGO_BIN_EXE_architect"), policy, env);
-        let git = Git::find(&std::env::var_os("PATH").unwrap()).unwrap();
-        let reference = GitRef::parse(reference).unwrap();
+        let git = find_git(&std::env::var_os("PATH").unwrap()).unwrap();
         diff_since(
             &git,
             &supervisor,
             &WorkspaceRoot::open(path).unwrap(),
-            &reference,
+            reference,
             &CancellationToken::new(),
         )
     }
@@ -110,6 +109,18 @@ impl TestRepo {
 fn added(changes: &WorkspaceDiff) -> Vec<&str> {
     let added = |line: &&str| line.starts_with('+') && !line.starts_with("+++");
     changes.patch.lines().filter(added).collect()
+}
+
+#[test]
+fn a_reference_is_never_an_option() {
+    let repo = TestRepo::new();
+    repo.git(&["tag", "v1.0"]);
+    for good in ["HEAD", "main", "v1.0^{}", "@"] {
+        assert_eq!(repo.since("repo", good).unwrap().since, good);
+    }
+    for bad in ["", "-p", "--output=x", "a b", "a\nb", "\u{1}"] {
+        assert!(matches!(repo.since("repo", bad), Err(DiffError::InvalidReference(_))), "{bad}");
+    }
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use architect::app::context::{PromptInputs, SystemPrompt, build_system_prompt};
+use architect::app::context::{SystemPrompt, build_system_prompt};
 use architect::workspace::WorkspaceRoot;
 use architect::workspace::index::IndexSettings;
 
@@ -25,25 +25,18 @@ fn project(folder: &Path) {
     put(folder, "src/web/AGENTS.md", "No globals.\n");
 }
 
-fn prompt(folder: &Path, date: Option<&str>) -> SystemPrompt {
+fn prompt(folder: &Path) -> SystemPrompt {
     let root = WorkspaceRoot::open(folder).unwrap();
     let patience = Duration::from_secs(20);
     let index = IndexSettings { max_wait: patience, ..IndexSettings::default() };
-    let agent = "You are a coding agent.\n";
-    build_system_prompt(&PromptInputs {
-        agent_prompt: agent,
-        root: &root,
-        index: Some(&index),
-        date,
-        diff: None,
-    })
+    build_system_prompt("You are a coding agent.\n", &root, Some(&index), None)
 }
 
 #[test]
 fn a_system_prompt_contains_all_that_is_known_of_a_project() {
     let folder = tempfile::tempdir().unwrap();
     project(folder.path());
-    let SystemPrompt { text, notices } = prompt(folder.path(), None);
+    let SystemPrompt { text, notices } = prompt(folder.path());
     assert!(notices.is_empty(), "{notices:?}");
     let path = folder.path().canonicalize().unwrap();
     let platform = format!("{} {}", std::env::consts::OS, std::env::consts::ARCH);
@@ -101,17 +94,16 @@ fn the_same_files_make_the_same_bytes() {
     }
     let text = |folder: &Path| {
         let path = folder.canonicalize().unwrap();
-        prompt(folder, None).text.replace(path.to_str().unwrap(), "/w")
+        prompt(folder).text.replace(path.to_str().unwrap(), "/w")
     };
     assert_eq!(text(one.path()), text(other.path()));
     assert!(!text(one.path()).contains("Date"));
-    assert!(prompt(one.path(), Some("2026-01-02")).text.contains("* Date: 2026-01-02\n"));
 }
 
 #[test]
 fn an_empty_workspace_has_a_prompt_without_empty_headings() {
     let folder = tempfile::tempdir().unwrap();
-    let SystemPrompt { text, notices } = prompt(folder.path(), None);
+    let SystemPrompt { text, notices } = prompt(folder.path());
     let headings: Vec<&str> = text.lines().filter(|line| line.starts_with('#')).collect();
     assert_eq!(headings, ["## Environment", "## Project Structure"]);
     assert!(text.contains("0 files.") && notices.is_empty());

@@ -76,9 +76,9 @@ fn the_wall_clock_is_read_only_for_display() {
         [
             "src/app/run.rs",
             "src/app/session.rs",
-            "src/cli/commands/cleanup.rs",
-            "src/cli/commands/fork.rs",
+            "src/cli/commands/resume.rs",
             "src/cli/commands/sessions.rs",
+            "src/cli/commands/stored.rs",
             // Whether a folder changed so recently that its time would not show another change.
             "src/exec/confine/temp_folder.rs",
             "src/exec/package_caches.rs",

@@ -65,7 +65,10 @@ fn requests_and_tools_have_their_times_and_their_ends() {
     let trace = trace(&fixture, session);
     assert_eq!(trace.calls.len(), 4);
     for call in &trace.calls {
-        assert!(matches!(call.end, CallEnd::Replied { input_tokens: 100, .. }), "{call:?}");
+        assert!(
+            matches!(call.end, CallEnd::Replied { usage, .. } if usage.input_tokens == 100),
+            "{call:?}"
+        );
         assert!(call.encode.unwrap().0 + call.first_byte.unwrap().0 <= call.duration.0, "{call:?}");
     }
     let tools: Vec<_> = trace.tools.iter().map(|tool| (&*tool.name, tool.status)).collect();
