@@ -297,7 +297,7 @@ pub(super) fn format_config(settings: &[GitSetting]) -> String {
     text
 }
 
-/// Returns whether git takes a character for white space; a form feed is none.
+/// Returns whether git takes a character for white space; not a form feed.
 fn is_space(char: char) -> bool {
     matches!(char, ' ' | '\t' | '\n')
 }
