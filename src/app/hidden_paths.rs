@@ -67,6 +67,16 @@ const SECRET_PATHS: [&str; 57] = [
     ".config/Signal",
 ];
 
+/// Files and folders of the system with secrets that root can read: passwords, and what is mounted into containers.
+const SYSTEM_SECRETS: [&str; 6] = [
+    "/etc/shadow",
+    "/etc/shadow-",
+    "/etc/gshadow",
+    "/etc/gshadow-",
+    "/run/secrets",
+    "/var/run/secrets",
+];
+
 /// Files of the home that are settings, and hold a secret if one of these texts is in them.
 const SETTINGS_FILES: [&str; 8] = [
     ".npmrc",
@@ -123,6 +133,9 @@ pub(super) fn hidden_paths(
         let settings = SETTINGS_FILES.iter().map(|path| home.join(path));
         hidden.extend(settings.filter(|path| has_secret(path)));
     }
+    // What this process cannot open, its commands cannot either.
+    let system = SYSTEM_SECRETS.iter().map(PathBuf::from);
+    hidden.extend(system.filter(|path| fs::File::open(path).is_ok()));
     hidden.extend(SOCKET_VARIABLES.iter().filter_map(|name| socket_path(world.variable(name)?)));
     let named = ["XDG_RUNTIME_DIR", "WAYLAND_DISPLAY", "NETRC"];
     hidden.extend(named.iter().filter_map(|name| world.variable(name)).map(PathBuf::from));

@@ -99,6 +99,19 @@ fn a_command_learns_nothing_from_the_process_of_the_engine() {
     }
 }
 
+/// The digests of the system's passwords are not for commands, whoever runs them.
+#[test]
+fn a_command_reads_no_passwords_of_the_system() {
+    let world = CliFixture::new();
+    let read = r#"{"command": "grep -q . /etc/shadow && echo BREACH"}"#;
+    let server = Server::new([chat::calls(&[("c", "run_command", read)]), chat::text("Done.")]);
+    let ran = world.run_with_server(&server, &["--mode", "yolo", "--sandbox", "workspace-write"]);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    let requests = server.requests();
+    let result = requests[1].json()["messages"][3]["content"].to_string();
+    assert!(result.contains("exit code") && !result.contains("BREACH"), "{result}");
+}
+
 /// Fault R16: without the usual folder for temporary files there is one among the engine's own.
 #[test]
 fn without_a_place_for_temporary_files_commands_have_one_all_the_same() {
