@@ -6,14 +6,16 @@ use super::keys::{KeySpec, description};
 use super::setting_value::ValueType;
 
 /// Returns a JSON Schema that a configuration file satisfies, for editors that complete and check TOML.
-pub fn schema() -> Value {
+///
+/// `providers` are the names of the providers of models, for a description.
+pub fn schema(providers: &str) -> Value {
     let mut root = object();
     for (table, doc) in &description().tables {
         place(&mut root, table)["description"] = json!(doc);
     }
     for key in &description().keys {
         let name = key.last_part().to_owned();
-        place(&mut root, key.table())["properties"][name] = key_schema(key);
+        place(&mut root, key.table())["properties"][name] = key_schema(key, providers);
     }
     let settings = root.clone();
     root["properties"]["profiles"] = json!({
@@ -47,9 +49,9 @@ fn place<'a>(root: &'a mut Value, table: &str) -> &'a mut Value {
     place
 }
 
-fn key_schema(key: &KeySpec) -> Value {
-    let mut schema = type_schema(&key.value_type);
-    schema["description"] = json!(key.doc);
+fn key_schema(key: &KeySpec, providers: &str) -> Value {
+    let mut schema = type_schema(&key.value_type, providers);
+    schema["description"] = json!(key.describe(providers));
     if let Some((least, most)) = &key.range {
         schema["minimum"] = json!(least);
         schema["maximum"] = json!(most);
@@ -60,21 +62,23 @@ fn key_schema(key: &KeySpec) -> Value {
     schema
 }
 
-fn type_schema(value_type: &ValueType) -> Value {
+fn type_schema(value_type: &ValueType, providers: &str) -> Value {
     match value_type {
         ValueType::Bool => json!({ "type": "boolean" }),
         ValueType::Integer => json!({ "type": "integer", "minimum": 0 }),
         ValueType::Number => json!({ "type": "number" }),
         ValueType::Text => json!({ "type": "string" }),
         ValueType::Word(words) => json!({ "type": "string", "enum": words }),
-        ValueType::List(items) => json!({ "type": "array", "items": type_schema(items) }),
+        ValueType::List(items) => {
+            json!({ "type": "array", "items": type_schema(items, providers) })
+        }
         ValueType::Map(values) => {
-            json!({ "type": "object", "additionalProperties": type_schema(values) })
+            json!({ "type": "object", "additionalProperties": type_schema(values, providers) })
         }
         ValueType::Tables(keys) => {
             let mut entry = object();
             let properties: Map<String, Value> =
-                keys.iter().map(|key| (key.path.clone(), key_schema(key))).collect();
+                keys.iter().map(|key| (key.path.clone(), key_schema(key, providers))).collect();
             let required = keys.iter().filter(|key| key.is_required).map(|key| &key.path);
             entry["required"] = required.cloned().collect();
             entry["properties"] = Value::Object(properties);
@@ -91,15 +95,15 @@ mod tests {
 
     fn is_valid(text: &str) -> bool {
         let value: Value = toml::from_str(text).unwrap();
-        jsonschema::validator_for(&schema()).unwrap().is_valid(&value)
+        jsonschema::validator_for(&schema("x, y")).unwrap().is_valid(&value)
     }
 
     #[test]
     fn the_schema_accepts_every_preset_and_the_whole_template() {
         for (_, preset) in ProjectPreset::WORDS {
-            assert!(is_valid(&template(*preset)), "{preset}");
+            assert!(is_valid(&template(*preset, "x, y")), "{preset}");
         }
-        let text = template(ProjectPreset::Plain);
+        let text = template(ProjectPreset::Plain, "x, y");
         let lines = text.lines().map(|line| match line.strip_prefix('#') {
             Some(rest) if !rest.starts_with(' ') => rest,
             _ => line,

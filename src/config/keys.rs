@@ -13,8 +13,8 @@ use crate::model::nearest;
 pub struct KeySpec {
     /// Its path; `*` stands for a name that the user chooses.
     pub path: String,
-    /// What it means.
-    pub doc: String,
+    /// What it means, with `{providers}` for the names of the providers.
+    pub(super) doc: String,
     /// The option of the command line that sets it.
     pub option: Option<KeyOption>,
     pub(super) value_type: ValueType,
@@ -128,6 +128,11 @@ pub fn keys() -> &'static [KeySpec] {
 }
 
 impl KeySpec {
+    /// Returns what the key means. The configuration does not know the names of the providers.
+    pub fn describe(&self, providers: &str) -> String {
+        self.doc.replace("{providers}", providers)
+    }
+
     /// Returns whether a value is in the range, if there is one.
     pub(super) fn is_in_range(&self, value: &ConfigValue) -> bool {
         self.range.as_ref().is_none_or(|(least, most)| {

@@ -56,11 +56,12 @@ const PROFILES: &str = "
 const AGENT: &str = "docs";
 
 /// Returns the configuration file for a new project: what the preset sets, and every key with its default as a comment.
-pub fn template(preset: ProjectPreset) -> String {
+/// `providers` are the names of the providers of models, for a comment.
+pub fn template(preset: ProjectPreset, providers: &str) -> String {
     let mut text = format!("{HEAD}\n");
     let description = description();
     for key in description.keys.iter().filter(|key| !key.path.contains('.')) {
-        write_key(&mut text, key);
+        write_key(&mut text, key, providers);
     }
     for (table, doc) in &description.tables {
         let _ = write!(text, "\n{}", comment(doc));
@@ -70,17 +71,20 @@ pub fn template(preset: ProjectPreset) -> String {
         if has_plain {
             let _ = writeln!(text, "#[{}]", table.replace('*', AGENT));
         }
-        keys().filter(is_plain).for_each(|key| write_key(&mut text, key));
+        keys().filter(is_plain).for_each(|key| write_key(&mut text, key, providers));
         let lists = keys().filter_map(|key| match &key.value_type {
             ValueType::Tables(entry) => Some((key, entry, key.example?)),
             _ => None,
         });
         for (index, (key, entry, example)) in lists.enumerate() {
             if index == 0 {
-                let about =
-                    if has_plain { format!("\n{}", comment(&key.doc)) } else { String::new() };
+                let about = if has_plain {
+                    format!("\n{}", comment(&key.describe(providers)))
+                } else {
+                    String::new()
+                };
                 text.push_str(&about);
-                write_entry(&mut text, key, entry);
+                write_entry(&mut text, key, entry, providers);
             }
             text.push('\n');
             for line in example.lines() {
@@ -95,8 +99,8 @@ pub fn template(preset: ProjectPreset) -> String {
     }
 }
 
-fn write_key(text: &mut String, key: &KeySpec) {
-    text.push_str(&comment(&key.doc));
+fn write_key(text: &mut String, key: &KeySpec, providers: &str) {
+    text.push_str(&comment(&key.describe(providers)));
     let name = key.last_part();
     let _ = match (&key.default, key.example) {
         (Some(default), None) => writeln!(text, "#{name} = {default}"),
@@ -106,7 +110,7 @@ fn write_key(text: &mut String, key: &KeySpec) {
 }
 
 /// Writes the keys of a list's entry.
-fn write_entry(text: &mut String, list: &KeySpec, entry: &[KeySpec]) {
+fn write_entry(text: &mut String, list: &KeySpec, entry: &[KeySpec], providers: &str) {
     let about = format!("Each entry of `{}` has:", list.path);
     text.push_str(&comment(&about));
     for key in entry {
@@ -115,7 +119,7 @@ fn write_entry(text: &mut String, list: &KeySpec, entry: &[KeySpec]) {
             (Some(default), _) => format!(" Default: {default}."),
             (None, false) => String::new(),
         };
-        text.push_str(&comment(&format!("- {}: {}{default}", key.path, key.doc)));
+        text.push_str(&comment(&format!("- {}: {}{default}", key.path, key.describe(providers))));
     }
 }
 
@@ -172,19 +176,22 @@ mod tests {
             Some(rest) if !rest.is_empty() && !rest.starts_with(' ') => rest.to_owned(),
             _ => line.to_owned(),
         };
-        template(ProjectPreset::Plain).lines().map(|text| line(text) + "\n").collect()
+        template(ProjectPreset::Plain, "x, y").lines().map(|text| line(text) + "\n").collect()
     }
 
     #[test]
     fn every_preset_is_valid() {
         for (_, preset) in ProjectPreset::WORDS {
-            read(&template(*preset));
+            read(&template(*preset, "x, y"));
         }
     }
 
     #[test]
     fn the_plain_template_sets_nothing() {
-        assert_eq!(read(&template(ProjectPreset::Plain)).0, read_table(&ConfigTable::new()).0);
+        assert_eq!(
+            read(&template(ProjectPreset::Plain, "x, y")).0,
+            read_table(&ConfigTable::new()).0
+        );
     }
 
     /// With every `#` removed, each key is there with its default, or says that it has none.
@@ -211,7 +218,7 @@ mod tests {
 
     #[test]
     fn comments_fit_120_columns() {
-        let text = template(ProjectPreset::Plain);
+        let text = template(ProjectPreset::Plain, "x, y");
         let long = text.lines().find(|line| line.starts_with("# ") && line.chars().count() > 120);
         assert_eq!(long, None);
     }

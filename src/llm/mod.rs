@@ -34,4 +34,4 @@ pub use cassette::{OnMismatch, RecordError, Recorder, Recording};
 pub use connect::{ConnectError, EnvLookup, ModelConnectionSettings, connect};
 pub use model_spec::{ModelSpec, ModelSpecError};
 pub use playback_error::PlaybackError;
-pub use provider::{PROVIDERS, Provider, provider_table};
+pub use provider::{PROVIDERS, Provider, provider_names, provider_table};

@@ -32,7 +32,7 @@ pub enum ModelSpecError {
     #[error("no model is named")]
     Empty,
     /// The word before the slash is not a provider.
-    #[error("unknown provider '{provider}' in '{text}'{}; known providers: {}", provider_suggestion(provider), provider_names().join(", "))]
+    #[error("unknown provider '{provider}' in '{text}'{}; known providers: {}", provider_suggestion(provider), model_prefixes().join(", "))]
     UnknownProvider {
         /// The word.
         provider: String,
@@ -105,13 +105,13 @@ impl fmt::Display for ModelSpec {
     }
 }
 
-fn provider_names() -> Vec<&'static str> {
+fn model_prefixes() -> Vec<&'static str> {
     let names = PROVIDERS.iter().map(Provider::name);
     names.chain(["scripted", "replay"]).collect()
 }
 
 fn provider_suggestion(provider: &str) -> String {
-    did_you_mean(nearest(provider, provider_names()))
+    did_you_mean(nearest(provider, model_prefixes()))
 }
 
 #[cfg(test)]

@@ -110,6 +110,11 @@ impl Provider {
     }
 }
 
+/// Returns the names of the providers, as in help and documentation.
+pub fn provider_names() -> String {
+    PROVIDERS.each_ref().map(Provider::name).join(", ")
+}
+
 /// Returns the table of the providers in Markdown.
 pub fn provider_table() -> String {
     let code = |text: &str| format!("`{text}`");

@@ -17,6 +17,7 @@ mod toolbox;
 mod unique_id;
 
 pub use answer_checks::{AnswerChecks, NoAnswerChecks};
+#[cfg(feature = "cli")]
 pub(crate) use cancellation::lock;
 pub use cancellation::{CancelRegistration, CancellationToken};
 pub use clock::Clock;

@@ -1,6 +1,7 @@
 //! The options that set keys of the configuration. They follow from the declarations of the keys.
 
 use architect::config::{KeyOption, KeySpec, OptionOverride, OptionValue, keys};
+use architect::llm::provider_names;
 use architect::model::WordEnum;
 use clap::builder::{PossibleValuesParser, StringValueParser, TypedValueParser, ValueParser};
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, Error, FromArgMatches};
@@ -51,7 +52,8 @@ impl<const OUTPUT: bool> FromArgMatches for KeyOptions<OUTPUT> {
 }
 
 fn argument(key: &'static KeySpec, option: KeyOption) -> Arg {
-    let help = option.help.unwrap_or(key.doc.trim_end_matches('.'));
+    let help = option.help.map_or_else(|| key.describe(&provider_names()), str::to_owned);
+    let help = help.trim_end_matches('.').to_owned();
     let argument = Arg::new(option.long).long(option.long).short(option.short).help(help);
     let OptionValue::Named(name) = option.value else {
         return argument.action(ArgAction::SetTrue);

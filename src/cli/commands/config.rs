@@ -7,6 +7,7 @@ use architect::app::ProcessEnv;
 use architect::config::{
     AgentDefinition, Config, ConfigFileState, ProjectPreset, TrustError, TrustStore, template,
 };
+use architect::llm::provider_names;
 use architect::model::pluralize;
 use serde_json::json;
 
@@ -25,7 +26,7 @@ pub(crate) fn run(args: &ConfigArgs, world: &ProcessEnv) -> Result<u8, CliError>
             format!("the configuration is valid ({notices})\n")
         }
         ConfigCommand::Path => format_files(&load()?),
-        ConfigCommand::Schema => format!("{:#}\n", architect::config::schema()),
+        ConfigCommand::Schema => format!("{:#}\n", architect::config::schema(&provider_names())),
         ConfigCommand::Trust => {
             let folder = load()?.workspace;
             trust_store(world)?.add(&folder).map_err(|error| trust_failure(&error))?;
@@ -118,7 +119,7 @@ pub(crate) fn list_agents(args: &AgentsArgs, world: &ProcessEnv) -> Result<u8, C
 
 /// `architect init`: writes a commented configuration file for a project.
 pub(crate) fn init(args: &InitArgs, world: &ProcessEnv) -> Result<u8, CliError> {
-    let text = template(args.preset.unwrap_or(ProjectPreset::Plain));
+    let text = template(args.preset.unwrap_or(ProjectPreset::Plain), &provider_names());
     if args.print {
         return output::print(&text);
     }

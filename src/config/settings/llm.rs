@@ -12,8 +12,7 @@ use crate::model::{TimeSpan, Tokens, word_enum};
 section! {
     /// Calls of models.
     pub struct LlmConfig {
-        /// The model, as PROVIDER/NAME: openai, openai-chat, anthropic, gemini, ollama, openrouter, groq, deepseek, mistral,
-        /// xai, llama-cpp, vllm, scripted/FILE, replay/FILE; or a name from the model table.
+        /// The model, as PROVIDER/NAME: {providers}, scripted/FILE, replay/FILE; or a name from the model table.
         model: Option<ModelName> = optional()
             .example("\"anthropic/claude-sonnet-5-5\"")
             .option(option("model", "PROVIDER/NAME").short('m')),

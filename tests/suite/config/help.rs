@@ -1,6 +1,7 @@
 //! The options of the command line and the schema, which follow from the declarations of the keys.
 
 use architect::config::{OptionValue, keys, schema};
+use architect::llm::provider_names;
 use serde_json::Value;
 
 use crate::kit::cli::CliFixture;
@@ -42,7 +43,7 @@ fn the_schema_is_printed_even_if_the_configuration_is_invalid() {
     fixture.write(".architect/config.toml", "not toml");
     let result = fixture.run(&["config", "schema"]);
     assert_eq!(result.code, 0, "{}", result.err);
-    assert_eq!(serde_json::from_str::<Value>(&result.out).unwrap(), schema());
+    assert_eq!(serde_json::from_str::<Value>(&result.out).unwrap(), schema(&provider_names()));
 }
 
 /// An option on the command line overrides a file, and its value is what `config show` prints.

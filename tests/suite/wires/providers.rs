@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use architect::config::{ProjectPreset, template};
-use architect::llm::{PROVIDERS, Provider};
+use architect::llm::{PROVIDERS, Provider, provider_names};
 
 /// Returns the providers that a text has as words.
 fn named(text: &str) -> Vec<&'static str> {
@@ -18,6 +18,6 @@ fn the_help_and_the_template_name_all_providers() {
     let help = String::from_utf8(help.unwrap().stdout).unwrap();
     let all: Vec<&str> = PROVIDERS.iter().map(Provider::name).collect();
     assert_eq!(named(&help), all, "`--model` in the help has to have: {}", all.join(", "));
-    let template = template(ProjectPreset::Plain);
+    let template = template(ProjectPreset::Plain, &provider_names());
     assert_eq!(named(&template), all, "`llm.model` in the template needs: {}", all.join(", "));
 }
