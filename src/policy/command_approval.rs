@@ -99,7 +99,9 @@ impl CommandApproval<'_> {
             return if is_given { Err(why) } else { Ok(()) };
         }
         let changes = || Err(format!("'{}' may change something", shorten(&text)));
-        if !has_known_arguments(command) {
+        // The shell evaluates a word also where the program ignores it.
+        let is_evaluated = words.iter().any(|word| word.form == WordForm::Evaluated);
+        if is_evaluated || !has_known_arguments(command) {
             return changes();
         }
         match nested_execution(command) {

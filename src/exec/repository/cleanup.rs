@@ -206,7 +206,8 @@ fn find_replacement(
     // Only settings and hooks of a scanned repository are checked.
     let is_repository = |target: &Path| {
         is_target_inside(root, path, target)
-            && real_target(root, path, target).is_none_or(|target| is_known(&target))
+            // What is not there yet, a checkout may create.
+            && real_target(root, path, target).is_some_and(|target| is_known(&target))
     };
     match (item.kind, &item.content) {
         (GitItemKind::Config, ItemContent::File(text)) => {

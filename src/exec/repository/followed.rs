@@ -60,7 +60,7 @@ pub fn followed_by_git(folder: &Path, within: &Path, user: &UserGitConfig) -> Ve
         if read.contains(&file) || read.len() >= MAX_REPOSITORIES {
             continue;
         }
-        let settings = read_file(&file).and_then(|text| parse(&text)).unwrap_or_default();
+        let settings = read_file(&file).and_then(|text| parse_user_file(&text)).unwrap_or_default();
         for (base, path) in settings.iter().flat_map(GitSetting::followed_paths) {
             let path = match (path.strip_prefix("~"), &user.home, base) {
                 (Ok(rest), Some(home), _) => home.join(rest),
@@ -81,6 +81,20 @@ pub fn followed_by_git(folder: &Path, within: &Path, user: &UserGitConfig) -> Ve
     found.paths.dedup();
     found.paths
 }
+
+/// Parses a configuration that is the user's own, in any encoding and with any line ends.
+fn parse_user_file(text: &[u8]) -> Option<Vec<GitSetting>> {
+    let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
+    let plain = |byte: &u8| match byte {
+        b'\r' | 0 => b' ',
+        128.. => b'?',
+        _ => *byte,
+    };
+    parse(text).or_else(|| parse(&text.iter().map(plain).collect::<Vec<u8>>()))
+}
+
+/// The most links in folders that are followed.
+const MAX_LINKS: usize = 1_000;
 
 struct FollowedPaths<'a> {
     within: &'a Path,
@@ -104,6 +118,15 @@ impl FollowedPaths<'_> {
         let real = real.filter(|path| {
             is_inside(path) && path != self.git && !own.iter().any(|own| path.starts_with(own))
         });
-        self.paths.extend(links.into_iter().chain(real));
+        self.paths.extend(links);
+        let Some(real) = real.filter(|real| !self.paths.contains(real)) else { return };
+        let entries = fs::read_dir(&real).into_iter().flatten().flatten();
+        self.paths.push(real);
+        // What is in a folder of hooks may be elsewhere.
+        for entry in entries.filter(|entry| entry.path().is_symlink()) {
+            if self.paths.len() < MAX_LINKS {
+                self.add(&entry.path());
+            }
+        }
     }
 }

@@ -127,7 +127,7 @@ const ADDRESS_SETTINGS: [(&str, &str); 5] = [
 const HARMLESS_UPDATES: [&str; 4] = ["checkout", "merge", "none", "rebase"];
 
 /// Sections in which a value, or a value that begins with `!`, is a command line.
-const COMMAND_SECTIONS: [&str; 22] = [
+const COMMAND_SECTIONS: [&str; 24] = [
     "alias",
     "browser",
     "core",
@@ -135,6 +135,7 @@ const COMMAND_SECTIONS: [&str; 22] = [
     "diff",
     "difftool",
     "filter",
+    "gc",
     "gpg",
     "guitool",
     "hook",
@@ -148,6 +149,7 @@ const COMMAND_SECTIONS: [&str; 22] = [
     "sendemail",
     "sequence",
     "submodule",
+    "tar",
     "trailer",
     "uploadpack",
 ];

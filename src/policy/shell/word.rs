@@ -161,8 +161,8 @@ impl ShellParser {
             Some('"') => self.parse_double_quotes(word),
             Some(char) if is_name(char) || "@*#?-$!".contains(char) => {
                 word.raise_form(WordForm::Computed);
-                // Numbers are not split; the arguments are several words even inside of quotes.
-                word.is_split |= char == '@' || splits && !"#?$!".contains(char);
+                // Numbers are not split, but `$!` may be missing; the arguments are several words even inside of quotes.
+                word.is_split |= char == '@' || splits && !"#?$".contains(char);
                 word.text.push('$');
                 if is_name(char) && !char.is_ascii_digit() {
                     word.text += &self.take_while(is_name);

@@ -392,6 +392,36 @@ const LINES: &[AttackRow] = &[
         "",
     ),
     attack_row(
+        "repository that a checkout makes",
+        REPO,
+        Line(
+            "git init -q lib; git -C lib commit -q --allow-empty -m l; git add lib; rm -rf lib/.git; echo 'gitdir: ../e' > lib/.git; \
+             b() { git hash-object -w --stdin; }; \
+             git update-index --add --cacheinfo 100644,$(echo 'ref: refs/heads/m' | b),e/HEAD \
+             --cacheinfo 100644,$(printf '[core]\\nrepositoryformatversion=0\\nbare=false\\nworktree=%s\\nfsmonitor=%s/bad\\n' $PWD $PWD | b),e/config \
+             --cacheinfo 100644,$(printf '' | b),e/objects/x --cacheinfo 100644,$(printf '' | b),e/refs/x",
+        ),
+        "git checkout -q -- .; git status",
+    ),
+    attack_row(
+        "hook in the work tree that is a link",
+        "git init -q . && git add a && git commit -qm one && mkdir tools .husky && printf '#!/bin/sh\\n' > tools/x && chmod +x tools/x && ln -s ../tools/x .husky/post-commit && git config core.hooksPath .husky",
+        Line("cat bad > tools/x"),
+        "",
+    ),
+    attack_row(
+        "monitor in a configuration that is not UTF-8",
+        "git init -q . && git add a && git commit -qm one && mkdir tools && printf '#!/bin/sh\\n' > tools/mon && chmod +x tools/mon && git config core.fsmonitor tools/mon && printf '# caf\\351\\n' >> .git/config",
+        Line("cat bad > tools/mon"),
+        "",
+    ),
+    attack_row(
+        "monitor in a configuration with a carriage return",
+        "git init -q . && git add a && git commit -qm one && mkdir tools && printf '#!/bin/sh\\n' > tools/mon && chmod +x tools/mon && git config core.fsmonitor tools/mon && printf '# x\\ry\\n' >> .git/config",
+        Line("cat bad > tools/mon"),
+        "",
+    ),
+    attack_row(
         "hooks behind a link",
         "git init -q . && git add a && git commit -qm one && mkdir real && ln -s real .husky && git config core.hooksPath .husky",
         Line("mkdir h; cp bad h/post-commit; ln -sfn h .husky"),

@@ -93,6 +93,8 @@ const NOT_READING: &[&str] = &[
     "xargs --process-slot-var=PATH ls",
     // Names that decide what a program does.
     "exec -a rm ls x",
+    "sh -c 'echo a' ls ${RANDOM:'x[$(>p)0]'}",
+    "bash -c ls $((x[0]))",
     "busybox ls",
     "toybox cat x",
     "bash -O extglob -c ls",
@@ -105,6 +107,8 @@ const NOT_READING: &[&str] = &[
     "watch ls",
     // Options and operands that write.
     "echo x | uniq -- - -x",
+    // Without a process in the background `$!` is no word.
+    "tree -I $! -P -o x",
     "uniq a b",
     "uniq - out",
     "sort -o x y",
