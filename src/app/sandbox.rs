@@ -251,8 +251,10 @@ fn resource_limits(sandbox: &config::SandboxConfig) -> ResourceLimits {
 /// Returns the memory of this machine, in bytes.
 #[cfg(target_os = "linux")]
 fn total_memory() -> Option<u64> {
-    let info = rustix::system::sysinfo();
-    info.totalram.checked_mul(u64::from(info.mem_unit))
+    let about = fs::read_to_string("/proc/meminfo").ok()?;
+    let total = about.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    let kilobytes: u64 = total.split_whitespace().next()?.parse().ok()?;
+    Some(kilobytes << 10)
 }
 
 #[cfg(not(target_os = "linux"))]
