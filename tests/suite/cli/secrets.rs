@@ -99,7 +99,7 @@ fn a_command_learns_nothing_from_the_process_of_the_engine() {
     }
 }
 
-/// The digests of the system's passwords are not for commands, whoever runs them.
+/// The digests of the system's passwords are not for commands, as root either.
 #[test]
 fn a_command_reads_no_passwords_of_the_system() {
     let world = CliFixture::new();
