@@ -7,6 +7,7 @@
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 mod access;
+mod checkpoint;
 mod conversation_item;
 mod decision;
 mod digest;
@@ -29,6 +30,7 @@ mod wildcard;
 mod words;
 
 pub use access::CallAccess;
+pub use checkpoint::{CheckpointKind, CheckpointOutcome, CheckpointRecord, RecordedState};
 pub use conversation_item::{
     ConversationItem, MessageOrigin, ResultMismatch, ToolExchange, UserMessage,
 };

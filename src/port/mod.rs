@@ -5,6 +5,7 @@
 
 mod answer_checks;
 mod cancellation;
+mod checkpoints;
 mod clock;
 mod effect_context;
 mod effect_notice;
@@ -20,6 +21,7 @@ pub use answer_checks::{AnswerChecks, NoAnswerChecks};
 #[cfg(feature = "cli")]
 pub(crate) use cancellation::lock;
 pub use cancellation::{CancelRegistration, CancellationToken};
+pub use checkpoints::{Checkpoints, NoCheckpoints};
 pub use clock::Clock;
 pub use effect_context::{EffectContext, EffectMessage, Sleep};
 pub use effect_notice::{EffectNotice, HookOutcome, HookPoint, HookRun};

@@ -52,14 +52,18 @@ const MARKER_FILES: [&str; 2] = ["CACHEDIR.TAG", "pyvenv.cfg"];
 
 /// Returns whether a folder holds dependencies, a cache, or build outputs. Accesses the file system.
 pub fn is_generated(folder: &Path) -> bool {
+    is_generated_among(folder, |file| {
+        folder.parent().is_some_and(|parent| parent.join(file).exists())
+    })
+}
+
+/// Returns whether a folder holds dependencies, a cache, or build outputs, for a caller that knows what is beside it.
+pub(super) fn is_generated_among(folder: &Path, is_beside: impl Fn(&str) -> bool) -> bool {
     let Some(name) = folder.file_name() else { return false };
-    let is_there = |folder: Option<&Path>, files: &[&str]| {
-        folder.is_some_and(|folder| files.iter().any(|file| folder.join(file).exists()))
-    };
     let beside = NAMES_WITH_MANIFEST.iter().find(|(other, _)| name == *other);
     GENERATED_NAMES.iter().any(|other| name == *other)
-        || beside.is_some_and(|(_, files)| is_there(folder.parent(), files))
-        || is_there(Some(folder), &MARKER_FILES)
+        || beside.is_some_and(|(_, files)| files.iter().any(|file| is_beside(file)))
+        || MARKER_FILES.iter().any(|file| folder.join(file).exists())
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@
 //! layout of a workspace.
 
 mod access;
+pub mod checkpoint;
 mod edit_batch;
 mod error;
 mod generated;

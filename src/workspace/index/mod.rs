@@ -20,6 +20,7 @@ use thiserror::Error;
 use self::cache::IndexCache;
 use self::walk::IndexWalk;
 use super::root::WorkspaceRoot;
+pub(super) use self::walk::VERSION_CONTROL_FOLDERS;
 
 pub use self::tree::{FolderTree, TreeEntry};
 

@@ -56,7 +56,7 @@ const MAX_BACKGROUND_DURATION: Duration = Duration::from_secs(60);
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// Folders of version control systems.
-const VERSION_CONTROL_FOLDERS: [&str; 4] = [".git", ".hg", ".svn", ".jj"];
+pub(in crate::workspace) const VERSION_CONTROL_FOLDERS: [&str; 4] = [".git", ".hg", ".svn", ".jj"];
 
 impl IndexWalk {
     /// Starts a walk.

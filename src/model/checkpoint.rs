@@ -1,0 +1,80 @@
+//! The record of a workspace's state, as a session's journal contains it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+/// A record of the workspace's state.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CheckpointRecord {
+    /// Why it was made.
+    pub kind: CheckpointKind,
+    /// The step that it belongs to.
+    pub step: u32,
+    /// The record whose state was restored, if one was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub target: Option<u64>,
+    /// What was recorded.
+    #[serde(flatten)]
+    pub outcome: CheckpointOutcome,
+}
+
+/// Why a state was recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CheckpointKind {
+    /// Tool calls of a step are about to change something.
+    Step,
+    /// A run that may have changed something ends.
+    End,
+    /// The user is about to restore an earlier state.
+    BeforeUndo,
+    /// The user has restored an earlier state.
+    Restored,
+}
+
+/// What was recorded.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CheckpointOutcome {
+    /// The state.
+    Recorded(RecordedState),
+    /// Nothing, for this reason.
+    Failed(Arc<str>),
+}
+
+/// A recorded state of a workspace.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RecordedState {
+    /// The SHA-256 digest of the workspace's tree, in hexadecimal.
+    pub tree: Arc<str>,
+    /// The number of its files and links.
+    pub files: u64,
+    /// The size of its files in bytes.
+    pub bytes: u64,
+    /// The number of files and folders that are there and not recorded.
+    pub left_out: u64,
+    /// The files of contents that the state needs, with their lengths in bytes.
+    pub contents: BTreeMap<Arc<str>, u64>,
+}
+
+impl CheckpointKind {
+    /// Returns whether the change from the state to the next one is the session's.
+    pub fn is_before_change(self) -> bool {
+        match self {
+            Self::Step | Self::BeforeUndo => true,
+            Self::End | Self::Restored => false,
+        }
+    }
+}
+
+impl CheckpointRecord {
+    /// Returns the recorded state, if there is one.
+    pub fn state(&self) -> Option<&RecordedState> {
+        match &self.outcome {
+            CheckpointOutcome::Recorded(state) => Some(state),
+            CheckpointOutcome::Failed(_) => None,
+        }
+    }
+}

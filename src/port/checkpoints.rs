@@ -1,0 +1,33 @@
+//! Records of the workspace's state.
+
+use super::EffectContext;
+use crate::model::{CheckpointKind, CheckpointRecord};
+
+/// Records the state of the workspace before a step changes it, and at the end of a run that may have changed it.
+pub trait Checkpoints: Send + Sync {
+    /// Returns whether anything is recorded. Fast and without I/O.
+    fn is_enabled(&self) -> bool;
+
+    /// Records the present state; its contents are durable when this returns. `None` if it was cancelled. A failure is
+    /// part of the record: the run continues without it.
+    fn record(
+        &self,
+        kind: CheckpointKind,
+        step: u32,
+        scope: &EffectContext,
+    ) -> Option<CheckpointRecord>;
+}
+
+/// Records nothing.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoCheckpoints;
+
+impl Checkpoints for NoCheckpoints {
+    fn is_enabled(&self) -> bool {
+        false
+    }
+
+    fn record(&self, _: CheckpointKind, _: u32, _: &EffectContext) -> Option<CheckpointRecord> {
+        None
+    }
+}

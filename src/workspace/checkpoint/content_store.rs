@@ -1,0 +1,482 @@
+//! Contents by their SHA-256 digests, in a few files beside a session.
+//!
+//! A file of contents is only appended to. A batch is the contents of one checkpoint, an index of them, and a footer; it
+//! counts once a record in the journal contains its end. What a killed process has left behind the last such end is
+//! skipped by the next batch, and never overwritten: another session may have shared it. One file and one sync for a
+//! checkpoint cost less than a file for each content. Sessions of one workspace share files of contents by hard links, so
+//! that removing a session removes only what no other one needs.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rustix::fs::OFlags;
+use sha2::{Digest as _, Sha256};
+
+use super::error::{CheckpointError, Context};
+use crate::model::Durability;
+
+/// The SHA-256 digest of a content.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ContentHash(pub(super) [u8; 32]);
+
+/// The contents of a session's checkpoints.
+#[derive(Debug)]
+pub struct ContentStore {
+    folder: PathBuf,
+    /// The name of the file that this session appends to.
+    own: Arc<str>,
+    durability: Durability,
+    files: Vec<ContentFile>,
+    index: HashMap<ContentHash, ContentLocation>,
+    batch: Mutex<Batch>,
+}
+
+/// A file of contents.
+#[derive(Debug)]
+struct ContentFile {
+    name: Arc<str>,
+    file: File,
+    /// The end of its last batch.
+    length: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct ContentLocation {
+    file: usize,
+    offset: u64,
+    length: u64,
+}
+
+/// Contents that no record contains yet.
+#[derive(Debug, Default)]
+struct Batch {
+    file: Option<File>,
+    /// The end of the batch before.
+    previous: u64,
+    start: u64,
+    /// The bytes in the file.
+    written: u64,
+    /// The bytes after them.
+    buffer: Vec<u8>,
+    entries: Vec<(ContentHash, u64, u64)>,
+    offsets: HashMap<ContentHash, (u64, u64)>,
+}
+
+/// The end of a batch: a mark, the end of the batch before, and the number of its contents.
+const MARK: [u8; 8] = *b"archchk1";
+const FOOTER_BYTES: u64 = 24;
+const ENTRY_BYTES: u64 = 48;
+
+/// Bytes that are collected before they are written.
+const BUFFER_BYTES: usize = 1 << 20;
+
+/// Contents beyond this are damage.
+const MAX_CONTENT_BYTES: u64 = 1 << 40;
+
+impl ContentHash {
+    /// Returns the digest of a content.
+    pub fn of(content: &[u8]) -> Self {
+        Self(Sha256::digest(content).into())
+    }
+
+    /// Parses 64 hexadecimal digits.
+    pub fn parse(text: &str) -> Option<Self> {
+        let digits = text.as_bytes();
+        let mut hash = [0; 32];
+        if digits.len() != 64 || !digits.iter().all(u8::is_ascii_hexdigit) {
+            return None;
+        }
+        for (byte, pair) in hash.iter_mut().zip(digits.chunks(2)) {
+            *byte = u8::from_str_radix(str::from_utf8(pair).ok()?, 16).ok()?;
+        }
+        Some(Self(hash))
+    }
+}
+
+impl fmt::Display for ContentHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for ContentHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:.8}", self.to_string())
+    }
+}
+
+fn flags() -> i32 {
+    (OFlags::NOFOLLOW | OFlags::CLOEXEC).bits().cast_signed()
+}
+
+fn number(bytes: &[u8]) -> u64 {
+    bytes.try_into().map_or(0, u64::from_le_bytes)
+}
+
+impl ContentStore {
+    /// Opens the store in this folder, which is created with the first content.
+    ///
+    /// `lengths` are the files of contents that the newest record names. What follows in them doesn't count.
+    ///
+    /// # Errors
+    ///
+    /// Fails if a file is missing, shorter, or damaged.
+    pub fn open(
+        folder: PathBuf,
+        own: &str,
+        lengths: &BTreeMap<Arc<str>, u64>,
+        durability: Durability,
+    ) -> Result<Self, CheckpointError> {
+        let (files, index, batch) = Default::default();
+        let mut store = Self { folder, own: own.into(), durability, files, index, batch };
+        for (name, length) in lengths {
+            store.add_file(name, *length)?;
+        }
+        Ok(store)
+    }
+
+    /// Returns the path of a file of contents. Its name must not lead anywhere else.
+    fn path(&self, name: &str) -> Result<PathBuf, CheckpointError> {
+        let is_name = !name.is_empty() && name.bytes().all(|b| b == b'-' || b.is_ascii_alphanumeric());
+        match is_name {
+            true => Ok(self.folder.join(name)),
+            false => Err(CheckpointError::damaged("the name of a file of contents is invalid")),
+        }
+    }
+
+    /// Opens a file of contents, and reads its index from the end: batch by batch.
+    fn add_file(&mut self, name: &Arc<str>, length: u64) -> Result<(), CheckpointError> {
+        let path = self.path(name)?;
+        let mut options = OpenOptions::new();
+        let file = options.read(true).custom_flags(flags()).open(&path).context("open", &path)?;
+        let damaged = || CheckpointError::damaged(format!("{} is damaged", path.display()));
+        let position = self.files.len();
+        let mut end = length;
+        while end > 0 {
+            let mut footer = [0; FOOTER_BYTES as usize];
+            let at = end.checked_sub(FOOTER_BYTES).ok_or_else(damaged)?;
+            file.read_exact_at(&mut footer, at).context("read", &path)?;
+            let (previous, count) = (number(&footer[8..16]), number(&footer[16..]));
+            let bytes = count.checked_mul(ENTRY_BYTES).ok_or_else(damaged)?;
+            let entries_at = at.checked_sub(bytes).ok_or_else(damaged)?;
+            if footer[..8] != MARK || previous > entries_at {
+                return Err(damaged());
+            }
+            let mut entries = vec![0; usize::try_from(bytes).map_err(|_| damaged())?];
+            file.read_exact_at(&mut entries, entries_at).context("read", &path)?;
+            for entry in entries.chunks_exact(ENTRY_BYTES as usize) {
+                let hash = ContentHash(entry[..32].try_into().map_err(|_| damaged())?);
+                let (offset, length) = (number(&entry[32..40]), number(&entry[40..]));
+                if length > MAX_CONTENT_BYTES || offset.saturating_add(length) > entries_at {
+                    return Err(damaged());
+                }
+                let location = ContentLocation { file: position, offset, length };
+                self.index.entry(hash).or_insert(location);
+            }
+            end = previous;
+        }
+        self.files.push(ContentFile { name: Arc::clone(name), file, length });
+        Ok(())
+    }
+
+    /// Shares a file of contents of another session, up to a length that its journal contains.
+    ///
+    /// # Errors
+    ///
+    /// Fails if it is missing, or on another file system.
+    pub fn share(&mut self, from: &Path, name: &Arc<str>, length: u64) -> Result<(), CheckpointError> {
+        if self.files.iter().any(|file| file.name == *name) || *name == self.own {
+            return Ok(());
+        }
+        self.create_folder()?;
+        let (source, path) = (from.join(&**name), self.path(name)?);
+        match fs::hard_link(&source, &path) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                return Err(error).context("link", &source);
+            }
+            _ => {}
+        }
+        self.sync_folder()?;
+        self.add_file(name, length)
+    }
+
+    /// Returns the folder.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Returns whether a content is stored.
+    pub fn contains(&self, hash: &ContentHash) -> bool {
+        self.index.contains_key(hash) || self.batch().offsets.contains_key(hash)
+    }
+
+    /// Returns how much of each file of contents these contents take, in bytes.
+    pub(super) fn use_of_files(&self, used: impl Iterator<Item = ContentHash>) -> Vec<(Arc<str>, u64, u64)> {
+        let mut bytes = vec![0; self.files.len()];
+        for location in used.filter_map(|hash| self.index.get(&hash)) {
+            bytes[location.file] += location.length;
+        }
+        let files = self.files.iter().zip(bytes);
+        files.map(|(file, used)| (Arc::clone(&file.name), used, file.length)).collect()
+    }
+
+    /// Returns the bytes that all contents take.
+    pub fn total_bytes(&self) -> u64 {
+        let batch = self.batch();
+        let stored: u64 = self.files.iter().map(|file| file.length).sum();
+        stored + batch.written.saturating_sub(batch.start) + batch.buffer.len() as u64
+    }
+
+    /// Returns a content, after verifying it.
+    ///
+    /// # Errors
+    ///
+    /// Fails if it is missing or damaged.
+    pub fn get(&self, hash: &ContentHash) -> Result<Vec<u8>, CheckpointError> {
+        let content = match self.index.get(hash) {
+            Some(location) => self.read(*location)?,
+            None => self.read_pending(hash)?,
+        };
+        match ContentHash::of(&content) == *hash {
+            true => Ok(content),
+            false => Err(CheckpointError::damaged(format!("the content {hash} is damaged"))),
+        }
+    }
+
+    fn read(&self, location: ContentLocation) -> Result<Vec<u8>, CheckpointError> {
+        let ContentLocation { file, offset, length } = location;
+        let file = &self.files[file];
+        let path = self.folder.join(&*file.name);
+        let too_long = |_| CheckpointError::damaged("a content is longer than the memory");
+        let mut content = vec![0; usize::try_from(length).map_err(too_long)?];
+        file.file.read_exact_at(&mut content, offset).context("read", &path)?;
+        Ok(content)
+    }
+
+    /// Returns a content of the batch that is being written.
+    fn read_pending(&self, hash: &ContentHash) -> Result<Vec<u8>, CheckpointError> {
+        let missing = || CheckpointError::damaged(format!("the content {hash} is missing"));
+        let batch = self.batch();
+        let (offset, length) = *batch.offsets.get(hash).ok_or_else(missing)?;
+        let length = usize::try_from(length).map_err(|_| missing())?;
+        if let Some(start) = offset.checked_sub(batch.written) {
+            let start = usize::try_from(start).map_err(|_| missing())?;
+            let content = batch.buffer.get(start..start + length).ok_or_else(missing)?;
+            return Ok(content.to_vec());
+        }
+        let mut content = vec![0; length];
+        let file = batch.file.as_ref().ok_or_else(missing)?;
+        file.read_exact_at(&mut content, offset).context("read", &self.folder)?;
+        Ok(content)
+    }
+
+    /// Stores a content; it counts once it is committed.
+    ///
+    /// # Errors
+    ///
+    /// Fails on an I/O error. Nothing of the batch counts then.
+    pub fn put(&self, hash: ContentHash, content: &[u8]) -> Result<(), CheckpointError> {
+        if self.index.contains_key(&hash) {
+            return Ok(());
+        }
+        let mut batch = self.batch();
+        if batch.offsets.contains_key(&hash) {
+            return Ok(());
+        }
+        if batch.file.is_none() {
+            self.begin_batch(&mut batch)?;
+        }
+        let (offset, length) = (batch.written + batch.buffer.len() as u64, content.len() as u64);
+        batch.entries.push((hash, offset, length));
+        batch.offsets.insert(hash, (offset, length));
+        batch.buffer.extend_from_slice(content);
+        if batch.buffer.len() >= BUFFER_BYTES { self.flush(&mut batch) } else { Ok(()) }
+    }
+
+    fn begin_batch(&self, batch: &mut Batch) -> Result<(), CheckpointError> {
+        self.create_folder()?;
+        let path = self.path(&self.own)?;
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false).mode(0o600);
+        let file = options.custom_flags(flags()).open(&path).context("open", &path)?;
+        let own = self.files.iter().find(|file| file.name == self.own);
+        let previous = own.map_or(0, |file| file.length);
+        let start = file.metadata().context("inspect", &path)?.len().max(previous);
+        *batch = Batch { file: Some(file), previous, start, written: start, ..Batch::default() };
+        Ok(())
+    }
+
+    fn flush(&self, batch: &mut Batch) -> Result<(), CheckpointError> {
+        let Batch { file: Some(file), written, buffer, .. } = batch else { return Ok(()) };
+        file.write_all_at(buffer, *written).context("write", &self.folder)?;
+        *written += buffer.len() as u64;
+        buffer.clear();
+        Ok(())
+    }
+
+    /// Makes the contents durable that were put since the last commit, and returns the lengths of all files of contents.
+    ///
+    /// # Errors
+    ///
+    /// Fails on an I/O error. None of them counts then.
+    pub fn commit(&mut self) -> Result<BTreeMap<Arc<str>, u64>, CheckpointError> {
+        let mut batch = std::mem::take(&mut *self.batch());
+        if !batch.entries.is_empty() {
+            for (hash, offset, length) in &batch.entries {
+                batch.buffer.extend_from_slice(&hash.0);
+                batch.buffer.extend_from_slice(&offset.to_le_bytes());
+                batch.buffer.extend_from_slice(&length.to_le_bytes());
+            }
+            batch.buffer.extend_from_slice(&MARK);
+            batch.buffer.extend_from_slice(&batch.previous.to_le_bytes());
+            batch.buffer.extend_from_slice(&(batch.entries.len() as u64).to_le_bytes());
+            self.flush(&mut batch)?;
+            self.finish_batch(batch)?;
+        }
+        Ok(self.files.iter().map(|file| (Arc::clone(&file.name), file.length)).collect())
+    }
+
+    fn finish_batch(&mut self, batch: Batch) -> Result<(), CheckpointError> {
+        let Batch { file: Some(file), start, written, entries, .. } = batch else { return Ok(()) };
+        if self.durability == Durability::Full {
+            file.sync_data().context("make durable", &self.folder)?;
+            if start == 0 {
+                self.sync_folder()?;
+            }
+        }
+        let position = self.files.iter().position(|file| file.name == self.own);
+        let position = position.unwrap_or(self.files.len());
+        if position == self.files.len() {
+            self.files.push(ContentFile { name: Arc::clone(&self.own), file, length: written });
+        } else {
+            self.files[position].length = written;
+        }
+        for (hash, offset, length) in entries {
+            self.index.insert(hash, ContentLocation { file: position, offset, length });
+        }
+        Ok(())
+    }
+
+    /// Forgets the contents that were put since the last commit.
+    pub fn abandon(&self) {
+        *self.batch() = Batch::default();
+    }
+
+    fn create_folder(&self) -> Result<(), CheckpointError> {
+        if self.folder.is_dir() {
+            return Ok(());
+        }
+        let created = DirBuilder::new().recursive(true).mode(0o700).create(&self.folder);
+        created.context("create the folder", &self.folder)?;
+        match self.folder.parent() {
+            Some(parent) if self.durability == Durability::Full => {
+                sync_folder(parent).context("make durable", parent)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn sync_folder(&self) -> Result<(), CheckpointError> {
+        match self.durability {
+            Durability::Full => sync_folder(&self.folder).context("make durable", &self.folder),
+            Durability::Os => Ok(()),
+        }
+    }
+
+    fn batch(&self) -> MutexGuard<'_, Batch> {
+        self.batch.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn sync_folder(path: &Path) -> io::Result<()> {
+    File::open(path)?.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn open(folder: &Path, lengths: &BTreeMap<Arc<str>, u64>) -> ContentStore {
+        ContentStore::open(folder.join("checkpoints"), "own", lengths, Durability::Full).unwrap()
+    }
+
+    fn put(store: &ContentStore, content: &[u8]) -> ContentHash {
+        let hash = ContentHash::of(content);
+        store.put(hash, content).unwrap();
+        hash
+    }
+
+    #[test]
+    fn a_content_is_kept_once_and_found_again() {
+        let temp = tempfile::tempdir().unwrap();
+        let mut store = open(temp.path(), &BTreeMap::new());
+        let (a, b) = (put(&store, b"one"), put(&store, &[7; 3 << 20]));
+        assert_eq!(store.get(&a).unwrap(), b"one");
+        let lengths = store.commit().unwrap();
+        put(&store, b"one");
+        assert_eq!(store.commit().unwrap(), lengths);
+        let c = put(&store, b"");
+        let lengths = store.commit().unwrap();
+        let store = open(temp.path(), &lengths);
+        assert_eq!(store.get(&a).unwrap(), b"one");
+        assert_eq!(store.get(&b).unwrap().len(), 3 << 20);
+        assert_eq!(store.get(&c).unwrap(), b"");
+        assert!(store.get(&ContentHash::of(b"two")).is_err());
+    }
+
+    /// A killed process leaves a batch that no record contains.
+    #[test]
+    fn what_no_record_contains_is_skipped() {
+        let temp = tempfile::tempdir().unwrap();
+        let mut store = open(temp.path(), &BTreeMap::new());
+        let a = put(&store, b"one");
+        let lengths = store.commit().unwrap();
+        put(&store, b"lost");
+        store.commit().unwrap();
+        let mut store = open(temp.path(), &lengths);
+        assert!(!store.contains(&ContentHash::of(b"lost")));
+        let b = put(&store, b"next");
+        let lengths = store.commit().unwrap();
+        let store = open(temp.path(), &lengths);
+        assert_eq!((store.get(&a).unwrap(), store.get(&b).unwrap()), (b"one".into(), b"next".into()));
+    }
+
+    #[test]
+    fn a_damaged_content_is_not_returned() {
+        let temp = tempfile::tempdir().unwrap();
+        let mut store = open(temp.path(), &BTreeMap::new());
+        let a = put(&store, b"one");
+        let lengths = store.commit().unwrap();
+        let path = temp.path().join("checkpoints/own");
+        let mut bytes = fs::read(&path).unwrap();
+        bytes[0] ^= 1;
+        fs::write(&path, &bytes).unwrap();
+        assert!(open(temp.path(), &lengths).get(&a).is_err());
+        fs::write(&path, &bytes[..20]).unwrap();
+        let folder = temp.path().join("checkpoints");
+        assert!(ContentStore::open(folder, "own", &lengths, Durability::Os).is_err());
+    }
+
+    #[test]
+    fn a_shared_file_survives_the_session_that_wrote_it() {
+        let temp = tempfile::tempdir().unwrap();
+        let mut first = open(temp.path(), &BTreeMap::new());
+        let a = put(&first, b"one");
+        let lengths = first.commit().unwrap();
+        let folder = temp.path().join("other");
+        let mut second =
+            ContentStore::open(folder, "other", &BTreeMap::new(), Durability::Os).unwrap();
+        second.share(first.folder(), &"own".into(), lengths["own"]).unwrap();
+        fs::remove_dir_all(temp.path().join("checkpoints")).unwrap();
+        assert_eq!(second.get(&a).unwrap(), b"one");
+        let b = put(&second, b"two");
+        let lengths = second.commit().unwrap();
+        assert_eq!(lengths.keys().map(|name| &**name).collect::<Vec<_>>(), ["other", "own"]);
+        assert_eq!(second.get(&b).unwrap(), b"two");
+    }
+}

@@ -1,0 +1,64 @@
+//! Errors of checkpoints.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use thiserror::Error;
+
+/// Why a state could not be recorded, read or restored.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum CheckpointError {
+    /// An I/O error.
+    #[error("could not {operation} {path}: {source}")]
+    Io {
+        /// The operation.
+        operation: &'static str,
+        /// The file or folder.
+        path: PathBuf,
+        /// The cause.
+        source: io::Error,
+    },
+    /// What is stored is damaged or missing.
+    #[error("{0}")]
+    Damaged(String),
+    /// The workspace has more files than are recorded.
+    #[error("the workspace has more than {0} files (checkpoints.max_files)")]
+    TooManyFiles(u64),
+    /// A pattern of `checkpoints.exclude` is invalid.
+    #[error("invalid pattern '{0}' in checkpoints.exclude")]
+    Pattern(String),
+    /// The caller has cancelled it.
+    #[error("it was cancelled")]
+    Cancelled,
+    /// Files were changed while they were about to be restored.
+    #[error("{0} was changed in the meantime; nothing was restored")]
+    ChangedMeanwhile(String),
+    /// A restore failed, and what it had changed could not be changed back. The next command completes it.
+    #[error("{cause}; the files are half restored, and the next command in this workspace completes it")]
+    HalfRestored {
+        /// Why it failed.
+        cause: Box<CheckpointError>,
+    },
+}
+
+impl CheckpointError {
+    pub(super) fn damaged(text: impl Into<String>) -> Self {
+        Self::Damaged(text.into())
+    }
+}
+
+/// Adds the operation and the path to an I/O error.
+pub(super) trait Context<T> {
+    fn context(self, operation: &'static str, path: &Path) -> Result<T, CheckpointError>;
+}
+
+impl<T, E: Into<io::Error>> Context<T> for Result<T, E> {
+    fn context(self, operation: &'static str, path: &Path) -> Result<T, CheckpointError> {
+        self.map_err(|error| CheckpointError::Io {
+            operation,
+            path: path.to_owned(),
+            source: error.into(),
+        })
+    }
+}

@@ -1,0 +1,621 @@
+//! Scans a workspace: a walk that reads only files that have changed since the scan before.
+//!
+//! The walk opens each folder beneath its parent and follows no link, so that it never leaves the workspace. A file is
+//! unchanged if size, times of modification and change, inode and permissions are, unless its times are as new as the scan
+//! that read it: then it may have been changed once more without another time, and is read again, as git does.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::Read;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, SystemTime};
+
+use ignore::gitignore::{Gitignore, GitignoreBuilder};
+use rayon::prelude::*;
+use rayon::{ThreadPool, ThreadPoolBuilder};
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat, fstat, openat, readlinkat, statat};
+use rustix::io::Errno;
+
+use super::content_store::{ContentHash, ContentStore};
+use super::error::{CheckpointError, Context};
+use super::tree::{SkipReason, SkippedEntry, TreeNodeRef, encode};
+use crate::port::CancellationToken;
+use crate::workspace::generated::is_generated_among;
+use crate::workspace::index::VERSION_CONTROL_FOLDERS;
+use crate::workspace::root::WorkspaceRoot;
+
+/// What is recorded of a workspace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ScanOptions {
+    /// Bytes above which a file is left out.
+    pub max_file_size: u64,
+    /// Bytes that the contents of a session may take.
+    pub max_total: u64,
+    /// The number of files above which nothing is recorded.
+    pub max_files: u64,
+    /// Patterns of what is left out, as in a `.gitignore`.
+    pub exclude: Vec<String>,
+    /// Whether folders of dependencies, caches and build outputs are recorded.
+    pub generated: bool,
+    /// Folders of this program, relative to the workspace.
+    pub own_folders: Vec<PathBuf>,
+}
+
+/// A recorded state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ScannedState {
+    /// The tree of the workspace.
+    pub tree: ContentHash,
+    /// The size of the state.
+    pub totals: ScanTotals,
+}
+
+/// The size of a state.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ScanTotals {
+    /// Its files and links.
+    pub files: u64,
+    /// The bytes of its files.
+    pub bytes: u64,
+    /// What is there and not recorded.
+    pub left_out: u64,
+}
+
+/// Records states of a workspace.
+#[derive(Debug)]
+pub struct WorkspaceScanner {
+    root: WorkspaceRoot,
+    options: ScanOptions,
+    exclude: Gitignore,
+    state: Option<FolderState>,
+    /// Whether all contents of the state are in the store.
+    is_stored: bool,
+    pool: Option<ThreadPool>,
+}
+
+/// A folder at the last scan.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct FolderState {
+    pub(super) mode: u32,
+    pub(super) tree: ContentHash,
+    pub(super) totals: ScanTotals,
+    /// Sorted by their names.
+    pub(super) entries: Vec<EntryState>,
+}
+
+/// An entry of a folder at the last scan.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct EntryState {
+    pub(super) name: OsString,
+    pub(super) node: NodeState,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum NodeState {
+    File { stat: FileStat, hash: ContentHash },
+    Link { stat: FileStat, target: OsString },
+    Folder(Box<FolderState>),
+    LeftOut(SkippedEntry),
+}
+
+/// What shows that a file has changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct FileStat {
+    pub(super) mode: u32,
+    pub(super) inode: u64,
+    pub(super) size: u64,
+    /// Nanoseconds since 1970.
+    pub(super) modified: i64,
+    pub(super) changed: i64,
+    /// Whether a later change could have the same times.
+    pub(super) is_racy: bool,
+}
+
+/// One scan.
+struct Scan<'a> {
+    scanner: &'a WorkspaceScanner,
+    store: &'a ContentStore,
+    cancel: &'a CancellationToken,
+    /// Times from here on are too new, for time stamps of nanoseconds and of seconds.
+    newest: [i64; 2],
+    device: u64,
+    files: AtomicU64,
+}
+
+/// How far apart two changes with different time stamps are at least: some ticks of a kernel, and two seconds for file
+/// systems that count those.
+const RESOLUTION: [Duration; 2] = [Duration::from_millis(30), Duration::from_millis(2_100)];
+
+/// The deepest folder that is walked.
+const MAX_DEPTH: usize = 100;
+
+/// The most threads that read files.
+const MAX_THREADS: usize = 4;
+
+/// The beginnings of the names of this program's temporary files.
+const OWN_PREFIX: &str = ".architect-";
+
+impl FileStat {
+    #[allow(clippy::unnecessary_cast)] // the types differ between platforms
+    fn new(stat: &Stat) -> Self {
+        let nanoseconds = |seconds: i64, rest: u64| {
+            seconds.saturating_mul(1_000_000_000).saturating_add_unsigned(rest)
+        };
+        Self {
+            mode: stat.st_mode as u32 & 0o7777,
+            inode: stat.st_ino as u64,
+            size: stat.st_size.cast_unsigned(),
+            modified: nanoseconds(stat.st_mtime as i64, stat.st_mtime_nsec as u64),
+            changed: nanoseconds(stat.st_ctime as i64, stat.st_ctime_nsec as u64),
+            is_racy: false,
+        }
+    }
+
+    /// Returns whether a file with this earlier state has the same content.
+    fn is_unchanged_since(&self, old: &Self) -> bool {
+        !old.is_racy && self == old
+    }
+
+    fn skipped(&self, reason: SkipReason) -> NodeState {
+        NodeState::LeftOut(SkippedEntry { reason, size: self.size, modified: self.modified })
+    }
+}
+
+fn skipped(reason: SkipReason) -> NodeState {
+    NodeState::LeftOut(SkippedEntry { reason, size: 0, modified: 0 })
+}
+
+impl EntryState {
+    fn borrow(&self) -> (&OsStr, TreeNodeRef<'_>) {
+        let node = match &self.node {
+            NodeState::File { stat, hash } => {
+                TreeNodeRef::File { mode: stat.mode, size: stat.size, hash: *hash }
+            }
+            NodeState::Link { target, .. } => TreeNodeRef::Link { target },
+            NodeState::Folder(folder) => {
+                TreeNodeRef::Folder { mode: folder.mode, tree: folder.tree }
+            }
+            NodeState::LeftOut(skipped) => TreeNodeRef::LeftOut(*skipped),
+        };
+        (&self.name, node)
+    }
+
+    fn totals(&self) -> ScanTotals {
+        match &self.node {
+            NodeState::File { stat, .. } => {
+                ScanTotals { files: 1, bytes: stat.size, ..ScanTotals::default() }
+            }
+            NodeState::Link { .. } => ScanTotals { files: 1, ..ScanTotals::default() },
+            NodeState::Folder(folder) => folder.totals,
+            NodeState::LeftOut(_) => ScanTotals { left_out: 1, ..ScanTotals::default() },
+        }
+    }
+
+    /// Returns whether a tree has the same entry.
+    fn is_same(&self, other: &Self) -> bool {
+        let is_same = match (&self.node, &other.node) {
+            (NodeState::File { stat: a, hash: x }, NodeState::File { stat: b, hash: y }) => {
+                (a.mode, a.size, x) == (b.mode, b.size, y)
+            }
+            (NodeState::Link { target: a, .. }, NodeState::Link { target: b, .. }) => a == b,
+            (NodeState::Folder(a), NodeState::Folder(b)) => (a.mode, a.tree) == (b.mode, b.tree),
+            (NodeState::LeftOut(a), NodeState::LeftOut(b)) => a == b,
+            _ => false,
+        };
+        is_same && self.name == other.name
+    }
+}
+
+impl FolderState {
+    fn entry(&self, name: &OsStr) -> Option<&EntryState> {
+        let found = self.entries.binary_search_by(|entry| entry.name.as_os_str().cmp(name));
+        found.ok().map(|position| &self.entries[position])
+    }
+
+    /// Calls `see` with the digest of each content of the state.
+    pub(super) fn contents(&self, see: &mut dyn FnMut(ContentHash)) {
+        see(self.tree);
+        for entry in &self.entries {
+            match &entry.node {
+                NodeState::File { hash, .. } => see(*hash),
+                NodeState::Folder(folder) => folder.contents(see),
+                NodeState::Link { .. } | NodeState::LeftOut(_) => {}
+            }
+        }
+    }
+}
+
+impl WorkspaceScanner {
+    /// Returns a scanner that knows nothing of the workspace yet.
+    ///
+    /// # Errors
+    ///
+    /// Fails if a pattern is invalid.
+    pub fn new(root: &WorkspaceRoot, options: ScanOptions) -> Result<Self, CheckpointError> {
+        let mut builder = GitignoreBuilder::new(root.path());
+        for pattern in &options.exclude {
+            let added = builder.add_line(None, pattern);
+            added.map_err(|_| CheckpointError::Pattern(pattern.clone()))?;
+        }
+        let all = || CheckpointError::Pattern(options.exclude.join(", "));
+        let exclude = builder.build().map_err(|_| all())?;
+        let root = root.clone();
+        Ok(Self { root, options, exclude, state: None, is_stored: false, pool: None })
+    }
+
+    /// Sets the state of an earlier scan, from which unchanged files are known.
+    pub(super) fn set_state(&mut self, state: FolderState) {
+        (self.state, self.is_stored) = (Some(state), false);
+    }
+
+    pub(super) fn state(&self) -> Option<&FolderState> {
+        self.state.as_ref()
+    }
+
+    /// Returns the workspace.
+    pub fn root(&self) -> &WorkspaceRoot {
+        &self.root
+    }
+
+    /// Records the present state. Its contents are put into the store, for the caller to commit.
+    ///
+    /// # Errors
+    ///
+    /// Fails on an I/O error that is not of one file, if there are too many files, and if it is cancelled.
+    pub fn scan(
+        &mut self,
+        store: &ContentStore,
+        cancel: &CancellationToken,
+    ) -> Result<ScannedState, CheckpointError> {
+        if self.pool.is_none() {
+            self.pool = build_pool();
+        }
+        let path = self.root.path();
+        let folder = open_folder(self.root.dir().as_fd(), OsStr::new(".")).context("read", path)?;
+        let stat = fstat(&folder).context("read", path)?;
+        let scan = Scan {
+            scanner: self,
+            store,
+            cancel,
+            newest: RESOLUTION.map(newest_time),
+            device: stat.st_dev,
+            files: AtomicU64::new(0),
+        };
+        let old = self.state.as_ref();
+        let work = || scan.folder(&folder, Path::new(""), FileStat::new(&stat).mode, old, 0);
+        let state = match &self.pool {
+            Some(pool) => pool.install(work),
+            None => work(),
+        };
+        let state = state?;
+        let scanned = ScannedState { tree: state.tree, totals: state.totals };
+        (self.state, self.is_stored) = (Some(state), true);
+        Ok(scanned)
+    }
+}
+
+/// Returns threads for a scan. The default pool belongs to the program that this is a part of.
+fn build_pool() -> Option<ThreadPool> {
+    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(MAX_THREADS);
+    let pool = ThreadPoolBuilder::new().num_threads(threads);
+    pool.thread_name(|index| format!("scan-{index}")).build().ok()
+}
+
+fn newest_time(resolution: Duration) -> i64 {
+    let now = SystemTime::now().checked_sub(resolution).unwrap_or(SystemTime::UNIX_EPOCH);
+    let since = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_nanos()).unwrap_or(i64::MAX)
+}
+
+pub(super) fn open_folder(parent: BorrowedFd<'_>, name: &OsStr) -> rustix::io::Result<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    retry(|| openat(parent, name, flags, Mode::empty()))
+}
+
+fn retry<T>(call: impl Fn() -> rustix::io::Result<T>) -> rustix::io::Result<T> {
+    loop {
+        match call() {
+            Err(Errno::INTR) => {}
+            result => return result,
+        }
+    }
+}
+
+/// Returns the names in a folder, sorted.
+pub(super) fn folder_names(folder: &OwnedFd) -> rustix::io::Result<Vec<OsString>> {
+    let mut names = Vec::new();
+    for entry in Dir::read_from(folder)? {
+        let entry = entry?;
+        let name = entry.file_name().to_bytes();
+        if name != b"." && name != b".." {
+            names.push(OsString::from_vec(name.to_vec()));
+        }
+    }
+    names.sort_unstable();
+    Ok(names)
+}
+
+/// An entry that is scanned after its siblings.
+enum Found {
+    Entry(EntryState),
+    Folder(OsString, u32),
+}
+
+impl Scan<'_> {
+    fn folder(
+        &self,
+        folder: &OwnedFd,
+        path: &Path,
+        mode: u32,
+        old: Option<&FolderState>,
+        depth: usize,
+    ) -> Result<FolderState, CheckpointError> {
+        if self.cancel.is_cancelled() {
+            return Err(CheckpointError::Cancelled);
+        }
+        let full = || self.scanner.root.path().join(path);
+        let names = folder_names(folder).map_err(|error| (error, full()));
+        let names = names.or_else(|(error, path)| Err(error).context("list", &path))?;
+        let entry = |name: &OsString| self.entry(folder, path, name, &names, old, depth);
+        let found: Vec<Option<Found>> =
+            names.par_iter().with_min_len(16).map(entry).collect::<Result<_, _>>()?;
+        let enter = |found: Found| match found {
+            Found::Entry(entry) => Ok(Some(entry)),
+            Found::Folder(name, mode) => {
+                let node = self.subfolder(folder, &path.join(&name), &name, mode, old, depth + 1)?;
+                Ok(node.map(|node| EntryState { name, node }))
+            }
+        };
+        let entries: Vec<Option<EntryState>> = found
+            .into_par_iter()
+            .with_min_len(if depth == 0 { 1 } else { 4 })
+            .flatten_iter()
+            .map(enter)
+            .collect::<Result<_, CheckpointError>>()?;
+        let entries: Vec<EntryState> = entries.into_iter().flatten().collect();
+        self.finish_folder(mode, entries, old)
+    }
+
+    /// Computes the tree of a folder, unless it is the same as before.
+    fn finish_folder(
+        &self,
+        mode: u32,
+        entries: Vec<EntryState>,
+        old: Option<&FolderState>,
+    ) -> Result<FolderState, CheckpointError> {
+        let is_same = |old: &&FolderState| {
+            old.entries.len() == entries.len()
+                && old.entries.iter().zip(&entries).all(|(old, new)| old.is_same(new))
+                && (self.scanner.is_stored || self.store.contains(&old.tree))
+        };
+        if let Some(FolderState { tree, totals, .. }) = old.filter(is_same) {
+            return Ok(FolderState { mode, tree: *tree, totals: *totals, entries });
+        }
+        let mut bytes = Vec::new();
+        encode(entries.iter().map(EntryState::borrow), &mut bytes);
+        let tree = ContentHash::of(&bytes);
+        self.store.put(tree, &bytes)?;
+        let totals = entries.iter().map(EntryState::totals).fold(ScanTotals::default(), |a, b| {
+            ScanTotals {
+                files: a.files + b.files,
+                bytes: a.bytes + b.bytes,
+                left_out: a.left_out + b.left_out,
+            }
+        });
+        Ok(FolderState { mode, tree, totals, entries })
+    }
+
+    /// Returns an entry; `None` if it has vanished.
+    fn entry(
+        &self,
+        folder: &OwnedFd,
+        path: &Path,
+        name: &OsString,
+        siblings: &[OsString],
+        old: Option<&FolderState>,
+        depth: usize,
+    ) -> Result<Option<Found>, CheckpointError> {
+        let stat = match retry(|| statat(folder, name, AtFlags::SYMLINK_NOFOLLOW)) {
+            Ok(stat) => stat,
+            Err(Errno::NOENT) => return Ok(None),
+            Err(error) => {
+                return Err(error).context("inspect", &self.scanner.root.path().join(path).join(name));
+            }
+        };
+        let kind = FileType::from_raw_mode(stat.st_mode);
+        let is_folder = kind == FileType::Directory;
+        let file_stat = FileStat::new(&stat);
+        let old = old.and_then(|old| old.entry(name)).map(|entry| &entry.node);
+        let node = match self.skip_by_name(path, name, is_folder, siblings, old) {
+            Some(reason) if is_folder => Some(skipped(reason)),
+            Some(reason) => Some(file_stat.skipped(reason)),
+            None => match kind {
+                FileType::Directory if stat.st_dev != self.device => {
+                    Some(skipped(SkipReason::OtherFileSystem))
+                }
+                FileType::Directory if depth >= MAX_DEPTH => Some(skipped(SkipReason::TooDeep)),
+                FileType::Directory => {
+                    return Ok(Some(Found::Folder(name.clone(), file_stat.mode)));
+                }
+                FileType::RegularFile => self.file(folder, path, name, file_stat, old)?,
+                FileType::Symlink => self.link(folder, path, name, file_stat, old)?,
+                _ => Some(skipped(SkipReason::Special)),
+            },
+        };
+        Ok(node.map(|node| Found::Entry(EntryState { name: name.clone(), node })))
+    }
+
+    /// Returns why an entry is left out, whatever it contains. A folder that was recorded stays so, and one that was
+    /// taken for dependencies too: a state can only be restored if both are alike.
+    fn skip_by_name(
+        &self,
+        path: &Path,
+        name: &OsStr,
+        is_folder: bool,
+        siblings: &[OsString],
+        old: Option<&NodeState>,
+    ) -> Option<SkipReason> {
+        let ScanOptions { own_folders, generated, .. } = &self.scanner.options;
+        if VERSION_CONTROL_FOLDERS.iter().any(|folder| name == *folder) {
+            return Some(SkipReason::Repository);
+        }
+        if name.as_bytes().starts_with(OWN_PREFIX.as_bytes())
+            || is_folder && own_folders.iter().any(|own| *own == path.join(name))
+        {
+            return Some(SkipReason::Own);
+        }
+        let exclude = &self.scanner.exclude;
+        if !exclude.is_empty() && exclude.matched(path.join(name), is_folder).is_ignore() {
+            return Some(SkipReason::Excluded);
+        }
+        if !is_folder || *generated {
+            return None;
+        }
+        let is_skipped = match old {
+            Some(NodeState::Folder(_)) => false,
+            Some(NodeState::LeftOut(SkippedEntry { reason: SkipReason::Generated, .. })) => true,
+            _ => {
+                let has = |file: &str| {
+                    siblings.binary_search_by(|other| other.as_os_str().cmp(OsStr::new(file))).is_ok()
+                };
+                is_generated_among(&self.scanner.root.path().join(path).join(name), has)
+            }
+        };
+        is_skipped.then_some(SkipReason::Generated)
+    }
+
+    fn subfolder(
+        &self,
+        parent: &OwnedFd,
+        path: &Path,
+        name: &OsStr,
+        mode: u32,
+        old: Option<&FolderState>,
+        depth: usize,
+    ) -> Result<Option<NodeState>, CheckpointError> {
+        let old = match old.and_then(|old| old.entry(name)).map(|entry| &entry.node) {
+            Some(NodeState::Folder(folder)) => Some(&**folder),
+            _ => None,
+        };
+        match open_folder(parent.as_fd(), name) {
+            Ok(folder) => {
+                let state = self.folder(&folder, path, mode, old, depth)?;
+                Ok(Some(NodeState::Folder(Box::new(state))))
+            }
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => Ok(None),
+            Err(Errno::ACCESS | Errno::PERM) => Ok(Some(skipped(SkipReason::Unreadable))),
+            Err(error) => Err(error).context("open", &self.scanner.root.path().join(path)),
+        }
+    }
+
+    fn count_file(&self) -> Result<(), CheckpointError> {
+        let most = self.scanner.options.max_files;
+        match self.files.fetch_add(1, Ordering::Relaxed) >= most {
+            true => Err(CheckpointError::TooManyFiles(most)),
+            false => Ok(()),
+        }
+    }
+
+    fn link(
+        &self,
+        folder: &OwnedFd,
+        path: &Path,
+        name: &OsStr,
+        stat: FileStat,
+        old: Option<&NodeState>,
+    ) -> Result<Option<NodeState>, CheckpointError> {
+        self.count_file()?;
+        if let Some(NodeState::Link { stat: old_stat, target }) = old
+            && stat.is_unchanged_since(old_stat)
+        {
+            return Ok(Some(NodeState::Link { stat, target: target.clone() }));
+        }
+        match readlinkat(folder, name, Vec::new()) {
+            Ok(target) => {
+                let target = OsString::from_vec(target.into_bytes());
+                Ok(Some(NodeState::Link { stat: self.with_race(stat), target }))
+            }
+            Err(Errno::NOENT | Errno::INVAL) => Ok(None),
+            Err(error) => Err(error).context("read", &self.scanner.root.path().join(path).join(name)),
+        }
+    }
+
+    /// Reads a file, unless it is unchanged.
+    fn file(
+        &self,
+        folder: &OwnedFd,
+        path: &Path,
+        name: &OsStr,
+        stat: FileStat,
+        old: Option<&NodeState>,
+    ) -> Result<Option<NodeState>, CheckpointError> {
+        let ScanOptions { max_file_size, max_total, .. } = self.scanner.options;
+        if stat.size > max_file_size {
+            return Ok(Some(stat.skipped(SkipReason::TooLarge)));
+        }
+        self.count_file()?;
+        if let Some(NodeState::File { stat: old_stat, hash }) = old
+            && stat.is_unchanged_since(old_stat)
+            && (self.scanner.is_stored || self.store.contains(hash))
+        {
+            return Ok(Some(NodeState::File { stat, hash: *hash }));
+        }
+        if self.cancel.is_cancelled() {
+            return Err(CheckpointError::Cancelled);
+        }
+        let flags = OFlags::RDONLY
+            | OFlags::NOFOLLOW
+            | OFlags::NONBLOCK
+            | OFlags::NOCTTY
+            | OFlags::CLOEXEC;
+        let opened = match retry(|| openat(folder, name, flags, Mode::empty())) {
+            Ok(file) => File::from(file),
+            Err(Errno::NOENT | Errno::LOOP) => return Ok(None),
+            Err(Errno::ACCESS | Errno::PERM) => return Ok(Some(stat.skipped(SkipReason::Unreadable))),
+            Err(error) => {
+                return Err(error).context("open", &self.scanner.root.path().join(path).join(name));
+            }
+        };
+        let read = || -> std::io::Result<Option<(FileStat, Vec<u8>)>> {
+            let before = fstat(&opened)?;
+            if FileType::from_raw_mode(before.st_mode) != FileType::RegularFile {
+                return Ok(None);
+            }
+            let before = FileStat::new(&before);
+            let expected = usize::try_from(before.size.min(max_file_size)).unwrap_or_default();
+            let mut content = Vec::with_capacity(expected + 1);
+            (&opened).take(max_file_size.saturating_add(1)).read_to_end(&mut content)?;
+            let after = FileStat::new(&fstat(&opened)?);
+            // A file that is being written is read again by the next scan.
+            let is_racy = after != before;
+            Ok(Some((FileStat { is_racy, size: content.len() as u64, ..before }, content)))
+        };
+        let Some((stat, content)) =
+            read().context("read", &self.scanner.root.path().join(path).join(name))?
+        else {
+            return Ok(None);
+        };
+        if stat.size > max_file_size {
+            return Ok(Some(stat.skipped(SkipReason::TooLarge)));
+        }
+        let hash = ContentHash::of(&content);
+        if !self.store.contains(&hash) {
+            if self.store.total_bytes().saturating_add(stat.size) > max_total {
+                return Ok(Some(stat.skipped(SkipReason::OverTotal)));
+            }
+            self.store.put(hash, &content)?;
+        }
+        Ok(Some(NodeState::File { stat: self.with_race(stat), hash }))
+    }
+
+    /// Marks a state that is as new as this scan.
+    fn with_race(&self, stat: FileStat) -> FileStat {
+        let is_whole = |time: i64| time % 1_000_000_000 == 0;
+        let newest = self.newest[usize::from(is_whole(stat.modified) && is_whole(stat.changed))];
+        let is_racy = stat.is_racy || stat.modified.max(stat.changed) >= newest;
+        FileStat { is_racy, ..stat }
+    }
+}

@@ -1,0 +1,523 @@
+//! Trees: the recorded state of folders. Each folder is a content of its own, which names those of its subfolders by their
+//! digests, so that a changed file changes the folders above it and no others.
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::fmt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+
+use super::content_store::{ContentHash, ContentStore};
+use super::error::CheckpointError;
+use crate::model::word_enum;
+
+/// An entry of a folder.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct TreeEntry {
+    pub(super) name: OsString,
+    pub(super) node: TreeNode,
+}
+
+/// What an entry is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum TreeNode {
+    File { mode: u32, size: u64, hash: ContentHash },
+    Link { target: OsString },
+    Folder { mode: u32, tree: ContentHash },
+    LeftOut(SkippedEntry),
+}
+
+/// The state of one path, without what is below a folder.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PathState {
+    /// A regular file.
+    File {
+        /// Its permissions.
+        mode: u32,
+        /// Its size in bytes.
+        size: u64,
+        /// Its content.
+        hash: ContentHash,
+    },
+    /// A symbolic link.
+    Link {
+        /// Its target, as it is written.
+        target: OsString,
+    },
+    /// A folder.
+    Folder {
+        /// Its permissions.
+        mode: u32,
+    },
+    /// Something that is not recorded.
+    LeftOut(SkippedEntry),
+}
+
+/// A file or folder that is there and not recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SkippedEntry {
+    /// The reason.
+    pub reason: SkipReason,
+    /// The size of a file in bytes.
+    pub size: u64,
+    /// When a file was modified, in nanoseconds since 1970.
+    pub(super) modified: i64,
+}
+
+word_enum! {
+    /// Why something is not recorded.
+    pub enum SkipReason {
+        /// The data of a version control system.
+        Repository = "data of a version control system",
+        /// A file of this program.
+        Own = "a file of architect",
+        /// `checkpoints.exclude` has it.
+        Excluded = "excluded by checkpoints.exclude",
+        /// Dependencies, caches, build outputs.
+        Generated = "a folder of dependencies, caches or build outputs; checkpoints.generated = true records it",
+        /// It is larger than `checkpoints.max_file_size`.
+        TooLarge = "larger than checkpoints.max_file_size",
+        /// The session's contents have reached `checkpoints.max_total`.
+        OverTotal = "the session has reached checkpoints.max_total",
+        /// It can't be read.
+        Unreadable = "it can't be read",
+        /// A pipe, a socket or a device.
+        Special = "a pipe, a socket or a device",
+        /// It is on another file system.
+        OtherFileSystem = "on another file system",
+        /// It is too many folders down.
+        TooDeep = "more than 100 folders down",
+    }
+}
+
+impl fmt::Display for SkippedEntry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.reason.as_str())
+    }
+}
+
+/// A path whose state differs between two trees.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PathChange {
+    /// The path, relative to the workspace.
+    pub path: PathBuf,
+    /// Its state before; `None` if there was nothing.
+    pub before: Option<PathState>,
+    /// Its state after.
+    pub after: Option<PathState>,
+}
+
+/// New states of paths.
+pub(super) type TreeEdits = BTreeMap<PathBuf, Option<PathState>>;
+
+impl TreeNode {
+    pub(super) fn state(&self) -> PathState {
+        match self {
+            Self::File { mode, size, hash } => {
+                PathState::File { mode: *mode, size: *size, hash: *hash }
+            }
+            Self::Link { target } => PathState::Link { target: target.clone() },
+            Self::Folder { mode, .. } => PathState::Folder { mode: *mode },
+            Self::LeftOut(skipped) => PathState::LeftOut(*skipped),
+        }
+    }
+}
+
+impl PathState {
+    /// Returns whether it is something that is not recorded.
+    pub fn is_left_out(&self) -> bool {
+        matches!(self, Self::LeftOut(_))
+    }
+
+    /// Returns whether it is a folder.
+    pub fn is_folder(&self) -> bool {
+        matches!(self, Self::Folder { .. })
+    }
+}
+
+const FILE: u8 = 1;
+const LINK: u8 = 2;
+const FOLDER: u8 = 3;
+const LEFT_OUT: u8 = 4;
+
+/// Writes a folder; its entries are sorted by their names.
+pub(super) fn encode<'a>(
+    entries: impl Iterator<Item = (&'a OsStr, TreeNodeRef<'a>)>,
+    out: &mut Vec<u8>,
+) {
+    fn text(out: &mut Vec<u8>, text: &OsStr) {
+        out.extend_from_slice(&(text.len() as u32).to_le_bytes());
+        out.extend_from_slice(text.as_bytes());
+    }
+    for (name, node) in entries {
+        match node {
+            TreeNodeRef::File { mode, size, hash } => {
+                out.push(FILE);
+                out.extend_from_slice(&mode.to_le_bytes());
+                out.extend_from_slice(&size.to_le_bytes());
+                out.extend_from_slice(&hash.0);
+            }
+            TreeNodeRef::Link { target } => {
+                out.push(LINK);
+                text(out, target);
+            }
+            TreeNodeRef::Folder { mode, tree } => {
+                out.push(FOLDER);
+                out.extend_from_slice(&mode.to_le_bytes());
+                out.extend_from_slice(&tree.0);
+            }
+            TreeNodeRef::LeftOut(skipped) => {
+                let reason = SkipReason::ALL.iter().position(|other| *other == skipped.reason);
+                out.extend_from_slice(&[LEFT_OUT, reason.unwrap_or_default() as u8]);
+                out.extend_from_slice(&skipped.size.to_le_bytes());
+                out.extend_from_slice(&skipped.modified.to_le_bytes());
+            }
+        }
+        text(out, name);
+    }
+}
+
+/// A borrowed [`TreeNode`].
+#[derive(Clone, Copy, Debug)]
+pub(super) enum TreeNodeRef<'a> {
+    File { mode: u32, size: u64, hash: ContentHash },
+    Link { target: &'a OsStr },
+    Folder { mode: u32, tree: ContentHash },
+    LeftOut(SkippedEntry),
+}
+
+impl TreeEntry {
+    fn borrow(&self) -> (&OsStr, TreeNodeRef<'_>) {
+        let node = match &self.node {
+            TreeNode::File { mode, size, hash } => {
+                TreeNodeRef::File { mode: *mode, size: *size, hash: *hash }
+            }
+            TreeNode::Link { target } => TreeNodeRef::Link { target },
+            TreeNode::Folder { mode, tree } => TreeNodeRef::Folder { mode: *mode, tree: *tree },
+            TreeNode::LeftOut(skipped) => TreeNodeRef::LeftOut(*skipped),
+        };
+        (&self.name, node)
+    }
+}
+
+/// Reads values from bytes.
+pub(super) struct ByteReader<'a>(pub(super) &'a [u8]);
+
+impl<'a> ByteReader<'a> {
+    pub(super) fn bytes(&mut self, count: usize) -> Option<&'a [u8]> {
+        let (bytes, rest) = self.0.split_at_checked(count)?;
+        self.0 = rest;
+        Some(bytes)
+    }
+
+    pub(super) fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
+        self.bytes(N)?.try_into().ok()
+    }
+
+    pub(super) fn u32(&mut self) -> Option<u32> {
+        self.array().map(u32::from_le_bytes)
+    }
+
+    pub(super) fn u64(&mut self) -> Option<u64> {
+        self.array().map(u64::from_le_bytes)
+    }
+
+    pub(super) fn text(&mut self) -> Option<OsString> {
+        let length = self.u32()? as usize;
+        Some(OsString::from_vec(self.bytes(length)?.to_vec()))
+    }
+
+    fn entry(&mut self) -> Option<TreeEntry> {
+        let node = match self.bytes(1)? {
+            [FILE] => TreeNode::File {
+                mode: self.u32()?,
+                size: self.u64()?,
+                hash: ContentHash(self.array()?),
+            },
+            [LINK] => TreeNode::Link { target: self.text()? },
+            [FOLDER] => TreeNode::Folder { mode: self.u32()?, tree: ContentHash(self.array()?) },
+            [LEFT_OUT] => {
+                let reason = *SkipReason::ALL.get(usize::from(self.bytes(1)?[0]))?;
+                let (size, modified) = (self.u64()?, i64::from_le_bytes(self.array()?));
+                TreeNode::LeftOut(SkippedEntry { reason, size, modified })
+            }
+            _ => return None,
+        };
+        let name = self.text()?;
+        let is_name = !name.is_empty()
+            && name != "."
+            && name != ".."
+            && !name.as_bytes().iter().any(|byte| [0, b'/'].contains(byte));
+        is_name.then_some(TreeEntry { name, node })
+    }
+}
+
+/// Reads a folder.
+pub(super) fn decode(bytes: &[u8]) -> Option<Vec<TreeEntry>> {
+    let mut reader = ByteReader(bytes);
+    let mut entries: Vec<TreeEntry> = Vec::new();
+    while !reader.0.is_empty() {
+        let entry = reader.entry()?;
+        if entries.last().is_some_and(|last| last.name >= entry.name) {
+            return None;
+        }
+        entries.push(entry);
+    }
+    Some(entries)
+}
+
+impl ContentStore {
+    /// Returns the entries of a recorded folder.
+    pub(super) fn tree(&self, tree: &ContentHash) -> Result<Vec<TreeEntry>, CheckpointError> {
+        let bytes = self.get(tree)?;
+        decode(&bytes).ok_or_else(|| CheckpointError::damaged(format!("the tree {tree} is damaged")))
+    }
+
+    fn put_tree(&self, entries: &[TreeEntry]) -> Result<ContentHash, CheckpointError> {
+        let mut bytes = Vec::new();
+        encode(entries.iter().map(TreeEntry::borrow), &mut bytes);
+        let hash = ContentHash::of(&bytes);
+        self.put(hash, &bytes).map(|()| hash)
+    }
+
+    /// Returns the paths whose states differ between two trees, sorted; a folder comes before what is in it.
+    ///
+    /// # Errors
+    ///
+    /// Fails if a tree is missing or damaged.
+    pub fn changes(
+        &self,
+        before: &ContentHash,
+        after: &ContentHash,
+    ) -> Result<Vec<PathChange>, CheckpointError> {
+        let mut changes = Vec::new();
+        self.add_changes(Path::new(""), Some(before), Some(after), &mut changes)?;
+        Ok(changes)
+    }
+
+    fn add_changes(
+        &self,
+        path: &Path,
+        before: Option<&ContentHash>,
+        after: Option<&ContentHash>,
+        changes: &mut Vec<PathChange>,
+    ) -> Result<(), CheckpointError> {
+        if before == after {
+            return Ok(());
+        }
+        let entries = |tree: Option<&ContentHash>| tree.map_or(Ok(Vec::new()), |tree| self.tree(tree));
+        let mut names: BTreeMap<OsString, (Option<TreeNode>, Option<TreeNode>)> = BTreeMap::new();
+        for entry in entries(before)? {
+            names.entry(entry.name).or_default().0 = Some(entry.node);
+        }
+        for entry in entries(after)? {
+            names.entry(entry.name).or_default().1 = Some(entry.node);
+        }
+        for (name, (before, after)) in names {
+            let path = path.join(name);
+            let state = |node: &Option<TreeNode>| node.as_ref().map(TreeNode::state);
+            let (was, is) = (state(&before), state(&after));
+            if was != is {
+                changes.push(PathChange { path: path.clone(), before: was, after: is });
+            }
+            let tree = |node: &Option<TreeNode>| match node {
+                Some(TreeNode::Folder { tree, .. }) => Some(*tree),
+                _ => None,
+            };
+            self.add_changes(&path, tree(&before).as_ref(), tree(&after).as_ref(), changes)?;
+        }
+        Ok(())
+    }
+
+    /// Returns the state of a path.
+    ///
+    /// # Errors
+    ///
+    /// Fails if a tree is missing or damaged.
+    pub fn state_of(
+        &self,
+        tree: &ContentHash,
+        path: &Path,
+    ) -> Result<Option<PathState>, CheckpointError> {
+        Ok(self.node_of(tree, path)?.map(|node| node.state()))
+    }
+
+    fn node_of(&self, tree: &ContentHash, path: &Path) -> Result<Option<TreeNode>, CheckpointError> {
+        let (mut tree, mut found) = (*tree, None);
+        let mut names = path.iter().peekable();
+        while let Some(name) = names.next() {
+            let entries = self.tree(&tree)?;
+            let position = entries.binary_search_by(|entry| entry.name.as_os_str().cmp(name));
+            let Ok(position) = position else { return Ok(None) };
+            let node = entries[position].node.clone();
+            match (&node, names.peek()) {
+                (TreeNode::Folder { tree: below, .. }, _) => tree = *below,
+                (_, Some(_)) => return Ok(None),
+                (_, None) => {}
+            }
+            found = Some(node);
+        }
+        Ok(found)
+    }
+
+    /// Returns a tree with other states of some paths, which is stored. A folder that is removed loses what is in it.
+    pub(super) fn edit_tree(
+        &self,
+        tree: &ContentHash,
+        edits: &TreeEdits,
+    ) -> Result<ContentHash, CheckpointError> {
+        let mut below: BTreeMap<&OsStr, (Option<&Option<PathState>>, TreeEdits)> = BTreeMap::new();
+        for (path, state) in edits {
+            let mut names = path.iter();
+            let Some(first) = names.next() else { continue };
+            let slot = below.entry(first).or_default();
+            match names.as_path() {
+                rest if rest == Path::new("") => slot.0 = Some(state),
+                rest => drop(slot.1.insert(rest.to_owned(), state.clone())),
+            }
+        }
+        let mut entries: BTreeMap<OsString, TreeNode> =
+            self.tree(tree)?.into_iter().map(|entry| (entry.name, entry.node)).collect();
+        for (name, (state, inner)) in below {
+            let old = entries.remove(name);
+            let old_tree = match &old {
+                Some(TreeNode::Folder { tree, .. }) => Some(*tree),
+                _ => None,
+            };
+            let node = match state {
+                None => old,
+                Some(None) => None,
+                Some(Some(PathState::File { mode, size, hash })) => {
+                    Some(TreeNode::File { mode: *mode, size: *size, hash: *hash })
+                }
+                Some(Some(PathState::Link { target })) => {
+                    Some(TreeNode::Link { target: target.clone() })
+                }
+                Some(Some(PathState::LeftOut(skipped))) => Some(TreeNode::LeftOut(*skipped)),
+                Some(Some(PathState::Folder { mode })) => {
+                    let tree = old_tree.map_or_else(|| self.put_tree(&[]), Ok)?;
+                    Some(TreeNode::Folder { mode: *mode, tree })
+                }
+            };
+            let node = match node {
+                Some(TreeNode::Folder { mode, tree }) if !inner.is_empty() => {
+                    Some(TreeNode::Folder { mode, tree: self.edit_tree(&tree, &inner)? })
+                }
+                node => node,
+            };
+            if let Some(node) = node {
+                entries.insert(name.to_owned(), node);
+            }
+        }
+        let entries: Vec<TreeEntry> =
+            entries.into_iter().map(|(name, node)| TreeEntry { name, node }).collect();
+        self.put_tree(&entries)
+    }
+
+    /// Calls `see` with each path of a tree, a folder before what is in it.
+    ///
+    /// # Errors
+    ///
+    /// Fails if a tree is missing or damaged.
+    pub fn walk_tree(
+        &self,
+        tree: &ContentHash,
+        see: &mut dyn FnMut(&Path, &PathState),
+    ) -> Result<(), CheckpointError> {
+        self.walk_folder(Path::new(""), tree, see)
+    }
+
+    fn walk_folder(
+        &self,
+        path: &Path,
+        tree: &ContentHash,
+        see: &mut dyn FnMut(&Path, &PathState),
+    ) -> Result<(), CheckpointError> {
+        for entry in self.tree(tree)? {
+            let path = path.join(&entry.name);
+            see(&path, &entry.node.state());
+            if let TreeNode::Folder { tree, .. } = &entry.node {
+                self.walk_folder(&path, tree, see)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::Durability;
+
+    fn store() -> (tempfile::TempDir, ContentStore) {
+        let temp = tempfile::tempdir().unwrap();
+        let folder = temp.path().join("c");
+        let store = ContentStore::open(folder, "own", &BTreeMap::new(), Durability::Os).unwrap();
+        (temp, store)
+    }
+
+    fn file(mode: u32, text: &str) -> PathState {
+        let hash = ContentHash::of(text.as_bytes());
+        PathState::File { mode, size: text.len() as u64, hash }
+    }
+
+    #[test]
+    fn a_tree_is_read_as_it_was_written() {
+        let (_temp, store) = store();
+        let skipped = SkippedEntry { reason: SkipReason::TooDeep, size: 7, modified: -3 };
+        let odd = OsStr::from_bytes(b"odd\xff\n");
+        let empty = store.put_tree(&[]).unwrap();
+        let edits = TreeEdits::from([
+            (PathBuf::from("a"), Some(file(0o644, "one"))),
+            (PathBuf::from("d"), Some(PathState::Folder { mode: 0o700 })),
+            (Path::new("d").join(odd), Some(PathState::Link { target: odd.to_owned() })),
+            (PathBuf::from("e"), Some(PathState::LeftOut(skipped))),
+        ]);
+        let tree = store.edit_tree(&empty, &edits).unwrap();
+        let mut seen = TreeEdits::new();
+        store
+            .walk_tree(&tree, &mut |path, state| {
+                seen.insert(path.to_owned(), Some(state.clone()));
+            })
+            .unwrap();
+        assert_eq!(seen, edits);
+        let found = store.state_of(&tree, &Path::new("d").join(odd)).unwrap();
+        assert_eq!(found, edits[&Path::new("d").join(odd)]);
+        assert_eq!(store.state_of(&tree, Path::new("a/b")).unwrap(), None);
+    }
+
+    #[test]
+    fn differences_are_found_and_applied_both_ways() {
+        let (_temp, store) = store();
+        let empty = store.put_tree(&[]).unwrap();
+        let edits = TreeEdits::from([
+            (PathBuf::from("a"), Some(file(0o644, "one"))),
+            (PathBuf::from("b"), Some(PathState::Folder { mode: 0o755 })),
+            (PathBuf::from("b/c"), Some(file(0o644, "two"))),
+        ]);
+        let first = store.edit_tree(&empty, &edits).unwrap();
+        let edits = TreeEdits::from([
+            (PathBuf::from("a"), Some(PathState::Folder { mode: 0o755 })),
+            (PathBuf::from("a/x"), Some(file(0o755, "one"))),
+            (PathBuf::from("b"), None),
+        ]);
+        let second = store.edit_tree(&first, &edits).unwrap();
+        for (from, to) in [(first, second), (second, first)] {
+            let changes = store.changes(&from, &to).unwrap();
+            let paths: Vec<_> = changes.iter().map(|change| change.path.to_str().unwrap()).collect();
+            assert_eq!(paths, ["a", "a/x", "b", "b/c"]);
+            let edits = changes.into_iter().map(|change| (change.path, change.after)).collect();
+            assert_eq!(store.edit_tree(&from, &edits).unwrap(), to);
+        }
+    }
+
+    #[test]
+    fn a_tree_that_leads_outside_is_damaged() {
+        for name in ["..", ".", "", "a/b", "a\0"] {
+            let entry = TreeEntry { name: name.into(), node: TreeNode::Link { target: "x".into() } };
+            let mut bytes = Vec::new();
+            encode([entry.borrow()].into_iter(), &mut bytes);
+            assert_eq!(decode(&bytes), None, "{name:?}");
+        }
+    }
+}
