@@ -9,9 +9,11 @@ use super::context::DiffError;
 use crate::config::{ConfigError, ConfigProblem};
 use crate::exec::ExecError;
 use crate::hooks::HooksTooDeep;
+use super::undo::UndoError;
 use crate::journal::JournalError;
 use crate::llm::model_table::ModelTableError;
 use crate::llm::{ConnectError, ModelSpecError, PlaybackError};
+use crate::workspace::checkpoint::CheckpointError;
 
 /// Why a run could not be set up.
 #[derive(Debug, Error)]
@@ -63,6 +65,12 @@ pub enum AppError {
     /// The session can't be stored or resumed.
     #[error(transparent)]
     Journal(#[from] JournalError),
+    /// A state of the workspace can't be recorded, read or restored.
+    #[error(transparent)]
+    Checkpoint(#[from] CheckpointError),
+    /// There is nothing to restore, or it is not possible.
+    #[error(transparent)]
+    Undo(#[from] UndoError),
     /// Commands cannot be run as configured.
     #[error(transparent)]
     Exec(#[from] ExecError),
@@ -94,7 +102,8 @@ impl AppError {
                 use JournalError::{Damaged, Index, Io, Misnamed};
                 !matches!(error, Io { .. } | Index(_) | Damaged { .. } | Misnamed { .. })
             }
-            Self::System { .. } => false,
+            Self::Checkpoint(_) | Self::System { .. } => false,
+            Self::Undo(error) => error.is_user_error(),
             _ => true,
         }
     }

@@ -10,6 +10,7 @@
 
 mod agent;
 mod answer_checks;
+mod checkpoints;
 mod config_check;
 pub mod context;
 pub mod demo;
@@ -32,6 +33,7 @@ mod subagents;
 mod telemetry;
 mod tool_registry;
 mod trace;
+mod undo;
 
 pub use crate::tools::ExecutionMode;
 pub use agent::{Agent, AgentBuilder, supervisor_main};
@@ -50,3 +52,6 @@ pub use secrets::{collect_secrets, mask_message};
 pub use session::{SessionTarget, open_store, restart_limits};
 pub use telemetry::start_telemetry;
 pub use trace::trace_session;
+pub use undo::{
+    RecordedChanges, UndoError, UndoSession, UndoTarget, complete_pending_restore, verify_checkpoints,
+};

@@ -6,6 +6,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::answer_checks::{CheckSequence, QualityGates, SchemaCheck};
+use super::checkpoints::SessionCheckpoints;
 use super::end_hooks::{RunDeadline, run_end_hooks};
 use super::environment::Environment;
 use super::error::AppError;
@@ -15,6 +16,7 @@ use super::secrets::{collect_secrets, mask_message};
 use super::session::{RunSession, SessionResults, SessionTarget};
 use super::subagents::SubagentContext;
 use super::tool_registry;
+use super::undo::complete_pending_restore;
 use crate::config::{quality_gates, run_rules};
 use crate::hooks::{HookedAnswerChecks, HookedTools, Hooks, with_hooks};
 use crate::journal::{SessionId, SessionSetup, WorkspaceIdentity};
@@ -141,6 +143,9 @@ impl RunSetup {
             ..self.run_info(&request)
         };
         let RunRequest { task, target, options, .. } = request;
+        if let (Some(store), None, None) = (target.store(), target.opened(), &shared) {
+            complete_pending_restore(store, self.root.path())?;
+        }
         let secrets = collect_secrets(&self.config, &self.env);
         let task = task.map(|task| Arc::from(mask_message(&task, &secrets)));
         let hooks = self.hooks(&name, target.opened().is_some(), secrets.clone())?;
@@ -179,6 +184,11 @@ impl RunSetup {
         let results = target.store().map(|store| SessionResults(store.outputs(session)));
         let registry = self.tool_registry(io.confirm, &shared, results, subagents, secrets)?;
         let registry = Arc::new(registry);
+        let checkpoints = match target.store() {
+            Some(store) if !is_subagent => SessionCheckpoints::new(self, store, session, &target),
+            _ => None,
+        };
+        let checkpoints = checkpoints.map(Arc::new);
         let context = self.request_context(&*registry, &shared.servers, &target);
         let setup = || self.session_setting(&context, options);
         let RunSession { machine, output, journal } =
@@ -191,6 +201,10 @@ impl RunSetup {
             observer: Box::new(io.reporter.observe_run(info)),
             ..Ports::new(model)
         };
+        let own = match &checkpoints {
+            Some(checkpoints) => Ports { checkpoints: Arc::<SessionCheckpoints>::clone(checkpoints), ..own },
+            None => own,
+        };
         let own = match journal {
             None => own,
             Some(journal) => {
@@ -202,6 +216,9 @@ impl RunSetup {
         let clock = executor.clock();
         let machine = Driver::new(executor, ports, context, machine).run(output);
 
+        if let Some(checkpoints) = checkpoints {
+            checkpoints.save_cache();
+        }
         let deadline = RunDeadline::for_run(&machine, &*clock);
         run_end_hooks(&hooks, &machine, &stopped, deadline, || {
             if !is_subagent {

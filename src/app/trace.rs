@@ -16,9 +16,10 @@ pub fn trace_session(store: &SessionStore, session: SessionId) -> Result<Trace, 
             StoredContent::Event(event) => RecordContent::Event(event),
             StoredContent::Resumed(_) => RecordContent::Resumed,
             StoredContent::Partial(partial) => RecordContent::Partial(&partial.text),
-            StoredContent::Header(_) | StoredContent::Ended(_) | StoredContent::Other => {
-                RecordContent::Other
-            }
+            StoredContent::Header(_)
+            | StoredContent::Checkpoint(_)
+            | StoredContent::Ended(_)
+            | StoredContent::Other => RecordContent::Other,
         };
         tracer.get_or_insert_with(|| begin_tracer(past)).add(&TraceStep {
             seq: stored.seq,

@@ -19,7 +19,7 @@ use super::session_id::SessionId;
 use super::space_reservation::SpaceReservation;
 use super::steering_queue::SteeringQueue;
 use crate::machine::{Done, Event, Fingerprint};
-use crate::model::{RunTime, TimeSpan};
+use crate::model::{CheckpointRecord, RunTime, TimeSpan};
 use crate::port::{Journal, JournalRecord, StoreError};
 
 /// The journal of a session that this process runs.
@@ -93,6 +93,17 @@ impl FileJournal {
         self.sync_file()
     }
 
+    /// Writes a state of the workspace.
+    pub(super) fn write_checkpoint(
+        &mut self,
+        at: RunTime,
+        record: &CheckpointRecord,
+    ) -> Result<(), JournalError> {
+        let ts = Some(self.epoch.plus(at));
+        let line = self.record_line(at, RecordBody::Checkpoint(record));
+        self.write_line(&RecordLine { ts, ..line })
+    }
+
     fn record_line<'a>(&self, at: RunTime, body: RecordBody<'a>) -> RecordLine<'a> {
         RecordLine { sync_time: self.sync_time, ..RecordLine::new(self.position.seq, at, body) }
     }
@@ -139,7 +150,7 @@ impl FileJournal {
     }
 
     /// Syncs the file. A failed sync is not retried, since the system would report success the second time.
-    fn sync_file(&mut self) -> Result<(), JournalError> {
+    pub(super) fn sync_file(&mut self) -> Result<(), JournalError> {
         if self.durability == Durability::Full {
             let started = Instant::now();
             let synced = self.file.sync_data().io_context("make durable", &self.path);
@@ -180,6 +191,7 @@ impl Journal for FileJournal {
             JournalRecord::Partial { id, text } => {
                 self.write_line(&self.record_line(at, RecordBody::Partial { id, text }))
             }
+            JournalRecord::Checkpoint(record) => self.write_checkpoint(at, record),
             JournalRecord::Ended { done, fingerprint } => {
                 let (ts, before) = (Some(self.epoch.plus(at)), self.health.clone());
                 let ended = ended_record(done);

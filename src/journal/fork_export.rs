@@ -1,6 +1,6 @@
 //! Copies of journals: forks, exports and imports. The original is never changed.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, BufWriter, Seek as _, Write};
 use std::path::Path;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use std::time::SystemTime;
 
 use memchr::memmem;
 
-use super::Durability;
+use super::{Durability, folder};
 use super::blobs::{self, BlobStore};
 use super::error::{IoContext, JournalError};
 use super::file_journal::lock;
@@ -91,7 +91,25 @@ impl SessionStore {
         let replacement = fork.replacement.as_ref();
         self.write_copy(self.claim_id(child)?, &header, reader, after, replacement)?;
         self.outputs(child).copy_from(&self.outputs(parent))?;
+        self.share_contents(parent, child)?;
         Ok(child)
+    }
+
+    /// Gives a session the contents of another one's checkpoints, by hard links where the file system has them.
+    fn share_contents(&self, parent: SessionId, child: SessionId) -> Result<(), JournalError> {
+        let (from, to) = (self.checkpoint_folder(parent), self.checkpoint_folder(child));
+        if !from.exists() {
+            return Ok(());
+        }
+        folder::create_durable(&to, self.durability())?;
+        for entry in folder::read_dir(&from).io_context("list", &from)? {
+            let entry = entry.io_context("list", &from)?;
+            let (path, copy) = (entry.path(), to.join(entry.file_name()));
+            if fs::hard_link(&path, &copy).is_err() {
+                fs::copy(&path, &copy).io_context("copy", &path)?;
+            }
+        }
+        folder::sync(&to, self.durability())
     }
 
     /// Writes the records of a session to `out` as one self-contained file, without the mark that it was imported

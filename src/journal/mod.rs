@@ -41,7 +41,9 @@ pub use header::{
 pub use index::SessionIndex;
 pub use journal_reader::{JournalPosition, JournalReader, ReadRecord, RecordDamage};
 pub use record_line::{PartialReply, StoredContent, StoredFingerprint, StoredRecord};
-pub use replay::{Divergence, JournalEnd, JournalEndKind, ReplayedRecord, SessionHistory};
+pub use replay::{
+    Divergence, JournalEnd, JournalEndKind, ReplayedRecord, SessionHistory, StoredCheckpoint,
+};
 pub use resume::{OpenedSession, ResumeOptions, ResumedSession};
 pub use session_id::SessionId;
 pub use session_outputs::{OutputPage, SessionOutputs};

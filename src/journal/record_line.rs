@@ -12,7 +12,7 @@ use super::header::{EndedRecord, ResumedRecord, SessionHeader, WallTime};
 use super::journal_reader::{ReadRecord, RecordDamage};
 use super::steering_queue::MessageId;
 use crate::machine::{Event, EventKind, Fingerprint, StateKind};
-use crate::model::{Digest, EffectId, RunTime, TimeSpan};
+use crate::model::{CheckpointRecord, Digest, EffectId, RunTime, TimeSpan};
 use crate::port::CallTiming;
 
 /// A stored record.
@@ -49,6 +49,8 @@ pub enum StoredContent {
     Partial(PartialReply),
     /// The session was resumed.
     Resumed(Box<ResumedRecord>),
+    /// The state of the workspace.
+    Checkpoint(Box<CheckpointRecord>),
     /// The run ended.
     Ended(EndedRecord),
     /// A record of a newer release that may be ignored.
@@ -103,6 +105,7 @@ pub(super) enum RecordBody<'a> {
     Event(&'a Event),
     Partial { id: EffectId, text: &'a str },
     Resumed(&'a ResumedRecord),
+    Checkpoint(&'a CheckpointRecord),
     Ended(&'a EndedRecord),
 }
 
@@ -129,6 +132,7 @@ struct ParsedFields<'a> {
     event: Option<Event>,
     partial: Option<PartialReply>,
     resumed: Option<Box<ResumedRecord>>,
+    checkpoint: Option<Box<CheckpointRecord>>,
     ended: Option<EndedRecord>,
 }
 
@@ -143,7 +147,8 @@ const SEAL_LENGTH: usize = CRC_PREFIX.len() + 8 + CRC_SUFFIX.len();
 const EVENT: &[u8] = b"\"event\":{\"";
 
 /// The keys of the content of other records.
-const OTHER_BODIES: [&[u8]; 4] = [b"\"header\":", b"\"partial\":", b"\"resumed\":", b"\"ended\":"];
+const OTHER_BODIES: [&[u8]; 5] =
+    [b"\"header\":", b"\"partial\":", b"\"resumed\":", b"\"checkpoint\":", b"\"ended\":"];
 
 /// The key for the texts that are stored separately.
 const BLOBS: &[u8] = b"\"blobs\":";
@@ -340,6 +345,7 @@ impl ParsedFields<'_> {
             .or(self.partial.map(StoredContent::Partial))
             .or(self.header.map(StoredContent::Header))
             .or(self.resumed.map(StoredContent::Resumed))
+            .or(self.checkpoint.map(StoredContent::Checkpoint))
             .or(self.ended.map(StoredContent::Ended));
         let digest = self.mark.and_then(|mark| u64::from_str_radix(mark, 16).ok()).map(Digest);
         let fingerprint =

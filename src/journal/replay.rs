@@ -17,7 +17,7 @@ use crate::machine::{
     Authorization, CallIntent, CallState, CostBreakdown, Event, EventKind, FileDigests,
     Fingerprint, Machine, MachineOutput, Resumption, RunStatus, State, StateKind,
 };
-use crate::model::{CallId, EffectId, RunTime, TimeSpan};
+use crate::model::{CallId, CheckpointRecord, EffectId, RunTime, TimeSpan};
 
 /// The state of a session, and what a resume needs to know of its records.
 #[derive(Clone, Debug)]
@@ -41,6 +41,10 @@ pub struct SessionHistory {
     pub finished_calls: u32,
     /// How the newest run ended; `None` if it has not ended, or if the session was resumed since.
     pub ended: Option<EndedRecord>,
+    /// The recorded states of the workspace, oldest first.
+    pub checkpoints: Vec<StoredCheckpoint>,
+    /// The results of calls that may have changed the workspace, by their records.
+    pub change_records: Vec<u64>,
     /// The newest record, if the session was just resumed.
     pub(super) resumption: Option<Resumption>,
     /// The record with the present setup.
@@ -53,6 +57,15 @@ pub struct SessionHistory {
     pub(super) replaced_files: BTreeMap<Arc<str>, Option<Arc<str>>>,
     /// All file changes that calls were authorized for.
     pub(super) all_edits: Vec<FileDigests>,
+}
+
+/// A recorded state of the workspace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredCheckpoint {
+    /// The record.
+    pub seq: u64,
+    /// Its content.
+    pub record: CheckpointRecord,
 }
 
 /// The result of replaying a record.
@@ -137,6 +150,8 @@ impl SessionHistory {
             costs: CostBreakdown::default(),
             finished_calls: 0,
             ended: None,
+            checkpoints: Vec::new(),
+            change_records: Vec::new(),
             resumption: None,
             setup_record: 0,
             delivered_messages: BTreeSet::new(),
@@ -157,7 +172,7 @@ impl SessionHistory {
         let is_advanced = match &stored.content {
             StoredContent::Event(event) => {
                 (self.ended, self.resumption) = (None, None);
-                self.remember_event(event);
+                self.remember_event(stored.seq, event);
                 let is_charged = matches!(event, Event::UsageReported { .. })
                     && self.machine.state.awaits(event);
                 let completed = implied_reads::complete_event(event.clone(), &self.machine.state);
@@ -183,6 +198,11 @@ impl SessionHistory {
             }
             StoredContent::Ended(ended) => {
                 self.ended = Some(ended.clone());
+                false
+            }
+            StoredContent::Checkpoint(record) => {
+                let record = CheckpointRecord::clone(record);
+                self.checkpoints.push(StoredCheckpoint { seq: stored.seq, record });
                 false
             }
             StoredContent::Header(_) | StoredContent::Partial(_) | StoredContent::Other => false,
@@ -228,7 +248,7 @@ impl SessionHistory {
     }
 
     /// Remembers what a resume needs to know of an event.
-    fn remember_event(&mut self, event: &Event) {
+    fn remember_event(&mut self, seq: u64, event: &Event) {
         match event {
             Event::Authorized { id, authorization: Authorization::Approved { intent, .. } } => {
                 if let CallIntent::Edit { files } = intent {
@@ -240,10 +260,13 @@ impl SessionHistory {
             }
             Event::ToolCompleted { id, result } => {
                 let call = call_of_effect(&self.machine.state, *id);
-                if let Some(intent) = call.and_then(|call| self.intents.remove(&call))
-                    && result.is_ok()
-                {
-                    self.remember_files(&intent);
+                if let Some(intent) = call.and_then(|call| self.intents.remove(&call)) {
+                    if intent != CallIntent::ReadOnly {
+                        self.change_records.push(seq);
+                    }
+                    if result.is_ok() {
+                        self.remember_files(&intent);
+                    }
                 }
             }
             Event::Replied { .. } => self.intents.clear(),
@@ -386,6 +409,7 @@ impl StoredContent {
             },
             Self::Partial(_) => "partial",
             Self::Resumed(_) => "resumed",
+            Self::Checkpoint(_) => "checkpoint",
             Self::Ended(_) => "ended",
             Self::Other => "other",
         }

@@ -13,7 +13,7 @@ use super::blobs::sha256_of_file;
 use super::error::{IoContext, JournalError};
 use super::file_journal::FileJournal;
 use super::header::{ResumedRecord, SessionSetup, WallTime};
-use super::replay::SessionHistory;
+use super::replay::{SessionHistory, StoredCheckpoint};
 use super::steering_queue::{MessageId, MessageKind, QueuedMessage};
 use super::workspace_identity::WorkspaceChange;
 use crate::machine::{
@@ -21,7 +21,7 @@ use crate::machine::{
     ResumePrompt, Resumption, State,
 };
 use crate::model::{
-    CallId, FileAction, FileChange, LimitBaseline, RunRules, ToolResult, ToolStatus,
+    CallId, CheckpointRecord, FileAction, FileChange, LimitBaseline, RunRules, ToolResult, ToolStatus,
 };
 use crate::workspace::leftover_path;
 
@@ -76,6 +76,19 @@ const OUTCOME_UNKNOWN: &str = "Outcome unknown: the engine stopped while this ca
 const MAX_COMPARED_BYTES: u64 = 1 << 30;
 
 impl OpenedSession {
+    /// Writes a state of the workspace into the journal. It is durable when this returns.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the journal can't be written.
+    pub fn write_checkpoint(&mut self, record: CheckpointRecord) -> Result<(), JournalError> {
+        let seq = self.journal.position.seq;
+        self.journal.write_checkpoint(self.history.at, &record)?;
+        self.journal.sync_file()?;
+        self.history.checkpoints.push(StoredCheckpoint { seq, record });
+        Ok(())
+    }
+
     /// Resumes the session. The decisions are durable when this returns, and no effect was executed yet.
     ///
     /// Resuming twice without anything in between has the effect of resuming once: the second time finds the

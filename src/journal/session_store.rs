@@ -522,6 +522,16 @@ impl SessionStore {
         SessionOutputs::new(self.session_folder(session).join("outputs"), self.durability)
     }
 
+    /// Returns the folder of the contents of a session's checkpoints.
+    pub fn checkpoint_folder(&self, session: SessionId) -> PathBuf {
+        self.session_folder(session).join("checkpoints")
+    }
+
+    /// Returns the folder that the sessions are in, with what is stored about workspaces.
+    pub fn root(&self) -> &Path {
+        self.sessions.parent().unwrap_or(&self.sessions)
+    }
+
     pub(super) fn blobs(&self, session: SessionId) -> BlobStore {
         BlobStore::new(self.session_folder(session).join("blobs"), self.durability)
     }
@@ -545,7 +555,8 @@ impl SessionStore {
         self.sessions.join(format!(".{}", unique_id()))
     }
 
-    pub(super) fn durability(&self) -> Durability {
+    /// Returns what a stored record survives.
+    pub fn durability(&self) -> Durability {
         self.durability
     }
 

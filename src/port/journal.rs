@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::machine::{Done, Event, Fingerprint};
-use crate::model::{EffectId, RunTime, TimeSpan};
+use crate::model::{CheckpointRecord, EffectId, RunTime, TimeSpan};
 
 /// The journal of a run.
 pub trait Journal: Send {
@@ -46,6 +46,8 @@ pub enum JournalRecord<'a> {
         /// The text.
         text: &'a str,
     },
+    /// The state of the workspace. It is never part of the machine.
+    Checkpoint(&'a CheckpointRecord),
     /// The end of the run.
     Ended {
         /// The final state.

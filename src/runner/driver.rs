@@ -5,14 +5,15 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use super::checkpoints::CheckpointProgress;
 use super::executor::{DriverInput, Executor};
 use crate::machine::{
     Authorization, CallIntent, Effect, Event, Fingerprint, Machine, MachineOutput, State,
 };
 use crate::model::{CallId, EffectId, RunTime, Signal, TimeSpan, UserMessage};
 use crate::port::{
-    AnswerChecks, ApprovedCall, AuthorizationOutcome, CallTiming, CancellationToken, Clock,
-    Disconnected, Journal, JournalRecord, MessageSource, Model, NoAnswerChecks, NoJournal,
+    AnswerChecks, ApprovedCall, AuthorizationOutcome, CallTiming, CancellationToken, Checkpoints, Clock,
+    Disconnected, Journal, JournalRecord, MessageSource, Model, NoAnswerChecks, NoCheckpoints, NoJournal,
     NoMessages, NoObserver, NoPreCallHooks, NoTools, Observer, PreCallHooks, PreparedCall,
     ReplyDelta, RunEvent, StoreError, ToolSpec, Toolbox,
 };
@@ -36,8 +37,10 @@ pub struct Driver {
     pub(super) partial_text: String,
     /// The timing of the current model call so far.
     pub(super) timing: Option<PendingTiming>,
-    /// Effects that start once their events are durable.
-    pending: Vec<Effect>,
+    /// The recording of the workspace's state.
+    pub(super) checkpoint: CheckpointProgress,
+    /// Effects that start once their events are durable, and the state that they change is recorded.
+    pub(super) pending: Vec<Effect>,
     /// The fingerprint of the machine before the next event.
     fingerprint: Fingerprint,
     has_journal_failed: bool,
@@ -61,6 +64,8 @@ pub struct Ports {
     pub checks: Arc<dyn AnswerChecks>,
     /// What runs before the model is called.
     pub pre_call_hooks: Arc<dyn PreCallHooks>,
+    /// Records the workspace's state.
+    pub checkpoints: Arc<dyn Checkpoints>,
 }
 
 impl Ports {
@@ -74,6 +79,7 @@ impl Ports {
             messages: Box::new(NoMessages),
             checks: Arc::new(NoAnswerChecks),
             pre_call_hooks: Arc::new(NoPreCallHooks),
+            checkpoints: Arc::new(NoCheckpoints),
         }
     }
 }
@@ -141,6 +147,7 @@ impl Driver {
             local_events: VecDeque::new(),
             partial_text: String::new(),
             timing: None,
+            checkpoint: CheckpointProgress::default(),
             pending: Vec::new(),
             fingerprint: Fingerprint::of(&machine, &[]),
             machine,
@@ -175,6 +182,7 @@ impl Driver {
         if !self.executor.wait_idle(self.shutdown_timeout()) {
             log::warn!("an effect that was cancelled is still running");
         }
+        self.record_end_state();
         let ended = RunEvent::Ended { at: self.clock.now(), machine: &self.machine };
         let result = self.ports.observer.on_event(&ended);
         self.check_observer(result);
@@ -182,7 +190,7 @@ impl Driver {
     }
 
     /// Returns how long to wait for cancelled effects; never longer than the run may take.
-    fn shutdown_timeout(&self) -> TimeSpan {
+    pub(super) fn shutdown_timeout(&self) -> TimeSpan {
         let run = self.machine.state.run();
         let ends = run.rules.limits.timeout.map(|timeout| run.started_at.after(timeout));
         ends.map_or(SHUTDOWN_TIMEOUT, |ends| ends.since(self.clock.now()).min(SHUTDOWN_TIMEOUT))
@@ -211,6 +219,7 @@ impl Driver {
                 };
                 self.handle_event(&Event::Authorized { id, authorization })
             }
+            DriverInput::CheckpointTaken(record) => self.handle_checkpoint(record),
             DriverInput::PreCallHooksRun { id, messages } => {
                 let event = self.prepared_event(id, messages);
                 self.handle_event(&event)
@@ -292,6 +301,7 @@ impl Driver {
 
     /// Starts the pending effects, after making their events durable.
     fn perform_pending(mut self) -> Self {
+        let waiting = self.wait_for_checkpoint();
         if self.pending.contains(&Effect::End) {
             self.write_end_record();
         }
@@ -303,6 +313,7 @@ impl Driver {
         for effect in std::mem::take(&mut self.pending) {
             self.perform_effect(effect);
         }
+        self.pending = waiting;
         self
     }
 
@@ -317,7 +328,7 @@ impl Driver {
         if self.has_journal_failed { Ok(()) } else { written }
     }
 
-    fn sync(&mut self) -> Result<(), StoreError> {
+    pub(super) fn sync(&mut self) -> Result<(), StoreError> {
         let synced = self.ports.journal.sync();
         if self.has_journal_failed { Ok(()) } else { synced }
     }
@@ -332,7 +343,7 @@ impl Driver {
     }
 
     /// Ends the run because the journal has failed.
-    fn fail_journal(mut self, error: &StoreError) -> Self {
+    pub(super) fn fail_journal(mut self, error: &StoreError) -> Self {
         self.has_journal_failed = true;
         if matches!(self.machine.state, State::Done(_)) {
             log::error!("the run is over, but its end may be missing in the journal: {error}");

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use crate::machine::{Deadline, Event};
-use crate::model::{CallAccess, CallId, EffectId, Reply, Signal, TimeSpan, UserMessage};
+use crate::model::{
+    CallAccess, CallId, CheckpointRecord, EffectId, Reply, Signal, TimeSpan, UserMessage,
+};
 use crate::port::{
     AuthorizationOutcome, CancellationToken, Clock, EffectContext, EffectMessage, EffectNotice,
     PreparedCall, ReplyDelta,
@@ -58,6 +60,8 @@ pub enum DriverInput {
         /// Their messages for the model.
         messages: Vec<UserMessage>,
     },
+    /// The state of the workspace was recorded, or not.
+    CheckpointTaken(Option<CheckpointRecord>),
     /// A part of a reply has arrived.
     ReplyDelta {
         /// The model call.

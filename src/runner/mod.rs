@@ -7,6 +7,7 @@
 //! A model call has a thread of its own, tools run on a pool, and each has a token that cancels it. Only the driver uses
 //! the machine, the journal and the observer; everything else sends it inputs through one channel.
 
+mod checkpoints;
 mod clock;
 mod driver;
 mod effects;

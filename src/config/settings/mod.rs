@@ -16,7 +16,7 @@ pub use hooks::{HookConfig, HookConfinement, HooksConfig};
 pub use llm::{CostsConfig, LlmConfig, UnknownPricePolicy};
 pub use mcp::{McpConfig, McpServerConfig};
 pub use run::{
-    AgentConfig, ContextConfig, EvaluationConfig, EvaluationMode, IndexerConfig, LimitsConfig,
+    AgentConfig, CheckpointsConfig, ContextConfig, EvaluationConfig, EvaluationMode, IndexerConfig, LimitsConfig,
     LoggingConfig, SessionsConfig,
 };
 
@@ -64,6 +64,8 @@ section! {
         costs: CostsConfig = table(CostsConfig::read),
         /// Stored sessions.
         sessions: SessionsConfig = table(SessionsConfig::read),
+        /// Recorded states of the workspace, which `architect undo` and `diff` use. They are stored with the session.
+        checkpoints: CheckpointsConfig = table(CheckpointsConfig::read),
         /// The technical log.
         logging: LoggingConfig = table(LoggingConfig::read),
     }

@@ -152,6 +152,24 @@ section! {
 }
 
 section! {
+    /// Recorded states of the workspace.
+    pub struct CheckpointsConfig {
+        /// Whether the state of the workspace is recorded before a step changes it, and at the end of a run.
+        enabled: bool = default(true),
+        /// Bytes above which a file is left out.
+        max_file_size: u64 = default(16 << 20).range(0..=1 << 32),
+        /// Bytes that the recorded contents of a session may take; files beyond are left out.
+        max_total: u64 = default(1 << 30).range(0..=1 << 44),
+        /// Files above which nothing of a workspace is recorded.
+        max_files: u64 = default(200_000).range(0..=100_000_000),
+        /// Patterns of files to leave out, as in a .gitignore.
+        exclude: Vec<PathPattern> = default(Vec::new()).append(),
+        /// Whether folders of dependencies, caches and build outputs are recorded, such as node_modules and target.
+        generated: bool = default(false),
+    }
+}
+
+section! {
     /// The technical log.
     pub struct LoggingConfig {
         /// The level of the technical log.

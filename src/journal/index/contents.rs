@@ -162,7 +162,10 @@ impl DetailCollector {
                 let found = &resumed.resumption.recovered;
                 found.iter().for_each(|found| self.add_result(&found.result));
             }
-            StoredContent::Header(_) | StoredContent::Ended(_) | StoredContent::Other => {}
+            StoredContent::Header(_)
+            | StoredContent::Checkpoint(_)
+            | StoredContent::Ended(_)
+            | StoredContent::Other => {}
         }
     }
 

@@ -12,12 +12,24 @@
 
 mod content_store;
 mod error;
+mod git_binary;
+mod merge;
+mod patch;
+mod restore;
+mod restore_log;
 mod scan;
 mod stat_cache;
 mod tree;
 
 pub use content_store::{ContentHash, ContentStore};
 pub use error::CheckpointError;
+pub use merge::{ForeignChanges, RestorePlan};
+pub use patch::FilePatch;
+pub use restore::Restorer;
+pub use restore_log::{PendingRestore, RestoreLog};
 pub use scan::{ScanOptions, ScanTotals, ScannedState, WorkspaceScanner};
 pub use stat_cache::StatCache;
+#[cfg(test)]
+mod tests;
+
 pub use tree::{PathChange, PathState, SkipReason, SkippedEntry};

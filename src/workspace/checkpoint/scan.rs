@@ -18,6 +18,7 @@ use rayon::prelude::*;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat, fstat, openat, readlinkat, statat};
 use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
 
 use super::content_store::{ContentHash, ContentStore};
 use super::error::{CheckpointError, Context};
@@ -28,7 +29,7 @@ use crate::workspace::index::VERSION_CONTROL_FOLDERS;
 use crate::workspace::root::WorkspaceRoot;
 
 /// What is recorded of a workspace.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ScanOptions {
     /// Bytes above which a file is left out.
     pub max_file_size: u64,
@@ -253,6 +254,11 @@ impl WorkspaceScanner {
 
     pub(super) fn state(&self) -> Option<&FolderState> {
         self.state.as_ref()
+    }
+
+    /// Returns what is recorded.
+    pub fn options(&self) -> &ScanOptions {
+        &self.options
     }
 
     /// Returns the workspace.

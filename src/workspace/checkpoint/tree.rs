@@ -427,6 +427,19 @@ impl ContentStore {
         self.walk_folder(Path::new(""), tree, see)
     }
 
+    /// Calls `see` with each path below a folder of a tree.
+    pub(super) fn walk_below(
+        &self,
+        tree: &ContentHash,
+        folder: &Path,
+        see: &mut dyn FnMut(&Path, &PathState),
+    ) -> Result<(), CheckpointError> {
+        match self.node_of(tree, folder)? {
+            Some(TreeNode::Folder { tree, .. }) => self.walk_folder(folder, &tree, see),
+            _ => Ok(()),
+        }
+    }
+
     fn walk_folder(
         &self,
         path: &Path,

@@ -1,0 +1,176 @@
+//! Records the workspace's state during a run.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::run_setup::RunSetup;
+use super::session::SessionTarget;
+use crate::config::Config;
+use crate::journal::{SessionHistory, SessionId, SessionStore};
+use crate::model::{
+    CheckpointKind, CheckpointOutcome, CheckpointRecord, Durability, RecordedState,
+};
+use crate::port::{Checkpoints, EffectContext};
+use crate::tools::ExecutionMode;
+use crate::workspace::WorkspaceRoot;
+use crate::workspace::checkpoint::{
+    CheckpointError, ContentStore, ScanOptions, ScannedState, StatCache, WorkspaceScanner,
+};
+
+/// Records the state of a session's workspace.
+pub(super) struct SessionCheckpoints {
+    root: WorkspaceRoot,
+    options: ScanOptions,
+    cache: StatCache,
+    folder: PathBuf,
+    session: SessionId,
+    durability: Durability,
+    /// The contents at the beginning of the run.
+    lengths: BTreeMap<Arc<str>, u64>,
+    /// Begins with the first record.
+    recorder: Mutex<Option<StateRecorder>>,
+}
+
+/// A scanner with its store.
+pub(super) struct StateRecorder {
+    pub(super) scanner: WorkspaceScanner,
+    pub(super) store: ContentStore,
+    pub(super) lengths: BTreeMap<Arc<str>, u64>,
+}
+
+/// Folders of this program in a workspace: its results and worktrees.
+const OWN_FOLDERS: [&str; 2] = [".architect/batch", ".architect/worktrees"];
+
+/// Returns what is recorded of a workspace.
+pub(super) fn scan_options(
+    config: &Config,
+    root: &WorkspaceRoot,
+    store: &SessionStore,
+) -> ScanOptions {
+    let settings = &config.settings.checkpoints;
+    let state = store.root().canonicalize().unwrap_or_else(|_| store.root().to_owned());
+    let state = state.strip_prefix(root.path()).ok().map(PathBuf::from);
+    ScanOptions {
+        max_file_size: settings.max_file_size,
+        max_total: settings.max_total,
+        max_files: settings.max_files,
+        exclude: settings.exclude.iter().map(ToString::to_string).collect(),
+        generated: settings.generated,
+        own_folders: OWN_FOLDERS.map(PathBuf::from).into_iter().chain(state).collect(),
+    }
+}
+
+/// Returns the files of contents that a session's newest record names.
+pub(super) fn content_lengths(history: &SessionHistory) -> BTreeMap<Arc<str>, u64> {
+    let states = history.checkpoints.iter().rev().filter_map(|found| found.record.state());
+    states.map(|state| state.contents.clone()).next().unwrap_or_default()
+}
+
+impl StateRecorder {
+    /// Opens the store, and loads what is known of the workspace.
+    pub(super) fn open(
+        root: &WorkspaceRoot,
+        options: ScanOptions,
+        cache: &StatCache,
+        store: ContentStore,
+        lengths: BTreeMap<Arc<str>, u64>,
+    ) -> Result<Self, CheckpointError> {
+        let mut recorder =
+            Self { scanner: WorkspaceScanner::new(root, options)?, store, lengths };
+        cache.load(&mut recorder.scanner, &mut recorder.store);
+        Ok(recorder)
+    }
+
+    /// Records the present state; its contents are durable when this returns.
+    pub(super) fn record(
+        &mut self,
+        cancel: &crate::port::CancellationToken,
+    ) -> Result<RecordedState, CheckpointError> {
+        let scanned = self.scanner.scan(&self.store, cancel).and_then(|state| {
+            self.lengths = self.store.commit()?;
+            Ok(state)
+        });
+        let ScannedState { tree, totals } = scanned.inspect_err(|_| self.store.abandon())?;
+        Ok(RecordedState {
+            tree: tree.to_string().into(),
+            files: totals.files,
+            bytes: totals.bytes,
+            left_out: totals.left_out,
+            contents: self.lengths.clone(),
+        })
+    }
+}
+
+impl SessionCheckpoints {
+    /// Returns the recorder of a session; `None` if nothing is recorded.
+    pub(super) fn new(
+        setup: &RunSetup,
+        store: &SessionStore,
+        session: SessionId,
+        target: &SessionTarget,
+    ) -> Option<Self> {
+        let settings = &setup.config.settings.checkpoints;
+        let is_child = matches!(target, SessionTarget::Child(..));
+        if !settings.enabled || is_child || setup.execution != ExecutionMode::Real {
+            return None;
+        }
+        let options = scan_options(&setup.config, &setup.root, store);
+        let lengths = target.opened().map(|opened| content_lengths(&opened.history));
+        Some(Self {
+            cache: StatCache::new(&store.root().join("workspaces"), setup.root.path(), &options),
+            options,
+            root: setup.root.clone(),
+            folder: store.checkpoint_folder(session),
+            session,
+            durability: store.durability(),
+            lengths: lengths.unwrap_or_default(),
+            recorder: Mutex::new(None),
+        })
+    }
+
+    fn try_record(&self, scope: &EffectContext) -> Result<RecordedState, CheckpointError> {
+        let mut recorder = self.recorder.lock().unwrap_or_else(PoisonError::into_inner);
+        let recorder = match &mut *recorder {
+            Some(recorder) => recorder,
+            none => {
+                let (folder, own) = (self.folder.clone(), self.session.to_string());
+                let store = ContentStore::open(folder, &own, &self.lengths, self.durability)?;
+                let (options, lengths) = (self.options.clone(), self.lengths.clone());
+                none.insert(StateRecorder::open(&self.root, options, &self.cache, store, lengths)?)
+            }
+        };
+        recorder.record(&scope.cancel)
+    }
+
+    /// Stores what is known of the workspace's files, for the next run.
+    pub(super) fn save_cache(&self) {
+        let recorder = self.recorder.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(StateRecorder { scanner, store, lengths }) = &*recorder {
+            self.cache.save(scanner, store, lengths);
+        }
+    }
+}
+
+impl Checkpoints for SessionCheckpoints {
+    fn is_enabled(&self) -> bool {
+        true
+    }
+
+    fn record(
+        &self,
+        kind: CheckpointKind,
+        step: u32,
+        scope: &EffectContext,
+    ) -> Option<CheckpointRecord> {
+        let outcome = match self.try_record(scope) {
+            Ok(state) => CheckpointOutcome::Recorded(state),
+            Err(CheckpointError::Cancelled) => return None,
+            Err(error) => {
+                log::warn!("the state of the workspace is not recorded, so `undo` can't restore it: {error}");
+                CheckpointOutcome::Failed(error.to_string().into())
+            }
+        };
+        Some(CheckpointRecord { kind, step, target: None, outcome })
+    }
+}

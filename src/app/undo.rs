@@ -1,0 +1,538 @@
+//! Restores what a session has changed, and shows it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use thiserror::Error;
+
+use super::checkpoints::{StateRecorder, content_lengths, scan_options};
+use super::error::AppError;
+use crate::config::Config;
+use crate::journal::{
+    DamagePolicy, JournalError, OpenedSession, SessionHistory, SessionId, SessionStore,
+    StoredCheckpoint,
+};
+use crate::model::{CheckpointKind, CheckpointOutcome, CheckpointRecord, RecordedState};
+use crate::port::CancellationToken;
+use crate::workspace::WorkspaceRoot;
+use crate::workspace::checkpoint::{
+    CheckpointError, ContentHash, ContentStore, FilePatch, ForeignChanges, PathChange, PathState,
+    PendingRestore, RestoreLog, RestorePlan, Restorer, StatCache, WorkspaceScanner,
+};
+
+/// Why a state is not restored.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum UndoError {
+    /// The session has no recorded states.
+    #[error("session {0} has no recorded states of its files{1}")]
+    NothingRecorded(SessionId, String),
+    /// No state is recorded for this record.
+    #[error("the files just after record {seq} are not recorded: {reason}")]
+    NotRecorded {
+        /// The record.
+        seq: u64,
+        /// The reason.
+        reason: String,
+    },
+    /// The session has no such step.
+    #[error("session {session} has no step {step}; its last one is {last}")]
+    NoStep {
+        /// The session.
+        session: SessionId,
+        /// The step.
+        step: u32,
+        /// The last one.
+        last: u32,
+    },
+    /// Another process restores files in the workspace.
+    #[error("another process restores files in {}", .0.display())]
+    Busy(PathBuf),
+    /// An interrupted restore can't be completed.
+    #[error("an interrupted undo in {} can't be completed: {reason}", .workspace.display())]
+    Interrupted {
+        /// The workspace.
+        workspace: PathBuf,
+        /// The reason.
+        reason: String,
+    },
+}
+
+impl UndoError {
+    /// Returns whether the user can fix it with other arguments.
+    pub fn is_user_error(&self) -> bool {
+        match self {
+            Self::NothingRecorded(..) | Self::NotRecorded { .. } | Self::NoStep { .. } => true,
+            Self::Busy(_) | Self::Interrupted { .. } => false,
+        }
+    }
+}
+
+/// The state to go back to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UndoTarget {
+    /// Before the last change of the session's files.
+    LastChange,
+    /// Before the first one.
+    Start,
+    /// Before a step.
+    Step(u32),
+    /// Just after a record.
+    Record(u64),
+}
+
+/// The recorded states of a session.
+struct StateList<'a> {
+    history: &'a SessionHistory,
+    /// Those that were recorded, with their trees.
+    states: Vec<(&'a StoredCheckpoint, ContentHash)>,
+}
+
+impl<'a> StateList<'a> {
+    fn new(history: &'a SessionHistory) -> Result<Self, AppError> {
+        let states = history.checkpoints.iter().filter_map(|found| {
+            let tree = ContentHash::parse(&found.record.state()?.tree)?;
+            Some((found, tree))
+        });
+        let states: Vec<_> = states.collect();
+        if states.is_empty() || history.is_imported_setup() {
+            let failed = history.checkpoints.iter().find_map(|found| match &found.record.outcome {
+                CheckpointOutcome::Failed(reason) => Some(format!(": {reason}")),
+                CheckpointOutcome::Recorded(_) => None,
+            });
+            let reason = match (&history.header.dispatched_by, failed) {
+                (Some(parent), _) => format!("; those of {} have them", parent.session),
+                (None, _) if history.is_imported_setup() => "; an import contains none".to_owned(),
+                (None, Some(failed)) => failed,
+                (None, None) => ": it changed nothing, or checkpoints were off".to_owned(),
+            };
+            return Err(UndoError::NothingRecorded(history.header.session, reason).into());
+        }
+        Ok(Self { history, states })
+    }
+
+    /// Returns the changes that are the session's: each from a state to the next one.
+    fn intervals(&self, now: Option<ContentHash>) -> Vec<(ContentHash, ContentHash, u32)> {
+        let next = self.states.iter().skip(1).map(|(_, tree)| Some(*tree)).chain([now]);
+        let pairs = self.states.iter().zip(next);
+        pairs
+            .filter(|((found, _), _)| found.record.kind.is_before_change())
+            .filter_map(|((found, tree), next)| Some((*tree, next?, found.record.step)))
+            .collect()
+    }
+
+    /// Returns whether the session's last change has no recorded end: its process was killed.
+    fn is_open(&self) -> bool {
+        self.states.last().is_some_and(|(found, _)| found.record.kind.is_before_change())
+    }
+
+    /// Returns the state just after a record.
+    fn after_record(&self, seq: u64) -> Result<ContentHash, AppError> {
+        let changes = &self.history.change_records;
+        let is_changed = |from: u64, to: u64| changes.iter().any(|at| (from..to).contains(at));
+        let before = self.states.iter().rev().find(|(found, _)| found.seq <= seq);
+        let after = self.states.iter().find(|(found, _)| found.seq > seq);
+        if let Some((found, tree)) = before
+            && !is_changed(found.seq + 1, seq + 1)
+        {
+            return Ok(*tree);
+        }
+        if let Some((found, tree)) = after
+            && !is_changed(seq + 1, found.seq)
+        {
+            return Ok(*tree);
+        }
+        let near: Vec<String> = [before, after]
+            .into_iter()
+            .flatten()
+            .map(|(found, _)| format!("record {}", found.seq))
+            .collect();
+        let reason = match after {
+            None => "the session ended without recording them".to_owned(),
+            Some(_) => format!("other calls of the step were running; {} have a state", near.join(" and ")),
+        };
+        Err(UndoError::NotRecorded { seq, reason }.into())
+    }
+
+    fn before_step(&self, step: u32) -> Result<ContentHash, AppError> {
+        let last = self.history.machine.state.run().steps;
+        if step == 0 || step > last {
+            let session = self.history.header.session;
+            return Err(UndoError::NoStep { session, step, last }.into());
+        }
+        let is_after = |(found, _): &&(&StoredCheckpoint, ContentHash)| {
+            found.record.step >= step && found.record.kind == CheckpointKind::Step
+        };
+        let found = self.states.iter().find(is_after).or(self.states.last());
+        Ok(found.map_or(self.states[0].1, |(_, tree)| *tree))
+    }
+
+    /// Returns the state to go back to; `None` if there is no change to take back.
+    fn resolve(
+        &self,
+        target: UndoTarget,
+        now: ContentHash,
+    ) -> Result<Option<ContentHash>, AppError> {
+        match target {
+            UndoTarget::LastChange => {
+                let now = self.is_open().then_some(now);
+                let mut intervals = self.intervals(now).into_iter().rev();
+                Ok(intervals.find(|(from, to, _)| from != to).map(|(from, ..)| from))
+            }
+            UndoTarget::Start => Ok(Some(self.states[0].1)),
+            UndoTarget::Step(step) => self.before_step(step).map(Some),
+            UndoTarget::Record(seq) => self.after_record(seq).map(Some),
+        }
+    }
+}
+
+/// What a session has changed, as its records show.
+pub struct RecordedChanges {
+    /// The patches.
+    pub patches: Vec<FilePatch>,
+    /// Whether the session's last change has no recorded end.
+    pub is_open: bool,
+}
+
+impl RecordedChanges {
+    /// Returns what a session has changed; between two records, if they are given.
+    ///
+    /// # Errors
+    ///
+    /// Fails if there is no such session, or no recorded state.
+    pub fn load(
+        store: &SessionStore,
+        session: SessionId,
+        between: Option<(Option<u64>, Option<u64>)>,
+    ) -> Result<Self, AppError> {
+        let (history, _) = store.replay(session, |_, _, _| {})?;
+        let list = StateList::new(&history)?;
+        let contents = open_contents(store, &history)?;
+        let (first, last) = (list.states[0].1, list.states[list.states.len() - 1].1);
+        let changes = match between {
+            Some((from, to)) => {
+                let from = from.map_or(Ok(first), |seq| list.after_record(seq))?;
+                let to = to.map_or(Ok(last), |seq| list.after_record(seq))?;
+                contents.changes(&from, &to)?
+            }
+            None => {
+                // What others changed between runs is not the session's.
+                let mut own = BTreeSet::new();
+                for (from, to, _) in list.intervals(None) {
+                    own.extend(contents.changes(&from, &to)?.into_iter().map(|change| change.path));
+                }
+                let mut changes = contents.changes(&first, &last)?;
+                changes.retain(|change| own.contains(&change.path));
+                changes
+            }
+        };
+        let patches = changes.iter().map(|change| contents.patch(change));
+        Ok(Self { patches: patches.collect::<Result<_, _>>()?, is_open: list.is_open() })
+    }
+
+    /// Returns what each step has changed, in at most this many bytes of patches each.
+    ///
+    /// # Errors
+    ///
+    /// Fails if a content is missing or damaged.
+    pub fn by_step(
+        store: &SessionStore,
+        history: &SessionHistory,
+        most: usize,
+    ) -> Result<BTreeMap<u32, Vec<FilePatch>>, AppError> {
+        let mut steps: BTreeMap<u32, Vec<FilePatch>> = BTreeMap::new();
+        let Ok(list) = StateList::new(history) else { return Ok(steps) };
+        let contents = open_contents(store, history)?;
+        for (from, to, step) in list.intervals(None) {
+            let patches = steps.entry(step).or_default();
+            for change in contents.changes(&from, &to)? {
+                let mut patch = contents.patch(&change)?;
+                let size: usize = patches.iter().map(|patch| patch.text.len()).sum();
+                if size + patch.text.len() > most {
+                    patch.text.clear();
+                }
+                patches.push(patch);
+            }
+        }
+        Ok(steps)
+    }
+}
+
+fn open_contents(
+    store: &SessionStore,
+    history: &SessionHistory,
+) -> Result<ContentStore, CheckpointError> {
+    let session = history.header.session;
+    let lengths = content_lengths(history);
+    ContentStore::open(
+        store.checkpoint_folder(session),
+        &session.to_string(),
+        &lengths,
+        store.durability(),
+    )
+}
+
+/// Verifies that every content of a session's checkpoints is there and intact. Returns how many are.
+///
+/// # Errors
+///
+/// Fails with the first one that is missing or damaged.
+pub fn verify_checkpoints(store: &SessionStore, session: SessionId) -> Result<u64, AppError> {
+    let (history, _) = store.replay(session, |_, _, _| {})?;
+    let Ok(list) = StateList::new(&history) else { return Ok(0) };
+    let contents = open_contents(store, &history)?;
+    let mut hashes = BTreeSet::new();
+    for (_, tree) in &list.states {
+        contents.walk_tree(tree, &mut |_, state| {
+            if let PathState::File { hash, .. } = state {
+                hashes.insert(*hash);
+            }
+        })?;
+    }
+    for hash in &hashes {
+        contents.get(hash)?;
+    }
+    Ok(hashes.len() as u64)
+}
+
+/// A session that is open for an undo. No other process runs it, or restores files in its workspace.
+pub struct UndoSession {
+    opened: OpenedSession,
+    recorder: StateRecorder,
+    cache: StatCache,
+    log: RestoreLog,
+    root: WorkspaceRoot,
+    /// The state that the changes of others are found with.
+    last: ContentHash,
+    now: RecordedState,
+    is_open: bool,
+}
+
+impl UndoSession {
+    /// Opens a session, and records the present state of its files.
+    ///
+    /// # Errors
+    ///
+    /// Fails if it has no recorded states, if a process runs it, and on an I/O error.
+    pub fn open(
+        config: &Config,
+        store: &SessionStore,
+        session: SessionId,
+    ) -> Result<Self, AppError> {
+        let opened = store.reopen(session, DamagePolicy::Refuse)?;
+        let history = &opened.history;
+        let list = StateList::new(history)?;
+        let path = history.setup.workspace.root.clone();
+        let root = WorkspaceRoot::open(&path)
+            .map_err(|cause| AppError::Workspace { path: path.clone(), cause })?;
+        let log = RestoreLog::open(&store.root().join("undo"), root.path(), store.durability())?;
+        let log = log.ok_or_else(|| UndoError::Busy(path))?;
+        let options = scan_options(config, &root, store);
+        let cache = StatCache::new(&store.root().join("workspaces"), root.path(), &options);
+        let contents = open_contents(store, history)?;
+        let lengths = content_lengths(history);
+        let mut recorder = StateRecorder::open(&root, options, &cache, contents, lengths)?;
+        let now = recorder.record(&CancellationToken::new())?;
+        let is_open = list.is_open();
+        let last = match is_open {
+            true => tree_of(&now)?,
+            false => list.states[list.states.len() - 1].1,
+        };
+        Ok(Self { recorder, cache, log, root, last, now, is_open, opened })
+    }
+
+    /// Returns whether the session's last change has no recorded end, so that all later changes count as its own.
+    pub fn is_open(&self) -> bool {
+        self.is_open
+    }
+
+    /// Returns the workspace.
+    pub fn workspace(&self) -> &Path {
+        self.root.path()
+    }
+
+    /// Plans an undo; `None` if the session has changed nothing.
+    ///
+    /// # Errors
+    ///
+    /// Fails if there is no such state.
+    pub fn plan(
+        &mut self,
+        target: UndoTarget,
+        foreign: ForeignChanges,
+    ) -> Result<Option<RestorePlan>, AppError> {
+        let now = tree_of(&self.now)?;
+        let list = StateList::new(&self.opened.history)?;
+        let Some(target) = list.resolve(target, now)? else { return Ok(None) };
+        let store = &mut self.recorder.store;
+        let plan = store.plan_restore(&self.last, &now, &target, foreign)?;
+        self.recorder.lengths = store.commit()?;
+        Ok(Some(plan))
+    }
+
+    /// Returns the patch of a planned change.
+    ///
+    /// # Errors
+    ///
+    /// Fails if a content is missing or damaged.
+    pub fn patch(&self, change: &PathChange) -> Result<FilePatch, AppError> {
+        Ok(self.recorder.store.patch(change)?)
+    }
+
+    /// Restores the files. Returns the copies that were kept of files that others had changed.
+    ///
+    /// # Errors
+    ///
+    /// Fails if a file was changed since the plan, or can't be restored. The files are as before then.
+    pub fn restore(mut self, plan: &RestorePlan) -> Result<Vec<PathBuf>, AppError> {
+        let now = self.recorder.record(&CancellationToken::new())?;
+        if tree_of(&now)? != plan.now {
+            let changes = self.recorder.store.changes(&plan.now, &tree_of(&now)?)?;
+            let path = changes.first().map_or_else(String::new, |it| it.path.display().to_string());
+            return Err(CheckpointError::ChangedMeanwhile(path).into());
+        }
+        let copies = plan.copies.iter().map(|path| keep_copy(&self.root, path));
+        let copies = copies.collect::<Result<Vec<_>, _>>()?;
+        let step = self.opened.history.machine.state.run().steps;
+        let kind = CheckpointKind::BeforeUndo;
+        let outcome = CheckpointOutcome::Recorded(now);
+        self.opened.write_checkpoint(CheckpointRecord { kind, step, target: None, outcome })?;
+        let pending = PendingRestore {
+            session: self.opened.history.header.session.to_string(),
+            workspace: self.root.path().to_owned(),
+            from: plan.now.to_string().into(),
+            to: plan.result.to_string().into(),
+            target: None,
+            step,
+            contents: self.recorder.lengths.clone(),
+            options: self.recorder.scanner.options().clone(),
+            staging: PendingRestore::staging_name(),
+        };
+        self.log.begin(&pending)?;
+        let durability = self.log.durability();
+        let StateRecorder { scanner, store, .. } = &mut self.recorder;
+        let restored = Restorer::new(scanner, store, durability, &pending.staging)
+            .restore(&plan.now, &plan.result);
+        if let Err(error) = restored {
+            if !matches!(error, CheckpointError::HalfRestored { .. }) {
+                self.log.finish()?;
+            }
+            return Err(error.into());
+        }
+        self.opened.write_checkpoint(restored_record(&pending, &mut self.recorder)?)?;
+        self.log.finish()?;
+        let StateRecorder { scanner, store, lengths } = &self.recorder;
+        self.cache.save(scanner, store, lengths);
+        Ok(copies)
+    }
+}
+
+/// Returns the record of the state that was restored.
+fn restored_record(
+    pending: &PendingRestore,
+    recorder: &mut StateRecorder,
+) -> Result<CheckpointRecord, CheckpointError> {
+    let state = recorder.record(&CancellationToken::new())?;
+    Ok(CheckpointRecord {
+        kind: CheckpointKind::Restored,
+        step: pending.step,
+        target: pending.target,
+        outcome: CheckpointOutcome::Recorded(state),
+    })
+}
+
+fn tree_of(state: &RecordedState) -> Result<ContentHash, CheckpointError> {
+    let damaged = || CheckpointError::Damaged("the digest of a tree is invalid".to_owned());
+    ContentHash::parse(&state.tree).ok_or_else(damaged)
+}
+
+/// Copies a file to a free name beside it.
+fn keep_copy(root: &WorkspaceRoot, path: &Path) -> Result<PathBuf, AppError> {
+    let name = path.file_name().unwrap_or_default();
+    let failed = |cause: std::io::Error| AppError::System {
+        what: "keep a copy of a file",
+        cause: format!("{}: {cause}", path.display()),
+    };
+    let from = root.path().join(path);
+    for number in 1.. {
+        let mut other = name.to_owned();
+        other.push(format!(".before-undo-{number}"));
+        let copy = path.with_file_name(other);
+        let to = root.path().join(&copy);
+        if to.symlink_metadata().is_ok() {
+            continue;
+        }
+        match from.symlink_metadata().map_err(failed)?.is_symlink() {
+            true => {
+                let target = std::fs::read_link(&from).map_err(failed)?;
+                std::os::unix::fs::symlink(target, &to).map_err(failed)?;
+            }
+            false => drop(std::fs::copy(&from, &to).map_err(failed)?),
+        }
+        return Ok(copy);
+    }
+    Ok(path.to_owned())
+}
+
+/// Completes a restore of files in this workspace that a killed process has left, and returns a note about it.
+///
+/// # Errors
+///
+/// Fails if it can't be completed.
+pub fn complete_pending_restore(
+    store: &SessionStore,
+    workspace: &Path,
+) -> Result<Option<String>, AppError> {
+    let folder = store.root().join("undo");
+    if !RestoreLog::is_pending(&folder, workspace) {
+        return Ok(None);
+    }
+    let log = RestoreLog::open(&folder, workspace, store.durability())?;
+    let log = log.ok_or_else(|| UndoError::Busy(workspace.to_owned()))?;
+    let Some(pending) = log.pending()? else { return Ok(None) };
+    let interrupted = |reason: String| UndoError::Interrupted {
+        workspace: workspace.to_owned(),
+        reason,
+    };
+    let session: SessionId = pending.session.parse()?;
+    let mut opened = match store.reopen(session, DamagePolicy::Refuse) {
+        Ok(opened) => opened,
+        Err(JournalError::UnknownSession(_)) => {
+            log.finish()?;
+            return Err(interrupted(format!("its session {session} was removed")).into());
+        }
+        Err(error) => return Err(error.into()),
+    };
+    let root = WorkspaceRoot::open(workspace)
+        .map_err(|cause| AppError::Workspace { path: workspace.to_owned(), cause })?;
+    let own = session.to_string();
+    let contents = ContentStore::open(
+        store.checkpoint_folder(session),
+        &own,
+        &pending.contents,
+        store.durability(),
+    )?;
+    let scanner = WorkspaceScanner::new(&root, pending.options.clone())?;
+    let lengths: BTreeMap<Arc<str>, u64> = pending.contents.clone();
+    let mut recorder = StateRecorder { scanner, store: contents, lengths };
+    let parse = |tree: &str| {
+        ContentHash::parse(tree).ok_or_else(|| interrupted("its log is damaged".to_owned()))
+    };
+    let (from, to) = (parse(&pending.from)?, parse(&pending.to)?);
+    let StateRecorder { scanner, store: contents, .. } = &mut recorder;
+    let left = Restorer::new(scanner, contents, store.durability(), &pending.staging)
+        .complete(&from, &to)?;
+    let record = restored_record(&pending, &mut recorder)?;
+    let last = opened.history.checkpoints.last().map(|found| &found.record);
+    if last.is_none_or(|last| last.kind != CheckpointKind::Restored) {
+        opened.write_checkpoint(record)?;
+    }
+    log.finish()?;
+    let mut note = format!("An undo of session {session} was interrupted; it is complete now.");
+    for path in left {
+        note.push_str(&format!("\n  {} was changed meanwhile, and stays", path.display()));
+    }
+    log::warn!("{note}");
+    Ok(Some(note))
+}

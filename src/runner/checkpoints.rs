@@ -1,0 +1,124 @@
+//! When the workspace's state is recorded: before the first call of a step that may change it, and at the end of a run that may
+//! have changed it. The machine knows nothing of it.
+
+use std::sync::Arc;
+
+use super::driver::Driver;
+use super::executor::{DriverInput, EffectTask, TaskThread};
+use crate::machine::{CallIntent, Deadline, DeadlineKind, Effect, Event};
+use crate::model::{CheckpointKind, CheckpointOutcome, CheckpointRecord, EffectId, TimeSpan};
+use crate::port::{CancellationToken, JournalRecord};
+
+/// How far the recording is.
+#[derive(Debug, Default)]
+pub(super) struct CheckpointProgress {
+    /// The newest step whose state was recorded.
+    step: Option<u32>,
+    /// Whether a state is being recorded.
+    is_running: bool,
+}
+
+impl Driver {
+    /// Takes those of the pending effects that have to wait for a record of the workspace's state, and starts recording it.
+    pub(super) fn wait_for_checkpoint(&mut self) -> Vec<Effect> {
+        if !self.ports.checkpoints.is_enabled() {
+            return Vec::new();
+        }
+        let step = self.machine.state.run().steps;
+        if !self.checkpoint.is_running && self.checkpoint.step == Some(step) {
+            return Vec::new();
+        }
+        let pending = std::mem::take(&mut self.pending);
+        let (waiting, ready) =
+            pending.into_iter().partition(|effect| self.changed_by(effect).is_some());
+        self.pending = ready;
+        let first = waiting.iter().find_map(|effect| self.changed_by(effect));
+        if let Some(id) = first.filter(|_| !self.checkpoint.is_running) {
+            self.start_checkpoint(id, CheckpointKind::Step, step);
+        }
+        waiting
+    }
+
+    /// Returns the effect if it is a call that may change the workspace, and its result is still awaited.
+    fn changed_by(&self, effect: &Effect) -> Option<EffectId> {
+        let Effect::RunTool { id, call, .. } = effect else { return None };
+        let is_read_only =
+            self.approved.get(&call.id).is_some_and(|call| call.intent == CallIntent::ReadOnly);
+        (!is_read_only && self.machine.state.pending_effects().contains(id)).then_some(*id)
+    }
+
+    /// Starts recording. It is cancelled with the effect that it is for.
+    fn start_checkpoint(&mut self, id: EffectId, kind: CheckpointKind, step: u32) {
+        self.checkpoint.is_running = true;
+        let checkpoints = Arc::clone(&self.ports.checkpoints);
+        let cancel = CancellationToken::new();
+        self.cancellations.insert(id, cancel.clone());
+        self.executor.start(EffectTask {
+            id,
+            thread: TaskThread::Dedicated,
+            cancel,
+            run: Box::new(move |scope, _| {
+                DriverInput::CheckpointTaken(checkpoints.record(kind, step, scope))
+            }),
+            on_failure: Box::new(move |why| {
+                let outcome = CheckpointOutcome::Failed(why.into());
+                let record = CheckpointRecord { kind, step, target: None, outcome };
+                DriverInput::CheckpointTaken(Some(record))
+            }),
+        });
+    }
+
+    /// Writes a recorded state to the journal; the calls that wait for it start after that.
+    pub(super) fn handle_checkpoint(mut self, record: Option<CheckpointRecord>) -> Self {
+        self.checkpoint.is_running = false;
+        let Some(record) = record else { return self };
+        self.checkpoint.step = Some(record.step);
+        let at = self.clock.now();
+        match self.write(at, JournalRecord::Checkpoint(&record)) {
+            Ok(()) => self,
+            Err(error) => self.fail_journal(&error),
+        }
+    }
+
+    /// Records the state at the end of a run that may have changed it, as long as that may take. Without the record, the
+    /// changes since the one before are the session's.
+    pub(super) fn record_end_state(&mut self) {
+        if self.checkpoint.step.is_none() {
+            return;
+        }
+        // Nothing waits for what has arrived since the end.
+        while self.executor.try_input().is_some() {}
+        let (run, now) = (self.machine.state.run(), self.clock.now());
+        let step = run.steps;
+        let ends = run.rules.limits.timeout.map(|timeout| run.started_at.after(timeout));
+        let at = now.after(MAX_END_TIME);
+        let due = Deadline { at: ends.map_or(at, |ends| ends.min(at)), kind: DeadlineKind::RunTimeout };
+        // No effect has this id any more.
+        let id = EffectId(u64::MAX);
+        self.start_checkpoint(id, CheckpointKind::End, step);
+        let record = loop {
+            match self.executor.wait_input(Some(due)) {
+                Some(DriverInput::CheckpointTaken(record))
+                    if record.as_ref().is_none_or(|it| it.kind == CheckpointKind::End) =>
+                {
+                    break record;
+                }
+                None | Some(DriverInput::Event(Event::Interrupt { .. })) => break None,
+                Some(_) => {}
+            }
+        };
+        if let Some(cancel) = self.cancellations.remove(&id) {
+            cancel.cancel();
+        }
+        let Some(record) = record else {
+            return log::warn!("the state of the workspace at the end of the run is not recorded");
+        };
+        let written = self.ports.journal.append(self.clock.now(), JournalRecord::Checkpoint(&record));
+        if let Err(error) = written.and_then(|()| self.ports.journal.sync()) {
+            log::warn!("the state of the workspace at the end of the run is not in its journal: {error}");
+        }
+    }
+}
+
+/// How long the record of the last state may take.
+const MAX_END_TIME: TimeSpan = TimeSpan::from_secs(60);

@@ -1,0 +1,328 @@
+//! Changes files from one recorded state to another: all of them, or none.
+//!
+//! New contents are written into a folder of their own in the workspace first. Then files are removed, folders are removed
+//! and created, and the new files are renamed into place. If a step fails, the steps before it are undone. What is to be done
+//! is in a [`RestoreLog`] before it begins, so that the next command completes what a killed process has left.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
+use std::fs::{File, Permissions};
+use std::io::{self, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{
+    AtFlags, FileType, Gid, Mode, OFlags, RenameFlags, Uid, fchown, fstat, fsync, mkdirat, openat,
+    renameat, renameat_with, statat, symlinkat, unlinkat,
+};
+use rustix::io::Errno;
+use rustix::process::geteuid;
+
+use super::content_store::{ContentHash, ContentStore};
+use super::error::{CheckpointError, Context};
+use super::scan::{WorkspaceScanner, folder_names, open_folder};
+use super::tree::{PathChange, PathState};
+use crate::model::Durability;
+use crate::port::CancellationToken;
+use crate::workspace::root::WorkspaceRoot;
+
+/// Changes files of a workspace to a recorded state.
+#[derive(Debug)]
+pub struct Restorer<'a> {
+    scanner: &'a mut WorkspaceScanner,
+    store: &'a ContentStore,
+    durability: Durability,
+    /// The name of the folder for new contents.
+    staging: &'a str,
+}
+
+/// Changes that are being made.
+struct Transition<'a> {
+    root: &'a WorkspaceRoot,
+    store: &'a ContentStore,
+    durability: Durability,
+    staging: &'a str,
+    changes: &'a [PathChange],
+    /// Folders that were made writable, with the permissions that they get back.
+    opened: BTreeMap<PathBuf, u32>,
+}
+
+/// All permissions of the owner of a folder.
+const OWNER: u32 = 0o700;
+
+impl<'a> Restorer<'a> {
+    /// Returns a restorer that uses a folder of this name in the workspace for new contents.
+    pub fn new(
+        scanner: &'a mut WorkspaceScanner,
+        store: &'a ContentStore,
+        durability: Durability,
+        staging: &'a str,
+    ) -> Self {
+        Self { scanner, store, durability, staging }
+    }
+
+    /// Makes changes that lead from the state `from`, which must be the present one, to `to`.
+    ///
+    /// # Errors
+    ///
+    /// Fails if a change can't be made. The files are as before then, unless the error is
+    /// [`CheckpointError::HalfRestored`].
+    pub fn restore(&mut self, from: &ContentHash, to: &ContentHash) -> Result<(), CheckpointError> {
+        let changes = self.store.changes(from, to)?;
+        let applied = self.apply(&changes);
+        self.remove_staging();
+        let Err(cause) = applied else { return Ok(()) };
+        let undone = self.complete(to, from);
+        match undone {
+            Ok(left) if left.is_empty() => Err(cause),
+            Ok(_) | Err(_) => Err(CheckpointError::HalfRestored { cause: Box::new(cause) }),
+        }
+    }
+
+    /// Completes changes from the state `from` to the state `to` that were interrupted anywhere. Returns the paths that are
+    /// in neither state, which stay as they are.
+    ///
+    /// # Errors
+    ///
+    /// Fails if a change can't be made.
+    pub fn complete(
+        &mut self,
+        from: &ContentHash,
+        to: &ContentHash,
+    ) -> Result<Vec<PathBuf>, CheckpointError> {
+        self.remove_staging();
+        let present = self.scanner.scan(self.store, &CancellationToken::new())?.tree;
+        let planned = self.store.changes(from, to)?;
+        let (mut changes, mut foreign) = (BTreeMap::new(), Vec::new());
+        for PathChange { path, before, after } in &planned {
+            let now = self.store.state_of(&present, path)?;
+            let is_folder = |state: &Option<PathState>| {
+                state.as_ref().is_some_and(PathState::is_folder)
+            };
+            if now == *after {
+                continue;
+            }
+            let is_ours = now == *before || is_folder(&now) && (is_folder(before) || is_folder(after));
+            match is_ours {
+                true => {
+                    let change =
+                        PathChange { path: path.clone(), before: now, after: after.clone() };
+                    changes.insert(path.clone(), change);
+                }
+                false => foreign.push(path.clone()),
+            }
+        }
+        // Folders that were made writable for it.
+        for folder in planned.iter().flat_map(|change| change.path.ancestors().skip(1)) {
+            let (now, then) =
+                (self.store.state_of(&present, folder)?, self.store.state_of(to, folder)?);
+            if let (Some(PathState::Folder { mode: is }), Some(PathState::Folder { mode })) =
+                (&now, &then)
+                && *is == mode | OWNER
+                && is != mode
+            {
+                let path = folder.to_owned();
+                changes.insert(path.clone(), PathChange { path, before: now, after: then });
+            }
+        }
+        let changes: Vec<PathChange> = changes.into_values().collect();
+        let applied = self.apply(&changes);
+        self.remove_staging();
+        applied.map(|()| foreign)
+    }
+
+    fn apply(&self, changes: &[PathChange]) -> Result<(), CheckpointError> {
+        let Self { store, durability, staging, .. } = *self;
+        let root = self.scanner.root();
+        let opened = BTreeMap::new();
+        Transition { root, store, durability, staging, changes, opened }.apply()
+    }
+
+    /// Removes the folder of new contents, with what is in it.
+    fn remove_staging(&self) {
+        let root = self.scanner.root();
+        let Ok(folder) = open_folder(root.dir().as_fd(), OsStr::new(self.staging)) else { return };
+        for name in folder_names(&folder).unwrap_or_default() {
+            let _ = unlinkat(&folder, &name, AtFlags::empty());
+        }
+        let _ = unlinkat(root.dir(), self.staging, AtFlags::REMOVEDIR);
+    }
+}
+
+impl Transition<'_> {
+    fn apply(mut self) -> Result<(), CheckpointError> {
+        if self.changes.is_empty() {
+            return Ok(());
+        }
+        let staging = self.write_contents()?;
+        self.open_folders()?;
+        let is_file = |state: &Option<PathState>| {
+            matches!(state, Some(PathState::File { .. } | PathState::Link { .. }))
+        };
+        let is_folder =
+            |state: &Option<PathState>| state.as_ref().is_some_and(PathState::is_folder);
+        for change in self.changes {
+            if is_file(&change.before) && !is_file(&change.after) {
+                let (folder, name) = self.folder_of(&change.path)?;
+                unlinkat(&folder, name, AtFlags::empty()).context("remove", &change.path)?;
+            }
+        }
+        // The innermost folders first.
+        for change in self.changes.iter().rev() {
+            if is_folder(&change.before) && !is_folder(&change.after) {
+                let (folder, name) = self.folder_of(&change.path)?;
+                unlinkat(&folder, name, AtFlags::REMOVEDIR).context("remove", &change.path)?;
+                self.opened.remove(&change.path);
+            }
+        }
+        for (index, change) in self.changes.iter().enumerate() {
+            if is_folder(&change.after) && !is_folder(&change.before) {
+                let (folder, name) = self.folder_of(&change.path)?;
+                let mode = Mode::from_raw_mode(OWNER);
+                mkdirat(&folder, name, mode).context("create the folder", &change.path)?;
+                self.set_owner(&self.open_folder(&change.path)?, None);
+            }
+            if is_file(&change.after) {
+                let (folder, name) = self.folder_of(&change.path)?;
+                let from = index.to_string();
+                let replaces = is_file(&change.before);
+                rename(&staging, &from, &folder, name, replaces).context("replace", &change.path)?;
+            }
+        }
+        for change in self.changes {
+            if let Some(PathState::Folder { mode }) = &change.after {
+                self.opened.insert(change.path.clone(), *mode);
+            }
+        }
+        // The innermost folders first, since one that is not writable may not be entered either.
+        for (path, mode) in self.opened.iter().rev() {
+            set_mode(self.open_folder(path)?, *mode).context("change", path)?;
+        }
+        self.sync_folders()
+    }
+
+    /// Writes the new files and links, each with the number of its change as its name.
+    fn write_contents(&self) -> Result<OwnedFd, CheckpointError> {
+        let root = self.root.dir();
+        let path = self.root.path().join(self.staging);
+        mkdirat(root, self.staging, Mode::from_raw_mode(OWNER)).context("create the folder", &path)?;
+        let staging = open_folder(root.as_fd(), OsStr::new(self.staging)).context("open", &path)?;
+        for (index, change) in self.changes.iter().enumerate() {
+            let name = index.to_string();
+            match &change.after {
+                Some(PathState::Link { target }) => {
+                    symlinkat(target, &staging, &name).context("write", &change.path)?;
+                }
+                Some(PathState::File { mode, hash, .. }) => {
+                    let content = self.store.get(hash)?;
+                    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+                    let file = openat(&staging, &name, flags, Mode::from_raw_mode(0o600));
+                    let mut file = File::from(file.context("write", &change.path)?);
+                    file.write_all(&content).context("write", &change.path)?;
+                    self.set_owner(&file, Some(&change.path));
+                    let mode = Permissions::from_mode(*mode);
+                    file.set_permissions(mode).context("write", &change.path)?;
+                    if self.durability == Durability::Full {
+                        file.sync_all().context("make durable", &change.path)?;
+                    }
+                }
+                Some(PathState::Folder { .. } | PathState::LeftOut(_)) | None => {}
+            }
+        }
+        Ok(staging)
+    }
+
+    /// Gives a new file the owner of the one that it replaces; of the workspace, if the superuser creates it.
+    fn set_owner(&self, file: &impl AsFd, replaced: Option<&Path>) {
+        let old = replaced.and_then(|path| {
+            let (folder, name) = self.folder_of(path).ok()?;
+            statat(&folder, name, AtFlags::SYMLINK_NOFOLLOW).ok()
+        });
+        let old = old.filter(|old| FileType::from_raw_mode(old.st_mode) == FileType::RegularFile);
+        let workspace = || geteuid().is_root().then(|| fstat(self.root.dir()).ok()).flatten();
+        if let (Some(old), Ok(new)) = (old.or_else(workspace), fstat(file))
+            && (old.st_uid, old.st_gid) != (new.st_uid, new.st_gid)
+        {
+            let (uid, gid) = (Uid::from_raw(old.st_uid), Gid::from_raw(old.st_gid));
+            let _ = fchown(file, Some(uid), Some(gid));
+        }
+    }
+
+    /// Makes the folders writable in which something changes.
+    fn open_folders(&mut self) -> Result<(), CheckpointError> {
+        let folders: BTreeSet<&Path> =
+            self.changes.iter().filter_map(|change| change.path.parent()).collect();
+        for path in folders.into_iter().filter(|path| *path != Path::new("")) {
+            let folder = match self.open_folder(path) {
+                Ok(folder) => folder,
+                // It is created first.
+                Err(CheckpointError::Io { source, .. })
+                    if [io::ErrorKind::NotFound, io::ErrorKind::NotADirectory]
+                        .contains(&source.kind()) =>
+                {
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
+            let mode = fstat(&folder).context("inspect", path)?.st_mode & 0o7777;
+            if mode & OWNER != OWNER && !geteuid().is_root() {
+                self.opened.insert(path.to_owned(), mode);
+                set_mode(folder, mode | OWNER).context("change", path)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn open_folder(&self, path: &Path) -> Result<OwnedFd, CheckpointError> {
+        let mut folder =
+            open_folder(self.root.dir().as_fd(), OsStr::new(".")).context("open", self.root.path())?;
+        for name in path {
+            folder = open_folder(folder.as_fd(), name).context("open the folder", path)?;
+        }
+        Ok(folder)
+    }
+
+    /// Returns the folder of a path, opened without following links, and the name in it.
+    fn folder_of<'p>(&self, path: &'p Path) -> Result<(OwnedFd, &'p OsStr), CheckpointError> {
+        let name = path.file_name();
+        let name = name.ok_or_else(|| CheckpointError::damaged("a path of a tree is empty"))?;
+        Ok((self.open_folder(path.parent().unwrap_or(Path::new("")))?, name))
+    }
+
+    fn sync_folders(&self) -> Result<(), CheckpointError> {
+        if self.durability == Durability::Os {
+            return Ok(());
+        }
+        let folders: BTreeSet<&Path> =
+            self.changes.iter().filter_map(|change| change.path.parent()).collect();
+        for path in folders {
+            // One that was removed is an entry of another one.
+            if let Ok(folder) = self.open_folder(path) {
+                fsync(&folder).context("make durable", path)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn rename(
+    from: &OwnedFd,
+    name: &str,
+    to: &OwnedFd,
+    new: &OsStr,
+    replaces: bool,
+) -> rustix::io::Result<()> {
+    if replaces {
+        return renameat(from, name, to, new);
+    }
+    match renameat_with(from, name, to, new, RenameFlags::NOREPLACE) {
+        // Some file systems can't, and systems before Linux 3.15.
+        Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => renameat(from, name, to, new),
+        renamed => renamed,
+    }
+}
+
+fn set_mode(folder: OwnedFd, mode: u32) -> io::Result<()> {
+    File::from(folder).set_permissions(Permissions::from_mode(mode))
+}

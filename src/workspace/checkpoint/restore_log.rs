@@ -1,0 +1,157 @@
+//! The log of a restore that has begun: what a killed process leaves for the next command.
+
+use std::collections::BTreeMap;
+use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
+use std::io::{Read, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use super::content_store::ContentHash;
+use super::error::{CheckpointError, Context};
+use super::scan::ScanOptions;
+use crate::model::Durability;
+use crate::port::unique_id;
+
+/// The log of the restores of one workspace. While it is open, no other process restores files there.
+#[derive(Debug)]
+pub struct RestoreLog {
+    path: PathBuf,
+    durability: Durability,
+    _lock: File,
+}
+
+/// A restore that has begun.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PendingRestore {
+    /// The session.
+    pub session: String,
+    /// The workspace.
+    pub workspace: PathBuf,
+    /// The tree before, in hexadecimal.
+    pub from: Arc<str>,
+    /// The tree after.
+    pub to: Arc<str>,
+    /// The record whose state is restored.
+    pub target: Option<u64>,
+    /// The step for the record of it.
+    pub step: u32,
+    /// The files of contents, with their lengths.
+    pub contents: BTreeMap<Arc<str>, u64>,
+    /// What is recorded of the workspace.
+    pub options: ScanOptions,
+    /// The name of the folder for new contents.
+    pub staging: String,
+}
+
+impl PendingRestore {
+    /// Returns a name for a folder of new contents.
+    pub fn staging_name() -> String {
+        format!(".architect-undo-{}", unique_id())
+    }
+}
+
+impl RestoreLog {
+    /// Returns whether a restore of this workspace has begun. Fast: one look at one file.
+    pub fn is_pending(folder: &Path, workspace: &Path) -> bool {
+        fs::symlink_metadata(log_path(folder, workspace)).is_ok()
+    }
+
+    /// Opens the log of a workspace in this folder; `None` if another process has.
+    ///
+    /// # Errors
+    ///
+    /// Fails on an I/O error.
+    pub fn open(
+        folder: &Path,
+        workspace: &Path,
+        durability: Durability,
+    ) -> Result<Option<Self>, CheckpointError> {
+        let created = DirBuilder::new().recursive(true).mode(0o700).create(folder);
+        created.context("create the folder", folder)?;
+        let path = log_path(folder, workspace);
+        let lock_path = path.with_extension("lock");
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false).mode(0o600);
+        let lock = options.open(&lock_path).context("open", &lock_path)?;
+        match lock.try_lock() {
+            Ok(()) => Ok(Some(Self { path, durability, _lock: lock })),
+            Err(TryLockError::WouldBlock) => Ok(None),
+            Err(TryLockError::Error(error)) => Err(error).context("lock", &lock_path),
+        }
+    }
+
+    /// Returns what a written restore survives.
+    pub fn durability(&self) -> Durability {
+        self.durability
+    }
+
+    /// Returns the restore that a killed process has left.
+    ///
+    /// # Errors
+    ///
+    /// Fails on an I/O error, or if the log is damaged.
+    pub fn pending(&self) -> Result<Option<PendingRestore>, CheckpointError> {
+        let mut text = String::new();
+        match File::open(&self.path) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            opened => opened
+                .and_then(|mut file| file.read_to_string(&mut text))
+                .context("read", &self.path)?,
+        };
+        let parsed = serde_json::from_str(&text);
+        parsed.map(Some).map_err(|error| {
+            CheckpointError::damaged(format!("{} is damaged: {error}", self.path.display()))
+        })
+    }
+
+    /// Writes that a restore begins. It is durable when this returns.
+    ///
+    /// # Errors
+    ///
+    /// Fails on an I/O error; nothing was written then.
+    pub fn begin(&self, restore: &PendingRestore) -> Result<(), CheckpointError> {
+        let temporary = self.path.with_extension("new");
+        let write = || {
+            let mut options = OpenOptions::new();
+            options.write(true).create(true).truncate(true).mode(0o600);
+            let mut file = options.open(&temporary)?;
+            file.write_all(&serde_json::to_vec(restore)?)?;
+            if self.durability == Durability::Full {
+                file.sync_all()?;
+            }
+            fs::rename(&temporary, &self.path)?;
+            self.sync()
+        };
+        write().inspect_err(|_| drop(fs::remove_file(&temporary))).context("write", &self.path)
+    }
+
+    /// Writes that the restore is complete.
+    ///
+    /// # Errors
+    ///
+    /// Fails on an I/O error.
+    pub fn finish(&self) -> Result<(), CheckpointError> {
+        match fs::remove_file(&self.path) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                Err(error).context("remove", &self.path)
+            }
+            _ => self.sync().context("make durable", &self.path),
+        }
+    }
+
+    fn sync(&self) -> std::io::Result<()> {
+        match (self.durability, self.path.parent()) {
+            (Durability::Full, Some(folder)) => File::open(folder)?.sync_all(),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn log_path(folder: &Path, workspace: &Path) -> PathBuf {
+    let hash = ContentHash::of(workspace.as_os_str().as_bytes()).to_string();
+    folder.join(format!("{hash:.32}.json"))
+}

@@ -1,0 +1,309 @@
+//! Random trees, changed at random, recorded and restored.
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::fs::{self, Permissions};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+
+use proptest::prelude::*;
+use proptest::sample::select;
+
+use super::*;
+use crate::model::Durability;
+use crate::port::CancellationToken;
+use crate::workspace::WorkspaceRoot;
+
+/// A change of a tree, by a command.
+#[derive(Clone, Debug)]
+enum TreeChange {
+    Write(PathBuf, Vec<u8>),
+    Append(PathBuf, Vec<u8>),
+    Folder(PathBuf),
+    Link(PathBuf, PathBuf),
+    Remove(PathBuf),
+    Rename(PathBuf, PathBuf),
+    Mode(PathBuf, u32),
+}
+
+impl TreeChange {
+    /// Makes the change, if that is possible.
+    fn apply(&self, root: &Path) {
+        let at = |path: &Path| root.join(path);
+        let parents = |path: &Path| drop(fs::create_dir_all(at(path).parent().unwrap()));
+        let is_link = |path: &Path| at(path).is_symlink();
+        match self {
+            Self::Write(path, content) => {
+                parents(path);
+                if !is_link(path) {
+                    let _ = fs::write(at(path), content);
+                }
+            }
+            Self::Append(path, content) => {
+                if let (false, Ok(old)) = (is_link(path), fs::read(at(path))) {
+                    let _ = fs::write(at(path), [old, content.clone()].concat());
+                }
+            }
+            Self::Folder(path) => drop(fs::create_dir_all(at(path))),
+            Self::Link(path, target) => {
+                parents(path);
+                let _ = symlink(target, at(path));
+            }
+            Self::Remove(path) => {
+                let _ = fs::remove_file(at(path)).or_else(|_| fs::remove_dir_all(at(path)));
+            }
+            Self::Rename(from, to) => {
+                parents(to);
+                let _ = fs::rename(at(from), at(to));
+            }
+            Self::Mode(path, mode) => {
+                if !is_link(path) {
+                    let _ = fs::set_permissions(at(path), Permissions::from_mode(*mode));
+                }
+            }
+        }
+    }
+}
+
+fn any_path() -> impl Strategy<Value = PathBuf> {
+    let names = select(vec![&b"a"[..], b"b", b"c", b"odd\xff", b"e f\n", b"-x"]);
+    prop::collection::vec(names, 1..4).prop_map(|names| names.into_iter().map(OsStr::from_bytes).collect())
+}
+
+fn any_change() -> impl Strategy<Value = TreeChange> {
+    let content = || prop::collection::vec(any::<u8>(), 0..40);
+    let target = prop_oneof![any_path(), Just(PathBuf::from("/etc")), Just(PathBuf::from(".."))];
+    prop_oneof![
+        4 => (any_path(), content()).prop_map(|(path, content)| TreeChange::Write(path, content)),
+        2 => (any_path(), content()).prop_map(|(path, content)| TreeChange::Append(path, content)),
+        2 => any_path().prop_map(TreeChange::Folder),
+        2 => (any_path(), target).prop_map(|(path, target)| TreeChange::Link(path, target)),
+        2 => any_path().prop_map(TreeChange::Remove),
+        2 => (any_path(), any_path()).prop_map(|(from, to)| TreeChange::Rename(from, to)),
+        2 => (any_path(), select(vec![0o644, 0o600, 0o755, 0o4755, 0o500, 0o700, 0o777]))
+            .prop_map(|(path, mode)| TreeChange::Mode(path, mode)),
+    ]
+}
+
+/// Everything in a folder: kinds, permissions, contents, targets.
+type Snapshot = BTreeMap<PathBuf, (char, u32, Vec<u8>)>;
+
+fn snapshot(root: &Path) -> Snapshot {
+    let (mut found, mut folders) = (Snapshot::new(), vec![root.to_owned()]);
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).unwrap() {
+            let path = entry.unwrap().path();
+            let meta = fs::symlink_metadata(&path).unwrap();
+            let (kind, content) = if meta.is_symlink() {
+                ('l', fs::read_link(&path).unwrap().into_os_string().into_vec())
+            } else if meta.is_dir() {
+                folders.push(path.clone());
+                ('d', Vec::new())
+            } else {
+                ('f', fs::read(&path).unwrap())
+            };
+            let mode = if kind == 'l' { 0 } else { meta.mode() & 0o7777 };
+            found.insert(path.strip_prefix(root).unwrap().to_owned(), (kind, mode, content));
+        }
+    }
+    found
+}
+
+fn options() -> ScanOptions {
+    ScanOptions {
+        max_file_size: 1 << 20,
+        max_total: 1 << 30,
+        max_files: 10_000,
+        exclude: Vec::new(),
+        generated: false,
+        own_folders: Vec::new(),
+    }
+}
+
+/// A workspace whose states are recorded.
+struct RecordedWorkspace {
+    temp: tempfile::TempDir,
+    scanner: WorkspaceScanner,
+    store: ContentStore,
+    lengths: BTreeMap<Arc<str>, u64>,
+}
+
+impl RecordedWorkspace {
+    fn new(options: ScanOptions) -> Self {
+        let temp = tempfile::tempdir().unwrap();
+        fs::create_dir(temp.path().join("work")).unwrap();
+        let root = WorkspaceRoot::open(temp.path().join("work")).unwrap();
+        let scanner = WorkspaceScanner::new(&root, options).unwrap();
+        let folder = temp.path().join("checkpoints");
+        let store = ContentStore::open(folder, "own", &BTreeMap::new(), Durability::Os).unwrap();
+        Self { temp, scanner, store, lengths: BTreeMap::new() }
+    }
+
+    fn path(&self) -> PathBuf {
+        self.temp.path().join("work")
+    }
+
+    fn record(&mut self) -> ScannedState {
+        let state = self.scanner.scan(&self.store, &CancellationToken::new()).unwrap();
+        self.lengths = self.store.commit().unwrap();
+        state
+    }
+
+    fn restore(&mut self, target: &ContentHash) -> RestorePlan {
+        let now = self.record().tree;
+        let plan = self.store.plan_restore(&now, &now, target, ForeignChanges::Refuse).unwrap();
+        self.store.commit().unwrap();
+        let staging = PendingRestore::staging_name();
+        let mut restorer =
+            Restorer::new(&mut self.scanner, &self.store, Durability::Os, &staging);
+        restorer.restore(&now, &plan.result).unwrap();
+        plan
+    }
+}
+
+fn cases() -> u32 {
+    std::env::var("CHECKPOINT_CASES").ok().and_then(|text| text.parse().ok()).unwrap_or(48)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: cases(), ..ProptestConfig::default() })]
+
+    /// Any recorded state comes back to the byte, from any other one.
+    #[test]
+    fn every_recorded_state_is_restored(
+        steps in prop::collection::vec(prop::collection::vec(any_change(), 1..8), 1..6),
+        jumps in prop::collection::vec(any::<prop::sample::Index>(), 1..6),
+    ) {
+        let mut world = RecordedWorkspace::new(options());
+        let mut states = vec![(world.record().tree, snapshot(&world.path()))];
+        for step in &steps {
+            step.iter().for_each(|change| change.apply(&world.path()));
+            states.push((world.record().tree, snapshot(&world.path())));
+        }
+        for jump in jumps {
+            let (tree, expected) = jump.get(&states);
+            let plan = world.restore(tree);
+            prop_assert_eq!(&snapshot(&world.path()), expected);
+            prop_assert_eq!(plan.result, *tree);
+            prop_assert_eq!(world.record().tree, *tree);
+        }
+    }
+
+    /// A scan that knows an earlier state finds what one finds that knows nothing.
+    #[test]
+    fn a_scan_with_a_cache_finds_the_same(
+        before in prop::collection::vec(any_change(), 1..12),
+        after in prop::collection::vec(any_change(), 0..6),
+    ) {
+        let mut world = RecordedWorkspace::new(options());
+        before.iter().for_each(|change| change.apply(&world.path()));
+        world.record();
+        let cache = StatCache::new(world.temp.path(), &world.path(), &options());
+        cache.save(&world.scanner, &world.store, &world.lengths);
+        after.iter().for_each(|change| change.apply(&world.path()));
+        let root = world.scanner.root().clone();
+        let folder = world.temp.path().join("other");
+        let mut store = ContentStore::open(folder, "other", &BTreeMap::new(), Durability::Os).unwrap();
+        let mut scanner = WorkspaceScanner::new(&root, options()).unwrap();
+        cache.load(&mut scanner, &mut store);
+        let known = scanner.scan(&store, &CancellationToken::new()).unwrap();
+        let fresh = world.record();
+        prop_assert_eq!(known, fresh);
+        store.walk_tree(&known.tree, &mut |_, state| {
+            if let PathState::File { hash, .. } = state {
+                assert!(store.get(hash).is_ok());
+            }
+        }).unwrap();
+    }
+}
+
+#[test]
+fn what_is_left_out_is_named_and_stays() {
+    let mut world = RecordedWorkspace::new(ScanOptions {
+        max_file_size: 10,
+        exclude: vec!["*.log".to_owned()],
+        ..options()
+    });
+    let path = world.path();
+    for folder in [".git", "node_modules", "d"] {
+        fs::create_dir(path.join(folder)).unwrap();
+        fs::write(path.join(folder).join("a"), "a").unwrap();
+    }
+    fs::write(path.join("big"), "more than ten").unwrap();
+    fs::write(path.join("x.log"), "log").unwrap();
+    assert!(Command::new("mkfifo").arg(path.join("pipe")).status().unwrap().success());
+    let state = world.record();
+    let mut left_out = Vec::new();
+    world
+        .store
+        .walk_tree(&state.tree, &mut |path, state| {
+            if let PathState::LeftOut(skipped) = state {
+                left_out.push((path.display().to_string(), skipped.reason));
+            }
+        })
+        .unwrap();
+    left_out.sort_by(|a, b| a.0.cmp(&b.0));
+    let expected = [
+        (".git", SkipReason::Repository),
+        ("big", SkipReason::TooLarge),
+        ("node_modules", SkipReason::Generated),
+        ("pipe", SkipReason::Special),
+        ("x.log", SkipReason::Excluded),
+    ];
+    assert_eq!(left_out, expected.map(|(path, reason)| (path.to_owned(), reason)));
+    assert_eq!((state.totals.files, state.totals.left_out), (1, 5));
+    for name in ["node_modules/a", "big", "x.log", "d/a"] {
+        fs::write(path.join(name), "changed, and long").unwrap();
+    }
+    let plan = world.restore(&state.tree);
+    assert_eq!(fs::read_to_string(path.join("node_modules/a")).unwrap(), "changed, and long");
+    assert_eq!(fs::read_to_string(path.join("d/a")).unwrap(), "changed, and long");
+    let paths: Vec<_> = plan.unrestorable.iter().map(|(path, _)| path.to_str().unwrap()).collect();
+    assert_eq!(paths, ["big", "d/a", "x.log"]);
+}
+
+#[test]
+fn a_second_scan_reads_nothing_and_stores_nothing() {
+    let mut world = RecordedWorkspace::new(options());
+    for name in 0..100 {
+        fs::write(world.path().join(name.to_string()), name.to_string()).unwrap();
+    }
+    let first = world.record();
+    let lengths = world.lengths.clone();
+    std::thread::sleep(std::time::Duration::from_millis(60));
+    assert_eq!((world.record(), &world.lengths), (first, &lengths));
+}
+
+/// A restore that fails anywhere leaves the files as they were.
+#[test]
+fn a_restore_that_fails_changes_nothing() {
+    let mut world = RecordedWorkspace::new(options());
+    fs::write(world.path().join("a"), "old").unwrap();
+    fs::create_dir(world.path().join("d")).unwrap();
+    let old = world.record().tree;
+    fs::write(world.path().join("a"), "new").unwrap();
+    fs::remove_dir(world.path().join("d")).unwrap();
+    fs::write(world.path().join("z"), "new").unwrap();
+    let new = world.record().tree;
+    // Someone puts a folder in the place of a file that the restore removes.
+    fs::remove_file(world.path().join("z")).unwrap();
+    fs::create_dir(world.path().join("z")).unwrap();
+    let before = snapshot(&world.path());
+    let staging = PendingRestore::staging_name();
+    let mut restorer = Restorer::new(&mut world.scanner, &world.store, Durability::Os, &staging);
+    assert!(restorer.restore(&new, &old).is_err());
+    assert_eq!(snapshot(&world.path()), before);
+}
+
+#[test]
+fn too_many_files_are_an_error() {
+    let mut world = RecordedWorkspace::new(ScanOptions { max_files: 3, ..options() });
+    for name in ["a", "b", "c", "d"] {
+        fs::write(world.path().join(name), name).unwrap();
+    }
+    let scanned = world.scanner.scan(&world.store, &CancellationToken::new());
+    assert!(matches!(scanned, Err(CheckpointError::TooManyFiles(3))));
+}
