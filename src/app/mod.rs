@@ -53,5 +53,6 @@ pub use session::{SessionTarget, open_store, restart_limits};
 pub use telemetry::start_telemetry;
 pub use trace::trace_session;
 pub use undo::{
-    RecordedChanges, UndoError, UndoSession, UndoTarget, complete_pending_restore, verify_checkpoints,
+    CopiedFiles, RecordedChanges, UndoError, UndoSession, UndoTarget, complete_pending_restore,
+    copy_recorded_files, verify_checkpoints,
 };

@@ -13,12 +13,12 @@ use crate::journal::{
     DamagePolicy, JournalError, OpenedSession, SessionHistory, SessionId, SessionStore,
     StoredCheckpoint,
 };
-use crate::model::{CheckpointKind, CheckpointOutcome, CheckpointRecord, RecordedState};
+use crate::model::{CheckpointKind, CheckpointOutcome, CheckpointRecord, Durability, RecordedState};
 use crate::port::CancellationToken;
 use crate::workspace::WorkspaceRoot;
 use crate::workspace::checkpoint::{
     CheckpointError, ContentHash, ContentStore, FilePatch, ForeignChanges, PathChange, PathState,
-    PendingRestore, RestoreLog, RestorePlan, Restorer, StatCache, WorkspaceScanner,
+    PendingRestore, RestoreLog, RestorePlan, Restorer, ScanOptions, StatCache, WorkspaceScanner,
 };
 
 /// Why a state is not restored.
@@ -294,6 +294,55 @@ pub fn verify_checkpoints(store: &SessionStore, session: SessionId) -> Result<u6
         contents.get(hash)?;
     }
     Ok(hashes.len() as u64)
+}
+
+/// The files of a session in a folder of their own.
+pub struct CopiedFiles {
+    /// The folder.
+    pub folder: PathBuf,
+    /// What is not recorded, with the reason.
+    pub left_out: Vec<(PathBuf, String)>,
+}
+
+/// Restores the files of a session in a new folder beside its workspace: as they were just after a record, or at its end.
+///
+/// # Errors
+///
+/// Fails if no such state is recorded, or the folder can't be written. It is removed then.
+pub fn copy_recorded_files(
+    store: &SessionStore,
+    session: SessionId,
+    after: Option<u64>,
+) -> Result<CopiedFiles, AppError> {
+    let (history, _) = store.replay(session, |_, _, _| {})?;
+    let list = StateList::new(&history)?;
+    let tree = match after {
+        Some(seq) => list.after_record(seq)?,
+        None => list.states[list.states.len() - 1].1,
+    };
+    let contents = open_contents(store, &history)?;
+    let workspace = &history.setup.workspace.root;
+    let mut name = workspace.file_name().unwrap_or_default().to_owned();
+    name.push(format!("-{}", SessionId::generate().to_string().split_off(24)));
+    let folder = workspace.with_file_name(name);
+    let failed = |cause| AppError::Workspace { path: folder.clone(), cause };
+    std::fs::create_dir(&folder).map_err(failed)?;
+    let copy = || -> Result<Vec<(PathBuf, String)>, AppError> {
+        let root = WorkspaceRoot::open(&folder).map_err(failed)?;
+        let mut scanner = WorkspaceScanner::new(&root, ScanOptions::default())?;
+        let empty = scanner.scan(&contents, &CancellationToken::new())?.tree;
+        let staging = PendingRestore::staging_name();
+        Restorer::new(&mut scanner, &contents, Durability::Os, &staging).restore(&empty, &tree)?;
+        let mut left_out = Vec::new();
+        contents.walk_tree(&tree, &mut |path, state| {
+            if let PathState::LeftOut(skipped) = state {
+                left_out.push((path.to_owned(), skipped.to_string()));
+            }
+        })?;
+        Ok(left_out)
+    };
+    let left_out = copy().inspect_err(|_| drop(std::fs::remove_dir_all(&folder)))?;
+    Ok(CopiedFiles { folder, left_out })
 }
 
 /// A session that is open for an undo. No other process runs it, or restores files in its workspace.

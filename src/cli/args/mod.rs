@@ -59,6 +59,10 @@ pub(crate) enum CliCommand {
     Fork(Box<ForkArgs>),
     /// Replay a stored session offline and check it
     Replay(ReplayArgs),
+    /// Restore the files that a session has changed
+    Undo(UndoArgs),
+    /// Print what a session has changed, as a patch for `git apply`
+    Diff(DiffArgs),
     /// List, show, search, export, import or remove stored sessions
     Sessions(SessionsArgs),
     /// Remove old sessions

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 
 use super::{LastArgs, LayerArgs, OutputArgs, SettingsArgs};
 
@@ -46,6 +46,10 @@ pub(crate) struct ForkArgs {
     #[arg(long)]
     pub(crate) partial: bool,
 
+    /// Start in a copy of the workspace, in a new folder beside it, with the files as they were at that record
+    #[arg(long)]
+    pub(crate) files: bool,
+
     /// Replace the tool result of the last copied record by the text of this file
     #[arg(long, value_name = "FILE")]
     pub(crate) tool_result: Option<PathBuf>,
@@ -58,6 +62,67 @@ pub(crate) struct ForkArgs {
 
     #[command(flatten)]
     pub(crate) output: OutputArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct UndoArgs {
+    /// The session: its id, a prefix of it, or `last` for the last one of this folder
+    #[arg(default_value = "last")]
+    pub(crate) session: String,
+
+    /// Go back to just after this record
+    #[arg(long, value_name = "SEQ", group = "target")]
+    pub(crate) to: Option<u64>,
+
+    /// Go back to before this step
+    #[arg(long, value_name = "N", group = "target")]
+    pub(crate) step: Option<u32>,
+
+    /// Go back to before the first change; the default is before the last one
+    #[arg(long, group = "target")]
+    pub(crate) start: bool,
+
+    /// Restore only the files (the default), or rewind only the conversation, in a copy of the session
+    #[arg(long, value_enum)]
+    pub(crate) only: Option<UndoAxis>,
+
+    /// Don't ask
+    #[arg(short, long)]
+    pub(crate) yes: bool,
+
+    /// Restore files too that someone else has changed since, and keep a copy of each beside it
+    #[arg(long)]
+    pub(crate) force: bool,
+
+    #[command(flatten)]
+    pub(crate) last: LastArgs,
+
+    #[command(flatten)]
+    pub(crate) layers: LayerArgs,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum UndoAxis {
+    /// The files; the conversation stays, and the model is informed when the session is resumed
+    Files,
+    /// The conversation; the files stay
+    Conversation,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DiffArgs {
+    /// The session: its id, a prefix of it, or `last` for the last one of this folder
+    pub(crate) session: String,
+
+    /// Only what changed between two records; either may be left out
+    #[arg(value_name = "A..B")]
+    pub(crate) range: Option<String>,
+
+    #[command(flatten)]
+    pub(crate) last: LastArgs,
+
+    #[command(flatten)]
+    pub(crate) layers: LayerArgs,
 }
 
 #[derive(Debug, Args)]

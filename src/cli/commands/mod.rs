@@ -8,6 +8,7 @@ mod run;
 mod sessions;
 mod stored;
 mod test;
+mod undo;
 
 use architect::app::ProcessEnv;
 use architect::journal::MessageKind;
@@ -31,6 +32,8 @@ pub(crate) fn run(command: CliCommand, world: ProcessEnv) -> Result<u8, CliError
         }
         CliCommand::Fork(args) => with_result_document(&args.output, || resume::fork(&args, world)),
         CliCommand::Replay(args) => stored::replay(&args, &world),
+        CliCommand::Undo(args) => undo::undo(&args, &world),
+        CliCommand::Diff(args) => undo::diff(&args, &world),
         CliCommand::Sessions(args) => sessions::run(&args, &world),
         CliCommand::Cleanup(args) => stored::clean_up(&args, &world),
         CliCommand::Steer(args) => stored::send(&args, MessageKind::Steering, &world),

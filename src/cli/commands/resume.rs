@@ -1,5 +1,6 @@
 //! `architect resume` and `architect fork`: continue a stored session, or a copy of it.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -25,7 +26,9 @@ pub(crate) fn resume(args: &ResumeArgs, world: ProcessEnv) -> Result<u8, CliErro
     let session = stored.find(&args.session)?;
     let prompt = read_prompt(args.prompt.as_deref())?;
     let repair = if args.repair { DamagePolicy::Truncate } else { DamagePolicy::Refuse };
-    let request = ResumeRequest { repair, prompt, settings: &args.settings, output: &args.output };
+    stored.complete_restore(session)?;
+    let (settings, output) = (&args.settings, &args.output);
+    let request = ResumeRequest { repair, prompt, workspace: None, settings, output };
     resume_session(&stored, session, request, world)
 }
 
@@ -59,14 +62,57 @@ pub(crate) fn fork(args: &ForkArgs, world: ProcessEnv) -> Result<u8, CliError> {
         replacement = Some(ReplacementResult { status: ToolStatus::Ok, text: text.into() });
     }
     let options = ForkOptions { after, replacement, now: SystemTime::now() };
+    stored.complete_restore(parent)?;
+    // Before the copy of the conversation, so that none is left without its files.
+    let workspace = match args.files {
+        true => Some(copy_files(&stored, parent, after)?),
+        false => None,
+    };
     let session = stored.store.fork(parent, &options)?;
     if args.only {
+        if let Some(workspace) = &workspace {
+            let workspace = sanitize::line(&workspace.to_string_lossy()).into_owned();
+            output::print_stderr(&format!(
+                "`architect resume {session} --workspace '{workspace}'` continues there."
+            ));
+        }
         return output::print(&session.to_string());
     }
+    if let (None, Some(seq), false) = (&workspace, after, args.output.quiet) {
+        output::print_stderr(&format!(
+            "The files are those of now, not of record {seq}; --files starts with those in a new folder."
+        ));
+    }
     let repair = DamagePolicy::Refuse;
-    let request = ResumeRequest { repair, prompt, settings: &args.settings, output: &args.output };
+    let (settings, output) = (&args.settings, &args.output);
+    let request = ResumeRequest { repair, prompt, workspace, settings, output };
     resume_session(&stored, session, request, world)
 }
+
+/// Restores the files of a session, as they were just after a record, in a new folder beside its workspace.
+fn copy_files(
+    stored: &SessionLookup,
+    session: SessionId,
+    after: Option<u64>,
+) -> Result<PathBuf, CliError> {
+    let copy = app::copy_recorded_files(&stored.store, session, after)?;
+    let folder = sanitize::line(&copy.folder.to_string_lossy()).into_owned();
+    let mut note = format!("The fork works in {folder}.");
+    if !copy.left_out.is_empty() {
+        note.push_str(" What is not recorded is not there:");
+    }
+    for (path, reason) in copy.left_out.iter().take(MAX_LISTED) {
+        note.push_str(&format!("\n  {}: {reason}", sanitize::line(&path.to_string_lossy())));
+    }
+    if copy.left_out.len() > MAX_LISTED {
+        note.push_str(&format!("\n  … and {} more", copy.left_out.len() - MAX_LISTED));
+    }
+    output::print_stderr(&note);
+    Ok(copy.folder)
+}
+
+/// Paths that are listed.
+const MAX_LISTED: usize = 20;
 
 /// Returns the next task, if there is one.
 fn read_prompt(prompt: Option<&str>) -> Result<Option<String>, CliError> {
@@ -77,6 +123,8 @@ fn read_prompt(prompt: Option<&str>) -> Result<Option<String>, CliError> {
 struct ResumeRequest<'a> {
     repair: DamagePolicy,
     prompt: Option<String>,
+    /// Another folder than the stored one.
+    workspace: Option<PathBuf>,
     settings: &'a SettingsArgs,
     output: &'a OutputArgs,
 }
@@ -92,7 +140,10 @@ fn resume_session(
     if let Some(torn) = &opened.saved_tail {
         log::warn!("the end of the journal was torn; it is saved as {}", torn.display());
     }
-    let stored_options = saved_options(&opened.history);
+    let mut stored_options = saved_options(&opened.history);
+    if let Some(workspace) = &request.workspace {
+        stored_options.sets.push(format!("workspace.root={}", workspace.display()));
+    }
     let (config, saved) = config_options::load_config(
         request.settings,
         Some(request.output),

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use architect::app::{ProcessEnv, mask_message, open_store, trace_session};
+use architect::app::{ProcessEnv, mask_message, open_store, trace_session, verify_checkpoints};
 use architect::journal::{Divergence, JournalEndKind, MessageKind, QueuedMessage, SessionIndex};
 use architect::machine::State;
 use architect::model::pluralize;
@@ -44,6 +44,10 @@ pub(crate) fn replay(args: &ReplayArgs, world: &ProcessEnv) -> Result<u8, CliErr
         records += 1;
         difference = difference.take().or_else(|| replayed.divergence.clone());
     })?;
+    let contents = match args.verify {
+        true => verify_checkpoints(&stored.store, session).map_err(|error| error.to_string()),
+        false => Ok(0),
+    };
     let state = past.machine.state.kind().as_str();
     let reason = match &past.machine.state {
         State::Done(done) => Some(done.outcome.reason.name()),
@@ -56,6 +60,7 @@ pub(crate) fn replay(args: &ReplayArgs, world: &ProcessEnv) -> Result<u8, CliErr
             "state": state,
             "stop_reason": reason,
             "whole": end.kind == JournalEndKind::Whole,
+            "files_error": contents.as_ref().err(),
             "difference": difference.as_ref().map(|found| json!({ "seq": found.seq, "event": found.record })),
         })
         .to_string()
@@ -68,7 +73,10 @@ pub(crate) fn replay(args: &ReplayArgs, world: &ProcessEnv) -> Result<u8, CliErr
         };
         let reason = reason.map_or(String::new(), |reason| format!(" ({reason})"));
         match &difference {
-            None if args.verify => format!("{counted}, all as stored: {state}{reason}{ending}"),
+            None if args.verify => match &contents {
+                Ok(_) => format!("{counted}, all as stored: {state}{reason}{ending}"),
+                Err(error) => format!("the recorded files are damaged: {error}"),
+            },
             Some(found) if args.verify => format!("record {} differs: {found}", found.seq),
             _ => format!("{counted}: {state}{reason}{ending}"),
         }
@@ -76,7 +84,7 @@ pub(crate) fn replay(args: &ReplayArgs, world: &ProcessEnv) -> Result<u8, CliErr
     output::print(&text)?;
     // Half a line at the end is what a crash leaves behind, and is no damage.
     let is_damaged = end.damage().is_some() || matches!(end.kind, JournalEndKind::ReadOnly(_));
-    Ok(u8::from(args.verify && (difference.is_some() || is_damaged)))
+    Ok(u8::from(args.verify && (difference.is_some() || is_damaged || contents.is_err())))
 }
 
 /// `architect trace`: shows where a session spent its time.

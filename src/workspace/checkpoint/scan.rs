@@ -45,6 +45,20 @@ pub struct ScanOptions {
     pub own_folders: Vec<PathBuf>,
 }
 
+impl Default for ScanOptions {
+    /// Returns options without limits.
+    fn default() -> Self {
+        Self {
+            max_file_size: u64::MAX,
+            max_total: u64::MAX,
+            max_files: u64::MAX,
+            exclude: Vec::new(),
+            generated: true,
+            own_folders: Vec::new(),
+        }
+    }
+}
+
 /// A recorded state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ScannedState {

@@ -1,0 +1,245 @@
+//! `architect undo` and `architect diff`: what a session has changed, shown and taken back.
+
+use std::collections::BTreeMap;
+use std::io::{self, BufRead, IsTerminal, Write};
+use std::time::SystemTime;
+
+use architect::app::{
+    AppError, ProcessEnv, RecordedChanges, UndoSession, UndoTarget, complete_pending_restore,
+};
+use architect::journal::{ForkOptions, JournalError, SessionId};
+use architect::model::pluralize;
+use architect::view::sanitize;
+use architect::workspace::checkpoint::{FilePatch, ForeignChanges, RestorePlan};
+
+use crate::cli::args::{DiffArgs, UndoArgs, UndoAxis};
+use crate::cli::error::CliError;
+use crate::cli::session_lookup::SessionLookup;
+use crate::cli::{config_options, output};
+
+/// `architect diff`: prints what a session has changed as a patch.
+pub(crate) fn diff(args: &DiffArgs, world: &ProcessEnv) -> Result<u8, CliError> {
+    let stored = SessionLookup::open(&args.layers, args.last, world)?;
+    let session = stored.find_and_report_folder(&args.session)?;
+    let between = args.range.as_deref().map(parse_range).transpose()?;
+    stored.complete_restore(session)?;
+    let changes = RecordedChanges::load(&stored.store, session, between)?;
+    if changes.is_open && between.is_none() {
+        output::print_stderr(
+            "The session's last step has no recorded end: it runs, or was killed. The patch has what came before.",
+        );
+    }
+    print_patches(&changes.patches)?;
+    changes.patches.iter().filter_map(note).for_each(|note| output::print_stderr(&note));
+    Ok(0)
+}
+
+/// Parses `A..B`; either may be missing.
+fn parse_range(text: &str) -> Result<(Option<u64>, Option<u64>), CliError> {
+    let wrong = || {
+        CliError::usage(format!("'{text}' is not a range of records, such as 12..40"))
+            .hint("`architect sessions export ID` shows the records with their `seq`")
+    };
+    let (from, to) = text.split_once("..").ok_or_else(wrong)?;
+    let number = |text: &str| match text {
+        "" => Ok(None),
+        text => text.parse().map(Some).map_err(|_| wrong()),
+    };
+    Ok((number(from)?, number(to)?))
+}
+
+/// Writes patches to standard output as they are; to a terminal, without codes that drive it.
+fn print_patches(patches: &[FilePatch]) -> Result<(), CliError> {
+    let bytes: Vec<u8> = patches.iter().flat_map(|patch| patch.text.iter().copied()).collect();
+    let mut stdout = io::stdout();
+    if stdout.is_terminal() {
+        return match bytes.is_empty() {
+            true => Ok(()),
+            false => output::print(&String::from_utf8_lossy(&bytes)).map(drop),
+        };
+    }
+    let written = stdout.write_all(&bytes).and_then(|()| stdout.flush());
+    written.map_err(|error| CliError::from_stdout(&error))
+}
+
+/// Returns a line about what a patch can't express.
+fn note(patch: &FilePatch) -> Option<String> {
+    let path = sanitize::line(&patch.path.to_string_lossy()).into_owned();
+    patch.note.as_ref().map(|note| format!("  {path}: {note}"))
+}
+
+/// `architect undo`: restores what a session has changed.
+pub(crate) fn undo(args: &UndoArgs, world: &ProcessEnv) -> Result<u8, CliError> {
+    let stored = SessionLookup::open(&args.layers, args.last, world)?;
+    let session = stored.find_and_report_folder(&args.session)?;
+    let target = match (args.to, args.step, args.start) {
+        (Some(seq), ..) => UndoTarget::Record(seq),
+        (_, Some(step), _) => UndoTarget::Step(step),
+        (.., true) => UndoTarget::Start,
+        _ => UndoTarget::LastChange,
+    };
+    match args.only {
+        Some(UndoAxis::Conversation) => rewind_conversation(&stored, session, target),
+        Some(UndoAxis::Files) | None => restore_files(args, &stored, session, target, world),
+    }
+}
+
+fn restore_files(
+    args: &UndoArgs,
+    stored: &SessionLookup,
+    session: SessionId,
+    target: UndoTarget,
+    world: &ProcessEnv,
+) -> Result<u8, CliError> {
+    stored.complete_restore(session)?;
+    let config = config_options::load_layers(&args.layers, world)?;
+    let mut undo = UndoSession::open(&config, &stored.store, session).map_err(refused)?;
+    let foreign = match args.force {
+        true => ForeignChanges::KeepCopies,
+        false => ForeignChanges::Refuse,
+    };
+    let Some(plan) = undo.plan(target, foreign)? else {
+        output::print_stderr("Nothing to undo: the session has changed no files.");
+        return Ok(0);
+    };
+    if !plan.conflicts.is_empty() {
+        let mut message = format!(
+            "nothing was restored: {} changed since by someone else",
+            pluralize(plan.conflicts.len(), "file was", "files were")
+        );
+        for path in &plan.conflicts {
+            message.push_str(&format!("\n  {}", sanitize::line(&path.to_string_lossy())));
+        }
+        let hint = "--force restores them too, and keeps a copy of each beside it";
+        return Err(CliError::failed(message).hint(hint));
+    }
+    if undo.is_open() {
+        output::print_stderr(
+            "The session ended without recording its last state: all changes since count as its own.",
+        );
+    }
+    for (path, reason) in &plan.unrestorable {
+        let path = sanitize::line(&path.to_string_lossy()).into_owned();
+        output::print_stderr(&format!("  {path}: {reason}"));
+    }
+    if plan.changes.is_empty() {
+        output::print_stderr("Nothing to restore: the files are as they were.");
+        return Ok(0);
+    }
+    let patches = plan.changes.iter().map(|change| undo.patch(change));
+    let patches = patches.collect::<Result<Vec<_>, AppError>>()?;
+    confirm(args, &undo, &patches)?;
+    let copies = undo.restore(&plan).map_err(refused)?;
+    for copy in copies {
+        let copy = sanitize::line(&copy.to_string_lossy()).into_owned();
+        output::print_stderr(&format!("A copy is kept as {copy}."));
+    }
+    output::print_stderr(&format!("{} `architect undo` takes this back.", restored(&plan)));
+    Ok(0)
+}
+
+fn restored(plan: &RestorePlan) -> String {
+    format!("Restored {}.", pluralize(plan.changes.len(), "path", "paths"))
+}
+
+/// Shows what is about to change, and asks the user.
+fn confirm(args: &UndoArgs, undo: &UndoSession, patches: &[FilePatch]) -> Result<(), CliError> {
+    let (mut added, mut removed, mut lines) = (0, 0, String::new());
+    for patch in patches {
+        (added, removed) = (added + patch.added, removed + patch.removed);
+        let path = sanitize::line(&patch.path.to_string_lossy()).into_owned();
+        let note = patch.note.as_ref().map_or(String::new(), |note| format!(" ({note})"));
+        lines.push_str(&format!("  {path} +{} −{}{note}\n", patch.added, patch.removed));
+    }
+    let paths = pluralize(patches.len(), "path", "paths");
+    let folder = sanitize::line(&undo.workspace().to_string_lossy()).into_owned();
+    let summary = format!("{lines}{paths} in {folder}: +{added} −{removed} lines");
+    if args.yes {
+        output::print(&summary)?;
+        return Ok(());
+    }
+    print_patches(patches)?;
+    if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
+        output::print_stderr(&summary);
+        let why = "nothing was restored: there is no terminal to ask on";
+        return Err(CliError::usage(why).hint("--yes restores without asking"));
+    }
+    output::print_stderr(&format!("{summary}\nRestore? [y/N] "));
+    let mut answer = String::new();
+    let read = io::stdin().lock().read_line(&mut answer);
+    read.map_err(|error| CliError::usage(format!("could not read the answer: {error}")))?;
+    match ["y", "yes"].contains(&answer.trim().to_lowercase().as_str()) {
+        true => Ok(()),
+        false => Err(CliError::usage("nothing was restored")),
+    }
+}
+
+/// A session that runs is refused, not wrong usage.
+fn refused(error: AppError) -> CliError {
+    match error {
+        AppError::Journal(JournalError::Busy { .. }) => {
+            CliError::failed(error).hint("its files can be restored when it has ended")
+        }
+        error => error.into(),
+    }
+}
+
+/// Makes a session of what came before: conversations are only appended to.
+fn rewind_conversation(
+    stored: &SessionLookup,
+    session: SessionId,
+    target: UndoTarget,
+) -> Result<u8, CliError> {
+    // The last record before the reply of each step.
+    let mut before_steps: BTreeMap<u32, u64> = BTreeMap::new();
+    let (mut steps, mut changed_step) = (0, None);
+    let (history, _) = stored.store.replay(session, |history, record, _| {
+        let now = history.machine.state.run().steps;
+        if now > steps {
+            before_steps.insert(now, record.seq.saturating_sub(1));
+            steps = now;
+        }
+        if history.change_records.last() == Some(&record.seq) {
+            changed_step = Some(now);
+        }
+    })?;
+    if stored.store.is_running(session)? {
+        return Err(refused(AppError::from(JournalError::Busy { session, pid: None })));
+    }
+    let no_step = |step: u32| {
+        CliError::usage(format!("session {session} has no step {step}; its last one is {steps}"))
+    };
+    let before = |step: u32| before_steps.get(&step).copied().ok_or_else(|| no_step(step));
+    let after = match target {
+        UndoTarget::Record(seq) => seq,
+        UndoTarget::Step(step) => before(step)?,
+        UndoTarget::Start => before(1)?,
+        UndoTarget::LastChange => match changed_step {
+            Some(step) => before(step)?,
+            None => {
+                output::print_stderr("Nothing to rewind: the session has changed no files.");
+                return Ok(0);
+            }
+        },
+    };
+    let options = ForkOptions { after: Some(after), replacement: None, now: SystemTime::now() };
+    let fork = stored.store.fork(history.header.session, &options)?;
+    output::print_stderr(&format!(
+        "Session {fork} has the conversation up to record {after}; {session} stays as it is. \
+         `architect resume {fork}` continues there. The files stay as they are now."
+    ));
+    output::print(&fork.to_string())
+}
+
+impl SessionLookup {
+    /// Completes an undo in the workspace of a session that a killed process has left.
+    ///
+    /// # Errors
+    ///
+    /// Fails if it can't be completed.
+    pub(crate) fn complete_restore(&self, session: SessionId) -> Result<(), CliError> {
+        let (history, _) = self.store.replay(session, |_, _, _| {})?;
+        complete_pending_restore(&self.store, &history.setup.workspace.root)?;
+        Ok(())
+    }
+}
