@@ -76,8 +76,7 @@ impl StateRecorder {
         store: ContentStore,
         lengths: BTreeMap<Arc<str>, u64>,
     ) -> Result<Self, CheckpointError> {
-        let mut recorder =
-            Self { scanner: WorkspaceScanner::new(root, options)?, store, lengths };
+        let mut recorder = Self { scanner: WorkspaceScanner::new(root, options)?, store, lengths };
         cache.load(&mut recorder.scanner, &mut recorder.store);
         Ok(recorder)
     }
@@ -167,7 +166,9 @@ impl Checkpoints for SessionCheckpoints {
             Ok(state) => CheckpointOutcome::Recorded(state),
             Err(CheckpointError::Cancelled) => return None,
             Err(error) => {
-                log::warn!("the state of the workspace is not recorded, so `undo` can't restore it: {error}");
+                log::warn!(
+                    "the state of the workspace is not recorded, so `undo` can't restore it: {error}"
+                );
                 CheckpointOutcome::Failed(error.to_string().into())
             }
         };

@@ -6,10 +6,10 @@ use std::path::PathBuf;
 use thiserror::Error;
 
 use super::context::DiffError;
+use super::undo::UndoError;
 use crate::config::{ConfigError, ConfigProblem};
 use crate::exec::ExecError;
 use crate::hooks::HooksTooDeep;
-use super::undo::UndoError;
 use crate::journal::JournalError;
 use crate::llm::model_table::ModelTableError;
 use crate::llm::{ConnectError, ModelSpecError, PlaybackError};

@@ -202,7 +202,9 @@ impl RunSetup {
             ..Ports::new(model)
         };
         let own = match &checkpoints {
-            Some(checkpoints) => Ports { checkpoints: Arc::<SessionCheckpoints>::clone(checkpoints), ..own },
+            Some(checkpoints) => {
+                Ports { checkpoints: Arc::<SessionCheckpoints>::clone(checkpoints), ..own }
+            }
             None => own,
         };
         let own = match journal {

@@ -1,8 +1,9 @@
 //! Where a stored session spent its time.
 
 use super::error::AppError;
+use super::undo::RecordedChanges;
 use crate::journal::{SessionHistory, SessionId, SessionStore, StoredContent};
-use crate::view::trace::{RecordContent, Trace, TraceStep, TraceSubject, Tracer};
+use crate::view::trace::{RecordContent, StepChange, Trace, TraceStep, TraceSubject, Tracer};
 
 /// Returns where the time of a stored session went.
 ///
@@ -32,7 +33,28 @@ pub fn trace_session(store: &SessionStore, session: SessionId) -> Result<Trace, 
             output: &past.output,
         });
     })?;
-    Ok(tracer.unwrap_or_else(|| begin_tracer(&past)).finish(&past.machine))
+    let trace = tracer.unwrap_or_else(|| begin_tracer(&past)).finish(&past.machine);
+    Ok(Trace { changes: step_changes(store, &past), ..trace })
+}
+
+/// The patches of a step that are shown, in bytes.
+const MAX_STEP_PATCH: usize = 256 << 10;
+
+/// Returns what each step has changed, as far as it was recorded.
+fn step_changes(store: &SessionStore, past: &SessionHistory) -> Vec<StepChange> {
+    let steps = RecordedChanges::by_step(store, past, MAX_STEP_PATCH);
+    let steps =
+        steps.inspect_err(|error| log::warn!("the changes of the steps are not shown: {error}"));
+    let changes = steps.unwrap_or_default().into_iter().flat_map(|(step, patches)| {
+        patches.into_iter().map(move |patch| StepChange {
+            step,
+            path: patch.path.to_string_lossy().into_owned(),
+            added: patch.added,
+            removed: patch.removed,
+            patch: String::from_utf8_lossy(&patch.text).into_owned(),
+        })
+    });
+    changes.collect()
 }
 
 fn begin_tracer(past: &SessionHistory) -> Tracer {

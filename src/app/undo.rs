@@ -13,11 +13,13 @@ use crate::journal::{
     DamagePolicy, JournalError, OpenedSession, SessionHistory, SessionId, SessionStore,
     StoredCheckpoint,
 };
-use crate::model::{CheckpointKind, CheckpointOutcome, CheckpointRecord, Durability, RecordedState};
+use crate::model::{
+    CheckpointKind, CheckpointOutcome, CheckpointRecord, Durability, RecordedState,
+};
 use crate::port::CancellationToken;
 use crate::workspace::WorkspaceRoot;
 use crate::workspace::checkpoint::{
-    CheckpointError, ContentHash, ContentStore, FilePatch, ForeignChanges, PathChange, PathState,
+    ChangePatch, CheckpointError, ContentHash, ContentStore, ForeignChanges, PathChange, PathState,
     PendingRestore, RestoreLog, RestorePlan, Restorer, ScanOptions, StatCache, WorkspaceScanner,
 };
 
@@ -113,12 +115,15 @@ impl<'a> StateList<'a> {
     }
 
     /// Returns the changes that are the session's: each from a state to the next one.
-    fn intervals(&self, now: Option<ContentHash>) -> Vec<(ContentHash, ContentHash, u32)> {
+    fn intervals(
+        &self,
+        now: Option<ContentHash>,
+    ) -> Vec<(ContentHash, ContentHash, &'a StoredCheckpoint)> {
         let next = self.states.iter().skip(1).map(|(_, tree)| Some(*tree)).chain([now]);
         let pairs = self.states.iter().zip(next);
         pairs
             .filter(|((found, _), _)| found.record.kind.is_before_change())
-            .filter_map(|((found, tree), next)| Some((*tree, next?, found.record.step)))
+            .filter_map(|((found, tree), next)| Some((*tree, next?, *found)))
             .collect()
     }
 
@@ -150,7 +155,9 @@ impl<'a> StateList<'a> {
             .collect();
         let reason = match after {
             None => "the session ended without recording them".to_owned(),
-            Some(_) => format!("other calls of the step were running; {} have a state", near.join(" and ")),
+            Some(_) => {
+                format!("other calls of the step were running; {} have a state", near.join(" and "))
+            }
         };
         Err(UndoError::NotRecorded { seq, reason }.into())
     }
@@ -190,7 +197,7 @@ impl<'a> StateList<'a> {
 /// What a session has changed, as its records show.
 pub struct RecordedChanges {
     /// The patches.
-    pub patches: Vec<FilePatch>,
+    pub patches: Vec<ChangePatch>,
     /// Whether the session's last change has no recorded end.
     pub is_open: bool,
 }
@@ -240,12 +247,15 @@ impl RecordedChanges {
         store: &SessionStore,
         history: &SessionHistory,
         most: usize,
-    ) -> Result<BTreeMap<u32, Vec<FilePatch>>, AppError> {
-        let mut steps: BTreeMap<u32, Vec<FilePatch>> = BTreeMap::new();
+    ) -> Result<BTreeMap<u32, Vec<ChangePatch>>, AppError> {
+        let mut steps: BTreeMap<u32, Vec<ChangePatch>> = BTreeMap::new();
         let Ok(list) = StateList::new(history) else { return Ok(steps) };
         let contents = open_contents(store, history)?;
-        for (from, to, step) in list.intervals(None) {
-            let patches = steps.entry(step).or_default();
+        for (from, to, found) in list.intervals(None) {
+            if found.record.kind != CheckpointKind::Step {
+                continue;
+            }
+            let patches = steps.entry(found.record.step).or_default();
             for change in contents.changes(&from, &to)? {
                 let mut patch = contents.patch(&change)?;
                 let size: usize = patches.iter().map(|patch| patch.text.len()).sum();
@@ -425,7 +435,7 @@ impl UndoSession {
     /// # Errors
     ///
     /// Fails if a content is missing or damaged.
-    pub fn patch(&self, change: &PathChange) -> Result<FilePatch, AppError> {
+    pub fn patch(&self, change: &PathChange) -> Result<ChangePatch, AppError> {
         Ok(self.recorder.store.patch(change)?)
     }
 
@@ -540,10 +550,8 @@ pub fn complete_pending_restore(
     let log = RestoreLog::open(&folder, workspace, store.durability())?;
     let log = log.ok_or_else(|| UndoError::Busy(workspace.to_owned()))?;
     let Some(pending) = log.pending()? else { return Ok(None) };
-    let interrupted = |reason: String| UndoError::Interrupted {
-        workspace: workspace.to_owned(),
-        reason,
-    };
+    let interrupted =
+        |reason: String| UndoError::Interrupted { workspace: workspace.to_owned(), reason };
     let session: SessionId = pending.session.parse()?;
     let mut opened = match store.reopen(session, DamagePolicy::Refuse) {
         Ok(opened) => opened,

@@ -60,10 +60,11 @@ pub use problem::{ConfigError, ConfigNotice, ConfigProblem, NoticeCause, Problem
 pub use resolved::Config;
 pub use run_rules::{ModelLimits, quality_gates, run_rules};
 pub use settings::{
-    AgentConfig, CheckpointsConfig, CommandsConfig, ContextConfig, CostsConfig, EvaluationConfig, EvaluationMode,
-    ExpectedDecision, GuardrailsConfig, HookConfig, HookConfinement, HooksConfig, IndexerConfig,
-    LimitsConfig, LlmConfig, LoggingConfig, McpConfig, McpServerConfig, PermissionsConfig,
-    QualityGate, SandboxConfig, SessionsConfig, Settings, UnknownPricePolicy, WorkspaceConfig,
+    AgentConfig, CheckpointsConfig, CommandsConfig, ContextConfig, CostsConfig, EvaluationConfig,
+    EvaluationMode, ExpectedDecision, GuardrailsConfig, HookConfig, HookConfinement, HooksConfig,
+    IndexerConfig, LimitsConfig, LlmConfig, LoggingConfig, McpConfig, McpServerConfig,
+    PermissionsConfig, QualityGate, SandboxConfig, SessionsConfig, Settings, UnknownPricePolicy,
+    WorkspaceConfig,
 };
 pub use template::{ProjectPreset, template};
 pub use text_types::{

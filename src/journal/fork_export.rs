@@ -8,7 +8,6 @@ use std::time::SystemTime;
 
 use memchr::memmem;
 
-use super::{Durability, folder};
 use super::blobs::{self, BlobStore};
 use super::error::{IoContext, JournalError};
 use super::file_journal::lock;
@@ -18,6 +17,7 @@ use super::record_line::{self, RecordBody, RecordLine, StoredContent, StoredReco
 use super::replay::{JournalEndKind, replay};
 use super::session_id::SessionId;
 use super::session_store::SessionStore;
+use super::{Durability, folder};
 use crate::machine::Event;
 use crate::model::{RunTime, ToolResult, ToolStatus};
 use crate::workspace::open_input;

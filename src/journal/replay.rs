@@ -17,7 +17,7 @@ use crate::machine::{
     Authorization, CallIntent, CallState, CostBreakdown, Event, EventKind, FileDigests,
     Fingerprint, Machine, MachineOutput, Resumption, RunStatus, State, StateKind,
 };
-use crate::model::{CallId, CheckpointRecord, EffectId, RunTime, TimeSpan};
+use crate::model::{CallId, CheckpointKind, CheckpointRecord, EffectId, RunTime, TimeSpan};
 
 /// The state of a session, and what a resume needs to know of its records.
 #[derive(Clone, Debug)]
@@ -43,6 +43,8 @@ pub struct SessionHistory {
     pub ended: Option<EndedRecord>,
     /// The recorded states of the workspace, oldest first.
     pub checkpoints: Vec<StoredCheckpoint>,
+    /// Whether the user has restored an earlier state of the files since the newest event.
+    pub(super) is_restored: bool,
     /// The results of calls that may have changed the workspace, by their records.
     pub change_records: Vec<u64>,
     /// The newest record, if the session was just resumed.
@@ -151,6 +153,7 @@ impl SessionHistory {
             finished_calls: 0,
             ended: None,
             checkpoints: Vec::new(),
+            is_restored: false,
             change_records: Vec::new(),
             resumption: None,
             setup_record: 0,
@@ -171,7 +174,7 @@ impl SessionHistory {
         self.delivered_messages.extend(&stored.message_ids);
         let is_advanced = match &stored.content {
             StoredContent::Event(event) => {
-                (self.ended, self.resumption) = (None, None);
+                (self.ended, self.resumption, self.is_restored) = (None, None, false);
                 self.remember_event(stored.seq, event);
                 let is_charged = matches!(event, Event::UsageReported { .. })
                     && self.machine.state.awaits(event);
@@ -202,6 +205,7 @@ impl SessionHistory {
             }
             StoredContent::Checkpoint(record) => {
                 let record = CheckpointRecord::clone(record);
+                self.is_restored |= record.kind == CheckpointKind::Restored;
                 self.checkpoints.push(StoredCheckpoint { seq: stored.seq, record });
                 false
             }

@@ -21,7 +21,8 @@ use crate::machine::{
     ResumePrompt, Resumption, State,
 };
 use crate::model::{
-    CallId, CheckpointRecord, FileAction, FileChange, LimitBaseline, RunRules, ToolResult, ToolStatus,
+    CallId, CheckpointRecord, FileAction, FileChange, LimitBaseline, RunRules, ToolResult,
+    ToolStatus,
 };
 use crate::workspace::leftover_path;
 
@@ -117,6 +118,9 @@ impl OpenedSession {
         }
         let now = WallTime::from(now);
         let mut changes = history.setup.workspace.changes_to(&setup.workspace);
+        if history.is_restored {
+            changes.push(WorkspaceChange::Restored);
+        }
         let changed = files.changed_files(&history);
         if !changed.is_empty() {
             changes.push(WorkspaceChange::Files(changed));

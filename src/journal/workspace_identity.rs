@@ -58,6 +58,8 @@ pub enum WorkspaceChange {
     },
     /// Files have changed since the session wrote them.
     Files(Vec<String>),
+    /// The user has restored an earlier state of the files.
+    Restored,
 }
 
 /// The largest file of a git folder that is read.
@@ -172,6 +174,9 @@ impl fmt::Display for WorkspaceChange {
                 write!(f, "The workspace has moved; it was at {} before.", from.display())
             }
             Self::Replaced => f.write_str("The workspace is a different folder than before."),
+            Self::Restored => f.write_str(
+                "The user has taken back changes that this session made: the files are as they were before them.",
+            ),
             Self::Head { from, to } => {
                 write!(f, "The git checkout has changed from {} to {}.", name(from), name(to))
             }

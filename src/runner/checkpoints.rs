@@ -92,7 +92,8 @@ impl Driver {
         let step = run.steps;
         let ends = run.rules.limits.timeout.map(|timeout| run.started_at.after(timeout));
         let at = now.after(MAX_END_TIME);
-        let due = Deadline { at: ends.map_or(at, |ends| ends.min(at)), kind: DeadlineKind::RunTimeout };
+        let due =
+            Deadline { at: ends.map_or(at, |ends| ends.min(at)), kind: DeadlineKind::RunTimeout };
         // No effect has this id any more.
         let id = EffectId(u64::MAX);
         self.start_checkpoint(id, CheckpointKind::End, step);
@@ -113,9 +114,12 @@ impl Driver {
         let Some(record) = record else {
             return log::warn!("the state of the workspace at the end of the run is not recorded");
         };
-        let written = self.ports.journal.append(self.clock.now(), JournalRecord::Checkpoint(&record));
+        let written =
+            self.ports.journal.append(self.clock.now(), JournalRecord::Checkpoint(&record));
         if let Err(error) = written.and_then(|()| self.ports.journal.sync()) {
-            log::warn!("the state of the workspace at the end of the run is not in its journal: {error}");
+            log::warn!(
+                "the state of the workspace at the end of the run is not in its journal: {error}"
+            );
         }
     }
 }

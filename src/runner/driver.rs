@@ -12,10 +12,10 @@ use crate::machine::{
 };
 use crate::model::{CallId, EffectId, RunTime, Signal, TimeSpan, UserMessage};
 use crate::port::{
-    AnswerChecks, ApprovedCall, AuthorizationOutcome, CallTiming, CancellationToken, Checkpoints, Clock,
-    Disconnected, Journal, JournalRecord, MessageSource, Model, NoAnswerChecks, NoCheckpoints, NoJournal,
-    NoMessages, NoObserver, NoPreCallHooks, NoTools, Observer, PreCallHooks, PreparedCall,
-    ReplyDelta, RunEvent, StoreError, ToolSpec, Toolbox,
+    AnswerChecks, ApprovedCall, AuthorizationOutcome, CallTiming, CancellationToken, Checkpoints,
+    Clock, Disconnected, Journal, JournalRecord, MessageSource, Model, NoAnswerChecks,
+    NoCheckpoints, NoJournal, NoMessages, NoObserver, NoPreCallHooks, NoTools, Observer,
+    PreCallHooks, PreparedCall, ReplyDelta, RunEvent, StoreError, ToolSpec, Toolbox,
 };
 
 /// Drives one run from its first effects to its end.

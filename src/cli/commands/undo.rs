@@ -10,7 +10,7 @@ use architect::app::{
 use architect::journal::{ForkOptions, JournalError, SessionId};
 use architect::model::pluralize;
 use architect::view::sanitize;
-use architect::workspace::checkpoint::{FilePatch, ForeignChanges, RestorePlan};
+use architect::workspace::checkpoint::{ChangePatch, ForeignChanges, RestorePlan};
 
 use crate::cli::args::{DiffArgs, UndoArgs, UndoAxis};
 use crate::cli::error::CliError;
@@ -49,7 +49,7 @@ fn parse_range(text: &str) -> Result<(Option<u64>, Option<u64>), CliError> {
 }
 
 /// Writes patches to standard output as they are; to a terminal, without codes that drive it.
-fn print_patches(patches: &[FilePatch]) -> Result<(), CliError> {
+fn print_patches(patches: &[ChangePatch]) -> Result<(), CliError> {
     let bytes: Vec<u8> = patches.iter().flat_map(|patch| patch.text.iter().copied()).collect();
     let mut stdout = io::stdout();
     if stdout.is_terminal() {
@@ -63,7 +63,7 @@ fn print_patches(patches: &[FilePatch]) -> Result<(), CliError> {
 }
 
 /// Returns a line about what a patch can't express.
-fn note(patch: &FilePatch) -> Option<String> {
+fn note(patch: &ChangePatch) -> Option<String> {
     let path = sanitize::line(&patch.path.to_string_lossy()).into_owned();
     patch.note.as_ref().map(|note| format!("  {path}: {note}"))
 }
@@ -143,7 +143,7 @@ fn restored(plan: &RestorePlan) -> String {
 }
 
 /// Shows what is about to change, and asks the user.
-fn confirm(args: &UndoArgs, undo: &UndoSession, patches: &[FilePatch]) -> Result<(), CliError> {
+fn confirm(args: &UndoArgs, undo: &UndoSession, patches: &[ChangePatch]) -> Result<(), CliError> {
     let (mut added, mut removed, mut lines) = (0, 0, String::new());
     for patch in patches {
         (added, removed) = (added + patch.added, removed + patch.removed);

@@ -16,8 +16,8 @@ pub use hooks::{HookConfig, HookConfinement, HooksConfig};
 pub use llm::{CostsConfig, LlmConfig, UnknownPricePolicy};
 pub use mcp::{McpConfig, McpServerConfig};
 pub use run::{
-    AgentConfig, CheckpointsConfig, ContextConfig, EvaluationConfig, EvaluationMode, IndexerConfig, LimitsConfig,
-    LoggingConfig, SessionsConfig,
+    AgentConfig, CheckpointsConfig, ContextConfig, EvaluationConfig, EvaluationMode, IndexerConfig,
+    LimitsConfig, LoggingConfig, SessionsConfig,
 };
 
 use super::key_declaration::{DefaultValue, Key, default, named_tables, section, table};

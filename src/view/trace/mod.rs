@@ -79,6 +79,23 @@ pub struct Trace {
     pub subagents: Vec<SubagentSpan>,
     /// The messages, oldest first.
     pub messages: Vec<TraceMessage>,
+    /// What the steps have changed in the workspace, as far as it was recorded.
+    pub changes: Vec<StepChange>,
+}
+
+/// The change of a file by a step.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct StepChange {
+    /// The step.
+    pub step: u32,
+    /// The file.
+    pub path: String,
+    /// Lines that were added.
+    pub added: u64,
+    /// Lines that were removed.
+    pub removed: u64,
+    /// The patch; empty if it is too long, or there is none.
+    pub patch: String,
 }
 
 impl Trace {

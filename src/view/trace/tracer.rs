@@ -150,6 +150,7 @@ impl Tracer {
             tools,
             subagents,
             messages: messages.messages,
+            changes: Vec::new(),
         }
     }
 }

@@ -142,7 +142,8 @@ impl ContentStore {
 
     /// Returns the path of a file of contents. Its name must not lead anywhere else.
     fn path(&self, name: &str) -> Result<PathBuf, CheckpointError> {
-        let is_name = !name.is_empty() && name.bytes().all(|b| b == b'-' || b.is_ascii_alphanumeric());
+        let is_name =
+            !name.is_empty() && name.bytes().all(|b| b == b'-' || b.is_ascii_alphanumeric());
         match is_name {
             true => Ok(self.folder.join(name)),
             false => Err(CheckpointError::damaged("the name of a file of contents is invalid")),
@@ -189,7 +190,12 @@ impl ContentStore {
     /// # Errors
     ///
     /// Fails if it is missing, or on another file system.
-    pub fn share(&mut self, from: &Path, name: &Arc<str>, length: u64) -> Result<(), CheckpointError> {
+    pub fn share(
+        &mut self,
+        from: &Path,
+        name: &Arc<str>,
+        length: u64,
+    ) -> Result<(), CheckpointError> {
         if self.files.iter().any(|file| file.name == *name) || *name == self.own {
             return Ok(());
         }
@@ -216,7 +222,10 @@ impl ContentStore {
     }
 
     /// Returns how much of each file of contents these contents take, in bytes.
-    pub(super) fn use_of_files(&self, used: impl Iterator<Item = ContentHash>) -> Vec<(Arc<str>, u64, u64)> {
+    pub(super) fn use_of_files(
+        &self,
+        used: impl Iterator<Item = ContentHash>,
+    ) -> Vec<(Arc<str>, u64, u64)> {
         let mut bytes = vec![0; self.files.len()];
         for location in used.filter_map(|hash| self.index.get(&hash)) {
             bytes[location.file] += location.length;
@@ -443,7 +452,10 @@ mod tests {
         let b = put(&store, b"next");
         let lengths = store.commit().unwrap();
         let store = open(temp.path(), &lengths);
-        assert_eq!((store.get(&a).unwrap(), store.get(&b).unwrap()), (b"one".into(), b"next".into()));
+        assert_eq!(
+            (store.get(&a).unwrap(), store.get(&b).unwrap()),
+            (b"one".into(), b"next".into())
+        );
     }
 
     #[test]

@@ -35,7 +35,9 @@ pub enum CheckpointError {
     #[error("{0} was changed in the meantime; nothing was restored")]
     ChangedMeanwhile(String),
     /// A restore failed, and what it had changed could not be changed back. The next command completes it.
-    #[error("{cause}; the files are half restored, and the next command in this workspace completes it")]
+    #[error(
+        "{cause}; the files are half restored, and the next command in this workspace completes it"
+    )]
     HalfRestored {
         /// Why it failed.
         cause: Box<CheckpointError>,

@@ -150,9 +150,9 @@ impl Planner<'_> {
         }
         // What would be in the place of a folder that stays can't be there.
         let below_file = |path: &PathBuf| {
-            path.ancestors().skip(1).any(|folder| {
-                matches!(self.edits.get(folder), Some(Some(state)) if !state.is_folder())
-            })
+            path.ancestors().skip(1).any(
+                |folder| matches!(self.edits.get(folder), Some(Some(state)) if !state.is_folder()),
+            )
         };
         let lost: Vec<PathBuf> = self
             .edits
@@ -206,16 +206,17 @@ mod tests {
     use crate::model::Durability;
     use crate::workspace::checkpoint::tree::{SkipReason, SkippedEntry};
 
-    struct Fixture {
+    struct MergeFixture {
         _temp: tempfile::TempDir,
         store: ContentStore,
     }
 
-    impl Fixture {
+    impl MergeFixture {
         fn new() -> Self {
             let temp = tempfile::tempdir().unwrap();
             let folder = temp.path().join("c");
-            let store = ContentStore::open(folder, "own", &BTreeMap::new(), Durability::Os).unwrap();
+            let store =
+                ContentStore::open(folder, "own", &BTreeMap::new(), Durability::Os).unwrap();
             Self { _temp: temp, store }
         }
 
@@ -255,7 +256,7 @@ mod tests {
 
     #[test]
     fn what_others_did_elsewhere_stays() {
-        let world = Fixture::new();
+        let world = MergeFixture::new();
         let plan = world.plan(
             &[("a", "new"), ("b", "b")],
             &[("a", "new"), ("b", "theirs"), ("c", "theirs")],
@@ -268,7 +269,7 @@ mod tests {
 
     #[test]
     fn what_others_changed_is_a_conflict_unless_a_copy_is_kept() {
-        let world = Fixture::new();
+        let world = MergeFixture::new();
         let (last, now, target) = ([("a", "new")], [("a", "theirs")], [("a", "old")]);
         let plan = world.plan(&last, &now, &target, ForeignChanges::Refuse);
         assert_eq!((plan.conflicts, plan.changes.len()), (vec!["a".into()], 0));
@@ -279,7 +280,7 @@ mod tests {
 
     #[test]
     fn a_folder_with_something_that_stays_is_not_removed() {
-        let world = Fixture::new();
+        let world = MergeFixture::new();
         let plan = world.plan(
             &[("d/", ""), ("d/a", "a"), ("d/big", "?")],
             &[("d/", ""), ("d/a", "a"), ("d/big", "?")],
@@ -287,13 +288,14 @@ mod tests {
             ForeignChanges::Refuse,
         );
         assert_eq!(plan.result, world.tree(&[("d/", ""), ("d/big", "?")]));
-        let paths: Vec<_> = plan.unrestorable.iter().map(|(path, _)| path.to_str().unwrap()).collect();
+        let paths: Vec<_> =
+            plan.unrestorable.iter().map(|(path, _)| path.to_str().unwrap()).collect();
         assert_eq!(paths, ["d", "d/big"]);
     }
 
     #[test]
     fn a_folder_that_others_removed_is_created_again() {
-        let world = Fixture::new();
+        let world = MergeFixture::new();
         let plan = world.plan(
             &[("d/", ""), ("d/b", "b")],
             &[],
@@ -312,7 +314,7 @@ mod tests {
 
     #[test]
     fn kinds_are_replaced_by_others() {
-        let world = Fixture::new();
+        let world = MergeFixture::new();
         let (file, folder) = ([("x", "x")], [("x/", ""), ("x/y/", ""), ("x/y/z", "z")]);
         for (now, target) in [(&file[..], &folder[..]), (&folder[..], &file[..])] {
             let plan = world.plan(now, now, target, ForeignChanges::Refuse);

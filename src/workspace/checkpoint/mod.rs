@@ -24,7 +24,7 @@ mod tree;
 pub use content_store::{ContentHash, ContentStore};
 pub use error::CheckpointError;
 pub use merge::{ForeignChanges, RestorePlan};
-pub use patch::FilePatch;
+pub use patch::ChangePatch;
 pub use restore::Restorer;
 pub use restore_log::{PendingRestore, RestoreLog};
 pub use scan::{ScanOptions, ScanTotals, ScannedState, WorkspaceScanner};

@@ -10,7 +10,7 @@ use super::tree::{PathChange, PathState};
 
 /// A change of one file in a patch.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FilePatch {
+pub struct ChangePatch {
     /// The file.
     pub path: PathBuf,
     /// The text; empty if git has no form for the change.
@@ -38,9 +38,9 @@ impl ContentStore {
     /// # Errors
     ///
     /// Fails if a content is missing or damaged.
-    pub fn patch(&self, change: &PathChange) -> Result<FilePatch, CheckpointError> {
+    pub fn patch(&self, change: &PathChange) -> Result<ChangePatch, CheckpointError> {
         let PathChange { path, before, after } = change;
-        let mut patch = FilePatch {
+        let mut patch = ChangePatch {
             path: path.clone(),
             text: Vec::new(),
             added: 0,
@@ -95,7 +95,7 @@ fn note(before: Option<&PathState>, after: Option<&PathState>) -> Option<String>
     }
 }
 
-fn write_part(path: &Path, old: Option<&Side>, new: Option<&Side>, patch: &mut FilePatch) {
+fn write_part(path: &Path, old: Option<&Side>, new: Option<&Side>, patch: &mut ChangePatch) {
     let name = path.as_os_str().as_bytes();
     let (a, b) = (quote(&[b"a/", name].concat()), quote(&[b"b/", name].concat()));
     let mut head = format!("diff --git {a} {b}\n");

@@ -38,7 +38,7 @@ pub struct Restorer<'a> {
 }
 
 /// Changes that are being made.
-struct Transition<'a> {
+struct FileTransition<'a> {
     root: &'a WorkspaceRoot,
     store: &'a ContentStore,
     durability: Durability,
@@ -97,13 +97,13 @@ impl<'a> Restorer<'a> {
         let (mut changes, mut foreign) = (BTreeMap::new(), Vec::new());
         for PathChange { path, before, after } in &planned {
             let now = self.store.state_of(&present, path)?;
-            let is_folder = |state: &Option<PathState>| {
-                state.as_ref().is_some_and(PathState::is_folder)
-            };
+            let is_folder =
+                |state: &Option<PathState>| state.as_ref().is_some_and(PathState::is_folder);
             if now == *after {
                 continue;
             }
-            let is_ours = now == *before || is_folder(&now) && (is_folder(before) || is_folder(after));
+            let is_ours =
+                now == *before || is_folder(&now) && (is_folder(before) || is_folder(after));
             match is_ours {
                 true => {
                     let change =
@@ -136,7 +136,7 @@ impl<'a> Restorer<'a> {
         let Self { store, durability, staging, .. } = *self;
         let root = self.scanner.root();
         let opened = BTreeMap::new();
-        Transition { root, store, durability, staging, changes, opened }.apply()
+        FileTransition { root, store, durability, staging, changes, opened }.apply()
     }
 
     /// Removes the folder of new contents, with what is in it.
@@ -150,7 +150,7 @@ impl<'a> Restorer<'a> {
     }
 }
 
-impl Transition<'_> {
+impl FileTransition<'_> {
     fn apply(mut self) -> Result<(), CheckpointError> {
         if self.changes.is_empty() {
             return Ok(());
@@ -187,7 +187,8 @@ impl Transition<'_> {
                 let (folder, name) = self.folder_of(&change.path)?;
                 let from = index.to_string();
                 let replaces = is_file(&change.before);
-                rename(&staging, &from, &folder, name, replaces).context("replace", &change.path)?;
+                rename(&staging, &from, &folder, name, replaces)
+                    .context("replace", &change.path)?;
             }
         }
         for change in self.changes {
@@ -206,7 +207,8 @@ impl Transition<'_> {
     fn write_contents(&self) -> Result<OwnedFd, CheckpointError> {
         let root = self.root.dir();
         let path = self.root.path().join(self.staging);
-        mkdirat(root, self.staging, Mode::from_raw_mode(OWNER)).context("create the folder", &path)?;
+        mkdirat(root, self.staging, Mode::from_raw_mode(OWNER))
+            .context("create the folder", &path)?;
         let staging = open_folder(root.as_fd(), OsStr::new(self.staging)).context("open", &path)?;
         for (index, change) in self.changes.iter().enumerate() {
             let name = index.to_string();
@@ -275,8 +277,8 @@ impl Transition<'_> {
     }
 
     fn open_folder(&self, path: &Path) -> Result<OwnedFd, CheckpointError> {
-        let mut folder =
-            open_folder(self.root.dir().as_fd(), OsStr::new(".")).context("open", self.root.path())?;
+        let mut folder = open_folder(self.root.dir().as_fd(), OsStr::new("."))
+            .context("open", self.root.path())?;
         for name in path {
             folder = open_folder(folder.as_fd(), name).context("open the folder", path)?;
         }

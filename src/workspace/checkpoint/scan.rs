@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 
 use super::content_store::{ContentHash, ContentStore};
 use super::error::{CheckpointError, Context};
-use super::tree::{SkipReason, SkippedEntry, TreeNodeRef, encode};
+use super::tree::{RecordedNodeRef, SkipReason, SkippedEntry, encode};
 use crate::port::CancellationToken;
 use crate::workspace::generated::is_generated_among;
 use crate::workspace::index::VERSION_CONTROL_FOLDERS;
@@ -184,16 +184,16 @@ fn skipped(reason: SkipReason) -> NodeState {
 }
 
 impl EntryState {
-    fn borrow(&self) -> (&OsStr, TreeNodeRef<'_>) {
+    fn borrow(&self) -> (&OsStr, RecordedNodeRef<'_>) {
         let node = match &self.node {
             NodeState::File { stat, hash } => {
-                TreeNodeRef::File { mode: stat.mode, size: stat.size, hash: *hash }
+                RecordedNodeRef::File { mode: stat.mode, size: stat.size, hash: *hash }
             }
-            NodeState::Link { target, .. } => TreeNodeRef::Link { target },
+            NodeState::Link { target, .. } => RecordedNodeRef::Link { target },
             NodeState::Folder(folder) => {
-                TreeNodeRef::Folder { mode: folder.mode, tree: folder.tree }
+                RecordedNodeRef::Folder { mode: folder.mode, tree: folder.tree }
             }
-            NodeState::LeftOut(skipped) => TreeNodeRef::LeftOut(*skipped),
+            NodeState::LeftOut(skipped) => RecordedNodeRef::LeftOut(*skipped),
         };
         (&self.name, node)
     }
@@ -359,7 +359,7 @@ pub(super) fn folder_names(folder: &OwnedFd) -> rustix::io::Result<Vec<OsString>
 }
 
 /// An entry that is scanned after its siblings.
-enum Found {
+enum ScannedEntry {
     Entry(EntryState),
     Folder(OsString, u32),
 }
@@ -380,12 +380,13 @@ impl Scan<'_> {
         let names = folder_names(folder).map_err(|error| (error, full()));
         let names = names.or_else(|(error, path)| Err(error).context("list", &path))?;
         let entry = |name: &OsString| self.entry(folder, path, name, &names, old, depth);
-        let found: Vec<Option<Found>> =
+        let found: Vec<Option<ScannedEntry>> =
             names.par_iter().with_min_len(16).map(entry).collect::<Result<_, _>>()?;
-        let enter = |found: Found| match found {
-            Found::Entry(entry) => Ok(Some(entry)),
-            Found::Folder(name, mode) => {
-                let node = self.subfolder(folder, &path.join(&name), &name, mode, old, depth + 1)?;
+        let enter = |found: ScannedEntry| match found {
+            ScannedEntry::Entry(entry) => Ok(Some(entry)),
+            ScannedEntry::Folder(name, mode) => {
+                let node =
+                    self.subfolder(folder, &path.join(&name), &name, mode, old, depth + 1)?;
                 Ok(node.map(|node| EntryState { name, node }))
             }
         };
@@ -418,13 +419,12 @@ impl Scan<'_> {
         encode(entries.iter().map(EntryState::borrow), &mut bytes);
         let tree = ContentHash::of(&bytes);
         self.store.put(tree, &bytes)?;
-        let totals = entries.iter().map(EntryState::totals).fold(ScanTotals::default(), |a, b| {
-            ScanTotals {
+        let totals =
+            entries.iter().map(EntryState::totals).fold(ScanTotals::default(), |a, b| ScanTotals {
                 files: a.files + b.files,
                 bytes: a.bytes + b.bytes,
                 left_out: a.left_out + b.left_out,
-            }
-        });
+            });
         Ok(FolderState { mode, tree, totals, entries })
     }
 
@@ -437,12 +437,13 @@ impl Scan<'_> {
         siblings: &[OsString],
         old: Option<&FolderState>,
         depth: usize,
-    ) -> Result<Option<Found>, CheckpointError> {
+    ) -> Result<Option<ScannedEntry>, CheckpointError> {
         let stat = match retry(|| statat(folder, name, AtFlags::SYMLINK_NOFOLLOW)) {
             Ok(stat) => stat,
             Err(Errno::NOENT) => return Ok(None),
             Err(error) => {
-                return Err(error).context("inspect", &self.scanner.root.path().join(path).join(name));
+                return Err(error)
+                    .context("inspect", &self.scanner.root.path().join(path).join(name));
             }
         };
         let kind = FileType::from_raw_mode(stat.st_mode);
@@ -458,14 +459,14 @@ impl Scan<'_> {
                 }
                 FileType::Directory if depth >= MAX_DEPTH => Some(skipped(SkipReason::TooDeep)),
                 FileType::Directory => {
-                    return Ok(Some(Found::Folder(name.clone(), file_stat.mode)));
+                    return Ok(Some(ScannedEntry::Folder(name.clone(), file_stat.mode)));
                 }
                 FileType::RegularFile => self.file(folder, path, name, file_stat, old)?,
                 FileType::Symlink => self.link(folder, path, name, file_stat, old)?,
                 _ => Some(skipped(SkipReason::Special)),
             },
         };
-        Ok(node.map(|node| Found::Entry(EntryState { name: name.clone(), node })))
+        Ok(node.map(|node| ScannedEntry::Entry(EntryState { name: name.clone(), node })))
     }
 
     /// Returns why an entry is left out, whatever it contains. A folder that was recorded stays so, and one that was
@@ -499,7 +500,9 @@ impl Scan<'_> {
             Some(NodeState::LeftOut(SkippedEntry { reason: SkipReason::Generated, .. })) => true,
             _ => {
                 let has = |file: &str| {
-                    siblings.binary_search_by(|other| other.as_os_str().cmp(OsStr::new(file))).is_ok()
+                    siblings
+                        .binary_search_by(|other| other.as_os_str().cmp(OsStr::new(file)))
+                        .is_ok()
                 };
                 is_generated_among(&self.scanner.root.path().join(path).join(name), has)
             }
@@ -559,7 +562,9 @@ impl Scan<'_> {
                 Ok(Some(NodeState::Link { stat: self.with_race(stat), target }))
             }
             Err(Errno::NOENT | Errno::INVAL) => Ok(None),
-            Err(error) => Err(error).context("read", &self.scanner.root.path().join(path).join(name)),
+            Err(error) => {
+                Err(error).context("read", &self.scanner.root.path().join(path).join(name))
+            }
         }
     }
 
@@ -586,15 +591,14 @@ impl Scan<'_> {
         if self.cancel.is_cancelled() {
             return Err(CheckpointError::Cancelled);
         }
-        let flags = OFlags::RDONLY
-            | OFlags::NOFOLLOW
-            | OFlags::NONBLOCK
-            | OFlags::NOCTTY
-            | OFlags::CLOEXEC;
+        let flags =
+            OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
         let opened = match retry(|| openat(folder, name, flags, Mode::empty())) {
             Ok(file) => File::from(file),
             Err(Errno::NOENT | Errno::LOOP) => return Ok(None),
-            Err(Errno::ACCESS | Errno::PERM) => return Ok(Some(stat.skipped(SkipReason::Unreadable))),
+            Err(Errno::ACCESS | Errno::PERM) => {
+                return Ok(Some(stat.skipped(SkipReason::Unreadable)));
+            }
             Err(error) => {
                 return Err(error).context("open", &self.scanner.root.path().join(path).join(name));
             }

@@ -12,7 +12,7 @@ use super::content_store::{ContentHash, ContentStore};
 use super::scan::{
     EntryState, FileStat, FolderState, NodeState, ScanOptions, ScanTotals, WorkspaceScanner,
 };
-use super::tree::{ByteReader, SkipReason, SkippedEntry};
+use super::tree::{RecordReader, SkipReason, SkippedEntry};
 
 /// The cache of one workspace, recorded with these options.
 #[derive(Clone, Debug)]
@@ -71,7 +71,7 @@ impl StatCache {
         if ContentHash::of(content).0 != *digest {
             return None;
         }
-        let mut reader = ByteReader(content.strip_prefix(MARK)?);
+        let mut reader = RecordReader(content.strip_prefix(MARK)?);
         let folder = PathBuf::from(reader.text()?);
         let mut lengths = BTreeMap::new();
         for _ in 0..reader.u32()? {
@@ -118,7 +118,8 @@ fn share_contents(
     state: &FolderState,
     store: &mut ContentStore,
 ) {
-    let opened = ContentStore::open(folder.to_owned(), "none", lengths, crate::model::Durability::Os);
+    let opened =
+        ContentStore::open(folder.to_owned(), "none", lengths, crate::model::Durability::Os);
     let Ok(other) = opened else { return };
     let mut used = Vec::new();
     state.contents(&mut |hash| used.push(hash));
@@ -180,7 +181,7 @@ fn write_folder(out: &mut Vec<u8>, folder: &FolderState) {
     }
 }
 
-fn read_stat(reader: &mut ByteReader<'_>) -> Option<FileStat> {
+fn read_stat(reader: &mut RecordReader<'_>) -> Option<FileStat> {
     Some(FileStat {
         mode: reader.u32()?,
         inode: reader.u64()?,
@@ -191,7 +192,7 @@ fn read_stat(reader: &mut ByteReader<'_>) -> Option<FileStat> {
     })
 }
 
-fn read_folder(reader: &mut ByteReader<'_>) -> Option<FolderState> {
+fn read_folder(reader: &mut RecordReader<'_>) -> Option<FolderState> {
     let (mode, tree) = (reader.u32()?, ContentHash(reader.array()?));
     let totals = ScanTotals { files: reader.u64()?, bytes: reader.u64()?, left_out: reader.u64()? };
     let mut entries = Vec::new();

@@ -70,7 +70,8 @@ impl TreeChange {
 
 fn any_path() -> impl Strategy<Value = PathBuf> {
     let names = select(vec![&b"a"[..], b"b", b"c", b"odd\xff", b"e f\n", b"-x"]);
-    prop::collection::vec(names, 1..4).prop_map(|names| names.into_iter().map(OsStr::from_bytes).collect())
+    prop::collection::vec(names, 1..4)
+        .prop_map(|names| names.into_iter().map(OsStr::from_bytes).collect())
 }
 
 fn any_change() -> impl Strategy<Value = TreeChange> {
@@ -157,8 +158,7 @@ impl RecordedWorkspace {
         let plan = self.store.plan_restore(&now, &now, target, ForeignChanges::Refuse).unwrap();
         self.store.commit().unwrap();
         let staging = PendingRestore::staging_name();
-        let mut restorer =
-            Restorer::new(&mut self.scanner, &self.store, Durability::Os, &staging);
+        let mut restorer = Restorer::new(&mut self.scanner, &self.store, Durability::Os, &staging);
         restorer.restore(&now, &plan.result).unwrap();
         plan
     }

@@ -13,14 +13,14 @@ use crate::model::word_enum;
 
 /// An entry of a folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct TreeEntry {
+pub(super) struct RecordedEntry {
     pub(super) name: OsString,
-    pub(super) node: TreeNode,
+    pub(super) node: RecordedNode,
 }
 
 /// What an entry is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum TreeNode {
+pub(super) enum RecordedNode {
     File { mode: u32, size: u64, hash: ContentHash },
     Link { target: OsString },
     Folder { mode: u32, tree: ContentHash },
@@ -110,7 +110,7 @@ pub struct PathChange {
 /// New states of paths.
 pub(super) type TreeEdits = BTreeMap<PathBuf, Option<PathState>>;
 
-impl TreeNode {
+impl RecordedNode {
     pub(super) fn state(&self) -> PathState {
         match self {
             Self::File { mode, size, hash } => {
@@ -142,7 +142,7 @@ const LEFT_OUT: u8 = 4;
 
 /// Writes a folder; its entries are sorted by their names.
 pub(super) fn encode<'a>(
-    entries: impl Iterator<Item = (&'a OsStr, TreeNodeRef<'a>)>,
+    entries: impl Iterator<Item = (&'a OsStr, RecordedNodeRef<'a>)>,
     out: &mut Vec<u8>,
 ) {
     fn text(out: &mut Vec<u8>, text: &OsStr) {
@@ -151,22 +151,22 @@ pub(super) fn encode<'a>(
     }
     for (name, node) in entries {
         match node {
-            TreeNodeRef::File { mode, size, hash } => {
+            RecordedNodeRef::File { mode, size, hash } => {
                 out.push(FILE);
                 out.extend_from_slice(&mode.to_le_bytes());
                 out.extend_from_slice(&size.to_le_bytes());
                 out.extend_from_slice(&hash.0);
             }
-            TreeNodeRef::Link { target } => {
+            RecordedNodeRef::Link { target } => {
                 out.push(LINK);
                 text(out, target);
             }
-            TreeNodeRef::Folder { mode, tree } => {
+            RecordedNodeRef::Folder { mode, tree } => {
                 out.push(FOLDER);
                 out.extend_from_slice(&mode.to_le_bytes());
                 out.extend_from_slice(&tree.0);
             }
-            TreeNodeRef::LeftOut(skipped) => {
+            RecordedNodeRef::LeftOut(skipped) => {
                 let reason = SkipReason::ALL.iter().position(|other| *other == skipped.reason);
                 out.extend_from_slice(&[LEFT_OUT, reason.unwrap_or_default() as u8]);
                 out.extend_from_slice(&skipped.size.to_le_bytes());
@@ -177,33 +177,35 @@ pub(super) fn encode<'a>(
     }
 }
 
-/// A borrowed [`TreeNode`].
+/// A borrowed [`RecordedNode`].
 #[derive(Clone, Copy, Debug)]
-pub(super) enum TreeNodeRef<'a> {
+pub(super) enum RecordedNodeRef<'a> {
     File { mode: u32, size: u64, hash: ContentHash },
     Link { target: &'a OsStr },
     Folder { mode: u32, tree: ContentHash },
     LeftOut(SkippedEntry),
 }
 
-impl TreeEntry {
-    fn borrow(&self) -> (&OsStr, TreeNodeRef<'_>) {
+impl RecordedEntry {
+    fn borrow(&self) -> (&OsStr, RecordedNodeRef<'_>) {
         let node = match &self.node {
-            TreeNode::File { mode, size, hash } => {
-                TreeNodeRef::File { mode: *mode, size: *size, hash: *hash }
+            RecordedNode::File { mode, size, hash } => {
+                RecordedNodeRef::File { mode: *mode, size: *size, hash: *hash }
             }
-            TreeNode::Link { target } => TreeNodeRef::Link { target },
-            TreeNode::Folder { mode, tree } => TreeNodeRef::Folder { mode: *mode, tree: *tree },
-            TreeNode::LeftOut(skipped) => TreeNodeRef::LeftOut(*skipped),
+            RecordedNode::Link { target } => RecordedNodeRef::Link { target },
+            RecordedNode::Folder { mode, tree } => {
+                RecordedNodeRef::Folder { mode: *mode, tree: *tree }
+            }
+            RecordedNode::LeftOut(skipped) => RecordedNodeRef::LeftOut(*skipped),
         };
         (&self.name, node)
     }
 }
 
 /// Reads values from bytes.
-pub(super) struct ByteReader<'a>(pub(super) &'a [u8]);
+pub(super) struct RecordReader<'a>(pub(super) &'a [u8]);
 
-impl<'a> ByteReader<'a> {
+impl<'a> RecordReader<'a> {
     pub(super) fn bytes(&mut self, count: usize) -> Option<&'a [u8]> {
         let (bytes, rest) = self.0.split_at_checked(count)?;
         self.0 = rest;
@@ -227,19 +229,21 @@ impl<'a> ByteReader<'a> {
         Some(OsString::from_vec(self.bytes(length)?.to_vec()))
     }
 
-    fn entry(&mut self) -> Option<TreeEntry> {
+    fn entry(&mut self) -> Option<RecordedEntry> {
         let node = match self.bytes(1)? {
-            [FILE] => TreeNode::File {
+            [FILE] => RecordedNode::File {
                 mode: self.u32()?,
                 size: self.u64()?,
                 hash: ContentHash(self.array()?),
             },
-            [LINK] => TreeNode::Link { target: self.text()? },
-            [FOLDER] => TreeNode::Folder { mode: self.u32()?, tree: ContentHash(self.array()?) },
+            [LINK] => RecordedNode::Link { target: self.text()? },
+            [FOLDER] => {
+                RecordedNode::Folder { mode: self.u32()?, tree: ContentHash(self.array()?) }
+            }
             [LEFT_OUT] => {
                 let reason = *SkipReason::ALL.get(usize::from(self.bytes(1)?[0]))?;
                 let (size, modified) = (self.u64()?, i64::from_le_bytes(self.array()?));
-                TreeNode::LeftOut(SkippedEntry { reason, size, modified })
+                RecordedNode::LeftOut(SkippedEntry { reason, size, modified })
             }
             _ => return None,
         };
@@ -248,14 +252,14 @@ impl<'a> ByteReader<'a> {
             && name != "."
             && name != ".."
             && !name.as_bytes().iter().any(|byte| [0, b'/'].contains(byte));
-        is_name.then_some(TreeEntry { name, node })
+        is_name.then_some(RecordedEntry { name, node })
     }
 }
 
 /// Reads a folder.
-pub(super) fn decode(bytes: &[u8]) -> Option<Vec<TreeEntry>> {
-    let mut reader = ByteReader(bytes);
-    let mut entries: Vec<TreeEntry> = Vec::new();
+pub(super) fn decode(bytes: &[u8]) -> Option<Vec<RecordedEntry>> {
+    let mut reader = RecordReader(bytes);
+    let mut entries: Vec<RecordedEntry> = Vec::new();
     while !reader.0.is_empty() {
         let entry = reader.entry()?;
         if entries.last().is_some_and(|last| last.name >= entry.name) {
@@ -268,14 +272,15 @@ pub(super) fn decode(bytes: &[u8]) -> Option<Vec<TreeEntry>> {
 
 impl ContentStore {
     /// Returns the entries of a recorded folder.
-    pub(super) fn tree(&self, tree: &ContentHash) -> Result<Vec<TreeEntry>, CheckpointError> {
+    pub(super) fn tree(&self, tree: &ContentHash) -> Result<Vec<RecordedEntry>, CheckpointError> {
         let bytes = self.get(tree)?;
-        decode(&bytes).ok_or_else(|| CheckpointError::damaged(format!("the tree {tree} is damaged")))
+        decode(&bytes)
+            .ok_or_else(|| CheckpointError::damaged(format!("the tree {tree} is damaged")))
     }
 
-    fn put_tree(&self, entries: &[TreeEntry]) -> Result<ContentHash, CheckpointError> {
+    fn put_tree(&self, entries: &[RecordedEntry]) -> Result<ContentHash, CheckpointError> {
         let mut bytes = Vec::new();
-        encode(entries.iter().map(TreeEntry::borrow), &mut bytes);
+        encode(entries.iter().map(RecordedEntry::borrow), &mut bytes);
         let hash = ContentHash::of(&bytes);
         self.put(hash, &bytes).map(|()| hash)
     }
@@ -305,8 +310,10 @@ impl ContentStore {
         if before == after {
             return Ok(());
         }
-        let entries = |tree: Option<&ContentHash>| tree.map_or(Ok(Vec::new()), |tree| self.tree(tree));
-        let mut names: BTreeMap<OsString, (Option<TreeNode>, Option<TreeNode>)> = BTreeMap::new();
+        let entries =
+            |tree: Option<&ContentHash>| tree.map_or(Ok(Vec::new()), |tree| self.tree(tree));
+        let mut names: BTreeMap<OsString, (Option<RecordedNode>, Option<RecordedNode>)> =
+            BTreeMap::new();
         for entry in entries(before)? {
             names.entry(entry.name).or_default().0 = Some(entry.node);
         }
@@ -315,13 +322,13 @@ impl ContentStore {
         }
         for (name, (before, after)) in names {
             let path = path.join(name);
-            let state = |node: &Option<TreeNode>| node.as_ref().map(TreeNode::state);
+            let state = |node: &Option<RecordedNode>| node.as_ref().map(RecordedNode::state);
             let (was, is) = (state(&before), state(&after));
             if was != is {
                 changes.push(PathChange { path: path.clone(), before: was, after: is });
             }
-            let tree = |node: &Option<TreeNode>| match node {
-                Some(TreeNode::Folder { tree, .. }) => Some(*tree),
+            let tree = |node: &Option<RecordedNode>| match node {
+                Some(RecordedNode::Folder { tree, .. }) => Some(*tree),
                 _ => None,
             };
             self.add_changes(&path, tree(&before).as_ref(), tree(&after).as_ref(), changes)?;
@@ -342,7 +349,11 @@ impl ContentStore {
         Ok(self.node_of(tree, path)?.map(|node| node.state()))
     }
 
-    fn node_of(&self, tree: &ContentHash, path: &Path) -> Result<Option<TreeNode>, CheckpointError> {
+    fn node_of(
+        &self,
+        tree: &ContentHash,
+        path: &Path,
+    ) -> Result<Option<RecordedNode>, CheckpointError> {
         let (mut tree, mut found) = (*tree, None);
         let mut names = path.iter().peekable();
         while let Some(name) = names.next() {
@@ -351,7 +362,7 @@ impl ContentStore {
             let Ok(position) = position else { return Ok(None) };
             let node = entries[position].node.clone();
             match (&node, names.peek()) {
-                (TreeNode::Folder { tree: below, .. }, _) => tree = *below,
+                (RecordedNode::Folder { tree: below, .. }, _) => tree = *below,
                 (_, Some(_)) => return Ok(None),
                 (_, None) => {}
             }
@@ -376,32 +387,32 @@ impl ContentStore {
                 rest => drop(slot.1.insert(rest.to_owned(), state.clone())),
             }
         }
-        let mut entries: BTreeMap<OsString, TreeNode> =
+        let mut entries: BTreeMap<OsString, RecordedNode> =
             self.tree(tree)?.into_iter().map(|entry| (entry.name, entry.node)).collect();
         for (name, (state, inner)) in below {
             let old = entries.remove(name);
             let old_tree = match &old {
-                Some(TreeNode::Folder { tree, .. }) => Some(*tree),
+                Some(RecordedNode::Folder { tree, .. }) => Some(*tree),
                 _ => None,
             };
             let node = match state {
                 None => old,
                 Some(None) => None,
                 Some(Some(PathState::File { mode, size, hash })) => {
-                    Some(TreeNode::File { mode: *mode, size: *size, hash: *hash })
+                    Some(RecordedNode::File { mode: *mode, size: *size, hash: *hash })
                 }
                 Some(Some(PathState::Link { target })) => {
-                    Some(TreeNode::Link { target: target.clone() })
+                    Some(RecordedNode::Link { target: target.clone() })
                 }
-                Some(Some(PathState::LeftOut(skipped))) => Some(TreeNode::LeftOut(*skipped)),
+                Some(Some(PathState::LeftOut(skipped))) => Some(RecordedNode::LeftOut(*skipped)),
                 Some(Some(PathState::Folder { mode })) => {
                     let tree = old_tree.map_or_else(|| self.put_tree(&[]), Ok)?;
-                    Some(TreeNode::Folder { mode: *mode, tree })
+                    Some(RecordedNode::Folder { mode: *mode, tree })
                 }
             };
             let node = match node {
-                Some(TreeNode::Folder { mode, tree }) if !inner.is_empty() => {
-                    Some(TreeNode::Folder { mode, tree: self.edit_tree(&tree, &inner)? })
+                Some(RecordedNode::Folder { mode, tree }) if !inner.is_empty() => {
+                    Some(RecordedNode::Folder { mode, tree: self.edit_tree(&tree, &inner)? })
                 }
                 node => node,
             };
@@ -409,8 +420,8 @@ impl ContentStore {
                 entries.insert(name.to_owned(), node);
             }
         }
-        let entries: Vec<TreeEntry> =
-            entries.into_iter().map(|(name, node)| TreeEntry { name, node }).collect();
+        let entries: Vec<RecordedEntry> =
+            entries.into_iter().map(|(name, node)| RecordedEntry { name, node }).collect();
         self.put_tree(&entries)
     }
 
@@ -435,7 +446,7 @@ impl ContentStore {
         see: &mut dyn FnMut(&Path, &PathState),
     ) -> Result<(), CheckpointError> {
         match self.node_of(tree, folder)? {
-            Some(TreeNode::Folder { tree, .. }) => self.walk_folder(folder, &tree, see),
+            Some(RecordedNode::Folder { tree, .. }) => self.walk_folder(folder, &tree, see),
             _ => Ok(()),
         }
     }
@@ -449,7 +460,7 @@ impl ContentStore {
         for entry in self.tree(tree)? {
             let path = path.join(&entry.name);
             see(&path, &entry.node.state());
-            if let TreeNode::Folder { tree, .. } = &entry.node {
+            if let RecordedNode::Folder { tree, .. } = &entry.node {
                 self.walk_folder(&path, tree, see)?;
             }
         }
@@ -517,7 +528,8 @@ mod tests {
         let second = store.edit_tree(&first, &edits).unwrap();
         for (from, to) in [(first, second), (second, first)] {
             let changes = store.changes(&from, &to).unwrap();
-            let paths: Vec<_> = changes.iter().map(|change| change.path.to_str().unwrap()).collect();
+            let paths: Vec<_> =
+                changes.iter().map(|change| change.path.to_str().unwrap()).collect();
             assert_eq!(paths, ["a", "a/x", "b", "b/c"]);
             let edits = changes.into_iter().map(|change| (change.path, change.after)).collect();
             assert_eq!(store.edit_tree(&from, &edits).unwrap(), to);
@@ -527,7 +539,10 @@ mod tests {
     #[test]
     fn a_tree_that_leads_outside_is_damaged() {
         for name in ["..", ".", "", "a/b", "a\0"] {
-            let entry = TreeEntry { name: name.into(), node: TreeNode::Link { target: "x".into() } };
+            let entry = RecordedEntry {
+                name: name.into(),
+                node: RecordedNode::Link { target: "x".into() },
+            };
             let mut bytes = Vec::new();
             encode([entry.borrow()].into_iter(), &mut bytes);
             assert_eq!(decode(&bytes), None, "{name:?}");

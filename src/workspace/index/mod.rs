@@ -19,8 +19,8 @@ use thiserror::Error;
 
 use self::cache::IndexCache;
 use self::walk::IndexWalk;
-use super::root::WorkspaceRoot;
 pub(super) use self::walk::VERSION_CONTROL_FOLDERS;
+use super::root::WorkspaceRoot;
 
 pub use self::tree::{FolderTree, TreeEntry};
 

@@ -26,6 +26,8 @@ mod sessions;
 mod subagents;
 mod telemetry;
 mod tools;
+mod undo;
+mod undo_crash;
 mod unwritable_output;
 mod usage;
 mod workflows;

@@ -121,6 +121,7 @@ impl Journal for FailingJournal {
         record.records.push(match appended {
             JournalRecord::Event { event, .. } => serde_json::to_string(event).unwrap(),
             JournalRecord::Partial { id, text } => format!("{id} sent {text:?}"),
+            JournalRecord::Checkpoint(record) => format!("{record:?}"),
             JournalRecord::Ended { done, .. } => format!("{}", done.outcome.reason),
         });
         Ok(())

@@ -100,7 +100,10 @@ impl Journal for SimulatedJournal {
             at,
             match record {
                 JournalRecord::Event { event, .. } => StoredRecord::Event(event.clone()),
-                JournalRecord::Partial { .. } => StoredRecord::Partial,
+                // Nothing is recorded of simulated workspaces.
+                JournalRecord::Partial { .. } | JournalRecord::Checkpoint(_) => {
+                    StoredRecord::Partial
+                }
                 JournalRecord::Ended { .. } => StoredRecord::Ended,
             },
         ));

@@ -9,7 +9,7 @@ mod kill;
 mod power_cut;
 mod signals;
 mod spawn_failure;
-mod strace;
+pub(super) mod strace;
 mod sync_count;
 
 use std::path::PathBuf;

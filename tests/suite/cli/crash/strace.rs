@@ -15,14 +15,14 @@ use crate::kit::server::MAX_WAIT;
 
 /// One system call: its name, and how many calls of that name its thread had made with it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Syscall {
-    pub(super) name: String,
-    pub(super) nth: usize,
+pub(in crate::cli) struct Syscall {
+    pub(in crate::cli) name: String,
+    pub(in crate::cli) nth: usize,
 }
 
 /// What is to happen to a call.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum SyscallFault {
+pub(in crate::cli) enum SyscallFault {
     /// The process is killed in it.
     Kill,
     /// It fails with this error.
@@ -35,7 +35,7 @@ pub(super) enum SyscallFault {
 
 impl SyscallFault {
     /// Returns the argument of `strace` for this fault.
-    pub(super) fn strace_option(self, call: &Syscall) -> String {
+    pub(in crate::cli) fn strace_option(self, call: &Syscall) -> String {
         let Syscall { name, nth } = call;
         match self {
             Self::Kill => format!("inject={name}:signal=KILL:when={nth}"),
@@ -50,7 +50,7 @@ impl SyscallFault {
 
 /// Returns a command that runs another one under `strace`. It watches the first thread alone, so that every call has a
 /// number that is the same each time.
-pub(super) fn under_strace(command: &Command, log: &Path, how: &[&str]) -> Command {
+pub(in crate::cli) fn under_strace(command: &Command, log: &Path, how: &[&str]) -> Command {
     let mut strace = Command::new("strace");
     strace.arg("-o").arg(log).args(how).arg("--");
     strace.arg(command.get_program()).args(command.get_args()).env_clear();
@@ -134,7 +134,7 @@ fn lines(from: impl std::io::Read + Send + 'static) -> Receiver<String> {
 
 /// Returns the calls in a log that are noticeable outside; reading a file is not. With `all` there
 /// are no exceptions.
-pub(super) fn observable_calls(log: &Path, all: bool) -> Vec<Syscall> {
+pub(in crate::cli) fn observable_calls(log: &Path, all: bool) -> Vec<Syscall> {
     let text = fs::read_to_string(log).unwrap();
     let mut counts: HashMap<(&str, &str), usize> = HashMap::new();
     let mut calls = BTreeSet::new();

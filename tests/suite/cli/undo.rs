@@ -1,0 +1,301 @@
+//! What a session changes is recorded, shown and taken back.
+
+use std::collections::BTreeMap;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use crate::kit::cli::{CliFixture, wait_until};
+
+/// Three steps: a tool's edit, commands, and tools again.
+pub(super) const SCRIPT: &str = r##"
+[[turn]]
+calls = [{ name = "write_file", arguments = { path = "new.txt", content = "new\n" } }]
+
+[[turn]]
+calls = [{ name = "run_command", arguments = { command = "mkdir -p empty/e; ln -sf old.txt link; chmod 755 old.txt; rm gone.txt; printf 'a\\0b' > bin; mv moved.txt d/moved.txt; echo built > ignored.o" } }]
+
+[[turn]]
+calls = [{ name = "edit_file", arguments = { path = "old.txt", old_str = "old", new_str = "edited" } }]
+
+[[turn]]
+text = "Done."
+"##;
+
+/// Everything in a folder: kinds, permissions, contents, targets.
+pub(super) type Snapshot = BTreeMap<PathBuf, (char, u32, Vec<u8>)>;
+
+pub(super) fn snapshot(root: &Path) -> Snapshot {
+    let (mut found, mut folders) = (Snapshot::new(), vec![root.to_owned()]);
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).unwrap() {
+            let path = entry.unwrap().path();
+            let meta = fs::symlink_metadata(&path).unwrap();
+            let (kind, content) = if meta.is_symlink() {
+                ('l', fs::read_link(&path).unwrap().to_str().unwrap().into())
+            } else if meta.is_dir() {
+                folders.push(path.clone());
+                ('d', Vec::new())
+            } else {
+                ('f', fs::read(&path).unwrap())
+            };
+            let mode = if kind == 'l' { 0 } else { meta.mode() & 0o7777 };
+            found.insert(path.strip_prefix(root).unwrap().to_owned(), (kind, mode, content));
+        }
+    }
+    found
+}
+
+/// Returns a workspace, a snapshot of it, and one after a run.
+pub(super) fn changed_workspace() -> (CliFixture, Snapshot, Snapshot) {
+    let world = CliFixture::new();
+    world.write("old.txt", "one\nold\nthree\n").write("gone.txt", "gone\n");
+    world.write("moved.txt", "moved\n").write("d/x", "x").write(".gitignore", "*.o\n");
+    world.write("gone/deep/secret", "s");
+    fs::set_permissions(world.path("d/x"), Permissions::from_mode(0o600)).unwrap();
+    symlink("nowhere", world.path("dangling")).unwrap();
+    let before = snapshot(&world.path(""));
+    let ran = world.run_script(SCRIPT, &["--mode", "yolo", "--json"]);
+    assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
+    let after = snapshot(&world.path(""));
+    assert_ne!(before, after);
+    (world, before, after)
+}
+
+#[test]
+fn everything_is_taken_back_and_that_too() {
+    let (world, before, after) = changed_workspace();
+    let undone = world.run(&["undo", "--start", "--yes"]);
+    assert_eq!(undone.code, 0, "{}{}", undone.out, undone.err);
+    assert_eq!(snapshot(&world.path("")), before);
+    for expected in [&after, &before, &after] {
+        let undone = world.run(&["undo", "--yes"]);
+        assert_eq!(undone.code, 0, "{}{}", undone.out, undone.err);
+        assert_eq!(&snapshot(&world.path("")), expected);
+    }
+    let verified = world.run(&["replay", "last", "--verify"]);
+    assert_eq!(verified.code, 0, "{}{}", verified.out, verified.err);
+}
+
+#[test]
+fn an_undo_goes_to_before_the_last_change_or_any_step() {
+    let (world, before, after) = changed_workspace();
+    assert_eq!(world.run(&["undo", "--yes"]).code, 0);
+    assert_eq!(world.read("old.txt"), "one\nold\nthree\n");
+    assert_eq!(world.read("new.txt"), "new\n");
+    assert!(world.path("empty/e").is_dir());
+    assert_eq!(world.run(&["undo", "last", "--step", "2", "--yes"]).code, 0);
+    assert!(world.path("new.txt").exists() && !world.path("empty").exists());
+    assert_eq!(world.run(&["undo", "--step", "1", "--yes"]).code, 0);
+    assert_eq!(snapshot(&world.path("")), before);
+    let last = world.run(&["undo", "--to", "1000", "--yes"]);
+    assert_eq!((last.code, snapshot(&world.path(""))), (0, before.clone()), "{}", last.err);
+    assert_eq!(world.run(&["undo", "--step", "9", "--yes"]).code, 3);
+    assert_eq!(world.run(&["undo", "--to", "0", "--yes"]).code, 0);
+    assert_eq!(snapshot(&world.path("")), before);
+    let _ = after;
+}
+
+#[test]
+fn without_a_terminal_the_diff_is_shown_and_nothing_changes() {
+    let (world, _, after) = changed_workspace();
+    let refused = world.run(&["undo"]);
+    assert_eq!(refused.code, 3, "{}", refused.err);
+    assert!(refused.out.contains("-edited") && refused.out.contains("+old"), "{}", refused.out);
+    assert!(refused.err.contains("--yes"), "{}", refused.err);
+    assert_eq!(snapshot(&world.path("")), after);
+}
+
+#[test]
+fn what_someone_else_changed_is_refused_unless_a_copy_is_kept() {
+    let (world, _, _) = changed_workspace();
+    world.write("old.txt", "mine\n").write("other.txt", "mine\n");
+    let refused = world.run(&["undo", "--yes"]);
+    assert_eq!(refused.code, 1, "{}", refused.err);
+    assert!(
+        refused.err.contains("old.txt") && !refused.err.contains("other.txt"),
+        "{}",
+        refused.err
+    );
+    assert_eq!(world.read("old.txt"), "mine\n");
+    let forced = world.run(&["undo", "--yes", "--force"]);
+    assert_eq!(forced.code, 0, "{}", forced.err);
+    assert!(forced.err.contains("old.txt.before-undo-1"), "{}", forced.err);
+    assert_eq!(world.read("old.txt.before-undo-1"), "mine\n");
+    assert_eq!(
+        (world.read("old.txt"), world.read("other.txt")),
+        ("one\nold\nthree\n".into(), "mine\n".into())
+    );
+}
+
+fn git(folder: &Path, args: &[&str], input: &[u8]) -> bool {
+    let mut git = Command::new("git");
+    git.args(args).current_dir(folder).env("GIT_CEILING_DIRECTORIES", folder.parent().unwrap());
+    let Ok(mut child) = git.stdin(Stdio::piped()).spawn() else { return false };
+    std::io::Write::write_all(&mut child.stdin.take().unwrap(), input).unwrap();
+    child.wait().unwrap().success()
+}
+
+#[test]
+fn the_diff_of_a_session_applies_with_git() {
+    let (world, before, after) = changed_workspace();
+    let output = world.command(&["diff", "last"]).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    if !git(&world.path(""), &["--version"], b"") {
+        return println!("skipped: there is no git");
+    }
+    assert_eq!(world.run(&["undo", "--start", "--yes"]).code, 0);
+    assert_eq!(snapshot(&world.path("")), before);
+    let patch = &output.stdout;
+    assert!(git(&world.path(""), &["apply"], patch), "{}", String::from_utf8_lossy(patch));
+    // Git knows neither empty folders nor all permissions.
+    let files = |tree: &Snapshot| -> Vec<(PathBuf, char, bool, Vec<u8>)> {
+        let files = tree.iter().filter(|(_, (kind, ..))| *kind != 'd');
+        files
+            .map(|(path, (kind, mode, text))| {
+                (path.clone(), *kind, mode & 0o100 != 0, text.clone())
+            })
+            .collect()
+    };
+    assert_eq!(files(&snapshot(&world.path(""))), files(&after));
+    assert!(git(&world.path(""), &["apply", "-R"], patch));
+    assert_eq!(files(&snapshot(&world.path(""))), files(&before));
+}
+
+#[test]
+fn a_part_of_a_session_is_shown_between_two_records() {
+    let (world, _, _) = changed_workspace();
+    let all = world.run(&["diff", "last", "0..1000"]);
+    assert!(all.out.contains("new.txt") && all.out.contains("old.txt"), "{}", all.out);
+    let nothing = world.run(&["diff", "last", "0..1"]);
+    assert_eq!((nothing.code, &*nothing.out), (0, ""));
+    assert_eq!(world.run(&["diff", "last", "x"]).code, 3);
+}
+
+#[test]
+fn a_run_that_changes_nothing_stores_nothing() {
+    let world = CliFixture::new();
+    world.write("a", "a");
+    let script = r#"
+        [[turn]]
+        calls = [{ name = "read_file", arguments = { path = "a" } }]
+        [[turn]]
+        calls = [{ name = "run_command", arguments = { command = "ls" } }]
+        [[turn]]
+        text = "Done."
+    "#;
+    assert_eq!(world.run_script(script, &["--mode", "yolo"]).code, 0);
+    let sessions = world.home().join(".local/state/architect/sessions");
+    for entry in fs::read_dir(sessions).unwrap() {
+        assert!(!entry.unwrap().path().join("checkpoints").exists());
+    }
+    assert_eq!(world.run(&["undo", "--yes"]).code, 3);
+}
+
+#[test]
+fn checkpoints_can_be_turned_off() {
+    let world = CliFixture::new();
+    let off = ["--mode", "yolo", "--set", "checkpoints.enabled=false"];
+    world.write("old.txt", "old").write("gone.txt", "").write("moved.txt", "").write("d/x", "");
+    assert_eq!(world.run_script(SCRIPT, &off).code, 0);
+    let undone = world.run(&["undo", "--yes"]);
+    assert!(undone.code == 3 && undone.err.contains("no recorded states"), "{}", undone.err);
+}
+
+#[test]
+fn the_model_learns_of_an_undo_when_the_session_is_resumed() {
+    let (world, _, _) = changed_workspace();
+    assert_eq!(world.run(&["undo", "--yes"]).code, 0);
+    let script = format!("{SCRIPT}\n[[turn]]\ntext = \"Again.\"\n");
+    world.script_model(&script);
+    let resumed = world.run(&["resume", "last", "Go on.", "--json"]);
+    assert_eq!(resumed.code, 0, "{}{}", resumed.out, resumed.err);
+    let shown = world.run(&["sessions", "show", "last"]).out;
+    assert!(shown.contains("The user has taken back changes"), "{shown}");
+}
+
+#[test]
+fn a_conversation_is_rewound_without_its_files() {
+    let (world, _, after) = changed_workspace();
+    let rewound = world.run(&["undo", "--only", "conversation", "--step", "2"]);
+    assert_eq!(rewound.code, 0, "{}", rewound.err);
+    let shown = world.run(&["sessions", "show", rewound.out.trim()]).out;
+    assert!(shown.contains("write_file") && !shown.contains("run_command"), "{shown}");
+    assert_eq!(snapshot(&world.path("")), after);
+}
+
+#[test]
+fn a_fork_begins_with_the_files_of_its_record() {
+    let (world, _, after) = changed_workspace();
+    let rewound = world.run(&["undo", "--only", "conversation", "--step", "2"]);
+    let note = rewound.err.split("up to record ").nth(1).unwrap();
+    let seq = note.split(';').next().unwrap();
+    let forked = world.run(&["fork", &format!("last@{seq}"), "--files", "--only", "--any-folder"]);
+    assert_eq!(forked.code, 0, "{}", forked.err);
+    let folder = forked.err.split("works in ").nth(1).unwrap().split(".\n").next().unwrap();
+    let folder = Path::new(folder.split(". ").next().unwrap());
+    assert_eq!(fs::read_to_string(folder.join("new.txt")).unwrap(), "new\n");
+    assert!(!folder.join("empty").exists() && folder.join("gone.txt").exists());
+    assert_eq!(fs::metadata(folder.join("d/x")).unwrap().mode() & 0o777, 0o600);
+    assert_eq!(snapshot(&world.path("")), after);
+    let plain = world.run(&["fork", &format!("last@{seq}"), "--json"]);
+    assert!(plain.err.contains("The files are those of now"), "{}", plain.err);
+}
+
+/// A run that is killed in a step leaves the state before it.
+#[test]
+fn the_step_of_a_killed_run_is_taken_back() {
+    let world = CliFixture::new();
+    world.write("a", "old");
+    let script = r#"
+        [[turn]]
+        calls = [{ name = "run_command", arguments = { command = "echo new > a; touch b; sleep 60" } }]
+    "#;
+    let model = world.script_model(script);
+    let run = ["run", "Do it.", "--model", &model, "--mode", "yolo"];
+    let mut child = world.command(&run).spawn().unwrap();
+    wait_until("the command has changed the file", || world.path("b").exists());
+    let refused = world.run(&["undo", "--yes"]);
+    assert_eq!(refused.code, 1, "{}", refused.err);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let undone = world.run(&["undo", "--yes"]);
+    assert_eq!(undone.code, 0, "{}", undone.err);
+    assert_eq!((world.read("a"), world.path("b").exists()), ("old".to_owned(), false));
+    assert_eq!(world.run(&["undo", "--yes"]).code, 0);
+    assert_eq!(world.read("a"), "new\n");
+}
+
+/// The contents of one session are shared with the next one, and stay when the first is removed.
+#[test]
+fn sessions_of_a_workspace_share_contents() {
+    let world = CliFixture::new();
+    let large: String = (0..40_000).map(|line| format!("line {line}\n")).collect();
+    world.write("large", &large);
+    let script = |name: &str| {
+        format!(
+            "[[turn]]\ncalls = [{{ name = \"write_file\", arguments = {{ path = \"{name}\", content = \"x\" }} }}]\n\
+             [[turn]]\ntext = \"Done.\"\n"
+        )
+    };
+    std::thread::sleep(std::time::Duration::from_millis(50));
+    let first = world.run_script(&script("a"), &["--mode", "yolo", "--json"]);
+    let second = world.run_script(&script("b"), &["--mode", "yolo", "--json"]);
+    let sessions = world.home().join(".local/state/architect/sessions");
+    let folder = |ran: &crate::kit::cli::CommandResult| {
+        sessions.join(ran.json()["session_id"].as_str().unwrap()).join("checkpoints")
+    };
+    let own = |folder: &Path| {
+        let name = folder.parent().unwrap().file_name().unwrap();
+        fs::metadata(folder.join(name)).unwrap()
+    };
+    assert!(own(&folder(&first)).size() > 100_000 && own(&folder(&first)).nlink() == 2);
+    assert!(own(&folder(&second)).size() < 10_000);
+    let id = first.json()["session_id"].as_str().unwrap().to_owned();
+    assert_eq!(world.run(&["sessions", "rm", &id]).code, 0);
+    world.write("large", "gone\n");
+    let verified = world.run(&["replay", "last", "--verify"]);
+    assert_eq!(verified.code, 0, "{}", verified.out);
+    assert!(!folder(&first).exists());
+}
