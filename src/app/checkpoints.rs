@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use super::run_setup::RunSetup;
 use super::session::SessionTarget;
@@ -38,6 +39,9 @@ pub(super) struct StateRecorder {
     pub(super) store: ContentStore,
     pub(super) lengths: BTreeMap<Arc<str>, u64>,
 }
+
+/// How long the calls of a step wait for a record at the most; it is a part of their own time.
+const MAX_RECORD_TIME: Duration = Duration::from_secs(15);
 
 /// Folders of this program in a workspace: its results and worktrees.
 const OWN_FOLDERS: [&str; 2] = [".architect/batch", ".architect/worktrees"];
@@ -90,6 +94,9 @@ impl StateRecorder {
             self.lengths = self.store.commit()?;
             Ok(state)
         });
+        if let Err(CheckpointError::TooSlow(_)) = scanned {
+            self.lengths = self.store.commit()?;
+        }
         let ScannedState { tree, totals } = scanned.inspect_err(|_| self.store.abandon())?;
         Ok(RecordedState {
             tree: tree.to_string().into(),
@@ -136,7 +143,10 @@ impl SessionCheckpoints {
                 let (folder, own) = (self.folder.clone(), self.session.to_string());
                 let store = ContentStore::open(folder, &own, &self.lengths, self.durability)?;
                 let (options, lengths) = (self.options.clone(), self.lengths.clone());
-                none.insert(StateRecorder::open(&self.root, options, &self.cache, store, lengths)?)
+                let opened = StateRecorder::open(&self.root, options, &self.cache, store, lengths);
+                let recorder = none.insert(opened?);
+                recorder.scanner.set_time_limit(MAX_RECORD_TIME);
+                recorder
             }
         };
         recorder.record(&scope.cancel)

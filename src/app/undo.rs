@@ -93,12 +93,18 @@ struct StateList<'a> {
 
 impl<'a> StateList<'a> {
     fn new(history: &'a SessionHistory) -> Result<Self, AppError> {
+        // The contents of an imported session stayed where it came from.
+        let imported = history.header.imported_up_to;
         let states = history.checkpoints.iter().filter_map(|found| {
             let tree = ContentHash::parse(&found.record.state()?.tree)?;
-            Some((found, tree))
+            imported.is_none_or(|last| found.seq > last).then_some((found, tree))
         });
-        let states: Vec<_> = states.collect();
-        if states.is_empty() || history.is_imported_setup() {
+        let mut states: Vec<_> = states.collect();
+        // An undo that was not made.
+        while states.pop_if(|(found, _)| found.record.kind == CheckpointKind::BeforeUndo).is_some()
+        {
+        }
+        if states.is_empty() {
             let failed = history.checkpoints.iter().find_map(|found| match &found.record.outcome {
                 CheckpointOutcome::Failed(reason) => Some(format!(": {reason}")),
                 CheckpointOutcome::Recorded(_) => None,
@@ -119,17 +125,30 @@ impl<'a> StateList<'a> {
         &self,
         now: Option<ContentHash>,
     ) -> Vec<(ContentHash, ContentHash, &'a StoredCheckpoint)> {
-        let next = self.states.iter().skip(1).map(|(_, tree)| Some(*tree)).chain([now]);
-        let pairs = self.states.iter().zip(next);
-        pairs
-            .filter(|((found, _), _)| found.record.kind.is_before_change())
-            .filter_map(|((found, tree), next)| Some((*tree, next?, *found)))
-            .collect()
+        let next = self.states.iter().skip(1).map(|(next, tree)| (Some(next.record.kind), *tree));
+        let pairs = self.states.iter().zip(next.chain(now.map(|now| (None, now))));
+        let is_own = |((found, _), (next, _)): &(&(&StoredCheckpoint, _), (Option<_>, _))| {
+            // An undo that failed has no restored state.
+            let is_made = found.record.kind != CheckpointKind::BeforeUndo
+                || *next == Some(CheckpointKind::Restored);
+            found.record.kind.is_before_change() && is_made && !self.is_inherited(found)
+        };
+        pairs.filter(is_own).map(|((found, from), (_, to))| (*from, to, *found)).collect()
     }
 
     /// Returns whether the session's last change has no recorded end: its process was killed.
     fn is_open(&self) -> bool {
-        self.states.last().is_some_and(|(found, _)| found.record.kind.is_before_change())
+        let is_open = |(found, _): &(&StoredCheckpoint, _)| {
+            found.record.kind == CheckpointKind::Step && !self.is_inherited(found)
+        };
+        self.states.last().is_some_and(is_open)
+    }
+
+    /// Returns whether the next change after a state is not that of a fork, but of its original.
+    fn is_inherited(&self, found: &StoredCheckpoint) -> bool {
+        let Some(parent) = self.history.header.ancestry else { return false };
+        let next = self.states.iter().find(|(next, _)| next.seq > found.seq);
+        found.seq <= parent.seq && next.is_none_or(|(next, _)| next.seq > parent.seq)
     }
 
     /// Returns the state just after a record.

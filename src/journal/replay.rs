@@ -14,10 +14,12 @@ use super::record_line::{StoredContent, StoredFingerprint, StoredRecord};
 use super::session_id::SessionId;
 use super::steering_queue::MessageId;
 use crate::machine::{
-    Authorization, CallIntent, CallState, CostBreakdown, Event, EventKind, FileDigests,
-    Fingerprint, Machine, MachineOutput, Resumption, RunStatus, State, StateKind,
+    Authorization, CallIntent, CostBreakdown, Event, EventKind, FileDigests, Fingerprint, Machine,
+    MachineOutput, Resumption, RunStatus, State, StateKind,
 };
-use crate::model::{CallId, CheckpointKind, CheckpointRecord, EffectId, RunTime, TimeSpan};
+use crate::model::{
+    CallAccess, CallId, CheckpointKind, CheckpointRecord, EffectId, RunTime, TimeSpan,
+};
 
 /// The state of a session, and what a resume needs to know of its records.
 #[derive(Clone, Debug)]
@@ -258,14 +260,15 @@ impl SessionHistory {
                 if let CallIntent::Edit { files } = intent {
                     self.all_edits.extend(files.iter().cloned());
                 }
-                if let Some(call) = call_of_effect(&self.machine.state, *id) {
-                    self.intents.insert(call, intent.clone());
+                if let Some(call) = self.machine.state.call_of(*id) {
+                    self.intents.insert(call.call.id.clone(), intent.clone());
                 }
             }
             Event::ToolCompleted { id, result } => {
-                let call = call_of_effect(&self.machine.state, *id);
-                if let Some(intent) = call.and_then(|call| self.intents.remove(&call)) {
-                    if intent != CallIntent::ReadOnly {
+                let Some(call) = self.machine.state.call_of(*id) else { return };
+                if let Some(intent) = self.intents.remove(&call.call.id) {
+                    let is_read = matches!(call.access, CallAccess::Read(_));
+                    if !is_read && intent != CallIntent::ReadOnly {
                         self.change_records.push(seq);
                     }
                     if result.is_ok() {
@@ -313,16 +316,6 @@ fn ends_run(event: &Event) -> bool {
         event,
         Event::Interrupt { .. } | Event::StoreFailed { .. } | Event::InternalError { .. }
     )
-}
-
-/// Returns the call that an effect belongs to.
-pub(super) fn call_of_effect(state: &State, effect: EffectId) -> Option<CallId> {
-    let State::Executing(state) = state else { return None };
-    let open = state.calls.iter().find(|call| match call.state {
-        CallState::Authorizing { id, .. } | CallState::Running { id, .. } => id == effect,
-        CallState::Queued | CallState::Completed(_) => false,
-    });
-    open.map(|call| call.call.id.clone())
 }
 
 /// Replays a journal record by record, and calls `see` with each one and its result.

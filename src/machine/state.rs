@@ -124,6 +124,12 @@ impl State {
         self.pending().map(|(id, _)| id).collect()
     }
 
+    /// Returns the tool call that a pending effect belongs to.
+    pub fn call_of(&self, effect: EffectId) -> Option<&TrackedCall> {
+        let Self::Executing(state) = self else { return None };
+        state.calls.iter().find(|call| call.state.pending_effect() == Some(effect))
+    }
+
     /// Returns whether the event is about a pending effect, and of a kind that this effect can cause.
     pub fn awaits(&self, event: &Event) -> bool {
         let kind = event.kind();

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use thiserror::Error;
 
@@ -28,6 +29,9 @@ pub enum CheckpointError {
     /// A pattern of `checkpoints.exclude` is invalid.
     #[error("invalid pattern '{0}' in checkpoints.exclude")]
     Pattern(String),
+    /// It takes too long.
+    #[error("it takes longer than {} s; what is read so far need not be written again", .0.as_secs())]
+    TooSlow(Duration),
     /// The caller has cancelled it.
     #[error("it was cancelled")]
     Cancelled,

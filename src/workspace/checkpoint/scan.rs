@@ -11,7 +11,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
 use rayon::prelude::*;
@@ -89,6 +89,7 @@ pub struct WorkspaceScanner {
     /// Whether all contents of the state are in the store.
     is_stored: bool,
     pool: Option<ThreadPool>,
+    time_limit: Option<Duration>,
 }
 
 /// A folder at the last scan.
@@ -138,6 +139,7 @@ struct Scan<'a> {
     newest: [i64; 2],
     device: u64,
     files: AtomicU64,
+    begun: Instant,
 }
 
 /// How far apart two changes with different time stamps are at least: some ticks of a kernel, and two seconds for file
@@ -258,7 +260,15 @@ impl WorkspaceScanner {
         let all = || CheckpointError::Pattern(options.exclude.join(", "));
         let exclude = builder.build().map_err(|_| all())?;
         let root = root.clone();
-        Ok(Self { root, options, exclude, state: None, is_stored: false, pool: None })
+        Ok(Self {
+            root,
+            options,
+            exclude,
+            state: None,
+            is_stored: false,
+            pool: None,
+            time_limit: None,
+        })
     }
 
     /// Sets the state of an earlier scan, from which unchanged files are known.
@@ -268,6 +278,11 @@ impl WorkspaceScanner {
 
     pub(super) fn state(&self) -> Option<&FolderState> {
         self.state.as_ref()
+    }
+
+    /// Limits the time of a scan.
+    pub fn set_time_limit(&mut self, limit: Duration) {
+        self.time_limit = Some(limit);
     }
 
     /// Returns what is recorded.
@@ -303,6 +318,7 @@ impl WorkspaceScanner {
             newest: RESOLUTION.map(newest_time),
             device: stat.st_dev,
             files: AtomicU64::new(0),
+            begun: Instant::now(),
         };
         let old = self.state.as_ref();
         let work = || scan.folder(&folder, Path::new(""), FileStat::new(&stat).mode, old, 0);
@@ -373,9 +389,7 @@ impl Scan<'_> {
         old: Option<&FolderState>,
         depth: usize,
     ) -> Result<FolderState, CheckpointError> {
-        if self.cancel.is_cancelled() {
-            return Err(CheckpointError::Cancelled);
-        }
+        self.check_time()?;
         let full = || self.scanner.root.path().join(path);
         let names = folder_names(folder).map_err(|error| (error, full()));
         let names = names.or_else(|(error, path)| Err(error).context("list", &path))?;
@@ -534,6 +548,14 @@ impl Scan<'_> {
         }
     }
 
+    fn check_time(&self) -> Result<(), CheckpointError> {
+        match self.scanner.time_limit {
+            _ if self.cancel.is_cancelled() => Err(CheckpointError::Cancelled),
+            Some(limit) if self.begun.elapsed() > limit => Err(CheckpointError::TooSlow(limit)),
+            Some(_) | None => Ok(()),
+        }
+    }
+
     fn count_file(&self) -> Result<(), CheckpointError> {
         let most = self.scanner.options.max_files;
         match self.files.fetch_add(1, Ordering::Relaxed) >= most {
@@ -588,9 +610,7 @@ impl Scan<'_> {
         {
             return Ok(Some(NodeState::File { stat, hash: *hash }));
         }
-        if self.cancel.is_cancelled() {
-            return Err(CheckpointError::Cancelled);
-        }
+        self.check_time()?;
         let flags =
             OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
         let opened = match retry(|| openat(folder, name, flags, Mode::empty())) {

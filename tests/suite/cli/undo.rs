@@ -231,7 +231,8 @@ fn a_fork_begins_with_the_files_of_its_record() {
     let rewound = world.run(&["undo", "--only", "conversation", "--step", "2"]);
     let note = rewound.err.split("up to record ").nth(1).unwrap();
     let seq = note.split(';').next().unwrap();
-    let forked = world.run(&["fork", &format!("last@{seq}"), "--files", "--only", "--any-folder"]);
+    let session = note.split("; ").nth(1).unwrap().split(" stays").next().unwrap();
+    let forked = world.run(&["fork", &format!("{session}@{seq}"), "--files", "--only"]);
     assert_eq!(forked.code, 0, "{}", forked.err);
     let folder = forked.err.split("works in ").nth(1).unwrap().split(".\n").next().unwrap();
     let folder = Path::new(folder.split(". ").next().unwrap());
@@ -239,7 +240,7 @@ fn a_fork_begins_with_the_files_of_its_record() {
     assert!(!folder.join("empty").exists() && folder.join("gone.txt").exists());
     assert_eq!(fs::metadata(folder.join("d/x")).unwrap().mode() & 0o777, 0o600);
     assert_eq!(snapshot(&world.path("")), after);
-    let plain = world.run(&["fork", &format!("last@{seq}"), "--json"]);
+    let plain = world.run(&["fork", &format!("{session}@{seq}"), "--json"]);
     assert!(plain.err.contains("The files are those of now"), "{}", plain.err);
 }
 

@@ -70,7 +70,9 @@ fn each_call(faults: &[SyscallFault], every: usize) {
     if ran.code != 0 {
         return println!("skipped: strace may not watch a process here: {}", ran.err);
     }
-    let calls: Vec<Syscall> = calls(&log).into_iter().step_by(every).collect();
+    let all = calls(&log);
+    assert!(all.len() > 40, "{all:?}");
+    let calls: Vec<Syscall> = all.into_iter().step_by(every).collect();
     let cases: Vec<_> =
         calls.iter().flat_map(|call| faults.iter().map(move |f| (call, *f))).collect();
     let next = AtomicUsize::new(0);
@@ -84,7 +86,6 @@ fn each_call(faults: &[SyscallFault], every: usize) {
         }
     });
     println!("{} cases", cases.len());
-    assert!(calls.len() > 20, "{calls:?}");
 }
 
 /// The files are before or after an undo that was killed anywhere, once the next command has run.
@@ -104,4 +105,42 @@ fn an_undo_that_fails_changes_nothing() {
 fn an_undo_survives_every_fault_in_every_call() {
     let (eio, full) = (SyscallFault::Fail("EIO"), SyscallFault::FailEver("ENOSPC"));
     each_call(&[SyscallFault::Kill, eio, full], 1);
+}
+
+/// Two steps whose changes are recorded.
+const WRITES: &str = r#"
+[[turn]]
+calls = [{ name = "write_file", arguments = { path = "a", content = "new\n" } }]
+
+[[turn]]
+calls = [{ name = "write_file", arguments = { path = "b/c", content = "new\n" } }]
+
+[[turn]]
+text = "Done."
+"#;
+
+/// A run that is killed while it records a state, in any thread, leaves states that everything can be restored from.
+#[test]
+fn a_run_that_is_killed_while_it_records_can_be_taken_back() {
+    for name in ["pwrite64", "fdatasync", "fsync", "mkdir", "renameat2"] {
+        for nth in [1, 2, 3, 4, 6, 8] {
+            let world = CliFixture::new();
+            world.write("a", "old\n");
+            let before = snapshot(&world.path(""));
+            let model = world.script_model(WRITES);
+            let run = world.command(&["run", "Do it.", "--model", &model, "--mode", "yolo"]);
+            let call = Syscall { name: name.to_owned(), nth };
+            let how = SyscallFault::Kill.strace_option(&call);
+            let log = world.home().join("strace.log");
+            let Ok(child) = under_strace(&run, &log, &["-f", "-e", &how]).spawn() else {
+                return println!("skipped: there is no strace");
+            };
+            wait_for_exit(child);
+            let undone = world.run(&UNDO);
+            let is_recorded = undone.code == 0;
+            let nothing = ["no recorded states", "no session"].iter().any(|it| undone.err.contains(it));
+            assert!(is_recorded || nothing, "{how}: {}", undone.err);
+            assert_eq!(snapshot(&world.path("")), before, "{how}: {}", undone.err);
+        }
+    }
 }
