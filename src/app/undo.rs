@@ -307,10 +307,12 @@ fn open_contents(
 /// # Errors
 ///
 /// Fails with the first one that is missing or damaged.
-pub fn verify_checkpoints(store: &SessionStore, session: SessionId) -> Result<u64, AppError> {
-    let (history, _) = store.replay(session, |_, _, _| {})?;
-    let Ok(list) = StateList::new(&history) else { return Ok(0) };
-    let contents = open_contents(store, &history)?;
+pub fn verify_checkpoints(
+    store: &SessionStore,
+    history: &SessionHistory,
+) -> Result<u64, AppError> {
+    let Ok(list) = StateList::new(history) else { return Ok(0) };
+    let contents = open_contents(store, history)?;
     let mut hashes = BTreeSet::new();
     for (_, tree) in &list.states {
         contents.walk_tree(tree, &mut |_, state| {

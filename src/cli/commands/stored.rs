@@ -45,7 +45,7 @@ pub(crate) fn replay(args: &ReplayArgs, world: &ProcessEnv) -> Result<u8, CliErr
         difference = difference.take().or_else(|| replayed.divergence.clone());
     })?;
     let contents = match args.verify {
-        true => verify_checkpoints(&stored.store, session).map_err(|error| error.to_string()),
+        true => verify_checkpoints(&stored.store, &past).map_err(|error| error.to_string()),
         false => Ok(0),
     };
     let state = past.machine.state.kind().as_str();

@@ -185,7 +185,8 @@ fn a_run_that_changes_nothing_stores_nothing() {
         [[turn]]
         text = "Done."
     "#;
-    assert_eq!(world.run_script(script, &["--mode", "yolo"]).code, 0);
+    let ran = world.run_script(script, &[]);
+    assert_eq!(ran.code, 0, "{}", ran.err);
     let sessions = world.home().join(".local/state/architect/sessions");
     for entry in fs::read_dir(sessions).unwrap() {
         assert!(!entry.unwrap().path().join("checkpoints").exists());

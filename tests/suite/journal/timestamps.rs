@@ -79,6 +79,7 @@ fn the_wall_clock_is_read_only_for_display() {
             "src/cli/commands/resume.rs",
             "src/cli/commands/sessions.rs",
             "src/cli/commands/stored.rs",
+            "src/cli/commands/undo.rs",
             // Whether a folder changed so recently that its time would not show another change.
             "src/exec/confine/temp_folder.rs",
             "src/exec/package_caches.rs",
@@ -89,6 +90,8 @@ fn the_wall_clock_is_read_only_for_display() {
             // Names that sort by time.
             "src/port/unique_id.rs",
             "src/runner/clock.rs",
+            // Whether a file changed so recently that its time would not show another change.
+            "src/workspace/checkpoint/scan.rs",
             "src/workspace/index/cache.rs",
         ]
     );
