@@ -133,7 +133,7 @@ impl State {
     }
 
     /// Cancels the pending effects, and completes what the conversation needs.
-    pub(crate) fn cancel(self) -> (RunContext, StepBuilder) {
+    pub(crate) fn cancel(self) -> (Box<RunContext>, StepBuilder) {
         match self {
             Self::Preparing(state) => state.cancel(),
             Self::Compacting(state) => state.cancel(),
