@@ -6,9 +6,8 @@ use std::sync::Arc;
 use architect::app::{ProcessEnv, RunRequest, SessionTarget, open_store};
 use architect::journal::SessionId;
 use architect::llm::Recorder;
-use architect::model::Signal;
 use architect::runner::set_idle_action;
-use architect::view::{CostSource, RunResult, jsonl};
+use architect::view::{CostSource, JsonFormat, RunResult};
 use architect::workspace::read_input;
 use serde_json::Value;
 
@@ -26,7 +25,7 @@ pub(super) fn with_result_document(
 ) -> Result<u8, CliError> {
     let format = sinks::output_format(output);
     set_idle_action(move |signal| {
-        let why = format!("stopped by {} before the run began", signal_name(signal));
+        let why = format!("stopped by {} before the run began", signal.name());
         let result = RunResult { exit_code: signal.exit_code(), ..RunResult::not_started(why) };
         task::run_with_timeout(move || drop(print_result(&result, format)));
     });
@@ -40,21 +39,12 @@ pub(super) fn with_result_document(
     done
 }
 
-fn signal_name(signal: Signal) -> &'static str {
-    match signal {
-        Signal::Interrupt => "SIGINT",
-        Signal::Terminate => "SIGTERM",
-        Signal::Hangup => "SIGHUP",
-        Signal::Pipe => "SIGPIPE",
-    }
-}
-
 /// Prints the document of a run that never began, for a program that reads the output.
 pub(crate) fn print_result(result: &RunResult, format: OutputFormat) -> Result<u8, CliError> {
     let text = match format {
         OutputFormat::Text => return Ok(0),
-        OutputFormat::Json => jsonl::to_line(result),
-        OutputFormat::StreamJson => architect::view::StreamJsonSink::result_line(result),
+        OutputFormat::Json => JsonFormat::Document.result_line(result),
+        OutputFormat::StreamJson => JsonFormat::Stream.result_line(result),
     };
     output::print(&String::from_utf8_lossy(&text.unwrap_or_default()))
 }

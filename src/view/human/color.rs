@@ -55,28 +55,14 @@ pub(super) struct Painter {
     pub(super) has_color: bool,
 }
 
+pub(super) const BOLD: Style = Style::new().bold();
+pub(super) const DIM: Style = Style::new().dimmed();
+pub(super) const SUCCESS: Style = AnsiColor::Green.on_default();
+pub(super) const ERROR: Style = AnsiColor::Red.on_default();
+pub(super) const WARNING: Style = AnsiColor::Yellow.on_default();
+
 impl Painter {
-    pub(super) fn bold(self, text: &str) -> String {
-        self.apply(Style::new().bold(), text)
-    }
-
-    pub(super) fn dim(self, text: &str) -> String {
-        self.apply(Style::new().dimmed(), text)
-    }
-
-    pub(super) fn success(self, text: &str) -> String {
-        self.apply(AnsiColor::Green.on_default(), text)
-    }
-
-    pub(super) fn error(self, text: &str) -> String {
-        self.apply(AnsiColor::Red.on_default(), text)
-    }
-
-    pub(super) fn warning(self, text: &str) -> String {
-        self.apply(AnsiColor::Yellow.on_default(), text)
-    }
-
-    fn apply(self, style: Style, text: &str) -> String {
+    pub(super) fn paint(self, style: Style, text: &str) -> String {
         match self.has_color {
             true => format!("{style}{text}{style:#}"),
             false => text.to_owned(),

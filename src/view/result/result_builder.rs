@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::changed_files::ChangedFiles;
-use super::{DeniedCall, RunCosts, RunResult, ToolCallBrief, ToolUsed};
+use super::{DeniedCall, RunCosts, RunResult, ToolUsed};
 use crate::machine::StopReason;
 use crate::model::{CallId, MicroUsd, TimeSpan, ToolStatus, Usage};
 use crate::view::human::call_summary::summarize_call;
@@ -181,10 +181,8 @@ impl RunResultBuilder {
             path: end.path.clone(),
             duration: end.duration,
             error: failed().map(|text| sanitize::truncate(text.trim(), LONGEST_ERROR).into()),
-            brief: ToolCallBrief {
-                arguments: what.unwrap_or_default().into(),
-                error: failed().map(|text| failure_line(&end.name, text, LONGEST_BRIEF).into()),
-            },
+            arguments_line: what.unwrap_or_default().into(),
+            error_line: failed().map(|text| failure_line(&end.name, text, LONGEST_BRIEF).into()),
         };
         if let Some(slot) = index.and_then(|index: usize| self.tools.get_mut(index)) {
             *slot = Some(tool);

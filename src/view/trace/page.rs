@@ -14,7 +14,6 @@ use super::{Trace, chart, usage_chart};
 use crate::machine::{CallPurpose, RunStatus, StopReason};
 use crate::model::{Decision, MessageOrigin, RunTime, TimeSpan, ToolStatus, pluralize};
 use crate::view::page::{PageFrame, section};
-use crate::view::public::word;
 use crate::view::sanitize;
 
 /// The longest headline of a message, in characters; the whole text is folded below it.
@@ -251,7 +250,7 @@ fn status_name(status: Option<ToolStatus>) -> String {
         None => "outcome unknown".to_owned(),
         Some(ToolStatus::Unknown) => "no such tool".to_owned(),
         Some(ToolStatus::Truncated) => "cut off".to_owned(),
-        Some(status) => word(status).replace('_', " "),
+        Some(status) => status.as_str().replace('_', " "),
     }
 }
 
@@ -274,7 +273,7 @@ fn messages(trace: &Trace) -> Markup {
 
 fn speaker(message: &TraceMessage) -> (&'static str, String) {
     match &message.speaker {
-        Speaker::User { origin } => ("user", word(origin).replace('_', "-")),
+        Speaker::User { origin } => ("user", origin.as_str().replace('_', "-")),
         Speaker::Assistant => ("assistant", "assistant".to_owned()),
         Speaker::ToolCall { name } => ("call", format!("calls {}", sanitize::line(name))),
         Speaker::ToolResult { name, status: ToolStatus::Ok } => {

@@ -190,9 +190,7 @@ fn run_scenario(
         }),
     };
     let ended = setup.run_in(environment, request, io)?;
-    let broken = "the run left no result";
-    let result = reporter.results(StopReason::InternalError, broken).pop();
-    Ok((ended, result.unwrap_or_else(|| RunResult::not_started(broken))))
+    Ok((ended, reporter.last_result()))
 }
 
 /// An inline executor with inputs from outside, between two events.

@@ -7,7 +7,6 @@ use serde_json::{Value, json};
 use super::expectations::{Expectations, ExpectedFile, ExpectedTool, TextPattern};
 use super::original_files::OriginalFiles;
 use super::parse::{expectations_toml, without_nulls};
-use super::recording::status_name;
 use crate::journal::{
     JournalError, SessionHistory, SessionId, SessionStore, StoredContent, StoredRecord,
 };
@@ -136,7 +135,7 @@ fn expectations_from(
 ) -> Expectations {
     let tool = |(call, result): &(ToolCall, Option<ToolResult>)| ExpectedTool {
         name: Some(call.name.to_string()),
-        status: result.as_ref().map(|result| status_name(result.status)),
+        status: result.as_ref().map(|result| result.status.to_string()),
         text: result.as_ref().map(|result| TextPattern::Exact(result.text.to_string())),
     };
     let tools = Some(calls.iter().map(tool).collect());
@@ -174,9 +173,8 @@ impl SessionExtract {
             }
             Event::Interrupt { signal } => {
                 let signal = match signal {
-                    Signal::Interrupt | Signal::Pipe => "SIGINT",
-                    Signal::Terminate => "SIGTERM",
-                    Signal::Hangup => "SIGHUP",
+                    Signal::Pipe => Signal::Interrupt.name(),
+                    signal => signal.name(),
                 };
                 match stood {
                     Some(
