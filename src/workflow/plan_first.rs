@@ -28,11 +28,9 @@ pub fn plan_first(
     let planner = setup.with_agent(agent);
     let store = request.target.store().cloned();
     let planning = RunRequest {
-        task: Some(Arc::clone(&task)),
-        target: SessionTarget::new(store),
         options: request.options.clone(),
-        source: CostSource::Plan,
         exit_on_partial: request.exit_on_partial,
+        ..RunRequest::new(Arc::clone(&task), SessionTarget::new(store), CostSource::Plan)
     };
     let planned = planner.run(planning, io.clone())?;
     let plan = match planned.outcome() {

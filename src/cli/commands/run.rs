@@ -1,7 +1,6 @@
 //! `architect run`: runs one task.
 
 use std::path::Path;
-use std::sync::Arc;
 
 use architect::app::{ProcessEnv, RunRequest, SessionTarget, open_store};
 use architect::journal::SessionId;
@@ -9,7 +8,7 @@ use architect::llm::Recorder;
 use architect::runner::set_idle_action;
 use architect::view::{CostSource, JsonFormat, RunResult};
 use architect::workspace::read_input;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::cli::args::{OutputArgs, OutputFormat, RunArgs};
 use crate::cli::config_options::{self, SavedOptions};
@@ -77,11 +76,9 @@ pub(crate) fn run(args: &RunArgs, world: ProcessEnv) -> Result<u8, CliError> {
         setup.recorder = Some(record);
     }
     let request = RunRequest {
-        task: Some(Arc::from(text)),
-        target,
-        options: saved.to_json(),
-        source: CostSource::Agent,
+        options: json!(saved),
         exit_on_partial: args.output.exit_code_on_partial,
+        ..RunRequest::new(text, target, CostSource::Agent)
     };
     let mode = if args.plan_first { RunMode::PlanFirst } else { RunMode::Direct };
     let code = task::run(&setup, request, mode, &args.output);

@@ -65,14 +65,12 @@ impl OtelSink {
     ///
     /// Fails when the thread cannot be started.
     pub fn new(
-        settings: OtelSettings,
+        mut settings: OtelSettings,
         info: &RunInfo,
         sender: impl FnMut(&ExportRequest<'_>) -> Result<(), String> + Send + 'static,
     ) -> io::Result<Self> {
         let spans = SpanBuilder::new(&info.session_id, info.started_at, settings.parent);
-        let headers = [("content-type".to_owned(), "application/json".to_owned())];
-        let settings =
-            OtelSettings { headers: [&headers[..], &settings.headers].concat(), ..settings };
+        settings.headers.insert(0, ("content-type".to_owned(), "application/json".to_owned()));
         let (sender, trace) = (Box::new(sender), spans.trace);
         let collector = BatchExporter { sender, settings, trace, batch: Vec::new(), failures: 0 };
         Ok(Self { span_builder: spans, writer: BackgroundWriter::start("traces", collector)? })

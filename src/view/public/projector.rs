@@ -18,9 +18,7 @@ use crate::machine::{
     MachineNote, MachineOutput, PricedUsage, RunContext, RunOutcome, State, StateKind, StopReason,
     Transition,
 };
-use crate::model::{
-    ConversationItem, EffectId, MessageOrigin, Reply, ReplyFinish, RunTime, TimeSpan,
-};
+use crate::model::{ConversationItem, EffectId, MessageOrigin, ReplyFinish, RunTime, TimeSpan};
 use crate::port::{EffectNotice, HookRun, ReplyDelta, RunEvent};
 use crate::view::RunInfo;
 
@@ -210,16 +208,8 @@ impl EventProjector {
         let PricedUsage { usage, cost } = PricedUsage::between(self.usage, *spent, Some(event));
         let (cost, duration) = (rules.price.map(|_| cost), self.now.since(started_at));
         let call = id;
-        self.emit(ApiCallEnd {
-            call,
-            purpose,
-            attempt,
-            outcome,
-            duration,
-            first_byte,
-            usage,
-            cost,
-        });
+        let end = ApiCallEnd { call, purpose, attempt, outcome, duration, first_byte, usage, cost };
+        self.emit(end);
     }
 
     /// Emits the usage of a sub-agent.
@@ -397,13 +387,10 @@ fn guard_name(before: &State, at: RunTime, event: &Event, change: Transition) ->
 
 /// Returns why the reply in an event is incomplete.
 fn incomplete_reason(event: &Event) -> IncompleteReply {
-    match event {
-        Event::Replied { reply: Reply { finish: ReplyFinish::Length, .. }, .. } => {
-            IncompleteReply::Length
-        }
-        Event::Replied { reply: Reply { finish: ReplyFinish::Pause, .. }, .. } => {
-            IncompleteReply::Pause
-        }
+    let Event::Replied { reply, .. } = event else { return IncompleteReply::Empty };
+    match reply.finish {
+        ReplyFinish::Length => IncompleteReply::Length,
+        ReplyFinish::Pause => IncompleteReply::Pause,
         _ => IncompleteReply::Empty,
     }
 }

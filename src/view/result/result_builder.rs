@@ -197,18 +197,15 @@ fn answer_or_reason(end: &AgentEnd) -> Arc<str> {
     if let Some(answer) = output {
         return Arc::clone(answer);
     }
-    let text = match (reason, error.as_deref()) {
-        (StopReason::ChecksFailed, Some(error)) => format!("The agent stopped ({reason}): {error}"),
-        (StopReason::UserInterrupt(_), _) => "Interrupted by the user.".to_owned(),
-        (StopReason::LlmError(_), error) => {
-            format!("Unrecoverable LLM error: {}", error.unwrap_or("unknown"))
+    let cause = error.as_deref().unwrap_or("unknown");
+    let text = match reason {
+        StopReason::ChecksFailed if error.is_some() => {
+            format!("The agent stopped ({reason}): {cause}")
         }
-        (StopReason::StoreError, error) => {
-            format!("The session could not be stored: {}", error.unwrap_or("unknown"))
-        }
-        (StopReason::InternalError, error) => {
-            format!("Internal error: {}", error.unwrap_or("unknown"))
-        }
+        StopReason::UserInterrupt(_) => "Interrupted by the user.".to_owned(),
+        StopReason::LlmError(_) => format!("Unrecoverable LLM error: {cause}"),
+        StopReason::StoreError => format!("The session could not be stored: {cause}"),
+        StopReason::InternalError => format!("Internal error: {cause}"),
         _ => format!("The agent stopped ({reason}). Steps completed: {steps}."),
     };
     text.into()

@@ -49,10 +49,7 @@ pub(super) fn render(trace: &Trace) -> String {
         key_figures: &key_figures,
         facts: &facts.map(|(name, value)| (name, sanitize::line(value).into_owned())),
     };
-    let edges = html! {
-        div.wide { (chart::render(trace)) }
-        (edge_list(trace))
-    };
+    let edges = html! { div.wide { (chart::render(trace)) } (edge_list(trace)) };
     frame.render(&html! {
         (section("Time by state", &time_section(trace)))
         (section("Transitions", &edges))
@@ -88,8 +85,7 @@ fn time_section(trace: &Trace) -> Markup {
         }
         p.legend {
             @for (phase, time) in &sums {
-                span { b class=(css_class(*phase)) {} (phase.name()) " " (share(*time)) }
-                " "
+                span { b class=(css_class(*phase)) {} (phase.name()) " " (share(*time)) } " "
             }
         }
         div.wide {
@@ -99,9 +95,7 @@ fn time_section(trace: &Trace) -> Markup {
                     @for (phase, [name, visits, time, share]) in time_rows(trace) {
                         tr class=[phase.is_none().then_some("sum")] {
                             td { @if let Some(phase) = phase { b class=(css_class(phase)) {} } (name) }
-                            td { (visits) }
-                            td { (time) }
-                            td { (share) }
+                            td { (visits) } td { (time) } td { (share) }
                         }
                     }
                 }
@@ -145,9 +139,7 @@ fn timeline(trace: &Trace) -> Markup {
                 li.scale aria-hidden="true" { span { (time_scale(trace.duration)) } }
                 @for row in &rows {
                     li class=[row.is_failed.then_some("bad")] {
-                        b { (row.label) }
-                        span.end { (row.end) }
-                        span.took { (row.duration) }
+                        b { (row.label) } span.end { (row.end) } span.took { (row.duration) }
                         span.track {
                             i style={ "left:" (share(row.started_at.0)) "%;width:" (share(row.duration.0)) "%" } {
                                 @for (phase, time) in row.parts.iter().filter(|(_, time)| time.0 > 0) {
@@ -165,10 +157,7 @@ fn timeline(trace: &Trace) -> Markup {
 
 /// Returns five times since the session began, evenly spaced.
 fn time_scale(duration: TimeSpan) -> Markup {
-    html! {
-        small { "0" }
-        @for quarter in 1..=4 { small { (TimeSpan(duration.0 / 4 * quarter)) } }
-    }
+    html! { small { "0" } @for quarter in 1..=4 { small { (TimeSpan(duration.0 / 4 * quarter)) } } }
 }
 
 /// A row of the timeline.

@@ -247,11 +247,7 @@ fn turn_of(reply: &Reply) -> Value {
         ReplyFinish::Stop | ReplyFinish::ToolCalls => {
             (text.is_empty() && calls.is_empty()).then_some("stop")
         }
-        ReplyFinish::Length => Some("length"),
-        ReplyFinish::Pause => Some("pause"),
-        ReplyFinish::Refused => Some("refused"),
-        ReplyFinish::ContextFull => Some("context_full"),
-        ReplyFinish::Other(other) => Some(&**other),
+        finish => Some(finish.name()),
     };
     let usage = &reply.usage;
     without_nulls(json!({
