@@ -18,7 +18,7 @@ use crate::config::{quality_gates, run_rules};
 use crate::hooks::{HookedAnswerChecks, HookedTools, Hooks, with_hooks};
 use crate::journal::{SessionId, SessionSetup, WorkspaceIdentity};
 use crate::llm::scripted::ScriptPosition;
-use crate::machine::{Machine, RunOutcome, RunStatus, State};
+use crate::machine::{Machine, RunOutcome, RunStatus};
 use crate::mcp::McpServers;
 use crate::model::{Digest, RunRules, RunTime};
 use crate::policy::Confirmer;
@@ -76,10 +76,7 @@ pub struct FinishedRun {
 impl FinishedRun {
     /// Returns how the run ended.
     pub fn outcome(&self) -> Option<&RunOutcome> {
-        match &self.machine.state {
-            State::Done(done) => Some(&done.outcome),
-            _ => None,
-        }
+        self.machine.state.outcome()
     }
 
     /// Returns whether the run ended with success.
@@ -255,10 +252,12 @@ impl RunSetup {
         let kept = target.opened().map(|opened| &opened.history).filter(|history| {
             *history.setup.agent == *self.agent.name.as_str() && !history.is_imported_setup()
         });
-        let system = kept.map(|history| Arc::clone(&history.setup.system)).unwrap_or_else(|| {
+        let system = if let Some(history) = kept {
+            Arc::clone(&history.setup.system)
+        } else {
             let prompt = self.system_prompt(target.store().is_some());
             configured_servers::with_server_instructions(prompt, servers, &tools)
-        });
+        };
         RequestContext { system, tools, schema: self.schema.clone() }
     }
 

@@ -57,8 +57,9 @@ impl<O: ReportSink> OptionalSink<O> {
         Self { sink: output, name: what, is_lost: false }
     }
 
-    fn warn_if_lost(&mut self, done: Result<(), Disconnected>) {
-        if done.is_err() && !std::mem::replace(&mut self.is_lost, true) {
+    fn write_unless_lost(&mut self, write: impl FnOnce(&mut O) -> Result<(), Disconnected>) {
+        if !self.is_lost && write(&mut self.sink).is_err() {
+            self.is_lost = true;
             log::warn!("the {} can no longer be written", self.name);
         }
     }
@@ -66,10 +67,7 @@ impl<O: ReportSink> OptionalSink<O> {
 
 impl<O: ReportSink> ReportSink for OptionalSink<O> {
     fn on_event(&mut self, event: &PublicEvent) -> Result<(), Disconnected> {
-        if !self.is_lost {
-            let done = self.sink.on_event(event);
-            self.warn_if_lost(done);
-        }
+        self.write_unless_lost(|sink| sink.on_event(event));
         Ok(())
     }
 
@@ -78,10 +76,7 @@ impl<O: ReportSink> ReportSink for OptionalSink<O> {
     }
 
     fn on_result(&mut self, result: &RunResult) -> Result<(), Disconnected> {
-        if !self.is_lost {
-            let done = self.sink.on_result(result);
-            self.warn_if_lost(done);
-        }
+        self.write_unless_lost(|sink| sink.on_result(result));
         Ok(())
     }
 

@@ -7,7 +7,7 @@ use super::remaining_limits::remaining_config;
 use crate::app::{AppError, FinishedRun, RunIo, RunRequest, RunSetup, SessionTarget};
 use crate::config::{AgentDefinition, Config, ConfigName, EvaluationMode, HooksConfig, McpConfig};
 use crate::journal::{DamagePolicy, ParentCall, SessionId, SessionStore};
-use crate::machine::{Machine, State, StopReason};
+use crate::machine::{Machine, StopReason};
 use crate::model::{ConfirmMode, ConversationItem, ToolStatus};
 use crate::view::{CostSource, sanitize};
 
@@ -200,10 +200,8 @@ fn format_work(machine: &Machine) -> String {
     let most = MAX_SHOWN_BYTES.min(usize::try_from(half).unwrap_or(MAX_SHOWN_BYTES));
     let from = done.len().saturating_sub(most);
     let from = (from..=done.len()).find(|at| done.is_char_boundary(*at)).unwrap_or(0);
-    let answer = match &machine.state {
-        State::Done(end) => end.outcome.output.as_deref().unwrap_or_default(),
-        _ => "",
-    };
+    let answer = machine.state.outcome().and_then(|outcome| outcome.output.as_deref());
+    let answer = answer.unwrap_or_default();
     format!("## What was done\n\n{}\n## Final answer\n\n{answer}", &done[from..])
 }
 

@@ -310,11 +310,9 @@ impl EventProjector {
     /// Emits what went wrong, if the run failed.
     fn emit_failure(&mut self, machine: &Machine) {
         self.abort_compaction(machine);
-        if let State::Done(done) = &machine.state
-            && let Some(error) = &done.outcome.error
-        {
-            let (severity, message) = (Severity::Error, Arc::clone(error));
-            self.emit(ErrorEvent { severity, message });
+        let error = machine.state.outcome().and_then(|outcome| outcome.error.clone());
+        if let Some(message) = error {
+            self.emit(ErrorEvent { severity: Severity::Error, message });
         }
     }
 
@@ -351,14 +349,11 @@ impl EventProjector {
 
     fn end(&mut self, machine: &Machine) {
         let run = machine.state.run();
-        let outcome = match &machine.state {
-            State::Done(done) => done.outcome.clone(),
-            _ => RunOutcome {
-                reason: StopReason::InternalError,
-                output: None,
-                error: Some("the run ended unexpectedly".into()),
-            },
-        };
+        let outcome = machine.state.outcome().cloned().unwrap_or_else(|| RunOutcome {
+            reason: StopReason::InternalError,
+            output: None,
+            error: Some("the run ended unexpectedly".into()),
+        });
         let end = AgentEnd {
             status: outcome.reason.status(),
             reason: outcome.reason,

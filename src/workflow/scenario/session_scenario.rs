@@ -10,7 +10,7 @@ use super::parse::{expectations_toml, without_nulls};
 use crate::journal::{
     JournalError, SessionHistory, SessionId, SessionStore, StoredContent, StoredRecord,
 };
-use crate::machine::{Authorization, CallIntent, CheckResult, Event, State, StateKind};
+use crate::machine::{Authorization, CallIntent, CheckResult, Event, StateKind};
 use crate::model::{
     ConversationItem, Fault, MessageOrigin, MicroUsd, Price, Reply, ReplyFinish, ReplyPart,
     RetryAdvice, Signal, ToolCall, ToolResult,
@@ -140,12 +140,11 @@ fn expectations_from(
     };
     let tools = Some(calls.iter().map(tool).collect());
     let expect = Expectations { files, tools, ..Expectations::default() };
-    let State::Done(done) = &past.machine.state else { return expect };
-    let outcome = &done.outcome;
+    let Some(outcome) = past.machine.state.outcome() else { return expect };
     Expectations {
         exit_code: Some(outcome.reason.exit_code()),
         stop_reason: Some(outcome.reason.name().to_owned()),
-        steps: Some(done.run.steps),
+        steps: Some(past.machine.state.run().steps),
         output: outcome.output.as_deref().map(|text| TextPattern::Exact(text.to_owned())),
         ..expect
     }
