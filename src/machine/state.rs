@@ -10,7 +10,7 @@ use super::run_context::RunContext;
 use super::states::calling::{Calling, CallingStage};
 use super::states::closing::{Closing, ClosingStage};
 use super::states::compacting::Compacting;
-use super::states::done::Done;
+use super::states::done::{Done, RunOutcome};
 use super::states::executing::{Executing, TrackedCall};
 use super::states::preparing::Preparing;
 use crate::model::{EffectId, word_enum};
@@ -80,6 +80,11 @@ impl State {
             },
             Self::Done(_) => StateKind::Done,
         }
+    }
+
+    /// Returns how the run ended, if it has.
+    pub fn outcome(&self) -> Option<&RunOutcome> {
+        if let Self::Done(done) = self { Some(&done.outcome) } else { None }
     }
 
     /// Returns the extended state, which all states share.
