@@ -364,7 +364,10 @@ fn a_full_disk_and_a_broken_one_end_the_run() {
                 let see = |name| records.push(name);
                 let mut see = see;
                 fixture.store.replay(session, |_, stored, _| see(stored.content.name())).unwrap();
-                assert!(records.iter().any(|name| name == "store_failed"), "{call:?} {error}: {records:?}");
+                assert!(
+                    records.iter().any(|name| name == "store_failed"),
+                    "{call:?} {error}: {records:?}"
+                );
             }
         }
     });
