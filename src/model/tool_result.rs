@@ -18,8 +18,7 @@ pub struct ToolResult {
     /// The digest of status and text, for recognising equal results.
     pub digest: Digest,
     /// How long the tool ran.
-    #[serde(default)]
-    #[serde(rename = "took")]
+    #[serde(default, rename = "took")]
     pub duration: TimeSpan,
     /// The files that the tool changed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -10,7 +10,7 @@ use super::transport::HttpTransport;
 use crate::llm::decode::CallIds;
 use crate::llm::encode::{EncodedConversation, MessageWriter};
 use crate::llm::fault::SecretMasker;
-use crate::llm::wire::{RequestFrame, ToolChoice, Wire};
+use crate::llm::wire::{RequestFrame, Result, ToolChoice, Wire};
 use crate::machine::CallPurpose;
 use crate::model::{Fault, FaultKind};
 use crate::net::{HeaderMap, HttpRequest, Method, RequestBody};
@@ -32,6 +32,8 @@ pub(crate) struct WireModel {
 pub(crate) struct RequestTarget {
     pub(crate) wire: Arc<dyn Wire>,
     pub(crate) transport: Arc<dyn HttpTransport>,
+    /// `provider/model`, which identifies the blocks that only this model can read.
+    pub(crate) model: Arc<str>,
     pub(crate) url: String,
     pub(crate) headers: HeaderMap,
     pub(crate) masker: SecretMasker,
@@ -178,7 +180,7 @@ impl WireModel {
 }
 
 impl Model for WireModel {
-    fn prepare(&mut self, request: &ModelRequest<'_>) -> Result<Box<dyn ModelCall>, Fault> {
+    fn prepare(&mut self, request: &ModelRequest<'_>) -> Result<Box<dyn ModelCall>> {
         if request.entries.is_empty() && request.instruction.is_none() {
             return Err(Fault::new(FaultKind::Request, "the request is empty"));
         }
@@ -231,6 +233,7 @@ mod tests {
         let target = RequestTarget {
             wire,
             transport,
+            model: "openai-chat/m".into(),
             url: "http://localhost".to_owned(),
             headers: HeaderMap::new(),
             masker: SecretMasker::default(),

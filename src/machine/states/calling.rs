@@ -95,7 +95,7 @@ pub(crate) fn classify_reply(run: &RunContext, reply: &Reply) -> ReplyKind {
     let bounds = &run.rules.bounds;
     let cut_again = run.streaks.truncated < bounds.continuations;
     if reply.has_calls() {
-        return match has_truncated_call(reply) && !cut_again {
+        return match !cut_again && has_truncated_call(reply) {
             true => ReplyKind::Truncated,
             false => ReplyKind::ToolCalls,
         };

@@ -177,7 +177,11 @@ pub(crate) fn too_many_invalid(
     run: &RunContext,
     statuses: impl Iterator<Item = ToolStatus>,
 ) -> bool {
-    all_invalid(statuses) && run.streaks.invalid + 1 >= run.rules.bounds.invalid_replies
+    all_invalid(statuses) && is_last_invalid(run)
+}
+
+fn is_last_invalid(run: &RunContext) -> bool {
+    run.streaks.invalid + 1 >= run.rules.bounds.invalid_replies
 }
 
 fn all_invalid(mut statuses: impl Iterator<Item = ToolStatus>) -> bool {
@@ -306,7 +310,7 @@ impl Executing {
     fn finish_turn(self, mut out: StepBuilder) -> Step {
         let statuses = || self.results().map(|result| result.status);
         let invalid = all_invalid(statuses());
-        let hopeless = too_many_invalid(&self.run, statuses());
+        let hopeless = invalid && is_last_invalid(&self.run);
         let denied = statuses().filter(|status| *status == ToolStatus::Denied).count();
         let pairs = self.calls.iter().map(|call| &call.call).zip(self.results());
         let turn = TurnRepetition::signature(pairs);
