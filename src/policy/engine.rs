@@ -7,9 +7,9 @@ use super::command::{
 use super::command_approval::{CommandApproval, is_portable};
 use super::guarded_in_command;
 use super::guardrails::{CommandScope, Guardrails};
-use super::rules::{PermissionRule, PermissionRules, normalize, plain_text, spellings};
+use super::rules::{PermissionRule, PermissionRules, RuleScope, normalize, plain_text, spellings};
 use super::shell::{RedirectionKind, ShellCommand, ShellWord, UnparsableLine};
-use super::target::{CallKind, CallTarget, CommandTarget, READING_TOOL, WRITING_TOOLS};
+use super::target::{CallKind, CallTarget, CommandTarget};
 use crate::exec::shell_is_bash;
 use crate::model::{ConfirmMode, Decision};
 
@@ -59,7 +59,7 @@ impl PolicyEngine {
     /// Returns whether a tool may read a file that it finds in a search.
     pub fn can_search(&self, tool: &str, path: &str) -> bool {
         let is_denied = |rule: &PermissionRule| {
-            rule.may_match_path(tool, path) || rule.may_match_path(READING_TOOL, path)
+            (rule.applies_to(tool) || rule.is_about(RuleScope::Reads)) && rule.may_match_path(path)
         };
         self.guardrails.sensitive.find(path).is_none() && !self.rules.deny.iter().any(is_denied)
     }
@@ -196,9 +196,11 @@ impl PolicyEngine {
 
     fn decide_files(&self, tool: &str, kind: CallKind, targets: &[CallTarget]) -> Decision {
         let allowing = |target: &CallTarget| match target {
-            CallTarget::Read(path) | CallTarget::Write(path) | CallTarget::Search(path) => {
-                self.rules.allow.iter().find(|rule| rule.matches_path(tool, path))
-            }
+            CallTarget::Read(path) | CallTarget::Write(path) | CallTarget::Search(path) => self
+                .rules
+                .allow
+                .iter()
+                .find(|rule| rule.applies_to(tool) && rule.matches_path(path)),
             CallTarget::Command(_) => None,
         };
         let rules: Option<Vec<&PermissionRule>> = targets.iter().map(allowing).collect();
@@ -252,11 +254,12 @@ fn matching_rule<'a>(
     tool: &str,
     target: &CallTarget,
 ) -> Option<&'a PermissionRule> {
+    let mut about_tool = rules.iter().filter(|rule| rule.applies_to(tool));
     match target {
         CallTarget::Read(path) | CallTarget::Write(path) => {
-            rules.iter().find(|rule| rule.may_match_path(tool, path))
+            about_tool.find(|rule| rule.may_match_path(path))
         }
-        CallTarget::Search(folder) => rules.iter().find(|rule| rule.may_match_folder(tool, folder)),
+        CallTarget::Search(folder) => about_tool.find(|rule| rule.may_match_folder(folder)),
         CallTarget::Command(command) => matching_command_rule(rules, command.line()),
     }
 }
@@ -271,13 +274,14 @@ fn matching_command_rule<'a>(
     let mut files = line.programs.iter().flat_map(|program| &program.redirections);
     let about_file = || {
         files.find_map(|file| {
-            let tool = match file.kind {
-                RedirectionKind::Read => READING_TOOL,
-                RedirectionKind::Write => WRITING_TOOLS[0],
+            let scope = match file.kind {
+                RedirectionKind::Read => RuleScope::Reads,
+                RedirectionKind::Write => RuleScope::Redirections,
                 RedirectionKind::Duplicate | RedirectionKind::HereDocument => return None,
             };
             let places = line.possible_paths(&file.target);
-            rules.iter().find(|rule| places.iter().any(|place| rule.may_match_path(tool, place)))
+            let mut rules = rules.iter().filter(|rule| rule.is_about(scope));
+            rules.find(|rule| places.iter().any(|place| rule.may_match_path(place)))
         })
     };
     texts.find_map(|text| rules.iter().find(|rule| rule.matches_command(&text))).or_else(about_file)

@@ -28,9 +28,7 @@ pub use guardrails::{BlockedCommands, CommandScope, GuardrailLimits, Guardrails}
 pub use off_limits::OffLimits;
 pub use quota::{CallUsage, Quota, QuotaUsage};
 pub use repositories::Repositories;
-pub use rules::{PermissionRule, PermissionRules, RuleError};
-#[cfg(test)]
-pub(crate) use target::{COMMAND_TOOL, READING_TOOL, WRITING_TOOLS};
+pub use rules::{PermissionRule, PermissionRules, RuleError, RuleTools};
 pub use target::{CallKind, CallTarget, CommandTarget};
 
 #[cfg(test)]
