@@ -14,7 +14,7 @@ use crate::model::{ConversationItem, did_you_mean, matches_wildcard, nearest_wit
 use crate::net::Secrets;
 use crate::policy::{
     BlockedCommands, CallKind, CommandScope, Confirmer, FilePatterns, GuardrailLimits, Guardrails,
-    OffLimits, PermissionRule, PermissionRules, QuotaUsage, Repositories,
+    PermissionRule, PermissionRules, QuotaUsage, Repositories, UnwritablePaths,
 };
 use crate::tools::{
     CommandSettings, ExecutionMode, FileDeletion, MaxResultTokens, READ_OUTPUT, Tool, ToolRegistry,
@@ -39,7 +39,7 @@ impl RunSetup {
         if let (Some(allowed), true) = (&mut settings.allowed_tools, subagents.is_some()) {
             allowed.extend(custom.iter().map(|tool| tool.name().to_owned()));
         }
-        settings.guardrails.off_limits = OffLimits::new(sandbox.model.policy());
+        settings.guardrails.unwritable = UnwritablePaths::new(sandbox.model.policy());
         settings.guardrails.repositories = Repositories::new(&sandbox.model.policy().workspace);
         let mut tools = standard_tools(&self.root, &sandbox.model, &settings);
         if !config.settings.commands.enabled {
@@ -153,7 +153,7 @@ fn parse_guardrails(config: &Config) -> Result<Guardrails, ConfigProblem> {
     Ok(Guardrails {
         protected: files("guardrails.protected_files", &guardrails.protected_files)?,
         sensitive: files("guardrails.sensitive_files", &guardrails.sensitive_files)?,
-        off_limits: OffLimits::default(),
+        unwritable: UnwritablePaths::default(),
         repositories: Repositories::default(),
         blocked,
         safe: commands.safe_commands.clone(),

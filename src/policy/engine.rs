@@ -5,7 +5,7 @@ use super::command::{
     nested_execution, runs_scripts,
 };
 use super::command_approval::{CommandApproval, is_portable};
-use super::guarded_in_command;
+use super::command_files;
 use super::guardrails::{CommandScope, Guardrails};
 use super::rules::{PermissionRule, PermissionRules, RuleScope, normalize, plain_text, spellings};
 use super::shell::{RedirectionKind, ShellCommand, ShellWord, UnparsableLine};
@@ -79,12 +79,12 @@ impl PolicyEngine {
 
     /// Returns whether no tool writes in the folder of a repository, whatever its name is.
     pub fn protects_repositories(&self) -> bool {
-        self.guardrails.off_limits.has_repositories()
+        self.guardrails.unwritable.has_repositories()
     }
 
     /// Returns why the guardrails deny a target, whatever the rules allow.
     fn guardrail_denial(&self, target: &CallTarget) -> Option<String> {
-        let Guardrails { protected, sensitive, off_limits, .. } = &self.guardrails;
+        let Guardrails { protected, sensitive, unwritable, .. } = &self.guardrails;
         let guarded = |path: &str, list: &str, pattern: Option<&str>| {
             let pattern = pattern?;
             Some(format!("'{path}' is a file that the user protects ({list} has {pattern})"))
@@ -95,7 +95,7 @@ impl PolicyEngine {
             CallTarget::Read(path) | CallTarget::Search(path) => is_sensitive(path),
             CallTarget::Write(path) => is_sensitive(path)
                 .or_else(|| guarded(path, "guardrails.protected_files", protected.find(path)))
-                .or_else(|| off_limits.contains(path).then(|| describe_off_limits(path))),
+                .or_else(|| unwritable.contains(path).then(|| describe_unwritable(path))),
             CallTarget::Command(command) => {
                 let line = command.line();
                 if let Some(why) = forbidden_reason(line) {
@@ -103,7 +103,7 @@ impl PolicyEngine {
                 }
                 self.blocking_pattern(line)
                     .map(|by| format!("commands.blocked_patterns has {by}"))
-                    .or_else(|| guarded_in_command::denial_reason(line, &self.guardrails))
+                    .or_else(|| command_files::denial_reason(line, &self.guardrails))
             }
         }
     }
@@ -142,7 +142,7 @@ impl PolicyEngine {
         }
     }
 
-    /// Returns why the rules that deny or ask cannot be applied to a line; `None` if they can, or if there are none for
+    /// Returns why the rules that deny or ask cannot be applied to a line; `None` if they can, or if no rule is about
     /// commands.
     fn undecidable_reason(&self, line: &CommandLine) -> Option<String> {
         let against = || self.rules.deny.iter().chain(&self.rules.ask);
@@ -230,8 +230,8 @@ fn has_known_program(word: &ShellWord) -> bool {
 /// Why what only reads is allowed.
 const READ_ONLY_REASON: &str = "it only reads";
 
-/// Returns the reason for the denial of a file that is off limits.
-fn describe_off_limits(path: &str) -> String {
+/// Returns the reason for the denial of a path that no tool may write.
+fn describe_unwritable(path: &str) -> String {
     format!(
         "'{path}' is protected, and no tool may write it: what is there is run, obeyed or trusted outside the sandbox; the \
          user can change it by hand, or allow it with --sandbox off"

@@ -72,6 +72,7 @@ pub use description::{
     CallArguments, CallSummary, Subject, SummaryDetail, TargetKind, ToolDescription,
 };
 pub use output_store::{MemoryOutputStore, OutputStore, ResultPage};
+pub use read_file::implied_read;
 pub use read_output::NAME as READ_OUTPUT;
 pub use registry::{PlannedCall, SharedQuota, ToolRegistry};
 pub use schema::{parse_arguments, tool_spec};
