@@ -14,8 +14,8 @@ use super::record_line::{StoredContent, StoredFingerprint, StoredRecord};
 use super::session_id::SessionId;
 use super::steering_queue::MessageId;
 use crate::machine::{
-    Authorization, CallIntent, CallState, CostBreakdown, Event, EventKind, FileDigests,
-    Fingerprint, Machine, MachineOutput, Resumption, RunStatus, State, StateKind,
+    Authorization, CallIntent, CallState, CostBreakdown, Event, FileDigests, Fingerprint, Machine,
+    MachineOutput, Resumption, RunStatus, State, StateKind,
 };
 use crate::model::{CallId, EffectId, RunTime, TimeSpan};
 
@@ -371,19 +371,7 @@ impl StoredContent {
     pub fn name(&self) -> &'static str {
         match self {
             Self::Header(_) => "header",
-            Self::Event(event) => match event.kind() {
-                EventKind::Tick => "tick",
-                EventKind::Interrupt => "interrupt",
-                EventKind::StoreFailed => "store_failed",
-                EventKind::InternalError => "defect",
-                EventKind::Prepared => "prepared",
-                EventKind::Replied => "replied",
-                EventKind::CallFailed => "failed",
-                EventKind::Authorized => "vetted",
-                EventKind::ToolCompleted => "settled",
-                EventKind::UsageReported => "charged",
-                EventKind::Checked => "checked",
-            },
+            Self::Event(event) => event.kind().record_name(),
             Self::Partial(_) => "partial",
             Self::Resumed(_) => "resumed",
             Self::Ended(_) => "ended",
