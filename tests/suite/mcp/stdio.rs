@@ -141,7 +141,7 @@ fn a_server_is_not_started_again_and_again() {
     started.err("crash", "");
     started.err("crash", "");
     let expected =
-        "MCP server 's': it has died again, and is not restarted more often than every 3600 s.";
+        "MCP server 's': it crashed again, and is restarted at most every 3600 s.";
     assert_eq!(started.err("echo", ""), expected);
 }
 
