@@ -140,8 +140,7 @@ fn a_server_is_not_started_again_and_again() {
     let started = world.start_one("legacy");
     started.err("crash", "");
     started.err("crash", "");
-    let expected =
-        "MCP server 's': it crashed again, and is restarted at most every 3600 s.";
+    let expected = "MCP server 's': it crashed again, and is restarted at most every 3600 s.";
     assert_eq!(started.err("echo", ""), expected);
 }
 
