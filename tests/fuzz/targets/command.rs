@@ -2,9 +2,7 @@
 #![no_main]
 
 use architect::model::{ConfirmMode, Decision};
-use architect::policy::{
-    CallKind, CallTarget, CommandTarget, Guardrails, PolicyEngine,
-};
+use architect::policy::{CallKind, CallTarget, CommandTarget, Guardrails, PolicyEngine};
 use architect::tools::permission_rules;
 
 /// Returns policies, each at least as strict as the one before.

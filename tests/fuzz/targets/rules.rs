@@ -2,9 +2,7 @@
 #![no_main]
 
 use architect::model::{ConfirmMode, Decision};
-use architect::policy::{
-    CallKind, CallTarget, CommandTarget, Guardrails, PolicyEngine,
-};
+use architect::policy::{CallKind, CallTarget, CommandTarget, Guardrails, PolicyEngine};
 use architect::tools::permission_rules;
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {
