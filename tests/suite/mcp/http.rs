@@ -211,7 +211,7 @@ fn a_server_that_names_its_versions_is_spoken_to_in_one_of_them() {
     let unknown = error(400, -32022, &json!({ "supported": ["2099-01-01"] }));
     let server = Server::new([unknown]);
     let problems = start(&server, 10 * SECOND).1.problems();
-    assert!(problems[0].contains("speaks version 2099-01-01"), "{problems:?}");
+    assert!(problems[0].contains("uses version 2099-01-01"), "{problems:?}");
 }
 
 /// Fault M15: each failure at the start has its own message.

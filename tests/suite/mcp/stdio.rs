@@ -62,10 +62,10 @@ fn a_server_of_an_unknown_version_is_left_out() {
     let started =
         world.start([world.test_server("f", "future"), world.test_server("a", "ancient")]);
     let expected = [
-        "the tools of the MCP server `f` are missing: it speaks version 2099-01-01 of the protocol, which is not \
-         known here",
-        "the tools of the MCP server `a` are missing: it speaks version 1999-01-01 of the protocol, which is not \
-         known here",
+        "the tools of the MCP server `f` are missing: it uses version 2099-01-01 of the protocol, which is not \
+         supported",
+        "the tools of the MCP server `a` are missing: it uses version 1999-01-01 of the protocol, which is not \
+         supported",
     ];
     assert_eq!(started.problems(), expected);
 }
