@@ -288,7 +288,7 @@ impl PatchedFiles<'_> {
         file.after.is_none() || (!file.is_touched && self.renamed.contains(path))
     }
 
-    /// Returns the content of a file, or an error if there is none.
+    /// Returns the content of a file, or an error if it is missing.
     fn existing<'a>(
         &self,
         path: &RelPath,

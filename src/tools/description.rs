@@ -101,6 +101,16 @@ pub(super) struct BuildContext<'a> {
     pub policy: Arc<PolicyEngine>,
 }
 
+impl ToolDescription {
+    /// Returns the file or folder that a call names, if any.
+    pub fn named_path<'a>(&self, arguments: CallArguments<'a>) -> Option<&'a str> {
+        match self.target {
+            TargetKind::Tool | TargetKind::Command => None,
+            TargetKind::Read | TargetKind::Search | TargetKind::Write => arguments.text("path"),
+        }
+    }
+}
+
 impl TargetKind {
     /// Returns the targets of a call that is written like a rule, `tool(text)`; `None` if a required text is empty.
     pub fn parse(self, text: &str) -> Option<Vec<CallTarget>> {

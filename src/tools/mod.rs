@@ -13,15 +13,15 @@
 //! ```
 //! use architect::exec::{SandboxPolicy, Supervisor};
 //! use architect::model::ToolCall;
-//! use architect::policy::{FilePatterns, GuardrailLimits, Guardrails, PermissionRules};
+//! use architect::policy::{FilePatterns, GuardrailLimits, Guardrails};
 //! use architect::port::Toolbox;
-//! use architect::tools::{ToolRegistry, ToolSettings, standard_tools};
+//! use architect::tools::{ToolRegistry, ToolSettings, permission_rules, standard_tools};
 //! use architect::workspace::WorkspaceRoot;
 //!
 //! # let folder = tempfile::tempdir()?;
 //! # let workspace = folder.path();
 //! let settings = ToolSettings {
-//!     rules: PermissionRules::parse(&["run_command(git push *)"], &[], &["run_command(git *)"])?,
+//!     rules: permission_rules(&["run_command(git push *)"], &[], &["run_command(git *)"])?,
 //!     guardrails: Guardrails {
 //!         sensitive: FilePatterns::parse(&[".env*"])?,
 //!         limits: GuardrailLimits { files: Some(20), ..GuardrailLimits::default() },
@@ -72,9 +72,9 @@ pub use description::{
     CallArguments, CallSummary, Subject, SummaryDetail, TargetKind, ToolDescription,
 };
 pub use output_store::{MemoryOutputStore, OutputStore, ResultPage};
+pub use read_file::implied_read;
 pub use read_output::NAME as READ_OUTPUT;
 pub use registry::{PlannedCall, SharedQuota, ToolRegistry};
-pub use run_command::NAME as RUN_COMMAND;
 pub use schema::{parse_arguments, tool_spec};
 pub use settings::{CommandSettings, ExecutionMode, FileDeletion, MaxResultTokens, ToolSettings};
 pub use tool::{CallContext, CallPlan, Tool, ToolInvocation, ToolOutput, Truncation};
@@ -83,7 +83,7 @@ use std::sync::Arc;
 
 use self::description::{BuildContext, BuiltInTool};
 use crate::exec::Supervisor;
-use crate::policy::{CallTarget, PolicyEngine};
+use crate::policy::{CallTarget, PermissionRules, PolicyEngine, RuleError, RuleTools};
 use crate::workspace::{AccessGuard, AccessMode, RelPath, WorkspaceRoot};
 
 /// Checks which files a tool may access, by their real paths.
@@ -139,6 +139,32 @@ pub fn describe(tool: &str) -> Option<&'static ToolDescription> {
     descriptions().find(|description| description.name == tool)
 }
 
+/// Returns the tools whose rules are about more than their own calls, as they describe themselves.
+pub fn rule_tools() -> RuleTools {
+    let with = |target: TargetKind| {
+        let tools = descriptions().filter(|tool| tool.target == target);
+        tools.map(|tool| tool.name).collect()
+    };
+    RuleTools {
+        command: with(TargetKind::Command),
+        read: with(TargetKind::Read),
+        write: with(TargetKind::Write),
+    }
+}
+
+/// Reads permission rules for the built-in tools.
+///
+/// # Errors
+///
+/// Fails at the first invalid rule.
+pub fn permission_rules<T: AsRef<str>>(
+    deny: &[T],
+    ask: &[T],
+    allow: &[T],
+) -> Result<PermissionRules, RuleError> {
+    PermissionRules::parse(&rule_tools(), deny, ask, allow)
+}
+
 /// Returns the built-in tools that the settings include, without `read_output`, which the registry adds.
 pub fn standard_tools(
     root: &WorkspaceRoot,
@@ -154,7 +180,6 @@ pub fn standard_tools(
 mod tests {
     use super::*;
     use crate::exec::SandboxPolicy;
-    use crate::policy::{COMMAND_TOOL, CallKind, READING_TOOL, WRITING_TOOLS};
 
     #[test]
     fn each_tool_is_built_under_its_own_name() {
@@ -169,13 +194,10 @@ mod tests {
     }
 
     #[test]
-    fn the_policy_names_the_tools_that_write_and_run_commands() {
-        let of_kind = |kind| {
-            let tools = descriptions().filter(move |tool| tool.kind == kind);
-            tools.map(|tool| tool.name).collect::<Vec<_>>()
-        };
-        assert_eq!(of_kind(CallKind::Command), [COMMAND_TOOL]);
-        assert_eq!(of_kind(CallKind::Changes), WRITING_TOOLS);
-        assert_eq!(describe(READING_TOOL).unwrap().target, TargetKind::Read);
+    fn the_rules_of_some_tools_are_about_commands_and_files() {
+        let RuleTools { command, read, write } = rule_tools();
+        assert!(command.contains(&"run_command") && read.contains(&"read_file"));
+        // The first one is about redirections, too.
+        assert_eq!(write[..2], ["write_file", "edit_file"]);
     }
 }

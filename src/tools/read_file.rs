@@ -1,15 +1,17 @@
 //! `read_file`: reads a text file or a page of it.
 
 use std::io::{Cursor, Read};
+use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
+use serde_json::Value;
 
 use super::calls::{ReadCall, build_tool, resolve};
 use super::description::{BuiltInTool, SummaryDetail, TargetKind, ToolDescription};
 use super::read_output::end_page;
 use super::tool::{ToolOutput, Truncation};
-use crate::model::ToolStatus;
+use crate::model::{ToolCall, ToolStatus};
 use crate::policy::{CallKind, CallTarget};
 use crate::workspace::{
     Encoding, FileError, OpenFile, PageLimits, RelPath, TextFile, TextPage, WorkspaceRoot,
@@ -65,6 +67,14 @@ struct Arguments {
     offset: Option<u64>,
     /// How many lines to read. Default: all.
     limit: Option<u64>,
+}
+
+/// Returns the file that a successful call has read, for results that were stored before [`ToolOutput::reads`] existed:
+/// `read_file` was the only tool whose calls counted as reads.
+pub fn implied_read(call: &ToolCall) -> Option<Arc<str>> {
+    let is_read = *call.name == *NAME;
+    let arguments: Value = serde_json::from_str(call.arguments.text()).ok().filter(|_| is_read)?;
+    Some(arguments.get("path")?.as_str()?.trim_start_matches("./").into())
 }
 
 struct PageRequest {

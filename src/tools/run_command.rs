@@ -18,8 +18,7 @@ use crate::model::{CallAccess, TimeSpan, ToolStatus};
 use crate::policy::{CallKind, CallTarget, CommandTarget, DeniedFiles};
 use crate::workspace::{FileKind, RelPath, WorkspaceRoot};
 
-/// The name of the tool.
-pub const NAME: &str = "run_command";
+const NAME: &str = "run_command";
 
 pub(super) const TOOL: BuiltInTool = BuiltInTool {
     description: ToolDescription {

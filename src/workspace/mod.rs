@@ -6,7 +6,7 @@
 //! old content is intact. [`TextFile`] preserves byte order mark, encoding and line ends. The [`index`] describes the
 //! layout of a workspace.
 
-mod access;
+mod access_guard;
 mod edit_batch;
 mod error;
 mod generated;
@@ -19,7 +19,7 @@ mod root;
 mod text;
 mod text_page;
 
-pub use access::{AccessGuard, AccessMode};
+pub use access_guard::{AccessGuard, AccessMode};
 pub use edit_batch::{BatchedChange, ChangeBatch, ExpectedContent, leftover_path, sha256};
 pub use error::FileError;
 pub use generated::is_generated;

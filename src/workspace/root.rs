@@ -11,7 +11,7 @@ use cap_std::ambient_authority;
 use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt};
 use rustix::fs::OFlags;
 
-use super::access::{self, AccessGuard, AccessMode};
+use super::access_guard::{self, AccessGuard, AccessMode};
 use super::error::FileError;
 use super::listing::FileKind;
 use super::path::{PathError, RelPath};
@@ -60,23 +60,24 @@ impl WorkspaceRoot {
         path: &RelPath,
     ) -> Result<(), FileError> {
         let Some(guard) = self.guard.as_deref() else { return Ok(()) };
-        let real = access::real_path(self.dir.as_fd(), folder).map(|folder| folder.join(name));
+        let real =
+            access_guard::real_path(self.dir.as_fd(), folder).map(|folder| folder.join(name));
         let is_repository = |real: &RelPath| {
-            guard.protects_repositories() && access::is_inside_repository(&self.dir, real)
+            guard.protects_repositories() && access_guard::is_inside_repository(&self.dir, real)
         };
         if real.as_ref().is_some_and(is_repository) {
             let why = "the folder is a repository of git, or would be one, and what is there is run or followed outside \
                        the sandbox; commands of git can change it";
             return Err(FileError::Denied(path.clone(), why.to_owned()));
         }
-        access::check_access(guard, real, path, AccessMode::Write)
+        access_guard::check_access(guard, real, path, AccessMode::Write)
     }
 
     fn check_read(&self, file: BorrowedFd<'_>, path: &RelPath) -> Result<(), FileError> {
         match self.guard.as_deref() {
-            Some(guard) if guard.is_restricted(AccessMode::Read) => access::check_access(
+            Some(guard) if guard.is_restricted(AccessMode::Read) => access_guard::check_access(
                 guard,
-                access::real_path(self.dir.as_fd(), file),
+                access_guard::real_path(self.dir.as_fd(), file),
                 path,
                 AccessMode::Read,
             ),

@@ -188,7 +188,7 @@ fn the_home_is_a_workspace_only_when_it_is_named() {
         assert_eq!(output.status.code(), Some(3), "{output:?}");
         let errors = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(
-            errors.contains("has your home folder in it") && errors.contains("--workspace"),
+            errors.contains("contains your home folder") && errors.contains("--workspace"),
             "{errors}"
         );
     }

@@ -62,10 +62,10 @@ fn a_server_of_an_unknown_version_is_left_out() {
     let started =
         world.start([world.test_server("f", "future"), world.test_server("a", "ancient")]);
     let expected = [
-        "the tools of the MCP server `f` are missing: it speaks version 2099-01-01 of the protocol, which is not \
-         known here",
-        "the tools of the MCP server `a` are missing: it speaks version 1999-01-01 of the protocol, which is not \
-         known here",
+        "the tools of the MCP server `f` are missing: it uses version 2099-01-01 of the protocol, which is not \
+         supported",
+        "the tools of the MCP server `a` are missing: it uses version 1999-01-01 of the protocol, which is not \
+         supported",
     ];
     assert_eq!(started.problems(), expected);
 }
@@ -140,8 +140,7 @@ fn a_server_is_not_started_again_and_again() {
     let started = world.start_one("legacy");
     started.err("crash", "");
     started.err("crash", "");
-    let expected =
-        "MCP server 's': it has died again, and is not restarted more often than every 3600 s.";
+    let expected = "MCP server 's': it crashed again, and is restarted at most every 3600 s.";
     assert_eq!(started.err("echo", ""), expected);
 }
 
