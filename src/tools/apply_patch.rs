@@ -7,27 +7,21 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::calls::{Edit, EditCall, build_tool};
-use super::description::{
-    BuiltInTool, CallArguments, CallSummary, Subject, TargetKind, ToolDescription,
-};
+use super::description::{BuiltInTool, CallArguments, CallSummary, Subject, TargetKind};
 use super::file_edit::{FileEdit, MAX_FILE_SIZE};
 use super::patch::{
     Edge, FileOperation, FilePatch, Hunk, ParsedPatch, PatchError, apply_hunks, misplaced,
 };
 use super::settings::FileDeletion;
 use super::{error_hints, nearest_lines};
-use crate::policy::CallKind;
 use crate::workspace::{FileError, RelPath, TextFile, WorkspaceRoot, is_binary};
 
 const NAME: &str = "apply_patch";
 
 pub(super) const TOOL: BuiltInTool = BuiltInTool {
-    description: ToolDescription {
-        name: NAME,
-        kind: CallKind::Changes,
-        target: TargetKind::Write,
-        summarize,
-    },
+    name: NAME,
+    target: TargetKind::Write,
+    summarize,
     build: |context| {
         let (root, delete) = (context.guarded_root(NAME), context.settings.delete);
         Some(build_tool(

@@ -7,23 +7,20 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::calls::{ReadCall, build_tool, resolve};
-use super::description::{BuiltInTool, Subject, TargetKind, ToolDescription};
+use super::description::{BuiltInTool, Subject, TargetKind};
 use super::search::{FileWalk, WalkEnd, compile_name_pattern};
 use super::tool::ToolOutput;
-use crate::policy::{CallKind, CallTarget};
+use crate::policy::CallTarget;
 use crate::port::CancellationToken;
 use crate::workspace::{FileError, RelPath};
 
 const NAME: &str = "find_files";
 
 pub(super) const TOOL: BuiltInTool = BuiltInTool {
-    description: ToolDescription {
-        name: NAME,
-        kind: CallKind::Reads,
-        target: TargetKind::Search,
-        summarize: |arguments| {
-            arguments.search(Subject::Text(arguments.text("pattern").unwrap_or_default()))
-        },
+    name: NAME,
+    target: TargetKind::Search,
+    summarize: |arguments| {
+        arguments.search(Subject::Text(arguments.text("pattern").unwrap_or_default()))
     },
     build: |context| {
         let (root, policy) = (context.root.clone(), Arc::clone(&context.policy));

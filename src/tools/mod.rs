@@ -5,7 +5,7 @@
 //! the user confirms it if required, and then it runs. A result that is too long is shortened for the model, and its full
 //! text is kept in an [`OutputStore`].
 //!
-//! Each tool has a file of its own, with its [`ToolDescription`]; [`standard_tools`] returns them in the order in which the
+//! Each tool has a file of its own, with its [`BuiltInTool`]; [`standard_tools`] returns them in the order in which the
 //! model sees them.
 //!
 //! # The tools of a run
@@ -69,7 +69,7 @@ mod tool;
 mod write_file;
 
 pub use description::{
-    CallArguments, CallSummary, Subject, SummaryDetail, TargetKind, ToolDescription,
+    BuiltInTool, CallArguments, CallSummary, Subject, SummaryDetail, TargetKind,
 };
 pub use output_store::{MemoryOutputStore, OutputStore, ResultPage};
 pub use read_output::NAME as READ_OUTPUT;
@@ -81,7 +81,7 @@ pub use tool::{CallContext, CallPlan, Tool, ToolInvocation, ToolOutput, Truncati
 
 use std::sync::Arc;
 
-use self::description::{BuildContext, BuiltInTool};
+use self::description::BuildContext;
 use crate::exec::Supervisor;
 use crate::policy::{CallTarget, PolicyEngine};
 use crate::workspace::{AccessGuard, AccessMode, RelPath, WorkspaceRoot};
@@ -115,7 +115,7 @@ impl AccessGuard for ToolAccessGuard {
 }
 
 /// The built-in tools, in the order in which the model sees them.
-static BUILT_IN: [BuiltInTool; 11] = [
+pub static BUILT_IN: [BuiltInTool; 11] = [
     read_file::TOOL,
     write_file::TOOL,
     edit_file::TOOL,
@@ -129,14 +129,9 @@ static BUILT_IN: [BuiltInTool; 11] = [
     read_output::TOOL,
 ];
 
-/// Returns the descriptions of the built-in tools.
-pub fn descriptions() -> impl Iterator<Item = &'static ToolDescription> {
-    BUILT_IN.iter().map(|tool| &tool.description)
-}
-
-/// Returns the description of a built-in tool; `None` if the name is unknown.
-pub fn describe(tool: &str) -> Option<&'static ToolDescription> {
-    descriptions().find(|description| description.name == tool)
+/// Returns a built-in tool; `None` if the name is unknown.
+pub fn describe(name: &str) -> Option<&'static BuiltInTool> {
+    BUILT_IN.iter().find(|tool| tool.name == name)
 }
 
 /// Returns the built-in tools that the settings include, without `read_output`, which the registry adds.
@@ -164,14 +159,14 @@ mod tests {
         let settings = ToolSettings { delete: FileDeletion::Allowed, ..ToolSettings::default() };
         let tools = standard_tools(&root, &supervisor, &settings);
         let names: Vec<&str> = tools.iter().map(|tool| &*tool.spec().name).collect();
-        let described = descriptions().map(|tool| tool.name).filter(|name| *name != READ_OUTPUT);
+        let described = BUILT_IN.iter().map(|tool| tool.name).filter(|name| *name != READ_OUTPUT);
         assert_eq!(names, described.collect::<Vec<_>>());
     }
 
     #[test]
     fn the_policy_names_the_tools_that_write_and_run_commands() {
         let of_kind = |kind| {
-            let tools = descriptions().filter(move |tool| tool.kind == kind);
+            let tools = BUILT_IN.iter().filter(move |tool| tool.kind() == kind);
             tools.map(|tool| tool.name).collect::<Vec<_>>()
         };
         assert_eq!(of_kind(CallKind::Command), [COMMAND_TOOL]);

@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::calls::{build_tool, resolve};
-use super::description::{BuiltInTool, Subject, TargetKind, ToolDescription};
+use super::description::{BuiltInTool, Subject, TargetKind};
 use super::error_hints;
 use super::tool::{CallContext, ToolInvocation, ToolOutput};
 use crate::exec::{
@@ -22,12 +22,9 @@ use crate::workspace::{FileKind, RelPath, WorkspaceRoot};
 pub const NAME: &str = "run_command";
 
 pub(super) const TOOL: BuiltInTool = BuiltInTool {
-    description: ToolDescription {
-        name: NAME,
-        kind: CallKind::Command,
-        target: TargetKind::Command,
-        summarize: |arguments| Subject::Text(arguments.text("command").unwrap_or_default()).into(),
-    },
+    name: NAME,
+    target: TargetKind::Command,
+    summarize: |arguments| Subject::Text(arguments.text("command").unwrap_or_default()).into(),
     build: |context| {
         let settings = context.settings.commands.clone();
         let (root, supervisor) = (context.root.clone(), context.supervisor.clone());
@@ -112,7 +109,7 @@ fn format_variable(value: &str) -> String {
 
 impl ToolInvocation for Call {
     fn kind(&self) -> CallKind {
-        TOOL.description.kind
+        CallKind::Command
     }
 
     fn access(&self) -> CallAccess {
@@ -284,25 +281,13 @@ fn format_sections(stdout: &str, stderr: &str, end: &str) -> String {
     text + end
 }
 
-/// Returns the name of a signal.
+/// Returns the name of a signal, and the likely reason for it.
 fn signal_name(signal: i32) -> String {
-    use rustix::process::Signal;
-
-    let known = [
-        (Signal::HUP, "SIGHUP"),
-        (Signal::INT, "SIGINT"),
-        (Signal::QUIT, "SIGQUIT"),
-        (Signal::ILL, "SIGILL"),
-        (Signal::ABORT, "SIGABRT"),
-        (Signal::BUS, "SIGBUS"),
-        (Signal::FPE, "SIGFPE"),
-        (Signal::KILL, "SIGKILL, perhaps for want of memory"),
-        (Signal::SEGV, "SIGSEGV"),
-        (Signal::PIPE, "SIGPIPE"),
-        (Signal::TERM, "SIGTERM"),
-        (Signal::XCPU, "SIGXCPU"),
-        (Signal::XFSZ, "SIGXFSZ, a file grew too large"),
-    ];
-    let found = known.into_iter().find(|(known, _)| known.as_raw() == signal);
-    found.map_or_else(|| format!("{signal}"), |(_, name)| format!("{signal} ({name})"))
+    let Some(name) = signal_hook::low_level::signal_name(signal) else { return signal.to_string() };
+    let reason = match name {
+        "SIGKILL" => ", perhaps for want of memory",
+        "SIGXFSZ" => ", a file grew too large",
+        _ => "",
+    };
+    format!("{signal} ({name}{reason})")
 }

@@ -6,23 +6,19 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::calls::{Edit, EditCall, build_tool, resolve};
-use super::description::{BuiltInTool, SummaryDetail, TargetKind, ToolDescription};
+use super::description::{BuiltInTool, SummaryDetail, TargetKind};
 use super::error_hints;
 use super::file_edit::{FileEdit, MAX_FILE_SIZE};
 use super::replace::with_crlf;
 use crate::model::pluralize;
-use crate::policy::CallKind;
 use crate::workspace::{FileError, LineEnd, RelPath, TextFile, WorkspaceRoot, is_binary};
 
 const NAME: &str = "write_file";
 
 pub(super) const TOOL: BuiltInTool = BuiltInTool {
-    description: ToolDescription {
-        name: NAME,
-        kind: CallKind::Changes,
-        target: TargetKind::Write,
-        summarize: |arguments| arguments.path(arguments.lines("content").map(SummaryDetail::Lines)),
-    },
+    name: NAME,
+    target: TargetKind::Write,
+    summarize: |arguments| arguments.path(arguments.lines("content").map(SummaryDetail::Lines)),
     build: |context| {
         let root = context.guarded_root(NAME);
         Some(build_tool(

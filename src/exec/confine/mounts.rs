@@ -8,7 +8,7 @@ use std::fs;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::FileTypeExt;
+use std::os::unix::fs::{FileTypeExt, symlink};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, Mode as FileMode, OFlags, openat};
@@ -45,8 +45,18 @@ impl FolderHandle {
         Some(Self { path: path.to_owned(), file })
     }
 
-    /// Mounts it at its original path.
+    /// Mounts it at its original path, which is created if something without it was mounted above.
     fn bind(&self) -> io::Result<()> {
+        if self.path.symlink_metadata().is_err() {
+            if let Some(parent) = self.path.parent() {
+                fs::create_dir_all(parent)?;
+            }
+            if fs::metadata(format!("/proc/self/fd/{}", self.file.as_raw_fd()))?.is_dir() {
+                fs::create_dir(&self.path)?;
+            } else {
+                fs::File::create(&self.path)?;
+            }
+        }
         self.bind_at(&self.path)
     }
 
@@ -248,17 +258,7 @@ fn mount_temp(
     let entries: Vec<FolderHandle> =
         entries.iter().filter_map(|path| FolderHandle::open(path)).collect();
     own.bind_at(usual)?;
-    for entry in &entries {
-        if entry.path.symlink_metadata().is_err() {
-            let found = fs::metadata(format!("/proc/self/fd/{}", entry.file.as_raw_fd()))?;
-            if found.is_dir() {
-                fs::create_dir(&entry.path)?;
-            } else {
-                fs::File::create(&entry.path)?;
-            }
-        }
-        entry.bind()?;
-    }
+    entries.iter().try_for_each(FolderHandle::bind)?;
     Ok((usual.to_owned(), entries.into_iter().map(|entry| entry.path).collect()))
 }
 
@@ -295,28 +295,21 @@ fn hide_runtime(policy: &SandboxPolicy, writable: &[PathBuf]) -> io::Result<()> 
             .filter_map(|path| {
                 let found = path.symlink_metadata().ok()?;
                 let link = found.is_symlink().then(|| fs::read_link(&path)).transpose().ok()?;
-                Some((FolderHandle::open(&path)?, found.is_dir(), link))
+                Some((FolderHandle::open(&path)?, link))
             })
             .collect();
         let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
         mount("tmpfs", folder, "tmpfs", flags, c"size=64k,mode=755")
             .map_err(|error| describe_error(error, "cover", folder))?;
-        for (handle, is_folder, link) in kept {
-            let path = &handle.path;
-            if let Some(parent) = path.parent() {
+        for (handle, link) in kept {
+            let Some(to) = link else {
+                handle.bind()?;
+                continue;
+            };
+            if let Some(parent) = handle.path.parent() {
                 fs::create_dir_all(parent)?;
             }
-            match link {
-                Some(to) => std::os::unix::fs::symlink(to, path)?,
-                None if is_folder => {
-                    fs::create_dir_all(path)?;
-                    handle.bind()?;
-                }
-                None => {
-                    fs::File::create(path)?;
-                    handle.bind()?;
-                }
-            }
+            symlink(to, &handle.path)?;
         }
     }
     Ok(())
@@ -331,12 +324,9 @@ fn hide_devices() -> io::Result<()> {
     let flags = MountFlags::NOSUID | MountFlags::NOEXEC;
     mount("tmpfs", folder, "tmpfs", flags, c"size=64k,mode=755")
         .map_err(|error| describe_error(error, "cover", folder))?;
-    for handle in kept {
-        fs::File::create(&handle.path)?;
-        handle.bind()?;
-    }
+    kept.iter().try_for_each(FolderHandle::bind)?;
     for (name, to) in [("fd", ""), ("stdin", "/0"), ("stdout", "/1"), ("stderr", "/2")] {
-        std::os::unix::fs::symlink(format!("/proc/self/fd{to}"), folder.join(name))?;
+        symlink(format!("/proc/self/fd{to}"), folder.join(name))?;
     }
     fs::create_dir(SHARED_MEMORY)?;
     if had_terminals {
@@ -422,7 +412,7 @@ fn mount_copy(lent: &CopiedFile, copies: &Path) -> io::Result<()> {
     let folder = copies.join(&lent.copy);
     fs::create_dir_all(&folder)?;
     let (copy, link) = (folder.join("config"), folder.join("link"));
-    std::os::unix::fs::symlink(&copy, &link)?;
+    symlink(&copy, &link)?;
     let mounted = mount_link(&link, &lent.file);
     fs::remove_file(&link)?;
     if mounted.is_err() {
