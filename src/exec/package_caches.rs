@@ -138,14 +138,13 @@ impl PackageCaches {
     /// Fails when the system refuses it.
     pub(super) fn create_folders(&self, workspace: &Path) -> io::Result<()> {
         let Some(store) = &self.store else { return Ok(()) };
-        let make = |path: &Path| DirBuilder::new().recursive(true).mode(0o700).create(path);
-        make(store)?;
+        create_private(store)?;
         let owner = store.join(OWNER);
         if !owner.exists() {
             fs::write(owner, workspace.as_os_str().as_bytes())?;
         }
         let Some(all) = self.private_root() else { return Ok(()) };
-        make(&all)?;
+        create_private(&all)?;
         let all = open_folder(CWD, &all)?;
         for cache in &self.caches {
             let private = open_private_folder(&all, &cache.name)?;
@@ -214,6 +213,11 @@ pub fn sweep_caches(all: &Path) {
             log::debug!("could not remove {}: {error}", store.display());
         }
     }
+}
+
+/// Creates a folder that other users cannot read, if it does not exist.
+fn create_private(folder: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(folder)
 }
 
 /// Removes a folder, including read-only folders of package managers.
@@ -285,7 +289,7 @@ impl OverlayFolders {
         let store = caches.store.as_ref()?;
         (0..MAX_SETS).find_map(|number| {
             let folder = store.join(format!("layers-{number}"));
-            DirBuilder::new().recursive(true).mode(0o700).create(&folder).ok()?;
+            create_private(&folder).ok()?;
             let path = folder.join("lock");
             File::create(&path).ok()?;
             // A file opened for writing would keep its file system from being remounted read-only.
@@ -299,9 +303,8 @@ impl OverlayFolders {
     pub(super) fn for_cache(&self, cache: &PackageCache) -> io::Result<(PathBuf, PathBuf)> {
         let own = self.folder.join(&cache.name);
         let (upper, work) = (own.join("upper"), own.join("work"));
-        for path in [&upper, &work] {
-            DirBuilder::new().recursive(true).mode(0o700).create(path)?;
-        }
+        create_private(&upper)?;
+        create_private(&work)?;
         Ok((upper, work))
     }
 }

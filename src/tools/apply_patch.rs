@@ -357,37 +357,39 @@ fn not_at_edge(hunk: &Hunk, edge: Edge, at: usize) -> String {
 
 /// Describes why a patch was not applied.
 fn describe_failure(path: &RelPath, content: &[u8], hunks: &[Hunk], why: PatchError) -> String {
-    let described = |index: usize| {
-        format!("Hunk {} for '{path}' (line {} of the patch)", index + 1, hunks[index].patch_line)
-    };
-    match why {
+    let (index, why) = match why {
         PatchError::Unchanged => {
-            format!("The patch changes nothing in '{path}'; it may have been applied already.")
+            let text = "it may have been applied already.";
+            return format!("The patch changes nothing in '{path}'; {text}");
         }
         PatchError::NotFound(index) => {
             let hunk = &hunks[index];
-            let why = if let Some((edge, at)) = misplaced(content, hunk) {
-                not_at_edge(hunk, edge, at)
-            } else {
+            let edge = misplaced(content, hunk).map(|(edge, at)| not_at_edge(hunk, edge, at));
+            let why = edge.unwrap_or_else(|| {
                 let hint = nearest_lines::describe_nearest(content, &hunk.old_lines().concat());
                 format!("its lines are not in the file. {hint}\n")
-            };
-            format!("{} does not fit: {why}", described(index))
+            });
+            (index, why)
         }
-        PatchError::Ambiguous(index, times) => format!(
-            "{} does not fit: its lines are in the file {times} times. Give more of the lines around the change, or \
-             write the class or the function that it is in behind @@.",
-            described(index)
-        ),
-        PatchError::HeaderNotFound(index, header) => format!(
-            "{} does not fit: there is no line '{}' in the file, or not behind the hunk before. What stands behind @@ \
-             is a whole line of the file.",
-            described(index),
-            header.trim()
-        ),
-        PatchError::NoPosition(index) => format!(
-            "{} does not fit: it only adds lines. Give some of the lines around them.",
-            described(index)
-        ),
-    }
+        PatchError::Ambiguous(index, times) => {
+            let why = format!(
+                "its lines are in the file {times} times. Give more of the lines around the change, or write the class \
+                 or the function that it is in behind @@."
+            );
+            (index, why)
+        }
+        PatchError::HeaderNotFound(index, header) => {
+            let why = format!(
+                "there is no line '{}' in the file, or not behind the hunk before. What stands behind @@ is a whole \
+                 line of the file.",
+                header.trim()
+            );
+            (index, why)
+        }
+        PatchError::NoPosition(index) => {
+            (index, "it only adds lines. Give some of the lines around them.".to_owned())
+        }
+    };
+    let (number, line) = (index + 1, hunks[index].patch_line);
+    format!("Hunk {number} for '{path}' (line {line} of the patch) does not fit: {why}")
 }

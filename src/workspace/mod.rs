@@ -28,5 +28,5 @@ pub use listing::{FileKind, FolderEntry, entries};
 pub use output_file::{open_for_append, open_without_links, resolve_inside};
 pub use path::{PathError, RelPath, escape_name};
 pub use root::{OpenFile, WorkspaceRoot};
-pub use text::{Encoding, LineEnd, TextFile, is_binary};
+pub use text::{Encoding, TextFile, is_binary};
 pub use text_page::{PageLimits, TextPage};

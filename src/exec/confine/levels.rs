@@ -298,12 +298,11 @@ fn set_up_landlock(
             }
         }
     }
-    if policy.network != NetworkAccess::On && layers.filter.is_err() {
+    match layers.filter {
+        _ if policy.network == NetworkAccess::On => {}
+        Ok(()) => holes.retain(|hole| *hole != SandboxGap::LocalSockets),
         // The access rules close TCP alone.
-        holes.push(SandboxGap::Network);
-    }
-    if layers.filter.is_ok() && policy.network != NetworkAccess::On {
-        holes.retain(|hole| *hole != SandboxGap::LocalSockets);
+        Err(_) => holes.push(SandboxGap::Network),
     }
     if !is_bound {
         holes.retain(|hole| !matches!(hole, SandboxGap::Metadata | SandboxGap::Files));

@@ -128,8 +128,7 @@ pub(super) fn set_up_mounts(policy: &SandboxPolicy, sockets: &[PathBuf]) -> io::
     }
     for path in real_paths(&policy.protected) {
         // The private caches are below protected paths, and stay as they are.
-        bind(&path, &path)?;
-        Mount { flags: flags_of(&path)?, path }.make_read_only()?;
+        bind_read_only(path)?;
     }
     let links = policy.protected.iter().filter(|path| path.is_symlink()).chain(&policy.links);
     for path in links {
@@ -415,11 +414,7 @@ fn mount_copy(lent: &CopiedFile, copies: &Path) -> io::Result<()> {
     symlink(&copy, &link)?;
     let mounted = mount_link(&link, &lent.file);
     fs::remove_file(&link)?;
-    if mounted.is_err() {
-        bind(&lent.file, &lent.file)?;
-        Mount { flags: flags_of(&lent.file)?, path: lent.file.clone() }.make_read_only()?;
-    }
-    Ok(())
+    mounted.or_else(|_| bind_read_only(lent.file.clone()))
 }
 
 fn bind(path: &Path, at: &Path) -> io::Result<()> {
@@ -489,11 +484,12 @@ impl Mount {
     }
 }
 
-fn flags_of(path: &Path) -> io::Result<MountFlags> {
-    let all = list_mounts()?;
+/// Mounts a path read-only over itself.
+fn bind_read_only(path: PathBuf) -> io::Result<()> {
+    bind(&path, &path)?;
     // The last mount at a path is the visible one.
-    let last = all.iter().rfind(|mounted| mounted.path == path);
-    Ok(last.map_or(MountFlags::empty(), |mounted| mounted.flags))
+    let last = list_mounts()?.into_iter().rfind(|mounted| mounted.path == path);
+    last.unwrap_or(Mount { path, flags: MountFlags::empty() }).make_read_only()
 }
 
 fn list_mounts() -> io::Result<Vec<Mount>> {

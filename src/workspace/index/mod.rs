@@ -11,6 +11,7 @@ mod tree;
 mod walk;
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -156,11 +157,10 @@ impl WorkspaceIndex {
         languages.sort_by_key(|(_, files)| std::cmp::Reverse(*files));
         let mut guides: Vec<String> = found
             .iter()
-            .filter(|file| file.path.parent().is_some_and(|folder| !folder.is_root()))
-            .filter(|file| {
-                file.path.name().is_some_and(|name| INSTRUCTION_FILES.iter().any(|g| name == *g))
-            })
-            .map(|file| file.path.to_string())
+            .map(|file| &file.path)
+            .filter(|path| path.parent().is_some_and(|folder| !folder.is_root()))
+            .filter(|path| INSTRUCTION_FILES.map(OsStr::new).map(Some).contains(&path.name()))
+            .map(ToString::to_string)
             .collect();
         guides.sort();
         guides.truncate(MAX_INSTRUCTION_FILES);
