@@ -13,6 +13,7 @@ use thiserror::Error;
 use super::capture::OutputCapture;
 use super::confine::SandboxLevel;
 use super::egress::ConnectionRefusal;
+use super::environment::Variable;
 use super::supervisor::protocol::{CommandWords, StartFailure};
 
 /// A command to run.
@@ -23,7 +24,7 @@ pub struct CommandSpec {
     /// Its working directory.
     pub cwd: PathBuf,
     /// Variables added to the environment of all commands.
-    pub env: Vec<(OsString, OsString)>,
+    pub env: Vec<Variable>,
     /// Its standard input.
     pub stdin: CommandInput,
     /// Time after which it is terminated; `None` for no limit.

@@ -24,14 +24,13 @@ const NETWORK_MESSAGES: &str = "\
     ENETUNREACH|EAI_AGAIN|ENOTFOUND|no such host|socket: Operation not permitted";
 
 /// Messages of programs that lack a key or a password, and the file that they looked for.
-const LOGIN_MESSAGES: [(&str, &str); 9] = [
-    ("Permission denied (publickey", "~/.ssh"),
-    ("Host key verification failed", "~/.ssh"),
-    ("could not read Username", "~/.git-credentials"),
-    ("could not read Password", "~/.git-credentials"),
-    ("Authentication failed for 'http", "~/.git-credentials"),
-    ("ENEEDAUTH", "~/.npmrc"),
-    ("Unable to authenticate", "~/.npmrc"),
+const LOGIN_MESSAGES: [(&str, &str); 5] = [
+    ("Permission denied (publickey|Host key verification failed", "~/.ssh"),
+    (
+        "could not read Username|could not read Password|Authentication failed for 'http",
+        "~/.git-credentials",
+    ),
+    ("ENEEDAUTH|Unable to authenticate", "~/.npmrc"),
     ("no authentication token", "~/.cargo/credentials.toml"),
     ("Unable to locate credentials", "~/.aws"),
 ];
@@ -70,8 +69,7 @@ pub fn explain_denial(output: &str, policy: &SandboxPolicy, cwd: &Path) -> Optio
              sandbox.readable = [\"{what}\"] in the configuration"
         )
     };
-    let login =
-        lines().find_map(|line| LOGIN_MESSAGES.iter().find(|(text, _)| line.contains(text)));
+    let login = lines().find_map(|line| LOGIN_MESSAGES.iter().find(|(all, _)| says(line, all)));
     if let (Some((_, what)), false) = (login, policy.hidden.is_empty()) {
         return Some(allowing(what));
     }

@@ -24,6 +24,8 @@ use rustix::fs::{
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
+use super::environment::Variable;
+
 /// The caches of package managers.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PackageCaches {
@@ -162,7 +164,7 @@ impl PackageCaches {
     }
 
     /// Returns the variables that name private folders, for the caches without an overlay.
-    pub(super) fn variables(&self, caches: &[&PackageCache]) -> Vec<(OsString, OsString)> {
+    pub(super) fn variables(&self, caches: &[&PackageCache]) -> Vec<Variable> {
         let mut all = Vec::new();
         let mut programs = Vec::new();
         for cache in caches {

@@ -43,16 +43,10 @@ pub(super) const TOOL: BuiltInTool = BuiltInTool {
 
 /// Summarizes a call by its only file, or by the number of its files.
 fn summarize(arguments: CallArguments<'_>) -> CallSummary<'_> {
-    const HEADERS: [&str; 6] = [
-        "+++ ",
-        "--- ",
-        "*** Add File: ",
-        "*** Update File: ",
-        "*** Delete File: ",
-        "*** Move to: ",
-    ];
+    const HEADERS: &str =
+        "+++ |--- |*** Add File: |*** Update File: |*** Delete File: |*** Move to: ";
     let headers = arguments.text("patch").unwrap_or_default().lines().filter_map(|line| {
-        let path = HEADERS.iter().find_map(|header| line.strip_prefix(header))?;
+        let path = HEADERS.split('|').find_map(|header| line.strip_prefix(header))?;
         let path = path.split('\t').next().unwrap_or(path).trim();
         let path = path.strip_prefix("a/").or_else(|| path.strip_prefix("b/")).unwrap_or(path);
         (path != "/dev/null").then_some(path)

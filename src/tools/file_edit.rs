@@ -85,16 +85,13 @@ fn unlinked(path: &RelPath) -> String {
     )
 }
 
-fn format_line_count(number: u64) -> String {
-    pluralize(number, "line", "lines")
-}
-
 fn describe_change(change: &FileChange) -> String {
     let FileChange { path, action, added, removed } = change;
+    let lines = |number: &u64| pluralize(*number, "line", "lines");
     match action {
-        FileAction::Created => format!("Created {path} ({}).", format_line_count(*added)),
+        FileAction::Created => format!("Created {path} ({}).", lines(added)),
         FileAction::Modified => format!("Changed {path} (+{added} -{removed} lines)."),
-        FileAction::Deleted => format!("Deleted {path} ({}).", format_line_count(*removed)),
+        FileAction::Deleted => format!("Deleted {path} ({}).", lines(removed)),
     }
 }
 

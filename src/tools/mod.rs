@@ -93,11 +93,8 @@ struct ToolAccessGuard {
 }
 
 impl AccessGuard for ToolAccessGuard {
-    fn is_restricted(&self, access: AccessMode) -> bool {
-        match access {
-            AccessMode::Read => self.policy.has_search_limits(),
-            AccessMode::Write => true,
-        }
+    fn restricts_reading(&self) -> bool {
+        self.policy.has_search_limits()
     }
 
     fn denial_reason(&self, path: &RelPath, access: AccessMode) -> Option<String> {

@@ -216,8 +216,9 @@ impl Call {
             n => notes.push(format!("{n} background processes were ended with it")),
         }
         notes.extend(denied);
-        notes.extend(outcome.renamed.iter().map(|path| {
-            let path = path.strip_prefix(self.root.path()).unwrap_or(path).display();
+        let relative =
+            |path: &Path| path.strip_prefix(self.root.path()).unwrap_or(path).display().to_string();
+        notes.extend(outcome.renamed.iter().map(|path| relative(path)).map(|path| {
             format!(
                 "sandbox denied: {path} is protected, and nothing may be put there; what the command made of it was \
                  renamed to {path}.denied"
@@ -230,8 +231,7 @@ impl Call {
                 refused.join(", ")
             ));
         }
-        notes.extend(outcome.restored.iter().map(|path| {
-            let path = path.strip_prefix(self.root.path()).unwrap_or(path).display();
+        notes.extend(outcome.restored.iter().map(|path| relative(path)).map(|path| {
             format!(
                 "sandbox denied: {path} is protected; what the command changed in it was undone"
             )

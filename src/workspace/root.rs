@@ -73,7 +73,7 @@ impl WorkspaceRoot {
     }
 
     fn check_read(&self, file: BorrowedFd<'_>, path: &RelPath) -> Result<(), FileError> {
-        let guard = self.guard.as_deref().filter(|guard| guard.is_restricted(AccessMode::Read));
+        let guard = self.guard.as_deref().filter(|guard| guard.restricts_reading());
         let Some(guard) = guard else { return Ok(()) };
         let real = access::real_path(self.dir.as_fd(), file);
         access::check_access(guard, real, path, AccessMode::Read)

@@ -75,18 +75,14 @@ pub(super) fn is_available() -> bool {
 
 /// Returns what a version of the rules leaves open.
 fn gaps(abi: ABI) -> Vec<SandboxGap> {
-    let mut holes = vec![SandboxGap::Metadata];
-    if abi < ABI::V3 {
-        // Files elsewhere can be truncated.
-        holes.push(SandboxGap::Files);
-    }
-    if abi < ABI::V6 {
-        holes.push(SandboxGap::Signals);
-    }
-    if abi < ABI::V9 {
-        holes.push(SandboxGap::LocalSockets);
-    }
-    holes
+    // Before the third one, files elsewhere can be truncated.
+    let closed_since = [
+        (ABI::V3, SandboxGap::Files),
+        (ABI::V6, SandboxGap::Signals),
+        (ABI::V9, SandboxGap::LocalSockets),
+    ];
+    let open = closed_since.into_iter().filter(|(since, _)| abi < *since).map(|(_, gap)| gap);
+    [SandboxGap::Metadata].into_iter().chain(open).collect()
 }
 
 fn build_ruleset(rules: &LandlockRules<'_>) -> Result<RulesetCreated, RulesetError> {

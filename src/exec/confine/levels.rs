@@ -3,7 +3,6 @@
 //! A process that failed at a level may be half confined, so each level is tried by a new process: it sends
 //! [`SupervisorReport::Lower`], and the engine starts the next one with a lower ceiling.
 
-use std::ffi::OsString;
 use std::io;
 use std::net::{Ipv4Addr, TcpListener};
 use std::os::fd::AsFd;
@@ -21,6 +20,7 @@ use super::seccomp::{self, SocketFilter};
 use super::spawner::CommandSpawner;
 use super::{Enforcement, SandboxGap, SandboxLevel, mounts, namespaces, privileges};
 use crate::exec::egress;
+use crate::exec::environment::Variable;
 use crate::exec::package_caches::OverlayFolders;
 use crate::exec::protected::snapshot::ProtectedPaths;
 use crate::exec::supervisor::anonymous_file;
@@ -95,26 +95,19 @@ pub(in crate::exec) fn run_init(
     let policy = inherited.policy.clone();
     // The mounts protect what exists.
     let rules = SupervisionRules::new(&policy, ProcessTree::Namespace, ProtectedPaths::empty());
-    match set_up_namespaces(inherited) {
-        Ok((enforced, spawner, layers, way_out)) => {
-            if !enforced.is_allowed_by(&policy) {
-                let why =
-                    enforced.reason.unwrap_or_else(|| "not all of it is available".to_owned());
-                return link.send(&SupervisorReport::Lower(format!("namespaces: {why}")), &[], &[]);
-            }
-            link.send(
-                &SupervisorReport::Ready(enforced),
-                &[],
-                way_out.as_ref().map(AsFd::as_fd).as_slice(),
-            )?;
-            // When the engine closes its end, this one must not keep the proxy reachable.
-            drop(way_out);
-            let served = supervise::serve(link, &rules, |start| spawner.spawn(start));
-            drop(layers);
-            served
-        }
-        Err(why) => link.send(&lower(&why), &[], &[]),
+    let (enforced, spawner, _layers, way_out) = match set_up_namespaces(inherited) {
+        Ok(set_up) => set_up,
+        Err(why) => return link.send(&lower(&why), &[], &[]),
+    };
+    if !enforced.is_allowed_by(&policy) {
+        let why = enforced.reason.unwrap_or_else(|| "not all of it is available".to_owned());
+        return link.send(&SupervisorReport::Lower(format!("namespaces: {why}")), &[], &[]);
     }
+    let socket = way_out.as_ref().map(AsFd::as_fd);
+    link.send(&SupervisorReport::Ready(enforced), &[], socket.as_slice())?;
+    // When the engine closes its end, this one must not keep the proxy reachable.
+    drop(way_out);
+    supervise::serve(link, &rules, |start| spawner.spawn(start))
 }
 
 /// Sets up the namespaces. With a list of hosts, returns the socket for the proxy.
@@ -361,7 +354,7 @@ fn count_processes() -> u64 {
 }
 
 /// Returns variables that adapt programs to the confinement.
-fn confinement_variables() -> Vec<(OsString, OsString)> {
+fn confinement_variables() -> Vec<Variable> {
     if geteuid().is_root() {
         // As root of the namespace, tar would try to change owners, and fail.
         vec![("TAR_OPTIONS".into(), "--no-same-owner".into())]

@@ -20,6 +20,7 @@ use rustix::mount::{
 
 use super::landlock;
 use super::policy::{CopiedFile, NetworkAccess, SandboxMode, SandboxPolicy};
+use crate::exec::environment::Variable;
 use crate::exec::package_caches::{OverlayFolders, PackageCache};
 
 /// The result of the mounts.
@@ -27,7 +28,7 @@ pub(super) struct MountView {
     /// Writable paths, as they are named in the namespace.
     pub writable: Vec<PathBuf>,
     /// Variables that describe the mounts to commands.
-    pub env: Vec<(OsString, OsString)>,
+    pub env: Vec<Variable>,
     /// The overlays over the user's caches, locked as long as this exists.
     pub layers: Option<OverlayFolders>,
 }
@@ -171,14 +172,12 @@ fn real_paths(paths: &[PathBuf]) -> impl Iterator<Item = PathBuf> {
     paths.iter().filter_map(|path| path.canonicalize().ok())
 }
 
-type VariableList = Vec<(OsString, OsString)>;
-
 /// Mounts private folders over the user's caches. Returns the paths that become writable, and variables that name
 /// private folders for the other caches.
 fn mount_caches(
     policy: &SandboxPolicy,
     writable: &[PathBuf],
-) -> io::Result<(Vec<PathBuf>, VariableList, Option<OverlayFolders>)> {
+) -> io::Result<(Vec<PathBuf>, Vec<Variable>, Option<OverlayFolders>)> {
     let caches = &policy.caches;
     let layers = OverlayFolders::take(caches);
     let mut paths: Vec<PathBuf> = Vec::new();
@@ -265,16 +264,8 @@ fn mount_temp(
 pub(in crate::exec) const RUNTIME_FOLDERS: [&str; 2] = ["/run", "/var/run"];
 
 /// Entries that programs need: name resolution, and programs on systems that keep them there.
-const VISIBLE_RUNTIME_ENTRIES: [&str; 8] = [
-    "systemd/resolve/resolv.conf",
-    "systemd/resolve/stub-resolv.conf",
-    "resolvconf/resolv.conf",
-    "NetworkManager/resolv.conf",
-    "connman/resolv.conf",
-    "current-system",
-    "booted-system",
-    "opengl-driver",
-];
+const VISIBLE_RUNTIME_ENTRIES: &str = "systemd/resolve/resolv.conf systemd/resolve/stub-resolv.conf \
+    resolvconf/resolv.conf NetworkManager/resolv.conf connman/resolv.conf current-system booted-system opengl-driver";
 
 /// Covers the folders of daemons' sockets, which includes later sockets.
 fn hide_runtime(policy: &SandboxPolicy, writable: &[PathBuf]) -> io::Result<()> {
@@ -289,7 +280,7 @@ fn hide_runtime(policy: &SandboxPolicy, writable: &[PathBuf]) -> io::Result<()> 
         }
         let readable = policy.readable.iter().filter_map(|path| path.canonicalize().ok());
         let readable = readable.filter(|path| path.starts_with(folder));
-        let kept = VISIBLE_RUNTIME_ENTRIES.iter().map(|path| folder.join(path)).chain(readable);
+        let kept = VISIBLE_RUNTIME_ENTRIES.split(' ').map(|path| folder.join(path)).chain(readable);
         let kept: Vec<_> = kept
             .filter_map(|path| {
                 let found = path.symlink_metadata().ok()?;

@@ -3,13 +3,13 @@
 //! Restrictions of a thread are inherited by its children. A separate thread takes them on, so that the supervisor
 //! itself stays unrestricted, and out of reach of commands.
 
-use std::ffi::OsString;
 use std::io;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 
 use rustix::process::Pid;
 
+use crate::exec::environment::Variable;
 use crate::exec::supervisor::supervise::CommandStart;
 
 /// Starts commands from a restricted thread.
@@ -21,7 +21,7 @@ pub(super) struct CommandSpawner {
 impl CommandSpawner {
     /// Starts the thread and applies the restrictions to it. Commands get these variables in addition to their own.
     pub(super) fn new<T: Send + 'static>(
-        env: Vec<(OsString, OsString)>,
+        env: Vec<Variable>,
         take_on: impl FnOnce() -> T + Send + 'static,
     ) -> io::Result<(Self, T)> {
         let (start, to_start) = channel::<CommandStart>();

@@ -238,19 +238,16 @@ fn address_scope(address: IpAddr) -> AddressScope {
             }
         }
         IpAddr::V6(v6) => {
-            let segments = v6.segments();
             if let Some(v4) = v6.to_ipv4_mapped() {
                 return address_scope(IpAddr::V4(v4));
             }
             // Prefixes that embed an IPv4 address: 6to4, NAT64.
-            let carried = |high: u16, low: u16| {
-                let [a, b] = high.to_be_bytes();
-                let [c, d] = low.to_be_bytes();
-                address_scope(IpAddr::from([a, b, c, d]))
+            let embedded = |high: u16, low: u16| {
+                address_scope(Ipv4Addr::from_bits(u32::from(high) << 16 | u32::from(low)).into())
             };
-            match segments {
-                [0x2002, high, low, ..] => carried(high, low),
-                [0x64, 0xff9b, 0, 0, 0, 0, high, low] => carried(high, low),
+            match v6.segments() {
+                [0x2002, high, low, ..] => embedded(high, low),
+                [0x64, 0xff9b, 0, 0, 0, 0, high, low] => embedded(high, low),
                 _ if v6.is_loopback() => AddressScope::Loopback,
                 _ if v6.is_unique_local() => AddressScope::Private,
                 // Global unicast is 2000::/3; the rest is link-local, multicast, unspecified or reserved.

@@ -14,8 +14,6 @@ mod hosts;
 mod request;
 
 use std::collections::HashMap;
-#[cfg(target_os = "linux")]
-use std::ffi::OsString;
 use std::io::{self, BufReader, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -29,6 +27,8 @@ use request::ProxyRequest;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Resource, getrlimit};
 
+#[cfg(target_os = "linux")]
+use super::environment::Variable;
 use crate::port::lock;
 
 /// The time limit for connecting to one address of a host.
@@ -310,10 +310,7 @@ impl Read for Impatient<'_> {
 
 /// Returns the variables by which programs find the proxy.
 #[cfg(target_os = "linux")]
-pub(super) fn proxy_variables(
-    proxy: SocketAddr,
-    hosts: &AllowedHosts,
-) -> Vec<(OsString, OsString)> {
+pub(super) fn proxy_variables(proxy: SocketAddr, hosts: &AllowedHosts) -> Vec<Variable> {
     let url = format!("http://{proxy}");
     let (host, port) = (proxy.ip(), proxy.port());
     // Java reads properties only; of its build tools, these two read them from variables.

@@ -12,7 +12,6 @@ pub(super) mod protocol;
 pub(super) mod supervise;
 pub(super) mod worker;
 
-use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read, Seek, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -33,6 +32,7 @@ use super::command::{CommandEnd, CommandInput, CommandOutcome, CommandSpec, Exec
 use super::confine::Enforcement;
 use super::confine::policy::SandboxPolicy;
 use super::egress::EgressProxy;
+use super::environment::Variable;
 use super::repository::RepositoryGuard;
 use crate::port::{CancellationToken, lock};
 
@@ -43,7 +43,7 @@ pub struct Supervisor(Arc<SupervisorState>);
 struct SupervisorState {
     backend: WorkerBackend,
     policy: SandboxPolicy,
-    env: Vec<(OsString, OsString)>,
+    env: Vec<Variable>,
     idle: Mutex<Vec<SupervisorWorker>>,
     /// Set by the first command.
     repositories: OnceLock<RepositoryGuard>,
@@ -64,7 +64,7 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(8);
 impl Supervisor {
     /// Returns a supervisor with workers that run this program, which must call [`helper::main`] if
     /// [`helper::is_requested`]. Commands get this environment and no other.
-    pub fn new(policy: SandboxPolicy, env: Vec<(OsString, OsString)>) -> Self {
+    pub fn new(policy: SandboxPolicy, env: Vec<Variable>) -> Self {
         // The running program, even if its file has been replaced.
         let program = if cfg!(target_os = "linux") {
             PathBuf::from("/proc/self/exe")
@@ -78,24 +78,20 @@ impl Supervisor {
     pub fn with_program(
         program: impl Into<PathBuf>,
         policy: SandboxPolicy,
-        env: Vec<(OsString, OsString)>,
+        env: Vec<Variable>,
     ) -> Self {
         Self::with_backend(WorkerBackend::Process(program.into()), policy, env)
     }
 
     /// Returns a supervisor with workers in threads of this process, for programs other than `architect`. It kills the
     /// process group of a command, confines nothing, and ends with this process.
-    pub fn in_process(policy: SandboxPolicy, env: Vec<(OsString, OsString)>) -> Self {
+    pub fn in_process(policy: SandboxPolicy, env: Vec<Variable>) -> Self {
         Self::with_backend(WorkerBackend::Thread, policy, env)
     }
 
-    fn with_backend(
-        means: WorkerBackend,
-        policy: SandboxPolicy,
-        env: Vec<(OsString, OsString)>,
-    ) -> Self {
-        let (idle, watch) = (Mutex::default(), OnceLock::new());
-        Self(Arc::new(SupervisorState { backend: means, policy, env, idle, repositories: watch }))
+    fn with_backend(backend: WorkerBackend, policy: SandboxPolicy, env: Vec<Variable>) -> Self {
+        let (idle, repositories) = (Mutex::default(), OnceLock::new());
+        Self(Arc::new(SupervisorState { backend, policy, env, idle, repositories }))
     }
 
     /// Returns the policy, which the first command extends by the paths protected for git.

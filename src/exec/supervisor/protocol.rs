@@ -20,6 +20,7 @@ use serde::{Deserialize, Serialize};
 use crate::exec::command::CommandEnd;
 use crate::exec::confine::policy::SandboxPolicy;
 use crate::exec::confine::{Enforcement, SandboxLevel};
+use crate::exec::environment::Variable;
 
 /// One end of the connection.
 #[derive(Debug)]
@@ -108,7 +109,7 @@ pub(in crate::exec) struct CommandWords {
     /// The working directory.
     pub cwd: PathBuf,
     /// Variables added to its environment.
-    pub env: Vec<(OsString, OsString)>,
+    pub env: Vec<Variable>,
     /// Program and arguments.
     pub argv: Vec<OsString>,
 }

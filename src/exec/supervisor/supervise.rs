@@ -98,16 +98,15 @@ impl SupervisedCommand<'_> {
         loop {
             match (self.wait(phase, until), phase) {
                 (CommandEvent::Message, _) => match self.link.receive::<SupervisorCommand>() {
-                    Ok(Some(received)) if received.message == SupervisorCommand::Stop => {
-                        match phase {
-                            CommandPhase::Running => {
-                                (phase, until) = self.terminate(CommandEnd::Cancelled);
-                            }
-                            CommandPhase::Ending(_) => {}
-                            CommandPhase::Draining(end) => return Some(self.finish(end)),
+                    Ok(Some(received)) => match (received.message, phase) {
+                        (SupervisorCommand::Stop, CommandPhase::Running) => {
+                            (phase, until) = self.terminate(CommandEnd::Cancelled);
                         }
-                    }
-                    Ok(Some(_)) => {}
+                        (SupervisorCommand::Stop, CommandPhase::Draining(end)) => {
+                            return Some(self.finish(end));
+                        }
+                        _ => {}
+                    },
                     Ok(None) | Err(_) => {
                         self.rules.tree.kill_all(self.leader, KILL_TIMEOUT);
                         return None;

@@ -1,9 +1,8 @@
 //! A worker: a process or a thread that supervises one command after the other.
 
-use std::ffi::OsString;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -21,6 +20,7 @@ use crate::exec::confine::policy::SandboxPolicy;
 use crate::exec::confine::temp_folder;
 use crate::exec::confine::{Enforcement, SandboxLevel};
 use crate::exec::egress::EgressProxy;
+use crate::exec::environment::Variable;
 use crate::exec::protected::absent_paths::AbsentPaths;
 #[cfg(target_os = "linux")]
 use crate::exec::protected::covered::Covered;
@@ -59,7 +59,7 @@ impl SupervisorWorker {
     pub(in crate::exec) fn start(
         means: &WorkerBackend,
         policy: &SandboxPolicy,
-        env: &[(OsString, OsString)],
+        env: &[Variable],
     ) -> Result<Self, ExecError> {
         match means {
             WorkerBackend::Thread => Self::start_thread(policy, env),
@@ -69,9 +69,9 @@ impl SupervisorWorker {
 
     /// Tries one level after the other, from the highest.
     fn start_at_highest_level(
-        program: &PathBuf,
+        program: &Path,
         policy: &SandboxPolicy,
-        env: &[(OsString, OsString)],
+        env: &[Variable],
     ) -> Result<Self, ExecError> {
         // Unpredictable, so that no command can create it first.
         let copies = PathBuf::from(format!(".git-{}", Uuid::now_v7().simple()));
@@ -121,11 +121,7 @@ impl SupervisorWorker {
         Ok((worker, theirs))
     }
 
-    fn process(
-        program: &PathBuf,
-        policy: &SandboxPolicy,
-        env: &[(OsString, OsString)],
-    ) -> io::Result<Self> {
+    fn process(program: &Path, policy: &SandboxPolicy, env: &[Variable]) -> io::Result<Self> {
         let (mut worker, theirs) = Self::prepare(policy)?;
         #[cfg(target_os = "linux")]
         (worker.covered = Covered::by(policy));
@@ -169,10 +165,7 @@ impl SupervisorWorker {
         }
     }
 
-    fn start_thread(
-        policy: &SandboxPolicy,
-        env: &[(OsString, OsString)],
-    ) -> Result<Self, ExecError> {
+    fn start_thread(policy: &SandboxPolicy, env: &[Variable]) -> Result<Self, ExecError> {
         let why = "commands are not run by the architect program".to_owned();
         let enforced = Enforcement::unconfined(policy, why).map_err(ExecError::Unconfined)?;
         temp_folder::create(policy).map_err(|error| ExecError::NoTemp(error.to_string()))?;

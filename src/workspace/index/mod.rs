@@ -75,18 +75,12 @@ pub enum IndexCoverage {
     Partial,
 }
 
-/// Why an index cannot be built.
+/// An invalid exclude pattern.
 #[derive(Debug, Error)]
-#[non_exhaustive]
-pub enum IndexError {
-    /// An exclude pattern is invalid.
-    #[error("invalid exclude pattern '{pattern}' for the index: {source}")]
-    Pattern {
-        /// The pattern.
-        pattern: String,
-        /// The parser's error.
-        source: ignore::Error,
-    },
+#[error("invalid exclude pattern '{pattern}' for the index: {source}")]
+pub struct IndexError {
+    pattern: String,
+    source: ignore::Error,
 }
 
 /// The names of instruction files for agents.

@@ -190,7 +190,7 @@ fn exclude_patterns(root: &Path, patterns: &[String]) -> Result<Override, IndexE
     let mut builder = OverrideBuilder::new(root);
     let wrong = |pattern: &str| {
         let pattern = pattern.to_owned();
-        move |source| IndexError::Pattern { pattern, source }
+        move |source| IndexError { pattern, source }
     };
     for pattern in patterns {
         builder.add(&format!("!{pattern}")).map_err(wrong(pattern))?;
