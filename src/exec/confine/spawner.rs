@@ -28,11 +28,11 @@ impl CommandSpawner {
         let (report, started) = channel();
         let (report_ready, ready) = channel();
         let body = move || {
-            let mut is_heard = report_ready.send(take_on()).is_ok();
+            let mut is_awaited = report_ready.send(take_on()).is_ok();
             // The thread must live as long as the process: some children are tied to it.
-            while is_heard && let Ok(start) = to_start.recv() {
+            while is_awaited && let Ok(start) = to_start.recv() {
                 let pid = start.spawn(|command| command.envs(env.iter().cloned()));
-                is_heard = report.send(pid).is_ok();
+                is_awaited = report.send(pid).is_ok();
             }
         };
         thread::Builder::new().name("spawner".to_owned()).spawn(body)?;

@@ -1,6 +1,6 @@
 //! Supervises one command, from its start to the end of everything that it started.
 //!
-//! This runs beside the engine: in a process of its own, or in a thread. Its only policy are the [`SupervisionRules`]. A
+//! This runs beside the engine: in a process of its own, or in a thread. Its only policy is the [`SupervisionRules`]. A
 //! message through the link stops the command, and so does the end of the link, which is the end of the engine.
 
 use std::io;

@@ -220,7 +220,7 @@ mod tests {
         let indexed = WorkspaceIndex::build(&root, &settings).unwrap();
         assert_eq!(names(&indexed.index.tree), [".e", ".gitignore", "a.rs"]);
         let wrong = IndexSettings { exclude: vec!["[".to_owned()], ..patient() };
-        assert!(matches!(WorkspaceIndex::build(&root, &wrong), Err(IndexError::Pattern { .. })));
+        assert!(WorkspaceIndex::build(&root, &wrong).is_err());
     }
 
     #[test]
