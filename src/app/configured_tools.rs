@@ -17,8 +17,8 @@ use crate::policy::{
     PermissionRule, PermissionRules, QuotaUsage, Repositories, UnwritablePaths,
 };
 use crate::tools::{
-    CommandSettings, ExecutionMode, FileDeletion, MaxResultTokens, READ_OUTPUT, Tool, ToolRegistry,
-    ToolSettings, describe, descriptions, rule_tools, standard_tools,
+    BUILT_IN, CommandSettings, ExecutionMode, FileDeletion, MaxResultTokens, READ_OUTPUT,
+    Tool, ToolRegistry, ToolSettings, rule_tools, standard_tools,
 };
 
 impl RunSetup {
@@ -200,7 +200,7 @@ fn check_tool_name(entry: &str) -> Result<(), String> {
 
 /// Returns the names of the tools of this program; those of servers begin with `mcp_`.
 fn names() -> impl Iterator<Item = &'static str> {
-    descriptions().map(|tool| tool.name).chain([DISPATCH])
+    BUILT_IN.iter().map(|tool| tool.name).chain([DISPATCH])
 }
 
 #[cfg(test)]

@@ -237,23 +237,6 @@ word_enum! {
 }
 
 impl EventKind {
-    /// Returns the name of an event of this kind as a journal stores it.
-    pub fn record_name(self) -> &'static str {
-        match self {
-            Self::Tick => "tick",
-            Self::Interrupt => "interrupt",
-            Self::StoreFailed => "store_failed",
-            Self::InternalError => "defect",
-            Self::Prepared => "prepared",
-            Self::Replied => "replied",
-            Self::CallFailed => "failed",
-            Self::Authorized => "vetted",
-            Self::ToolCompleted => "settled",
-            Self::UsageReported => "charged",
-            Self::Checked => "checked",
-        }
-    }
-
     /// Returns whether an effect of that kind can cause events of this kind.
     pub(crate) fn is_caused_by(self, effect: EffectKind) -> bool {
         match self {

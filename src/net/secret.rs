@@ -52,13 +52,12 @@ impl Secret {
 
     /// Returns `bytes` with all occurrences of the secret masked.
     pub fn mask_bytes(&self, bytes: &[u8]) -> Vec<u8> {
-        let (mut masked, mut rest) = (Vec::with_capacity(bytes.len()), bytes);
-        while let Some(at) = memchr::memmem::find(rest, self.0.as_bytes()) {
-            masked.extend_from_slice(&rest[..at]);
-            masked.extend_from_slice(MASK.as_bytes());
-            rest = &rest[at + self.0.len()..];
+        let (mut masked, mut copied) = (Vec::with_capacity(bytes.len()), 0);
+        for at in memchr::memmem::find_iter(bytes, self.0.as_bytes()) {
+            masked.extend([&bytes[copied..at], MASK.as_bytes()].concat());
+            copied = at + self.0.len();
         }
-        masked.extend_from_slice(rest);
+        masked.extend_from_slice(&bytes[copied..]);
         masked
     }
 }

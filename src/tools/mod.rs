@@ -5,7 +5,7 @@
 //! the user confirms it if required, and then it runs. A result that is too long is shortened for the model, and its full
 //! text is kept in an [`OutputStore`].
 //!
-//! Each tool has a file of its own, with its [`ToolDescription`]; [`standard_tools`] returns them in the order in which the
+//! Each tool has a file of its own, with its [`BuiltInTool`]; [`standard_tools`] returns them in the order in which the
 //! model sees them.
 //!
 //! # The tools of a run
@@ -69,7 +69,7 @@ mod tool;
 mod write_file;
 
 pub use description::{
-    CallArguments, CallSummary, Subject, SummaryDetail, TargetKind, ToolDescription,
+    BuiltInTool, CallArguments, CallSummary, Subject, SummaryDetail, TargetKind,
 };
 pub use output_store::{MemoryOutputStore, OutputStore, ResultPage};
 pub use read_file::implied_read;
@@ -81,7 +81,7 @@ pub use tool::{CallContext, CallPlan, Tool, ToolInvocation, ToolOutput, Truncati
 
 use std::sync::Arc;
 
-use self::description::{BuildContext, BuiltInTool};
+use self::description::BuildContext;
 use crate::exec::Supervisor;
 use crate::policy::{CallTarget, PermissionRules, PolicyEngine, RuleError, RuleTools};
 use crate::workspace::{AccessGuard, AccessMode, RelPath, WorkspaceRoot};
@@ -93,11 +93,8 @@ struct ToolAccessGuard {
 }
 
 impl AccessGuard for ToolAccessGuard {
-    fn is_restricted(&self, access: AccessMode) -> bool {
-        match access {
-            AccessMode::Read => self.policy.has_search_limits(),
-            AccessMode::Write => true,
-        }
+    fn restricts_reading(&self) -> bool {
+        self.policy.has_search_limits()
     }
 
     fn denial_reason(&self, path: &RelPath, access: AccessMode) -> Option<String> {
@@ -115,7 +112,7 @@ impl AccessGuard for ToolAccessGuard {
 }
 
 /// The built-in tools, in the order in which the model sees them.
-static BUILT_IN: [BuiltInTool; 11] = [
+pub static BUILT_IN: [BuiltInTool; 11] = [
     read_file::TOOL,
     write_file::TOOL,
     edit_file::TOOL,
@@ -129,20 +126,15 @@ static BUILT_IN: [BuiltInTool; 11] = [
     read_output::TOOL,
 ];
 
-/// Returns the descriptions of the built-in tools.
-pub fn descriptions() -> impl Iterator<Item = &'static ToolDescription> {
-    BUILT_IN.iter().map(|tool| &tool.description)
-}
-
-/// Returns the description of a built-in tool; `None` if the name is unknown.
-pub fn describe(tool: &str) -> Option<&'static ToolDescription> {
-    descriptions().find(|description| description.name == tool)
+/// Returns a built-in tool; `None` if the name is unknown.
+pub fn describe(name: &str) -> Option<&'static BuiltInTool> {
+    BUILT_IN.iter().find(|tool| tool.name == name)
 }
 
 /// Returns the tools whose rules are about more than their own calls, as they describe themselves.
 pub fn rule_tools() -> RuleTools {
     let with = |target: TargetKind| {
-        let tools = descriptions().filter(|tool| tool.target == target);
+        let tools = BUILT_IN.iter().filter(|tool| tool.target == target);
         tools.map(|tool| tool.name).collect()
     };
     RuleTools {
@@ -189,7 +181,7 @@ mod tests {
         let settings = ToolSettings { delete: FileDeletion::Allowed, ..ToolSettings::default() };
         let tools = standard_tools(&root, &supervisor, &settings);
         let names: Vec<&str> = tools.iter().map(|tool| &*tool.spec().name).collect();
-        let described = descriptions().map(|tool| tool.name).filter(|name| *name != READ_OUTPUT);
+        let described = BUILT_IN.iter().map(|tool| tool.name).filter(|name| *name != READ_OUTPUT);
         assert_eq!(names, described.collect::<Vec<_>>());
     }
 

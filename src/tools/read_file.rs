@@ -8,11 +8,11 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::calls::{ReadCall, build_tool, resolve};
-use super::description::{BuiltInTool, SummaryDetail, TargetKind, ToolDescription};
+use super::description::{BuiltInTool, SummaryDetail, TargetKind};
 use super::read_output::end_page;
 use super::tool::{ToolOutput, Truncation};
 use crate::model::{ToolCall, ToolStatus};
-use crate::policy::{CallKind, CallTarget};
+use crate::policy::CallTarget;
 use crate::workspace::{
     Encoding, FileError, OpenFile, PageLimits, RelPath, TextFile, TextPage, WorkspaceRoot,
     is_binary,
@@ -21,17 +21,14 @@ use crate::workspace::{
 const NAME: &str = "read_file";
 
 pub(super) const TOOL: BuiltInTool = BuiltInTool {
-    description: ToolDescription {
-        name: NAME,
-        kind: CallKind::Reads,
-        target: TargetKind::Read,
-        summarize: |arguments| {
-            let (offset, limit) = (arguments.number("offset"), arguments.number("limit"));
-            let from = offset.unwrap_or(1).max(1);
-            let to = limit.map(|limit| from.saturating_add(limit).saturating_sub(1));
-            let is_page = offset.is_some() || limit.is_some();
-            arguments.path(is_page.then_some(SummaryDetail::Range { from, to }))
-        },
+    name: NAME,
+    target: TargetKind::Read,
+    summarize: |arguments| {
+        let (offset, limit) = (arguments.number("offset"), arguments.number("limit"));
+        let from = offset.unwrap_or(1).max(1);
+        let to = limit.map(|limit| from.saturating_add(limit).saturating_sub(1));
+        let is_page = offset.is_some() || limit.is_some();
+        arguments.path(is_page.then_some(SummaryDetail::Range { from, to }))
     },
     build: |context| {
         let (root, budget) = (context.guarded_root(NAME), context.budget());

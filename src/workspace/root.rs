@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use cap_std::ambient_authority;
-use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt};
+use cap_std::fs::{Dir, Metadata, OpenOptions, OpenOptionsExt};
 use rustix::fs::OFlags;
 
 use super::access_guard::{self, AccessGuard, AccessMode};
@@ -74,15 +74,10 @@ impl WorkspaceRoot {
     }
 
     fn check_read(&self, file: BorrowedFd<'_>, path: &RelPath) -> Result<(), FileError> {
-        match self.guard.as_deref() {
-            Some(guard) if guard.is_restricted(AccessMode::Read) => access_guard::check_access(
-                guard,
-                access_guard::real_path(self.dir.as_fd(), file),
-                path,
-                AccessMode::Read,
-            ),
-            Some(_) | None => Ok(()),
-        }
+        let guard = self.guard.as_deref().filter(|guard| guard.restricts_reading());
+        let Some(guard) = guard else { return Ok(()) };
+        let real = access_guard::real_path(self.dir.as_fd(), file);
+        access_guard::check_access(guard, real, path, AccessMode::Read)
     }
 
     /// Returns the absolute path of the workspace, with symbolic links resolved.
@@ -123,10 +118,7 @@ impl WorkspaceRoot {
     ///
     /// Fails when it does not exist, or its path leads outside.
     pub fn kind(&self, path: &RelPath) -> Result<FileKind, FileError> {
-        let found = self.dir.metadata(path.as_path());
-        found
-            .map(|found| FileKind::from_file_type(found.file_type()))
-            .map_err(|e| FileError::from_io("look at", path, e))
+        kind_of(path, self.dir.metadata(path.as_path()))
     }
 
     /// Returns the kind of a path without following a symbolic link.
@@ -135,10 +127,7 @@ impl WorkspaceRoot {
     ///
     /// Fails when it does not exist, or its path leads outside.
     pub fn link_kind(&self, path: &RelPath) -> Result<FileKind, FileError> {
-        let found = self.dir.symlink_metadata(path.as_path());
-        found
-            .map(|found| FileKind::from_file_type(found.file_type()))
-            .map_err(|e| FileError::from_io("look at", path, e))
+        kind_of(path, self.dir.symlink_metadata(path.as_path()))
     }
 
     /// Opens a regular file for reading. Never blocks: pipes, sockets and devices are refused.
@@ -156,10 +145,7 @@ impl WorkspaceRoot {
                 Ok(kind @ (FileKind::Pipe | FileKind::Socket | FileKind::Device)) => {
                     FileError::Special(path.clone(), kind)
                 }
-                Ok(_) | Err(_) if self.is_dangling(path, &error) => {
-                    FileError::Dangling(path.clone())
-                }
-                Ok(_) | Err(_) => FileError::from_io("read", path, error),
+                Ok(_) | Err(_) => self.link_error("read", path, error),
             }
         };
         let file = self.dir.open_with(path.as_path(), &options).map_err(failed)?;
@@ -174,9 +160,14 @@ impl WorkspaceRoot {
         }
     }
 
-    fn is_dangling(&self, path: &RelPath, error: &io::Error) -> bool {
-        error.kind() == io::ErrorKind::NotFound
-            && matches!(self.link_kind(path), Ok(FileKind::Link))
+    /// Returns the error for a path that may be a dangling link.
+    fn link_error(&self, action: &'static str, path: &RelPath, error: io::Error) -> FileError {
+        match self.link_kind(path) {
+            Ok(FileKind::Link) if error.kind() == io::ErrorKind::NotFound => {
+                FileError::Dangling(path.clone())
+            }
+            _ => FileError::from_io(action, path, error),
+        }
     }
 
     /// Reads a whole file of at most `limit` bytes.
@@ -236,15 +227,14 @@ impl WorkspaceRoot {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(path.clone()),
             Err(error) => return Err(FileError::from_io("look at", path, error)),
         }
-        let canonical = self.dir.canonicalize(path.as_path()).map_err(|error| {
-            if self.is_dangling(path, &error) {
-                FileError::Dangling(path.clone())
-            } else {
-                FileError::from_io("look at", path, error)
-            }
-        })?;
-        Ok(RelPath::new(canonical)?)
+        let canonical = self.dir.canonicalize(path.as_path());
+        Ok(RelPath::new(canonical.map_err(|error| self.link_error("look at", path, error))?)?)
     }
+}
+
+fn kind_of(path: &RelPath, found: io::Result<Metadata>) -> Result<FileKind, FileError> {
+    let found = found.map_err(|error| FileError::from_io("look at", path, error))?;
+    Ok(FileKind::from_file_type(found.file_type()))
 }
 
 #[cfg(test)]

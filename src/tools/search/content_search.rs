@@ -9,7 +9,7 @@ use grep_searcher::{BinaryDetection, MmapChoice, Searcher, SearcherBuilder};
 use super::matches::{FileMatches, SearchMatches};
 use super::walk::{FileWalk, WalkEnd, compile_name_pattern};
 use crate::policy::{CallTarget, PolicyEngine};
-use crate::port::CancellationToken;
+use crate::port::{CancellationToken, lock};
 use crate::tools::calls::{ReadCall, resolve};
 use crate::tools::tool::ToolOutput;
 use crate::workspace::{FileError, OpenFile, WorkspaceRoot};
@@ -119,7 +119,7 @@ impl ContentSearch {
                 // Matches before a read error are kept.
                 let _ = self.search_file(&mut searcher, &mut buffer, opened, &mut hits);
                 if !hits.is_empty() {
-                    found_in.lock().unwrap_or_else(PoisonError::into_inner).add(path, hits);
+                    lock(found_in).add(path, hits);
                 }
             })
         })?;
