@@ -47,6 +47,8 @@ pub use egress::{AllowedHosts, ConnectionRefusal, HostPattern, HostPatternError}
 pub use environment::variables::is_secret_variable;
 pub use environment::{VariableFilter, clean_environment};
 pub use package_caches::{PackageCache, PackageCaches, sweep_caches};
-pub use repository::{UserGitConfig, finish_interrupted, followed_by_git, new_record_path};
+pub use repository::{
+    UserGitConfig, finish_interrupted, followed_by_git, new_record_path, with_link_targets,
+};
 pub use supervisor::process::{ChildCommand, CommandPipes};
 pub use supervisor::{Supervisor, helper};

@@ -57,8 +57,8 @@ pub struct SandboxPolicy {
     /// Folders in which repositories of git are checked.
     #[serde(default)]
     pub repositories: Vec<PathBuf>,
-    /// The user's own configuration of git.
-    #[serde(default)]
+    /// The user's own configuration of git; for the engine alone.
+    #[serde(skip)]
     pub user_git: UserGitConfig,
     /// The record of pending cleanup, in case the engine is killed.
     #[serde(default)]
