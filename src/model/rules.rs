@@ -1,11 +1,13 @@
 //! The rules of one run: everything that the machine needs to know in advance.
 
+use std::hash::{Hash, Hasher};
+
 use serde::{Deserialize, Serialize};
 
 use super::{MicroUsd, Price, TimeSpan, Tokens};
 
 /// The rules of one run. They don't change during the run, and they are stored with it for replays.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunRules {
     /// The seed for the jitter of retries.
     pub seed: u64,
@@ -43,6 +45,11 @@ pub struct RunRules {
     /// Whether a run with a denied tool call ends as partial instead of as a success.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub fail_on_denied: bool,
+}
+
+/// States of one run have the same rules, so that their hashes differ without them.
+impl Hash for RunRules {
+    fn hash<H: Hasher>(&self, _: &mut H) {}
 }
 
 /// What happens to the text of a reply that ends for an unknown reason.

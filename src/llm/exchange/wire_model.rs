@@ -153,10 +153,9 @@ impl WireModel {
         tools: &Arc<[ToolSpec]>,
         frame: &RequestFrame<'_>,
     ) -> Arc<Vec<u8>> {
-        // Equal pointers are compared first.
         let same = |head: &&EncodedHead| {
-            head.system == *request.system
-                && head.tools == *tools
+            same_arc(&head.system, request.system)
+                && same_arc(&head.tools, tools)
                 && head.schema.as_ref() == request.schema
         };
         if let Some(head) = self.heads.iter().find(same) {
@@ -205,6 +204,12 @@ fn placeholder_tool() -> ToolSpec {
         description: "There is no tool.".into(),
         schema: serde_json::json!({"type": "object", "properties": {}}),
     }
+}
+
+/// Returns whether two shared values are equal, comparing the pointers first; `==` of an [`Arc`] does so for sized values
+/// alone.
+fn same_arc<T: ?Sized + PartialEq>(a: &Arc<T>, b: &Arc<T>) -> bool {
+    Arc::ptr_eq(a, b) || a == b
 }
 
 #[cfg(test)]
