@@ -254,7 +254,7 @@ mod tests {
             ("sh f.sh x.json", &["f.sh"]),
             ("sh run fast", &["run"]),
             ("python3.11 -u run", &["run"]),
-            ("/bin/bash -e run", &["run"]),
+            ("/bin/bash -e run", &["/bin/bash", "run"]),
             ("awk -f prog data", &["data", "prog"]),
             ("env A=b python run", &["run"]),
             (". lib", &["lib"]),

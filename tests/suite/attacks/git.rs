@@ -1393,10 +1393,10 @@ fn what_variables_of_the_user_make_git_run_is_protected() {
         ("GIT_SSH_COMMAND=t/x", "fetch ssh://h/x"),
         ("GIT_SSH=t/x", "fetch ssh://h/x"),
         ("GIT_EDITOR=t/x", "commit --allow-empty"),
-        ("VISUAL=t/x", "commit --allow-empty"),
+        ("EDITOR=t/x", "commit --allow-empty"),
         ("GIT_EXTERNAL_DIFF=t/x", "diff HEAD"),
         ("GIT_TEMPLATE_DIR=t", "init new"),
-        ("GIT_CONFIG_PARAMETERS='core.fsmonitor=t/x'", "status"),
+        ("GIT_CONFIG_PARAMETERS=\"'core.fsmonitor=t/x'\"", "status"),
     ] {
         for mode in [SandboxMode::Off, SandboxMode::WorkspaceWrite] {
             let mut line = String::new();
@@ -1410,7 +1410,7 @@ fn what_variables_of_the_user_make_git_run_is_protected() {
                 assert!(made.0, "{}", made.1);
                 let set = variables.replace("AROUND", &around);
                 line = format!("export {set}; git {then}; git -C new commit --allow-empty -m n");
-                let pairs = set.replace('\'', "");
+                let pairs = set.replace('"', "");
                 let pairs = pairs.split(' ').filter_map(|pair| pair.split_once('='));
                 let pairs = pairs.map(|(name, value)| (name.to_owned(), value.to_owned()));
                 policy.user_git = UserGitConfig::new(None, pairs);
