@@ -1395,7 +1395,7 @@ fn what_variables_of_the_user_make_git_run_is_protected() {
         ("GIT_EDITOR=t/x", "commit --allow-empty"),
         ("EDITOR=t/x", "commit --allow-empty"),
         ("GIT_EXTERNAL_DIFF=t/x", "diff HEAD"),
-        ("GIT_TEMPLATE_DIR=t", "init new"),
+        ("GIT_TEMPLATE_DIR=AROUND/w/t", "init new"),
         ("GIT_CONFIG_PARAMETERS=\"'core.fsmonitor=t/x'\"", "status"),
     ] {
         for mode in [SandboxMode::Off, SandboxMode::WorkspaceWrite] {
