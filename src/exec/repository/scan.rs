@@ -256,7 +256,7 @@ impl Scanner {
             match kind.is_dir() {
                 true => folder.folders.push(name),
                 false if is_special(kind, &name) || lists_all && !is_sample(&name) => {
-                    folder.special.push(name)
+                    folder.special.push(name);
                 }
                 false => {}
             }
