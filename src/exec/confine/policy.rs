@@ -52,7 +52,8 @@ pub struct SandboxPolicy {
     pub copies: PathBuf,
     /// Folders in which repositories of git are checked.
     pub repositories: Vec<PathBuf>,
-    /// The user's own configuration of git.
+    /// The user's own configuration of git; for the engine alone.
+    #[serde(skip)]
     pub user_git: UserGitConfig,
     /// The record of pending cleanup, in case the engine is killed.
     pub record_path: Option<PathBuf>,
