@@ -171,8 +171,10 @@ impl Supervisor {
         let (end, strays, [aside, restored]) = match result {
             CommandResult::Ended(ended, paths) => {
                 let end = CommandEnd::from_report(ended);
-                // A late request to stop must not reach the next command, nor may a stuck command.
-                if !cancel.is_cancelled() && end != CommandEnd::Stuck {
+                // A late request to stop must not reach the next command, nor may a stuck command; and shared memory
+                // stays in use as long as the namespaces.
+                let is_clean = !matches!(end, CommandEnd::Stuck | CommandEnd::OutOfMemory);
+                if !cancel.is_cancelled() && is_clean {
                     self.return_worker(worker);
                 }
                 (end, ended.strays, paths)

@@ -59,6 +59,7 @@ fn supervise(
     tree: ProcessTree,
     memory: Option<u64>,
 ) -> Option<CommandReport> {
+    let memory = memory.map(|most| (most, tree.shared_memory()));
     let mut command =
         SupervisedCommand { link, leader, limits, tree, memory, handle: open_pidfd(leader) };
     let ended = command.run();
@@ -71,8 +72,8 @@ struct SupervisedCommand<'a> {
     leader: Pid,
     limits: CommandTimeouts,
     tree: ProcessTree,
-    /// The memory limit of all its processes together, in bytes.
-    memory: Option<u64>,
+    /// The memory limit of all its processes together, and the shared memory of the machine at the start, in bytes.
+    memory: Option<(u64, u64)>,
     /// A pidfd, readable when the command has ended; not every system has one.
     handle: Option<OwnedFd>,
 }
@@ -172,7 +173,7 @@ impl SupervisedCommand<'_> {
     }
 
     fn uses_too_much(&self) -> bool {
-        self.memory.is_some_and(|most| self.tree.memory() > most)
+        self.memory.is_some_and(|(most, before)| self.tree.exceeds_memory(most, before))
     }
 
     fn wait(&self, phase: CommandPhase, until: Option<Instant>) -> CommandEvent {
