@@ -155,7 +155,7 @@ fn mask_key_patterns(text: &str) -> String {
     let (mut masked, mut rest) = (String::with_capacity(text.len()), text);
     let is_in_word = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
     while let Some(start) = rest.find(is_in_word) {
-        // The letter of an escape, such as a line break in JSON, does not belong to the word.
+        // The `n` of an escaped line break, as in JSON, does not belong to the word.
         let start = start + usize::from(rest[..start].ends_with('\\'));
         let (before, word) = rest.split_at(start);
         masked.push_str(before);
@@ -259,9 +259,9 @@ mod tests {
                     npm_config_cache, ghp_, AKIA, é sk-";
         assert_eq!(mask(text), text);
         let quoted = format!(
-            "\"a\\nsk-{a}\\tghp_{a}{b}\", sk-abc123def456****wxyz. Bearer ey.{a}/+=. bearer of a-task"
+            "\"a\\nsk-{a}\\tghp_{a}{b}\", sk-abc123def456****wxyz. Bearer ey.{a}/+= bearer of a-task"
         );
-        assert_eq!(mask(&quoted), "\"a\\nsk-***\\tghp_***\", sk-***. Bearer ***. bearer of a-task");
+        assert_eq!(mask(&quoted), "\"a\\nsk-***\\tghp_***\", sk-***. Bearer *** bearer of a-task");
         let secrets = Secrets::from_values(["canary-0123456"]);
         assert_eq!(secrets.mask_all(&format!("canary-0123456 hf_{a}")), "*** hf_***");
     }

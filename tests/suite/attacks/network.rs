@@ -178,7 +178,7 @@ fn a_lower_level_has_no_network() {
     assert_eq!(site.reached(), 0);
 }
 
-/// A bus starts programs for whoever reaches it, outside of every confinement.
+/// A bus starts programs for its callers, outside of every confinement.
 #[test]
 fn a_real_bus_of_a_session_is_not_reached() {
     let folder = tempfile::tempdir_in("/var/tmp").unwrap();
