@@ -10,7 +10,7 @@ use memchr::memmem;
 
 use super::Durability;
 use super::blobs::{self, BlobStore};
-use super::error::{IoContext, JournalError};
+use super::error::{IoContext, JournalError, Result};
 use super::file_journal::lock;
 use super::header::{Ancestry, SessionHeader};
 use super::journal_reader::{JournalReader, ReadRecord};
@@ -62,7 +62,7 @@ impl SessionStore {
     ///
     /// Fails if the session has no such record, if it is damaged and no record was named, if the record to be
     /// replaced is not a tool result, and on an I/O error.
-    pub fn fork(&self, parent: SessionId, fork: &ForkOptions) -> Result<SessionId, JournalError> {
+    pub fn fork(&self, parent: SessionId, fork: &ForkOptions) -> Result<SessionId> {
         let child = SessionId::generate();
         let reader = self.reader(parent)?;
         let (history, end) = self.replay(parent, |_, _, _| {})?;
@@ -106,7 +106,7 @@ impl SessionStore {
         session: SessionId,
         secrets: &Secrets,
         out: &mut dyn Write,
-    ) -> Result<u64, JournalError> {
+    ) -> Result<u64> {
         match self.damage(session)? {
             None => self.export_up_to_damage(session, secrets, out),
             Some(reason) => Err(JournalError::Damaged { session, reason }),
@@ -123,7 +123,7 @@ impl SessionStore {
         session: SessionId,
         secrets: &Secrets,
         out: &mut dyn Write,
-    ) -> Result<u64, JournalError> {
+    ) -> Result<u64> {
         let mut reader = self.reader(session)?;
         let mut copy = RecordCopier { out, crc: 0 };
         let (mut records, mut is_masked) = (0, false);
@@ -158,7 +158,7 @@ impl SessionStore {
     /// # Errors
     ///
     /// Fails if the file is not a session, is damaged, or was written by a newer release.
-    pub fn import(&self, path: &Path, now: SystemTime) -> Result<ImportedSession, JournalError> {
+    pub fn import(&self, path: &Path, now: SystemTime) -> Result<ImportedSession> {
         let file = open_input(path).io_context("open", path)?;
         // An export contains all texts, so references are not resolved.
         let nowhere = BlobStore::new(path.join("none"), Durability::Os);
@@ -207,7 +207,7 @@ impl SessionStore {
         mut reader: JournalReader,
         last: u64,
         replacement: Option<&ReplacementResult>,
-    ) -> Result<(), JournalError> {
+    ) -> Result<()> {
         let (session, blobs) = (header.session, self.blobs(header.session));
         let temporary = self.temporary_path();
         let file =
@@ -262,7 +262,7 @@ impl SessionStore {
 }
 
 /// Returns the next record of the valid prefix.
-fn next_record(reader: &mut JournalReader) -> Result<Option<StoredRecord>, JournalError> {
+fn next_record(reader: &mut JournalReader) -> Result<Option<StoredRecord>> {
     Ok(match reader.read()? {
         ReadRecord::Record(stored) => Some(*stored),
         ReadRecord::End | ReadRecord::Unknown(_) | ReadRecord::Damage(_) => None,
@@ -312,14 +312,14 @@ struct RecordCopier<'a> {
 }
 
 impl RecordCopier<'_> {
-    fn write_line(&mut self, line: &RecordLine<'_>, blobs: &BlobStore) -> Result<(), JournalError> {
+    fn write_line(&mut self, line: &RecordLine<'_>, blobs: &BlobStore) -> Result<()> {
         let mut text = Vec::new();
         line.write(blobs, &mut text)?;
         self.write_record(text)
     }
 
     /// Writes a record unchanged.
-    fn write_record(&mut self, mut text: Vec<u8>) -> Result<(), JournalError> {
+    fn write_record(&mut self, mut text: Vec<u8>) -> Result<()> {
         self.crc = seal(&mut text, self.crc);
         self.out.write_all(&text).io_context("write", Path::new("the copy"))
     }

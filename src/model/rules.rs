@@ -14,8 +14,7 @@ pub struct RunRules {
     /// The limits that the user sets.
     pub limits: RunLimits,
     /// What the session had used when the limits began. It doesn't count against them.
-    #[serde(default, skip_serializing_if = "LimitBaseline::is_initial")]
-    #[serde(rename = "from")]
+    #[serde(default, rename = "from", skip_serializing_if = "LimitBaseline::is_initial")]
     pub limit_baseline: LimitBaseline,
     /// The price of the model. Without it no costs are counted.
     pub price: Option<Price>,

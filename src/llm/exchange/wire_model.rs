@@ -9,7 +9,7 @@ use super::prefix_check::PrefixCheck;
 use super::transport::HttpTransport;
 use crate::llm::decode::CallIds;
 use crate::llm::encode::{EncodedConversation, MessageWriter};
-use crate::llm::wire::{RequestFrame, ToolChoice, Wire};
+use crate::llm::wire::{RequestFrame, Result, ToolChoice, Wire};
 use crate::machine::CallPurpose;
 use crate::model::{Fault, FaultKind};
 use crate::net::{HeaderMap, HttpRequest, Method, RequestBody, Secrets};
@@ -31,6 +31,8 @@ pub(crate) struct WireModel {
 pub(crate) struct RequestTarget {
     pub(crate) wire: Arc<dyn Wire>,
     pub(crate) transport: Arc<dyn HttpTransport>,
+    /// `provider/model`, which identifies the blocks that only this model can read.
+    pub(crate) model: Arc<str>,
     pub(crate) url: String,
     pub(crate) headers: HeaderMap,
     pub(crate) masker: Secrets,
@@ -177,7 +179,7 @@ impl WireModel {
 }
 
 impl Model for WireModel {
-    fn prepare(&mut self, request: &ModelRequest<'_>) -> Result<Box<dyn ModelCall>, Fault> {
+    fn prepare(&mut self, request: &ModelRequest<'_>) -> Result<Box<dyn ModelCall>> {
         if request.entries.is_empty() && request.instruction.is_none() {
             return Err(Fault::new(FaultKind::Request, "the request is empty"));
         }
@@ -230,6 +232,7 @@ mod tests {
         let target = RequestTarget {
             wire,
             transport,
+            model: "openai-chat/m".into(),
             url: "http://localhost".to_owned(),
             headers: HeaderMap::new(),
             masker: Secrets::default(),

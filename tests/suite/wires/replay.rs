@@ -132,7 +132,8 @@ fn faults_are_replayed() {
 #[test]
 fn a_recording_has_no_key_and_is_private() {
     let tape = RecordingFile::new();
-    let quoting = format!("{{\"error\":{{\"message\":\"bad key {KEY} or sk-abcdefghijkl12345678\"}}}}");
+    let quoting =
+        format!("{{\"error\":{{\"message\":\"bad key {KEY} or sk-abcdefghijkl12345678\"}}}}");
     let words = delta(&serde_json::json!({"content": format!("the key is {KEY}")}));
     let stream = [words.as_str(), &finish("stop"), &end()].concat();
     let cut = ScriptedReply::open_stream();
