@@ -165,8 +165,11 @@ impl Supervisor {
                 return Err(command.start_error(failure));
             }
         };
-        // A late request to stop must not reach the next command, nor may a stuck command.
-        if !cancel.is_cancelled() && !matches!(end, CommandEnd::Stuck | CommandEnd::Lost) {
+        // A late request to stop must not reach the next command, nor may a stuck command; and shared memory stays in use
+        // as long as the namespaces.
+        let is_clean =
+            !matches!(end, CommandEnd::Stuck | CommandEnd::Lost | CommandEnd::OutOfMemory);
+        if !cancel.is_cancelled() && is_clean {
             self.return_worker(worker);
         }
         let outcome = CommandOutcome {

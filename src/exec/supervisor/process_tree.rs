@@ -48,12 +48,24 @@ impl ProcessTree {
         }
     }
 
-    /// Returns the anonymous memory of the command's processes, in bytes; 0 if unknown.
-    pub(in crate::exec) fn memory(self) -> u64 {
+    /// Returns whether the command's processes use more memory than `most` bytes, as far as known. `shared_before` is
+    /// the shared memory of the machine before the command.
+    pub(in crate::exec) fn exceeds_memory(self, most: u64, shared_before: u64) -> bool {
+        match self {
+            Self::Group => false,
+            #[cfg(target_os = "linux")]
+            Self::Reaper | Self::Namespace => {
+                super::children::exceed_memory(most, shared_before, self == Self::Namespace)
+            }
+        }
+    }
+
+    /// Returns the shared memory of the machine, in bytes; 0 if it does not matter.
+    pub(in crate::exec) fn shared_memory(self) -> u64 {
         match self {
             Self::Group => 0,
             #[cfg(target_os = "linux")]
-            Self::Reaper | Self::Namespace => super::children::descendants_memory(),
+            Self::Reaper | Self::Namespace => super::children::machine_shared_memory(),
         }
     }
 

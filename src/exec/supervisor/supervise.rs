@@ -85,6 +85,8 @@ struct SupervisedCommand<'a> {
     timeout: Option<Duration>,
     kill_timeout: Duration,
     rules: &'a SupervisionRules,
+    /// The shared memory of the machine at the start, in bytes; 0 without a limit.
+    shared_before: u64,
     /// A pidfd, readable when the command has ended; not every system has one.
     handle: Option<OwnedFd>,
 }
@@ -169,7 +171,8 @@ impl SupervisedCommand<'_> {
     }
 
     fn uses_too_much(&self) -> bool {
-        self.rules.memory.is_some_and(|most| self.rules.tree.memory() > most)
+        let SupervisionRules { memory, tree, .. } = self.rules;
+        memory.is_some_and(|most| tree.exceeds_memory(most, self.shared_before))
     }
 
     fn wait(&self, phase: CommandPhase, until: Option<Instant>) -> CommandEvent {
@@ -244,8 +247,16 @@ pub(in crate::exec) fn serve(
                 let pid = leader.as_raw_nonzero().get();
                 link.send(&SupervisorReport::Started { pid }, &[], &[])?;
                 let handle = open_pidfd(leader);
-                let ended =
-                    SupervisedCommand { link, leader, timeout, kill_timeout, rules, handle }.run();
+                let ended = SupervisedCommand {
+                    link,
+                    leader,
+                    timeout,
+                    kill_timeout,
+                    rules,
+                    shared_before: rules.memory.map_or(0, |_| rules.tree.shared_memory()),
+                    handle,
+                }
+                .run();
                 let renamed = rules.absent.rename_created();
                 let restored = before.map(PathSnapshot::restore_changed).unwrap_or_default();
                 let Some((end, strays)) = ended else { return Ok(()) };

@@ -344,3 +344,21 @@ fn servers_of_both_eras_may_say_how_they_want_to_be_used() {
     }
     assert_eq!(world.start_one("modern").servers.instructions(), []);
 }
+
+/// A rule such as `mcp_s_ec_*` is about one server.
+#[test]
+fn no_tool_of_a_server_has_a_name_for_tools_of_another() {
+    let world = McpFixture::new();
+    let started =
+        world.start(["s", "s_crash", "s-2"].map(|name| world.test_server(name, "modern")));
+    let tools = |server: &str| {
+        let own = started.servers.tools().iter().filter(|tool| tool.server() == server);
+        own.map(|tool| tool.spec().name.to_string()).collect::<Vec<_>>()
+    };
+    assert_eq!(tools("s").len() + 1, tools("s_crash").len());
+    assert!(!tools("s").contains(&"mcp_s_crash_once".to_owned()), "{:?}", tools("s"));
+    assert!(tools("s_crash").contains(&"mcp_s_crash_echo".to_owned()));
+    assert_eq!(tools("s-2").len(), tools("s_crash").len());
+    let note = "the tool `mcp_s_crash_once` is left out: its name is one for tools of `s_crash`";
+    assert!(started.problems[0].to_string().contains(note), "{:?}", started.problems);
+}
