@@ -5,19 +5,18 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::environment::{Environment, SubagentClock};
 use super::error::AppError;
 use super::function_tool::FunctionTool;
 use super::process_env::ProcessEnv;
 use super::resolved_model::ResolvedModel;
 use super::run::{RunIo, RunRequest};
+use super::run_environment::{RunEnvironment, SubagentClock};
 use super::run_setup::RunSetup;
 use super::session::{SessionTarget, open_store, restart_limits};
 use crate::config::{Config, ConfigSources, ProjectTrust, load};
 use crate::exec::helper;
 use crate::journal::{DamagePolicy, SessionStore};
 use crate::llm::scripted::Script;
-use crate::machine::StopReason;
 use crate::model::RunTime;
 use crate::policy::NoConfirmer;
 use crate::port::{Disconnected, HookPoint, Model, Observer, RunEvent};
@@ -79,10 +78,7 @@ impl Agent {
     ///
     /// Fails if the run could not begin; nothing was sent then.
     pub fn run(&self, task: &str) -> Result<RunResult, AppError> {
-        let target = match &self.store {
-            None => SessionTarget::Ephemeral,
-            Some(store) => SessionTarget::New(store.clone(), None),
-        };
+        let target = SessionTarget::new(self.store.clone());
         self.drive(RunRequest::new(task, target, CostSource::Agent))
     }
 
@@ -105,7 +101,7 @@ impl Agent {
         let at = request.target.opened().map_or(RunTime::START, |opened| opened.history.at);
         let clock = Arc::new(SystemClock::resume(at));
         let on_event = self.on_event.clone();
-        let environment = Environment {
+        let environment = RunEnvironment {
             executor: Box::new(ThreadExecutor::new(clock, MAX_PARALLEL_TOOLS)),
             subagent_clock: SubagentClock::Real,
             ports: Box::new(|ports| match on_event {
@@ -120,9 +116,7 @@ impl Agent {
         let confirm = Arc::new(NoConfirmer);
         let io = RunIo { reporter: reporter.clone(), confirm, sandbox: None };
         self.setup.run_in(environment, request, io)?;
-        let broken = "the run left no result";
-        let result = reporter.results(StopReason::InternalError, broken).pop();
-        Ok(result.unwrap_or_else(|| RunResult::not_started(broken)))
+        Ok(reporter.last_result())
     }
 }
 

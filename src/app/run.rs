@@ -8,20 +8,19 @@ use serde_json::Value;
 use super::answer_checks::{CheckSequence, QualityGates, SchemaCheck};
 use super::checkpoints::SessionCheckpoints;
 use super::end_hooks::{RunDeadline, run_end_hooks};
-use super::environment::Environment;
 use super::error::AppError;
-use super::mcp;
+use super::run_environment::RunEnvironment;
 use super::run_setup::RunSetup;
 use super::secrets::{collect_secrets, mask_message};
 use super::session::{RunSession, SessionResults, SessionTarget};
 use super::subagents::SubagentContext;
-use super::tool_registry;
 use super::undo::complete_pending_restore;
+use super::{configured_servers, configured_tools};
 use crate::config::{quality_gates, run_rules};
 use crate::hooks::{HookedAnswerChecks, HookedTools, Hooks, with_hooks};
 use crate::journal::{SessionId, SessionSetup, WorkspaceIdentity};
 use crate::llm::scripted::ScriptPosition;
-use crate::machine::{Machine, RunOutcome, RunStatus, State};
+use crate::machine::{Machine, RunOutcome, RunStatus};
 use crate::mcp::McpServers;
 use crate::model::{Digest, RunRules, RunTime};
 use crate::policy::Confirmer;
@@ -79,10 +78,7 @@ pub struct FinishedRun {
 impl FinishedRun {
     /// Returns how the run ended.
     pub fn outcome(&self) -> Option<&RunOutcome> {
-        match &self.machine.state {
-            State::Done(done) => Some(&done.outcome),
-            _ => None,
-        }
+        self.machine.state.outcome()
     }
 
     /// Returns whether the run ended with success.
@@ -119,7 +115,7 @@ impl RunSetup {
     /// Fails if the run could not begin; nothing was sent then.
     pub fn run_in(
         &self,
-        environment: Environment,
+        environment: RunEnvironment,
         request: RunRequest,
         io: RunIo,
     ) -> Result<FinishedRun, AppError> {
@@ -130,7 +126,7 @@ impl RunSetup {
     /// command. A sub-agent's run shares resources with the run that dispatched it.
     pub(super) fn drive(
         &self,
-        environment: Option<Environment>,
+        environment: Option<RunEnvironment>,
         request: RunRequest,
         io: RunIo,
         shared: Option<SharedResources>,
@@ -164,9 +160,9 @@ impl RunSetup {
             environment
         } else {
             let at = target.opened().map_or(RunTime::START, |opened| opened.history.at);
-            Environment::real(at, rules.bounds.parallel_calls, &io.reporter, &stopped)?
+            RunEnvironment::real(at, rules.bounds.parallel_calls, &io.reporter, &stopped)?
         };
-        let Environment { executor, subagent_clock, ports } = environment;
+        let RunEnvironment { executor, subagent_clock, ports } = environment;
         let is_subagent = shared.is_some();
         let shared = match shared {
             Some(shared) => shared,
@@ -237,10 +233,11 @@ impl RunSetup {
         script_position: ScriptPosition,
         stopped: &CancellationToken,
     ) -> Result<SharedResources, AppError> {
-        let servers = mcp::start_servers(&self.config, &self.env, &self.sandbox, stopped)?;
+        let servers =
+            configured_servers::start_servers(&self.config, &self.env, &self.sandbox, stopped)?;
         let used = target.opened().map(|opened| &opened.history.machine.conversation);
-        let used = used.map(tool_registry::used_quota).unwrap_or_default();
-        let quota = SharedQuota::new(tool_registry::quota_limits(&self.config), used);
+        let used = used.map(configured_tools::used_quota).unwrap_or_default();
+        let quota = SharedQuota::new(configured_tools::quota_limits(&self.config), used);
         Ok(SharedResources { servers: Arc::new(servers), quota, script_position })
     }
 
@@ -274,16 +271,12 @@ impl RunSetup {
         let kept = target.opened().map(|opened| &opened.history).filter(|history| {
             *history.setup.agent == *self.agent.name.as_str() && !history.is_imported_setup()
         });
-        let system = kept.map_or_else(
-            || {
-                mcp::with_server_instructions(
-                    self.system_prompt(target.store().is_some()),
-                    servers,
-                    &tools,
-                )
-            },
-            |history| Arc::clone(&history.setup.system),
-        );
+        let system = if let Some(history) = kept {
+            Arc::clone(&history.setup.system)
+        } else {
+            let prompt = self.system_prompt(target.store().is_some());
+            configured_servers::with_server_instructions(prompt, servers, &tools)
+        };
         RequestContext { system, tools, schema: self.schema.clone() }
     }
 

@@ -21,6 +21,7 @@ use crate::workspace::WorkspaceRoot;
 use crate::workspace::checkpoint::{
     ChangePatch, CheckpointError, ContentHash, ContentStore, ForeignChanges, PathChange, PathState,
     PendingRestore, RestoreLog, RestorePlan, Restorer, ScanOptions, StatCache, WorkspaceScanner,
+    remove_leftovers,
 };
 
 /// Why a state is not restored.
@@ -307,10 +308,7 @@ fn open_contents(
 /// # Errors
 ///
 /// Fails with the first one that is missing or damaged.
-pub fn verify_checkpoints(
-    store: &SessionStore,
-    history: &SessionHistory,
-) -> Result<u64, AppError> {
+pub fn verify_checkpoints(store: &SessionStore, history: &SessionHistory) -> Result<u64, AppError> {
     let Ok(list) = StateList::new(history) else { return Ok(0) };
     let contents = open_contents(store, history)?;
     let mut hashes = BTreeSet::new();
@@ -408,6 +406,7 @@ impl UndoSession {
             .map_err(|cause| AppError::Workspace { path: path.clone(), cause })?;
         let log = RestoreLog::open(&store.root().join("undo"), root.path(), store.durability())?;
         let log = log.ok_or_else(|| UndoError::Busy(path))?;
+        remove_leftovers(&root);
         let options = scan_options(config, &root, store);
         let cache = StatCache::new(&store.root().join("workspaces"), root.path(), &options);
         let contents = open_contents(store, history)?;

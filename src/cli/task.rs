@@ -7,14 +7,15 @@ use std::thread;
 use std::time::Duration;
 
 use architect::app::{
-    FinishedRun, ProcessEnv, RunIo, RunRequest, RunSetup, SessionTarget, start_telemetry,
+    FinishedRun, ProcessEnv, RunIo, RunRequest, RunSetup, SessionTarget, collect_secrets,
+    start_telemetry,
 };
 use architect::config::{Config, LayerRank};
 use architect::machine::{CloseReason, RunStatus, StopReason};
 use architect::model::{Signal, TimeSpan, pluralize};
 use architect::view::report::{ReportFormat, RunReport};
 use architect::view::{
-    CostSource, FinishTimeout, OutputError, RunInfo, RunResult, SaveError, append, sanitize, save,
+    CostSource, OutputError, RunInfo, RunResult, SaveError, append, sanitize, save,
 };
 use architect::workflow::{EvaluatedRuns, RetryContext, evaluate, plan_first};
 use rustix::fs::{Access, access};
@@ -103,14 +104,11 @@ pub(crate) fn run(
         result.resume_command = resume_command(&result, &setup.config).map(Into::into);
     }
     let about = RunInfo { session_id: ended.session.to_string().into(), ..about };
-    let saved = write_files(args, plan.as_ref(), &about, &result, &setup.config.workspace);
+    let saved = write_files(args, plan.as_ref(), &about, &result, setup);
     // There is one document, and it has the exit code of the process.
     let unsaved = saved.err().map(|error| CliError::from_save(&error).with_result(result.clone()));
     let result = unsaved.as_ref().map_or(result, CliError::to_result);
-    let timeout = match ended.deadline.remaining() {
-        Some(left) => FinishTimeout::AtMost(left + OUTPUT_OVERTIME),
-        None => FinishTimeout::Unlimited,
-    };
+    let timeout = ended.deadline.remaining().map(|left| left + OUTPUT_OVERTIME);
     match show.finish(&result, timeout) {
         Ok(()) => {}
         Err(OutputError::ReaderGone) => return Ok(Signal::Pipe.exit_code()),
@@ -170,12 +168,7 @@ fn run_workflow(
     io: &RunIo,
 ) -> Result<EvaluatedRuns, CliError> {
     let task = request.task.clone().unwrap_or_default();
-    let store = match &request.target {
-        SessionTarget::Ephemeral => None,
-        SessionTarget::New(store, _)
-        | SessionTarget::Child(store, ..)
-        | SessionTarget::Stored(store, _) => Some(store.clone()),
-    };
+    let store = request.target.store().cloned();
     let (options, exit_on_partial) = (request.options.clone(), request.exit_on_partial);
     let retry = RetryContext { store, options, exit_on_partial };
     let runs = match mode {
@@ -255,8 +248,9 @@ fn write_files(
     plan: Option<&ReportPlan>,
     about: &RunInfo,
     result: &RunResult,
-    workspace: &Path,
+    setup: &RunSetup,
 ) -> Result<(), SaveError> {
+    let workspace = &setup.config.workspace;
     if let Some(path) = &args.output_file {
         let text = match sinks::output_format(args) {
             OutputFormat::Text => {
@@ -270,6 +264,7 @@ fn write_files(
     }
     let Some(ReportPlan { format, path, is_step_summary }) = plan else { return Ok(()) };
     let text = RunReport { info: about, result }.render(*format);
+    let text = collect_secrets(&setup.config, &setup.env).mask_all(&text);
     match path {
         Some(path) if *is_step_summary => append(path, text.as_bytes())?,
         Some(path) => save(workspace, path, text.as_bytes())?,

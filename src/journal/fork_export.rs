@@ -9,7 +9,7 @@ use std::time::SystemTime;
 use memchr::memmem;
 
 use super::blobs::{self, BlobStore};
-use super::error::{IoContext, JournalError};
+use super::error::{IoContext, JournalError, Result};
 use super::file_journal::lock;
 use super::header::{Ancestry, SessionHeader};
 use super::journal_reader::{JournalReader, ReadRecord};
@@ -20,6 +20,7 @@ use super::session_store::SessionStore;
 use super::{Durability, folder};
 use crate::machine::Event;
 use crate::model::{RunTime, ToolResult, ToolStatus};
+use crate::net::Secrets;
 use crate::workspace::open_input;
 
 /// How a fork differs from its original.
@@ -61,7 +62,7 @@ impl SessionStore {
     ///
     /// Fails if the session has no such record, if it is damaged and no record was named, if the record to be
     /// replaced is not a tool result, and on an I/O error.
-    pub fn fork(&self, parent: SessionId, fork: &ForkOptions) -> Result<SessionId, JournalError> {
+    pub fn fork(&self, parent: SessionId, fork: &ForkOptions) -> Result<SessionId> {
         let child = SessionId::generate();
         let reader = self.reader(parent)?;
         let (history, end) = self.replay(parent, |_, _, _| {})?;
@@ -113,14 +114,19 @@ impl SessionStore {
     }
 
     /// Writes the records of a session to `out` as one self-contained file, without the mark that it was imported
-    /// here.
+    /// here, and with secrets masked.
     ///
     /// # Errors
     ///
     /// Fails if the session can't be read or is damaged, or if `out` can't be written.
-    pub fn export(&self, session: SessionId, out: &mut dyn Write) -> Result<u64, JournalError> {
+    pub fn export(
+        &self,
+        session: SessionId,
+        secrets: &Secrets,
+        out: &mut dyn Write,
+    ) -> Result<u64> {
         match self.damage(session)? {
-            None => self.export_up_to_damage(session, out),
+            None => self.export_up_to_damage(session, secrets, out),
             Some(reason) => Err(JournalError::Damaged { session, reason }),
         }
     }
@@ -133,11 +139,12 @@ impl SessionStore {
     pub fn export_up_to_damage(
         &self,
         session: SessionId,
+        secrets: &Secrets,
         out: &mut dyn Write,
-    ) -> Result<u64, JournalError> {
+    ) -> Result<u64> {
         let mut reader = self.reader(session)?;
         let mut copy = RecordCopier { out, crc: 0 };
-        let mut records = 0;
+        let (mut records, mut is_masked) = (0, false);
         while let Some(stored) = next_record(&mut reader)? {
             let mut text = reader.last_record();
             let is_marked = matches!(&stored.content, StoredContent::Header(header) if header.imported_up_to.is_some());
@@ -150,7 +157,15 @@ impl SessionStore {
                     })
                     .io_context("read", &self.journal_path(session))?;
             }
-            copy.write_record(without_commands(text))?;
+            let text = without_commands(text);
+            let mut masked = secrets.mask_bytes(&text);
+            is_masked |= masked != text;
+            if is_masked
+                && stored.fingerprint.as_ref().is_some_and(|before| before.digest.is_some())
+            {
+                remove_mark(&mut masked);
+            }
+            copy.write_record(masked)?;
             records += 1;
         }
         Ok(records)
@@ -161,7 +176,7 @@ impl SessionStore {
     /// # Errors
     ///
     /// Fails if the file is not a session, is damaged, or was written by a newer release.
-    pub fn import(&self, path: &Path, now: SystemTime) -> Result<ImportedSession, JournalError> {
+    pub fn import(&self, path: &Path, now: SystemTime) -> Result<ImportedSession> {
         let file = open_input(path).io_context("open", path)?;
         // An export contains all texts, so references are not resolved.
         let nowhere = BlobStore::new(path.join("none"), Durability::Os);
@@ -210,7 +225,7 @@ impl SessionStore {
         mut reader: JournalReader,
         last: u64,
         replacement: Option<&ReplacementResult>,
-    ) -> Result<(), JournalError> {
+    ) -> Result<()> {
         let (session, blobs) = (header.session, self.blobs(header.session));
         let temporary = self.temporary_path();
         let file =
@@ -265,11 +280,22 @@ impl SessionStore {
 }
 
 /// Returns the next record of the valid prefix.
-fn next_record(reader: &mut JournalReader) -> Result<Option<StoredRecord>, JournalError> {
+fn next_record(reader: &mut JournalReader) -> Result<Option<StoredRecord>> {
     Ok(match reader.read()? {
         ReadRecord::Record(stored) => Some(*stored),
         ReadRecord::End | ReadRecord::Unknown(_) | ReadRecord::Damage(_) => None,
     })
+}
+
+/// Removes the digest of the state from a record that has one: behind a masked text, the state is another one. What
+/// comes before it in the record are numbers and names.
+fn remove_mark(text: &mut Vec<u8>) {
+    const MARK: &[u8] = b",\"mark\":\"";
+    let Some(start) = memmem::find(text, MARK) else { return };
+    let digest = &text[start + MARK.len()..];
+    if let Some(length) = digest.iter().position(|byte| *byte == b'"') {
+        text.drain(start..=start + MARK.len() + length);
+    }
 }
 
 /// Escapes the record so that no text in it is a command to a CI system that it may be printed to: `##[name]` and
@@ -304,14 +330,14 @@ struct RecordCopier<'a> {
 }
 
 impl RecordCopier<'_> {
-    fn write_line(&mut self, line: &RecordLine<'_>, blobs: &BlobStore) -> Result<(), JournalError> {
+    fn write_line(&mut self, line: &RecordLine<'_>, blobs: &BlobStore) -> Result<()> {
         let mut text = Vec::new();
         line.write(blobs, &mut text)?;
         self.write_record(text)
     }
 
     /// Writes a record unchanged.
-    fn write_record(&mut self, mut text: Vec<u8>) -> Result<(), JournalError> {
+    fn write_record(&mut self, mut text: Vec<u8>) -> Result<()> {
         self.crc = seal(&mut text, self.crc);
         self.out.write_all(&text).io_context("write", Path::new("the copy"))
     }

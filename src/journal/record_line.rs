@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::blobs::{BlobRef, BlobStore};
-use super::error::JournalError;
+use super::error::Result;
 use super::header::{EndedRecord, ResumedRecord, SessionHeader, WallTime};
 use super::journal_reader::{ReadRecord, RecordDamage};
 use super::steering_queue::MessageId;
@@ -71,7 +71,7 @@ pub struct PartialReply {
 pub struct StoredFingerprint {
     /// The name of the state.
     pub state: String,
-    /// The digest of the machine.
+    /// The digest of the machine; `None` in an export, behind a masked text.
     pub digest: Option<Digest>,
 }
 
@@ -188,7 +188,7 @@ impl<'a> RecordLine<'a> {
     /// Writes the record to `out`, without checksum and line end.
     ///
     /// Long texts are stored in `blobs` before this returns.
-    pub(super) fn write(&self, blobs: &BlobStore, out: &mut Vec<u8>) -> Result<(), JournalError> {
+    pub(super) fn write(&self, blobs: &BlobStore, out: &mut Vec<u8>) -> Result<()> {
         let unwritable = |error| blobs.io_error("write a record to", error);
         serde_json::to_writer(&mut *out, self).map_err(unwritable)?;
         if out.len() > LONG_LINE {
@@ -211,7 +211,7 @@ fn extract_long_texts(
     pointer: &str,
     blobs: &BlobStore,
     moved: &mut BTreeMap<String, BlobRef>,
-) -> Result<(), JournalError> {
+) -> Result<()> {
     match value {
         Value::String(text) if text.len() > LONG_TEXT => {
             moved.insert(pointer.to_owned(), blobs.put(text)?);
@@ -365,9 +365,10 @@ impl ParsedFields<'_> {
 }
 
 impl StoredFingerprint {
-    /// Returns whether a replay computed the same fingerprint.
+    /// Returns whether a replay computed the same fingerprint. Without a digest, only the states are compared.
     pub fn matches(&self, found: Fingerprint) -> bool {
-        self.state_kind() == Some(found.state) && self.digest == Some(found.digest)
+        self.state_kind() == Some(found.state)
+            && self.digest.is_none_or(|digest| digest == found.digest)
     }
 
     /// Returns the state, if this release knows it.

@@ -7,7 +7,6 @@ use thiserror::Error;
 
 use super::cassette::{OnMismatch, Player, Recorder, Recording, ReplayModel};
 use super::exchange::{HttpTransport, KeySource, RequestTarget, WireModel};
-use super::fault::SecretMasker;
 use super::model_spec::{ModelSpec, ModelSpecError};
 use super::model_table::ModelTable;
 use super::playback_error::PlaybackError;
@@ -16,7 +15,7 @@ use super::scripted::{Script, ScriptPosition, ScriptedModel};
 use super::wire::WireSetup;
 use crate::net::{
     Endpoint, EndpointError, HeaderMap, HeaderName, HeaderValue, HttpClient, HttpOptions,
-    HttpTimeouts, NetError, Secret, SecretError, header,
+    HttpTimeouts, NetError, Secret, SecretError, Secrets, header,
 };
 use crate::port::Model;
 
@@ -192,8 +191,9 @@ fn build_model(
         return Err(ModelSpecError::UnknownName { name, nearest }.into());
     };
     let ModelConnection { transport, endpoint, url, key, key_source } = connection;
-    let wire = (provider.format.wire)(WireSetup {
-        id: model.to_string().into(),
+    let id: Arc<str> = model.to_string().into();
+    let setup = WireSetup {
+        id: Arc::clone(&id),
         provider: provider.name(),
         host: endpoint.host().to_owned(),
         model: name.clone(),
@@ -201,7 +201,9 @@ fn build_model(
         uses_cache: settings.prompt_caching,
         cache_key: settings.cache_key.clone().filter(|_| settings.prompt_caching),
         max_output: table.lookup(model).and_then(|info| info.max_output),
-    });
+    };
+    let url = url.unwrap_or_else(|| endpoint.join(&(provider.format.path)(&setup)));
+    let wire = (provider.format.wire)(setup);
     let mut headers = HeaderMap::new();
     let accept = if settings.stream { "text/event-stream" } else { "application/json" };
     headers.insert(header::ACCEPT, HeaderValue::from_static(accept));
@@ -219,14 +221,15 @@ fn build_model(
         value.set_sensitive(true);
         headers.insert(name, value);
     }
-    let masker = SecretMasker::new(key);
+    let masker = Secrets::from_keys(key);
     let transport = match &settings.recorder {
-        Some(recorder) => recorder.wrap_transport(transport, &wire.setup().id, masker.clone()),
+        Some(recorder) => recorder.wrap_transport(transport, &id, masker.clone()),
         None => transport,
     };
     let target = RequestTarget {
         transport,
-        url: url.unwrap_or_else(|| endpoint.join(&wire.path())),
+        model: id,
+        url,
         headers,
         masker,
         key_source,

@@ -6,7 +6,7 @@
 
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
-mod access;
+mod call_access;
 mod checkpoint;
 mod conversation_item;
 mod decision;
@@ -29,7 +29,7 @@ mod tool_result;
 mod wildcard;
 mod words;
 
-pub use access::CallAccess;
+pub use call_access::CallAccess;
 pub use checkpoint::{CheckpointKind, CheckpointOutcome, CheckpointRecord, RecordedState};
 pub use conversation_item::{
     ConversationItem, MessageOrigin, ResultMismatch, ToolExchange, UserMessage,

@@ -12,6 +12,7 @@ use architect::journal::{
 use architect::model::ToolStatus;
 use architect::view::{CostSource, sanitize};
 use architect::workspace::read_input;
+use serde_json::json;
 
 use crate::cli::args::{ForkArgs, OutputArgs, ResumeArgs, SettingsArgs};
 use crate::cli::config_options::{self, SavedOptions};
@@ -39,7 +40,7 @@ pub(crate) fn fork(args: &ForkArgs, world: ProcessEnv) -> Result<u8, CliError> {
         None => (args.session.as_str(), None),
         Some((name, seq)) => {
             let seq = seq.parse::<u64>().map_err(|_| {
-                CliError::usage(format!("'{seq}' is no number of a record"))
+                CliError::usage(format!("invalid record number '{seq}'"))
                     .hint("`architect sessions export ID` shows the records with their `seq`")
             })?;
             (name, Some(seq))
@@ -162,7 +163,7 @@ fn resume_session(
     let run_request = RunRequest {
         task: request.prompt.map(Arc::from),
         target: SessionTarget::Stored(stored.store.clone(), Box::new(opened)),
-        options: saved.to_json(),
+        options: json!(saved),
         source: CostSource::Agent,
         exit_on_partial: request.output.exit_code_on_partial,
     };

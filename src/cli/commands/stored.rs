@@ -5,7 +5,6 @@ use std::time::{Duration, SystemTime};
 
 use architect::app::{ProcessEnv, mask_message, open_store, trace_session, verify_checkpoints};
 use architect::journal::{Divergence, JournalEndKind, MessageKind, QueuedMessage, SessionIndex};
-use architect::machine::State;
 use architect::model::pluralize;
 use architect::view::save;
 use serde_json::json;
@@ -49,10 +48,7 @@ pub(crate) fn replay(args: &ReplayArgs, world: &ProcessEnv) -> Result<u8, CliErr
         false => Ok(0),
     };
     let state = past.machine.state.kind().as_str();
-    let reason = match &past.machine.state {
-        State::Done(done) => Some(done.outcome.reason.name()),
-        _ => None,
-    };
+    let reason = past.machine.state.outcome().map(|outcome| outcome.reason.name());
     let text = if args.json {
         json!({
             "session_id": session.to_string(),
@@ -94,13 +90,13 @@ pub(crate) fn trace(args: &TraceArgs, world: &ProcessEnv) -> Result<u8, CliError
     stored.check_damage(session, args.partial)?;
     let trace = trace_session(&stored.store, session)?;
     if let Some(path) = &args.html {
-        let html = trace.html();
+        let html = stored.secrets.mask_all(&trace.html());
         save(Path::new("."), path, html.as_bytes()).map_err(|error| CliError::from_save(&error))?;
         output::print_stderr(&format!("The page is {}.", path.display()));
     }
     match (args.json, &args.html) {
-        (true, _) => output::print(&json!(trace).to_string()),
-        (false, None) => output::print(&trace.table()),
+        (true, _) => output::print(&stored.secrets.mask_all(&json!(trace).to_string())),
+        (false, None) => output::print(&stored.secrets.mask_all(&trace.table())),
         (false, Some(_)) => Ok(0),
     }
 }

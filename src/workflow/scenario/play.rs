@@ -16,7 +16,7 @@ use super::recording::{
     EventScript, InputSender, RecordedRun, RecordingModel, ScriptedMessages, SharedRecording,
 };
 use crate::app::{
-    AppError, Environment, ExecutionMode, FinishedRun, ProcessEnv, ResolvedModel, RunIo,
+    AppError, ExecutionMode, FinishedRun, ProcessEnv, ResolvedModel, RunEnvironment, RunIo,
     RunRequest, RunSetup, SessionTarget, SubagentClock, open_store,
 };
 use crate::config::{ConfigSources, load};
@@ -118,22 +118,18 @@ fn build_setup(
     folder: &TempDir,
     world: &ProcessEnv,
 ) -> Result<RunSetup, AppError> {
+    let content = &scenario.content;
     let path = |name: &str| folder.path().join(name);
     let mut sets = vec![
         format!("sessions.dir={}", path("sessions").display()),
         "sessions.durability=os".to_owned(),
     ];
-    sets.extend(
-        scenario
-            .content
-            .mode
-            .iter()
-            .map(|mode| format!("agents.{}.confirm_mode={mode}", scenario.content.agent)),
-    );
-    sets.extend(scenario.content.sets.iter().cloned());
+    let mode = content.mode.iter();
+    sets.extend(mode.map(|mode| format!("agents.{}.confirm_mode={mode}", content.agent)));
+    sets.extend(content.sets.iter().cloned());
     let config = load(&ConfigSources {
         cwd: path("workspace"),
-        file: scenario.content.config.as_ref().map(|_| path("config.toml")),
+        file: content.config.as_ref().map(|_| path("config.toml")),
         sets,
         ..ConfigSources::default()
     })?;
@@ -141,11 +137,11 @@ fn build_setup(
     let home = ("HOME".into(), path("home").into_os_string());
     let world = ProcessEnv { variables: programs.chain([home]).collect(), cwd: path("workspace") };
     let model = ResolvedModel::scripted("scripted/scenario", scenario.script.clone());
-    let mut setup = RunSetup::new(config, world, &scenario.content.agent, model)?;
-    if scenario.content.dry_run {
+    let mut setup = RunSetup::new(config, world, &content.agent, model)?;
+    if content.dry_run {
         setup.execution = ExecutionMode::DryRun;
     }
-    match scenario.content.schema.clone() {
+    match content.schema.clone() {
         None => Ok(setup),
         Some(schema) => setup.with_schema(schema),
     }
@@ -180,7 +176,7 @@ fn run_scenario(
     let reporter = Reporter::new(vec![Box::new(script)]);
     let io = RunIo { reporter: reporter.clone(), confirm, sandbox: None };
     let recording = notes.clone();
-    let environment = Environment {
+    let environment = RunEnvironment {
         executor,
         subagent_clock,
         ports: Box::new(move |ports| Ports {
@@ -190,9 +186,7 @@ fn run_scenario(
         }),
     };
     let ended = setup.run_in(environment, request, io)?;
-    let broken = "the run left no result";
-    let result = reporter.results(StopReason::InternalError, broken).pop();
-    Ok((ended, result.unwrap_or_else(|| RunResult::not_started(broken))))
+    Ok((ended, reporter.last_result()))
 }
 
 /// An inline executor with inputs from outside, between two events.

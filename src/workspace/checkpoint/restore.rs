@@ -9,6 +9,7 @@ use std::ffi::OsStr;
 use std::fs::{File, Permissions};
 use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
@@ -21,6 +22,7 @@ use rustix::process::geteuid;
 
 use super::content_store::{ContentHash, ContentStore};
 use super::error::{CheckpointError, Context};
+use super::restore_log::STAGING_PREFIX;
 use super::scan::{WorkspaceScanner, folder_names, open_folder};
 use super::tree::{PathChange, PathState};
 use crate::model::Durability;
@@ -73,7 +75,9 @@ impl<'a> Restorer<'a> {
         let applied = self.apply(&changes);
         self.remove_staging();
         let Err(cause) = applied else { return Ok(()) };
-        let undone = self.complete(to, from);
+        let staging = format!("{}-back", self.staging);
+        let mut back = Restorer::new(self.scanner, self.store, self.durability, &staging);
+        let undone = back.complete(to, from);
         match undone {
             Ok(left) if left.is_empty() => Err(cause),
             Ok(_) | Err(_) => Err(CheckpointError::HalfRestored { cause: Box::new(cause) }),
@@ -139,14 +143,31 @@ impl<'a> Restorer<'a> {
         FileTransition { root, store, durability, staging, changes, opened }.apply()
     }
 
-    /// Removes the folder of new contents, with what is in it.
+    /// Removes the folder of new contents, with what is in it. What can't be removed is left for the next restore.
     fn remove_staging(&self) {
-        let root = self.scanner.root();
-        let Ok(folder) = open_folder(root.dir().as_fd(), OsStr::new(self.staging)) else { return };
-        for name in folder_names(&folder).unwrap_or_default() {
-            let _ = unlinkat(&folder, &name, AtFlags::empty());
+        remove_folders(self.scanner.root(), self.staging);
+    }
+}
+
+/// Removes the folders of new contents that interrupted or failed restores have left. No restore may be under way.
+pub fn remove_leftovers(root: &WorkspaceRoot) {
+    remove_folders(root, STAGING_PREFIX);
+}
+
+/// Removes the folders of new contents whose names begin so; a call that fails is repeated once.
+fn remove_folders(root: &WorkspaceRoot, prefix: &str) {
+    let names = open_folder(root.dir().as_fd(), OsStr::new("."));
+    let names = names.and_then(|folder| folder_names(&folder)).unwrap_or_default();
+    for name in names.iter().filter(|name| name.as_bytes().starts_with(prefix.as_bytes())) {
+        for _ in 0..2 {
+            let Ok(folder) = open_folder(root.dir().as_fd(), name) else { break };
+            for name in folder_names(&folder).unwrap_or_default() {
+                let _ = unlinkat(&folder, &name, AtFlags::empty());
+            }
+            if unlinkat(root.dir(), name, AtFlags::REMOVEDIR).is_ok() {
+                break;
+            }
         }
-        let _ = unlinkat(root.dir(), self.staging, AtFlags::REMOVEDIR);
     }
 }
 

@@ -47,10 +47,13 @@ pub struct PendingRestore {
     pub staging: String,
 }
 
+/// The beginning of the names of folders for new contents.
+pub(super) const STAGING_PREFIX: &str = ".architect-undo-";
+
 impl PendingRestore {
     /// Returns a name for a folder of new contents.
     pub fn staging_name() -> String {
-        format!(".architect-undo-{}", unique_id())
+        format!("{STAGING_PREFIX}{}", unique_id())
     }
 }
 
