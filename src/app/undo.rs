@@ -237,22 +237,19 @@ impl RecordedChanges {
         let list = StateList::new(&history)?;
         let contents = open_contents(store, &history)?;
         let (first, last) = (list.states[0].1, list.states[list.states.len() - 1].1);
-        let changes = match between {
-            Some((from, to)) => {
-                let from = from.map_or(Ok(first), |seq| list.after_record(seq))?;
-                let to = to.map_or(Ok(last), |seq| list.after_record(seq))?;
-                contents.changes(&from, &to)?
+        let changes = if let Some((from, to)) = between {
+            let from = from.map_or(Ok(first), |seq| list.after_record(seq))?;
+            let to = to.map_or(Ok(last), |seq| list.after_record(seq))?;
+            contents.changes(&from, &to)?
+        } else {
+            // What others changed between runs is not the session's.
+            let mut own = BTreeSet::new();
+            for (from, to, _) in list.intervals(None) {
+                own.extend(contents.changes(&from, &to)?.into_iter().map(|change| change.path));
             }
-            None => {
-                // What others changed between runs is not the session's.
-                let mut own = BTreeSet::new();
-                for (from, to, _) in list.intervals(None) {
-                    own.extend(contents.changes(&from, &to)?.into_iter().map(|change| change.path));
-                }
-                let mut changes = contents.changes(&first, &last)?;
-                changes.retain(|change| own.contains(&change.path));
-                changes
-            }
+            let mut changes = contents.changes(&first, &last)?;
+            changes.retain(|change| own.contains(&change.path));
+            changes
         };
         let patches = changes.iter().map(|change| contents.patch(change));
         Ok(Self { patches: patches.collect::<Result<_, _>>()?, is_open: list.is_open() })
@@ -405,7 +402,7 @@ impl UndoSession {
         let root = WorkspaceRoot::open(&path)
             .map_err(|cause| AppError::Workspace { path: path.clone(), cause })?;
         let log = RestoreLog::open(&store.root().join("undo"), root.path(), store.durability())?;
-        let log = log.ok_or_else(|| UndoError::Busy(path))?;
+        let log = log.ok_or(UndoError::Busy(path))?;
         remove_leftovers(&root);
         let options = scan_options(config, &root, store);
         let cache = StatCache::new(&store.root().join("workspaces"), root.path(), &options);
@@ -418,7 +415,7 @@ impl UndoSession {
             true => tree_of(&now)?,
             false => list.states[list.states.len() - 1].1,
         };
-        Ok(Self { recorder, cache, log, root, last, now, is_open, opened })
+        Ok(Self { opened, recorder, cache, log, root, last, now, is_open })
     }
 
     /// Returns whether the session's last change has no recorded end, so that all later changes count as its own.

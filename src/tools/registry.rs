@@ -271,11 +271,6 @@ impl RegisteredCall {
         let CallPlan { intent, changes } = self.invocation.plan().map_err(|output| {
             AuthorizationOutcome::Rejected(self.gate.results.build(&self.id, output))
         })?;
-        // Such as a command that is proved to only read: nothing has to be recorded before it, and it may run again.
-        let intent = match PolicyEngine::is_read_only(&decision) {
-            true => CallIntent::ReadOnly,
-            false => intent,
-        };
         let kind = self.invocation.kind();
         let is_harmless = matches!(kind, CallKind::Reads | CallKind::Delegates)
             || PolicyEngine::is_read_only(&decision);

@@ -88,7 +88,10 @@ pub(crate) fn trace(args: &TraceArgs, world: &ProcessEnv) -> Result<u8, CliError
     let stored = SessionLookup::open(&args.layers, args.last, world)?;
     let session = stored.find_and_report_folder(&args.session)?;
     stored.check_damage(session, args.partial)?;
-    let trace = trace_session(&stored.store, session)?;
+    let mut trace = trace_session(&stored.store, session)?;
+    for change in &mut trace.changes {
+        change.patch = stored.secrets.mask_all(&change.patch).to_string();
+    }
     if let Some(path) = &args.html {
         let html = stored.secrets.mask_all(&trace.html());
         save(Path::new("."), path, html.as_bytes()).map_err(|error| CliError::from_save(&error))?;

@@ -164,7 +164,7 @@ section! {
         max_files: u64 = default(200_000).range(0..=100_000_000),
         /// Patterns of files to leave out, as in a .gitignore.
         exclude: Vec<PathPattern> = default(Vec::new()).append(),
-        /// Whether folders of dependencies, caches and build outputs are recorded, such as node_modules and target.
+        /// Whether folders of dependencies, caches and build outputs are recorded, such as `node_modules` and `target`.
         generated: bool = default(false),
     }
 }

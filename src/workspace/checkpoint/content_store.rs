@@ -6,6 +6,8 @@
 //! checkpoint cost less than a file for each content. Sessions of one workspace share files of contents by hard links, so
 //! that removing a session removes only what no other one needs.
 
+#![allow(clippy::cast_possible_truncation)] // of lengths that are short, or checked
+
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::fs::{self, DirBuilder, File, OpenOptions};

@@ -1,5 +1,7 @@
 //! Binary contents in patches, as git writes them: a digest for git to check, and the bytes in base 85.
 
+#![allow(clippy::cast_possible_truncation, clippy::many_single_char_names)] // of lengths that are short, or checked
+
 use std::fmt::Write as _;
 
 /// Returns the name that git gives a content, in hexadecimal. Not a measure against attackers: git's patches ask for it.

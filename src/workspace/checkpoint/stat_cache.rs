@@ -1,5 +1,7 @@
 //! What is known of a workspace's files, stored between runs: a file that looks unchanged is not read again.
 
+#![allow(clippy::cast_possible_truncation)] // of lengths that are short, or checked
+
 use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, Read, Write};

@@ -1,6 +1,8 @@
 //! Trees: the recorded state of folders. Each folder is a content of its own, which names those of its subfolders by their
 //! digests, so that a changed file changes the folders above it and no others.
 
+#![allow(clippy::cast_possible_truncation)] // of lengths that are short, or checked
+
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::fmt;

@@ -181,7 +181,7 @@ fn a_run_that_changes_nothing_stores_nothing() {
         [[turn]]
         calls = [{ name = "read_file", arguments = { path = "a" } }]
         [[turn]]
-        calls = [{ name = "run_command", arguments = { command = "ls" } }]
+        calls = [{ name = "list_files", arguments = {} }]
         [[turn]]
         text = "Done."
     "#;
