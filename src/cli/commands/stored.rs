@@ -90,7 +90,12 @@ pub(crate) fn trace(args: &TraceArgs, world: &ProcessEnv) -> Result<u8, CliError
     stored.check_damage(session, args.partial)?;
     let mut trace = trace_session(&stored.store, session)?;
     for change in &mut trace.changes {
-        change.patch = stored.secrets.mask_all(&change.patch).to_string();
+        // The sign before a line would look like a part of a key.
+        let lines = change.patch.lines().map(|line| {
+            let (sign, text) = line.split_at_checked(1).unwrap_or(("", line));
+            format!("{sign}{}\n", stored.secrets.mask_all(text))
+        });
+        change.patch = lines.collect();
     }
     if let Some(path) = &args.html {
         let html = stored.secrets.mask_all(&trace.html());
