@@ -37,8 +37,8 @@ pub use command::{
     shell_is_bash,
 };
 pub use confine::policy::{
-    CopiedFile, NetworkAccess, ResourceLimits, SandboxMode, SandboxPolicy, SandboxRequirement,
-    TempOwner, resolve_path,
+    CopiedFile, LinkedRepositoryAccess, NetworkAccess, ResourceLimits, SandboxMode, SandboxPolicy,
+    SandboxRequirement, TempOwner, resolve_path,
 };
 pub use confine::temp_folder::remove_abandoned;
 pub use confine::{Enforcement, SandboxGap, SandboxLevel};

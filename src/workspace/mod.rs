@@ -18,6 +18,7 @@ mod path;
 mod root;
 mod text;
 mod text_page;
+pub mod worktree;
 
 pub use access::{AccessGuard, AccessMode};
 pub use edit_batch::{BatchedChange, ChangeBatch, ExpectedContent, leftover_path, sha256};

@@ -57,6 +57,9 @@ pub struct SandboxPolicy {
     /// Folders in which repositories of git are checked.
     #[serde(default)]
     pub repositories: Vec<PathBuf>,
+    /// What they may write of the repository, if it is elsewhere and the workspace is one of its linked work trees.
+    #[serde(default)]
+    pub linked_repository: LinkedRepositoryAccess,
     /// The user's own configuration of git.
     #[serde(default)]
     pub user_git: UserGitConfig,
@@ -72,6 +75,17 @@ pub struct CopiedFile {
     pub file: PathBuf,
     /// The folder of the copy, relative to that for copies.
     pub copy: PathBuf,
+}
+
+/// What commands may write of a repository elsewhere that has the workspace as a linked work tree.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LinkedRepositoryAccess {
+    /// What git writes, as in a main work tree; not what it executes or follows.
+    #[default]
+    Shared,
+    /// Objects, what belongs to this work tree alone, and the branches below this folder of the repository.
+    Branches(PathBuf),
 }
 
 /// Who creates the folder for temporary files and removes it at the end.
@@ -166,6 +180,7 @@ impl SandboxPolicy {
             copied: Vec::new(),
             copies: PathBuf::new(),
             repositories: Vec::new(),
+            linked_repository: LinkedRepositoryAccess::default(),
             user_git: UserGitConfig::default(),
             record_path: None,
         }
