@@ -129,7 +129,7 @@ fn count_lines(path: &Path) -> io::Result<u64> {
         return Ok(0);
     }
     let TreeEntry::File(content, _) = TreeEntry::read(path)? else { return Ok(0) };
-    let lines = content.iter().filter(|byte| **byte == b'\n').count();
+    let lines = memchr::memchr_iter(b'\n', &content).count();
     let is_open = content.last().is_some_and(|byte| *byte != b'\n');
     Ok(lines as u64 + u64::from(is_open))
 }

@@ -73,11 +73,6 @@ impl GitProgram {
         let env = variables.iter().filter(|(name, _)| is_kept(name)).cloned().collect();
         Self { program, env }
     }
-
-    /// Returns the path of the program.
-    pub fn path(&self) -> &Path {
-        &self.program
-    }
 }
 
 impl GitTree {
@@ -102,7 +97,7 @@ impl GitTree {
     pub(super) fn query(&self, args: &[&str]) -> Result<Vec<u8>, WorktreeError> {
         match self.run(args, None, None)? {
             (Some(0), output, _) => Ok(output),
-            (_, _, message) => Err(failed(args, message)),
+            (_, _, message) => Err(failed(args, &message)),
         }
     }
 
@@ -129,7 +124,7 @@ impl GitTree {
     ) -> Result<(), WorktreeError> {
         match self.run(args, input, Some(lock))? {
             (Some(0), ..) => Ok(()),
-            (_, _, message) => Err(failed(args, message)),
+            (_, _, message) => Err(failed(args, &message)),
         }
     }
 
@@ -229,7 +224,7 @@ impl GitTree {
 }
 
 /// Returns the error of a git command, with the last line of its messages that is one.
-fn failed(args: &[&str], messages: String) -> WorktreeError {
+fn failed(args: &[&str], messages: &str) -> WorktreeError {
     let mut lines = messages.lines().filter(|line| !line.trim().is_empty());
     let fatal =
         lines.clone().find(|line| line.starts_with("fatal: ") || line.starts_with("error: "));

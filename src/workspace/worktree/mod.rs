@@ -339,13 +339,13 @@ impl WorktreeRecord {
 }
 
 impl fmt::Display for WorktreeChanges {
-    /// Such as `2 commits, 3 files changed (+10 −2), 1 of them not committed`.
+    /// Such as `2 commits, 3 files changed (+10 −2), 1 not committed`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { commits, files, added, removed, uncommitted } = self;
         if self.is_empty() {
             return f.write_str("no changes");
         }
-        if added.is_some() {
+        if *commits > 0 {
             write!(f, "{}, ", pluralize(*commits, "commit", "commits"))?;
         }
         write!(f, "{} changed", pluralize(*files, "file", "files"))?;

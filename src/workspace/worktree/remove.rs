@@ -121,10 +121,15 @@ impl Worktrees {
     /// Finishes what killed processes were doing: removes what was not yet made or was being removed, and worktrees in
     /// which nothing was done. Returns a sentence for each worktree.
     pub fn sweep(&self) -> Vec<String> {
-        let projects = fs::read_dir(&self.root).into_iter().flatten().flatten();
-        let records = projects.flat_map(|project| record_files(&project.path()));
-        let swept = records.filter_map(|path| self.sweep_one(&path).transpose());
-        swept.map(|result| result.unwrap_or_else(|error| error.to_string())).collect()
+        let mut sentences = Vec::new();
+        for project in fs::read_dir(&self.root).into_iter().flatten().flatten() {
+            let records = record_files(&project.path());
+            let swept = records.iter().filter_map(|path| self.sweep_one(path).transpose());
+            sentences.extend(swept.map(|result| result.unwrap_or_else(|error| error.to_string())));
+            // If there is none left.
+            let _ = fs::remove_dir(project.path());
+        }
+        sentences
     }
 
     fn sweep_one(&self, path: &Path) -> Result<Option<String>, WorktreeError> {

@@ -107,7 +107,7 @@ fn a_name_is_taken_invalid_or_generated_and_a_sentence_is_the_prompt() {
     assert_eq!(ran.code, 0, "{}", ran.err);
     assert!(ran.json()["worktree"]["name"].as_str().unwrap().starts_with("run-"));
     // A run that can't begin leaves nothing.
-    let ran = project.cli.run(&["run", "x", "--model", "nobody/x", "--worktree", "y"]);
+    let ran = project.cli.run(&["run", "x", "--model", "unknown/x", "--worktree", "y"]);
     assert_eq!(ran.code, 3, "{}", ran.err);
     assert_eq!(project.listed().len(), 1);
 }

@@ -155,12 +155,12 @@ fn a_sparse_checkout_stays_sparse() {
     let project = Project::new();
     project.git("sparse-checkout set --no-cone /sub/ /.gitignore");
     assert!(!project.cli.path("a.txt").exists());
-    let line = "ls > listed; git add listed; git commit -q -m work; ls sub >> listed";
+    let line = "ls > sub/listed; git add sub/listed; git commit -q -m work; ls sub >> sub/listed";
     let result = project.run_line(line, &["--worktree", "w"]);
-    assert_eq!(read(&folder_of(&result), "listed"), "listed\nsub\ns.txt\n");
+    assert_eq!(read(&folder_of(&result), "sub/listed"), "sub\nlisted\ns.txt\n");
     // What is not checked out is not lost.
     assert!(project.git("show architect/w:a.txt").starts_with("one"));
-    assert_eq!(project.git("show --format= --name-status architect/w"), "A\tlisted\n");
+    assert_eq!(project.git("show --format= --name-status architect/w"), "A\tsub/listed\n");
 }
 
 #[test]
