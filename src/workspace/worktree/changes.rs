@@ -8,7 +8,7 @@ use sha2::{Digest, Sha256};
 
 use super::error::WorktreeError;
 use super::git::{GitTree, path_of};
-use super::tree_copy::{TreeEntry, TreeManifest, hex};
+use super::tree_copy::{EntryContent, TreeManifest, hex};
 
 /// What was done in a worktree since it was made.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -80,7 +80,7 @@ pub(super) fn git_state(
         let path = path_of(path);
         hash.update(line);
         let entry =
-            TreeEntry::read(&folder.join(&path)).map_err(WorktreeError::io("read", &path))?;
+            EntryContent::read(&folder.join(&path)).map_err(WorktreeError::io("read", &path))?;
         hash.update(entry.digest());
         if line[0] == b'?' {
             untracked.push(path.clone());
@@ -128,7 +128,7 @@ fn count_lines(path: &Path) -> io::Result<u64> {
     if fs::symlink_metadata(path)?.len() > MAX_COUNTED_BYTES {
         return Ok(0);
     }
-    let TreeEntry::File(content, _) = TreeEntry::read(path)? else { return Ok(0) };
+    let EntryContent::File(content, _) = EntryContent::read(path)? else { return Ok(0) };
     let lines = memchr::memchr_iter(b'\n', &content).count();
     let is_open = content.last().is_some_and(|byte| *byte != b'\n');
     Ok(lines as u64 + u64::from(is_open))

@@ -15,7 +15,7 @@ use super::error::WorktreeError;
 use super::git::{GitTree, path_of};
 use super::record::WorktreePhase;
 use super::repository::Repository;
-use super::tree_copy::{TreeEntry, TreeManifest};
+use super::tree_copy::{EntryContent, TreeManifest};
 use super::{ConfinedGit, Worktree, Worktrees, examine, read_manifest};
 use crate::workspace::edit_batch::{BatchedChange, ChangeBatch, ExpectedContent};
 use crate::workspace::path::RelPath;
@@ -37,7 +37,7 @@ struct MergedFile {
     path: PathBuf,
     /// As the changes were made to it; `None` if only a digest is known.
     base: BaseContent,
-    theirs: TreeEntry,
+    theirs: EntryContent,
 }
 
 /// What a file was before the changes.
@@ -176,7 +176,7 @@ fn branch_files(
     }
     for path in state.untracked.iter().filter(|path| !theirs.contains_key(*path)) {
         let entry = read(folder, path)?;
-        if entry == TreeEntry::Other {
+        if entry == EntryContent::Other {
             let why = format!("{}: a repository in the worktree can't be merged", path.display());
             return Err(BranchError::Conflict(why));
         }
@@ -206,8 +206,8 @@ fn raw_changes(diff: &[u8]) -> BTreeMap<PathBuf, RawChange> {
     changes
 }
 
-fn read(folder: &Path, path: &Path) -> Result<TreeEntry, WorktreeError> {
-    TreeEntry::read(&folder.join(path)).map_err(WorktreeError::io("read", path))
+fn read(folder: &Path, path: &Path) -> Result<EntryContent, WorktreeError> {
+    EntryContent::read(&folder.join(path)).map_err(WorktreeError::io("read", path))
 }
 
 fn merge_copy(worktree: &Worktree) -> Result<MergeOutcome, WorktreeError> {
@@ -235,8 +235,11 @@ fn apply(
     let (mut batch, mut links, mut paths, mut conflicts) =
         (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for file in files {
-        let ours =
-            if is_below_link(top, &file.path) { TreeEntry::Other } else { read(top, &file.path)? };
+        let ours = if is_below_link(top, &file.path) {
+            EntryContent::Other
+        } else {
+            read(top, &file.path)?
+        };
         let change = match merge_file(&file, &ours, main)? {
             Err(conflict) => {
                 conflicts.push(format!("{}: {conflict}", file.path.display()));
@@ -246,7 +249,8 @@ fn apply(
             Ok(Some(change)) => change,
         };
         paths.push(file.path.clone());
-        let is_link = matches!(ours, TreeEntry::Link(_)) || matches!(change, TreeChange::Link(_));
+        let is_link =
+            matches!(ours, EntryContent::Link(_)) || matches!(change, TreeChange::Link(_));
         if is_link {
             links.push((file.path, change));
             continue;
@@ -256,13 +260,13 @@ fn apply(
             conflicts: vec![error.to_string()],
         })?;
         let before = match &ours {
-            TreeEntry::File(content, _) => ExpectedContent::new(Some(content)),
+            EntryContent::File(content, _) => ExpectedContent::new(Some(content)),
             _ => ExpectedContent::Absent,
         };
         let (after, mode) = match change {
             TreeChange::Write(content, is_executable) => {
-                let was = matches!(ours, TreeEntry::File(_, true));
-                let is_new = matches!(ours, TreeEntry::Absent);
+                let was = matches!(ours, EntryContent::File(_, true));
+                let is_new = matches!(ours, EntryContent::Absent);
                 let mode = (is_executable != was || is_new && is_executable)
                     .then_some(if is_executable { 0o755 } else { 0o644 });
                 (Some(Arc::from(content)), mode)
@@ -312,7 +316,7 @@ fn is_below_link(top: &Path, path: &Path) -> bool {
 /// Returns the change of one file, if there is one; or the conflict.
 fn merge_file(
     file: &MergedFile,
-    ours: &TreeEntry,
+    ours: &EntryContent,
     main: Option<&GitTree>,
 ) -> Result<Result<Option<TreeChange>, String>, WorktreeError> {
     let MergedFile { base, theirs, path } = file;
@@ -320,15 +324,15 @@ fn merge_file(
         return Ok(Ok(None));
     }
     let change = match theirs {
-        TreeEntry::Absent => TreeChange::Delete,
-        TreeEntry::File(content, is_executable) => {
+        EntryContent::Absent => TreeChange::Delete,
+        EntryContent::File(content, is_executable) => {
             TreeChange::Write(content.clone(), *is_executable)
         }
-        TreeEntry::Link(target) => TreeChange::Link(target.clone()),
-        TreeEntry::Other => return Ok(Err("it is neither a file nor a link".to_owned())),
+        EntryContent::Link(target) => TreeChange::Link(target.clone()),
+        EntryContent::Other => return Ok(Err("it is neither a file nor a link".to_owned())),
     };
     let (id, is_unchanged) = match (base, ours) {
-        (BaseContent::Absent, TreeEntry::Absent) => return Ok(Ok(Some(change))),
+        (BaseContent::Absent, EntryContent::Absent) => return Ok(Ok(Some(change))),
         (BaseContent::Absent, _) => return Ok(Err("it is new in both trees".to_owned())),
         (BaseContent::Digest(digest), ours) if ours.digest() == *digest => {
             return Ok(Ok(Some(change)));
@@ -336,23 +340,23 @@ fn merge_file(
         (BaseContent::Digest(_), _) => return Ok(Err("it has changed in both trees".to_owned())),
         (BaseContent::Blob { id, is_unchanged }, _) => (id, *is_unchanged),
     };
-    if is_unchanged && !matches!(ours, TreeEntry::Absent | TreeEntry::Other) {
+    if is_unchanged && !matches!(ours, EntryContent::Absent | EntryContent::Other) {
         return Ok(Ok(Some(change)));
     }
     let Some(main) = main else { return Ok(Err("it has changed in both trees".to_owned())) };
     let blob = main.query(&["cat-file", "blob", id])?;
     match (ours, theirs) {
         // Only its times have changed.
-        (TreeEntry::File(content, _), _) if *content == blob => Ok(Ok(Some(change))),
-        (_, TreeEntry::File(content, _)) if *content == blob => Ok(Ok(None)),
-        (TreeEntry::File(ours, is_executable), TreeEntry::File(theirs, _)) => {
+        (EntryContent::File(content, _), _) if *content == blob => Ok(Ok(Some(change))),
+        (_, EntryContent::File(content, _)) if *content == blob => Ok(Ok(None)),
+        (EntryContent::File(ours, is_executable), EntryContent::File(theirs, _)) => {
             let merged = merge_text(main, &blob, ours, theirs)?;
             Ok(merged.map(|text| Some(TreeChange::Write(text, *is_executable))))
         }
-        (TreeEntry::Absent, _) => {
+        (EntryContent::Absent, _) => {
             Ok(Err("it was removed, and has changed in the worktree".to_owned()))
         }
-        (_, TreeEntry::Absent) => {
+        (_, EntryContent::Absent) => {
             Ok(Err("it has changed, and was removed in the worktree".to_owned()))
         }
         _ => Ok(Err(format!("{} has changed in both trees", path.display()))),

@@ -21,7 +21,7 @@ pub(super) struct TreeManifest(Vec<(Vec<u8>, String)>);
 
 /// A file or link as it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum TreeEntry {
+pub(super) enum EntryContent {
     /// There is nothing.
     Absent,
     /// A regular file, with its content and whether it is executable.
@@ -32,7 +32,7 @@ pub(super) enum TreeEntry {
     Other,
 }
 
-impl TreeEntry {
+impl EntryContent {
     /// Reads an entry, without following a link.
     pub(super) fn read(path: &Path) -> io::Result<Self> {
         let found = match fs::symlink_metadata(path) {
@@ -103,7 +103,7 @@ impl TreeManifest {
                     folders.push(path);
                     continue;
                 }
-                let digest = TreeEntry::read(&folder.join(&path))?.digest();
+                let digest = EntryContent::read(&folder.join(&path))?.digest();
                 entries.push((path.into_os_string().into_vec(), digest));
             }
         }
