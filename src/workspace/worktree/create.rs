@@ -13,7 +13,8 @@ use super::record::{LockedRecord, RepositoryRecord, WorktreePhase, WorktreeRecor
 use super::repository::Repository;
 use super::tree_copy::{TreeManifest, copy_entry, copy_folder, remove_all};
 use super::{
-    BRANCH_PREFIX, ConfinedGit, MANIFEST_EXTENSION, Worktree, Worktrees, real_path, record_path,
+    BRANCH_PREFIX, CARRIED_EXTENSION, ConfinedGit, MANIFEST_EXTENSION, Worktree, Worktrees,
+    real_path, record_path,
 };
 use crate::port::unique_id;
 
@@ -117,6 +118,7 @@ impl Worktrees {
             repository: repository.zip(base).map(|(found, base)| RepositoryRecord {
                 git_dir: found.git_dir,
                 common_dir: found.common_dir,
+                own_dir: None,
                 base,
                 tip: None,
             }),
@@ -263,10 +265,7 @@ impl NewWorktree<'_> {
         }
         let failed = WorktreeError::io("read", &self.folder);
         let manifest = TreeManifest::of(&self.folder).map_err(failed)?;
-        let path = self.folder.with_extension(MANIFEST_EXTENSION);
-        let failed = WorktreeError::io("write", &path);
-        let text = serde_json::to_vec(&manifest).map_err(io::Error::from);
-        text.and_then(|text| fs::write(&path, text)).map_err(failed)?;
+        write_manifest(&self.folder, &manifest)?;
         Ok(manifest.digest())
     }
 
@@ -289,6 +288,9 @@ impl NewWorktree<'_> {
             message: "the new work tree is not in the repository".to_owned(),
         })?;
         let tree = GitTree::open(git, &own, Some(&self.folder))?;
+        if let Some(repository) = &mut self.record.repository {
+            repository.own_dir = Some(own);
+        }
         let fill = ["reset", "--hard", "--quiet", "--no-recurse-submodules"];
         confined.run(&self.folder, &fill).map_err(|message| WorktreeError::Git {
             command: "reset --hard".to_owned(),
@@ -379,8 +381,13 @@ impl NewWorktree<'_> {
             make_parents(&self.folder, path)?;
             remove_all(&to)?;
             copy_entry(&from, &to)?;
+            let carried = self.folder.with_extension(CARRIED_EXTENSION);
+            make_parents(&carried, path)?;
+            copy_entry(&to, &carried.join(path))?;
         }
-        Ok(())
+        let failed = WorktreeError::io("read", &self.folder);
+        let manifest = TreeManifest::of_paths(&self.folder, paths).map_err(failed)?;
+        write_manifest(&self.folder, &manifest)
     }
 }
 
@@ -415,6 +422,9 @@ fn exists_in(top: &Path, path: &Path) -> bool {
 /// Makes the folders of a path below a folder. What is in their place is removed.
 fn make_parents(top: &Path, path: &Path) -> Result<(), WorktreeError> {
     let mut folder = top.to_owned();
+    if folder.symlink_metadata().is_err() {
+        create_folder(&folder)?;
+    }
     for part in path.parent().into_iter().flat_map(Path::components) {
         folder.push(part);
         match fs::symlink_metadata(&folder) {
@@ -425,6 +435,13 @@ fn make_parents(top: &Path, path: &Path) -> Result<(), WorktreeError> {
         fs::create_dir(&folder).map_err(WorktreeError::io("create", &folder))?;
     }
     Ok(())
+}
+
+fn write_manifest(folder: &Path, manifest: &TreeManifest) -> Result<(), WorktreeError> {
+    let path = folder.with_extension(MANIFEST_EXTENSION);
+    let failed = WorktreeError::io("write", &path);
+    let text = serde_json::to_vec(manifest).map_err(io::Error::from);
+    text.and_then(|text| fs::write(&path, text)).map_err(failed)
 }
 
 fn create_folder(folder: &Path) -> Result<(), WorktreeError> {

@@ -16,7 +16,9 @@ use super::git::{GitTree, path_of};
 use super::record::WorktreePhase;
 use super::repository::Repository;
 use super::tree_copy::{EntryContent, TreeManifest};
-use super::{ConfinedGit, Worktree, Worktrees, examine, read_manifest};
+use super::{
+    CARRIED_EXTENSION, ConfinedGit, MANIFEST_EXTENSION, Worktree, Worktrees, examine, read_manifest,
+};
 use crate::workspace::edit_batch::{BatchedChange, ChangeBatch, ExpectedContent};
 use crate::workspace::path::RelPath;
 use crate::workspace::root::WorkspaceRoot;
@@ -48,6 +50,8 @@ enum BaseContent {
     Blob { id: String, is_unchanged: bool },
     /// A file with this digest.
     Digest(String),
+    /// A file that was carried over with the user's changes.
+    Carried(EntryContent),
 }
 
 /// A change of the user's tree.
@@ -117,20 +121,20 @@ impl Worktrees {
         let head = main.commit("HEAD")?.unwrap_or_default();
         if state.uncommitted.is_empty() && base == head && tip != head {
             let merge = ["merge", "--ff-only", "--quiet", "--no-verify-signatures", &tip];
-            return match confined.run(&top, &merge) {
-                Ok(()) => Ok(MergeOutcome::FastForward(tip)),
-                Err(message) => Err(refused(message)),
-            };
+            match confined.run(&top, &merge) {
+                Ok(()) => return Ok(MergeOutcome::FastForward(tip)),
+                // The user has changes in the same files.
+                Err(message) => log::debug!("no fast-forward: {message}"),
+            }
         }
         let recorded = worktree.record.repository.as_ref().map(|found| found.base.clone());
         let base = if base.is_empty() { recorded.unwrap_or_default() } else { base };
-        let files =
-            branch_files(tree, &main, &worktree.folder, state, &base).map_err(
-                |error| match error {
-                    BranchError::Conflict(why) => refused(why),
-                    BranchError::Other(error) => error,
-                },
-            )?;
+        let files = branch_files(tree, &main, &worktree.folder, state, &base);
+        let mut files = files.map_err(|error| match error {
+            BranchError::Conflict(why) => refused(why),
+            BranchError::Other(error) => error,
+        })?;
+        use_carried_base(&worktree.folder, &mut files)?;
         apply(worktree, &top, files, Some(&main))
     }
 }
@@ -183,6 +187,25 @@ fn branch_files(
         files.push(MergedFile { path: path.clone(), base: BaseContent::Absent, theirs: entry });
     }
     Ok(files)
+}
+
+/// Lets the changes of files that were carried over begin at what was carried over.
+fn use_carried_base(folder: &Path, files: &mut Vec<MergedFile>) -> Result<(), WorktreeError> {
+    let carried = folder.with_extension(CARRIED_EXTENSION);
+    if !folder.with_extension(MANIFEST_EXTENSION).exists() {
+        return Ok(());
+    }
+    let manifest = read_manifest(folder)?;
+    files.retain(|file| manifest.entry(&file.path).is_none());
+    for path in manifest.paths() {
+        let theirs = read(folder, &path)?;
+        // What is as it was carried over is no change.
+        if manifest.entry(&path) != Some(&*theirs.digest()) {
+            let base = BaseContent::Carried(read(&carried, &path)?);
+            files.push(MergedFile { path, base, theirs });
+        }
+    }
+    Ok(())
 }
 
 /// A line of a raw diff.
@@ -337,6 +360,8 @@ fn merge_file(
         (BaseContent::Digest(digest), ours) if ours.digest() == *digest => {
             return Ok(Ok(Some(change)));
         }
+        (BaseContent::Carried(base), ours) if base == ours => return Ok(Ok(Some(change))),
+        (BaseContent::Carried(base), _) => return merge_carried(main, base, ours, theirs),
         (BaseContent::Digest(_), _) => return Ok(Err("it has changed in both trees".to_owned())),
         (BaseContent::Blob { id, is_unchanged }, _) => (id, *is_unchanged),
     };
@@ -361,6 +386,23 @@ fn merge_file(
         }
         _ => Ok(Err(format!("{} has changed in both trees", path.display()))),
     }
+}
+
+/// Merges a file that the user has changed further since it was carried over.
+fn merge_carried(
+    main: Option<&GitTree>,
+    base: &EntryContent,
+    ours: &EntryContent,
+    theirs: &EntryContent,
+) -> Result<Result<Option<TreeChange>, String>, WorktreeError> {
+    use EntryContent::File;
+    let (Some(main), File(base, _), File(ours, is_executable), File(theirs, _)) =
+        (main, base, ours, theirs)
+    else {
+        return Ok(Err("it has changed in both trees".to_owned()));
+    };
+    let merged = merge_text(main, base, ours, theirs)?;
+    Ok(merged.map(|text| Some(TreeChange::Write(text, *is_executable))))
 }
 
 /// Merges three versions of a text. Returns the result, or the conflicts with their marks.

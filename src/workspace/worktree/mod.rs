@@ -3,7 +3,9 @@
 //! ```text
 //!  STATE/worktrees/ID/NAME.json   the record: claimed and locked by whoever makes, uses or removes the worktree
 //!                     NAME/       the worktree, on the branch `architect/NAME`
-//!                     NAME.files  of a copy: the digests of its files when it was made
+//!                     NAME.files  of a copy: the digests of its files when it was made; with changes that were carried
+//!                                 over: the digests of these
+//!                     NAME.carried/  the files with changes that were carried over, as they were: the base of a merge
 //! ```
 //!
 //! `ID` stands for the repository (or the folder without git), so that all of its work trees share the names, as they
@@ -50,6 +52,9 @@ const WORKTREE_FOLDER: &str = "worktrees";
 
 /// The end of the name of the file with the digests of a copy.
 const MANIFEST_EXTENSION: &str = "files";
+
+/// The end of the name of the folder with the changes that were carried over.
+const CARRIED_EXTENSION: &str = "carried";
 
 /// What the names of the branches begin with.
 pub const BRANCH_PREFIX: &str = "architect/";

@@ -48,6 +48,9 @@ pub(super) struct RepositoryRecord {
     pub(super) git_dir: PathBuf,
     /// The folder that all work trees share.
     pub(super) common_dir: PathBuf,
+    /// The folder of git that belongs to the worktree alone, once it is made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) own_dir: Option<PathBuf>,
     /// The commit that the branch began from.
     pub(super) base: String,
     /// The commit that the branch is at when it is removed.

@@ -9,7 +9,7 @@ use super::git::GitTree;
 use super::record::{LockedRecord, WorktreePhase, WorktreeRecord};
 use super::repository;
 use super::tree_copy::remove_all;
-use super::{MANIFEST_EXTENSION, Worktree, Worktrees, examine, record_files};
+use super::{CARRIED_EXTENSION, MANIFEST_EXTENSION, Worktree, Worktrees, examine, record_files};
 
 /// The end of the name of a worktree that is being removed: no path of a user leads there.
 const REMOVED_EXTENSION: &str = "removing";
@@ -103,13 +103,21 @@ impl Worktrees {
             if let Some(own) = repository::linked(&found.common_dir, folder) {
                 remove_all(&own)?;
             }
+            // Removed in part.
+            if let Some(own) = &found.own_dir
+                && !["gitdir", "locked"].iter().any(|name| own.join(name).exists())
+            {
+                remove_all(own)?;
+            }
             let _ = fs::remove_dir(found.common_dir.join("worktrees"));
         }
         remove_all(&hidden_path(folder))?;
         if matches!(record.phase, WorktreePhase::Creating) {
             remove_all(folder)?;
         }
-        remove_all(&folder.with_extension(MANIFEST_EXTENSION))?;
+        for extension in [MANIFEST_EXTENSION, CARRIED_EXTENSION] {
+            remove_all(&folder.with_extension(extension))?;
+        }
         locked.remove()?;
         // The folder of the project, if this was the last one.
         if let Some(project) = folder.parent() {

@@ -111,6 +111,20 @@ impl TreeManifest {
         Ok(Self(entries))
     }
 
+    /// Reads these paths of a folder; one may be absent.
+    pub(super) fn of_paths(
+        folder: &Path,
+        paths: impl IntoIterator<Item = PathBuf>,
+    ) -> io::Result<Self> {
+        let entries = paths.into_iter().map(|path| {
+            let digest = EntryContent::read(&folder.join(&path))?.digest();
+            Ok((path.into_os_string().into_vec(), digest))
+        });
+        let mut entries: Vec<_> = entries.collect::<io::Result<_>>()?;
+        entries.sort();
+        Ok(Self(entries))
+    }
+
     /// Returns the digest of everything.
     pub(super) fn digest(&self) -> String {
         let mut hash = Sha256::new();
@@ -132,6 +146,11 @@ impl TreeManifest {
             changed.map(|path| std::ffi::OsString::from_vec((*path).clone()).into()).collect();
         changed.sort();
         changed
+    }
+
+    /// Returns the paths.
+    pub(super) fn paths(&self) -> impl Iterator<Item = PathBuf> + '_ {
+        self.0.iter().map(|(path, _)| std::ffi::OsString::from_vec(path.clone()).into())
     }
 
     /// Returns the digest of an entry.

@@ -181,6 +181,32 @@ fn a_worktree_is_merged_by_fast_forward_or_as_changes() {
     assert_eq!(project.worktrees(&["rm", "p"]).code, 0);
 }
 
+/// The user has the changes that were carried over already, and may have changed the files further.
+#[test]
+fn changes_that_were_carried_over_are_no_conflict() {
+    let project = Project::new();
+    project.cli.write("a.txt", "mine\ntwo\nthree\n").write("new.txt", "new\n").write("same", "s\n");
+    let line = "echo more >> new.txt; sed -i s/three/THREE/ a.txt";
+    project.run_line(line, &["--worktree", "w", "--with-changes"]);
+    project.cli.write("a.txt", "MINE\ntwo\nthree\n").write("same", "changed\n");
+    let ran = project.worktrees(&["merge", "w"]);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    assert_eq!(project.cli.read("a.txt"), "MINE\ntwo\nTHREE\n");
+    assert_eq!(project.cli.read("new.txt"), "new\nmore\n");
+    assert_eq!(project.cli.read("same"), "changed\n");
+    // Committed in the worktree, they are in the way of a fast-forward, and merged as files.
+    project.cli.write("a.txt", "a\ntwo\nthree\n");
+    let line = "echo four >> a.txt; git add -A; git commit -q -m all";
+    project.run_line(line, &["--worktree", "c", "--with-changes"]);
+    let ran = project.worktrees(&["merge", "c"]);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    assert_eq!(project.cli.read("a.txt"), "a\ntwo\nthree\nfour\n");
+    for name in ["w", "c"] {
+        assert_eq!(project.worktrees(&["rm", name]).code, 0);
+    }
+    project.assert_nothing_left("merged");
+}
+
 #[test]
 fn conflicts_are_shown_and_change_nothing() {
     let project = Project::new();
