@@ -141,8 +141,9 @@ fn a_bare_repository_has_worktrees_and_no_tree_to_merge_into() {
     assert!(ran.code == 3 && ran.err.contains("the repository is a bare one"), "{}", ran.err);
     // A work tree of a bare repository is one like any other.
     let tree = project.cli.home().join("tree");
-    let add = Command::new("git").arg("-C").arg(&bare).args(["worktree", "add", "-q"]).arg(&tree);
-    assert!(add.args(["-b", "t"]).status().unwrap().success());
+    let mut add = Command::new("git");
+    add.arg("-C").arg(&bare).args(["worktree", "add", "-q", "-b", "t"]).arg(&tree);
+    assert!(add.status().unwrap().success());
     let args = ["-w", tree.to_str().unwrap(), "--worktree", "y"];
     let ran = project.run(&command_script("echo y > y"), &args);
     assert_eq!(ran.code, 0, "{}", ran.err);
@@ -191,8 +192,8 @@ fn filtered_files_are_whole_in_the_worktree() {
     let store = project.cli.path(".git/lfs");
     fs::create_dir(&store).unwrap();
     let config = |key: &str, command: String| {
-        let set =
-            Command::new("git").args(["config", key, &command]).current_dir(project.cli.path(""));
+        let mut set = Command::new("git");
+        set.args(["config", key, &command]).current_dir(project.cli.path(""));
         assert!(set.status().unwrap().success());
     };
     config("filter.lfs.clean", format!("tee {}/object | md5sum", store.display()));
