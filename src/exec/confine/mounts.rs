@@ -106,15 +106,11 @@ pub(super) fn set_up_mounts(policy: &SandboxPolicy, sockets: &[PathBuf]) -> io::
         writable.push(PathBuf::from(SHARED_MEMORY));
     }
     hide_runtime(policy, &writable)?;
-    let mut writable = WritablePaths { roots: writable, mounted_in_temp: kept };
+    let writable = WritablePaths { roots: writable, mounted_in_temp: kept };
     for mounted in list_mounts()? {
         if !writable.contains(&mounted.path) {
             mounted.make_read_only()?;
         }
-    }
-    if let Some(folder) = policy.private_top.as_ref().and_then(|path| path.canonicalize().ok()) {
-        mount_private_top(&folder)?;
-        writable.roots.push(folder);
     }
     mount_terminals()?;
     for folder in writable_ancestors(policy, &writable) {
@@ -320,35 +316,6 @@ fn hide_runtime(policy: &SandboxPolicy, writable: &[PathBuf]) -> io::Result<()> 
                     fs::File::create(path)?;
                     handle.bind()?;
                 }
-            }
-        }
-    }
-    Ok(())
-}
-
-/// Covers a folder with a private one that has the same entries, as they are mounted. New entries are private, too.
-fn mount_private_top(folder: &Path) -> io::Result<()> {
-    let mut kept = Vec::new();
-    for entry in fs::read_dir(folder)? {
-        let path = entry?.path();
-        let found = path.symlink_metadata()?;
-        let link = found.is_symlink().then(|| fs::read_link(&path)).transpose()?;
-        kept.push((FolderHandle::open(&path), path, found.is_dir(), link));
-    }
-    let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
-    mount("tmpfs", folder, "tmpfs", flags, c"size=64m,mode=777")
-        .map_err(|error| describe_error(error, "cover", folder))?;
-    for (handle, path, is_folder, link) in kept {
-        match (link, handle) {
-            (Some(target), _) => std::os::unix::fs::symlink(target, &path)?,
-            (None, None) => {}
-            (None, Some(handle)) => {
-                if is_folder {
-                    fs::create_dir(&path)?;
-                } else {
-                    fs::File::create(&path)?;
-                }
-                handle.bind()?;
             }
         }
     }

@@ -60,10 +60,6 @@ pub struct SandboxPolicy {
     /// What they may write of the repository, if it is elsewhere and the workspace is one of its linked work trees.
     #[serde(default)]
     pub linked_repository: LinkedRepositoryAccess,
-    /// A folder whose entries stay as they are, and where commands may create others that only they see. Where nothing is
-    /// mounted, they can't create any.
-    #[serde(default)]
-    pub private_top: Option<PathBuf>,
     /// The user's own configuration of git.
     #[serde(default)]
     pub user_git: UserGitConfig,
@@ -185,7 +181,6 @@ impl SandboxPolicy {
             copies: PathBuf::new(),
             repositories: Vec::new(),
             linked_repository: LinkedRepositoryAccess::default(),
-            private_top: None,
             user_git: UserGitConfig::default(),
             record_path: None,
         }

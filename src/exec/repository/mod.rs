@@ -221,8 +221,6 @@ impl RepositoryGuard {
                     let parts = parts.map(|part| common.join(part)).filter(|part| part.is_dir());
                     let parts: Vec<PathBuf> = parts.collect();
                     self.policy.writable.extend(parts.into_iter().chain([own.clone()]));
-                    // Git locks its packed references there, also where it changes none.
-                    self.policy.private_top = Some(common);
                     return vec![(own, FolderRole::Repository)];
                 }
                 // As in a main work tree, git creates files at the top of the repository: locks, packed references.
