@@ -1,7 +1,7 @@
 //! Isolated workspaces: a git worktree on a branch of its own or, without git, a copy of the folder.
 //!
 //! ```text
-//!  STATE/worktrees/ID/NAME.json   the record: claimed and locked by whoever makes, uses or removes the worktree
+//!  STATE/worktrees/ID/NAME.json   the record: claimed and locked by the process that makes, uses or removes it
 //!                     NAME/       the worktree, on the branch `architect/NAME`
 //!                     NAME.files  of a copy: the digests of its files when it was made; with changes that were carried
 //!                                 over: the digests of these
