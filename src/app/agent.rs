@@ -17,7 +17,6 @@ use crate::config::{Config, ConfigSources, ProjectTrust, load};
 use crate::exec::helper;
 use crate::journal::{DamagePolicy, SessionStore};
 use crate::llm::scripted::Script;
-use crate::machine::StopReason;
 use crate::model::RunTime;
 use crate::policy::NoConfirmer;
 use crate::port::{Disconnected, HookPoint, Model, Observer, RunEvent};
@@ -79,10 +78,7 @@ impl Agent {
     ///
     /// Fails if the run could not begin; nothing was sent then.
     pub fn run(&self, task: &str) -> Result<RunResult, AppError> {
-        let target = match &self.store {
-            None => SessionTarget::Ephemeral,
-            Some(store) => SessionTarget::New(store.clone(), None),
-        };
+        let target = SessionTarget::new(self.store.clone());
         self.drive(RunRequest::new(task, target, CostSource::Agent))
     }
 
@@ -120,9 +116,7 @@ impl Agent {
         let confirm = Arc::new(NoConfirmer);
         let io = RunIo { reporter: reporter.clone(), confirm, sandbox: None };
         self.setup.run_in(environment, request, io)?;
-        let broken = "the run left no result";
-        let result = reporter.results(StopReason::InternalError, broken).pop();
-        Ok(result.unwrap_or_else(|| RunResult::not_started(broken)))
+        Ok(reporter.last_result())
     }
 }
 

@@ -1,8 +1,7 @@
 //! Checks the rules of the user against the user's own examples.
 
 use super::error::AppError;
-use super::hooks;
-use super::tool_registry;
+use super::{configured_hooks, configured_tools};
 use crate::config::{Config, ConfigError, ConfigProblem, ExpectedDecision};
 use crate::model::{ConfirmMode, Decision};
 use crate::policy::{CallKind, CallTarget, PolicyEngine};
@@ -17,7 +16,7 @@ use crate::tools::{ExecutionMode, describe};
 /// Fails with everything that is wrong.
 pub fn check_config(config: &Config) -> Result<(), AppError> {
     let Some(agent) = config.agents().next() else { return Ok(()) };
-    let settings = tool_registry::tool_settings(config, &agent, ExecutionMode::Real)?;
+    let settings = configured_tools::tool_settings(config, &agent, ExecutionMode::Real)?;
     let policy =
         PolicyEngine::new(ConfirmMode::ConfirmSensitive, settings.rules, settings.guardrails);
     let examples = &config.settings.permissions.examples;
@@ -25,7 +24,8 @@ pub fn check_config(config: &Config) -> Result<(), AppError> {
         let what = check_example(&policy, call, *decision)?;
         Some(config.problem_with(&format!("permissions.examples.{call}"), what))
     });
-    let problems: Vec<ConfigProblem> = mistaken.chain(hooks::invalid_commands(config)).collect();
+    let problems: Vec<ConfigProblem> =
+        mistaken.chain(configured_hooks::invalid_commands(config)).collect();
     if problems.is_empty() { Ok(()) } else { Err(ConfigError { problems }.into()) }
 }
 

@@ -6,116 +6,46 @@ use std::path::{Path, PathBuf};
 use super::process_env::ProcessEnv;
 use crate::config::has_address_with_user;
 
-/// Files and folders of the home that hold secrets and nothing that a build needs.
-const SECRET_PATHS: [&str; 57] = [
-    ".ssh",
-    ".aws",
-    ".azure",
-    ".gnupg",
-    ".kube",
-    ".netrc",
-    "_netrc",
-    ".pgpass",
-    ".my.cnf",
-    ".mylogin.cnf",
-    ".pypirc",
-    ".vault-token",
-    ".git-credentials",
-    ".config/git/credentials",
-    ".config/gcloud",
-    ".config/gh",
-    ".config/glab-cli",
-    ".config/hub",
-    ".config/op",
-    ".config/rclone",
-    ".config/doctl",
-    ".config/heroku",
-    ".config/github-copilot",
-    ".config/containers/auth.json",
-    ".docker/config.json",
-    ".cargo/credentials",
-    ".cargo/credentials.toml",
-    ".gem/credentials",
-    ".composer/auth.json",
-    ".config/composer/auth.json",
-    ".terraform.d/credentials.tfrc.json",
-    ".password-store",
-    ".local/share/keyrings",
-    ".local/share/kwalletd",
-    ".local/share/gopass",
-    ".config/keepassxc",
-    ".config/Bitwarden",
-    ".config/1Password",
-    ".claude",
-    ".claude.json",
-    ".codex",
-    ".config/goose",
-    ".local/share/opencode",
-    ".bash_history",
-    ".zsh_history",
-    ".python_history",
-    ".local/share/fish/fish_history",
-    ".mozilla",
-    ".thunderbird",
-    ".config/google-chrome",
-    ".config/chromium",
-    ".config/BraveSoftware",
-    ".config/microsoft-edge",
-    ".cache/mozilla",
-    ".cache/google-chrome",
-    ".cache/chromium",
-    ".config/Signal",
-];
+/// Files and folders of the home that hold secrets and nothing that a build needs, by kind.
+const SECRET_PATHS: &str = "
+    .ssh .gnupg .password-store .vault-token .netrc _netrc .pgpass .my.cnf .mylogin.cnf
+    .aws .azure .kube .config/gcloud .config/doctl .config/heroku .config/rclone .terraform.d/credentials.tfrc.json
+    .git-credentials .config/git/credentials .config/gh .config/glab-cli .config/hub .config/github-copilot
+    .docker/config.json .config/containers/auth.json
+    .pypirc .cargo/credentials .cargo/credentials.toml .gem/credentials .composer/auth.json .config/composer/auth.json
+    .config/op .config/keepassxc .config/Bitwarden .config/1Password
+    .local/share/keyrings .local/share/kwalletd .local/share/gopass
+    .claude .claude.json .codex .config/goose .local/share/opencode
+    .bash_history .zsh_history .python_history .local/share/fish/fish_history
+    .mozilla .thunderbird .config/google-chrome .config/chromium .config/BraveSoftware .config/microsoft-edge
+    .cache/mozilla .cache/google-chrome .cache/chromium .config/Signal
+";
 
 /// Files and folders of the system with secrets that root can read: passwords, and what is mounted into containers.
-const SYSTEM_SECRETS: [&str; 6] = [
-    "/etc/shadow",
-    "/etc/shadow-",
-    "/etc/gshadow",
-    "/etc/gshadow-",
-    "/run/secrets",
-    "/var/run/secrets",
-];
+const SYSTEM_SECRETS: &str =
+    "/etc/shadow /etc/shadow- /etc/gshadow /etc/gshadow- /run/secrets /var/run/secrets";
 
 /// Files of the home that are settings, and hold a secret if one of these texts is in them.
-const SETTINGS_FILES: [&str; 8] = [
-    ".npmrc",
-    ".yarnrc",
-    ".yarnrc.yml",
-    ".m2/settings.xml",
-    ".m2/settings-security.xml",
-    ".gradle/gradle.properties",
-    ".config/pip/pip.conf",
-    ".pip/pip.conf",
-];
+const SETTINGS_FILES: &str = "
+    .npmrc .yarnrc .yarnrc.yml
+    .m2/settings.xml .m2/settings-security.xml .gradle/gradle.properties
+    .config/pip/pip.conf .pip/pip.conf
+";
 
 /// What stands before a secret in such a file.
 const SECRET_MARKERS: [&str; 7] =
     ["_auth", "_password", "authtoken", "<password>", "<master>", "password=", "password ="];
 
 /// Sockets of daemons in the home.
-const SOCKET_PATHS: [&str; 8] = [
-    ".docker/run",
-    ".docker/desktop",
-    ".colima",
-    ".orbstack",
-    ".lima",
-    ".rd",
-    ".local/share/containers/podman/machine",
-    ".1password",
-];
+const SOCKET_PATHS: &str = "
+    .docker/run .docker/desktop .colima .orbstack .lima .rd .local/share/containers/podman/machine .1password
+";
 
 /// Variables that name the socket of a daemon.
-const SOCKET_VARIABLES: [&str; 8] = [
-    "DOCKER_HOST",
-    "CONTAINER_HOST",
-    "SSH_AUTH_SOCK",
-    "SSH_AGENT_LAUNCHER_SOCK",
-    "DBUS_SESSION_BUS_ADDRESS",
-    "DBUS_SYSTEM_BUS_ADDRESS",
-    "PULSE_SERVER",
-    "TMUX",
-];
+const SOCKET_VARIABLES: &str = "
+    DOCKER_HOST CONTAINER_HOST SSH_AUTH_SOCK SSH_AGENT_LAUNCHER_SOCK
+    DBUS_SESSION_BUS_ADDRESS DBUS_SYSTEM_BUS_ADDRESS PULSE_SERVER TMUX
+";
 
 /// Returns what commands must not read, without what the user lets them read: secrets, and the stored sessions, which have
 /// the conversations of other projects. What these needed folders are in is not hidden, whatever a variable says.
@@ -129,14 +59,16 @@ pub(super) fn hidden_paths(
     let mut hidden: Vec<PathBuf> = folders.config.into_iter().collect();
     hidden.extend_from_slice(sessions);
     if let Some(home) = &folders.home {
-        hidden.extend(SECRET_PATHS.iter().chain(&SOCKET_PATHS).map(|path| home.join(path)));
-        let settings = SETTINGS_FILES.iter().map(|path| home.join(path));
+        let inside = [SECRET_PATHS, SOCKET_PATHS].into_iter().flat_map(str::split_whitespace);
+        hidden.extend(inside.map(|path| home.join(path)));
+        let settings = SETTINGS_FILES.split_whitespace().map(|path| home.join(path));
         hidden.extend(settings.filter(|path| has_secret(path)));
     }
     // What this process cannot open, its commands cannot either.
-    let system = SYSTEM_SECRETS.iter().map(PathBuf::from);
+    let system = SYSTEM_SECRETS.split_whitespace().map(PathBuf::from);
     hidden.extend(system.filter(|path| fs::File::open(path).is_ok()));
-    hidden.extend(SOCKET_VARIABLES.iter().filter_map(|name| socket_path(world.variable(name)?)));
+    let sockets = SOCKET_VARIABLES.split_whitespace();
+    hidden.extend(sockets.filter_map(|name| socket_path(world.variable(name)?)));
     let named = ["XDG_RUNTIME_DIR", "WAYLAND_DISPLAY", "NETRC"];
     hidden.extend(named.iter().filter_map(|name| world.variable(name)).map(PathBuf::from));
     hidden

@@ -11,6 +11,9 @@
 mod agent;
 mod answer_checks;
 mod config_check;
+mod configured_hooks;
+mod configured_servers;
+mod configured_tools;
 pub mod context;
 pub mod demo;
 mod end_hooks;
@@ -18,8 +21,6 @@ mod environment;
 mod error;
 mod function_tool;
 mod hidden_paths;
-mod hooks;
-mod mcp;
 mod probe;
 mod process_env;
 mod resolved_model;
@@ -30,7 +31,6 @@ mod secrets;
 mod session;
 mod subagents;
 mod telemetry;
-mod tool_registry;
 mod trace;
 mod worktree;
 

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
+use super::configured_servers;
 use super::error::AppError;
-use super::mcp;
 use super::process_env::ProcessEnv;
 use super::resolved_model::ResolvedModel;
 use super::sandbox::Sandbox;
@@ -55,14 +55,17 @@ pub fn probe_servers(
 ) -> Vec<ServerProbe> {
     let (mut probed, mut specs) = (Vec::new(), Vec::new());
     for server in &config.settings.mcp.servers {
-        let finding = match mcp::server_spec(server, config.settings.limits.timeout, world) {
-            Err(error) => ServerFinding::Unavailable(error.to_string()),
-            Ok(_) if reach == ProbeScope::Local && server.url.is_some() => ServerFinding::NotProbed,
-            Ok(spec) => {
-                specs.push(spec);
-                ServerFinding::Tools(0)
-            }
-        };
+        let finding =
+            match configured_servers::server_spec(server, config.settings.limits.timeout, world) {
+                Err(error) => ServerFinding::Unavailable(error.to_string()),
+                Ok(_) if reach == ProbeScope::Local && server.url.is_some() => {
+                    ServerFinding::NotProbed
+                }
+                Ok(spec) => {
+                    specs.push(spec);
+                    ServerFinding::Tools(0)
+                }
+            };
         let name = server.name.to_string();
         probed.push(ServerProbe { name, is_required: server.required, finding });
     }

@@ -1,6 +1,5 @@
 //! The model of a run: which one, its limits, and how to connect to it.
 
-use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -14,7 +13,7 @@ use crate::model::did_you_mean;
 use crate::port::Model;
 
 /// The chosen model, with its limits.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct ResolvedModel {
     source: ModelSource,
     /// Price and sizes, from the model table or its script.
@@ -23,7 +22,7 @@ pub struct ResolvedModel {
 }
 
 /// Where a model comes from.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 enum ModelSource {
     /// A name.
     Named(ModelSpec),
@@ -32,14 +31,7 @@ enum ModelSource {
 }
 
 /// Returns a model, which plays a script from this position if it has one.
-#[derive(Clone)]
-struct ModelFactory(Arc<dyn Fn(ScriptPosition) -> Box<dyn Model> + Send + Sync>);
-
-impl fmt::Debug for ModelFactory {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("ModelFactory")
-    }
-}
+type ModelFactory = Arc<dyn Fn(ScriptPosition) -> Box<dyn Model> + Send + Sync>;
 
 impl ResolvedModel {
     /// Returns the model that the configuration names.
@@ -97,8 +89,7 @@ impl ResolvedModel {
         name: &str,
         connect: impl Fn() -> Box<dyn Model> + Send + Sync + 'static,
     ) -> Self {
-        let connect = ModelFactory(Arc::new(move |_| connect()));
-        let source = ModelSource::Local(name.into(), connect);
+        let source = ModelSource::Local(name.into(), Arc::new(move |_| connect()));
         Self { source, limits: ModelLimits::default(), models: ModelTable::built_in() }
     }
 
@@ -107,7 +98,7 @@ impl ResolvedModel {
         let play = move |position| {
             Box::new(ScriptedModel::new(script.clone(), position)) as Box<dyn Model>
         };
-        let source = ModelSource::Local(name, ModelFactory(Arc::new(play)));
+        let source = ModelSource::Local(name, Arc::new(play));
         Self { source, limits: ModelLimits { price, window, max_output }, models }
     }
 
@@ -161,7 +152,7 @@ impl ResolvedModel {
         recorder: Option<&Recorder>,
     ) -> Result<Box<dyn Model>, AppError> {
         let spec = match &self.source {
-            ModelSource::Local(_, ModelFactory(connect)) => return Ok(connect(position)),
+            ModelSource::Local(_, connect) => return Ok(connect(position)),
             ModelSource::Named(spec) => spec,
         };
         let llm = &config.settings.llm;

@@ -9,17 +9,16 @@ use super::answer_checks::{CheckSequence, QualityGates, SchemaCheck};
 use super::end_hooks::{RunDeadline, run_end_hooks};
 use super::environment::Environment;
 use super::error::AppError;
-use super::mcp;
 use super::run_setup::RunSetup;
 use super::secrets::{collect_secrets, mask_message};
 use super::session::{RunSession, SessionResults, SessionTarget};
 use super::subagents::SubagentContext;
-use super::tool_registry;
+use super::{configured_servers, configured_tools};
 use crate::config::{quality_gates, run_rules};
 use crate::hooks::{HookedAnswerChecks, HookedTools, Hooks, with_hooks};
 use crate::journal::{SessionId, SessionSetup, WorkspaceIdentity};
 use crate::llm::scripted::ScriptPosition;
-use crate::machine::{Machine, RunOutcome, RunStatus, State};
+use crate::machine::{Machine, RunOutcome, RunStatus};
 use crate::mcp::McpServers;
 use crate::model::{Digest, RunRules, RunTime};
 use crate::policy::Confirmer;
@@ -77,10 +76,7 @@ pub struct FinishedRun {
 impl FinishedRun {
     /// Returns how the run ended.
     pub fn outcome(&self) -> Option<&RunOutcome> {
-        match &self.machine.state {
-            State::Done(done) => Some(&done.outcome),
-            _ => None,
-        }
+        self.machine.state.outcome()
     }
 
     /// Returns whether the run ended with success.
@@ -218,10 +214,11 @@ impl RunSetup {
         script_position: ScriptPosition,
         stopped: &CancellationToken,
     ) -> Result<SharedResources, AppError> {
-        let servers = mcp::start_servers(&self.config, &self.env, &self.sandbox, stopped)?;
+        let servers =
+            configured_servers::start_servers(&self.config, &self.env, &self.sandbox, stopped)?;
         let used = target.opened().map(|opened| &opened.history.machine.conversation);
-        let used = used.map(tool_registry::used_quota).unwrap_or_default();
-        let quota = SharedQuota::new(tool_registry::quota_limits(&self.config), used);
+        let used = used.map(configured_tools::used_quota).unwrap_or_default();
+        let quota = SharedQuota::new(configured_tools::quota_limits(&self.config), used);
         Ok(SharedResources { servers: Arc::new(servers), quota, script_position })
     }
 
@@ -255,16 +252,12 @@ impl RunSetup {
         let kept = target.opened().map(|opened| &opened.history).filter(|history| {
             *history.setup.agent == *self.agent.name.as_str() && !history.is_imported_setup()
         });
-        let system = kept.map_or_else(
-            || {
-                mcp::with_server_instructions(
-                    self.system_prompt(target.store().is_some()),
-                    servers,
-                    &tools,
-                )
-            },
-            |history| Arc::clone(&history.setup.system),
-        );
+        let system = if let Some(history) = kept {
+            Arc::clone(&history.setup.system)
+        } else {
+            let prompt = self.system_prompt(target.store().is_some());
+            configured_servers::with_server_instructions(prompt, servers, &tools)
+        };
         RequestContext { system, tools, schema: self.schema.clone() }
     }
 

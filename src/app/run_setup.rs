@@ -9,6 +9,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::answer_checks::SchemaCheck;
+use super::configured_tools;
 use super::context::{
     DiffError, SystemPrompt, WorkspaceDiff, build_system_prompt, diff_since, find_git,
 };
@@ -17,7 +18,6 @@ use super::function_tool::FunctionTool;
 use super::process_env::ProcessEnv;
 use super::resolved_model::ResolvedModel;
 use super::sandbox::Sandbox;
-use super::tool_registry;
 use crate::config::{AgentDefinition, Config, ConfigName};
 use crate::hooks::Hooks;
 use crate::llm::Recorder;
@@ -84,7 +84,7 @@ impl RunSetup {
             world.variable(HOOK_DEPTH_VARIABLE).and_then(|depth| depth.parse().ok()).unwrap_or(0);
         Hooks::check_depth(depth)?;
         let agent = config.agent(agent)?;
-        let settings = tool_registry::tool_settings(&config, &agent, ExecutionMode::Real)?;
+        let settings = configured_tools::tool_settings(&config, &agent, ExecutionMode::Real)?;
         let path = config.workspace.clone();
         let root = WorkspaceRoot::open(&path)
             .map_err(|cause| AppError::Workspace { path: path.clone(), cause })?;
@@ -130,7 +130,7 @@ impl RunSetup {
         for tool in tools {
             let name = tool.name();
             if ConfigName::parse(name).is_none()
-                || tool_registry::is_built_in(name)
+                || configured_tools::is_built_in(name)
                 || self.tools.iter().any(|other| other.name() == name)
             {
                 return Err(AppError::ToolName(name.to_owned()));

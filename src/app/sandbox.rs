@@ -77,17 +77,8 @@ impl Drop for SandboxTemp {
 const PROTECTED_PATHS: [&str; 5] = [".agents", ".architect", ".claude", ".codex", ".mcp.json"];
 
 /// What this program writes in its folders of state while commands run.
-const OWN_STATE: [&str; 9] = [
-    "caches",
-    "index.db",
-    "index.db-shm",
-    "index.db-wal",
-    "repositories",
-    "sessions",
-    "tmp",
-    "workspaces",
-    "worktrees",
-];
+const OWN_STATE: &str =
+    "caches index.db index.db-shm index.db-wal repositories sessions tmp workspaces worktrees";
 
 impl Sandbox {
     /// Returns what commands run in. Nothing is started before the first command, except to see that a level which is
@@ -208,7 +199,7 @@ fn build_policy(
         limits: resource_limits(sandbox),
         own_state: state
             .iter()
-            .flat_map(|folder| OWN_STATE.map(|name| folder.join(name)))
+            .flat_map(|folder| OWN_STATE.split_whitespace().map(|name| folder.join(name)))
             .collect(),
         protected: own.chain(state).collect(),
         record_path,
@@ -278,26 +269,10 @@ fn total_memory() -> Option<u64> {
 }
 
 /// Files of a home that programs read when they start, and that may not be there yet.
-const STARTUP_FILES: [&str; 18] = [
-    ".bash_aliases",
-    ".bash_login",
-    ".bash_logout",
-    ".bash_profile",
-    ".bashrc",
-    ".config",
-    ".cshrc",
-    ".envrc",
-    ".gitconfig",
-    ".inputrc",
-    ".local",
-    ".login",
-    ".profile",
-    ".ssh",
-    ".xprofile",
-    ".zprofile",
-    ".zshenv",
-    ".zshrc",
-];
+const STARTUP_FILES: &str = "
+    .bash_aliases .bash_login .bash_logout .bash_profile .bashrc .cshrc .login .profile .zprofile .zshenv .zshrc
+    .config .envrc .gitconfig .inputrc .local .ssh .xprofile
+";
 
 /// Returns the dotfiles of the home that lie in the workspace, also those that are links to there.
 fn workspace_dotfiles(home: &Path, workspace: &Path, writable: &[PathBuf]) -> Vec<PathBuf> {
@@ -309,7 +284,7 @@ fn workspace_dotfiles(home: &Path, workspace: &Path, writable: &[PathBuf]) -> Ve
         path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."))
     };
     let there = below(home).into_iter().filter(is_dotfile).chain(below(&home.join(".config")));
-    let all = there.chain(STARTUP_FILES.iter().map(|name| home.join(name)));
+    let all = there.chain(STARTUP_FILES.split_whitespace().map(|name| home.join(name)));
     let real = all.filter_map(|path| exec::resolve_path(&path));
     let inside = real.filter(|path| path.starts_with(workspace) && path != workspace);
     // What the user has opened stays open.

@@ -73,8 +73,13 @@ impl SessionTarget {
         }
     }
 
+    /// Returns a new session, of this store if there is one.
+    pub fn new(store: Option<SessionStore>) -> Self {
+        store.map_or(Self::Ephemeral, |store| Self::New(store, None))
+    }
+
     /// Returns the store, if the session is stored.
-    pub(super) fn store(&self) -> Option<&SessionStore> {
+    pub fn store(&self) -> Option<&SessionStore> {
         match self {
             Self::Ephemeral => None,
             Self::New(store, _) | Self::Child(store, ..) | Self::Stored(store, _) => Some(store),

@@ -198,11 +198,6 @@ impl SavedOptions {
         Ok(setup)
     }
 
-    /// Returns the stored form.
-    pub(crate) fn to_json(&self) -> Value {
-        json!(self)
-    }
-
     /// Returns the names of the stored options.
     pub(crate) fn names(&self) -> Vec<String> {
         let keys = self.sets.iter().filter_map(|set| set.split('=').next().map(str::to_owned));
@@ -248,7 +243,7 @@ mod tests {
             dry_run: true,
             ..SavedOptions::default()
         };
-        assert_eq!(SavedOptions::from_json(&remembered.to_json()), remembered);
+        assert_eq!(SavedOptions::from_json(&json!(remembered)), remembered);
         assert_eq!(SavedOptions::from_json(&Value::Null), SavedOptions::default());
     }
 }

@@ -9,6 +9,7 @@ use architect::exec::ExecError;
 use architect::journal::{JournalError, ReadOnlyReason, SessionId};
 use architect::llm::{ConnectError, ModelSpecError};
 use architect::machine::StopReason;
+use architect::model::Signal;
 use architect::view::{RunResult, SaveError};
 
 use super::{USAGE_EXIT_CODE, output};
@@ -16,39 +17,29 @@ use super::{USAGE_EXIT_CODE, output};
 /// An error of a command.
 #[derive(Debug)]
 pub(crate) struct CliError {
-    kind: CliErrorKind,
+    exit_code: u8,
+    /// How a run ended that fails with it, if it began.
+    stop_reason: Option<StopReason>,
     message: String,
     hints: Vec<String>,
     /// The result that could not be written.
     result: Option<Box<RunResult>>,
 }
 
-/// Who can fix it. Determines the exit code.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum CliErrorKind {
-    /// The user: arguments, configuration, files.
-    Usage,
-    /// Standard output is closed.
-    Pipe,
-    /// The system: the journal could not be kept.
-    Store,
-    /// The system, or a defect.
-    Failed,
-}
-
 impl CliError {
-    /// Returns an error that the user can fix.
+    /// Returns an error that the user can fix: in arguments, the configuration, files.
     pub(crate) fn usage(message: impl Display) -> Self {
-        Self::new(CliErrorKind::Usage, message)
+        Self::new(USAGE_EXIT_CODE, None, message)
     }
 
     /// Returns an error of the system, or a defect.
     pub(crate) fn failed(message: impl Display) -> Self {
-        Self::new(CliErrorKind::Failed, message)
+        Self::new(1, Some(StopReason::InternalError), message)
     }
 
-    fn new(kind: CliErrorKind, message: impl Display) -> Self {
-        Self { kind, message: message.to_string(), hints: Vec::new(), result: None }
+    fn new(exit_code: u8, stop_reason: Option<StopReason>, message: impl Display) -> Self {
+        let message = message.to_string();
+        Self { exit_code, stop_reason, message, hints: Vec::new(), result: None }
     }
 
     /// Returns the failure to write a file, with its causes.
@@ -59,7 +50,7 @@ impl CliError {
     /// Returns the failure of a write to standard output.
     pub(crate) fn from_stdout(error: &io::Error) -> Self {
         match error.kind() {
-            io::ErrorKind::BrokenPipe => Self::new(CliErrorKind::Pipe, ""),
+            io::ErrorKind::BrokenPipe => Self::new(Signal::Pipe.exit_code(), None, ""),
             _ => Self::failed(format!("could not write to standard output: {error}")),
         }
     }
@@ -78,16 +69,9 @@ impl CliError {
     /// Returns the result document of a run that failed with this error.
     pub(crate) fn to_result(&self) -> RunResult {
         let refused = RunResult::not_started(&*self.message);
-        let exit_code = self.code();
+        let (exit_code, stop_reason) = (self.exit_code, self.stop_reason);
         match &self.result {
-            None => {
-                let stop_reason = match self.kind {
-                    CliErrorKind::Usage | CliErrorKind::Pipe => None,
-                    CliErrorKind::Store => Some(StopReason::StoreError),
-                    CliErrorKind::Failed => Some(StopReason::InternalError),
-                };
-                RunResult { exit_code, stop_reason, ..refused }
-            }
+            None => RunResult { exit_code, stop_reason, ..refused },
             Some(result) => {
                 let RunResult { status, error, .. } = refused;
                 RunResult { exit_code, status, error, ..RunResult::clone(result) }
@@ -97,16 +81,13 @@ impl CliError {
 
     /// Returns the exit code.
     pub(crate) fn code(&self) -> u8 {
-        match self.kind {
-            CliErrorKind::Usage => USAGE_EXIT_CODE,
-            CliErrorKind::Pipe => 141,
-            CliErrorKind::Store | CliErrorKind::Failed => 1,
-        }
+        self.exit_code
     }
 
     /// Writes the failure to standard error.
     pub(crate) fn print(&self) {
-        if self.kind == CliErrorKind::Pipe {
+        // No one reads it any more.
+        if self.exit_code == Signal::Pipe.exit_code() {
             return;
         }
         let hints: String = self.hints.iter().map(|hint| format!("  hint: {hint}\n")).collect();
@@ -119,7 +100,7 @@ impl From<AppError> for CliError {
         let failure = match &error {
             AppError::Config(error) => return from_config_error(error),
             _ if error.is_user_error() => Self::usage(&error),
-            AppError::Journal(_) => Self::new(CliErrorKind::Store, &error),
+            AppError::Journal(_) => Self::new(1, Some(StopReason::StoreError), &error),
             _ => Self::failed(&error),
         };
         error_hints(&error).into_iter().fold(failure, Self::hint)

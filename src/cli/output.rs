@@ -1,6 +1,5 @@
 //! Writes to standard output and standard error, without a panic if they are closed.
 
-use std::borrow::Cow;
 use std::io::{self, IsTerminal, Write};
 
 use architect::view::{ci_commands, sanitize};
@@ -13,36 +12,23 @@ use super::error::CliError;
 ///
 /// Fails if it is closed, or can't be written.
 pub(crate) fn print(text: &str) -> Result<u8, CliError> {
-    let text = &*sanitize(text, io::stdout().is_terminal());
+    let lines = printable_lines(text, io::stdout().is_terminal());
     let mut stdout = io::stdout().lock();
-    let written = stdout.write_all(text.as_bytes()).and_then(|()| {
-        if !text.ends_with('\n') {
-            stdout.write_all(b"\n")?;
-        }
-        stdout.flush()
-    });
+    let written = stdout.write_all(lines.as_bytes()).and_then(|()| stdout.flush());
     written.map(|()| 0).map_err(|error| CliError::from_stdout(&error))
 }
 
 /// Writes to standard error; a failure is ignored.
 pub(crate) fn print_stderr(text: &str) {
-    let text = &*sanitize(text, io::stderr().is_terminal());
-    let mut stderr = io::stderr().lock();
-    let _ = stderr.write_all(text.as_bytes());
-    if !text.ends_with('\n') {
-        let _ = stderr.write_all(b"\n");
-    }
+    let lines = printable_lines(text, io::stderr().is_terminal());
+    let _ = io::stderr().lock().write_all(lines.as_bytes());
 }
 
-/// Returns a text that neither drives a terminal behind a pipe nor commands a CI system.
-fn sanitize(text: &str, is_terminal: bool) -> Cow<'_, str> {
-    let is_read = is_read_by_ci();
-    match is_terminal {
-        true => ci_commands::escape_commands(text, is_read),
-        false => {
-            ci_commands::escape_commands(&sanitize::for_pipe(text), is_read).into_owned().into()
-        }
-    }
+/// Returns a text as whole lines that neither drive a terminal behind a pipe nor command a CI system.
+fn printable_lines(text: &str, is_terminal: bool) -> String {
+    let text = if is_terminal { text.into() } else { sanitize::for_pipe(text) };
+    let end = if text.ends_with('\n') { "" } else { "\n" };
+    ci_commands::escape_commands(&format!("{text}{end}"), is_read_by_ci()).into_owned()
 }
 
 /// Returns whether a CI system reads commands from what this process prints.

@@ -9,7 +9,7 @@ use architect::runner::SystemClock;
 use architect::view::ci_commands::CommandEscaper;
 use architect::view::human::{HumanLog, LogStyle, PauseDrawing, can_redraw, should_use_color};
 use architect::view::{
-    AnswerDestination, JsonSink, OptionalSink, ReportSink, Reporter, StreamJsonSink, TextSink,
+    AnswerDestination, JsonFormat, JsonSink, OptionalSink, ReportSink, Reporter, TextSink,
 };
 use architect::workspace::open_for_append;
 
@@ -70,7 +70,7 @@ pub(crate) fn open_sinks(
         let file = open_for_append(&config.workspace, path).map_err(|error| {
             CliError::usage(format!("could not open the log file {}: {error}", path.display()))
         })?;
-        let file = StreamJsonSink::new(file).map_err(failed)?;
+        let file = JsonSink::new(file, JsonFormat::Stream).map_err(failed)?;
         outputs.push(Box::new(OptionalSink::new(file, "log file")));
     }
     let stdout = io::stdout();
@@ -84,8 +84,12 @@ pub(crate) fn open_sinks(
         OutputFormat::Text => {
             Box::new(TextSink::new(CommandEscaper::new(stdout, is_read), place).map_err(failed)?)
         }
-        OutputFormat::Json => Box::new(JsonSink::new(stdout).map_err(failed)?),
-        OutputFormat::StreamJson => Box::new(StreamJsonSink::new(stdout).map_err(failed)?),
+        OutputFormat::Json => {
+            Box::new(JsonSink::new(stdout, JsonFormat::Document).map_err(failed)?)
+        }
+        OutputFormat::StreamJson => {
+            Box::new(JsonSink::new(stdout, JsonFormat::Stream).map_err(failed)?)
+        }
     });
     Ok(Sinks { reporter: Reporter::new(outputs), pause_drawing, is_terminal })
 }

@@ -14,7 +14,7 @@ use architect::machine::{CloseReason, RunStatus, StopReason};
 use architect::model::{Signal, TimeSpan, pluralize};
 use architect::view::report::{ReportFormat, RunReport};
 use architect::view::{
-    CostSource, FinishTimeout, OutputError, RunInfo, RunResult, SaveError, append, sanitize, save,
+    CostSource, OutputError, RunInfo, RunResult, SaveError, append, sanitize, save,
 };
 use architect::workflow::{EvaluatedRuns, RetryContext, evaluate, plan_first};
 use rustix::fs::{Access, access};
@@ -110,10 +110,7 @@ pub(crate) fn run(
     // There is one document, and it has the exit code of the process.
     let unsaved = saved.err().map(|error| CliError::from_save(&error).with_result(result.clone()));
     let result = unsaved.as_ref().map_or(result, CliError::to_result);
-    let timeout = match ended.deadline.remaining() {
-        Some(left) => FinishTimeout::AtMost(left + OUTPUT_OVERTIME),
-        None => FinishTimeout::Unlimited,
-    };
+    let timeout = ended.deadline.remaining().map(|left| left + OUTPUT_OVERTIME);
     match show.finish(&result, timeout) {
         Ok(()) => {}
         Err(OutputError::ReaderGone) => return Ok(Signal::Pipe.exit_code()),
@@ -173,12 +170,7 @@ fn run_workflow(
     io: &RunIo,
 ) -> Result<EvaluatedRuns, CliError> {
     let task = request.task.clone().unwrap_or_default();
-    let store = match &request.target {
-        SessionTarget::Ephemeral => None,
-        SessionTarget::New(store, _)
-        | SessionTarget::Child(store, ..)
-        | SessionTarget::Stored(store, _) => Some(store.clone()),
-    };
+    let store = request.target.store().cloned();
     let (options, exit_on_partial) = (request.options.clone(), request.exit_on_partial);
     let retry = RetryContext { store, options, exit_on_partial };
     let runs = match mode {

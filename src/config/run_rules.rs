@@ -3,8 +3,8 @@
 use super::agents::AgentDefinition;
 use super::settings::{QualityGate, Settings};
 use crate::model::{
-    ContextLimits, CountLimits, EffectTimeouts, LimitBaseline, LoopDetection, OutputLimits, Price,
-    RetryBackoff, RunLimits, RunRules, TimeSpan, Tokens,
+    ContextLimits, CountLimits, EffectTimeouts, OutputLimits, Price, RetryBackoff, RunLimits,
+    RunRules, TimeSpan, Tokens,
 };
 use crate::port::HookPoint;
 
@@ -54,7 +54,6 @@ pub fn run_rules(
             step_timeout: limits.step_timeout,
             warn_at: limits.warn_at_usd,
         },
-        limit_baseline: LimitBaseline::default(),
         price: model.price,
         output: OutputLimits {
             user_limit: llm.max_output_tokens,
@@ -73,7 +72,6 @@ pub fn run_rules(
             true => defaults.bounds,
             false => CountLimits { parallel_calls: 1, ..defaults.bounds },
         },
-        loop_detection: LoopDetection::default(),
         timeouts: EffectTimeouts {
             attempt: llm.call_timeout,
             prepare: sum(defaults.timeouts.prepare, hooks_at(HookPoint::PreLlmCall)),
@@ -81,8 +79,8 @@ pub fn run_rules(
             check: sum(DEADLINE_MARGIN, gates.chain(hooks_at(HookPoint::Stop))),
         },
         has_checks,
-        unknown_finish: defaults.unknown_finish,
         fail_on_denied: settings.permissions.fail_on_denied,
+        ..defaults
     }
 }
 

@@ -1,6 +1,5 @@
 //! The hooks of a run, in order.
 
-use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -12,7 +11,7 @@ use super::hook::{Hook, HookError, HookMatcher};
 use super::hook_input::HookInput;
 use super::hook_output::{HookChanges, HookOutput};
 use crate::model::{HookFailurePolicy, TimeSpan, strip_terminal_codes};
-use crate::port::{EffectContext, EffectNotice, HookOutcome, HookPoint, HookRun};
+use crate::port::{EffectContext, EffectNotice, HookOutcome, HookPoint, HookRun, panic_message};
 
 /// The hooks of a run, in the order in which they run. Fixed for the run.
 #[derive(Clone, Default)]
@@ -124,7 +123,8 @@ impl Hooks {
         let (matcher, hook) = entry;
         let begun = Instant::now();
         let answer = catch_unwind(AssertUnwindSafe(|| hook.run(&chain.input, scope)));
-        let answer = answer.unwrap_or_else(|panic| Err(HookError::Panic(panic_message(&*panic))));
+        let answer =
+            answer.unwrap_or_else(|panic| Err(HookError::Panic(panic_message(&*panic).to_owned())));
         let hook = Arc::clone(&matcher.name);
         let (outcome, message) = match answer {
             Ok(HookOutput::Continue(mut changes)) => {
@@ -218,13 +218,6 @@ impl std::fmt::Debug for Hooks {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_list().entries(self.entries.iter().map(|(matcher, _)| matcher)).finish()
     }
-}
-
-/// Returns the message of a panic.
-fn panic_message(panic: &(dyn Any + Send)) -> String {
-    let text = panic.downcast_ref::<&str>().copied();
-    let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-    text.unwrap_or("a panic without a message").to_owned()
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Hooks around model calls.
 
 use std::mem::{replace, take};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use super::hook_input::HookInput;
 use super::hook_list::{HookBlock, HookChainResult, Hooks};
@@ -9,6 +9,7 @@ use crate::machine::CallPurpose;
 use crate::model::{Fault, FaultKind, MessageOrigin, Reply, UserMessage};
 use crate::port::{
     EffectContext, HookPoint, Model, ModelCall, ModelRequest, PreCallHooks, ReplyDelta, ToolSpec,
+    lock,
 };
 
 /// A model with hooks around its calls. Changes by hooks before a call are collected by the [`PreCallHookRunner`].
@@ -63,13 +64,9 @@ pub fn with_hooks(
 }
 
 impl HookedModelState {
-    fn next(&self) -> MutexGuard<'_, NextModelCall> {
-        self.next.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Records the changes to the next call; returns whether it is blocked.
     fn record(&self, chain: HookChainResult) -> bool {
-        let mut next = self.next();
+        let mut next = lock(&self.next);
         let is_start = matches!(chain.input, HookInput::SessionStart { .. });
         let what = if is_start { "the run" } else { "the call" };
         if let HookInput::PreLlmCall { system, tools } = chain.input {
@@ -84,7 +81,7 @@ impl HookedModelState {
 
 impl PreCallHooks for PreCallHookRunner {
     fn applies(&self, purpose: CallPurpose) -> bool {
-        let (hooks, next) = (&self.0.hooks, self.0.next());
+        let (hooks, next) = (&self.0.hooks, lock(&self.0.next));
         purpose == CallPurpose::Agent
             && (hooks.has_hooks_at(HookPoint::PreLlmCall)
                 || !next.has_begun && hooks.has_hooks_at(HookPoint::SessionStart)
@@ -95,7 +92,7 @@ impl PreCallHooks for PreCallHookRunner {
     fn run(&self, _: CallPurpose, scope: &EffectContext) -> Vec<UserMessage> {
         let HookedModelState { hooks, prompt, system, tools, .. } = &*self.0;
         let (mut texts, was_compacted, has_begun) = {
-            let mut next = self.0.next();
+            let mut next = lock(&self.0.next);
             let context = take(&mut next.context);
             (context, take(&mut next.was_compacted), replace(&mut next.has_begun, true))
         };
@@ -121,7 +118,7 @@ impl PreCallHooks for PreCallHookRunner {
 
 impl Model for HookedModel {
     fn prepare(&mut self, ask: &ModelRequest<'_>) -> Result<Box<dyn ModelCall>, Fault> {
-        let mut next = self.shared.next();
+        let mut next = lock(&self.shared.next);
         let call = match ask.purpose {
             CallPurpose::Agent => {
                 if let Some(fault) = next.blocked.take() {
@@ -155,7 +152,7 @@ impl ModelCall for HookedModelCall {
         let Self { call, purpose, attempt, shared } = *self;
         let hooks = &shared.hooks;
         if purpose == CallPurpose::Compaction && attempt == 1 {
-            shared.next().was_compacted = true;
+            lock(&shared.next).was_compacted = true;
             if let Some(blocked) = hooks.run(HookInput::PreCompact, scope).blocked {
                 return Err(blocked_fault("the summary", &blocked));
             }
@@ -176,7 +173,7 @@ impl ModelCall for HookedModelCall {
         if let Some(blocked) = &chain.blocked {
             return Err(Fault { billed: true, ..blocked_fault("the reply", blocked) });
         }
-        shared.next().context.extend(chain.context());
+        lock(&shared.next).context.extend(chain.context());
         Ok(reply)
     }
 }

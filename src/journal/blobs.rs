@@ -10,7 +10,7 @@ use sha2::{Digest as _, Sha256};
 use tempfile::TempPath;
 
 use super::Durability;
-use super::error::{IoContext, JournalError};
+use super::error::{IoContext, JournalError, Result};
 use super::folder;
 use crate::port::unique_id;
 
@@ -37,7 +37,7 @@ impl BlobStore {
     }
 
     /// Stores a text. It is durable when this returns.
-    pub(super) fn put(&self, text: &str) -> Result<BlobRef, JournalError> {
+    pub(super) fn put(&self, text: &str) -> Result<BlobRef> {
         let blob = BlobRef { sha256: sha256_hex(text.as_bytes()), bytes: text.len() as u64 };
         let path = self.folder.join(&blob.sha256);
         let is_there = fs::metadata(&path).is_ok_and(|found| found.len() == blob.bytes);
@@ -71,7 +71,7 @@ impl BlobStore {
     }
 
     /// Copies a blob from another session.
-    pub(super) fn copy_from(&self, blob: &BlobRef, other: &Self) -> Result<(), JournalError> {
+    pub(super) fn copy_from(&self, blob: &BlobRef, other: &Self) -> Result<()> {
         let text = other.get(blob).io_context("read a text from", &other.folder)?;
         self.put(&text).map(|_| ())
     }

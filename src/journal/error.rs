@@ -10,6 +10,9 @@ use super::journal_reader::RecordDamage;
 use super::session_id::SessionId;
 use super::steering_queue::MAX_MESSAGE_BYTES;
 
+/// The result of an operation on sessions.
+pub(super) type Result<T, E = JournalError> = std::result::Result<T, E>;
+
 /// Why a stored session could not be read, written or found.
 #[derive(Debug, Error)]
 #[non_exhaustive]
@@ -175,11 +178,11 @@ impl fmt::Display for ReadOnlyReason {
 
 /// Adds the operation and the file to an I/O error.
 pub(super) trait IoContext<T> {
-    fn io_context(self, what: &'static str, path: &Path) -> Result<T, JournalError>;
+    fn io_context(self, what: &'static str, path: &Path) -> Result<T>;
 }
 
 impl<T, E: Into<io::Error>> IoContext<T> for Result<T, E> {
-    fn io_context(self, what: &'static str, path: &Path) -> Result<T, JournalError> {
+    fn io_context(self, what: &'static str, path: &Path) -> Result<T> {
         self.map_err(|error| JournalError::Io {
             operation: what,
             path: path.to_owned(),

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use super::Durability;
 use super::blobs::BlobStore;
-use super::error::{IoContext, JournalError};
+use super::error::{IoContext, JournalError, Result};
 use super::header::{EndedRecord, ResumedRecord, SessionHeader, WallTime};
 use super::journal_reader::JournalPosition;
 use super::record_line::{RecordBody, RecordLine, seal};
@@ -73,7 +73,7 @@ impl FileJournal {
     }
 
     /// Writes the header.
-    pub(super) fn write_header(&mut self, header: &SessionHeader) -> Result<(), JournalError> {
+    pub(super) fn write_header(&mut self, header: &SessionHeader) -> Result<()> {
         let line = self.record_line(RunTime::START, RecordBody::Header(header));
         self.write_line(&RecordLine { ts: Some(header.created), ..line })?;
         self.sync_file()
@@ -86,7 +86,7 @@ impl FileJournal {
         now: WallTime,
         fingerprint: Fingerprint,
         resumed: &ResumedRecord,
-    ) -> Result<(), JournalError> {
+    ) -> Result<()> {
         self.epoch = now.minus(at);
         let line = self.record_line(at, RecordBody::Resumed(resumed)).with_fingerprint(fingerprint);
         self.write_line(&RecordLine { ts: Some(now), ..line })?;
@@ -98,7 +98,7 @@ impl FileJournal {
     }
 
     /// Appends a line, all of it or nothing.
-    fn write_line(&mut self, line: &RecordLine<'_>) -> Result<(), JournalError> {
+    fn write_line(&mut self, line: &RecordLine<'_>) -> Result<()> {
         if self.file.metadata().io_context("inspect", &self.path)?.nlink() == 0 {
             let gone = io::Error::new(io::ErrorKind::NotFound, "it was deleted");
             let failed = Err(gone).io_context("write to", &self.path);
@@ -139,7 +139,7 @@ impl FileJournal {
     }
 
     /// Syncs the file. A failed sync is not retried, since the system would report success the second time.
-    fn sync_file(&mut self) -> Result<(), JournalError> {
+    fn sync_file(&mut self) -> Result<()> {
         if self.durability == Durability::Full {
             let started = Instant::now();
             let synced = self.file.sync_data().io_context("make durable", &self.path);
@@ -216,7 +216,7 @@ impl Drop for FileJournal {
 /// Takes the lock of a journal; `false` if another process holds it.
 ///
 /// The lock belongs to the open file, so it ends with the process that holds it.
-pub(super) fn lock(file: &File, path: &Path) -> Result<bool, JournalError> {
+pub(super) fn lock(file: &File, path: &Path) -> Result<bool> {
     let started = Instant::now();
     loop {
         match file.try_lock() {

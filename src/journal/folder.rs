@@ -6,13 +6,13 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::Path;
 
 use super::Durability;
-use super::error::{IoContext, JournalError};
+use super::error::{IoContext, JournalError, Result};
 
 /// Creates a folder that only the user can access.
 ///
 /// Missing parents are created. A symbolic link or a folder of another user is rejected, since its contents would not
 /// be under the user's control. A folder that is open to others is closed to them.
-pub(super) fn create_private(path: &Path) -> Result<(), JournalError> {
+pub(super) fn create_private(path: &Path) -> Result<()> {
     DirBuilder::new()
         .recursive(true)
         .mode(0o700)
@@ -38,7 +38,7 @@ pub(super) fn create_private(path: &Path) -> Result<(), JournalError> {
 }
 
 /// Creates such a folder, and with [`Durability::Full`] syncs its parents up to the first one that existed before.
-pub(super) fn create_durable(path: &Path, durability: Durability) -> Result<(), JournalError> {
+pub(super) fn create_durable(path: &Path, durability: Durability) -> Result<()> {
     let missing: Vec<&Path> = path.ancestors().take_while(|folder| !folder.exists()).collect();
     create_private(path)?;
     missing.into_iter().filter_map(Path::parent).try_for_each(|around| sync(around, durability))
@@ -55,7 +55,7 @@ pub(super) fn read_dir(path: &Path) -> io::Result<ReadDir> {
 }
 
 /// Syncs the entries of a folder with [`Durability::Full`].
-pub(super) fn sync(path: &Path, durability: Durability) -> Result<(), JournalError> {
+pub(super) fn sync(path: &Path, durability: Durability) -> Result<()> {
     match durability {
         Durability::Full => sync_folder(path).io_context("make durable", path),
         Durability::Os => Ok(()),

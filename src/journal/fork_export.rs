@@ -10,7 +10,7 @@ use memchr::memmem;
 
 use super::Durability;
 use super::blobs::{self, BlobStore};
-use super::error::{IoContext, JournalError};
+use super::error::{IoContext, JournalError, Result};
 use super::file_journal::lock;
 use super::header::{Ancestry, SessionHeader};
 use super::journal_reader::{JournalReader, ReadRecord};
@@ -61,7 +61,7 @@ impl SessionStore {
     ///
     /// Fails if the session has no such record, if it is damaged and no record was named, if the record to be
     /// replaced is not a tool result, and on an I/O error.
-    pub fn fork(&self, parent: SessionId, fork: &ForkOptions) -> Result<SessionId, JournalError> {
+    pub fn fork(&self, parent: SessionId, fork: &ForkOptions) -> Result<SessionId> {
         let child = SessionId::generate();
         let reader = self.reader(parent)?;
         let (history, end) = self.replay(parent, |_, _, _| {})?;
@@ -100,7 +100,7 @@ impl SessionStore {
     /// # Errors
     ///
     /// Fails if the session can't be read or is damaged, or if `out` can't be written.
-    pub fn export(&self, session: SessionId, out: &mut dyn Write) -> Result<u64, JournalError> {
+    pub fn export(&self, session: SessionId, out: &mut dyn Write) -> Result<u64> {
         match self.damage(session)? {
             None => self.export_up_to_damage(session, out),
             Some(reason) => Err(JournalError::Damaged { session, reason }),
@@ -112,11 +112,7 @@ impl SessionStore {
     /// # Errors
     ///
     /// Fails if the session can't be read, or `out` can't be written.
-    pub fn export_up_to_damage(
-        &self,
-        session: SessionId,
-        out: &mut dyn Write,
-    ) -> Result<u64, JournalError> {
+    pub fn export_up_to_damage(&self, session: SessionId, out: &mut dyn Write) -> Result<u64> {
         let mut reader = self.reader(session)?;
         let mut copy = RecordCopier { out, crc: 0 };
         let mut records = 0;
@@ -143,7 +139,7 @@ impl SessionStore {
     /// # Errors
     ///
     /// Fails if the file is not a session, is damaged, or was written by a newer release.
-    pub fn import(&self, path: &Path, now: SystemTime) -> Result<ImportedSession, JournalError> {
+    pub fn import(&self, path: &Path, now: SystemTime) -> Result<ImportedSession> {
         let file = open_input(path).io_context("open", path)?;
         // An export contains all texts, so references are not resolved.
         let nowhere = BlobStore::new(path.join("none"), Durability::Os);
@@ -192,7 +188,7 @@ impl SessionStore {
         mut reader: JournalReader,
         last: u64,
         replacement: Option<&ReplacementResult>,
-    ) -> Result<(), JournalError> {
+    ) -> Result<()> {
         let (session, blobs) = (header.session, self.blobs(header.session));
         let temporary = self.temporary_path();
         let file =
@@ -247,7 +243,7 @@ impl SessionStore {
 }
 
 /// Returns the next record of the valid prefix.
-fn next_record(reader: &mut JournalReader) -> Result<Option<StoredRecord>, JournalError> {
+fn next_record(reader: &mut JournalReader) -> Result<Option<StoredRecord>> {
     Ok(match reader.read()? {
         ReadRecord::Record(stored) => Some(*stored),
         ReadRecord::End | ReadRecord::Unknown(_) | ReadRecord::Damage(_) => None,
@@ -286,14 +282,14 @@ struct RecordCopier<'a> {
 }
 
 impl RecordCopier<'_> {
-    fn write_line(&mut self, line: &RecordLine<'_>, blobs: &BlobStore) -> Result<(), JournalError> {
+    fn write_line(&mut self, line: &RecordLine<'_>, blobs: &BlobStore) -> Result<()> {
         let mut text = Vec::new();
         line.write(blobs, &mut text)?;
         self.write_record(text)
     }
 
     /// Writes a record unchanged.
-    fn write_record(&mut self, mut text: Vec<u8>) -> Result<(), JournalError> {
+    fn write_record(&mut self, mut text: Vec<u8>) -> Result<()> {
         self.crc = seal(&mut text, self.crc);
         self.out.write_all(&text).io_context("write", Path::new("the copy"))
     }

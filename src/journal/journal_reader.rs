@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use thiserror::Error;
 
 use super::blobs::BlobStore;
-use super::error::{IoContext, JournalError};
+use super::error::{IoContext, Result};
 use super::record_line::{self, StoredContent, StoredRecord};
 use crate::machine::EventKind;
 
@@ -114,7 +114,7 @@ impl JournalReader {
     /// # Errors
     ///
     /// Fails if the file can't be read; damage is returned, not an error.
-    pub fn read(&mut self) -> Result<ReadRecord, JournalError> {
+    pub fn read(&mut self) -> Result<ReadRecord> {
         Ok(match self.next_intact()? {
             Ok(crc) => self.parse(crc),
             Err(found) => found,
@@ -126,7 +126,7 @@ impl JournalReader {
     /// # Errors
     ///
     /// Fails if the file can't be read.
-    pub(super) fn skim(&mut self) -> Result<Result<EventKind, ReadRecord>, JournalError> {
+    pub(super) fn skim(&mut self) -> Result<Result<EventKind, ReadRecord>> {
         let crc = match self.next_intact()? {
             Ok(crc) => crc,
             Err(found) => return Ok(Err(found)),
@@ -143,7 +143,7 @@ impl JournalReader {
     }
 
     /// Reads the next line and returns its checksum if it is intact.
-    fn next_intact(&mut self) -> Result<Result<u32, ReadRecord>, JournalError> {
+    fn next_intact(&mut self) -> Result<Result<u32, ReadRecord>> {
         let ended = match self.next_line()? {
             0 => return Ok(Err(ReadRecord::End)),
             _ => self.line.pop_if(|byte| *byte == b'\n').is_some(),
@@ -191,7 +191,7 @@ impl JournalReader {
     /// # Errors
     ///
     /// Fails if the file can't be read.
-    pub(super) fn scan_after_damage(mut self) -> Result<RecordsAfterDamage, JournalError> {
+    pub(super) fn scan_after_damage(mut self) -> Result<RecordsAfterDamage> {
         let offset = self.position.offset;
         self.input.seek(SeekFrom::Start(offset)).io_context("read", &self.path)?;
         // Either the checksum alone may be damaged, or anything but the checksum.
@@ -214,7 +214,7 @@ impl JournalReader {
         }
     }
 
-    fn next_line(&mut self) -> Result<usize, JournalError> {
+    fn next_line(&mut self) -> Result<usize> {
         self.line.clear();
         let mut input = self.input.by_ref().take(MAX_LINE_BYTES);
         input.read_until(b'\n', &mut self.line).io_context("read", &self.path)

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::blobs::{BlobRef, BlobStore};
-use super::error::JournalError;
+use super::error::Result;
 use super::header::{EndedRecord, ResumedRecord, SessionHeader, WallTime};
 use super::journal_reader::{ReadRecord, RecordDamage};
 use super::steering_queue::MessageId;
@@ -183,7 +183,7 @@ impl<'a> RecordLine<'a> {
     /// Writes the record to `out`, without checksum and line end.
     ///
     /// Long texts are stored in `blobs` before this returns.
-    pub(super) fn write(&self, blobs: &BlobStore, out: &mut Vec<u8>) -> Result<(), JournalError> {
+    pub(super) fn write(&self, blobs: &BlobStore, out: &mut Vec<u8>) -> Result<()> {
         let unwritable = |error| blobs.io_error("write a record to", error);
         serde_json::to_writer(&mut *out, self).map_err(unwritable)?;
         if out.len() > LONG_LINE {
@@ -206,7 +206,7 @@ fn extract_long_texts(
     pointer: &str,
     blobs: &BlobStore,
     moved: &mut BTreeMap<String, BlobRef>,
-) -> Result<(), JournalError> {
+) -> Result<()> {
     match value {
         Value::String(text) if text.len() > LONG_TEXT => {
             moved.insert(pointer.to_owned(), blobs.put(text)?);

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 use std::sync::Arc;
 
-use super::error::{JournalError, ReadOnlyReason};
+use super::error::{JournalError, ReadOnlyReason, Result};
 use super::header::{EndedRecord, ResumedRecord, SessionHeader, SessionSetup, WallTime};
 use super::implied_reads;
 use super::journal_reader::{
@@ -14,8 +14,8 @@ use super::record_line::{StoredContent, StoredFingerprint, StoredRecord};
 use super::session_id::SessionId;
 use super::steering_queue::MessageId;
 use crate::machine::{
-    Authorization, CallIntent, CallState, CostBreakdown, Event, EventKind, FileDigests,
-    Fingerprint, Machine, MachineOutput, Resumption, RunStatus, State, StateKind,
+    Authorization, CallIntent, CallState, CostBreakdown, Event, FileDigests, Fingerprint, Machine,
+    MachineOutput, Resumption, RunStatus, State, StateKind,
 };
 use crate::model::{CallId, EffectId, RunTime, TimeSpan};
 
@@ -101,6 +101,12 @@ pub enum JournalEndKind {
     ReadOnly(ReadOnlyReason),
 }
 
+impl JournalPosition {
+    fn damaged(self, damage: RecordDamage, intact_after: u64) -> ReadOnlyReason {
+        ReadOnlyReason::Damaged { seq: self.seq, offset: self.offset, damage, intact_after }
+    }
+}
+
 impl JournalEnd {
     /// Returns why records after the valid prefix are missing; `None` if none are known to be. Half a line at the end
     /// is what a crash leaves, and what a journal ends with while it is written.
@@ -109,15 +115,7 @@ impl JournalEnd {
             JournalEndKind::Whole
             | JournalEndKind::Torn(RecordDamage::Unterminated)
             | JournalEndKind::ReadOnly(ReadOnlyReason::NewerFormat { .. }) => None,
-            JournalEndKind::Torn(damage) => {
-                let JournalPosition { seq, offset, .. } = self.position;
-                Some(ReadOnlyReason::Damaged {
-                    seq,
-                    offset,
-                    damage: damage.clone(),
-                    intact_after: 0,
-                })
-            }
+            JournalEndKind::Torn(damage) => Some(self.position.damaged(damage.clone(), 0)),
             JournalEndKind::ReadOnly(reason) => Some(reason.clone()),
         }
     }
@@ -220,7 +218,7 @@ impl SessionHistory {
         }
         Some(Divergence {
             seq: stored.seq,
-            record: stored.content.name().to_owned(),
+            record: stored.content.name(),
             stored: mark.clone(),
             replayed: found,
             previous: stored.seq.saturating_sub(1),
@@ -307,9 +305,9 @@ pub(super) fn replay(
     mut reader: JournalReader,
     session: SessionId,
     mut see: impl FnMut(&SessionHistory, &StoredRecord, &ReplayedRecord),
-) -> Result<(SessionHistory, JournalEnd), JournalError> {
+) -> Result<(SessionHistory, JournalEnd)> {
     let read_only = |reason| JournalError::ReadOnly { session, reason };
-    let headless = |damage| ReadOnlyReason::Damaged { seq: 0, offset: 0, damage, intact_after: 0 };
+    let headless = |damage| JournalPosition::default().damaged(damage, 0);
     let mut history = match reader.read()? {
         ReadRecord::Record(stored) => match stored.content {
             StoredContent::Header(header) => SessionHistory::start(*header),
@@ -352,13 +350,7 @@ pub(super) fn replay(
                 JournalEndKind::Torn(damage)
             }
             RecordsAfterDamage { count: behind, .. } => {
-                let JournalPosition { seq, offset, .. } = position;
-                JournalEndKind::ReadOnly(ReadOnlyReason::Damaged {
-                    seq,
-                    offset,
-                    damage,
-                    intact_after: behind,
-                })
+                JournalEndKind::ReadOnly(position.damaged(damage, behind))
             }
         },
         other => other,
@@ -368,27 +360,16 @@ pub(super) fn replay(
 
 impl StoredContent {
     /// Returns the name of a record's content.
-    pub fn name(&self) -> &'static str {
-        match self {
+    pub fn name(&self) -> String {
+        let name = match self {
             Self::Header(_) => "header",
-            Self::Event(event) => match event.kind() {
-                EventKind::Tick => "tick",
-                EventKind::Interrupt => "interrupt",
-                EventKind::StoreFailed => "store_failed",
-                EventKind::InternalError => "defect",
-                EventKind::Prepared => "prepared",
-                EventKind::Replied => "replied",
-                EventKind::CallFailed => "failed",
-                EventKind::Authorized => "vetted",
-                EventKind::ToolCompleted => "settled",
-                EventKind::UsageReported => "charged",
-                EventKind::Checked => "checked",
-            },
+            Self::Event(event) => event.kind().as_str(),
             Self::Partial(_) => "partial",
             Self::Resumed(_) => "resumed",
             Self::Ended(_) => "ended",
             Self::Other => "other",
-        }
+        };
+        name.to_lowercase()
     }
 }
 

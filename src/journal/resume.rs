@@ -10,7 +10,7 @@ use cap_std::ambient_authority;
 use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt};
 
 use super::blobs::sha256_of_file;
-use super::error::{IoContext, JournalError};
+use super::error::{IoContext, JournalError, Result};
 use super::file_journal::FileJournal;
 use super::header::{ResumedRecord, SessionSetup, WallTime};
 use super::replay::SessionHistory;
@@ -84,7 +84,7 @@ impl OpenedSession {
     /// # Errors
     ///
     /// Fails if the journal can't be written.
-    pub fn resume(self, how: ResumeOptions) -> Result<ResumedSession, JournalError> {
+    pub fn resume(self, how: ResumeOptions) -> Result<ResumedSession> {
         let Self { mut journal, history, delegated, .. } = self;
         let ResumeOptions { now, setup, rules, prompt } = how;
         let files = WorkspaceFiles::open(&setup.workspace.root)?;
@@ -170,7 +170,7 @@ struct WorkspaceFiles {
 type FoundDigest = io::Result<Option<String>>;
 
 impl WorkspaceFiles {
-    fn open(root: &Path) -> Result<Self, JournalError> {
+    fn open(root: &Path) -> Result<Self> {
         match Dir::open_ambient_dir(root, ambient_authority()) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 Err(JournalError::NoWorkspace(root.to_owned()))

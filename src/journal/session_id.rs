@@ -6,7 +6,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::error::JournalError;
+use super::error::{JournalError, Result};
 use crate::port::unique_id;
 
 /// The id of a session: a UUID whose text sorts by creation time.
@@ -28,7 +28,7 @@ impl FromStr for SessionId {
     type Err = JournalError;
 
     /// Parses the canonical spelling: 36 characters, lower case.
-    fn from_str(text: &str) -> Result<Self, JournalError> {
+    fn from_str(text: &str) -> Result<Self> {
         let wrong = || JournalError::InvalidId(text.chars().take(80).collect());
         let id = Self(Uuid::try_parse(text).map_err(|_| wrong())?);
         if id.to_string() == text { Ok(id) } else { Err(wrong()) }
@@ -38,7 +38,7 @@ impl FromStr for SessionId {
 impl TryFrom<String> for SessionId {
     type Error = JournalError;
 
-    fn try_from(text: String) -> Result<Self, JournalError> {
+    fn try_from(text: String) -> Result<Self> {
         text.parse()
     }
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::Durability;
 use super::blobs::{replace_file, sha256_hex, sha256_of_file};
-use super::error::{IoContext, JournalError};
+use super::error::{IoContext, Result};
 use super::folder;
 use crate::model::CallId;
 
@@ -41,7 +41,7 @@ impl SessionOutputs {
     /// # Errors
     ///
     /// Fails on an I/O error.
-    pub fn store(&self, call: &CallId, text: &str) -> Result<(), JournalError> {
+    pub fn store(&self, call: &CallId, text: &str) -> Result<()> {
         folder::create_durable(&self.folder, self.durability)?;
         let path = self.path(call, text);
         let other = self.find(call).filter(|other| *other != path);
@@ -55,12 +55,7 @@ impl SessionOutputs {
     /// # Errors
     ///
     /// Fails if the output can't be read, or differs from what was stored.
-    pub fn page(
-        &self,
-        call: &CallId,
-        offset: u64,
-        limit: u64,
-    ) -> Result<Option<OutputPage>, JournalError> {
+    pub fn page(&self, call: &CallId, offset: u64, limit: u64) -> Result<Option<OutputPage>> {
         let offset = offset.max(1);
         let Some(path) = self.find(call) else { return Ok(None) };
         let mut file = File::open(&path).io_context("open", &path)?;
@@ -98,7 +93,7 @@ impl SessionOutputs {
     }
 
     /// Copies all outputs of another session.
-    pub(super) fn copy_from(&self, other: &Self) -> Result<(), JournalError> {
+    pub(super) fn copy_from(&self, other: &Self) -> Result<()> {
         let Ok(entries) = folder::read_dir(&other.folder) else { return Ok(()) };
         folder::create_durable(&self.folder, self.durability)?;
         for entry in entries {

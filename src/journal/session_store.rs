@@ -13,7 +13,7 @@ use rustix::fs::OFlags;
 use uuid::Uuid;
 
 use super::blobs::{self, BlobStore};
-use super::error::{IoContext, JournalError, ReadOnlyReason};
+use super::error::{IoContext, JournalError, ReadOnlyReason, Result};
 use super::file_journal::{FileJournal, WriterHealth, lock};
 use super::header::{SessionHeader, WallTime};
 use super::journal_reader::{JournalPosition, JournalReader, ReadRecord};
@@ -63,7 +63,7 @@ const EXTENSION: &str = ".jsonl";
 /// # Errors
 ///
 /// Fails if neither `XDG_STATE_HOME` nor `HOME` is an absolute path.
-pub fn default_root(variable: impl Fn(&str) -> Option<OsString>) -> Result<PathBuf, JournalError> {
+pub fn default_root(variable: impl Fn(&str) -> Option<OsString>) -> Result<PathBuf> {
     let absolute = |name| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let state = absolute("XDG_STATE_HOME");
     let state = state.or_else(|| absolute("HOME").map(|home| home.join(".local/state")));
@@ -95,10 +95,7 @@ fn is_unlocked(path: &Path) -> bool {
 }
 
 /// Returns a session, if its journal has the right name.
-fn check_session(
-    session: SessionId,
-    history: SessionHistory,
-) -> Result<SessionHistory, JournalError> {
+fn check_session(session: SessionId, history: SessionHistory) -> Result<SessionHistory> {
     match history.header.session {
         header if header == session => Ok(history),
         header => Err(JournalError::Misnamed { session, header }),
@@ -111,7 +108,7 @@ impl SessionStore {
     /// # Errors
     ///
     /// Fails if the folder can't be created, or is not safe to use.
-    pub fn open(root: &Path, durability: Durability) -> Result<Self, JournalError> {
+    pub fn open(root: &Path, durability: Durability) -> Result<Self> {
         let sessions = root.join("sessions");
         folder::create_durable(root, durability)?;
         folder::create_durable(&sessions, durability)?;
@@ -123,7 +120,7 @@ impl SessionStore {
     /// # Errors
     ///
     /// Fails if there is a session with this id, and on an I/O error.
-    pub fn create(&self, header: &SessionHeader) -> Result<FileJournal, JournalError> {
+    pub fn create(&self, header: &SessionHeader) -> Result<FileJournal> {
         let session = header.session;
         let _claim = self.claim_id(session)?;
         // A journal never has its final name without its header.
@@ -158,7 +155,7 @@ impl SessionStore {
     /// # Errors
     ///
     /// Fails if there is one already, or another process is creating it.
-    pub(super) fn claim_id(&self, session: SessionId) -> Result<File, JournalError> {
+    pub(super) fn claim_id(&self, session: SessionId) -> Result<File> {
         let exists = || match self.journal_path(session).exists() {
             true => Err(JournalError::SessionExists(session)),
             false => Ok(()),
@@ -183,7 +180,7 @@ impl SessionStore {
     /// # Errors
     ///
     /// Fails if there is a session with this id: none is ever replaced.
-    pub(super) fn publish(&self, from: &Path, session: SessionId) -> Result<(), JournalError> {
+    pub(super) fn publish(&self, from: &Path, session: SessionId) -> Result<()> {
         let path = self.journal_path(session);
         match blobs::publish_file(from, &path) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
@@ -201,11 +198,7 @@ impl SessionStore {
     /// # Errors
     ///
     /// Fails if another process runs the session, or if it can only be read.
-    pub fn reopen(
-        &self,
-        session: SessionId,
-        repair: DamagePolicy,
-    ) -> Result<OpenedSession, JournalError> {
+    pub fn reopen(&self, session: SessionId, repair: DamagePolicy) -> Result<OpenedSession> {
         let flags = OFlags::NOFOLLOW.bits().cast_signed();
         let (path, file) = self
             .open_journal(session, OpenOptions::new().read(true).write(true).custom_flags(flags))?;
@@ -272,7 +265,7 @@ impl SessionStore {
         session: SessionId,
         file: &File,
         position: JournalPosition,
-    ) -> Result<PathBuf, JournalError> {
+    ) -> Result<PathBuf> {
         let beside = self.session_folder(session);
         let saved = beside.join(format!("torn-{}-{}", position.offset, unique_id()));
         let mut from = file.try_clone().io_context("open", &saved)?;
@@ -288,7 +281,7 @@ impl SessionStore {
     }
 
     /// Takes the lock of a file of a session.
-    fn lock(&self, session: SessionId, file: &File, path: &Path) -> Result<(), JournalError> {
+    fn lock(&self, session: SessionId, file: &File, path: &Path) -> Result<()> {
         if lock(file, path)? {
             return Ok(());
         }
@@ -305,7 +298,7 @@ impl SessionStore {
         &self,
         session: SessionId,
         see: impl FnMut(&SessionHistory, &StoredRecord, &ReplayedRecord),
-    ) -> Result<(SessionHistory, JournalEnd), JournalError> {
+    ) -> Result<(SessionHistory, JournalEnd)> {
         let (history, end) = replay(self.reader(session)?, session, see)?;
         Ok((check_session(session, history)?, end))
     }
@@ -315,7 +308,7 @@ impl SessionStore {
     /// # Errors
     ///
     /// Fails as [`replay`](Self::replay) does.
-    pub fn damage(&self, session: SessionId) -> Result<Option<ReadOnlyReason>, JournalError> {
+    pub fn damage(&self, session: SessionId) -> Result<Option<ReadOnlyReason>> {
         Ok(self.replay(session, |_, _, _| {})?.1.damage())
     }
 
@@ -324,7 +317,7 @@ impl SessionStore {
     /// # Errors
     ///
     /// Fails if there is no such session.
-    pub fn reader(&self, session: SessionId) -> Result<JournalReader, JournalError> {
+    pub fn reader(&self, session: SessionId) -> Result<JournalReader> {
         let (path, file) = self.open_journal(session, OpenOptions::new().read(true))?;
         Ok(JournalReader::new(&path, file, self.blobs(session)))
     }
@@ -334,7 +327,7 @@ impl SessionStore {
     /// # Errors
     ///
     /// Fails if the store can't be listed.
-    pub fn list(&self) -> Result<Vec<ListedSession>, JournalError> {
+    pub fn list(&self) -> Result<Vec<ListedSession>> {
         let mut found = Vec::new();
         for entry in folder::read_dir(&self.sessions).io_context("list", &self.sessions)? {
             let entry = entry.io_context("list", &self.sessions)?;
@@ -357,7 +350,7 @@ impl SessionStore {
     /// # Errors
     ///
     /// Fails if the name matches no session, or several.
-    pub fn resolve(&self, name: &str) -> Result<SessionId, JournalError> {
+    pub fn resolve(&self, name: &str) -> Result<SessionId> {
         let unknown = || JournalError::UnknownSession(name.chars().take(80).collect());
         if name == "last" {
             let mut newest = self.newest_first()?.into_iter();
@@ -385,13 +378,13 @@ impl SessionStore {
     /// # Errors
     ///
     /// Fails if the store can't be listed.
-    pub fn last_in_folder(&self, folder: &Path) -> Result<Option<SessionId>, JournalError> {
+    pub fn last_in_folder(&self, folder: &Path) -> Result<Option<SessionId>> {
         let mut newest = self.newest_first()?.into_iter();
         Ok(newest.find(|session| self.belongs_to(*session, folder)))
     }
 
     /// Returns the sessions, the most recently written first.
-    fn newest_first(&self) -> Result<Vec<SessionId>, JournalError> {
+    fn newest_first(&self) -> Result<Vec<SessionId>> {
         let mut listed = self.list()?;
         listed.sort_unstable_by_key(|listed| Reverse((listed.modified, listed.session)));
         Ok(listed.into_iter().map(|listed| listed.session).collect())
@@ -426,7 +419,7 @@ impl SessionStore {
     /// # Errors
     ///
     /// Fails if there is no such session, or its lock can't be examined.
-    pub fn is_running(&self, session: SessionId) -> Result<bool, JournalError> {
+    pub fn is_running(&self, session: SessionId) -> Result<bool> {
         let (path, file) = self.open_journal(session, OpenOptions::new().read(true))?;
         match file.try_lock_shared() {
             Ok(()) => file.unlock().io_context("unlock", &path).map(|()| false),
@@ -440,11 +433,7 @@ impl SessionStore {
     /// # Errors
     ///
     /// Fails if no process runs the session, or the message is too long.
-    pub fn send(
-        &self,
-        session: SessionId,
-        message: &QueuedMessage,
-    ) -> Result<MessageId, JournalError> {
+    pub fn send(&self, session: SessionId, message: &QueuedMessage) -> Result<MessageId> {
         if !self.is_running(session)? {
             return Err(JournalError::NotRunning(session));
         }
@@ -456,7 +445,7 @@ impl SessionStore {
     /// # Errors
     ///
     /// Fails if a process runs the session.
-    pub fn remove(&self, session: SessionId) -> Result<(), JournalError> {
+    pub fn remove(&self, session: SessionId) -> Result<()> {
         let (path, file) = self.open_journal(session, OpenOptions::new().read(true))?;
         self.lock(session, &file, &path)?;
         // A journal without its texts would be damaged; texts without their journal are just leftovers.
@@ -476,7 +465,7 @@ impl SessionStore {
     /// # Errors
     ///
     /// Fails if the store can't be listed, or something can't be removed.
-    pub fn clean_up(&self, before: SystemTime) -> Result<Vec<SessionId>, JournalError> {
+    pub fn clean_up(&self, before: SystemTime) -> Result<Vec<SessionId>> {
         let mut removed = Vec::new();
         self.remove_leftovers(before)?;
         for listed in self.list()?.into_iter().filter(|listed| listed.modified < before) {
@@ -490,7 +479,7 @@ impl SessionStore {
     }
 
     /// Removes the leftovers of processes that were killed while they created or removed a session.
-    fn remove_leftovers(&self, before: SystemTime) -> Result<(), JournalError> {
+    fn remove_leftovers(&self, before: SystemTime) -> Result<()> {
         for entry in folder::read_dir(&self.sessions).io_context("list", &self.sessions)? {
             let entry = entry.io_context("list", &self.sessions)?;
             let (path, name) = (entry.path(), entry.file_name());
@@ -575,11 +564,7 @@ impl SessionStore {
     }
 
     /// Opens the file of a journal.
-    fn open_journal(
-        &self,
-        session: SessionId,
-        options: &OpenOptions,
-    ) -> Result<(PathBuf, File), JournalError> {
+    fn open_journal(&self, session: SessionId, options: &OpenOptions) -> Result<(PathBuf, File)> {
         let path = self.journal_path(session);
         match options.open(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {

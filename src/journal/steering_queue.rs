@@ -6,19 +6,19 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use super::Durability;
 use super::blobs;
-use super::error::{IoContext, JournalError};
+use super::error::{IoContext, JournalError, Result};
 use super::folder;
 use super::header::WallTime;
 use crate::machine::{CheckResult, Event};
 use crate::model::{Digest, MessageOrigin, UserMessage};
-use crate::port::{MessageSource, unique_id};
+use crate::port::{MessageSource, lock, unique_id};
 
 /// The messages for one session. Clones share the queue.
 #[derive(Clone, Debug)]
@@ -83,18 +83,14 @@ impl SteeringQueue {
     }
 
     /// Adds a message. It is durable when this returns.
-    pub(super) fn add(&self, message: &QueuedMessage) -> Result<MessageId, JournalError> {
+    pub(super) fn add(&self, message: &QueuedMessage) -> Result<MessageId> {
         let id = MessageId(unique_id());
         self.add_as(id, message)?;
         Ok(id)
     }
 
     /// Adds a message under this name, unless there is one.
-    pub(super) fn add_as(
-        &self,
-        id: MessageId,
-        message: &QueuedMessage,
-    ) -> Result<(), JournalError> {
+    pub(super) fn add_as(&self, id: MessageId, message: &QueuedMessage) -> Result<()> {
         if message.text.len() > MAX_MESSAGE_BYTES {
             return Err(JournalError::MessageTooLong(message.text.len()));
         }
@@ -112,7 +108,7 @@ impl SteeringQueue {
         };
         ids.sort_unstable();
         let (old, new): (Vec<_>, Vec<_>) = {
-            let queue = self.state();
+            let queue = lock(&self.state);
             ids.retain(|id| !queue.written.contains(id));
             ids.into_iter().partition(|id| queue.delivered.contains(id))
         };
@@ -133,9 +129,11 @@ impl SteeringQueue {
     /// Returns the messages that an event contains.
     pub(super) fn ids_in(&self, event: &Event) -> Vec<MessageId> {
         match event {
-            Event::Prepared { messages, .. } if !messages.is_empty() => self.state().taken.clone(),
+            Event::Prepared { messages, .. } if !messages.is_empty() => {
+                lock(&self.state).taken.clone()
+            }
             Event::Checked { result: CheckResult::FollowUp { .. }, .. } => {
-                self.state().follow_up.into_iter().collect()
+                lock(&self.state).follow_up.into_iter().collect()
             }
             _ => Vec::new(),
         }
@@ -144,15 +142,15 @@ impl SteeringQueue {
     /// Notes that a record contains these messages.
     pub(super) fn mark_written(&self, ids: &[MessageId]) {
         if !ids.is_empty() {
-            self.state().written.extend_from_slice(ids);
+            lock(&self.state).written.extend_from_slice(ids);
         }
     }
 
     /// Removes the messages that durable records contain.
     pub(super) fn mark_delivered(&self) {
-        let written = std::mem::take(&mut self.state().written);
+        let written = std::mem::take(&mut lock(&self.state).written);
         for id in written {
-            self.state().delivered.insert(id);
+            lock(&self.state).delivered.insert(id);
             self.remove_file(id);
         }
     }
@@ -166,11 +164,6 @@ impl SteeringQueue {
 
     fn path(&self, id: MessageId) -> PathBuf {
         self.folder.join(format!("{}{EXTENSION}", id.0))
-    }
-
-    /// No update is left half-done by a panic, so a poisoned lock is usable.
-    fn state(&self) -> MutexGuard<'_, QueueState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -186,7 +179,7 @@ impl MessageSource for SteeringQueue {
     fn take_messages(&mut self) -> Vec<UserMessage> {
         let mut messages = self.pending();
         messages.retain(|(_, message)| message.kind != MessageKind::FollowUp);
-        self.state().taken = messages.iter().map(|(id, _)| *id).collect();
+        lock(&self.state).taken = messages.iter().map(|(id, _)| *id).collect();
         messages.into_iter().map(|(_, message)| message.into()).collect()
     }
 
@@ -195,7 +188,7 @@ impl MessageSource for SteeringQueue {
     fn take_follow_up(&mut self) -> Option<Arc<str>> {
         let mut messages = self.pending().into_iter();
         let next = messages.find(|(_, message)| message.kind == MessageKind::FollowUp);
-        self.state().follow_up = next.as_ref().map(|(id, _)| *id);
+        lock(&self.state).follow_up = next.as_ref().map(|(id, _)| *id);
         next.map(|(_, message)| message.text)
     }
 }

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::blobs::hex;
-use super::error::{IoContext, JournalError};
+use super::error::{IoContext, JournalError, Result};
 
 /// The identity of a workspace.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -72,7 +72,7 @@ impl WorkspaceIdentity {
     /// # Errors
     ///
     /// Fails if there is no such folder.
-    pub fn inspect(root: &Path) -> Result<Self, JournalError> {
+    pub fn inspect(root: &Path) -> Result<Self> {
         let root = fs::canonicalize(root).io_context("find the workspace", root)?;
         let found = fs::metadata(&root).io_context("inspect", &root)?;
         if !found.is_dir() {

@@ -192,8 +192,9 @@ fn build_model(
         return Err(ModelSpecError::UnknownName { name, nearest }.into());
     };
     let ModelConnection { transport, endpoint, url, key, key_source } = connection;
-    let wire = (provider.format.wire)(WireSetup {
-        id: model.to_string().into(),
+    let id: Arc<str> = model.to_string().into();
+    let setup = WireSetup {
+        id: Arc::clone(&id),
         provider: provider.name(),
         host: endpoint.host().to_owned(),
         model: name.clone(),
@@ -201,7 +202,9 @@ fn build_model(
         uses_cache: settings.prompt_caching,
         cache_key: settings.cache_key.clone().filter(|_| settings.prompt_caching),
         max_output: table.lookup(model).and_then(|info| info.max_output),
-    });
+    };
+    let url = url.unwrap_or_else(|| endpoint.join(&(provider.format.path)(&setup)));
+    let wire = (provider.format.wire)(setup);
     let mut headers = HeaderMap::new();
     let accept = if settings.stream { "text/event-stream" } else { "application/json" };
     headers.insert(header::ACCEPT, HeaderValue::from_static(accept));
@@ -221,12 +224,13 @@ fn build_model(
     }
     let masker = SecretMasker::new(key);
     let transport = match &settings.recorder {
-        Some(recorder) => recorder.wrap_transport(transport, &wire.setup().id, masker.clone()),
+        Some(recorder) => recorder.wrap_transport(transport, &id, masker.clone()),
         None => transport,
     };
     let target = RequestTarget {
         transport,
-        url: url.unwrap_or_else(|| endpoint.join(&wire.path())),
+        model: id,
+        url,
         headers,
         masker,
         key_source,

@@ -18,6 +18,9 @@ use crate::net::sse::SseEvent;
 use crate::net::{HeaderName, header};
 use crate::port::ToolSpec;
 
+/// The result of reading or sending something of a model call.
+pub(super) type Result<T = (), E = Fault> = std::result::Result<T, E>;
+
 /// An API format. A new one is a folder with a `FORMAT`, and its module in `llm/mod.rs`.
 #[derive(Debug)]
 pub(super) struct ApiFormat {
@@ -25,6 +28,8 @@ pub(super) struct ApiFormat {
     pub(super) name: &'static str,
     /// Returns the path of a base URL from the path that the user gave and the provider's default.
     pub(super) base_path: fn(path: &str, default: &str) -> String,
+    /// Returns the path of a request below the base URL.
+    pub(super) path: fn(&WireSetup) -> String,
     /// Returns the wire for a model.
     pub(super) wire: fn(WireSetup) -> Arc<dyn Wire>,
 }
@@ -53,14 +58,8 @@ pub(super) struct WireSetup {
     pub(super) max_output: Option<Tokens>,
 }
 
-/// An API format for one model: where its requests go, how they are written, and how replies are read.
+/// An API format for one model: how its requests are written, and how replies are read.
 pub(super) trait Wire: Encode + Send + Sync {
-    /// Returns what the wire was created for.
-    fn setup(&self) -> &WireSetup;
-
-    /// Returns the path of a request below the base URL.
-    fn path(&self) -> String;
-
     /// Returns the headers of a request that only this format has.
     fn headers(&self) -> Vec<(&'static str, &'static str)> {
         Vec::new()
@@ -156,16 +155,16 @@ pub(super) enum ToolChoice {
 /// Reads a reply, streamed or as one document.
 pub(super) trait ReplyReader: Send {
     /// Reads the next event of a stream.
-    fn push(&mut self, event: SseEvent<'_>, deltas: &mut DeltaBuffer) -> Result<(), Fault>;
+    fn push(&mut self, event: SseEvent<'_>, deltas: &mut DeltaBuffer) -> Result;
 
     /// Reads a reply that is one JSON document.
-    fn read_document(&mut self, body: &str) -> Result<(), Fault>;
+    fn read_document(&mut self, body: &str) -> Result;
 
     /// Returns whether the terminal event was read.
     fn is_complete(&self) -> bool;
 
     /// Returns the reply, if it is complete.
-    fn finish(self: Box<Self>) -> Result<DecodedReply, Fault>;
+    fn finish(self: Box<Self>) -> Result<DecodedReply>;
 }
 
 /// Returns the parts of a reply that a request may have: text that is not blank, calls, and blocks of this wire.
@@ -180,7 +179,7 @@ pub(super) fn sendable_parts<'a>(reply: &'a Reply, wire_id: &str) -> Vec<&'a Rep
 
 /// Returns the type of an event: the `type` in its data, or else its name. Only events of this API have to be JSON;
 /// these have a name that `is_own`, or none.
-pub(super) fn event_kind(event: SseEvent<'_>, is_own: bool) -> Result<Option<Cow<'_, str>>, Fault> {
+pub(super) fn event_kind(event: SseEvent<'_>, is_own: bool) -> Result<Option<Cow<'_, str>>> {
     let is_foreign = !is_own && !["", "message"].contains(&event.name);
     match json_type(event.data) {
         Err(_) if is_foreign => Ok(None),
@@ -192,7 +191,7 @@ pub(super) fn event_kind(event: SseEvent<'_>, is_own: bool) -> Result<Option<Cow
 }
 
 /// Returns the `type` of a JSON object, without decoding the rest; `None` without one, or for other JSON.
-pub(super) fn json_type(json: &str) -> Result<Option<Cow<'_, str>>, Fault> {
+pub(super) fn json_type(json: &str) -> Result<Option<Cow<'_, str>>> {
     #[derive(Deserialize)]
     struct TypeField<'a> {
         #[serde(rename = "type", borrow, default)]
@@ -206,7 +205,7 @@ pub(super) fn json_type(json: &str) -> Result<Option<Cow<'_, str>>, Fault> {
 }
 
 /// Parses JSON of a reply. JSON that ends too early is a truncated reply.
-pub(super) fn parse_json<'a, T: Deserialize<'a>>(json: &'a str) -> Result<T, Fault> {
+pub(super) fn parse_json<'a, T: Deserialize<'a>>(json: &'a str) -> Result<T> {
     serde_json::from_str(json).map_err(|error| json_fault(&error))
 }
 

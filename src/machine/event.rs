@@ -113,8 +113,7 @@ pub struct RequestSize {
     pub exchanges: u32,
     /// The estimated input tokens of a closing call, with its tool results shortened if necessary. Zero if no closing call is
     /// prepared, and in journals of older releases.
-    #[serde(default, skip_serializing_if = "Tokens::is_zero")]
-    #[serde(rename = "shortened")]
+    #[serde(default, rename = "shortened", skip_serializing_if = "Tokens::is_zero")]
     pub shortened_estimate: Tokens,
 }
 

@@ -56,7 +56,7 @@ pub enum ResumePrompt {
 /// Resumes from a stored state at this time.
 pub fn resume(state: State, now: RunTime, resumption: Resumption) -> Step {
     let Resumption { rules, recovered, prompt } = resumption;
-    let renew = |mut run: RunContext| {
+    let renew = |mut run: Box<RunContext>| {
         run.rules = rules.clone().into();
         run.now = run.now.max(now);
         run.started_at = run.now;
@@ -142,7 +142,7 @@ fn resume_closing(state: Closing, prompt: ResumePrompt) -> Step {
 }
 
 /// A run that was over continues: its usage stays, its repetitions and streaks are forgotten.
-fn restart(mut run: RunContext, mut out: StepBuilder, prompt: ResumePrompt) -> Step {
+fn restart(mut run: Box<RunContext>, mut out: StepBuilder, prompt: ResumePrompt) -> Step {
     run.streaks = Streaks::default();
     run.repetition = TurnRepetition::default();
     run.partial_answer = None;

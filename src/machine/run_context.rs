@@ -79,8 +79,8 @@ impl RunContext {
     }
 
     /// Returns the context of a run that begins.
-    pub(crate) fn new(rules: RunRules) -> Self {
-        Self { rules: rules.into(), next_effect: EffectId(1), ..Self::default() }
+    pub(crate) fn new(rules: RunRules) -> Box<Self> {
+        Box::new(Self { rules: rules.into(), next_effect: EffectId(1), ..Self::default() })
     }
 
     /// Returns when the run must close so that its closing call fits into the timeout. A tenth of it is reserved for that, at
@@ -139,11 +139,11 @@ mod tests {
     use crate::machine::{Step, start};
     use crate::model::{ConversationItem, LimitBaseline, MessageOrigin, Price, RunLimits};
 
-    fn run(limits: RunLimits) -> RunContext {
+    fn run(limits: RunLimits) -> Box<RunContext> {
         RunContext::new(RunRules { limits, ..RunRules::default() })
     }
 
-    fn timed(timeout: TimeSpan) -> RunContext {
+    fn timed(timeout: TimeSpan) -> Box<RunContext> {
         let mut run = run(RunLimits { timeout: Some(timeout), ..RunLimits::default() });
         run.started_at = RunTime(7);
         run

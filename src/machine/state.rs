@@ -10,7 +10,7 @@ use super::run_context::RunContext;
 use super::states::calling::{Calling, CallingStage};
 use super::states::closing::{Closing, ClosingStage};
 use super::states::compacting::Compacting;
-use super::states::done::Done;
+use super::states::done::{Done, RunOutcome};
 use super::states::executing::{Executing, TrackedCall};
 use super::states::preparing::Preparing;
 use crate::model::{EffectId, word_enum};
@@ -82,6 +82,11 @@ impl State {
         }
     }
 
+    /// Returns how the run ended, if it has.
+    pub fn outcome(&self) -> Option<&RunOutcome> {
+        if let Self::Done(done) = self { Some(&done.outcome) } else { None }
+    }
+
     /// Returns the extended state, which all states share.
     pub fn run(&self) -> &RunContext {
         match self {
@@ -133,7 +138,7 @@ impl State {
     }
 
     /// Cancels the pending effects, and completes what the conversation needs.
-    pub(crate) fn cancel(self) -> (RunContext, StepBuilder) {
+    pub(crate) fn cancel(self) -> (Box<RunContext>, StepBuilder) {
         match self {
             Self::Preparing(state) => state.cancel(),
             Self::Compacting(state) => state.cancel(),

@@ -136,12 +136,12 @@ fn tick(mut state: State, now: RunTime) -> Step {
 }
 
 /// Closes the run because its time, or that of a call, is over.
-fn close((run, out): (RunContext, StepBuilder)) -> Step {
+fn close((run, out): (Box<RunContext>, StepBuilder)) -> Step {
     Closing::enter(run, out, CloseReason::Timeout)
 }
 
 /// Ends the run because an effect of this program did not complete in time.
-fn fail((run, out): (RunContext, StepBuilder), error: &str) -> Step {
+fn fail((run, out): (Box<RunContext>, StepBuilder), error: &str) -> Step {
     Done::fail(run, out, StopReason::InternalError, error.into())
 }
 

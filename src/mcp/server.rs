@@ -1,7 +1,7 @@
 //! One server and its connection, which is replaced when it has ended.
 
 use std::ffi::OsString;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -22,6 +22,7 @@ pub(super) struct McpServer {
     /// Its deadline is set while the server is started, and at shutdown.
     shutdown: ServerShutdown,
     /// `None` after shutdown.
+    /// Locked during a restart: concurrent calls need the same connection.
     lifecycle: Mutex<Option<ServerLifecycle>>,
 }
 
@@ -43,7 +44,7 @@ impl McpServer {
 
     /// Starts the server and negotiates the mode.
     pub(super) fn start(&self, wait: &ReplyDeadline<'_>) -> Result<Arc<ServerConnection>> {
-        let mut life = self.lifecycle();
+        let mut life = lock(&self.lifecycle);
         self.connect(life.as_mut().ok_or(ServerError::Cancelled)?, wait)
     }
 
@@ -71,14 +72,14 @@ impl McpServer {
 
     /// Stops the server for good, faster if less time is left.
     pub(super) fn stop(&self, left: Option<Duration>) {
-        let life = self.lifecycle().take();
+        let life = lock(&self.lifecycle).take();
         self.shutdown.set_deadline(left.and_then(|left| Instant::now().checked_add(left)));
         drop(life);
     }
 
     /// Returns an open connection.
     fn connection(&self, wait: &ReplyDeadline<'_>) -> Result<Arc<ServerConnection>> {
-        let mut life = self.lifecycle();
+        let mut life = lock(&self.lifecycle);
         let life = life.as_mut().ok_or(ServerError::Cancelled)?;
         if let Some(connection) = &life.connection {
             match connection.end_reason() {
@@ -137,10 +138,5 @@ impl McpServer {
                 Ok(Box::new(HttpChannel::new(url, headers, secrets, way, most, parting)?))
             }
         }
-    }
-
-    /// Locked during a restart: concurrent calls need the same connection.
-    fn lifecycle(&self) -> MutexGuard<'_, Option<ServerLifecycle>> {
-        lock(&self.lifecycle)
     }
 }

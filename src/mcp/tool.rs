@@ -33,8 +33,6 @@ struct PinnedTool {
 pub struct ToolHints {
     /// It changes nothing.
     pub read_only: bool,
-    /// It may destroy something.
-    pub destructive: bool,
     /// A second call with the same arguments changes nothing more.
     pub idempotent: bool,
 }
@@ -150,7 +148,6 @@ impl ToolHints {
         let says = |name: &str| annotations?.get(name)?.as_bool();
         Self {
             read_only: says("readOnlyHint").unwrap_or(false),
-            destructive: says("destructiveHint").unwrap_or(true),
             idempotent: says("idempotentHint").unwrap_or(false),
         }
     }

@@ -14,19 +14,16 @@ pub struct Fault {
     /// The message for the user, free of secrets and of control characters.
     pub message: Arc<str>,
     /// What the provider says about retrying.
-    #[serde(default)]
-    #[serde(rename = "retry")]
+    #[serde(default, rename = "retry")]
     pub advice: RetryAdvice,
     /// How long the provider asks to wait before a retry.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[serde(rename = "wait")]
+    #[serde(default, rename = "wait", skip_serializing_if = "Option::is_none")]
     pub retry_after: Option<TimeSpan>,
     /// Whether the provider may charge for the call although no reply came.
     #[serde(default)]
     pub billed: bool,
     /// The estimated output that had arrived; the provider charges for that, too.
-    #[serde(default, skip_serializing_if = "Tokens::is_zero")]
-    #[serde(rename = "heard")]
+    #[serde(default, rename = "heard", skip_serializing_if = "Tokens::is_zero")]
     pub received: Tokens,
 }
 

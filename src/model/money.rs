@@ -65,8 +65,7 @@ pub struct Price {
     /// A million input tokens that were written to the cache.
     pub cache_write: u64,
     /// What a whole call costs whose input is long, where the provider then asks for more.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[serde(rename = "long")]
+    #[serde(default, rename = "long", skip_serializing_if = "Option::is_none")]
     pub long_input: Option<LongInputPrice>,
 }
 

@@ -1,19 +1,20 @@
 //! The rules of one run: everything that the machine needs to know in advance.
 
+use std::hash::{Hash, Hasher};
+
 use serde::{Deserialize, Serialize};
 
 use super::{MicroUsd, Price, TimeSpan, Tokens};
 
 /// The rules of one run. They don't change during the run, and they are stored with it for replays.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunRules {
     /// The seed for the jitter of retries.
     pub seed: u64,
     /// The limits that the user sets.
     pub limits: RunLimits,
     /// What the session had used when the limits began. It doesn't count against them.
-    #[serde(default, skip_serializing_if = "LimitBaseline::is_initial")]
-    #[serde(rename = "from")]
+    #[serde(default, rename = "from", skip_serializing_if = "LimitBaseline::is_initial")]
     pub limit_baseline: LimitBaseline,
     /// The price of the model. Without it no costs are counted.
     pub price: Option<Price>,
@@ -43,6 +44,11 @@ pub struct RunRules {
     /// Whether a run with a denied tool call ends as partial instead of as a success.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub fail_on_denied: bool,
+}
+
+/// States of one run have the same rules, so that their hashes differ without them.
+impl Hash for RunRules {
+    fn hash<H: Hasher>(&self, _: &mut H) {}
 }
 
 /// What happens to the text of a reply that ends for an unknown reason.

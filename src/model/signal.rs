@@ -20,6 +20,16 @@ impl Signal {
     /// Every signal.
     pub const ALL: [Self; 4] = [Self::Interrupt, Self::Terminate, Self::Hangup, Self::Pipe];
 
+    /// Returns the name that the system has for it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Interrupt => "SIGINT",
+            Self::Terminate => "SIGTERM",
+            Self::Hangup => "SIGHUP",
+            Self::Pipe => "SIGPIPE",
+        }
+    }
+
     /// Returns the exit code that shells expect: 128 plus the number of the signal.
     pub fn exit_code(self) -> u8 {
         match self {

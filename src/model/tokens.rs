@@ -59,8 +59,7 @@ pub struct Usage {
     #[serde(default)]
     pub reasoning: Tokens,
     /// Whether the numbers are an estimate, because the provider did not report them.
-    #[serde(default)]
-    #[serde(rename = "estimated")]
+    #[serde(default, rename = "estimated")]
     pub is_estimated: bool,
 }
 

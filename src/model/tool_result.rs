@@ -18,8 +18,7 @@ pub struct ToolResult {
     /// The digest of status and text, for recognising equal results.
     pub digest: Digest,
     /// How long the tool ran.
-    #[serde(default)]
-    #[serde(rename = "took")]
+    #[serde(default, rename = "took")]
     pub duration: TimeSpan,
     /// The files that the tool changed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -29,33 +28,32 @@ pub struct ToolResult {
     pub reads: Vec<Arc<str>>,
 }
 
-/// How a tool call ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ToolStatus {
-    /// The tool did what was requested.
-    Ok,
-    /// The tool ran and failed.
-    Failed,
-    /// The tool reached its own time limit.
-    TimedOut,
-    /// There is no such tool.
-    Unknown,
-    /// The arguments don't match the tool's schema.
-    Malformed,
-    /// A rule, a hook or the user denied the call.
-    Denied,
-    /// The output limit cut the call off, so it did not run.
-    #[serde(rename = "cut")]
-    Truncated,
-    /// The call did not run, because the run ended first.
-    Skipped,
-    /// The call was running when the run was interrupted.
-    Interrupted,
-    /// The tool did not complete in time, and the run continued without it.
-    Abandoned,
-    /// The process ended during the call; it may have had an effect or not.
-    InDoubt,
+word_enum! {
+    /// How a tool call ended.
+    pub enum ToolStatus {
+        /// The tool did what was requested.
+        Ok = "ok",
+        /// The tool ran and failed.
+        Failed = "failed",
+        /// The tool reached its own time limit.
+        TimedOut = "timed_out",
+        /// There is no such tool.
+        Unknown = "unknown",
+        /// The arguments don't match the tool's schema.
+        Malformed = "malformed",
+        /// A rule, a hook or the user denied the call.
+        Denied = "denied",
+        /// The output limit cut the call off, so it did not run.
+        Truncated = "cut",
+        /// The call did not run, because the run ended first.
+        Skipped = "skipped",
+        /// The call was running when the run was interrupted.
+        Interrupted = "interrupted",
+        /// The tool did not complete in time, and the run continued without it.
+        Abandoned = "abandoned",
+        /// The process ended during the call; it may have had an effect or not.
+        InDoubt = "in_doubt",
+    }
 }
 
 impl ToolStatus {

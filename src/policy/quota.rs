@@ -1,10 +1,11 @@
 //! The used quota of a run.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use super::guardrails::GuardrailLimits;
 use crate::model::{FileChange, pluralize};
+use crate::port::lock;
 
 /// The quota that a run has used.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -41,7 +42,7 @@ impl Quota {
 
     /// Returns why a call would exceed a limit; `None` if it would not.
     pub fn exceeded_reason(&self, call: CallUsage<'_>) -> Option<String> {
-        self.check(&self.lock(), call)
+        self.check(&lock(&self.used), call)
     }
 
     /// Counts a call.
@@ -50,7 +51,7 @@ impl Quota {
     ///
     /// Fails with the reason if the call would exceed a limit; it is not counted then.
     pub fn consume(&self, call: CallUsage<'_>) -> Result<(), String> {
-        let mut used = self.lock();
+        let mut used = lock(&self.used);
         if let Some(why) = self.check(&used, call) {
             return Err(why);
         }
@@ -84,10 +85,6 @@ impl Quota {
         let limit = more(used.commands, call.commands, self.limits.commands)?;
         let which = "guardrails.max_commands_executed";
         Some(format!("{which} is {limit}, and as many commands have been run already"))
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, QuotaUsage> {
-        self.used.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -1,5 +1,6 @@
 //! Cancellation of work on other threads.
 
+use std::any::Any;
 use std::fmt;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -89,6 +90,13 @@ impl CancellationToken {
     fn lock(&self) -> MutexGuard<'_, CancellationInner> {
         lock(&self.0.inner)
     }
+}
+
+/// Returns the message of a panic.
+pub(crate) fn panic_message(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<&str>().copied();
+    let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    text.unwrap_or("a panic without a message")
 }
 
 /// Locks a mutex whose value is consistent also after a panic of another thread: no code that can panic runs while it is

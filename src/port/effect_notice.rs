@@ -40,8 +40,7 @@ pub struct HookRun {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub call: Option<CallId>,
     /// Its message, if it has one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[serde(rename = "said")]
+    #[serde(default, rename = "said", skip_serializing_if = "Option::is_none")]
     pub message: Option<Arc<str>>,
 }
 

@@ -17,9 +17,8 @@ mod toolbox;
 mod unique_id;
 
 pub use answer_checks::{AnswerChecks, NoAnswerChecks};
-#[cfg(feature = "cli")]
-pub(crate) use cancellation::lock;
 pub use cancellation::{CancelRegistration, CancellationToken};
+pub(crate) use cancellation::{lock, panic_message};
 pub use clock::Clock;
 pub use effect_context::{EffectContext, EffectMessage, Sleep};
 pub use effect_notice::{EffectNotice, HookOutcome, HookPoint, HookRun};

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::executor::{DriverInput, EffectTask, Executor};
 use crate::machine::Deadline;
 use crate::model::{RunTime, TimeSpan};
-use crate::port::{CancellationToken, Clock, EffectContext, Sleep};
+use crate::port::{CancellationToken, Clock, EffectContext, Sleep, lock};
 
 /// Runs each task immediately. The waits of a task delay its inputs; deadlines before that come first.
 #[derive(Default)]
@@ -55,7 +55,7 @@ impl Executor for InlineExecutor {
             .with_messages(move |message| sender.send(DriverInput::from_message(id, message)));
         let last = (work.run)(&scope, &|input| task.send(input));
         task.send(last);
-        for (at, input) in std::mem::take(&mut *task.inputs()) {
+        for (at, input) in std::mem::take(&mut *lock(&task.inputs)) {
             self.schedule(at, input);
         }
     }
@@ -113,11 +113,7 @@ struct InlineTask {
 impl InlineTask {
     fn send(&self, input: DriverInput) {
         let at = self.started_at.after(TimeSpan(self.waited.load(Ordering::Relaxed)));
-        self.inputs().push((at, input));
-    }
-
-    fn inputs(&self) -> MutexGuard<'_, Vec<(RunTime, DriverInput)>> {
-        self.inputs.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.inputs).push((at, input));
     }
 }
 

@@ -3,7 +3,7 @@
 //! Signals are caught as soon as the process starts. Until there is a run, a signal ends the process immediately.
 
 use std::process;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -16,6 +16,7 @@ use super::executor::DriverInput;
 use super::thread_executor::DriverInputSender;
 use crate::machine::Event;
 use crate::model::Signal;
+use crate::port::lock;
 
 /// Why signals can't be handled.
 #[derive(Debug, Error)]
@@ -43,6 +44,7 @@ struct RunSignalListener {
     interrupted_by: Option<(i32, Instant)>,
 }
 
+// The actions of a listener leave nothing half done, so a poisoned lock is still consistent.
 static LISTENERS: Mutex<SignalListeners> =
     Mutex::new(SignalListeners { is_installed: false, idle_action: None, runs: Vec::new() });
 
@@ -56,7 +58,7 @@ const REPEAT_WINDOW: Duration = Duration::from_millis(150);
 ///
 /// Fails if the system refuses the handlers or the thread. The signals then keep their default behaviour.
 pub fn install_handlers() -> Result<(), SignalError> {
-    let mut listeners = lock_listeners();
+    let mut listeners = lock(&LISTENERS);
     if listeners.is_installed {
         return Ok(());
     }
@@ -76,7 +78,7 @@ pub fn install_handlers() -> Result<(), SignalError> {
 
 /// Sets what runs before a signal ends a process that has no run yet.
 pub fn set_idle_action(action: impl Fn(Signal) + Send + 'static) {
-    lock_listeners().idle_action = Some(Box::new(action));
+    lock(&LISTENERS).idle_action = Some(Box::new(action));
 }
 
 /// Sends signals to a run from now on.
@@ -94,7 +96,7 @@ pub fn add_run(
 ) -> Result<(), SignalError> {
     install_handlers()?;
     let (on_first, on_second) = (Box::new(on_first), Box::new(on_second));
-    lock_listeners().runs.push(RunSignalListener {
+    lock(&LISTENERS).runs.push(RunSignalListener {
         inbox,
         on_first,
         on_second,
@@ -109,7 +111,7 @@ fn dispatch(number: i32) {
         SIGHUP => Signal::Hangup,
         _ => Signal::Interrupt,
     };
-    let mut listeners = lock_listeners();
+    let mut listeners = lock(&LISTENERS);
     if listeners.runs.is_empty() {
         match &listeners.idle_action {
             Some(before) => before(signal),
@@ -131,11 +133,6 @@ fn dispatch(number: i32) {
         run.inbox.send(DriverInput::Event(Event::Interrupt { signal }));
         (run.on_first)(signal);
     }
-}
-
-// The actions of a listener leave nothing half done, so a poisoned lock is still consistent.
-fn lock_listeners() -> MutexGuard<'static, SignalListeners> {
-    LISTENERS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Returns the signals that this process ignores, as a bit mask; zero if the system doesn't report it.

@@ -1,6 +1,5 @@
 //! An executor with threads: one for model calls, which is reused, and a pool for tools.
 
-use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread;
@@ -12,7 +11,7 @@ use rayon::{ThreadPool, ThreadPoolBuildError, ThreadPoolBuilder};
 use super::executor::{DriverInput, EffectTask, Executor, TaskThread};
 use crate::machine::Deadline;
 use crate::model::TimeSpan;
-use crate::port::{CancellationToken, Clock, EffectContext, Sleep};
+use crate::port::{CancellationToken, Clock, EffectContext, Sleep, panic_message};
 
 /// Runs tasks on threads, and receives all inputs through one channel.
 pub struct ThreadExecutor {
@@ -191,13 +190,4 @@ impl Sleep for RealTimeSleep {
     fn sleep(&self, span: TimeSpan, cancel: &CancellationToken) -> bool {
         cancel.wait_for(span.into())
     }
-}
-
-/// Returns the message of a panic.
-fn panic_message(panic: &(dyn Any + Send)) -> &str {
-    panic
-        .downcast_ref::<&str>()
-        .copied()
-        .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
-        .unwrap_or("a panic without a message")
 }

@@ -67,15 +67,6 @@ pub(super) trait WriteTarget<T>: Send {
     }
 }
 
-/// How long the end of a run waits for its readers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FinishTimeout {
-    /// Until they have read everything, or are gone.
-    Unlimited,
-    /// The same, but no longer than this.
-    AtMost(Duration),
-}
-
 /// Why the output is incomplete.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum OutputError {
@@ -101,9 +92,6 @@ enum WriteJob<T> {
     Flush(Sender<()>),
     Close,
 }
-
-/// The minimum time for a reader that is waiting.
-const WRITE_TIMEOUT: Duration = Duration::from_millis(50);
 
 /// The delay before writing again to a full non-blocking descriptor.
 const RETRY_DELAY: Duration = Duration::from_millis(5);
@@ -140,16 +128,16 @@ impl<T: Send + 'static> BackgroundWriter<T> {
         self.queue.write(item)
     }
 
-    /// Waits until everything is written.
+    /// Waits until everything is written; without a timeout as long as it takes.
     ///
     /// # Errors
     ///
     /// Fails if it cannot be written, or not in time.
-    pub(super) fn finish(self, timeout: FinishTimeout) -> Result<(), OutputError> {
+    pub(super) fn finish(self, timeout: Option<Duration>) -> Result<(), OutputError> {
         let _ = self.queue.sender.send(WriteJob::Close);
         let waited = match timeout {
-            FinishTimeout::Unlimited => self.ended.recv().map_err(RecvTimeoutError::from),
-            FinishTimeout::AtMost(most) => self.ended.recv_timeout(most),
+            None => self.ended.recv().map_err(RecvTimeoutError::from),
+            Some(most) => self.ended.recv_timeout(most),
         };
         match (self.queue.failure.get(), waited) {
             (Some(failure), _) => Err(failure.clone()),
@@ -178,16 +166,6 @@ impl<T> WriteQueue<T> {
         self.sender.send(WriteJob::Flush(ack)).is_ok()
             && done.recv_timeout(within).is_ok()
             && self.failure.get().is_none()
-    }
-}
-
-impl FinishTimeout {
-    /// Returns what is left of the timeout after this time, but enough for a reader that is waiting.
-    pub(super) fn remaining_after(self, waited: Duration) -> Self {
-        match self {
-            Self::Unlimited => Self::Unlimited,
-            Self::AtMost(most) => Self::AtMost(most.saturating_sub(waited).max(WRITE_TIMEOUT)),
-        }
     }
 }
 

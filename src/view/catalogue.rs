@@ -11,7 +11,7 @@ use super::public::{
 use super::result::WorktreeResult;
 use super::sanitize;
 use super::tool_failure::failure_line;
-use crate::machine::{CallPurpose, CloseReason, LlmFailure, NoFinalSummary, StopReason};
+use crate::machine::{CallPurpose, CloseReason, LlmFailure, NoFinalSummary, RunStatus, StopReason};
 use crate::model::{FaultKind, Language, MicroUsd, Signal, Tokens, ToolStatus, Usage, pluralize};
 use crate::port::HookOutcome;
 
@@ -38,8 +38,8 @@ impl Language {
                 let [id, model, agent] =
                     [&event.session_id, model, agent].map(|text| sanitize::line(text));
                 let begin = match resumed {
-                    false => self.pick("Session", "Sesión"),
-                    true => self.pick("Session resumed:", "Sesión reanudada:"),
+                    false => self.pick(["Session", "Sesión"]),
+                    true => self.pick(["Session resumed:", "Sesión reanudada:"]),
                 };
                 format!("{begin} {id} · {model} · {agent}")
             }
@@ -88,32 +88,30 @@ impl Language {
                 RetryCause::Fault { attempt, wait, .. } => {
                     text!(self, "Attempt {attempt} in {wait}", "Intento {attempt} en {wait}")
                 }
-                RetryCause::IncompleteReply { reason: IncompleteReply::Length } => text!(
-                    self,
-                    "Cut off by the output limit; asking for the rest",
-                    "Cortado por el límite de salida; se pide el resto"
-                ),
-                RetryCause::IncompleteReply { reason: IncompleteReply::Empty } => {
-                    text!(
-                        self,
-                        "Empty reply; asking again",
-                        "Respuesta vacía; se pregunta de nuevo"
-                    )
-                }
-                RetryCause::IncompleteReply { reason: IncompleteReply::Pause } => text!(
-                    self,
-                    "Paused by the provider; continuing",
-                    "Pausado por el proveedor; se continúa"
-                ),
+                RetryCause::IncompleteReply { reason } => self
+                    .pick(match reason {
+                        IncompleteReply::Length => [
+                            "Cut off by the output limit; asking for the rest",
+                            "Cortado por el límite de salida; se pide el resto",
+                        ],
+                        IncompleteReply::Empty => {
+                            ["Empty reply; asking again", "Respuesta vacía; se pregunta de nuevo"]
+                        }
+                        IncompleteReply::Pause => [
+                            "Paused by the provider; continuing",
+                            "Pausado por el proveedor; se continúa",
+                        ],
+                    })
+                    .to_owned(),
             },
             PublicEventKind::ToolCallEnd(end) => self.tool_outcome(end),
             PublicEventKind::HookComplete(HookComplete { name, outcome, message, .. }) => {
                 let name = sanitize::headline(name, MAX_DETAIL);
                 let outcome = match outcome {
                     HookOutcome::Passed => "✓",
-                    HookOutcome::Blocked => self.pick("blocked", "bloqueado"),
+                    HookOutcome::Blocked => self.pick(["blocked", "bloqueado"]),
                     HookOutcome::Failed => "✗",
-                    HookOutcome::TimedOut => self.pick("timed out", "tiempo agotado"),
+                    HookOutcome::TimedOut => self.pick(["timed out", "tiempo agotado"]),
                 };
                 match sanitize::headline(message.as_deref().unwrap_or_default(), MAX_DETAIL) {
                     output if output.is_empty() => format!("Hook {name}: {outcome}"),
@@ -122,13 +120,13 @@ impl Language {
             }
             PublicEventKind::SteeringReceived(message) => {
                 let begin = match message.kind {
-                    MessageTiming::Steering => self.pick("Message received", "Mensaje recibido"),
-                    MessageTiming::FollowUp => self.pick("Follow-up", "Continuación"),
+                    MessageTiming::Steering => self.pick(["Message received", "Mensaje recibido"]),
+                    MessageTiming::FollowUp => self.pick(["Follow-up", "Continuación"]),
                 };
                 format!("{begin}: {}", sanitize::headline(&message.text, MAX_DETAIL))
             }
             PublicEventKind::CompactionTriggered(start) => {
-                let begin = self.pick("Compacting the context", "Compactando el contexto");
+                let begin = self.pick(["Compacting the context", "Compactando el contexto"]);
                 format!("{begin} ({})", self.tokens(start.context_tokens))
             }
             PublicEventKind::CompactionComplete(CompactionComplete { context_tokens, summary }) => {
@@ -143,18 +141,21 @@ impl Language {
                         "Compactado a {tokens} sin el LLM"
                     ),
                     SummaryAuthor::None => self
-                        .pick("Not compacted; the run ends", "Sin compactar; la ejecución termina")
+                        .pick([
+                            "Not compacted; the run ends",
+                            "Sin compactar; la ejecución termina",
+                        ])
                         .to_owned(),
                 }
             }
             PublicEventKind::LimitReached(action) => match action {
                 LimitAction::Close { reason } => self.limit(*reason),
                 LimitAction::NoSummary { cause } => {
-                    let (english, spanish) = (
+                    let begin = self.pick([
                         "The run ends without a final summary",
                         "La ejecución termina sin resumen final",
-                    );
-                    format!("{}: {}", self.pick(english, spanish), self.no_summary(*cause))
+                    ]);
+                    format!("{begin}: {}", self.no_summary(*cause))
                 }
                 LimitAction::LowerOutput { max_output_tokens } => {
                     let tokens = self.tokens(*max_output_tokens);
@@ -190,7 +191,8 @@ impl Language {
         }
     }
 
-    pub(super) fn pick(self, english: &'static str, spanish: &'static str) -> &'static str {
+    /// Returns the English text or the Spanish one.
+    pub(super) fn pick<T>(self, [english, spanish]: [T; 2]) -> T {
         match self {
             Self::En => english,
             Self::Es => spanish,
@@ -204,15 +206,12 @@ impl Language {
         english: [&str; 2],
         spanish: [&str; 2],
     ) -> String {
-        let [one, many] = match self {
-            Self::En => english,
-            Self::Es => spanish,
-        };
+        let [one, many] = self.pick([english, spanish]);
         pluralize(count, one, many)
     }
 
     fn number(self, number: u64) -> String {
-        group_thousands(number, self.pick(",", "."))
+        group_thousands(number, self.pick([",", "."]))
     }
 
     fn tokens(self, tokens: Tokens) -> String {
@@ -235,7 +234,7 @@ impl Language {
 
     /// Returns the sentence about the usage of all calls.
     pub(super) fn costs(self, cost: Option<MicroUsd>, usage: Usage) -> String {
-        let unknown = self.pick("price unknown", "precio desconocido");
+        let unknown = self.pick(["price unknown", "precio desconocido"]);
         let cost = cost.map_or(unknown.to_owned(), |cost| cost.to_string());
         let [input, output, cached] =
             [usage.input, usage.output, usage.cached_input].map(|tokens| self.number(tokens.0));
@@ -251,21 +250,21 @@ impl Language {
     }
 
     fn tool_status(self, status: ToolStatus) -> &'static str {
-        match status {
-            ToolStatus::Ok => "OK",
-            ToolStatus::Failed => self.pick("Failed", "Falló"),
-            ToolStatus::TimedOut => self.pick("Timed out", "Tiempo agotado"),
-            ToolStatus::Unknown => self.pick("Unknown tool", "Herramienta desconocida"),
-            ToolStatus::Malformed => self.pick("Malformed arguments", "Argumentos inválidos"),
-            ToolStatus::Denied => self.pick("Denied", "Denegado"),
+        self.pick(match status {
+            ToolStatus::Ok => ["OK", "OK"],
+            ToolStatus::Failed => ["Failed", "Falló"],
+            ToolStatus::TimedOut => ["Timed out", "Tiempo agotado"],
+            ToolStatus::Unknown => ["Unknown tool", "Herramienta desconocida"],
+            ToolStatus::Malformed => ["Malformed arguments", "Argumentos inválidos"],
+            ToolStatus::Denied => ["Denied", "Denegado"],
             ToolStatus::Truncated => {
-                self.pick("Cut off by the output limit", "Cortado por el límite de salida")
+                ["Cut off by the output limit", "Cortado por el límite de salida"]
             }
-            ToolStatus::Skipped => self.pick("Skipped", "Omitido"),
-            ToolStatus::Interrupted => self.pick("Interrupted", "Interrumpido"),
-            ToolStatus::Abandoned => self.pick("Abandoned", "Abandonado"),
-            ToolStatus::InDoubt => self.pick("Outcome unknown", "Resultado desconocido"),
-        }
+            ToolStatus::Skipped => ["Skipped", "Omitido"],
+            ToolStatus::Interrupted => ["Interrupted", "Interrumpido"],
+            ToolStatus::Abandoned => ["Abandoned", "Abandonado"],
+            ToolStatus::InDoubt => ["Outcome unknown", "Resultado desconocido"],
+        })
     }
 
     fn tool_outcome(self, end: &ToolCallEnd) -> String {
@@ -289,57 +288,55 @@ impl Language {
     }
 
     fn fault(self, fault: FaultKind) -> &'static str {
-        match fault {
-            FaultKind::Connect => self.pick("no connection", "sin conexión"),
-            FaultKind::Timeout => self.pick("timed out", "tiempo agotado"),
-            FaultKind::RateLimited => self.pick("rate limited", "demasiadas peticiones"),
-            FaultKind::Server => self.pick("provider error", "error del proveedor"),
-            FaultKind::Truncated => self.pick("reply cut off", "respuesta cortada"),
-            FaultKind::Protocol => self.pick("invalid reply", "respuesta inválida"),
-            FaultKind::Overflow => self.pick("context too large", "contexto demasiado grande"),
-            FaultKind::Auth => self.pick("not authorized", "sin autorización"),
-            FaultKind::Quota => self.pick("no quota left", "sin cuota"),
-            FaultKind::Refused => {
-                self.pick("refused by the provider", "rechazado por el proveedor")
-            }
-            FaultKind::Request => self.pick("invalid request", "petición inválida"),
-            FaultKind::NotAnApi => self.pick("not a model API", "no es una API de modelos"),
-            FaultKind::Tls => self.pick("untrusted connection", "conexión que no es de confianza"),
-            FaultKind::Blocked => self.pick("blocked by a hook", "bloqueado por un hook"),
-        }
+        self.pick(match fault {
+            FaultKind::Connect => ["no connection", "sin conexión"],
+            FaultKind::Timeout => ["timed out", "tiempo agotado"],
+            FaultKind::RateLimited => ["rate limited", "demasiadas peticiones"],
+            FaultKind::Server => ["provider error", "error del proveedor"],
+            FaultKind::Truncated => ["reply cut off", "respuesta cortada"],
+            FaultKind::Protocol => ["invalid reply", "respuesta inválida"],
+            FaultKind::Overflow => ["context too large", "contexto demasiado grande"],
+            FaultKind::Auth => ["not authorized", "sin autorización"],
+            FaultKind::Quota => ["no quota left", "sin cuota"],
+            FaultKind::Refused => ["refused by the provider", "rechazado por el proveedor"],
+            FaultKind::Request => ["invalid request", "petición inválida"],
+            FaultKind::NotAnApi => ["not a model API", "no es una API de modelos"],
+            FaultKind::Tls => ["untrusted connection", "conexión que no es de confianza"],
+            FaultKind::Blocked => ["blocked by a hook", "bloqueado por un hook"],
+        })
     }
 
     fn limit(self, reason: CloseReason) -> String {
-        let text = match reason {
-            CloseReason::MaxSteps => self.pick("Step limit reached", "Límite de pasos alcanzado"),
-            CloseReason::Timeout => self.pick("Time limit reached", "Límite de tiempo alcanzado"),
+        let text = self.pick(match reason {
+            CloseReason::MaxSteps => ["Step limit reached", "Límite de pasos alcanzado"],
+            CloseReason::Timeout => ["Time limit reached", "Límite de tiempo alcanzado"],
             CloseReason::ContextFull => {
-                self.pick("The context window is full", "La ventana de contexto está llena")
+                ["The context window is full", "La ventana de contexto está llena"]
             }
-            CloseReason::BudgetExceeded => self.pick(
+            CloseReason::BudgetExceeded => [
                 "The budget does not cover another LLM call",
                 "El presupuesto no alcanza para otra llamada al LLM",
-            ),
-            CloseReason::LoopDetected => self
-                .pick("The run repeats the same calls", "La ejecución repite las mismas llamadas"),
-        };
+            ],
+            CloseReason::LoopDetected => {
+                ["The run repeats the same calls", "La ejecución repite las mismas llamadas"]
+            }
+        });
         format!("{text} ({})", reason.as_str())
     }
 
     fn no_summary(self, cause: NoFinalSummary) -> &'static str {
-        match cause {
-            NoFinalSummary::Budget => self.pick(
-                "the budget does not cover the call",
-                "el presupuesto no alcanza para la llamada",
-            ),
-            NoFinalSummary::Context => self.pick(
+        self.pick(match cause {
+            NoFinalSummary::Budget => {
+                ["the budget does not cover the call", "el presupuesto no alcanza para la llamada"]
+            }
+            NoFinalSummary::Context => [
                 "the call does not fit into the context window",
                 "la llamada no cabe en la ventana de contexto",
-            ),
+            ],
             NoFinalSummary::Time => {
-                self.pick("there is no time left for the call", "no queda tiempo para la llamada")
+                ["there is no time left for the call", "no queda tiempo para la llamada"]
             }
-        }
+        })
     }
 
     /// Returns the sentence about calls that were denied.
@@ -359,40 +356,30 @@ impl Language {
     }
 
     fn run_ended(self, reason: StopReason) -> String {
-        let text = match reason {
-            StopReason::LlmDone => self.pick("Agent completed", "Agente completado"),
-            StopReason::UserInterrupt(signal) => match signal {
-                Signal::Interrupt => {
-                    self.pick("Interrupted by the user", "Interrumpido por el usuario")
-                }
-                Signal::Terminate => self.pick("Terminated", "Terminado"),
-                Signal::Hangup => self.pick("The terminal was closed", "Se cerró el terminal"),
-                Signal::Pipe => {
-                    self.pick("Standard output was closed", "Se cerró la salida estándar")
-                }
-            },
-            StopReason::Closed(_)
-            | StopReason::Truncated
-            | StopReason::EmptyResponse
-            | StopReason::Refused
-            | StopReason::InvalidToolCalls
-            | StopReason::SchemaNotMet
-            | StopReason::ChecksFailed
-            | StopReason::EvaluationFailed => {
-                return text!(self, "Agent stopped: {reason}", "Agente detenido: {reason}");
+        let begin = self.pick(match reason {
+            StopReason::LlmDone => ["Agent completed", "Agente completado"],
+            StopReason::UserInterrupt(Signal::Interrupt) => {
+                ["Interrupted by the user", "Interrumpido por el usuario"]
+            }
+            StopReason::UserInterrupt(Signal::Terminate) => ["Terminated", "Terminado"],
+            StopReason::UserInterrupt(Signal::Hangup) => {
+                ["The terminal was closed", "Se cerró el terminal"]
+            }
+            StopReason::UserInterrupt(Signal::Pipe) => {
+                ["Standard output was closed", "Se cerró la salida estándar"]
             }
             StopReason::LlmError(LlmFailure::Auth) => {
-                self.pick("Agent failed: not authorized", "El agente falló: sin autorización")
+                ["Agent failed: not authorized", "El agente falló: sin autorización"]
             }
-            StopReason::LlmError(LlmFailure::Timeout) => self
-                .pick("Agent failed: the LLM timed out", "El agente falló: el LLM agotó el tiempo"),
-            StopReason::LlmError(LlmFailure::Other)
-            | StopReason::StoreError
-            | StopReason::InternalError => {
+            StopReason::LlmError(LlmFailure::Timeout) => {
+                ["Agent failed: the LLM timed out", "El agente falló: el LLM agotó el tiempo"]
+            }
+            reason if reason.status() == RunStatus::Failed => {
                 return text!(self, "Agent failed: {reason}", "El agente falló: {reason}");
             }
-        };
-        text.to_owned()
+            reason => return text!(self, "Agent stopped: {reason}", "Agente detenido: {reason}"),
+        });
+        begin.to_owned()
     }
 }
 

@@ -13,23 +13,17 @@ use crate::workspace::{open_without_links, resolve_inside};
 
 /// Why a file was not written.
 #[derive(Debug, Error)]
-pub enum SaveError {
-    /// Its folder could not be created.
-    #[error("could not create the folder {}", path.display())]
-    Folder {
-        /// The folder.
-        path: PathBuf,
-        /// The cause.
-        source: io::Error,
-    },
-    /// The file could not be written.
-    #[error("could not write {}", path.display())]
-    Write {
-        /// The file.
-        path: PathBuf,
-        /// The cause.
-        source: io::Error,
-    },
+#[error("could not {action} {}", path.display())]
+pub struct SaveError {
+    action: &'static str,
+    path: PathBuf,
+    source: io::Error,
+}
+
+impl SaveError {
+    fn write(path: &Path, source: io::Error) -> Self {
+        Self { action: "write", path: path.to_owned(), source }
+    }
 }
 
 /// The mode of a new file, before the umask.
@@ -46,7 +40,7 @@ const DEFAULT_MODE: u32 = 0o666;
 /// Fails if a link inside the workspace is on the path, or if a folder or the file cannot be written; the old content
 /// is then unchanged. A named pipe without a reader is not waited for.
 pub fn save(workspace: &Path, path: &Path, content: &[u8]) -> Result<(), SaveError> {
-    let failed = |source| SaveError::Write { path: path.to_owned(), source };
+    let failed = |source| SaveError::write(path, source);
     // Standard output and error are written to, wherever they lead.
     if let Some(mut stream) = fs::metadata(path).ok().and_then(|meta| standard_stream(&meta)) {
         return stream.write_all(content).map_err(failed);
@@ -57,10 +51,12 @@ pub fn save(workspace: &Path, path: &Path, content: &[u8]) -> Result<(), SaveErr
         Some(folder) if !folder.as_os_str().is_empty() => folder,
         Some(_) | None => Path::new("."),
     };
-    fs::create_dir_all(folder)
-        .map_err(|source| SaveError::Folder { path: folder.to_owned(), source })?;
-    let written = replace(path, folder, content, inside.is_some());
-    written.map_err(|source| SaveError::Write { path: path.to_owned(), source })
+    fs::create_dir_all(folder).map_err(|source| {
+        let action = "create the folder";
+        SaveError { action, path: folder.to_owned(), source }
+    })?;
+    replace(path, folder, content, inside.is_some())
+        .map_err(|source| SaveError::write(path, source))
 }
 
 /// Replaces a file, or writes to a device. The folder of one in the workspace is held open meanwhile.
@@ -101,7 +97,7 @@ pub fn append(path: &Path, content: &[u8]) -> Result<(), SaveError> {
         let between: &[u8] = if last == *b"\n" { b"" } else { b"\n" };
         file.write_all(&[between, content].concat())
     };
-    write().map_err(|source| SaveError::Write { path: path.to_owned(), source })
+    write().map_err(|source| SaveError::write(path, source))
 }
 
 /// Writes a new file and renames it to the target.
@@ -190,7 +186,10 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let pipe = folder.path().join("pipe");
         assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
-        assert!(matches!(save(Path::new("/nowhere"), &pipe, b"x"), Err(SaveError::Write { .. })));
+        assert!(matches!(
+            save(Path::new("/nowhere"), &pipe, b"x"),
+            Err(SaveError { action: "write", .. })
+        ));
         let reader = OpenOptions::new().read(true).write(true).open(&pipe).unwrap();
         save(Path::new("/nowhere"), &pipe, b"x").unwrap();
         assert_eq!(Read::bytes(reader).next().unwrap().unwrap(), b'x');

@@ -31,9 +31,9 @@ pub mod sanitize;
 pub mod trace;
 
 pub use crate::model::Language;
-pub use background_writer::{FinishTimeout, OutputError};
+pub use background_writer::OutputError;
 pub use file::{SaveError, append, save};
 pub use reporter::{Reporter, RunReporter};
 pub use result::{RunResult, WorktreeResult};
 pub use run_info::{CostSource, PriorUsage, RunInfo};
-pub use sink::{AnswerDestination, JsonSink, OptionalSink, ReportSink, StreamJsonSink, TextSink};
+pub use sink::{AnswerDestination, JsonFormat, JsonSink, OptionalSink, ReportSink, TextSink};

@@ -51,11 +51,7 @@ impl PageFrame<'_> {
                         }
                         (sections)
                         footer {
-                            dl {
-                                @for (name, value) in self.facts {
-                                    div { dt { (name) } dd { (value) } }
-                                }
-                            }
+                            dl { @for (name, value) in self.facts { div { dt { (name) } dd { (value) } } } }
                         }
                     }
                 }

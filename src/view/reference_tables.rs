@@ -54,10 +54,8 @@ fn push_item(list: &mut String, item: &str) {
 /// Returns what an exit code stands for, where its stop reason has several.
 fn exit_remark(reason: StopReason) -> &'static str {
     match reason {
-        StopReason::UserInterrupt(Signal::Interrupt) => "SIGINT",
-        StopReason::UserInterrupt(Signal::Terminate) => "SIGTERM",
-        StopReason::UserInterrupt(Signal::Hangup) => "SIGHUP",
         StopReason::UserInterrupt(Signal::Pipe) => "stdout closed",
+        StopReason::UserInterrupt(signal) => signal.name(),
         StopReason::LlmError(LlmFailure::Auth) => "authentication",
         StopReason::LlmError(LlmFailure::Timeout) => "timed out",
         _ => "",

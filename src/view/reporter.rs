@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{RecvTimeoutError, bounded, select};
 
-use super::background_writer::{FinishTimeout, OutputError};
+use super::background_writer::OutputError;
 use super::public::EventProjector;
 use super::result::{RunResult, RunResultBuilder};
 use super::run_info::RunInfo;
@@ -54,6 +54,9 @@ struct ReportedRun {
 /// How long a process that ends at once waits for its readers.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_millis(200);
 
+/// The minimum time for a reader that is waiting.
+const WRITE_TIMEOUT: Duration = Duration::from_millis(50);
+
 impl Reporter {
     /// Returns a reporter with these sinks, in the order in which they complete their output.
     pub fn new(sinks: Vec<Box<dyn ReportSink>>) -> Self {
@@ -88,13 +91,21 @@ impl Reporter {
         self.lock().results(reason, error)
     }
 
-    /// Passes the result to all sinks and waits for them, but not for long when a signal comes. Later events are
+    /// Returns the result of the newest run.
+    pub fn last_result(&self) -> RunResult {
+        let broken = "the run left no result";
+        let newest = self.results(StopReason::InternalError, broken).pop();
+        newest.unwrap_or_else(|| RunResult::not_started(broken))
+    }
+
+    /// Passes the result to all sinks and waits for them, at most for `timeout` if there is one, and
+    /// not for long when a signal comes. Later events are
     /// dropped.
     ///
     /// # Errors
     ///
     /// Fails if an output could not be written, or not in time.
-    pub fn finish(&self, result: &RunResult, timeout: FinishTimeout) -> Result<(), OutputError> {
+    pub fn finish(&self, result: &RunResult, timeout: Option<Duration>) -> Result<(), OutputError> {
         let sinks = std::mem::take(&mut self.lock().sinks);
         let (sender, receiver) = bounded::<(Vec<Box<dyn ReportSink>>, RunResult)>(1);
         let (done_sender, done) = bounded(1);
@@ -157,7 +168,7 @@ impl Reporter {
         let sinks = std::mem::take(&mut inner.sinks);
         drop(inner);
         if let Some(result) = RunResult::join(&results, results.len().saturating_sub(1)) {
-            let _ = finish_sinks(sinks, &result, FinishTimeout::AtMost(SHUTDOWN_TIMEOUT));
+            let _ = finish_sinks(sinks, &result, Some(SHUTDOWN_TIMEOUT));
         }
     }
 
@@ -212,14 +223,15 @@ impl Drop for RunReporter {
 fn finish_sinks(
     sinks: Vec<Box<dyn ReportSink>>,
     result: &RunResult,
-    timeout: FinishTimeout,
+    timeout: Option<Duration>,
 ) -> Result<(), OutputError> {
     let started = Instant::now();
     let mut finished = Ok(());
     for mut sink in sinks {
         // A failure is reported by `finish`.
         let _ = sink.on_result(result);
-        finished = finished.and(sink.finish(timeout.remaining_after(started.elapsed())));
+        let left = timeout.map(|most| most.saturating_sub(started.elapsed()).max(WRITE_TIMEOUT));
+        finished = finished.and(sink.finish(left));
     }
     finished
 }

@@ -1,10 +1,11 @@
 //! The outputs of a run. For programs: one document at its end, or an event per line. For people: the answer as text.
 
 use std::io::{self, Write};
+use std::time::Duration;
 
 use serde::Serialize;
 
-use super::background_writer::{BackgroundWriter, FinishTimeout, OutputError, PlainTarget};
+use super::background_writer::{BackgroundWriter, OutputError, PlainTarget};
 use super::public::{PublicEvent, PublicEventKind};
 use super::result::RunResult;
 use super::{jsonl, sanitize};
@@ -35,12 +36,12 @@ pub trait ReportSink: Send {
     /// Fails if the reader is gone.
     fn on_result(&mut self, result: &RunResult) -> Result<(), Disconnected>;
 
-    /// Waits until everything is written.
+    /// Waits until everything is written; without a timeout as long as it takes.
     ///
     /// # Errors
     ///
     /// Fails if it cannot be written, or not in time.
-    fn finish(self: Box<Self>, timeout: FinishTimeout) -> Result<(), OutputError>;
+    fn finish(self: Box<Self>, timeout: Option<Duration>) -> Result<(), OutputError>;
 }
 
 /// An output whose failure does not end the run, such as a log file.
@@ -56,8 +57,9 @@ impl<O: ReportSink> OptionalSink<O> {
         Self { sink: output, name: what, is_lost: false }
     }
 
-    fn warn_if_lost(&mut self, done: Result<(), Disconnected>) {
-        if done.is_err() && !std::mem::replace(&mut self.is_lost, true) {
+    fn write_unless_lost(&mut self, write: impl FnOnce(&mut O) -> Result<(), Disconnected>) {
+        if !self.is_lost && write(&mut self.sink).is_err() {
+            self.is_lost = true;
             log::warn!("the {} can no longer be written", self.name);
         }
     }
@@ -65,10 +67,7 @@ impl<O: ReportSink> OptionalSink<O> {
 
 impl<O: ReportSink> ReportSink for OptionalSink<O> {
     fn on_event(&mut self, event: &PublicEvent) -> Result<(), Disconnected> {
-        if !self.is_lost {
-            let done = self.sink.on_event(event);
-            self.warn_if_lost(done);
-        }
+        self.write_unless_lost(|sink| sink.on_event(event));
         Ok(())
     }
 
@@ -77,14 +76,11 @@ impl<O: ReportSink> ReportSink for OptionalSink<O> {
     }
 
     fn on_result(&mut self, result: &RunResult) -> Result<(), Disconnected> {
-        if !self.is_lost {
-            let done = self.sink.on_result(result);
-            self.warn_if_lost(done);
-        }
+        self.write_unless_lost(|sink| sink.on_result(result));
         Ok(())
     }
 
-    fn finish(self: Box<Self>, timeout: FinishTimeout) -> Result<(), OutputError> {
+    fn finish(self: Box<Self>, timeout: Option<Duration>) -> Result<(), OutputError> {
         let Self { sink: output, name: what, is_lost } = *self;
         match Box::new(output).finish(timeout) {
             Err(lost) if !is_lost => log::warn!("the {what} is incomplete: {lost}"),
@@ -94,8 +90,40 @@ impl<O: ReportSink> ReportSink for OptionalSink<O> {
     }
 }
 
-/// Writes the result document and nothing else.
-pub struct JsonSink(BackgroundWriter<Vec<u8>>);
+/// Writes JSON.
+pub struct JsonSink {
+    writer: BackgroundWriter<Vec<u8>>,
+    format: JsonFormat,
+}
+
+/// What is written as JSON.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum JsonFormat {
+    /// The result document and nothing else.
+    Document,
+    /// Each event on a line of its own, and the result on the last one.
+    Stream,
+}
+
+impl JsonFormat {
+    /// Returns the line of the result; for a run that did not start, it is the only one.
+    ///
+    /// # Errors
+    ///
+    /// Fails for a result that JSON cannot express, which does not occur.
+    pub fn result_line(self, result: &RunResult) -> Result<Vec<u8>, serde_json::Error> {
+        #[derive(Serialize)]
+        struct ResultLine<'a> {
+            r#type: &'static str,
+            #[serde(flatten)]
+            result: &'a RunResult,
+        }
+        match self {
+            Self::Document => jsonl::to_line(result),
+            Self::Stream => jsonl::to_line(&ResultLine { r#type: "result", result }),
+        }
+    }
+}
 
 impl JsonSink {
     /// Returns a sink that writes here.
@@ -103,61 +131,27 @@ impl JsonSink {
     /// # Errors
     ///
     /// Fails when the thread cannot be started.
-    pub fn new(out: impl Write + Send + 'static) -> io::Result<Self> {
-        BackgroundWriter::start("json", PlainTarget(out)).map(Self)
+    pub fn new(out: impl Write + Send + 'static, format: JsonFormat) -> io::Result<Self> {
+        Ok(Self { writer: BackgroundWriter::start("json", PlainTarget(out))?, format })
     }
 }
 
 impl ReportSink for JsonSink {
-    fn on_result(&mut self, result: &RunResult) -> Result<(), Disconnected> {
-        self.0.write(jsonl::to_line(result).map_err(|_| Disconnected)?)
-    }
-
-    fn finish(self: Box<Self>, timeout: FinishTimeout) -> Result<(), OutputError> {
-        self.0.finish(timeout)
-    }
-}
-
-/// Writes each event on a line of its own, and the result on the last one.
-pub struct StreamJsonSink(BackgroundWriter<Vec<u8>>);
-
-impl StreamJsonSink {
-    /// Returns a sink that writes here.
-    ///
-    /// # Errors
-    ///
-    /// Fails when the thread cannot be started.
-    pub fn new(out: impl Write + Send + 'static) -> io::Result<Self> {
-        BackgroundWriter::start("stream", PlainTarget(out)).map(Self)
-    }
-
-    /// Returns the last line alone, for a run that did not start.
-    ///
-    /// # Errors
-    ///
-    /// Fails for a result that JSON cannot express, which does not occur.
-    pub fn result_line(result: &RunResult) -> Result<Vec<u8>, serde_json::Error> {
-        #[derive(Serialize)]
-        struct ResultLine<'a> {
-            r#type: &'static str,
-            #[serde(flatten)]
-            result: &'a RunResult,
-        }
-        jsonl::to_line(&ResultLine { r#type: "result", result })
-    }
-}
-
-impl ReportSink for StreamJsonSink {
     fn on_event(&mut self, event: &PublicEvent) -> Result<(), Disconnected> {
-        self.0.write(jsonl::to_line(event).map_err(|_| Disconnected)?)
+        match self.format {
+            JsonFormat::Document => Ok(()),
+            JsonFormat::Stream => {
+                self.writer.write(jsonl::to_line(event).map_err(|_| Disconnected)?)
+            }
+        }
     }
 
     fn on_result(&mut self, result: &RunResult) -> Result<(), Disconnected> {
-        self.0.write(Self::result_line(result).map_err(|_| Disconnected)?)
+        self.writer.write(self.format.result_line(result).map_err(|_| Disconnected)?)
     }
 
-    fn finish(self: Box<Self>, timeout: FinishTimeout) -> Result<(), OutputError> {
-        self.0.finish(timeout)
+    fn finish(self: Box<Self>, timeout: Option<Duration>) -> Result<(), OutputError> {
+        self.writer.finish(timeout)
     }
 }
 
@@ -219,7 +213,7 @@ impl ReportSink for TextSink {
         self.writer.write(format!("{text}{end}").into_bytes())
     }
 
-    fn finish(self: Box<Self>, timeout: FinishTimeout) -> Result<(), OutputError> {
+    fn finish(self: Box<Self>, timeout: Option<Duration>) -> Result<(), OutputError> {
         self.writer.finish(timeout)
     }
 }

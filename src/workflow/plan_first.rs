@@ -26,18 +26,11 @@ pub fn plan_first(
     let task = request.task.clone().unwrap_or_default();
     let agent = setup.config.agent(PLANNER)?;
     let planner = setup.with_agent(agent);
-    let target = match &request.target {
-        SessionTarget::Ephemeral => SessionTarget::Ephemeral,
-        SessionTarget::New(store, _)
-        | SessionTarget::Child(store, ..)
-        | SessionTarget::Stored(store, _) => SessionTarget::New(store.clone(), None),
-    };
+    let store = request.target.store().cloned();
     let planning = RunRequest {
-        task: Some(Arc::clone(&task)),
-        target,
         options: request.options.clone(),
-        source: CostSource::Plan,
         exit_on_partial: request.exit_on_partial,
+        ..RunRequest::new(Arc::clone(&task), SessionTarget::new(store), CostSource::Plan)
     };
     let planned = planner.run(planning, io.clone())?;
     let plan = match planned.outcome() {

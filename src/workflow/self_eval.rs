@@ -7,7 +7,7 @@ use super::remaining_limits::remaining_config;
 use crate::app::{AppError, FinishedRun, RunIo, RunRequest, RunSetup, SessionTarget};
 use crate::config::{AgentDefinition, Config, ConfigName, EvaluationMode, HooksConfig, McpConfig};
 use crate::journal::{DamagePolicy, ParentCall, SessionId, SessionStore};
-use crate::machine::{Machine, State, StopReason};
+use crate::machine::{Machine, StopReason};
 use crate::model::{ConfirmMode, ConversationItem, ToolStatus};
 use crate::view::{CostSource, sanitize};
 
@@ -107,12 +107,11 @@ pub fn evaluate(
         let session = all.runs[newest].session;
         let Some(store) = &again.store else { break };
         let opened = store.reopen(session, DamagePolicy::Refuse)?;
+        let target = SessionTarget::Stored(store.clone(), Box::new(opened));
         let request = RunRequest {
-            task: Some(message.into()),
-            target: SessionTarget::Stored(store.clone(), Box::new(opened)),
             options: again.options.clone(),
-            source: CostSource::Agent,
             exit_on_partial: again.exit_on_partial,
+            ..RunRequest::new(message, target, CostSource::Agent)
         };
         let config = remaining_config(&setup.config, &all.runs, Some(session));
         let ended = setup.with_config(config).run(request, io.clone())?;
@@ -149,21 +148,15 @@ impl EvaluatedRuns {
         };
         let task = format!("## Task\n\n{task}\n\n{}", format_work(&evaluated.machine));
         let evaluator = evaluator_setup(setup, remaining_config(&setup.config, &self.runs, None));
-        let request = RunRequest {
-            task: Some(task.into()),
-            // What it costs is part of what the sessions cost.
-            target: match &again.store {
-                Some(store) => {
-                    let dispatcher = ParentCall::evaluation(evaluated.session);
-                    SessionTarget::Child(store.clone(), SessionId::generate(), dispatcher)
-                }
-                None => SessionTarget::Ephemeral,
-            },
-            options: Value::Null,
-            source: CostSource::Eval,
-            exit_on_partial: None,
+        // What it costs is part of what the sessions cost.
+        let target = match &again.store {
+            Some(store) => {
+                let dispatcher = ParentCall::evaluation(evaluated.session);
+                SessionTarget::Child(store.clone(), SessionId::generate(), dispatcher)
+            }
+            None => SessionTarget::Ephemeral,
         };
-        let ended = evaluator.run(request, io.clone())?;
+        let ended = evaluator.run(RunRequest::new(task, target, CostSource::Eval), io.clone())?;
         let evaluation =
             ended.outcome().and_then(|outcome| Evaluation::parse(outcome.output.as_deref()?));
         self.push(ended);
@@ -207,10 +200,8 @@ fn format_work(machine: &Machine) -> String {
     let most = MAX_SHOWN_BYTES.min(usize::try_from(half).unwrap_or(MAX_SHOWN_BYTES));
     let from = done.len().saturating_sub(most);
     let from = (from..=done.len()).find(|at| done.is_char_boundary(*at)).unwrap_or(0);
-    let answer = match &machine.state {
-        State::Done(end) => end.outcome.output.as_deref().unwrap_or_default(),
-        _ => "",
-    };
+    let answer = machine.state.outcome().and_then(|outcome| outcome.output.as_deref());
+    let answer = answer.unwrap_or_default();
     format!("## What was done\n\n{}\n## Final answer\n\n{answer}", &done[from..])
 }
 

@@ -67,26 +67,15 @@ const MAX_CONFIG_NAMES_BYTES: usize = 256 * 1024;
 const GIT_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Settings that no repository may change.
-const SAFE_SETTINGS: [&str; 5] = [
-    "core.fsmonitor=false",
-    "core.hooksPath=/dev/null",
-    "core.pager=cat",
-    "protocol.allow=never",
-    "diff.submodule=short",
-];
+const SAFE_SETTINGS: &str = "
+    core.fsmonitor=false core.hooksPath=/dev/null core.pager=cat protocol.allow=never diff.submodule=short
+";
 
 /// The environment of git: no configuration of a user, no fetching, no locks, no prompts.
-const GIT_ENVIRONMENT: [&str; 9] = [
-    "GIT_CONFIG_NOSYSTEM=1",
-    "GIT_CONFIG_GLOBAL=/dev/null",
-    "GIT_ATTR_NOSYSTEM=1",
-    "GIT_NO_LAZY_FETCH=1",
-    "GIT_ALLOW_PROTOCOL=",
-    "GIT_OPTIONAL_LOCKS=0",
-    "GIT_TERMINAL_PROMPT=0",
-    "HOME=/dev/null",
-    "LC_ALL=C",
-];
+const GIT_ENVIRONMENT: &str = "
+    GIT_CONFIG_NOSYSTEM=1 GIT_CONFIG_GLOBAL=/dev/null GIT_ATTR_NOSYSTEM=1 GIT_NO_LAZY_FETCH=1 GIT_ALLOW_PROTOCOL=
+    GIT_OPTIONAL_LOCKS=0 GIT_TERMINAL_PROMPT=0 HOME=/dev/null LC_ALL=C
+";
 
 /// The settings of a filter, each with the value that turns it off.
 const FILTER_SETTINGS: [&str; 4] = ["clean=", "smudge=", "process=", "required=false"];
@@ -135,20 +124,11 @@ pub fn diff_since(
     if !commit.end.is_success() || !is_object_id(&digest) {
         return Err(DiffError::UnknownCommit(since.to_owned()));
     }
-    let arguments = [
-        "diff",
-        "--no-ext-diff",
-        "--no-textconv",
-        "--no-color",
-        "--ignore-submodules=dirty",
-        "--submodule=short",
-        "--src-prefix=a/",
-        "--dst-prefix=b/",
-        "--relative",
-        &digest,
-        "--",
-        ".",
-    ];
+    let arguments = format!(
+        "diff --no-ext-diff --no-textconv --no-color --ignore-submodules=dirty --submodule=short --src-prefix=a/ \
+         --dst-prefix=b/ --relative {digest} -- ."
+    );
+    let arguments: Vec<&str> = arguments.split_whitespace().collect();
     let diff = run(&filters, &arguments, KEPT_BYTES)?;
     if !diff.end.is_success() {
         return Err(DiffError::GitFailed(failure_message(&diff)));
@@ -184,7 +164,7 @@ fn disabled_filters(names: &str) -> Option<Vec<String>> {
 /// Returns the command line of git; `settings` count more than those of the repository.
 fn git_command(git: &Path, top: &Path, settings: &[String], arguments: &[&str]) -> Vec<OsString> {
     let mut argv: Vec<OsString> = ["/usr/bin/env", "-i"].map(OsString::from).to_vec();
-    argv.extend(GIT_ENVIRONMENT.map(OsString::from));
+    argv.extend(GIT_ENVIRONMENT.split_whitespace().map(OsString::from));
     for (name, value) in [
         ("PATH=", git.parent().unwrap_or(Path::new("/usr/bin"))),
         ("GIT_DIR=", &*top.join(".git")),
@@ -195,7 +175,7 @@ fn git_command(git: &Path, top: &Path, settings: &[String], arguments: &[&str]) 
         argv.push(pair);
     }
     argv.extend([git.as_os_str().to_owned(), "--no-pager".into()]);
-    for setting in SAFE_SETTINGS.into_iter().chain(settings.iter().map(String::as_str)) {
+    for setting in SAFE_SETTINGS.split_whitespace().chain(settings.iter().map(String::as_str)) {
         argv.extend(["-c", setting].map(OsString::from));
     }
     argv.extend(arguments.iter().map(OsString::from));

@@ -29,12 +29,12 @@ pub(crate) fn run(args: &ConfigArgs, world: &ProcessEnv) -> Result<u8, CliError>
         ConfigCommand::Schema => format!("{:#}\n", architect::config::schema(&provider_names())),
         ConfigCommand::Trust => {
             let folder = load()?.workspace;
-            trust_store(world)?.add(&folder).map_err(|error| trust_failure(&error))?;
+            trust_store(world)?.add(&folder).map_err(trust_failure)?;
             format!("{} is trusted from now on\n", folder.display())
         }
         ConfigCommand::Untrust => {
             let folder = load()?.workspace;
-            trust_store(world)?.remove(&folder).map_err(|error| trust_failure(&error))?;
+            trust_store(world)?.remove(&folder).map_err(trust_failure)?;
             format!("{} is no longer trusted\n", folder.display())
         }
     };
@@ -50,7 +50,7 @@ fn trust_store(world: &ProcessEnv) -> Result<TrustStore, CliError> {
     Ok(TrustStore::new(&state))
 }
 
-fn trust_failure(error: &TrustError) -> CliError {
+fn trust_failure(error: TrustError) -> CliError {
     match error {
         TrustError::InvalidFolder(..) | TrustError::ReadFailed(_) => CliError::usage(error),
         TrustError::WriteFailed(..) => CliError::failed(error),

@@ -105,7 +105,10 @@ fn check_keys(config: &Config, world: &ProcessEnv) -> Finding {
 fn check_trust(config: &Config) -> Finding {
     let is_untrusted = |cause| cause == NoticeCause::Untrusted;
     let ignored = config.notices.iter().filter(|notice| is_untrusted(notice.cause)).count();
-    if !config.is_trusted && !config.changed.is_empty() {
+    if config.is_trusted {
+        return (Good, "this folder's own configuration is trusted".to_owned());
+    }
+    if !config.changed.is_empty() {
         let changed: Vec<&str> = config.changed.iter().map(|file| file.path.as_str()).collect();
         let changed = sanitize::headline(&changed.join(", "), MAX_MESSAGE_CHARS);
         let message = format!(
@@ -114,12 +117,8 @@ fn check_trust(config: &Config) -> Finding {
         );
         return (Warning, message);
     }
-    if config.is_trusted || ignored == 0 {
-        let message = match config.is_trusted {
-            true => "this folder's own configuration is trusted",
-            false => "this folder is not trusted, and nothing of it is ignored",
-        };
-        return (Good, message.to_owned());
+    if ignored == 0 {
+        return (Good, "this folder is not trusted, and nothing of it is ignored".to_owned());
     }
     let settings = pluralize(ignored, "setting is", "settings are");
     let message = format!(

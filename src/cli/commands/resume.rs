@@ -12,6 +12,7 @@ use architect::journal::{
 use architect::model::ToolStatus;
 use architect::view::{CostSource, sanitize};
 use architect::workspace::read_input;
+use serde_json::json;
 
 use crate::cli::args::{ForkArgs, OutputArgs, ResumeArgs, SettingsArgs};
 use crate::cli::config_options::{self, SavedOptions};
@@ -129,7 +130,7 @@ fn resume_session(
     let run_request = RunRequest {
         task: request.prompt.map(Arc::from),
         target: SessionTarget::Stored(stored.store.clone(), Box::new(opened)),
-        options: saved.to_json(),
+        options: json!(saved),
         source: CostSource::Agent,
         exit_on_partial: request.output.exit_code_on_partial,
     };

@@ -1,17 +1,15 @@
 //! `architect run`: runs one task.
 
 use std::path::Path;
-use std::sync::Arc;
 
 use architect::app::{ProcessEnv, RunRequest, SessionTarget, open_store};
 use architect::journal::SessionId;
 use architect::llm::Recorder;
-use architect::model::Signal;
 use architect::runner::set_idle_action;
-use architect::view::{CostSource, RunResult, jsonl};
+use architect::view::{CostSource, JsonFormat, RunResult};
 use architect::workspace::read_input;
 use architect::workspace::worktree::WorktreeContent;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::cli::args::{OutputArgs, OutputFormat, RunArgs};
 use crate::cli::config_options::{self, SavedOptions};
@@ -28,7 +26,7 @@ pub(super) fn with_result_document(
 ) -> Result<u8, CliError> {
     let format = sinks::output_format(output);
     set_idle_action(move |signal| {
-        let why = format!("stopped by {} before the run began", signal_name(signal));
+        let why = format!("stopped by {} before the run began", signal.name());
         let result = RunResult { exit_code: signal.exit_code(), ..RunResult::not_started(why) };
         task::run_with_timeout(move || drop(print_result(&result, format)));
     });
@@ -42,21 +40,12 @@ pub(super) fn with_result_document(
     done
 }
 
-fn signal_name(signal: Signal) -> &'static str {
-    match signal {
-        Signal::Interrupt => "SIGINT",
-        Signal::Terminate => "SIGTERM",
-        Signal::Hangup => "SIGHUP",
-        Signal::Pipe => "SIGPIPE",
-    }
-}
-
 /// Prints the document of a run that never began, for a program that reads the output.
 pub(crate) fn print_result(result: &RunResult, format: OutputFormat) -> Result<u8, CliError> {
     let text = match format {
         OutputFormat::Text => return Ok(0),
-        OutputFormat::Json => jsonl::to_line(result),
-        OutputFormat::StreamJson => architect::view::StreamJsonSink::result_line(result),
+        OutputFormat::Json => JsonFormat::Document.result_line(result),
+        OutputFormat::StreamJson => JsonFormat::Stream.result_line(result),
     };
     output::print(&String::from_utf8_lossy(&text.unwrap_or_default()))
 }
@@ -103,11 +92,9 @@ pub(crate) fn run(args: &RunArgs, world: ProcessEnv) -> Result<u8, CliError> {
         setup.recorder = Some(record);
     }
     let request = RunRequest {
-        task: Some(Arc::from(text)),
-        target,
-        options: saved.to_json(),
-        source: CostSource::Agent,
+        options: json!(saved),
         exit_on_partial: args.output.exit_code_on_partial,
+        ..RunRequest::new(text, target, CostSource::Agent)
     };
     let mode = if args.plan_first { RunMode::PlanFirst } else { RunMode::Direct };
     let code = task::run(&setup, request, mode, &args.output, worktree.as_ref());

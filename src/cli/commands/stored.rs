@@ -5,7 +5,6 @@ use std::time::{Duration, SystemTime};
 
 use architect::app::{ProcessEnv, mask_message, open_store, trace_session};
 use architect::journal::{Divergence, JournalEndKind, MessageKind, QueuedMessage, SessionIndex};
-use architect::machine::State;
 use architect::model::pluralize;
 use architect::view::save;
 use serde_json::json;
@@ -45,10 +44,7 @@ pub(crate) fn replay(args: &ReplayArgs, world: &ProcessEnv) -> Result<u8, CliErr
         difference = difference.take().or_else(|| replayed.divergence.clone());
     })?;
     let state = past.machine.state.kind().as_str();
-    let reason = match &past.machine.state {
-        State::Done(done) => Some(done.outcome.reason.name()),
-        _ => None,
-    };
+    let reason = past.machine.state.outcome().map(|outcome| outcome.reason.name());
     let text = if args.json {
         json!({
             "session_id": session.to_string(),

@@ -21,7 +21,7 @@ pub use rows::{
 };
 pub use update::IndexUpdate;
 
-use super::error::JournalError;
+use super::error::{JournalError, Result};
 use super::session_id::SessionId;
 use super::session_store::SessionStore;
 use contents::SessionContents;
@@ -40,7 +40,7 @@ impl SessionIndex {
     /// # Errors
     ///
     /// Fails if the store can't be listed.
-    pub fn open(store: &SessionStore) -> Result<Self, JournalError> {
+    pub fn open(store: &SessionStore) -> Result<Self> {
         match Self::open_at(store, false) {
             Err(JournalError::Index(error)) => Self::open_fallback(store, &error),
             opened => opened,
@@ -52,12 +52,12 @@ impl SessionIndex {
     /// # Errors
     ///
     /// Fails if the store can't be listed.
-    pub fn rebuild(store: &SessionStore) -> Result<Self, JournalError> {
+    pub fn rebuild(store: &SessionStore) -> Result<Self> {
         database::remove_files(&store.index_path());
         Self::open(store)
     }
 
-    fn open_at(store: &SessionStore, is_in_memory: bool) -> Result<Self, JournalError> {
+    fn open_at(store: &SessionStore, is_in_memory: bool) -> Result<Self> {
         let database = match is_in_memory {
             true => database::in_memory()?,
             false => database::open(&store.index_path())?,
@@ -68,7 +68,7 @@ impl SessionIndex {
     }
 
     /// Replaces a failed index: by a new file if the old one is broken, by memory otherwise.
-    fn open_fallback(store: &SessionStore, error: &rusqlite::Error) -> Result<Self, JournalError> {
+    fn open_fallback(store: &SessionStore, error: &rusqlite::Error) -> Result<Self> {
         if is_broken(error) {
             log::warn!("the session index is broken ({error}); building it again");
             database::remove_files(&store.index_path());
@@ -89,7 +89,7 @@ impl SessionIndex {
     /// # Errors
     ///
     /// Fails if the store can't be listed, or the database fails.
-    pub fn update(&mut self) -> Result<IndexUpdate, JournalError> {
+    pub fn update(&mut self) -> Result<IndexUpdate> {
         update::update(&self.store, &mut self.database, false)
     }
 
@@ -98,7 +98,7 @@ impl SessionIndex {
         &mut self,
         query: impl Fn(&Connection) -> rusqlite::Result<T>,
         needs_whole: bool,
-    ) -> Result<T, JournalError> {
+    ) -> Result<T> {
         let run = |index: &mut Self| {
             if needs_whole && !database::is_whole(&index.database)? {
                 update::update(&index.store, &mut index.database, true)?;
@@ -119,7 +119,7 @@ impl SessionIndex {
     /// # Errors
     ///
     /// Fails if the database fails.
-    pub fn list(&mut self) -> Result<Vec<SessionRow>, JournalError> {
+    pub fn list(&mut self) -> Result<Vec<SessionRow>> {
         let list = |database: &Connection| database::query_json(database, database::LIST, []);
         let mut rows = self.query(list, false)?;
         rows.iter_mut().for_each(|row| mark_running(&self.store, row));
@@ -133,7 +133,7 @@ impl SessionIndex {
     /// # Errors
     ///
     /// Fails if the database fails.
-    pub fn search(&mut self, text: &str, most: usize) -> Result<Vec<SearchHit>, JournalError> {
+    pub fn search(&mut self, text: &str, most: usize) -> Result<Vec<SearchHit>> {
         let Some(words) = database::search_terms(text) else { return Ok(Vec::new()) };
         let most = i64::try_from(most).unwrap_or(i64::MAX);
         let search = |database: &Connection| {
@@ -147,7 +147,7 @@ impl SessionIndex {
     /// # Errors
     ///
     /// Fails if the database fails.
-    pub fn costs(&mut self) -> Result<Vec<CostRow>, JournalError> {
+    pub fn costs(&mut self) -> Result<Vec<CostRow>> {
         let costs = |database: &Connection| database::query_json(database, database::COSTS, []);
         self.query(costs, true)
     }
@@ -157,7 +157,7 @@ impl SessionIndex {
     /// # Errors
     ///
     /// Fails if there is no such session, if a process runs it, and on an I/O error.
-    pub fn remove(&mut self, session: SessionId) -> Result<(), JournalError> {
+    pub fn remove(&mut self, session: SessionId) -> Result<()> {
         self.store.remove(session)?;
         self.update()?;
         Ok(())
@@ -168,7 +168,7 @@ impl SessionIndex {
     /// # Errors
     ///
     /// Fails on an I/O error.
-    pub fn clean_up(&mut self, before: SystemTime) -> Result<Vec<SessionId>, JournalError> {
+    pub fn clean_up(&mut self, before: SystemTime) -> Result<Vec<SessionId>> {
         let removed = self.store.clean_up(before)?;
         self.update()?;
         Ok(removed)
@@ -181,7 +181,7 @@ impl SessionDetail {
     /// # Errors
     ///
     /// Fails if there is no such session, or the store can't be listed.
-    pub fn load(store: &SessionStore, session: SessionId) -> Result<Self, JournalError> {
+    pub fn load(store: &SessionStore, session: SessionId) -> Result<Self> {
         let listed = store.list()?.into_iter().find(|listed| listed.session == session);
         let contents = listed.and_then(|listed| SessionContents::replay(store, &listed));
         let contents = contents.ok_or_else(|| JournalError::UnknownSession(session.to_string()))?;

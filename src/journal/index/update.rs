@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::num::NonZero;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::{Duration, Instant, SystemTime};
 use std::{iter, thread};
 
@@ -11,7 +11,9 @@ use rusqlite::{Connection, TransactionBehavior};
 
 use super::contents::SessionContents;
 use super::database::{delete_session, insert_session};
-use crate::journal::{JournalError, ListedSession, SessionStore};
+use crate::journal::error::Result;
+use crate::journal::{ListedSession, SessionStore};
+use crate::port::lock;
 
 /// The result of an update.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -47,7 +49,7 @@ pub(super) fn update(
     store: &SessionStore,
     database: &mut Connection,
     needs_whole: bool,
-) -> Result<IndexUpdate, JournalError> {
+) -> Result<IndexUpdate> {
     let mut known = indexed_sessions(database)?;
     let mut updated = IndexUpdate::default();
     let mut changed = Vec::new();
@@ -65,7 +67,7 @@ pub(super) fn update(
     updated.read = changed.len();
     let next = Mutex::new(changed.iter());
     let read_next = || {
-        let (listed, old) = next.lock().unwrap_or_else(PoisonError::into_inner).next()?;
+        let (listed, old) = lock(&next).next()?;
         let skimmed = if needs_whole { None } else { SessionContents::skim(store, listed) };
         Some((listed, old, skimmed.or_else(|| SessionContents::replay(store, listed))))
     };

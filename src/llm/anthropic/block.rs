@@ -5,8 +5,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::llm::decode::{DecodedPart, DeltaBuffer, TextField};
-use crate::llm::wire::{json_type, parse_json, protocol_fault};
-use crate::model::Fault;
+use crate::llm::wire::{Result, json_type, parse_json, protocol_fault};
 
 /// A block under construction.
 #[derive(Debug)]
@@ -49,7 +48,7 @@ pub(super) struct BlockFields<'a> {
 
 impl BlockBuilder {
     /// Returns a block from its start. A block of a reply that is one document is complete.
-    pub(super) fn begin(start: &RawValue, deltas: &mut DeltaBuffer) -> Result<Self, Fault> {
+    pub(super) fn begin(start: &RawValue, deltas: &mut DeltaBuffer) -> Result<Self> {
         let kind = match json_type(start.get())?.as_deref() {
             Some("text") => BlockKind::Text,
             Some("thinking") => BlockKind::Thinking,
@@ -102,7 +101,7 @@ impl BlockBuilder {
     }
 
     /// Returns the part of the reply; `None` for a block that can't be sent back.
-    pub(super) fn into_part(self) -> Result<Option<DecodedPart>, Fault> {
+    pub(super) fn into_part(self) -> Result<Option<DecodedPart>> {
         Ok(Some(match self.kind {
             BlockKind::Text => DecodedPart::Text(self.content),
             BlockKind::ToolUse => {
@@ -131,7 +130,7 @@ impl BlockBuilder {
 }
 
 /// Returns an object with these fields. An object that already has them stays the same, byte for byte.
-fn patch_object<const N: usize>(start: &str, fields: [(&str, Value); N]) -> Result<String, Fault> {
+fn patch_object<const N: usize>(start: &str, fields: [(&str, Value); N]) -> Result<String> {
     let mut object: Value = parse_json(start)?;
     let same = |(key, value): &(&str, Value)| match object.get(key) {
         Some(before) => before == value,

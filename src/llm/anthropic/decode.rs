@@ -9,7 +9,9 @@ use crate::llm::decode::{
     TokenDetails,
 };
 use crate::llm::fault::reply_error;
-use crate::llm::wire::{ReplyReader, event_kind, parse_json, protocol_fault, truncated_fault};
+use crate::llm::wire::{
+    ReplyReader, Result, event_kind, parse_json, protocol_fault, truncated_fault,
+};
 use crate::model::{Fault, FaultKind, ReplyFinish, Tokens, Usage};
 use crate::net::sse::SseEvent;
 
@@ -83,11 +85,7 @@ struct ReportedUsage {
 }
 
 impl Reader {
-    fn begin_message(
-        &mut self,
-        message: MessagePayload<'_>,
-        deltas: &mut DeltaBuffer,
-    ) -> Result<(), Fault> {
+    fn begin_message(&mut self, message: MessagePayload<'_>, deltas: &mut DeltaBuffer) -> Result {
         for block in message.content.0.into_iter().flatten() {
             self.blocks.push(BlockBuilder::begin(block, deltas)?);
         }
@@ -97,7 +95,7 @@ impl Reader {
         Ok(())
     }
 
-    fn apply_end(&mut self, reason: &str, details: Object<StopDetails<'_>>) -> Result<(), Fault> {
+    fn apply_end(&mut self, reason: &str, details: Object<StopDetails<'_>>) -> Result {
         let finish = match reason {
             "pause_turn" => Some(ReplyFinish::Pause),
             reason => FinishReason::parse(reason).into_finish(reason)?,
@@ -109,7 +107,7 @@ impl Reader {
     }
 
     /// Returns the open block with this index, or without an index the only open one.
-    fn open_block(&mut self, index: TokenCount) -> Result<&mut BlockBuilder, Fault> {
+    fn open_block(&mut self, index: TokenCount) -> Result<&mut BlockBuilder> {
         let at = if let Some(index) = index.0 {
             usize::try_from(index).ok()
         } else {
@@ -122,7 +120,7 @@ impl Reader {
 }
 
 impl ReplyReader for Reader {
-    fn push(&mut self, event: SseEvent<'_>, deltas: &mut DeltaBuffer) -> Result<(), Fault> {
+    fn push(&mut self, event: SseEvent<'_>, deltas: &mut DeltaBuffer) -> Result {
         let is_known = |kind: &str| EVENT_KINDS.contains(&kind);
         let kind = event_kind(event, is_known(event.name))?;
         let Some(kind) = kind.as_deref().filter(|kind| is_known(kind)) else { return Ok(()) };
@@ -174,7 +172,7 @@ impl ReplyReader for Reader {
         Ok(())
     }
 
-    fn read_document(&mut self, body: &str) -> Result<(), Fault> {
+    fn read_document(&mut self, body: &str) -> Result {
         let message: MessagePayload<'_> = parse_json(body)?;
         if message.content.0.is_none() {
             return Err(Fault::new(FaultKind::NotAnApi, "the response has no message"));
@@ -187,7 +185,7 @@ impl ReplyReader for Reader {
         self.is_done
     }
 
-    fn finish(self: Box<Self>) -> Result<DecodedReply, Fault> {
+    fn finish(self: Box<Self>) -> Result<DecodedReply> {
         if !self.is_done {
             return Err(truncated_fault());
         }

@@ -15,6 +15,7 @@ pub(super) static FORMAT: ApiFormat = ApiFormat {
     name: "Messages",
     // The provider's own libraries take the address without the version.
     base_path: |path, _| if path.ends_with("/v1") { path.to_owned() } else { format!("{path}/v1") },
+    path: |_| "/messages".to_owned(),
     wire: |setup| Arc::new(Anthropic(setup)),
 };
 
@@ -23,14 +24,6 @@ pub(super) static FORMAT: ApiFormat = ApiFormat {
 struct Anthropic(WireSetup);
 
 impl Wire for Anthropic {
-    fn setup(&self) -> &WireSetup {
-        &self.0
-    }
-
-    fn path(&self) -> String {
-        "/messages".to_owned()
-    }
-
     fn headers(&self) -> Vec<(&'static str, &'static str)> {
         let mut headers = vec![("anthropic-version", "2023-06-01")];
         if thought_binding::binds_thoughts(&self.0.model) {

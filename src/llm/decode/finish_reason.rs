@@ -1,6 +1,7 @@
 //! The finish reasons of all servers.
 
 use super::decoded_reply::DecodedPart;
+use crate::llm::wire::Result;
 use crate::model::{Fault, FaultKind, ReplyFinish};
 
 /// The meaning of a finish reason.
@@ -55,7 +56,7 @@ impl FinishReason {
 
     /// Returns the finish reason; `None` if it is unspecified, and a fault if it is an error. `reason` is the server's
     /// text.
-    pub(crate) fn into_finish(self, reason: &str) -> Result<Option<ReplyFinish>, Fault> {
+    pub(crate) fn into_finish(self, reason: &str) -> Result<Option<ReplyFinish>> {
         match self {
             Self::Unspecified => Ok(None),
             Self::Finished(finish) => Ok(Some(finish)),

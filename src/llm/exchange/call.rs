@@ -10,7 +10,7 @@ use super::transport::{IncomingResponse, ResponseBody};
 use super::wire_model::RequestTarget;
 use crate::llm::decode::{CallIds, DecodedReply, DeltaBuffer};
 use crate::llm::fault::{self, ApiError};
-use crate::llm::wire::{ReplyReader, parse_json, protocol_fault};
+use crate::llm::wire::{ReplyReader, Result, parse_json, protocol_fault};
 use crate::model::{Fault, FaultKind, Reply};
 use crate::net::sse::{SseError, SseParser};
 use crate::net::{HeaderMap, HttpRequest};
@@ -58,7 +58,7 @@ impl ModelCall for PreparedModelCall {
         self: Box<Self>,
         scope: &EffectContext,
         sink: &mut dyn FnMut(ReplyDelta),
-    ) -> Result<Reply, Fault> {
+    ) -> Result<Reply> {
         if let Some(text) = &self.warning {
             scope.notify(EffectNotice::Warning { text: text.as_str().into() });
         }
@@ -77,7 +77,7 @@ impl PreparedModelCall {
         &self,
         scope: &EffectContext,
         sink: &mut dyn FnMut(ReplyDelta),
-    ) -> Result<Reply, Fault> {
+    ) -> Result<Reply> {
         let sent = self.target.transport.send(&self.request, &scope.cancel);
         let mut response = sent.map_err(|error| fault::network_fault(&error, self.attempt))?;
         if !(200..300).contains(&response.status) {
@@ -91,8 +91,7 @@ impl PreparedModelCall {
             received: deltas.received_tokens(),
             ..fault
         })?;
-        let reply =
-            reply.into_reply(&self.target.wire.setup().id, &self.call_ids, self.request.body.len());
+        let reply = reply.into_reply(&self.target.model, &self.call_ids, self.request.body.len());
         if let Some(text) = self.truncation_warning(&reply) {
             scope.notify(EffectNotice::Warning { text: text.into() });
         }
@@ -105,7 +104,7 @@ impl PreparedModelCall {
         mut response: Box<dyn ResponseBody>,
         deltas: &mut DeltaBuffer,
         sink: &mut dyn FnMut(ReplyDelta),
-    ) -> Result<DecodedReply, Fault> {
+    ) -> Result<DecodedReply> {
         let (mut kind, mut first) = (ResponseKind::Unknown(BomSkipper::default()), Vec::new());
         let mut buffer = vec![0; READ_BUFFER_SIZE];
         let mut has_started = false;
@@ -195,7 +194,7 @@ impl PreparedModelCall {
 }
 
 impl EventStream {
-    fn push(&mut self, chunk: &[u8], deltas: &mut DeltaBuffer) -> Result<(), Fault> {
+    fn push(&mut self, chunk: &[u8], deltas: &mut DeltaBuffer) -> Result {
         let Self { parser, reader, has_event } = self;
         let result = parser.push(chunk, |event| {
             *has_event = true;
@@ -216,7 +215,7 @@ impl From<SseError> for Fault {
 
 impl ResponseKind {
     /// Returns the reply, or the fault of a response without one.
-    fn into_decoded(self, call: &PreparedModelCall, first: &[u8]) -> Result<DecodedReply, Fault> {
+    fn into_decoded(self, call: &PreparedModelCall, first: &[u8]) -> Result<DecodedReply> {
         let not_an_api = |what: &str| {
             let (url, excerpt) = (&call.target.url, fault::excerpt(first));
             Fault::new(FaultKind::NotAnApi, format!("{url} returned {what}: {excerpt}"))

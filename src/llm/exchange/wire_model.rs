@@ -10,7 +10,7 @@ use super::transport::HttpTransport;
 use crate::llm::decode::CallIds;
 use crate::llm::encode::{EncodedConversation, MessageWriter};
 use crate::llm::fault::SecretMasker;
-use crate::llm::wire::{RequestFrame, ToolChoice, Wire};
+use crate::llm::wire::{RequestFrame, Result, ToolChoice, Wire};
 use crate::machine::CallPurpose;
 use crate::model::{Fault, FaultKind};
 use crate::net::{HeaderMap, HttpRequest, Method, RequestBody};
@@ -32,6 +32,8 @@ pub(crate) struct WireModel {
 pub(crate) struct RequestTarget {
     pub(crate) wire: Arc<dyn Wire>,
     pub(crate) transport: Arc<dyn HttpTransport>,
+    /// `provider/model`, which identifies the blocks that only this model can read.
+    pub(crate) model: Arc<str>,
     pub(crate) url: String,
     pub(crate) headers: HeaderMap,
     pub(crate) masker: SecretMasker,
@@ -153,10 +155,9 @@ impl WireModel {
         tools: &Arc<[ToolSpec]>,
         frame: &RequestFrame<'_>,
     ) -> Arc<Vec<u8>> {
-        // Equal pointers are compared first.
         let same = |head: &&EncodedHead| {
-            head.system == *request.system
-                && head.tools == *tools
+            same_arc(&head.system, request.system)
+                && same_arc(&head.tools, tools)
                 && head.schema.as_ref() == request.schema
         };
         if let Some(head) = self.heads.iter().find(same) {
@@ -179,7 +180,7 @@ impl WireModel {
 }
 
 impl Model for WireModel {
-    fn prepare(&mut self, request: &ModelRequest<'_>) -> Result<Box<dyn ModelCall>, Fault> {
+    fn prepare(&mut self, request: &ModelRequest<'_>) -> Result<Box<dyn ModelCall>> {
         if request.entries.is_empty() && request.instruction.is_none() {
             return Err(Fault::new(FaultKind::Request, "the request is empty"));
         }
@@ -207,6 +208,12 @@ fn placeholder_tool() -> ToolSpec {
     }
 }
 
+/// Returns whether two shared values are equal, comparing the pointers first; `==` of an [`Arc`] does so for sized values
+/// alone.
+fn same_arc<T: ?Sized + PartialEq>(a: &Arc<T>, b: &Arc<T>) -> bool {
+    Arc::ptr_eq(a, b) || a == b
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -226,6 +233,7 @@ mod tests {
         let target = RequestTarget {
             wire,
             transport,
+            model: "openai-chat/m".into(),
             url: "http://localhost".to_owned(),
             headers: HeaderMap::new(),
             masker: SecretMasker::default(),

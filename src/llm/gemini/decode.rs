@@ -7,7 +7,9 @@ use crate::llm::decode::{
     DecodedPart, DecodedReply, DeltaBuffer, FinishReason, List, Object, TextField, TokenCount,
 };
 use crate::llm::fault::{is_error, reply_error};
-use crate::llm::wire::{ReplyReader, json_type, parse_json, protocol_fault, truncated_fault};
+use crate::llm::wire::{
+    ReplyReader, Result, json_type, parse_json, protocol_fault, truncated_fault,
+};
 use crate::model::{Fault, FaultKind, ReplyFinish, Tokens, Usage};
 use crate::net::sse::SseEvent;
 
@@ -104,7 +106,7 @@ const REFUSALS: [&str; 11] = [
 
 impl Reader {
     /// Reads a chunk, or a list of chunks.
-    fn apply_chunks(&mut self, json: &str, deltas: &mut DeltaBuffer) -> Result<(), Fault> {
+    fn apply_chunks(&mut self, json: &str, deltas: &mut DeltaBuffer) -> Result {
         match json.trim_start().as_bytes().first() {
             Some(b'{') => self.apply_chunk(json, deltas),
             Some(b'[') => {
@@ -116,7 +118,7 @@ impl Reader {
         }
     }
 
-    fn apply_chunk(&mut self, json: &str, deltas: &mut DeltaBuffer) -> Result<(), Fault> {
+    fn apply_chunk(&mut self, json: &str, deltas: &mut DeltaBuffer) -> Result {
         let chunk: Chunk<'_> = parse_json(json)?;
         if let Some(error) = chunk.error.filter(|error| is_error(error)) {
             return Err(reply_error(error.get()));
@@ -138,7 +140,7 @@ impl Reader {
         Ok(())
     }
 
-    fn apply_part(&mut self, json: &str, deltas: &mut DeltaBuffer) -> Result<(), Fault> {
+    fn apply_part(&mut self, json: &str, deltas: &mut DeltaBuffer) -> Result {
         if !json.starts_with('{') {
             return Ok(());
         }
@@ -177,7 +179,7 @@ impl Reader {
 }
 
 impl ReplyReader for Reader {
-    fn push(&mut self, event: SseEvent<'_>, deltas: &mut DeltaBuffer) -> Result<(), Fault> {
+    fn push(&mut self, event: SseEvent<'_>, deltas: &mut DeltaBuffer) -> Result {
         match event.data.trim() {
             "" => Ok(()),
             "[DONE]" => {
@@ -188,7 +190,7 @@ impl ReplyReader for Reader {
         }
     }
 
-    fn read_document(&mut self, body: &str) -> Result<(), Fault> {
+    fn read_document(&mut self, body: &str) -> Result {
         self.apply_chunks(body, &mut DeltaBuffer::default())?;
         if self.finish.is_none() && self.parts.is_empty() {
             return Err(Fault::new(FaultKind::NotAnApi, "the response has no candidate"));
@@ -202,7 +204,7 @@ impl ReplyReader for Reader {
         false
     }
 
-    fn finish(self: Box<Self>) -> Result<DecodedReply, Fault> {
+    fn finish(self: Box<Self>) -> Result<DecodedReply> {
         let Self { parts, finish, usage, model, is_done } = *self;
         let finish = match finish {
             None if !is_done => return Err(truncated_fault()),
@@ -228,7 +230,7 @@ impl ReportedUsage {
 }
 
 /// Returns the finish reason, or the fault of a reply without usable content.
-fn parse_finish(reason: &str, message: &str) -> Result<Option<ReplyFinish>, Fault> {
+fn parse_finish(reason: &str, message: &str) -> Result<Option<ReplyFinish>> {
     let fault = |kind| {
         let text = format!("the model's reply ended with {reason} {message}");
         Err(Fault::new(kind, text.trim_end().to_owned()))

@@ -9,8 +9,17 @@ use super::wire::{ApiFormat, ReplyReader, Wire, WireSetup, path_or_default};
 use crate::net::HeaderName;
 
 /// Gemini.
-pub(super) static FORMAT: ApiFormat =
-    ApiFormat { name: "Gemini", base_path: path_or_default, wire: |setup| Arc::new(Gemini(setup)) };
+pub(super) static FORMAT: ApiFormat = ApiFormat {
+    name: "Gemini",
+    base_path: path_or_default,
+    path: |WireSetup { model, is_streaming, .. }| {
+        let folder = if model.contains('/') { "" } else { "models/" };
+        let method =
+            if *is_streaming { "streamGenerateContent?alt=sse" } else { "generateContent" };
+        format!("/{folder}{model}:{method}")
+    },
+    wire: |setup| Arc::new(Gemini(setup)),
+};
 
 /// Gemini for one model.
 #[derive(Debug)]
@@ -27,18 +36,6 @@ impl Gemini {
 }
 
 impl Wire for Gemini {
-    fn setup(&self) -> &WireSetup {
-        &self.0
-    }
-
-    fn path(&self) -> String {
-        let WireSetup { model, is_streaming, .. } = &self.0;
-        let folder = if model.contains('/') { "" } else { "models/" };
-        let method =
-            if *is_streaming { "streamGenerateContent?alt=sse" } else { "generateContent" };
-        format!("/{folder}{model}:{method}")
-    }
-
     fn key_header(&self, _: &str) -> (HeaderName, &'static str) {
         (HeaderName::from_static("x-goog-api-key"), "")
     }

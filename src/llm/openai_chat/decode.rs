@@ -7,7 +7,9 @@ use super::delta::{CallDelta, Chunk, MessageDelta, parse_usage};
 use super::quirks::{Quirks, ReasoningEcho};
 use crate::llm::decode::{DecodedPart, DecodedReply, DeltaBuffer, FinishReason, text_or_json};
 use crate::llm::fault::{ApiError, classify_stream_error, is_error, reply_error};
-use crate::llm::wire::{ReplyReader, json_type, parse_json, protocol_fault, truncated_fault};
+use crate::llm::wire::{
+    ReplyReader, Result, json_type, parse_json, protocol_fault, truncated_fault,
+};
 use crate::model::{Fault, FaultKind, ReplyFinish, Usage};
 use crate::net::sse::SseEvent;
 
@@ -51,7 +53,7 @@ impl Reader {
         Self { quirks, ..Self::default() }
     }
 
-    fn apply_chunk(&mut self, json: &str, deltas: &mut DeltaBuffer) -> Result<(), Fault> {
+    fn apply_chunk(&mut self, json: &str, deltas: &mut DeltaBuffer) -> Result {
         if !json.trim_start().starts_with('{') {
             // Not a chunk, but possibly incomplete JSON.
             return json_type(json).map(drop);
@@ -108,11 +110,7 @@ impl Reader {
         }
     }
 
-    fn apply_delta(
-        &mut self,
-        delta: MessageDelta<'_>,
-        deltas: &mut DeltaBuffer,
-    ) -> Result<(), Fault> {
+    fn apply_delta(&mut self, delta: MessageDelta<'_>, deltas: &mut DeltaBuffer) -> Result {
         let thought = delta.reasoning_content.0.or(delta.reasoning.0).unwrap_or_default().0;
         for thought in [&*thought, &*delta.content.reasoning] {
             deltas.reasoning.push_str(thought);
@@ -133,11 +131,7 @@ impl Reader {
     }
 
     /// Applies a delta of a tool call. A delta with a name starts a call.
-    fn apply_call_delta(
-        &mut self,
-        delta: CallDelta<'_>,
-        deltas: &mut DeltaBuffer,
-    ) -> Result<(), Fault> {
+    fn apply_call_delta(&mut self, delta: CallDelta<'_>, deltas: &mut DeltaBuffer) -> Result {
         let (index, id) = (delta.index.0, delta.id.as_str());
         let function = delta.function.0.unwrap_or_default();
         let name = function.name.as_str();
@@ -172,7 +166,7 @@ impl Reader {
         Ok(())
     }
 
-    fn check_new_call(&self, index: Option<u64>, name: &str) -> Result<(), Fault> {
+    fn check_new_call(&self, index: Option<u64>, name: &str) -> Result {
         if name.is_empty() {
             return Err(protocol_fault("a piece of a tool call comes before its name"));
         }
@@ -209,7 +203,7 @@ impl Reader {
 }
 
 impl ReplyReader for Reader {
-    fn push(&mut self, event: SseEvent<'_>, deltas: &mut DeltaBuffer) -> Result<(), Fault> {
+    fn push(&mut self, event: SseEvent<'_>, deltas: &mut DeltaBuffer) -> Result {
         match event.data.trim() {
             "" => Ok(()),
             "[DONE]" => {
@@ -228,7 +222,7 @@ impl ReplyReader for Reader {
         }
     }
 
-    fn read_document(&mut self, body: &str) -> Result<(), Fault> {
+    fn read_document(&mut self, body: &str) -> Result {
         // A complete reply has no indexes.
         self.quirks.has_strict_indexes = false;
         self.form = ReplyForm::Complete;
@@ -244,7 +238,7 @@ impl ReplyReader for Reader {
         self.is_done
     }
 
-    fn finish(mut self: Box<Self>) -> Result<DecodedReply, Fault> {
+    fn finish(mut self: Box<Self>) -> Result<DecodedReply> {
         if !self.is_done && (self.quirks.needs_done || self.finish.is_none()) {
             return Err(truncated_fault());
         }

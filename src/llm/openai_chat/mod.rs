@@ -16,6 +16,7 @@ use quirks::Quirks;
 pub(super) static FORMAT: ApiFormat = ApiFormat {
     name: "Chat Completions",
     base_path: path_or_default,
+    path: |_| "/chat/completions".to_owned(),
     wire: |setup| {
         let quirks = Quirks::for_server(setup.provider, &setup.host);
         Arc::new(Chat { setup, quirks })
@@ -30,14 +31,6 @@ struct Chat {
 }
 
 impl Wire for Chat {
-    fn setup(&self) -> &WireSetup {
-        &self.setup
-    }
-
-    fn path(&self) -> String {
-        "/chat/completions".to_owned()
-    }
-
     fn reader(&self) -> Box<dyn ReplyReader> {
         Box::new(decode::Reader::new(self.quirks))
     }

@@ -13,7 +13,9 @@ use crate::llm::decode::{
     DecodedReply, DeltaBuffer, FinishReason, List, Object, TextField, TokenCount, TokenDetails,
 };
 use crate::llm::fault::{ApiError, classify_stream_error, reply_error};
-use crate::llm::wire::{ReplyReader, event_kind, parse_json, protocol_fault, truncated_fault};
+use crate::llm::wire::{
+    ReplyReader, Result, event_kind, parse_json, protocol_fault, truncated_fault,
+};
 use crate::model::{Fault, FaultKind, ReplyFinish, Tokens, Usage};
 use crate::net::sse::SseEvent;
 
@@ -80,7 +82,7 @@ struct ReportedUsage {
 }
 
 impl Reader {
-    fn apply(&mut self, kind: &str, data: &str, deltas: &mut DeltaBuffer) -> Result<(), Fault> {
+    fn apply(&mut self, kind: &str, data: &str, deltas: &mut DeltaBuffer) -> Result {
         let event = || parse_json::<StreamEvent<'_>>(data);
         match kind {
             "response.output_item.added" => self.items.begin(event()?.output_index),
@@ -121,7 +123,7 @@ impl Reader {
     }
 
     /// Applies the response of a terminal event. Its status determines the end too.
-    fn apply_terminal(&mut self, event: &str, response: ResponsePayload<'_>) -> Result<(), Fault> {
+    fn apply_terminal(&mut self, event: &str, response: ResponsePayload<'_>) -> Result {
         let ResponsePayload { status, model, output, usage, incomplete_details, error } = response;
         let reason = incomplete_details.0.and_then(|details| details.reason.non_empty());
         let status = status.0.map(|status| status.0.to_lowercase());
@@ -162,7 +164,7 @@ impl StreamedItems {
     }
 
     /// Adds a completed item. Some servers send no event for its start.
-    fn done(&mut self, index: TokenCount, item: Option<&RawValue>) -> Result<(), Fault> {
+    fn done(&mut self, index: TokenCount, item: Option<&RawValue>) -> Result {
         let index = index.0.unwrap_or_else(|| self.first_open());
         let Some(item) = item else {
             self.report_inconsistency(format!("item {index} is missing"));
@@ -197,11 +199,7 @@ impl StreamedItems {
 
     /// Returns the items of a response with this output, which counts if the events have gaps; some servers leave it
     /// empty.
-    fn resolve(
-        self,
-        output: &[&RawValue],
-        finish: &ReplyFinish,
-    ) -> Result<Vec<DecodedItem>, Fault> {
+    fn resolve(self, output: &[&RawValue], finish: &ReplyFinish) -> Result<Vec<DecodedItem>> {
         let is_open = self.by_index.values().any(Option::is_none);
         let has_gaps =
             self.inconsistency.is_some() || is_open || self.by_index.len() < output.len();
@@ -224,7 +222,7 @@ impl StreamedItems {
 }
 
 impl ReplyReader for Reader {
-    fn push(&mut self, event: SseEvent<'_>, deltas: &mut DeltaBuffer) -> Result<(), Fault> {
+    fn push(&mut self, event: SseEvent<'_>, deltas: &mut DeltaBuffer) -> Result {
         if event.data.trim() == "[DONE]" {
             return Ok(());
         }
@@ -235,7 +233,7 @@ impl ReplyReader for Reader {
         }
     }
 
-    fn read_document(&mut self, body: &str) -> Result<(), Fault> {
+    fn read_document(&mut self, body: &str) -> Result {
         let response: ResponsePayload<'_> = parse_json(body)?;
         if response.output.0.is_none() {
             return Err(Fault::new(FaultKind::NotAnApi, "the response has no output"));
@@ -247,7 +245,7 @@ impl ReplyReader for Reader {
         self.finished.is_some()
     }
 
-    fn finish(self: Box<Self>) -> Result<DecodedReply, Fault> {
+    fn finish(self: Box<Self>) -> Result<DecodedReply> {
         let FinishedResponse { finish, usage, model, items } =
             self.finished.ok_or_else(truncated_fault)?;
         let (mut parts, mut is_refusal) = (Vec::new(), false);

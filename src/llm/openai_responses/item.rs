@@ -4,8 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::llm::decode::{DecodedPart, JsonText, TextField, text_or_json};
-use crate::llm::wire::{json_fault, json_type, parse_json, protocol_fault};
-use crate::model::Fault;
+use crate::llm::wire::{Result, json_fault, json_type, parse_json, protocol_fault};
 
 /// The fields of a message besides its text, which are sent back with it. It precedes the text.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -62,7 +61,7 @@ pub(super) struct DecodedItem {
 }
 
 /// Decodes a complete item. An unknown item is kept without decoding it.
-pub(super) fn decode(json: &RawValue) -> Result<DecodedItem, Fault> {
+pub(super) fn decode(json: &RawValue) -> Result<DecodedItem> {
     let text = json.get();
     let mut decoded = DecodedItem::default();
     match json_type(text)?.as_deref() {
@@ -78,7 +77,7 @@ pub(super) fn decode(json: &RawValue) -> Result<DecodedItem, Fault> {
 }
 
 impl DecodedItem {
-    fn add_message(&mut self, item: ItemFields<'_>) -> Result<(), Fault> {
+    fn add_message(&mut self, item: ItemFields<'_>) -> Result {
         if let Some(phase) = item.phase.non_empty() {
             let frame = MessageFrame { kind: MessageTag::Message, phase };
             let frame = serde_json::to_string(&frame).map_err(|error| json_fault(&error))?;
@@ -105,7 +104,7 @@ impl DecodedItem {
         Ok(())
     }
 
-    fn add_call(&mut self, item: ItemFields<'_>) -> Result<(), Fault> {
+    fn add_call(&mut self, item: ItemFields<'_>) -> Result {
         let name = item.name.non_empty();
         let name = name.ok_or_else(|| protocol_fault("a tool call has no name"))?;
         self.is_truncated = ["in_progress", "incomplete"].contains(&item.status.as_str());

@@ -13,6 +13,7 @@ use super::wire::{ApiFormat, ReplyReader, Wire, WireSetup, path_or_default};
 pub(super) static FORMAT: ApiFormat = ApiFormat {
     name: "Responses",
     base_path: path_or_default,
+    path: |_| "/responses".to_owned(),
     wire: |setup| Arc::new(Responses(setup)),
 };
 
@@ -21,14 +22,6 @@ pub(super) static FORMAT: ApiFormat = ApiFormat {
 struct Responses(WireSetup);
 
 impl Wire for Responses {
-    fn setup(&self) -> &WireSetup {
-        &self.0
-    }
-
-    fn path(&self) -> String {
-        "/responses".to_owned()
-    }
-
     fn reader(&self) -> Box<dyn ReplyReader> {
         Box::new(decode::Reader::default())
     }

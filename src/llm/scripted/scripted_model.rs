@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::{Script, ScriptPosition, ScriptedTurn, ScriptedUsage};
 use crate::llm::decode::estimate_usage;
+use crate::llm::wire::Result;
 use crate::model::{
     CallId, ConversationItem, Fault, FaultKind, OpaqueBlock, Reply, ReplyFinish, ReplyPart,
     RetryAdvice, TimeSpan, ToolCall, Usage, pluralize,
@@ -25,7 +26,7 @@ impl ScriptedModel {
 }
 
 impl Model for ScriptedModel {
-    fn prepare(&mut self, ask: &ModelRequest<'_>) -> Result<Box<dyn ModelCall>, Fault> {
+    fn prepare(&mut self, ask: &ModelRequest<'_>) -> Result<Box<dyn ModelCall>> {
         let call = self.position.advance();
         let Some((turn, round)) = self.script.turn(call) else {
             let turns = pluralize(self.script.turns.len(), "turn", "turns");
@@ -58,7 +59,7 @@ impl ModelCall for ScriptedCall {
         self: Box<Self>,
         scope: &EffectContext,
         sink: &mut dyn FnMut(ReplyDelta),
-    ) -> Result<Reply, Fault> {
+    ) -> Result<Reply> {
         let cancelled = || Fault::new(FaultKind::Connect, "the call was cancelled");
         let Self { turn, .. } = &*self;
         let sleep = |millis| millis > 0 && scope.sleep(TimeSpan::from_millis(millis));
@@ -179,7 +180,7 @@ mod tests {
         }
     }
 
-    fn play(model: &mut ScriptedModel) -> (Result<Reply, Fault>, Vec<ReplyDelta>, TimeSpan) {
+    fn play(model: &mut ScriptedModel) -> (Result<Reply>, Vec<ReplyDelta>, TimeSpan) {
         let entries = [ConversationEntry {
             id: EntryId(0),
             item: ConversationItem::user(MessageOrigin::Task, "x".repeat(350)),

@@ -60,7 +60,7 @@ mod tests {
     const PRICE: Price =
         Price { input: 1, output: 1, cached_input: 0, cache_write: 0, long_input: None };
 
-    fn run(limits: RunLimits) -> RunContext {
+    fn run(limits: RunLimits) -> Box<RunContext> {
         RunContext::new(RunRules { limits, price: Some(PRICE), ..RunRules::default() })
     }
 

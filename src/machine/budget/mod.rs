@@ -99,7 +99,7 @@ mod tests {
         long_input: None,
     };
 
-    fn run(limits: RunLimits) -> RunContext {
+    fn run(limits: RunLimits) -> Box<RunContext> {
         RunContext::new(RunRules { limits, price: Some(PRICE), ..RunRules::default() })
     }
 

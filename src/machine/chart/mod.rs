@@ -13,6 +13,8 @@ use crate::machine::event::Event;
 use crate::machine::state::{State, StateKind};
 use crate::model::WordEnum;
 
+type Result<T, E = ChartError> = std::result::Result<T, E>;
+
 /// The text of the statechart: an XState v5 configuration.
 pub const CHART_JSON: &str = include_str!("../../../statecharts/run.json");
 
@@ -118,7 +120,7 @@ impl Chart {
     /// # Errors
     ///
     /// Fails if the embedded file is invalid; a test ensures that it isn't.
-    pub fn for_run() -> Result<Self, ChartError> {
+    pub fn for_run() -> Result<Self> {
         Self::parse(CHART_JSON)
     }
 
@@ -127,7 +129,7 @@ impl Chart {
     /// # Errors
     ///
     /// Fails if the text isn't JSON, something is missing, or a target doesn't exist.
-    pub fn parse(text: &str) -> Result<Self, ChartError> {
+    pub fn parse(text: &str) -> Result<Self> {
         let root: Node = at_path("", serde_json::from_str(text))?;
         let mut chart = Self {
             id: root.id.clone(),
@@ -173,7 +175,7 @@ impl Chart {
         &self,
         state: &State,
         event: &Event,
-    ) -> Result<(StateKind, Option<&ChartTransition>), ChartError> {
+    ) -> Result<(StateKind, Option<&ChartTransition>)> {
         let kind = state.kind();
         if event.effect_id().is_some() && !state.awaits(event) {
             return Ok((kind, None));
@@ -200,11 +202,7 @@ impl Chart {
     }
 
     /// Reads the states below the last of these nodes, and adds their nodes.
-    fn read_states(
-        &mut self,
-        parent: usize,
-        nodes: &mut Vec<(String, Node)>,
-    ) -> Result<(), ChartError> {
+    fn read_states(&mut self, parent: usize, nodes: &mut Vec<(String, Node)>) -> Result<()> {
         for (name, child) in std::mem::take(&mut nodes[parent].1.states) {
             let path = join_path(&nodes[parent].0, &name);
             let node: Node = at_path(&path, serde_json::from_value(child))?;
@@ -224,7 +222,7 @@ impl Chart {
         Ok(())
     }
 
-    fn read_transitions(&mut self, path: &str, on: Map<String, Value>) -> Result<(), ChartError> {
+    fn read_transitions(&mut self, path: &str, on: Map<String, Value>) -> Result<()> {
         for (event, written) in on {
             let written = match at_path(path, serde_json::from_value(written))? {
                 TransitionNodes::One(one) => vec![one],
@@ -240,7 +238,7 @@ impl Chart {
     }
 
     /// Resolves a target: from the root, a child, or a sibling.
-    fn resolve_target(&self, from: &str, event: &str, target: &str) -> Result<String, ChartError> {
+    fn resolve_target(&self, from: &str, event: &str, target: &str) -> Result<String> {
         let path = if let Some(path) = target.strip_prefix(&format!("#{}.", self.id)) {
             path.to_owned()
         } else if let Some(child) = target.strip_prefix('.') {
@@ -260,15 +258,15 @@ impl Chart {
 }
 
 /// Returns the state or the guard with this name.
-fn parse_name<T: WordEnum>(name: &str) -> Result<T, ChartError> {
+fn parse_name<T: WordEnum>(name: &str) -> Result<T> {
     T::from_word(name).ok_or_else(|| ChartError::UnknownName(name.to_owned()))
 }
 
-fn at_path<T>(path: &str, read: serde_json::Result<T>) -> Result<T, ChartError> {
+fn at_path<T>(path: &str, read: serde_json::Result<T>) -> Result<T> {
     read.map_err(|error| ChartError::Invalid { path: path.to_owned(), error: error.to_string() })
 }
 
-fn expect_initial(path: &str, node: &Node) -> Result<String, ChartError> {
+fn expect_initial(path: &str, node: &Node) -> Result<String> {
     node.initial.clone().ok_or_else(|| ChartError::Invalid {
         path: path.to_owned(),
         error: "missing field `initial`".to_owned(),

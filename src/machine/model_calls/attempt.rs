@@ -111,13 +111,13 @@ mod tests {
     use crate::machine::{Step, start};
     use crate::model::{ConversationItem, MessageOrigin, OutputLimits, RunRules};
 
-    fn run() -> RunContext {
+    fn run() -> Box<RunContext> {
         let output = OutputLimits { model_limit: Tokens(40), ..OutputLimits::default() };
         RunContext::new(RunRules { output, ..RunRules::default() })
     }
 
     /// Returns what follows from sending an attempt.
-    fn sent(number: u32, max_output: Option<Tokens>) -> (RunContext, Step) {
+    fn sent(number: u32, max_output: Option<Tokens>) -> (Box<RunContext>, Step) {
         let (mut run, mut out) = (run(), StepBuilder::default());
         CallAttempt::send(&mut run, &mut out, CallPurpose::Agent, number, max_output);
         let state =

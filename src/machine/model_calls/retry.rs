@@ -66,7 +66,7 @@ mod tests {
     use super::*;
     use crate::model::{EffectId, FaultKind, RunRules};
 
-    fn run(seed: u64) -> RunContext {
+    fn run(seed: u64) -> Box<RunContext> {
         RunContext::new(RunRules { seed, ..RunRules::default() })
     }
 
@@ -127,7 +127,7 @@ mod tests {
     fn waits_never_change_between_releases() {
         let wait = |seed, next| {
             let next = EffectId(next);
-            backoff_wait(&RunContext { next_effect: next, ..run(seed) }, 1)
+            backoff_wait(&RunContext { next_effect: next, ..*run(seed) }, 1)
         };
         assert_eq!(wait(1, 1), TimeSpan(914_022));
         assert_eq!(wait(2, 1), TimeSpan(737_699));

@@ -29,7 +29,7 @@ use crate::model::{
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Calling {
     /// The shared context.
-    pub run: RunContext,
+    pub run: Box<RunContext>,
     /// The size of the call.
     pub size: RequestSize,
     /// When the time of the call ends, its retries included.
@@ -95,7 +95,7 @@ pub(crate) fn classify_reply(run: &RunContext, reply: &Reply) -> ReplyKind {
     let bounds = &run.rules.bounds;
     let cut_again = run.streaks.truncated < bounds.continuations;
     if reply.has_calls() {
-        return match has_truncated_call(reply) && !cut_again {
+        return match !cut_again && has_truncated_call(reply) {
             true => ReplyKind::Truncated,
             false => ReplyKind::ToolCalls,
         };
@@ -156,7 +156,7 @@ pub(crate) fn unrecognized_fault(reply: &Reply) -> Fault {
 impl Calling {
     /// Calls the model.
     pub(crate) fn enter(
-        mut run: RunContext,
+        mut run: Box<RunContext>,
         mut out: StepBuilder,
         size: RequestSize,
         max_output: Option<Tokens>,
@@ -169,7 +169,7 @@ impl Calling {
 
     /// Checks a final answer.
     pub(crate) fn check(
-        mut run: RunContext,
+        mut run: Box<RunContext>,
         mut out: StepBuilder,
         size: RequestSize,
         answer: Arc<str>,
@@ -349,7 +349,7 @@ impl Calling {
         }
     }
 
-    pub(crate) fn cancel(mut self) -> (RunContext, StepBuilder) {
+    pub(crate) fn cancel(mut self) -> (Box<RunContext>, StepBuilder) {
         let mut out = StepBuilder::default();
         match self.stage {
             CallingStage::Requesting(attempt) => {
@@ -362,14 +362,14 @@ impl Calling {
 }
 
 /// Asks the model to continue.
-fn ask_again(run: RunContext, mut out: StepBuilder) -> Step {
+fn ask_again(run: Box<RunContext>, mut out: StepBuilder) -> Step {
     out.add_note(MachineNote::AskedAgain);
     Preparing::enter(run, out)
 }
 
 /// Ends with a reply that isn't an answer. Its text, if any, is the output.
 fn end_without_answer(
-    mut run: RunContext,
+    mut run: Box<RunContext>,
     mut out: StepBuilder,
     reason: StopReason,
     reply: &Reply,
@@ -399,7 +399,7 @@ mod tests {
     use crate::machine::step;
     use crate::model::{CountLimits, RunLimits, RunRules, TimeSpan, ToolCall, Usage};
 
-    fn run() -> RunContext {
+    fn run() -> Box<RunContext> {
         RunContext::new(RunRules::default())
     }
 
@@ -415,7 +415,7 @@ mod tests {
         ReplyPart::Call(ToolCall::new("1".into(), "write_file", "{\"").mark_truncated())
     }
 
-    fn replied(run: RunContext, reply: Reply) -> Step {
+    fn replied(run: Box<RunContext>, reply: Reply) -> Step {
         let next = Calling::enter(run, StepBuilder::default(), RequestSize::default(), None);
         let id = next.state.pending_effects()[0];
         step(next.state, Event::Replied { id, reply, access: [].into() })
@@ -443,7 +443,7 @@ mod tests {
             follow_ups: 1,
         };
         let after = |part| {
-            let run = RunContext { streaks, partial_answer: Some("old".into()), ..run() };
+            let run = RunContext { streaks, partial_answer: Some("old".into()), ..*run() }.into();
             let next = replied(run, reply(&[part], ReplyFinish::ToolCalls));
             assert_eq!(next.state.run().partial_answer, None);
             next.state.run().streaks

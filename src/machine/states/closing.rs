@@ -24,7 +24,7 @@ use crate::model::{ConversationItem, EffectId, Fault, Reply, RunTime, Tokens};
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Closing {
     /// The shared context.
-    pub run: RunContext,
+    pub run: Box<RunContext>,
     /// The limit that was reached.
     pub reason: CloseReason,
     /// When the run ends, with or without a final summary.
@@ -114,14 +114,18 @@ pub(crate) fn is_too_full(run: &RunContext, size: &RequestSize) -> bool {
 
 impl Closing {
     /// Asks the model for a final summary, and prepares the call.
-    pub(crate) fn enter(run: RunContext, mut out: StepBuilder, reason: CloseReason) -> Step {
+    pub(crate) fn enter(run: Box<RunContext>, mut out: StepBuilder, reason: CloseReason) -> Step {
         out.add_note(MachineNote::LimitReached { reason });
         out.append(instructions::summarize_and_stop(reason));
         Self::prepare(run, out, reason)
     }
 
     /// Prepares the closing call.
-    pub(crate) fn prepare(mut run: RunContext, mut out: StepBuilder, reason: CloseReason) -> Step {
+    pub(crate) fn prepare(
+        mut run: Box<RunContext>,
+        mut out: StepBuilder,
+        reason: CloseReason,
+    ) -> Step {
         let id = run.next_effect.allocate();
         out.add_effect(Effect::Prepare { id, purpose: CallPurpose::Closing });
         let due = Self::due(&run);
@@ -192,7 +196,7 @@ impl Closing {
         Done::end(self.run, out, StopReason::Closed(self.reason))
     }
 
-    pub(crate) fn cancel(mut self) -> (RunContext, StepBuilder) {
+    pub(crate) fn cancel(mut self) -> (Box<RunContext>, StepBuilder) {
         let mut out = StepBuilder::default();
         out.cancel(self.stage.pending().0);
         if let ClosingStage::Sending { size, .. } = self.stage {

@@ -18,7 +18,7 @@ use crate::model::{Fault, Reply, ReplyFinish, Tokens};
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Compacting {
     /// The shared context.
-    pub run: RunContext,
+    pub run: Box<RunContext>,
     /// The size of the conversation.
     pub size: RequestSize,
     /// The size to reach.
@@ -30,7 +30,7 @@ pub struct Compacting {
 impl Compacting {
     /// Asks for a summary, or creates a mechanical one if the budget doesn't cover it.
     pub(crate) fn enter(
-        mut run: RunContext,
+        mut run: Box<RunContext>,
         mut out: StepBuilder,
         size: RequestSize,
         target_size: Tokens,
@@ -42,7 +42,7 @@ impl Compacting {
 
     /// Sends attempt `number`, or creates a mechanical summary if budget or attempts are used up.
     pub(crate) fn send_attempt(
-        mut run: RunContext,
+        mut run: Box<RunContext>,
         mut out: StepBuilder,
         size: RequestSize,
         target_size: Tokens,
@@ -114,7 +114,7 @@ impl Compacting {
         }
     }
 
-    pub(crate) fn cancel(mut self) -> (RunContext, StepBuilder) {
+    pub(crate) fn cancel(mut self) -> (Box<RunContext>, StepBuilder) {
         let mut out = StepBuilder::default();
         self.attempt.abandon(&mut self.run, &mut out, &self.size);
         (self.run, out)
@@ -133,7 +133,7 @@ fn kept_exchanges(run: &RunContext, size: &RequestSize) -> u32 {
 
 /// Replaces the older exchanges, and prepares the next call.
 fn finish_compaction(
-    run: RunContext,
+    run: Box<RunContext>,
     mut out: StepBuilder,
     summary: CompactionSummary,
     size: &RequestSize,

@@ -14,7 +14,7 @@ use crate::machine::stop_reason::StopReason;
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Done {
     /// The shared context.
-    pub run: RunContext,
+    pub run: Box<RunContext>,
     /// The outcome.
     pub outcome: RunOutcome,
 }
@@ -33,7 +33,7 @@ pub struct RunOutcome {
 impl Done {
     /// Ends with the model's last text.
     pub(crate) fn end_with_output(
-        run: RunContext,
+        run: Box<RunContext>,
         out: StepBuilder,
         reason: StopReason,
         output: Option<Arc<str>>,
@@ -42,13 +42,13 @@ impl Done {
     }
 
     /// Ends without a text.
-    pub(crate) fn end(run: RunContext, out: StepBuilder, reason: StopReason) -> Step {
+    pub(crate) fn end(run: Box<RunContext>, out: StepBuilder, reason: StopReason) -> Step {
         Self::enter(run, out, RunOutcome { reason, output: None, error: None })
     }
 
     /// Ends with an error.
     pub(crate) fn fail(
-        run: RunContext,
+        run: Box<RunContext>,
         out: StepBuilder,
         reason: StopReason,
         error: Arc<str>,
@@ -56,7 +56,7 @@ impl Done {
         Self::enter(run, out, RunOutcome { reason, output: None, error: Some(error) })
     }
 
-    fn enter(run: RunContext, mut out: StepBuilder, outcome: RunOutcome) -> Step {
+    fn enter(run: Box<RunContext>, mut out: StepBuilder, outcome: RunOutcome) -> Step {
         out.add_effect(Effect::End);
         out.finish(State::Done(Self { run, outcome }))
     }

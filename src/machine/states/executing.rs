@@ -26,7 +26,7 @@ use crate::model::{
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Executing {
     /// The shared context.
-    pub run: RunContext,
+    pub run: Box<RunContext>,
     /// The reply with the calls.
     pub reply: Reply,
     /// Its calls, in call order.
@@ -177,7 +177,11 @@ pub(crate) fn too_many_invalid(
     run: &RunContext,
     statuses: impl Iterator<Item = ToolStatus>,
 ) -> bool {
-    all_invalid(statuses) && run.streaks.invalid + 1 >= run.rules.bounds.invalid_replies
+    all_invalid(statuses) && is_last_invalid(run)
+}
+
+fn is_last_invalid(run: &RunContext) -> bool {
+    run.streaks.invalid + 1 >= run.rules.bounds.invalid_replies
 }
 
 fn all_invalid(mut statuses: impl Iterator<Item = ToolStatus>) -> bool {
@@ -187,7 +191,7 @@ fn all_invalid(mut statuses: impl Iterator<Item = ToolStatus>) -> bool {
 impl Executing {
     /// Starts the first calls of a reply.
     pub(crate) fn enter(
-        mut run: RunContext,
+        mut run: Box<RunContext>,
         out: StepBuilder,
         reply: Reply,
         access: &[CallAccess],
@@ -306,7 +310,7 @@ impl Executing {
     fn finish_turn(self, mut out: StepBuilder) -> Step {
         let statuses = || self.results().map(|result| result.status);
         let invalid = all_invalid(statuses());
-        let hopeless = too_many_invalid(&self.run, statuses());
+        let hopeless = invalid && is_last_invalid(&self.run);
         let denied = statuses().filter(|status| *status == ToolStatus::Denied).count();
         let pairs = self.calls.iter().map(|call| &call.call).zip(self.results());
         let turn = TurnRepetition::signature(pairs);
@@ -332,7 +336,7 @@ impl Executing {
     }
 
     /// Completes every call without a result, and cancels those that run.
-    pub(crate) fn cancel(mut self) -> (RunContext, StepBuilder) {
+    pub(crate) fn cancel(mut self) -> (Box<RunContext>, StepBuilder) {
         let mut out = StepBuilder::default();
         self.calls.iter_mut().for_each(|call| call.complete_unfinished(&mut out));
         let run = self.append_exchange(&mut out);
@@ -340,7 +344,7 @@ impl Executing {
     }
 
     /// Adds the reply and its results to the conversation.
-    fn append_exchange(self, out: &mut StepBuilder) -> RunContext {
+    fn append_exchange(self, out: &mut StepBuilder) -> Box<RunContext> {
         let results = self.calls.into_iter().filter_map(|call| match call.state {
             CallState::Completed(result) => Some(result),
             CallState::Queued | CallState::Authorizing { .. } | CallState::Running { .. } => None,
@@ -470,12 +474,12 @@ mod tests {
         });
         for (notes, changes) in [(0, 1), (1, 2), (1, 1)] {
             let State::Executing(mut state) = calls(RunRules::default(), 1) else { unreachable!() };
-            state.run = run;
+            state.run = run.clone();
             let authorization = Authorization::Rejected { result: answer(ToolStatus::Denied) };
             let id = EffectId(1);
             let next = step(State::Executing(state), Event::Authorized { id, authorization });
             assert_eq!((next.notes.len(), next.changes.len()), (notes, changes));
-            run = next.state.run().clone();
+            *run = next.state.run().clone();
         }
     }
 }

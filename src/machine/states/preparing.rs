@@ -22,7 +22,7 @@ use crate::model::{EffectId, MessageOrigin, RunTime, Tokens, UserMessage};
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Preparing {
     /// The shared context.
-    pub run: RunContext,
+    pub run: Box<RunContext>,
     /// The pending preparation.
     pub id: EffectId,
     /// When it times out.
@@ -86,7 +86,7 @@ pub(crate) fn plan_next_call(run: &RunContext, size: &RequestSize) -> NextCallPl
 
 impl Preparing {
     /// Prepares the next call.
-    pub(crate) fn enter(mut run: RunContext, mut out: StepBuilder) -> Step {
+    pub(crate) fn enter(mut run: Box<RunContext>, mut out: StepBuilder) -> Step {
         let id = run.next_effect.allocate();
         out.add_effect(Effect::Prepare { id, purpose: CallPurpose::Agent });
         let due = run.now.after(run.rules.timeouts.prepare);
@@ -132,7 +132,7 @@ impl Preparing {
         }
     }
 
-    pub(crate) fn cancel(self) -> (RunContext, StepBuilder) {
+    pub(crate) fn cancel(self) -> (Box<RunContext>, StepBuilder) {
         let mut out = StepBuilder::default();
         out.cancel(self.id);
         (self.run, out)

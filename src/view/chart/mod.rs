@@ -77,11 +77,10 @@ fn children<'a>(chart: &'a Chart, parent: &'a str) -> impl Iterator<Item = &'a C
 fn group_arrows(chart: &Chart) -> Vec<ArrowGroup<'_>> {
     let mut groups: Vec<ArrowGroup<'_>> = Vec::new();
     for arrow in &chart.transitions {
-        match groups.iter_mut().find(|group| group.from == arrow.from && group.to == arrow.to) {
+        let (from, to) = (&*arrow.from, &*arrow.to);
+        match groups.iter_mut().find(|group| (group.from, group.to) == (from, to)) {
             Some(group) => group.arrows.push(arrow),
-            None => {
-                groups.push(ArrowGroup { from: &arrow.from, to: &arrow.to, arrows: vec![arrow] });
-            }
+            None => groups.push(ArrowGroup { from, to, arrows: vec![arrow] }),
         }
     }
     groups

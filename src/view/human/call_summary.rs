@@ -44,11 +44,9 @@ pub fn summarize_call(tool: &str, arguments: &Value, lang: Language) -> String {
 
 /// Returns the arguments of a tool that is not built in.
 fn all_arguments(arguments: &Map<String, Value>) -> String {
-    let one = |(name, value): (&String, &Value)| match value {
-        Value::String(text) => format!("{}={}", sanitize::line(name), shorten(text)),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => {
-            format!("{}={}", sanitize::line(name), shorten(&value.to_string()))
-        }
+    let one = |(name, value): (&String, &Value)| {
+        let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        format!("{}={}", sanitize::line(name), shorten(&text))
     };
     let all: Vec<String> = arguments.iter().map(one).collect();
     sanitize::truncate(&all.join(", "), MAX_SUMMARY)

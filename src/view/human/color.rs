@@ -26,16 +26,13 @@ pub fn should_use_color(
     env: impl Fn(&str) -> Option<String>,
 ) -> bool {
     let is_set = |name| env(name).is_some_and(|value| !value.is_empty());
+    let is_zero = |name| env(name).as_deref() == Some("0");
     match color {
         ColorChoice::Always => true,
         ColorChoice::Never => false,
         ColorChoice::Auto if is_set("NO_COLOR") => false,
-        ColorChoice::Auto
-            if is_set("CLICOLOR_FORCE") && env("CLICOLOR_FORCE").as_deref() != Some("0") =>
-        {
-            true
-        }
-        ColorChoice::Auto if env("CLICOLOR").as_deref() == Some("0") => false,
+        ColorChoice::Auto if is_set("CLICOLOR_FORCE") && !is_zero("CLICOLOR_FORCE") => true,
+        ColorChoice::Auto if is_zero("CLICOLOR") => false,
         ColorChoice::Auto => is_terminal && !is_dumb(env),
     }
 }
@@ -55,32 +52,15 @@ pub(super) struct Painter {
     pub(super) has_color: bool,
 }
 
+pub(super) const BOLD: Style = Style::new().bold();
+pub(super) const DIM: Style = Style::new().dimmed();
+pub(super) const SUCCESS: Style = AnsiColor::Green.on_default();
+pub(super) const ERROR: Style = AnsiColor::Red.on_default();
+pub(super) const WARNING: Style = AnsiColor::Yellow.on_default();
+
 impl Painter {
-    pub(super) fn bold(self, text: &str) -> String {
-        self.apply(Style::new().bold(), text)
-    }
-
-    pub(super) fn dim(self, text: &str) -> String {
-        self.apply(Style::new().dimmed(), text)
-    }
-
-    pub(super) fn success(self, text: &str) -> String {
-        self.apply(AnsiColor::Green.on_default(), text)
-    }
-
-    pub(super) fn error(self, text: &str) -> String {
-        self.apply(AnsiColor::Red.on_default(), text)
-    }
-
-    pub(super) fn warning(self, text: &str) -> String {
-        self.apply(AnsiColor::Yellow.on_default(), text)
-    }
-
-    fn apply(self, style: Style, text: &str) -> String {
-        match self.has_color {
-            true => format!("{style}{text}{style:#}"),
-            false => text.to_owned(),
-        }
+    pub(super) fn paint(self, style: Style, text: &str) -> String {
+        if self.has_color { format!("{style}{text}{style:#}") } else { text.to_owned() }
     }
 }
 

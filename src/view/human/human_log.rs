@@ -7,14 +7,12 @@ use std::time::Duration;
 
 use super::call_blocks::ToolCallBlocks;
 use super::call_summary::summarize_call;
-use super::color::Painter;
+use super::color::{BOLD, DIM, ERROR, Painter, SUCCESS, WARNING};
 use super::terminal_screen::{DrawCommand, TerminalScreen};
 use crate::machine::{RunStatus, StopReason};
 use crate::model::{CallId, EffectId, Language, TimeSpan, Tokens, ToolStatus};
 use crate::port::{Clock, Disconnected, HookOutcome};
-use crate::view::background_writer::{
-    BackgroundWriter, FinishTimeout, OutputError, PlainTarget, WriteQueue,
-};
+use crate::view::background_writer::{BackgroundWriter, OutputError, PlainTarget, WriteQueue};
 use crate::view::catalogue::{MAX_DETAIL, text};
 use crate::view::public::{
     ApiCallEnd, CallOutcome, HookComplete, LimitAction, PublicEvent, PublicEventKind, Severity,
@@ -133,7 +131,7 @@ impl HumanLog {
     }
 
     fn warning(&mut self, icon: &str, text: &str) -> Result<(), Disconnected> {
-        self.line(format!("{icon} {}", self.painter.warning(text)))
+        self.line(format!("{icon} {}", self.painter.paint(WARNING, text)))
     }
 
     /// Returns whether an action needs no log line: the reply may still be long, or the limit is similar to the
@@ -156,13 +154,13 @@ impl HumanLog {
     /// Returns the elapsed time, on a terminal.
     fn elapsed_suffix(&self, span: TimeSpan) -> String {
         match self.is_live && span > TimeSpan::ZERO {
-            true => self.painter.dim(&format!("  {span}")),
+            true => self.painter.paint(DIM, &format!("  {span}")),
             false => String::new(),
         }
     }
 
     fn write_heading(&mut self, icon: &str, text: &str) -> Result<(), Disconnected> {
-        let heading = format!("{icon} {}", self.painter.bold(text));
+        let heading = format!("{icon} {}", self.painter.paint(BOLD, text));
         let lines = match self.last_written {
             LastWritten::None => vec![heading],
             LastWritten::Text | LastWritten::Tool => vec![String::new(), heading],
@@ -180,19 +178,19 @@ impl HumanLog {
         let duration = self.elapsed_suffix(end.duration);
         match &end.outcome {
             CallOutcome::Replied { text: reply, tool_calls, .. } => {
-                self.write_detail(&self.painter.success("✓"), &format!("{text}{duration}"))?;
+                self.write_detail(&self.painter.paint(SUCCESS, "✓"), &format!("{text}{duration}"))?;
                 // Text beside tool calls is not the answer, but useful to follow.
                 let remark = sanitize::headline(reply, MAX_DETAIL);
                 if *tool_calls > 0 && !remark.is_empty() && !self.has_streamed {
-                    self.write_detail("💬", &self.painter.dim(&remark))?;
+                    self.write_detail("💬", &self.painter.paint(DIM, &remark))?;
                 }
                 return Ok(());
             }
             CallOutcome::Failed { message, .. } => {
                 self.failure = Some(Arc::clone(message));
-                self.write_detail(&self.painter.error("✗"), &format!("{text}{duration}"))?;
+                self.write_detail(&self.painter.paint(ERROR, "✗"), &format!("{text}{duration}"))?;
             }
-            CallOutcome::Cancelled => self.write_detail(&self.painter.warning("✗"), text)?,
+            CallOutcome::Cancelled => self.write_detail(&self.painter.paint(WARNING, "✗"), text)?,
         }
         if std::mem::take(&mut self.has_streamed) {
             let discarded = text!(
@@ -200,14 +198,14 @@ impl HumanLog {
                 "The text above is discarded: the reply was incomplete",
                 "El texto anterior se descarta: la respuesta no llegó completa"
             );
-            self.write_detail("↑", &self.painter.dim(&discarded))?;
+            self.write_detail("↑", &self.painter.paint(DIM, &discarded))?;
         }
         Ok(())
     }
 
     fn tool_started(&mut self, start: &ToolCallStart) -> Result<(), Disconnected> {
         let what = summarize_call(&start.name, &start.arguments, self.style.lang);
-        let name = self.painter.bold(&sanitize::line(&start.name));
+        let name = self.painter.paint(BOLD, &sanitize::line(&start.name));
         let arrow = if what.is_empty() { "" } else { " → " };
         let lines = self.blocks.begin(&start.id, format!("   🔧 {name}{arrow}{what}"));
         if self.last_written != LastWritten::Tool {
@@ -220,9 +218,9 @@ impl HumanLog {
 
     fn tool_ended(&mut self, end: &ToolCallEnd, text: &str) -> Result<(), Disconnected> {
         let mark = match end.status {
-            ToolStatus::Ok => self.painter.success("✓"),
-            ToolStatus::Denied => self.painter.warning("⛔"),
-            _ => self.painter.error("✗"),
+            ToolStatus::Ok => self.painter.paint(SUCCESS, "✓"),
+            ToolStatus::Denied => self.painter.paint(WARNING, "⛔"),
+            _ => self.painter.paint(ERROR, "✗"),
         };
         let line = format!("      {mark} {text}{}", self.elapsed_suffix(end.duration));
         let hooks = self.hook_lines.remove(&end.id).unwrap_or_default();
@@ -243,7 +241,7 @@ impl HumanLog {
     fn hook(&mut self, hook: &HookComplete, text: String) -> Result<(), Disconnected> {
         let text = match hook.outcome {
             HookOutcome::Passed => text,
-            _ => self.painter.warning(&text),
+            _ => self.painter.paint(WARNING, &text),
         };
         match &hook.tool_call_id {
             Some(id) => {
@@ -269,19 +267,23 @@ impl ReportSink for HumanLog {
     fn on_event(&mut self, event: &PublicEvent) -> Result<(), Disconnected> {
         let text = self.style.lang.sentence(event);
         match &event.kind {
-            PublicEventKind::AgentStart(_) => self.line(self.painter.dim(&format!("▶ {text}"))),
+            PublicEventKind::AgentStart(_) => {
+                self.line(self.painter.paint(DIM, &format!("▶ {text}")))
+            }
             PublicEventKind::ApiCallStart(start) => {
                 self.has_streamed = false;
                 if start.attempt == 1 {
                     self.write_heading("🔄", &text)?;
                 }
                 self.status(Some(
-                    self.style.lang.pick("waiting for the LLM", "esperando al LLM").into(),
+                    self.style.lang.pick(["waiting for the LLM", "esperando al LLM"]).into(),
                 ))
             }
             PublicEventKind::ApiCallEnd(end) => self.call_ended(end, &text),
             PublicEventKind::TextDelta(delta) => self.stream(&delta.text),
-            PublicEventKind::Retry(_) => self.write_detail("⏳", &self.painter.warning(&text)),
+            PublicEventKind::Retry(_) => {
+                self.write_detail("⏳", &self.painter.paint(WARNING, &text))
+            }
             PublicEventKind::ToolCallStart(start) => self.tool_started(start),
             PublicEventKind::ToolCallEnd(end) => self.tool_ended(end, &text),
             PublicEventKind::HookComplete(hook) => self.hook(hook, text),
@@ -296,7 +298,7 @@ impl ReportSink for HumanLog {
             }
             PublicEventKind::Error(error) => match error.severity {
                 Severity::Warning => self.warning("⚠️ ", &text),
-                Severity::Error => self.line(format!("❌ {}", self.painter.error(&text))),
+                Severity::Error => self.line(format!("❌ {}", self.painter.paint(ERROR, &text))),
             },
             PublicEventKind::AgentEnd(end) => {
                 self.status(None)?;
@@ -308,7 +310,7 @@ impl ReportSink for HumanLog {
                     (RunStatus::Partial, _) => "⚠️ ",
                     (RunStatus::Failed, _) => "❌",
                 };
-                self.line(format!("{icon} {}", self.painter.bold(&text)))
+                self.line(format!("{icon} {}", self.painter.paint(BOLD, &text)))
             }
             PublicEventKind::StateChange(_) | PublicEventKind::SubagentCall(_) => Ok(()),
         }
@@ -337,13 +339,13 @@ impl ReportSink for HumanLog {
             }
         }
         if let Some(command) = &result.resume_command {
-            let begin = lang.pick("Continue with", "Para continuar");
+            let begin = lang.pick(["Continue with", "Para continuar"]);
             self.line(format!("↩️  {begin}: {command}"))?;
         }
         Ok(())
     }
 
-    fn finish(self: Box<Self>, timeout: FinishTimeout) -> Result<(), OutputError> {
+    fn finish(self: Box<Self>, timeout: Option<Duration>) -> Result<(), OutputError> {
         self.writer.finish(timeout)
     }
 }

@@ -8,7 +8,7 @@ use super::settings::OtelSettings;
 use super::span::{OtelSpan, encode_body};
 use super::span_builder::SpanBuilder;
 use crate::port::Disconnected;
-use crate::view::background_writer::{BackgroundWriter, FinishTimeout, OutputError, WriteTarget};
+use crate::view::background_writer::{BackgroundWriter, OutputError, WriteTarget};
 use crate::view::public::PublicEvent;
 use crate::view::result::RunResult;
 use crate::view::run_info::RunInfo;
@@ -65,14 +65,12 @@ impl OtelSink {
     ///
     /// Fails when the thread cannot be started.
     pub fn new(
-        settings: OtelSettings,
+        mut settings: OtelSettings,
         info: &RunInfo,
         sender: impl FnMut(&ExportRequest<'_>) -> Result<(), String> + Send + 'static,
     ) -> io::Result<Self> {
         let spans = SpanBuilder::new(&info.session_id, info.started_at, settings.parent);
-        let headers = [("content-type".to_owned(), "application/json".to_owned())];
-        let settings =
-            OtelSettings { headers: [&headers[..], &settings.headers].concat(), ..settings };
+        settings.headers.insert(0, ("content-type".to_owned(), "application/json".to_owned()));
         let (sender, trace) = (Box::new(sender), spans.trace);
         let collector = BatchExporter { sender, settings, trace, batch: Vec::new(), failures: 0 };
         Ok(Self { span_builder: spans, writer: BackgroundWriter::start("traces", collector)? })
@@ -100,12 +98,9 @@ impl ReportSink for OtelSink {
     }
 
     /// Waits briefly, and never fails: a run does not depend on its collector.
-    fn finish(self: Box<Self>, timeout: FinishTimeout) -> Result<(), OutputError> {
-        let timeout = match timeout {
-            FinishTimeout::Unlimited => SHUTDOWN_TIMEOUT,
-            FinishTimeout::AtMost(most) => most.min(SHUTDOWN_TIMEOUT),
-        };
-        if let Err(lost) = self.writer.finish(FinishTimeout::AtMost(timeout)) {
+    fn finish(self: Box<Self>, timeout: Option<Duration>) -> Result<(), OutputError> {
+        let timeout = timeout.map_or(SHUTDOWN_TIMEOUT, |most| most.min(SHUTDOWN_TIMEOUT));
+        if let Err(lost) = self.writer.finish(Some(timeout)) {
             log::warn!("the traces are incomplete: {lost}");
         }
         Ok(())

@@ -54,10 +54,8 @@ impl OtelSettings {
             || env("OTEL_TRACES_EXPORTER").is_some_and(|exporter| exporter != "otlp");
         let Some((name, value)) = find_url(&env).filter(|_| !is_off) else { return Ok(None) };
         if !(value.starts_with("http://") || value.starts_with("https://")) {
-            return Err(OtelSettingsError {
-                name,
-                problem: format!("'{value}' is not an http URL"),
-            });
+            let problem = format!("'{value}' is not an http URL");
+            return Err(OtelSettingsError { name, problem });
         }
         let protocol = PROTOCOLS.into_iter().find_map(|name| Some((name, env(name)?)));
         // Collectors of the binary form over HTTP accept JSON at the same URL.
@@ -99,10 +97,8 @@ fn find_url(env: &impl Fn(&str) -> Option<String>) -> Option<(&'static str, Stri
 fn parse_pairs(list: &str) -> Vec<(String, String)> {
     let pair = |pair: &str| {
         let (name, value) = pair.split_once('=')?;
-        Some((
-            name.trim().to_owned(),
-            percent_decode_str(value.trim()).decode_utf8_lossy().into_owned(),
-        ))
+        let value = percent_decode_str(value.trim()).decode_utf8_lossy();
+        Some((name.trim().to_owned(), value.into_owned()))
     };
     list.split(',').filter_map(pair).filter(|(name, _)| !name.is_empty()).collect()
 }

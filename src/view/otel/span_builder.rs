@@ -13,7 +13,7 @@ use crate::machine::RunStatus;
 use crate::model::{CallId, EffectId, MicroUsd, ReplyFinish, Tokens, ToolStatus, Usage};
 use crate::view::public::{
     AgentEnd, AgentStart, ApiCallEnd, ApiCallStart, CallOutcome, PublicEvent, PublicEventKind,
-    SubagentCall, ToolCallEnd, ToolCallStart, word,
+    SubagentCall, ToolCallEnd, ToolCallStart,
 };
 
 /// Folds the public events of a run into spans.
@@ -147,7 +147,7 @@ impl SpanBuilder {
             call.set_number("gen_ai.request.max_tokens", most.0);
         }
         call.set_number("architect.attempt", start.attempt);
-        call.set_text("architect.purpose", &word(start.purpose));
+        call.set_text("architect.purpose", start.purpose.as_str());
         self.call = Some((start.call, call));
     }
 
@@ -168,7 +168,7 @@ impl SpanBuilder {
                     call.set_text("gen_ai.response.model", model);
                 }
             }
-            CallOutcome::Failed { fault, message } => call.set_error(&word(fault), message),
+            CallOutcome::Failed { fault, message } => call.set_error(fault.as_str(), message),
             CallOutcome::Cancelled => call.set_error("cancelled", "the request was cancelled"),
         }
         if let Some(first) = end.first_byte {
@@ -207,12 +207,12 @@ impl SpanBuilder {
         // The output of a tool may be secret; its status is enough.
         let kind = match end.status {
             ToolStatus::Ok => return Some(tool),
-            ToolStatus::TimedOut => "timeout".to_owned(),
-            ToolStatus::Unknown => "unknown_tool".to_owned(),
-            ToolStatus::Malformed => "malformed_arguments".to_owned(),
-            status => word(status),
+            ToolStatus::TimedOut => "timeout",
+            ToolStatus::Unknown => "unknown_tool",
+            ToolStatus::Malformed => "malformed_arguments",
+            status => status.as_str(),
         };
-        tool.set_error(&kind, &kind);
+        tool.set_error(kind, kind);
         Some(tool)
     }
 }

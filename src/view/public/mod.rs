@@ -19,9 +19,7 @@ pub use public_event::{
     MessageTiming, PublicEvent, PublicEventKind, RetryCause, Severity, StateChange,
     SteeringReceived, SubagentCall, SummaryAuthor, TextDelta, ToolCallEnd, ToolCallStart,
 };
-pub(super) use serialize::{
-    TokenUsage, maybe_dollars, maybe_millis, maybe_reason, millis, seconds, word,
-};
+pub(super) use serialize::{TokenUsage, dollars, millis, reason, seconds};
 
 /// The version of the public events and of the result document; increased when the meaning of either changes.
 pub const SCHEMA: u32 = 1;

@@ -18,9 +18,7 @@ use crate::machine::{
     MachineNote, MachineOutput, PricedUsage, RunContext, RunOutcome, State, StateKind, StopReason,
     Transition,
 };
-use crate::model::{
-    ConversationItem, EffectId, MessageOrigin, Reply, ReplyFinish, RunTime, TimeSpan,
-};
+use crate::model::{ConversationItem, EffectId, MessageOrigin, ReplyFinish, RunTime, TimeSpan};
 use crate::port::{EffectNotice, HookRun, ReplyDelta, RunEvent};
 use crate::view::RunInfo;
 
@@ -210,16 +208,8 @@ impl EventProjector {
         let PricedUsage { usage, cost } = PricedUsage::between(self.usage, *spent, Some(event));
         let (cost, duration) = (rules.price.map(|_| cost), self.now.since(started_at));
         let call = id;
-        self.emit(ApiCallEnd {
-            call,
-            purpose,
-            attempt,
-            outcome,
-            duration,
-            first_byte,
-            usage,
-            cost,
-        });
+        let end = ApiCallEnd { call, purpose, attempt, outcome, duration, first_byte, usage, cost };
+        self.emit(end);
     }
 
     /// Emits the usage of a sub-agent.
@@ -320,11 +310,9 @@ impl EventProjector {
     /// Emits what went wrong, if the run failed.
     fn emit_failure(&mut self, machine: &Machine) {
         self.abort_compaction(machine);
-        if let State::Done(done) = &machine.state
-            && let Some(error) = &done.outcome.error
-        {
-            let (severity, message) = (Severity::Error, Arc::clone(error));
-            self.emit(ErrorEvent { severity, message });
+        let error = machine.state.outcome().and_then(|outcome| outcome.error.clone());
+        if let Some(message) = error {
+            self.emit(ErrorEvent { severity: Severity::Error, message });
         }
     }
 
@@ -361,14 +349,11 @@ impl EventProjector {
 
     fn end(&mut self, machine: &Machine) {
         let run = machine.state.run();
-        let outcome = match &machine.state {
-            State::Done(done) => done.outcome.clone(),
-            _ => RunOutcome {
-                reason: StopReason::InternalError,
-                output: None,
-                error: Some("the run ended unexpectedly".into()),
-            },
-        };
+        let outcome = machine.state.outcome().cloned().unwrap_or_else(|| RunOutcome {
+            reason: StopReason::InternalError,
+            output: None,
+            error: Some("the run ended unexpectedly".into()),
+        });
         let end = AgentEnd {
             status: outcome.reason.status(),
             reason: outcome.reason,
@@ -397,13 +382,10 @@ fn guard_name(before: &State, at: RunTime, event: &Event, change: Transition) ->
 
 /// Returns why the reply in an event is incomplete.
 fn incomplete_reason(event: &Event) -> IncompleteReply {
-    match event {
-        Event::Replied { reply: Reply { finish: ReplyFinish::Length, .. }, .. } => {
-            IncompleteReply::Length
-        }
-        Event::Replied { reply: Reply { finish: ReplyFinish::Pause, .. }, .. } => {
-            IncompleteReply::Pause
-        }
+    let Event::Replied { reply, .. } = event else { return IncompleteReply::Empty };
+    match reply.finish {
+        ReplyFinish::Length => IncompleteReply::Length,
+        ReplyFinish::Pause => IncompleteReply::Pause,
         _ => IncompleteReply::Empty,
     }
 }

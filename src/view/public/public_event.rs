@@ -6,9 +6,7 @@ use jiff::Timestamp;
 use serde::{Serialize, Serializer};
 use serde_json::Value;
 
-use super::serialize::{
-    TokenUsage, dollars, maybe_dollars, maybe_millis, maybe_seconds, millis, seconds, text,
-};
+use super::serialize::{TokenUsage, dollars, millis, reason, seconds};
 use crate::machine::{
     Authorization, CallPurpose, CloseReason, NoFinalSummary, RunStatus, StopReason,
 };
@@ -125,12 +123,12 @@ pub struct AgentStart {
 #[serde(remote = "RunLimits")]
 struct EffectiveLimits {
     max_steps: u32,
-    #[serde(rename = "budget_usd", serialize_with = "maybe_dollars")]
+    #[serde(rename = "budget_usd", serialize_with = "dollars")]
     budget: Option<MicroUsd>,
     max_tokens: Option<Tokens>,
-    #[serde(rename = "timeout_seconds", serialize_with = "maybe_seconds")]
+    #[serde(rename = "timeout_seconds", serialize_with = "seconds")]
     timeout: Option<TimeSpan>,
-    #[serde(rename = "step_timeout_seconds", serialize_with = "maybe_seconds")]
+    #[serde(rename = "step_timeout_seconds", serialize_with = "seconds")]
     step_timeout: Option<TimeSpan>,
 }
 
@@ -140,7 +138,7 @@ pub struct AgentEnd {
     /// The status of the run.
     pub status: RunStatus,
     /// Why it ended.
-    #[serde(rename = "stop_reason", serialize_with = "text")]
+    #[serde(rename = "stop_reason", serialize_with = "reason")]
     pub reason: StopReason,
     /// The exit code.
     pub exit_code: u8,
@@ -152,7 +150,7 @@ pub struct AgentEnd {
     #[serde(rename = "duration_seconds", serialize_with = "seconds")]
     pub duration: TimeSpan,
     /// The cost, if the model has a price.
-    #[serde(serialize_with = "maybe_dollars")]
+    #[serde(serialize_with = "dollars")]
     pub cost: Option<MicroUsd>,
     /// The final text, if any; part of the result document.
     #[serde(skip)]
@@ -214,13 +212,13 @@ pub struct ApiCallEnd {
     #[serde(rename = "duration_ms", serialize_with = "millis")]
     pub duration: TimeSpan,
     /// The time to the first byte, if one came.
-    #[serde(rename = "first_byte_ms", serialize_with = "maybe_millis")]
+    #[serde(rename = "first_byte_ms", serialize_with = "millis")]
     pub first_byte: Option<TimeSpan>,
     /// The usage: as reported by the provider, or estimated for a call that was sent and not answered.
     #[serde(with = "TokenUsage")]
     pub usage: Usage,
     /// The cost, if the model has a price.
-    #[serde(rename = "cost_usd", serialize_with = "maybe_dollars")]
+    #[serde(rename = "cost_usd", serialize_with = "dollars")]
     pub cost: Option<MicroUsd>,
 }
 
@@ -360,7 +358,7 @@ pub struct SubagentCall {
     #[serde(with = "TokenUsage")]
     pub usage: Usage,
     /// The cost, if the model has a price.
-    #[serde(rename = "cost_usd", serialize_with = "maybe_dollars")]
+    #[serde(rename = "cost_usd", serialize_with = "dollars")]
     pub cost: Option<MicroUsd>,
 }
 

@@ -1,9 +1,6 @@
-//! Serializers for amounts.
-
-use std::fmt::Display;
+//! Serializers for amounts, which also serialize an amount that may be unknown.
 
 use serde::{Serialize, Serializer};
-use serde_json::Value;
 
 use crate::machine::StopReason;
 use crate::model::{MicroUsd, TimeSpan, Tokens, Usage};
@@ -24,78 +21,36 @@ pub(in crate::view) struct TokenUsage {
     reasoning: Tokens,
 }
 
-/// Serializes a value as its text.
-pub(in crate::view) fn text<T: Display, S: Serializer>(
-    value: &T,
-    to: S,
-) -> Result<S::Ok, S::Error> {
-    to.collect_str(value)
-}
-
 /// Serializes the name of a stop reason, if there is one.
-#[allow(clippy::ref_option, clippy::trivially_copy_pass_by_ref)] // asked for by serde
-pub(in crate::view) fn maybe_reason<S: Serializer>(
-    reason: &Option<StopReason>,
+pub(in crate::view) fn reason<S: Serializer>(
+    reason: &(impl Copy + Into<Option<StopReason>>),
     to: S,
 ) -> Result<S::Ok, S::Error> {
-    reason.map(StopReason::name).serialize(to)
-}
-
-/// Serializes an amount of money in dollars.
-#[allow(clippy::trivially_copy_pass_by_ref)] // asked for by serde
-pub(super) fn dollars<S: Serializer>(money: &MicroUsd, to: S) -> Result<S::Ok, S::Error> {
-    to.serialize_f64(money.as_dollars())
+    (*reason).into().map(StopReason::name).serialize(to)
 }
 
 /// Serializes an amount of money in dollars, if known.
-#[allow(clippy::ref_option)] // asked for by serde
-pub(in crate::view) fn maybe_dollars<S: Serializer>(
-    money: &Option<MicroUsd>,
+pub(in crate::view) fn dollars<S: Serializer>(
+    money: &(impl Copy + Into<Option<MicroUsd>>),
     to: S,
 ) -> Result<S::Ok, S::Error> {
-    money.map(MicroUsd::as_dollars).serialize(to)
-}
-
-/// Serializes a duration in milliseconds.
-#[allow(clippy::trivially_copy_pass_by_ref, clippy::cast_precision_loss)] // exact for 285 years
-pub(in crate::view) fn millis<S: Serializer>(span: &TimeSpan, to: S) -> Result<S::Ok, S::Error> {
-    to.serialize_f64(span.0 as f64 / 1e3)
+    (*money).into().map(MicroUsd::as_dollars).serialize(to)
 }
 
 /// Serializes a duration in milliseconds, if known.
-#[allow(clippy::ref_option)] // asked for by serde
-pub(in crate::view) fn maybe_millis<S: Serializer>(
-    span: &Option<TimeSpan>,
+#[allow(clippy::cast_precision_loss)] // exact for 285 years
+pub(in crate::view) fn millis<S: Serializer>(
+    span: &(impl Copy + Into<Option<TimeSpan>>),
     to: S,
 ) -> Result<S::Ok, S::Error> {
-    match span {
-        Some(span) => millis(span, to),
-        None => to.serialize_none(),
-    }
+    (*span).into().map(|span| span.0 as f64 / 1e3).serialize(to)
 }
 
-/// Serializes a duration in seconds, to the millisecond.
-#[allow(clippy::trivially_copy_pass_by_ref, clippy::cast_precision_loss)] // asked for by serde
-pub(in crate::view) fn seconds<S: Serializer>(span: &TimeSpan, to: S) -> Result<S::Ok, S::Error> {
-    to.serialize_f64((span.0 as f64 / 1e3).round() / 1e3)
-}
-
-/// Serializes a duration in seconds, if known.
-#[allow(clippy::ref_option)] // asked for by serde
-pub(super) fn maybe_seconds<S: Serializer>(
-    span: &Option<TimeSpan>,
+/// Serializes a duration in seconds, to the millisecond, if known.
+#[allow(clippy::cast_precision_loss)] // exact for 285 years
+pub(in crate::view) fn seconds<S: Serializer>(
+    span: &(impl Copy + Into<Option<TimeSpan>>),
     to: S,
 ) -> Result<S::Ok, S::Error> {
-    match span {
-        Some(span) => seconds(span, to),
-        None => to.serialize_none(),
-    }
-}
-
-/// Returns the word that stands for a value in events.
-pub(in crate::view) fn word(value: impl Serialize) -> String {
-    match serde_json::to_value(value) {
-        Ok(Value::String(word)) => word,
-        _ => String::new(),
-    }
+    (*span).into().map(|span| (span.0 as f64 / 1e3).round() / 1e3).serialize(to)
 }

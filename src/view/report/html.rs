@@ -60,12 +60,9 @@ fn table(facts: &ReportTable) -> Markup {
                 thead { tr { @for name in facts.header { th { (name) } } } }
                 tbody {
                     @for row in &facts.rows {
-                        tr {
-                            @for (column, cell) in row.iter().enumerate() {
-                                @if column < facts.code_columns { td { code { (cell) } } }
-                                @else { td { (cell) } }
-                            }
-                        }
+                        tr { @for (column, cell) in row.iter().enumerate() {
+                            td { @if column < facts.code_columns { code { (cell) } } @else { (cell) } }
+                        } }
                     }
                 }
             }

@@ -68,7 +68,7 @@ fn table(facts: &ReportTable, most: usize) -> String {
     for row in facts.rows.iter().take(most) {
         let cell = |(column, cell): (usize, &String)| match column < facts.code_columns {
             _ if cell.is_empty() => String::new(),
-            true => code_span(cell).replace('|', "\\|"),
+            true => cell_code_span(cell),
             false => escape(cell),
         };
         let cells: Vec<String> = row.iter().enumerate().map(cell).collect();
@@ -112,16 +112,14 @@ struct MarkdownWriter {
 impl MarkdownWriter {
     fn write(&mut self, event: Event<'_>) {
         match event {
-            Event::Start(tag) => self.start(tag),
-            Event::End(tag) => self.end(tag),
             Event::Text(text) => match &mut self.code {
                 Some((_, code)) => code.push_str(&text),
                 None => self.line.push_str(&escape(&text)),
             },
-            Event::Code(code) if self.columns > 0 => {
-                self.line.push_str(&code_span(&code).replace('|', "\\|"));
-            }
+            Event::Code(code) if self.columns > 0 => self.line.push_str(&cell_code_span(&code)),
             Event::Code(code) => self.line.push_str(&code_span(&code)),
+            Event::Start(Tag::Emphasis) | Event::End(TagEnd::Emphasis) => self.line.push('*'),
+            Event::Start(Tag::Strong) | Event::End(TagEnd::Strong) => self.line.push_str("**"),
             Event::SoftBreak => self.finish_line(),
             Event::HardBreak => {
                 self.line.push('\\');
@@ -131,31 +129,16 @@ impl MarkdownWriter {
                 self.separate();
                 self.push_line("---");
             }
-            // Never produced with the extensions that are parsed.
-            _ => {}
-        }
-    }
-
-    fn start(&mut self, tag: Tag<'_>) {
-        match tag {
-            Tag::Paragraph | Tag::Table(_) => self.separate(),
-            Tag::Heading { level, .. } => {
+            Event::Start(Tag::Paragraph | Tag::Table(_)) => self.separate(),
+            Event::Start(Tag::Heading { level, .. }) => {
                 self.separate();
                 self.line = "#".repeat(level as usize) + " ";
             }
-            Tag::BlockQuote(_) => {
+            Event::Start(Tag::BlockQuote(_)) => {
                 self.separate();
-                self.push_prefix("> ", "> ");
+                self.prefixes.push((Some("> ".to_owned()), "> ".to_owned()));
             }
-            Tag::CodeBlock(kind) => {
-                self.separate();
-                let language = match kind {
-                    CodeBlockKind::Fenced(language) => language.into_string(),
-                    CodeBlockKind::Indented => String::new(),
-                };
-                self.code = Some((language, String::new()));
-            }
-            Tag::List(first) => {
+            Event::Start(Tag::List(first)) => {
                 // A list that begins with one may stand directly below the words of its item.
                 match self.lists.is_empty() || first.is_some_and(|first| first != 1) {
                     true => self.separate(),
@@ -163,39 +146,30 @@ impl MarkdownWriter {
                 }
                 self.lists.push(first);
             }
-            Tag::Item => {
+            Event::Start(Tag::Item) => {
                 let marker = match self.lists.last_mut() {
                     Some(Some(number)) => {
-                        let marker = format!("{number}. ");
-                        *number = number.saturating_add(1);
-                        marker
+                        *number += 1;
+                        format!("{}. ", *number - 1)
                     }
                     Some(None) | None => "- ".to_owned(),
                 };
-                self.push_prefix(&marker, &" ".repeat(marker.len()));
+                let indent = " ".repeat(marker.len());
+                self.prefixes.push((Some(marker), indent));
             }
-            Tag::Emphasis => self.line.push('*'),
-            Tag::Strong => self.line.push_str("**"),
-            Tag::TableHead | Tag::TableRow => self.columns = 0,
-            Tag::TableCell => {
-                self.line.push_str("| ");
-                self.columns += 1;
-            }
-            _ => {}
-        }
-    }
-
-    fn end(&mut self, tag: TagEnd) {
-        match tag {
-            TagEnd::Item | TagEnd::BlockQuote(_) => {
+            Event::End(TagEnd::Item | TagEnd::BlockQuote(_)) => {
                 self.finish_line();
                 if self.is_first_line() {
                     self.push_line("");
                 }
                 self.prefixes.pop();
             }
-            TagEnd::List(_) => drop(self.lists.pop()),
-            TagEnd::CodeBlock => {
+            Event::End(TagEnd::List(_)) => drop(self.lists.pop()),
+            Event::Start(Tag::CodeBlock(CodeBlockKind::Fenced(language))) => {
+                self.separate();
+                self.code = Some((language.into_string(), String::new()));
+            }
+            Event::End(TagEnd::CodeBlock) => {
                 if let Some((language, text)) = self.code.take() {
                     let fence = "`".repeat(longest_backtick_run(&text).max(2) + 1);
                     self.push_line(&format!("{fence}{language}"));
@@ -203,18 +177,22 @@ impl MarkdownWriter {
                     self.push_line(&fence);
                 }
             }
-            TagEnd::Emphasis => self.line.push('*'),
-            TagEnd::Strong => self.line.push_str("**"),
-            TagEnd::TableCell => self.line.push(' '),
-            TagEnd::TableHead | TagEnd::TableRow => {
+            Event::Start(Tag::TableCell) => {
+                self.line.push_str("| ");
+                self.columns += 1;
+            }
+            Event::End(TagEnd::TableCell) => self.line.push(' '),
+            Event::End(TagEnd::TableHead | TagEnd::TableRow) => {
                 self.line.push('|');
                 self.finish_line();
                 let columns = std::mem::take(&mut self.columns);
-                if tag == TagEnd::TableHead {
+                if event == Event::End(TagEnd::TableHead) {
                     self.push_line(&format!("|{}", "---|".repeat(columns)));
                 }
             }
-            _ => self.finish_line(),
+            Event::End(_) => self.finish_line(),
+            // Never produced with the extensions that are parsed.
+            _ => {}
         }
     }
 
@@ -229,10 +207,6 @@ impl MarkdownWriter {
     /// Returns whether the innermost quote or item has no line yet.
     fn is_first_line(&self) -> bool {
         self.prefixes.last().is_some_and(|(first, _)| first.is_some())
-    }
-
-    fn push_prefix(&mut self, first: &str, rest: &str) {
-        self.prefixes.push((Some(first.to_owned()), rest.to_owned()));
     }
 
     fn finish_line(&mut self) {
@@ -303,6 +277,11 @@ fn code_span(text: &str) -> String {
         true => String::new(),
         false => format!("{fence}{space}{text}{space}{fence}"),
     }
+}
+
+/// Returns a text as code within a table.
+fn cell_code_span(text: &str) -> String {
+    code_span(text).replace('|', "\\|")
 }
 
 fn longest_backtick_run(text: &str) -> usize {

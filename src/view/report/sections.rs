@@ -4,7 +4,6 @@ use super::RunReport;
 use crate::machine::{RunStatus, StopReason};
 use crate::model::{FileChange, MicroUsd, pluralize};
 use crate::view::CostSource;
-use crate::view::public::word;
 use crate::view::result::{DeniedCall, ToolUsed};
 use crate::view::sanitize;
 
@@ -94,7 +93,11 @@ pub(super) fn tables(report: &RunReport<'_>) -> Vec<ReportTable> {
 
 fn files(report: &RunReport<'_>) -> ReportTable {
     let row = |file: &FileChange| {
-        vec![cell(&file.path), word(file.action), format!("+{} −{}", file.added, file.removed)]
+        vec![
+            cell(&file.path),
+            file.action.to_string(),
+            format!("+{} −{}", file.added, file.removed),
+        ]
     };
     let rows = report.result.files_modified.iter().map(row).collect();
     ReportTable { title: "Files", header: &["file", "change", "lines"], rows, code_columns: 1 }
@@ -102,8 +105,8 @@ fn files(report: &RunReport<'_>) -> ReportTable {
 
 fn tools(report: &RunReport<'_>) -> ReportTable {
     let row = |tool: &ToolUsed| {
-        let what = cell(tool.path.as_ref().unwrap_or(&tool.brief.arguments));
-        let error = tool.brief.error.as_ref().or(tool.error.as_ref());
+        let what = cell(tool.path.as_ref().unwrap_or(&tool.arguments_line));
+        let error = tool.error_line.as_ref();
         let result = error.map_or("ok".to_owned(), |error| sanitize::headline(error, MAX_CELL));
         vec![cell(&tool.name), what, result, tool.duration.to_string()]
     };

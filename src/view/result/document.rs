@@ -10,7 +10,7 @@ use super::changed_files::ChangedFiles;
 use crate::machine::{RunStatus, StopReason};
 use crate::model::{FileChange, MicroUsd, TimeSpan, Usage};
 use crate::view::CostSource;
-use crate::view::public::{SCHEMA, TokenUsage, maybe_dollars, maybe_reason, millis, seconds};
+use crate::view::public::{SCHEMA, TokenUsage, dollars, millis, reason, seconds};
 
 /// The result of a run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -22,7 +22,7 @@ pub struct RunResult {
     /// The status of the run.
     pub status: RunStatus,
     /// Why it ended; null if it did not start.
-    #[serde(serialize_with = "maybe_reason")]
+    #[serde(serialize_with = "reason")]
     pub stop_reason: Option<StopReason>,
     /// The exit code.
     pub exit_code: u8,
@@ -48,7 +48,7 @@ pub struct RunResult {
     #[serde(with = "TokenUsage")]
     pub usage: Usage,
     /// The cost of all calls; null if the model has no price.
-    #[serde(serialize_with = "maybe_dollars")]
+    #[serde(serialize_with = "dollars")]
     pub cost: Option<MicroUsd>,
     /// The same cost, by purpose.
     pub costs: RunCosts,
@@ -112,25 +112,19 @@ pub struct ToolUsed {
     /// Why it failed, if it did.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<Arc<str>>,
-    /// Its arguments and its error, each in one line; for reports.
+    /// Its arguments in one line, such as a path or a command; for reports.
     #[serde(skip)]
-    pub brief: ToolCallBrief,
-}
-
-/// A one-line summary of a tool call.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ToolCallBrief {
-    /// Its arguments, such as a path or a command.
-    pub arguments: Arc<str>,
-    /// Why it failed; `None` if it did not.
-    pub error: Option<Arc<str>>,
+    pub arguments_line: Arc<str>,
+    /// Why it failed in one line, if it did; for reports.
+    #[serde(skip)]
+    pub error_line: Option<Arc<str>>,
 }
 
 /// The costs by purpose.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct RunCosts {
     /// The total; null if the model has no price.
-    #[serde(rename = "total_cost_usd", serialize_with = "maybe_dollars")]
+    #[serde(rename = "total_cost_usd", serialize_with = "dollars")]
     pub total: Option<MicroUsd>,
     /// The cost of each kind of call.
     #[serde(serialize_with = "by_source")]

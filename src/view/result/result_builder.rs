@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::changed_files::ChangedFiles;
-use super::{DeniedCall, RunCosts, RunResult, ToolCallBrief, ToolUsed};
+use super::{DeniedCall, RunCosts, RunResult, ToolUsed};
 use crate::machine::StopReason;
 use crate::model::{CallId, MicroUsd, TimeSpan, ToolStatus, Usage};
 use crate::view::human::call_summary::summarize_call;
@@ -181,10 +181,8 @@ impl RunResultBuilder {
             path: end.path.clone(),
             duration: end.duration,
             error: failed().map(|text| sanitize::truncate(text.trim(), LONGEST_ERROR).into()),
-            brief: ToolCallBrief {
-                arguments: what.unwrap_or_default().into(),
-                error: failed().map(|text| failure_line(&end.name, text, LONGEST_BRIEF).into()),
-            },
+            arguments_line: what.unwrap_or_default().into(),
+            error_line: failed().map(|text| failure_line(&end.name, text, LONGEST_BRIEF).into()),
         };
         if let Some(slot) = index.and_then(|index: usize| self.tools.get_mut(index)) {
             *slot = Some(tool);
@@ -199,18 +197,15 @@ fn answer_or_reason(end: &AgentEnd) -> Arc<str> {
     if let Some(answer) = output {
         return Arc::clone(answer);
     }
-    let text = match (reason, error.as_deref()) {
-        (StopReason::ChecksFailed, Some(error)) => format!("The agent stopped ({reason}): {error}"),
-        (StopReason::UserInterrupt(_), _) => "Interrupted by the user.".to_owned(),
-        (StopReason::LlmError(_), error) => {
-            format!("Unrecoverable LLM error: {}", error.unwrap_or("unknown"))
+    let cause = error.as_deref().unwrap_or("unknown");
+    let text = match reason {
+        StopReason::ChecksFailed if error.is_some() => {
+            format!("The agent stopped ({reason}): {cause}")
         }
-        (StopReason::StoreError, error) => {
-            format!("The session could not be stored: {}", error.unwrap_or("unknown"))
-        }
-        (StopReason::InternalError, error) => {
-            format!("Internal error: {}", error.unwrap_or("unknown"))
-        }
+        StopReason::UserInterrupt(_) => "Interrupted by the user.".to_owned(),
+        StopReason::LlmError(_) => format!("Unrecoverable LLM error: {cause}"),
+        StopReason::StoreError => format!("The session could not be stored: {cause}"),
+        StopReason::InternalError => format!("Internal error: {cause}"),
         _ => format!("The agent stopped ({reason}). Steps completed: {steps}."),
     };
     text.into()

@@ -24,7 +24,7 @@ pub use tracer::{RecordContent, TraceStep, Tracer};
 
 use crate::machine::{StateKind, StopReason};
 use crate::model::{MicroUsd, RunTime, TimeSpan, Tokens};
-use crate::view::public::{maybe_dollars, maybe_reason, millis};
+use crate::view::public::{dollars, millis, reason};
 
 /// The session of a trace.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -50,10 +50,9 @@ pub struct Trace {
     #[serde(flatten)]
     pub subject: TraceSubject,
     /// Its present state.
-    #[serde(serialize_with = "state_name")]
     pub state: StateKind,
     /// Why it ended; `None` if it has not ended.
-    #[serde(serialize_with = "maybe_reason")]
+    #[serde(serialize_with = "reason")]
     pub stop_reason: Option<StopReason>,
     /// Its duration, without the time between its processes.
     #[serde(rename = "duration_ms", serialize_with = "millis")]
@@ -65,7 +64,7 @@ pub struct Trace {
     /// Input and output tokens.
     pub tokens: Tokens,
     /// Its cost in dollars; `None` if the model has no price.
-    #[serde(serialize_with = "maybe_dollars")]
+    #[serde(serialize_with = "dollars")]
     pub cost: Option<MicroUsd>,
     /// The time in each entered state, in the order of the chart.
     pub states: Vec<StateTime>,
@@ -93,13 +92,10 @@ impl Trace {
     }
 }
 
-#[allow(clippy::trivially_copy_pass_by_ref)] // asked for by serde
-fn state_name<S: Serializer>(state: &StateKind, to: S) -> Result<S::Ok, S::Error> {
-    to.serialize_str(state.as_str())
-}
-
-/// Serializes a session time in milliseconds.
-#[allow(clippy::trivially_copy_pass_by_ref)] // asked for by serde
-fn moment<S: Serializer>(time: &RunTime, to: S) -> Result<S::Ok, S::Error> {
-    millis(&time.since(RunTime::START), to)
+/// Serializes a session time in milliseconds, if known.
+fn moment<S: Serializer>(
+    time: &(impl Copy + Into<Option<RunTime>>),
+    to: S,
+) -> Result<S::Ok, S::Error> {
+    millis(&(*time).into().map(|time| time.since(RunTime::START)), to)
 }

@@ -14,7 +14,6 @@ use super::{Trace, chart, usage_chart};
 use crate::machine::{CallPurpose, RunStatus, StopReason};
 use crate::model::{Decision, MessageOrigin, RunTime, TimeSpan, ToolStatus, pluralize};
 use crate::view::page::{PageFrame, section};
-use crate::view::public::word;
 use crate::view::sanitize;
 
 /// The longest headline of a message, in characters; the whole text is folded below it.
@@ -50,10 +49,7 @@ pub(super) fn render(trace: &Trace) -> String {
         key_figures: &key_figures,
         facts: &facts.map(|(name, value)| (name, sanitize::line(value).into_owned())),
     };
-    let edges = html! {
-        div.wide { (chart::render(trace)) }
-        (edge_list(trace))
-    };
+    let edges = html! { div.wide { (chart::render(trace)) } (edge_list(trace)) };
     frame.render(&html! {
         (section("Time by state", &time_section(trace)))
         (section("Transitions", &edges))
@@ -89,8 +85,7 @@ fn time_section(trace: &Trace) -> Markup {
         }
         p.legend {
             @for (phase, time) in &sums {
-                span { b class=(css_class(*phase)) {} (phase.name()) " " (share(*time)) }
-                " "
+                span { b class=(css_class(*phase)) {} (phase.name()) " " (share(*time)) } " "
             }
         }
         div.wide {
@@ -100,9 +95,7 @@ fn time_section(trace: &Trace) -> Markup {
                     @for (phase, [name, visits, time, share]) in time_rows(trace) {
                         tr class=[phase.is_none().then_some("sum")] {
                             td { @if let Some(phase) = phase { b class=(css_class(phase)) {} } (name) }
-                            td { (visits) }
-                            td { (time) }
-                            td { (share) }
+                            td { (visits) } td { (time) } td { (share) }
                         }
                     }
                 }
@@ -146,9 +139,7 @@ fn timeline(trace: &Trace) -> Markup {
                 li.scale aria-hidden="true" { span { (time_scale(trace.duration)) } }
                 @for row in &rows {
                     li class=[row.is_failed.then_some("bad")] {
-                        b { (row.label) }
-                        span.end { (row.end) }
-                        span.took { (row.duration) }
+                        b { (row.label) } span.end { (row.end) } span.took { (row.duration) }
                         span.track {
                             i style={ "left:" (share(row.started_at.0)) "%;width:" (share(row.duration.0)) "%" } {
                                 @for (phase, time) in row.parts.iter().filter(|(_, time)| time.0 > 0) {
@@ -166,10 +157,7 @@ fn timeline(trace: &Trace) -> Markup {
 
 /// Returns five times since the session began, evenly spaced.
 fn time_scale(duration: TimeSpan) -> Markup {
-    html! {
-        small { "0" }
-        @for quarter in 1..=4 { small { (TimeSpan(duration.0 / 4 * quarter)) } }
-    }
+    html! { small { "0" } @for quarter in 1..=4 { small { (TimeSpan(duration.0 / 4 * quarter)) } } }
 }
 
 /// A row of the timeline.
@@ -251,7 +239,7 @@ fn status_name(status: Option<ToolStatus>) -> String {
         None => "outcome unknown".to_owned(),
         Some(ToolStatus::Unknown) => "no such tool".to_owned(),
         Some(ToolStatus::Truncated) => "cut off".to_owned(),
-        Some(status) => word(status).replace('_', " "),
+        Some(status) => status.as_str().replace('_', " "),
     }
 }
 
@@ -274,7 +262,7 @@ fn messages(trace: &Trace) -> Markup {
 
 fn speaker(message: &TraceMessage) -> (&'static str, String) {
     match &message.speaker {
-        Speaker::User { origin } => ("user", word(origin).replace('_', "-")),
+        Speaker::User { origin } => ("user", origin.as_str().replace('_', "-")),
         Speaker::Assistant => ("assistant", "assistant".to_owned()),
         Speaker::ToolCall { name } => ("call", format!("calls {}", sanitize::line(name))),
         Speaker::ToolResult { name, status: ToolStatus::Ok } => {

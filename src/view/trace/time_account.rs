@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::phase::TracePhase;
-use super::state_name;
 use crate::machine::StateKind;
 use crate::model::TimeSpan;
 use crate::port::CallTiming;
@@ -15,7 +14,6 @@ use crate::view::public::millis;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct StateTime {
     /// The state.
-    #[serde(serialize_with = "state_name")]
     pub state: StateKind,
     /// How often it was entered.
     pub visits: u32,
@@ -40,10 +38,8 @@ pub struct PhaseTime {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct TransitionCount {
     /// The state that was left.
-    #[serde(serialize_with = "state_name")]
     pub from: StateKind,
     /// The state that was entered.
-    #[serde(serialize_with = "state_name")]
     pub to: StateKind,
     /// The event, as the statechart names it, or `RESUMED`.
     pub event: &'static str,

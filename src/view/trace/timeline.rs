@@ -11,7 +11,7 @@ use crate::model::{
     CallId, Decision, EffectId, MicroUsd, ReplyFinish, RunTime, TimeSpan, ToolStatus, Usage,
 };
 use crate::port::CallTiming;
-use crate::view::public::{decision_of, maybe_dollars, maybe_millis, message_count, millis};
+use crate::view::public::{decision_of, dollars, message_count, millis};
 
 /// A request to the model.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -29,10 +29,10 @@ pub struct CallSpan {
     #[serde(rename = "time_ms", serialize_with = "millis")]
     pub duration: TimeSpan,
     /// The time to encode it.
-    #[serde(rename = "encode_ms", serialize_with = "maybe_millis")]
+    #[serde(rename = "encode_ms", serialize_with = "millis")]
     pub encode: Option<TimeSpan>,
     /// Waiting for the first byte of the reply.
-    #[serde(rename = "first_byte_ms", serialize_with = "maybe_millis")]
+    #[serde(rename = "first_byte_ms", serialize_with = "millis")]
     pub first_byte: Option<TimeSpan>,
     /// How it ended.
     #[serde(flatten)]
@@ -78,7 +78,7 @@ pub struct ToolSpan {
     #[serde(rename = "judged_ms", serialize_with = "moment")]
     pub authorized_at: RunTime,
     /// When it began to run; `None` if it did not.
-    #[serde(rename = "begun_ms", serialize_with = "maybe_moment")]
+    #[serde(rename = "begun_ms", serialize_with = "moment")]
     pub started_at: Option<RunTime>,
     /// When it ended.
     #[serde(rename = "ended_ms", serialize_with = "moment")]
@@ -111,7 +111,7 @@ pub struct SpanUsage {
     /// The part of the request that was read from the provider's cache.
     pub cached_input_tokens: u64,
     /// Its cost in dollars; `None` if the model has no price.
-    #[serde(serialize_with = "maybe_dollars")]
+    #[serde(serialize_with = "dollars")]
     pub cost: Option<MicroUsd>,
 }
 
@@ -124,11 +124,6 @@ impl SpanUsage {
             cost,
         }
     }
-}
-
-#[allow(clippy::ref_option)] // asked for by serde
-fn maybe_moment<S: serde::Serializer>(time: &Option<RunTime>, to: S) -> Result<S::Ok, S::Error> {
-    maybe_millis(&time.map(|time| time.since(RunTime::START)), to)
 }
 
 /// Collects the spans.

@@ -5,7 +5,7 @@ use super::phase::TracePhase;
 use super::time_account::TimeAccount;
 use super::timeline::{CallEnd, Timeline};
 use super::{Trace, TraceSubject};
-use crate::machine::{Event, Machine, MachineOutput, State, StateKind};
+use crate::machine::{Event, Machine, MachineOutput, StateKind};
 use crate::model::{RunTime, TimeSpan};
 use crate::port::CallTiming;
 
@@ -131,14 +131,10 @@ impl Tracer {
         let Timeline { calls, tools, subagents, .. } = timeline;
         let subagent_calls = u32::try_from(subagents.len()).unwrap_or(u32::MAX);
         let run = machine.state.run();
-        let stop_reason = match &machine.state {
-            State::Done(done) => Some(done.outcome.reason),
-            _ => None,
-        };
         Trace {
             subject,
             state: machine.state.kind(),
-            stop_reason,
+            stop_reason: machine.state.outcome().map(|outcome| outcome.reason),
             duration: account.total,
             steps: run.steps,
             llm_calls: run.model_calls.saturating_add(subagent_calls),

@@ -57,7 +57,6 @@ pub use expectations::{
 };
 pub use parse::{
     Scenario, ScenarioAction, ScenarioClock, ScenarioContent, ScenarioError, ScheduledAction,
-    SignalName,
 };
 pub use report::{ScenarioResult, format_text, to_json, to_junit};
 pub use run::{ScenarioOutcome, find_scenarios, run_all};

@@ -108,19 +108,7 @@ pub enum ScenarioAction {
     /// The user sends a message for the end of the run.
     FollowUp(String),
     /// A signal arrives.
-    Signal(SignalName),
-}
-
-/// The name of a signal.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "UPPERCASE")]
-pub enum SignalName {
-    /// The user's interrupt.
-    SigInt,
-    /// The end of a service.
-    SigTerm,
-    /// The end of a terminal.
-    SigHup,
+    Signal(Signal),
 }
 
 /// An error of loading a scenario.
@@ -153,7 +141,7 @@ struct ScheduledActionToml {
     nth: Option<u32>,
     steer: Option<String>,
     follow_up: Option<String>,
-    signal: Option<SignalName>,
+    signal: Option<String>,
 }
 
 /// The header of the expectations.
@@ -258,23 +246,16 @@ impl TryFrom<ScheduledActionToml> for ScheduledAction {
         let action = match (steer, follow_up, signal) {
             (Some(text), None, None) => ScenarioAction::Steer(text),
             (None, Some(text), None) => ScenarioAction::FollowUp(text),
-            (None, None, Some(signal)) => ScenarioAction::Signal(signal),
+            (None, None, Some(name)) => {
+                let sent = [Signal::Interrupt, Signal::Terminate, Signal::Hangup];
+                let signal = sent.into_iter().find(|signal| signal.name() == name);
+                ScenarioAction::Signal(signal.ok_or("signal is one of SIGINT, SIGTERM and SIGHUP")?)
+            }
             _ => return Err("one of steer, follow_up and signal has to be there"),
         };
         match nth {
             Some(0) => Err("nth counts from one"),
             nth => Ok(Self { event, nth: nth.unwrap_or(1), action }),
-        }
-    }
-}
-
-impl SignalName {
-    /// Returns the signal.
-    pub fn signal(self) -> Signal {
-        match self {
-            Self::SigInt => Signal::Interrupt,
-            Self::SigTerm => Signal::Terminate,
-            Self::SigHup => Signal::Hangup,
         }
     }
 }

@@ -118,22 +118,18 @@ fn build_setup(
     folder: &TempDir,
     world: &ProcessEnv,
 ) -> Result<RunSetup, AppError> {
+    let content = &scenario.content;
     let path = |name: &str| folder.path().join(name);
     let mut sets = vec![
         format!("sessions.dir={}", path("sessions").display()),
         "sessions.durability=os".to_owned(),
     ];
-    sets.extend(
-        scenario
-            .content
-            .mode
-            .iter()
-            .map(|mode| format!("agents.{}.confirm_mode={mode}", scenario.content.agent)),
-    );
-    sets.extend(scenario.content.sets.iter().cloned());
+    let mode = content.mode.iter();
+    sets.extend(mode.map(|mode| format!("agents.{}.confirm_mode={mode}", content.agent)));
+    sets.extend(content.sets.iter().cloned());
     let config = load(&ConfigSources {
         cwd: path("workspace"),
-        file: scenario.content.config.as_ref().map(|_| path("config.toml")),
+        file: content.config.as_ref().map(|_| path("config.toml")),
         sets,
         ..ConfigSources::default()
     })?;
@@ -141,11 +137,11 @@ fn build_setup(
     let home = ("HOME".into(), path("home").into_os_string());
     let world = ProcessEnv { variables: programs.chain([home]).collect(), cwd: path("workspace") };
     let model = ResolvedModel::scripted("scripted/scenario", scenario.script.clone());
-    let mut setup = RunSetup::new(config, world, &scenario.content.agent, model)?;
-    if scenario.content.dry_run {
+    let mut setup = RunSetup::new(config, world, &content.agent, model)?;
+    if content.dry_run {
         setup.execution = ExecutionMode::DryRun;
     }
-    match scenario.content.schema.clone() {
+    match content.schema.clone() {
         None => Ok(setup),
         Some(schema) => setup.with_schema(schema),
     }
@@ -190,9 +186,7 @@ fn run_scenario(
         }),
     };
     let ended = setup.run_in(environment, request, io)?;
-    let broken = "the run left no result";
-    let result = reporter.results(StopReason::InternalError, broken).pop();
-    Ok((ended, result.unwrap_or_else(|| RunResult::not_started(broken))))
+    Ok((ended, reporter.last_result()))
 }
 
 /// An inline executor with inputs from outside, between two events.

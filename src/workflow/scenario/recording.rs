@@ -2,16 +2,17 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
 use super::parse::{ScenarioAction, ScheduledAction};
-use crate::machine::{CallPurpose, ConversationEntry, Event};
+use crate::machine::{ConversationEntry, Event};
 use crate::model::{ConversationItem, Fault, MessageOrigin, Reply, ReplyPart, UserMessage};
 use crate::port::{Disconnected, MessageSource, Model, ModelCall, ModelRequest};
 use crate::runner::DriverInput;
 use crate::view::public::PublicEvent;
-use crate::view::{FinishTimeout, OutputError, ReportSink, RunResult};
+use crate::view::{OutputError, ReportSink, RunResult};
 
 /// The record of a run.
 pub(super) struct RecordedRun {
@@ -96,8 +97,8 @@ impl ReportSink for EventScript {
                         .push(UserMessage { origin: MessageOrigin::Steering, text: text.into() });
                 }
                 ScenarioAction::FollowUp(text) => inner.follow_ups.push_back(text.into()),
-                ScenarioAction::Signal(name) => {
-                    (self.sender)(DriverInput::Event(Event::Interrupt { signal: name.signal() }));
+                ScenarioAction::Signal(signal) => {
+                    (self.sender)(DriverInput::Event(Event::Interrupt { signal }));
                 }
             }
         }
@@ -109,7 +110,7 @@ impl ReportSink for EventScript {
         Ok(())
     }
 
-    fn finish(self: Box<Self>, _: FinishTimeout) -> Result<(), OutputError> {
+    fn finish(self: Box<Self>, _: Option<Duration>) -> Result<(), OutputError> {
         Ok(())
     }
 }
@@ -142,7 +143,7 @@ impl Model for RecordingModel {
         new.extend(ask.instruction.map(|text| format!("instruction: {text}")));
         inner.next_entry = ask.entries.last().map_or(next, |entry| next.max(entry.id.0 + 1));
         inner.requests.push(json!({
-            "purpose": purpose_name(ask.purpose),
+            "purpose": ask.purpose,
             "attempt": ask.attempt,
             "max_output": ask.max_output,
             "entries": ask.entries.len(),
@@ -152,14 +153,6 @@ impl Model for RecordingModel {
         }));
         drop(inner);
         self.model.prepare(ask)
-    }
-}
-
-fn purpose_name(purpose: CallPurpose) -> &'static str {
-    match purpose {
-        CallPurpose::Agent => "agent",
-        CallPurpose::Compaction => "compaction",
-        CallPurpose::Closing => "closing",
     }
 }
 
@@ -178,17 +171,8 @@ fn entry_lines(entry: &ConversationEntry) -> Vec<String> {
         ConversationItem::Assistant(reply) => texts(reply),
         ConversationItem::Exchange(exchange) => {
             let results = exchange.results().iter();
-            let results =
-                results.map(|result| format!("{}: {}", status_name(result.status), result.text));
+            let results = results.map(|result| format!("{}: {}", result.status, result.text));
             texts(exchange.reply()).into_iter().chain(results).collect()
         }
-    }
-}
-
-/// Returns how a call ended, as the events name it.
-pub(super) fn status_name(status: impl serde::Serialize) -> String {
-    match serde_json::to_value(status) {
-        Ok(Value::String(name)) => name,
-        _ => String::new(),
     }
 }

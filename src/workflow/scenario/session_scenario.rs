@@ -7,11 +7,10 @@ use serde_json::{Value, json};
 use super::expectations::{Expectations, ExpectedFile, ExpectedTool, TextPattern};
 use super::original_files::OriginalFiles;
 use super::parse::{expectations_toml, without_nulls};
-use super::recording::status_name;
 use crate::journal::{
     JournalError, SessionHistory, SessionId, SessionStore, StoredContent, StoredRecord,
 };
-use crate::machine::{Authorization, CallIntent, CheckResult, Event, State, StateKind};
+use crate::machine::{Authorization, CallIntent, CheckResult, Event, StateKind};
 use crate::model::{
     ConversationItem, Fault, MessageOrigin, MicroUsd, Price, Reply, ReplyFinish, ReplyPart,
     RetryAdvice, Signal, ToolCall, ToolResult,
@@ -136,17 +135,16 @@ fn expectations_from(
 ) -> Expectations {
     let tool = |(call, result): &(ToolCall, Option<ToolResult>)| ExpectedTool {
         name: Some(call.name.to_string()),
-        status: result.as_ref().map(|result| status_name(result.status)),
+        status: result.as_ref().map(|result| result.status.to_string()),
         text: result.as_ref().map(|result| TextPattern::Exact(result.text.to_string())),
     };
     let tools = Some(calls.iter().map(tool).collect());
     let expect = Expectations { files, tools, ..Expectations::default() };
-    let State::Done(done) = &past.machine.state else { return expect };
-    let outcome = &done.outcome;
+    let Some(outcome) = past.machine.state.outcome() else { return expect };
     Expectations {
         exit_code: Some(outcome.reason.exit_code()),
         stop_reason: Some(outcome.reason.name().to_owned()),
-        steps: Some(done.run.steps),
+        steps: Some(past.machine.state.run().steps),
         output: outcome.output.as_deref().map(|text| TextPattern::Exact(text.to_owned())),
         ..expect
     }
@@ -174,9 +172,8 @@ impl SessionExtract {
             }
             Event::Interrupt { signal } => {
                 let signal = match signal {
-                    Signal::Interrupt | Signal::Pipe => "SIGINT",
-                    Signal::Terminate => "SIGTERM",
-                    Signal::Hangup => "SIGHUP",
+                    Signal::Pipe => Signal::Interrupt.name(),
+                    signal => signal.name(),
                 };
                 match stood {
                     Some(
@@ -249,11 +246,7 @@ fn turn_of(reply: &Reply) -> Value {
         ReplyFinish::Stop | ReplyFinish::ToolCalls => {
             (text.is_empty() && calls.is_empty()).then_some("stop")
         }
-        ReplyFinish::Length => Some("length"),
-        ReplyFinish::Pause => Some("pause"),
-        ReplyFinish::Refused => Some("refused"),
-        ReplyFinish::ContextFull => Some("context_full"),
-        ReplyFinish::Other(other) => Some(&**other),
+        finish => Some(finish.name()),
     };
     let usage = &reply.usage;
     without_nulls(json!({

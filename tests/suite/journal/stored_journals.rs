@@ -158,7 +158,7 @@ fn forked(fixture: &SessionFixture) -> SessionId {
         }
     };
     let mut see = see;
-    fixture.store.replay(session, |_, stored, _| see(stored.seq, stored.content.name())).unwrap();
+    fixture.store.replay(session, |_, stored, _| see(stored.seq, &stored.content.name())).unwrap();
     let instead =
         Some(ReplacementResult { status: ToolStatus::Failed, text: "disk on fire".into() });
     let fork = ForkOptions { after: Some(settled), replacement: instead, now: SystemTime::now() };

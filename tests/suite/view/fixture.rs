@@ -15,7 +15,7 @@ use architect::port::{
 };
 use architect::runner::{Driver, DriverInput, InlineExecutor, Ports, RequestContext};
 use architect::view::{
-    CostSource, FinishTimeout, OutputError, PriorUsage, ReportSink, Reporter, RunInfo, RunResult,
+    CostSource, OutputError, PriorUsage, ReportSink, Reporter, RunInfo, RunResult,
 };
 
 use crate::kit::model::{self, FakeCall, call, scripted};
@@ -87,7 +87,7 @@ impl ViewFixture {
         let reporter = Reporter::new(outputs);
         self.run_with(&reporter);
         let result = reporter.results(StopReason::InternalError, "the run has no end").remove(0);
-        let finished = reporter.finish(&result, FinishTimeout::Unlimited);
+        let finished = reporter.finish(&result, None);
         (result, finished)
     }
 

@@ -7,9 +7,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use architect::machine::StopReason;
-use architect::view::{
-    FinishTimeout, JsonSink, OutputError, ReportSink, Reporter, RunResult, StreamJsonSink,
-};
+use architect::view::{JsonFormat, JsonSink, OutputError, ReportSink, Reporter, RunResult};
 use serde_json::Value;
 
 use super::fixture::{SharedBuffer, ViewFixture, call_turn, text_turn};
@@ -38,7 +36,7 @@ fn read_slowly(mut from: impl Read + Send + 'static) -> JoinHandle<Vec<u8>> {
 }
 
 fn streamed(out: impl io::Write + Send + 'static) -> Vec<Box<dyn ReportSink>> {
-    vec![Box::new(StreamJsonSink::new(out).unwrap())]
+    vec![Box::new(JsonSink::new(out, JsonFormat::Stream).unwrap())]
 }
 
 fn last_line(stream: &[u8]) -> Value {
@@ -76,12 +74,12 @@ fn a_closed_pipe_ends_the_run_with_its_exit_code() {
     let turns = (0..40).map(|turn| call(&format!("c{turn}"))).chain([text_turn("Done.")]).collect();
     let mut fixture = ViewFixture::new(turns);
     fixture.rules.loop_detection.end_at = 1_000;
-    let stream = StreamJsonSink::new(writer).unwrap();
+    let stream = JsonSink::new(writer, JsonFormat::Stream).unwrap();
     let reporter = Reporter::new(vec![Box::new(WaitingOutput(stream))]);
     fixture.run_with(&reporter);
     let result = reporter.results(StopReason::InternalError, "").remove(0);
     assert_eq!((result.stop_reason.unwrap().name(), result.exit_code), ("user_interrupt", 141));
-    assert_eq!(reporter.finish(&result, FinishTimeout::Unlimited), Err(OutputError::ReaderGone));
+    assert_eq!(reporter.finish(&result, None), Err(OutputError::ReaderGone));
 }
 
 /// Gives the writing thread the time to notice that there is no reader: the run itself takes none.
@@ -106,7 +104,7 @@ impl<O: ReportSink> ReportSink for WaitingOutput<O> {
         self.0.on_result(result)
     }
 
-    fn finish(self: Box<Self>, patience: FinishTimeout) -> Result<(), OutputError> {
+    fn finish(self: Box<Self>, patience: Option<Duration>) -> Result<(), OutputError> {
         Box::new(self.0).finish(patience)
     }
 }
@@ -119,7 +117,7 @@ fn a_stalled_reader_delays_neither_the_run_nor_its_end() {
     let begun = Instant::now();
     large().run_with(&reporter);
     let result = reporter.results(StopReason::InternalError, "").remove(0);
-    let patience = FinishTimeout::AtMost(Duration::from_millis(50));
+    let patience = Some(Duration::from_millis(50));
     assert_eq!(reporter.finish(&result, patience), Err(OutputError::Stalled));
     // Waiting for this reader would never end.
     assert!(begun.elapsed() < Duration::from_secs(30));
@@ -142,7 +140,7 @@ fn a_signal_ends_the_wait_for_a_reader_only_after_the_run() {
     let result = reporter.results(StopReason::InternalError, "").remove(1);
     reporter.on_signal(Signal::Terminate);
     let begun = Instant::now();
-    assert_eq!(reporter.finish(&result, FinishTimeout::Unlimited), Err(OutputError::Stalled));
+    assert_eq!(reporter.finish(&result, None), Err(OutputError::Stalled));
     assert_eq!(reporter.signal(), Some(Signal::Terminate));
     assert!(begun.elapsed() < Duration::from_secs(10));
     drop(reader);
@@ -156,7 +154,7 @@ fn a_full_disk_is_not_a_closed_pipe() {
     let full = || std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
     let (_, finished) = ViewFixture::new(vec![text_turn("Done.")]).run(streamed(full()));
     assert!(matches!(finished, Err(OutputError::Failed(_))), "{finished:?}");
-    let log = OptionalSink::new(StreamJsonSink::new(full()).unwrap(), "log file");
+    let log = OptionalSink::new(JsonSink::new(full(), JsonFormat::Stream).unwrap(), "log file");
     let (result, finished) = ViewFixture::new(vec![text_turn("Done.")]).run(vec![Box::new(log)]);
     assert_eq!((result.exit_code, finished), (0, Ok(())));
 }
@@ -172,7 +170,7 @@ fn a_run_that_panics_still_has_its_last_line() {
     assert!(broken.is_err());
     let results = reporter.results(StopReason::InternalError, "it broke down");
     let result = RunResult::join(&results, 0).unwrap();
-    reporter.finish(&result, FinishTimeout::Unlimited).unwrap();
+    reporter.finish(&result, None).unwrap();
     let last = last_line(page.text().as_bytes());
     assert_eq!(last["stop_reason"], "internal_error");
     assert_eq!(last["output"], "Internal error: it broke down");
@@ -195,9 +193,10 @@ fn a_terminated_process_still_has_its_last_line() {
 #[test]
 fn a_run_that_does_not_start_has_a_result_document() {
     let page = SharedBuffer::default();
-    let reporter = Reporter::new(vec![Box::new(JsonSink::new(page.clone()).unwrap())]);
+    let reporter =
+        Reporter::new(vec![Box::new(JsonSink::new(page.clone(), JsonFormat::Document).unwrap())]);
     let result = RunResult::not_started("config.toml:3:1: unknown key 'lmm'; did you mean 'llm'?");
-    reporter.finish(&result, FinishTimeout::Unlimited).unwrap();
+    reporter.finish(&result, None).unwrap();
     let document: Value = serde_json::from_str(&page.text()).unwrap();
     assert_eq!(document["exit_code"], 3);
     assert_eq!(document["status"], "failed");

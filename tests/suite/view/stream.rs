@@ -1,7 +1,7 @@
 //! The documents for programs.
 
 use architect::model::{Fault, FaultKind};
-use architect::view::{JsonSink, ReportSink, StreamJsonSink};
+use architect::view::{JsonFormat, JsonSink, ReportSink};
 use serde_json::Value;
 
 use super::fixture::{SharedBuffer, ViewFixture, call_turn, fault_turn, text_turn};
@@ -27,7 +27,7 @@ fn shown<O: ReportSink + 'static>(
 }
 
 fn streamed(fixture: ViewFixture) -> String {
-    shown(fixture, |page| StreamJsonSink::new(page).unwrap())
+    shown(fixture, |page| JsonSink::new(page, JsonFormat::Stream).unwrap())
 }
 
 #[test]
@@ -65,7 +65,7 @@ fn a_run_is_streamed_event_by_event_and_ends_with_its_result() {
 
 #[test]
 fn the_result_is_one_document() {
-    let json = shown(run(), |page| JsonSink::new(page).unwrap());
+    let json = shown(run(), |page| JsonSink::new(page, JsonFormat::Document).unwrap());
     let document: Value = serde_json::from_str(&json).unwrap();
     insta::assert_snapshot!(serde_json::to_string_pretty(&document).unwrap(), @r#"
     {

@@ -139,7 +139,7 @@ impl CrashScenario {
     }
 
     /// Returns the names of the records, and the transitions between states.
-    fn records(&self, session: SessionId) -> (Vec<&'static str>, Vec<Value>) {
+    fn records(&self, session: SessionId) -> (Vec<String>, Vec<Value>) {
         let (mut records, mut moves) = (Vec::new(), Vec::new());
         let replayed = self.store().replay(session, |past, stored, replayed| {
             assert_eq!(replayed.divergence, None, "record {}", stored.seq);

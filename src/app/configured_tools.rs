@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
+use super::configured_servers;
 use super::function_tool::FunctionTool;
-use super::mcp;
 use super::run::SharedResources;
 use super::run_setup::RunSetup;
 use super::session::SessionResults;
@@ -45,7 +45,7 @@ impl RunSetup {
         if !config.settings.commands.enabled {
             tools.retain(|tool| &*tool.spec().name != RUN_COMMAND);
         }
-        let server_tools: Vec<_> = mcp::server_tools(&shared.servers).collect();
+        let server_tools: Vec<_> = configured_servers::server_tools(&shared.servers).collect();
         if let Some(subagents) = subagents {
             let names = tools.iter().chain(&server_tools).map(|tool| Arc::clone(&tool.spec().name));
             let has =
@@ -151,10 +151,7 @@ fn parse_guardrails(config: &Config) -> Result<Guardrails, ConfigProblem> {
         repositories: Repositories::default(),
         blocked,
         safe: commands.safe_commands.clone(),
-        commands: match commands.allowed_only {
-            true => CommandScope::AllowedOnly,
-            false => CommandScope::All,
-        },
+        commands: if commands.allowed_only { CommandScope::AllowedOnly } else { CommandScope::All },
         limits: quota_limits(config),
     })
 }
