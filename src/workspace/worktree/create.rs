@@ -46,6 +46,9 @@ pub enum WorktreeContent<'a> {
 /// How often a name is generated.
 const NAME_ATTEMPTS: usize = 100;
 
+/// How often git is asked to add a work tree.
+const ADD_ATTEMPTS: usize = 5;
+
 /// The most characters of a name.
 const MAX_NAME_LENGTH: usize = 64;
 
@@ -280,8 +283,19 @@ impl NewWorktree<'_> {
             return Err(WorktreeError::NoGit(self.folder.clone()));
         };
         let (branch, folder) = (self.record.branch(), self.folder.to_string_lossy().into_owned());
-        let add = ["worktree", "add", "--no-checkout", "-b", &branch, &folder, &repository.base];
-        main.change(&add, None, self.locked.file())?;
+        let reference = format!("refs/heads/{branch}");
+        // Fails if there is one, by now.
+        let create = ["update-ref", &reference, &repository.base, ""];
+        main.change(&create, None, self.locked.file())?;
+        let add = ["worktree", "add", "--no-checkout", &folder, &branch];
+        let mut attempts = 1;
+        while let Err(error) = main.change(&add, None, self.locked.file()) {
+            // Another process may have removed the folder of all work trees, as git does when the last one is gone.
+            if attempts == ADD_ATTEMPTS || !is_empty(&self.folder) {
+                return Err(error);
+            }
+            attempts += 1;
+        }
         let own = super::repository::linked(&repository.common_dir, &self.folder);
         let own = own.ok_or_else(|| WorktreeError::Git {
             command: "worktree add".to_owned(),
@@ -444,6 +458,11 @@ fn write_manifest(folder: &Path, manifest: &TreeManifest) -> Result<(), Worktree
     text.and_then(|text| fs::write(&path, text)).map_err(failed)
 }
 
+/// Returns whether a folder does not exist or has nothing in it.
+fn is_empty(folder: &Path) -> bool {
+    fs::read_dir(folder).map_or(true, |mut entries| entries.next().is_none())
+}
+
 fn create_folder(folder: &Path) -> Result<(), WorktreeError> {
     let made = DirBuilder::new().mode(0o700).create(folder);
     made.map_err(WorktreeError::io("create", folder))
@@ -466,7 +485,8 @@ mod tests {
     #[test]
     fn a_staged_diff_becomes_lines_for_the_index() {
         let diff = b":100644 100755 aa bb M\0x y\0:100644 000000 aa 00 D\0z\0";
-        assert_eq!(index_lines(diff).unwrap(), b"100755 bb\tx y\0000000 00\tz\0");
+        let lines = [&b"100755 bb\tx y\0"[..], b"000000 00\tz\0"].concat();
+        assert_eq!(index_lines(diff).unwrap(), lines);
         assert!(index_lines(b":100644 000000 aa 00 U\0z\0").is_err());
     }
 }

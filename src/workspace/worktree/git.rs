@@ -15,10 +15,13 @@ use std::process::{Command, Stdio};
 use super::error::WorktreeError;
 
 /// Settings that no repository may change.
-const SAFE_SETTINGS: [(&str, &str); 14] = [
+const SAFE_SETTINGS: [(&str, &str); 16] = [
     ("core.fsmonitor", "false"),
     ("core.hooksPath", "/dev/null"),
     ("core.pager", "cat"),
+    // Other processes change branches at the same time.
+    ("core.filesRefLockTimeout", "10000"),
+    ("core.packedRefsTimeout", "10000"),
     ("core.quotePath", "false"),
     ("core.untrackedCache", "false"),
     ("branch.autoSetupMerge", "false"),
