@@ -5,6 +5,8 @@ use std::fs::{self, DirBuilder};
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
 
 use super::changes::git_state;
 use super::error::WorktreeError;
@@ -46,8 +48,9 @@ pub enum WorktreeContent<'a> {
 /// How often a name is generated.
 const NAME_ATTEMPTS: usize = 100;
 
-/// How often git is asked to add a work tree.
-const ADD_ATTEMPTS: usize = 5;
+/// How often, and at what interval, git is asked to add a work tree.
+const ADD_ATTEMPTS: usize = 20;
+const ADD_PAUSE: Duration = Duration::from_millis(20);
 
 /// The most characters of a name.
 const MAX_NAME_LENGTH: usize = 64;
@@ -290,11 +293,12 @@ impl NewWorktree<'_> {
         let add = ["worktree", "add", "--no-checkout", &folder, &branch];
         let mut attempts = 1;
         while let Err(error) = main.change(&add, None, self.locked.file()) {
-            // Another process may have removed the folder of all work trees, as git does when the last one is gone.
+            // Git fails if it finds a work tree that another process has made in part, or removes the folder of all.
             if attempts == ADD_ATTEMPTS || !is_empty(&self.folder) {
                 return Err(error);
             }
             attempts += 1;
+            thread::sleep(ADD_PAUSE);
         }
         let own = super::repository::linked(&repository.common_dir, &self.folder);
         let own = own.ok_or_else(|| WorktreeError::Git {

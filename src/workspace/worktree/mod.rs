@@ -147,10 +147,7 @@ impl Worktrees {
         let folder = self.folder_of(workspace);
         let mut listed = Vec::new();
         for path in record_files(&folder) {
-            let (record, is_used) = match record::peek(&path) {
-                Ok((Some(record), is_used)) => (record, is_used),
-                Ok((None, _)) | Err(_) => continue,
-            };
+            let Ok((Some(record), is_used)) = record::peek(&path) else { continue };
             if record.phase == WorktreePhase::Creating {
                 continue;
             }
