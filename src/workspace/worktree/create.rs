@@ -112,7 +112,7 @@ impl Worktrees {
                 })?)
             }
         };
-        let (folder, locked) = self.claim(&project, request.name, main.as_ref())?;
+        let (folder, locked) = claim(&project, request.name, main.as_ref())?;
         let name = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let subfolder = repository.as_ref().map(|found| found.subfolder.clone());
         let record = WorktreeRecord {
@@ -167,48 +167,47 @@ impl Worktrees {
         }
         GitTree::open(git, &repository.git_dir, repository.top.as_deref())
     }
+}
 
-    /// Claims a name in the folder of a project. Returns the folder of the worktree, and the lock.
-    fn claim(
-        &self,
-        project: &Path,
-        name: Option<&str>,
-        main: Option<&GitTree>,
-    ) -> Result<(PathBuf, LockedRecord), WorktreeError> {
-        let taken = |name: &str, reason: &str| WorktreeError::NameTaken {
-            name: name.to_owned(),
-            reason: reason.to_owned(),
-        };
-        let try_name = |name: &str| {
-            let folder = project.join(name);
-            if let Some(main) = main
-                && has_branch(main, name)?
-            {
-                return Err(taken(name, &format!("a branch {BRANCH_PREFIX}{name}")));
-            }
-            match claim_record(project, &folder)? {
-                Some(locked) if folder.symlink_metadata().is_ok() => {
-                    locked.remove()?;
-                    Err(taken(name, &format!("a folder {}", folder.display())))
-                }
-                Some(locked) => Ok((folder, locked)),
-                None => Err(taken(name, &format!("a worktree {}", folder.display()))),
-            }
-        };
-        if let Some(name) = name {
-            return try_name(name);
+/// Claims a name in the folder of a project. Returns the folder of the worktree, and the lock.
+fn claim(
+    project: &Path,
+    name: Option<&str>,
+    main: Option<&GitTree>,
+) -> Result<(PathBuf, LockedRecord), WorktreeError> {
+    let taken = |name: &str, reason: &str| WorktreeError::NameTaken {
+        name: name.to_owned(),
+        reason: reason.to_owned(),
+    };
+    let try_name = |name: &str| {
+        let folder = project.join(name);
+        if let Some(main) = main
+            && has_branch(main, name)?
+        {
+            return Err(taken(name, &format!("a branch {BRANCH_PREFIX}{name}")));
         }
-        let mut result = Err(taken("", "no free one"));
-        for _ in 0..NAME_ATTEMPTS {
-            let id = unique_id().simple().to_string();
-            // The random half.
-            result = try_name(&format!("run-{}", &id[24..]));
-            if !matches!(result, Err(WorktreeError::NameTaken { .. })) {
-                break;
+        match claim_record(project, &folder)? {
+            Some(locked) if folder.symlink_metadata().is_ok() => {
+                locked.remove()?;
+                Err(taken(name, &format!("a folder {}", folder.display())))
             }
+            Some(locked) => Ok((folder, locked)),
+            None => Err(taken(name, &format!("a worktree {}", folder.display()))),
         }
-        result
+    };
+    if let Some(name) = name {
+        return try_name(name);
     }
+    let mut result = Err(taken("", "no free one"));
+    for _ in 0..NAME_ATTEMPTS {
+        let id = unique_id().simple().to_string();
+        // The random half.
+        result = try_name(&format!("run-{}", &id[24..]));
+        if !matches!(result, Err(WorktreeError::NameTaken { .. })) {
+            break;
+        }
+    }
+    result
 }
 
 /// Returns whether there is a branch for this name.
