@@ -27,7 +27,8 @@ pub(crate) fn sweep(env: &ProcessEnv) {
 }
 
 impl WorktreeRun {
-    /// Makes a worktree of the workspace of a configuration, and lets the configuration work there.
+    /// Makes a worktree of the workspace of a configuration, and lets the configuration work there. Without a name, one is
+    /// generated.
     ///
     /// # Errors
     ///
@@ -35,9 +36,10 @@ impl WorktreeRun {
     pub(crate) fn create(
         config: &mut Config,
         env: &ProcessEnv,
-        name: Option<&str>,
+        name: &str,
         content: WorktreeContent<'_>,
     ) -> Result<Self, CliError> {
+        let name = Some(name).filter(|name| !name.is_empty());
         let worktrees = open_worktrees(env)?;
         let confined = SandboxedGit { config, env };
         let workspace = config.workspace.clone();

@@ -122,8 +122,8 @@ pub(crate) struct RunArgs {
     pub(crate) context_git_diff: Option<String>,
 
     /// Work in a new git worktree on the branch architect/NAME; without git, in a copy of the folder
-    #[arg(long, value_name = "NAME", num_args = 0..=1)]
-    pub(crate) worktree: Option<Option<String>>,
+    #[arg(long, value_name = "NAME", num_args = 0..=1, default_missing_value = "")]
+    pub(crate) worktree: Option<String>,
 
     /// Carry uncommitted changes over into the worktree
     #[arg(long, requires = "worktree")]

@@ -109,11 +109,11 @@ pub(crate) fn run(args: &RunArgs, world: ProcessEnv) -> Result<u8, CliError> {
     code
 }
 
-/// Returns the prompt, and the name of the worktree, if there is to be one. A text that can't be a name is the prompt.
-fn prompt_and_worktree(args: &RunArgs) -> (Option<&str>, Option<Option<&str>>) {
-    let worktree = args.worktree.as_ref().map(Option::as_deref);
-    match (args.prompt.as_deref(), worktree) {
-        (None, Some(Some(text))) if text.contains(char::is_whitespace) => (Some(text), Some(None)),
+/// Returns the prompt, and the name of the worktree, if there is to be one; empty for a generated one. A text that can't be
+/// a name is the prompt.
+fn prompt_and_worktree(args: &RunArgs) -> (Option<&str>, Option<&str>) {
+    match (args.prompt.as_deref(), args.worktree.as_deref()) {
+        (None, Some(text)) if text.contains(char::is_whitespace) => (Some(text), Some("")),
         (prompt, worktree) => (prompt, worktree),
     }
 }
