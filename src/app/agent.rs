@@ -5,12 +5,12 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::environment::{Environment, SubagentClock};
 use super::error::AppError;
 use super::function_tool::FunctionTool;
 use super::process_env::ProcessEnv;
 use super::resolved_model::ResolvedModel;
 use super::run::{RunIo, RunRequest};
+use super::run_environment::{RunEnvironment, SubagentClock};
 use super::run_setup::RunSetup;
 use super::session::{SessionTarget, open_store, restart_limits};
 use crate::config::{Config, ConfigSources, ProjectTrust, load};
@@ -101,7 +101,7 @@ impl Agent {
         let at = request.target.opened().map_or(RunTime::START, |opened| opened.history.at);
         let clock = Arc::new(SystemClock::resume(at));
         let on_event = self.on_event.clone();
-        let environment = Environment {
+        let environment = RunEnvironment {
             executor: Box::new(ThreadExecutor::new(clock, MAX_PARALLEL_TOOLS)),
             subagent_clock: SubagentClock::Real,
             ports: Box::new(|ports| match on_event {

@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_schema_that_is_none_is_the_users_mistake() {
+    fn an_invalid_schema_is_the_users_mistake() {
         let Err(error) = SchemaCheck::new(&json!({"type": 7})) else { panic!("it was taken") };
         assert!(error.is_user_error(), "{error}");
     }

@@ -51,7 +51,7 @@ fn parse_call(call: &str) -> Option<(&str, CallKind, Vec<CallTarget>)> {
         None => (call, ""),
     };
     let (kind, targets) = match describe(tool) {
-        Some(description) => (description.kind, description.target.parse(text)?),
+        Some(description) => (description.kind(), description.target.parse(text)?),
         None if tool.starts_with("mcp_") && text.is_empty() => (CallKind::External, Vec::new()),
         None => return None,
     };

@@ -13,12 +13,12 @@ use crate::machine::Conversation;
 use crate::model::{ConversationItem, did_you_mean, matches_wildcard, nearest_within};
 use crate::net::Secrets;
 use crate::policy::{
-    BlockedCommands, CommandScope, Confirmer, FilePatterns, GuardrailLimits, Guardrails, OffLimits,
-    PermissionRule, PermissionRules, QuotaUsage, Repositories,
+    BlockedCommands, CallKind, CommandScope, Confirmer, FilePatterns, GuardrailLimits, Guardrails,
+    PermissionRule, PermissionRules, QuotaUsage, Repositories, UnwritablePaths,
 };
 use crate::tools::{
-    CommandSettings, ExecutionMode, FileDeletion, MaxResultTokens, READ_OUTPUT, RUN_COMMAND, Tool,
-    ToolRegistry, ToolSettings, descriptions, standard_tools,
+    BUILT_IN, CommandSettings, ExecutionMode, FileDeletion, MaxResultTokens, READ_OUTPUT, Tool,
+    ToolRegistry, ToolSettings, rule_tools, standard_tools,
 };
 
 impl RunSetup {
@@ -39,11 +39,11 @@ impl RunSetup {
         if let (Some(allowed), true) = (&mut settings.allowed_tools, subagents.is_some()) {
             allowed.extend(custom.iter().map(|tool| tool.name().to_owned()));
         }
-        settings.guardrails.off_limits = OffLimits::new(sandbox.model.policy());
+        settings.guardrails.unwritable = UnwritablePaths::new(sandbox.model.policy());
         settings.guardrails.repositories = Repositories::new(&sandbox.model.policy().workspace);
         let mut tools = standard_tools(&self.root, &sandbox.model, &settings);
         if !config.settings.commands.enabled {
-            tools.retain(|tool| &*tool.spec().name != RUN_COMMAND);
+            tools.retain(|tool| !runs_commands(&tool.spec().name));
         }
         let server_tools: Vec<_> = configured_servers::server_tools(&shared.servers).collect();
         if let Some(subagents) = subagents {
@@ -66,13 +66,18 @@ impl RunSetup {
     }
 }
 
+/// Returns whether a built-in tool of this name runs commands.
+fn runs_commands(tool: &str) -> bool {
+    describe(tool).is_some_and(|tool| tool.kind == CallKind::Command)
+}
+
 /// Returns what a session has done so far, as far as its limits are concerned.
 pub(super) fn used_quota(conversation: &Conversation) -> QuotaUsage {
     let mut used = QuotaUsage::default();
     for entry in conversation.entries() {
         let ConversationItem::Exchange(exchange) = &entry.item else { continue };
         for (call, result) in exchange.reply().calls().zip(exchange.results()) {
-            used.commands += u64::from(&*call.name == RUN_COMMAND);
+            used.commands += u64::from(runs_commands(&call.name));
             for change in &result.changes {
                 used.files.insert(Arc::clone(&change.path));
                 used.lines += change.added + change.removed;
@@ -120,11 +125,12 @@ pub(super) fn tool_settings(
 /// Returns the rules of the settings, and those that allow the tools of the program that embeds the agent.
 fn parse_rules(config: &Config, custom: &[FunctionTool]) -> Result<PermissionRules, ConfigProblem> {
     let PermissionsConfig { deny, ask, allow, .. } = &config.settings.permissions;
+    let tools = rule_tools();
     for (key, texts) in
         [("permissions.deny", deny), ("permissions.ask", ask), ("permissions.allow", allow)]
     {
         for text in texts {
-            let checked = PermissionRule::parse(text).map_err(|error| error.to_string());
+            let checked = PermissionRule::parse(&tools, text).map_err(|error| error.to_string());
             checked
                 .and_then(|_| check_tool_name(text))
                 .map_err(|error| config.problem_with(key, error))?;
@@ -132,7 +138,7 @@ fn parse_rules(config: &Config, custom: &[FunctionTool]) -> Result<PermissionRul
     }
     let custom = custom.iter().map(|tool| tool.name().to_owned());
     let allow: Vec<String> = allow.iter().cloned().chain(custom).collect();
-    PermissionRules::parse(deny, ask, &allow)
+    PermissionRules::parse(&tools, deny, ask, &allow)
         .map_err(|error| config.problem_with("permissions.deny", error.to_string()))
 }
 
@@ -147,7 +153,7 @@ fn parse_guardrails(config: &Config) -> Result<Guardrails, ConfigProblem> {
     Ok(Guardrails {
         protected: files("guardrails.protected_files", &guardrails.protected_files)?,
         sensitive: files("guardrails.sensitive_files", &guardrails.sensitive_files)?,
-        off_limits: OffLimits::default(),
+        unwritable: UnwritablePaths::default(),
         repositories: Repositories::default(),
         blocked,
         safe: commands.safe_commands.clone(),
@@ -194,7 +200,7 @@ fn check_tool_name(entry: &str) -> Result<(), String> {
 
 /// Returns the names of the tools of this program; those of servers begin with `mcp_`.
 fn names() -> impl Iterator<Item = &'static str> {
-    descriptions().map(|tool| tool.name).chain([DISPATCH])
+    BUILT_IN.iter().map(|tool| tool.name).chain([DISPATCH])
 }
 
 #[cfg(test)]

@@ -44,7 +44,7 @@ pub enum AppError {
         cause: io::Error,
     },
     /// The current folder contains the user's home, and was not named as the workspace.
-    #[error("{} would be the workspace, and it has your home folder in it", .0.display())]
+    #[error("the workspace would be {}, which contains your home folder", .0.display())]
     HomeAsWorkspace(PathBuf),
     /// A tool has a name that another tool has, or that providers refuse.
     #[error(

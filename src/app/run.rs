@@ -7,8 +7,8 @@ use serde_json::Value;
 
 use super::answer_checks::{CheckSequence, QualityGates, SchemaCheck};
 use super::end_hooks::{RunDeadline, run_end_hooks};
-use super::environment::Environment;
 use super::error::AppError;
+use super::run_environment::RunEnvironment;
 use super::run_setup::RunSetup;
 use super::secrets::{collect_secrets, mask_message};
 use super::session::{RunSession, SessionResults, SessionTarget};
@@ -113,7 +113,7 @@ impl RunSetup {
     /// Fails if the run could not begin; nothing was sent then.
     pub fn run_in(
         &self,
-        environment: Environment,
+        environment: RunEnvironment,
         request: RunRequest,
         io: RunIo,
     ) -> Result<FinishedRun, AppError> {
@@ -124,7 +124,7 @@ impl RunSetup {
     /// command. A sub-agent's run shares resources with the run that dispatched it.
     pub(super) fn drive(
         &self,
-        environment: Option<Environment>,
+        environment: Option<RunEnvironment>,
         request: RunRequest,
         io: RunIo,
         shared: Option<SharedResources>,
@@ -155,9 +155,9 @@ impl RunSetup {
             environment
         } else {
             let at = target.opened().map_or(RunTime::START, |opened| opened.history.at);
-            Environment::real(at, rules.bounds.parallel_calls, &io.reporter, &stopped)?
+            RunEnvironment::real(at, rules.bounds.parallel_calls, &io.reporter, &stopped)?
         };
-        let Environment { executor, subagent_clock, ports } = environment;
+        let RunEnvironment { executor, subagent_clock, ports } = environment;
         let is_subagent = shared.is_some();
         let shared = match shared {
             Some(shared) => shared,

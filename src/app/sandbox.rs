@@ -164,12 +164,12 @@ fn build_policy(
     let state: Vec<PathBuf> = state.collect();
     let sessions = state.iter().filter(|path| !path.starts_with(&workspace));
     let sessions: Vec<PathBuf> = sessions.map(|path| path.join("sessions")).collect();
-    let user_git =
-        UserGitConfig::new(folders.home.as_deref(), |name| world.variable(name).map(PathBuf::from));
+    let user_git = UserGitConfig::new(folders.home.as_deref(), world.text_variables());
     let followed = exec::followed_by_git(&workspace, &workspace, &user_git);
     let home = folders.home.and_then(|home| home.canonicalize().ok());
     let dotfiles = home.map(|home| workspace_dotfiles(&home, &workspace, &sandbox.writable));
-    let own = PROTECTED_PATHS.iter().map(|path| workspace.join(path)).chain(followed);
+    let own = PROTECTED_PATHS.map(|path| workspace.join(path)).into_iter();
+    let own = exec::with_link_targets(own, &workspace).into_iter().chain(followed);
     // Programs of the user read these, and this one does.
     let configs =
         world.variable("XDG_CONFIG_HOME").and_then(|path| exec::resolve_path(path.as_ref()));

@@ -5,7 +5,8 @@ use crate::config::Config;
 use crate::exec::is_secret_variable;
 use crate::net::Secrets;
 
-/// Returns the values of the variables that hold secrets, by their names or because the settings say so.
+/// Returns the values of the variables that hold secrets, by their names or because the settings say so, and of the
+/// variables and headers for servers.
 ///
 /// The provider's key is among them. Commands don't get them. But a file of the workspace may contain one, a command may
 /// find one elsewhere, and the user may have let one through.
@@ -16,7 +17,14 @@ pub fn collect_secrets(config: &Config, world: &ProcessEnv) -> Secrets {
     let is_named = |name: &str| named.iter().any(|known| known.as_str() == name);
     let texts: Vec<(String, String)> = world.text_variables().collect();
     let secret = texts.iter().filter(|(name, _)| is_secret_variable(name) || is_named(name));
-    Secrets::from_values(secret.map(|(_, value)| value.as_str()))
+    let given =
+        settings.mcp.servers.iter().flat_map(|server| server.env.iter().chain(&server.headers));
+    // As a header, `Authorization` has no part before it.
+    let given =
+        given.filter(|(name, _)| is_secret_variable(&format!("_{}", name.replace('-', "_"))));
+    // A scheme comes before a key.
+    let given = given.filter_map(|(_, value)| value.reveal().split_whitespace().last());
+    Secrets::from_values(secret.map(|(_, value)| value.as_str()).chain(given))
 }
 
 /// Returns a message of the user without the keys in it: it is stored, and sent with every request.

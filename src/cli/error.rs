@@ -119,7 +119,7 @@ fn from_config_error(error: &ConfigError) -> CliError {
         && let ProblemKind::Unknown { kind, known, .. } = &problem.kind
         && !known.is_empty()
     {
-        // Which option names it is plain, and `--mode` stands for a key that the user has not typed.
+        // The option is obvious, and `--mode` stands for a key that the user has not typed.
         let trouble = &problem.kind;
         let failure = CliError::usage(format!("{trouble}\n  known {kind}s: {}", known.join(", ")));
         return match *kind {
@@ -127,7 +127,7 @@ fn from_config_error(error: &ConfigError) -> CliError {
             _ => failure,
         };
     }
-    let mut message = String::from("the configuration is wrong");
+    let mut message = String::from("invalid configuration");
     for problem in &error.problems {
         message.push_str(&format!("\n  {problem}"));
         if let Some(excerpt) = problem.excerpt() {

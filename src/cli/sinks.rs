@@ -3,8 +3,9 @@
 use std::io::{self, IsTerminal};
 use std::sync::Arc;
 
-use architect::app::ProcessEnv;
+use architect::app::{ProcessEnv, collect_secrets};
 use architect::config::Config;
+use architect::net::MaskingWriter;
 use architect::runner::SystemClock;
 use architect::view::ci_commands::CommandEscaper;
 use architect::view::human::{HumanLog, LogStyle, PauseDrawing, can_redraw, should_use_color};
@@ -50,6 +51,7 @@ pub(crate) fn open_sinks(
     let mut pause_drawing = None;
     let (stderr, is_read) = (io::stderr(), output::is_read_by_ci());
     let variable = |name: &str| world.variable(name).map(str::to_owned);
+    let secrets = collect_secrets(config, world);
     let logs_live = !args.quiet && can_redraw(stderr.is_terminal(), variable);
     if !args.quiet {
         let style = LogStyle {
@@ -60,7 +62,7 @@ pub(crate) fn open_sinks(
         let stderr = CommandEscaper::new(stderr, is_read);
         let log = match logs_live {
             true => HumanLog::live(stderr, style, Arc::new(SystemClock::start()), terminal_width),
-            false => HumanLog::plain(stderr, style),
+            false => HumanLog::plain(MaskingWriter::new(stderr, secrets.clone()), style),
         };
         let log = log.map_err(failed)?;
         pause_drawing = log.pause_drawing();
@@ -70,6 +72,7 @@ pub(crate) fn open_sinks(
         let file = open_for_append(&config.workspace, path).map_err(|error| {
             CliError::usage(format!("could not open the log file {}: {error}", path.display()))
         })?;
+        let file = MaskingWriter::new(file, secrets);
         let file = JsonSink::new(file, JsonFormat::Stream).map_err(failed)?;
         outputs.push(Box::new(OptionalSink::new(file, "log file")));
     }

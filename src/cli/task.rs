@@ -7,7 +7,8 @@ use std::thread;
 use std::time::Duration;
 
 use architect::app::{
-    FinishedRun, ProcessEnv, RunIo, RunRequest, RunSetup, SessionTarget, start_telemetry,
+    FinishedRun, ProcessEnv, RunIo, RunRequest, RunSetup, SessionTarget, collect_secrets,
+    start_telemetry,
 };
 use architect::config::{Config, LayerRank};
 use architect::machine::{CloseReason, RunStatus, StopReason};
@@ -106,7 +107,7 @@ pub(crate) fn run(
         result.resume_command = resume_command(&result, &setup.config).map(Into::into);
     }
     let about = RunInfo { session_id: ended.session.to_string().into(), ..about };
-    let saved = write_files(args, plan.as_ref(), &about, &result, &setup.config.workspace);
+    let saved = write_files(args, plan.as_ref(), &about, &result, setup);
     // There is one document, and it has the exit code of the process.
     let unsaved = saved.err().map(|error| CliError::from_save(&error).with_result(result.clone()));
     let result = unsaved.as_ref().map_or(result, CliError::to_result);
@@ -250,8 +251,9 @@ fn write_files(
     plan: Option<&ReportPlan>,
     about: &RunInfo,
     result: &RunResult,
-    workspace: &Path,
+    setup: &RunSetup,
 ) -> Result<(), SaveError> {
+    let workspace = &setup.config.workspace;
     if let Some(path) = &args.output_file {
         let text = match sinks::output_format(args) {
             OutputFormat::Text => {
@@ -265,6 +267,7 @@ fn write_files(
     }
     let Some(ReportPlan { format, path, is_step_summary }) = plan else { return Ok(()) };
     let text = RunReport { info: about, result }.render(*format);
+    let text = collect_secrets(&setup.config, &setup.env).mask_all(&text);
     match path {
         Some(path) if *is_step_summary => append(path, text.as_bytes())?,
         Some(path) => save(workspace, path, text.as_bytes())?,

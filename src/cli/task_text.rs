@@ -15,7 +15,7 @@ pub(crate) fn read_task(prompt: Option<&str>, append_stdin: bool) -> Result<Stri
         Some(prompt) => read_argument(prompt)?,
         None if append_stdin => String::new(),
         None => {
-            return Err(CliError::usage("there is no task")
+            return Err(CliError::usage("no task was given")
                 .hint("give it as an argument: architect run \"…\"")
                 .hint("`architect run -` reads it from standard input, `architect run @FILE` from a file"));
         }
@@ -39,7 +39,7 @@ pub(crate) fn read_task(prompt: Option<&str>, append_stdin: bool) -> Result<Stri
 pub(crate) fn read_message(message: &str) -> Result<String, CliError> {
     let text = read_argument(message)?;
     if text.trim().is_empty() {
-        return Err(CliError::usage("the message is empty").hint("say what the session is to do"));
+        return Err(CliError::usage("the message is empty").hint("say what the session should do"));
     }
     Ok(text)
 }

@@ -195,7 +195,7 @@ impl AgentDefinition {
     pub fn is_read_only(&self) -> bool {
         self.allowed_tools
             .iter()
-            .all(|tool| describe(tool).is_some_and(|tool| tool.kind == CallKind::Reads))
+            .all(|tool| describe(tool).is_some_and(|tool| tool.kind() == CallKind::Reads))
     }
 
     /// Returns an agent; `first` has the defaults.

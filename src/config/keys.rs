@@ -47,7 +47,7 @@ pub(super) enum UntrustedChange {
     Denied,
     /// Anything: no value is stricter or more dangerous than another.
     Allowed,
-    /// Set a lower number, also where none is set.
+    /// Set a lower number, also if no number is set.
     Lower,
     /// Set this value.
     Only(bool),

@@ -35,7 +35,7 @@ pub(super) fn merge(mut lower: ConfigTable, higher: ConfigTable, path: &str) -> 
     lower
 }
 
-/// Sets keys of entries; `above` has them by the name of the entry, which is added if there is none.
+/// Sets keys of entries; `above` has them by the name of the entry, which is added if it is missing.
 fn merge_entry_keys(mut below: Vec<ConfigNode>, above: ConfigTable) -> Vec<ConfigNode> {
     for (name, node) in above {
         let ConfigValue::Table(mut keys) = node.value else { continue };

@@ -7,14 +7,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use super::capture::OutputCapture;
 use super::confine::SandboxLevel;
 use super::egress::ConnectionRefusal;
-use super::supervisor::protocol::{
-    CommandReport, CommandWords, ProcessStatus, StartFailure, StopCause,
-};
+use super::environment::Variable;
+use super::supervisor::protocol::{CommandWords, StartFailure};
 
 /// A command to run.
 #[derive(Clone, Debug)]
@@ -24,7 +24,7 @@ pub struct CommandSpec {
     /// Its working directory.
     pub cwd: PathBuf,
     /// Variables added to the environment of all commands.
-    pub env: Vec<(OsString, OsString)>,
+    pub env: Vec<Variable>,
     /// Its standard input.
     pub stdin: CommandInput,
     /// Time after which it is terminated; `None` for no limit.
@@ -69,7 +69,7 @@ pub struct CommandOutcome {
 }
 
 /// How a command ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum CommandEnd {
     /// It exited with this code.
     Exited(i32),
@@ -193,17 +193,6 @@ pub fn shell_is_bash() -> bool {
 }
 
 impl CommandEnd {
-    pub(super) fn from_report(ended: CommandReport) -> Self {
-        match (ended.stopped, ended.status) {
-            (_, None) => Self::Stuck,
-            (Some(StopCause::TimedOut), _) => Self::TimedOut,
-            (Some(StopCause::Cancelled), _) => Self::Cancelled,
-            (Some(StopCause::TooMuchMemory), _) => Self::OutOfMemory,
-            (None, Some(ProcessStatus::Exited(code))) => Self::Exited(code),
-            (None, Some(ProcessStatus::Signalled(signal))) => Self::Signalled(signal),
-        }
-    }
-
     /// Returns whether the command exited with code 0.
     pub fn is_success(self) -> bool {
         self == Self::Exited(0)

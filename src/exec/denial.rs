@@ -9,52 +9,34 @@ use rustix::fs::{Access, access};
 
 use super::confine::policy::{NetworkAccess, SandboxMode, SandboxPolicy};
 
-/// Messages of programs that may not write.
-const WRITE_MESSAGES: [&str; 8] = [
-    "Read-only file system",
-    "Permission denied",
-    "Operation not permitted",
-    "EROFS",
-    "EACCES",
-    "EPERM",
-    "Errno 13]",
-    "Errno 30]",
-];
+/// Messages of programs that may not write. Here and below, `|` separates them.
+const WRITE_MESSAGES: &str = "\
+    Read-only file system|Permission denied|Operation not permitted|EROFS|EACCES|EPERM|Errno 13]|\
+    Errno 30]";
 
 /// Messages of programs that may not move or remove the parent of a protected path.
-const BUSY_MESSAGES: [&str; 3] = ["Device or resource busy", "EBUSY", "Errno 16]"];
+const BUSY_MESSAGES: &str = "Device or resource busy|EBUSY|Errno 16]";
 
 /// Messages of programs without a network.
-const NETWORK_MESSAGES: [&str; 12] = [
-    "Network is unreachable",
-    "network is unreachable",
-    "No route to host",
-    "Could not resolve host",
-    "Couldn't resolve host",
-    "Temporary failure in name resolution",
-    "Name or service not known",
-    "ENETUNREACH",
-    "EAI_AGAIN",
-    "ENOTFOUND",
-    "no such host",
-    "socket: Operation not permitted",
-];
+const NETWORK_MESSAGES: &str = "\
+    Network is unreachable|network is unreachable|No route to host|Could not resolve host|\
+    Couldn't resolve host|Temporary failure in name resolution|Name or service not known|\
+    ENETUNREACH|EAI_AGAIN|ENOTFOUND|no such host|socket: Operation not permitted";
 
 /// Messages of programs that lack a key or a password, and the file that they looked for.
-const LOGIN_MESSAGES: [(&str, &str); 9] = [
-    ("Permission denied (publickey", "~/.ssh"),
-    ("Host key verification failed", "~/.ssh"),
-    ("could not read Username", "~/.git-credentials"),
-    ("could not read Password", "~/.git-credentials"),
-    ("Authentication failed for 'http", "~/.git-credentials"),
-    ("ENEEDAUTH", "~/.npmrc"),
-    ("Unable to authenticate", "~/.npmrc"),
+const LOGIN_MESSAGES: [(&str, &str); 5] = [
+    ("Permission denied (publickey|Host key verification failed", "~/.ssh"),
+    (
+        "could not read Username|could not read Password|Authentication failed for 'http",
+        "~/.git-credentials",
+    ),
+    ("ENEEDAUTH|Unable to authenticate", "~/.npmrc"),
     ("no authentication token", "~/.cargo/credentials.toml"),
     ("Unable to locate credentials", "~/.aws"),
 ];
 
 /// Messages of programs that may not read a file, or find none.
-const READ_MESSAGES: [&str; 3] = ["Permission denied", "No such file or directory", "EACCES"];
+const READ_MESSAGES: &str = "Permission denied|No such file or directory|EACCES";
 
 /// The number of lines that are examined, at the end of an output.
 const MAX_LINES: usize = 200;
@@ -62,8 +44,8 @@ const MAX_LINES: usize = 200;
 /// Returns what the confinement denied, for the model; `None` if there is no sign of a denial.
 pub fn explain_denial(output: &str, policy: &SandboxPolicy, cwd: &Path) -> Option<String> {
     let lines = || output.lines().rev().take(MAX_LINES);
-    let says = |line: &str, all: &[&str]| all.iter().any(|text| line.contains(text));
-    if lines().any(|line| says(line, &NETWORK_MESSAGES)) {
+    let says = |line: &str, all: &str| all.split('|').any(|text| line.contains(text));
+    if lines().any(|line| says(line, NETWORK_MESSAGES)) {
         let denied = match policy.network {
             NetworkAccess::On => None,
             NetworkAccess::List => Some(
@@ -87,13 +69,12 @@ pub fn explain_denial(output: &str, policy: &SandboxPolicy, cwd: &Path) -> Optio
              sandbox.readable = [\"{what}\"] in the configuration"
         )
     };
-    let login =
-        lines().find_map(|line| LOGIN_MESSAGES.iter().find(|(text, _)| line.contains(text)));
+    let login = lines().find_map(|line| LOGIN_MESSAGES.iter().find(|(all, _)| says(line, all)));
     if let (Some((_, what)), false) = (login, policy.hidden.is_empty()) {
         return Some(allowing(what));
     }
     let is_hidden = |path: &PathBuf| policy.hidden.iter().any(|hidden| path.starts_with(hidden));
-    let hidden = lines().filter(|line| says(line, &READ_MESSAGES));
+    let hidden = lines().filter(|line| says(line, READ_MESSAGES));
     if let Some(path) = hidden.flat_map(|line| possible_paths(line, cwd)).find(|path| {
         // A missing path was not hidden.
         is_hidden(path) && path.symlink_metadata().is_ok()
@@ -108,12 +89,12 @@ pub fn explain_denial(output: &str, policy: &SandboxPolicy, cwd: &Path) -> Optio
     };
     let leads_to = |path: &PathBuf| policy.protected.iter().find(|there| there.starts_with(path));
     if let Some(there) = lines()
-        .filter(|line| says(line, &BUSY_MESSAGES))
+        .filter(|line| says(line, BUSY_MESSAGES))
         .find_map(|line| possible_paths(line, cwd).find_map(|path| leads_to(&path)))
     {
         return Some(protected(there));
     }
-    lines().filter(|line| says(line, &WRITE_MESSAGES)).find_map(|line| {
+    lines().filter(|line| says(line, WRITE_MESSAGES)).find_map(|line| {
         let path = possible_paths(line, cwd).find(|path| is_denied_by_sandbox(path, policy))?;
         Some(if policy.protected.iter().any(|protected| path.starts_with(protected)) {
             protected(&path)
@@ -133,11 +114,7 @@ pub fn explain_denial(output: &str, policy: &SandboxPolicy, cwd: &Path) -> Optio
 
 /// Returns whether the confinement, and not the system's permissions, denied writing there.
 fn is_denied_by_sandbox(path: &Path, policy: &SandboxPolicy) -> bool {
-    let mut writable = vec![&policy.temp];
-    if policy.mode == SandboxMode::WorkspaceWrite {
-        writable.push(&policy.workspace);
-        writable.extend(&policy.writable);
-    }
+    let writable = policy.writable_roots();
     let is_protected = policy.protected.iter().any(|protected| path.starts_with(protected));
     if !is_protected && writable.iter().any(|root| path.starts_with(root)) {
         return false;

@@ -22,10 +22,10 @@
 
 mod capture;
 mod command;
+mod command_env;
 mod confine;
 mod denial;
 mod egress;
-mod environment;
 mod package_caches;
 mod protected;
 mod repository;
@@ -36,6 +36,8 @@ pub use command::{
     CONFINEMENT_HELP, CommandEnd, CommandInput, CommandOutcome, CommandSpec, ExecError,
     shell_is_bash,
 };
+pub use command_env::variables::is_secret_variable;
+pub use command_env::{VariableFilter, clean_environment};
 pub use confine::policy::{
     CopiedFile, LinkedRepositoryAccess, NetworkAccess, ResourceLimits, SandboxMode, SandboxPolicy,
     SandboxRequirement, TempOwner, resolve_path,
@@ -44,9 +46,9 @@ pub use confine::temp_folder::remove_abandoned;
 pub use confine::{Enforcement, SandboxGap, SandboxLevel};
 pub use denial::explain_denial;
 pub use egress::{AllowedHosts, ConnectionRefusal, HostPattern, HostPatternError};
-pub use environment::variables::is_secret_variable;
-pub use environment::{VariableFilter, clean_environment};
 pub use package_caches::{PackageCache, PackageCaches, sweep_caches};
-pub use repository::{UserGitConfig, finish_interrupted, followed_by_git, new_record_path};
+pub use repository::{
+    UserGitConfig, finish_interrupted, followed_by_git, new_record_path, with_link_targets,
+};
 pub use supervisor::process::{ChildCommand, CommandPipes};
 pub use supervisor::{Supervisor, helper};

@@ -24,6 +24,8 @@ use rustix::fs::{
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
+use super::environment::Variable;
+
 /// The caches of package managers.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PackageCaches {
@@ -41,84 +43,59 @@ pub struct PackageCache {
     /// The user's own folder, if it can be determined.
     pub folder: Option<PathBuf>,
     /// Variables that name the private folder, each with a suffix to its path.
-    pub variables: Vec<(String, String)>,
+    pub variables: Vec<String>,
     /// Settings in the user's folder that the private folder links to.
     pub linked: Vec<String>,
 }
 
-/// A tool and its cache.
-struct ToolCache {
-    name: &'static str,
-    /// The variable with which the user sets the location.
-    variable: &'static str,
-    /// Its path in the home if the variable is not set; empty if it is then part of another cache.
-    in_home: &'static str,
-    /// Variables for a private folder, each with a suffix to its path.
-    private: &'static [(&'static str, &'static str)],
-    linked: &'static [&'static str],
-}
-
-const fn tool(name: &'static str, variable: &'static str, in_home: &'static str) -> ToolCache {
-    ToolCache { name, variable, in_home, private: &[], linked: &[] }
-}
-
-/// All supported tools. An outer folder in the home comes before an inner one.
-const TOOLS: &[ToolCache] = &[
-    ToolCache { private: &[("XDG_CACHE_HOME", "")], ..tool("cache", "XDG_CACHE_HOME", ".cache") },
-    ToolCache {
-        private: &[("CARGO_HOME", "")],
-        linked: &["config.toml", "config"],
-        ..tool("cargo", "CARGO_HOME", ".cargo")
-    },
+/// All supported tools. An outer folder in the home comes before an inner one. Each has
+///
+/// 1. the name of its private folder,
+/// 2. the variable with which the user sets the location,
+/// 3. its path in the home if the variable is not set; empty if it is then part of another cache,
+/// 4. variables for the private folder, each with a suffix to its path,
+/// 5. settings in the user's folder that the private folder links to.
+const TOOLS: [[&str; 5]; 22] = [
+    ["cache", "XDG_CACHE_HOME", ".cache", "XDG_CACHE_HOME", ""],
+    ["cargo", "CARGO_HOME", ".cargo", "CARGO_HOME", "config.toml config"],
     // Without an overlay, there is no substitute for the user's tool chains.
-    tool("rustup", "RUSTUP_HOME", ".rustup"),
-    ToolCache { private: &[("npm_config_cache", "")], ..tool("npm", "npm_config_cache", ".npm") },
-    ToolCache { private: &[("PNPM_HOME", "")], ..tool("pnpm", "PNPM_HOME", ".local/share/pnpm") },
-    ToolCache {
-        private: &[("YARN_GLOBAL_FOLDER", "/berry"), ("YARN_CACHE_FOLDER", "/cache")],
-        ..tool("yarn", "YARN_CACHE_FOLDER", ".yarn")
-    },
-    ToolCache {
-        private: &[("BUN_INSTALL_CACHE_DIR", "/install/cache")],
-        ..tool("bun", "BUN_INSTALL", ".bun")
-    },
-    ToolCache { private: &[("DENO_DIR", "")], ..tool("deno", "DENO_DIR", "") },
-    ToolCache { private: &[("PIP_CACHE_DIR", "")], ..tool("pip", "PIP_CACHE_DIR", "") },
-    ToolCache { private: &[("UV_CACHE_DIR", "")], ..tool("uv", "UV_CACHE_DIR", "") },
-    ToolCache {
-        private: &[
-            ("UV_TOOL_DIR", "/tools"),
-            ("UV_PYTHON_INSTALL_DIR", "/python"),
-            ("UV_TOOL_BIN_DIR", "/bin"),
-            ("UV_PYTHON_BIN_DIR", "/bin"),
-        ],
-        ..tool("uv-data", "", ".local/share/uv")
-    },
-    ToolCache { private: &[("UV_TOOL_DIR", "")], ..tool("uv-tools", "UV_TOOL_DIR", "") },
-    ToolCache {
-        private: &[("UV_PYTHON_INSTALL_DIR", "")],
-        ..tool("uv-python", "UV_PYTHON_INSTALL_DIR", "")
-    },
-    ToolCache { private: &[("POETRY_CACHE_DIR", "")], ..tool("poetry", "POETRY_CACHE_DIR", "") },
-    ToolCache { private: &[("GOPATH", "")], ..tool("go", "GOPATH", "go") },
-    ToolCache { private: &[("GOMODCACHE", "")], ..tool("go-mod", "GOMODCACHE", "") },
-    ToolCache { private: &[("GOCACHE", "")], ..tool("go-build", "GOCACHE", "") },
-    ToolCache {
-        private: &[("MAVEN_OPTS", MAVEN_OPTION), ("MAVEN_USER_HOME", "")],
-        ..tool("maven", "", ".m2")
-    },
-    ToolCache {
-        private: &[("GRADLE_USER_HOME", "")],
-        linked: &["gradle.properties", "init.gradle", "init.gradle.kts", "init.d"],
-        ..tool("gradle", "GRADLE_USER_HOME", ".gradle")
-    },
-    ToolCache { private: &[("NUGET_PACKAGES", "/packages")], ..tool("nuget", "", ".nuget") },
-    ToolCache { private: &[("CCACHE_DIR", "")], ..tool("ccache", "CCACHE_DIR", ".ccache") },
-    ToolCache { private: &[("SCCACHE_DIR", "")], ..tool("sccache", "SCCACHE_DIR", "") },
+    ["rustup", "RUSTUP_HOME", ".rustup", "", ""],
+    ["npm", "npm_config_cache", ".npm", "npm_config_cache", ""],
+    ["pnpm", "PNPM_HOME", ".local/share/pnpm", "PNPM_HOME", ""],
+    ["yarn", "YARN_CACHE_FOLDER", ".yarn", "YARN_GLOBAL_FOLDER/berry YARN_CACHE_FOLDER/cache", ""],
+    ["bun", "BUN_INSTALL", ".bun", "BUN_INSTALL_CACHE_DIR/install/cache", ""],
+    ["deno", "DENO_DIR", "", "DENO_DIR", ""],
+    ["pip", "PIP_CACHE_DIR", "", "PIP_CACHE_DIR", ""],
+    ["uv", "UV_CACHE_DIR", "", "UV_CACHE_DIR", ""],
+    [
+        "uv-data",
+        "",
+        ".local/share/uv",
+        "UV_TOOL_DIR/tools UV_PYTHON_INSTALL_DIR/python UV_TOOL_BIN_DIR/bin UV_PYTHON_BIN_DIR/bin",
+        "",
+    ],
+    ["uv-tools", "UV_TOOL_DIR", "", "UV_TOOL_DIR", ""],
+    ["uv-python", "UV_PYTHON_INSTALL_DIR", "", "UV_PYTHON_INSTALL_DIR", ""],
+    ["poetry", "POETRY_CACHE_DIR", "", "POETRY_CACHE_DIR", ""],
+    ["go", "GOPATH", "go", "GOPATH", ""],
+    ["go-mod", "GOMODCACHE", "", "GOMODCACHE", ""],
+    ["go-build", "GOCACHE", "", "GOCACHE", ""],
+    ["maven", "", ".m2", "MAVEN_OPTS MAVEN_USER_HOME", ""],
+    [
+        "gradle",
+        "GRADLE_USER_HOME",
+        ".gradle",
+        "GRADLE_USER_HOME",
+        "gradle.properties init.gradle init.gradle.kts init.d",
+    ],
+    ["nuget", "", ".nuget", "NUGET_PACKAGES/packages", ""],
+    ["ccache", "CCACHE_DIR", ".ccache", "CCACHE_DIR", ""],
+    ["sccache", "SCCACHE_DIR", "", "SCCACHE_DIR", ""],
 ];
 
-/// Placeholder for the option that names Maven's repository in the private folder, appended to the user's options.
-const MAVEN_OPTION: &str = "-Dmaven.repo.local";
+/// The variable with options for Maven. They name the repository in the private folder, and are appended to those of the
+/// user.
+const MAVEN_OPTIONS: &str = "MAVEN_OPTS";
 
 /// Folders of programs in private folders, appended to the search path.
 const PROGRAM_FOLDERS: [(&str, &str); 4] =
@@ -131,24 +108,19 @@ impl PackageCaches {
         home: Option<&Path>,
         variable: impl Fn(&str) -> Option<&'a str>,
     ) -> Self {
-        let cache = |tool: &ToolCache| {
+        let cache = |[name, set_by, in_home, variables, linked]: [&str; 5]| {
             // Go writes to the first of several folders.
-            let set = variable(tool.variable).and_then(|set| set.split(':').next());
+            let set = variable(set_by).and_then(|set| set.split(':').next());
             let set = set.map(PathBuf::from).filter(|set| set.is_absolute());
-            if set.is_none() && tool.in_home.is_empty() {
+            if set.is_none() && in_home.is_empty() {
                 return None;
             }
-            let folder = set.or_else(|| Some(home?.join(tool.in_home)));
-            let text = |text: &&str| (*text).to_owned();
-            let variables = tool.private.iter().map(|(name, after)| (text(name), text(after)));
-            Some(PackageCache {
-                name: tool.name.to_owned(),
-                folder,
-                variables: variables.collect(),
-                linked: tool.linked.iter().map(text).collect(),
-            })
+            let folder = set.or_else(|| Some(home?.join(in_home)));
+            let words = |text: &str| text.split_whitespace().map(str::to_owned).collect();
+            let (variables, linked) = (words(variables), words(linked));
+            Some(PackageCache { name: name.to_owned(), folder, variables, linked })
         };
-        Self { store: Some(store), caches: TOOLS.iter().filter_map(cache).collect() }
+        Self { store: Some(store), caches: TOOLS.into_iter().filter_map(cache).collect() }
     }
 
     /// Returns the parent of the private folders that are not mounted over the user's.
@@ -168,14 +140,13 @@ impl PackageCaches {
     /// Fails when the system refuses it.
     pub(super) fn create_folders(&self, workspace: &Path) -> io::Result<()> {
         let Some(store) = &self.store else { return Ok(()) };
-        let make = |path: &Path| DirBuilder::new().recursive(true).mode(0o700).create(path);
-        make(store)?;
+        create_private(store)?;
         let owner = store.join(OWNER);
         if !owner.exists() {
             fs::write(owner, workspace.as_os_str().as_bytes())?;
         }
         let Some(all) = self.private_root() else { return Ok(()) };
-        make(&all)?;
+        create_private(&all)?;
         let all = open_folder(CWD, &all)?;
         for cache in &self.caches {
             let private = open_private_folder(&all, &cache.name)?;
@@ -193,18 +164,17 @@ impl PackageCaches {
     }
 
     /// Returns the variables that name private folders, for the caches without an overlay.
-    pub(super) fn variables(&self, caches: &[&PackageCache]) -> Vec<(OsString, OsString)> {
+    pub(super) fn variables(&self, caches: &[&PackageCache]) -> Vec<Variable> {
         let mut all = Vec::new();
         let mut programs = Vec::new();
         for cache in caches {
             let Some(private) = self.private_folder(cache) else { continue };
-            for (name, after) in &cache.variables {
-                let value = if after == MAVEN_OPTION {
-                    maven_options(&private)
-                } else {
-                    let mut value = private.clone().into_os_string();
-                    value.push(after);
-                    Some(value)
+            for variable in &cache.variables {
+                let (name, below) = variable.split_once('/').unwrap_or((variable, ""));
+                let value = match name {
+                    MAVEN_OPTIONS => maven_options(&private),
+                    _ if below.is_empty() => Some(private.clone().into()),
+                    _ => Some(private.join(below).into()),
                 };
                 all.extend(value.map(|value| (OsString::from(name), value)));
             }
@@ -245,6 +215,11 @@ pub fn sweep_caches(all: &Path) {
             log::debug!("could not remove {}: {error}", store.display());
         }
     }
+}
+
+/// Creates a folder that other users cannot read, if it does not exist.
+fn create_private(folder: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(folder)
 }
 
 /// Removes a folder, including read-only folders of package managers.
@@ -289,11 +264,11 @@ fn open_folder(at: impl AsFd, path: &Path) -> io::Result<OwnedFd> {
 /// would split the path.
 fn maven_options(private: &Path) -> Option<OsString> {
     let path = private.to_str().filter(|path| !path.contains(char::is_whitespace))?;
-    let mut value = std::env::var_os("MAVEN_OPTS").unwrap_or_default();
+    let mut value = std::env::var_os(MAVEN_OPTIONS).unwrap_or_default();
     if !value.is_empty() {
         value.push(" ");
     }
-    value.push(format!("{MAVEN_OPTION}={path}/repository"));
+    value.push(format!("-Dmaven.repo.local={path}/repository"));
     Some(value)
 }
 
@@ -316,7 +291,7 @@ impl OverlayFolders {
         let store = caches.store.as_ref()?;
         (0..MAX_SETS).find_map(|number| {
             let folder = store.join(format!("layers-{number}"));
-            DirBuilder::new().recursive(true).mode(0o700).create(&folder).ok()?;
+            create_private(&folder).ok()?;
             let path = folder.join("lock");
             File::create(&path).ok()?;
             // A file opened for writing would keep its file system from being remounted read-only.
@@ -330,9 +305,8 @@ impl OverlayFolders {
     pub(super) fn for_cache(&self, cache: &PackageCache) -> io::Result<(PathBuf, PathBuf)> {
         let own = self.folder.join(&cache.name);
         let (upper, work) = (own.join("upper"), own.join("work"));
-        for path in [&upper, &work] {
-            DirBuilder::new().recursive(true).mode(0o700).create(path)?;
-        }
+        create_private(&upper)?;
+        create_private(&work)?;
         Ok((upper, work))
     }
 }

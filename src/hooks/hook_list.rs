@@ -48,7 +48,7 @@ pub struct HookBlock {
 /// The process was started by a hook of a process that was started by a hook.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error(
-    "a hook has started architect, whose hook has started architect again; going on could never end"
+    "a hook started architect, and a hook of that run started it again; it was not started, since this could never end"
 )]
 pub struct HooksTooDeep;
 

@@ -20,6 +20,7 @@ use super::session_id::SessionId;
 use super::session_store::SessionStore;
 use crate::machine::Event;
 use crate::model::{RunTime, ToolResult, ToolStatus};
+use crate::net::Secrets;
 use crate::workspace::open_input;
 
 /// How a fork differs from its original.
@@ -95,14 +96,19 @@ impl SessionStore {
     }
 
     /// Writes the records of a session to `out` as one self-contained file, without the mark that it was imported
-    /// here.
+    /// here, and with secrets masked.
     ///
     /// # Errors
     ///
     /// Fails if the session can't be read or is damaged, or if `out` can't be written.
-    pub fn export(&self, session: SessionId, out: &mut dyn Write) -> Result<u64> {
+    pub fn export(
+        &self,
+        session: SessionId,
+        secrets: &Secrets,
+        out: &mut dyn Write,
+    ) -> Result<u64> {
         match self.damage(session)? {
-            None => self.export_up_to_damage(session, out),
+            None => self.export_up_to_damage(session, secrets, out),
             Some(reason) => Err(JournalError::Damaged { session, reason }),
         }
     }
@@ -112,10 +118,15 @@ impl SessionStore {
     /// # Errors
     ///
     /// Fails if the session can't be read, or `out` can't be written.
-    pub fn export_up_to_damage(&self, session: SessionId, out: &mut dyn Write) -> Result<u64> {
+    pub fn export_up_to_damage(
+        &self,
+        session: SessionId,
+        secrets: &Secrets,
+        out: &mut dyn Write,
+    ) -> Result<u64> {
         let mut reader = self.reader(session)?;
         let mut copy = RecordCopier { out, crc: 0 };
-        let mut records = 0;
+        let (mut records, mut is_masked) = (0, false);
         while let Some(stored) = next_record(&mut reader)? {
             let mut text = reader.last_record();
             let is_marked = matches!(&stored.content, StoredContent::Header(header) if header.imported_up_to.is_some());
@@ -128,7 +139,15 @@ impl SessionStore {
                     })
                     .io_context("read", &self.journal_path(session))?;
             }
-            copy.write_record(without_commands(text))?;
+            let text = without_commands(text);
+            let mut masked = secrets.mask_bytes(&text);
+            is_masked |= masked != text;
+            if is_masked
+                && stored.fingerprint.as_ref().is_some_and(|before| before.digest.is_some())
+            {
+                remove_mark(&mut masked);
+            }
+            copy.write_record(masked)?;
             records += 1;
         }
         Ok(records)
@@ -248,6 +267,17 @@ fn next_record(reader: &mut JournalReader) -> Result<Option<StoredRecord>> {
         ReadRecord::Record(stored) => Some(*stored),
         ReadRecord::End | ReadRecord::Unknown(_) | ReadRecord::Damage(_) => None,
     })
+}
+
+/// Removes the digest of the state from a record that has one: behind a masked text, the state is another one. What
+/// comes before it in the record are numbers and names.
+fn remove_mark(text: &mut Vec<u8>) {
+    const MARK: &[u8] = b",\"mark\":\"";
+    let Some(start) = memmem::find(text, MARK) else { return };
+    let digest = &text[start + MARK.len()..];
+    if let Some(length) = digest.iter().position(|byte| *byte == b'"') {
+        text.drain(start..=start + MARK.len() + length);
+    }
 }
 
 /// Escapes the record so that no text in it is a command to a CI system that it may be printed to: `##[name]` and

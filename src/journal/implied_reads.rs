@@ -3,13 +3,9 @@
 //! A compaction lists the files that were read. A session must replay to the same list, so the reads of an old result are
 //! taken from the arguments of its call, as the release that wrote it did.
 
-use std::sync::Arc;
-
 use crate::machine::{Event, State};
 use crate::model::{ConversationItem, ToolCall, ToolExchange, ToolResult};
-
-/// The only tool whose calls counted as reads.
-const READ_TOOL: &str = "read_file";
+use crate::tools::implied_read;
 
 /// Returns an event of a run in this state, with the reads of a tool's result filled in if they are missing.
 pub(super) fn complete_event(event: Event, state: &State) -> Event {
@@ -37,19 +33,16 @@ pub(super) fn complete_item(item: &ConversationItem) -> ConversationItem {
 }
 
 fn complete(call: &ToolCall, mut result: ToolResult) -> ToolResult {
-    if &*call.name == READ_TOOL && result.is_ok() && result.reads.is_empty() {
-        result.reads.extend(path_argument(call));
+    if result.is_ok() && result.reads.is_empty() {
+        result.reads.extend(implied_read(call));
     }
     result
 }
 
-fn path_argument(call: &ToolCall) -> Option<Arc<str>> {
-    let arguments: serde_json::Value = serde_json::from_str(call.arguments.text()).ok()?;
-    Some(arguments.get("path")?.as_str()?.trim_start_matches("./").into())
-}
-
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
     use crate::model::{Reply, ReplyFinish, ReplyPart, ToolStatus, Usage};
 

@@ -179,7 +179,7 @@ impl SessionStore {
     ///
     /// # Errors
     ///
-    /// Fails if there is a session with this id: none is ever replaced.
+    /// Fails if there is a session with this id; an existing session is never replaced.
     pub(super) fn publish(&self, from: &Path, session: SessionId) -> Result<()> {
         let path = self.journal_path(session);
         match blobs::publish_file(from, &path) {

@@ -7,7 +7,6 @@ use thiserror::Error;
 
 use super::cassette::{OnMismatch, Player, Recorder, Recording, ReplayModel};
 use super::exchange::{HttpTransport, KeySource, RequestTarget, WireModel};
-use super::fault::SecretMasker;
 use super::model_spec::{ModelSpec, ModelSpecError};
 use super::model_table::ModelTable;
 use super::playback_error::PlaybackError;
@@ -16,7 +15,7 @@ use super::scripted::{Script, ScriptPosition, ScriptedModel};
 use super::wire::WireSetup;
 use crate::net::{
     Endpoint, EndpointError, HeaderMap, HeaderName, HeaderValue, HttpClient, HttpOptions,
-    HttpTimeouts, NetError, Secret, SecretError, header,
+    HttpTimeouts, NetError, Secret, SecretError, Secrets, header,
 };
 use crate::port::Model;
 
@@ -222,7 +221,7 @@ fn build_model(
         value.set_sensitive(true);
         headers.insert(name, value);
     }
-    let masker = SecretMasker::new(key);
+    let masker = Secrets::from_keys(key);
     let transport = match &settings.recorder {
         Some(recorder) => recorder.wrap_transport(transport, &id, masker.clone()),
         None => transport,

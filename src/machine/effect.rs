@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::event::EventKind;
 use crate::machine::budget::budget_share::BudgetShare;
 use crate::machine::stop_reason::CloseReason;
 use crate::model::{
@@ -82,22 +81,6 @@ pub enum EffectKind {
     RunSubagent,
     /// [`Effect::CheckAnswer`]
     CheckAnswer,
-}
-
-impl EffectKind {
-    /// Returns whether an effect of this kind can cause events of that kind.
-    pub(crate) fn can_cause(self, event: EventKind) -> bool {
-        match self {
-            Self::Prepare => event == EventKind::Prepared,
-            Self::CallModel => matches!(event, EventKind::Replied | EventKind::CallFailed),
-            Self::Authorize => event == EventKind::Authorized,
-            Self::RunTool => event == EventKind::ToolCompleted,
-            Self::RunSubagent => {
-                matches!(event, EventKind::ToolCompleted | EventKind::UsageReported)
-            }
-            Self::CheckAnswer => event == EventKind::Checked,
-        }
-    }
 }
 
 word_enum! {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use super::effect::EffectKind;
 use crate::model::{
     CallAccess, EffectId, Fault, MicroUsd, Reply, RunTime, Signal, TimeSpan, Tokens, ToolResult,
     Usage, UserMessage, word_enum,
@@ -232,6 +233,21 @@ word_enum! {
         UsageReported = "CHARGED",
         /// [`Event::Checked`]
         Checked = "CHECKED",
+    }
+}
+
+impl EventKind {
+    /// Returns whether an effect of that kind can cause events of this kind.
+    pub(crate) fn is_caused_by(self, effect: EffectKind) -> bool {
+        match self {
+            Self::Prepared => effect == EffectKind::Prepare,
+            Self::Replied | Self::CallFailed => effect == EffectKind::CallModel,
+            Self::Authorized => effect == EffectKind::Authorize,
+            Self::ToolCompleted => matches!(effect, EffectKind::RunTool | EffectKind::RunSubagent),
+            Self::UsageReported => effect == EffectKind::RunSubagent,
+            Self::Checked => effect == EffectKind::CheckAnswer,
+            Self::Tick | Self::Interrupt | Self::StoreFailed | Self::InternalError => false,
+        }
     }
 }
 

@@ -133,7 +133,7 @@ impl State {
     pub fn awaits(&self, event: &Event) -> bool {
         let kind = event.kind();
         event.effect_id().is_some_and(|id| {
-            self.pending().any(|(pending, effect)| pending == id && effect.can_cause(kind))
+            self.pending().any(|(pending, effect)| pending == id && kind.is_caused_by(effect))
         })
     }
 

@@ -33,7 +33,7 @@ pub enum ServerError {
     #[error("it did not answer within {} s", .0.as_secs_f64())]
     TimedOut(Duration),
     /// It supports no known version of the protocol.
-    #[error("it speaks version {} of the protocol, which is not known here", .0.join(", "))]
+    #[error("it uses version {} of the protocol, which is not supported", .0.join(", "))]
     Version(Vec<String>),
     /// It cannot be reached.
     #[error("it cannot be reached: {0}")]
@@ -56,19 +56,19 @@ pub enum ServerError {
         body: String,
     },
     /// Its answer is incomplete.
-    #[error("its answer broke off")]
+    #[error("its response was cut off")]
     Truncated,
     /// The session has expired.
-    #[error("it does not know the session any more")]
+    #[error("it no longer knows the session")]
     SessionExpired,
     /// It answered with an error.
     #[error("it answered with an error: {0}")]
     Refused(RpcError),
     /// Its answer violates the protocol.
-    #[error("its answer is not what the protocol says: {0}")]
+    #[error("its response violates the protocol: {0}")]
     Malformed(String),
     /// It has ended again too soon after a restart.
-    #[error("it has died again, and is not restarted more often than every {} s", .0.as_secs_f64())]
+    #[error("it crashed again, and is restarted at most every {} s", .0.as_secs_f64())]
     RestartTooSoon(Duration),
     /// The call was cancelled.
     #[error("it was cancelled")]

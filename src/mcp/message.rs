@@ -47,6 +47,12 @@ pub(super) enum ServerMessage {
     Notification,
 }
 
+/// The longest ID of a request that is answered: answers wait in memory until the server reads them.
+const MAX_ID_BYTES: usize = 256;
+
+/// How many characters of an unsupported method are quoted.
+const MAX_METHOD_CHARS: usize = 64;
+
 /// The error code for unsupported methods.
 const NO_SUCH_METHOD: i64 = -32601;
 
@@ -71,6 +77,7 @@ pub(super) fn client_answer(id: &Value, method: &str) -> Value {
     if method == "ping" {
         return json!({ "jsonrpc": "2.0", "id": id, "result": {} });
     }
+    let method: String = method.chars().take(MAX_METHOD_CHARS).collect();
     let message = format!("{method} is not supported");
     let error = json!({ "code": NO_SUCH_METHOD, "message": message });
     json!({ "jsonrpc": "2.0", "id": id, "error": error })
@@ -99,6 +106,8 @@ impl ServerMessage {
         let (id, method, error) = (field("id"), field("method"), field("error"));
         match method {
             Some(Value::String(method)) => Some(match id {
+                Some(Value::Array(_) | Value::Object(_)) => Self::Notification,
+                Some(Value::String(id)) if id.len() > MAX_ID_BYTES => Self::Notification,
                 Some(id) => Self::Request { id, method },
                 None => Self::notification(&method, fields.get("params")),
             }),
@@ -234,6 +243,17 @@ mod tests {
                 NO_SUCH_METHOD,
                 "{method}"
             );
+        }
+    }
+
+    #[test]
+    fn an_answer_to_a_server_is_short() {
+        let long = "x".repeat(1 << 20);
+        assert!(client_answer(&json!(1), &long).to_string().len() < 200);
+        for id in [json!(long), json!([long]), json!({ "a": long })] {
+            let request = json!({ "jsonrpc": "2.0", "id": id, "method": "ping" }).to_string();
+            let parsed = ServerMessage::parse(request.as_bytes());
+            assert_eq!(parsed, Some(vec![ServerMessage::Notification]));
         }
     }
 }

@@ -48,6 +48,7 @@ impl McpServers {
         setup: &ServerSetup,
         cancel: &CancellationToken,
     ) -> (Self, Vec<ServerProblem>) {
+        let names: Vec<String> = specs.iter().map(|spec| spec.name.clone()).collect();
         let servers = specs
             .into_iter()
             .map(|spec| Arc::new(McpServer::new(spec, setup.clone(), cancel.clone())));
@@ -63,10 +64,21 @@ impl McpServers {
                     let reduced =
                         |what| ServerProblem::Incomplete { server: Arc::clone(&name), what };
                     problems.extend(notes.into_iter().map(reduced));
-                    own.tools.extend(tools.into_iter().map(|tool| {
+                    for tool in tools {
                         let local = tool_description::unique_name(&name, &tool.remote, &mut taken);
-                        ServerTool::new(&local, tool, Arc::clone(&server))
-                    }));
+                        // The user's rules about another server must not allow it.
+                        let is_longer = |other: &&String| {
+                            other.len() > name.len() && local.starts_with(&format!("mcp_{other}_"))
+                        };
+                        match names.iter().find(is_longer) {
+                            Some(other) => problems.push(reduced(format!(
+                                "the tool `{local}` is left out: its name is one for tools of `{other}`"
+                            ))),
+                            None => {
+                                own.tools.push(ServerTool::new(&local, tool, Arc::clone(&server)));
+                            }
+                        }
+                    }
                     if let Some(text) = instructions {
                         own.instructions.push(ServerInstructions { server: name, text });
                     }

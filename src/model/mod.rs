@@ -6,7 +6,7 @@
 
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
-mod access;
+mod call_access;
 mod conversation_item;
 mod decision;
 mod digest;
@@ -28,7 +28,7 @@ mod tool_result;
 mod wildcard;
 mod words;
 
-pub use access::CallAccess;
+pub use call_access::CallAccess;
 pub use conversation_item::{
     ConversationItem, MessageOrigin, ResultMismatch, ToolExchange, UserMessage,
 };

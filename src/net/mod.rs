@@ -23,6 +23,6 @@ pub use endpoint::{Endpoint, EndpointError};
 pub(crate) use error::Result;
 pub use error::{ExchangePhase, NetError};
 pub use retry_after::retry_after;
-pub use secret::{Secret, SecretError, Secrets};
+pub use secret::{MaskingWriter, Secret, SecretError, Secrets};
 
 pub use ureq::http::{HeaderMap, HeaderName, HeaderValue, header};

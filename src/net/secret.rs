@@ -1,6 +1,7 @@
 //! Secret values.
 
 use std::fmt;
+use std::io::{self, Write};
 use std::sync::Arc;
 
 use thiserror::Error;
@@ -44,23 +45,6 @@ impl Secret {
     pub fn expose(&self) -> &str {
         &self.0
     }
-
-    /// Returns `text` with all occurrences of the secret masked.
-    pub fn mask(&self, text: &str) -> String {
-        text.replace(&*self.0, MASK)
-    }
-
-    /// Returns `bytes` with all occurrences of the secret masked.
-    pub fn mask_bytes(&self, bytes: &[u8]) -> Vec<u8> {
-        let (mut masked, mut rest) = (Vec::with_capacity(bytes.len()), bytes);
-        while let Some(at) = memchr::memmem::find(rest, self.0.as_bytes()) {
-            masked.extend_from_slice(&rest[..at]);
-            masked.extend_from_slice(MASK.as_bytes());
-            rest = &rest[at + self.0.len()..];
-        }
-        masked.extend_from_slice(rest);
-        masked
-    }
 }
 
 /// Keys, tokens and passwords that are masked in output.
@@ -69,6 +53,9 @@ pub struct Secrets(Arc<[Arc<str>]>);
 
 /// The length of the shortest secret. A shorter one would match ordinary text.
 const MIN_SECRET_LENGTH: usize = 12;
+
+/// The length of the shortest key of a provider. Shorter values are placeholders for servers that ignore the key.
+const MIN_KEY_LENGTH: usize = 8;
 
 impl Secrets {
     /// Returns the values that differ from ordinary text: long, a single word, and neither a path nor an address.
@@ -88,6 +75,11 @@ impl Secrets {
         Self(values.into())
     }
 
+    /// Returns these keys of providers.
+    pub fn from_keys(keys: impl IntoIterator<Item = Secret>) -> Self {
+        Self(keys.into_iter().map(|key| key.0).filter(|key| key.len() >= MIN_KEY_LENGTH).collect())
+    }
+
     /// Returns the text with all secrets masked, and also text in the form of well-known keys.
     pub fn mask_all(&self, text: &str) -> String {
         mask_key_patterns(&self.mask(text.to_owned()))
@@ -99,16 +91,58 @@ impl Secrets {
             if text.contains(&**secret) { text.replace(&**secret, MASK) } else { text }
         })
     }
+
+    /// Returns bytes with everything masked that [`Self::mask_all`] masks in text.
+    pub fn mask_bytes(&self, bytes: &[u8]) -> Vec<u8> {
+        bytes.utf8_chunks().fold(Vec::with_capacity(bytes.len()), |mut masked, chunk| {
+            masked.extend_from_slice(self.mask_all(chunk.valid()).as_bytes());
+            masked.extend_from_slice(chunk.invalid());
+            masked
+        })
+    }
+
+    /// Returns the length of the end of a text that is the beginning of a secret.
+    pub fn unfinished(&self, text: &str) -> usize {
+        let longest = |secret: &Arc<str>| {
+            let mut lengths = (1..secret.len().min(text.len() + 1)).rev();
+            lengths.find(|length| text.as_bytes().ends_with(&secret.as_bytes()[..*length]))
+        };
+        self.0.iter().filter_map(longest).max().unwrap_or(0)
+    }
 }
 
-/// The minimum length of well-known keys after their prefixes, and these.
+/// A log in which all secrets are masked that [`Secrets::mask_all`] masks.
+pub struct MaskingWriter<W> {
+    out: W,
+    secrets: Secrets,
+}
+
+impl<W: Write> MaskingWriter<W> {
+    /// Returns a writer around another one. A text that is written in several parts is masked in each.
+    pub fn new(out: W, secrets: Secrets) -> Self {
+        Self { out, secrets }
+    }
+}
+
+impl<W: Write> Write for MaskingWriter<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.out.write_all(&self.secrets.mask_bytes(bytes))?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+}
+
+/// The prefixes of well-known keys, and the minimum length of what follows.
 const KEY_PATTERNS: [(usize, &[&str]); 5] = [
-    (16, &["AKIA", "ASIA"]),
+    (16, &["AKIA", "ASIA", "Bearer ", "bearer "]),
     (
         20,
         &[
             "sk-", "sk_live_", "rk_live_", "gsk_", "xai-", "pplx-", "hf_", "glpat-", "xoxb-",
-            "xoxp-", "xoxa-",
+            "xoxp-", "xoxa-", "xapp-",
         ],
     ),
     (30, &["AIza", "nvapi-", "tgp_v1_", "r8_", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "npm_"]),
@@ -116,30 +150,40 @@ const KEY_PATTERNS: [(usize, &[&str]); 5] = [
     (40, &["pypi-", "dop_v1_"]),
 ];
 
-/// Masks text in the form of well-known keys: a prefix, and letters and digits.
+/// Masks text in the form of well-known keys: a word that begins with a prefix, and has letters and digits.
 fn mask_key_patterns(text: &str) -> String {
     let (mut masked, mut rest) = (String::with_capacity(text.len()), text);
-    let is_in_key = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
-    while let Some(start) = rest.find(is_in_key) {
-        let (before, from) = rest.split_at(start);
+    let is_in_word = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+    while let Some(start) = rest.find(is_in_word) {
+        // The `n` of an escaped line break, as in JSON, does not belong to the word.
+        let start = start + usize::from(rest[..start].ends_with('\\'));
+        let (before, word) = rest.split_at(start);
         masked.push_str(before);
-        let (word, later) = from.split_at(from.find(|c| !is_in_key(c)).unwrap_or(from.len()));
-        // Ordinary names don't have both letters and digits.
-        let is_key = |key: &str, least: usize| {
-            key.len() >= least
+        let key_length = |least: usize, prefix: &str| {
+            let key = word.strip_prefix(prefix)?;
+            // A provider shows a part of a key, and tokens in headers have more characters.
+            let is_in_key = |c: char| {
+                is_in_word(c) || c == '*' || (prefix.ends_with(' ') && "._~+/=".contains(c))
+            };
+            let key = &key[..key.find(|c| !is_in_key(c)).unwrap_or(key.len())];
+            // Ordinary names don't have both letters and digits.
+            let is_key = key.len() >= least
                 && key.bytes().any(|byte| byte.is_ascii_digit())
-                && key.bytes().any(|byte| byte.is_ascii_alphabetic())
+                && key.bytes().any(|byte| byte.is_ascii_alphabetic());
+            is_key.then_some(key.len())
         };
         let known = KEY_PATTERNS.iter().find_map(|(least, prefixes)| {
-            let is_prefix =
-                |prefix: &&&str| word.strip_prefix(**prefix).is_some_and(|key| is_key(key, *least));
-            prefixes.iter().find(is_prefix)
+            prefixes.iter().find_map(|prefix| Some((*prefix, key_length(*least, prefix)?)))
         });
-        match known {
-            Some(prefix) => masked.extend([*prefix, MASK]),
-            None => masked.push_str(word),
-        }
-        rest = later;
+        let end = if let Some((prefix, length)) = known {
+            masked.extend([prefix, MASK]);
+            prefix.len() + length
+        } else {
+            let end = word.find(|c| !is_in_word(c)).unwrap_or(word.len());
+            masked.push_str(&word[..end]);
+            end
+        };
+        rest = &word[end..];
     }
     masked.push_str(rest);
     masked
@@ -166,7 +210,6 @@ mod tests {
         let secret = Secret::new(" sk-canary\n").unwrap();
         assert_eq!(secret.expose(), "sk-canary");
         assert_eq!(format!("{secret:?}"), "***");
-        assert_eq!(secret.mask("bad key sk-canary!"), "bad key ***!");
     }
 
     #[test]
@@ -179,9 +222,31 @@ mod tests {
 
     #[test]
     fn a_secret_is_masked_among_bytes_too() {
-        let secret = Secret::new("sk-canary").unwrap();
-        assert_eq!(secret.mask_bytes(b"\xffsk-canary\x00sk-canarysk"), b"\xff***\x00***sk");
-        assert_eq!(secret.mask_bytes(b"sk-canar"), b"sk-canar");
+        let secrets = Secrets::from_keys([Secret::new("sk-canary").unwrap()]);
+        assert_eq!(secrets.mask_bytes(b"\xffsk-canary\x00sk-canarysk"), b"\xff***\x00***sk");
+        assert_eq!(secrets.mask_bytes(b"sk-canar"), b"sk-canar");
+        assert_eq!(secrets.mask_bytes(b"\xfeAKIAIOSFODNN7EXAMPLE\xff"), b"\xfeAKIA***\xff");
+        let mut log = Vec::new();
+        MaskingWriter::new(&mut log, secrets).write_all(b"a sk-canary\n").unwrap();
+        assert_eq!(log, b"a ***\n");
+    }
+
+    #[test]
+    fn the_beginning_of_a_secret_is_found_at_the_end() {
+        let secrets =
+            Secrets::from_keys(["abcabcdef", "short"].map(|key| Secret::new(key).unwrap()));
+        for (text, length) in [
+            ("", 0),
+            ("x", 0),
+            ("xa", 1),
+            ("abcabc", 6),
+            ("abcabca", 4),
+            ("abcabcdef", 0),
+            ("éab", 2),
+            ("shor", 0),
+        ] {
+            assert_eq!(secrets.unfinished(text), length, "{text}");
+        }
     }
 
     #[test]
@@ -193,6 +258,10 @@ mod tests {
         let text = "sk-short1, a task-a1B2c3D4e5F6g7H8i9J0K1, sk-some-very-long-name-of-a-thing, \
                     npm_config_cache, ghp_, AKIA, é sk-";
         assert_eq!(mask(text), text);
+        let quoted = format!(
+            "\"a\\nsk-{a}\\tghp_{a}{b}\", sk-abc123def456****wxyz. Bearer ey.{a}/+= bearer of a-task"
+        );
+        assert_eq!(mask(&quoted), "\"a\\nsk-***\\tghp_***\", sk-***. Bearer *** bearer of a-task");
         let secrets = Secrets::from_values(["canary-0123456"]);
         assert_eq!(secrets.mask_all(&format!("canary-0123456 hf_{a}")), "*** hf_***");
     }

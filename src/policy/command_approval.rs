@@ -5,12 +5,12 @@ use super::command::{
     is_script_variable, nested_execution, only_reads, rebase_folder,
 };
 use super::guardrails::Guardrails;
-use super::rules::{PermissionRule, normalize};
+use super::rules::{PermissionRule, RuleScope, normalize};
 use super::shell::{
     Assignment, CommandKind, PROCESS_SUBSTITUTION, Redirection, RedirectionKind, ShellCommand,
     ShellScript, ShellWord, WordForm,
 };
-use super::target::{CommandTarget, WRITING_TOOLS};
+use super::target::CommandTarget;
 
 /// What may allow the parts of a line.
 pub(super) struct CommandApproval<'a> {
@@ -182,8 +182,9 @@ impl CommandApproval<'_> {
             RedirectionKind::Write if is_literal && WRITABLE_DEVICES.contains(&text) => Ok(()),
             RedirectionKind::Write if is_literal => {
                 let places = self.command.line().possible_paths(&to.target);
+                let is_about = |rule: &&PermissionRule| rule.is_about(RuleScope::Redirections);
                 let rule = |place: &String| {
-                    self.rules.iter().find(|rule| rule.matches_path(WRITING_TOOLS[0], place))
+                    self.rules.iter().filter(is_about).find(|rule| rule.matches_path(place))
                 };
                 let rules: Option<Vec<&PermissionRule>> = places.iter().map(rule).collect();
                 let first = rules.as_ref().and_then(|rules| rules.first());

@@ -5,11 +5,11 @@ use super::command::{
     nested_execution, runs_scripts,
 };
 use super::command_approval::{CommandApproval, is_portable};
-use super::guarded_in_command;
+use super::command_files;
 use super::guardrails::{CommandScope, Guardrails};
-use super::rules::{PermissionRule, PermissionRules, normalize, plain_text, spellings};
+use super::rules::{PermissionRule, PermissionRules, RuleScope, normalize, plain_text, spellings};
 use super::shell::{RedirectionKind, ShellCommand, ShellWord, UnparsableLine};
-use super::target::{CallKind, CallTarget, CommandTarget, READING_TOOL, WRITING_TOOLS};
+use super::target::{CallKind, CallTarget, CommandTarget};
 use crate::exec::shell_is_bash;
 use crate::model::{ConfirmMode, Decision};
 
@@ -59,7 +59,7 @@ impl PolicyEngine {
     /// Returns whether a tool may read a file that it finds in a search.
     pub fn can_search(&self, tool: &str, path: &str) -> bool {
         let is_denied = |rule: &PermissionRule| {
-            rule.may_match_path(tool, path) || rule.may_match_path(READING_TOOL, path)
+            (rule.applies_to(tool) || rule.is_about(RuleScope::Reads)) && rule.may_match_path(path)
         };
         self.guardrails.sensitive.find(path).is_none() && !self.rules.deny.iter().any(is_denied)
     }
@@ -79,12 +79,12 @@ impl PolicyEngine {
 
     /// Returns whether no tool writes in the folder of a repository, whatever its name is.
     pub fn protects_repositories(&self) -> bool {
-        self.guardrails.off_limits.has_repositories()
+        self.guardrails.unwritable.has_repositories()
     }
 
     /// Returns why the guardrails deny a target, whatever the rules allow.
     fn guardrail_denial(&self, target: &CallTarget) -> Option<String> {
-        let Guardrails { protected, sensitive, off_limits, .. } = &self.guardrails;
+        let Guardrails { protected, sensitive, unwritable, .. } = &self.guardrails;
         let guarded = |path: &str, list: &str, pattern: Option<&str>| {
             let pattern = pattern?;
             Some(format!("'{path}' is a file that the user protects ({list} has {pattern})"))
@@ -95,7 +95,7 @@ impl PolicyEngine {
             CallTarget::Read(path) | CallTarget::Search(path) => is_sensitive(path),
             CallTarget::Write(path) => is_sensitive(path)
                 .or_else(|| guarded(path, "guardrails.protected_files", protected.find(path)))
-                .or_else(|| off_limits.contains(path).then(|| describe_off_limits(path))),
+                .or_else(|| unwritable.contains(path).then(|| describe_unwritable(path))),
             CallTarget::Command(command) => {
                 let line = command.line();
                 if let Some(why) = forbidden_reason(line) {
@@ -103,7 +103,7 @@ impl PolicyEngine {
                 }
                 self.blocking_pattern(line)
                     .map(|by| format!("commands.blocked_patterns has {by}"))
-                    .or_else(|| guarded_in_command::denial_reason(line, &self.guardrails))
+                    .or_else(|| command_files::denial_reason(line, &self.guardrails))
             }
         }
     }
@@ -142,7 +142,7 @@ impl PolicyEngine {
         }
     }
 
-    /// Returns why the rules that deny or ask cannot be applied to a line; `None` if they can, or if there are none for
+    /// Returns why the rules that deny or ask cannot be applied to a line; `None` if they can, or if no rule is about
     /// commands.
     fn undecidable_reason(&self, line: &CommandLine) -> Option<String> {
         let against = || self.rules.deny.iter().chain(&self.rules.ask);
@@ -196,9 +196,11 @@ impl PolicyEngine {
 
     fn decide_files(&self, tool: &str, kind: CallKind, targets: &[CallTarget]) -> Decision {
         let allowing = |target: &CallTarget| match target {
-            CallTarget::Read(path) | CallTarget::Write(path) | CallTarget::Search(path) => {
-                self.rules.allow.iter().find(|rule| rule.matches_path(tool, path))
-            }
+            CallTarget::Read(path) | CallTarget::Write(path) | CallTarget::Search(path) => self
+                .rules
+                .allow
+                .iter()
+                .find(|rule| rule.applies_to(tool) && rule.matches_path(path)),
             CallTarget::Command(_) => None,
         };
         let rules: Option<Vec<&PermissionRule>> = targets.iter().map(allowing).collect();
@@ -228,8 +230,8 @@ fn has_known_program(word: &ShellWord) -> bool {
 /// Why what only reads is allowed.
 const READ_ONLY_REASON: &str = "it only reads";
 
-/// Returns the reason for the denial of a file that is off limits.
-fn describe_off_limits(path: &str) -> String {
+/// Returns the reason for the denial of a path that no tool may write.
+fn describe_unwritable(path: &str) -> String {
     format!(
         "'{path}' is protected, and no tool may write it: what is there is run, obeyed or trusted outside the sandbox; the \
          user can change it by hand, or allow it with --sandbox off"
@@ -252,11 +254,12 @@ fn matching_rule<'a>(
     tool: &str,
     target: &CallTarget,
 ) -> Option<&'a PermissionRule> {
+    let mut about_tool = rules.iter().filter(|rule| rule.applies_to(tool));
     match target {
         CallTarget::Read(path) | CallTarget::Write(path) => {
-            rules.iter().find(|rule| rule.may_match_path(tool, path))
+            about_tool.find(|rule| rule.may_match_path(path))
         }
-        CallTarget::Search(folder) => rules.iter().find(|rule| rule.may_match_folder(tool, folder)),
+        CallTarget::Search(folder) => about_tool.find(|rule| rule.may_match_folder(folder)),
         CallTarget::Command(command) => matching_command_rule(rules, command.line()),
     }
 }
@@ -271,13 +274,14 @@ fn matching_command_rule<'a>(
     let mut files = line.programs.iter().flat_map(|program| &program.redirections);
     let about_file = || {
         files.find_map(|file| {
-            let tool = match file.kind {
-                RedirectionKind::Read => READING_TOOL,
-                RedirectionKind::Write => WRITING_TOOLS[0],
+            let scope = match file.kind {
+                RedirectionKind::Read => RuleScope::Reads,
+                RedirectionKind::Write => RuleScope::Redirections,
                 RedirectionKind::Duplicate | RedirectionKind::HereDocument => return None,
             };
             let places = line.possible_paths(&file.target);
-            rules.iter().find(|rule| places.iter().any(|place| rule.may_match_path(tool, place)))
+            let mut rules = rules.iter().filter(|rule| rule.is_about(scope));
+            rules.find(|rule| places.iter().any(|place| rule.may_match_path(place)))
         })
     };
     texts.find_map(|text| rules.iter().find(|rule| rule.matches_command(&text))).or_else(about_file)

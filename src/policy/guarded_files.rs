@@ -8,8 +8,7 @@ use std::path::{Path, PathBuf};
 use ignore::WalkBuilder;
 
 use super::guardrails::Guardrails;
-use super::rules::{PermissionRule, PermissionRules};
-use super::target::{READING_TOOL, WRITING_TOOLS};
+use super::rules::{PermissionRule, PermissionRules, RuleScope};
 use crate::workspace::WorkspaceRoot;
 
 /// The guarded files that exist when a run begins, by their absolute paths.
@@ -33,9 +32,8 @@ impl Guardrails {
     pub fn guarded_files(&self, root: &WorkspaceRoot, rules: &PermissionRules) -> GuardedFiles {
         let mut files = GuardedFiles::default();
         let denied = DeniedFiles::new(root, rules);
-        let hides = rules.deny.iter().filter(|rule| rule.has_path_pattern(&[READING_TOOL]));
-        let is_hidden =
-            |name: &str| hides.clone().any(|rule| rule.may_match_path(READING_TOOL, name));
+        let hides = rules.deny.iter().filter(|rule| rule.has_path_pattern(RuleScope::Reads));
+        let is_hidden = |name: &str| hides.clone().any(|rule| rule.may_match_path(name));
         let has_patterns = !self.protected.is_empty() || !self.sensitive.is_empty();
         if !has_patterns && hides.clone().next().is_none() && denied.rules.is_empty() {
             return files;
@@ -90,16 +88,13 @@ pub type ExistingFiles = BTreeMap<PathBuf, (u64, u64)>;
 impl DeniedFiles {
     /// Returns the files of a workspace that rules deny.
     pub fn new(root: &WorkspaceRoot, rules: &PermissionRules) -> Self {
-        let denies = rules.deny.iter().filter(|rule| rule.has_path_pattern(&WRITING_TOOLS));
+        let denies = rules.deny.iter().filter(|rule| rule.has_path_pattern(RuleScope::Writes));
         Self { root: root.path().to_owned(), rules: denies.cloned().collect() }
     }
 
     /// Returns the rule that denies a path.
     fn denying_rule(&self, name: &str) -> Option<&PermissionRule> {
-        let touches = |rule: &&PermissionRule| {
-            WRITING_TOOLS.iter().any(|tool| rule.may_match_path(tool, name))
-        };
-        self.rules.iter().find(touches)
+        self.rules.iter().find(|rule| rule.may_match_path(name))
     }
 
     /// Returns the existing denied files. Walks through the workspace if there are rules.

@@ -4,9 +4,9 @@ use grep_matcher::Matcher;
 use grep_regex::RegexMatcher;
 
 use super::file_patterns::FilePatterns;
-use super::off_limits::OffLimits;
 use super::repositories::Repositories;
 use super::rules::RuleError;
+use super::unwritable_paths::UnwritablePaths;
 
 /// Limits that no rule overrides.
 #[derive(Clone, Debug, Default)]
@@ -16,7 +16,7 @@ pub struct Guardrails {
     /// Files that are neither read nor changed.
     pub sensitive: FilePatterns,
     /// The paths that the sandbox protects from commands, for tools that run outside it.
-    pub off_limits: OffLimits,
+    pub unwritable: UnwritablePaths,
     /// The repositories in which commands run.
     pub repositories: Repositories,
     /// Commands that never run.

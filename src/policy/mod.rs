@@ -6,18 +6,18 @@
 
 mod command;
 mod command_approval;
+mod command_files;
 mod confirmation;
 mod engine;
 mod file_patterns;
 mod guarded_files;
-mod guarded_in_command;
 mod guardrails;
-mod off_limits;
 mod quota;
 mod repositories;
 mod rules;
 mod shell;
 mod target;
+mod unwritable_paths;
 
 pub use crate::model::ConfirmMode;
 pub use confirmation::{ConfirmationAnswer, ConfirmationRequest, Confirmer, NoConfirmer};
@@ -25,13 +25,11 @@ pub use engine::PolicyEngine;
 pub use file_patterns::FilePatterns;
 pub use guarded_files::{DeniedFiles, ExistingFiles, GuardedFiles};
 pub use guardrails::{BlockedCommands, CommandScope, GuardrailLimits, Guardrails};
-pub use off_limits::OffLimits;
 pub use quota::{CallUsage, Quota, QuotaUsage};
 pub use repositories::Repositories;
-pub use rules::{PermissionRule, PermissionRules, RuleError};
-#[cfg(test)]
-pub(crate) use target::{COMMAND_TOOL, READING_TOOL, WRITING_TOOLS};
+pub use rules::{PermissionRule, PermissionRules, RuleError, RuleTools};
 pub use target::{CallKind, CallTarget, CommandTarget};
+pub use unwritable_paths::UnwritablePaths;
 
 #[cfg(test)]
 mod tests;

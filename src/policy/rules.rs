@@ -10,7 +10,6 @@ use globset::{GlobBuilder, GlobMatcher};
 use thiserror::Error;
 
 use super::shell::ShellWord;
-use super::target::COMMAND_TOOL;
 use crate::model::{matches_pattern, matches_wildcard};
 
 /// The rules of the user. A denial goes before a question, and a question before a permission.
@@ -21,11 +20,37 @@ pub struct PermissionRules {
     pub(super) allow: Vec<PermissionRule>,
 }
 
+/// The names of the tools whose rules are about more than their own calls.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RuleTools {
+    /// The tools that run commands. Their rules match the parts of command lines.
+    pub command: Vec<&'static str>,
+    /// The tools that read a file. Their rules also match the files that commands and searches read.
+    pub read: Vec<&'static str>,
+    /// The tools that write files. Their denials also hold for commands, and rules for the first one match redirections.
+    pub write: Vec<&'static str>,
+}
+
+/// What a rule for one of the [`RuleTools`] is about besides the calls of that tool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum RuleScope {
+    /// The parts of command lines.
+    Commands,
+    /// The files that commands and searches read.
+    Reads,
+    /// The files that commands write.
+    Writes,
+    /// The files to which command lines redirect.
+    Redirections,
+}
+
 /// One rule.
 #[derive(Clone, Debug)]
 pub struct PermissionRule {
     text: String,
     tool: String,
+    /// What it is about besides the calls of its tool.
+    scopes: Vec<RuleScope>,
     /// The calls of the tool that it is about; `None` for all.
     pattern: Option<String>,
     /// The pattern for paths, if it is one.
@@ -43,9 +68,14 @@ impl PermissionRules {
     /// # Errors
     ///
     /// Fails at the first invalid rule.
-    pub fn parse<T: AsRef<str>>(deny: &[T], ask: &[T], allow: &[T]) -> Result<Self, RuleError> {
+    pub fn parse<T: AsRef<str>>(
+        tools: &RuleTools,
+        deny: &[T],
+        ask: &[T],
+        allow: &[T],
+    ) -> Result<Self, RuleError> {
         let read = |texts: &[T]| -> Result<Vec<PermissionRule>, RuleError> {
-            texts.iter().map(|text| PermissionRule::parse(text.as_ref())).collect()
+            texts.iter().map(|text| PermissionRule::parse(tools, text.as_ref())).collect()
         };
         Ok(Self { deny: read(deny)?, ask: read(ask)?, allow: read(allow)? })
     }
@@ -57,7 +87,7 @@ impl PermissionRule {
     /// # Errors
     ///
     /// Fails if the text is invalid.
-    pub fn parse(text: &str) -> Result<Self, RuleError> {
+    pub fn parse(tools: &RuleTools, text: &str) -> Result<Self, RuleError> {
         let text = text.trim();
         let invalid = |why: &str| Err(RuleError(format!("rule '{text}': {why}")));
         let (tool, pattern) = match text.strip_suffix(')').and_then(|text| text.split_once('(')) {
@@ -82,11 +112,25 @@ impl PermissionRule {
         };
         let path = match pattern.map(glob).transpose() {
             Ok(path) => path.map(|path| path.compile_matcher()),
-            Err(_) if tool == COMMAND_TOOL => None,
+            Err(_) if tools.command.contains(&tool) => None,
             Err(error) => return invalid(&error.to_string()),
         };
-        let pattern = pattern.map(str::to_owned);
-        Ok(Self { text: text.to_owned(), tool: tool.to_owned(), pattern, path })
+        let is_about = |names: &[&str]| names.iter().any(|name| matches_wildcard(tool, name));
+        let scopes = [
+            (RuleScope::Commands, tools.command.as_slice()),
+            (RuleScope::Reads, &tools.read),
+            (RuleScope::Writes, &tools.write),
+            (RuleScope::Redirections, &tools.write[..tools.write.len().min(1)]),
+        ];
+        let scopes =
+            scopes.into_iter().filter_map(|(scope, names)| is_about(names).then_some(scope));
+        Ok(Self {
+            text: text.to_owned(),
+            tool: tool.to_owned(),
+            scopes: scopes.collect(),
+            pattern: pattern.map(str::to_owned),
+            path,
+        })
     }
 
     /// Returns the rule as the user wrote it.
@@ -114,27 +158,31 @@ impl PermissionRule {
         self.pattern.is_none() && self.applies_to(tool)
     }
 
-    /// Returns whether the rule is about a path, as a permission means it.
-    pub(super) fn matches_path(&self, tool: &str, path: &str) -> bool {
-        let is_match = || self.path.as_ref().is_some_and(|glob| glob.is_match(path));
-        self.applies_to(tool) && (self.pattern.is_none() || is_match())
+    /// Returns whether the rule is about this, whatever its pattern is.
+    pub(super) fn is_about(&self, scope: RuleScope) -> bool {
+        self.scopes.contains(&scope)
     }
 
-    /// Returns whether the rule is about a path, as a denial or a question means it: a name means every file of that
+    /// Returns whether a path matches the pattern, as a permission means it.
+    pub(super) fn matches_path(&self, path: &str) -> bool {
+        self.pattern.is_none() || self.path.as_ref().is_some_and(|glob| glob.is_match(path))
+    }
+
+    /// Returns whether a path matches the pattern, as a denial or a question means it: a name means every file of that
     /// name, and a folder everything in it.
-    pub(super) fn may_match_path(&self, tool: &str, path: &str) -> bool {
+    pub(super) fn may_match_path(&self, path: &str) -> bool {
         let name = path.rsplit('/').next().unwrap_or_default();
         let is_name = self.path_text().is_some_and(|text| !text.contains('/'));
-        self.matches_path(tool, path)
-            || path.match_indices('/').any(|(at, _)| self.matches_path(tool, &path[..at]))
-            || is_name && self.matches_path(tool, name)
+        self.matches_path(path)
+            || path.match_indices('/').any(|(at, _)| self.matches_path(&path[..at]))
+            || is_name && self.matches_path(name)
     }
 
-    /// Returns whether the rule is about a folder that is searched: about itself, or about everything in it.
-    pub(super) fn may_match_folder(&self, tool: &str, folder: &str) -> bool {
+    /// Returns whether a folder that is searched matches the pattern: itself, or everything in it.
+    pub(super) fn may_match_folder(&self, folder: &str) -> bool {
         let below =
             if folder.is_empty() || folder == "." { "x".into() } else { format!("{folder}/x") };
-        self.may_match_path(tool, folder) || self.matches_path(tool, &below)
+        self.may_match_path(folder) || self.matches_path(&below)
     }
 
     /// Returns its pattern as a path below the workspace.
@@ -146,7 +194,7 @@ impl PermissionRule {
     /// Returns whether the rule is about a command, as a permission means it.
     pub(super) fn matches_command(&self, text: &str) -> bool {
         let is_match = |pattern: &String| command_matches(pattern, text);
-        self.applies_to(COMMAND_TOOL) && self.pattern.as_ref().is_none_or(is_match)
+        self.is_about(RuleScope::Commands) && self.pattern.as_ref().is_none_or(is_match)
     }
 
     /// Returns whether the rule may turn out to be about a command of which a part is only known when it runs.
@@ -156,7 +204,7 @@ impl PermissionRule {
         let [program, rest @ ..] = words else { return false };
         let is_program = |text: &str| matches_pattern(pattern[0], text);
         let name = program.text.rsplit('/').next().unwrap_or_default();
-        if !self.applies_to(COMMAND_TOOL) || !(is_program(name) || is_program(&program.text)) {
+        if !self.is_about(RuleScope::Commands) || !(is_program(name) || is_program(&program.text)) {
             return false;
         }
         // Some options have a value, as those of git that stand before its commands.
@@ -177,9 +225,9 @@ impl PermissionRule {
         }
     }
 
-    /// Returns whether the rule is about some paths for one of these tools.
-    pub(super) fn has_path_pattern(&self, tools: &[&str]) -> bool {
-        self.path.is_some() && tools.iter().any(|tool| self.applies_to(tool))
+    /// Returns whether the rule is about some of these paths and not about others.
+    pub(super) fn has_path_pattern(&self, scope: RuleScope) -> bool {
+        self.path.is_some() && self.is_about(scope)
     }
 
     /// Returns the one path that the rule names; `None` if it names several.
@@ -192,13 +240,13 @@ impl PermissionRule {
 
     /// Returns whether the rule names a command line as a whole.
     pub(super) fn is_whole_line(&self, line: &str) -> bool {
-        self.applies_to(COMMAND_TOOL)
+        self.is_about(RuleScope::Commands)
             && self.pattern.as_ref().is_none_or(|pattern| pattern == line.trim())
     }
 
     /// Returns whether the rule is about some commands and not about others.
     pub(super) fn has_command_pattern(&self) -> bool {
-        self.pattern.is_some() && self.applies_to(COMMAND_TOOL)
+        self.pattern.is_some() && self.is_about(RuleScope::Commands)
     }
 }
 
@@ -261,13 +309,18 @@ pub(super) fn spellings(words: &[ShellWord]) -> Vec<String> {
 mod tests {
     use super::*;
 
+    fn tools() -> RuleTools {
+        let write = vec!["write_file", "edit_file"];
+        RuleTools { command: vec!["run_command"], read: vec!["read_file"], write }
+    }
+
     fn rule(text: &str) -> PermissionRule {
-        PermissionRule::parse(text).unwrap()
+        PermissionRule::parse(&tools(), text).unwrap()
     }
 
     #[test]
     fn invalid_rules_are_explained() {
-        let why = |text: &str| PermissionRule::parse(text).unwrap_err().to_string();
+        let why = |text: &str| PermissionRule::parse(&tools(), text).unwrap_err().to_string();
         let form = "expected tool or tool(pattern), like run_command(git *)";
         for text in ["", "(x)", "a(", "a()", "a)", "a(b)c"] {
             assert_eq!(why(text), format!("invalid rule '{text}': {form}"));
@@ -283,25 +336,35 @@ mod tests {
     #[test]
     fn a_path_is_relative_to_the_workspace() {
         let src = rule("write_file(src/**)");
-        assert!(src.matches_path("write_file", "src/a/b.rs"));
-        assert!(
-            !src.matches_path("edit_file", "src/a/b.rs")
-                && !src.matches_path("write_file", "a/src/b")
-        );
-        assert!(rule("write_file|edit_file(*.rs)").matches_path("edit_file", "a.rs"));
-        assert!(!rule("*_file(*.rs)").matches_path("edit_file", "d/a.rs"));
+        assert!(src.matches_path("src/a/b.rs") && !src.matches_path("a/src/b"));
+        assert!(src.applies_to("write_file") && !src.applies_to("edit_file"));
+        assert!(rule("write_file|edit_file(*.rs)").applies_to("edit_file"));
+        assert!(!rule("*_file(*.rs)").matches_path("d/a.rs"));
+    }
+
+    #[test]
+    fn a_rule_is_about_commands_and_files_by_its_tool() {
+        use RuleScope::{Commands, Reads, Redirections, Writes};
+        for (tool, scopes) in [
+            ("run_command", &[Commands][..]),
+            ("read_file", &[Reads]),
+            ("write_file", &[Writes, Redirections]),
+            ("edit_file", &[Writes]),
+            ("*", &[Commands, Reads, Writes, Redirections]),
+            ("grep", &[]),
+        ] {
+            assert_eq!(rule(tool).scopes, scopes, "{tool}");
+        }
     }
 
     #[test]
     fn a_denial_matches_names_in_every_folder_and_contents_of_folders() {
         let env = rule("read_file(.env)");
-        assert!(
-            env.may_match_path("read_file", "d/.env") && !env.matches_path("read_file", "d/.env")
-        );
-        assert!(rule("read_file(d)").may_match_path("read_file", "d/e/f"));
-        assert!(rule("grep(d/**)").may_match_folder("grep", "d"));
-        assert!(!rule("grep(d/**)").may_match_folder("grep", "."));
-        assert!(rule("grep(**)").may_match_folder("grep", "."));
+        assert!(env.may_match_path("d/.env") && !env.matches_path("d/.env"));
+        assert!(rule("read_file(d)").may_match_path("d/e/f"));
+        assert!(rule("grep(d/**)").may_match_folder("d"));
+        assert!(!rule("grep(d/**)").may_match_folder("."));
+        assert!(rule("grep(**)").may_match_folder("."));
     }
 
     #[test]

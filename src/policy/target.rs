@@ -4,16 +4,6 @@ use std::sync::Arc;
 
 use super::command::CommandLine;
 
-/// The tool whose rules match command lines.
-pub(crate) const COMMAND_TOOL: &str = "run_command";
-
-/// The tool whose rules also match what commands read by redirections, and what searches look into.
-pub(crate) const READING_TOOL: &str = "read_file";
-
-/// The tools that write files; a rule for the first one also matches what commands write by redirections.
-pub(crate) const WRITING_TOOLS: [&str; 4] =
-    ["write_file", "edit_file", "apply_patch", "delete_file"];
-
 /// The kind of effect of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CallKind {

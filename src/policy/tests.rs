@@ -5,7 +5,7 @@ use std::process::{Command as Process, Stdio};
 use proptest::prelude::*;
 
 use super::target::{CallKind, CallTarget, CommandTarget};
-use super::{BlockedCommands, ConfirmMode, Guardrails, PermissionRules, PolicyEngine};
+use super::{BlockedCommands, ConfirmMode, Guardrails, PermissionRules, PolicyEngine, RuleTools};
 use crate::model::Decision;
 
 /// The settings of a policy engine.
@@ -20,7 +20,9 @@ struct PolicyCase<'a> {
 
 impl PolicyCase<'_> {
     fn decide(&self, line: &str) -> Decision {
-        let rules = PermissionRules::parse(self.deny, &[], self.allow).unwrap();
+        let (command, read) = (vec!["run_command"], vec!["read_file"]);
+        let tools = RuleTools { command, read, write: vec!["write_file"] };
+        let rules = PermissionRules::parse(&tools, self.deny, &[], self.allow).unwrap();
         let blocked = BlockedCommands::parse(self.blocked).unwrap();
         let guardrails = Guardrails { blocked, ..Guardrails::default() };
         let env = self.env.iter().map(|name| (*name).to_owned()).collect();

@@ -7,27 +7,21 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::calls::{Edit, EditCall, build_tool};
-use super::description::{
-    BuiltInTool, CallArguments, CallSummary, Subject, TargetKind, ToolDescription,
-};
+use super::description::{BuiltInTool, CallArguments, CallSummary, Subject, TargetKind};
 use super::file_edit::{FileEdit, MAX_FILE_SIZE};
 use super::patch::{
     Edge, FileOperation, FilePatch, Hunk, ParsedPatch, PatchError, apply_hunks, misplaced,
 };
 use super::settings::FileDeletion;
 use super::{error_hints, nearest_lines};
-use crate::policy::CallKind;
 use crate::workspace::{FileError, RelPath, TextFile, WorkspaceRoot, is_binary};
 
 const NAME: &str = "apply_patch";
 
 pub(super) const TOOL: BuiltInTool = BuiltInTool {
-    description: ToolDescription {
-        name: NAME,
-        kind: CallKind::Changes,
-        target: TargetKind::Write,
-        summarize,
-    },
+    name: NAME,
+    target: TargetKind::Write,
+    summarize,
     build: |context| {
         let (root, delete) = (context.guarded_root(NAME), context.settings.delete);
         Some(build_tool(
@@ -49,16 +43,10 @@ pub(super) const TOOL: BuiltInTool = BuiltInTool {
 
 /// Summarizes a call by its only file, or by the number of its files.
 fn summarize(arguments: CallArguments<'_>) -> CallSummary<'_> {
-    const HEADERS: [&str; 6] = [
-        "+++ ",
-        "--- ",
-        "*** Add File: ",
-        "*** Update File: ",
-        "*** Delete File: ",
-        "*** Move to: ",
-    ];
+    const HEADERS: &str =
+        "+++ |--- |*** Add File: |*** Update File: |*** Delete File: |*** Move to: ";
     let headers = arguments.text("patch").unwrap_or_default().lines().filter_map(|line| {
-        let path = HEADERS.iter().find_map(|header| line.strip_prefix(header))?;
+        let path = HEADERS.split('|').find_map(|header| line.strip_prefix(header))?;
         let path = path.split('\t').next().unwrap_or(path).trim();
         let path = path.strip_prefix("a/").or_else(|| path.strip_prefix("b/")).unwrap_or(path);
         (path != "/dev/null").then_some(path)
@@ -288,7 +276,7 @@ impl PatchedFiles<'_> {
         file.after.is_none() || (!file.is_touched && self.renamed.contains(path))
     }
 
-    /// Returns the content of a file, or an error if there is none.
+    /// Returns the content of a file, or an error if it is missing.
     fn existing<'a>(
         &self,
         path: &RelPath,
@@ -363,37 +351,39 @@ fn not_at_edge(hunk: &Hunk, edge: Edge, at: usize) -> String {
 
 /// Describes why a patch was not applied.
 fn describe_failure(path: &RelPath, content: &[u8], hunks: &[Hunk], why: PatchError) -> String {
-    let described = |index: usize| {
-        format!("Hunk {} for '{path}' (line {} of the patch)", index + 1, hunks[index].patch_line)
-    };
-    match why {
+    let (index, why) = match why {
         PatchError::Unchanged => {
-            format!("The patch changes nothing in '{path}'; it may have been applied already.")
+            let text = "it may have been applied already.";
+            return format!("The patch changes nothing in '{path}'; {text}");
         }
         PatchError::NotFound(index) => {
             let hunk = &hunks[index];
-            let why = if let Some((edge, at)) = misplaced(content, hunk) {
-                not_at_edge(hunk, edge, at)
-            } else {
+            let edge = misplaced(content, hunk).map(|(edge, at)| not_at_edge(hunk, edge, at));
+            let why = edge.unwrap_or_else(|| {
                 let hint = nearest_lines::describe_nearest(content, &hunk.old_lines().concat());
                 format!("its lines are not in the file. {hint}\n")
-            };
-            format!("{} does not fit: {why}", described(index))
+            });
+            (index, why)
         }
-        PatchError::Ambiguous(index, times) => format!(
-            "{} does not fit: its lines are in the file {times} times. Give more of the lines around the change, or \
-             write the class or the function that it is in behind @@.",
-            described(index)
-        ),
-        PatchError::HeaderNotFound(index, header) => format!(
-            "{} does not fit: there is no line '{}' in the file, or not behind the hunk before. What stands behind @@ \
-             is a whole line of the file.",
-            described(index),
-            header.trim()
-        ),
-        PatchError::NoPosition(index) => format!(
-            "{} does not fit: it only adds lines. Give some of the lines around them.",
-            described(index)
-        ),
-    }
+        PatchError::Ambiguous(index, times) => {
+            let why = format!(
+                "its lines are in the file {times} times. Give more of the lines around the change, or write the class \
+                 or the function that it is in behind @@."
+            );
+            (index, why)
+        }
+        PatchError::HeaderNotFound(index, header) => {
+            let why = format!(
+                "there is no line '{}' in the file, or not behind the hunk before. What stands behind @@ is a whole \
+                 line of the file.",
+                header.trim()
+            );
+            (index, why)
+        }
+        PatchError::NoPosition(index) => {
+            (index, "it only adds lines. Give some of the lines around them.".to_owned())
+        }
+    };
+    let (number, line) = (index + 1, hunks[index].patch_line);
+    format!("Hunk {number} for '{path}' (line {line} of the patch) does not fit: {why}")
 }

@@ -15,15 +15,14 @@ use crate::port::ToolSpec;
 use crate::workspace::{FileError, RelPath, WorkspaceRoot};
 
 /// A tool made of a function that parses its arguments.
-struct BuiltTool<F> {
+struct BuiltTool {
     spec: ToolSpec,
-    prepare: F,
+    prepare: Box<PrepareFn>,
 }
 
-impl<F> Tool for BuiltTool<F>
-where
-    F: Fn(&ToolSpec, &str) -> Result<Box<dyn ToolInvocation>, String> + Send + Sync,
-{
+type PrepareFn = dyn Fn(&ToolSpec, &str) -> Result<Box<dyn ToolInvocation>, String> + Send + Sync;
+
+impl Tool for BuiltTool {
     fn spec(&self) -> &ToolSpec {
         &self.spec
     }
@@ -41,10 +40,9 @@ pub(super) fn build_tool<A: DeserializeOwned + JsonSchema, C: ToolInvocation + '
 ) -> Box<dyn Tool> {
     Box::new(BuiltTool {
         spec: schema::tool_spec::<A>(name, description),
-        prepare: move |spec: &ToolSpec, text: &str| {
-            let call = prepare(schema::parse_arguments(spec, text)?)?;
-            Ok(Box::new(call) as Box<dyn ToolInvocation>)
-        },
+        prepare: Box::new(move |spec, text| {
+            Ok(Box::new(prepare(schema::parse_arguments(spec, text)?)?))
+        }),
     })
 }
 

@@ -4,22 +4,18 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::calls::{Edit, EditCall, build_tool, resolve};
-use super::description::{BuiltInTool, TargetKind, ToolDescription};
+use super::description::{BuiltInTool, TargetKind};
 use super::error_hints;
 use super::file_edit::{FileEdit, MAX_FILE_SIZE};
 use super::settings::FileDeletion;
-use crate::policy::CallKind;
 use crate::workspace::{RelPath, WorkspaceRoot};
 
 const NAME: &str = "delete_file";
 
 pub(super) const TOOL: BuiltInTool = BuiltInTool {
-    description: ToolDescription {
-        name: NAME,
-        kind: CallKind::Changes,
-        target: TargetKind::Write,
-        summarize: |arguments| arguments.path(None),
-    },
+    name: NAME,
+    target: TargetKind::Write,
+    summarize: |arguments| arguments.path(None),
     build: |context| {
         let root = context.guarded_root(NAME);
         let description = "Deletes a file. Folders are not deleted.";

@@ -10,22 +10,22 @@ use crate::exec::Supervisor;
 use crate::policy::{CallKind, CallTarget, CommandTarget, PolicyEngine};
 use crate::workspace::WorkspaceRoot;
 
-/// A tool as other modules see it.
-pub struct ToolDescription {
+/// A built-in tool.
+pub struct BuiltInTool {
     /// The name.
     pub name: &'static str,
-    /// What kind of effect its calls have.
-    pub kind: CallKind,
     /// The part of a call that rules match.
     pub target: TargetKind,
     /// Summarizes the arguments of a call for a log line.
     pub summarize: for<'a> fn(CallArguments<'a>) -> CallSummary<'a>,
+    /// Builds the tool; `None` if the settings exclude it.
+    pub(super) build: fn(&BuildContext<'_>) -> Option<Box<dyn Tool>>,
 }
 
 /// The part of a call that the rules of its tool match.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TargetKind {
-    /// Only the tool itself.
+    /// Only the tool itself, which reads what this program has stored.
     Tool,
     /// The file that a call reads.
     Read,
@@ -86,19 +86,31 @@ pub enum SummaryDetail {
     },
 }
 
-/// A built-in tool: its description and its constructor.
-pub(super) struct BuiltInTool {
-    pub description: ToolDescription,
-    /// Builds the tool; `None` if the settings exclude it.
-    pub build: fn(&BuildContext<'_>) -> Option<Box<dyn Tool>>,
-}
-
 /// The dependencies of the built-in tools.
 pub(super) struct BuildContext<'a> {
     pub root: &'a WorkspaceRoot,
     pub supervisor: &'a Supervisor,
     pub settings: &'a ToolSettings,
     pub policy: Arc<PolicyEngine>,
+}
+
+impl BuiltInTool {
+    /// Returns what kind of effect its calls have.
+    pub fn kind(&self) -> CallKind {
+        match self.target {
+            TargetKind::Tool | TargetKind::Read | TargetKind::Search => CallKind::Reads,
+            TargetKind::Write => CallKind::Changes,
+            TargetKind::Command => CallKind::Command,
+        }
+    }
+
+    /// Returns the file or folder that a call names, if any.
+    pub fn named_path<'a>(&self, arguments: CallArguments<'a>) -> Option<&'a str> {
+        match self.target {
+            TargetKind::Tool | TargetKind::Command => None,
+            TargetKind::Read | TargetKind::Search | TargetKind::Write => arguments.text("path"),
+        }
+    }
 }
 
 impl TargetKind {

@@ -4,24 +4,20 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::calls::{Edit, EditCall, build_tool, resolve};
-use super::description::{BuiltInTool, SummaryDetail, TargetKind, ToolDescription};
+use super::description::{BuiltInTool, SummaryDetail, TargetKind};
 use super::file_edit::{FileEdit, MAX_FILE_SIZE};
 use super::replace::{NotReplaced, Occurrences, replace};
 use super::{error_hints, nearest_lines};
-use crate::policy::CallKind;
 use crate::workspace::{RelPath, TextFile, WorkspaceRoot, is_binary};
 
 const NAME: &str = "edit_file";
 
 pub(super) const TOOL: BuiltInTool = BuiltInTool {
-    description: ToolDescription {
-        name: NAME,
-        kind: CallKind::Changes,
-        target: TargetKind::Write,
-        summarize: |arguments| {
-            let lines = arguments.lines("old_str").zip(arguments.lines("new_str"));
-            arguments.path(lines.map(|(old, new)| SummaryDetail::Change { old, new }))
-        },
+    name: NAME,
+    target: TargetKind::Write,
+    summarize: |arguments| {
+        let lines = arguments.lines("old_str").zip(arguments.lines("new_str"));
+        arguments.path(lines.map(|(old, new)| SummaryDetail::Change { old, new }))
     },
     build: |context| {
         let root = context.guarded_root(NAME);

@@ -6,9 +6,7 @@ use std::sync::Arc;
 use super::tool::{CallPlan, ToolOutput};
 use crate::machine::{CallIntent, FileDigests};
 use crate::model::{FileAction, FileChange, pluralize};
-use crate::workspace::{
-    BatchedChange, ChangeBatch, ExpectedContent, RelPath, WorkspaceRoot, sha256,
-};
+use crate::workspace::{BatchedChange, RelPath, WorkspaceRoot, apply_changes, sha256};
 
 /// The maximum size of a file to be edited, in bytes.
 pub(super) const MAX_FILE_SIZE: u64 = 64 << 20;
@@ -45,19 +43,14 @@ impl FileEdit {
         };
         let (added, removed) = count_changed_lines(before, after.as_deref());
         self.reports.push(FileChange { path: path.to_string().into(), action, added, removed });
-        self.changes.push(BatchedChange {
-            path,
-            before: ExpectedContent::new(before),
-            after,
-            mode,
-        });
+        self.changes.push(BatchedChange { path, before: before.map(sha256), after, mode });
     }
 
     /// Returns the intent, by which a resume detects whether the change was made, and the changed files.
     pub(super) fn plan(&self) -> CallPlan {
         let image = |change: &BatchedChange| FileDigests {
             path: change.path.to_string().into(),
-            before: change.before.digest(),
+            before: change.before.clone(),
             after: change.after.as_deref().map(sha256),
         };
         let files = self.changes.iter().map(image).collect();
@@ -68,7 +61,7 @@ impl FileEdit {
     pub(super) fn apply(self, root: &WorkspaceRoot) -> ToolOutput {
         let linked: Vec<RelPath> =
             self.changes.iter().filter_map(|change| linked(root, change)).collect();
-        if let Err(error) = ChangeBatch::new(self.changes).apply(root) {
+        if let Err(error) = apply_changes(root, &self.changes) {
             return ToolOutput::failed(error);
         }
         let text = self.reports.iter().map(describe_change).chain(linked.iter().map(unlinked));
@@ -92,16 +85,13 @@ fn unlinked(path: &RelPath) -> String {
     )
 }
 
-fn format_line_count(number: u64) -> String {
-    pluralize(number, "line", "lines")
-}
-
 fn describe_change(change: &FileChange) -> String {
     let FileChange { path, action, added, removed } = change;
+    let lines = |number: &u64| pluralize(*number, "line", "lines");
     match action {
-        FileAction::Created => format!("Created {path} ({}).", format_line_count(*added)),
+        FileAction::Created => format!("Created {path} ({}).", lines(added)),
         FileAction::Modified => format!("Changed {path} (+{added} -{removed} lines)."),
-        FileAction::Deleted => format!("Deleted {path} ({}).", format_line_count(*removed)),
+        FileAction::Deleted => format!("Deleted {path} ({}).", lines(removed)),
     }
 }
 

@@ -7,23 +7,20 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::calls::{ReadCall, build_tool, resolve};
-use super::description::{BuiltInTool, Subject, TargetKind, ToolDescription};
+use super::description::{BuiltInTool, Subject, TargetKind};
 use super::search::{FileWalk, WalkEnd, compile_name_pattern};
 use super::tool::ToolOutput;
-use crate::policy::{CallKind, CallTarget};
-use crate::port::CancellationToken;
+use crate::policy::CallTarget;
+use crate::port::{CancellationToken, lock};
 use crate::workspace::{FileError, RelPath};
 
 const NAME: &str = "find_files";
 
 pub(super) const TOOL: BuiltInTool = BuiltInTool {
-    description: ToolDescription {
-        name: NAME,
-        kind: CallKind::Reads,
-        target: TargetKind::Search,
-        summarize: |arguments| {
-            arguments.search(Subject::Text(arguments.text("pattern").unwrap_or_default()))
-        },
+    name: NAME,
+    target: TargetKind::Search,
+    summarize: |arguments| {
+        arguments.search(Subject::Text(arguments.text("pattern").unwrap_or_default()))
     },
     build: |context| {
         let (root, policy) = (context.root.clone(), Arc::clone(&context.policy));
@@ -66,7 +63,7 @@ fn find(walk: &FileWalk, cancel: &CancellationToken) -> Result<ToolOutput, FileE
     let found_in = &found;
     let end = walk.for_each_file(cancel, &|| {
         Box::new(move |path| {
-            let mut found = found_in.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut found = lock(found_in);
             found.1 += 1;
             found.0.insert(path);
             if found.0.len() > MAX_FILES {

@@ -5,24 +5,21 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::calls::{ReadCall, build_tool, resolve};
-use super::description::{BuiltInTool, Subject, TargetKind, ToolDescription};
+use super::description::{BuiltInTool, Subject, TargetKind};
 use super::glob::compile_glob;
 use super::tool::ToolOutput;
-use crate::policy::{CallKind, CallTarget};
+use crate::policy::CallTarget;
 use crate::port::CancellationToken;
 use crate::workspace::{FileError, FileKind, FolderEntry, RelPath, WorkspaceRoot};
 
 const NAME: &str = "list_files";
 
 pub(super) const TOOL: BuiltInTool = BuiltInTool {
-    description: ToolDescription {
-        name: NAME,
-        kind: CallKind::Reads,
-        target: TargetKind::Search,
-        summarize: |arguments| match arguments.text("pattern") {
-            Some(pattern) => arguments.search(Subject::Text(pattern)),
-            None => arguments.path(None),
-        },
+    name: NAME,
+    target: TargetKind::Search,
+    summarize: |arguments| match arguments.text("pattern") {
+        Some(pattern) => arguments.search(Subject::Text(pattern)),
+        None => arguments.path(None),
     },
     build: |context| {
         let root = context.root.clone();

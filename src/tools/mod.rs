@@ -5,7 +5,7 @@
 //! the user confirms it if required, and then it runs. A result that is too long is shortened for the model, and its full
 //! text is kept in an [`OutputStore`].
 //!
-//! Each tool has a file of its own, with its [`ToolDescription`]; [`standard_tools`] returns them in the order in which the
+//! Each tool has a file of its own, with its [`BuiltInTool`]; [`standard_tools`] returns them in the order in which the
 //! model sees them.
 //!
 //! # The tools of a run
@@ -13,15 +13,15 @@
 //! ```
 //! use architect::exec::{SandboxPolicy, Supervisor};
 //! use architect::model::ToolCall;
-//! use architect::policy::{FilePatterns, GuardrailLimits, Guardrails, PermissionRules};
+//! use architect::policy::{FilePatterns, GuardrailLimits, Guardrails};
 //! use architect::port::Toolbox;
-//! use architect::tools::{ToolRegistry, ToolSettings, standard_tools};
+//! use architect::tools::{ToolRegistry, ToolSettings, permission_rules, standard_tools};
 //! use architect::workspace::WorkspaceRoot;
 //!
 //! # let folder = tempfile::tempdir()?;
 //! # let workspace = folder.path();
 //! let settings = ToolSettings {
-//!     rules: PermissionRules::parse(&["run_command(git push *)"], &[], &["run_command(git *)"])?,
+//!     rules: permission_rules(&["run_command(git push *)"], &[], &["run_command(git *)"])?,
 //!     guardrails: Guardrails {
 //!         sensitive: FilePatterns::parse(&[".env*"])?,
 //!         limits: GuardrailLimits { files: Some(20), ..GuardrailLimits::default() },
@@ -69,21 +69,21 @@ mod tool;
 mod write_file;
 
 pub use description::{
-    CallArguments, CallSummary, Subject, SummaryDetail, TargetKind, ToolDescription,
+    BuiltInTool, CallArguments, CallSummary, Subject, SummaryDetail, TargetKind,
 };
 pub use output_store::{MemoryOutputStore, OutputStore, ResultPage};
+pub use read_file::implied_read;
 pub use read_output::NAME as READ_OUTPUT;
 pub use registry::{PlannedCall, SharedQuota, ToolRegistry};
-pub use run_command::NAME as RUN_COMMAND;
 pub use schema::{parse_arguments, tool_spec};
 pub use settings::{CommandSettings, ExecutionMode, FileDeletion, MaxResultTokens, ToolSettings};
 pub use tool::{CallContext, CallPlan, Tool, ToolInvocation, ToolOutput, Truncation};
 
 use std::sync::Arc;
 
-use self::description::{BuildContext, BuiltInTool};
+use self::description::BuildContext;
 use crate::exec::Supervisor;
-use crate::policy::{CallTarget, PolicyEngine};
+use crate::policy::{CallTarget, PermissionRules, PolicyEngine, RuleError, RuleTools};
 use crate::workspace::{AccessGuard, AccessMode, RelPath, WorkspaceRoot};
 
 /// Checks which files a tool may access, by their real paths.
@@ -93,11 +93,8 @@ struct ToolAccessGuard {
 }
 
 impl AccessGuard for ToolAccessGuard {
-    fn is_restricted(&self, access: AccessMode) -> bool {
-        match access {
-            AccessMode::Read => self.policy.has_search_limits(),
-            AccessMode::Write => true,
-        }
+    fn restricts_reading(&self) -> bool {
+        self.policy.has_search_limits()
     }
 
     fn denial_reason(&self, path: &RelPath, access: AccessMode) -> Option<String> {
@@ -115,7 +112,7 @@ impl AccessGuard for ToolAccessGuard {
 }
 
 /// The built-in tools, in the order in which the model sees them.
-static BUILT_IN: [BuiltInTool; 11] = [
+pub static BUILT_IN: [BuiltInTool; 11] = [
     read_file::TOOL,
     write_file::TOOL,
     edit_file::TOOL,
@@ -129,14 +126,35 @@ static BUILT_IN: [BuiltInTool; 11] = [
     read_output::TOOL,
 ];
 
-/// Returns the descriptions of the built-in tools.
-pub fn descriptions() -> impl Iterator<Item = &'static ToolDescription> {
-    BUILT_IN.iter().map(|tool| &tool.description)
+/// Returns a built-in tool; `None` if the name is unknown.
+pub fn describe(name: &str) -> Option<&'static BuiltInTool> {
+    BUILT_IN.iter().find(|tool| tool.name == name)
 }
 
-/// Returns the description of a built-in tool; `None` if the name is unknown.
-pub fn describe(tool: &str) -> Option<&'static ToolDescription> {
-    descriptions().find(|description| description.name == tool)
+/// Returns the tools whose rules are about more than their own calls, as they describe themselves.
+pub fn rule_tools() -> RuleTools {
+    let with = |target: TargetKind| {
+        let tools = BUILT_IN.iter().filter(|tool| tool.target == target);
+        tools.map(|tool| tool.name).collect()
+    };
+    RuleTools {
+        command: with(TargetKind::Command),
+        read: with(TargetKind::Read),
+        write: with(TargetKind::Write),
+    }
+}
+
+/// Reads permission rules for the built-in tools.
+///
+/// # Errors
+///
+/// Fails at the first invalid rule.
+pub fn permission_rules<T: AsRef<str>>(
+    deny: &[T],
+    ask: &[T],
+    allow: &[T],
+) -> Result<PermissionRules, RuleError> {
+    PermissionRules::parse(&rule_tools(), deny, ask, allow)
 }
 
 /// Returns the built-in tools that the settings include, without `read_output`, which the registry adds.
@@ -154,7 +172,6 @@ pub fn standard_tools(
 mod tests {
     use super::*;
     use crate::exec::SandboxPolicy;
-    use crate::policy::{COMMAND_TOOL, CallKind, READING_TOOL, WRITING_TOOLS};
 
     #[test]
     fn each_tool_is_built_under_its_own_name() {
@@ -164,18 +181,15 @@ mod tests {
         let settings = ToolSettings { delete: FileDeletion::Allowed, ..ToolSettings::default() };
         let tools = standard_tools(&root, &supervisor, &settings);
         let names: Vec<&str> = tools.iter().map(|tool| &*tool.spec().name).collect();
-        let described = descriptions().map(|tool| tool.name).filter(|name| *name != READ_OUTPUT);
+        let described = BUILT_IN.iter().map(|tool| tool.name).filter(|name| *name != READ_OUTPUT);
         assert_eq!(names, described.collect::<Vec<_>>());
     }
 
     #[test]
-    fn the_policy_names_the_tools_that_write_and_run_commands() {
-        let of_kind = |kind| {
-            let tools = descriptions().filter(move |tool| tool.kind == kind);
-            tools.map(|tool| tool.name).collect::<Vec<_>>()
-        };
-        assert_eq!(of_kind(CallKind::Command), [COMMAND_TOOL]);
-        assert_eq!(of_kind(CallKind::Changes), WRITING_TOOLS);
-        assert_eq!(describe(READING_TOOL).unwrap().target, TargetKind::Read);
+    fn the_rules_of_some_tools_are_about_commands_and_files() {
+        let RuleTools { command, read, write } = rule_tools();
+        assert!(command.contains(&"run_command") && read.contains(&"read_file"));
+        // The first one is about redirections, too.
+        assert_eq!(write[..2], ["write_file", "edit_file"]);
     }
 }

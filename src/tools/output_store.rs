@@ -2,9 +2,10 @@
 
 use std::collections::VecDeque;
 use std::fmt::Debug;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use crate::model::CallId;
+use crate::port::lock;
 
 /// Stores the full text of shortened results.
 pub trait OutputStore: Send + Sync + Debug {
@@ -56,7 +57,7 @@ impl MemoryOutputStore {
 
 impl OutputStore for MemoryOutputStore {
     fn store(&self, call: &CallId, text: Arc<str>) {
-        let mut texts = self.texts.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut texts = lock(&self.texts);
         texts.retain(|(other, _)| other != call);
         texts.push_back((call.clone(), text));
         let size = |texts: &VecDeque<(CallId, Arc<str>)>| -> usize {
@@ -68,7 +69,7 @@ impl OutputStore for MemoryOutputStore {
     }
 
     fn page(&self, call: &CallId, first: u64, lines: u64) -> Option<ResultPage> {
-        let texts = self.texts.lock().unwrap_or_else(PoisonError::into_inner);
+        let texts = lock(&self.texts);
         let (_, text) = texts.iter().find(|(other, _)| other == call)?;
         let number = |count: u64| usize::try_from(count).unwrap_or(usize::MAX);
         let (skipped, lines) = (number(first.max(1) - 1), number(lines));

@@ -1,16 +1,18 @@
 //! `read_file`: reads a text file or a page of it.
 
 use std::io::{Cursor, Read};
+use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
+use serde_json::Value;
 
 use super::calls::{ReadCall, build_tool, resolve};
-use super::description::{BuiltInTool, SummaryDetail, TargetKind, ToolDescription};
+use super::description::{BuiltInTool, SummaryDetail, TargetKind};
 use super::read_output::end_page;
 use super::tool::{ToolOutput, Truncation};
-use crate::model::ToolStatus;
-use crate::policy::{CallKind, CallTarget};
+use crate::model::{ToolCall, ToolStatus};
+use crate::policy::CallTarget;
 use crate::workspace::{
     Encoding, FileError, OpenFile, PageLimits, RelPath, TextFile, TextPage, WorkspaceRoot,
     is_binary,
@@ -19,17 +21,14 @@ use crate::workspace::{
 const NAME: &str = "read_file";
 
 pub(super) const TOOL: BuiltInTool = BuiltInTool {
-    description: ToolDescription {
-        name: NAME,
-        kind: CallKind::Reads,
-        target: TargetKind::Read,
-        summarize: |arguments| {
-            let (offset, limit) = (arguments.number("offset"), arguments.number("limit"));
-            let from = offset.unwrap_or(1).max(1);
-            let to = limit.map(|limit| from.saturating_add(limit).saturating_sub(1));
-            let is_page = offset.is_some() || limit.is_some();
-            arguments.path(is_page.then_some(SummaryDetail::Range { from, to }))
-        },
+    name: NAME,
+    target: TargetKind::Read,
+    summarize: |arguments| {
+        let (offset, limit) = (arguments.number("offset"), arguments.number("limit"));
+        let from = offset.unwrap_or(1).max(1);
+        let to = limit.map(|limit| from.saturating_add(limit).saturating_sub(1));
+        let is_page = offset.is_some() || limit.is_some();
+        arguments.path(is_page.then_some(SummaryDetail::Range { from, to }))
     },
     build: |context| {
         let (root, budget) = (context.guarded_root(NAME), context.budget());
@@ -65,6 +64,14 @@ struct Arguments {
     offset: Option<u64>,
     /// How many lines to read. Default: all.
     limit: Option<u64>,
+}
+
+/// Returns the file that a successful call has read, for results that were stored before [`ToolOutput::reads`] existed:
+/// `read_file` was the only tool whose calls counted as reads.
+pub fn implied_read(call: &ToolCall) -> Option<Arc<str>> {
+    let is_read = *call.name == *NAME;
+    let arguments: Value = serde_json::from_str(call.arguments.text()).ok().filter(|_| is_read)?;
+    Some(arguments.get("path")?.as_str()?.trim_start_matches("./").into())
 }
 
 struct PageRequest {

@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::calls::build_tool;
-use super::description::{BuiltInTool, Subject, TargetKind, ToolDescription};
+use super::description::{BuiltInTool, Subject, TargetKind};
 use super::output_store::{OutputStore, char_boundary};
 use super::tool::{CallContext, Tool, ToolInvocation, ToolOutput, Truncation};
 use crate::model::{CallAccess, CallId};
@@ -18,12 +18,9 @@ use crate::policy::CallKind;
 pub const NAME: &str = "read_output";
 
 pub(super) const TOOL: BuiltInTool = BuiltInTool {
-    description: ToolDescription {
-        name: NAME,
-        kind: CallKind::Reads,
-        target: TargetKind::Tool,
-        summarize: |arguments| Subject::Text(arguments.text("call_id").unwrap_or_default()).into(),
-    },
+    name: NAME,
+    target: TargetKind::Tool,
+    summarize: |arguments| Subject::Text(arguments.text("call_id").unwrap_or_default()).into(),
     // The registry builds it, since it needs the store.
     build: |_| None,
 };
@@ -74,7 +71,7 @@ pub(super) fn read_output(results: Arc<dyn OutputStore>, budget: Option<usize>) 
 
 impl ToolInvocation for Call {
     fn kind(&self) -> CallKind {
-        TOOL.description.kind
+        CallKind::Reads
     }
 
     fn access(&self) -> CallAccess {

@@ -1,7 +1,7 @@
 //! The registry of tools.
 
 use std::fmt::Write as _;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use super::output_store::{self, MemoryOutputStore, OutputStore};
 use super::read_output::{self, read_output};
@@ -17,7 +17,7 @@ use crate::policy::{
     CallKind, CallTarget, CallUsage, ConfirmationAnswer, ConfirmationRequest, Confirmer,
     GuardrailLimits, NoConfirmer, PolicyEngine, Quota, QuotaUsage,
 };
-use crate::port::{AuthorizationOutcome, EffectContext, PreparedCall, ToolSpec, Toolbox};
+use crate::port::{AuthorizationOutcome, EffectContext, PreparedCall, ToolSpec, Toolbox, lock};
 
 /// The tools that a model may call, and the policy for their use.
 pub struct ToolRegistry {
@@ -104,7 +104,7 @@ impl ToolRegistry {
 
     /// Returns the calls that a dry run skipped, oldest first.
     pub fn planned_calls(&self) -> Vec<PlannedCall> {
-        self.gate.quota.planned().clone()
+        lock(&self.gate.quota.planned).clone()
     }
 
     fn parse(&self, call: &ToolCall) -> Result<Box<dyn ToolInvocation>, ToolResult> {
@@ -145,10 +145,6 @@ impl SharedQuota {
     /// Returns the quota of a run that has already used a part of its limits.
     pub fn new(limits: GuardrailLimits, used: QuotaUsage) -> Self {
         Self { quota: Arc::new(Quota::new(limits, used)), planned: Arc::default() }
-    }
-
-    fn planned(&self) -> MutexGuard<'_, Vec<PlannedCall>> {
-        self.planned.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -230,7 +226,7 @@ impl PreparedCall for RegisteredCall {
                     let text = format!(
                         "Dry run: {tool} was not run; it would have been: {summary}. Go on as if it had succeeded."
                     );
-                    gate.quota.planned().push(PlannedCall { tool, summary });
+                    lock(&gate.quota.planned).push(PlannedCall { tool, summary });
                     ToolResult::new(id, ToolStatus::Ok, text)
                 }),
                 timeout: TimeSpan::from_secs(10),

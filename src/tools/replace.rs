@@ -109,14 +109,12 @@ fn with_lf(text: &[u8]) -> Cow<'_, [u8]> {
     if memmem::find(text, b"\r\n").is_none() {
         return Cow::Borrowed(text);
     }
-    let mut plain = Vec::with_capacity(text.len());
-    let mut rest = text;
-    while let Some(at) = memmem::find(rest, b"\r\n") {
-        plain.extend_from_slice(&rest[..at]);
-        plain.push(b'\n');
-        rest = &rest[at + 2..];
+    let (mut plain, mut copied) = (Vec::with_capacity(text.len()), 0);
+    for at in memmem::find_iter(text, b"\r\n") {
+        plain.extend_from_slice(&text[copied..at]);
+        copied = at + 1;
     }
-    plain.extend_from_slice(rest);
+    plain.extend_from_slice(&text[copied..]);
     Cow::Owned(plain)
 }
 

@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::calls::{build_tool, resolve};
-use super::description::{BuiltInTool, Subject, TargetKind, ToolDescription};
+use super::description::{BuiltInTool, Subject, TargetKind};
 use super::error_hints;
 use super::tool::{CallContext, ToolInvocation, ToolOutput};
 use crate::exec::{
@@ -18,16 +18,12 @@ use crate::model::{CallAccess, TimeSpan, ToolStatus};
 use crate::policy::{CallKind, CallTarget, CommandTarget, DeniedFiles};
 use crate::workspace::{FileKind, RelPath, WorkspaceRoot};
 
-/// The name of the tool.
-pub const NAME: &str = "run_command";
+const NAME: &str = "run_command";
 
 pub(super) const TOOL: BuiltInTool = BuiltInTool {
-    description: ToolDescription {
-        name: NAME,
-        kind: CallKind::Command,
-        target: TargetKind::Command,
-        summarize: |arguments| Subject::Text(arguments.text("command").unwrap_or_default()).into(),
-    },
+    name: NAME,
+    target: TargetKind::Command,
+    summarize: |arguments| Subject::Text(arguments.text("command").unwrap_or_default()).into(),
     build: |context| {
         let settings = context.settings.commands.clone();
         let (root, supervisor) = (context.root.clone(), context.supervisor.clone());
@@ -112,7 +108,7 @@ fn format_variable(value: &str) -> String {
 
 impl ToolInvocation for Call {
     fn kind(&self) -> CallKind {
-        TOOL.description.kind
+        CallKind::Command
     }
 
     fn access(&self) -> CallAccess {
@@ -219,8 +215,9 @@ impl Call {
             n => notes.push(format!("{n} background processes were ended with it")),
         }
         notes.extend(denied);
-        notes.extend(outcome.renamed.iter().map(|path| {
-            let path = path.strip_prefix(self.root.path()).unwrap_or(path).display();
+        let relative =
+            |path: &Path| path.strip_prefix(self.root.path()).unwrap_or(path).display().to_string();
+        notes.extend(outcome.renamed.iter().map(|path| relative(path)).map(|path| {
             format!(
                 "sandbox denied: {path} is protected, and nothing may be put there; what the command made of it was \
                  renamed to {path}.denied"
@@ -233,8 +230,7 @@ impl Call {
                 refused.join(", ")
             ));
         }
-        notes.extend(outcome.restored.iter().map(|path| {
-            let path = path.strip_prefix(self.root.path()).unwrap_or(path).display();
+        notes.extend(outcome.restored.iter().map(|path| relative(path)).map(|path| {
             format!(
                 "sandbox denied: {path} is protected; what the command changed in it was undone"
             )
@@ -284,25 +280,13 @@ fn format_sections(stdout: &str, stderr: &str, end: &str) -> String {
     text + end
 }
 
-/// Returns the name of a signal.
+/// Returns the name of a signal, and the likely reason for it.
 fn signal_name(signal: i32) -> String {
-    use rustix::process::Signal;
-
-    let known = [
-        (Signal::HUP, "SIGHUP"),
-        (Signal::INT, "SIGINT"),
-        (Signal::QUIT, "SIGQUIT"),
-        (Signal::ILL, "SIGILL"),
-        (Signal::ABORT, "SIGABRT"),
-        (Signal::BUS, "SIGBUS"),
-        (Signal::FPE, "SIGFPE"),
-        (Signal::KILL, "SIGKILL, perhaps for want of memory"),
-        (Signal::SEGV, "SIGSEGV"),
-        (Signal::PIPE, "SIGPIPE"),
-        (Signal::TERM, "SIGTERM"),
-        (Signal::XCPU, "SIGXCPU"),
-        (Signal::XFSZ, "SIGXFSZ, a file grew too large"),
-    ];
-    let found = known.into_iter().find(|(known, _)| known.as_raw() == signal);
-    found.map_or_else(|| format!("{signal}"), |(_, name)| format!("{signal} ({name})"))
+    let Some(name) = signal_hook::low_level::signal_name(signal) else { return signal.to_string() };
+    let reason = match name {
+        "SIGKILL" => ", perhaps for want of memory",
+        "SIGXFSZ" => ", a file grew too large",
+        _ => "",
+    };
+    format!("{signal} ({name}{reason})")
 }

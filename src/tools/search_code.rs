@@ -6,20 +6,16 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::calls::build_tool;
-use super::description::{BuiltInTool, Subject, TargetKind, ToolDescription};
+use super::description::{BuiltInTool, Subject, TargetKind};
 use super::search::{PatternSyntax, SearchRequest};
-use crate::policy::CallKind;
 
 const NAME: &str = "search_code";
 
 pub(super) const TOOL: BuiltInTool = BuiltInTool {
-    description: ToolDescription {
-        name: NAME,
-        kind: CallKind::Reads,
-        target: TargetKind::Search,
-        summarize: |arguments| {
-            arguments.search(Subject::Quoted(arguments.text("pattern").unwrap_or_default()))
-        },
+    name: NAME,
+    target: TargetKind::Search,
+    summarize: |arguments| {
+        arguments.search(Subject::Quoted(arguments.text("pattern").unwrap_or_default()))
     },
     build: |context| {
         let (root, policy) = (context.guarded_root(NAME), Arc::clone(&context.policy));

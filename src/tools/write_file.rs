@@ -6,23 +6,19 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::calls::{Edit, EditCall, build_tool, resolve};
-use super::description::{BuiltInTool, SummaryDetail, TargetKind, ToolDescription};
+use super::description::{BuiltInTool, SummaryDetail, TargetKind};
 use super::error_hints;
 use super::file_edit::{FileEdit, MAX_FILE_SIZE};
 use super::replace::with_crlf;
 use crate::model::pluralize;
-use crate::policy::CallKind;
-use crate::workspace::{FileError, LineEnd, RelPath, TextFile, WorkspaceRoot, is_binary};
+use crate::workspace::{FileError, RelPath, TextFile, WorkspaceRoot, is_binary};
 
 const NAME: &str = "write_file";
 
 pub(super) const TOOL: BuiltInTool = BuiltInTool {
-    description: ToolDescription {
-        name: NAME,
-        kind: CallKind::Changes,
-        target: TargetKind::Write,
-        summarize: |arguments| arguments.path(arguments.lines("content").map(SummaryDetail::Lines)),
-    },
+    name: NAME,
+    target: TargetKind::Write,
+    summarize: |arguments| arguments.path(arguments.lines("content").map(SummaryDetail::Lines)),
     build: |context| {
         let root = context.guarded_root(NAME);
         Some(build_tool(
@@ -111,8 +107,8 @@ impl WrittenFile {
             return Err(error_hints::describe_encoding_conflict(path));
         }
         let content = match text.line_end() {
-            Some(LineEnd::CrLf) => with_crlf(self.content.as_bytes()),
-            Some(LineEnd::Lf | LineEnd::Mixed) | None => self.content.as_bytes().to_vec(),
+            b"\r\n" => with_crlf(self.content.as_bytes()),
+            _ => self.content.as_bytes().to_vec(),
         };
         let content = match self.mode {
             WriteMode::Overwrite => content,
@@ -123,13 +119,8 @@ impl WrittenFile {
 }
 
 /// Appends text. If the last line has no line end, it gets one first.
-fn append_text(text: &[u8], more: &[u8], end: Option<LineEnd>) -> Vec<u8> {
+fn append_text(text: &[u8], more: &[u8], line_end: &[u8]) -> Vec<u8> {
     let is_ended = text.is_empty() || text.ends_with(b"\n");
     let goes_on = more.is_empty() || more.starts_with(b"\n") || more.starts_with(b"\r\n");
-    let between: &[u8] = match end {
-        _ if is_ended || goes_on => b"",
-        Some(LineEnd::CrLf) => b"\r\n",
-        Some(LineEnd::Lf | LineEnd::Mixed) | None => b"\n",
-    };
-    [text, between, more].concat()
+    [text, if is_ended || goes_on { b"" } else { line_end }, more].concat()
 }

@@ -11,7 +11,7 @@ const COMMAND_ENDINGS: [&str; 5] =
 /// Returns a one-line error of a tool call: the first line of its output. For a command, its exit status and the last
 /// line of its error output, or of its output if that is empty.
 pub(super) fn failure_line(tool: &str, answer: &str, longest: usize) -> String {
-    let is_command = describe(tool).is_some_and(|tool| tool.kind == CallKind::Command);
+    let is_command = describe(tool).is_some_and(|tool| tool.kind() == CallKind::Command);
     let of_command = is_command.then(|| command_failure(answer, longest)).flatten();
     of_command.unwrap_or_else(|| sanitize::headline(answer, longest))
 }

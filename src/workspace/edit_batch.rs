@@ -32,32 +32,17 @@ use super::path::RelPath;
 use super::root::WorkspaceRoot;
 use crate::port;
 
-/// Changes to be made together.
-#[derive(Debug, Default)]
-pub struct ChangeBatch {
-    changes: Vec<BatchedChange>,
-}
-
 /// The change of one file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BatchedChange {
     /// The file.
     pub path: RelPath,
-    /// The expected current content.
-    pub before: ExpectedContent,
+    /// The SHA-256 digest of the expected current content; `None` if the file must not exist.
+    pub before: Option<Arc<str>>,
     /// The new content; `None` to delete the file.
     pub after: Option<Arc<[u8]>>,
     /// The new permissions; `None` to keep them, or for the default of a new file.
     pub mode: Option<u32>,
-}
-
-/// The expected state of a file before its change.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ExpectedContent {
-    /// It does not exist.
-    Absent,
-    /// Its content has this SHA-256 digest.
-    Digest(Arc<str>),
 }
 
 /// The largest file that is read for the comparison.
@@ -88,59 +73,33 @@ struct CommittedChange<'a> {
     backup_name: Option<String>,
 }
 
-impl ExpectedContent {
-    /// Returns the expected state for a content.
-    pub fn new(content: Option<&[u8]>) -> Self {
-        content.map_or(Self::Absent, |content| Self::Digest(sha256(content)))
-    }
-
-    /// Returns the digest; `None` if the file must not exist.
-    pub fn digest(&self) -> Option<Arc<str>> {
-        match self {
-            Self::Absent => None,
-            Self::Digest(digest) => Some(Arc::clone(digest)),
-        }
-    }
-}
-
-impl ChangeBatch {
-    /// Returns a batch of changes. No file may occur twice.
-    pub fn new(changes: Vec<BatchedChange>) -> Self {
-        Self { changes }
-    }
-
-    /// Applies the changes.
-    ///
-    /// # Errors
-    ///
-    /// Fails when a change cannot be made. All files are then unchanged, except those named in the error.
-    pub fn apply(&self, root: &WorkspaceRoot) -> Result<(), FileError> {
-        let mut staged = Vec::with_capacity(self.changes.len());
-        for change in &self.changes {
-            staged.push(StagedChange::new(root, change)?);
-        }
-        let _locks = lock_folders(&staged)?;
-        for change in &self.changes {
-            change.check_unchanged(root)?;
-        }
-        let mut made: Vec<CommittedChange<'_>> = Vec::with_capacity(staged.len());
-        let keep = if self.changes.len() > 1 { BackupMode::Keep } else { BackupMode::Discard };
-        for change in &mut staged {
-            match change.commit(root, keep) {
-                Ok(done) => made.push(done),
-                Err(error) => {
-                    let left: Vec<String> =
-                        made.iter().rev().filter_map(|made| made.undo().err()).collect();
-                    return Err(match left.is_empty() {
-                        true => error,
-                        false => FileError::PartlyApplied { cause: Box::new(error), left },
-                    });
-                }
+/// Makes changes together. No file may occur twice.
+///
+/// # Errors
+///
+/// Fails when a change cannot be made. All files are then unchanged, except those named in the error.
+pub fn apply_changes(root: &WorkspaceRoot, changes: &[BatchedChange]) -> Result<(), FileError> {
+    let staged = changes.iter().map(|change| StagedChange::new(root, change));
+    let mut staged = staged.collect::<Result<Vec<_>, _>>()?;
+    let _locks = lock_folders(&staged)?;
+    changes.iter().try_for_each(|change| change.check_unchanged(root))?;
+    let mut made: Vec<CommittedChange<'_>> = Vec::with_capacity(staged.len());
+    let keep = if changes.len() > 1 { BackupMode::Keep } else { BackupMode::Discard };
+    for change in &mut staged {
+        match change.commit(root, keep) {
+            Ok(done) => made.push(done),
+            Err(error) => {
+                let left: Vec<String> =
+                    made.iter().rev().filter_map(|made| made.undo().err()).collect();
+                return Err(match left.is_empty() {
+                    true => error,
+                    false => FileError::PartlyApplied { cause: Box::new(error), left },
+                });
             }
         }
-        made.iter().for_each(CommittedChange::remove_backup);
-        Ok(())
     }
+    made.iter().for_each(CommittedChange::remove_backup);
+    Ok(())
 }
 
 /// The longest wait for other processes that change files in the same folder, in attempts of a millisecond.
@@ -183,8 +142,8 @@ impl BatchedChange {
     /// Fails if the file has changed.
     fn check_unchanged(&self, root: &WorkspaceRoot) -> Result<(), FileError> {
         let found = match root.read(&self.path, MAX_COMPARED_SIZE) {
-            Ok(content) => ExpectedContent::Digest(sha256(&content)),
-            Err(FileError::Missing(_)) => ExpectedContent::Absent,
+            Ok(content) => Some(sha256(&content)),
+            Err(FileError::Missing(_)) => None,
             Err(error) => return Err(error),
         };
         if found == self.before { Ok(()) } else { Err(FileError::Changed(self.path.clone())) }
@@ -207,7 +166,7 @@ impl<'a> StagedChange<'a> {
         if let Some((folder, rest)) = existing.next() {
             root.check_write(folder.as_fd(), rest.as_os_str(), path)?;
         }
-        if change.before == ExpectedContent::Absent {
+        if change.before.is_none() {
             root.dir()
                 .create_dir_all(parent.as_path())
                 .map_err(|error| FileError::from_io("create the directory of", path, error))?;
@@ -225,10 +184,8 @@ impl<'a> StagedChange<'a> {
     fn write(&mut self, content: &[u8]) -> Result<(), FileError> {
         let path = &self.change.path;
         let failed = |error: io::Error| FileError::from_io("write", path, error);
-        let old = match self.change.before {
-            ExpectedContent::Absent => None,
-            ExpectedContent::Digest(_) => Some(self.folder.metadata(&self.name).map_err(failed)?),
-        };
+        let replaced = self.change.before.as_ref().map(|_| self.folder.metadata(&self.name));
+        let old = replaced.transpose().map_err(failed)?;
         let digest = sha256(content);
         let mut options = OpenOptions::new();
         options.write(true).create_new(true);
@@ -242,8 +199,7 @@ impl<'a> StagedChange<'a> {
         let mut file = file.into_std();
         file.write_all(content).map_err(failed)?;
         if let Some(old) = old {
-            let (uid, gid) = owner_ids(&old);
-            set_owner(&file, uid, gid).map_err(|()| FileError::ForeignOwner(path.clone()))?;
+            set_owner(&file, &old).map_err(|()| FileError::ForeignOwner(path.clone()))?;
             let mode = cap_std::fs::PermissionsExt::mode(&old.permissions());
             set_mode(&file, self.change.mode.unwrap_or(mode)).map_err(failed)?;
         } else if let Some(mode) = self.change.mode {
@@ -263,10 +219,8 @@ impl<'a> StagedChange<'a> {
         let path = &self.change.path;
         let failed = |error: io::Error| FileError::from_io("replace", path, error);
         let old = match (&self.change.before, keep) {
-            (ExpectedContent::Absent, _) | (ExpectedContent::Digest(_), BackupMode::Discard) => {
-                None
-            }
-            (ExpectedContent::Digest(digest), BackupMode::Keep) => {
+            (None, _) | (Some(_), BackupMode::Discard) => None,
+            (Some(digest), BackupMode::Keep) => {
                 // The old file gets a second name, so that its path is never missing.
                 let link = |old: &String| self.folder.hard_link(&self.name, &self.folder, old);
                 let linked = create_unique(&self.name, digest, link).or_else(|_| {
@@ -278,7 +232,7 @@ impl<'a> StagedChange<'a> {
             }
         };
         let done = match &self.temp_name {
-            Some(beside) if self.change.before == ExpectedContent::Absent => {
+            Some(beside) if self.change.before.is_none() => {
                 rename_to_new(&self.folder, beside, &self.name)
             }
             Some(beside) => self.folder.rename(beside, &self.folder, &self.name),
@@ -356,13 +310,11 @@ pub fn leftover_path(path: &str, digest: &str) -> PathBuf {
     path.with_file_name(temp_file_name(path.file_name().unwrap_or_default(), digest))
 }
 
-fn owner_ids(meta: &cap_std::fs::Metadata) -> (u32, u32) {
+/// Gives a file the owner of another one, if it differs.
+fn set_owner(file: &File, old: &cap_std::fs::Metadata) -> Result<(), ()> {
     use cap_std::fs::MetadataExt;
-    (meta.uid(), meta.gid())
-}
 
-/// Sets the owner of a file, if it differs.
-fn set_owner(file: &File, uid: u32, gid: u32) -> Result<(), ()> {
+    let (uid, gid) = (old.uid(), old.gid());
     let meta = file.metadata().map_err(|_| ())?;
     if meta.gid() != gid {
         // A user who may not change owners may still be a member of the group.
@@ -380,12 +332,8 @@ fn set_mode(file: &File, mode: u32) -> io::Result<()> {
 
 /// Returns the SHA-256 digest of a content, in hexadecimal.
 pub fn sha256(content: &[u8]) -> Arc<str> {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    let digit = |nibble: u8| char::from(DIGITS[usize::from(nibble)]);
     let digest = Sha256::digest(content);
-    let text: String =
-        digest.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 0xf)]).collect();
-    text.into()
+    digest.iter().map(|byte| format!("{byte:02x}")).collect::<String>().into()
 }
 
 #[cfg(test)]
@@ -405,7 +353,7 @@ mod tests {
     fn change(path: &str, before: Option<&str>, after: Option<&str>) -> BatchedChange {
         BatchedChange {
             path: RelPath::new(path).unwrap(),
-            before: ExpectedContent::new(before.map(str::as_bytes)),
+            before: before.map(|text| sha256(text.as_bytes())),
             after: after.map(|text| text.as_bytes().into()),
             mode: None,
         }
@@ -427,7 +375,7 @@ mod tests {
         let changes =
             [("a", Some("1"), Some("one")), ("b", Some("2"), None), ("n/c", None, Some("3"))];
         let changes = changes.map(|(path, before, after)| change(path, before, after));
-        ChangeBatch::new(changes.into()).apply(&root).unwrap();
+        apply_changes(&root, &changes).unwrap();
         assert_eq!(fs::read_to_string(folder.path().join("a")).unwrap(), "one");
         assert_eq!(fs::read_to_string(folder.path().join("n/c")).unwrap(), "3");
         assert_eq!(names(folder.path()), ["a", "n"]);
@@ -443,7 +391,7 @@ mod tests {
         drop(staged);
         let left = folder.path().join(leftover_path("d/a", &sha256(b"1")));
         assert_eq!(fs::read_to_string(&left).unwrap(), "1");
-        ChangeBatch::new(vec![change]).apply(&root).unwrap();
+        apply_changes(&root, &[change]).unwrap();
         fs::remove_file(left).unwrap();
         assert_eq!(names(&folder.path().join("d")), ["a"]);
     }
@@ -461,8 +409,8 @@ mod tests {
             change("c", None, Some("x")),
             change("b/x", None, Some("x")),
         ] {
-            let batch = ChangeBatch::new(vec![change("a", Some("1"), Some("one")), bad]);
-            assert!(batch.apply(&root).is_err());
+            let changes = [change("a", Some("1"), Some("one")), bad];
+            assert!(apply_changes(&root, &changes).is_err());
             assert_eq!(fs::read_to_string(folder.path().join("a")).unwrap(), "1");
             assert_eq!(names(folder.path()), ["a", "b", "c"]);
         }
@@ -510,10 +458,10 @@ mod tests {
         let file = folder.path().join("a");
         fs::write(&file, "1").unwrap();
         fs::set_permissions(&file, Permissions::from_mode(0o751)).unwrap();
-        ChangeBatch::new(vec![change("a", Some("1"), Some("2"))]).apply(&root).unwrap();
+        apply_changes(&root, &[change("a", Some("1"), Some("2"))]).unwrap();
         assert_eq!(fs::metadata(&file).unwrap().mode() & 0o7777, 0o751);
         let changed = BatchedChange { mode: Some(0o600), ..change("a", Some("2"), Some("3")) };
-        ChangeBatch::new(vec![changed]).apply(&root).unwrap();
+        apply_changes(&root, &[changed]).unwrap();
         assert_eq!(fs::metadata(&file).unwrap().mode() & 0o7777, 0o600);
     }
 
@@ -524,7 +472,7 @@ mod tests {
         let outside = tempfile::tempdir_in(folder.path().parent().unwrap()).unwrap();
         fs::write(outside.path().join("a"), "1").unwrap();
         fs::hard_link(outside.path().join("a"), folder.path().join("a")).unwrap();
-        ChangeBatch::new(vec![change("a", Some("1"), Some("2"))]).apply(&root).unwrap();
+        apply_changes(&root, &[change("a", Some("1"), Some("2"))]).unwrap();
         assert_eq!(fs::read_to_string(outside.path().join("a")).unwrap(), "1");
         assert_eq!(fs::read_to_string(folder.path().join("a")).unwrap(), "2");
     }

@@ -55,7 +55,7 @@ pub enum FileError {
     )]
     Locked(RelPath),
     /// Access to the real path is denied.
-    #[error("'{0}' may not be touched: {1}")]
+    #[error("access to '{0}' is denied: {1}")]
     Denied(RelPath, String),
     /// The file belongs to another user, which a new file would not.
     #[error("'{0}' belongs to another user, which could not be kept; nothing was written")]

@@ -3,41 +3,10 @@
 use std::path::Path;
 
 /// Names used for nothing else.
-const GENERATED_NAMES: [&str; 33] = [
-    ".bundle",
-    ".cache",
-    ".dart_tool",
-    ".direnv",
-    ".eggs",
-    ".gradle",
-    ".hypothesis",
-    ".ipynb_checkpoints",
-    ".mypy_cache",
-    ".next",
-    ".nox",
-    ".nuxt",
-    ".nyc_output",
-    ".parcel-cache",
-    ".pnpm-store",
-    ".pytest_cache",
-    ".ruff_cache",
-    ".sass-cache",
-    ".serverless",
-    ".stack-work",
-    ".svelte-kit",
-    ".terraform",
-    ".tox",
-    ".turbo",
-    ".venv",
-    ".zig-cache",
-    "__pycache__",
-    "__pypackages__",
-    "bower_components",
-    "dist-newstyle",
-    "elm-stuff",
-    "jspm_packages",
-    "node_modules",
-];
+const GENERATED_NAMES: &str = ".bundle .cache .dart_tool .direnv .eggs .gradle .hypothesis .ipynb_checkpoints \
+    .mypy_cache .next .nox .nuxt .nyc_output .parcel-cache .pnpm-store .pytest_cache .ruff_cache .sass-cache .serverless \
+    .stack-work .svelte-kit .terraform .tox .turbo .venv .zig-cache __pycache__ __pypackages__ bower_components \
+    dist-newstyle elm-stuff jspm_packages node_modules";
 
 /// Names that count next to, or with, one of these files.
 const NAMES_WITH_MANIFEST: [(&str, &[&str]); 4] = [
@@ -57,7 +26,7 @@ pub fn is_generated(folder: &Path) -> bool {
         folder.is_some_and(|folder| files.iter().any(|file| folder.join(file).exists()))
     };
     let beside = NAMES_WITH_MANIFEST.iter().find(|(other, _)| name == *other);
-    GENERATED_NAMES.iter().any(|other| name == *other)
+    GENERATED_NAMES.split(' ').any(|other| name == other)
         || beside.is_some_and(|(_, files)| is_there(folder.parent(), files))
         || is_there(Some(folder), &MARKER_FILES)
 }

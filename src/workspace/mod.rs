@@ -2,11 +2,11 @@
 //!
 //! [`WorkspaceRoot`] is the handle. A path is a [`RelPath`] before it is opened: relative, without `..`; the system
 //! resolves it beneath the handle, so that neither a symbolic link nor a concurrently replaced folder leads outside.
-//! Reading never blocks on a pipe or a device. Writing replaces a file atomically ([`ChangeBatch`]): on failure, the
+//! Reading never blocks on a pipe or a device. Writing replaces a file atomically ([`apply_changes`]): on failure, the
 //! old content is intact. [`TextFile`] preserves byte order mark, encoding and line ends. The [`index`] describes the
 //! layout of a workspace. A [`worktree`] is an isolated one, in a folder of its own.
 
-mod access;
+mod access_guard;
 mod edit_batch;
 mod error;
 mod generated;
@@ -20,8 +20,8 @@ mod text;
 mod text_page;
 pub mod worktree;
 
-pub use access::{AccessGuard, AccessMode};
-pub use edit_batch::{BatchedChange, ChangeBatch, ExpectedContent, leftover_path, sha256};
+pub use access_guard::{AccessGuard, AccessMode};
+pub use edit_batch::{BatchedChange, apply_changes, leftover_path, sha256};
 pub use error::FileError;
 pub use generated::is_generated;
 pub use input_file::{open_input, read_input};
@@ -29,5 +29,5 @@ pub use listing::{FileKind, FolderEntry, entries};
 pub use output_file::{open_for_append, open_without_links, resolve_inside};
 pub use path::{PathError, RelPath, escape_name};
 pub use root::{OpenFile, WorkspaceRoot};
-pub use text::{Encoding, LineEnd, TextFile, is_binary};
+pub use text::{Encoding, TextFile, is_binary};
 pub use text_page::{PageLimits, TextPage};

@@ -3,7 +3,6 @@
 //! A link inside the workspace may have been created by the model or the repository, and the user who names a file for
 //! a log or an answer does not mean its target.
 
-use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io;
@@ -22,9 +21,9 @@ const MAX_LINKS: usize = 40;
 pub fn resolve_inside(workspace: &Path, path: &Path) -> io::Result<Option<PathBuf>> {
     let Ok(workspace) = workspace.canonicalize() else { return Ok(None) };
     let absolute = std::path::absolute(path)?;
-    let mut rest: VecDeque<OsString> = path_parts(&absolute);
+    let mut rest = parts_from_the_end(&absolute);
     let (mut place, mut links) = (PathBuf::from("/"), 0);
-    while let Some(part) = rest.pop_front() {
+    while let Some(part) = rest.pop() {
         if part == ".." {
             place.pop();
             continue;
@@ -46,9 +45,7 @@ pub fn resolve_inside(workspace: &Path, path: &Path) -> io::Result<Option<PathBu
         if target.is_absolute() {
             place = PathBuf::from("/");
         }
-        for part in path_parts(&target).into_iter().rev() {
-            rest.push_front(part);
-        }
+        rest.extend(parts_from_the_end(&target));
     }
     Ok(place.starts_with(&workspace).then_some(place))
 }
@@ -98,13 +95,13 @@ pub fn open_for_append(workspace: &Path, path: &Path) -> io::Result<File> {
     }
 }
 
-fn path_parts(path: &Path) -> VecDeque<OsString> {
+fn parts_from_the_end(path: &Path) -> Vec<OsString> {
     let part = |part: Component<'_>| match part {
         Component::Normal(part) => Some(part.to_owned()),
         Component::ParentDir => Some("..".into()),
         Component::RootDir | Component::CurDir | Component::Prefix(_) => None,
     };
-    path.components().filter_map(part).collect()
+    path.components().rev().filter_map(part).collect()
 }
 
 #[cfg(test)]

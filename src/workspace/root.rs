@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use cap_std::ambient_authority;
-use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt};
+use cap_std::fs::{Dir, Metadata, OpenOptions, OpenOptionsExt};
 use rustix::fs::OFlags;
 
-use super::access::{self, AccessGuard, AccessMode};
+use super::access_guard::{self, AccessGuard, AccessMode};
 use super::error::FileError;
 use super::listing::FileKind;
 use super::path::{PathError, RelPath};
@@ -60,28 +60,24 @@ impl WorkspaceRoot {
         path: &RelPath,
     ) -> Result<(), FileError> {
         let Some(guard) = self.guard.as_deref() else { return Ok(()) };
-        let real = access::real_path(self.dir.as_fd(), folder).map(|folder| folder.join(name));
+        let real =
+            access_guard::real_path(self.dir.as_fd(), folder).map(|folder| folder.join(name));
         let is_repository = |real: &RelPath| {
-            guard.protects_repositories() && access::is_inside_repository(&self.dir, real)
+            guard.protects_repositories() && access_guard::is_inside_repository(&self.dir, real)
         };
         if real.as_ref().is_some_and(is_repository) {
             let why = "the folder is a repository of git, or would be one, and what is there is run or followed outside \
                        the sandbox; commands of git can change it";
             return Err(FileError::Denied(path.clone(), why.to_owned()));
         }
-        access::check_access(guard, real, path, AccessMode::Write)
+        access_guard::check_access(guard, real, path, AccessMode::Write)
     }
 
     fn check_read(&self, file: BorrowedFd<'_>, path: &RelPath) -> Result<(), FileError> {
-        match self.guard.as_deref() {
-            Some(guard) if guard.is_restricted(AccessMode::Read) => access::check_access(
-                guard,
-                access::real_path(self.dir.as_fd(), file),
-                path,
-                AccessMode::Read,
-            ),
-            Some(_) | None => Ok(()),
-        }
+        let guard = self.guard.as_deref().filter(|guard| guard.restricts_reading());
+        let Some(guard) = guard else { return Ok(()) };
+        let real = access_guard::real_path(self.dir.as_fd(), file);
+        access_guard::check_access(guard, real, path, AccessMode::Read)
     }
 
     /// Returns the absolute path of the workspace, with symbolic links resolved.
@@ -122,10 +118,7 @@ impl WorkspaceRoot {
     ///
     /// Fails when it does not exist, or its path leads outside.
     pub fn kind(&self, path: &RelPath) -> Result<FileKind, FileError> {
-        let found = self.dir.metadata(path.as_path());
-        found
-            .map(|found| FileKind::from_file_type(found.file_type()))
-            .map_err(|e| FileError::from_io("look at", path, e))
+        kind_of(path, self.dir.metadata(path.as_path()))
     }
 
     /// Returns the kind of a path without following a symbolic link.
@@ -134,10 +127,7 @@ impl WorkspaceRoot {
     ///
     /// Fails when it does not exist, or its path leads outside.
     pub fn link_kind(&self, path: &RelPath) -> Result<FileKind, FileError> {
-        let found = self.dir.symlink_metadata(path.as_path());
-        found
-            .map(|found| FileKind::from_file_type(found.file_type()))
-            .map_err(|e| FileError::from_io("look at", path, e))
+        kind_of(path, self.dir.symlink_metadata(path.as_path()))
     }
 
     /// Opens a regular file for reading. Never blocks: pipes, sockets and devices are refused.
@@ -155,10 +145,7 @@ impl WorkspaceRoot {
                 Ok(kind @ (FileKind::Pipe | FileKind::Socket | FileKind::Device)) => {
                     FileError::Special(path.clone(), kind)
                 }
-                Ok(_) | Err(_) if self.is_dangling(path, &error) => {
-                    FileError::Dangling(path.clone())
-                }
-                Ok(_) | Err(_) => FileError::from_io("read", path, error),
+                Ok(_) | Err(_) => self.link_error("read", path, error),
             }
         };
         let file = self.dir.open_with(path.as_path(), &options).map_err(failed)?;
@@ -173,9 +160,14 @@ impl WorkspaceRoot {
         }
     }
 
-    fn is_dangling(&self, path: &RelPath, error: &io::Error) -> bool {
-        error.kind() == io::ErrorKind::NotFound
-            && matches!(self.link_kind(path), Ok(FileKind::Link))
+    /// Returns the error for a path that may be a dangling link.
+    fn link_error(&self, action: &'static str, path: &RelPath, error: io::Error) -> FileError {
+        match self.link_kind(path) {
+            Ok(FileKind::Link) if error.kind() == io::ErrorKind::NotFound => {
+                FileError::Dangling(path.clone())
+            }
+            _ => FileError::from_io(action, path, error),
+        }
     }
 
     /// Reads a whole file of at most `limit` bytes.
@@ -235,15 +227,14 @@ impl WorkspaceRoot {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(path.clone()),
             Err(error) => return Err(FileError::from_io("look at", path, error)),
         }
-        let canonical = self.dir.canonicalize(path.as_path()).map_err(|error| {
-            if self.is_dangling(path, &error) {
-                FileError::Dangling(path.clone())
-            } else {
-                FileError::from_io("look at", path, error)
-            }
-        })?;
-        Ok(RelPath::new(canonical)?)
+        let canonical = self.dir.canonicalize(path.as_path());
+        Ok(RelPath::new(canonical.map_err(|error| self.link_error("look at", path, error))?)?)
     }
+}
+
+fn kind_of(path: &RelPath, found: io::Result<Metadata>) -> Result<FileKind, FileError> {
+    let found = found.map_err(|error| FileError::from_io("look at", path, error))?;
+    Ok(FileKind::from_file_type(found.file_type()))
 }
 
 #[cfg(test)]

@@ -25,17 +25,6 @@ pub enum Encoding {
     Utf16Be,
 }
 
-/// The line ends of a text.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum LineEnd {
-    /// Line feeds only.
-    Lf,
-    /// Carriage returns with line feeds only.
-    CrLf,
-    /// Both.
-    Mixed,
-}
-
 const UTF8: &[u8] = b"\xef\xbb\xbf";
 const UTF16_LE: &[u8] = b"\xff\xfe";
 const UTF16_BE: &[u8] = b"\xfe\xff";
@@ -102,19 +91,12 @@ impl TextFile {
             && content.utf8_chunks().all(|chunk| chunk.valid().is_ascii())
     }
 
-    /// Returns its line ends; `None` for a single line.
-    pub fn line_end(&self) -> Option<LineEnd> {
-        let mut found = None;
-        for (index, _) in self.content.iter().enumerate().filter(|(_, byte)| **byte == b'\n') {
-            let is_crlf = index > 0 && self.content[index - 1] == b'\r';
-            let end = if is_crlf { LineEnd::CrLf } else { LineEnd::Lf };
-            match found {
-                None => found = Some(end),
-                Some(before) if before == end => {}
-                Some(_) => return Some(LineEnd::Mixed),
-            }
-        }
-        found
+    /// Returns the end of a line that is added: CR LF if all lines end so, and otherwise LF.
+    pub fn line_end(&self) -> &'static [u8] {
+        let mut feeds = memchr::memchr_iter(b'\n', &self.content).peekable();
+        let is_ended = feeds.peek().is_some();
+        let is_crlf = feeds.all(|at| self.content[..at].ends_with(b"\r"));
+        if is_ended && is_crlf { b"\r\n" } else { b"\n" }
     }
 }
 
@@ -151,10 +133,10 @@ mod tests {
     #[test]
     fn line_ends_are_recognized() {
         let end = |text: &str| TextFile::read(text.into()).unwrap().line_end();
-        assert_eq!(end("a"), None);
-        assert_eq!(end("a\nb\n"), Some(LineEnd::Lf));
-        assert_eq!(end("a\r\nb\r\n"), Some(LineEnd::CrLf));
-        assert_eq!(end("a\r\nb\n"), Some(LineEnd::Mixed));
+        assert_eq!(end("a"), b"\n");
+        assert_eq!(end("a\nb\n"), b"\n");
+        assert_eq!(end("a\r\nb\r\n"), b"\r\n");
+        assert_eq!(end("a\r\nb\n"), b"\n");
     }
 
     #[test]

@@ -43,7 +43,7 @@ const TYPES: &[(&str, &str)] = &[
     ("Stage Audience", "RunIo, Sinks"),
     ("Going Opened", "Session"),
     ("GoOn Begin", "ResumeOptions"),
-    ("Staging Live Rehearsal Around", "Environment"),
+    ("Staging Live Rehearsal Around", "RunEnvironment"),
     ("Prompter", "EventScript"),
     ("Witnessed Listener Happening", "Recorded…"),
     ("World", "ProcessEnv"),

@@ -37,7 +37,7 @@ pub enum DiffError {
     NoGit,
     /// Git could take the text for an option, or for more than one word.
     #[error(
-        "'{0}' is no name for a commit: it must not be empty, begin with '-' or have white space in it"
+        "invalid commit name '{0}': it must not be empty, begin with '-' or contain white space"
     )]
     InvalidReference(String),
     /// The workspace is in no repository.

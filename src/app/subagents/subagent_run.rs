@@ -6,9 +6,9 @@ use serde_json::Value;
 
 use super::dispatch::DispatchCall;
 use super::usage_meter::{ObservedChanges, UsageMeter};
-use crate::app::environment::{Environment, SubagentClock};
 use crate::app::error::AppError;
 use crate::app::run::{FinishedRun, RunIo, RunRequest, SharedResources};
+use crate::app::run_environment::{RunEnvironment, SubagentClock};
 use crate::app::run_setup::RunSetup;
 use crate::app::session::SessionTarget;
 use crate::config::{AgentDefinition, ConfigName, ConfigProblem, LimitsConfig};
@@ -87,7 +87,7 @@ pub(super) fn run_subagent(dispatched: DispatchCall, context: &CallContext<'_>) 
         // The observers of the dispatching run see this one through the meter alone.
         let reporter = Reporter::new(Vec::new());
         let io = RunIo { reporter, confirm: Arc::clone(&subagents.confirm), sandbox: None };
-        let environment = Environment {
+        let environment = RunEnvironment {
             executor,
             subagent_clock: subagents.clock,
             ports: Box::new(|ports| Ports { observer: Box::new(meter), ..ports }),

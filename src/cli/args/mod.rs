@@ -77,7 +77,7 @@ pub(crate) enum CliCommand {
     Machine(MachineArgs),
     /// List the agents
     Agents(AgentsArgs),
-    /// Show the configuration, check it, or trust the one of a folder
+    /// Show or check the configuration, or trust that of a folder
     Config(ConfigArgs),
     /// Diagnose the installation and configuration
     Doctor(DoctorArgs),
@@ -181,7 +181,7 @@ pub(crate) struct DoctorArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct ConfigArgs {
-    /// What to do
+    /// The action
     #[arg(value_enum, default_value = "show")]
     pub(crate) command: ConfigCommand,
 

@@ -18,15 +18,15 @@ pub(crate) struct LayerArgs {
     #[arg(short, long, visible_short_alias = 'C', value_name = "DIR", global = true, value_parser = text_path())]
     pub(crate) workspace: Option<PathBuf>,
 
-    /// Another configuration file, which overrides the usual ones
+    /// An additional configuration file, which overrides the usual ones
     #[arg(short, long, value_name = "FILE", global = true, value_parser = text_path())]
     pub(crate) config: Option<PathBuf>,
 
-    /// A profile of the configuration
+    /// The profile of the configuration to use
     #[arg(long, value_name = "NAME", global = true)]
     pub(crate) profile: Option<String>,
 
-    /// One value of the configuration, as in `limits.max_steps=10`: a bare word, or TOML
+    /// Set a configuration key, as in `limits.max_steps=10`; the value is a bare word or TOML
     #[arg(long, value_name = "KEY=VALUE", global = true)]
     pub(crate) set: Vec<String>,
 
@@ -66,7 +66,7 @@ pub(crate) struct SettingsArgs {
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub(crate) disable_mcp: Option<bool>,
 
-    /// Another file that names MCP servers
+    /// An additional file with MCP servers
     #[arg(long, value_name = "FILE")]
     pub(crate) mcp_config: Option<PathBuf>,
 

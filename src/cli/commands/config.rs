@@ -45,7 +45,8 @@ pub(crate) fn run(args: &ConfigArgs, world: &ProcessEnv) -> Result<u8, CliError>
 fn trust_store(world: &ProcessEnv) -> Result<TrustStore, CliError> {
     let state = world.folders().state;
     let state = state.ok_or_else(|| {
-        CliError::usage("there is no folder to remember it in").hint("set HOME or XDG_STATE_HOME")
+        CliError::usage("there is no folder to store the trusted folders in")
+            .hint("set HOME or XDG_STATE_HOME")
     })?;
     Ok(TrustStore::new(&state))
 }

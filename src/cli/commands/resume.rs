@@ -39,7 +39,7 @@ pub(crate) fn fork(args: &ForkArgs, world: ProcessEnv) -> Result<u8, CliError> {
         None => (args.session.as_str(), None),
         Some((name, seq)) => {
             let seq = seq.parse::<u64>().map_err(|_| {
-                CliError::usage(format!("'{seq}' is no number of a record"))
+                CliError::usage(format!("invalid record number '{seq}'"))
                     .hint("`architect sessions export ID` shows the records with their `seq`")
             })?;
             (name, Some(seq))

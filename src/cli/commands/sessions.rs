@@ -10,6 +10,7 @@ use architect::journal::index::{
 };
 use architect::journal::{JournalError, SessionId, SessionIndex, SessionStore};
 use architect::model::{MicroUsd, Tokens, pluralize};
+use architect::net::Secrets;
 use architect::view::sanitize;
 use architect::workspace::open_input;
 use serde_json::{Value, json};
@@ -57,7 +58,7 @@ pub(crate) fn run(args: &SessionsArgs, world: &ProcessEnv) -> Result<u8, CliErro
         SessionsCommand::Export { session } => {
             let session = stored.find(session)?;
             stored.check_damage(session, args.partial)?;
-            return export(store, session);
+            return export(store, session, &stored.secrets);
         }
         SessionsCommand::Import { file } => import(store, file)?,
         SessionsCommand::Rm { session } => {
@@ -66,7 +67,7 @@ pub(crate) fn run(args: &SessionsArgs, world: &ProcessEnv) -> Result<u8, CliErro
             (json!({ "removed": [session] }), format!("session {session} removed"))
         }
     };
-    output::print(&if args.json { json.to_string() } else { text })?;
+    output::print(&stored.secrets.mask_all(&if args.json { json.to_string() } else { text }))?;
     Ok(code)
 }
 
@@ -188,8 +189,8 @@ fn total(rows: &[CostRow]) -> CostRow {
     }
 }
 
-fn export(store: &SessionStore, session: SessionId) -> Result<u8, CliError> {
-    match store.export_up_to_damage(session, &mut io::stdout().lock()) {
+fn export(store: &SessionStore, session: SessionId, secrets: &Secrets) -> Result<u8, CliError> {
+    match store.export_up_to_damage(session, secrets, &mut io::stdout().lock()) {
         Ok(_) => Ok(0),
         Err(JournalError::Io { source, .. }) if source.kind() == io::ErrorKind::BrokenPipe => {
             Err(CliError::from_stdout(&source))

@@ -82,13 +82,13 @@ pub(crate) fn trace(args: &TraceArgs, world: &ProcessEnv) -> Result<u8, CliError
     stored.check_damage(session, args.partial)?;
     let trace = trace_session(&stored.store, session)?;
     if let Some(path) = &args.html {
-        let html = trace.html();
+        let html = stored.secrets.mask_all(&trace.html());
         save(Path::new("."), path, html.as_bytes()).map_err(|error| CliError::from_save(&error))?;
         output::print_stderr(&format!("The page is {}.", path.display()));
     }
     match (args.json, &args.html) {
-        (true, _) => output::print(&json!(trace).to_string()),
-        (false, None) => output::print(&trace.table()),
+        (true, _) => output::print(&stored.secrets.mask_all(&json!(trace).to_string())),
+        (false, None) => output::print(&stored.secrets.mask_all(&trace.table())),
         (false, Some(_)) => Ok(0),
     }
 }

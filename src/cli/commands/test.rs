@@ -42,7 +42,7 @@ pub(crate) fn run(args: &TestArgs, world: &ProcessEnv) -> Result<u8, CliError> {
 fn load_scenarios(args: &TestArgs) -> Result<Vec<Scenario>, CliError> {
     let paths = scenario::find_scenarios(&args.paths).map_err(CliError::usage)?;
     if paths.is_empty() {
-        return Err(CliError::usage("there are no scenarios there")
+        return Err(CliError::usage("no scenarios were found")
             .hint("a scenario is a file whose name ends in .toml"));
     }
     let (scenarios, wrong): (Vec<_>, Vec<_>) =

@@ -11,6 +11,7 @@ use landlock::{
 };
 
 use super::SandboxGap;
+use super::seccomp::SocketFilter;
 
 /// The newest version of the rules that this program uses.
 const KNOWN_ABI: ABI = ABI::V9;
@@ -30,8 +31,8 @@ pub(super) struct LandlockRules<'a> {
     pub hidden: &'a [PathBuf],
     /// The terminals that are visible.
     pub terminals: TerminalAccess,
-    /// Whether TCP connections are allowed.
-    pub tcp: TcpAccess,
+    /// The sockets that commands can create; TCP connections need those of the internet.
+    pub sockets: SocketFilter,
 }
 
 /// The terminals that are visible.
@@ -41,15 +42,6 @@ pub(super) enum TerminalAccess {
     Private,
     /// Those of the user, which no command may read.
     User,
-}
-
-/// Whether TCP connections are allowed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum TcpAccess {
-    /// Connecting is allowed.
-    Allowed,
-    /// Connecting is denied.
-    Denied,
 }
 
 /// Applies the rules to this thread. Returns what the kernel's version of them leaves open.
@@ -83,25 +75,21 @@ pub(super) fn is_available() -> bool {
 
 /// Returns what a version of the rules leaves open.
 fn gaps(abi: ABI) -> Vec<SandboxGap> {
-    let mut holes = vec![SandboxGap::Metadata];
-    if abi < ABI::V3 {
-        // Files elsewhere can be truncated.
-        holes.push(SandboxGap::Files);
-    }
-    if abi < ABI::V6 {
-        holes.push(SandboxGap::Signals);
-    }
-    if abi < ABI::V9 {
-        holes.push(SandboxGap::LocalSockets);
-    }
-    holes
+    // Before the third one, files elsewhere can be truncated.
+    let closed_since = [
+        (ABI::V3, SandboxGap::Files),
+        (ABI::V6, SandboxGap::Signals),
+        (ABI::V9, SandboxGap::LocalSockets),
+    ];
+    let open = closed_since.into_iter().filter(|(since, _)| abi < *since).map(|(_, gap)| gap);
+    [SandboxGap::Metadata].into_iter().chain(open).collect()
 }
 
 fn build_ruleset(rules: &LandlockRules<'_>) -> Result<RulesetCreated, RulesetError> {
     let mut ruleset = Ruleset::default()
         .set_compatibility(CompatLevel::BestEffort)
         .scope(Scope::from_all(KNOWN_ABI))?;
-    if rules.tcp == TcpAccess::Denied {
+    if rules.sockets == SocketFilter::Local {
         ruleset = ruleset.handle_access(AccessNet::from_all(KNOWN_ABI))?;
     }
     let Some(writable) = rules.writable else { return ruleset.create() };

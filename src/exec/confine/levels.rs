@@ -3,7 +3,6 @@
 //! A process that failed at a level may be half confined, so each level is tried by a new process: it sends
 //! [`SupervisorReport::Lower`], and the engine starts the next one with a lower ceiling.
 
-use std::ffi::OsString;
 use std::io;
 use std::net::{Ipv4Addr, TcpListener};
 use std::os::fd::AsFd;
@@ -15,20 +14,20 @@ use rustix::process::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::landlock::{self, LandlockRules, TcpAccess, TerminalAccess};
+use super::landlock::{self, LandlockRules, TerminalAccess};
 use super::policy::{NetworkAccess, SandboxMode, SandboxPolicy};
 use super::seccomp::{self, SocketFilter};
 use super::spawner::CommandSpawner;
 use super::{Enforcement, SandboxGap, SandboxLevel, mounts, namespaces, privileges};
 use crate::exec::egress;
+use crate::exec::environment::Variable;
 use crate::exec::package_caches::OverlayFolders;
-use crate::exec::protected::absent_paths::AbsentPaths;
 use crate::exec::protected::snapshot::ProtectedPaths;
 use crate::exec::supervisor::anonymous_file;
 use crate::exec::supervisor::helper;
 use crate::exec::supervisor::process_tree::ProcessTree;
 use crate::exec::supervisor::protocol::{SupervisorLink, SupervisorReport};
-use crate::exec::supervisor::supervise::{self, CommandStart};
+use crate::exec::supervisor::supervise::{self, SupervisionRules};
 use crate::exec::supervisor::worker::is_shortage;
 
 /// The instructions for the first process of a namespace.
@@ -45,44 +44,10 @@ pub(in crate::exec) fn serve(
     ceiling: SandboxLevel,
     why: Option<String>,
 ) -> io::Result<()> {
-    if policy.is_off() {
-        set_child_subreaper(Pid::from_raw(1))?;
-        helper::forbid_inspection()?;
-        link.send(&SupervisorReport::Ready(Enforcement::none()), &[], &[])?;
-        let (absent, protected) = (AbsentPaths::default(), ProtectedPaths::empty());
-        return supervise::serve(
-            &link,
-            ProcessTree::Reaper,
-            &absent,
-            &protected,
-            policy.limits.memory,
-            CommandStart::spawn,
-        );
-    }
     match ceiling {
-        SandboxLevel::Namespaces => serve_in_namespaces(link, policy),
-        SandboxLevel::Landlock => serve_with_landlock(&link, &policy, why),
-        SandboxLevel::None | SandboxLevel::Seatbelt => serve_unconfined(&link, &policy),
+        SandboxLevel::Namespaces if !policy.is_off() => serve_in_namespaces(link, policy),
+        _ => serve_outside_namespaces(&link, &policy, ceiling, why),
     }
-}
-
-/// Serves without confinement, if the ceiling allows no level.
-fn serve_unconfined(link: &SupervisorLink, policy: &SandboxPolicy) -> io::Result<()> {
-    let (absent, protected) = (AbsentPaths::new(policy), ProtectedPaths::new(policy));
-    match Enforcement::unconfined(policy, "it is switched off".to_owned()) {
-        Ok(enforced) => link.send(&SupervisorReport::Ready(enforced), &[], &[])?,
-        Err(why) => return link.send(&SupervisorReport::Unable(why), &[], &[]),
-    }
-    set_child_subreaper(Pid::from_raw(1))?;
-    helper::forbid_inspection()?;
-    supervise::serve(
-        link,
-        ProcessTree::Reaper,
-        &absent,
-        &protected,
-        policy.limits.memory,
-        CommandStart::spawn,
-    )
 }
 
 /// Returns the report for namespaces that are not available.
@@ -127,37 +92,22 @@ pub(in crate::exec) fn run_init(
 ) -> io::Result<()> {
     // Without its parent, no process would collect this one, and it would continue.
     set_parent_process_death_signal(Some(Signal::KILL))?;
-    let absent = AbsentPaths::new(&inherited.policy);
     let policy = inherited.policy.clone();
-    match set_up_namespaces(inherited) {
-        Ok((enforced, spawner, layers, way_out)) => {
-            if !enforced.is_allowed_by(&policy) {
-                let why =
-                    enforced.reason.unwrap_or_else(|| "not all of it is available".to_owned());
-                return link.send(&SupervisorReport::Lower(format!("namespaces: {why}")), &[], &[]);
-            }
-            link.send(
-                &SupervisorReport::Ready(enforced),
-                &[],
-                way_out.as_ref().map(AsFd::as_fd).as_slice(),
-            )?;
-            // When the engine closes its end, this one must not keep the proxy reachable.
-            drop(way_out);
-            let nothing = ProtectedPaths::empty();
-            let start = |start| spawner.spawn(start);
-            let served = supervise::serve(
-                link,
-                ProcessTree::Namespace,
-                &absent,
-                &nothing,
-                policy.limits.memory,
-                start,
-            );
-            drop(layers);
-            served
-        }
-        Err(why) => link.send(&lower(&why), &[], &[]),
+    // The mounts protect what exists.
+    let rules = SupervisionRules::new(&policy, ProcessTree::Namespace, ProtectedPaths::empty());
+    let (enforced, spawner, _layers, way_out) = match set_up_namespaces(inherited) {
+        Ok(set_up) => set_up,
+        Err(why) => return link.send(&lower(&why), &[], &[]),
+    };
+    if !enforced.is_allowed_by(&policy) {
+        let why = enforced.reason.unwrap_or_else(|| "not all of it is available".to_owned());
+        return link.send(&SupervisorReport::Lower(format!("namespaces: {why}")), &[], &[]);
     }
+    let socket = way_out.as_ref().map(AsFd::as_fd);
+    link.send(&SupervisorReport::Ready(enforced), &[], socket.as_slice())?;
+    // When the engine closes its end, this one must not keep the proxy reachable.
+    drop(way_out);
+    supervise::serve(link, &rules, |start| spawner.spawn(start))
 }
 
 /// Sets up the namespaces. With a list of hosts, returns the socket for the proxy.
@@ -184,16 +134,13 @@ fn set_up_namespaces(
     }
     let writable = view.writable;
     let (spawner, layers) = CommandSpawner::new(env, move || {
-        Ok(restrict_thread(
+        restrict_thread(&LandlockRules {
+            writable: is_bound.then_some(writable.as_slice()),
+            hidden: &[],
+            terminals: TerminalAccess::Private,
             // The namespace has a network, even if only the loopback interface.
-            SocketFilter::Internet,
-            &LandlockRules {
-                writable: is_bound.then_some(writable.as_slice()),
-                hidden: &[],
-                terminals: TerminalAccess::Private,
-                tcp: TcpAccess::Allowed,
-            },
-        ))
+            sockets: SocketFilter::Internet,
+        })
     })?;
     // Commands with privileges could undo the mounts.
     layers.privileges.as_ref().map_err(|why| io::Error::new(why.kind(), why.to_string()))?;
@@ -245,27 +192,33 @@ impl Restrictions {
     }
 }
 
-fn restrict_thread(sockets: SocketFilter, rules: &LandlockRules<'_>) -> Restrictions {
+fn restrict_thread(rules: &LandlockRules<'_>) -> Restrictions {
     let privileges = privileges::drop_all();
     let access = landlock::apply(rules);
-    let filter = seccomp::compile_programs(sockets).and_then(|programs| seccomp::apply(&programs));
+    let filter = seccomp::compile_programs(rules.sockets);
+    let filter = filter.and_then(|programs| seccomp::apply(&programs));
     Restrictions { privileges, access, filter }
 }
 
-/// Confines with access rules and a system call filter alone, as far as available.
-fn serve_with_landlock(
+/// Serves the engine with access rules and a system call filter alone, as far as the ceiling allows and they are
+/// available.
+fn serve_outside_namespaces(
     link: &SupervisorLink,
     policy: &SandboxPolicy,
+    ceiling: SandboxLevel,
     why: Option<String>,
 ) -> io::Result<()> {
-    let absent = AbsentPaths::new(policy);
-    let protected = ProtectedPaths::new(policy);
+    let rules = SupervisionRules::new(policy, ProcessTree::Reaper, ProtectedPaths::new(policy));
     set_child_subreaper(Pid::from_raw(1))?;
     helper::forbid_inspection()?;
-    limit_processes(policy);
-    let (enforced, spawner) = match set_up_landlock(policy, why.clone(), protected.can_restore()) {
-        Ok((enforced, spawner)) if enforced.is_allowed_by(policy) => (Ok(enforced), Some(spawner)),
-        Ok((Enforcement { gaps: holes, reason: why, .. }, _)) => {
+    let set_up = (!policy.is_off() && ceiling >= SandboxLevel::Landlock)
+        .then(|| set_up_landlock(policy, why.clone(), rules.protected.can_restore()));
+    let (enforced, spawner) = match set_up.transpose() {
+        Ok(None) => (Enforcement::unconfined(policy, "it is switched off".to_owned()), None),
+        Ok(Some((enforced, spawner))) if enforced.is_allowed_by(policy) => {
+            (Ok(enforced), Some(spawner))
+        }
+        Ok(Some((Enforcement { gaps: holes, reason: why, .. }, _))) => {
             let holes: Vec<String> = holes.iter().map(ToString::to_string).collect();
             let why = why.unwrap_or_else(|| "old access rules".to_owned());
             (Err(format!("{} ({why})", holes.join(", "))), None)
@@ -282,17 +235,10 @@ fn serve_with_landlock(
         Ok(enforced) => link.send(&SupervisorReport::Ready(enforced), &[], &[])?,
         Err(why) => return link.send(&SupervisorReport::Unable(why), &[], &[]),
     }
-    supervise::serve(
-        link,
-        ProcessTree::Reaper,
-        &absent,
-        &protected,
-        policy.limits.memory,
-        |start| match &spawner {
-            Some(spawner) => spawner.spawn(start),
-            None => start.spawn(),
-        },
-    )
+    supervise::serve(link, &rules, |start| match &spawner {
+        Some(spawner) => spawner.spawn(start),
+        None => start.spawn(|command| command),
+    })
 }
 
 fn set_up_landlock(
@@ -300,21 +246,23 @@ fn set_up_landlock(
     why: Option<String>,
     is_put_back: bool,
 ) -> io::Result<(Enforcement, CommandSpawner)> {
-    let (sockets, tcp) = match policy.network {
-        NetworkAccess::On => (SocketFilter::Internet, TcpAccess::Allowed),
+    limit_processes(policy);
+    let sockets = match policy.network {
+        NetworkAccess::On => SocketFilter::Internet,
         // Without a network namespace, commands could bypass a proxy.
-        NetworkAccess::List | NetworkAccess::Off => (SocketFilter::Local, TcpAccess::Denied),
+        NetworkAccess::List | NetworkAccess::Off => SocketFilter::Local,
     };
     let caches: Vec<_> = policy.caches.caches.iter().collect();
     let mut env = confinement_variables();
     let writable = match policy.mode {
         SandboxMode::Off => None,
-        SandboxMode::ReadOnly => Some(vec![policy.temp.clone()]),
+        SandboxMode::ReadOnly => Some(policy.writable_roots()),
         SandboxMode::WorkspaceWrite => {
             env.extend(policy.caches.variables(&caches));
-            let own = [policy.workspace.clone(), policy.temp.clone(), PathBuf::from("/dev/shm")];
-            let private = policy.caches.private_root();
-            Some(own.into_iter().chain(policy.writable.iter().cloned()).chain(private).collect())
+            let mut roots = policy.writable_roots();
+            roots.push(PathBuf::from("/dev/shm"));
+            roots.extend(policy.caches.private_root());
+            Some(roots)
         }
     };
     let hidden: Vec<PathBuf> =
@@ -324,10 +272,8 @@ fn set_up_landlock(
     let is_hidden_inside = hidden.iter().any(is_inside);
     let is_bound = writable.is_some();
     let (spawner, layers) = CommandSpawner::new(env, move || {
-        let terminals = TerminalAccess::User;
-        let rules =
-            LandlockRules { writable: writable.as_deref(), hidden: &hidden, terminals, tcp };
-        Ok(restrict_thread(sockets, &rules))
+        let (writable, terminals) = (writable.as_deref(), TerminalAccess::User);
+        restrict_thread(&LandlockRules { writable, hidden: &hidden, terminals, sockets })
     })?;
     let (mut holes, missing) = layers.gaps();
     let mut level = SandboxLevel::Landlock;
@@ -345,12 +291,11 @@ fn set_up_landlock(
             }
         }
     }
-    if policy.network != NetworkAccess::On && layers.filter.is_err() {
+    match layers.filter {
+        _ if policy.network == NetworkAccess::On => {}
+        Ok(()) => holes.retain(|hole| *hole != SandboxGap::LocalSockets),
         // The access rules close TCP alone.
-        holes.push(SandboxGap::Network);
-    }
-    if layers.filter.is_ok() && policy.network != NetworkAccess::On {
-        holes.retain(|hole| *hole != SandboxGap::LocalSockets);
+        Err(_) => holes.push(SandboxGap::Network),
     }
     if !is_bound {
         holes.retain(|hole| !matches!(hole, SandboxGap::Metadata | SandboxGap::Files));
@@ -409,7 +354,7 @@ fn count_processes() -> u64 {
 }
 
 /// Returns variables that adapt programs to the confinement.
-fn confinement_variables() -> Vec<(OsString, OsString)> {
+fn confinement_variables() -> Vec<Variable> {
     if geteuid().is_root() {
         // As root of the namespace, tar would try to change owners, and fail.
         vec![("TAR_OPTIONS".into(), "--no-same-owner".into())]

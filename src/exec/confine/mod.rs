@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use serde::{Deserialize, Serialize};
 
 use self::policy::{NetworkAccess, SandboxMode, SandboxPolicy, SandboxRequirement};
+use crate::model::word_enum;
 
 #[cfg(target_os = "linux")]
 mod landlock;
@@ -47,18 +48,20 @@ pub struct Enforcement {
     pub reason: Option<String>,
 }
 
-/// A level of confinement.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum SandboxLevel {
-    /// No confinement.
-    None,
-    /// A profile of the macOS sandbox.
-    Seatbelt,
-    /// Landlock and a system call filter.
-    Landlock,
-    /// Namespaces, in addition.
-    Namespaces,
+word_enum! {
+    /// A level of confinement.
+    #[derive(Default)]
+    pub enum SandboxLevel {
+        /// No confinement.
+        None = "none",
+        /// A profile of the macOS sandbox.
+        Seatbelt = "seatbelt",
+        /// Landlock and a system call filter.
+        Landlock = "landlock",
+        /// Namespaces, in addition.
+        #[default]
+        Namespaces = "namespaces",
+    }
 }
 
 /// Something that a level cannot close.
@@ -174,9 +177,7 @@ impl Enforcement {
     pub(super) fn is_allowed_by(&self, policy: &SandboxPolicy) -> bool {
         policy.need == SandboxRequirement::Preferred || self.satisfies(policy)
     }
-}
 
-impl Enforcement {
     /// Warns, once per process, if commands are not confined as the policy demands.
     pub(super) fn warn(&self, policy: &SandboxPolicy) {
         static WARNED: AtomicBool = AtomicBool::new(false);
@@ -189,16 +190,5 @@ impl Enforcement {
             "commands are not fully confined: {}{why}; `architect doctor` shows what is missing",
             holes.join(", ")
         );
-    }
-}
-
-impl fmt::Display for SandboxLevel {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::None => "none",
-            Self::Seatbelt => "seatbelt",
-            Self::Landlock => "landlock",
-            Self::Namespaces => "namespaces",
-        })
     }
 }

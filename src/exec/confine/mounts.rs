@@ -8,7 +8,7 @@ use std::fs;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::FileTypeExt;
+use std::os::unix::fs::{FileTypeExt, symlink};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, Mode as FileMode, OFlags, openat};
@@ -20,6 +20,7 @@ use rustix::mount::{
 
 use super::landlock;
 use super::policy::{CopiedFile, NetworkAccess, SandboxMode, SandboxPolicy};
+use crate::exec::environment::Variable;
 use crate::exec::package_caches::{OverlayFolders, PackageCache};
 
 /// The result of the mounts.
@@ -27,7 +28,7 @@ pub(super) struct MountView {
     /// Writable paths, as they are named in the namespace.
     pub writable: Vec<PathBuf>,
     /// Variables that describe the mounts to commands.
-    pub env: Vec<(OsString, OsString)>,
+    pub env: Vec<Variable>,
     /// The overlays over the user's caches, locked as long as this exists.
     pub layers: Option<OverlayFolders>,
 }
@@ -45,8 +46,18 @@ impl FolderHandle {
         Some(Self { path: path.to_owned(), file })
     }
 
-    /// Mounts it at its original path.
+    /// Mounts it at its original path, which is created if something without it was mounted above.
     fn bind(&self) -> io::Result<()> {
+        if self.path.symlink_metadata().is_err() {
+            if let Some(parent) = self.path.parent() {
+                fs::create_dir_all(parent)?;
+            }
+            if fs::metadata(format!("/proc/self/fd/{}", self.file.as_raw_fd()))?.is_dir() {
+                fs::create_dir(&self.path)?;
+            } else {
+                fs::File::create(&self.path)?;
+            }
+        }
         self.bind_at(&self.path)
     }
 
@@ -118,8 +129,7 @@ pub(super) fn set_up_mounts(policy: &SandboxPolicy, sockets: &[PathBuf]) -> io::
     }
     for path in real_paths(&policy.protected) {
         // The private caches are below protected paths, and stay as they are.
-        bind(&path, &path)?;
-        Mount { flags: flags_of(&path)?, path }.make_read_only()?;
+        bind_read_only(path)?;
     }
     let links = policy.protected.iter().filter(|path| path.is_symlink()).chain(&policy.links);
     for path in links {
@@ -162,14 +172,12 @@ fn real_paths(paths: &[PathBuf]) -> impl Iterator<Item = PathBuf> {
     paths.iter().filter_map(|path| path.canonicalize().ok())
 }
 
-type VariableList = Vec<(OsString, OsString)>;
-
 /// Mounts private folders over the user's caches. Returns the paths that become writable, and variables that name
 /// private folders for the other caches.
 fn mount_caches(
     policy: &SandboxPolicy,
     writable: &[PathBuf],
-) -> io::Result<(Vec<PathBuf>, VariableList, Option<OverlayFolders>)> {
+) -> io::Result<(Vec<PathBuf>, Vec<Variable>, Option<OverlayFolders>)> {
     let caches = &policy.caches;
     let layers = OverlayFolders::take(caches);
     let mut paths: Vec<PathBuf> = Vec::new();
@@ -248,17 +256,7 @@ fn mount_temp(
     let entries: Vec<FolderHandle> =
         entries.iter().filter_map(|path| FolderHandle::open(path)).collect();
     own.bind_at(usual)?;
-    for entry in &entries {
-        if entry.path.symlink_metadata().is_err() {
-            let found = fs::metadata(format!("/proc/self/fd/{}", entry.file.as_raw_fd()))?;
-            if found.is_dir() {
-                fs::create_dir(&entry.path)?;
-            } else {
-                fs::File::create(&entry.path)?;
-            }
-        }
-        entry.bind()?;
-    }
+    entries.iter().try_for_each(FolderHandle::bind)?;
     Ok((usual.to_owned(), entries.into_iter().map(|entry| entry.path).collect()))
 }
 
@@ -266,16 +264,8 @@ fn mount_temp(
 pub(in crate::exec) const RUNTIME_FOLDERS: [&str; 2] = ["/run", "/var/run"];
 
 /// Entries that programs need: name resolution, and programs on systems that keep them there.
-const VISIBLE_RUNTIME_ENTRIES: [&str; 8] = [
-    "systemd/resolve/resolv.conf",
-    "systemd/resolve/stub-resolv.conf",
-    "resolvconf/resolv.conf",
-    "NetworkManager/resolv.conf",
-    "connman/resolv.conf",
-    "current-system",
-    "booted-system",
-    "opengl-driver",
-];
+const VISIBLE_RUNTIME_ENTRIES: &str = "systemd/resolve/resolv.conf systemd/resolve/stub-resolv.conf \
+    resolvconf/resolv.conf NetworkManager/resolv.conf connman/resolv.conf current-system booted-system opengl-driver";
 
 /// Covers the folders of daemons' sockets, which includes later sockets.
 fn hide_runtime(policy: &SandboxPolicy, writable: &[PathBuf]) -> io::Result<()> {
@@ -290,33 +280,26 @@ fn hide_runtime(policy: &SandboxPolicy, writable: &[PathBuf]) -> io::Result<()> 
         }
         let readable = policy.readable.iter().filter_map(|path| path.canonicalize().ok());
         let readable = readable.filter(|path| path.starts_with(folder));
-        let kept = VISIBLE_RUNTIME_ENTRIES.iter().map(|path| folder.join(path)).chain(readable);
+        let kept = VISIBLE_RUNTIME_ENTRIES.split(' ').map(|path| folder.join(path)).chain(readable);
         let kept: Vec<_> = kept
             .filter_map(|path| {
                 let found = path.symlink_metadata().ok()?;
                 let link = found.is_symlink().then(|| fs::read_link(&path)).transpose().ok()?;
-                Some((FolderHandle::open(&path)?, found.is_dir(), link))
+                Some((FolderHandle::open(&path)?, link))
             })
             .collect();
         let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
         mount("tmpfs", folder, "tmpfs", flags, c"size=64k,mode=755")
             .map_err(|error| describe_error(error, "cover", folder))?;
-        for (handle, is_folder, link) in kept {
-            let path = &handle.path;
-            if let Some(parent) = path.parent() {
+        for (handle, link) in kept {
+            let Some(to) = link else {
+                handle.bind()?;
+                continue;
+            };
+            if let Some(parent) = handle.path.parent() {
                 fs::create_dir_all(parent)?;
             }
-            match link {
-                Some(to) => std::os::unix::fs::symlink(to, path)?,
-                None if is_folder => {
-                    fs::create_dir_all(path)?;
-                    handle.bind()?;
-                }
-                None => {
-                    fs::File::create(path)?;
-                    handle.bind()?;
-                }
-            }
+            symlink(to, &handle.path)?;
         }
     }
     Ok(())
@@ -331,12 +314,9 @@ fn hide_devices() -> io::Result<()> {
     let flags = MountFlags::NOSUID | MountFlags::NOEXEC;
     mount("tmpfs", folder, "tmpfs", flags, c"size=64k,mode=755")
         .map_err(|error| describe_error(error, "cover", folder))?;
-    for handle in kept {
-        fs::File::create(&handle.path)?;
-        handle.bind()?;
-    }
+    kept.iter().try_for_each(FolderHandle::bind)?;
     for (name, to) in [("fd", ""), ("stdin", "/0"), ("stdout", "/1"), ("stderr", "/2")] {
-        std::os::unix::fs::symlink(format!("/proc/self/fd{to}"), folder.join(name))?;
+        symlink(format!("/proc/self/fd{to}"), folder.join(name))?;
     }
     fs::create_dir(SHARED_MEMORY)?;
     if had_terminals {
@@ -422,14 +402,10 @@ fn mount_copy(lent: &CopiedFile, copies: &Path) -> io::Result<()> {
     let folder = copies.join(&lent.copy);
     fs::create_dir_all(&folder)?;
     let (copy, link) = (folder.join("config"), folder.join("link"));
-    std::os::unix::fs::symlink(&copy, &link)?;
+    symlink(&copy, &link)?;
     let mounted = mount_link(&link, &lent.file);
     fs::remove_file(&link)?;
-    if mounted.is_err() {
-        bind(&lent.file, &lent.file)?;
-        Mount { flags: flags_of(&lent.file)?, path: lent.file.clone() }.make_read_only()?;
-    }
-    Ok(())
+    mounted.or_else(|_| bind_read_only(lent.file.clone()))
 }
 
 fn bind(path: &Path, at: &Path) -> io::Result<()> {
@@ -499,11 +475,12 @@ impl Mount {
     }
 }
 
-fn flags_of(path: &Path) -> io::Result<MountFlags> {
-    let all = list_mounts()?;
+/// Mounts a path read-only over itself.
+fn bind_read_only(path: PathBuf) -> io::Result<()> {
+    bind(&path, &path)?;
     // The last mount at a path is the visible one.
-    let last = all.iter().rfind(|mounted| mounted.path == path);
-    Ok(last.map_or(MountFlags::empty(), |mounted| mounted.flags))
+    let last = list_mounts()?.into_iter().rfind(|mounted| mounted.path == path);
+    last.unwrap_or(Mount { path, flags: MountFlags::empty() }).make_read_only()
 }
 
 fn list_mounts() -> io::Result<Vec<Mount>> {

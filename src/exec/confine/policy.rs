@@ -11,7 +11,7 @@ use crate::exec::repository::UserGitConfig;
 use crate::model::word_enum;
 
 /// How commands are confined.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SandboxPolicy {
     /// What commands may write.
     pub mode: SandboxMode,
@@ -37,7 +37,6 @@ pub struct SandboxPolicy {
     pub protected: Vec<PathBuf>,
     /// Paths below protected ones that this program writes while commands run. Where nothing is mounted, they are not
     /// restored.
-    #[serde(default)]
     pub own_state: Vec<PathBuf>,
     /// Paths that they may neither read nor write.
     pub hidden: Vec<PathBuf>,
@@ -46,25 +45,21 @@ pub struct SandboxPolicy {
     /// Limits of resources.
     pub limits: ResourceLimits,
     /// Symbolic links that they may not replace.
-    #[serde(default)]
     pub links: Vec<PathBuf>,
     /// Files replaced by a copy.
-    #[serde(default)]
     pub copied: Vec<CopiedFile>,
     /// The folder for copies, in that for temporary files, one for each worker.
-    #[serde(default)]
     pub copies: PathBuf,
     /// Folders in which repositories of git are checked.
-    #[serde(default)]
     pub repositories: Vec<PathBuf>,
-    /// What they may write of the repository, if it is elsewhere and the workspace is one of its linked work trees.
-    #[serde(default)]
+    /// What they may write of the repository, if it is elsewhere and the workspace is one of its linked work trees; for the
+    /// engine alone.
+    #[serde(skip)]
     pub linked_repository: LinkedRepositoryAccess,
-    /// The user's own configuration of git.
-    #[serde(default)]
+    /// The user's own configuration of git; for the engine alone.
+    #[serde(skip)]
     pub user_git: UserGitConfig,
     /// The record of pending cleanup, in case the engine is killed.
-    #[serde(default)]
     pub record_path: Option<PathBuf>,
 }
 
@@ -162,28 +157,20 @@ impl SandboxPolicy {
     pub fn off(workspace: impl Into<PathBuf>) -> Self {
         Self {
             mode: SandboxMode::Off,
-            network: NetworkAccess::On,
-            allowed_hosts: AllowedHosts::default(),
-            need: SandboxRequirement::Preferred,
-            ceiling: SandboxLevel::Namespaces,
             workspace: workspace.into(),
             temp: std::env::temp_dir(),
-            temp_owner: TempOwner::Caller,
-            writable: Vec::new(),
-            caches: PackageCaches::default(),
-            protected: Vec::new(),
-            own_state: Vec::new(),
-            hidden: Vec::new(),
-            readable: Vec::new(),
-            limits: ResourceLimits::default(),
-            links: Vec::new(),
-            copied: Vec::new(),
-            copies: PathBuf::new(),
-            repositories: Vec::new(),
-            linked_repository: LinkedRepositoryAccess::default(),
-            user_git: UserGitConfig::default(),
-            record_path: None,
+            ..Self::default()
         }
+    }
+
+    /// Returns the paths that commands may write in a mode other than [`SandboxMode::Off`], without private caches.
+    pub(in crate::exec) fn writable_roots(&self) -> Vec<PathBuf> {
+        let mut roots = vec![self.temp.clone()];
+        if self.mode == SandboxMode::WorkspaceWrite {
+            roots.push(self.workspace.clone());
+            roots.extend(self.writable.iter().cloned());
+        }
+        roots
     }
 
     /// Returns the state of this program that commands could write, with links resolved.

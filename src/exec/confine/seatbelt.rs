@@ -9,10 +9,9 @@ pub(in crate::exec) fn profile(policy: &SandboxPolicy) -> String {
     let mut profile = String::from("(version 1)\n(allow default)\n");
     if policy.mode != SandboxMode::Off {
         profile += "(deny file-write*)\n";
-        let mut writable = vec![policy.temp.clone(), PathBuf::from("/dev")];
+        let mut writable = policy.writable_roots();
+        writable.push(PathBuf::from("/dev"));
         if policy.mode == SandboxMode::WorkspaceWrite {
-            writable.push(policy.workspace.clone());
-            writable.extend(policy.writable.iter().cloned());
             writable.extend(policy.caches.private_root());
         }
         profile += &format_rule("allow file-write*", &writable);
@@ -63,7 +62,7 @@ mod tests {
         let expected = r#"(version 1)
 (allow default)
 (deny file-write*)
-(allow file-write* (subpath "/t") (subpath "/dev") (subpath "/w \"x\""))
+(allow file-write* (subpath "/t") (subpath "/w \"x\"") (subpath "/dev"))
 (deny file-write* (subpath "/w/.git/hooks"))
 (deny network*)
 (allow network* (local ip "localhost:*"))

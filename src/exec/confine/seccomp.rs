@@ -87,7 +87,6 @@ type SyscallRules = BTreeMap<i64, Vec<SeccompRule>>;
 /// Returns the programs of the filter, in the order to apply them.
 pub(super) fn compile_programs(sockets: SocketFilter) -> io::Result<[BpfProgram; 2]> {
     let mut refused: SyscallRules = DENIED_CALLS.iter().map(|call| (*call, Vec::new())).collect();
-    refused.insert(libc::SYS_socket, socket_rules(sockets)?);
     refused.extend(setuid_rules()?);
     if sockets == SocketFilter::Local {
         // Other programs on this machine have network access, and would act for the command.
@@ -97,22 +96,17 @@ pub(super) fn compile_programs(sockets: SocketFilter) -> io::Result<[BpfProgram;
     let is_other = || condition(0, SeccompCmpOp::Ne, 0);
     let is_set = SeccompCondition::new(2, SeccompCmpArgLen::Qword, SeccompCmpOp::Ne, 0);
     let sets = rule(vec![is_other()?, is_set.map_err(io::Error::other)?])?;
-    refused.insert(libc::SYS_prlimit64, vec![sets]);
     let priority = rule(vec![condition(1, SeccompCmpOp::Ne, 0)?])?;
-    refused.insert(libc::SYS_setpriority, vec![priority]);
-    refused.insert(
-        libc::SYS_ioctl,
-        vec![argument_equals(1, TIOCSTI)?, argument_equals(1, TIOCLINUX)?],
-    );
-    for call in [libc::SYS_unshare, libc::SYS_clone] {
-        refused.insert(
-            call,
-            NAMESPACE_FLAGS
-                .iter()
-                .map(|flag| argument_has_flag(0, *flag))
-                .collect::<Result<_, _>>()?,
-        );
-    }
+    let namespaces = NAMESPACE_FLAGS.iter().map(|flag| argument_has_flag(0, *flag));
+    let namespaces = namespaces.collect::<io::Result<Vec<_>>>()?;
+    refused.extend([
+        (libc::SYS_socket, socket_rules(sockets)?),
+        (libc::SYS_prlimit64, vec![sets]),
+        (libc::SYS_setpriority, vec![priority]),
+        (libc::SYS_ioctl, vec![argument_equals(1, TIOCSTI)?, argument_equals(1, TIOCLINUX)?]),
+        (libc::SYS_unshare, namespaces.clone()),
+        (libc::SYS_clone, namespaces),
+    ]);
     // The arguments of the newer call cannot be filtered; without it, programs use the older one.
     let unknown = SyscallRules::from([(libc::SYS_clone3, Vec::new())]);
     Ok([compile(refused, libc::EPERM)?, compile(unknown, libc::ENOSYS)?])

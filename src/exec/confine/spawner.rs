@@ -3,13 +3,13 @@
 //! Restrictions of a thread are inherited by its children. A separate thread takes them on, so that the supervisor
 //! itself stays unrestricted, and out of reach of commands.
 
-use std::ffi::OsString;
 use std::io;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 
 use rustix::process::Pid;
 
+use crate::exec::environment::Variable;
 use crate::exec::supervisor::supervise::CommandStart;
 
 /// Starts commands from a restricted thread.
@@ -21,27 +21,22 @@ pub(super) struct CommandSpawner {
 impl CommandSpawner {
     /// Starts the thread and applies the restrictions to it. Commands get these variables in addition to their own.
     pub(super) fn new<T: Send + 'static>(
-        env: Vec<(OsString, OsString)>,
-        take_on: impl FnOnce() -> io::Result<T> + Send + 'static,
+        env: Vec<Variable>,
+        take_on: impl FnOnce() -> T + Send + 'static,
     ) -> io::Result<(Self, T)> {
         let (start, to_start) = channel::<CommandStart>();
         let (report, started) = channel();
         let (report_ready, ready) = channel();
         let body = move || {
-            let outcome = take_on();
-            let is_confined = outcome.is_ok();
-            if report_ready.send(outcome).is_err() || !is_confined {
-                return;
-            }
+            let mut is_awaited = report_ready.send(take_on()).is_ok();
             // The thread must live as long as the process: some children are tied to it.
-            while let Ok(start) = to_start.recv() {
-                if report.send(start.spawn_adding(&env)).is_err() {
-                    return;
-                }
+            while is_awaited && let Ok(start) = to_start.recv() {
+                let pid = start.spawn(|command| command.envs(env.iter().cloned()));
+                is_awaited = report.send(pid).is_ok();
             }
         };
         thread::Builder::new().name("spawner".to_owned()).spawn(body)?;
-        let reached = ready.recv().map_err(io::Error::other)??;
+        let reached = ready.recv().map_err(io::Error::other)?;
         Ok((Self { start, started }, reached))
     }
 

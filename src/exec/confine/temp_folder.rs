@@ -5,12 +5,13 @@ use std::fs::{self, DirBuilder, File};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::{Duration, SystemTime};
 
 use rustix::process::geteuid;
 
 use super::policy::{SandboxPolicy, TempOwner};
+use crate::port::lock;
 
 /// Creates the folder, if the supervisors own it.
 ///
@@ -38,7 +39,7 @@ fn lock_folder(folder: &Path) {
     static HELD: Mutex<Vec<File>> = Mutex::new(Vec::new());
     // Without the lock, its age still protects it.
     let locked = File::open(folder).ok().filter(|folder| folder.try_lock_shared().is_ok());
-    HELD.lock().unwrap_or_else(PoisonError::into_inner).extend(locked);
+    lock(&HELD).extend(locked);
 }
 
 /// The least age of a folder that is removed as abandoned.
@@ -71,10 +72,7 @@ pub fn remove_abandoned(around: &Path, prefix: &str) {
 
 /// The files of a killed engine that a supervisor removes.
 #[cfg(target_os = "linux")]
-pub(in crate::exec) struct TempCleanup(Option<TempFolderHandle>);
-
-#[cfg(target_os = "linux")]
-struct TempFolderHandle {
+pub(in crate::exec) struct TempCleanup {
     /// The parent folder, opened before any mount.
     around: cap_std::fs::Dir,
     path: std::path::PathBuf,
@@ -82,22 +80,20 @@ struct TempFolderHandle {
 
 #[cfg(target_os = "linux")]
 impl TempCleanup {
-    /// Opens the folders; must be called before mounting.
-    pub(in crate::exec) fn open(policy: &SandboxPolicy) -> Self {
-        let path = match policy.temp_owner {
-            TempOwner::Caller => None,
-            TempOwner::Supervisors => policy.temp.canonicalize().ok(),
-        };
-        Self(path.and_then(|path| {
-            let around =
-                cap_std::fs::Dir::open_ambient_dir(path.parent()?, cap_std::ambient_authority());
-            Some(TempFolderHandle { around: around.ok()?, path })
-        }))
+    /// Opens the folders, if the supervisors own them; must be called before mounting.
+    pub(in crate::exec) fn open(policy: &SandboxPolicy) -> Option<Self> {
+        if policy.temp_owner == TempOwner::Caller {
+            return None;
+        }
+        let path = policy.temp.canonicalize().ok()?;
+        let authority = cap_std::ambient_authority();
+        let around = cap_std::fs::Dir::open_ambient_dir(path.parent()?, authority).ok()?;
+        Some(Self { around, path })
     }
 
     /// Removes the folder. Every supervisor tries, and the last one finds no other writer.
     pub(in crate::exec) fn run(self) {
-        let Some(TempFolderHandle { around, path }) = self.0 else { return };
+        let Self { around, path } = self;
         // In a mount namespace, the folder may be a mount point itself.
         let _ = rustix::mount::unmount(&path, rustix::mount::UnmountFlags::DETACH);
         // Or be mounted at `/tmp`, with further mounts in it that block its removal.

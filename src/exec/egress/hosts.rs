@@ -23,18 +23,10 @@ pub struct HostPattern {
 
 /// Why an entry of the list is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum HostPatternError {
-    /// An address.
-    #[error("'{0}' is an address; use a host name")]
-    Address(String),
-    /// A pattern that matches every host.
-    #[error("'{0}' would allow every host; use network = \"on\" for that")]
-    Everything(String),
-    /// Not a host name.
-    #[error(
-        "'{0}' is not a host: use a name like packages.example.com or *.example.org, with :PORT if wanted"
-    )]
-    NotAHost(String),
+#[error("'{entry}' {problem}")]
+pub struct HostPatternError {
+    entry: String,
+    problem: &'static str,
 }
 
 /// Why a connection was refused.
@@ -112,10 +104,15 @@ impl HostPattern {
     ///
     /// Fails when it is not a name or a pattern of names, optionally with a port.
     pub fn parse(entry: &str) -> Result<Self, HostPatternError> {
-        let not_a_host = || HostPatternError::NotAHost(entry.to_owned());
+        let invalid = |problem| HostPatternError { entry: entry.to_owned(), problem };
+        let not_a_host = || {
+            invalid(
+                "is not a host: use a name like packages.example.com or *.example.org, with :PORT if wanted",
+            )
+        };
         let text = entry.trim();
         if is_address(text) || text.parse::<std::net::SocketAddr>().is_ok() {
-            return Err(HostPatternError::Address(entry.to_owned()));
+            return Err(invalid("is an address; use a host name"));
         }
         let (host, port) = match text.rsplit_once(':') {
             Some((host, port)) => {
@@ -129,20 +126,14 @@ impl HostPattern {
             None => (host, false),
         };
         let name = normalize_host(name);
-        if name == "*" {
-            return Err(HostPatternError::Everything(entry.to_owned()));
-        }
         if is_address(&name) {
-            return Err(HostPatternError::Address(entry.to_owned()));
+            return Err(invalid("is an address; use a host name"));
         }
-        if !is_name(&name) {
-            return Err(not_a_host());
+        let is_top_level = is_wildcard && !name.contains('.') && name != "localhost";
+        if name == "*" || is_top_level && is_name(&name) {
+            return Err(invalid("would allow every host; use network = \"on\" for that"));
         }
-        if is_wildcard && !name.contains('.') && name != "localhost" {
-            // A whole top-level domain.
-            return Err(HostPatternError::Everything(entry.to_owned()));
-        }
-        Ok(Self { name, is_wildcard, port })
+        if is_name(&name) { Ok(Self { name, is_wildcard, port }) } else { Err(not_a_host()) }
     }
 
     fn matches(&self, host: &str, port: u16) -> bool {
@@ -247,19 +238,16 @@ fn address_scope(address: IpAddr) -> AddressScope {
             }
         }
         IpAddr::V6(v6) => {
-            let segments = v6.segments();
             if let Some(v4) = v6.to_ipv4_mapped() {
                 return address_scope(IpAddr::V4(v4));
             }
             // Prefixes that embed an IPv4 address: 6to4, NAT64.
-            let carried = |high: u16, low: u16| {
-                let [a, b] = high.to_be_bytes();
-                let [c, d] = low.to_be_bytes();
-                address_scope(IpAddr::from([a, b, c, d]))
+            let embedded = |high: u16, low: u16| {
+                address_scope(Ipv4Addr::from_bits(u32::from(high) << 16 | u32::from(low)).into())
             };
-            match segments {
-                [0x2002, high, low, ..] => carried(high, low),
-                [0x64, 0xff9b, 0, 0, 0, 0, high, low] => carried(high, low),
+            match v6.segments() {
+                [0x2002, high, low, ..] => embedded(high, low),
+                [0x64, 0xff9b, 0, 0, 0, 0, high, low] => embedded(high, low),
                 _ if v6.is_loopback() => AddressScope::Loopback,
                 _ if v6.is_unique_local() => AddressScope::Private,
                 // Global unicast is 2000::/3; the rest is link-local, multicast, unspecified or reserved.

@@ -14,12 +14,10 @@ mod hosts;
 mod request;
 
 use std::collections::HashMap;
-#[cfg(target_os = "linux")]
-use std::ffi::OsString;
 use std::io::{self, BufReader, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -28,6 +26,10 @@ pub use hosts::{AllowedHosts, ConnectionRefusal, HostPattern, HostPatternError};
 use request::ProxyRequest;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Resource, getrlimit};
+
+#[cfg(target_os = "linux")]
+use super::environment::Variable;
+use crate::port::lock;
 
 /// The time limit for connecting to one address of a host.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -100,7 +102,7 @@ impl EgressProxy {
                 let mut fds = [PollFd::new(&accepting, PollFlags::IN)];
                 // Shutting the socket down ends this.
                 let _ = poll(&mut fds, None);
-                let mut open = serving.open();
+                let mut open = lock(&serving.open);
                 match accepting.accept() {
                     Ok((client, _)) => {
                         let client = Arc::new(client);
@@ -124,18 +126,18 @@ impl EgressProxy {
 
     /// Closes all connections of a command that has ended, and returns its refusals, without repetitions.
     pub(super) fn finish(&self) -> Vec<ConnectionRefusal> {
-        let mut open = self.shared.open();
+        let mut open = lock(&self.shared.open);
         open.close();
         // Connections in the queue are of the same command.
         let _ = (0..MOST_WAITING).take_while(|_| self.listener.accept().is_ok()).count();
         drop(open);
-        std::mem::take(&mut *self.shared.refused.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut *lock(&self.shared.refused))
     }
 }
 
 impl Drop for EgressProxy {
     fn drop(&mut self) {
-        let mut open = self.shared.open();
+        let mut open = lock(&self.shared.open);
         open.is_closing = true;
         open.close();
         let _ = rustix::net::shutdown(&self.listener, rustix::net::Shutdown::Both);
@@ -167,15 +169,11 @@ fn most(files: Option<u64>) -> [usize; 2] {
 }
 
 impl ProxyState {
-    fn open(&self) -> MutexGuard<'_, Open> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Serves a connection on a thread of its own. Closes it if there are too many.
     fn serve_client(self: &Arc<Self>, number: u64, client: Arc<TcpStream>) {
         let slot = ConnectionSlot { shared: Arc::clone(self), number };
         OF_ALL.fetch_add(1, Ordering::Relaxed);
-        let now = [self.open().ends.len(), OF_ALL.load(Ordering::Relaxed)];
+        let now = [lock(&self.open).ends.len(), OF_ALL.load(Ordering::Relaxed)];
         if now.iter().zip(self.most).any(|(now, most)| *now > most) {
             return;
         }
@@ -211,7 +209,7 @@ impl ProxyState {
         let Some(server) = connect(&addresses).map(Arc::new) else {
             return respond(client, "502 Bad Gateway", "the host could not be reached");
         };
-        match self.open().ends.get_mut(&number) {
+        match lock(&self.open).ends.get_mut(&number) {
             Some(ends) => ends.push(Arc::clone(&server)),
             // The command has ended.
             None => return Ok(()),
@@ -260,7 +258,7 @@ impl ProxyState {
 
     fn record_refusal(&self, refusal: ConnectionRefusal) {
         log::debug!("the proxy refused a connection: {refusal}");
-        let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut refused = lock(&self.refused);
         if refused.len() < MAX_REFUSALS && !refused.contains(&refusal) {
             refused.push(refusal);
         }
@@ -275,7 +273,7 @@ struct ConnectionSlot {
 
 impl Drop for ConnectionSlot {
     fn drop(&mut self) {
-        self.shared.open().ends.remove(&self.number);
+        lock(&self.shared.open).ends.remove(&self.number);
         OF_ALL.fetch_sub(1, Ordering::Relaxed);
     }
 }
@@ -312,10 +310,7 @@ impl Read for Impatient<'_> {
 
 /// Returns the variables by which programs find the proxy.
 #[cfg(target_os = "linux")]
-pub(super) fn proxy_variables(
-    proxy: SocketAddr,
-    hosts: &AllowedHosts,
-) -> Vec<(OsString, OsString)> {
+pub(super) fn proxy_variables(proxy: SocketAddr, hosts: &AllowedHosts) -> Vec<Variable> {
     let url = format!("http://{proxy}");
     let (host, port) = (proxy.ip(), proxy.port());
     // Java reads properties only; of its build tools, these two read them from variables.

@@ -21,14 +21,13 @@ pub(in crate::exec) struct ProtectedPaths {
 }
 
 /// The state of protected paths at one moment.
-pub(in crate::exec) struct PathSnapshot {
+pub(in crate::exec) struct PathSnapshot<'a> {
+    protected: &'a ProtectedPaths,
     roots: Vec<PathBuf>,
-    /// The folders that commands can write, with links resolved.
-    writable: Vec<PathBuf>,
-    /// What this program writes meanwhile.
-    own: Vec<PathBuf>,
-    entries: BTreeMap<PathBuf, SavedEntry>,
+    entries: SavedEntries,
 }
+
+type SavedEntries = BTreeMap<PathBuf, SavedEntry>;
 
 /// What is at a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,12 +43,8 @@ const MAX_READ: (u64, usize) = (32 << 20, 10_000);
 impl ProtectedPaths {
     /// Returns the existing protected paths of a policy that commands could write.
     pub(in crate::exec) fn new(policy: &SandboxPolicy) -> Self {
-        let mut writable = vec![&policy.temp];
-        if policy.mode == SandboxMode::WorkspaceWrite {
-            writable.push(&policy.workspace);
-            writable.extend(&policy.writable);
-        }
-        let writable = writable.iter().filter_map(|path| path.canonicalize().ok()).collect();
+        let roots = policy.writable_roots();
+        let writable = roots.iter().filter_map(|path| path.canonicalize().ok()).collect();
         let paths =
             if policy.mode == SandboxMode::Off { Vec::new() } else { policy.protected.clone() };
         Self { paths, writable, own: policy.exposed_state() }
@@ -71,42 +66,44 @@ impl ProtectedPaths {
     /// # Errors
     ///
     /// Fails when a limit is exceeded, and when something cannot be read.
-    pub(in crate::exec) fn snapshot(&self) -> io::Result<PathSnapshot> {
-        let (writable, own) = (self.writable.clone(), self.own.clone());
-        let mut snapshot =
-            PathSnapshot { roots: Vec::new(), writable, own, entries: BTreeMap::new() };
-        let mut left = MAX_READ;
+    pub(in crate::exec) fn snapshot(&self) -> io::Result<PathSnapshot<'_>> {
+        let (mut roots, mut entries, mut left) = (Vec::new(), BTreeMap::new(), MAX_READ);
         // Resolve the parents, so that a link found later is known to be the command's.
         let real =
             |path: &PathBuf| Some(path.parent()?.canonicalize().ok()?.join(path.file_name()?));
         for path in self.paths.iter().filter_map(real) {
             let is_writable = self.writable.iter().any(|root| path.starts_with(root));
             if is_writable && path.symlink_metadata().is_ok() {
-                snapshot.add(&path, &mut left)?;
-                snapshot.roots.push(path);
+                self.read_below(&path, &mut left, &mut entries)?;
+                roots.push(path);
             }
         }
-        Ok(snapshot)
+        Ok(PathSnapshot { protected: self, roots, entries })
     }
-}
 
-impl PathSnapshot {
-    fn add(&mut self, path: &Path, left: &mut (u64, usize)) -> io::Result<()> {
+    fn read_below(
+        &self,
+        path: &Path,
+        left: &mut (u64, usize),
+        entries: &mut SavedEntries,
+    ) -> io::Result<()> {
         if self.own.iter().any(|own| own == path) {
             return Ok(());
         }
         let entry = read_entry(path, &mut left.0)?;
         left.1 = left.1.checked_sub(1).ok_or(io::ErrorKind::FileTooLarge)?;
         let is_folder = matches!(entry, SavedEntry::Folder { .. });
-        self.entries.insert(path.to_owned(), entry);
+        entries.insert(path.to_owned(), entry);
         if is_folder {
             for inner in fs::read_dir(path)? {
-                self.add(&inner?.path(), left)?;
+                self.read_below(&inner?.path(), left, entries)?;
             }
         }
         Ok(())
     }
+}
 
+impl PathSnapshot<'_> {
     /// Restores changed paths, and returns them.
     pub(in crate::exec) fn restore_changed(self) -> Vec<PathBuf> {
         let mut changed: Vec<PathBuf> = Vec::new();
@@ -126,13 +123,10 @@ impl PathSnapshot {
     }
 
     fn is_unchanged(&self, root: &Path) -> bool {
-        let own = self.own.clone();
-        let mut now =
-            Self { roots: Vec::new(), writable: Vec::new(), own, entries: BTreeMap::new() };
-        let mut left = MAX_READ;
+        let (mut now, mut left) = (BTreeMap::new(), MAX_READ);
         self.writable_ancestors(root).iter().all(|folder| is_folder(folder))
-            && now.add(root, &mut left).is_ok()
-            && now.entries.iter().eq(self.entries_below(root))
+            && self.protected.read_below(root, &mut left, &mut now).is_ok()
+            && now.iter().eq(self.entries_below(root))
     }
 
     /// Returns what was at and below a path, outer folders first.
@@ -148,7 +142,7 @@ impl PathSnapshot {
     fn restore(&self, root: &Path) {
         self.restore_ancestors(root);
         let own: Vec<_> = self.entries_below(root).collect();
-        remove_others(root, &self.own, &|path| self.entries.contains_key(path));
+        remove_others(root, &self.protected.own, &|path| self.entries.contains_key(path));
         for (path, entry) in &own {
             let mut left = u64::MAX;
             if read_entry(path, &mut left).is_ok_and(|now| now == **entry) {
@@ -166,7 +160,8 @@ impl PathSnapshot {
 
     /// Returns the folders above a path that a command can write, outer ones first.
     fn writable_ancestors(&self, root: &Path) -> Vec<PathBuf> {
-        let is_inside = |folder: &&Path| self.writable.iter().any(|own| folder.starts_with(own));
+        let writable = &self.protected.writable;
+        let is_inside = |folder: &&Path| writable.iter().any(|own| folder.starts_with(own));
         let mut way: Vec<PathBuf> =
             root.ancestors().skip(1).filter(is_inside).map(Path::to_owned).collect();
         way.reverse();
@@ -217,7 +212,7 @@ fn read_entry(path: &Path, left: &mut u64) -> io::Result<SavedEntry> {
 fn write_entry(path: &Path, entry: &SavedEntry) -> io::Result<()> {
     match entry {
         SavedEntry::Folder { .. } => {
-            if !fs::symlink_metadata(path).is_ok_and(|found| found.is_dir()) {
+            if !is_folder(path) {
                 let _ = remove(path);
                 fs::create_dir(path)?;
             }
@@ -245,7 +240,7 @@ fn remove_others(path: &Path, own: &[PathBuf], was_there: &dyn Fn(&Path) -> bool
         let _ = remove(path);
         return;
     }
-    if fs::symlink_metadata(path).is_ok_and(|found| found.is_dir()) {
+    if is_folder(path) {
         let _ = fs::set_permissions(path, owner_writable(path));
         for inner in fs::read_dir(path).into_iter().flatten().flatten() {
             remove_others(&inner.path(), own, was_there);

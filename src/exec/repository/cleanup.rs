@@ -8,38 +8,16 @@ use std::path::{Component, Path, PathBuf};
 
 use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt};
 
-use super::ScanRoot;
-use super::git_config::{GitSetting, format_config, parse};
+use super::git_config::{GitSetting, PlaceValue, format_config, has_word, parse};
 use super::scan::{self, GitItem, GitItemKind, GitItems, ItemContent, is_git_name};
+use super::{ScanRoot, named_folder};
+use crate::exec::confine::policy::resolve_path;
 use crate::exec::protected::absent_paths::{DENIED_SUFFIX, denied_names};
 
 /// Commands of a rebase list that run no program.
-const HARMLESS_REBASE_COMMANDS: [&str; 24] = [
-    "b",
-    "break",
-    "d",
-    "drop",
-    "e",
-    "edit",
-    "f",
-    "fixup",
-    "l",
-    "label",
-    "m",
-    "merge",
-    "noop",
-    "p",
-    "pick",
-    "r",
-    "reset",
-    "revert",
-    "reword",
-    "s",
-    "squash",
-    "t",
-    "u",
-    "update-ref",
-];
+const HARMLESS_REBASE_COMMANDS: &str = "\
+    b break d drop e edit f fixup l label m merge noop p pick r reset revert reword s squash t u \
+    update-ref";
 
 /// Merge strategies of git itself; any other name is a program.
 const HARMLESS_STRATEGIES: [&str; 6] =
@@ -67,24 +45,82 @@ pub(super) struct RootState<'a> {
     pub is_read_only: &'a dyn Fn(&Path) -> bool,
     /// Whether a folder was scanned as a repository, with its settings and hooks.
     pub is_repository: &'a dyn Fn(&Path) -> bool,
+    /// Folders that commands may write, and that are not scanned.
+    pub private: &'a [PathBuf],
+}
+
+impl RootState<'_> {
+    /// Returns whether the value of a setting in a configuration leads to what was scanned, or to what commands cannot
+    /// change.
+    fn is_fine(&self, root: &ScanRoot, path: &Path, value: PlaceValue<'_>) -> bool {
+        match value {
+            PlaceValue::WorkTree(value) => is_target_inside(root, path, Path::new(value)),
+            PlaceValue::Remote(address) => {
+                let pointers =
+                    self.now.keys().filter(|path| path.file_name().is_some_and(is_git_name));
+                let folders = pointers
+                    .filter_map(|path| path.parent())
+                    .chain(path.ancestors().skip(1).take(2));
+                folders
+                    .map(|folder| root.path.join(folder))
+                    .all(|folder| !leads_into(address, &folder, self.private))
+            }
+        }
+    }
+
+    /// Returns whether a configuration, which may be the same as before, leads elsewhere now.
+    fn is_moved(&self, root: &ScanRoot, path: &Path, item: &GitItem) -> bool {
+        let old = target_of(root, path, item);
+        let remotes = || parse_settings(&item.content).unwrap_or_default();
+        self.before.contains_key(path)
+            && (old.is_some_and(|target| self.led.get(path) != Some(&target))
+                || item.kind == GitItemKind::Config
+                    && !self.private.is_empty()
+                    && remotes()
+                        .iter()
+                        .filter_map(GitSetting::remote)
+                        .any(|address| !self.is_fine(root, path, PlaceValue::Remote(address))))
+    }
+}
+
+/// Returns whether git would find the repository of a remote below one of some folders.
+pub(super) fn leads_into(address: &str, work_tree: &Path, folders: &[PathBuf]) -> bool {
+    let is_scheme =
+        |text: &str| text.chars().all(|c| c.is_ascii_alphanumeric() || "+-.".contains(c));
+    let path = match address.split_once("://").filter(|(scheme, _)| is_scheme(scheme)) {
+        // Git decodes the path.
+        Some(("file", rest)) if rest.contains('%') => return true,
+        Some(("file", rest)) => rest.find('/').map_or("", |start| &rest[start..]),
+        Some(_) => return false,
+        // `host:path`
+        None if address.split('/').next().is_some_and(|first| first.contains(':')) => return false,
+        None if address.starts_with('~') => return true,
+        None => address,
+    };
+    let is_below = |path: PathBuf| folders.iter().any(|folder| path.starts_with(folder));
+    // Git tries these endings, and follows a file.
+    ["", ".git", "/.git", ".git/.git"].iter().any(|ending| {
+        let path = work_tree.join(format!("{path}{ending}"));
+        resolve_path(&path).is_some_and(is_below)
+            || named_folder(&path, "gitdir: ").is_some_and(is_below)
+    })
 }
 
 /// Makes changed items harmless. Returns a sentence for each.
 pub(super) fn clean_root(root: &ScanRoot, found: &RootState<'_>) -> Vec<String> {
-    let RootState { before, led, now, is_read_only: is_left, is_repository } = *found;
+    let RootState { before, now, is_read_only: is_left, .. } = *found;
     let mut notices = Vec::new();
     // Inner items first: renaming an outer one changes their paths.
     for (path, item) in now.iter().rev() {
         let old = before.get(path);
         // A parent may be a link now.
-        let is_moved = old.is_some()
-            && target_of(root, path, item).is_some_and(|target| led.get(path) != Some(&target));
-        let is_same = || old.is_some_and(|old| old.content == item.content);
+        let is_moved = found.is_moved(root, path, item);
+        let is_same = || old == Some(item);
         if !is_moved && (is_left(path) || is_same()) {
             continue;
         }
         let old = old.map(|item| PreviousItem { item, is_moved });
-        let Some(remedy) = find_replacement(root, path, item, old, is_repository) else { continue };
+        let Some(remedy) = find_replacement(root, path, item, old, found) else { continue };
         let shown = path.display();
         let made = match &remedy {
             Replacement::Content(content, _) => {
@@ -191,8 +227,9 @@ fn find_replacement(
     path: &Path,
     item: &GitItem,
     old: Option<PreviousItem<'_>>,
-    is_known: &dyn Fn(&Path) -> bool,
+    state: &RootState<'_>,
 ) -> Option<Replacement> {
+    let is_known = state.is_repository;
     let is_moved = old.is_some_and(|old| old.is_moved);
     let old = old.map(|old| old.item);
     let restored = |why: &str| match old.map(|old| &old.content) {
@@ -212,10 +249,10 @@ fn find_replacement(
     match (item.kind, &item.content) {
         (GitItemKind::Config, ItemContent::File(text)) => {
             let old = old.and_then(|old| parse_settings(&old.content)).unwrap_or_default();
-            let is_work_tree = |value: &str| is_target_inside(root, path, Path::new(value));
             let is_fine = |setting: &GitSetting| {
-                let is_old = old.contains(setting) && !(is_moved && setting.work_tree().is_some());
-                is_old || setting.is_harmless(&is_work_tree)
+                let is_place = setting.work_tree().or(setting.remote()).is_some();
+                let is_old = old.contains(setting) && !(is_moved && is_place);
+                is_old || setting.is_harmless(&|value| state.is_fine(root, path, value))
             };
             let Some(new) = parse(text) else {
                 return Some(restored("a configuration of git that cannot be parsed"));
@@ -305,11 +342,11 @@ fn is_harmless_step(path: &Path, line: &str) -> bool {
         return value.map_or(is_other, |value| HARMLESS_STRATEGIES.contains(&value))
             && !line.ends_with('\\');
     }
-    if name == "applyopts" {
+    if name == "apply-opt" {
         return !line.contains("unsafe") && !line.contains("directory");
     }
     let first = line.split_whitespace().next().unwrap_or_default();
-    line.is_empty() || line.starts_with(['#', ';']) || HARMLESS_REBASE_COMMANDS.contains(&first)
+    line.is_empty() || line.starts_with(['#', ';']) || has_word(HARMLESS_REBASE_COMMANDS, first)
 }
 
 /// Returns the repository that contains a linked work tree, if `commondir` of that refers to it.
@@ -388,12 +425,16 @@ fn with_writable_folder(
 }
 
 /// Returns why a new configuration must not replace an old one; `None` if it may.
-pub(super) fn refusal_reason(old: &[u8], new: &[u8]) -> Option<String> {
+pub(super) fn refusal_reason(
+    old: &[u8],
+    new: &[u8],
+    is_fine: &dyn Fn(PlaceValue<'_>) -> bool,
+) -> Option<String> {
     let Some(new) = parse(new) else { return Some("what it wrote cannot be parsed".to_owned()) };
     let old = parse(old).unwrap_or_default();
     let differs = |some: &[GitSetting], others: &[GitSetting]| {
         let bad =
-            |setting: &&GitSetting| !others.contains(setting) && !setting.is_harmless(&|_| false);
+            |setting: &&GitSetting| !others.contains(setting) && !setting.is_harmless(is_fine);
         some.iter().find(bad).map(GitSetting::key)
     };
     differs(&new, &old)
@@ -408,10 +449,7 @@ pub(super) fn exact_items(root: &Dir, path: &Path, own: &[PathBuf], items: &mut 
     }
     let Ok(meta) = root.symlink_metadata(path) else { return };
     if !meta.is_dir() {
-        items.insert(
-            path.to_owned(),
-            GitItem { kind: GitItemKind::Exact, content: scan::read_content(root, path, &meta) },
-        );
+        items.insert(path.to_owned(), GitItem::read(root, path, GitItemKind::Exact, &meta));
         return;
     }
     let Ok(entries) = root.read_dir(path) else { return };

@@ -3,33 +3,84 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use serde::{Deserialize, Serialize};
-
-use super::git_config::{GitPathBase, GitSetting, parse};
+use super::command_paths::{CommandPaths, expand_home};
+use super::git_config::{Followed, GitSetting, parse};
 use super::{MAX_REPOSITORIES, named_folder, read_file};
 use crate::exec::confine::policy::resolve_path;
 
-/// The configuration files of git that belong to the user.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+/// The configuration of git that belongs to the user.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UserGitConfig {
     home: Option<PathBuf>,
     files: Vec<PathBuf>,
+    /// Settings in variables.
+    settings: Vec<GitSetting>,
+    /// What may be used in command lines.
+    variables: Vec<(String, String)>,
 }
 
+/// Variables that name a program, or a folder of programs or hooks, and a setting that git treats in the same way.
+const PROGRAM_VARIABLES: [(&str, &str); 15] = [
+    ("EDITOR", "core.editor"),
+    ("GIT_ASKPASS", "core.askpass"),
+    ("GIT_CONFIG_PARAMETERS", "core.editor"),
+    ("GIT_EDITOR", "core.editor"),
+    ("GIT_EXEC_PATH", "core.hookspath"),
+    ("GIT_EXTERNAL_DIFF", "diff.external"),
+    ("GIT_PAGER", "core.pager"),
+    ("GIT_PROXY_COMMAND", "core.gitproxy"),
+    ("GIT_SEQUENCE_EDITOR", "sequence.editor"),
+    ("GIT_SSH", "core.sshcommand"),
+    ("GIT_SSH_COMMAND", "core.sshcommand"),
+    ("GIT_TEMPLATE_DIR", "init.templatedir"),
+    ("PAGER", "core.pager"),
+    ("SSH_ASKPASS", "core.askpass"),
+    ("VISUAL", "core.editor"),
+];
+
 impl UserGitConfig {
-    /// Returns the files that git reads with this home and these variables.
-    pub fn new(home: Option<&Path>, variable: impl Fn(&str) -> Option<PathBuf>) -> Self {
-        let absolute = |name: &str| variable(name).filter(|path| path.is_absolute());
+    /// Returns what git reads with this home and these variables.
+    pub fn new(home: Option<&Path>, variables: impl Iterator<Item = (String, String)>) -> Self {
+        // Git and a shell set these.
+        let variables: Vec<_> =
+            variables.filter(|(name, _)| !["PWD", "OLDPWD"].contains(&name.as_str())).collect();
+        let value = |name: &str| {
+            let found = variables.iter().find(|(found, value)| found == name && !value.is_empty());
+            found.map(|(_, value)| value.as_str())
+        };
+        let file = |name: &str| value(name).map(PathBuf::from);
         let in_home = |name: &str| home.map(|home| home.join(name));
-        let configs = absolute("XDG_CONFIG_HOME").or_else(|| in_home(".config"));
+        let configs = file("XDG_CONFIG_HOME").or_else(|| in_home(".config"));
         let usual = configs.map(|folder| folder.join("git/config"));
-        let global = absolute("GIT_CONFIG_GLOBAL").map(|file| vec![file]);
+        let global = file("GIT_CONFIG_GLOBAL").map(|file| vec![file]);
         let global =
             global.unwrap_or_else(|| in_home(".gitconfig").into_iter().chain(usual).collect());
-        let system = absolute("GIT_CONFIG_SYSTEM").unwrap_or_else(|| "/etc/gitconfig".into());
-        let files = global.into_iter().chain([system]).collect();
-        Self { home: home.map(Path::to_owned), files }
+        let system = file("GIT_CONFIG_SYSTEM").map(|file| vec![file]);
+        let system = system.unwrap_or_else(|| system_files(value("PATH").unwrap_or_default()));
+        let named = PROGRAM_VARIABLES.iter().filter_map(|(name, key)| Some((*key, value(name)?)));
+        let count = value("GIT_CONFIG_COUNT").and_then(|count| count.trim().parse().ok());
+        let listed = (0..count.unwrap_or(0).min(variables.len())).filter_map(|number| {
+            let part = |name: &str| value(&format!("GIT_CONFIG_{name}_{number}"));
+            Some((part("KEY")?, part("VALUE")?))
+        });
+        let settings = named.chain(listed);
+        let settings =
+            settings.filter_map(|(key, value)| GitSetting::from_key(key, value)).collect();
+        Self {
+            home: home.map(Path::to_owned),
+            files: global.into_iter().chain(system).collect(),
+            settings,
+            variables,
+        }
     }
+}
+
+/// Returns the configurations of the system that git may have been built to read: each installation has its own.
+fn system_files(search_path: &str) -> Vec<PathBuf> {
+    let programs = std::env::split_paths(search_path).map(|folder| folder.join("git"));
+    let real = programs.filter_map(|program| program.canonicalize().ok());
+    let own = real.filter_map(|program| Some(program.parent()?.parent()?.join("etc/gitconfig")));
+    own.chain(["/etc/gitconfig".into(), "/usr/local/etc/gitconfig".into()]).collect()
 }
 
 /// Returns what git runs or follows below `within` when it works in a folder, according to the configurations of the
@@ -44,41 +95,48 @@ pub fn followed_by_git(folder: &Path, within: &Path, user: &UserGitConfig) -> Ve
     let git = work_tree.join(".git");
     let own = named_folder(&git, "gitdir: ").unwrap_or_else(|| git.clone());
     let common = named_folder(&own.join("commondir"), "").unwrap_or_else(|| own.clone());
-    let mut found = FollowedPaths { within: &within, git: &git, paths: Vec::new() };
-    for file in &user.files {
-        found.add(file);
-    }
+    let mut found = FollowedPaths::new(&within, &git);
     for entry in fs::read_dir(common.join("hooks")).into_iter().flatten().flatten() {
         if let Ok(target) = fs::read_link(entry.path()) {
             found.add(&common.join("hooks").join(target));
         }
     }
-    let mut files = user.files.clone();
+    let mut files: Vec<PathBuf> = user.files.iter().map(|file| work_tree.join(file)).collect();
+    files.iter().for_each(|file| found.add(file));
     files.extend([common.join("config"), own.join("config.worktree")]);
-    let mut read = Vec::new();
-    while let Some(file) = files.pop() {
-        if read.contains(&file) || read.len() >= MAX_REPOSITORIES {
-            continue;
-        }
-        let settings = read_file(&file).and_then(|text| parse_user_file(&text)).unwrap_or_default();
-        for (base, path) in settings.iter().flat_map(GitSetting::followed_paths) {
-            let path = match (path.strip_prefix("~"), &user.home, base) {
-                (Ok(rest), Some(home), _) => home.join(rest),
-                (_, _, GitPathBase::WorkTree | GitPathBase::ExistingFile) => work_tree.join(path),
-                (_, _, GitPathBase::Include) => file.parent().unwrap_or(work_tree).join(path),
-            };
-            if base == GitPathBase::ExistingFile && !path.is_file() {
-                continue;
+    let (mut read, mut settings) = (Vec::new(), user.settings.clone());
+    loop {
+        let folder = read.last().and_then(|file: &PathBuf| file.parent()).unwrap_or(work_tree);
+        for setting in &settings {
+            match setting.followed() {
+                Followed::Nothing => {}
+                Followed::Include(path) => {
+                    let path = folder.join(expand_home(path, user.home.as_deref()));
+                    found.add(&path);
+                    files.extend(resolve_path(&path));
+                }
+                Followed::Path(path) => {
+                    found.add(&work_tree.join(expand_home(path, user.home.as_deref())));
+                }
+                Followed::Command(line) => {
+                    let home = user.home.as_deref();
+                    let paths = CommandPaths::find(line, work_tree, home, &user.variables);
+                    paths.iter().for_each(|path| found.add(path));
+                }
             }
-            found.add(&path);
-            if base == GitPathBase::Include {
-                files.extend(resolve_path(&path));
-            }
         }
+        files.retain(|file| !read.contains(file));
+        let Some(file) = files.pop().filter(|_| read.len() < MAX_REPOSITORIES) else { break };
+        settings = read_file(&file).and_then(|text| parse_user_file(&text)).unwrap_or_default();
         read.push(file);
     }
-    found.paths.sort();
-    found.paths.dedup();
+    found.paths
+}
+
+/// Returns paths below a folder, and what they lead to there: as links, by links above them, and by links in them.
+pub fn with_link_targets(paths: impl Iterator<Item = PathBuf>, within: &Path) -> Vec<PathBuf> {
+    let mut found = FollowedPaths::new(within, &within.join(".git"));
+    paths.for_each(|path| found.add(&path));
     found.paths
 }
 
@@ -93,40 +151,81 @@ fn parse_user_file(text: &[u8]) -> Option<Vec<GitSetting>> {
     parse(text).or_else(|| parse(&text.iter().map(plain).collect::<Vec<u8>>()))
 }
 
-/// The most links in folders that are followed.
-const MAX_LINKS: usize = 1_000;
+/// The most entries of folders that are searched for links.
+const MAX_ENTRIES: usize = 10_000;
+
+/// The most links that the system follows on the way to a file.
+const MAX_LINKS: u32 = 40;
 
 struct FollowedPaths<'a> {
     within: &'a Path,
     /// The repository of the work tree, whose own files are protected as such.
-    git: &'a Path,
+    own: [PathBuf; 3],
     paths: Vec<PathBuf>,
+    /// The number of entries that were seen.
+    seen: usize,
 }
 
-impl FollowedPaths<'_> {
-    /// Adds a path with the links on the way to it.
+impl<'a> FollowedPaths<'a> {
+    fn new(within: &'a Path, git: &Path) -> Self {
+        let own = ["hooks", "config", "config.worktree"].map(|name| git.join(name));
+        Self { within, own, paths: Vec::new(), seen: 0 }
+    }
+
+    /// Adds a path with the links on the way to it, and what those in it lead to.
     fn add(&mut self, path: &Path) {
-        let is_inside = |path: &Path| path.starts_with(self.within) && path != self.within;
-        let links = path.ancestors().filter(|path| is_inside(path) && path.is_symlink());
-        let links: Vec<PathBuf> = links.map(Path::to_owned).collect();
-        let real = resolve_path(path).map(|path| match (path.file_name(), path.parent()) {
-            // The scripts in this folder run those in its parent.
-            (Some(name), Some(parent)) if name == "_" => parent.to_owned(),
-            _ => path,
-        });
-        let own = ["hooks", "config", "config.worktree"].map(|name| self.git.join(name));
-        let real = real.filter(|path| {
-            is_inside(path) && path != self.git && !own.iter().any(|own| path.starts_with(own))
-        });
-        self.paths.extend(links);
-        let Some(real) = real.filter(|real| !self.paths.contains(real)) else { return };
-        let entries = fs::read_dir(&real).into_iter().flatten().flatten();
-        self.paths.push(real);
-        // What is in a folder of hooks may be elsewhere.
-        for entry in entries.filter(|entry| entry.path().is_symlink()) {
-            if self.paths.len() < MAX_LINKS {
-                self.add(&entry.path());
+        let mut todo = vec![path.to_owned()];
+        while let Some(path) = todo.pop() {
+            let path = self.follow_links(path);
+            let real = resolve_path(&path).map(|path| match (path.file_name(), path.parent()) {
+                // The scripts in this folder run those in its parent.
+                (Some(name), Some(parent)) if name == "_" => parent.to_owned(),
+                _ => path,
+            });
+            let mut folders: Vec<PathBuf> =
+                real.into_iter().filter(|path| self.add_real(path.clone())).collect();
+            while let Some(folder) = folders.pop() {
+                for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+                    self.seen += 1;
+                    match entry.file_type() {
+                        _ if self.seen > MAX_ENTRIES => return,
+                        Ok(kind) if kind.is_symlink() => todo.push(entry.path()),
+                        Ok(kind) if kind.is_dir() => folders.push(entry.path()),
+                        Ok(_) | Err(_) => {}
+                    }
+                }
             }
         }
+    }
+
+    /// Adds the links on the way to a path, and returns where they lead, whether that exists or not.
+    fn follow_links(&mut self, mut path: PathBuf) -> PathBuf {
+        for _ in 0..MAX_LINKS {
+            // The outermost one.
+            let Some(link) = path.ancestors().filter(|path| path.is_symlink()).last() else {
+                break;
+            };
+            let rest = path.strip_prefix(link).unwrap_or(Path::new(""));
+            let (Ok(target), Some(folder)) = (fs::read_link(link), link.parent()) else { break };
+            let real = resolve_path(folder).zip(link.file_name());
+            let next = folder.join(target).join(rest).components().collect();
+            self.add_real(real.map_or_else(|| link.to_owned(), |(folder, name)| folder.join(name)));
+            path = next;
+        }
+        path
+    }
+
+    /// Adds a path itself, and returns whether it is new, and inside.
+    fn add_real(&mut self, path: PathBuf) -> bool {
+        let is_below = |other: &PathBuf| path.starts_with(other);
+        let is_own = |own: &PathBuf| path.starts_with(own) || own.parent() == Some(&path);
+        let is_new = path.starts_with(self.within)
+            && path != self.within
+            && !self.own.iter().any(is_own)
+            && !self.paths.iter().any(is_below);
+        if is_new {
+            self.paths.push(path);
+        }
+        is_new
     }
 }

@@ -4,7 +4,6 @@
 //! same to git.
 
 use std::fmt::Write as _;
-use std::path::PathBuf;
 
 /// A setting: section and name in lower case, the subsection as written.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,108 +15,63 @@ pub(super) struct GitSetting {
     value: Option<String>,
 }
 
-/// Settings without a subsection that neither name a program nor a file, by section.
-const HARMLESS_SETTINGS: [(&str, &[&str]); 19] = [
-    ("advice", &[]),
-    ("author", &["name", "email"]),
-    ("color", &[]),
-    ("column", &[]),
-    ("committer", &["name", "email"]),
+/// Settings without a subsection that neither name a program nor a file, by section; all of it if none is listed.
+const HARMLESS_SETTINGS: [(&str, &str); 19] = [
+    ("advice", ""),
+    ("author", "name email"),
+    ("color", ""),
+    ("column", ""),
+    ("committer", "name email"),
     (
         "core",
-        &[
-            "abbrev",
-            "autocrlf",
-            "bare",
-            "bigfilethreshold",
-            "checkstat",
-            "compression",
-            "eol",
-            "filemode",
-            "hidedotfiles",
-            "ignorecase",
-            "logallrefupdates",
-            "longpaths",
-            "precomposeunicode",
-            "preloadindex",
-            "protecthfs",
-            "protectntfs",
-            "quotepath",
-            "repositoryformatversion",
-            "safecrlf",
-            "sparsecheckout",
-            "sparsecheckoutcone",
-            "splitindex",
-            "symlinks",
-            "trustctime",
-            "untrackedcache",
-            "whitespace",
-        ],
+        "\
+        abbrev autocrlf bare bigfilethreshold checkstat compression eol filemode hidedotfiles \
+        ignorecase logallrefupdates longpaths precomposeunicode preloadindex protecthfs \
+        protectntfs quotepath repositoryformatversion safecrlf sparsecheckout sparsecheckoutcone \
+        splitindex symlinks trustctime untrackedcache whitespace",
     ),
-    ("diff", &["algorithm", "colormoved", "context", "mnemonicprefix", "noprefix", "renames"]),
+    ("diff", "algorithm colormoved context mnemonicprefix noprefix renames"),
     (
         "extensions",
-        &[
-            "compatobjectformat",
-            "noop",
-            "objectformat",
-            "partialclone",
-            "preciousobjects",
-            "refstorage",
-            "relativeworktrees",
-            "worktreeconfig",
-        ],
+        "\
+        compatobjectformat noop objectformat partialclone preciousobjects refstorage \
+        relativeworktrees worktreeconfig",
     ),
-    ("fetch", &["prune", "prunetags", "recursesubmodules", "writecommitgraph"]),
-    ("gc", &["auto", "autodetach", "autopacklimit"]),
-    ("index", &["sparse", "threads", "version"]),
-    ("init", &["defaultbranch"]),
-    ("log", &["date", "decorate", "follow", "showroot"]),
-    ("merge", &["conflictstyle", "ff", "renames", "stat", "verbosity"]),
-    ("pull", &["ff", "rebase"]),
-    ("push", &["autosetupremote", "default", "followtags"]),
-    ("rebase", &["autosquash", "autostash", "missingcommitscheck", "stat", "updaterefs"]),
-    ("rerere", &["autoupdate", "enabled"]),
-    ("user", &["name", "email", "useconfigonly"]),
+    ("fetch", "prune prunetags recursesubmodules writecommitgraph"),
+    ("gc", "auto autodetach autopacklimit"),
+    ("index", "sparse threads version"),
+    ("init", "defaultbranch"),
+    ("log", "date decorate follow showroot"),
+    ("merge", "conflictstyle ff renames stat verbosity"),
+    ("pull", "ff rebase"),
+    ("push", "autosetupremote default followtags"),
+    ("rebase", "autosquash autostash missingcommitscheck stat updaterefs"),
+    ("rerere", "autoupdate enabled"),
+    ("user", "name email useconfigonly"),
 ];
 
 /// Settings of a remote, a branch or a submodule that neither name a program nor an address.
-const HARMLESS_NAMED_SETTINGS: [(&str, &[&str]); 3] = [
+const HARMLESS_NAMED_SETTINGS: [(&str, &str); 3] = [
     (
         "branch",
-        &[
-            "description",
-            "gh-merge-base",
-            "github-pr-owner-number",
-            "merge",
-            "rebase",
-            "vscode-merge-base",
-        ],
+        "\
+        description gh-merge-base github-pr-owner-number merge rebase vscode-merge-base",
     ),
     (
         "remote",
-        &[
-            "fetch",
-            "followremotehead",
-            "gh-resolved",
-            "mirror",
-            "partialclonefilter",
-            "promisor",
-            "prune",
-            "prunetags",
-            "push",
-            "skipdefaultupdate",
-            "skipfetchall",
-            "tagopt",
-        ],
+        "\
+        fetch followremotehead gh-resolved mirror partialclonefilter promisor prune prunetags \
+        push skipdefaultupdate skipfetchall tagopt",
     ),
-    ("submodule", &["active", "branch", "fetchrecursesubmodules", "ignore", "shallow"]),
+    ("submodule", "active branch fetchrecursesubmodules ignore shallow"),
 ];
 
 /// Settings whose value is an address, or the name of a remote.
-const ADDRESS_SETTINGS: [(&str, &str); 5] = [
+const ADDRESS_SETTINGS: [(&str, &str); 7] = [
     ("branch", "pushremote"),
     ("branch", "remote"),
+    ("checkout", "defaultremote"),
+    ("remote", "pushdefault"),
     ("remote", "pushurl"),
     ("remote", "url"),
     ("submodule", "url"),
@@ -127,32 +81,10 @@ const ADDRESS_SETTINGS: [(&str, &str); 5] = [
 const HARMLESS_UPDATES: [&str; 4] = ["checkout", "merge", "none", "rebase"];
 
 /// Sections in which a value, or a value that begins with `!`, is a command line.
-const COMMAND_SECTIONS: [&str; 24] = [
-    "alias",
-    "browser",
-    "core",
-    "credential",
-    "diff",
-    "difftool",
-    "filter",
-    "gc",
-    "gpg",
-    "guitool",
-    "hook",
-    "imap",
-    "interactive",
-    "man",
-    "merge",
-    "mergetool",
-    "pager",
-    "remote",
-    "sendemail",
-    "sequence",
-    "submodule",
-    "tar",
-    "trailer",
-    "uploadpack",
-];
+const COMMAND_SECTIONS: &str = "\
+    alias annex browser core credential delta diff difftool filter gc gpg guitool hook imap \
+    instaweb interactive lfs man merge mergetool pager remote sendemail sequence submodule tar \
+    trailer uploadpack";
 
 impl GitSetting {
     /// Returns the name as git writes it.
@@ -171,77 +103,85 @@ impl GitSetting {
     }
 
     /// Returns whether it makes git neither run a program nor follow another file.
-    pub(super) fn is_harmless(&self, is_work_tree: &dyn Fn(&str) -> bool) -> bool {
+    pub(super) fn is_harmless(&self, is_fine: &dyn Fn(PlaceValue<'_>) -> bool) -> bool {
         let value = self.value.as_deref().unwrap_or("true");
         let (section, name) = (self.section.as_str(), self.name.as_str());
-        let is_listed = |list: &[(&str, &[&str])]| {
+        let is_listed = |list: &[(&str, &str)]| {
             let found = list.iter().find(|(found, _)| *found == section);
-            found.is_some_and(|(_, names)| names.is_empty() || names.contains(&name))
+            found.is_some_and(|(_, names)| names.is_empty() || has_word(names, name))
         };
+        if let Some(address) = self.remote() {
+            return is_address(address) && is_fine(PlaceValue::Remote(address));
+        }
         match (&self.subsection, section, name) {
-            (None, "core", "worktree") => is_work_tree(value),
-            (None, "remote", "pushdefault") | (None, "checkout", "defaultremote") => {
-                is_address(value)
-            }
+            (None, "core", "worktree") => is_fine(PlaceValue::WorkTree(value)),
             (None, "submodule", "active" | "recurse" | "fetchjobs") => true,
             (None, "submodule", _) => false,
             (None, _, _) | (Some(_), "color" | "advice", _) => is_listed(&HARMLESS_SETTINGS),
             (Some(_), "submodule", "update") => HARMLESS_UPDATES.contains(&value),
-            (Some(_), _, _) if ADDRESS_SETTINGS.contains(&(section, name)) => is_address(value),
             (Some(_), _, _) => is_listed(&HARMLESS_NAMED_SETTINGS),
         }
     }
 
-    /// Returns the paths that git follows because of it: hooks, included files, programs.
-    pub(super) fn followed_paths(&self) -> Vec<(GitPathBase, PathBuf)> {
-        let Some(value) = self.value.as_deref() else { return Vec::new() };
+    /// Returns a setting with a name as git writes it.
+    pub(super) fn from_key(key: &str, value: &str) -> Option<Self> {
+        let (section, name) = (key.split_once('.')?.0, key.rsplit_once('.')?.1);
+        let subsection = key.get(section.len() + 1..key.len() - name.len() - 1);
+        Some(Self {
+            section: section.to_ascii_lowercase(),
+            subsection: subsection.map(str::to_owned),
+            name: name.to_ascii_lowercase(),
+            value: Some(value.to_owned()),
+        })
+    }
+
+    /// Returns the address or the name of a remote that it sets.
+    pub(super) fn remote(&self) -> Option<&str> {
+        let setting = (self.section.as_str(), self.name.as_str());
+        self.value.as_deref().filter(|_| ADDRESS_SETTINGS.contains(&setting))
+    }
+
+    /// Returns what git runs or reads because of it.
+    pub(super) fn followed(&self) -> Followed<'_> {
+        let Some(value) = self.value.as_deref() else { return Followed::Nothing };
         match (self.section.as_str(), self.name.as_str()) {
-            ("include" | "includeif", "path") => vec![(GitPathBase::Include, value.into())],
-            ("core", "hookspath") | ("init", "templatedir") => {
-                vec![(GitPathBase::WorkTree, value.into())]
-            }
+            ("include" | "includeif", "path") => Followed::Include(value),
+            ("core", "hookspath") | ("init", "templatedir") => Followed::Path(value),
             // Without `!`, the value is a command of git. A driver has a name for people.
-            ("alias", _) if !value.starts_with('!') => Vec::new(),
-            ("diff" | "merge", "name") => Vec::new(),
-            (section, _) if COMMAND_SECTIONS.contains(&section) && !self.is_harmless(&|_| true) => {
-                let is_end = |c: char| c.is_whitespace() || "'\"`;|&()<>=!".contains(c);
-                let words = value.split(is_end).filter(|word| !word.is_empty());
-                let followed = words.filter_map(|word| {
-                    let base = match word.contains('/') || is_script_name(word) {
-                        true => GitPathBase::WorkTree,
-                        false if word.contains('.') => return None,
-                        false => GitPathBase::ExistingFile,
-                    };
-                    Some((base, word.into()))
-                });
-                followed.collect()
+            ("alias", _) if !value.starts_with('!') => Followed::Nothing,
+            ("diff" | "merge", "name") => Followed::Nothing,
+            (section, _) if has_word(COMMAND_SECTIONS, section) && !self.is_harmless(&|_| true) => {
+                Followed::Command(value)
             }
-            _ => Vec::new(),
+            _ => Followed::Nothing,
         }
     }
 }
 
-/// Returns whether a word is the name of a script, which may not exist yet. Other files are named as data: an alias
-/// for `git checkout HEAD -- Cargo.lock` runs no lock file.
-fn is_script_name(word: &str) -> bool {
-    const ENDINGS: [&str; 16] = [
-        "awk", "bash", "bat", "cjs", "cmd", "exe", "js", "lua", "mjs", "php", "pl", "ps1", "py",
-        "rb", "sh", "ts",
-    ];
-    word.rsplit_once('.').is_some_and(|(name, ending)| {
-        !name.is_empty() && ENDINGS.contains(&ending.to_ascii_lowercase().as_str())
-    })
+/// What git runs or reads because of a setting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Followed<'a> {
+    Nothing,
+    /// A configuration file, relative to the folder of the file with the setting.
+    Include(&'a str),
+    /// A folder of hooks, relative to the work tree.
+    Path(&'a str),
+    /// A command line, which runs in the work tree.
+    Command(&'a str),
 }
 
-/// What a path in a configuration file is relative to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum GitPathBase {
-    /// The folder of the file.
-    Include,
-    /// The work tree.
-    WorkTree,
-    /// The work tree, if it has a file of this name.
-    ExistingFile,
+/// A value that is harmless in some places.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum PlaceValue<'a> {
+    /// A work tree.
+    WorkTree(&'a str),
+    /// The address or the name of a remote.
+    Remote(&'a str),
+}
+
+/// Returns whether a list of words has this one.
+pub(super) fn has_word(list: &str, word: &str) -> bool {
+    list.split(' ').any(|one| one == word)
 }
 
 /// Returns whether an address uses a transport of git itself: any other scheme names a program.
@@ -440,22 +380,21 @@ mod tests {
     }
 
     #[test]
-    fn programs_in_the_work_tree_are_followed_and_data_is_not() {
-        let followed = |text: &str| {
-            let settings = parse(text.as_bytes()).unwrap();
-            let paths = settings.iter().flat_map(GitSetting::followed_paths);
-            paths.map(|(base, path)| format!("{base:?} {}", path.display())).collect::<Vec<_>>()
-        };
+    fn what_runs_programs_is_followed_and_data_is_not() {
         for (text, expected) in [
-            ("[core]\nhooksPath = .husky", &["WorkTree .husky"][..]),
-            ("[filter \"f\"]\nclean = sh f.sh x.json", &["ExistingFile sh", "WorkTree f.sh"]),
-            ("[merge \"m\"]\nname = for package/lock.js", &[]),
-            ("[alias]\na = checkout -- src/x", &[]),
-            ("[alias]\na = !tools/x Cargo.lock", &["WorkTree tools/x"]),
-            ("[core]\nworktree = ../x", &[]),
-            ("[remote \"o\"]\nurl = a/b\nuploadpack = t/x", &["WorkTree t/x"]),
+            ("[core]\nhooksPath = .husky", Followed::Path(".husky")),
+            ("[filter \"f\"]\nclean = sh f.sh", Followed::Command("sh f.sh")),
+            ("[merge \"m\"]\nname = for package/lock.js", Followed::Nothing),
+            ("[alias]\na = checkout -- src/x", Followed::Nothing),
+            ("[alias]\na = !x", Followed::Command("!x")),
+            ("[core]\nworktree = ../x", Followed::Nothing),
+            ("[remote \"o\"]\nurl = a/b", Followed::Nothing),
+            ("[remote \"o\"]\nuploadpack = t/x", Followed::Command("t/x")),
         ] {
-            assert_eq!(followed(text), expected, "{text}");
+            let [setting] = &parse(text.as_bytes()).unwrap()[..] else { panic!("{text}") };
+            assert_eq!(setting.followed(), expected, "{text}");
+            let again = GitSetting::from_key(&setting.key(), setting.value.as_deref().unwrap());
+            assert_eq!(again.as_ref(), Some(setting), "{text}");
         }
     }
 
@@ -463,7 +402,11 @@ mod tests {
     fn no_setting_that_runs_something_is_harmless() {
         let harmless = |text: &str| {
             let settings = parse(text.as_bytes()).unwrap();
-            settings.iter().all(|setting| setting.is_harmless(&|path| path == "../w"))
+            let is_fine = |value: PlaceValue<'_>| match value {
+                PlaceValue::WorkTree(path) => path == "../w",
+                PlaceValue::Remote(address) => address != "/private",
+            };
+            settings.iter().all(|setting| setting.is_harmless(&is_fine))
         };
         for text in [
             "[core]\nrepositoryformatversion = 0\nbare = false\nworktree = ../w",
@@ -497,6 +440,7 @@ mod tests {
             "[includeIf \"gitdir:/\"]\npath = x",
             "[remote \"o\"]\nurl = ext::sh -c x",
             "[remote \"o\"]\nurl = --upload-pack=x",
+            "[remote \"o\"]\nurl = /private",
             "[remote \"o\"]\nuploadpack = x",
             "[remote \"o\"]\nreceivepack = x",
             "[remote \"o\"]\nvcs = x",

@@ -11,6 +11,7 @@
 //!   the program does ([`finish_interrupted`]), from a record in the state folder.
 
 mod cleanup;
+mod command_paths;
 mod followed;
 mod git_config;
 mod scan;
@@ -33,9 +34,9 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use self::cleanup::{LinkTargets, RootState};
-pub use self::followed::{UserGitConfig, followed_by_git};
-use self::git_config::parse;
-use self::scan::{FolderRole, GitItems, Scanner};
+pub use self::followed::{UserGitConfig, followed_by_git, with_link_targets};
+use self::git_config::{GitSetting, PlaceValue, parse};
+use self::scan::{FolderRole, GitItems, MAX_CONFIG, Scanner};
 use super::confine::SandboxLevel;
 use super::confine::policy::{CopiedFile, LinkedRepositoryAccess, SandboxMode, SandboxPolicy};
 use super::protected::absent_paths::AbsentPaths;
@@ -58,6 +59,7 @@ struct WatchedRoot {
     before: GitItems,
     /// The folders that the items refer to.
     targets: LinkTargets,
+    private: Vec<PathBuf>,
 }
 
 /// Protects the repositories that commands may write.
@@ -87,6 +89,9 @@ struct CleanupRecord {
     /// What this program writes below protected paths.
     #[serde(default)]
     own: Vec<PathBuf>,
+    /// Folders that commands may write, and that are not scanned.
+    #[serde(default)]
+    private: Vec<PathBuf>,
 }
 
 /// The most repositories whose files are mounted; each takes time at the start of a worker.
@@ -162,6 +167,7 @@ impl RepositoryGuard {
             scanner,
             before,
             targets: led,
+            private: private_folders(&self.policy),
         });
     }
 
@@ -283,6 +289,7 @@ impl RepositoryGuard {
             targets: roots.iter().map(|watched| watched.targets.clone()).collect(),
             absent: AbsentPaths::new(&self.policy),
             own: self.policy.exposed_state(),
+            private: private_folders(&self.policy),
         }
     }
 
@@ -303,7 +310,7 @@ impl RepositoryGuard {
             return Vec::new();
         };
         let lent = self.policy.copied.iter().zip(&self.config_folders).map(|(lent, owner)| {
-            let content = scan::read(owner, Path::new("config")).unwrap_or_default();
+            let content = scan::read(owner, Path::new("config"), MAX_CONFIG).unwrap_or_default();
             if let Err(error) = replace_file(&temp, &copies.join(&lent.copy), &content) {
                 log::debug!("{} was not copied: {error}", lent.file.display());
             }
@@ -317,13 +324,21 @@ impl RepositoryGuard {
         let Ok(temp) = Dir::open_ambient_dir(&self.policy.temp, ambient_authority()) else {
             return Vec::new();
         };
+        let mut open = private_folders(&self.policy);
+        open.extend(self.policy.writable.iter().filter_map(|path| path.canonicalize().ok()));
         let lent = self.policy.copied.iter().zip(&self.config_folders).zip(before);
         let taken = lent.filter_map(|((lent, owner), old)| {
-            let new = scan::read(&temp, &copies.join(&lent.copy).join("config")).ok()?;
+            let new = scan::read(&temp, &copies.join(&lent.copy).join("config"), MAX_CONFIG).ok()?;
             if new == *old {
                 return None;
             }
-            let why = cleanup::refusal_reason(old, &new).or_else(|| {
+            let is_fine = |value: PlaceValue<'_>| match value {
+                PlaceValue::WorkTree(_) => false,
+                PlaceValue::Remote(address) => lent.file.ancestors().skip(1).take(2).all(|folder| {
+                    !cleanup::leads_into(address, folder, &open)
+                }),
+            };
+            let why = cleanup::refusal_reason(old, &new, &is_fine).or_else(|| {
                 let taken = merge_config(owner, old, &new);
                 taken.err().map(|error| error.to_string())
             })?;
@@ -366,7 +381,7 @@ impl WatchedRoot {
     }
 
     fn clean(&mut self, mounted: &[PathBuf]) -> Vec<String> {
-        let Self { root, place, exact, own, scanner, before, targets: led } = self;
+        let Self { root, place, exact, own, scanner, before, targets: led, private } = self;
         let (mut now, _) = scanner.scan(&root.dir, *place);
         exact.iter().for_each(|path| cleanup::exact_items(&root.dir, path, own, &mut now));
         let is_left = |path: &Path| {
@@ -380,6 +395,7 @@ impl WatchedRoot {
             now: &now,
             is_read_only: &is_left,
             is_repository: &is_repository,
+            private,
         };
         cleanup::clean_root(root, &found)
     }
@@ -396,6 +412,12 @@ fn read_only_paths(policy: &SandboxPolicy) -> Vec<PathBuf> {
         .chain(lent)
         .cloned()
         .collect()
+}
+
+/// Returns the folders that commands may write, and that are not scanned.
+fn private_folders(policy: &SandboxPolicy) -> Vec<PathBuf> {
+    let all = policy.caches.store.iter().chain([&policy.temp]);
+    all.filter_map(|path| super::confine::policy::resolve_path(path)).collect()
 }
 
 /// Replaces a file in a folder that commands may write, whatever is at its path.
@@ -424,7 +446,7 @@ fn merge_config(owner: &Dir, old: &[u8], new: &[u8]) -> io::Result<()> {
         }
     };
     let write = || {
-        if scan::read(owner, Path::new("config"))? != old {
+        if scan::read(owner, Path::new("config"), MAX_CONFIG)? != old {
             return Err(io::Error::other("it was changed meanwhile"));
         }
         lock.write_all(new)?;
@@ -481,12 +503,9 @@ impl LinkedRepository {
             return (is_known && is_own).then_some(Self::WorkTree { own, common });
         }
         let config = parse(&read_file(&own.join("config"))?)?;
-        let is_known = config.iter().any(|setting| {
-            setting.is_harmless(&|_| false)
-                != setting.is_harmless(&|path| {
-                    own.join(path).canonicalize().is_ok_and(|found| found == workspace)
-                })
-        });
+        let mut work_trees = config.iter().filter_map(GitSetting::work_tree);
+        let is_known = work_trees
+            .any(|path| own.join(path).canonicalize().is_ok_and(|found| found == workspace));
         is_known.then_some(Self::Submodule(own))
     }
 }
@@ -546,7 +565,7 @@ impl CleanupRecord {
 
     /// Does the cleanup of an interrupted run.
     fn clean_up(self, open: impl Fn(&Path) -> Option<Dir>) -> Vec<String> {
-        let Self { roots, mounted, targets: led, absent, own } = self;
+        let Self { roots, mounted, targets: led, absent, own, private } = self;
         let led = led.into_iter().map(Some).chain(std::iter::repeat(None));
         let watched = roots.into_iter().zip(led).filter_map(|(watched, led)| {
             let (path, place, exact, before) = watched;
@@ -562,6 +581,7 @@ impl CleanupRecord {
                 scanner: Scanner::default(),
                 before,
                 targets: led,
+                private: private.clone(),
             })
         });
         let cleaned = watched.flat_map(|mut watched| watched.clean(&mounted));
@@ -651,5 +671,5 @@ impl DeferredCleanup {
 fn read_file(path: &Path) -> Option<Vec<u8>> {
     let path = path.canonicalize().ok()?;
     let folder = Dir::open_ambient_dir(path.parent()?, ambient_authority()).ok()?;
-    scan::read(&folder, Path::new(path.file_name()?)).ok()
+    scan::read(&folder, Path::new(path.file_name()?), MAX_CONFIG).ok()
 }

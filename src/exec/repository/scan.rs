@@ -20,6 +20,30 @@ use super::watches::{WatchId, Watches};
 pub(super) struct GitItem {
     pub kind: GitItemKind,
     pub content: ItemContent,
+    /// The time of the last change of what has no content here.
+    #[serde(default)]
+    changed: Option<(i64, i64)>,
+}
+
+impl GitItem {
+    /// Reads what is at a path.
+    pub(super) fn read(root: &Dir, path: &Path, kind: GitItemKind, meta: &Metadata) -> Self {
+        let content = match meta.is_symlink() {
+            true => root.read_link_contents(path).map(ItemContent::Link),
+            false => match kind {
+                GitItemKind::Config => read(root, path, MAX_CONFIG),
+                GitItemKind::Hook
+                | GitItemKind::Pointer
+                | GitItemKind::Link
+                | GitItemKind::Todo
+                | GitItemKind::Exact => read(root, path, MAX_CONTENT),
+            }
+            .map(ItemContent::File),
+        };
+        let content = content.unwrap_or(ItemContent::Other);
+        let is_unknown = content == ItemContent::Other;
+        Self { kind, content, changed: is_unknown.then(|| (meta.ctime(), meta.ctime_nsec())) }
+    }
 }
 
 /// How git uses an item.
@@ -54,14 +78,20 @@ pub(super) type GitItems = BTreeMap<PathBuf, GitItem>;
 /// The most bytes of a file that are kept.
 const MAX_CONTENT: u64 = 1 << 20;
 
+/// The most bytes of a configuration.
+pub(super) const MAX_CONFIG: u64 = 64 << 20;
+
 /// The least age of a folder's change that distinguishes it from the next one by its time.
 const MIN_CHANGE_AGE: Duration = Duration::from_secs(1);
 
 /// Files that control how git continues an operation.
-const CONTINUATION_FILES: [&str; 5] = ["git-rebase-todo", "todo", "strategy", "opts", "applyopts"];
+const CONTINUATION_FILES: [&str; 5] = ["git-rebase-todo", "todo", "strategy", "opts", "apply-opt"];
 
 /// Their folders in a repository.
 const OPERATION_FOLDERS: [&str; 3] = ["rebase-merge", "rebase-apply", "sequencer"];
+
+/// Folders of remotes in a repository.
+const REMOTE_FOLDERS: [&str; 2] = ["branches", "remotes"];
 
 /// The number of folders that are checked after each command; the others are watched. Setting a watch costs more than a
 /// check.
@@ -116,6 +146,8 @@ pub(super) enum FolderRole {
     Operation,
     /// Holds hooks.
     Hooks,
+    /// Holds remotes, each in a file of its own: what came before their settings.
+    Remotes,
     /// Another folder in a repository.
     Inside,
 }
@@ -205,6 +237,10 @@ impl Scanner {
         }
         let is_watched = self.folders.len() >= UNWATCHED;
         let watch = is_watched.then(|| self.watches.add(&dir, meta.dev())).flatten();
+        // A configuration can name any file among the hooks.
+        let lists_all = path.file_name().is_some_and(|name| {
+            name == "hooks" || REMOTE_FOLDERS.iter().any(|other| name == *other)
+        });
         let mut folder = ScannedFolder::default();
         let (mut head, mut objects, mut refs, mut common) = (false, false, false, false);
         for entry in entries.flatten() {
@@ -219,7 +255,9 @@ impl Scanner {
             }
             match kind.is_dir() {
                 true => folder.folders.push(name),
-                false if is_special(kind, &name) => folder.special.push(name),
+                false if is_special(kind, &name) || lists_all && !is_sample(&name) => {
+                    folder.special.push(name);
+                }
                 false => {}
             }
         }
@@ -248,15 +286,18 @@ impl FolderRole {
     fn child_role(self, name: &OsStr) -> Option<Self> {
         let is = |names: &[&str]| names.iter().any(|other| name == *other);
         match self {
-            Self::WorkTree | Self::Shallow if is_git_name(name) => Some(Self::Repository),
+            _ if is_git_name(name) => Some(Self::Repository),
             Self::Shallow => None,
             Self::WorkTree => Some(Self::WorkTree),
             // Each of these may be a repository, too.
-            Self::Repository | Self::Operation | Self::Hooks if name == "hooks" => {
+            Self::Repository | Self::Operation | Self::Hooks | Self::Remotes if name == "hooks" => {
                 Some(Self::Hooks)
             }
             Self::Repository if is(&OPERATION_FOLDERS) => Some(Self::Operation),
-            Self::Repository | Self::Operation | Self::Hooks | Self::Inside => Some(Self::Inside),
+            Self::Repository if is(&REMOTE_FOLDERS) => Some(Self::Remotes),
+            Self::Repository | Self::Operation | Self::Hooks | Self::Remotes | Self::Inside => {
+                Some(Self::Inside)
+            }
         }
     }
 }
@@ -272,43 +313,11 @@ fn is_special(kind: FileType, name: &OsStr) -> bool {
         || is_git_name(name)
         || ["config", "config.worktree", "commondir"].iter().any(|other| name == *other)
         || CONTINUATION_FILES.iter().any(|other| name == *other)
-        || !name.as_bytes().ends_with(b".sample") && kind.is_file() && is_hook(name)
 }
 
-/// Returns whether git runs a hook of this name.
-fn is_hook(name: &OsStr) -> bool {
-    const HOOKS: [&str; 29] = [
-        "applypatch-msg",
-        "commit-msg",
-        "fsmonitor-watchman",
-        "p4-changelist",
-        "p4-post-changelist",
-        "p4-pre-submit",
-        "p4-prepare-changelist",
-        "post-applypatch",
-        "post-checkout",
-        "post-commit",
-        "post-index-change",
-        "post-merge",
-        "post-receive",
-        "post-rewrite",
-        "post-update",
-        "pre-applypatch",
-        "pre-auto-gc",
-        "pre-commit",
-        "pre-merge-commit",
-        "pre-push",
-        "pre-rebase",
-        "pre-receive",
-        "prepare-commit-msg",
-        "proc-receive",
-        "push-to-checkout",
-        "reference-transaction",
-        "sendemail-validate",
-        "update",
-        "post-upload-pack",
-    ];
-    HOOKS.iter().any(|hook| name == *hook)
+/// Returns whether git ignores a file among the hooks.
+fn is_sample(name: &OsStr) -> bool {
+    name.as_bytes().ends_with(b".sample")
 }
 
 /// Reads an entry as an item; `None` if git does not follow it in this folder.
@@ -319,8 +328,9 @@ fn read_item(root: &Dir, path: &Path, name: &OsStr, place: FolderRole) -> Option
     let meta = root.symlink_metadata(path).ok()?;
     let is_link = meta.is_symlink();
     let kind = match (place, name.as_bytes()) {
-        (FolderRole::WorkTree | FolderRole::Shallow, _) if is_link => GitItemKind::Link,
-        (FolderRole::WorkTree | FolderRole::Shallow, _) => GitItemKind::Pointer,
+        // A folder with the files of a repository may be a work tree as well.
+        _ if is_git_name(name) && is_link => GitItemKind::Link,
+        _ if is_git_name(name) => GitItemKind::Pointer,
         (FolderRole::Inside, _) | (_, b"HEAD") if is_link => GitItemKind::Link,
         (_, _) if is_link => GitItemKind::Pointer,
         (FolderRole::Repository | FolderRole::Operation, b"config" | b"config.worktree") => {
@@ -332,32 +342,25 @@ fn read_item(root: &Dir, path: &Path, name: &OsStr, place: FolderRole) -> Option
         {
             GitItemKind::Todo
         }
-        (FolderRole::Hooks, name) if !name.ends_with(b".sample") => GitItemKind::Hook,
+        (FolderRole::Hooks, _) if !is_sample(name) => GitItemKind::Hook,
+        (FolderRole::Remotes, _) => GitItemKind::Exact,
         _ => return None,
     };
-    Some(GitItem { kind, content: read_content(root, path, &meta) })
-}
-
-/// Reads the content of a path.
-pub(super) fn read_content(root: &Dir, path: &Path, meta: &Metadata) -> ItemContent {
-    if meta.is_symlink() {
-        return root.read_link_contents(path).map_or(ItemContent::Other, ItemContent::Link);
-    }
-    read(root, path).map_or(ItemContent::Other, ItemContent::File)
+    Some(GitItem::read(root, path, kind, &meta))
 }
 
 /// Reads a regular file; fails for anything else.
-pub(super) fn read(root: &Dir, path: &Path) -> io::Result<Vec<u8>> {
+pub(super) fn read(root: &Dir, path: &Path, max: u64) -> io::Result<Vec<u8>> {
     let mut options = OpenOptions::new();
     let flags = OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::NOFOLLOW;
     options.read(true).custom_flags(flags.bits().cast_signed());
     let file = root.open_with(path, &options)?;
     let meta = file.metadata()?;
-    if !meta.is_file() || meta.len() > MAX_CONTENT {
+    if !meta.is_file() || meta.len() > max {
         return Err(io::ErrorKind::InvalidData.into());
     }
     let mut content = Vec::new();
-    file.take(MAX_CONTENT).read_to_end(&mut content)?;
+    file.take(max).read_to_end(&mut content)?;
     Ok(content)
 }
 

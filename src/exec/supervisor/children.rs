@@ -1,7 +1,9 @@
 //! The children of this process, including adopted ones.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 
 use rustix::process::{Pid, getpid};
 
@@ -43,21 +45,79 @@ fn for_each_by_parent(visit: &mut impl FnMut(Pid)) {
     }
 }
 
-/// Returns the anonymous memory of all descendants of this process, in bytes.
-pub(in crate::exec) fn descendants_memory() -> u64 {
+/// A descendant of this process, with its memory in bytes.
+struct Descendant {
+    pid: i32,
+    anonymous: u64,
+    /// Mapped files in memory.
+    shared: u64,
+}
+
+/// Returns whether the descendants of this process use more memory than `most` bytes. Memory that several of them map
+/// counts once, and files in memory count even if none maps them. `shared_before` is what [`machine_shared_memory`]
+/// was before the first of them, and `own_namespace` says whether shared memory is theirs alone.
+pub(in crate::exec) fn exceed_memory(most: u64, shared_before: u64, own_namespace: bool) -> bool {
+    let all = descendants();
+    let folder = own_namespace.then(|| rustix::fs::statvfs("/dev/shm").ok()).flatten();
+    let mut files = folder.map_or(0, |all| (all.f_blocks - all.f_bfree) * all.f_frsize);
+    // No more than this: pages count for each process, and files of other programs count too. It needs one file each.
+    let growth = machine_shared_memory().saturating_sub(shared_before);
+    let mapped = all.iter().map(|one| one.anonymous + one.shared).sum::<u64>();
+    if mapped + files + growth <= most {
+        return false;
+    }
+    let (mut anonymous, mut shared, mut seen) = (0, 0, HashSet::new());
+    for one in &all {
+        let rollup = fs::read_to_string(format!("/proc/{}/smaps_rollup", one.pid));
+        // A process can hide it, and an old kernel has none.
+        let exact = |name, rough| {
+            rollup.as_ref().ok().and_then(|text| kilobytes(text, name)).unwrap_or(rough)
+        };
+        anonymous += exact("Pss_Anon:", one.anonymous);
+        shared += exact("Pss_Shmem:", one.shared);
+        for file in fs::read_dir(format!("/proc/{}/fd", one.pid)).into_iter().flatten().flatten() {
+            let target = fs::read_link(file.path()).unwrap_or_default();
+            let is_anonymous = target.as_os_str().as_bytes().starts_with(b"/memfd:");
+            if let Some(found) = is_anonymous.then(|| fs::metadata(file.path()).ok()).flatten()
+                && seen.insert((found.dev(), found.ino()))
+            {
+                files += found.blocks() * 512;
+            }
+        }
+    }
+    if own_namespace && let Ok(segments) = fs::read_to_string("/proc/sysvipc/shm") {
+        let rows = segments.lines().skip(1);
+        files +=
+            rows.filter_map(|row| row.split_whitespace().nth(14)?.parse::<u64>().ok()).sum::<u64>();
+    }
+    anonymous + shared.max(files) > most
+}
+
+/// Returns the memory of the machine that is shared or in files, in bytes; 0 if unknown.
+pub(in crate::exec) fn machine_shared_memory() -> u64 {
+    let about = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    kilobytes(&about, "Shmem:").unwrap_or(0)
+}
+
+/// Returns a value in a list of the kernel, in bytes.
+fn kilobytes(list: &str, name: &str) -> Option<u64> {
+    let line = list.lines().find_map(|line| line.strip_prefix(name))?;
+    line.split_whitespace().next()?.parse::<u64>().ok().map(|number| number << 10)
+}
+
+fn descendants() -> Vec<Descendant> {
     let own = getpid().as_raw_nonzero().get();
-    let mut processes: HashMap<i32, (i32, u64)> = HashMap::new();
+    let mut processes: HashMap<i32, (i32, Descendant)> = HashMap::new();
     for process in fs::read_dir("/proc").into_iter().flatten().flatten() {
-        let Some(number) = process.file_name().to_str().and_then(|name| name.parse().ok()) else {
+        let Some(pid) = process.file_name().to_str().and_then(|name| name.parse().ok()) else {
             continue;
         };
         let Ok(status) = fs::read_to_string(process.path().join("status")) else { continue };
-        let value = |name: &str| {
-            let line = status.lines().find_map(|line| line.strip_prefix(name))?;
-            line.split_whitespace().next()?.parse::<u64>().ok()
-        };
-        let parent = value("PPid:").and_then(|parent| i32::try_from(parent).ok());
-        processes.insert(number, (parent.unwrap_or(0), value("RssAnon:").unwrap_or(0)));
+        let parent = status.lines().find_map(|line| line.strip_prefix("PPid:"));
+        let parent = parent.and_then(|parent| parent.trim().parse().ok()).unwrap_or(0);
+        let size = |name| kilobytes(&status, name).unwrap_or(0);
+        let (anonymous, shared) = (size("RssAnon:"), size("RssShmem:"));
+        processes.insert(pid, (parent, Descendant { pid, anonymous, shared }));
     }
     let is_ours = |mut number: i32| {
         // Bounded: the list is not a consistent snapshot, and a parent may be gone.
@@ -70,8 +130,8 @@ pub(in crate::exec) fn descendants_memory() -> u64 {
         }
         false
     };
-    let ours = processes.iter().filter(|(number, _)| is_ours(**number));
-    ours.map(|(_, (_, kilobytes))| kilobytes << 10).sum()
+    let ours: HashSet<i32> = processes.keys().copied().filter(|number| is_ours(*number)).collect();
+    processes.into_values().map(|(_, one)| one).filter(|one| ours.contains(&one.pid)).collect()
 }
 
 fn parse_pid(text: &str) -> Option<Pid> {

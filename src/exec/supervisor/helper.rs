@@ -33,25 +33,15 @@ pub fn is_requested(first: Option<&OsStr>) -> bool {
     first == Some(OsStr::new(ARGUMENT))
 }
 
-/// Denies other processes of this user access to the memory and environment of this one, which hold keys.
+/// Denies other processes of this user access to the memory and environment of this one, which hold keys. Does nothing on
+/// systems other than Linux.
 ///
 /// # Errors
 ///
-/// Fails when the system has no such protection.
-#[cfg(target_os = "linux")]
+/// Fails when Linux denies it.
 pub fn forbid_inspection() -> io::Result<()> {
-    use rustix::process::{DumpableBehavior, set_dumpable_behavior};
-
-    Ok(set_dumpable_behavior(DumpableBehavior::NotDumpable)?)
-}
-
-/// Does nothing: not available on this system.
-///
-/// # Errors
-///
-/// Never fails.
-#[cfg(not(target_os = "linux"))]
-pub fn forbid_inspection() -> io::Result<()> {
+    #[cfg(target_os = "linux")]
+    rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)?;
     Ok(())
 }
 
@@ -107,7 +97,7 @@ fn run() -> io::Result<()> {
     #[cfg(target_os = "linux")]
     if engine.is_disconnected() {
         survivor.into_iter().for_each(DeferredCleanup::run);
-        leftover.run();
+        leftover.into_iter().for_each(temp_folder::TempCleanup::run);
     }
     served
 }
@@ -143,11 +133,10 @@ fn serve(
     _: Option<String>,
 ) -> io::Result<()> {
     use super::process_tree::ProcessTree;
-    use super::supervise::{self, CommandStart};
+    use super::supervise::{self, SupervisionRules};
     use crate::exec::confine::Enforcement;
     #[cfg(target_os = "macos")]
     use crate::exec::confine::SandboxLevel;
-    use crate::exec::protected::absent_paths::AbsentPaths;
     use crate::exec::protected::snapshot::ProtectedPaths;
 
     #[cfg(target_os = "macos")]
@@ -165,29 +154,21 @@ fn serve(
         Ok(enforced) => link.send(&SupervisorReport::Ready(enforced), &[], &[])?,
         Err(why) => return link.send(&SupervisorReport::Unable(why), &[], &[]),
     }
-    let (absent, protected) = (AbsentPaths::new(&policy), ProtectedPaths::empty());
+    let rules = SupervisionRules::new(&policy, ProcessTree::Group, ProtectedPaths::empty());
     let caches: Vec<_> = policy.caches.caches.iter().collect();
     let variables = match policy.mode {
         SandboxMode::WorkspaceWrite => policy.caches.variables(&caches),
         SandboxMode::ReadOnly | SandboxMode::Off => Vec::new(),
     };
-    supervise::serve(
-        &link,
-        ProcessTree::Group,
-        &absent,
-        &protected,
-        policy.limits.memory,
-        |mut start: CommandStart| {
-            if let Some(profile) = &wrap {
-                let sandbox =
-                    ["/usr/bin/sandbox-exec", "-p", profile].map(std::ffi::OsString::from);
-                start.words.argv.splice(..0, sandbox);
-                // Variables set for the command take precedence.
-                start.words.env.splice(..0, variables.iter().cloned());
-            }
-            start.spawn()
-        },
-    )
+    supervise::serve(&link, &rules, |mut start| {
+        if let Some(profile) = &wrap {
+            let sandbox = ["/usr/bin/sandbox-exec", "-p", profile].map(std::ffi::OsString::from);
+            start.words.argv.splice(..0, sandbox);
+            // Variables set for the command take precedence.
+            start.words.env.splice(..0, variables.iter().cloned());
+        }
+        start.spawn(|command| command)
+    })
 }
 
 /// Resets ignored signals to their default, which commands inherit.

@@ -12,32 +12,29 @@ pub(super) mod protocol;
 pub(super) mod supervise;
 pub(super) mod worker;
 
-use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read, Seek, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::process::Pid;
 
-use self::protocol::{
-    CommandReport, CommandTimeouts, ReceivedMessage, StartFailure, SupervisorCommand,
-    SupervisorReport,
-};
+use self::protocol::{CommandReport, StartFailure, SupervisorCommand, SupervisorReport};
 use self::supervise::timespec;
 use self::worker::{SupervisorWorker, WorkerBackend};
 use super::capture::OutputCapture;
 use super::command::{CommandEnd, CommandInput, CommandOutcome, CommandSpec, ExecError};
+use super::confine::Enforcement;
 use super::confine::policy::SandboxPolicy;
-use super::confine::{Enforcement, SandboxLevel};
 use super::egress::EgressProxy;
+use super::environment::Variable;
 use super::repository::RepositoryGuard;
-use crate::port::CancellationToken;
+use crate::port::{CancellationToken, lock};
 
 /// Runs commands and ends all of their processes. Clones share their workers.
 #[derive(Clone)]
@@ -46,7 +43,7 @@ pub struct Supervisor(Arc<SupervisorState>);
 struct SupervisorState {
     backend: WorkerBackend,
     policy: SandboxPolicy,
-    env: Vec<(OsString, OsString)>,
+    env: Vec<Variable>,
     idle: Mutex<Vec<SupervisorWorker>>,
     /// Set by the first command.
     repositories: OnceLock<RepositoryGuard>,
@@ -54,9 +51,6 @@ struct SupervisorState {
 
 /// The most idle workers.
 const MAX_IDLE: usize = 4;
-
-/// How long background processes may run after the command has ended.
-const DRAIN_TIMEOUT: Duration = Duration::from_millis(300);
 
 /// How long an output may stay open after all its writers are gone.
 const CLOSE_TIMEOUT: Duration = Duration::from_millis(200);
@@ -70,7 +64,7 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(8);
 impl Supervisor {
     /// Returns a supervisor with workers that run this program, which must call [`helper::main`] if
     /// [`helper::is_requested`]. Commands get this environment and no other.
-    pub fn new(policy: SandboxPolicy, env: Vec<(OsString, OsString)>) -> Self {
+    pub fn new(policy: SandboxPolicy, env: Vec<Variable>) -> Self {
         // The running program, even if its file has been replaced.
         let program = if cfg!(target_os = "linux") {
             PathBuf::from("/proc/self/exe")
@@ -84,24 +78,20 @@ impl Supervisor {
     pub fn with_program(
         program: impl Into<PathBuf>,
         policy: SandboxPolicy,
-        env: Vec<(OsString, OsString)>,
+        env: Vec<Variable>,
     ) -> Self {
         Self::with_backend(WorkerBackend::Process(program.into()), policy, env)
     }
 
     /// Returns a supervisor with workers in threads of this process, for programs other than `architect`. It kills the
     /// process group of a command, confines nothing, and ends with this process.
-    pub fn in_process(policy: SandboxPolicy, env: Vec<(OsString, OsString)>) -> Self {
+    pub fn in_process(policy: SandboxPolicy, env: Vec<Variable>) -> Self {
         Self::with_backend(WorkerBackend::Thread, policy, env)
     }
 
-    fn with_backend(
-        means: WorkerBackend,
-        policy: SandboxPolicy,
-        env: Vec<(OsString, OsString)>,
-    ) -> Self {
-        let (idle, watch) = (Mutex::default(), OnceLock::new());
-        Self(Arc::new(SupervisorState { backend: means, policy, env, idle, repositories: watch }))
+    fn with_backend(backend: WorkerBackend, policy: SandboxPolicy, env: Vec<Variable>) -> Self {
+        let (idle, repositories) = (Mutex::default(), OnceLock::new());
+        Self(Arc::new(SupervisorState { backend, policy, env, idle, repositories }))
     }
 
     /// Returns the policy, which the first command extends by the paths protected for git.
@@ -168,33 +158,32 @@ impl Supervisor {
         drop(guard);
         let mut notices = self.repositories().merge_copies(&worker.copies, &lent);
         notices.extend(self.repositories().clean_up());
-        let (end, strays, [aside, restored]) = match result {
-            CommandResult::Ended(ended, paths) => {
-                let end = CommandEnd::from_report(ended);
-                // A late request to stop must not reach the next command, nor may a stuck command.
-                if !cancel.is_cancelled() && end != CommandEnd::Stuck {
-                    self.return_worker(worker);
-                }
-                (end, ended.strays, paths)
-            }
-            CommandResult::Failed(fault) => {
+        let CommandReport { end, strays, renamed, restored } = match result {
+            Ok(report) => report,
+            Err(failure) => {
                 self.return_worker(worker);
-                return Err(command.start_error(fault));
+                return Err(command.start_error(failure));
             }
-            CommandResult::Timeout => (CommandEnd::Stuck, 0, [const { Vec::new() }; 2]),
-            CommandResult::Lost => (CommandEnd::Lost, 0, [const { Vec::new() }; 2]),
         };
-        Ok(CommandOutcome {
+        // A late request to stop must not reach the next command, nor may a stuck command; and shared memory stays in use
+        // as long as the namespaces.
+        let is_clean =
+            !matches!(end, CommandEnd::Stuck | CommandEnd::Lost | CommandEnd::OutOfMemory);
+        if !cancel.is_cancelled() && is_clean {
+            self.return_worker(worker);
+        }
+        let outcome = CommandOutcome {
             end,
             stdout,
             stderr,
             strays,
             level,
-            renamed: aside,
+            renamed,
             refused,
             restored,
             notices,
-        })
+        };
+        Ok(outcome)
     }
 
     /// Starts a command on a worker, and returns the original contents of the files that it has copies of.
@@ -206,22 +195,19 @@ impl Supervisor {
         command: &CommandSpec,
         files: &[BorrowedFd<'_>],
     ) -> Result<Vec<Vec<u8>>, ExecError> {
-        let limits = CommandTimeouts {
-            timeout: command.timeout,
-            kill: command.kill_timeout,
-            drain: DRAIN_TIMEOUT,
-        };
+        let CommandSpec { timeout, kill_timeout, .. } = *command;
         let words =
             command.command_words().encode().map_err(|e| ExecError::Start(e.to_string()))?;
         let lent = self.repositories().write_copies(&worker.copies);
-        let sent = worker.link.send(&SupervisorCommand::Start(limits), &words, files);
+        let start = SupervisorCommand::Start { timeout, kill_timeout };
+        let sent = worker.link.send(&start, &words, files);
         sent.map(|()| lent).map_err(|_| ExecError::Lost)
     }
 
     /// Returns an idle worker, or a new one.
     pub(super) fn take_worker(&self) -> Result<SupervisorWorker, ExecError> {
         loop {
-            let Some(mut worker) = self.idle_workers().pop() else { break };
+            let Some(mut worker) = lock(&self.0.idle).pop() else { break };
             if worker.is_usable() {
                 return Ok(worker);
             }
@@ -236,26 +222,11 @@ impl Supervisor {
     }
 
     pub(super) fn return_worker(&self, worker: SupervisorWorker) {
-        let mut idle = self.idle_workers();
+        let mut idle = lock(&self.0.idle);
         if idle.len() < MAX_IDLE {
             idle.push(worker);
         }
     }
-
-    fn idle_workers(&self) -> MutexGuard<'_, Vec<SupervisorWorker>> {
-        self.0.idle.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// The last report of a supervisor about a command.
-enum CommandResult {
-    /// With the protected paths that were renamed, and those that were restored.
-    Ended(CommandReport, [Vec<PathBuf>; 2]),
-    Failed(StartFailure),
-    /// No report in time.
-    Timeout,
-    /// The connection is closed or broken.
-    Lost,
 }
 
 /// Reads the output of a command until it ends.
@@ -298,24 +269,22 @@ impl OutputPipe {
 }
 
 impl OutputCollector<'_> {
-    fn run(&mut self) -> CommandResult {
+    fn run(&mut self) -> Result<CommandReport, StartFailure> {
         let mut buffer = vec![0; 64 * 1024];
         let mut result = None;
         while result.is_none() || self.outputs.iter().any(|output| output.pipe.is_some()) {
-            let has_answer = match self.wait(&mut buffer, result.is_none()) {
+            match self.wait(&mut buffer, result.is_none()) {
                 PollEvent::Deadline => break,
-                PollEvent::Outputs => false,
-                PollEvent::Report => true,
-            };
-            if has_answer && let Some(answer) = self.receive_report() {
-                if let CommandResult::Failed(..) = answer {
-                    return answer;
+                PollEvent::Outputs => {}
+                PollEvent::Report => {
+                    if let Some(report) = self.receive_report()? {
+                        result = Some(report);
+                        self.due = Some(Instant::now() + CLOSE_TIMEOUT);
+                    }
                 }
-                result = Some(answer);
-                self.due = Some(Instant::now() + CLOSE_TIMEOUT);
             }
         }
-        result.unwrap_or(CommandResult::Timeout)
+        Ok(result.unwrap_or_else(|| CommandEnd::Stuck.into()))
     }
 
     /// Waits until there is something to read, and reads the output.
@@ -348,33 +317,19 @@ impl OutputCollector<'_> {
         if ready.next() == Some(true) { PollEvent::Report } else { PollEvent::Outputs }
     }
 
-    fn receive_report(&mut self) -> Option<CommandResult> {
-        let Ok(Some(ReceivedMessage { message, .. })) =
-            self.worker.link.receive::<SupervisorReport>()
-        else {
-            // A namespace ends with its first process, and its process IDs mean nothing outside.
-            if let (Some(leader), true) =
-                (self.leader, self.worker.enforced.level != SandboxLevel::Namespaces)
-            {
-                let _ = kill_process_group(leader, Signal::KILL);
+    /// Returns the report of the command's end; `None` for another report.
+    fn receive_report(&mut self) -> Result<Option<CommandReport>, StartFailure> {
+        match self.worker.receive_report() {
+            Some(SupervisorReport::Ended(report)) => return Ok(Some(report)),
+            Some(SupervisorReport::Failed(failure)) => return Err(failure),
+            Some(SupervisorReport::Started { pid }) => self.leader = Pid::from_raw(pid),
+            Some(_) => {}
+            None => {
+                self.worker.kill_group(self.leader);
+                return Ok(Some(CommandEnd::Lost.into()));
             }
-            return Some(CommandResult::Lost);
-        };
-        match message {
-            SupervisorReport::Ended { ended, aside, restored } => {
-                Some(CommandResult::Ended(ended, [aside, restored]))
-            }
-            SupervisorReport::Failed(fault) => Some(CommandResult::Failed(fault)),
-            SupervisorReport::Started { pid } => {
-                self.leader = Pid::from_raw(pid);
-                None
-            }
-            SupervisorReport::Ready(_)
-            | SupervisorReport::Lower(_)
-            | SupervisorReport::Unable(_)
-            | SupervisorReport::NoTemp(_)
-            | SupervisorReport::OutOfResources(_) => None,
         }
+        Ok(None)
     }
 }
 

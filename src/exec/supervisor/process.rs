@@ -2,11 +2,11 @@
 
 use std::io::{PipeReader, PipeWriter};
 use std::os::fd::AsFd;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, poll};
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::process::Pid;
 
 use super::protocol::{SupervisorCommand, SupervisorReport};
 use super::supervise::timespec;
@@ -14,6 +14,7 @@ use super::worker::SupervisorWorker;
 use super::{Supervisor, create_pipe};
 use crate::exec::command::{CommandEnd, CommandSpec, ExecError};
 use crate::exec::confine::SandboxLevel;
+use crate::port::lock;
 
 /// A long-lived command. Dropping it kills it and everything that it started.
 pub struct ChildCommand {
@@ -50,13 +51,7 @@ impl Supervisor {
         let (stderr, errors) = create_pipe()?;
         let files = [input.as_fd(), output.as_fd(), errors.as_fd()];
         let lent = self.send_start(&worker, command, &files)?;
-        match worker
-            .link
-            .receive::<SupervisorReport>()
-            .ok()
-            .flatten()
-            .map(|received| received.message)
-        {
+        match worker.receive_report() {
             Some(SupervisorReport::Started { pid }) => {
                 let (leader, ended) = (Pid::from_raw(pid), Mutex::new(None));
                 let process =
@@ -90,7 +85,7 @@ impl ChildCommand {
 
     /// Waits at most this long for the end of the command and of everything that it started.
     pub fn wait(&self, most: Duration) -> Option<CommandEnd> {
-        let mut ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut ended = lock(&self.ended);
         let until = Instant::now() + most;
         while ended.is_none() {
             let left = until.saturating_duration_since(Instant::now());
@@ -106,17 +101,13 @@ impl ChildCommand {
 
     /// Returns how the command, or its supervisor, has ended.
     fn poll_end(&self) -> Option<CommandEnd> {
-        let Ok(Some(received)) = self.worker.link.receive::<SupervisorReport>() else {
-            // A namespace ends with its first process, and its process IDs mean nothing outside.
-            if let (Some(leader), true) = (self.leader, self.level() != SandboxLevel::Namespaces) {
-                let _ = kill_process_group(leader, Signal::KILL);
+        match self.worker.receive_report() {
+            Some(SupervisorReport::Ended(report)) => Some(report.end),
+            Some(_) => None,
+            None => {
+                self.worker.kill_group(self.leader);
+                Some(CommandEnd::Lost)
             }
-            return Some(CommandEnd::Lost);
-        };
-        if let SupervisorReport::Ended { ended, .. } = received.message {
-            Some(CommandEnd::from_report(ended))
-        } else {
-            None
         }
     }
 

@@ -4,10 +4,10 @@ use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 use rustix::process::{
-    Pid, Signal, WaitOptions, kill_process_group, test_kill_process_group, waitpid,
+    Pid, Signal, WaitOptions, WaitStatus, kill_process_group, test_kill_process_group, waitpid,
 };
 
-use super::protocol::ProcessStatus;
+use crate::exec::command::CommandEnd;
 
 /// How the processes of a command are found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,8 +27,6 @@ pub(in crate::exec) enum ProcessTree {
 pub(in crate::exec) struct KilledTree {
     /// The number of killed processes, without the command itself.
     pub strays: u32,
-    /// The status of the command, if not collected before.
-    pub status: Option<ProcessStatus>,
     /// Whether a process survives SIGKILL.
     pub is_stuck: bool,
 }
@@ -50,12 +48,24 @@ impl ProcessTree {
         }
     }
 
-    /// Returns the anonymous memory of the command's processes, in bytes; 0 if unknown.
-    pub(in crate::exec) fn memory(self) -> u64 {
+    /// Returns whether the command's processes use more memory than `most` bytes, as far as known. `shared_before` is
+    /// the shared memory of the machine before the command.
+    pub(in crate::exec) fn exceeds_memory(self, most: u64, shared_before: u64) -> bool {
+        match self {
+            Self::Group => false,
+            #[cfg(target_os = "linux")]
+            Self::Reaper | Self::Namespace => {
+                super::children::exceed_memory(most, shared_before, self == Self::Namespace)
+            }
+        }
+    }
+
+    /// Returns the shared memory of the machine, in bytes; 0 if it does not matter.
+    pub(in crate::exec) fn shared_memory(self) -> u64 {
         match self {
             Self::Group => 0,
             #[cfg(target_os = "linux")]
-            Self::Reaper | Self::Namespace => super::children::descendants_memory(),
+            Self::Reaper | Self::Namespace => super::children::machine_shared_memory(),
         }
     }
 
@@ -103,14 +113,8 @@ impl ProcessTree {
     fn collect(self, leader: Pid, felled: &mut KilledTree) -> bool {
         match self {
             Self::Group => {
-                let is_collected = match waitpid(Some(leader), WaitOptions::NOHANG) {
-                    Ok(Some((_, status))) => {
-                        felled.status = ProcessStatus::from_wait_status(status);
-                        true
-                    }
-                    Ok(None) | Err(Errno::INTR) => false,
-                    Err(_) => true,
-                };
+                let collected = waitpid(Some(leader), WaitOptions::NOHANG);
+                let is_collected = !matches!(collected, Ok(None) | Err(Errno::INTR));
                 let is_left = test_kill_process_group(leader).is_ok();
                 if is_left && is_collected {
                     // Their number is unknown.
@@ -121,13 +125,9 @@ impl ProcessTree {
             #[cfg(target_os = "linux")]
             Self::Reaper | Self::Namespace => loop {
                 match rustix::process::wait(WaitOptions::NOHANG) {
-                    Ok(Some((pid, status))) if pid == leader => {
-                        felled.status = ProcessStatus::from_wait_status(status);
-                    }
-                    Ok(Some((_, status))) => {
-                        let was_killed = ProcessStatus::from_wait_status(status)
-                            == Some(ProcessStatus::Signalled(Signal::KILL.as_raw()));
-                        felled.strays += u32::from(was_killed);
+                    Ok(Some((pid, status))) => {
+                        let was_killed = status.terminating_signal() == Some(Signal::KILL.as_raw());
+                        felled.strays += u32::from(was_killed && pid != leader);
                     }
                     Err(Errno::INTR) => {}
                     Ok(None) => return true,
@@ -138,12 +138,10 @@ impl ProcessTree {
     }
 }
 
-impl ProcessStatus {
+impl CommandEnd {
     /// Returns how a process ended; `None` if it was only stopped.
-    pub(in crate::exec) fn from_wait_status(status: rustix::process::WaitStatus) -> Option<Self> {
-        status
-            .exit_status()
-            .map(Self::Exited)
-            .or_else(|| status.terminating_signal().map(Self::Signalled))
+    pub(super) fn from_wait_status(status: WaitStatus) -> Option<Self> {
+        let exited = status.exit_status().map(Self::Exited);
+        exited.or_else(|| status.terminating_signal().map(Self::Signalled))
     }
 }

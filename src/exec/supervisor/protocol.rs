@@ -17,8 +17,10 @@ use rustix::net::{
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use crate::exec::command::CommandEnd;
 use crate::exec::confine::policy::SandboxPolicy;
 use crate::exec::confine::{Enforcement, SandboxLevel};
+use crate::exec::environment::Variable;
 
 /// One end of the connection.
 #[derive(Debug)]
@@ -37,7 +39,12 @@ pub(in crate::exec) enum SupervisorCommand {
         why: Option<String>,
     },
     /// Start a command. Its [`CommandWords`] are the payload, its standard files travel along.
-    Start(CommandTimeouts),
+    Start {
+        /// From its start to SIGTERM.
+        timeout: Option<Duration>,
+        /// From SIGTERM to SIGKILL.
+        kill_timeout: Duration,
+    },
     /// Stop the running command.
     Stop,
 }
@@ -63,14 +70,7 @@ pub(in crate::exec) enum SupervisorReport {
     /// The command could not be started.
     Failed(StartFailure),
     /// The command has ended, with everything that it started.
-    Ended {
-        /// How the command ended.
-        ended: CommandReport,
-        /// Files that it created at protected paths; renamed since.
-        aside: Vec<PathBuf>,
-        /// Protected paths that it changed; restored since.
-        restored: Vec<PathBuf>,
-    },
+    Ended(CommandReport),
 }
 
 /// Why a command could not be started.
@@ -84,46 +84,23 @@ pub(in crate::exec) struct StartFailure {
     pub folder_exists: bool,
 }
 
-/// Time limits for the phases of a command's end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(in crate::exec) struct CommandTimeouts {
-    /// From its start to SIGTERM.
-    pub timeout: Option<Duration>,
-    /// From SIGTERM to SIGKILL.
-    pub kill: Duration,
-    /// From its end to the end of its background processes.
-    pub drain: Duration,
-}
-
-/// How a command ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// The end of a command and of everything that it started.
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
 pub(in crate::exec) struct CommandReport {
-    /// Why it was stopped, if it was.
-    pub stopped: Option<StopCause>,
-    /// Its status; `None` if it could not be killed.
-    pub status: Option<ProcessStatus>,
+    /// How the command ended.
+    pub end: CommandEnd,
     /// The number of processes that it left behind, which were killed.
     pub strays: u32,
+    /// Files that it created at protected paths; renamed since.
+    pub renamed: Vec<PathBuf>,
+    /// Protected paths that it changed; restored since.
+    pub restored: Vec<PathBuf>,
 }
 
-/// Why a command was stopped.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(in crate::exec) enum StopCause {
-    /// It reached its time limit.
-    TimedOut,
-    /// The caller cancelled it.
-    Cancelled,
-    /// It exceeded its memory limit.
-    TooMuchMemory,
-}
-
-/// The status of a process that has ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(in crate::exec) enum ProcessStatus {
-    /// It exited with this code.
-    Exited(i32),
-    /// It was ended by this signal.
-    Signalled(i32),
+impl From<CommandEnd> for CommandReport {
+    fn from(end: CommandEnd) -> Self {
+        Self { end, strays: 0, renamed: Vec::new(), restored: Vec::new() }
+    }
 }
 
 /// The words of a command, encoded with a NUL byte after each; none contains one.
@@ -132,7 +109,7 @@ pub(in crate::exec) struct CommandWords {
     /// The working directory.
     pub cwd: PathBuf,
     /// Variables added to its environment.
-    pub env: Vec<(OsString, OsString)>,
+    pub env: Vec<Variable>,
     /// Program and arguments.
     pub argv: Vec<OsString>,
 }
@@ -202,7 +179,7 @@ impl SupervisorLink {
             return Err(io::ErrorKind::InvalidInput.into());
         }
         let slices = [IoSlice::new(&frame)];
-        let sent = retry_on_intr(|| sendmsg(&self.0, &slices, &mut control, send_flags()))?;
+        let sent = retry_on_intr(|| sendmsg(&self.0, &slices, &mut control, FLAGS.0))?;
         (&self.0).write_all(&frame[sent..])
     }
 
@@ -214,31 +191,28 @@ impl SupervisorLink {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FILES))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
         let mut slices = [IoSliceMut::new(&mut head)];
-        let got =
-            retry_on_intr(|| recvmsg(&self.0, &mut slices, &mut control, receive_flags()))?.bytes;
+        let got = retry_on_intr(|| recvmsg(&self.0, &mut slices, &mut control, FLAGS.1))?.bytes;
         if got == 0 {
             return Ok(None);
         }
-        let files: Vec<OwnedFd> = control
-            .drain()
-            .filter_map(|message| match message {
-                RecvAncillaryMessage::ScmRights(files) => Some(files),
-                _ => None,
-            })
-            .flatten()
-            .collect();
+        let mut files: Vec<OwnedFd> = Vec::new();
+        for message in control.drain() {
+            if let RecvAncillaryMessage::ScmRights(received) = message {
+                files.extend(received);
+            }
+        }
         // This system cannot set close-on-exec on arrival.
         #[cfg(not(target_os = "linux"))]
         for file in &files {
             rustix::io::fcntl_setfd(file, rustix::io::FdFlags::CLOEXEC)?;
         }
         (&self.0).read_exact(&mut head[got..])?;
-        let [json, payload] = [&head[..4], &head[4..]].map(|length| {
-            length.iter().rev().fold(0, |length, byte| length << 8 | usize::from(*byte))
-        });
-        if json > MAX_MESSAGE || payload > MAX_MESSAGE {
+        let (lengths, _) = head.as_chunks();
+        let length = |index: usize| usize::try_from(u32::from_le_bytes(lengths[index])).ok();
+        let (Some(json @ ..=MAX_MESSAGE), Some(payload @ ..=MAX_MESSAGE)) = (length(0), length(1))
+        else {
             return Err(io::ErrorKind::InvalidData.into());
-        }
+        };
         let mut body = vec![0; json + payload];
         (&self.0).read_exact(&mut body)?;
         let payload = body.split_off(json);
@@ -252,28 +226,13 @@ impl AsFd for SupervisorLink {
     }
 }
 
-/// A closed end causes an error instead of a signal.
+/// A closed end causes an error instead of a signal. Received files must not be inherited by processes started meanwhile.
 #[cfg(target_os = "linux")]
-fn send_flags() -> SendFlags {
-    SendFlags::NOSIGNAL
-}
+const FLAGS: (SendFlags, RecvFlags) = (SendFlags::NOSIGNAL, RecvFlags::CMSG_CLOEXEC);
 
 /// The signal cannot be suppressed here; engine and supervisor ignore or catch it.
 #[cfg(not(target_os = "linux"))]
-fn send_flags() -> SendFlags {
-    SendFlags::empty()
-}
-
-/// Received files must not be inherited by processes started meanwhile.
-#[cfg(target_os = "linux")]
-fn receive_flags() -> RecvFlags {
-    RecvFlags::CMSG_CLOEXEC
-}
-
-#[cfg(not(target_os = "linux"))]
-fn receive_flags() -> RecvFlags {
-    RecvFlags::empty()
-}
+const FLAGS: (SendFlags, RecvFlags) = (SendFlags::empty(), RecvFlags::empty());
 
 impl CommandWords {
     /// Encodes the words.

@@ -1,23 +1,30 @@
 //! Supervises one command, from its start to the end of everything that it started.
 //!
-//! This runs beside the engine: in a process of its own, or in a thread. Its only policy are the [`CommandTimeouts`]. A
+//! This runs beside the engine: in a process of its own, or in a thread. Its only policy is the [`SupervisionRules`]. A
 //! message through the link stops the command, and so does the end of the link, which is the end of the engine.
 
-use std::ffi::OsString;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitOptions, waitpid};
 
-use super::process_tree::{KilledTree, ProcessTree};
+use super::process_tree::ProcessTree;
 use super::protocol::{
-    CommandReport, CommandTimeouts, ProcessStatus, StopCause, SupervisorCommand, SupervisorLink,
+    CommandReport, CommandWords, ReceivedMessage, StartFailure, SupervisorCommand, SupervisorLink,
+    SupervisorReport,
 };
+use crate::exec::command::CommandEnd;
+use crate::exec::confine::policy::SandboxPolicy;
 use crate::exec::protected::absent_paths::AbsentPaths;
 use crate::exec::protected::snapshot::{PathSnapshot, ProtectedPaths};
+
+/// How long background processes may run after the command has ended.
+const DRAIN_TIMEOUT: Duration = Duration::from_millis(300);
 
 /// How long killed processes may take to end.
 const KILL_TIMEOUT: Duration = Duration::from_secs(5);
@@ -33,10 +40,10 @@ const MEMORY_CHECK_INTERVAL: Duration = Duration::from_millis(250);
 enum CommandPhase {
     /// It is running.
     Running,
-    /// It was terminated.
-    Ending(StopCause),
+    /// It was terminated, and its end is this one.
+    Ending(CommandEnd),
     /// It has ended by itself; background processes may still end.
-    Draining(ProcessStatus),
+    Draining(CommandEnd),
 }
 
 /// The next event.
@@ -51,128 +58,121 @@ enum CommandEvent {
     Memory,
 }
 
-/// Supervises a command that has just been started. Returns `None`, with everything killed, if the engine has ended.
-fn supervise(
-    link: &SupervisorLink,
-    leader: Pid,
-    limits: CommandTimeouts,
+/// What holds for all commands of a supervisor.
+pub(in crate::exec) struct SupervisionRules {
     tree: ProcessTree,
+    absent: AbsentPaths,
+    pub protected: ProtectedPaths,
+    /// The memory limit of all processes of a command together, in bytes.
     memory: Option<u64>,
-) -> Option<CommandReport> {
-    let mut command =
-        SupervisedCommand { link, leader, limits, tree, memory, handle: open_pidfd(leader) };
-    let ended = command.run();
-    drop(command);
-    ended
+}
+
+impl SupervisionRules {
+    /// Returns the rules of a policy. Protected paths that do not exist are those that do not exist now.
+    pub(in crate::exec) fn new(
+        policy: &SandboxPolicy,
+        tree: ProcessTree,
+        protected: ProtectedPaths,
+    ) -> Self {
+        let memory = policy.limits.memory;
+        Self { tree, absent: AbsentPaths::new(policy), protected, memory }
+    }
 }
 
 struct SupervisedCommand<'a> {
     link: &'a SupervisorLink,
     leader: Pid,
-    limits: CommandTimeouts,
-    tree: ProcessTree,
-    /// The memory limit of all its processes together, in bytes.
-    memory: Option<u64>,
+    timeout: Option<Duration>,
+    kill_timeout: Duration,
+    rules: &'a SupervisionRules,
+    /// The shared memory of the machine at the start, in bytes; 0 without a limit.
+    shared_before: u64,
     /// A pidfd, readable when the command has ended; not every system has one.
     handle: Option<OwnedFd>,
 }
 
 impl SupervisedCommand<'_> {
-    fn run(&mut self) -> Option<CommandReport> {
+    /// Returns how the command ended, and the number of processes that it left behind, which were killed; `None`, with
+    /// everything killed, if the engine has ended.
+    fn run(&mut self) -> Option<(CommandEnd, u32)> {
         let mut phase = CommandPhase::Running;
-        let mut until = self.limits.timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        let mut until = self.timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         loop {
             match (self.wait(phase, until), phase) {
                 (CommandEvent::Message, _) => match self.link.receive::<SupervisorCommand>() {
-                    Ok(Some(received)) if received.message == SupervisorCommand::Stop => {
-                        match phase {
-                            CommandPhase::Running => {
-                                (phase, until) = self.terminate(StopCause::Cancelled);
-                            }
-                            CommandPhase::Ending(_) => {}
-                            CommandPhase::Draining(status) => {
-                                return Some(self.finish(None, Some(status)));
-                            }
+                    Ok(Some(received)) => match (received.message, phase) {
+                        (SupervisorCommand::Stop, CommandPhase::Running) => {
+                            (phase, until) = self.terminate(CommandEnd::Cancelled);
                         }
-                    }
-                    Ok(Some(_)) => {}
+                        (SupervisorCommand::Stop, CommandPhase::Draining(end)) => {
+                            return Some(self.finish(end));
+                        }
+                        _ => {}
+                    },
                     Ok(None) | Err(_) => {
-                        self.tree.kill_all(self.leader, KILL_TIMEOUT);
+                        self.rules.tree.kill_all(self.leader, KILL_TIMEOUT);
                         return None;
                     }
                 },
                 (CommandEvent::Process, CommandPhase::Running) => {
-                    if let Some(status) = self.collect() {
-                        if !self.tree.has_remaining(self.leader) {
-                            return Some(CommandReport {
-                                stopped: None,
-                                status: Some(status),
-                                strays: 0,
-                            });
+                    if let Some(end) = self.collect() {
+                        if !self.rules.tree.has_remaining(self.leader) {
+                            return Some((end, 0));
                         }
-                        phase = CommandPhase::Draining(status);
-                        until = Some(Instant::now() + self.limits.drain);
+                        phase = CommandPhase::Draining(end);
+                        until = Some(Instant::now() + DRAIN_TIMEOUT);
                     }
                 }
-                (CommandEvent::Process, CommandPhase::Ending(stopped)) => {
-                    if let Some(status) = self.collect() {
-                        return Some(self.finish(Some(stopped), Some(status)));
+                (CommandEvent::Process, CommandPhase::Ending(end)) => {
+                    if self.collect().is_some() {
+                        return Some(self.finish(end));
                     }
                 }
-                (CommandEvent::Process, CommandPhase::Draining(status)) => {
-                    if !self.tree.has_remaining(self.leader) {
-                        return Some(CommandReport {
-                            stopped: None,
-                            status: Some(status),
-                            strays: 0,
-                        });
+                (CommandEvent::Process, CommandPhase::Draining(end)) => {
+                    if !self.rules.tree.has_remaining(self.leader) {
+                        return Some((end, 0));
                     }
                 }
-                (CommandEvent::Memory, _) => {
-                    // No termination first: it could use up the remaining memory meanwhile.
-                    return Some(self.finish(Some(StopCause::TooMuchMemory), None));
-                }
+                // No termination first: it could use up the remaining memory meanwhile.
+                (CommandEvent::Memory, _) => return Some(self.finish(CommandEnd::OutOfMemory)),
                 (CommandEvent::Deadline, CommandPhase::Running) => {
-                    (phase, until) = self.terminate(StopCause::TimedOut);
+                    (phase, until) = self.terminate(CommandEnd::TimedOut);
                 }
-                (CommandEvent::Deadline, CommandPhase::Ending(stopped)) => {
-                    return Some(self.finish(Some(stopped), None));
-                }
-                (CommandEvent::Deadline, CommandPhase::Draining(status)) => {
-                    return Some(self.finish(None, Some(status)));
-                }
+                (
+                    CommandEvent::Deadline,
+                    CommandPhase::Ending(end) | CommandPhase::Draining(end),
+                ) => return Some(self.finish(end)),
             }
         }
     }
 
-    fn terminate(&self, stopped: StopCause) -> (CommandPhase, Option<Instant>) {
+    fn terminate(&self, end: CommandEnd) -> (CommandPhase, Option<Instant>) {
         ProcessTree::signal(self.leader, Signal::TERM);
         // A stopped process does not handle signals.
         ProcessTree::signal(self.leader, Signal::CONT);
-        (CommandPhase::Ending(stopped), Some(Instant::now() + self.limits.kill))
+        (CommandPhase::Ending(end), Some(Instant::now() + self.kill_timeout))
     }
 
-    fn finish(&self, stopped: Option<StopCause>, status: Option<ProcessStatus>) -> CommandReport {
-        let KilledTree { strays, status: late, is_stuck: stuck } =
-            self.tree.kill_all(self.leader, KILL_TIMEOUT);
-        let status = if stuck { None } else { status.or(late) };
-        CommandReport { stopped, status, strays }
+    fn finish(&self, end: CommandEnd) -> (CommandEnd, u32) {
+        let killed = self.rules.tree.kill_all(self.leader, KILL_TIMEOUT);
+        (if killed.is_stuck { CommandEnd::Stuck } else { end }, killed.strays)
     }
 
     /// Collects the status of the command, if it has ended.
-    fn collect(&mut self) -> Option<ProcessStatus> {
-        let status = match waitpid(Some(self.leader), WaitOptions::NOHANG) {
-            Ok(Some((_, status))) => ProcessStatus::from_wait_status(status)?,
+    fn collect(&mut self) -> Option<CommandEnd> {
+        let end = match waitpid(Some(self.leader), WaitOptions::NOHANG) {
+            Ok(Some((_, status))) => CommandEnd::from_wait_status(status)?,
             Ok(None) | Err(Errno::INTR) => return None,
             // Not reached: no other code collects it.
-            Err(_) => ProcessStatus::Exited(-1),
+            Err(_) => CommandEnd::Exited(-1),
         };
         self.handle = None;
-        Some(status)
+        Some(end)
     }
 
     fn uses_too_much(&self) -> bool {
-        self.memory.is_some_and(|most| self.tree.memory() > most)
+        let SupervisionRules { memory, tree, .. } = self.rules;
+        memory.is_some_and(|most| tree.exceeds_memory(most, self.shared_before))
     }
 
     fn wait(&self, phase: CommandPhase, until: Option<Instant>) -> CommandEvent {
@@ -181,17 +181,13 @@ impl SupervisedCommand<'_> {
             let is_over = left == Some(Duration::ZERO);
             // No event marks the end of the last background process.
             let is_blind = self.handle.is_none() || matches!(phase, CommandPhase::Draining(_));
-            let most = if is_blind {
-                Some(left.unwrap_or(POLL_INTERVAL).min(POLL_INTERVAL))
-            } else {
-                left
-            };
-            let is_watched = self.memory.is_some() && phase == CommandPhase::Running;
-            let most = if is_watched {
-                Some(most.unwrap_or(MEMORY_CHECK_INTERVAL).min(MEMORY_CHECK_INTERVAL))
-            } else {
-                most
-            };
+            let is_watched = self.rules.memory.is_some() && phase == CommandPhase::Running;
+            let intervals = [
+                left,
+                is_blind.then_some(POLL_INTERVAL),
+                is_watched.then_some(MEMORY_CHECK_INTERVAL),
+            ];
+            let most = intervals.into_iter().flatten().min();
             let mut fds = vec![PollFd::new(self.link, PollFlags::IN)];
             if let (Some(handle), false) = (&self.handle, is_blind) {
                 fds.push(PollFd::new(handle, PollFlags::IN));
@@ -231,43 +227,46 @@ fn open_pidfd(_: Pid) -> Option<OwnedFd> {
 /// Serves requests until the engine has ended.
 pub(in crate::exec) fn serve(
     link: &SupervisorLink,
-    tree: ProcessTree,
-    absent: &AbsentPaths,
-    protected: &ProtectedPaths,
-    memory: Option<u64>,
+    rules: &SupervisionRules,
     mut spawn: impl FnMut(CommandStart) -> io::Result<Pid>,
 ) -> io::Result<()> {
-    use super::protocol::{CommandWords, ReceivedMessage, StartFailure, SupervisorReport};
-
     while let Some(ReceivedMessage { message, payload, files }) =
         link.receive::<SupervisorCommand>()?
     {
         // A request to stop may arrive after the end.
-        let SupervisorCommand::Start(limits) = message else { continue };
+        let SupervisorCommand::Start { timeout, kill_timeout } = message else { continue };
         let words = CommandWords::decode(&payload);
         let (Some(words), Ok([stdin, stdout, stderr])) = (words, <[OwnedFd; 3]>::try_from(files))
         else {
             return Err(io::ErrorKind::InvalidData.into());
         };
         let cwd = words.cwd.clone();
-        let before = protected.snapshot().ok();
+        let before = rules.protected.snapshot().ok();
         match spawn(CommandStart { words, stdin, stdout, stderr }) {
             Ok(leader) => {
                 let pid = leader.as_raw_nonzero().get();
                 link.send(&SupervisorReport::Started { pid }, &[], &[])?;
-                let ended = supervise(link, leader, limits, tree, memory);
-                let aside = absent.rename_created();
+                let handle = open_pidfd(leader);
+                let ended = SupervisedCommand {
+                    link,
+                    leader,
+                    timeout,
+                    kill_timeout,
+                    rules,
+                    shared_before: rules.memory.map_or(0, |_| rules.tree.shared_memory()),
+                    handle,
+                }
+                .run();
+                let renamed = rules.absent.rename_created();
                 let restored = before.map(PathSnapshot::restore_changed).unwrap_or_default();
-                let Some(ended) = ended else { return Ok(()) };
-                link.send(&SupervisorReport::Ended { ended, aside, restored }, &[], &[])?;
+                let Some((end, strays)) = ended else { return Ok(()) };
+                let report = CommandReport { end, strays, renamed, restored };
+                link.send(&SupervisorReport::Ended(report), &[], &[])?;
             }
             Err(error) => {
-                let fault = StartFailure {
-                    errno: error.raw_os_error(),
-                    error: error.to_string(),
-                    folder_exists: cwd.is_dir(),
-                };
-                link.send(&SupervisorReport::Failed(fault), &[], &[])?;
+                let (errno, folder_exists) = (error.raw_os_error(), cwd.is_dir());
+                let failure = StartFailure { errno, error: error.to_string(), folder_exists };
+                link.send(&SupervisorReport::Failed(failure), &[], &[])?;
             }
         }
     }
@@ -276,42 +275,23 @@ pub(in crate::exec) fn serve(
 
 /// A command to start.
 pub(in crate::exec) struct CommandStart {
-    pub words: super::protocol::CommandWords,
+    pub words: CommandWords,
     pub stdin: OwnedFd,
     pub stdout: OwnedFd,
     pub stderr: OwnedFd,
 }
 
 impl CommandStart {
-    /// Starts the command as the leader of a process group, with the environment of this process.
-    pub(in crate::exec) fn spawn(self) -> io::Result<Pid> {
-        self.start(|_| {})
-    }
-
-    /// Starts the command as the leader of a process group, with another environment.
-    pub(in crate::exec) fn spawn_with(self, env: &[(OsString, OsString)]) -> io::Result<Pid> {
-        self.start(|command| {
-            command.env_clear().envs(env.iter().map(|(name, value)| (name, value)));
-        })
-    }
-
-    /// Starts the command as the leader of a process group, with these variables added to the environment of this
-    /// process.
-    #[cfg(target_os = "linux")]
-    pub(in crate::exec) fn spawn_adding(self, env: &[(OsString, OsString)]) -> io::Result<Pid> {
-        self.start(|command| {
-            command.envs(env.iter().map(|(name, value)| (name, value)));
-        })
-    }
-
-    fn start(self, prepare: impl FnOnce(&mut std::process::Command)) -> io::Result<Pid> {
-        use std::os::unix::process::CommandExt;
-
+    /// Starts the command as the leader of a process group. `prepare` may change the environment that it gets from this
+    /// process; its own variables are added to that.
+    pub(in crate::exec) fn spawn(
+        self,
+        prepare: impl FnOnce(&mut Command) -> &mut Command,
+    ) -> io::Result<Pid> {
         let mut argv = self.words.argv.iter();
         let program = argv.next().ok_or(io::ErrorKind::InvalidInput)?;
-        let mut command = std::process::Command::new(program);
-        prepare(&mut command);
-        let child = command
+        let mut command = Command::new(program);
+        let child = prepare(&mut command)
             .args(argv)
             .envs(self.words.env)
             .current_dir(&self.words.cwd)

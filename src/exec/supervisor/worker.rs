@@ -1,26 +1,26 @@
 //! A worker: a process or a thread that supervises one command after the other.
 
-use std::ffi::OsString;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-
+use rustix::process::{Pid, Signal};
 use uuid::Uuid;
 
 use super::helper;
 use super::process_tree::ProcessTree;
 use super::protocol::{ReceivedMessage, SupervisorCommand, SupervisorLink, SupervisorReport};
-use super::supervise::{CommandStart, serve};
+use super::supervise::{CommandStart, SupervisionRules, serve};
 use crate::exec::command::ExecError;
 use crate::exec::confine::policy::SandboxPolicy;
 use crate::exec::confine::temp_folder;
 use crate::exec::confine::{Enforcement, SandboxLevel};
 use crate::exec::egress::EgressProxy;
+use crate::exec::environment::Variable;
 use crate::exec::protected::absent_paths::AbsentPaths;
 #[cfg(target_os = "linux")]
 use crate::exec::protected::covered::Covered;
@@ -51,12 +51,6 @@ pub(in crate::exec) struct SupervisorWorker {
     process: Option<Child>,
 }
 
-/// A worker's answer for one level.
-enum Negotiated {
-    Ready(Enforcement, Option<OwnedFd>),
-    Lower(String),
-}
-
 /// How long an unused worker may take to end.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(6);
 
@@ -65,7 +59,7 @@ impl SupervisorWorker {
     pub(in crate::exec) fn start(
         means: &WorkerBackend,
         policy: &SandboxPolicy,
-        env: &[(OsString, OsString)],
+        env: &[Variable],
     ) -> Result<Self, ExecError> {
         match means {
             WorkerBackend::Thread => Self::start_thread(policy, env),
@@ -75,9 +69,9 @@ impl SupervisorWorker {
 
     /// Tries one level after the other, from the highest.
     fn start_at_highest_level(
-        program: &PathBuf,
+        program: &Path,
         policy: &SandboxPolicy,
-        env: &[(OsString, OsString)],
+        env: &[Variable],
     ) -> Result<Self, ExecError> {
         // Unpredictable, so that no command can create it first.
         let copies = PathBuf::from(format!(".git-{}", Uuid::now_v7().simple()));
@@ -91,7 +85,7 @@ impl SupervisorWorker {
             };
             let mut worker = Self::process(program, policy, env).map_err(no_process)?;
             match worker.negotiate(policy, ceiling, why)? {
-                Negotiated::Ready(enforced, listener) => {
+                Ok((enforced, listener)) => {
                     #[cfg(target_os = "linux")]
                     worker.covered.limited_to(&enforced);
                     worker.enforced = enforced;
@@ -101,25 +95,36 @@ impl SupervisorWorker {
                     worker.egress = listener.map(serve).transpose().map_err(exhausted)?;
                     return Ok(worker);
                 }
-                Negotiated::Lower(reason) if ceiling == SandboxLevel::Namespaces => {
+                Err(reason) if ceiling == SandboxLevel::Namespaces => {
                     ceiling = SandboxLevel::Landlock;
                     why = Some(reason);
                 }
-                Negotiated::Lower(reason) => return Err(ExecError::Unconfined(reason)),
+                Err(reason) => return Err(ExecError::Unconfined(reason)),
             }
         }
     }
 
-    fn process(
-        program: &PathBuf,
-        policy: &SandboxPolicy,
-        env: &[(OsString, OsString)],
-    ) -> io::Result<Self> {
-        // The worker must not see files created from here on.
-        let absent = AbsentPaths::new(policy);
-        #[cfg(target_os = "linux")]
-        let covered = Covered::by(policy);
+    /// Returns a worker that is still to be started, and its end of the connection. It must not see files created from
+    /// here on.
+    fn prepare(policy: &SandboxPolicy) -> io::Result<(Self, SupervisorLink)> {
         let (link, theirs) = SupervisorLink::pair()?;
+        let worker = Self {
+            link,
+            enforced: Enforcement::none(),
+            egress: None,
+            absent: AbsentPaths::new(policy),
+            #[cfg(target_os = "linux")]
+            covered: Covered::default(),
+            copies: policy.copies.clone(),
+            process: None,
+        };
+        Ok((worker, theirs))
+    }
+
+    fn process(program: &Path, policy: &SandboxPolicy, env: &[Variable]) -> io::Result<Self> {
+        let (mut worker, theirs) = Self::prepare(policy)?;
+        #[cfg(target_os = "linux")]
+        (worker.covered = Covered::by(policy));
         let process = std::process::Command::new(program)
             .arg(helper::ARGUMENT)
             .env_clear()
@@ -129,45 +134,30 @@ impl SupervisorWorker {
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()?;
-        let (enforced, copies) = (Enforcement::none(), policy.copies.clone());
-        Ok(Self {
-            link,
-            enforced,
-            egress: None,
-            absent,
-            #[cfg(target_os = "linux")]
-            covered,
-            copies,
-            process: Some(process),
-        })
+        worker.process = Some(process);
+        Ok(worker)
     }
 
-    /// Sends the policy to the worker and receives its enforcement.
+    /// Sends the policy to the worker. Returns its enforcement, with the socket for its proxy, or why it cannot confine
+    /// at this level.
     fn negotiate(
         &mut self,
         policy: &SandboxPolicy,
         ceiling: SandboxLevel,
         why: Option<String>,
-    ) -> Result<Negotiated, ExecError> {
+    ) -> Result<Result<(Enforcement, Option<OwnedFd>), String>, ExecError> {
         let failed = ExecError::Supervisor;
         let ask = SupervisorCommand::Confine { policy: Box::new(policy.clone()), ceiling, why };
         self.link.send(&ask, &[], &[]).map_err(failed)?;
-        match self.link.receive::<SupervisorReport>().map_err(failed)? {
-            Some(ReceivedMessage { message: SupervisorReport::Ready(enforced), files, .. }) => {
-                Ok(Negotiated::Ready(enforced, files.into_iter().next()))
+        let answer = self.link.receive().map_err(failed)?;
+        match answer.map(|ReceivedMessage { message, files, .. }| (message, files)) {
+            Some((SupervisorReport::Ready(enforced), files)) => {
+                Ok(Ok((enforced, files.into_iter().next())))
             }
-            Some(ReceivedMessage { message: SupervisorReport::Lower(why), .. }) => {
-                Ok(Negotiated::Lower(why))
-            }
-            Some(ReceivedMessage { message: SupervisorReport::Unable(why), .. }) => {
-                Err(ExecError::Unconfined(why))
-            }
-            Some(ReceivedMessage { message: SupervisorReport::NoTemp(why), .. }) => {
-                Err(ExecError::NoTemp(why))
-            }
-            Some(ReceivedMessage { message: SupervisorReport::OutOfResources(why), .. }) => {
-                Err(ExecError::OutOfResources(why))
-            }
+            Some((SupervisorReport::Lower(why), _)) => Ok(Err(why)),
+            Some((SupervisorReport::Unable(why), _)) => Err(ExecError::Unconfined(why)),
+            Some((SupervisorReport::NoTemp(why), _)) => Err(ExecError::NoTemp(why)),
+            Some((SupervisorReport::OutOfResources(why), _)) => Err(ExecError::OutOfResources(why)),
             Some(_) | None => {
                 let error = "the program did not answer as a supervisor does";
                 Err(failed(io::Error::new(io::ErrorKind::InvalidData, error)))
@@ -175,39 +165,38 @@ impl SupervisorWorker {
         }
     }
 
-    fn start_thread(
-        policy: &SandboxPolicy,
-        env: &[(OsString, OsString)],
-    ) -> Result<Self, ExecError> {
+    fn start_thread(policy: &SandboxPolicy, env: &[Variable]) -> Result<Self, ExecError> {
         let why = "commands are not run by the architect program".to_owned();
         let enforced = Enforcement::unconfined(policy, why).map_err(ExecError::Unconfined)?;
         temp_folder::create(policy).map_err(|error| ExecError::NoTemp(error.to_string()))?;
-        let (link, theirs) = SupervisorLink::pair().map_err(ExecError::Supervisor)?;
+        let (mut worker, theirs) = Self::prepare(policy).map_err(ExecError::Supervisor)?;
+        worker.enforced = enforced;
         let env = env.to_vec();
-        let absent = AbsentPaths::new(policy);
-        let looked_for = absent.clone();
-        let (protected, memory) = (ProtectedPaths::new(policy), policy.limits.memory);
+        let rules = SupervisionRules::new(policy, ProcessTree::Group, ProtectedPaths::new(policy));
         let body = move || {
-            let start = |start: CommandStart| start.spawn_with(&env);
-            if let Err(error) =
-                serve(&theirs, ProcessTree::Group, &absent, &protected, memory, start)
-            {
+            let start = |start: CommandStart| {
+                start.spawn(|command| command.env_clear().envs(env.iter().cloned()))
+            };
+            if let Err(error) = serve(&theirs, &rules, start) {
                 log::debug!("a supervisor thread failed: {error}");
             }
         };
         let started = thread::Builder::new().name("supervisor".to_owned()).spawn(body);
         started.map_err(|error| ExecError::OutOfResources(error.to_string()))?;
-        let copies = PathBuf::new();
-        Ok(Self {
-            link,
-            enforced,
-            egress: None,
-            absent: looked_for,
-            #[cfg(target_os = "linux")]
-            covered: Covered::default(),
-            copies,
-            process: None,
-        })
+        Ok(worker)
+    }
+
+    /// Waits for a report; `None` if the worker has ended.
+    pub(super) fn receive_report(&self) -> Option<SupervisorReport> {
+        Some(self.link.receive().ok()??.message)
+    }
+
+    /// Kills the process group of a command whose supervisor has ended.
+    pub(super) fn kill_group(&self, leader: Option<Pid>) {
+        // A namespace ends with its first process, and its process IDs mean nothing outside.
+        if let Some(leader) = leader.filter(|_| self.enforced.level != SandboxLevel::Namespaces) {
+            ProcessTree::signal(leader, Signal::KILL);
+        }
     }
 
     /// Returns whether the worker is alive and still protects everything.

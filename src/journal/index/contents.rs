@@ -89,7 +89,7 @@ impl SessionContents {
         Some(Self::new(Some(&header), entry.into(), false))
     }
 
-    /// Replays a journal. One that can't be read is listed with its problem; `None` if there is none (any more).
+    /// Replays a journal. One that can't be read is listed with its problem; `None` if it is missing.
     pub(super) fn replay(store: &SessionStore, listed: &ListedSession) -> Option<Self> {
         let mut collector = DetailCollector::default();
         let replayed = store.replay(listed.session, |history, stored, replayed| {

@@ -8,10 +8,9 @@ use super::mismatch::RequestMismatch;
 use super::record::RequestRecord;
 use super::recording::{ExchangeEnd, RecordedExchange, Recording};
 use crate::llm::exchange::{HttpTransport, IncomingResponse, ResponseBody};
-use crate::llm::fault::SecretMasker;
 use crate::llm::scripted::ScriptPosition;
 use crate::model::{Fault, FaultKind};
-use crate::net::{HeaderMap, HeaderName, HeaderValue, HttpRequest, NetError, Result};
+use crate::net::{HeaderMap, HeaderName, HeaderValue, HttpRequest, NetError, Result, Secrets};
 use crate::port::{CancellationToken, Model, ModelCall, ModelRequest};
 
 /// The action on a request that differs from the recorded one.
@@ -75,7 +74,7 @@ impl Player {
         request: &HttpRequest,
     ) -> Result<()> {
         // The recording is masked, so the request has to be masked too.
-        let sent = SecretMasker::default().mask(&String::from_utf8_lossy(&request.body.to_vec()));
+        let sent = Secrets::default().mask_all(&String::from_utf8_lossy(&request.body.to_vec()));
         let Some(mismatch) = RequestMismatch::find(&recorded.request.body, &sent) else {
             return Ok(());
         };

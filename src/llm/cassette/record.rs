@@ -81,11 +81,15 @@ impl CassetteRecord {
 }
 
 impl ChunkRecord {
-    /// Returns a chunk; `mask` removes keys from text.
-    pub(super) fn new(n: usize, bytes: &[u8], mask: impl FnOnce(&str) -> String) -> Self {
-        let text = std::str::from_utf8(bytes).ok().map(mask);
-        let hex = || bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]).map(hex_digit).collect();
-        Self { n, hex: text.is_none().then(hex), text }
+    /// Returns a chunk.
+    pub(super) fn new(n: usize, bytes: Vec<u8>) -> Self {
+        match String::from_utf8(bytes) {
+            Ok(text) => Self { n, text: Some(text), hex: None },
+            Err(error) => {
+                let digits = error.as_bytes().iter().flat_map(|byte| [byte >> 4, byte & 15]);
+                Self { n, text: None, hex: Some(digits.map(hex_digit).collect()) }
+            }
+        }
     }
 
     /// Returns its bytes; `None` if they are missing or invalid.
@@ -131,7 +135,7 @@ mod tests {
     #[test]
     fn a_chunk_is_text_or_hex_and_round_trips() {
         for bytes in ["data: ü\n\n".as_bytes(), b"\xff\x00\n", b""] {
-            let piece = ChunkRecord::new(1, bytes, str::to_owned);
+            let piece = ChunkRecord::new(1, bytes.to_vec());
             assert_eq!(piece.bytes().as_deref(), Some(bytes));
         }
         for hex in ["f", "zz", "é0"] {

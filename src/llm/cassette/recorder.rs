@@ -13,8 +13,7 @@ use super::record::{
     CassetteRecord, ChunkRecord, FORMAT_VERSION, RequestRecord, public_headers, relevant_headers,
 };
 use crate::llm::exchange::{HttpTransport, IncomingResponse, ResponseBody};
-use crate::llm::fault::SecretMasker;
-use crate::net::{HttpRequest, Result};
+use crate::net::{HttpRequest, Result, Secrets};
 use crate::port::{CancellationToken, lock};
 use crate::workspace::{open_without_links, resolve_inside};
 
@@ -61,7 +60,7 @@ impl Recorder {
         let mut file =
             CassetteFile { path: path.to_owned(), file, requests: 0, body: String::new() };
         let head = CassetteRecord::Recording { version: FORMAT_VERSION };
-        file.try_write(&head, &SecretMasker::default()).map_err(failed)?;
+        file.try_write(&head, &Secrets::default()).map_err(failed)?;
         Ok(Self(Arc::new(Mutex::new(file))))
     }
 
@@ -75,7 +74,7 @@ impl Recorder {
         &self,
         inner: Arc<dyn HttpTransport>,
         model: &str,
-        masker: SecretMasker,
+        masker: Secrets,
     ) -> Arc<dyn HttpTransport> {
         let (recorder, model) = (self.clone(), model.to_owned());
         Arc::new(RecordingTransport { recorder, inner, model, masker })
@@ -84,20 +83,15 @@ impl Recorder {
 
 impl CassetteFile {
     /// Records a request, and returns its number.
-    fn write_request(
-        &mut self,
-        request: &HttpRequest,
-        model: &str,
-        masker: &SecretMasker,
-    ) -> usize {
+    fn write_request(&mut self, request: &HttpRequest, model: &str, masker: &Secrets) -> usize {
         self.requests += 1;
-        let body = masker.mask(&String::from_utf8_lossy(&request.body.to_vec()));
+        let body = masker.mask_all(&String::from_utf8_lossy(&request.body.to_vec()));
         let same = common_prefix_length(&self.body, &body);
         let record = CassetteRecord::Request(RequestRecord {
             n: self.requests,
             model: model.to_owned(),
             method: request.method.to_string(),
-            url: masker.mask(&request.url),
+            url: masker.mask_all(&request.url),
             headers: public_headers(&request.headers),
             shared_bytes: same,
             body: body[same..].to_owned(),
@@ -109,16 +103,16 @@ impl CassetteFile {
 
     /// Writes a record with its keys masked; servers may repeat a key in text or headers. A failed write does not fail
     /// the run, but is reported once.
-    fn write_or_warn(&mut self, record: &CassetteRecord, masker: &SecretMasker) {
+    fn write_or_warn(&mut self, record: &CassetteRecord, masker: &Secrets) {
         if let Err(error) = self.try_write(record, masker) {
             log::warn!("the recording {} ends here: {error}", self.path.display());
             self.file = None;
         }
     }
 
-    fn try_write(&mut self, record: &CassetteRecord, masker: &SecretMasker) -> io::Result<()> {
+    fn try_write(&mut self, record: &CassetteRecord, masker: &Secrets) -> io::Result<()> {
         let Some(file) = &mut self.file else { return Ok(()) };
-        let mut text = masker.mask(&serde_json::to_string(record)?);
+        let mut text = masker.mask_all(&serde_json::to_string(record)?);
         text.push('\n');
         file.write_all(text.as_bytes())
     }
@@ -138,7 +132,7 @@ struct RecordingTransport {
     recorder: Recorder,
     inner: Arc<dyn HttpTransport>,
     model: String,
-    masker: SecretMasker,
+    masker: Secrets,
 }
 
 impl HttpTransport for RecordingTransport {
@@ -172,7 +166,7 @@ struct RecordingBody {
 /// Records one response.
 struct ResponseRecorder {
     recorder: Recorder,
-    masker: SecretMasker,
+    masker: Secrets,
     number: usize,
     /// The incomplete chunk at the end: a key must not be split.
     pending: Vec<u8>,
@@ -208,7 +202,7 @@ impl ResponseRecorder {
     fn write_chunk(&mut self, length: usize) {
         let bytes: Vec<u8> = self.pending.drain(..length).collect();
         let bytes = self.masker.mask_bytes(&bytes);
-        let chunk = ChunkRecord::new(self.number, &bytes, |text| self.masker.mask(text));
+        let chunk = ChunkRecord::new(self.number, bytes);
         lock(&self.recorder.0).write_or_warn(&CassetteRecord::Chunk(chunk), &self.masker);
     }
 }

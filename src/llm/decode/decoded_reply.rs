@@ -6,6 +6,7 @@ use super::CallIds;
 use crate::model::{
     OpaqueBlock, Reply, ReplyFinish, ReplyPart, Tokens, ToolArguments, ToolCall, Usage,
 };
+use crate::net::Secrets;
 use crate::port::ReplyDelta;
 
 /// A reply as a wire decoded it.
@@ -36,6 +37,8 @@ pub(crate) struct DeltaBuffer {
     pub(crate) reasoning: String,
     /// The bytes of the reply received so far, including calls.
     received_bytes: usize,
+    /// Masked in the text.
+    secrets: Secrets,
 }
 
 /// Estimates the usage where the provider does not report it.
@@ -77,6 +80,24 @@ impl DecodedReply {
         Reply { parts: parts.into(), finish: self.finish, usage, model }
     }
 
+    /// Masks these secrets everywhere: a provider, or a proxy before it, may repeat the key.
+    pub(crate) fn mask(mut self, secrets: &Secrets) -> Self {
+        let mask = |text: &mut String| *text = secrets.mask(std::mem::take(text));
+        for part in &mut self.parts {
+            match part {
+                DecodedPart::Text(text) | DecodedPart::Opaque(text) => mask(text),
+                DecodedPart::Call { id, name, arguments } => {
+                    [id, name, arguments].into_iter().for_each(mask);
+                }
+            }
+        }
+        self.model.iter_mut().for_each(mask);
+        if let ReplyFinish::Other(reason) = &mut self.finish {
+            *reason = secrets.mask(reason.to_string()).into();
+        }
+        self
+    }
+
     fn output_bytes(&self) -> usize {
         let length = |part: &DecodedPart| match part {
             DecodedPart::Text(text) | DecodedPart::Opaque(text) => text.len(),
@@ -87,6 +108,11 @@ impl DecodedReply {
 }
 
 impl DeltaBuffer {
+    /// Returns an empty buffer that masks these secrets.
+    pub(crate) fn new(secrets: Secrets) -> Self {
+        Self { secrets, ..Self::default() }
+    }
+
     /// Counts a delta of a call, which is only reported once it is complete.
     pub(crate) fn add_hidden(&mut self, delta: &str) {
         self.received_bytes += delta.len();
@@ -97,15 +123,32 @@ impl DeltaBuffer {
         estimate_usage(0, self.received_bytes).output
     }
 
-    /// Reports the text, and clears it.
+    /// Reports the text, and clears it; the beginning of a secret at its end stays until the rest is received.
     pub(crate) fn flush(&mut self, sink: &mut dyn FnMut(ReplyDelta)) {
-        self.received_bytes += self.text.len() + self.reasoning.len();
-        if !self.reasoning.is_empty() {
-            sink(ReplyDelta::Reasoning(std::mem::take(&mut self.reasoning)));
-        }
-        if !self.text.is_empty() {
-            sink(ReplyDelta::Text(std::mem::take(&mut self.text)));
-        }
+        self.report(sink, Secrets::unfinished);
+    }
+
+    /// Reports the rest of the text.
+    pub(crate) fn finish(&mut self, sink: &mut dyn FnMut(ReplyDelta)) {
+        self.report(sink, |_, _| 0);
+    }
+
+    fn report(
+        &mut self,
+        sink: &mut dyn FnMut(ReplyDelta),
+        kept_length: impl Fn(&Secrets, &str) -> usize,
+    ) {
+        let secrets = &self.secrets;
+        let mut take = |text: &mut String, delta: fn(String) -> ReplyDelta| {
+            let mut new = secrets.mask(std::mem::take(text));
+            *text = new.split_off(new.len() - kept_length(secrets, &new));
+            self.received_bytes += new.len();
+            if !new.is_empty() {
+                sink(delta(new));
+            }
+        };
+        take(&mut self.reasoning, ReplyDelta::Reasoning);
+        take(&mut self.text, ReplyDelta::Text);
     }
 }
 
@@ -141,6 +184,7 @@ pub(crate) fn estimate_usage(sent: usize, written: usize) -> Usage {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::net::Secret;
 
     fn call(arguments: &str) -> DecodedPart {
         let (id, name) = (String::new(), "grep".to_owned());
@@ -205,6 +249,24 @@ mod tests {
         buffer.flush(&mut |delta| deltas.push(delta));
         buffer.flush(&mut |delta| deltas.push(delta));
         assert_eq!(deltas, [ReplyDelta::Text("a".to_owned())]);
+    }
+
+    #[test]
+    fn a_secret_in_parts_is_masked() {
+        let secrets = Secrets::from_keys([Secret::new("sk-canary-1").unwrap()]);
+        let mut buffer = DeltaBuffer::new(secrets);
+        let mut shown = String::new();
+        for part in ["a s", "k-can", "ary-", "1 b sk", " c sk-can"] {
+            buffer.text.push_str(part);
+            buffer.flush(&mut |delta| {
+                let ReplyDelta::Text(text) = delta else { panic!() };
+                shown.push_str(&text);
+            });
+        }
+        assert_eq!(shown, "a *** b sk c ");
+        let mut rest = Vec::new();
+        buffer.finish(&mut |delta| rest.push(delta));
+        assert_eq!(rest, [ReplyDelta::Text("sk-can".to_owned())]);
     }
 
     #[test]

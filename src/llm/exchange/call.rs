@@ -63,7 +63,7 @@ impl ModelCall for PreparedModelCall {
             scope.notify(EffectNotice::Warning { text: text.as_str().into() });
         }
         self.send_and_read(scope, sink).map_err(|fault| {
-            let mut message = fault::readable(&self.target.masker.mask(&fault.message));
+            let mut message = fault::readable(&self.target.masker.mask_all(&fault.message));
             if let (FaultKind::Auth, Some(key)) = (fault.kind, &self.target.key_source) {
                 message.push_str(&key.hint());
             }
@@ -84,14 +84,21 @@ impl PreparedModelCall {
             return Err(self.read_error(&mut response));
         }
         // From here on the provider may charge for the request.
-        let mut deltas = DeltaBuffer::default();
+        let masker = &self.target.masker;
+        let mut deltas = DeltaBuffer::new(masker.clone());
         let reply = self.read_reply(response.body, &mut deltas, sink);
+        // Text before an error is reported too.
+        deltas.finish(sink);
         let reply = reply.map_err(|fault| Fault {
             billed: true,
             received: deltas.received_tokens(),
             ..fault
         })?;
-        let reply = reply.into_reply(&self.target.model, &self.call_ids, self.request.body.len());
+        let reply = reply.mask(masker).into_reply(
+            &self.target.model,
+            &self.call_ids,
+            self.request.body.len(),
+        );
         if let Some(text) = self.truncation_warning(&reply) {
             scope.notify(EffectNotice::Warning { text: text.into() });
         }

@@ -9,11 +9,10 @@ use super::prefix_check::PrefixCheck;
 use super::transport::HttpTransport;
 use crate::llm::decode::CallIds;
 use crate::llm::encode::{EncodedConversation, MessageWriter};
-use crate::llm::fault::SecretMasker;
 use crate::llm::wire::{RequestFrame, Result, ToolChoice, Wire};
 use crate::machine::CallPurpose;
 use crate::model::{Fault, FaultKind};
-use crate::net::{HeaderMap, HttpRequest, Method, RequestBody};
+use crate::net::{HeaderMap, HttpRequest, Method, RequestBody, Secrets};
 use crate::port::{Model, ModelCall, ModelRequest, ToolSpec};
 
 /// A model over HTTP. It keeps the encoded conversation and encodes only new entries, which it recognizes by their ids;
@@ -36,7 +35,7 @@ pub(crate) struct RequestTarget {
     pub(crate) model: Arc<str>,
     pub(crate) url: String,
     pub(crate) headers: HeaderMap,
-    pub(crate) masker: SecretMasker,
+    pub(crate) masker: Secrets,
     /// The source of the key, for error messages; `None` for a recording.
     pub(crate) key_source: Option<KeySource>,
     /// Whether to warn if the provider counts far fewer tokens than were sent.
@@ -236,7 +235,7 @@ mod tests {
             model: "openai-chat/m".into(),
             url: "http://localhost".to_owned(),
             headers: HeaderMap::new(),
-            masker: SecretMasker::default(),
+            masker: Secrets::default(),
             key_source: None,
             may_truncate: false,
         };

@@ -3,9 +3,9 @@
 use serde_json::Value;
 
 use super::api_error::{ApiError, is_unpaired, kind_of_text};
-use super::masking::{SecretMasker, excerpt, readable};
+use super::masking::{excerpt, readable};
 use crate::model::{Fault, FaultKind, RetryAdvice, TimeSpan};
-use crate::net::{HeaderMap, HeaderValue, retry_after};
+use crate::net::{HeaderMap, HeaderValue, Secrets, retry_after};
 
 /// The delay after an overload, unless the provider asks for another one.
 const OVERLOADED_WAIT: TimeSpan = TimeSpan::from_secs(5);
@@ -22,7 +22,7 @@ pub(crate) fn classify_response(
     headers: &HeaderMap,
     body: &[u8],
     url: &str,
-    masker: &SecretMasker,
+    masker: &Secrets,
 ) -> Fault {
     let text = String::from_utf8_lossy(body);
     // For a streaming request, some servers send the error as an event.
@@ -80,7 +80,7 @@ pub(crate) fn classify_response(
         }
         _ => message,
     };
-    let message = readable(&masker.mask(&message));
+    let message = readable(&masker.mask_all(&message));
     Fault { advice: retry, retry_after: wait, billed: status < 300, ..Fault::new(kind, message) }
 }
 
@@ -180,7 +180,7 @@ mod tests {
             map.insert(*name, HeaderValue::from_static(value));
         }
         let url = "https://api.example.com/v1/chat";
-        let masker = SecretMasker::new([Secret::new("canary-key").unwrap()]);
+        let masker = Secrets::from_keys([Secret::new("canary-key").unwrap()]);
         classify_response(status, &map, body.as_bytes(), url, &masker)
     }
 

@@ -7,5 +7,5 @@ mod network;
 
 pub(super) use api_error::{ApiError, is_blank, is_error};
 pub(super) use classify::{classify_response, classify_stream_error, reply_error};
-pub(super) use masking::{SecretMasker, excerpt, readable};
+pub(super) use masking::{excerpt, readable};
 pub(super) use network::network_fault;

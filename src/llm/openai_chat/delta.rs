@@ -176,7 +176,7 @@ mod tests {
 
     /// Fault L55.
     #[test]
-    fn invalid_usage_is_none() {
+    fn invalid_usage_is_ignored() {
         for json in ["{}", "[]", "7", r#"{"prompt_tokens":-1,"completion_tokens":2}"#] {
             assert_eq!(parse_usage(json), None, "{json}");
         }

@@ -77,7 +77,7 @@ pub enum ChartError {
         error: String,
     },
     /// A target doesn't exist.
-    #[error("{from:?} on {event} leads to {target:?}, which is no state")]
+    #[error("{from:?} on {event} leads to {target:?}, which is not a state")]
     UnknownTarget {
         /// The path of the state.
         from: String,
@@ -318,6 +318,6 @@ mod tests {
         let no_initial = r#"invalid statechart at "": missing field `initial`"#;
         assert_eq!(error(r#"{ "id": "c" }"#), no_initial);
         let lost = r#"{ "id": "c", "initial": "A", "states": { "A": { "on": { "X": { "target": "Z" } } } } }"#;
-        assert_eq!(error(lost), r#""A" on X leads to "Z", which is no state"#);
+        assert_eq!(error(lost), r#""A" on X leads to "Z", which is not a state"#);
     }
 }

@@ -62,7 +62,7 @@ impl ShellParser {
                 Some('\n') => self.end_line(),
                 _ if self.end_of_script(end).is_some() => {}
                 Some(';') if matches!(self.peek_at(1), Some(';' | '&')) => {
-                    return fail("a case ends where there is none");
+                    return fail("a case ends that has not begun");
                 }
                 Some(';') => self.at += 1,
                 None => {}
@@ -321,7 +321,7 @@ impl ShellParser {
         }
     }
 
-    /// Parses an assignment; `None` if there is none.
+    /// Parses an assignment; `None` if no assignment begins here.
     fn parse_assignment(&mut self) -> ParseResult<Option<Assignment>> {
         let begun = self.at;
         let name = self.take_while(is_name);
@@ -361,7 +361,7 @@ impl ShellParser {
         Ok(Some(Assignment { name, values, is_list }))
     }
 
-    /// Parses a redirection; `None` if there is none.
+    /// Parses a redirection; `None` if no redirection begins here.
     fn parse_redirection(&mut self) -> ParseResult<Option<Redirection>> {
         let begun = self.at;
         // A number says which one is redirected.

@@ -119,7 +119,7 @@ impl ShellCommand {
         Self { words: words.to_vec(), ..Self::default() }
     }
 
-    /// Returns the name of its program without its folder; `None` if it is unknown or there is none.
+    /// Returns the name of its program without its folder; `None` if it is unknown or missing.
     pub(in crate::policy) fn name(&self) -> Option<&str> {
         let is_simple = self.kind == CommandKind::Simple;
         let first = self.words.first().filter(|word| is_simple && word.is_literal())?;

@@ -25,7 +25,7 @@ pub(in crate::policy) const PROCESS_SUBSTITUTION: &str = "<(…)";
 const OPEN_QUOTE: &str = "a quote is not closed";
 
 impl ShellParser {
-    /// Parses a word; `None` if there is none.
+    /// Parses a word; `None` if no word begins here.
     pub(super) fn parse_word(&mut self) -> ParseResult<Option<ShellWord>> {
         let mut word = ShellWord::default();
         let begun = self.at;

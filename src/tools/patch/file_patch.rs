@@ -49,9 +49,7 @@ struct GitHeaders {
 }
 
 /// A parsed patch, with file names as they are in its text.
-pub(in crate::tools) struct ParsedPatch(Names);
-
-enum Names {
+pub(in crate::tools) enum ParsedPatch {
     /// The names are paths.
     Exact(Vec<FilePatch>),
     /// The names may have prefixes.
@@ -65,10 +63,10 @@ impl ParsedPatch {
     ///
     /// Fails with the error and its position.
     pub(in crate::tools) fn parse(patch: &str) -> Result<Self, String> {
-        Ok(Self(match begin_patch::is_begin_patch(patch) {
-            true => Names::Exact(begin_patch::parse(patch)?),
-            false => Names::Prefixed(parse_unified(patch)?),
-        }))
+        Ok(match begin_patch::is_begin_patch(patch) {
+            true => Self::Exact(begin_patch::parse(patch)?),
+            false => Self::Prefixed(parse_unified(patch)?),
+        })
     }
 
     /// Returns the patch of each file. `exists` returns whether a file exists, which decides whether a name has a prefix.
@@ -80,9 +78,9 @@ impl ParsedPatch {
         &self,
         exists: &dyn Fn(&str) -> bool,
     ) -> Result<Vec<FilePatch>, String> {
-        match &self.0 {
-            Names::Exact(patches) => Ok(patches.clone()),
-            Names::Prefixed(patches) => name_prefix::resolve_names(patches.clone(), exists),
+        match self {
+            Self::Exact(patches) => Ok(patches.clone()),
+            Self::Prefixed(patches) => name_prefix::resolve_names(patches.clone(), exists),
         }
     }
 }

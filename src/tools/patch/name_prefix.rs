@@ -10,7 +10,7 @@ use super::file_patch::{FileOperation, FilePatch};
 
 /// A section with uninterpreted names.
 #[derive(Clone)]
-pub(super) struct UnresolvedFilePatch {
+pub(in crate::tools) struct UnresolvedFilePatch {
     pub(super) patch: FilePatch,
     /// The names in its line `diff --git`, or else in its lines `---` and `+++`, uninterpreted.
     pub(super) git_names: Option<(String, String)>,

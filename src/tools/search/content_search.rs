@@ -1,15 +1,17 @@
 //! Content search.
 
+use std::fs;
 use std::io::{self, Read};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use grep_regex::{RegexMatcher, RegexMatcherBuilder};
 use grep_searcher::{BinaryDetection, MmapChoice, Searcher, SearcherBuilder};
+use rustix::process::{Resource, getrlimit};
 
 use super::matches::{FileMatches, SearchMatches};
 use super::walk::{FileWalk, WalkEnd, compile_name_pattern};
 use crate::policy::{CallTarget, PolicyEngine};
-use crate::port::CancellationToken;
+use crate::port::{CancellationToken, lock};
 use crate::tools::calls::{ReadCall, resolve};
 use crate::tools::tool::ToolOutput;
 use crate::workspace::{FileError, OpenFile, WorkspaceRoot};
@@ -53,6 +55,10 @@ pub(in crate::tools) enum PatternSyntax {
 
 /// The heap limit for the search of a file, in bytes. Only very long lines reach it.
 const MAX_MEMORY: usize = 64 << 20;
+
+/// The part of the remaining address space that the search of a file may use, so that all threads together, each with an
+/// old and a new buffer of twice the size while one grows, leave some.
+const ADDRESS_SPACE_PART: u64 = 32;
 
 /// The maximum size of a file that is read into a buffer before it is searched, in bytes.
 const MAX_BUFFERED_FILE: usize = 128 << 10;
@@ -110,8 +116,9 @@ impl ContentSearch {
     fn run(&self, cancel: &CancellationToken) -> Result<ToolOutput, FileError> {
         let found = Mutex::new(SearchMatches::new(self.max_matches));
         let found_in = &found;
+        let heap_limit = heap_limit();
         let walked = self.walk.for_each_file(cancel, &|| {
-            let mut searcher = self.searcher();
+            let mut searcher = self.searcher(heap_limit);
             let mut buffer = Vec::new();
             Box::new(move |path| {
                 let Ok(opened) = self.walk.root.open_file(&path) else { return };
@@ -119,7 +126,7 @@ impl ContentSearch {
                 // Matches before a read error are kept.
                 let _ = self.search_file(&mut searcher, &mut buffer, opened, &mut hits);
                 if !hits.is_empty() {
-                    found_in.lock().unwrap_or_else(PoisonError::into_inner).add(path, hits);
+                    lock(found_in).add(path, hits);
                 }
             })
         })?;
@@ -159,7 +166,7 @@ impl ContentSearch {
         searcher.search_slice(&self.matcher, &buffer[..read], hits)
     }
 
-    fn searcher(&self) -> Searcher {
+    fn searcher(&self, heap_limit: usize) -> Searcher {
         SearcherBuilder::new()
             .line_number(true)
             .before_context(self.context)
@@ -167,7 +174,18 @@ impl ContentSearch {
             .binary_detection(BinaryDetection::quit(0))
             // Files are not mapped: one that shrinks meanwhile would end the process by SIGBUS.
             .memory_map(MmapChoice::never())
-            .heap_limit(Some(MAX_MEMORY))
+            .heap_limit(Some(heap_limit))
             .build()
     }
+}
+
+/// Returns the heap limit for the search of a file, in bytes. Memory that the system refuses would end the process.
+fn heap_limit() -> usize {
+    let Some(most) = getrlimit(Resource::As).current else { return MAX_MEMORY };
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let used =
+        status.lines().find_map(|line| line.strip_prefix("VmSize:")?.split_whitespace().next());
+    let used = used.and_then(|kilobytes| kilobytes.parse::<u64>().ok()).unwrap_or(0) << 10;
+    let left = most.saturating_sub(used) / ADDRESS_SPACE_PART;
+    usize::try_from(left).map_or(MAX_MEMORY, |left| left.min(MAX_MEMORY))
 }

@@ -16,7 +16,7 @@ use super::recording::{
     EventScript, InputSender, RecordedRun, RecordingModel, ScriptedMessages, SharedRecording,
 };
 use crate::app::{
-    AppError, Environment, ExecutionMode, FinishedRun, ProcessEnv, ResolvedModel, RunIo,
+    AppError, ExecutionMode, FinishedRun, ProcessEnv, ResolvedModel, RunEnvironment, RunIo,
     RunRequest, RunSetup, SessionTarget, SubagentClock, open_store,
 };
 use crate::config::{ConfigSources, load};
@@ -176,7 +176,7 @@ fn run_scenario(
     let reporter = Reporter::new(vec![Box::new(script)]);
     let io = RunIo { reporter: reporter.clone(), confirm, sandbox: None };
     let recording = notes.clone();
-    let environment = Environment {
+    let environment = RunEnvironment {
         executor,
         subagent_clock,
         ports: Box::new(move |ports| Ports {

@@ -1,7 +1,9 @@
 //! Languages by file name.
 
+use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::path::Path;
+use std::sync::LazyLock;
 
 /// Returns the most likely language of a file with this name.
 pub(super) fn language_of(name: &OsStr) -> Option<&'static str> {
@@ -12,75 +14,29 @@ pub(super) fn language_of(name: &OsStr) -> Option<&'static str> {
         "CMakeLists.txt" => Some("CMake"),
         "Rakefile" | "Gemfile" => Some("Ruby"),
         "Jenkinsfile" => Some("Groovy"),
-        _ => language_by_extension(&ending?.to_ascii_lowercase()),
+        _ => BY_EXTENSION.get(&*ending?.to_ascii_lowercase()).copied(),
     }
 }
 
-fn language_by_extension(ending: &str) -> Option<&'static str> {
-    Some(match ending {
-        "rs" => "Rust",
-        "py" | "pyi" => "Python",
-        "js" | "mjs" | "cjs" | "jsx" => "JavaScript",
-        "ts" | "mts" | "cts" | "tsx" => "TypeScript",
-        "go" => "Go",
-        "java" => "Java",
-        "kt" | "kts" => "Kotlin",
-        "scala" | "sc" => "Scala",
-        "groovy" | "gradle" => "Groovy",
-        "clj" | "cljs" | "cljc" => "Clojure",
-        "c" | "h" => "C",
-        "cc" | "cpp" | "cxx" | "hpp" | "hh" | "hxx" => "C++",
-        "cs" => "C#",
-        "fs" | "fsi" | "fsx" => "F#",
-        "vb" => "Visual Basic",
-        "m" | "mm" => "Objective-C",
-        "swift" => "Swift",
-        "dart" => "Dart",
-        "rb" | "rake" => "Ruby",
-        "php" => "PHP",
-        "pl" | "pm" => "Perl",
-        "lua" => "Lua",
-        "r" => "R",
-        "jl" => "Julia",
-        "ex" | "exs" => "Elixir",
-        "erl" | "hrl" => "Erlang",
-        "hs" => "Haskell",
-        "ml" | "mli" => "OCaml",
-        "elm" => "Elm",
-        "nim" => "Nim",
-        "zig" => "Zig",
-        "d" => "D",
-        "f90" | "f95" | "f" => "Fortran",
-        "asm" | "s" => "Assembly",
-        "sh" | "bash" | "zsh" | "fish" => "Shell",
-        "ps1" | "psm1" => "PowerShell",
-        "bat" | "cmd" => "Batch",
-        "sql" => "SQL",
-        "html" | "htm" => "HTML",
-        "css" => "CSS",
-        "scss" | "sass" | "less" => "Sass",
-        "vue" => "Vue",
-        "svelte" => "Svelte",
-        "md" | "markdown" => "Markdown",
-        "rst" => "reStructuredText",
-        "tex" => "TeX",
-        "json" | "jsonc" | "json5" => "JSON",
-        "yaml" | "yml" => "YAML",
-        "toml" => "TOML",
-        "xml" | "xsd" | "xsl" => "XML",
-        "proto" => "Protocol Buffers",
-        "graphql" | "gql" => "GraphQL",
-        "tf" | "hcl" => "Terraform",
-        "nix" => "Nix",
-        "cmake" => "CMake",
-        "mk" => "Make",
-        "sol" => "Solidity",
-        "vim" => "Vim script",
-        "el" | "lisp" | "scm" => "Lisp",
-        "ipynb" => "Jupyter Notebook",
-        _ => return None,
-    })
-}
+/// Languages with the extensions of their files.
+const LANGUAGES: &str = "\
+    Rust: rs; Python: py pyi; JavaScript: js mjs cjs jsx; TypeScript: ts mts cts tsx; Go: go; Java: java; \
+    Kotlin: kt kts; Scala: scala sc; Groovy: groovy gradle; Clojure: clj cljs cljc; C: c h; \
+    C++: cc cpp cxx hpp hh hxx; C#: cs; F#: fs fsi fsx; Visual Basic: vb; Objective-C: m mm; Swift: swift; \
+    Dart: dart; Ruby: rb rake; PHP: php; Perl: pl pm; Lua: lua; R: r; Julia: jl; Elixir: ex exs; Erlang: erl hrl; \
+    Haskell: hs; OCaml: ml mli; Elm: elm; Nim: nim; Zig: zig; D: d; Fortran: f90 f95 f; Assembly: asm s; \
+    Shell: sh bash zsh fish; PowerShell: ps1 psm1; Batch: bat cmd; SQL: sql; HTML: html htm; CSS: css; \
+    Sass: scss sass less; Vue: vue; Svelte: svelte; Markdown: md markdown; reStructuredText: rst; TeX: tex; \
+    JSON: json jsonc json5; YAML: yaml yml; TOML: toml; XML: xml xsd xsl; Protocol Buffers: proto; \
+    GraphQL: graphql gql; Terraform: tf hcl; Nix: nix; CMake: cmake; Make: mk; Solidity: sol; Vim script: vim; \
+    Lisp: el lisp scm; Jupyter Notebook: ipynb";
+
+static BY_EXTENSION: LazyLock<HashMap<&str, &str>> = LazyLock::new(|| {
+    let languages = LANGUAGES.split("; ").filter_map(|language| language.split_once(": "));
+    languages
+        .flat_map(|(name, all)| all.split(' ').map(move |extension| (extension, name)))
+        .collect()
+});
 
 #[cfg(test)]
 mod tests {

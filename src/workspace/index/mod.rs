@@ -11,6 +11,7 @@ mod tree;
 mod walk;
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -74,18 +75,12 @@ pub enum IndexCoverage {
     Partial,
 }
 
-/// Why an index cannot be built.
+/// An invalid exclude pattern.
 #[derive(Debug, Error)]
-#[non_exhaustive]
-pub enum IndexError {
-    /// An exclude pattern is invalid.
-    #[error("invalid exclude pattern '{pattern}' for the index: {source}")]
-    Pattern {
-        /// The pattern.
-        pattern: String,
-        /// The parser's error.
-        source: ignore::Error,
-    },
+#[error("invalid exclude pattern '{pattern}' for the index: {source}")]
+pub struct IndexError {
+    pattern: String,
+    source: ignore::Error,
 }
 
 /// The names of instruction files for agents.
@@ -156,11 +151,10 @@ impl WorkspaceIndex {
         languages.sort_by_key(|(_, files)| std::cmp::Reverse(*files));
         let mut guides: Vec<String> = found
             .iter()
-            .filter(|file| file.path.parent().is_some_and(|folder| !folder.is_root()))
-            .filter(|file| {
-                file.path.name().is_some_and(|name| INSTRUCTION_FILES.iter().any(|g| name == *g))
-            })
-            .map(|file| file.path.to_string())
+            .map(|file| &file.path)
+            .filter(|path| path.parent().is_some_and(|folder| !folder.is_root()))
+            .filter(|path| INSTRUCTION_FILES.map(OsStr::new).map(Some).contains(&path.name()))
+            .map(ToString::to_string)
             .collect();
         guides.sort();
         guides.truncate(MAX_INSTRUCTION_FILES);
@@ -226,7 +220,7 @@ mod tests {
         let indexed = WorkspaceIndex::build(&root, &settings).unwrap();
         assert_eq!(names(&indexed.index.tree), [".e", ".gitignore", "a.rs"]);
         let wrong = IndexSettings { exclude: vec!["[".to_owned()], ..patient() };
-        assert!(matches!(WorkspaceIndex::build(&root, &wrong), Err(IndexError::Pattern { .. })));
+        assert!(WorkspaceIndex::build(&root, &wrong).is_err());
     }
 
     #[test]

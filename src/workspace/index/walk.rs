@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -12,6 +12,7 @@ use ignore::{DirEntry, WalkBuilder};
 
 use super::cache::IndexCache;
 use super::{IndexError, IndexSettings, WorkspaceIndex, language};
+use crate::port::lock;
 use crate::workspace::generated::is_generated;
 use crate::workspace::listing::entries;
 use crate::workspace::path::RelPath;
@@ -75,16 +76,16 @@ impl IndexWalk {
                 false => shared.stopped.store(true, Ordering::Relaxed),
             }
             if let Some(cache) = cache.filter(|_| !shared.stopped.load(Ordering::Relaxed)) {
-                cache.write(&WorkspaceIndex::from_files(&shared.progress().found));
+                cache.write(&WorkspaceIndex::from_files(&lock(&shared.progress).found));
             }
-            shared.progress().is_finished = true;
+            lock(&shared.progress).is_finished = true;
             shared.finished.notify_all();
         };
         // Without a thread there is no index, and the run continues without.
         if let Err(error) = thread::Builder::new().name("index".to_owned()).spawn(job) {
             log::warn!("the workspace is not indexed: {error}");
             walk.shared.stopped.store(true, Ordering::Relaxed);
-            walk.shared.progress().is_finished = true;
+            lock(&walk.shared.progress).is_finished = true;
         }
         Ok(walk)
     }
@@ -92,7 +93,7 @@ impl IndexWalk {
     /// Waits for the end of the walk, and returns whether it is complete. Waits until `due`, and until `entries`
     /// entries were visited: a busy machine takes longer for the same small workspace.
     pub(super) fn wait(&self, due: Instant, entries: usize) -> bool {
-        let mut progress = self.shared.progress();
+        let mut progress = lock(&self.shared.progress);
         loop {
             if progress.is_finished {
                 return !self.shared.stopped.load(Ordering::Relaxed);
@@ -128,7 +129,7 @@ impl IndexWalk {
     /// Returns the index of the files found so far.
     pub(super) fn index(&self) -> WorkspaceIndex {
         // A copy, so that a running walk is not blocked.
-        let found = self.shared.progress().found.clone();
+        let found = lock(&self.shared.progress).found.clone();
         WorkspaceIndex::from_files(&found)
     }
 }
@@ -138,7 +139,7 @@ impl WalkState {
         let begun = Instant::now();
         for entry in entries(builder.build()) {
             let found = indexed_file(&entry, root, largest);
-            let mut progress = self.progress();
+            let mut progress = lock(&self.progress);
             progress.entries += 1;
             progress.found.extend(found);
             let full = progress.found.len() >= MAX_FILES;
@@ -150,10 +151,6 @@ impl WalkState {
                 break;
             }
         }
-    }
-
-    fn progress(&self) -> MutexGuard<'_, WalkProgress> {
-        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -193,7 +190,7 @@ fn exclude_patterns(root: &Path, patterns: &[String]) -> Result<Override, IndexE
     let mut builder = OverrideBuilder::new(root);
     let wrong = |pattern: &str| {
         let pattern = pattern.to_owned();
-        move |source| IndexError::Pattern { pattern, source }
+        move |source| IndexError { pattern, source }
     };
     for pattern in patterns {
         builder.add(&format!("!{pattern}")).map_err(wrong(pattern))?;

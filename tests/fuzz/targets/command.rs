@@ -2,14 +2,13 @@
 #![no_main]
 
 use architect::model::{ConfirmMode, Decision};
-use architect::policy::{
-    CallKind, CallTarget, CommandTarget, Guardrails, PermissionRules, PolicyEngine,
-};
+use architect::policy::{CallKind, CallTarget, CommandTarget, Guardrails, PolicyEngine};
+use architect::tools::permission_rules;
 
 /// Returns policies, each at least as strict as the one before.
 fn policies() -> [PolicyEngine; 3] {
     let policy = |mode, allow: &[&str], deny: &[&str]| {
-        let rules = PermissionRules::parse(deny, &[], allow).unwrap();
+        let rules = permission_rules(deny, &[], allow).unwrap();
         PolicyEngine::new(mode, rules, Guardrails::default())
     };
     [

@@ -2,15 +2,14 @@
 #![no_main]
 
 use architect::model::{ConfirmMode, Decision};
-use architect::policy::{
-    CallKind, CallTarget, CommandTarget, Guardrails, PermissionRules, PolicyEngine,
-};
+use architect::policy::{CallKind, CallTarget, CommandTarget, Guardrails, PolicyEngine};
+use architect::tools::permission_rules;
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {
     let Ok(text) = std::str::from_utf8(data) else { return };
     let (rule, what) = text.split_once('\n').unwrap_or((text, ""));
     let engine = |deny: &[&str], allow: &[&str]| {
-        let rules = PermissionRules::parse(deny, &[], allow)?;
+        let rules = permission_rules(deny, &[], allow)?;
         Ok::<_, architect::policy::RuleError>(PolicyEngine::new(
             ConfirmMode::Yolo,
             rules,

@@ -2,15 +2,16 @@
 
 use architect::model::Decision;
 use architect::policy::{
-    CallKind, CallTarget, CommandTarget, ConfirmMode, Guardrails, PermissionRules, PolicyEngine,
+    CallKind, CallTarget, CommandTarget, ConfirmMode, Guardrails, PolicyEngine,
 };
+use architect::tools::permission_rules;
 
 use proptest::prelude::*;
 
 use super::{almost_valid, proptest_config};
 
 fn policy(mode: ConfirmMode, deny: &[&str], allow: &[&str]) -> Option<PolicyEngine> {
-    let rules = PermissionRules::parse(deny, &[], allow).ok()?;
+    let rules = permission_rules(deny, &[], allow).ok()?;
     Some(PolicyEngine::new(mode, rules, Guardrails::default()))
 }
 

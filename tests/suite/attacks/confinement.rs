@@ -666,9 +666,44 @@ fn a_command_is_ended_before_it_takes_all_there_is() {
             let command = CommandSpec { timeout, ..CommandSpec::shell(line, root.join("w")) };
             supervisor.run(&command, &CancellationToken::new()).unwrap()
         };
-        let much = "a=$(head -c 200000000 /dev/zero | tr '\\0' x); sleep 5";
-        assert_eq!(run(much).end, CommandEnd::OutOfMemory, "{level}");
-        assert_eq!(run("true").end, CommandEnd::Exited(0));
+        let python = |line: &str| format!("python3 -c \"import ctypes, mmap, os, time; {line}\"");
+        let fill = |line: &str| python(&format!("{line}; time.sleep(5)"));
+        let segment = "c = ctypes.CDLL(None); c.shmat.restype = ctypes.c_void_p; \
+            p = c.shmat(c.shmget(0, 90 << 20, 0o1600), None, 0); ctypes.memset(ctypes.c_void_p(p), 1, 90 << 20); \
+            c.shmdt(ctypes.c_void_p(p))";
+        let mut rows = vec![
+            ("a=$(head -c 200000000 /dev/zero | tr '\\0' x); sleep 5".to_owned(), true),
+            // Shared; written, and not mapped.
+            (
+                fill("m = mmap.mmap(-1, 90 << 20); [m.write(bytes(1 << 20)) for _ in range(90)]"),
+                true,
+            ),
+            (
+                fill("f = os.memfd_create('x'); [os.write(f, bytes(1 << 20)) for _ in range(90)]"),
+                true,
+            ),
+            // What eight processes share counts once.
+            (
+                python(
+                    "m = mmap.mmap(-1, 20 << 20); [m.write(bytes(1 << 20)) for _ in range(20)]; \
+                [os.fork() for _ in range(3)]; m.find(b'y', 0); time.sleep(1)",
+                ),
+                false,
+            ),
+        ];
+        if level == SandboxLevel::Namespaces {
+            rows.push((fill(segment), true));
+            rows.push((
+                "for i in 1 2 3; do head -c 30M /dev/zero > /dev/shm/$i; done; sleep 5".to_owned(),
+                true,
+            ));
+        }
+        for (much, is_ended) in rows {
+            let expected = if is_ended { CommandEnd::OutOfMemory } else { CommandEnd::Exited(0) };
+            assert_eq!(run(&much).end, expected, "{level}: {much}");
+            // Nothing of it is left that counts for the next one.
+            assert_eq!(run("sleep 0.6").end, CommandEnd::Exited(0), "{level}: {much}");
+        }
         let counted = level == SandboxLevel::Namespaces || !rustix::process::geteuid().is_root();
         if counted {
             let many = run("for i in $(seq 600); do sleep 60 & done 2>/dev/null; echo all");

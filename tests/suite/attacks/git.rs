@@ -49,6 +49,23 @@ const fn attack_row(
 /// A repository with a commit, and a program that must not run.
 const REPO: &str = "git init -q . && git add a && git commit -qm one";
 
+/// The same with more.
+macro_rules! repo_and {
+    ($rest:expr) => {
+        concat!("git init -q . && git add a && git commit -qm one && ", $rest)
+    };
+}
+
+/// A repository in a place that commands may write, and that is not searched: what an earlier command has made there.
+macro_rules! private_remote {
+    ($rest:expr) => {
+        repo_and!(concat!(
+            "git init -q --bare ../store/e && cp bad ../store/e/hooks/update && cp -r ../store/e ../tmp && ",
+            $rest
+        ))
+    };
+}
+
 /// The same with a submodule, and with an invalid repository.
 const SUB: &str = "git init -q ../o && git -C ../o commit -q --allow-empty -m o && git init -q . && git add a && \
     git -c protocol.file.allow=always submodule -q add ../o sub && git commit -qam one";
@@ -857,6 +874,213 @@ const LINES: &[AttackRow] = &[
         Line("mkdir -p t/u/hk; cp bad t/u/hk/post-commit"),
         "",
     ),
+    // Command lines of the user's own configuration.
+    attack_row(
+        "alias, by the home",
+        repo_and!("git config --global alias.zz '!~/w/t/x'"),
+        Line("mkdir t; cp bad t/x"),
+        "git zz",
+    ),
+    attack_row(
+        "alias, by a variable",
+        repo_and!("git config --global alias.zz '!\"$HOME\"/w/t/x'"),
+        Line("mkdir t; cp bad t/x"),
+        "git zz",
+    ),
+    attack_row(
+        "alias, by a variable of its own",
+        repo_and!("git config alias.zz '!d=t; ${d}/x'"),
+        Line("mkdir t; cp bad t/x"),
+        "git zz",
+    ),
+    attack_row(
+        "alias, by the output of a command",
+        repo_and!("git config alias.zz '!\"$(git rev-parse --show-toplevel)/t/x\"'"),
+        Line("mkdir t; cp bad t/x"),
+        "git zz",
+    ),
+    attack_row(
+        "alias, quoted",
+        repo_and!("git config alias.zz '!\"my t/x\"'"),
+        Line("mkdir 'my t'; cp bad 'my t/x'"),
+        "git zz",
+    ),
+    attack_row(
+        "alias, escaped",
+        repo_and!("git config alias.zz '!my\\ t/x'"),
+        Line("mkdir 'my t'; cp bad 'my t/x'"),
+        "git zz",
+    ),
+    attack_row(
+        "alias, in another folder",
+        repo_and!("git config alias.zz '!cd t && ./x'"),
+        Line("mkdir t; cp bad t/x"),
+        "git zz",
+    ),
+    attack_row(
+        "alias, a script without an ending",
+        repo_and!("git config alias.zz '!sh -e x'"),
+        Line("cp bad x"),
+        "git zz",
+    ),
+    attack_row(
+        "alias, an argument that is there",
+        repo_and!("echo : > x.tool && git config alias.zz '!env sh x.tool'"),
+        Line("cat bad > x.tool"),
+        "git zz",
+    ),
+    attack_row(
+        "filter, a line in a line",
+        repo_and!(
+            "git config filter.f.clean \"sh -c 'cd t; sh x'\" && echo 'a filter=f' > .gitattributes && echo z > a"
+        ),
+        Line("mkdir t; cp bad t/x"),
+        "git add a",
+    ),
+    attack_row(
+        "monitor, by a chain of links",
+        repo_and!(
+            "mkdir t && printf '#!/bin/sh\\n' > t/x && chmod +x t/x && ln -s t/x l && ln -s l m && git config core.fsmonitor $PWD/m"
+        ),
+        Line("ln -sf bad l"),
+        "",
+    ),
+    attack_row(
+        "configuration of the user, by a chain of links",
+        repo_and!("touch c && ln -s c l && ln -s w/l ../.gitconfig"),
+        Line("printf '[core]\nfsmonitor=./bad\n' > i; ln -sf i l"),
+        "",
+    ),
+    attack_row(
+        "hooks, by a large configuration",
+        repo_and!(
+            "git config core.hooksPath hk && (printf '#'; head -c 1200000 /dev/zero | tr '\\0' x; echo) >> .git/config"
+        ),
+        Line("mkdir hk; cp bad hk/post-commit"),
+        "",
+    ),
+    attack_row(
+        "a large hook of a dependency",
+        repo_and!(
+            "git init -q target/l && (echo '#!/bin/sh'; echo 'exit 0'; head -c 1200000 /dev/zero | tr '\\0' x) > target/l/.git/hooks/post-commit && chmod +x target/l/.git/hooks/post-commit"
+        ),
+        Line(
+            "cd target/l/.git/hooks; (cat ../../../../bad; echo exit; cat post-commit) > n; cat n > post-commit",
+        ),
+        "git -C target/l commit -q --allow-empty -m l",
+    ),
+    // Remotes where commands may write.
+    attack_row(
+        "remote",
+        private_remote!(":"),
+        Line("git remote add o $(dirname $PWD)/store/e"),
+        "git push o HEAD",
+    ),
+    attack_row(
+        "remote among the temporary files",
+        private_remote!(":"),
+        Line("git remote add o ../tmp/e"),
+        "git push o HEAD",
+    ),
+    attack_row(
+        "remote, an encoded address",
+        private_remote!(":"),
+        Line("git remote add o file://$PWD/../store/%65"),
+        "git push o HEAD",
+    ),
+    attack_row(
+        "remote, by the home",
+        private_remote!(":"),
+        Line("git remote add o '~/store/e'"),
+        "git push o HEAD",
+    ),
+    attack_row(
+        "remote, for pushing",
+        private_remote!("git remote add o ../o"),
+        Line("git config remote.o.pushurl ../store/e"),
+        "git push o HEAD",
+    ),
+    attack_row(
+        "remote of a branch",
+        private_remote!("git checkout -qb b"),
+        Line("git config branch.b.remote ../store/e"),
+        "git -c push.default=current push",
+    ),
+    attack_row(
+        "remote, by a link",
+        private_remote!(":"),
+        Line("ln -s ../store/e l.git; git remote add o ./l"),
+        "git push o HEAD",
+    ),
+    attack_row(
+        "remote, by a later link",
+        private_remote!(":"),
+        Calls(&[
+            ("run_command", r#"{"command": "git init -q --bare l; git remote add o $PWD/l"}"#),
+            ("run_command", r#"{"command": "rm -rf l; ln -s ../store/e l"}"#),
+        ]),
+        "git push o HEAD",
+    ),
+    attack_row(
+        "remote, by a later file",
+        private_remote!(":"),
+        Calls(&[
+            ("run_command", r#"{"command": "git remote add o ./l"}"#),
+            ("run_command", r#"{"command": "echo gitdir: ../store/e > l"}"#),
+        ]),
+        "git push o HEAD",
+    ),
+    attack_row(
+        "remote in a file of its own",
+        private_remote!(":"),
+        Line("mkdir -p .git/remotes; echo URL: ../store/e > .git/remotes/o"),
+        "git push o HEAD",
+    ),
+    attack_row(
+        "remote of a branch in a file of its own",
+        private_remote!(":"),
+        Line("mkdir -p .git/branches; echo ../store/e > .git/branches/o"),
+        "git push o HEAD",
+    ),
+    attack_row(
+        "remote of a nested repository",
+        private_remote!(":"),
+        Line(
+            "git init -q lib; git -C lib commit -q --allow-empty -m l; git -C lib remote add o $PWD/../store/e",
+        ),
+        "git -C lib push o HEAD",
+    ),
+    attack_row(
+        "remote that is the folder of remotes",
+        REPO,
+        Line(
+            "rm -rf .git/remotes; git init -q --bare .git/remotes; cp bad .git/remotes/hooks/update; git remote add o .git/remotes",
+        ),
+        "git push o HEAD",
+    ),
+    // Folders with the files of a repository, in which git finds work trees as well.
+    attack_row(
+        "pointer in what looks like a repository",
+        "git init -q . && git add a && git commit -qm one && git init -q ../o && git -C ../o commit -q --allow-empty -m o && git -C ../o config core.fsmonitor $PWD/bad",
+        Line(
+            "mkdir -p d/objects d/refs; touch d/HEAD; git init -q d/lib; git -C d/lib commit -q --allow-empty -m l; git add d/lib; rm -rf d/lib/.git; echo gitdir: $PWD/../o/.git > d/lib/.git",
+        ),
+        "git -C d/lib status",
+    ),
+    attack_row(
+        "pointer in a work tree that looks like a repository",
+        "git init -q . && git add a && git commit -qm one && git init -q ../o && git -C ../o commit -q --allow-empty -m o && git -C ../o config core.fsmonitor $PWD/bad",
+        Line(
+            "mkdir objects refs; touch HEAD; git init -q lib; git -C lib commit -q --allow-empty -m l; git add lib; rm -rf lib/.git; echo gitdir: $PWD/../o/.git > lib/.git",
+        ),
+        "git -C lib status",
+    ),
+    attack_row(
+        "monitor among the hooks, which are not there",
+        "git init -q . && git add a && git commit -qm one && rm -rf .git/hooks && git config core.fsmonitor .git/hooks/query",
+        Line("mkdir .git/hooks; cp bad .git/hooks/query"),
+        "",
+    ),
 ];
 
 const MONITOR: &str =
@@ -998,7 +1222,8 @@ impl UserWorkspace {
             user(&path, "chmod +x bad");
             let output = user(&path, before);
             assert!(output.0, "{before}: {}", output.1);
-            policy.user_git = UserGitConfig::new(Some(&around), |_| None);
+            policy.user_git = UserGitConfig::new(Some(&around), home_variable(&around));
+            policy.caches.store = Some(around.join("store"));
             policy.protected.extend(followed_by_git(&path, &path, &policy.user_git));
             policy.record_path = Some(architect::exec::new_record_path(&around.join("state")));
             (policy.mode, policy.ceiling) = (mode, ceiling);
@@ -1041,6 +1266,10 @@ impl UserWorkspace {
         user(&self.world.path, row.then);
         (self.canary.exists(), output)
     }
+}
+
+fn home_variable(home: &Path) -> impl Iterator<Item = (String, String)> + use<> {
+    [("HOME".to_owned(), home.display().to_string())].into_iter()
 }
 
 /// Runs a line as the user does, outside of any sandbox.
@@ -1148,6 +1377,60 @@ fn what_a_repository_above_the_workspace_runs_in_it_is_protected() {
             user(above, USUAL);
             user(above, "git zz");
             assert_eq!(canary.exists(), !is_confined, "{setting}");
+        }
+    }
+}
+
+/// The user's variables may name programs of the workspace, and configurations that do.
+#[test]
+fn what_variables_of_the_user_make_git_run_is_protected() {
+    for (variables, then) in [
+        ("GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=core.fsmonitor GIT_CONFIG_VALUE_0=t/x", "status"),
+        ("GIT_CONFIG_GLOBAL=t/c", "status"),
+        ("GIT_CONFIG_SYSTEM=t/c", "status"),
+        ("XDG_CONFIG_HOME=t", "status"),
+        ("PATH=AROUND/bin:/usr/bin:/bin", "status"),
+        ("GIT_SSH_COMMAND=t/x", "fetch ssh://h/x"),
+        ("GIT_SSH=t/x", "fetch ssh://h/x"),
+        ("GIT_EDITOR=t/x", "commit --allow-empty"),
+        ("EDITOR=t/x", "commit --allow-empty"),
+        ("GIT_EXTERNAL_DIFF=t/x", "diff HEAD"),
+        ("GIT_TEMPLATE_DIR=AROUND/w/t", "init new"),
+        ("GIT_CONFIG_PARAMETERS=\"'core.fsmonitor=t/x'\"", "status"),
+    ] {
+        for mode in [SandboxMode::Off, SandboxMode::WorkspaceWrite] {
+            let mut line = String::new();
+            let world = ToolFixture::with(yolo_settings(), |policy| {
+                let path = policy.workspace.clone();
+                let around = path.parent().unwrap().display().to_string();
+                // Stands for a git with a prefix of its own.
+                let own = "mkdir ../bin ../etc && ln -s ../w/t/c ../etc/gitconfig && printf '#!/bin/sh\nGIT_CONFIG_SYSTEM=%s exec git \"$@\"\n' \
+                    $PWD/../etc/gitconfig > ../bin/git && sed -i s,exec,PATH=/usr/bin:/bin\\ exec\\ env, ../bin/git && chmod +x ../bin/git";
+                let made = user(&path, &format!("echo 1 > a && {REPO} && echo 2 > a && {own}"));
+                assert!(made.0, "{}", made.1);
+                let set = variables.replace("AROUND", &around);
+                line = format!("export {set}; git {then}; git -C new commit --allow-empty -m n");
+                let pairs = set.replace('"', "");
+                let pairs = pairs.split(' ').filter_map(|pair| pair.split_once('='));
+                let pairs = pairs.map(|(name, value)| (name.to_owned(), value.to_owned()));
+                policy.user_git = UserGitConfig::new(None, pairs);
+                policy.protected.extend(followed_by_git(&path, &path, &policy.user_git));
+                policy.mode = mode;
+            });
+            if world.supervisor.enforcement().unwrap().level < SandboxLevel::Namespaces
+                && mode != SandboxMode::Off
+            {
+                return;
+            }
+            let canary = world.path.parent().unwrap().join("canary");
+            let plant = format!(
+                "mkdir -p t/git t/hooks; printf '#!/bin/sh\ntouch {}\n' > t/x; chmod +x t/x; cp t/x t/hooks/post-commit; \
+                 printf '[core]\nfsmonitor=t/x\n' | tee t/c > t/git/config",
+                canary.display()
+            );
+            world.call("run_command", &json!({ "command": plant }));
+            user(&world.path, &line);
+            assert_eq!(canary.exists(), mode == SandboxMode::Off, "{variables}");
         }
     }
 }

@@ -2,12 +2,14 @@
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use architect::exec::{HostPattern, NetworkAccess, SandboxLevel, SandboxPolicy};
 
+use crate::kit::system::wait_until;
 use crate::tools::confined_workspace::ConfinedWorkspace;
 
 /// A web server on this machine that counts who reached it.
@@ -174,4 +176,34 @@ fn a_lower_level_has_no_network() {
     assert!(!cage.enforced.satisfies(cage.world.supervisor.policy()));
     assert!(!cage.succeeds(&format!("curl -sS --noproxy '*' http://127.0.0.1:{}/", site.port)));
     assert_eq!(site.reached(), 0);
+}
+
+/// A bus starts programs for its callers, outside of every confinement.
+#[test]
+fn a_real_bus_of_a_session_is_not_reached() {
+    let folder = tempfile::tempdir_in("/var/tmp").unwrap();
+    let socket = folder.path().join("bus");
+    let address = format!("unix:path={}", socket.display());
+    let daemon = ["--session", "--nofork", "--nopidfile", &format!("--address={address}")];
+    let Ok(mut bus) = Command::new("dbus-daemon").args(daemon).spawn() else {
+        return eprintln!("skipped: there is no dbus-daemon");
+    };
+    wait_until("the bus listens", || socket.exists());
+    let ask = format!(
+        "timeout 5 dbus-send --bus={address} --print-reply --dest=org.freedesktop.DBus / org.freedesktop.DBus.GetId"
+    );
+    let answers = Command::new("sh").args(["-c", &ask]).output().unwrap().status.success();
+    let reached = [
+        (SandboxLevel::Namespaces, NetworkAccess::On),
+        (SandboxLevel::Namespaces, NetworkAccess::Off),
+        (SandboxLevel::Landlock, NetworkAccess::Off),
+    ]
+    .map(|(level, network)| {
+        let cage = ConfinedWorkspace::new(level, |policy| policy.network = network);
+        cage.is_some_and(|cage| cage.succeeds(&ask))
+    });
+    bus.kill().unwrap();
+    bus.wait().unwrap();
+    assert!(answers, "the bus works outside");
+    assert_eq!(reached, [false; 3]);
 }

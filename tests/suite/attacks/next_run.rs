@@ -135,6 +135,43 @@ fn a_link_to_what_steers_a_later_run_is_not_replaced() {
     }
 }
 
+/// What such a folder leads to in the workspace is protected there.
+#[test]
+fn what_is_behind_links_in_protected_folders_is_not_written() {
+    for is_there in [false, true] {
+        let home = TestHome::new();
+        let path = |name: &str| home.path("w").join(name);
+        for folder in [".claude/skills/s", ".architect", "real/agents", "src"] {
+            fs::create_dir_all(path(folder)).unwrap();
+        }
+        symlink("../../../real/hook", path(".claude/skills/s/hook")).unwrap();
+        symlink("../real/link", path(".claude/settings.json")).unwrap();
+        symlink("settings", path("real/link")).unwrap();
+        symlink("../real/agents", path(".architect/agents")).unwrap();
+        let files = ["real/hook", "real/settings", "real/agents/build.md"];
+        for file in files.iter().filter(|_| is_there) {
+            fs::write(path(file), "mine").unwrap();
+        }
+        let lines = files.map(|file| command(&format!("echo evil > {file}")));
+        let more = [
+            command(
+                "mv real moved; mkdir -p real/agents; echo evil > real/hook; echo evil > real/settings; echo evil > real/agents/build.md",
+            ),
+            command("ln -sf ../src/evil real/link; echo evil > src/evil"),
+            file("real/settings"),
+        ];
+        let calls: Vec<_> = lines.into_iter().chain(more).collect();
+        let output = home.run(&home.path("w"), &calls, &["--set", "sandbox.mode=workspace-write"]);
+        assert!(output.status.success(), "{output:?}");
+        for file in files {
+            let left = fs::read_to_string(path(file)).ok();
+            assert_eq!(left.as_deref(), is_there.then_some("mine"), "{file}");
+        }
+        assert_eq!(fs::read_link(path("real/link")).unwrap(), Path::new("settings"));
+        assert_eq!(fs::read_to_string(path("src/evil")).unwrap_or_default().trim(), "evil");
+    }
+}
+
 /// What steers a later run, of this program and of its like.
 #[test]
 fn what_steers_a_later_run_is_not_written() {
@@ -188,7 +225,7 @@ fn the_home_is_a_workspace_only_when_it_is_named() {
         assert_eq!(output.status.code(), Some(3), "{output:?}");
         let errors = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(
-            errors.contains("has your home folder in it") && errors.contains("--workspace"),
+            errors.contains("contains your home folder") && errors.contains("--workspace"),
             "{errors}"
         );
     }

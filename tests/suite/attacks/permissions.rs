@@ -14,7 +14,7 @@ use architect::policy::{
     CallKind, CallTarget, CommandTarget, ConfirmMode, Guardrails, PermissionRules, PolicyEngine,
     Repositories,
 };
-use architect::tools::ToolSettings;
+use architect::tools::{ToolSettings, permission_rules};
 use serde_json::json;
 use tempfile::TempDir;
 
@@ -298,7 +298,7 @@ const REFUSED: &[&str] = &[
 
 #[test]
 fn what_is_never_allowed_is_refused_in_its_easy_spellings() {
-    let rules = PermissionRules::parse(&[], &[], &["run_command"]).unwrap();
+    let rules = permission_rules(&[], &[], &["run_command"]).unwrap();
     let policy = PolicyEngine::new(ConfirmMode::Yolo, rules, Guardrails::default());
     let through: Vec<_> = REFUSED
         .iter()
@@ -351,7 +351,7 @@ const PUSHES: &[&str] = &[
 
 #[test]
 fn a_denied_command_is_not_run_by_another_spelling() {
-    let rules = PermissionRules::parse(&["run_command(git push *)"], &[], &[]).unwrap();
+    let rules = permission_rules(&["run_command(git push *)"], &[], &[]).unwrap();
     let policy = PolicyEngine::new(ConfirmMode::Yolo, rules, Guardrails::default());
     let through: Vec<_> = PUSHES
         .iter()
@@ -393,7 +393,7 @@ fn a_denied_file_is_kept_from_commands() {
             fs::create_dir_all(workspace.join("keys")).unwrap();
             fs::write(workspace.join("keys/prod.pem"), "good\n").unwrap();
             fs::write(workspace.join("evil"), "evil\n").unwrap();
-            let rules = PermissionRules::parse(&[deny], &[], &["run_command"]).unwrap();
+            let rules = permission_rules(&[deny], &[], &["run_command"]).unwrap();
             let settings = ToolSettings {
                 mode: ConfirmMode::Yolo,
                 rules: rules.clone(),
@@ -429,7 +429,7 @@ fn a_denied_file_that_is_made_is_set_aside() {
         "mkdir new.pem",
         "cp -r d e",
     ] {
-        let rules = PermissionRules::parse(&["write_file(*.pem)"], &[], &["run_command"]).unwrap();
+        let rules = permission_rules(&["write_file(*.pem)"], &[], &["run_command"]).unwrap();
         let settings = ToolSettings { mode: ConfirmMode::Yolo, rules, ..ToolSettings::default() };
         let world = ToolFixture::with(settings, |policy: &mut SandboxPolicy| {
             policy.mode = SandboxMode::WorkspaceWrite;

@@ -7,8 +7,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use architect::exec::SandboxMode;
-use architect::policy::{FilePatterns, Guardrails, PermissionRules};
-use architect::tools::ToolSettings;
+use architect::policy::{FilePatterns, Guardrails};
+use architect::tools::{ToolSettings, permission_rules};
 use serde_json::{Value, json};
 
 use crate::tools::fixture::{ToolFixture, yolo_settings};
@@ -95,8 +95,7 @@ fn no_swapped_folder_leads_a_tool_to_guarded_files() {
             sensitive: parse(&["secret/**"]),
             ..Guardrails::default()
         };
-        let rules =
-            PermissionRules::parse(&["*(denied/**)"], &[], &["run_command", "*_file"]).unwrap();
+        let rules = permission_rules(&["*(denied/**)"], &[], &["run_command", "*_file"]).unwrap();
         ToolFixture::with(ToolSettings { guardrails, rules, ..yolo_settings() }, |_| {})
     };
     for target in ["kept", "secret", "denied"] {

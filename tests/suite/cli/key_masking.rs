@@ -4,6 +4,8 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
+use serde_json::json;
+
 use crate::kit::chat;
 use crate::kit::cli::{CliFixture, wait_for_exit};
 use crate::kit::server::{ScriptedReply, Server};
@@ -74,6 +76,83 @@ fn a_recording_has_no_key_that_a_server_echoes() {
         let text = world.read("rec.jsonl");
         assert!(text.contains("***") && !text.contains("canary"), "{text}");
     }
+}
+
+/// A provider, or a proxy before it, that repeats the key in every part of a reply, whole and in parts.
+#[test]
+fn a_key_in_a_reply_goes_nowhere() {
+    let (world, (first, second)) = (CliFixture::new(), KEY.split_at(5));
+    let call = chat::calls(&[(KEY, "read_file", &format!(r#"{{"path": "{KEY}"}}"#))]);
+    let unknown = chat::calls(&[("c", KEY, "{}")]);
+    let finish =
+        json!({"model": KEY, "choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]});
+    let parts = [
+        chat::delta(&json!({"content": format!("It is {first}")})),
+        chat::delta(
+            &json!({"content": format!("{second} or {KEY}, {first}"), "reasoning_content": KEY}),
+        ),
+        chat::event(&finish),
+        chat::end(),
+    ];
+    let answer = ScriptedReply::stream(parts);
+    let server = Server::new([call, unknown, answer]);
+    let collector = Server::repeating([ScriptedReply::with_length(200, "{}")]);
+    let outputs = ["--output-format", "stream-json", "-vvv", "--log-file", "log.txt"];
+    let files = ["--report-file", "report.html", "-o", "answer.txt"];
+    let mut task = world.command_with_server(&server, &[&outputs[..], &files].concat());
+    let ran =
+        wait_for_exit(task.env("OTEL_EXPORTER_OTLP_ENDPOINT", collector.url("")).spawn().unwrap());
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    assert!(ran.out.contains("It is *** or ***, sk-te"), "{}", ran.out);
+    assert_eq!(files_with(KEY, world.path("").parent().unwrap()), Vec::<String>::new());
+    assert!(!ran.out.contains(KEY) && !ran.err.contains(KEY), "{}{}", ran.out, ran.err);
+    for request in server.requests().iter().chain(&collector.requests()) {
+        assert!(!request.body.contains(KEY), "{}", request.body);
+    }
+}
+
+/// The model reads a file as it is, and can edit it; what is made to be shown to others has no known key.
+#[test]
+fn a_key_in_a_file_is_in_nothing_that_is_shown() {
+    let world = CliFixture::new();
+    world.write("keys", &format!("first\n{TYPED}\n"));
+    let edit = json!({"path": "keys", "old_str": TYPED, "new_str": "removed"}).to_string();
+    let server = Server::new([
+        chat::calls(&[("a", "read_file", r#"{"path": "keys"}"#)]),
+        chat::calls(&[
+            ("b", "edit_file", &edit),
+            ("c", "run_command", &format!(r#"{{"command": "echo {TYPED}"}}"#)),
+        ]),
+        chat::text(&format!("It was {TYPED}.")),
+    ]);
+    let files =
+        ["--log-file", "log.jsonl", "--report-file", "report.md", "--record", "rec.jsonl", "-vvv"];
+    let ran = world.run_with_server(&server, &[&files[..], &["--mode", "yolo"]].concat());
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    assert!(server.requests()[1].body.contains(TYPED) && world.read("keys").contains("removed"));
+    assert!(!ran.err.contains(TYPED), "{}", ran.err);
+    assert_eq!(files_with(TYPED, &world.path("")), Vec::<String>::new());
+    let report = world.run(&["trace", "last", "--html", "trace.html"]);
+    assert_eq!(report.code, 0, "{}", report.err);
+    for args in [
+        &["sessions", "export", "last"][..],
+        &["sessions", "show", "last"],
+        &["sessions", "show", "last", "--json"],
+        &["sessions", "search", "removed"],
+        &["trace", "last"],
+    ] {
+        let ran = world.run(args);
+        assert!(ran.code == 0 && !ran.out.contains(TYPED), "{args:?}: {}{}", ran.out, ran.err);
+        if args[1] == "export" {
+            world.write("export.jsonl", &ran.out);
+        }
+    }
+    assert_eq!(files_with(TYPED, &world.path("")), Vec::<String>::new());
+    // An export is still a session.
+    let imported = world.run(&["sessions", "import", "export.jsonl"]);
+    assert_eq!(imported.code, 0, "{}", imported.err);
+    let checked = world.run(&["replay", "last", "--verify"]);
+    assert_eq!(checked.code, 0, "{}{}", checked.out, checked.err);
 }
 
 /// Neither the provider's key nor what has the form of one gets into the journal, to a model, or into a report.

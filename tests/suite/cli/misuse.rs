@@ -51,7 +51,7 @@ fn a_message_that_is_empty_is_called_a_message() {
 }
 
 #[test]
-fn a_number_that_is_none_is_answered_with_what_is_expected() {
+fn an_invalid_number_is_answered_with_what_is_expected() {
     let world = CliFixture::new();
     for args in [
         ["cleanup", "--older-than", "week"],

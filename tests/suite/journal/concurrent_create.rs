@@ -10,6 +10,7 @@ use architect::journal::{
     SessionStore, WorkspaceIdentity,
 };
 use architect::model::{ConversationItem, MessageOrigin, RunRules};
+use architect::net::Secrets;
 use serde_json::Value;
 
 use super::fixture::SessionFixture;
@@ -89,7 +90,10 @@ fn of_several_that_import_one_session_each_gets_a_whole_one_of_its_own() {
     let had = SessionId::generate();
     drop(fixture.store.create(&begin(had, &fixture, &long(0))).unwrap());
     let export = fixture.root.join("export.jsonl");
-    fixture.store.export(had, &mut fs::File::create(&export).unwrap()).unwrap();
+    fixture
+        .store
+        .export(had, &Secrets::default(), &mut fs::File::create(&export).unwrap())
+        .unwrap();
     for round in 0..20 {
         fixture.store.remove(had).unwrap();
         let imported = run_at_once(&fixture, |_, store| store.import(&export, SystemTime::now()));
@@ -109,7 +113,10 @@ fn of_those_that_begin_a_session_and_import_it_neither_harms_the_other() {
     let had = SessionId::generate();
     drop(fixture.store.create(&begin(had, &fixture, &long(100))).unwrap());
     let export = fixture.root.join("export.jsonl");
-    fixture.store.export(had, &mut fs::File::create(&export).unwrap()).unwrap();
+    fixture
+        .store
+        .export(had, &Secrets::default(), &mut fs::File::create(&export).unwrap())
+        .unwrap();
     for round in 0..30 {
         fixture.store.remove(had).unwrap();
         let has_it = run_at_once(&fixture, |index, store| {

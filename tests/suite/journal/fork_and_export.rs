@@ -9,6 +9,7 @@ use architect::journal::{
 };
 use architect::machine::{Event, State, StopReason};
 use architect::model::{ConversationItem, MessageOrigin, ToolStatus};
+use architect::net::Secrets;
 
 use super::fixture::SessionFixture;
 
@@ -134,7 +135,10 @@ fn an_export_is_complete_and_can_be_imported_into_another_store() {
     let fixture = SessionFixture::new();
     let session = with_long_texts(&fixture);
     let file = fixture.root.join("exported.jsonl");
-    let records = fixture.store.export(session, &mut fs::File::create(&file).unwrap()).unwrap();
+    let records = fixture
+        .store
+        .export(session, &Secrets::default(), &mut fs::File::create(&file).unwrap())
+        .unwrap();
     assert!(fs::read_to_string(&file).unwrap().contains("long long long"));
     let other = SessionFixture::new();
     let imported = other.store.import(&file, SystemTime::now()).unwrap();
@@ -177,7 +181,7 @@ fn a_truncated_export_is_resumed_from_its_valid_part() {
     let fixture = SessionFixture::new();
     let (session, _) = fixture.run();
     let mut exported = Vec::new();
-    fixture.store.export(session, &mut exported).unwrap();
+    fixture.store.export(session, &Secrets::default(), &mut exported).unwrap();
     let authorized = places(&fixture, session, "vetted")[1];
     let text = String::from_utf8(exported).unwrap();
     let kept: Vec<&str> = text.lines().take(usize::try_from(authorized).unwrap() + 1).collect();

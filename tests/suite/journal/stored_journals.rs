@@ -15,6 +15,7 @@ use architect::machine::{ConversationEntry, CostBreakdown, Fingerprint, State};
 use architect::model::{
     ConversationItem, MessageOrigin, MicroUsd, ReplyPart, RunRules, RunTime, Tokens, ToolStatus,
 };
+use architect::net::Secrets;
 use architect::port::Model;
 
 use crate::kit::model::model;
@@ -114,7 +115,7 @@ fn every_stored_journal_is_exported_byte_for_byte() {
     for path in stored_journals() {
         let (fixture, session, _) = replayed(&path);
         let mut out = Vec::new();
-        fixture.store.export(session, &mut out).unwrap();
+        fixture.store.export(session, &Secrets::default(), &mut out).unwrap();
         assert!(out == fs::read(&path).unwrap(), "{}", path.display());
     }
 }
@@ -195,7 +196,7 @@ fn journals_are_made() {
         let fixture = SessionFixture::new();
         let session = make(&fixture);
         let mut out = Vec::new();
-        fixture.store.export(session, &mut out).unwrap();
+        fixture.store.export(session, &Secrets::default(), &mut out).unwrap();
         fs::write(path, resealed(&without_paths(&fixture, &String::from_utf8(out).unwrap())))
             .unwrap();
     }

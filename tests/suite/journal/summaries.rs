@@ -12,6 +12,7 @@ use architect::machine::{Event, Fingerprint};
 use architect::model::{
     ConversationItem, EffectId, MessageOrigin, MicroUsd, RunRules, RunTime, Tokens, Usage,
 };
+use architect::net::Secrets;
 use architect::port::{Journal as _, JournalRecord};
 use serde_json::Value;
 
@@ -135,7 +136,10 @@ fn a_list_agrees_with_a_replay_for_every_kind_of_session() {
     with_a_subagent(&fixture);
     // The last record of an imported session is not trusted.
     let file = fixture.root.join("export.jsonl");
-    fixture.store.export(ended, &mut fs::File::create(&file).unwrap()).unwrap();
+    fixture
+        .store
+        .export(ended, &Secrets::default(), &mut fs::File::create(&file).unwrap())
+        .unwrap();
     fixture.store.import(&file, SystemTime::now()).unwrap();
     fork(&fixture, ended, Some(4));
     drop(fixture.begin());

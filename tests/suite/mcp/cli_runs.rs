@@ -60,6 +60,21 @@ fn a_run_uses_the_tools_of_a_server() {
     assert_eq!(ran.json()["tools_used"][0]["success"], json!(false));
 }
 
+/// A server that repeats what only it was given.
+#[test]
+fn a_secret_of_a_server_is_masked_in_its_results() {
+    let secret = "env = { MCP_SECRET = \"canary-4711-canary\", ";
+    let world = world(&stdio("s", "modern").replace("env = { ", secret));
+    let ran = world
+        .run_script(&script("mcp_s_secret"), &["--output-format", "stream-json", "--mode", "yolo"]);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    assert!(ran.out.contains("\"output\":\"***\"") && !ran.out.contains("canary"), "{}", ran.out);
+    let sessions = world.home().join(".local/state/architect/sessions");
+    for entry in fs::read_dir(sessions).unwrap().flatten().filter(|entry| entry.path().is_file()) {
+        assert!(!fs::read_to_string(entry.path()).unwrap().contains("canary"));
+    }
+}
+
 #[test]
 fn a_run_uses_the_tools_of_a_server_at_an_address() {
     let reply = |id: u64, result: serde_json::Value| {

@@ -198,7 +198,7 @@ fn a_session_that_never_lasts_is_reported() {
     let gone = || ScriptedReply::with_length(404, "");
     let replies = and(legacy(), and(and(vec![gone()], session(1)), [gone()]));
     let (_server, started) = started(replies, 10 * SECOND);
-    assert_eq!(started.err("do it", ""), "MCP server 'h': it does not know the session any more.");
+    assert_eq!(started.err("do it", ""), "MCP server 'h': it no longer knows the session.");
 }
 
 /// Fault M8.
@@ -211,7 +211,7 @@ fn a_server_that_names_its_versions_is_spoken_to_in_one_of_them() {
     let unknown = error(400, -32022, &json!({ "supported": ["2099-01-01"] }));
     let server = Server::new([unknown]);
     let problems = start(&server, 10 * SECOND).1.problems();
-    assert!(problems[0].contains("speaks version 2099-01-01"), "{problems:?}");
+    assert!(problems[0].contains("uses version 2099-01-01"), "{problems:?}");
 }
 
 /// Fault M15: each failure at the start has its own message.
@@ -229,7 +229,7 @@ fn a_server_that_cannot_be_used_says_why() {
         (vec![quoting], "it answered with status 500; its last output: bad key ***"),
         (
             vec![page(), page()],
-            "its answer is not what the protocol says: it is of the kind \"text/html\"",
+            "its response violates the protocol: it is of the kind \"text/html\"",
         ),
         (closed.into(), "it cannot be reached: the connection to 127.0.0.1"),
         (

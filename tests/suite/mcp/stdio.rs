@@ -62,10 +62,10 @@ fn a_server_of_an_unknown_version_is_left_out() {
     let started =
         world.start([world.test_server("f", "future"), world.test_server("a", "ancient")]);
     let expected = [
-        "the tools of the MCP server `f` are missing: it speaks version 2099-01-01 of the protocol, which is not \
-         known here",
-        "the tools of the MCP server `a` are missing: it speaks version 1999-01-01 of the protocol, which is not \
-         known here",
+        "the tools of the MCP server `f` are missing: it uses version 2099-01-01 of the protocol, which is not \
+         supported",
+        "the tools of the MCP server `a` are missing: it uses version 1999-01-01 of the protocol, which is not \
+         supported",
     ];
     assert_eq!(started.problems(), expected);
 }
@@ -140,8 +140,7 @@ fn a_server_is_not_started_again_and_again() {
     let started = world.start_one("legacy");
     started.err("crash", "");
     started.err("crash", "");
-    let expected =
-        "MCP server 's': it has died again, and is not restarted more often than every 3600 s.";
+    let expected = "MCP server 's': it crashed again, and is restarted at most every 3600 s.";
     assert_eq!(started.err("echo", ""), expected);
 }
 
@@ -344,4 +343,22 @@ fn servers_of_both_eras_may_say_how_they_want_to_be_used() {
         assert!(received[0].text.len() < 5_000);
     }
     assert_eq!(world.start_one("modern").servers.instructions(), []);
+}
+
+/// A rule such as `mcp_s_ec_*` is about one server.
+#[test]
+fn no_tool_of_a_server_has_a_name_for_tools_of_another() {
+    let world = McpFixture::new();
+    let started =
+        world.start(["s", "s_crash", "s-2"].map(|name| world.test_server(name, "modern")));
+    let tools = |server: &str| {
+        let own = started.servers.tools().iter().filter(|tool| tool.server() == server);
+        own.map(|tool| tool.spec().name.to_string()).collect::<Vec<_>>()
+    };
+    assert_eq!(tools("s").len() + 1, tools("s_crash").len());
+    assert!(!tools("s").contains(&"mcp_s_crash_once".to_owned()), "{:?}", tools("s"));
+    assert!(tools("s_crash").contains(&"mcp_s_crash_echo".to_owned()));
+    assert_eq!(tools("s-2").len(), tools("s_crash").len());
+    let note = "the tool `mcp_s_crash_once` is left out: its name is one for tools of `s_crash`";
+    assert!(started.problems[0].to_string().contains(note), "{:?}", started.problems);
 }

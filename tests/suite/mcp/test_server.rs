@@ -90,6 +90,7 @@ fn serve() {
                 let names = [
                     "echo", "fail", "crash", "hang", "sleeper", "spam", "flood", "ask", "ids",
                     "meta", "noise", "write", "loud", "change", "refuse", "mute", "later", "never",
+                    "secret",
                 ];
                 let mut tools: Vec<Value> =
                     names.iter().map(|name| tool(name, &json!({}))).collect();
@@ -116,6 +117,7 @@ fn call(id: &Value, params: &Value) {
     let text = params["arguments"]["text"].as_str().unwrap_or_default();
     match params["name"].as_str().unwrap() {
         "echo" => reply_text(id, text),
+        "secret" => reply_text(id, &std::env::var("MCP_SECRET").unwrap()),
         "meta" => reply_text(id, &params["_meta"].to_string()),
         "fail" => {
             let content = json!([{ "type": "text", "text": "it did not work" }]);

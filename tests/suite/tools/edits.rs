@@ -4,8 +4,8 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 
 use architect::model::ToolStatus;
-use architect::policy::{FilePatterns, Guardrails, PermissionRules};
-use architect::tools::{FileDeletion, ToolSettings};
+use architect::policy::{FilePatterns, Guardrails};
+use architect::tools::{FileDeletion, ToolSettings, permission_rules};
 use serde_json::{Value, json};
 
 use super::fixture::{ToolFixture, yolo_settings};
@@ -232,8 +232,8 @@ fn the_begin_format_is_applied_as_a_whole_or_not_at_all() {
 fn the_begin_format_is_checked_for_all_of_its_files() {
     let protected = FilePatterns::parse(&[".env"]).unwrap();
     let guardrails = Guardrails { protected, ..Guardrails::default() };
-    let rules = PermissionRules::parse(&["apply_patch(secret/**)", "write_file(locked)"], &[], &[])
-        .unwrap();
+    let rules =
+        permission_rules(&["apply_patch(secret/**)", "write_file(locked)"], &[], &[]).unwrap();
     let settings =
         ToolSettings { guardrails, rules, delete: FileDeletion::Allowed, ..yolo_settings() };
     let world = ToolFixture::with(settings, |_| {});

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use architect::exec::{SandboxPolicy, Supervisor, VariableFilter, clean_environment};
 use architect::machine::CallIntent;
 use architect::model::{ToolCall, ToolResult, ToolStatus};
-use architect::policy::{ConfirmMode, OffLimits, Repositories};
+use architect::policy::{ConfirmMode, Repositories, UnwritablePaths};
 use architect::port::{ApprovedCall, AuthorizationOutcome, Toolbox};
 use architect::tools::{ToolRegistry, ToolSettings, standard_tools};
 use architect::workspace::WorkspaceRoot;
@@ -57,7 +57,7 @@ impl ToolFixture {
         }
         let mut wanted = SandboxPolicy { temp: temp.clone(), ..SandboxPolicy::off(&workspace) };
         policy(&mut wanted);
-        settings.guardrails.off_limits = OffLimits::new(&wanted);
+        settings.guardrails.unwritable = UnwritablePaths::new(&wanted);
         let workspace = wanted.workspace.canonicalize().unwrap();
         settings.guardrails.repositories = Repositories::new(&workspace);
         let env =

@@ -7,14 +7,14 @@ use architect::exec::{SandboxLevel, SandboxMode};
 use architect::policy::{
     BlockedCommands, CommandScope, FilePatterns, GuardrailLimits, Guardrails, PermissionRules,
 };
-use architect::tools::{FileDeletion, ToolSettings};
+use architect::tools::{FileDeletion, ToolSettings, permission_rules};
 use architect::workspace::WorkspaceRoot;
 use serde_json::json;
 
 use super::fixture::{ToolFixture, yolo_settings};
 
 fn world(guardrails: Guardrails) -> ToolFixture {
-    let rules = PermissionRules::parse(&[], &[], &["run_command", "*_file"]).unwrap();
+    let rules = permission_rules(&[], &[], &["run_command", "*_file"]).unwrap();
     ToolFixture::with(ToolSettings { guardrails, rules, ..yolo_settings() }, |_| {})
 }
 
@@ -113,8 +113,7 @@ fn protected_files_can_be_read() {
 
 /// A workspace with a repository, in which everything is allowed that can be.
 fn repository(mode: SandboxMode) -> ToolFixture {
-    let rules =
-        PermissionRules::parse(&[], &[], &["run_command", "*_file", "apply_patch"]).unwrap();
+    let rules = permission_rules(&[], &[], &["run_command", "*_file", "apply_patch"]).unwrap();
     ToolFixture::with(
         ToolSettings { rules, delete: FileDeletion::Allowed, ..yolo_settings() },
         |policy| {

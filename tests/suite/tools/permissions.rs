@@ -3,11 +3,9 @@
 use std::sync::{Arc, Mutex};
 
 use architect::model::{ToolCall, ToolStatus};
-use architect::policy::{
-    ConfirmMode, ConfirmationAnswer, ConfirmationRequest, Confirmer, PermissionRules,
-};
+use architect::policy::{ConfirmMode, ConfirmationAnswer, ConfirmationRequest, Confirmer};
 use architect::port::{AuthorizationOutcome, EffectContext, Toolbox};
-use architect::tools::ToolSettings;
+use architect::tools::{ToolSettings, permission_rules};
 use serde_json::{Value, json};
 
 use super::fixture::ToolFixture;
@@ -15,7 +13,7 @@ use crate::kit::effect::scope;
 
 /// A world in this mode with these rules.
 fn world(mode: ConfirmMode, deny: &[&str], ask: &[&str], allow: &[&str]) -> ToolFixture {
-    let rules = PermissionRules::parse(deny, ask, allow).unwrap();
+    let rules = permission_rules(deny, ask, allow).unwrap();
     ToolFixture::with(ToolSettings { mode, rules, ..ToolSettings::default() }, |_| {})
 }
 

@@ -5,8 +5,8 @@ use std::os::unix::fs::symlink;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use architect::policy::{FilePatterns, Guardrails, PermissionRules};
-use architect::tools::ToolSettings;
+use architect::policy::{FilePatterns, Guardrails};
+use architect::tools::{ToolSettings, permission_rules};
 use serde_json::json;
 
 use super::fixture::{ToolFixture, yolo_settings};
@@ -96,7 +96,7 @@ fn only_text_of_the_project_is_searched() {
 fn guarded_files_are_not_searched() {
     let sensitive = FilePatterns::parse(&[".env"]).unwrap();
     let guardrails = Guardrails { sensitive, ..Guardrails::default() };
-    let rules = PermissionRules::parse(&["read_file(private/**)"], &[], &[]).unwrap();
+    let rules = permission_rules(&["read_file(private/**)"], &[], &[]).unwrap();
     let world = ToolFixture::with(ToolSettings { guardrails, rules, ..yolo_settings() }, |_| {});
     for path in [".env", "d/.env", "private/a", "open"] {
         world.write(path, "hit\n");

@@ -159,7 +159,7 @@ fn a_delta_and_a_message_are_one_reply() {
 
 /// An empty error field is not an error.
 #[test]
-fn an_empty_error_is_none() {
+fn an_empty_error_is_ignored() {
     for empty in [json!(null), json!(""), json!({}), json!([]), json!(false)] {
         let chat = json!({"error": empty, "choices": [{"index": 0, "error": empty, "delta": {"content": "a"}, "finish_reason": "stop"}]});
         let gemini = json!({"error": empty, "candidates": [{"content": {"parts": [{"text": "a"}]}, "finishReason": "STOP"}]});

@@ -10,15 +10,15 @@ use crate::workspace::escape_name;
 /// The user's programs use the hooks and the configuration of git, and the project's settings, outside the sandbox.
 /// Writing them would be a way out of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct OffLimits {
+pub struct UnwritablePaths {
     paths: Vec<PathBuf>,
-    /// Whether repositories of git are, wherever they are.
+    /// Whether the folders of git repositories are among them, wherever they are.
     has_repositories: bool,
     workspace: PathBuf,
     user_git: UserGitConfig,
 }
 
-impl OffLimits {
+impl UnwritablePaths {
     /// Returns what a policy protects, by its name and by where that leads; nothing for a policy that lets commands write
     /// whatever they like. Looks at files.
     pub fn new(policy: &SandboxPolicy) -> Self {
@@ -45,8 +45,8 @@ impl OffLimits {
         self.has_repositories
     }
 
-    /// Returns whether writing a path below the workspace would change something that is off limits: because it is located
-    /// there, or because it leads there and something else would take its place.
+    /// Returns whether writing a path below the workspace would change one of these: because it is located there,
+    /// or because it leads there and something else would take its place.
     pub fn contains(&self, path: &str) -> bool {
         let named = Path::new(path);
         let path = fold_case(path);
@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_protected_is_off_limits_by_each_of_its_names() {
+    fn what_the_sandbox_protects_is_unwritable_by_each_of_its_names() {
         let folder = tempfile::tempdir().unwrap();
         let workspace = folder.path().canonicalize().unwrap();
         fs::create_dir(workspace.join("real")).unwrap();
@@ -105,7 +105,7 @@ mod tests {
             protected: protected.into(),
             ..SandboxPolicy::off(&workspace)
         };
-        let off_limits = OffLimits::new(&policy);
+        let unwritable = UnwritablePaths::new(&policy);
         for path in [
             ".git",
             ".git/HEAD",
@@ -118,14 +118,14 @@ mod tests {
             "a/GIT~1/config",
             "a/.git. /config",
         ] {
-            assert!(off_limits.contains(path), "{path}");
+            assert!(unwritable.contains(path), "{path}");
         }
         for path in [".gitignore", ".github/x", "real/config2", "state", "a.git/config"] {
-            assert!(!off_limits.contains(path), "{path}");
+            assert!(!unwritable.contains(path), "{path}");
         }
         assert_eq!(
-            OffLimits::new(&SandboxPolicy { mode: SandboxMode::Off, ..policy }),
-            OffLimits::default()
+            UnwritablePaths::new(&SandboxPolicy { mode: SandboxMode::Off, ..policy }),
+            UnwritablePaths::default()
         );
     }
 }

@@ -13,7 +13,7 @@ use crate::view::Reporter;
 ///
 /// A caller provides it for a simulation, or with the executor of a program that embeds the agent. Signals of the system
 /// do not reach the run then.
-pub struct Environment {
+pub struct RunEnvironment {
     /// Executes the run's effects. Its clock has to start where the session stands.
     pub executor: Box<dyn Executor>,
     /// The clock of the sub-agents of the run.
@@ -34,7 +34,7 @@ pub enum SubagentClock {
     Simulated,
 }
 
-impl Environment {
+impl RunEnvironment {
     /// Returns the environment of the command: threads, the system's clock, and its signals. The run begins at `at` and
     /// runs at most `parallel` tools at a time. `stopped` is cancelled by the first signal, also before the run is under
     /// way.

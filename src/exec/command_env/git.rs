@@ -7,11 +7,8 @@
 
 use std::ffi::{OsStr, OsString};
 
-use super::VariableFilter;
 use super::variables::is_secret_variable;
-
-/// A variable with its value.
-type Variable = (OsString, OsString);
+use super::{Variable, VariableFilter};
 
 /// Settings that override those of all files.
 const FORCED_SETTINGS: [(&str, &str); 3] = [

@@ -15,8 +15,8 @@ use super::path::RelPath;
 
 /// Decides which paths may be accessed.
 pub trait AccessGuard: Send + Sync {
-    /// Returns whether any path is denied for this access.
-    fn is_restricted(&self, access: AccessMode) -> bool;
+    /// Returns whether reading any path is denied.
+    fn restricts_reading(&self) -> bool;
 
     /// Returns why access to a path is denied; `None` if it is allowed.
     fn denial_reason(&self, path: &RelPath, access: AccessMode) -> Option<String>;
@@ -47,9 +47,6 @@ pub(super) fn check_access(
     path: &RelPath,
     access: AccessMode,
 ) -> Result<(), FileError> {
-    if !guard.is_restricted(access) {
-        return Ok(());
-    }
     // A file without a name was replaced just now.
     let real = real.ok_or_else(|| FileError::Changed(path.clone()))?;
     match guard.denial_reason(&real, access) {

@@ -45,21 +45,12 @@ const PASSED_VARIABLES: &str = "\
     CI_JOB_NAME|CI_JOB_STAGE|CI_PIPELINE_ID|CI_PIPELINE_SOURCE|CI_PROJECT_DIR|CI_PROJECT_NAME|CI_PROJECT_PATH|\
     CIRCLECI|TRAVIS|BUILDKITE|TF_BUILD|JENKINS_URL|TEAMCITY_VERSION|BITBUCKET_BUILD_NUMBER";
 
-/// Parts of the names of variables that hold secrets.
-const SECRET_NAMES: [&str; 12] = [
-    "KEY",
-    "TOKEN",
-    "SECRET",
-    "PASSWORD",
-    "PASSWD",
-    "PASSPHRASE",
-    "CREDENTIAL",
-    "COOKIE",
-    "_AUTH",
-    "_PASS",
-    "_PAT_",
-    "_DSN",
-];
+/// Variables that hold secrets, in upper case.
+const SECRET_VARIABLES: &str = "*KEY*|*TOKEN*|*SECRET*|*PASSWORD*|*PASSWD*|*PASSPHRASE*|*CREDENTIAL*|*COOKIE*|\
+    *_AUTH*|*_PASS*|*_PAT_*|*_PAT|*_PWD|*_DSN*";
+
+/// Exceptions: keys of git's settings are names, and so are authors.
+const NOT_SECRET_VARIABLES: &str = "GIT_CONFIG_KEY_*|GIT_AUTHOR_*|*_AUTHOR|OLD_PWD";
 
 /// Prefixes of option variables of programs that hold secrets.
 const SECRET_OPTION_PREFIXES: [&str; 6] =
@@ -68,12 +59,7 @@ const SECRET_OPTION_PREFIXES: [&str; 6] =
 /// Returns whether a variable of this name holds a secret.
 pub fn is_secret_variable(name: &str) -> bool {
     let upper = name.to_uppercase();
-    // Keys of git's settings are names, and so are authors.
-    let is_name = upper.starts_with("GIT_CONFIG_KEY_") || upper.ends_with("_AUTHOR");
-    !is_name
-        && (SECRET_NAMES.iter().any(|secret| upper.contains(secret))
-            || ["_PAT", "_PWD"].iter().any(|end| upper.ends_with(end) && upper != "OLD_PWD"))
-        && !upper.starts_with("GIT_AUTHOR_")
+    matches_wildcard(SECRET_VARIABLES, &upper) && !matches_wildcard(NOT_SECRET_VARIABLES, &upper)
 }
 
 /// Returns whether a variable of this name is passed to commands.

@@ -1,4 +1,4 @@
-//! Guarded files in command lines.
+//! Guarded files that a command line names.
 //!
 //! Only files that a command line names are found here. Files that its programs open by themselves are protected by the
 //! sandbox.

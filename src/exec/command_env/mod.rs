@@ -8,28 +8,15 @@ use std::path::Path;
 
 use self::variables::{is_passed_variable, passed_value};
 
-/// Settings for a process without a terminal, an editor, a pager and a user.
-const NONINTERACTIVE: [(&str, &str); 18] = [
-    ("AGENT", "architect"),
-    ("TERM", "dumb"),
-    ("NO_COLOR", "1"),
-    ("EDITOR", "true"),
-    ("VISUAL", "true"),
-    ("GIT_EDITOR", "true"),
-    ("GIT_SEQUENCE_EDITOR", "true"),
-    ("PAGER", "cat"),
-    ("GIT_PAGER", "cat"),
-    ("MANPAGER", "cat"),
-    ("SYSTEMD_PAGER", "cat"),
-    // Commands that only read a repository do not write its index.
-    ("GIT_OPTIONAL_LOCKS", "0"),
-    ("GIT_TERMINAL_PROMPT", "0"),
-    ("GIT_ASKPASS", "false"),
-    ("SSH_ASKPASS", "false"),
-    ("SUDO_ASKPASS", "/bin/false"),
-    ("DEBIAN_FRONTEND", "noninteractive"),
-    ("PIP_NO_INPUT", "1"),
-];
+/// A variable with its value.
+pub(super) type Variable = (OsString, OsString);
+
+/// Settings for a process without a terminal, an editor, a pager and a user, in which commands that only read a repository
+/// do not write its index.
+const NONINTERACTIVE: &str = "\
+    AGENT=architect TERM=dumb NO_COLOR=1 EDITOR=true VISUAL=true GIT_EDITOR=true GIT_SEQUENCE_EDITOR=true PAGER=cat \
+    GIT_PAGER=cat MANPAGER=cat SYSTEMD_PAGER=cat GIT_OPTIONAL_LOCKS=0 GIT_TERMINAL_PROMPT=0 GIT_ASKPASS=false \
+    SSH_ASKPASS=false SUDO_ASKPASS=/bin/false DEBIAN_FRONTEND=noninteractive PIP_NO_INPUT=1";
 
 /// Selects the variables of the engine that a command gets.
 pub struct VariableFilter<'a> {
@@ -40,10 +27,10 @@ pub struct VariableFilter<'a> {
 
 /// Returns the environment for commands, derived from the engine's.
 pub fn clean_environment(
-    engine: impl IntoIterator<Item = (OsString, OsString)>,
+    engine: impl IntoIterator<Item = Variable>,
     filter: &VariableFilter<'_>,
     temp: &Path,
-) -> Vec<(OsString, OsString)> {
+) -> Vec<Variable> {
     let (settings, others): (Vec<_>, Vec<_>) =
         engine.into_iter().partition(|(name, _)| git::is_setting_variable(name));
     let mut kept: Vec<_> = others
@@ -55,7 +42,7 @@ pub fn clean_environment(
         kept.retain(|(other, _)| other != name);
         kept.push((name.into(), value.to_owned()));
     };
-    for (name, value) in NONINTERACTIVE {
+    for (name, value) in NONINTERACTIVE.split(' ').filter_map(|setting| setting.split_once('=')) {
         set(name, OsStr::new(value));
     }
     for name in ["TMPDIR", "TMP", "TEMP"] {
@@ -69,7 +56,7 @@ fn filter_variable(
     name: OsString,
     value: OsString,
     filter: &VariableFilter<'_>,
-) -> Option<(OsString, OsString)> {
+) -> Option<Variable> {
     let text = name.to_string_lossy();
     match (filter.rule)(&text) {
         Some(true) => return Some((name, value)),
@@ -124,7 +111,7 @@ mod tests {
         let cleaned = clean_environment(engine, filter, Path::new("/t"));
         let added = |name: &str| {
             name.starts_with("GIT_CONFIG_")
-                || NONINTERACTIVE.iter().any(|(added, _)| *added == name)
+                || NONINTERACTIVE.split(' ').any(|added| added.starts_with(&format!("{name}=")))
         };
         let names = cleaned.iter().map(|(name, _)| name.to_str().unwrap().to_owned());
         names.filter(|name| !added(name) && !["TMPDIR", "TMP", "TEMP"].contains(&&**name)).collect()
