@@ -73,8 +73,7 @@ pub struct CopiedFile {
 }
 
 /// What commands may write of a repository elsewhere that has the workspace as a linked work tree.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum LinkedRepositoryAccess {
     /// What git writes, as in a main work tree; not what it executes or follows.
     #[default]
