@@ -18,7 +18,7 @@ use crate::policy::{
 };
 use crate::tools::{
     BUILT_IN, CommandSettings, ExecutionMode, FileDeletion, MaxResultTokens, READ_OUTPUT, Tool,
-    ToolRegistry, ToolSettings, rule_tools, standard_tools,
+    ToolRegistry, ToolSettings, describe, rule_tools, standard_tools,
 };
 
 impl RunSetup {
@@ -68,7 +68,7 @@ impl RunSetup {
 
 /// Returns whether a built-in tool of this name runs commands.
 fn runs_commands(tool: &str) -> bool {
-    describe(tool).is_some_and(|tool| tool.kind == CallKind::Command)
+    describe(tool).is_some_and(|tool| tool.kind() == CallKind::Command)
 }
 
 /// Returns what a session has done so far, as far as its limits are concerned.

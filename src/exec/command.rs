@@ -11,9 +11,9 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use super::capture::OutputCapture;
+use super::command_env::Variable;
 use super::confine::SandboxLevel;
 use super::egress::ConnectionRefusal;
-use super::environment::Variable;
 use super::supervisor::protocol::{CommandWords, StartFailure};
 
 /// A command to run.

@@ -24,7 +24,7 @@ use rustix::fs::{
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
-use super::environment::Variable;
+use super::command_env::Variable;
 
 /// The caches of package managers.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

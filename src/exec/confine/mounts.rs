@@ -20,7 +20,7 @@ use rustix::mount::{
 
 use super::landlock;
 use super::policy::{CopiedFile, NetworkAccess, SandboxMode, SandboxPolicy};
-use crate::exec::environment::Variable;
+use crate::exec::command_env::Variable;
 use crate::exec::package_caches::{OverlayFolders, PackageCache};
 
 /// The result of the mounts.

@@ -9,7 +9,7 @@ use std::thread;
 
 use rustix::process::Pid;
 
-use crate::exec::environment::Variable;
+use crate::exec::command_env::Variable;
 use crate::exec::supervisor::supervise::CommandStart;
 
 /// Starts commands from a restricted thread.

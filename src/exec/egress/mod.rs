@@ -28,7 +28,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Resource, getrlimit};
 
 #[cfg(target_os = "linux")]
-use super::environment::Variable;
+use super::command_env::Variable;
 use crate::port::lock;
 
 /// The time limit for connecting to one address of a host.

@@ -29,10 +29,10 @@ use self::supervise::timespec;
 use self::worker::{SupervisorWorker, WorkerBackend};
 use super::capture::OutputCapture;
 use super::command::{CommandEnd, CommandInput, CommandOutcome, CommandSpec, ExecError};
+use super::command_env::Variable;
 use super::confine::Enforcement;
 use super::confine::policy::SandboxPolicy;
 use super::egress::EgressProxy;
-use super::environment::Variable;
 use super::repository::RepositoryGuard;
 use crate::port::{CancellationToken, lock};
 

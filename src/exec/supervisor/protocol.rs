@@ -18,9 +18,9 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::exec::command::CommandEnd;
+use crate::exec::command_env::Variable;
 use crate::exec::confine::policy::SandboxPolicy;
 use crate::exec::confine::{Enforcement, SandboxLevel};
-use crate::exec::environment::Variable;
 
 /// One end of the connection.
 #[derive(Debug)]

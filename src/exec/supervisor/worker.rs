@@ -16,11 +16,11 @@ use super::process_tree::ProcessTree;
 use super::protocol::{ReceivedMessage, SupervisorCommand, SupervisorLink, SupervisorReport};
 use super::supervise::{CommandStart, SupervisionRules, serve};
 use crate::exec::command::ExecError;
+use crate::exec::command_env::Variable;
 use crate::exec::confine::policy::SandboxPolicy;
 use crate::exec::confine::temp_folder;
 use crate::exec::confine::{Enforcement, SandboxLevel};
 use crate::exec::egress::EgressProxy;
-use crate::exec::environment::Variable;
 use crate::exec::protected::absent_paths::AbsentPaths;
 #[cfg(target_os = "linux")]
 use crate::exec::protected::covered::Covered;

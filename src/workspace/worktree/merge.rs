@@ -19,7 +19,7 @@ use super::tree_copy::{EntryContent, TreeManifest};
 use super::{
     CARRIED_EXTENSION, ConfinedGit, MANIFEST_EXTENSION, Worktree, Worktrees, examine, read_manifest,
 };
-use crate::workspace::edit_batch::{BatchedChange, ChangeBatch, ExpectedContent};
+use crate::workspace::edit_batch::{BatchedChange, apply_changes, sha256};
 use crate::workspace::path::RelPath;
 use crate::workspace::root::WorkspaceRoot;
 
@@ -283,8 +283,8 @@ fn apply(
             conflicts: vec![error.to_string()],
         })?;
         let before = match &ours {
-            EntryContent::File(content, _) => ExpectedContent::new(Some(content)),
-            _ => ExpectedContent::Absent,
+            EntryContent::File(content, _) => Some(sha256(content)),
+            _ => None,
         };
         let (after, mode) = match change {
             TreeChange::Write(content, is_executable) => {
@@ -304,7 +304,7 @@ fn apply(
         return Err(refused(conflicts));
     }
     let root = WorkspaceRoot::open(top).map_err(WorktreeError::io("open", top))?;
-    ChangeBatch::new(batch).apply(&root).map_err(|error| refused(vec![error.to_string()]))?;
+    apply_changes(&root, &batch).map_err(|error| refused(vec![error.to_string()]))?;
     for (path, change) in links {
         apply_link(&top.join(&path), change).map_err(WorktreeError::io("write", &path))?;
     }
