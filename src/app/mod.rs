@@ -34,6 +34,7 @@ mod subagents;
 mod telemetry;
 mod trace;
 mod undo;
+mod worktree;
 
 pub use crate::tools::ExecutionMode;
 pub use agent::{Agent, AgentBuilder, supervisor_main};
@@ -56,3 +57,4 @@ pub use undo::{
     CopiedFiles, RecordedChanges, UndoError, UndoSession, UndoTarget, complete_pending_restore,
     copy_recorded_files, verify_checkpoints,
 };
+pub use worktree::{SandboxedGit, open_worktrees};

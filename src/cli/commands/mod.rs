@@ -9,6 +9,7 @@ mod sessions;
 mod stored;
 mod test;
 mod undo;
+mod worktrees;
 
 use architect::app::ProcessEnv;
 use architect::journal::MessageKind;
@@ -36,6 +37,7 @@ pub(crate) fn run(command: CliCommand, world: ProcessEnv) -> Result<u8, CliError
         CliCommand::Diff(args) => undo::diff(&args, &world),
         CliCommand::Sessions(args) => sessions::run(&args, &world),
         CliCommand::Cleanup(args) => stored::clean_up(&args, &world),
+        CliCommand::Worktrees(args) => worktrees::run(&args, &world),
         CliCommand::Steer(args) => stored::send(&args, MessageKind::Steering, &world),
         CliCommand::Followup(args) => stored::send(&args, MessageKind::FollowUp, &world),
         CliCommand::Test(args) => test::run(&args, &world),

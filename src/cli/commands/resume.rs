@@ -1,6 +1,6 @@
 //! `architect resume` and `architect fork`: continue a stored session, or a copy of it.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -19,6 +19,7 @@ use crate::cli::config_options::{self, SavedOptions};
 use crate::cli::error::CliError;
 use crate::cli::session_lookup::SessionLookup;
 use crate::cli::task::{self, RunMode};
+use crate::cli::worktree_run::{self, WorktreeRun};
 use crate::cli::{output, task_text};
 
 /// `architect resume`: resumes a stored session.
@@ -142,17 +143,34 @@ fn resume_session(
         log::warn!("the end of the journal was torn; it is saved as {}", torn.display());
     }
     let mut stored_options = saved_options(&opened.history);
+    // Dropped after the set-up, whose commands work there. Before the sweep, which takes unused ones for abandoned.
+    let mut worktree = None;
+    let root = &opened.history.setup.workspace.root;
+    let own_root = request.workspace.is_none() && request.settings.layers.workspace.is_none();
+    if own_root && !opened.history.is_imported_setup() {
+        worktree = WorktreeRun::reopen(session, root, &world)?;
+    }
+    worktree_run::sweep(&world);
+    // Its settings are those of the workspace that it stands for.
+    if let Some(origin) = worktree.as_ref().and_then(WorktreeRun::origin) {
+        stored_options.sets.push(format!("workspace.root={}", origin.display()));
+    }
     if let Some(workspace) = &request.workspace {
         stored_options.sets.push(format!("workspace.root={}", workspace.display()));
     }
-    let (config, saved) = config_options::load_config(
+    let (mut config, saved) = config_options::load_config(
         request.settings,
         Some(request.output),
         &world,
         &stored_options,
     )?;
     let note = restart_limits(&mut opened, &config, &request);
+    if let Some(worktree) = &mut worktree {
+        worktree.use_for(Some(session))?;
+        worktree.enter(&mut config);
+    }
     let mut setup = saved.new_setup(config, world)?;
+    setup.origin = worktree.as_ref().and_then(WorktreeRun::origin).map(Path::to_owned);
     if let Some(schema) = opened.history.setup.schema.as_deref() {
         setup = setup.with_schema(schema.clone())?;
     }
@@ -167,7 +185,7 @@ fn resume_session(
         source: CostSource::Agent,
         exit_on_partial: request.output.exit_code_on_partial,
     };
-    task::run(&setup, run_request, RunMode::Direct, request.output)
+    task::run(&setup, run_request, RunMode::Direct, request.output, worktree.as_ref())
 }
 
 /// Restarts the limits of steps and time, for a session that has ended or gets another message. Returns a note about

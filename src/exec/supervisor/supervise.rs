@@ -99,8 +99,12 @@ impl SupervisedCommand<'_> {
         let mut until = self.timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         loop {
             match (self.wait(phase, until), phase) {
-                (CommandEvent::Message, _) => match self.link.receive::<SupervisorCommand>() {
-                    Ok(Some(received)) => match (received.message, phase) {
+                (CommandEvent::Message, _) => {
+                    let Ok(Some(received)) = self.link.receive::<SupervisorCommand>() else {
+                        self.rules.tree.kill_all(self.leader, KILL_TIMEOUT);
+                        return None;
+                    };
+                    match (received.message, phase) {
                         (SupervisorCommand::Stop, CommandPhase::Running) => {
                             (phase, until) = self.terminate(CommandEnd::Cancelled);
                         }
@@ -108,12 +112,8 @@ impl SupervisedCommand<'_> {
                             return Some(self.finish(end));
                         }
                         _ => {}
-                    },
-                    Ok(None) | Err(_) => {
-                        self.rules.tree.kill_all(self.leader, KILL_TIMEOUT);
-                        return None;
                     }
-                },
+                }
                 (CommandEvent::Process, CommandPhase::Running) => {
                     if let Some(end) = self.collect() {
                         if !self.rules.tree.has_remaining(self.leader) {

@@ -31,3 +31,4 @@ mod undo_crash;
 mod unwritable_output;
 mod usage;
 mod workflows;
+mod worktrees;
