@@ -426,7 +426,7 @@ mod tests {
     fn a_content_is_kept_once_and_found_again() {
         let temp = tempfile::tempdir().unwrap();
         let mut store = open(temp.path(), &BTreeMap::new());
-        let (a, b) = (put(&store, b"one"), put(&store, &[7; 3 << 20]));
+        let (a, b) = (put(&store, b"one"), put(&store, &vec![7; 3 << 20]));
         assert_eq!(store.get(&a).unwrap(), b"one");
         let lengths = store.commit().unwrap();
         put(&store, b"one");

@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use crate::kit::cli::{CliFixture, wait_until};
 
 /// Three steps: a tool's edit, commands, and tools again.
-pub(super) const SCRIPT: &str = r##"
+pub(super) const SCRIPT: &str = r#"
 [[turn]]
 calls = [{ name = "write_file", arguments = { path = "new.txt", content = "new\n" } }]
 
@@ -21,7 +21,7 @@ calls = [{ name = "edit_file", arguments = { path = "old.txt", old_str = "old", 
 
 [[turn]]
 text = "Done."
-"##;
+"#;
 
 /// Everything in a folder: kinds, permissions, contents, targets.
 pub(super) type Snapshot = BTreeMap<PathBuf, (char, u32, Vec<u8>)>;
