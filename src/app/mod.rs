@@ -32,6 +32,7 @@ mod session;
 mod subagents;
 mod telemetry;
 mod trace;
+mod worktree;
 
 pub use crate::tools::ExecutionMode;
 pub use agent::{Agent, AgentBuilder, supervisor_main};
@@ -50,3 +51,4 @@ pub use secrets::{collect_secrets, mask_message};
 pub use session::{SessionTarget, open_store, restart_limits};
 pub use telemetry::start_telemetry;
 pub use trace::trace_session;
+pub use worktree::{SandboxedGit, open_worktrees};

@@ -281,7 +281,10 @@ impl RunSetup {
         Ok(SessionSetup {
             model: self.model.name(),
             agent: self.agent.name.as_str().into(),
-            workspace: WorkspaceIdentity::inspect(self.root.path())?,
+            workspace: WorkspaceIdentity {
+                origin: self.origin.clone(),
+                ..WorkspaceIdentity::inspect(self.root.path())?
+            },
             system: Arc::clone(&context.system),
             tools: Arc::clone(&context.tools),
             schema: context.schema.clone(),

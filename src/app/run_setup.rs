@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -46,6 +46,8 @@ pub struct RunSetup {
     pub schema: Option<Arc<Value>>,
     /// Where the exchange with the model is written down.
     pub recorder: Option<Recorder>,
+    /// The workspace that this one stands for, if it is an isolated worktree.
+    pub origin: Option<PathBuf>,
     /// Tools besides those of this program and of servers.
     pub(super) tools: Vec<FunctionTool>,
     pub(super) diff: Option<WorkspaceDiff>,
@@ -106,6 +108,7 @@ impl RunSetup {
             execution: ExecutionMode::Real,
             schema: None,
             recorder: None,
+            origin: None,
             tools: Vec::new(),
             diff: None,
             root,

@@ -14,13 +14,14 @@ use super::hidden_paths::hidden_paths;
 use super::process_env::ProcessEnv;
 use crate::config::{self, Config, OriginSource, TRUST_VARIABLE};
 use crate::exec::{
-    self, CONFINEMENT_HELP, CommandSpec, Enforcement, NetworkAccess, PackageCaches, ResourceLimits,
-    SandboxLevel, SandboxPolicy, SandboxRequirement, Supervisor, TempOwner, UserGitConfig,
-    VariableFilter, clean_environment, remove_abandoned, sweep_caches,
+    self, CONFINEMENT_HELP, CommandSpec, Enforcement, LinkedRepositoryAccess, NetworkAccess,
+    PackageCaches, ResourceLimits, SandboxLevel, SandboxPolicy, SandboxRequirement, Supervisor,
+    TempOwner, UserGitConfig, VariableFilter, clean_environment, remove_abandoned, sweep_caches,
 };
 use crate::model::matches_wildcard;
 use crate::policy::GuardedFiles;
 use crate::port::unique_id;
+use crate::workspace::worktree::{BRANCH_PREFIX, is_isolated};
 
 /// Where commands run: those of the model confined, those of the user as the user.
 #[derive(Clone)]
@@ -77,7 +78,7 @@ const PROTECTED_PATHS: [&str; 5] = [".agents", ".architect", ".claude", ".codex"
 
 /// What this program writes in its folders of state while commands run.
 const OWN_STATE: &str =
-    "caches index.db index.db-shm index.db-wal repositories sessions tmp workspaces";
+    "caches index.db index.db-shm index.db-wal repositories sessions tmp workspaces worktrees";
 
 impl Sandbox {
     /// Returns what commands run in. Nothing is started before the first command, except to see that a level which is
@@ -194,6 +195,7 @@ fn build_policy(
         caches: build_caches(world, &workspace, temp),
         hidden: hidden_paths(world, &sessions, &sandbox.readable, &[&workspace, temp]),
         readable: sandbox.readable.clone(),
+        linked_repository: linked_repository_access(world, &workspace),
         limits: resource_limits(sandbox),
         own_state: state
             .iter()
@@ -203,6 +205,18 @@ fn build_policy(
         record_path,
         user_git,
         ..SandboxPolicy::off(workspace)
+    }
+}
+
+/// Returns what commands may write of the repository of a workspace that is a work tree elsewhere: of an isolated one, its
+/// own branch.
+fn linked_repository_access(world: &ProcessEnv, workspace: &Path) -> LinkedRepositoryAccess {
+    match world.folders().state {
+        Some(state) if is_isolated(&state, workspace) => {
+            let branches = Path::new("refs/heads").join(BRANCH_PREFIX.trim_end_matches('/'));
+            LinkedRepositoryAccess::Branches(branches)
+        }
+        _ => LinkedRepositoryAccess::Shared,
     }
 }
 

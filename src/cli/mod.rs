@@ -12,6 +12,7 @@ mod session_lookup;
 mod sinks;
 mod task;
 mod task_text;
+mod worktree_run;
 
 use std::process::ExitCode;
 use std::sync::Arc;

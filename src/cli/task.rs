@@ -25,6 +25,7 @@ use super::confirm::confirmation_port;
 use super::error::CliError;
 use super::output;
 use super::sinks::{self, Sinks};
+use super::worktree_run::WorktreeRun;
 
 /// In what way a task is run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,6 +46,7 @@ pub(crate) fn run(
     request: RunRequest,
     mode: RunMode,
     args: &OutputArgs,
+    worktree: Option<&WorktreeRun>,
 ) -> Result<u8, CliError> {
     // An output that can't be written is reported before money is spent.
     for path in [&args.output_file, &args.report_file].into_iter().flatten() {
@@ -100,6 +102,7 @@ pub(crate) fn run(
         }
     }
     result.evaluation = evaluation.and_then(|evaluation| serde_json::to_value(evaluation).ok());
+    result.worktree = worktree.and_then(WorktreeRun::result);
     if is_stored && result.status != RunStatus::Success {
         result.resume_command = resume_command(&result, &setup.config).map(Into::into);
     }

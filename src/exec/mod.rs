@@ -39,8 +39,8 @@ pub use command::{
 pub use command_env::variables::is_secret_variable;
 pub use command_env::{VariableFilter, clean_environment};
 pub use confine::policy::{
-    CopiedFile, NetworkAccess, ResourceLimits, SandboxMode, SandboxPolicy, SandboxRequirement,
-    TempOwner, resolve_path,
+    CopiedFile, LinkedRepositoryAccess, NetworkAccess, ResourceLimits, SandboxMode, SandboxPolicy,
+    SandboxRequirement, TempOwner, resolve_path,
 };
 pub use confine::temp_folder::remove_abandoned;
 pub use confine::{Enforcement, SandboxGap, SandboxLevel};

@@ -405,10 +405,10 @@ impl SessionStore {
         match self.header(session) {
             Some(header) if header.dispatched_by.is_some() => false,
             Some(header) if header.imported_up_to.is_none() => {
-                header.setup.workspace.root == folder
+                header.setup.workspace.belongs_to(folder)
             }
             Some(_) => self.replay(session, |_, _, _| {}).is_ok_and(|(history, _)| {
-                history.is_imported_setup() || history.setup.workspace.root == folder
+                history.is_imported_setup() || history.setup.workspace.belongs_to(folder)
             }),
             None => false,
         }

@@ -26,6 +26,9 @@ pub struct WorkspaceIdentity {
     /// What is checked out, if it is a git repository.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub head: Option<GitHead>,
+    /// The workspace that it stands for, if it is an isolated worktree.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub origin: Option<PathBuf>,
 }
 
 /// What is checked out in a git repository.
@@ -75,7 +78,18 @@ impl WorkspaceIdentity {
         if !found.is_dir() {
             return Err(JournalError::NoWorkspace(root));
         }
-        Ok(Self { device: found.dev(), inode: found.ino(), head: GitHead::of(&root), root })
+        Ok(Self {
+            device: found.dev(),
+            inode: found.ino(),
+            head: GitHead::of(&root),
+            root,
+            origin: None,
+        })
+    }
+
+    /// Returns whether the sessions of a folder include those of this workspace.
+    pub fn belongs_to(&self, folder: &Path) -> bool {
+        self.root == folder || self.origin.as_deref() == Some(folder)
     }
 
     /// Returns the changes of a workspace since this identity.
@@ -311,7 +325,7 @@ mod tests {
     #[test]
     fn a_path_that_is_not_utf_8_comes_back() {
         let root = PathBuf::from(OsString::from_vec(b"/tmp/\xff\xfe".to_vec()));
-        let workspace = WorkspaceIdentity { root, device: 1, inode: 2, head: None };
+        let workspace = WorkspaceIdentity { root, device: 1, inode: 2, head: None, origin: None };
         let text = serde_json::to_string(&workspace).unwrap();
         assert_eq!(serde_json::from_str::<WorkspaceIdentity>(&text).unwrap(), workspace);
     }

@@ -8,6 +8,7 @@ use super::public::{
     IncompleteReply, LimitAction, MessageTiming, PublicEvent, PublicEventKind, RetryCause,
     SummaryAuthor, ToolCallEnd,
 };
+use super::result::WorktreeResult;
 use super::sanitize;
 use super::tool_failure::failure_line;
 use crate::machine::{CallPurpose, CloseReason, LlmFailure, NoFinalSummary, RunStatus, StopReason};
@@ -215,6 +216,20 @@ impl Language {
 
     fn tokens(self, tokens: Tokens) -> String {
         format!("≈ {} tokens", self.number(tokens.0))
+    }
+
+    /// Returns the sentence about the worktree of a run.
+    pub(super) fn worktree(self, worktree: &WorktreeResult) -> String {
+        let WorktreeResult { name, branch, summary, kept, .. } = worktree;
+        let name = branch.as_ref().unwrap_or(name);
+        match kept {
+            true => text!(self, "Worktree {name}: {summary}", "Árbol de trabajo {name}: {summary}"),
+            false => text!(
+                self,
+                "Worktree {name}: unchanged, removed",
+                "Árbol de trabajo {name}: sin cambios, eliminado"
+            ),
+        }
     }
 
     /// Returns the sentence about the usage of all calls.

@@ -34,6 +34,6 @@ pub use crate::model::Language;
 pub use background_writer::OutputError;
 pub use file::{SaveError, append, save};
 pub use reporter::{Reporter, RunReporter};
-pub use result::RunResult;
+pub use result::{RunResult, WorktreeResult};
 pub use run_info::{CostSource, PriorUsage, RunInfo};
 pub use sink::{AnswerDestination, JsonFormat, JsonSink, OptionalSink, ReportSink, TextSink};

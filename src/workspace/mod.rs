@@ -4,7 +4,7 @@
 //! resolves it beneath the handle, so that neither a symbolic link nor a concurrently replaced folder leads outside.
 //! Reading never blocks on a pipe or a device. Writing replaces a file atomically ([`apply_changes`]): on failure, the
 //! old content is intact. [`TextFile`] preserves byte order mark, encoding and line ends. The [`index`] describes the
-//! layout of a workspace.
+//! layout of a workspace. A [`worktree`] is an isolated one, in a folder of its own.
 
 mod access_guard;
 mod edit_batch;
@@ -18,6 +18,7 @@ mod path;
 mod root;
 mod text;
 mod text_page;
+pub mod worktree;
 
 pub use access_guard::{AccessGuard, AccessMode};
 pub use edit_batch::{BatchedChange, apply_changes, leftover_path, sha256};

@@ -163,6 +163,38 @@ pub(crate) struct CleanupArgs {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct WorktreesArgs {
+    #[command(subcommand)]
+    pub(crate) command: Option<WorktreesCommand>,
+
+    /// Print JSON
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+
+    #[command(flatten)]
+    pub(crate) layers: LayerArgs,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum WorktreesCommand {
+    /// List the worktrees of this project, with what was done in them
+    List,
+    /// Merge a worktree into this tree: by fast-forward, or its changes as uncommitted ones. With a conflict, nothing is changed
+    Merge {
+        /// The worktree, without `architect/`
+        name: String,
+    },
+    /// Remove a worktree and its branch
+    Rm {
+        /// The worktree, without `architect/`
+        name: String,
+        /// Remove it with work that is nowhere else
+        #[arg(long)]
+        force: bool,
+    },
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct MessageArgs {
     /// The session: its id, a prefix of it, or `last` for the last one of this folder
     pub(crate) session: String,

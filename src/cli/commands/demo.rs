@@ -19,7 +19,7 @@ pub(crate) fn run(args: &DemoArgs, world: ProcessEnv) -> Result<u8, CliError> {
     if run_test(&demo, "before", &say)? {
         return Err(CliError::failed("the test passes before anything was done"));
     }
-    let code = task::run(&demo.setup, demo.run_request()?, RunMode::Direct, &args.output)?;
+    let code = task::run(&demo.setup, demo.run_request()?, RunMode::Direct, &args.output, None)?;
     let passes = run_test(&demo, "after", &say)?;
     if args.keep {
         say(&format!("The workspace stays at {}", demo.keep_workspace().display()));

@@ -8,6 +8,7 @@ mod run;
 mod sessions;
 mod stored;
 mod test;
+mod worktrees;
 
 use architect::app::ProcessEnv;
 use architect::journal::MessageKind;
@@ -33,6 +34,7 @@ pub(crate) fn run(command: CliCommand, world: ProcessEnv) -> Result<u8, CliError
         CliCommand::Replay(args) => stored::replay(&args, &world),
         CliCommand::Sessions(args) => sessions::run(&args, &world),
         CliCommand::Cleanup(args) => stored::clean_up(&args, &world),
+        CliCommand::Worktrees(args) => worktrees::run(&args, &world),
         CliCommand::Steer(args) => stored::send(&args, MessageKind::Steering, &world),
         CliCommand::Followup(args) => stored::send(&args, MessageKind::FollowUp, &world),
         CliCommand::Test(args) => test::run(&args, &world),

@@ -1,5 +1,6 @@
 //! `architect resume` and `architect fork`: continue a stored session, or a copy of it.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -18,6 +19,7 @@ use crate::cli::config_options::{self, SavedOptions};
 use crate::cli::error::CliError;
 use crate::cli::session_lookup::SessionLookup;
 use crate::cli::task::{self, RunMode};
+use crate::cli::worktree_run::{self, WorktreeRun};
 use crate::cli::{output, task_text};
 
 /// `architect resume`: resumes a stored session.
@@ -93,15 +95,31 @@ fn resume_session(
     if let Some(torn) = &opened.saved_tail {
         log::warn!("the end of the journal was torn; it is saved as {}", torn.display());
     }
-    let stored_options = saved_options(&opened.history);
-    let (config, saved) = config_options::load_config(
+    let mut stored_options = saved_options(&opened.history);
+    // Dropped after the set-up, whose commands work there. Before the sweep, which takes unused ones for abandoned.
+    let mut worktree = None;
+    let root = &opened.history.setup.workspace.root;
+    if request.settings.layers.workspace.is_none() && !opened.history.is_imported_setup() {
+        worktree = WorktreeRun::reopen(session, root, &world)?;
+    }
+    worktree_run::sweep(&world);
+    // Its settings are those of the workspace that it stands for.
+    if let Some(origin) = worktree.as_ref().and_then(WorktreeRun::origin) {
+        stored_options.sets.push(format!("workspace.root={}", origin.display()));
+    }
+    let (mut config, saved) = config_options::load_config(
         request.settings,
         Some(request.output),
         &world,
         &stored_options,
     )?;
     let note = restart_limits(&mut opened, &config, &request);
+    if let Some(worktree) = &mut worktree {
+        worktree.use_for(Some(session))?;
+        worktree.enter(&mut config);
+    }
     let mut setup = saved.new_setup(config, world)?;
+    setup.origin = worktree.as_ref().and_then(WorktreeRun::origin).map(Path::to_owned);
     if let Some(schema) = opened.history.setup.schema.as_deref() {
         setup = setup.with_schema(schema.clone())?;
     }
@@ -116,7 +134,7 @@ fn resume_session(
         source: CostSource::Agent,
         exit_on_partial: request.output.exit_code_on_partial,
     };
-    task::run(&setup, run_request, RunMode::Direct, request.output)
+    task::run(&setup, run_request, RunMode::Direct, request.output, worktree.as_ref())
 }
 
 /// Restarts the limits of steps and time, for a session that has ended or gets another message. Returns a note about

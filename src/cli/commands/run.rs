@@ -8,12 +8,14 @@ use architect::llm::Recorder;
 use architect::runner::set_idle_action;
 use architect::view::{CostSource, JsonFormat, RunResult};
 use architect::workspace::read_input;
+use architect::workspace::worktree::WorktreeContent;
 use serde_json::{Value, json};
 
 use crate::cli::args::{OutputArgs, OutputFormat, RunArgs};
 use crate::cli::config_options::{self, SavedOptions};
 use crate::cli::error::CliError;
 use crate::cli::task::{self, RunMode};
+use crate::cli::worktree_run::{self, WorktreeRun};
 use crate::cli::{output, sinks, task_text};
 
 /// Begins a run. A program that reads the output gets the result document in any case, also after a signal before the
@@ -49,21 +51,35 @@ pub(crate) fn print_result(result: &RunResult, format: OutputFormat) -> Result<u
 }
 
 pub(crate) fn run(args: &RunArgs, world: ProcessEnv) -> Result<u8, CliError> {
-    let (config, saved) = config_options::load_config(
+    let (mut config, saved) = config_options::load_config(
         &args.settings,
         Some(&args.output),
         &world,
         &SavedOptions::default(),
     )?;
-    let text = task_text::read_task(args.prompt.as_deref(), args.stdin)?;
+    let (prompt, worktree) = prompt_and_worktree(args);
+    let text = task_text::read_task(prompt, args.stdin)?;
+    worktree_run::sweep(&world);
     let target = match (args.ephemeral, &args.session) {
         (true, _) => SessionTarget::Ephemeral,
         (false, session) => {
             let session = session.as_deref().map(str::parse::<SessionId>).transpose()?;
+            // The record of a worktree names its session.
+            let session = session.or_else(|| worktree.map(|_| SessionId::generate()));
             SessionTarget::New(open_store(&config, &world)?, session)
         }
     };
+    // Dropped after the set-up, whose commands work there.
+    let worktree = worktree.map(|name| {
+        let content =
+            if args.with_changes { WorktreeContent::Uncommitted } else { WorktreeContent::Commit };
+        let mut run = WorktreeRun::create(&mut config, &world, name, content)?;
+        run.use_for(target_session(&target))?;
+        Ok::<_, CliError>(run)
+    });
+    let worktree = worktree.transpose()?;
     let mut setup = saved.new_setup(config, world)?;
+    setup.origin = worktree.as_ref().and_then(WorktreeRun::origin).map(Path::to_owned);
     if let Some(path) = &args.output_schema {
         setup = setup.with_schema(read_schema(path)?)?;
     }
@@ -81,7 +97,7 @@ pub(crate) fn run(args: &RunArgs, world: ProcessEnv) -> Result<u8, CliError> {
         ..RunRequest::new(text, target, CostSource::Agent)
     };
     let mode = if args.plan_first { RunMode::PlanFirst } else { RunMode::Direct };
-    let code = task::run(&setup, request, mode, &args.output);
+    let code = task::run(&setup, request, mode, &args.output, worktree.as_ref());
     if let (Some(path), Some(record)) = (&args.record, &setup.recorder)
         && record.is_empty()
     {
@@ -91,6 +107,23 @@ pub(crate) fn run(args: &RunArgs, world: ProcessEnv) -> Result<u8, CliError> {
         );
     }
     code
+}
+
+/// Returns the prompt, and the name of the worktree, if there is to be one; empty for a generated one. A text that can't be
+/// a name is the prompt.
+fn prompt_and_worktree(args: &RunArgs) -> (Option<&str>, Option<&str>) {
+    match (args.prompt.as_deref(), args.worktree.as_deref()) {
+        (None, Some(text)) if text.contains(char::is_whitespace) => (Some(text), Some("")),
+        (prompt, worktree) => (prompt, worktree),
+    }
+}
+
+fn target_session(target: &SessionTarget) -> Option<SessionId> {
+    match target {
+        SessionTarget::New(_, session) => *session,
+        SessionTarget::Child(_, session, _) => Some(*session),
+        SessionTarget::Ephemeral | SessionTarget::Stored(..) => None,
+    }
 }
 
 fn read_schema(path: &Path) -> Result<Value, CliError> {

@@ -52,6 +52,10 @@ pub struct SandboxPolicy {
     pub copies: PathBuf,
     /// Folders in which repositories of git are checked.
     pub repositories: Vec<PathBuf>,
+    /// What they may write of the repository, if it is elsewhere and the workspace is one of its linked work trees; for the
+    /// engine alone.
+    #[serde(skip)]
+    pub linked_repository: LinkedRepositoryAccess,
     /// The user's own configuration of git; for the engine alone.
     #[serde(skip)]
     pub user_git: UserGitConfig,
@@ -66,6 +70,16 @@ pub struct CopiedFile {
     pub file: PathBuf,
     /// The folder of the copy, relative to that for copies.
     pub copy: PathBuf,
+}
+
+/// What commands may write of a repository elsewhere that has the workspace as a linked work tree.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum LinkedRepositoryAccess {
+    /// What git writes, as in a main work tree; not what it executes or follows.
+    #[default]
+    Shared,
+    /// Objects, what belongs to this work tree alone, and the branches below this folder of the repository.
+    Branches(PathBuf),
 }
 
 /// Who creates the folder for temporary files and removes it at the end.

@@ -38,7 +38,7 @@ pub use self::followed::{UserGitConfig, followed_by_git, with_link_targets};
 use self::git_config::{GitSetting, PlaceValue, parse};
 use self::scan::{FolderRole, GitItems, MAX_CONFIG, Scanner};
 use super::confine::SandboxLevel;
-use super::confine::policy::{CopiedFile, SandboxMode, SandboxPolicy};
+use super::confine::policy::{CopiedFile, LinkedRepositoryAccess, SandboxMode, SandboxPolicy};
 use super::protected::absent_paths::AbsentPaths;
 
 /// A folder that is searched for repositories.
@@ -220,6 +220,15 @@ impl RepositoryGuard {
             LinkedRepository::WorkTree { own, common } => {
                 let (linked, work_trees) = others(&common, &own);
                 self.policy.protected.extend(in_linked(&own));
+                if let LinkedRepositoryAccess::Branches(branches) = &self.policy.linked_repository {
+                    let logs = Path::new("logs").join(branches);
+                    let parts = ["objects", "lfs", "reftable"].map(Path::new);
+                    let parts = parts.into_iter().chain([branches.as_path(), &logs]);
+                    let parts = parts.map(|part| common.join(part)).filter(|part| part.is_dir());
+                    let parts: Vec<PathBuf> = parts.collect();
+                    self.policy.writable.extend(parts.into_iter().chain([own.clone()]));
+                    return vec![(own, FolderRole::Repository)];
+                }
                 // As in a main work tree, git creates files at the top of the repository: locks, packed references.
                 if !work_trees.iter().chain([&workspace]).any(|path| path.starts_with(&common)) {
                     let is_outside = |(_, path): &(_, &PathBuf)| !path.starts_with(&workspace);

@@ -331,6 +331,13 @@ impl ReportSink for HumanLog {
         if self.style.shows_costs {
             self.line(format!("💰 {}", lang.costs(result.cost, result.usage)))?;
         }
+        if let Some(worktree) = &result.worktree {
+            self.line(format!("🌿 {}", lang.worktree(worktree)))?;
+            for command in [&worktree.merge_command, &worktree.remove_command].into_iter().flatten()
+            {
+                self.line(format!("   {command}"))?;
+            }
+        }
         if let Some(command) = &result.resume_command {
             let begin = lang.pick(["Continue with", "Para continuar"]);
             self.line(format!("↩️  {begin}: {command}"))?;

@@ -73,6 +73,14 @@ pub(super) fn names(report: &RunReport<'_>) -> Vec<(&'static str, String)> {
         ("agent", info.agent.to_string()),
         ("began", format!("{:.0}", info.started_at)),
     ];
+    names.extend(report.result.worktree.iter().flat_map(|worktree| {
+        let name = worktree.branch.as_ref().unwrap_or(&worktree.name);
+        let end = if worktree.kept { "" } else { " (removed)" };
+        let merge = worktree.merge_command.clone().map(|command| ("merge", command));
+        let remove = worktree.remove_command.clone().map(|command| ("remove", command));
+        let summary = format!("{name}: {}{end}", worktree.summary);
+        [Some(("worktree", summary)), merge, remove].into_iter().flatten()
+    }));
     names.extend(info.sandbox.as_ref().map(|sandbox| ("sandbox", sandbox.to_string())));
     names.into_iter().map(|(name, value)| (name, cell(&value))).collect()
 }

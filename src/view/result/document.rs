@@ -62,6 +62,38 @@ pub struct RunResult {
     /// The result of the self-evaluation, if there was one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub evaluation: Option<Value>,
+    /// The worktree that the run worked in, if it was an isolated one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub worktree: Option<WorktreeResult>,
+}
+
+/// The isolated worktree of a run, and what is in it at the end.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct WorktreeResult {
+    /// Its name.
+    pub name: String,
+    /// Its branch; null for a copy of a folder without git.
+    pub branch: Option<String>,
+    /// Its folder.
+    pub folder: String,
+    /// Commits since the commit that the branch began from.
+    pub commits: u64,
+    /// Files that differ from that commit, committed or not.
+    pub files_changed: u64,
+    /// Lines that were added; null without git.
+    pub lines_added: Option<u64>,
+    /// Lines that were removed; null without git.
+    pub lines_removed: Option<u64>,
+    /// Paths with changes that are not committed.
+    pub uncommitted: Vec<String>,
+    /// The changes, in words.
+    pub summary: String,
+    /// Whether it stays. An unchanged one is removed.
+    pub kept: bool,
+    /// The command that merges it; null if it is removed.
+    pub merge_command: Option<String>,
+    /// The command that removes it; null if it is removed.
+    pub remove_command: Option<String>,
 }
 
 /// One tool call.
@@ -138,6 +170,7 @@ impl RunResult {
             error: Some(error),
             resume_command: None,
             evaluation: None,
+            worktree: None,
         }
     }
 }

@@ -29,3 +29,4 @@ mod tools;
 mod unwritable_output;
 mod usage;
 mod workflows;
+mod worktrees;

@@ -11,6 +11,7 @@ mod signals;
 mod spawn_failure;
 mod strace;
 mod sync_count;
+mod worktrees;
 
 use std::path::PathBuf;
 use std::process::Child;

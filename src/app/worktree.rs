@@ -1,0 +1,78 @@
+//! Isolated workspaces of runs: where they are kept, and git commands that run confined for them.
+
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
+use std::time::Duration;
+
+use super::context::find_git;
+use super::process_env::ProcessEnv;
+use super::sandbox::Sandbox;
+use crate::config::Config;
+use crate::exec::{CommandEnd, CommandSpec, SandboxMode};
+use crate::policy::GuardedFiles;
+use crate::port::CancellationToken;
+use crate::workspace::worktree::{ConfinedGit, GitProgram, WorktreeError, Worktrees};
+
+/// How long git may take to fill a tree: a filter may download.
+const GIT_TIMEOUT: Duration = Duration::from_secs(30 * 60);
+
+/// Settings of git that no repository may change: no hooks, no monitor of the file system, no upkeep.
+const GIT_SETTINGS: [(&str, &str); 4] = [
+    ("core.hooksPath", "/dev/null"),
+    ("core.fsmonitor", "false"),
+    ("gc.auto", "0"),
+    ("maintenance.auto", "false"),
+];
+
+/// Returns the worktrees of the user.
+///
+/// # Errors
+///
+/// Fails if there is no folder for them.
+pub fn open_worktrees(env: &ProcessEnv) -> Result<Worktrees, WorktreeError> {
+    let state = env.folders().state.ok_or(WorktreeError::NoStateFolder)?;
+    let git = find_git(OsStr::new(env.variable("PATH").unwrap_or_default()));
+    Ok(Worktrees::new(&state, git.map(|git| GitProgram::new(git, &env.variables))))
+}
+
+/// Runs git confined as the commands of a run in that work tree. So the filters of the repository's configuration run,
+/// as the user expects of a checkout, and reach no further than a command of the model.
+#[derive(Clone, Copy)]
+pub struct SandboxedGit<'a> {
+    /// The configuration of the run.
+    pub config: &'a Config,
+    /// The environment of the process.
+    pub env: &'a ProcessEnv,
+}
+
+impl ConfinedGit for SandboxedGit<'_> {
+    fn run(&self, work_tree: &Path, args: &[&str]) -> Result<(), String> {
+        let git = find_git(OsStr::new(self.env.variable("PATH").unwrap_or_default()));
+        let git = git.ok_or_else(|| "there is no git".to_owned())?;
+        let mut config = self.config.clone();
+        let mode = &mut config.settings.sandbox.mode;
+        if *mode == SandboxMode::ReadOnly {
+            // It is the tree that is made, not the work of the run.
+            *mode = SandboxMode::WorkspaceWrite;
+        }
+        let guarded = GuardedFiles::default();
+        let sandbox = Sandbox::new(&config, self.env, work_tree.to_owned(), guarded)
+            .map_err(|error| error.to_string())?;
+        let argv = [git.into_os_string()].into_iter().chain(args.iter().map(OsString::from));
+        let mut command = CommandSpec::new(argv.collect(), work_tree);
+        command.timeout = Some(GIT_TIMEOUT);
+        for (index, (key, value)) in GIT_SETTINGS.iter().enumerate() {
+            command.env.push((format!("GIT_CONFIG_KEY_{index}").into(), key.into()));
+            command.env.push((format!("GIT_CONFIG_VALUE_{index}").into(), value.into()));
+        }
+        command.env.push(("GIT_CONFIG_COUNT".into(), GIT_SETTINGS.len().to_string().into()));
+        command.env.push(("GIT_TERMINAL_PROMPT".into(), "0".into()));
+        let outcome = sandbox.checks.run(&command, &CancellationToken::new());
+        let outcome = outcome.map_err(|error| error.to_string())?;
+        match outcome.end {
+            CommandEnd::Exited(0) => Ok(()),
+            CommandEnd::Exited(_) => Err(outcome.stderr.text().trim().to_owned()),
+            end => Err(format!("it ended unexpectedly: {end:?}")),
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! `architect worktrees`: the isolated worktrees of a project.
+
+use architect::app::{ProcessEnv, SandboxedGit, open_worktrees};
+use architect::view::sanitize;
+use architect::workspace::worktree::{MergeOutcome, WorktreeInfo};
+use serde_json::{Value, json};
+
+use crate::cli::args::{WorktreesArgs, WorktreesCommand};
+use crate::cli::error::CliError;
+use crate::cli::{config_options, output, worktree_run};
+
+pub(crate) fn run(args: &WorktreesArgs, world: &ProcessEnv) -> Result<u8, CliError> {
+    let config = config_options::load_layers(&args.layers, world)?;
+    let workspace = config.workspace.canonicalize().unwrap_or_else(|_| config.workspace.clone());
+    worktree_run::sweep(world);
+    let worktrees = open_worktrees(world)?;
+    let (json, text) = match args.command.as_ref().unwrap_or(&WorktreesCommand::List) {
+        WorktreesCommand::List => {
+            let listed = worktrees.list(&workspace)?;
+            let text = match listed.is_empty() {
+                true => "no worktrees\n".to_owned(),
+                false => listed.iter().map(format_worktree).collect(),
+            };
+            (listed.iter().map(to_json).collect(), text)
+        }
+        WorktreesCommand::Merge { name } => {
+            let mut worktree = worktrees.open(&workspace, name)?;
+            let confined = SandboxedGit { config: &config, env: world };
+            let outcome = worktrees.merge(&mut worktree, &confined)?;
+            let remove = format!("`architect worktrees rm {name}` removes the worktree");
+            match outcome {
+                MergeOutcome::Nothing => {
+                    (json!({"name": name, "merged": "nothing"}), "nothing to merge\n".to_owned())
+                }
+                MergeOutcome::FastForward(commit) => (
+                    json!({"name": name, "merged": "fast-forward", "commit": commit}),
+                    format!("fast-forward to {}; {remove}\n", short(&commit)),
+                ),
+                MergeOutcome::Files(paths) => {
+                    let paths: Vec<String> =
+                        paths.iter().map(|path| path.display().to_string()).collect();
+                    let lines = paths.iter().map(|path| format!("  {}\n", sanitize::line(path)));
+                    let lines: String = lines.collect();
+                    (
+                        json!({"name": name, "merged": "files", "files": paths}),
+                        format!("changed, and not committed:\n{lines}{remove}\n"),
+                    )
+                }
+            }
+        }
+        WorktreesCommand::Rm { name, force } => {
+            let worktree = worktrees.open(&workspace, name)?;
+            let (changes, has_work) = worktree.changes()?;
+            worktrees.remove(worktree, *force)?;
+            let lost = if has_work { format!("; lost: {changes}") } else { String::new() };
+            (json!({"name": name, "removed": true}), format!("worktree {name} removed{lost}\n"))
+        }
+    };
+    output::print(&if args.json { json.to_string() } else { text })
+}
+
+fn short(commit: &str) -> &str {
+    commit.get(..12).unwrap_or(commit)
+}
+
+fn to_json(worktree: &WorktreeInfo) -> Value {
+    let WorktreeInfo { name, branch, folder, workspace, session, is_used, changes, has_work } =
+        worktree;
+    let counted = changes.clone().unwrap_or_default();
+    json!({
+        "name": name,
+        "branch": branch,
+        "folder": folder.display().to_string(),
+        "workspace": workspace.display().to_string(),
+        "session_id": session,
+        "in_use": is_used,
+        "changed": has_work,
+        "commits": counted.commits,
+        "files_changed": counted.files,
+        "lines_added": counted.added,
+        "lines_removed": counted.removed,
+        "uncommitted": counted.uncommitted.iter().map(|path| path.display().to_string()).collect::<Vec<_>>(),
+    })
+}
+
+fn format_worktree(worktree: &WorktreeInfo) -> String {
+    let WorktreeInfo { name, branch, folder, session, is_used, changes, .. } = worktree;
+    let state = if *is_used { " (in use)" } else { "" };
+    let changes = match changes {
+        Some(changes) => changes.to_string(),
+        None => "its changes can't be determined".to_owned(),
+    };
+    let branch = branch.as_deref().unwrap_or("a copy, without git");
+    let folder = folder.display().to_string();
+    format!(
+        "{name}{state}\n    branch   {branch}\n    changes  {changes}\n    session  {}\n    folder   {}\n",
+        session.as_deref().unwrap_or("-"),
+        sanitize::line(&folder)
+    )
+}

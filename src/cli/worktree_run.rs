@@ -1,0 +1,181 @@
+//! The isolated worktree of a run: made before it, reported and left or removed after it.
+
+use std::path::Path;
+
+use architect::app::{ProcessEnv, SandboxedGit, open_worktrees};
+use architect::config::Config;
+use architect::journal::SessionId;
+use architect::view::WorktreeResult;
+use architect::workspace::worktree::{
+    Worktree, WorktreeContent, WorktreeError, WorktreeRequest, Worktrees,
+};
+
+use super::error::CliError;
+
+/// The worktree of a run. When it is dropped, after everything that runs in it, an unchanged one is removed.
+pub(crate) struct WorktreeRun {
+    worktrees: Worktrees,
+    worktree: Option<Worktree>,
+}
+
+/// Finishes what killed runs have left.
+pub(crate) fn sweep(env: &ProcessEnv) {
+    let Ok(worktrees) = open_worktrees(env) else { return };
+    if worktrees.exist() {
+        worktrees.sweep().iter().for_each(|sentence| log::warn!("{sentence}"));
+    }
+}
+
+impl WorktreeRun {
+    /// Makes a worktree of the workspace of a configuration, and lets the configuration work there. Without a name, one is
+    /// generated.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the workspace can't have one.
+    pub(crate) fn create(
+        config: &mut Config,
+        env: &ProcessEnv,
+        name: &str,
+        content: WorktreeContent<'_>,
+    ) -> Result<Self, CliError> {
+        let name = Some(name).filter(|name| !name.is_empty());
+        let worktrees = open_worktrees(env)?;
+        let confined = SandboxedGit { config, env };
+        let workspace = config.workspace.clone();
+        let request = WorktreeRequest { workspace: &workspace, name, commit: None, content };
+        let worktree = worktrees.create(&request, &confined)?;
+        worktree.notices().iter().for_each(|note| log::warn!("{note}"));
+        Ok(Self::new(worktrees, worktree, config))
+    }
+
+    /// Opens the worktree of a stored session, whose workspace this is; `None` if it is no worktree.
+    ///
+    /// # Errors
+    ///
+    /// Fails if it is gone or in use.
+    pub(crate) fn reopen(
+        session: SessionId,
+        workspace: &Path,
+        env: &ProcessEnv,
+    ) -> Result<Option<Self>, CliError> {
+        let Ok(worktrees) = open_worktrees(env) else { return Ok(None) };
+        let worktree = match worktrees.reopen(workspace) {
+            Err(error @ WorktreeError::Removed { .. }) => {
+                return Err(CliError::from(error)
+                    .hint(format!(
+                        "`architect resume {session} --workspace DIR` resumes in another folder"
+                    ))
+                    .hint("`architect run --worktree` makes a new worktree; an unchanged one is removed when its run ends"));
+            }
+            worktree => worktree?,
+        };
+        Ok(worktree.map(|worktree| Self { worktrees, worktree: Some(worktree) }))
+    }
+
+    fn new(worktrees: Worktrees, worktree: Worktree, config: &mut Config) -> Self {
+        let run = Self { worktrees, worktree: Some(worktree) };
+        run.enter(config);
+        run
+    }
+
+    /// Lets a configuration work in it. Everything else stays as the user's workspace has it: settings and trust.
+    pub(crate) fn enter(&self, config: &mut Config) {
+        if let Some(worktree) = &self.worktree {
+            config.workspace = worktree.workspace();
+        }
+    }
+
+    /// Returns the workspace that it was made from.
+    pub(crate) fn origin(&self) -> Option<&Path> {
+        self.worktree.as_ref().map(Worktree::origin)
+    }
+
+    /// Stores which session works in it.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the record can't be written.
+    pub(crate) fn use_for(&mut self, session: Option<SessionId>) -> Result<(), CliError> {
+        match &mut self.worktree {
+            Some(worktree) => Ok(worktree.use_for(session.map(|id| id.to_string()))?),
+            None => Ok(()),
+        }
+    }
+
+    /// Returns what is in it, for the result of the run.
+    pub(crate) fn result(&self) -> Option<WorktreeResult> {
+        let worktree = self.worktree.as_ref()?;
+        let (changes, is_kept) = worktree
+            .changes()
+            .inspect_err(|error| log::warn!("the changes in the worktree are unknown: {error}"))
+            .map_or((None, true), |(changes, is_kept)| (Some(changes), is_kept));
+        let name = worktree.name().to_owned();
+        let command = |what: &str| is_kept.then(|| format!("architect worktrees {what} {name}"));
+        let (merge_command, remove_command) = (command("merge"), command("rm"));
+        let summary = changes.as_ref().map_or("unknown".to_owned(), ToString::to_string);
+        let changes = changes.unwrap_or_default();
+        Some(WorktreeResult {
+            branch: worktree.branch(),
+            folder: worktree.folder().display().to_string(),
+            commits: changes.commits,
+            files_changed: changes.files,
+            lines_added: changes.added,
+            lines_removed: changes.removed,
+            uncommitted: changes
+                .uncommitted
+                .iter()
+                .map(|path| path.display().to_string())
+                .collect(),
+            summary,
+            kept: is_kept,
+            merge_command,
+            remove_command,
+            name,
+        })
+    }
+}
+
+impl Drop for WorktreeRun {
+    fn drop(&mut self) {
+        let Some(worktree) = self.worktree.take() else { return };
+        if let Err(error) = self.worktrees.finish(worktree) {
+            log::warn!("{error}");
+        }
+    }
+}
+
+impl From<WorktreeError> for CliError {
+    fn from(error: WorktreeError) -> Self {
+        let hints: &[&str] = match &error {
+            WorktreeError::NameTaken { .. } => {
+                &["without a name, one is generated; `architect worktrees` lists the worktrees"]
+            }
+            WorktreeError::InvalidName(_) => &[
+                "a name has letters, digits, '-' and '_', at most 64, and begins with a letter or digit",
+            ],
+            WorktreeError::InsideTree { .. } => {
+                &["XDG_STATE_HOME names another folder for state, outside of the workspace"]
+            }
+            WorktreeError::NoCommit => {
+                &["commit something first: git commit --allow-empty -m Begin"]
+            }
+            WorktreeError::NoChanges(_) => {
+                &["without --with-changes the worktree has the commit that is checked out"]
+            }
+            WorktreeError::NoSubfolder { .. } => {
+                &["commit it, or carry it over with --with-changes if git does not ignore it"]
+            }
+            WorktreeError::Unknown(_) => &["`architect worktrees` lists the worktrees"],
+            WorktreeError::HasWork { .. } => &["--force removes it, with its branch"],
+            _ => &[],
+        };
+        // A merge with conflicts, and work that would be lost, are no mistakes of the command line.
+        let failure = match &error {
+            WorktreeError::Conflicts { .. } | WorktreeError::HasWork { .. } => Self::failed(&error),
+            _ if error.is_user_error() => Self::usage(&error),
+            _ => Self::failed(&error),
+        };
+        hints.iter().fold(failure, |failure, hint| failure.hint(*hint))
+    }
+}

@@ -1,0 +1,146 @@
+//! What was done in a worktree since it was made.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use sha2::{Digest, Sha256};
+
+use super::error::WorktreeError;
+use super::git::{GitTree, path_of};
+use super::tree_copy::{EntryContent, TreeManifest, hex};
+
+/// What was done in a worktree since it was made.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct WorktreeChanges {
+    /// Commits since the commit that the branch began from.
+    pub commits: u64,
+    /// Files that differ from that commit, those that git does not know included.
+    pub files: u64,
+    /// Lines that were added; `None` without git.
+    pub added: Option<u64>,
+    /// Lines that were removed; `None` without git.
+    pub removed: Option<u64>,
+    /// Paths with changes that are not committed.
+    pub uncommitted: Vec<PathBuf>,
+}
+
+/// The state of a worktree.
+#[derive(Default)]
+pub(super) struct WorktreeState {
+    /// The digest of commits, index and files; ignored files don't count.
+    pub(super) digest: String,
+    /// Paths with changes that are not committed.
+    pub(super) uncommitted: Vec<PathBuf>,
+    /// Those among them that git does not know.
+    pub(super) untracked: Vec<PathBuf>,
+}
+
+/// The most lines of an untracked file that are counted, in bytes.
+const MAX_COUNTED_BYTES: u64 = 16 << 20;
+
+/// Returns the state of a work tree with this branch.
+pub(super) fn git_state(
+    tree: &GitTree,
+    folder: &Path,
+    branch: &str,
+) -> Result<WorktreeState, WorktreeError> {
+    let mut hash = Sha256::new();
+    let head = tree.commit("HEAD")?;
+    let tip = tree.commit(&format!("refs/heads/{branch}"))?;
+    let name = tree.line(&["symbolic-ref", "--quiet", "HEAD"])?;
+    for part in [&head, &tip, &name] {
+        hash.update(part.as_deref().unwrap_or("-"));
+        hash.update([0]);
+    }
+    // A submodule that was set up has a repository here, which could have commits of its own.
+    let modules =
+        fs::read_dir(tree.git_dir().join("modules")).is_ok_and(|mut found| found.next().is_some());
+    hash.update([u8::from(modules)]);
+    let args = [
+        "status",
+        "--porcelain=v2",
+        "-z",
+        "--untracked-files=all",
+        "--no-renames",
+        "--ignore-submodules=dirty",
+    ];
+    let (mut uncommitted, mut untracked) = (Vec::new(), Vec::new());
+    let listed = tree.query(&args)?;
+    for line in listed.split(|byte| *byte == 0).filter(|line| !line.is_empty()) {
+        let fields = match line[0] {
+            b'1' => 9,
+            b'u' => 11,
+            b'?' => 2,
+            _ => continue,
+        };
+        let Some(path) = line.splitn(fields, |byte| *byte == b' ').nth(fields - 1) else {
+            continue;
+        };
+        let path = path_of(path);
+        hash.update(line);
+        let entry =
+            EntryContent::read(&folder.join(&path)).map_err(WorktreeError::io("read", &path))?;
+        hash.update(entry.digest());
+        if line[0] == b'?' {
+            untracked.push(path.clone());
+        }
+        uncommitted.push(path);
+    }
+    Ok(WorktreeState { digest: hex(&hash.finalize()), uncommitted, untracked })
+}
+
+/// Returns what was done in a work tree since a commit.
+pub(super) fn git_changes(
+    tree: &GitTree,
+    folder: &Path,
+    state: &WorktreeState,
+    base: &str,
+) -> Result<WorktreeChanges, WorktreeError> {
+    let range = format!("{base}..HEAD");
+    let commits = tree.line(&["rev-list", "--count", &range])?;
+    let args = ["diff", "--numstat", "-z", "--no-renames", "--no-ext-diff", "--no-textconv"];
+    let numbers = tree.query(&[&args[..], &["--ignore-submodules=dirty", base, "--"]].concat())?;
+    let (mut files, mut added, mut removed) = (0, 0, 0);
+    for line in numbers.split(|byte| *byte == 0).filter(|line| !line.is_empty()) {
+        let text = String::from_utf8_lossy(line);
+        let mut columns = text.split('\t');
+        // Binary files have `-` instead of numbers.
+        let mut number = || columns.next().and_then(|text| text.parse::<u64>().ok()).unwrap_or(0);
+        files += 1;
+        added += number();
+        removed += number();
+    }
+    for path in &state.untracked {
+        files += 1;
+        added += count_lines(&folder.join(path)).unwrap_or(0);
+    }
+    Ok(WorktreeChanges {
+        commits: commits.and_then(|text| text.parse().ok()).unwrap_or(0),
+        files,
+        added: Some(added),
+        removed: Some(removed),
+        uncommitted: state.uncommitted.clone(),
+    })
+}
+
+fn count_lines(path: &Path) -> io::Result<u64> {
+    if fs::symlink_metadata(path)?.len() > MAX_COUNTED_BYTES {
+        return Ok(0);
+    }
+    let EntryContent::File(content, _) = EntryContent::read(path)? else { return Ok(0) };
+    let lines = memchr::memchr_iter(b'\n', &content).count();
+    let is_open = content.last().is_some_and(|byte| *byte != b'\n');
+    Ok(lines as u64 + u64::from(is_open))
+}
+
+/// Returns the state of a copy of a folder, and what was done in it.
+pub(super) fn copy_state(
+    folder: &Path,
+    before: &TreeManifest,
+) -> Result<(String, WorktreeChanges), WorktreeError> {
+    let now = TreeManifest::of(folder).map_err(WorktreeError::io("read", folder))?;
+    let uncommitted = before.changes_to(&now);
+    let files = uncommitted.len() as u64;
+    Ok((now.digest(), WorktreeChanges { files, uncommitted, ..WorktreeChanges::default() }))
+}

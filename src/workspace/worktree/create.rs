@@ -1,0 +1,495 @@
+//! Makes a worktree.
+
+use std::collections::BTreeSet;
+use std::fs::{self, DirBuilder};
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
+
+use super::changes::git_state;
+use super::error::WorktreeError;
+use super::git::{GitTree, path_of};
+use super::record::{LockedRecord, RepositoryRecord, WorktreePhase, WorktreeRecord};
+use super::repository::Repository;
+use super::tree_copy::{TreeManifest, copy_entry, copy_folder, remove_all};
+use super::{
+    BRANCH_PREFIX, CARRIED_EXTENSION, ConfinedGit, MANIFEST_EXTENSION, Worktree, Worktrees,
+    real_path, record_path,
+};
+use crate::port::unique_id;
+
+/// A worktree to make.
+#[derive(Clone, Copy, Debug)]
+pub struct WorktreeRequest<'a> {
+    /// The workspace that it stands for.
+    pub workspace: &'a Path,
+    /// Its name; `None` for a generated one.
+    pub name: Option<&'a str>,
+    /// The commit that its branch begins from; `None` for what is checked out.
+    pub commit: Option<&'a str>,
+    /// The files in it.
+    pub content: WorktreeContent<'a>,
+}
+
+/// The files in a new worktree.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WorktreeContent<'a> {
+    /// Those of the commit; without git, those of the workspace.
+    Commit,
+    /// Those of the commit that is checked out, with the changes that are not committed: in the index, in the files, and
+    /// files that git neither knows nor ignores.
+    Uncommitted,
+    /// Those of a folder.
+    Folder(&'a Path),
+}
+
+/// How often a name is generated.
+const NAME_ATTEMPTS: usize = 100;
+
+/// How often, and at what interval, git is asked to add a work tree.
+const ADD_ATTEMPTS: usize = 20;
+const ADD_PAUSE: Duration = Duration::from_millis(20);
+
+/// The most characters of a name.
+const MAX_NAME_LENGTH: usize = 64;
+
+/// Returns whether a text can be the name of a folder, a branch and a record, all alike.
+pub(super) fn is_name(text: &str) -> bool {
+    let fine = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+    text.len() <= MAX_NAME_LENGTH
+        && text.starts_with(|c: char| c.is_ascii_alphanumeric())
+        && text.chars().all(fine)
+}
+
+/// A worktree that is being made.
+struct NewWorktree<'a> {
+    worktrees: &'a Worktrees,
+    request: WorktreeRequest<'a>,
+    folder: PathBuf,
+    record: WorktreeRecord,
+    locked: LockedRecord,
+    notices: Vec<String>,
+}
+
+impl Worktrees {
+    /// Makes a worktree. Git commands that need the filters of the repository run confined.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the workspace can't have one as requested, and if the system or git fails. Nothing is left of it then.
+    pub fn create(
+        &self,
+        request: &WorktreeRequest<'_>,
+        confined: &dyn ConfinedGit,
+    ) -> Result<Worktree, WorktreeError> {
+        let named = request.workspace;
+        let workspace = named.canonicalize().map_err(WorktreeError::io("open", named))?;
+        let request = WorktreeRequest { workspace: &workspace, ..*request };
+        if let Some(name) = request.name.filter(|name| !is_name(name)) {
+            return Err(WorktreeError::InvalidName(name.to_owned()));
+        }
+        let repository = Repository::find(&workspace);
+        let project = self.project_folder(repository.as_ref(), &workspace);
+        let tree = repository.as_ref().and_then(|repository| repository.top.clone());
+        let tree = tree.unwrap_or_else(|| workspace.clone());
+        if real_path(&project).starts_with(&tree) {
+            return Err(WorktreeError::InsideTree { tree, folder: project });
+        }
+        let main = repository.as_ref().map(|found| self.check(&request, found)).transpose()?;
+        let base = match &main {
+            None => None,
+            Some(main) => {
+                Some(main.commit(request.commit.unwrap_or("HEAD"))?.ok_or_else(|| {
+                    match request.commit {
+                        None => WorktreeError::NoCommit,
+                        Some(commit) => WorktreeError::Git {
+                            command: "rev-parse".to_owned(),
+                            message: format!("unknown commit {commit}"),
+                        },
+                    }
+                })?)
+            }
+        };
+        let (folder, locked) = claim(&project, request.name, main.as_ref())?;
+        let name = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let subfolder = repository.as_ref().map(|found| found.subfolder.clone());
+        let record = WorktreeRecord {
+            name,
+            phase: WorktreePhase::Creating,
+            workspace: workspace.clone(),
+            subfolder: subfolder.unwrap_or_default(),
+            session: None,
+            repository: repository.zip(base).map(|(found, base)| RepositoryRecord {
+                git_dir: found.git_dir,
+                common_dir: found.common_dir,
+                own_dir: None,
+                base,
+                tip: None,
+            }),
+            start: None,
+            merged: None,
+        };
+        let mut new =
+            NewWorktree { worktrees: self, request, folder, record, locked, notices: Vec::new() };
+        match new.make(main.as_ref(), confined) {
+            Ok(tree) => {
+                let NewWorktree { folder, record, locked, notices, .. } = new;
+                Ok(Worktree { folder, record, locked, tree, notices })
+            }
+            Err(error) => {
+                let NewWorktree { folder, record, locked, .. } = new;
+                if let Err(left) = self.discard(&folder, &record, locked) {
+                    log::warn!("{left}");
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// Returns the tree of the user, if a worktree can be made from it.
+    fn check(
+        &self,
+        request: &WorktreeRequest<'_>,
+        repository: &Repository,
+    ) -> Result<GitTree, WorktreeError> {
+        let no_git = || WorktreeError::NoGit(request.workspace.to_owned());
+        let git = self.git.as_ref().ok_or_else(no_git)?;
+        if request.content == WorktreeContent::Uncommitted {
+            if repository.top.is_none() {
+                return Err(WorktreeError::NoChanges("the repository is a bare one".to_owned()));
+            }
+            if let Some(operation) = repository.operation() {
+                let why = format!("{operation} is in progress; finish or abort it first");
+                return Err(WorktreeError::NoChanges(why));
+            }
+        }
+        GitTree::open(git, &repository.git_dir, repository.top.as_deref())
+    }
+}
+
+/// Claims a name in the folder of a project. Returns the folder of the worktree, and the lock.
+fn claim(
+    project: &Path,
+    name: Option<&str>,
+    main: Option<&GitTree>,
+) -> Result<(PathBuf, LockedRecord), WorktreeError> {
+    let taken = |name: &str, reason: &str| WorktreeError::NameTaken {
+        name: name.to_owned(),
+        reason: reason.to_owned(),
+    };
+    let try_name = |name: &str| {
+        let folder = project.join(name);
+        if let Some(main) = main
+            && has_branch(main, name)?
+        {
+            return Err(taken(name, &format!("a branch {BRANCH_PREFIX}{name}")));
+        }
+        match claim_record(project, &folder)? {
+            Some(locked) if folder.symlink_metadata().is_ok() => {
+                locked.remove()?;
+                Err(taken(name, &format!("a folder {}", folder.display())))
+            }
+            Some(locked) => Ok((folder, locked)),
+            None => Err(taken(name, &format!("a worktree {}", folder.display()))),
+        }
+    };
+    if let Some(name) = name {
+        return try_name(name);
+    }
+    let mut result = Err(taken("", "no free one"));
+    for _ in 0..NAME_ATTEMPTS {
+        let id = unique_id().simple().to_string();
+        // The random half.
+        result = try_name(&format!("run-{}", &id[24..]));
+        if !matches!(result, Err(WorktreeError::NameTaken { .. })) {
+            break;
+        }
+    }
+    result
+}
+
+/// Returns whether there is a branch for this name.
+fn has_branch(main: &GitTree, name: &str) -> Result<bool, WorktreeError> {
+    let branch = format!("refs/heads/{BRANCH_PREFIX}{name}");
+    Ok(main.line(&["show-ref", "--verify", &branch])?.is_some())
+}
+
+/// Claims the record of a worktree; `None` if it is taken.
+fn claim_record(project: &Path, folder: &Path) -> Result<Option<LockedRecord>, WorktreeError> {
+    let mut attempts = 0;
+    loop {
+        attempts += 1;
+        let made = DirBuilder::new().recursive(true).mode(0o700).create(project);
+        made.map_err(WorktreeError::io("create", project))?;
+        match LockedRecord::claim(&record_path(folder)) {
+            // Another process removes the folder when its last worktree is gone.
+            Err(WorktreeError::Io { source, .. })
+                if source.kind() == io::ErrorKind::NotFound && attempts < NAME_ATTEMPTS => {}
+            claimed => return claimed,
+        }
+    }
+}
+
+impl NewWorktree<'_> {
+    /// Makes the worktree that is claimed. Returns its work tree; `None` for a copy.
+    fn make(
+        &mut self,
+        main: Option<&GitTree>,
+        confined: &dyn ConfinedGit,
+    ) -> Result<Option<GitTree>, WorktreeError> {
+        self.locked.write(&self.record)?;
+        let (tree, start) = match main {
+            Some(main) => {
+                let tree = self.check_out(main, confined)?;
+                let start = git_state(&tree, &self.folder, &self.record.branch())?.digest;
+                (Some(tree), start)
+            }
+            None => (None, self.copy()?),
+        };
+        self.record.start = Some(start);
+        self.record.phase = WorktreePhase::InUse;
+        self.locked.write(&self.record)?;
+        Ok(tree)
+    }
+
+    /// Copies a folder. Returns the digest of its content.
+    fn copy(&mut self) -> Result<String, WorktreeError> {
+        let from = match self.request.content {
+            WorktreeContent::Folder(folder) => folder,
+            WorktreeContent::Commit | WorktreeContent::Uncommitted => self.request.workspace,
+        };
+        create_folder(&self.folder)?;
+        let left_out = copy_folder(from, &self.folder)?;
+        if !left_out.is_empty() {
+            let names: Vec<_> =
+                left_out.iter().take(5).map(|path| path.display().to_string()).collect();
+            self.notices
+                .push(format!("pipes, sockets and devices are not copied: {}", names.join(", ")));
+        }
+        let failed = WorktreeError::io("read", &self.folder);
+        let manifest = TreeManifest::of(&self.folder).map_err(failed)?;
+        write_manifest(&self.folder, &manifest)?;
+        Ok(manifest.digest())
+    }
+
+    /// Adds a work tree to the repository, and fills it.
+    fn check_out(
+        &mut self,
+        main: &GitTree,
+        confined: &dyn ConfinedGit,
+    ) -> Result<GitTree, WorktreeError> {
+        let repository = self.record.repository.clone();
+        let (Some(git), Some(repository)) = (&self.worktrees.git, repository) else {
+            return Err(WorktreeError::NoGit(self.folder.clone()));
+        };
+        let (branch, folder) = (self.record.branch(), self.folder.to_string_lossy().into_owned());
+        let reference = format!("refs/heads/{branch}");
+        // Fails if there is one, by now.
+        let create = ["update-ref", &reference, &repository.base, ""];
+        main.change(&create, None, self.locked.file())?;
+        let add = ["worktree", "add", "--no-checkout", &folder, &branch];
+        let mut attempts = 1;
+        while let Err(error) = main.change(&add, None, self.locked.file()) {
+            // Git fails if it finds a work tree that another process has made in part, or removes the folder of all.
+            if attempts == ADD_ATTEMPTS || !is_empty(&self.folder) {
+                return Err(error);
+            }
+            attempts += 1;
+            thread::sleep(ADD_PAUSE);
+        }
+        let own = super::repository::linked(&repository.common_dir, &self.folder);
+        let own = own.ok_or_else(|| WorktreeError::Git {
+            command: "worktree add".to_owned(),
+            message: "the new work tree is not in the repository".to_owned(),
+        })?;
+        let tree = GitTree::open(git, &own, Some(&self.folder))?;
+        if let Some(repository) = &mut self.record.repository {
+            repository.own_dir = Some(own);
+        }
+        let fill = ["reset", "--hard", "--quiet", "--no-recurse-submodules"];
+        confined.run(&self.folder, &fill).map_err(|message| WorktreeError::Git {
+            command: "reset --hard".to_owned(),
+            message,
+        })?;
+        match self.request.content {
+            WorktreeContent::Commit => {}
+            WorktreeContent::Uncommitted => self.carry_changes(main, &tree)?,
+            WorktreeContent::Folder(from) => self.replace_files(from)?,
+        }
+        if !self.folder.join(&self.record.subfolder).is_dir() {
+            return Err(WorktreeError::NoSubfolder {
+                folder: self.record.subfolder.clone(),
+                commit: repository.base.chars().take(12).collect(),
+            });
+        }
+        if self.folder.join(".gitmodules").exists() {
+            let note =
+                "submodules are empty in the worktree; `git submodule update --init` fills them";
+            self.notices.push(note.to_owned());
+        }
+        Ok(tree)
+    }
+
+    /// Replaces all files but the pointer to the repository by those of a folder.
+    fn replace_files(&self, from: &Path) -> Result<(), WorktreeError> {
+        let failed = || WorktreeError::io("read", &self.folder);
+        for entry in fs::read_dir(&self.folder).map_err(failed())? {
+            let entry = entry.map_err(failed())?;
+            if entry.file_name() != ".git" {
+                remove_all(&entry.path())?;
+            }
+        }
+        for entry in fs::read_dir(from).map_err(WorktreeError::io("read", from))? {
+            let entry = entry.map_err(WorktreeError::io("read", from))?;
+            let to = self.folder.join(entry.file_name());
+            match entry.file_type() {
+                _ if entry.file_name() == ".git" => {}
+                Ok(kind) if kind.is_dir() => {
+                    fs::create_dir(&to).map_err(WorktreeError::io("create", &to))?;
+                    copy_folder(&entry.path(), &to)?;
+                }
+                _ => copy_entry(&entry.path(), &to)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Carries the changes over that are not committed. The index of the user is only read.
+    fn carry_changes(&mut self, main: &GitTree, tree: &GitTree) -> Result<(), WorktreeError> {
+        let diff = ["diff-index", "-z", "--no-renames"];
+        let staged =
+            main.query(&[&diff[..], &["--cached", "--ignore-submodules=none", "HEAD"]].concat())?;
+        let staged = index_lines(&staged)?;
+        let differs = ["--name-only", "--ignore-submodules=all", "HEAD"];
+        let changed = main.query(&[&diff[..], &differs].concat())?;
+        let others = main.query(&["ls-files", "--others", "--exclude-standard", "-z"])?;
+        let (mut paths, mut repositories) = (BTreeSet::new(), Vec::new());
+        for name in changed.split(|byte| *byte == 0).chain(others.split(|byte| *byte == 0)) {
+            match name.last() {
+                None => {}
+                // Git lists the repositories in a work tree as folders.
+                Some(b'/') => repositories.push(path_of(name).display().to_string()),
+                Some(_) => drop(paths.insert(path_of(name))),
+            }
+        }
+        if !repositories.is_empty() {
+            let names = repositories.join(", ");
+            self.notices
+                .push(format!("repositories in the work tree are not carried over: {names}"));
+        }
+        if !staged.is_empty() {
+            let update = ["update-index", "-z", "--index-info"];
+            tree.change(&update, Some(&staged), self.locked.file())?;
+        }
+        let top = main.work_tree().unwrap_or(self.request.workspace).to_owned();
+        // What is gone makes room for what is new.
+        for path in &paths {
+            if !exists_in(&top, path) || top.join(path).is_dir() {
+                remove_all(&self.folder.join(path))?;
+            }
+        }
+        for path in paths.iter().filter(|path| exists_in(&top, path)) {
+            let (from, to) = (top.join(path), self.folder.join(path));
+            if from.symlink_metadata().is_ok_and(|found| found.is_dir()) {
+                continue;
+            }
+            make_parents(&self.folder, path)?;
+            remove_all(&to)?;
+            copy_entry(&from, &to)?;
+            let carried = self.folder.with_extension(CARRIED_EXTENSION);
+            make_parents(&carried, path)?;
+            copy_entry(&to, &carried.join(path))?;
+        }
+        let failed = WorktreeError::io("read", &self.folder);
+        let manifest = TreeManifest::of_paths(&self.folder, paths).map_err(failed)?;
+        write_manifest(&self.folder, &manifest)
+    }
+}
+
+/// Returns lines for `git update-index --index-info` that make the changes of a raw diff.
+fn index_lines(diff: &[u8]) -> Result<Vec<u8>, WorktreeError> {
+    let mut lines = Vec::new();
+    let mut parts = diff.split(|byte| *byte == 0);
+    while let (Some(head), Some(path)) = (parts.next(), parts.next()) {
+        let fields: Vec<&[u8]> = head.split(|byte| *byte == b' ').collect();
+        let [_, mode, _, id, status] = fields[..] else { continue };
+        if status.first() == Some(&b'U') {
+            return Err(WorktreeError::NoChanges("files in the index are not merged".to_owned()));
+        }
+        lines.extend(mode);
+        lines.push(b' ');
+        lines.extend(id);
+        lines.push(b'\t');
+        lines.extend(path);
+        lines.push(0);
+    }
+    Ok(lines)
+}
+
+/// Returns whether there is something at a path below a folder, not reached through a link.
+fn exists_in(top: &Path, path: &Path) -> bool {
+    let mut folders = path.ancestors().skip(1).filter(|folder| !folder.as_os_str().is_empty());
+    let is_link =
+        |folder: &Path| top.join(folder).symlink_metadata().is_ok_and(|found| found.is_symlink());
+    top.join(path).symlink_metadata().is_ok() && !folders.any(is_link)
+}
+
+/// Makes the folders of a path below a folder. What is in their place is removed.
+fn make_parents(top: &Path, path: &Path) -> Result<(), WorktreeError> {
+    let mut folder = top.to_owned();
+    if folder.symlink_metadata().is_err() {
+        create_folder(&folder)?;
+    }
+    for part in path.parent().into_iter().flat_map(Path::components) {
+        folder.push(part);
+        match fs::symlink_metadata(&folder) {
+            Ok(found) if found.is_dir() => continue,
+            Ok(_) => remove_all(&folder)?,
+            Err(_) => {}
+        }
+        fs::create_dir(&folder).map_err(WorktreeError::io("create", &folder))?;
+    }
+    Ok(())
+}
+
+fn write_manifest(folder: &Path, manifest: &TreeManifest) -> Result<(), WorktreeError> {
+    let path = folder.with_extension(MANIFEST_EXTENSION);
+    let failed = WorktreeError::io("write", &path);
+    let text = serde_json::to_vec(manifest).map_err(io::Error::from);
+    text.and_then(|text| fs::write(&path, text)).map_err(failed)
+}
+
+/// Returns whether a folder does not exist or has nothing in it.
+fn is_empty(folder: &Path) -> bool {
+    fs::read_dir(folder).map_or(true, |mut entries| entries.next().is_none())
+}
+
+fn create_folder(folder: &Path) -> Result<(), WorktreeError> {
+    let made = DirBuilder::new().mode(0o700).create(folder);
+    made.map_err(WorktreeError::io("create", folder))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_those_that_a_branch_a_folder_and_a_record_can_have() {
+        for name in ["a", "fix-1", "A_b", &"x".repeat(64)] {
+            assert!(is_name(name), "{name}");
+        }
+        for name in ["", "-a", "a/b", "a.b", "..", "a b", "ä", &"x".repeat(65)] {
+            assert!(!is_name(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_staged_diff_becomes_lines_for_the_index() {
+        let diff = b":100644 100755 aa bb M\0x y\0:100644 000000 aa 00 D\0z\0";
+        let lines = [&b"100755 bb\tx y\0"[..], b"000000 00\tz\0"].concat();
+        assert_eq!(index_lines(diff).unwrap(), lines);
+        assert!(index_lines(b":100644 000000 aa 00 U\0z\0").is_err());
+    }
+}

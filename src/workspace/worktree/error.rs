@@ -1,0 +1,114 @@
+//! Why an isolated workspace can't be made, used, merged or removed.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use thiserror::Error;
+
+/// Why an isolated workspace can't be made, used, merged or removed.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum WorktreeError {
+    /// No environment variable determines the folder for state.
+    #[error("there is no folder for worktrees: set HOME or XDG_STATE_HOME")]
+    NoStateFolder,
+    /// The folder for state is in the workspace, which would then contain its own worktrees.
+    #[error("the worktree would be inside of {}: {}", .tree.display(), .folder.display())]
+    InsideTree {
+        /// The tree of the user.
+        tree: PathBuf,
+        /// The folder of the worktree.
+        folder: PathBuf,
+    },
+    /// The name can't be that of a folder and a branch.
+    #[error("invalid worktree name '{0}'")]
+    InvalidName(String),
+    /// There is such a worktree, or such a branch.
+    #[error("the worktree name '{name}' is taken: there is {reason}")]
+    NameTaken {
+        /// The name.
+        name: String,
+        /// What has it.
+        reason: String,
+    },
+    /// There is no such worktree of this project.
+    #[error("unknown worktree '{0}'")]
+    Unknown(String),
+    /// The worktree of a session was removed.
+    #[error("the worktree '{name}' is gone: {} does not exist", .folder.display())]
+    Removed {
+        /// Its name.
+        name: String,
+        /// Its folder.
+        folder: PathBuf,
+    },
+    /// A running process uses it.
+    #[error("the worktree '{0}' is in use by a running session")]
+    InUse(String),
+    /// Git is needed and not there.
+    #[error("{} is in a git repository, and there is no git", .0.display())]
+    NoGit(PathBuf),
+    /// The repository has no commit that a branch could begin from.
+    #[error("the repository has no commit yet, so that no branch can begin there")]
+    NoCommit,
+    /// The uncommitted changes can't be carried over.
+    #[error("the uncommitted changes can't be carried over: {0}")]
+    NoChanges(String),
+    /// The workspace is a folder that the commit does not have.
+    #[error("the folder '{}' is not in the commit {commit}", .folder.display())]
+    NoSubfolder {
+        /// The folder, below the top of the repository.
+        folder: PathBuf,
+        /// The commit.
+        commit: String,
+    },
+    /// It has changes that would be lost.
+    #[error("the worktree '{name}' has work that would be lost: {loss}")]
+    HasWork {
+        /// Its name.
+        name: String,
+        /// What would be lost.
+        loss: String,
+    },
+    /// It can't be merged; nothing was changed.
+    #[error("the worktree '{name}' can't be merged; nothing was changed:\n{}", .conflicts.join("\n"))]
+    Conflicts {
+        /// Its name.
+        name: String,
+        /// The conflicts, a line or more each.
+        conflicts: Vec<String>,
+    },
+    /// Git failed.
+    #[error("git {command} failed: {message}")]
+    Git {
+        /// The command.
+        command: String,
+        /// The message of git.
+        message: String,
+    },
+    /// The system reported an error.
+    #[error("could not {action} {}: {source}", .path.display())]
+    Io {
+        /// The failed action.
+        action: &'static str,
+        /// The file or folder.
+        path: PathBuf,
+        /// The error of the system.
+        source: io::Error,
+    },
+}
+
+impl WorktreeError {
+    /// Returns a function that adds the action and the path to an error of the system.
+    pub(super) fn io<'a>(
+        action: &'static str,
+        path: &'a Path,
+    ) -> impl FnOnce(io::Error) -> Self + 'a {
+        move |source| Self::Io { action, path: path.to_owned(), source }
+    }
+
+    /// Returns whether the user can fix it. Otherwise it is a failure of the system.
+    pub fn is_user_error(&self) -> bool {
+        !matches!(self, Self::Git { .. } | Self::Io { .. })
+    }
+}

@@ -1,0 +1,291 @@
+//! Git, run such that no program of the repository runs.
+//!
+//! A repository's own configuration can name programs: hooks, a monitor of the file system, filters, drivers, ways to
+//! fetch what is missing. Here each of them is turned off, whatever the configuration says; the user's own configuration
+//! (identity, ignored files) counts. What needs filters (filling a tree, a fast-forward) is not done here, but confined,
+//! by a [`ConfinedGit`](super::ConfinedGit).
+
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::Write;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use super::error::WorktreeError;
+
+/// Settings that no repository may change.
+const SAFE_SETTINGS: [(&str, &str); 16] = [
+    ("core.fsmonitor", "false"),
+    ("core.hooksPath", "/dev/null"),
+    ("core.pager", "cat"),
+    // Other processes change branches at the same time.
+    ("core.filesRefLockTimeout", "10000"),
+    ("core.packedRefsTimeout", "10000"),
+    ("core.quotePath", "false"),
+    ("core.untrackedCache", "false"),
+    ("branch.autoSetupMerge", "false"),
+    ("diff.submodule", "short"),
+    ("gc.auto", "0"),
+    ("maintenance.auto", "false"),
+    ("protocol.allow", "never"),
+    ("submodule.recurse", "false"),
+    ("worktree.guessRemote", "false"),
+    ("worktree.useRelativePaths", "false"),
+    ("advice.detachedHead", "false"),
+];
+
+/// Variables of the user that determine the user's own configuration.
+const KEPT_VARIABLES: [&str; 6] = [
+    "HOME",
+    "XDG_CONFIG_HOME",
+    "GIT_CONFIG_GLOBAL",
+    "GIT_CONFIG_SYSTEM",
+    "GIT_CONFIG_NOSYSTEM",
+    "LOGNAME",
+];
+
+/// The settings of a filter, each with the value that turns it off.
+const FILTER_SETTINGS: [(&str, &str); 4] =
+    [("clean", ""), ("smudge", ""), ("process", ""), ("required", "false")];
+
+/// The settings of a hook in the configuration, each with the value that turns it off.
+const HOOK_SETTINGS: [(&str, &str); 3] = [("enabled", "false"), ("event", ""), ("command", "true")];
+
+/// A program of git, with the environment of the user.
+#[derive(Clone, Debug)]
+pub struct GitProgram {
+    program: PathBuf,
+    env: Vec<(OsString, OsString)>,
+}
+
+/// A work tree, or a bare repository, on which git runs.
+#[derive(Clone, Debug)]
+pub(super) struct GitTree {
+    program: GitProgram,
+    git_dir: PathBuf,
+    work_tree: Option<PathBuf>,
+    /// The settings that turn off the programs that the configuration names.
+    disabled: Vec<(OsString, OsString)>,
+}
+
+impl GitProgram {
+    /// Returns a program of git; of the variables, those count that determine the user's configuration.
+    pub fn new(program: PathBuf, variables: &[(OsString, OsString)]) -> Self {
+        let is_kept = |name: &OsStr| KEPT_VARIABLES.iter().any(|kept| name == *kept);
+        let env = variables.iter().filter(|(name, _)| is_kept(name)).cloned().collect();
+        Self { program, env }
+    }
+}
+
+impl GitTree {
+    /// Returns a tree, after a look at its configuration.
+    pub(super) fn open(
+        program: &GitProgram,
+        git_dir: &Path,
+        work_tree: Option<&Path>,
+    ) -> Result<Self, WorktreeError> {
+        let mut tree = Self {
+            program: program.clone(),
+            git_dir: git_dir.to_owned(),
+            work_tree: work_tree.map(Path::to_owned),
+            disabled: Vec::new(),
+        };
+        let names = tree.query(&["config", "--list", "--name-only", "-z", "--includes"])?;
+        tree.disabled = disabled_programs(&names);
+        Ok(tree)
+    }
+
+    /// Returns the output of a command that changes nothing.
+    pub(super) fn query(&self, args: &[&str]) -> Result<Vec<u8>, WorktreeError> {
+        match self.run(args, None, None)? {
+            (Some(0), output, _) => Ok(output),
+            (_, _, message) => Err(failed(args, &message)),
+        }
+    }
+
+    /// Returns the output of a command that changes nothing, as a line of text; `None` if it exits with another code.
+    pub(super) fn line(&self, args: &[&str]) -> Result<Option<String>, WorktreeError> {
+        let (code, output, _) = self.run(args, None, None)?;
+        let text = String::from_utf8_lossy(&output).trim_end().to_owned();
+        Ok((code == Some(0)).then_some(text))
+    }
+
+    /// Returns the exit code and the output of a command that changes nothing.
+    pub(super) fn status(&self, args: &[&str]) -> Result<(Option<i32>, Vec<u8>), WorktreeError> {
+        let (code, output, _) = self.run(args, None, None)?;
+        Ok((code, output))
+    }
+
+    /// Runs a command that changes the repository. It holds the lock as long as it lives, so that no other process takes
+    /// the worktree for abandoned while git works on it, even if this process is killed.
+    pub(super) fn change(
+        &self,
+        args: &[&str],
+        input: Option<&[u8]>,
+        lock: &File,
+    ) -> Result<(), WorktreeError> {
+        match self.run(args, input, Some(lock))? {
+            (Some(0), ..) => Ok(()),
+            (_, _, message) => Err(failed(args, &message)),
+        }
+    }
+
+    /// Returns the exit code, the output, and the messages.
+    fn run(
+        &self,
+        args: &[&str],
+        input: Option<&[u8]>,
+        lock: Option<&File>,
+    ) -> Result<(Option<i32>, Vec<u8>, String), WorktreeError> {
+        let program = &self.program.program;
+        let unstarted = |source| WorktreeError::Io { action: "run", path: program.clone(), source };
+        let mut command = self.command(args);
+        // A file that is locked stays locked as long as any process has it open.
+        let held = lock.map(File::try_clone).transpose().map_err(unstarted)?;
+        match (input, held) {
+            (Some(_), Some(held)) => {
+                command.stdin(Stdio::piped()).stdout(held);
+            }
+            (None, Some(held)) => {
+                command.stdin(held).stdout(Stdio::piped());
+            }
+            (Some(_), None) => {
+                command.stdin(Stdio::piped()).stdout(Stdio::piped());
+            }
+            (None, None) => {
+                command.stdin(Stdio::null()).stdout(Stdio::piped());
+            }
+        }
+        let mut child = command.stderr(Stdio::piped()).spawn().map_err(unstarted)?;
+        if let (Some(input), Some(mut pipe)) = (input, child.stdin.take()) {
+            // Git reports why it has not read everything.
+            let _ = pipe.write_all(input);
+        }
+        let output = child.wait_with_output().map_err(unstarted)?;
+        let messages = String::from_utf8_lossy(&output.stderr).into_owned();
+        Ok((output.status.code(), output.stdout, messages))
+    }
+
+    fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(&self.program.program);
+        command.env_clear();
+        for (name, value) in &self.program.env {
+            command.env(name, value);
+        }
+        let folder = self.program.program.parent().unwrap_or(Path::new("/usr/bin"));
+        let mut path = folder.as_os_str().to_owned();
+        path.push(":/usr/bin:/bin");
+        command.env("PATH", path).env("GIT_DIR", &self.git_dir);
+        for (name, value) in [
+            ("GIT_NO_LAZY_FETCH", "1"),
+            ("GIT_ALLOW_PROTOCOL", ""),
+            ("GIT_OPTIONAL_LOCKS", "0"),
+            ("GIT_TERMINAL_PROMPT", "0"),
+            ("GIT_ATTR_NOSYSTEM", "1"),
+            ("LC_ALL", "C"),
+        ] {
+            command.env(name, value);
+        }
+        if let Some(work_tree) = &self.work_tree {
+            command.env("GIT_WORK_TREE", work_tree).current_dir(work_tree);
+        } else {
+            command.current_dir(&self.git_dir);
+        }
+        let safe = SAFE_SETTINGS.iter().map(|(key, value)| (OsStr::new(*key), OsStr::new(*value)));
+        let disabled = self.disabled.iter().map(|(key, value)| (&**key, &**value));
+        let mut count = 0;
+        for (key, value) in safe.chain(disabled) {
+            command.env(format!("GIT_CONFIG_KEY_{count}"), key);
+            command.env(format!("GIT_CONFIG_VALUE_{count}"), value);
+            count += 1;
+        }
+        command.env("GIT_CONFIG_COUNT", count.to_string());
+        command.arg("--no-pager").args(args);
+        command
+    }
+
+    /// Returns the folder of git.
+    pub(super) fn git_dir(&self) -> &Path {
+        &self.git_dir
+    }
+
+    /// Returns the work tree; `None` for a bare repository.
+    pub(super) fn work_tree(&self) -> Option<&Path> {
+        self.work_tree.as_deref()
+    }
+
+    /// Returns the same repository with its work tree in another folder.
+    pub(super) fn in_folder(&self, work_tree: &Path) -> Self {
+        Self { work_tree: Some(work_tree.to_owned()), ..self.clone() }
+    }
+
+    /// Returns the commit that a name means; `None` if there is none.
+    pub(super) fn commit(&self, name: &str) -> Result<Option<String>, WorktreeError> {
+        self.line(&["rev-parse", "--verify", "--quiet", &format!("{name}^{{commit}}")])
+    }
+}
+
+/// Returns the error of a git command, with the last line of its messages that is one.
+fn failed(args: &[&str], messages: &str) -> WorktreeError {
+    let mut lines = messages.lines().filter(|line| !line.trim().is_empty());
+    let fatal =
+        lines.clone().find(|line| line.starts_with("fatal: ") || line.starts_with("error: "));
+    let message = fatal.or_else(|| lines.next_back()).unwrap_or("no message");
+    let words: Vec<&str> = args.iter().copied().take_while(|word| !word.starts_with('-')).collect();
+    WorktreeError::Git { command: words.join(" "), message: message.to_owned() }
+}
+
+/// Returns the settings that turn off the filters and hooks of a configuration, whose names end in a zero byte each.
+fn disabled_programs(names: &[u8]) -> Vec<(OsString, OsString)> {
+    let mut settings = Vec::new();
+    for name in names.split(|byte| *byte == 0) {
+        let (kind, values) = match name {
+            name if name.starts_with(b"filter.") => ("filter.", &FILTER_SETTINGS[..]),
+            name if name.starts_with(b"hook.") => ("hook.", &HOOK_SETTINGS[..]),
+            _ => continue,
+        };
+        let Some(end) = name.iter().rposition(|byte| *byte == b'.') else { continue };
+        let Some(driver) = name.get(kind.len()..end) else { continue };
+        for (setting, value) in values {
+            let mut key = kind.as_bytes().to_vec();
+            key.extend(driver);
+            key.push(b'.');
+            key.extend(setting.as_bytes());
+            settings.push((OsString::from_vec(key), OsString::from(value)));
+        }
+    }
+    settings.sort();
+    settings.dedup();
+    settings
+}
+
+/// Returns the path of bytes that git printed.
+pub(super) fn path_of(bytes: &[u8]) -> PathBuf {
+    PathBuf::from(OsStr::from_bytes(bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_filter_and_hook_of_a_configuration_is_turned_off() {
+        let names =
+            b"core.bare\0filter.a=b.clean\0filter.a=b.smudge\0hook.x.command\0filter.broken\0";
+        let found = disabled_programs(names);
+        let keys: Vec<&str> = found.iter().filter_map(|(key, _)| key.to_str()).collect();
+        assert_eq!(
+            keys,
+            [
+                "filter.a=b.clean",
+                "filter.a=b.process",
+                "filter.a=b.required",
+                "filter.a=b.smudge",
+                "hook.x.command",
+                "hook.x.enabled",
+                "hook.x.event"
+            ]
+        );
+    }
+}

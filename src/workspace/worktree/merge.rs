@@ -1,0 +1,450 @@
+//! Merges a worktree into the tree that it was made from: a fast-forward, or its changes as files.
+//!
+//! Changes are made to the files alone: the user's index, branch and stash stay as they are. All of them are determined
+//! before the first file is written; with a conflict, none is.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::changes::WorktreeState;
+use super::error::WorktreeError;
+use super::git::{GitTree, path_of};
+use super::record::WorktreePhase;
+use super::repository::Repository;
+use super::tree_copy::{EntryContent, TreeManifest};
+use super::{
+    CARRIED_EXTENSION, ConfinedGit, MANIFEST_EXTENSION, Worktree, Worktrees, examine, read_manifest,
+};
+use crate::workspace::edit_batch::{BatchedChange, apply_changes, sha256};
+use crate::workspace::path::RelPath;
+use crate::workspace::root::WorkspaceRoot;
+
+/// How a worktree was merged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum MergeOutcome {
+    /// There was nothing to merge.
+    Nothing,
+    /// The branch of the user was moved forward to this commit.
+    FastForward(String),
+    /// The changes were made to these files, and are not committed.
+    Files(Vec<PathBuf>),
+}
+
+/// A changed file of a worktree: as it was, and as it is.
+struct MergedFile {
+    path: PathBuf,
+    /// As the changes were made to it; `None` if only a digest is known.
+    base: BaseContent,
+    theirs: EntryContent,
+}
+
+/// What a file was before the changes.
+enum BaseContent {
+    /// Not there.
+    Absent,
+    /// A blob of git. Whether the user's file is still like it is known from the index.
+    Blob { id: String, is_unchanged: bool },
+    /// A file with this digest.
+    Digest(String),
+    /// A file that was carried over with the user's changes.
+    Carried(EntryContent),
+}
+
+/// A change of the user's tree.
+enum TreeChange {
+    Write(Vec<u8>, bool),
+    Link(PathBuf),
+    Delete,
+}
+
+/// The most lines of a conflict that are shown.
+const MAX_CONFLICT_LINES: usize = 40;
+
+impl Worktrees {
+    /// Merges a worktree into the tree that it was made from.
+    ///
+    /// # Errors
+    ///
+    /// Fails with conflicts; nothing is changed then. Fails if git or the system does.
+    pub fn merge(
+        &self,
+        worktree: &mut Worktree,
+        confined: &dyn ConfinedGit,
+    ) -> Result<MergeOutcome, WorktreeError> {
+        let (state, changes) = examine(&worktree.record, &worktree.folder, worktree.tree.as_ref())?;
+        if changes.is_empty() {
+            return Ok(MergeOutcome::Nothing);
+        }
+        let outcome = match &worktree.tree {
+            Some(tree) => self.merge_branch(worktree, tree, &state, confined)?,
+            None => merge_copy(worktree)?,
+        };
+        worktree.record.merged = Some(state.digest);
+        worktree.record.phase = WorktreePhase::Kept;
+        worktree.locked.write(&worktree.record)?;
+        Ok(outcome)
+    }
+
+    fn merge_branch(
+        &self,
+        worktree: &Worktree,
+        tree: &GitTree,
+        state: &WorktreeState,
+        confined: &dyn ConfinedGit,
+    ) -> Result<MergeOutcome, WorktreeError> {
+        let origin = &worktree.record.workspace;
+        let refused = |why: String| WorktreeError::Conflicts {
+            name: worktree.record.name.clone(),
+            conflicts: vec![why],
+        };
+        let repository = Repository::find(origin)
+            .ok_or_else(|| refused(format!("{} is no repository", origin.display())))?;
+        let Some(top) = repository.top.clone() else {
+            let branch = worktree.record.branch();
+            return Err(refused(format!(
+                "{} has no work tree; the branch is {branch}",
+                origin.display()
+            )));
+        };
+        if let Some(operation) = repository.operation() {
+            return Err(refused(format!("{operation} is in progress in {}", top.display())));
+        }
+        let git = self.git.as_ref().ok_or_else(|| WorktreeError::NoGit(origin.clone()))?;
+        let main = GitTree::open(git, &repository.git_dir, Some(&top))?;
+        let tip = tree.commit("HEAD")?.unwrap_or_default();
+        let (_, base) = main.status(&["merge-base", "HEAD", &tip])?;
+        let base = String::from_utf8_lossy(&base).trim().to_owned();
+        let head = main.commit("HEAD")?.unwrap_or_default();
+        if state.uncommitted.is_empty() && base == head && tip != head {
+            let merge = ["merge", "--ff-only", "--quiet", "--no-verify-signatures", &tip];
+            match confined.run(&top, &merge) {
+                Ok(()) => return Ok(MergeOutcome::FastForward(tip)),
+                // The user has changes in the same files.
+                Err(message) => log::debug!("no fast-forward: {message}"),
+            }
+        }
+        let recorded = worktree.record.repository.as_ref().map(|found| found.base.clone());
+        let base = if base.is_empty() { recorded.unwrap_or_default() } else { base };
+        let files = branch_files(tree, &main, &worktree.folder, state, &base);
+        let mut files = files.map_err(|error| match error {
+            BranchError::Conflict(why) => refused(why),
+            BranchError::Other(error) => error,
+        })?;
+        use_carried_base(&worktree.folder, &mut files)?;
+        apply(worktree, &top, files, Some(&main))
+    }
+}
+
+/// Why the changes of a branch can't be determined.
+enum BranchError {
+    Conflict(String),
+    Other(WorktreeError),
+}
+
+impl From<WorktreeError> for BranchError {
+    fn from(error: WorktreeError) -> Self {
+        Self::Other(error)
+    }
+}
+
+/// Returns the files that differ between a commit and a work tree.
+fn branch_files(
+    tree: &GitTree,
+    main: &GitTree,
+    folder: &Path,
+    state: &WorktreeState,
+    base: &str,
+) -> Result<Vec<MergedFile>, BranchError> {
+    let diff = ["diff-index", "-z", "--no-renames", "--ignore-submodules=dirty"];
+    let theirs = raw_changes(&tree.query(&[&diff[..], &[base]].concat())?);
+    let ours = raw_changes(&main.query(&[&diff[..], &[base]].concat())?);
+    let mut files = Vec::new();
+    for (path, change) in &theirs {
+        if change.is_submodule {
+            return Err(BranchError::Conflict(format!(
+                "{}: a submodule has changed",
+                path.display()
+            )));
+        }
+        let base = match &change.old {
+            None => BaseContent::Absent,
+            Some(id) => {
+                BaseContent::Blob { id: id.clone(), is_unchanged: !ours.contains_key(path) }
+            }
+        };
+        files.push(MergedFile { path: path.clone(), base, theirs: read(folder, path)? });
+    }
+    for path in state.untracked.iter().filter(|path| !theirs.contains_key(*path)) {
+        let entry = read(folder, path)?;
+        if entry == EntryContent::Other {
+            let why = format!("{}: a repository in the worktree can't be merged", path.display());
+            return Err(BranchError::Conflict(why));
+        }
+        files.push(MergedFile { path: path.clone(), base: BaseContent::Absent, theirs: entry });
+    }
+    Ok(files)
+}
+
+/// Lets the changes of files that were carried over begin at what was carried over.
+fn use_carried_base(folder: &Path, files: &mut Vec<MergedFile>) -> Result<(), WorktreeError> {
+    let carried = folder.with_extension(CARRIED_EXTENSION);
+    if !folder.with_extension(MANIFEST_EXTENSION).exists() {
+        return Ok(());
+    }
+    let manifest = read_manifest(folder)?;
+    files.retain(|file| manifest.entry(&file.path).is_none());
+    for path in manifest.paths() {
+        let theirs = read(folder, &path)?;
+        // What is as it was carried over is no change.
+        if manifest.entry(&path) != Some(&*theirs.digest()) {
+            let base = BaseContent::Carried(read(&carried, &path)?);
+            files.push(MergedFile { path, base, theirs });
+        }
+    }
+    Ok(())
+}
+
+/// A line of a raw diff.
+struct RawChange {
+    /// The blob before.
+    old: Option<String>,
+    is_submodule: bool,
+}
+
+fn raw_changes(diff: &[u8]) -> BTreeMap<PathBuf, RawChange> {
+    let mut parts = diff.split(|byte| *byte == 0);
+    let mut changes = BTreeMap::new();
+    while let (Some(head), Some(path)) = (parts.next(), parts.next()) {
+        let head = String::from_utf8_lossy(head);
+        let fields: Vec<&str> = head.trim_start_matches(':').split(' ').collect();
+        let [old_mode, mode, id, ..] = fields[..] else { continue };
+        let is_submodule = [old_mode, mode].contains(&"160000");
+        let old = (old_mode != "000000").then(|| id.to_owned());
+        changes.insert(path_of(path), RawChange { old, is_submodule });
+    }
+    changes
+}
+
+fn read(folder: &Path, path: &Path) -> Result<EntryContent, WorktreeError> {
+    EntryContent::read(&folder.join(path)).map_err(WorktreeError::io("read", path))
+}
+
+fn merge_copy(worktree: &Worktree) -> Result<MergeOutcome, WorktreeError> {
+    let Worktree { folder, record, .. } = worktree;
+    let before = read_manifest(folder)?;
+    let now = TreeManifest::of(folder).map_err(WorktreeError::io("read", folder))?;
+    let files = before.changes_to(&now).into_iter().map(|path| {
+        let base = match before.entry(&path) {
+            None => BaseContent::Absent,
+            Some(digest) => BaseContent::Digest(digest.to_owned()),
+        };
+        Ok(MergedFile { theirs: read(folder, &path)?, path, base })
+    });
+    let files = files.collect::<Result<_, WorktreeError>>()?;
+    apply(worktree, &record.workspace, files, None)
+}
+
+/// Makes the changes in the tree of the user, all or none.
+fn apply(
+    worktree: &Worktree,
+    top: &Path,
+    files: Vec<MergedFile>,
+    main: Option<&GitTree>,
+) -> Result<MergeOutcome, WorktreeError> {
+    let (mut batch, mut links, mut paths, mut conflicts) =
+        (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    for file in files {
+        let ours = if is_below_link(top, &file.path) {
+            EntryContent::Other
+        } else {
+            read(top, &file.path)?
+        };
+        let change = match merge_file(&file, &ours, main)? {
+            Err(conflict) => {
+                conflicts.push(format!("{}: {conflict}", file.path.display()));
+                continue;
+            }
+            Ok(None) => continue,
+            Ok(Some(change)) => change,
+        };
+        paths.push(file.path.clone());
+        let is_link =
+            matches!(ours, EntryContent::Link(_)) || matches!(change, TreeChange::Link(_));
+        if is_link {
+            links.push((file.path, change));
+            continue;
+        }
+        let path = RelPath::new(&file.path).map_err(|error| WorktreeError::Conflicts {
+            name: worktree.record.name.clone(),
+            conflicts: vec![error.to_string()],
+        })?;
+        let before = match &ours {
+            EntryContent::File(content, _) => Some(sha256(content)),
+            _ => None,
+        };
+        let (after, mode) = match change {
+            TreeChange::Write(content, is_executable) => {
+                let was = matches!(ours, EntryContent::File(_, true));
+                let is_new = matches!(ours, EntryContent::Absent);
+                let mode = (is_executable != was || is_new && is_executable)
+                    .then_some(if is_executable { 0o755 } else { 0o644 });
+                (Some(Arc::from(content)), mode)
+            }
+            TreeChange::Delete | TreeChange::Link(_) => (None, None),
+        };
+        batch.push(BatchedChange { path, before, after, mode });
+    }
+    let refused =
+        |conflicts| WorktreeError::Conflicts { name: worktree.record.name.clone(), conflicts };
+    if !conflicts.is_empty() {
+        return Err(refused(conflicts));
+    }
+    let root = WorkspaceRoot::open(top).map_err(WorktreeError::io("open", top))?;
+    apply_changes(&root, &batch).map_err(|error| refused(vec![error.to_string()]))?;
+    for (path, change) in links {
+        apply_link(&top.join(&path), change).map_err(WorktreeError::io("write", &path))?;
+    }
+    Ok(match paths.is_empty() {
+        true => MergeOutcome::Nothing,
+        false => MergeOutcome::Files(paths),
+    })
+}
+
+/// Makes a change in which a link is created, replaced or removed.
+fn apply_link(path: &Path, change: TreeChange) -> io::Result<()> {
+    if path.symlink_metadata().is_ok() {
+        fs::remove_file(path)?;
+    }
+    if let Some(parent) = path.parent() {
+        fs::create_dir_all(parent)?;
+    }
+    match change {
+        TreeChange::Delete => Ok(()),
+        TreeChange::Link(target) => symlink(target, path),
+        TreeChange::Write(content, _) => fs::write(path, content),
+    }
+}
+
+/// Returns whether a folder of a path is a link, behind which the user's files are elsewhere.
+fn is_below_link(top: &Path, path: &Path) -> bool {
+    let folders = path.ancestors().skip(1).filter(|folder| !folder.as_os_str().is_empty());
+    let mut found = folders.filter_map(|folder| top.join(folder).symlink_metadata().ok());
+    found.any(|found| found.is_symlink())
+}
+
+/// Returns the change of one file, if there is one; or the conflict.
+fn merge_file(
+    file: &MergedFile,
+    ours: &EntryContent,
+    main: Option<&GitTree>,
+) -> Result<Result<Option<TreeChange>, String>, WorktreeError> {
+    let MergedFile { base, theirs, path } = file;
+    if ours == theirs {
+        return Ok(Ok(None));
+    }
+    let change = match theirs {
+        EntryContent::Absent => TreeChange::Delete,
+        EntryContent::File(content, is_executable) => {
+            TreeChange::Write(content.clone(), *is_executable)
+        }
+        EntryContent::Link(target) => TreeChange::Link(target.clone()),
+        EntryContent::Other => return Ok(Err("it is neither a file nor a link".to_owned())),
+    };
+    let (id, is_unchanged) = match (base, ours) {
+        (BaseContent::Absent, EntryContent::Absent) => return Ok(Ok(Some(change))),
+        (BaseContent::Absent, _) => return Ok(Err("it is new in both trees".to_owned())),
+        (BaseContent::Digest(digest), ours) if ours.digest() == *digest => {
+            return Ok(Ok(Some(change)));
+        }
+        (BaseContent::Carried(base), ours) if base == ours => return Ok(Ok(Some(change))),
+        (BaseContent::Carried(base), _) => return merge_carried(main, base, ours, theirs),
+        (BaseContent::Digest(_), _) => return Ok(Err("it has changed in both trees".to_owned())),
+        (BaseContent::Blob { id, is_unchanged }, _) => (id, *is_unchanged),
+    };
+    if is_unchanged && !matches!(ours, EntryContent::Absent | EntryContent::Other) {
+        return Ok(Ok(Some(change)));
+    }
+    let Some(main) = main else { return Ok(Err("it has changed in both trees".to_owned())) };
+    let blob = main.query(&["cat-file", "blob", id])?;
+    match (ours, theirs) {
+        // Only its times have changed.
+        (EntryContent::File(content, _), _) if *content == blob => Ok(Ok(Some(change))),
+        (_, EntryContent::File(content, _)) if *content == blob => Ok(Ok(None)),
+        (EntryContent::File(ours, is_executable), EntryContent::File(theirs, _)) => {
+            let merged = merge_text(main, &blob, ours, theirs)?;
+            Ok(merged.map(|text| Some(TreeChange::Write(text, *is_executable))))
+        }
+        (EntryContent::Absent, _) => {
+            Ok(Err("it was removed, and has changed in the worktree".to_owned()))
+        }
+        (_, EntryContent::Absent) => {
+            Ok(Err("it has changed, and was removed in the worktree".to_owned()))
+        }
+        _ => Ok(Err(format!("{} has changed in both trees", path.display()))),
+    }
+}
+
+/// Merges a file that the user has changed further since it was carried over.
+fn merge_carried(
+    main: Option<&GitTree>,
+    base: &EntryContent,
+    ours: &EntryContent,
+    theirs: &EntryContent,
+) -> Result<Result<Option<TreeChange>, String>, WorktreeError> {
+    use EntryContent::File;
+    let (Some(main), File(base, _), File(ours, is_executable), File(theirs, _)) =
+        (main, base, ours, theirs)
+    else {
+        return Ok(Err("it has changed in both trees".to_owned()));
+    };
+    let merged = merge_text(main, base, ours, theirs)?;
+    Ok(merged.map(|text| Some(TreeChange::Write(text, *is_executable))))
+}
+
+/// Merges three versions of a text. Returns the result, or the conflicts with their marks.
+fn merge_text(
+    main: &GitTree,
+    base: &[u8],
+    ours: &[u8],
+    theirs: &[u8],
+) -> Result<Result<Vec<u8>, String>, WorktreeError> {
+    let folder = tempfile::tempdir().map_err(WorktreeError::io("create", Path::new("a folder")))?;
+    let mut args = vec!["merge-file".to_owned(), "-p".to_owned()];
+    args.extend(["-L", "yours", "-L", "before", "-L", "worktree"].map(str::to_owned));
+    for (name, content) in [("ours", ours), ("base", base), ("theirs", theirs)] {
+        let path = folder.path().join(name);
+        fs::write(&path, content).map_err(WorktreeError::io("write", &path))?;
+        args.push(path.to_string_lossy().into_owned());
+    }
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    let (code, output) = main.status(&args)?;
+    match code {
+        Some(0) => Ok(Ok(output)),
+        // The number of conflicts.
+        Some(1..=127) => {
+            let text = String::from_utf8_lossy(&output).into_owned();
+            let lines = conflict_lines(&text);
+            Ok(Err(format!("it has changed in both trees\n{lines}")))
+        }
+        _ => Ok(Err("it has changed in both trees, and is no text".to_owned())),
+    }
+}
+
+/// Returns the lines of conflicts, with their marks.
+fn conflict_lines(text: &str) -> String {
+    let mut lines = Vec::new();
+    let mut is_inside = false;
+    for line in text.lines() {
+        is_inside |= line.starts_with("<<<<<<< ");
+        if is_inside {
+            lines.push(format!("    {line}"));
+        }
+        is_inside &= !line.starts_with(">>>>>>> ");
+    }
+    lines.truncate(MAX_CONFLICT_LINES);
+    lines.join("\n")
+}

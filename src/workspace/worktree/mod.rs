@@ -1,0 +1,406 @@
+//! Isolated workspaces: a git worktree on a branch of its own or, without git, a copy of the folder.
+//!
+//! ```text
+//!  STATE/worktrees/ID/NAME.json   the record: claimed and locked by the process that makes, uses or removes it
+//!                     NAME/       the worktree, on the branch `architect/NAME`
+//!                     NAME.files  of a copy: the digests of its files when it was made; with changes that were carried
+//!                                 over: the digests of these
+//!                     NAME.carried/  the files with changes that were carried over, as they were: the base of a merge
+//! ```
+//!
+//! `ID` stands for the repository (or the folder without git), so that all of its work trees share the names, as they
+//! share the branches. A worktree is made, and removed, in steps, each of which can be the last one of a killed
+//! process: the record says what was under way, and [`Worktrees::sweep`] finishes it. A worktree with changes stays
+//! until the user removes it; no sweep does.
+//!
+//! Our own git runs no program that the repository names (`git`). What needs its filters runs confined
+//! ([`ConfinedGit`]): filling the tree, and a fast-forward.
+
+mod changes;
+mod create;
+mod error;
+mod git;
+mod merge;
+mod record;
+mod remove;
+mod repository;
+mod tree_copy;
+
+use std::fmt;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use sha2::{Digest, Sha256};
+
+pub use self::changes::WorktreeChanges;
+use self::changes::{WorktreeState, copy_state, git_changes, git_state};
+pub use self::create::{WorktreeContent, WorktreeRequest};
+pub use self::error::WorktreeError;
+pub use self::git::GitProgram;
+use self::git::GitTree;
+pub use self::merge::MergeOutcome;
+use self::record::{
+    LockedRecord, RECORD_EXTENSION, RepositoryRecord, WorktreePhase, WorktreeRecord,
+};
+use self::repository::Repository;
+use self::tree_copy::{TreeManifest, hex};
+use crate::model::pluralize;
+
+/// The folder of all worktrees, in that for state.
+const WORKTREE_FOLDER: &str = "worktrees";
+
+/// The end of the name of the file with the digests of a copy.
+const MANIFEST_EXTENSION: &str = "files";
+
+/// The end of the name of the folder with the changes that were carried over.
+const CARRIED_EXTENSION: &str = "carried";
+
+/// What the names of the branches begin with.
+pub const BRANCH_PREFIX: &str = "architect/";
+
+/// Runs git commands that need the filters of the repository: confined, since its configuration names programs.
+pub trait ConfinedGit {
+    /// Runs a command in a work tree, which it may write as a run in that workspace may.
+    ///
+    /// # Errors
+    ///
+    /// Fails with the message of git.
+    fn run(&self, work_tree: &Path, args: &[&str]) -> Result<(), String>;
+}
+
+/// The worktrees of a user.
+#[derive(Clone, Debug)]
+pub struct Worktrees {
+    root: PathBuf,
+    git: Option<GitProgram>,
+}
+
+/// A worktree that this process uses. It is no other process's until this is dropped.
+#[derive(Debug)]
+pub struct Worktree {
+    folder: PathBuf,
+    record: WorktreeRecord,
+    locked: LockedRecord,
+    /// The work tree; `None` for a copy of a folder without git.
+    tree: Option<GitTree>,
+    /// What is noteworthy about how it was made, a sentence each.
+    notices: Vec<String>,
+}
+
+/// A worktree as it is listed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WorktreeInfo {
+    /// Its name.
+    pub name: String,
+    /// Its branch; `None` for a copy of a folder without git.
+    pub branch: Option<String>,
+    /// Its folder.
+    pub folder: PathBuf,
+    /// The workspace that it was made from.
+    pub workspace: PathBuf,
+    /// The session that works in it.
+    pub session: Option<String>,
+    /// Whether a process uses it now.
+    pub is_used: bool,
+    /// What was done in it; `None` if that can't be determined.
+    pub changes: Option<WorktreeChanges>,
+    /// Whether it has work that is nowhere else.
+    pub has_work: bool,
+}
+
+impl Worktrees {
+    /// Returns the worktrees in a folder for state.
+    pub fn new(state: &Path, git: Option<GitProgram>) -> Self {
+        Self { root: real_path(&state.join(WORKTREE_FOLDER)), git }
+    }
+
+    /// Returns whether there was ever a worktree.
+    pub fn exist(&self) -> bool {
+        self.root.is_dir()
+    }
+
+    /// Returns the folder with the worktrees of a project.
+    fn project_folder(&self, repository: Option<&Repository>, workspace: &Path) -> PathBuf {
+        let named = repository.map_or(workspace, |repository| &repository.common_dir);
+        let digest = hex(&Sha256::digest(named.as_os_str().as_bytes()));
+        self.root.join(&digest[..16])
+    }
+
+    /// Returns the folder with the worktrees of a workspace.
+    fn folder_of(&self, workspace: &Path) -> PathBuf {
+        // From a worktree, the others of its project are seen.
+        if let Ok(inside) = workspace.strip_prefix(&self.root)
+            && let Some(id) = inside.components().next()
+        {
+            return self.root.join(id);
+        }
+        self.project_folder(Repository::find(workspace).as_ref(), workspace)
+    }
+
+    /// Returns the worktrees of the project that a workspace is in, by name.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the folder can't be read.
+    pub fn list(&self, workspace: &Path) -> Result<Vec<WorktreeInfo>, WorktreeError> {
+        let folder = self.folder_of(workspace);
+        let mut listed = Vec::new();
+        for path in record_files(&folder) {
+            let Ok((Some(record), is_used)) = record::peek(&path) else { continue };
+            if record.phase == WorktreePhase::Creating {
+                continue;
+            }
+            let folder = path.with_extension("");
+            let examined = self.examine(&record, &folder).ok();
+            listed.push(WorktreeInfo {
+                branch: record.repository.is_some().then(|| record.branch()),
+                workspace: record.workspace.clone(),
+                session: record.session.clone(),
+                is_used,
+                has_work: examined.as_ref().is_none_or(|(state, changes)| {
+                    record.has_work(&state.digest) && !changes.is_empty()
+                }),
+                changes: examined.map(|(_, changes)| changes),
+                name: record.name,
+                folder,
+            });
+        }
+        listed.sort_by(|one, other| one.name.cmp(&other.name));
+        Ok(listed)
+    }
+
+    /// Returns the folders of the worktrees of a workspace: sessions that work there were begun in it.
+    pub fn workspaces(&self, workspace: &Path) -> Vec<PathBuf> {
+        if !self.exist() {
+            return Vec::new();
+        }
+        let records = record_files(&self.folder_of(workspace)).into_iter().filter_map(|path| {
+            let (record, _) = record::peek(&path).ok()?;
+            let record = record.filter(|record| record.workspace == workspace)?;
+            Some(path.with_extension("").join(record.subfolder))
+        });
+        records.collect()
+    }
+
+    /// Opens a worktree of the project that a workspace is in, for this process alone.
+    ///
+    /// # Errors
+    ///
+    /// Fails if there is none of this name, or it is gone or in use.
+    pub fn open(&self, workspace: &Path, name: &str) -> Result<Worktree, WorktreeError> {
+        let unknown = || WorktreeError::Unknown(name.to_owned());
+        if !create::is_name(name) {
+            return Err(unknown());
+        }
+        let folder = self.folder_of(workspace).join(name);
+        self.open_folder(&folder)?.ok_or_else(unknown)
+    }
+
+    /// Opens the worktree that a session works in, whose workspace this is.
+    ///
+    /// # Errors
+    ///
+    /// Fails if it is gone or in use.
+    pub fn reopen(&self, workspace: &Path) -> Result<Option<Worktree>, WorktreeError> {
+        let Ok(inside) = workspace.strip_prefix(&self.root) else { return Ok(None) };
+        let mut parts = inside.iter();
+        let (Some(id), Some(name)) = (parts.next(), parts.next()) else { return Ok(None) };
+        let folder = self.root.join(id).join(name);
+        let name = name.to_string_lossy().into_owned();
+        let opened = self.open_folder(&folder)?.filter(|_| workspace.is_dir());
+        opened.map(Some).ok_or(WorktreeError::Removed { name, folder })
+    }
+
+    fn open_folder(&self, folder: &Path) -> Result<Option<Worktree>, WorktreeError> {
+        let path = record_path(folder);
+        if !path.exists() {
+            return Ok(None);
+        }
+        let name = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let Some(mut locked) = LockedRecord::lock_patiently(&path)? else {
+            return Err(WorktreeError::InUse(name));
+        };
+        let Some(record) = locked.read()? else { return Ok(None) };
+        match record.phase {
+            WorktreePhase::InUse | WorktreePhase::Kept if folder.is_dir() => {}
+            WorktreePhase::InUse | WorktreePhase::Kept => {
+                return Err(WorktreeError::Removed { name, folder: folder.to_owned() });
+            }
+            WorktreePhase::Creating | WorktreePhase::Removing => return Ok(None),
+        }
+        let tree = self.tree(&record, folder)?;
+        Ok(Some(Worktree { folder: folder.to_owned(), record, locked, tree, notices: Vec::new() }))
+    }
+
+    /// Returns the work tree of a record; `None` for a copy.
+    fn tree(
+        &self,
+        record: &WorktreeRecord,
+        folder: &Path,
+    ) -> Result<Option<GitTree>, WorktreeError> {
+        let Some(RepositoryRecord { common_dir, .. }) = &record.repository else { return Ok(None) };
+        let git = self.git.as_ref().ok_or_else(|| WorktreeError::NoGit(folder.to_owned()))?;
+        let removed =
+            || WorktreeError::Removed { name: record.name.clone(), folder: folder.to_owned() };
+        let own = repository::linked(common_dir, folder).ok_or_else(removed)?;
+        GitTree::open(git, &own, Some(folder)).map(Some)
+    }
+
+    fn examine(
+        &self,
+        record: &WorktreeRecord,
+        folder: &Path,
+    ) -> Result<(WorktreeState, WorktreeChanges), WorktreeError> {
+        let tree = self.tree(record, folder)?;
+        examine(record, folder, tree.as_ref())
+    }
+}
+
+/// Returns the state of a worktree, and what was done in it.
+fn examine(
+    record: &WorktreeRecord,
+    folder: &Path,
+    tree: Option<&GitTree>,
+) -> Result<(WorktreeState, WorktreeChanges), WorktreeError> {
+    if let (Some(repository), Some(tree)) = (&record.repository, tree) {
+        let state = git_state(tree, folder, &record.branch())?;
+        let changes = git_changes(tree, folder, &state, &repository.base)?;
+        return Ok((state, changes));
+    }
+    let (digest, changes) = copy_state(folder, &read_manifest(folder)?)?;
+    Ok((WorktreeState { digest, ..WorktreeState::default() }, changes))
+}
+
+impl Worktree {
+    /// Returns the name.
+    pub fn name(&self) -> &str {
+        &self.record.name
+    }
+
+    /// Returns the branch; `None` for a copy of a folder without git.
+    pub fn branch(&self) -> Option<String> {
+        self.record.repository.is_some().then(|| self.record.branch())
+    }
+
+    /// Returns the folder: the top of the work tree.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Returns the workspace in it: the folder that stands for the one that the worktree was made from.
+    pub fn workspace(&self) -> PathBuf {
+        match self.record.subfolder.as_os_str().is_empty() {
+            true => self.folder.clone(),
+            false => self.folder.join(&self.record.subfolder),
+        }
+    }
+
+    /// Returns the workspace that it was made from.
+    pub fn origin(&self) -> &Path {
+        &self.record.workspace
+    }
+
+    /// Returns what is noteworthy about how it was made, a sentence each.
+    pub fn notices(&self) -> &[String] {
+        &self.notices
+    }
+
+    /// Returns what was done in it, and whether that would be lost with it.
+    ///
+    /// # Errors
+    ///
+    /// Fails if git does.
+    pub fn changes(&self) -> Result<(WorktreeChanges, bool), WorktreeError> {
+        let (state, changes) = examine(&self.record, &self.folder, self.tree.as_ref())?;
+        Ok((changes, self.record.has_work(&state.digest)))
+    }
+
+    /// Stores which session works in it.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the record can't be written.
+    pub fn use_for(&mut self, session: Option<String>) -> Result<(), WorktreeError> {
+        self.record.session = session.or(self.record.session.take());
+        self.record.phase = WorktreePhase::InUse;
+        self.locked.write(&self.record)
+    }
+}
+
+impl WorktreeRecord {
+    /// Returns the branch.
+    fn branch(&self) -> String {
+        branch_of(&self.name)
+    }
+
+    /// Returns whether this state has work that is nowhere else.
+    fn has_work(&self, digest: &str) -> bool {
+        [&self.start, &self.merged].into_iter().flatten().all(|known| known != digest)
+    }
+}
+
+impl fmt::Display for WorktreeChanges {
+    /// Such as `2 commits, 3 files changed (+10 −2), 1 not committed`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { commits, files, added, removed, uncommitted } = self;
+        if self.is_empty() {
+            return f.write_str("no changes");
+        }
+        if *commits > 0 {
+            write!(f, "{}, ", pluralize(*commits, "commit", "commits"))?;
+        }
+        write!(f, "{} changed", pluralize(*files, "file", "files"))?;
+        if let (Some(added), Some(removed)) = (added, removed) {
+            write!(f, " (+{added} −{removed})")?;
+            if !uncommitted.is_empty() {
+                write!(f, ", {} not committed", uncommitted.len())?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl WorktreeChanges {
+    /// Returns whether nothing differs from the commit that the branch began from.
+    pub fn is_empty(&self) -> bool {
+        self.commits == 0 && self.files == 0 && self.uncommitted.is_empty()
+    }
+}
+
+/// Returns whether a workspace is in a worktree that is kept in this folder for state.
+pub fn is_isolated(state: &Path, workspace: &Path) -> bool {
+    workspace.starts_with(real_path(&state.join(WORKTREE_FOLDER)))
+}
+
+/// Returns the branch of a worktree.
+fn branch_of(name: &str) -> String {
+    format!("{BRANCH_PREFIX}{name}")
+}
+
+/// Returns the records in the folder of a project.
+fn record_files(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let paths = entries.map(|entry| entry.path());
+    paths.filter(|path| path.extension().is_some_and(|end| end == RECORD_EXTENSION)).collect()
+}
+
+/// Resolves links in a path whose end need not exist.
+fn real_path(path: &Path) -> PathBuf {
+    let real = path.ancestors().find_map(|existing| {
+        let rest = path.strip_prefix(existing).ok()?;
+        Some(existing.canonicalize().ok()?.join(rest))
+    });
+    real.map_or_else(|| path.to_owned(), |real| real.components().collect())
+}
+
+/// Returns the path of the record of a worktree. Names have no dots, so that no two have the same one.
+fn record_path(folder: &Path) -> PathBuf {
+    folder.with_extension(RECORD_EXTENSION)
+}
+
+fn read_manifest(folder: &Path) -> Result<TreeManifest, WorktreeError> {
+    let path = folder.with_extension(MANIFEST_EXTENSION);
+    let text = fs::read(&path).map_err(WorktreeError::io("read", &path))?;
+    serde_json::from_slice(&text).map_err(|error| WorktreeError::io("read", &path)(error.into()))
+}

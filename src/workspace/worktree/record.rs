@@ -1,0 +1,195 @@
+//! The record of a worktree: its name, where it comes from, what is happening to it, and who uses it.
+//!
+//! The file is beside the folder of the worktree. Creating it claims the name, and the lock on it is held by the process
+//! that makes, uses or removes the worktree, and by the git commands that it runs for that. So a record that is not
+//! locked belongs to no process, and what it says is to be finished by the next one that finds it.
+
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{self, Read, Seek, SeekFrom};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::error::WorktreeError;
+
+/// What is stored about a worktree.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct WorktreeRecord {
+    /// The name.
+    pub(super) name: String,
+    /// What is happening to it.
+    pub(super) phase: WorktreePhase,
+    /// The workspace that it was made from.
+    pub(super) workspace: PathBuf,
+    /// The workspace below the top of the repository.
+    #[serde(default)]
+    pub(super) subfolder: PathBuf,
+    /// The session that works in it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) session: Option<String>,
+    /// The repository; `None` for a copy of a folder without git.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) repository: Option<RepositoryRecord>,
+    /// The digest of its content when it was made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) start: Option<String>,
+    /// The digest of its content when it was last merged.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) merged: Option<String>,
+}
+
+/// The repository of a worktree.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct RepositoryRecord {
+    /// The folder of git that the worktree was made from.
+    pub(super) git_dir: PathBuf,
+    /// The folder that all work trees share.
+    pub(super) common_dir: PathBuf,
+    /// The folder of git that belongs to the worktree alone, once it is made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) own_dir: Option<PathBuf>,
+    /// The commit that the branch began from.
+    pub(super) base: String,
+    /// The commit that the branch is at when it is removed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) tip: Option<String>,
+}
+
+/// What is happening to a worktree.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum WorktreePhase {
+    /// It is being made; nothing in it is work yet.
+    Creating,
+    /// A run uses it, or was killed while it did.
+    InUse,
+    /// It has changes, and stays until the user removes it.
+    Kept,
+    /// It is being removed.
+    Removing,
+}
+
+/// A locked record.
+#[derive(Debug)]
+pub(super) struct LockedRecord {
+    path: PathBuf,
+    file: File,
+}
+
+/// The end of the names of records.
+pub(super) const RECORD_EXTENSION: &str = "json";
+
+/// How often, and at what interval, a locked record is tried again.
+const LOCK_ATTEMPTS: u32 = 20;
+const LOCK_PAUSE: Duration = Duration::from_millis(10);
+
+/// The largest record that is read.
+const MAX_RECORD_BYTES: u64 = 1 << 20;
+
+impl LockedRecord {
+    /// Claims a name; `None` if it is taken.
+    pub(super) fn claim(path: &Path) -> Result<Option<Self>, WorktreeError> {
+        let failed = |source| WorktreeError::Io { action: "create", path: path.to_owned(), source };
+        loop {
+            let mut options = OpenOptions::new();
+            let file = options.read(true).write(true).create_new(true).mode(0o600).open(path);
+            let file = match file {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Ok(None),
+                opened => opened.map_err(failed)?,
+            };
+            file.lock().map_err(failed)?;
+            // Another process may have taken the empty file for a left-over, and removed it.
+            if file.metadata().map_err(failed)?.nlink() > 0 {
+                return Ok(Some(Self { path: path.to_owned(), file }));
+            }
+        }
+    }
+
+    /// Locks an existing record; `None` if another process has it.
+    pub(super) fn lock(path: &Path) -> Result<Option<Self>, WorktreeError> {
+        let failed = |source| WorktreeError::Io { action: "open", path: path.to_owned(), source };
+        let file = OpenOptions::new().read(true).write(true).open(path).map_err(failed)?;
+        match file.try_lock() {
+            Ok(()) if file.metadata().map_err(failed)?.nlink() == 0 => {
+                Err(failed(io::ErrorKind::NotFound.into()))
+            }
+            Ok(()) => Ok(Some(Self { path: path.to_owned(), file })),
+            Err(TryLockError::WouldBlock) => Ok(None),
+            Err(TryLockError::Error(error)) => Err(failed(error)),
+        }
+    }
+
+    /// Locks an existing record, after a short wait for processes that only look at it.
+    pub(super) fn lock_patiently(path: &Path) -> Result<Option<Self>, WorktreeError> {
+        for _ in 0..LOCK_ATTEMPTS {
+            if let Some(locked) = Self::lock(path)? {
+                return Ok(Some(locked));
+            }
+            thread::sleep(LOCK_PAUSE);
+        }
+        Self::lock(path)
+    }
+
+    /// Returns the file, which is locked as long as any process has it open.
+    pub(super) fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// Reads the record; `None` if its process was killed before it wrote anything.
+    pub(super) fn read(&mut self) -> Result<Option<WorktreeRecord>, WorktreeError> {
+        let Self { path, file } = self;
+        parse(path, file)
+    }
+
+    /// Writes the record: in one call, so that a killed process has written it or not.
+    pub(super) fn write(&self, record: &WorktreeRecord) -> Result<(), WorktreeError> {
+        let failed = WorktreeError::io("write", &self.path);
+        let written = (|| {
+            let mut text = serde_json::to_vec(record)?;
+            // What remains of a longer one is overwritten with blanks.
+            let old = usize::try_from(self.file.metadata()?.len()).unwrap_or(usize::MAX);
+            text.resize(text.len().max(old), b' ');
+            match self.file.write_at(&text, 0)? {
+                written if written == text.len() => Ok(()),
+                _ => Err(io::ErrorKind::WriteZero.into()),
+            }
+        })();
+        written.map_err(failed)
+    }
+
+    /// Removes the record, which releases the name.
+    pub(super) fn remove(self) -> Result<(), WorktreeError> {
+        match fs::remove_file(&self.path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            removed => removed.map_err(WorktreeError::io("remove", &self.path)),
+        }
+    }
+}
+
+/// Reads a record that another process may have, and whether one has.
+pub(super) fn peek(path: &Path) -> Result<(Option<WorktreeRecord>, bool), WorktreeError> {
+    let mut file = File::open(path).map_err(WorktreeError::io("open", path))?;
+    let is_used = match file.try_lock_shared() {
+        Ok(()) => false,
+        Err(TryLockError::WouldBlock) => true,
+        Err(TryLockError::Error(error)) => return Err(WorktreeError::io("lock", path)(error)),
+    };
+    Ok((parse(path, &mut file)?, is_used))
+}
+
+fn parse(path: &Path, file: &mut File) -> Result<Option<WorktreeRecord>, WorktreeError> {
+    let failed = WorktreeError::io("read", path);
+    let read = (|| {
+        let mut text = Vec::new();
+        file.seek(SeekFrom::Start(0))?;
+        file.take(MAX_RECORD_BYTES).read_to_end(&mut text)?;
+        if text.iter().all(u8::is_ascii_whitespace) {
+            return Ok(None);
+        }
+        Ok(Some(serde_json::from_slice(&text)?))
+    })();
+    read.map_err(failed)
+}

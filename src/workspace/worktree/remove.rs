@@ -1,0 +1,231 @@
+//! Removes worktrees, and finishes what killed processes have left.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::error::WorktreeError;
+use super::git::GitTree;
+use super::record::{LockedRecord, WorktreePhase, WorktreeRecord};
+use super::repository;
+use super::tree_copy::remove_all;
+use super::{CARRIED_EXTENSION, MANIFEST_EXTENSION, Worktree, Worktrees, examine, record_files};
+
+/// The end of the name of a worktree that is being removed: no path of a user leads there.
+const REMOVED_EXTENSION: &str = "removing";
+
+impl Worktrees {
+    /// Ends the use of a worktree: removes it, with its branch, if nothing was done in it. Returns whether it stays.
+    ///
+    /// # Errors
+    ///
+    /// Fails if git or the system does. The worktree stays then, or the next [`Worktrees::sweep`] finishes.
+    pub fn finish(&self, worktree: Worktree) -> Result<bool, WorktreeError> {
+        let Worktree { folder, mut record, locked, tree, .. } = worktree;
+        let is_unchanged = |folder: &Path| {
+            let tree = tree.as_ref().map(|tree| tree.in_folder(folder));
+            let (state, _) = examine(&record, folder, tree.as_ref())?;
+            Ok::<_, WorktreeError>(
+                record.start.as_ref() == Some(&state.digest) && record.merged.is_none(),
+            )
+        };
+        if is_unchanged(&folder)? {
+            let hidden = move_away(&folder)?;
+            // What came meanwhile is work, too.
+            if is_unchanged(&hidden).unwrap_or(false) {
+                self.remove_hidden(&folder, record, locked)?;
+                return Ok(false);
+            }
+            move_back(&folder)?;
+        }
+        record.phase = WorktreePhase::Kept;
+        locked.write(&record)?;
+        Ok(true)
+    }
+
+    /// Removes a worktree and its branch.
+    ///
+    /// # Errors
+    ///
+    /// Fails if it has work and `force` is not set, and if git or the system fails.
+    pub fn remove(&self, worktree: Worktree, force: bool) -> Result<(), WorktreeError> {
+        if !force {
+            let (changes, has_work) = worktree.changes()?;
+            if has_work {
+                let name = worktree.record.name.clone();
+                return Err(WorktreeError::HasWork { name, loss: changes.to_string() });
+            }
+        }
+        let Worktree { folder, mut record, locked, tree, .. } = worktree;
+        if let (Some(repository), Some(tree)) = (&mut record.repository, &tree) {
+            repository.tip =
+                tree.commit(&format!("refs/heads/{}", super::branch_of(&record.name)))?;
+        }
+        move_away(&folder)?;
+        self.remove_hidden(&folder, record, locked)
+    }
+
+    /// Removes a worktree that is out of the way.
+    fn remove_hidden(
+        &self,
+        folder: &Path,
+        mut record: WorktreeRecord,
+        locked: LockedRecord,
+    ) -> Result<(), WorktreeError> {
+        record.phase = WorktreePhase::Removing;
+        locked.write(&record)?;
+        self.discard(folder, &record, locked)
+    }
+
+    /// Removes all that is left of a worktree, the record last.
+    pub(super) fn discard(
+        &self,
+        folder: &Path,
+        record: &WorktreeRecord,
+        locked: LockedRecord,
+    ) -> Result<(), WorktreeError> {
+        if let Some(found) = &record.repository
+            && let Some(git) = self.git.as_ref().filter(|_| found.common_dir.is_dir())
+        {
+            let branch = format!("refs/heads/{}", record.branch());
+            let common = GitTree::open(git, &found.common_dir, None)?;
+            if record.phase == WorktreePhase::Creating {
+                // Left by a git that was killed: no other process makes this branch.
+                let _ = fs::remove_file(found.common_dir.join(format!("{branch}.lock")));
+                remove_unfinished(&found.common_dir, &record.name)?;
+            }
+            let expected = found.tip.as_ref().unwrap_or(&found.base);
+            // A branch that someone has moved since is theirs.
+            if common.commit(&branch)?.as_ref() == Some(expected) {
+                let delete = ["update-ref", "-d", &branch, expected];
+                common.change(&delete, None, locked.file())?;
+            }
+            if let Some(own) = repository::linked(&found.common_dir, folder) {
+                remove_all(&own)?;
+            }
+            // Removed in part.
+            if let Some(own) = &found.own_dir
+                && !["gitdir", "locked"].iter().any(|name| own.join(name).exists())
+            {
+                remove_all(own)?;
+            }
+            let _ = fs::remove_dir(found.common_dir.join("worktrees"));
+        }
+        remove_all(&hidden_path(folder))?;
+        if matches!(record.phase, WorktreePhase::Creating) {
+            remove_all(folder)?;
+        }
+        for extension in [MANIFEST_EXTENSION, CARRIED_EXTENSION] {
+            remove_all(&folder.with_extension(extension))?;
+        }
+        locked.remove()?;
+        // The folder of the project, if this was the last one.
+        if let Some(project) = folder.parent() {
+            let _ = fs::remove_dir(project);
+        }
+        Ok(())
+    }
+
+    /// Finishes what killed processes were doing: removes what was not yet made or was being removed, and worktrees in
+    /// which nothing was done. Returns a sentence for each worktree.
+    pub fn sweep(&self) -> Vec<String> {
+        let mut sentences = Vec::new();
+        for project in fs::read_dir(&self.root).into_iter().flatten().flatten() {
+            let records = record_files(&project.path());
+            let swept = records.iter().filter_map(|path| self.sweep_one(path).transpose());
+            sentences.extend(swept.map(|result| result.unwrap_or_else(|error| error.to_string())));
+            // If there is none left.
+            let _ = fs::remove_dir(project.path());
+        }
+        sentences
+    }
+
+    fn sweep_one(&self, path: &Path) -> Result<Option<String>, WorktreeError> {
+        let mut locked = match LockedRecord::lock(path) {
+            Ok(Some(locked)) => locked,
+            Ok(None) => return Ok(None),
+            // Another process was quicker.
+            Err(WorktreeError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
+                return Ok(None);
+            }
+            Err(error) => return Err(error),
+        };
+        let folder = path.with_extension("");
+        let Some(record) = locked.read()? else {
+            locked.remove()?;
+            return Ok(None);
+        };
+        let name = record.name.clone();
+        match record.phase {
+            WorktreePhase::Creating | WorktreePhase::Removing => {
+                self.discard(&folder, &record, locked)?;
+                Ok(Some(format!("the worktree {name} of a killed run was removed")))
+            }
+            WorktreePhase::InUse | WorktreePhase::Kept => {
+                if hidden_path(&folder).exists() {
+                    move_back(&folder)?;
+                }
+                if !folder.exists() {
+                    // The user has removed the files. A branch with commits stays.
+                    self.discard(&folder, &record, locked)?;
+                    return Ok(None);
+                }
+                if record.phase == WorktreePhase::Kept {
+                    return Ok(None);
+                }
+                self.sweep_used(&folder, record, locked).map(Some)
+            }
+        }
+    }
+
+    /// Ends the use of a worktree whose process was killed.
+    fn sweep_used(
+        &self,
+        folder: &Path,
+        mut record: WorktreeRecord,
+        locked: LockedRecord,
+    ) -> Result<String, WorktreeError> {
+        let name = record.name.clone();
+        let tree = match self.tree(&record, folder) {
+            Ok(tree) => tree,
+            Err(error) => {
+                // Reported once; it stays as it is.
+                record.phase = WorktreePhase::Kept;
+                locked.write(&record)?;
+                return Err(error);
+            }
+        };
+        let (folder, notices) = (folder.to_owned(), Vec::new());
+        let worktree = Worktree { folder: folder.clone(), record, locked, tree, notices };
+        Ok(match self.finish(worktree)? {
+            true => format!("the worktree {name} of a killed run has work: {}", folder.display()),
+            false => format!("the unchanged worktree {name} of a killed run was removed"),
+        })
+    }
+}
+
+/// Removes the folder of a linked work tree that git had not yet finished when it was killed.
+fn remove_unfinished(common_dir: &Path, name: &str) -> Result<(), WorktreeError> {
+    let own = common_dir.join("worktrees").join(name);
+    let is_empty = fs::metadata(own.join("gitdir")).map_or(true, |found| found.len() == 0);
+    if own.is_dir() && is_empty { remove_all(&own) } else { Ok(()) }
+}
+
+fn hidden_path(folder: &Path) -> PathBuf {
+    folder.with_extension(REMOVED_EXTENSION)
+}
+
+/// Renames a worktree, so that no path leads there any more. Returns the new path.
+fn move_away(folder: &Path) -> Result<PathBuf, WorktreeError> {
+    let hidden = hidden_path(folder);
+    match fs::rename(folder, &hidden) {
+        // The user has removed it.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(hidden),
+        renamed => renamed.map(|()| hidden).map_err(WorktreeError::io("rename", folder)),
+    }
+}
+
+fn move_back(folder: &Path) -> Result<(), WorktreeError> {
+    let hidden = hidden_path(folder);
+    fs::rename(&hidden, folder).map_err(WorktreeError::io("rename", &hidden))
+}

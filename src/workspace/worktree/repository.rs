@@ -1,0 +1,92 @@
+//! The repository that a workspace is in, found without running git.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The repository that a workspace is in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Repository {
+    /// The folder of git for the work tree: `.git`, or that of a linked work tree.
+    pub(super) git_dir: PathBuf,
+    /// The folder that all work trees of the repository share.
+    pub(super) common_dir: PathBuf,
+    /// The top of the work tree; `None` for a bare repository.
+    pub(super) top: Option<PathBuf>,
+    /// The workspace below the top; empty if it is the top.
+    pub(super) subfolder: PathBuf,
+}
+
+/// Files of the folder of git that exist while an operation is under way, and its name.
+const OPERATIONS: [(&str, &str); 6] = [
+    ("MERGE_HEAD", "a merge"),
+    ("rebase-merge", "a rebase"),
+    ("rebase-apply", "a rebase"),
+    ("CHERRY_PICK_HEAD", "a cherry-pick"),
+    ("REVERT_HEAD", "a revert"),
+    ("sequencer", "a sequence of picks"),
+];
+
+/// The largest file of git that is read.
+const MAX_FILE_BYTES: u64 = 64 << 10;
+
+impl Repository {
+    /// Finds the repository of a workspace, whose path has no links.
+    pub(super) fn find(workspace: &Path) -> Option<Self> {
+        for folder in workspace.ancestors() {
+            let dot_git = folder.join(".git");
+            let Ok(found) = fs::metadata(&dot_git) else { continue };
+            let git_dir = match found.is_dir() {
+                true => dot_git.canonicalize().ok(),
+                false => named_folder(&dot_git, "gitdir: "),
+            };
+            // Git looks further up, too, if a folder of this name is no repository.
+            let Some(git_dir) = git_dir.filter(|git_dir| git_dir.join("HEAD").exists()) else {
+                continue;
+            };
+            let common_dir =
+                named_folder(&git_dir.join("commondir"), "").unwrap_or_else(|| git_dir.clone());
+            let subfolder = workspace.strip_prefix(folder).ok()?.to_owned();
+            return Some(Self { git_dir, common_dir, top: Some(folder.to_owned()), subfolder });
+        }
+        let is_bare = workspace.join("HEAD").is_file()
+            && ["objects", "refs"].iter().all(|name| workspace.join(name).is_dir());
+        is_bare.then(|| Self {
+            git_dir: workspace.to_owned(),
+            common_dir: workspace.to_owned(),
+            top: None,
+            subfolder: PathBuf::new(),
+        })
+    }
+
+    /// Returns the operation that is under way in the work tree.
+    pub(super) fn operation(&self) -> Option<&'static str> {
+        let (_, name) = OPERATIONS
+            .iter()
+            .find(|(file, _)| self.git_dir.join(file).symlink_metadata().is_ok())?;
+        Some(*name)
+    }
+}
+
+/// Returns the folder of git for a linked work tree of a repository.
+pub(super) fn linked(common_dir: &Path, work_tree: &Path) -> Option<PathBuf> {
+    let file = work_tree.join(".git");
+    let entries = fs::read_dir(common_dir.join("worktrees")).ok()?.flatten();
+    let mut folders = entries.map(|entry| entry.path());
+    folders.find(|folder| read(&folder.join("gitdir")).is_some_and(|text| Path::new(&text) == file))
+}
+
+/// Returns the first line of a small file.
+fn read(path: &Path) -> Option<String> {
+    let found = fs::metadata(path).ok()?;
+    if !found.is_file() || found.len() > MAX_FILE_BYTES {
+        return None;
+    }
+    let text = fs::read_to_string(path).ok()?;
+    Some(text.trim_end_matches(['\n', '\r']).to_owned())
+}
+
+/// Returns the existing folder that a file of git names after a prefix.
+fn named_folder(path: &Path, prefix: &str) -> Option<PathBuf> {
+    let text = read(path)?;
+    path.parent()?.join(text.strip_prefix(prefix)?).canonicalize().ok()
+}

@@ -1,0 +1,385 @@
+//! Isolated workspaces: `run --worktree`, and `worktrees`.
+
+pub(crate) mod fixture;
+mod repositories;
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::Path;
+use std::process::Command;
+
+use architect::app::context::find_git;
+use architect::workspace::worktree::{
+    ConfinedGit, GitProgram, WorktreeContent, WorktreeRequest, Worktrees,
+};
+
+use self::fixture::{ANSWER, Project, command_script};
+
+/// The work of a run is in the worktree, on its branch. The user's tree, index, stash, hooks and configuration are as
+/// they were, whatever tools and commands try.
+#[test]
+fn a_run_in_a_worktree_can_change_nothing_of_the_user() {
+    let project = Project::new();
+    project.cli.write("a.txt", "stashed\n");
+    project.git("stash");
+    let before = project.user_state();
+    let main = project.cli.path("");
+    let script = format!(
+        "[[turn]]\ncalls = [{{ name = \"write_file\", arguments = {{ path = \"{}\", content = \"x\" }} }}]\n{}",
+        main.join("tool.txt").display(),
+        command_script(&format!(
+            "cd {}; echo x > foreign; echo x > .git/HEAD; echo x >> .git/config; echo x > .git/hooks/pre-commit; \
+             echo x > .git/index; echo x > .git/MERGE_HEAD; cd -; git stash list; echo y >> a.txt; git stash; \
+             git branch mine; git tag mine; git config alias.x '!touch x'; echo done > b.txt; git add b.txt; \
+             git -c user.name=n -c user.email=e commit -q -m work; git rev-parse HEAD",
+            main.display()
+        ))
+    );
+    let ran = project.run(&script, &["--worktree", "fix"]);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    assert_eq!(project.user_state(), before);
+    assert!(!project.cli.path("foreign").exists() && !project.cli.path("tool.txt").exists());
+    assert!(!project.cli.path(".git/MERGE_HEAD").exists());
+    let result = ran.json();
+    let worktree = &result["worktree"];
+    assert_eq!(worktree["branch"], "architect/fix");
+    assert_eq!((&worktree["commits"], &worktree["files_changed"]), (&1.into(), &2.into()));
+    assert_eq!((&worktree["lines_added"], &worktree["lines_removed"]), (&2.into(), &0.into()));
+    assert_eq!(worktree["uncommitted"], serde_json::json!(["a.txt"]));
+    assert_eq!(worktree["kept"], true);
+    assert_eq!(worktree["merge_command"], "architect worktrees merge fix");
+    let folder = Path::new(worktree["folder"].as_str().unwrap());
+    assert_eq!(fs::read_to_string(folder.join("b.txt")).unwrap(), "done\n");
+    assert_eq!(project.git("log --format=%s -1 architect/fix"), "work\n");
+    let listed = project.listed();
+    assert_eq!((&listed[0]["name"], &listed[0]["changed"]), (&"fix".into(), &true.into()));
+    assert_eq!(listed[0]["session_id"], result["session_id"]);
+    project.assert_sound("after the run");
+}
+
+#[test]
+fn everyday_git_commands_work_in_a_worktree() {
+    let project = Project::new();
+    let line = "set -e; echo y >> a.txt; git add -A; git commit -q -m one; \
+                git checkout -q -b architect/other; git commit -q --allow-empty -m two; git checkout -q architect/w; \
+                git merge -q architect/other; git commit -q --amend --allow-empty -m three; git reset -q --soft HEAD~1; \
+                git checkout -q -- .; git rebase -q HEAD~1; git gc -q || true; echo all";
+    let result = project.run_line(line, &["--worktree", "w"]);
+    let shown = project.cli.run(&["sessions", "show", result["session_id"].as_str().unwrap()]).out;
+    assert!(shown.contains("\nall\n"), "{shown}");
+    assert_eq!(project.git("log --format=%s -1 architect/other"), "two\n");
+    assert_eq!(result["worktree"]["commits"], 1);
+    project.assert_sound("in the end");
+}
+
+#[test]
+fn an_unchanged_worktree_is_removed_with_its_branch() {
+    let project = Project::new();
+    let before = project.user_state();
+    for args in [&["--worktree"][..], &["--worktree", "named"], &["--worktree", "x", "--ephemeral"]]
+    {
+        let ran = project.run(ANSWER, args);
+        assert_eq!(ran.code, 0, "{}", ran.err);
+        assert_eq!(ran.json()["worktree"]["kept"], false, "{args:?}");
+        project.assert_nothing_left(&format!("{args:?}"));
+    }
+    // The log reports it, and no result document of other runs does.
+    let ran = project.cli.run_script(ANSWER, &["--worktree", "n"]);
+    assert!(ran.err.contains("architect/n: unchanged, removed"), "{}", ran.err);
+    assert_eq!(project.run(ANSWER, &[]).json().get("worktree"), None);
+    assert_eq!(project.user_state(), before);
+}
+
+#[test]
+fn a_name_is_taken_invalid_or_generated_and_a_sentence_is_the_prompt() {
+    let project = Project::new();
+    project.run_line("echo x > x", &["--worktree", "fix"]);
+    project.git("branch architect/branch");
+    for (name, expected) in [
+        ("fix", "the worktree name 'fix' is taken: there is a branch architect/fix"),
+        ("branch", "there is a branch architect/branch"),
+        ("../x", "invalid worktree name '../x'"),
+        ("a.b", "invalid worktree name"),
+    ] {
+        let ran = project.run(ANSWER, &["--worktree", name]);
+        assert_eq!(ran.code, 3, "{}", ran.err);
+        assert!(ran.err.contains(expected), "{}", ran.err);
+    }
+    let model = project.cli.script_model(ANSWER);
+    let ran = project.cli.run(&["run", "--worktree", "Do the thing.", "--model", &model, "--json"]);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    assert!(ran.json()["worktree"]["name"].as_str().unwrap().starts_with("run-"));
+    // A run that can't begin leaves nothing.
+    let ran = project.cli.run(&["run", "x", "--model", "unknown/x", "--worktree", "y"]);
+    assert_eq!(ran.code, 3, "{}", ran.err);
+    assert_eq!(project.listed().len(), 1);
+}
+
+/// The worktree has the user's tree as it is; the user's index is only read.
+#[test]
+fn uncommitted_changes_are_carried_over_on_request() {
+    let project = Project::new();
+    let cli = &project.cli;
+    cli.write("gone.txt", "g\n").write("kind", "file\n").write("d/x", "x\n");
+    project.git("add .");
+    project.git("commit -q -m second");
+    cli.write("a.txt", "staged\n");
+    project.git("add a.txt");
+    cli.write("a.txt", "staged\nnot staged\n").write("new/file.txt", "new\n").write("ignored", "i");
+    cli.write("added.txt", "added\n");
+    project.git("add added.txt");
+    fs::set_permissions(cli.path("sub/s.txt"), fs::Permissions::from_mode(0o755)).unwrap();
+    project.git("rm -q gone.txt");
+    fs::remove_file(cli.path("kind")).unwrap();
+    symlink("a.txt", cli.path("kind")).unwrap();
+    fs::remove_dir_all(cli.path("d")).unwrap();
+    cli.write("d", "a file now\n");
+    let before = project.user_state();
+    let line = "s=$(git status --porcelain); echo \"$s\" > status";
+    let result = project.run_line(line, &["--worktree", "c", "--with-changes"]);
+    assert_eq!(project.user_state(), before);
+    let folder = Path::new(result["worktree"]["folder"].as_str().unwrap()).to_owned();
+    let status = fs::read_to_string(folder.join("status")).unwrap();
+    assert_eq!(status, project.git("status --porcelain"));
+    assert!(!folder.join("ignored").exists() && !folder.join("gone.txt").exists());
+    assert_eq!(fs::read_to_string(folder.join("d")).unwrap(), "a file now\n");
+    // Without a change of its own, it is removed: the user has everything.
+    let ran = project.run(ANSWER, &["--worktree", "u", "--with-changes"]);
+    assert_eq!(ran.json()["worktree"]["kept"], false, "{}", ran.err);
+    assert_eq!(project.listed().len(), 1);
+    // Without the option, it has the commit.
+    let result = project.run_line("cp a.txt copy", &["--worktree", "n"]);
+    let folder = Path::new(result["worktree"]["folder"].as_str().unwrap());
+    assert_eq!(fs::read_to_string(folder.join("copy")).unwrap(), "one\ntwo\nthree\n");
+}
+
+#[test]
+fn a_worktree_is_merged_by_fast_forward_or_as_changes() {
+    let project = Project::new();
+    project.run_line("echo x > x; git add x; git commit -q -m work", &["--worktree", "ff"]);
+    let ran = project.worktrees(&["merge", "ff"]);
+    assert!(ran.code == 0 && ran.out.contains("fast-forward"), "{} {}", ran.out, ran.err);
+    assert_eq!(project.git("log --format=%s -1"), "work\n");
+    assert_eq!(project.git("status --porcelain"), "");
+    // What is merged is not lost.
+    let ran = project.worktrees(&["rm", "ff"]);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    project.assert_nothing_left("merged");
+
+    // The user's index stays as it is; other lines of the same file are merged.
+    let line =
+        "sed -i 's/three/THREE/' a.txt; rm sub/s.txt; echo n > new; chmod +x new; ln -s a.txt link";
+    project.run_line(line, &["--worktree", "p"]);
+    project.cli.write("a.txt", "ONE\ntwo\nthree\n");
+    let index = fs::read(project.cli.path(".git/index")).unwrap();
+    let ran = project.worktrees(&["merge", "p", "--json"]);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    assert_eq!(ran.json()["files"].as_array().unwrap().len(), 4);
+    assert_eq!(project.cli.read("a.txt"), "ONE\ntwo\nTHREE\n");
+    assert!(!project.cli.path("sub/s.txt").exists());
+    let mode = fs::metadata(project.cli.path("new")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o111, 0o111);
+    assert_eq!(fs::read_link(project.cli.path("link")).unwrap(), Path::new("a.txt"));
+    assert_eq!(fs::read(project.cli.path(".git/index")).unwrap(), index);
+    assert_eq!(project.worktrees(&["rm", "p"]).code, 0);
+}
+
+/// The user has the changes that were carried over already, and may have changed the files further.
+#[test]
+fn changes_that_were_carried_over_are_no_conflict() {
+    let project = Project::new();
+    project.cli.write("a.txt", "mine\ntwo\nthree\n").write("new.txt", "new\n").write("same", "s\n");
+    let line = "echo more >> new.txt; sed -i s/three/THREE/ a.txt";
+    project.run_line(line, &["--worktree", "w", "--with-changes"]);
+    project.cli.write("a.txt", "MINE\ntwo\nthree\n").write("same", "changed\n");
+    let ran = project.worktrees(&["merge", "w"]);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    assert_eq!(project.cli.read("a.txt"), "MINE\ntwo\nTHREE\n");
+    assert_eq!(project.cli.read("new.txt"), "new\nmore\n");
+    assert_eq!(project.cli.read("same"), "changed\n");
+    // Committed in the worktree, they are in the way of a fast-forward, and merged as files.
+    project.cli.write("a.txt", "a\ntwo\nthree\n");
+    let line = "echo four >> a.txt; git add -A; git commit -q -m all";
+    project.run_line(line, &["--worktree", "c", "--with-changes"]);
+    let ran = project.worktrees(&["merge", "c"]);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    assert_eq!(project.cli.read("a.txt"), "a\ntwo\nthree\nfour\n");
+    for name in ["w", "c"] {
+        assert_eq!(project.worktrees(&["rm", name]).code, 0);
+    }
+    project.assert_nothing_left("merged");
+}
+
+#[test]
+fn conflicts_are_shown_and_change_nothing() {
+    let project = Project::new();
+    let line = "sed -i 's/two/theirs/' a.txt; echo new > b.txt; echo c > c.txt";
+    project.run_line(line, &["--worktree", "w"]);
+    project.cli.write("a.txt", "one\nours\nthree\n").write("b.txt", "mine\n");
+    let before = project.user_state();
+    let ran = project.worktrees(&["merge", "w"]);
+    assert_eq!(ran.code, 1, "{}", ran.out);
+    for expected in [
+        "a.txt: it has changed in both trees",
+        "<<<<<<< yours",
+        "theirs",
+        "b.txt: it is new in both",
+    ] {
+        assert!(ran.err.contains(expected), "{}", ran.err);
+    }
+    assert_eq!(project.user_state(), before);
+    assert!(!project.cli.path("c.txt").exists());
+    assert_eq!(project.cli.read("a.txt"), "one\nours\nthree\n");
+}
+
+#[test]
+fn work_is_removed_by_force_alone() {
+    let project = Project::new();
+    project
+        .run_line("echo x > x; git add x; git commit -q -m work; echo y > y", &["--worktree", "w"]);
+    for _ in 0..2 {
+        let ran = project.worktrees(&["rm", "w"]);
+        assert_eq!(ran.code, 1, "{}", ran.out);
+        let lost = "work that would be lost: 1 commit, 2 files changed (+2 −0), 1 not committed";
+        assert!(ran.err.contains(lost), "{}", ran.err);
+        assert_eq!(project.listed().len(), 1);
+    }
+    let ran = project.worktrees(&["rm", "w", "--force"]);
+    assert!(ran.code == 0 && ran.out.contains("lost: 1 commit"), "{}", ran.err);
+    project.assert_nothing_left("removed");
+    assert_eq!(project.worktrees(&["rm", "w"]).code, 3);
+    assert_eq!(project.worktrees(&["merge", "../../x"]).code, 3);
+}
+
+/// A resume goes back into the worktree. When that is gone, it says so.
+#[test]
+fn resume_goes_back_into_the_worktree() {
+    let project = Project::new();
+    let script = command_script("echo x > x") + &command_script("cat x > again");
+    let ran = project.run(&script, &["--worktree", "w"]);
+    let result = ran.json();
+    let folder = Path::new(result["worktree"]["folder"].as_str().unwrap()).to_owned();
+    let ran = project.cli.run(&["resume", "last", "More.", "--json"]);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    assert_eq!(ran.json()["session_id"], result["session_id"]);
+    assert_eq!(ran.json()["worktree"]["name"], "w");
+    assert_eq!(fs::read_to_string(folder.join("again")).unwrap(), "x\n");
+    assert!(!project.cli.path("again").exists());
+    assert_eq!(project.worktrees(&["rm", "w", "--force"]).code, 0);
+    let ran = project.cli.run(&["resume", "last", "More."]);
+    assert_eq!(ran.code, 3, "{}", ran.out);
+    assert!(ran.err.contains("the worktree 'w' is gone"), "{}", ran.err);
+    assert!(ran.err.contains("--workspace DIR"), "{}", ran.err);
+}
+
+/// Hooks and a monitor that the repository names don't run. Its filters do, as for any checkout, but confined.
+#[test]
+fn programs_of_the_repository_run_confined_or_not_at_all() {
+    let project = Project::new();
+    let outside = project.cli.home().join("outside");
+    let script = project.cli.path("tool.sh");
+    let line = format!("#!/bin/sh\necho ran >> {0} || true\ncat\n", outside.display());
+    fs::write(&script, line).unwrap();
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+    fs::create_dir_all(project.cli.path(".git/hooks")).unwrap();
+    for hook in ["post-checkout", "reference-transaction", "post-index-change", "post-merge"] {
+        fs::copy(&script, project.cli.path(&format!(".git/hooks/{hook}"))).unwrap();
+    }
+    for key in ["core.fsmonitor", "core.sshCommand", "diff.external"] {
+        project.git(&format!("config {key} {}", script.display()));
+    }
+    project.cli.write(".gitattributes", "*.up filter=up\n").write("x.up", "LOUD\n");
+    fs::write(
+        project.cli.path(".git/up.sh"),
+        "#!/bin/sh\ntr A-Z a-z; echo ran >> $HOME/outside || true\n",
+    )
+    .unwrap();
+    let smudge = project.cli.path(".git/up.sh");
+    fs::set_permissions(&smudge, fs::Permissions::from_mode(0o755)).unwrap();
+    project.git("config filter.up.clean cat");
+    project.git(&format!("config filter.up.smudge {}", smudge.display()));
+    project.git("-c core.fsmonitor=false -c core.hooksPath=/dev/null add .gitattributes x.up");
+    project.git("-c core.fsmonitor=false -c core.hooksPath=/dev/null commit -q -m filter");
+    let _ = fs::remove_file(&outside);
+    let line = "cat x.up > seen";
+    let result = project.run_line(line, &["--worktree", "w"]);
+    let folder = Path::new(result["worktree"]["folder"].as_str().unwrap());
+    assert_eq!(fs::read_to_string(folder.join("seen")).unwrap(), "loud\n");
+    project.listed();
+    assert_eq!(project.worktrees(&["merge", "w"]).code, 0);
+    assert_eq!(project.worktrees(&["rm", "w"]).code, 0);
+    assert!(!outside.exists(), "{}", fs::read_to_string(&outside).unwrap());
+}
+
+/// Without git, a worktree is a copy of the folder. It shares no file with the original.
+#[test]
+fn without_git_a_worktree_is_a_copy() {
+    let project = Project::without_git();
+    let ran = project.run(ANSWER, &["--worktree", "n"]);
+    assert_eq!(ran.json()["worktree"]["kept"], false, "{}", ran.err);
+    assert_eq!(fs::read_dir(project.worktree_folder()).unwrap().count(), 0);
+    let line = "echo four >> a.txt; rm sub/s.txt; echo b > b.txt";
+    let result = project.run_line(line, &["--worktree", "w", "--with-changes"]);
+    assert_eq!(result["worktree"]["branch"], serde_json::Value::Null);
+    assert_eq!(result["worktree"]["files_changed"], 3);
+    assert_eq!(project.cli.read("a.txt"), "one\ntwo\nthree\n");
+    project.cli.write("a.txt", "mine\n");
+    let ran = project.worktrees(&["merge", "w"]);
+    assert!(
+        ran.code == 1 && ran.err.contains("a.txt: it has changed in both trees"),
+        "{}",
+        ran.err
+    );
+    assert!(!project.cli.path("b.txt").exists());
+    project.cli.write("a.txt", "one\ntwo\nthree\n");
+    assert_eq!(project.worktrees(&["merge", "w"]).code, 0);
+    assert_eq!(project.cli.read("a.txt"), "one\ntwo\nthree\nfour\n");
+    assert!(!project.cli.path("sub/s.txt").exists());
+    assert_eq!(project.worktrees(&["rm", "w"]).code, 0);
+    assert_eq!(fs::read_dir(project.worktree_folder()).unwrap().count(), 0);
+}
+
+/// Runs git as it is.
+struct PlainGit;
+
+impl ConfinedGit for PlainGit {
+    fn run(&self, work_tree: &Path, args: &[&str]) -> Result<(), String> {
+        let done = Command::new("git").args(args).current_dir(work_tree).status().unwrap();
+        if done.success() { Ok(()) } else { Err(done.to_string()) }
+    }
+}
+
+/// For a fork with its files: a worktree from a commit, or with the files of a folder.
+#[test]
+fn a_worktree_is_made_from_a_commit_or_a_folder() {
+    let project = Project::new();
+    project.cli.write("a.txt", "second\n");
+    project.git("commit -q -a -m second");
+    let files = project.cli.home().join("files");
+    fs::create_dir_all(files.join("d")).unwrap();
+    fs::write(files.join("d/x"), "x\n").unwrap();
+    let state = project.cli.home().join(".local/state/architect");
+    let git = find_git(&std::env::var_os("PATH").unwrap()).unwrap();
+    let git = GitProgram::new(git, &[]);
+    let worktrees = Worktrees::new(&state, Some(git));
+    let workspace = project.cli.path("");
+    let request = WorktreeRequest {
+        workspace: &workspace,
+        name: None,
+        commit: Some("HEAD~1"),
+        content: WorktreeContent::Commit,
+    };
+    let worktree = worktrees.create(&request, &PlainGit).unwrap();
+    let file = worktree.workspace().join("a.txt");
+    assert_eq!(fs::read_to_string(file).unwrap(), "one\ntwo\nthree\n");
+    assert!(!worktrees.finish(worktree).unwrap());
+    let content = WorktreeContent::Folder(&files);
+    let request = WorktreeRequest { commit: None, content, ..request };
+    let worktree = worktrees.create(&request, &PlainGit).unwrap();
+    assert_eq!(fs::read_to_string(worktree.workspace().join("d/x")).unwrap(), "x\n");
+    assert!(!worktree.workspace().join("a.txt").exists());
+    // These are the files that the fork began with.
+    assert!(!worktree.changes().unwrap().1);
+    assert!(!worktrees.finish(worktree).unwrap());
+    project.assert_nothing_left("in the end");
+}
