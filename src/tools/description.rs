@@ -103,14 +103,6 @@ impl BuiltInTool {
             TargetKind::Command => CallKind::Command,
         }
     }
-
-    /// Returns the file or folder that a call names, if any.
-    pub fn named_path<'a>(&self, arguments: CallArguments<'a>) -> Option<&'a str> {
-        match self.target {
-            TargetKind::Tool | TargetKind::Command => None,
-            TargetKind::Read | TargetKind::Search | TargetKind::Write => arguments.text("path"),
-        }
-    }
 }
 
 impl TargetKind {

@@ -11,7 +11,6 @@ use crate::machine::{CallState, Effect, EntryId, Event, Executing, Machine, Stat
 use crate::model::{
     CallId, ConversationItem, Decision, EffectId, ToolArguments, ToolCall, ToolResult,
 };
-use crate::tools::{CallArguments, describe};
 
 /// The reported tool calls. A call that ends without authorization is reported as well.
 #[derive(Default)]
@@ -88,8 +87,7 @@ impl ToolCallTracker {
             return None;
         }
         let arguments = arguments(call);
-        let fields = arguments.as_object().map(CallArguments);
-        let path = describe(&call.name).and_then(|tool| tool.named_path(fields?)).map(Arc::from);
+        let path = arguments.get("path").and_then(Value::as_str).map(Arc::from);
         self.reported.insert(call.id.clone(), ReportedCall::Started { path, decision: None, step });
         Some(PublicEventKind::ToolCallStart(ToolCallStart {
             id: call.id.clone(),

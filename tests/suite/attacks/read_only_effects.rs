@@ -531,6 +531,11 @@ fn effects_are_seen() {
         "tree -Lo 2 p",
         "find . -exec ls \\;* -delete",
     ] {
+        let program = line.split(' ').next().unwrap();
+        if ["less", "tree"].contains(&program) && !Path::new("/usr/bin").join(program).exists() {
+            eprintln!("skipped: there is no {program}");
+            continue;
+        }
         let mut jail = EffectProbe::new();
         assert!(jail.run("/bin/bash", &[line.to_owned()]).is_err(), "{line}");
     }
