@@ -114,7 +114,9 @@ impl<'a> StateList<'a> {
                 (Some(parent), _) => format!("; those of {} have them", parent.session),
                 (None, _) if history.is_imported_setup() => "; an import contains none".to_owned(),
                 (None, Some(failed)) => failed,
-                (None, None) => ": it changed nothing, or checkpoints were off".to_owned(),
+                (None, None) => {
+                    ": it changed nothing, or ran without checkpoints.enabled = true".into()
+                }
             };
             return Err(UndoError::NothingRecorded(history.header.session, reason).into());
         }

@@ -214,13 +214,13 @@ fn rewind_conversation(
         UndoTarget::Record(seq) => seq,
         UndoTarget::Step(step) => before(step)?,
         UndoTarget::Start => before(1)?,
-        UndoTarget::LastChange => match changed_step {
-            Some(step) => before(step)?,
-            None => {
+        UndoTarget::LastChange => {
+            let Some(step) = changed_step else {
                 output::print_stderr("Nothing to rewind: the session has changed no files.");
                 return Ok(0);
-            }
-        },
+            };
+            before(step)?
+        }
     };
     let options = ForkOptions { after: Some(after), replacement: None, now: SystemTime::now() };
     let fork = stored.store.fork(history.header.session, &options)?;

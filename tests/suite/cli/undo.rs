@@ -47,9 +47,18 @@ pub(super) fn snapshot(root: &Path) -> Snapshot {
     found
 }
 
+/// Returns a fixture whose user has the states of the workspace recorded.
+pub(super) fn recording_fixture() -> CliFixture {
+    let world = CliFixture::new();
+    let folder = world.home().join(".config/architect");
+    fs::create_dir_all(&folder).unwrap();
+    fs::write(folder.join("config.toml"), "[checkpoints]\nenabled = true\n").unwrap();
+    world
+}
+
 /// Returns a workspace, a snapshot of it, and one after a run.
 pub(super) fn changed_workspace() -> (CliFixture, Snapshot, Snapshot) {
-    let world = CliFixture::new();
+    let world = recording_fixture();
     world.write("old.txt", "one\nold\nthree\n").write("gone.txt", "gone\n");
     world.write("moved.txt", "moved\n").write("d/x", "x").write(".gitignore", "*.o\n");
     world.write("gone/deep/secret", "s");
@@ -175,7 +184,7 @@ fn a_part_of_a_session_is_shown_between_two_records() {
 
 #[test]
 fn a_run_that_changes_nothing_stores_nothing() {
-    let world = CliFixture::new();
+    let world = recording_fixture();
     world.write("a", "a");
     let script = r#"
         [[turn]]
@@ -195,13 +204,13 @@ fn a_run_that_changes_nothing_stores_nothing() {
 }
 
 #[test]
-fn checkpoints_can_be_turned_off() {
+fn nothing_is_recorded_by_default() {
     let world = CliFixture::new();
-    let off = ["--mode", "yolo", "--set", "checkpoints.enabled=false"];
     world.write("old.txt", "old").write("gone.txt", "").write("moved.txt", "").write("d/x", "");
-    assert_eq!(world.run_script(SCRIPT, &off).code, 0);
+    assert_eq!(world.run_script(SCRIPT, &["--mode", "yolo"]).code, 0);
     let undone = world.run(&["undo", "--yes"]);
     assert!(undone.code == 3 && undone.err.contains("no recorded states"), "{}", undone.err);
+    assert!(undone.err.contains("checkpoints.enabled"), "{}", undone.err);
 }
 
 #[test]
@@ -248,7 +257,7 @@ fn a_fork_begins_with_the_files_of_its_record() {
 /// A run that is killed in a step leaves the state before it.
 #[test]
 fn the_step_of_a_killed_run_is_taken_back() {
-    let world = CliFixture::new();
+    let world = recording_fixture();
     world.write("a", "old");
     let script = r#"
         [[turn]]
@@ -272,7 +281,7 @@ fn the_step_of_a_killed_run_is_taken_back() {
 /// The contents of one session are shared with the next one, and stay when the first is removed.
 #[test]
 fn sessions_of_a_workspace_share_contents() {
-    let world = CliFixture::new();
+    let world = recording_fixture();
     let large: String = (0..40_000).map(|line| format!("line {line}\n")).collect();
     world.write("large", &large);
     let script = |name: &str| {

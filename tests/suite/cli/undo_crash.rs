@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use super::crash::strace::{Syscall, SyscallFault, observable_calls, under_strace};
-use super::undo::{Snapshot, changed_workspace, snapshot};
+use super::undo::{Snapshot, changed_workspace, recording_fixture, snapshot};
 use crate::kit::cli::{CliFixture, CommandResult, wait_for_exit};
 
 const UNDO: [&str; 3] = ["undo", "--start", "--yes"];
@@ -131,7 +131,7 @@ text = "Done."
 fn a_run_that_is_killed_while_it_records_can_be_taken_back() {
     for name in ["pwrite64", "fdatasync", "fsync", "mkdir", "renameat2"] {
         for nth in [1, 2, 3, 4, 6, 8] {
-            let world = CliFixture::new();
+            let world = recording_fixture();
             world.write("a", "old\n");
             let before = snapshot(&world.path(""));
             let model = world.script_model(WRITES);
