@@ -37,6 +37,17 @@ pub(super) fn create_private(path: &Path) -> Result<()> {
     Ok(())
 }
 
+/// Refuses a folder that is open to others and was made for something else: one with contents, but without `own`.
+pub(super) fn refuse_shared(path: &Path, own: &Path) -> Result<()> {
+    let is_open = fs::symlink_metadata(path).is_ok_and(|found| found.mode() & 0o077 != 0);
+    let is_in_use = || read_dir(path).is_ok_and(|mut entries| entries.next().is_some());
+    if is_open && !own.exists() && is_in_use() {
+        let reason = "is open to others and has other files; name a folder for sessions alone";
+        return Err(JournalError::UntrustedFolder { path: path.to_owned(), reason });
+    }
+    Ok(())
+}
+
 /// Creates such a folder, and with [`Durability::Full`] syncs its parents up to the first one that existed before.
 pub(super) fn create_durable(path: &Path, durability: Durability) -> Result<()> {
     let missing: Vec<&Path> = path.ancestors().take_while(|folder| !folder.exists()).collect();
@@ -94,6 +105,20 @@ mod tests {
         fs::set_permissions(&path, Permissions::from_mode(0o777)).unwrap();
         create_private(&path).unwrap();
         assert_eq!(mode(&path), 0o700);
+    }
+
+    #[test]
+    fn a_folder_of_something_else_is_not_closed() {
+        let temp = tempfile::tempdir().unwrap();
+        let (path, own) = (temp.path().join("open"), temp.path().join("open/sessions"));
+        fs::create_dir(&path).unwrap();
+        fs::set_permissions(&path, Permissions::from_mode(0o755)).unwrap();
+        refuse_shared(&path, &own).unwrap();
+        fs::write(path.join("file"), "").unwrap();
+        let refused = refuse_shared(&path, &own).unwrap_err().to_string();
+        assert!(refused.contains("for sessions alone"), "{refused}");
+        fs::create_dir(&own).unwrap();
+        refuse_shared(&path, &own).unwrap();
     }
 
     /// Fault S7.

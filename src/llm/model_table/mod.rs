@@ -161,21 +161,26 @@ impl ModelTable {
 
     /// Returns the row of a model: the one with its name, or else with the longest prefix of its name.
     pub fn lookup(&self, model: &ModelSpec) -> Option<&ModelInfo> {
-        let ModelSpec::Remote { provider, name } = model else { return None };
-        let (provider, name) = match (provider.name(), name.split_once('/')) {
-            ("openai-chat", _) => ("openai", name.as_str()),
+        let ModelSpec::Remote { provider: asked, name: asked_name } = model else { return None };
+        let (provider, name) = match (asked.name(), asked_name.split_once('/')) {
+            ("openai-chat", _) => ("openai", asked_name.as_str()),
             // OpenRouter has the prices of the original providers.
             ("openrouter", Some((vendor @ ("openai" | "anthropic"), name))) => (vendor, name),
             ("openrouter", Some(("google", name))) => ("gemini", name),
             ("openrouter", Some(("x-ai", name))) => ("xai", name),
-            ("openrouter", _) => return None,
-            (provider, _) => (provider, name.as_str()),
+            (provider, _) => (provider, asked_name.as_str()),
         };
         // OpenRouter writes versions with a dot, Anthropic with a hyphen.
         let name = match provider {
             "anthropic" => name.replace('.', "-"),
             _ => name.to_owned(),
         };
+        // A row that the user has written for this provider comes first.
+        let own = self.longest_prefix(asked.name(), asked_name);
+        own.filter(|_| asked.name() != provider).or_else(|| self.longest_prefix(provider, &name))
+    }
+
+    fn longest_prefix(&self, provider: &str, name: &str) -> Option<&ModelInfo> {
         let fits = |row: &&ModelInfo| {
             row.provider.name() == provider && name.strip_prefix(&row.id).is_some_and(is_variant)
         };
@@ -335,11 +340,14 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("prices.toml");
         let rows = "[aliases]\nmine = \"ollama/tiny\"\n[models.openai]\n\"gpt-4o\" = { price = { input = 7.0, output = 9.0 } }\n\
-            [models.ollama]\n\"tiny\" = { window = 4096 }\n";
+            [models.ollama]\n\"tiny\" = { window = 4096 }\n\
+            [models.openai-chat]\n\"mine\" = { price = { input = 3.0, output = 9.0 } }\n";
         std::fs::write(&path, rows).unwrap();
         let table = ModelTable::built_in().with_file(&path).unwrap();
         assert_eq!(lookup(&table, "openai/gpt-4o"), Some(("gpt-4o".to_owned(), Some(7_000_000))));
         assert_eq!(lookup(&table, "mine"), Some(("tiny".to_owned(), None)));
+        let mine = Some(("mine".to_owned(), Some(3_000_000)));
+        assert_eq!(lookup(&table, "openai-chat/mine"), mine);
         for wrong in [
             "[models.unknown]\n\"a\" = {}",
             "[models.openai]\n\"a\" = { prize = 1 }",
