@@ -2,7 +2,8 @@
 //!
 //! New contents are written into a folder of their own in the workspace first. Then files are removed, folders are removed
 //! and created, and the new files are renamed into place. If a step fails, the steps before it are undone. What is to be done
-//! is in a [`RestoreLog`] before it begins, so that the next command completes what a killed process has left.
+//! is in a [`RestoreLog`](super::restore_log::RestoreLog) before it begins, so that the next command completes what a
+//! killed process has left.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
