@@ -37,11 +37,15 @@ pub(super) fn create_private(path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Refuses a folder that is open to others and was made for something else: one with contents, but without `own`.
-pub(super) fn refuse_shared(path: &Path, own: &Path) -> Result<()> {
+/// What architect makes in the folder of its state.
+const OWN_ENTRIES: &str = "sessions workspaces caches tmp trusted_folders worktrees";
+
+/// Refuses a folder that is open to others and was made for something else: one with contents, but none of architect's.
+pub(super) fn refuse_shared(path: &Path) -> Result<()> {
     let is_open = fs::symlink_metadata(path).is_ok_and(|found| found.mode() & 0o077 != 0);
+    let is_own = || OWN_ENTRIES.split(' ').any(|name| path.join(name).exists());
     let is_in_use = || read_dir(path).is_ok_and(|mut entries| entries.next().is_some());
-    if is_open && !own.exists() && is_in_use() {
+    if is_open && !is_own() && is_in_use() {
         let reason = "is open to others and has other files; name a folder for sessions alone";
         return Err(JournalError::UntrustedFolder { path: path.to_owned(), reason });
     }
@@ -110,15 +114,15 @@ mod tests {
     #[test]
     fn a_folder_of_something_else_is_not_closed() {
         let temp = tempfile::tempdir().unwrap();
-        let (path, own) = (temp.path().join("open"), temp.path().join("open/sessions"));
+        let path = temp.path().join("open");
         fs::create_dir(&path).unwrap();
         fs::set_permissions(&path, Permissions::from_mode(0o755)).unwrap();
-        refuse_shared(&path, &own).unwrap();
+        refuse_shared(&path).unwrap();
         fs::write(path.join("file"), "").unwrap();
-        let refused = refuse_shared(&path, &own).unwrap_err().to_string();
+        let refused = refuse_shared(&path).unwrap_err().to_string();
         assert!(refused.contains("for sessions alone"), "{refused}");
-        fs::create_dir(&own).unwrap();
-        refuse_shared(&path, &own).unwrap();
+        fs::create_dir(path.join("caches")).unwrap();
+        refuse_shared(&path).unwrap();
     }
 
     /// Fault S7.

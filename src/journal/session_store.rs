@@ -110,7 +110,7 @@ impl SessionStore {
     /// Fails if the folder can't be created, or is not safe to use.
     pub fn open(root: &Path, durability: Durability) -> Result<Self> {
         let sessions = root.join("sessions");
-        folder::refuse_shared(root, &sessions)?;
+        folder::refuse_shared(root)?;
         folder::create_durable(root, durability)?;
         folder::create_durable(&sessions, durability)?;
         Ok(Self { sessions, durability })
