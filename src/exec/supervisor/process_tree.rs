@@ -50,6 +50,7 @@ impl ProcessTree {
 
     /// Returns whether the command's processes use more memory than `most` bytes, as far as known. `shared_before` is
     /// the shared memory of the machine before the command.
+    #[cfg_attr(not(target_os = "linux"), expect(unused_variables))]
     pub(in crate::exec) fn exceeds_memory(self, most: u64, shared_before: u64) -> bool {
         match self {
             Self::Group => false,

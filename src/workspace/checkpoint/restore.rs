@@ -11,7 +11,7 @@ use std::fs::{File, Permissions};
 use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{
@@ -201,8 +201,7 @@ impl FileTransition<'_> {
         for (index, change) in self.changes.iter().enumerate() {
             if is_folder(&change.after) && !is_folder(&change.before) {
                 let (folder, name) = self.folder_of(&change.path)?;
-                let mode = Mode::from_raw_mode(OWNER);
-                mkdirat(&folder, name, mode).context("create the folder", &change.path)?;
+                mkdirat(&folder, name, Mode::RWXU).context("create the folder", &change.path)?;
                 self.set_owner(&self.open_folder(&change.path)?, None);
             }
             if is_file(&change.after) {
@@ -229,8 +228,7 @@ impl FileTransition<'_> {
     fn write_contents(&self) -> Result<OwnedFd, CheckpointError> {
         let root = self.root.dir();
         let path = self.root.path().join(self.staging);
-        mkdirat(root, self.staging, Mode::from_raw_mode(OWNER))
-            .context("create the folder", &path)?;
+        mkdirat(root, self.staging, Mode::RWXU).context("create the folder", &path)?;
         let staging = open_folder(root.as_fd(), OsStr::new(self.staging)).context("open", &path)?;
         for (index, change) in self.changes.iter().enumerate() {
             let name = index.to_string();
@@ -289,10 +287,11 @@ impl FileTransition<'_> {
                 }
                 Err(error) => return Err(error),
             };
-            let mode = fstat(&folder).context("inspect", path)?.st_mode & 0o7777;
+            let folder = File::from(folder);
+            let mode = folder.metadata().context("inspect", path)?.mode() & 0o7777;
             if mode & OWNER != OWNER && !geteuid().is_root() {
                 self.opened.insert(path.to_owned(), mode);
-                set_mode(folder, mode | OWNER).context("change", path)?;
+                set_mode(folder.into(), mode | OWNER).context("change", path)?;
             }
         }
         Ok(())

@@ -16,7 +16,9 @@ use std::time::{Duration, Instant, SystemTime};
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
 use rayon::prelude::*;
 use rayon::{ThreadPool, ThreadPoolBuilder};
-use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat, fstat, openat, readlinkat, statat};
+use rustix::fs::{
+    AtFlags, Dev, Dir, FileType, Mode, OFlags, Stat, fstat, openat, readlinkat, statat,
+};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
@@ -137,7 +139,7 @@ struct Scan<'a> {
     cancel: &'a CancellationToken,
     /// Times from here on are too new, for time stamps of nanoseconds and of seconds.
     newest: [i64; 2],
-    device: u64,
+    device: Dev,
     files: AtomicU64,
     begun: Instant,
 }
@@ -156,7 +158,8 @@ const MAX_THREADS: usize = 4;
 const OWN_PREFIX: &str = ".architect-";
 
 impl FileStat {
-    #[allow(clippy::unnecessary_cast)] // the types differ between platforms
+    // The types differ between systems.
+    #[allow(clippy::unnecessary_cast, clippy::cast_lossless, clippy::cast_sign_loss)]
     fn new(stat: &Stat) -> Self {
         let nanoseconds = |seconds: i64, rest: u64| {
             seconds.saturating_mul(1_000_000_000).saturating_add_unsigned(rest)
