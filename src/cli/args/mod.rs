@@ -4,6 +4,7 @@
 
 mod batch;
 mod keys;
+mod loops;
 mod sessions;
 mod settings;
 
@@ -19,6 +20,8 @@ use clap_complete::Shell;
 use batch::BATCH_HELP;
 pub(crate) use batch::*;
 use keys::words;
+use loops::LOOP_HELP;
+pub(crate) use loops::LoopArgs;
 pub(crate) use sessions::*;
 pub(crate) use settings::*;
 
@@ -63,6 +66,9 @@ pub(crate) enum CliCommand {
     /// Run many tasks, in several variants; the same command again continues
     #[command(after_long_help = BATCH_HELP)]
     Batch(Box<BatchArgs>),
+    /// Repeat a task, each time with a new context, until its checks pass or a number stops improving
+    #[command(name = "loop", after_long_help = LOOP_HELP)]
+    Loop(Box<LoopArgs>),
     /// Replay a stored session offline and check it
     Replay(ReplayArgs),
     /// Restore the files that a session has changed

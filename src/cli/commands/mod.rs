@@ -4,6 +4,7 @@ mod batch;
 mod config;
 mod demo;
 mod doctor;
+mod loops;
 mod resume;
 mod run;
 mod sessions;
@@ -17,6 +18,7 @@ use architect::journal::MessageKind;
 use architect::view::chart;
 use clap::CommandFactory;
 
+pub(crate) use batch::listen;
 pub(crate) use run::print_result;
 
 use super::args::{Cli, CliCommand};
@@ -39,6 +41,9 @@ pub(crate) fn run(command: CliCommand, world: ProcessEnv) -> Result<u8, CliError
         }
         CliCommand::Batch(args) => {
             with_result_document(args.output.format.format(), || batch::run(*args, &world))
+        }
+        CliCommand::Loop(args) => {
+            with_result_document(args.output.format.format(), || loops::run(*args, &world))
         }
         CliCommand::Replay(args) => stored::replay(&args, &world),
         CliCommand::Undo(args) => undo::undo(&args, &world),

@@ -24,7 +24,7 @@ mod statistics;
 mod stored_sessions;
 
 pub use batch_run::{BatchEvent, BatchObserver, BatchRun, LEASE_TIME};
-pub use cell::{BatchCell, CommonOptions};
+pub use cell::{BatchCell, CommonOptions, plain_name};
 pub use cell_run::{CellConfig, CellConfigurator};
 pub use folder::{BatchFileError, BatchFolder};
 pub use manifest::{

@@ -1,0 +1,265 @@
+//! The machine of workflows: compared with its chart, and explored for small programs.
+
+use std::collections::{BTreeSet, HashSet, VecDeque};
+
+use architect::journal::SessionId;
+use architect::machine::chart::{Chart, ChartTransition};
+use architect::model::WordEnum;
+use architect::workflow::engine::machine::{
+    Direction, End, Event, EventKind, Goal, Limit, Measurement, Program, SessionEnd,
+    SessionOutcome, State, StateKind, StepRules, step,
+};
+use architect::workflow::engine::{WORKFLOW_CHART_JSON, WorkflowGuard};
+
+type StepFunction = fn(&Program, State, Event) -> State;
+
+fn chart() -> Chart {
+    Chart::parse(WORKFLOW_CHART_JSON).unwrap()
+}
+
+/// Returns every program with one step of these bounds, and some with two steps.
+fn programs() -> Vec<Program> {
+    let mut rules = Vec::new();
+    for goal in [Goal::Answered, Goal::Tested, Goal::Unbounded] {
+        for metric in [None, Some(Direction::Maximize), Some(Direction::Minimize)] {
+            for iterations in [0, 1, 3] {
+                for max_unchanged in [None, Some(2)] {
+                    let is_rechecked = goal == Goal::Tested;
+                    rules.push(StepRules { goal, metric, iterations, max_unchanged, is_rechecked });
+                }
+            }
+        }
+    }
+    let two = |index: usize| vec![rules[index], rules[(index * 7 + 8) % rules.len()]];
+    let one = rules.iter().map(|rules| vec![*rules]);
+    one.chain((0..rules.len()).map(two)).map(|steps| Program { steps }).collect()
+}
+
+/// Returns every event, with a session that no state has.
+fn events(session: SessionId) -> Vec<Event> {
+    let mut events = vec![Event::Begun(session), Event::Undone];
+    events.extend([true, false].map(|is_needed| Event::Decided { is_needed }));
+    events.extend([true, false].map(|is_passed| Event::Tested { is_passed }));
+    events.extend([Limit::Budget, Limit::Time].map(Event::Limited));
+    events.extend([None, Some(1), Some(2)].map(|iterations| Event::Continued { iterations }));
+    events.push(Event::Measured(None));
+    events.extend([1.0, 2.0, 3.0].map(|number| Event::Measured(Measurement::new(number))));
+    let outcomes = [
+        SessionOutcome::Answered,
+        SessionOutcome::Partial,
+        SessionOutcome::Limited(Limit::Budget),
+        SessionOutcome::Failed(1),
+    ];
+    for outcome in outcomes {
+        events.extend(
+            [true, false].map(|has_changed| Event::Ended(SessionEnd { outcome, has_changed })),
+        );
+    }
+    events
+}
+
+fn session(number: u64) -> SessionId {
+    format!("00000000-0000-7000-8000-{number:012}").parse().unwrap()
+}
+
+/// Calls `see` for every reachable state with every event, and returns the number of states.
+fn explore(
+    program: &Program,
+    step: StepFunction,
+    mut see: impl FnMut(&State, &Event, &State),
+) -> usize {
+    let mut seen = HashSet::from([program.start()]);
+    let mut queue = VecDeque::from([program.start()]);
+    while let Some(state) = queue.pop_front() {
+        let number = state.place().step as u64 * 10 + u64::from(state.place().iteration);
+        for event in events(session(number)) {
+            let next = step(program, state, event);
+            see(&state, &event, &next);
+            // The number of unchanged iterations is bounded by that of iterations, also where no one looks at it.
+            if seen.insert(next) {
+                queue.push_back(next);
+            }
+        }
+    }
+    seen.len()
+}
+
+fn chart_target<'a>(
+    chart: &'a Chart,
+    program: &Program,
+    state: &State,
+    event: &Event,
+) -> Option<&'a ChartTransition> {
+    let (from, name) = (state.kind().as_str(), event.kind().as_str());
+    chart.transitions.iter().filter(|it| it.from == from && it.event == name).find(|it| {
+        let guard = it.guard.as_deref().map(|name| WorkflowGuard::from_word(name).unwrap());
+        guard.is_none_or(|guard| guard.holds(program, state, event))
+    })
+}
+
+#[test]
+fn chart_and_code_have_the_same_names() {
+    let chart = chart();
+    let states: BTreeSet<&str> = chart.leaf_states().map(|node| node.path.as_str()).collect();
+    assert_eq!(states, StateKind::ALL.iter().map(|kind| kind.as_str()).collect());
+    let events: BTreeSet<&str> = chart.transitions.iter().map(|it| it.event.as_str()).collect();
+    assert_eq!(events, EventKind::ALL.iter().map(|kind| kind.as_str()).collect());
+    let guards: BTreeSet<&str> =
+        chart.transitions.iter().filter_map(|it| it.guard.as_deref()).collect();
+    assert_eq!(guards, WorkflowGuard::ALL.iter().map(|guard| guard.as_str()).collect());
+}
+
+#[test]
+fn chart_and_code_take_the_same_transitions() {
+    let chart = chart();
+    let (mut wrong, mut taken) = (BTreeSet::new(), BTreeSet::new());
+    for program in programs() {
+        explore(&program, step, |state, event, next| {
+            let found = chart_target(&chart, &program, state, event);
+            let target = found.map_or(state.kind().as_str(), |it| it.to.as_str());
+            if target != next.kind().as_str() || found.is_none() && next != state {
+                wrong.insert(format!("{state:?} on {event:?}: {target}, but {next:?}"));
+            }
+            taken.extend(found.map(|it| (it.from.clone(), it.event.clone(), it.guard.clone())));
+        });
+    }
+    let wrong: Vec<_> = wrong.into_iter().take(5).collect();
+    assert!(wrong.is_empty(), "{wrong:#?}");
+    for it in &chart.transitions {
+        let key = (it.from.clone(), it.event.clone(), it.guard.clone());
+        assert!(taken.contains(&key), "the code never takes {it:?}");
+    }
+}
+
+/// Returns what an exploration of all programs finds wrong.
+fn violations(step: StepFunction) -> BTreeSet<&'static str> {
+    let mut found = BTreeSet::new();
+    for program in programs() {
+        explore(&program, step, |state, event, next| {
+            let (before, after) = (state.place(), next.place());
+            let is_new = matches!((state, next), (State::Starting(_), State::Running(..)));
+            let most = program.max_iterations(before);
+            if is_new && before.iteration >= most && event.kind() == EventKind::Begun {
+                // A command with a smaller bound may find a session that is about to begin.
+                let is_bounded = before.iterations.is_some();
+                if !is_bounded {
+                    found.insert("there are no more iterations than the bound");
+                }
+            }
+            if after.step == before.step
+                && after.iteration > before.iteration
+                && event.kind() != EventKind::Begun
+            {
+                found.insert("an iteration begins with a session of its own");
+            }
+            if let Event::Tested { is_passed: true } = event
+                && matches!(state, State::Testing(_))
+                && !matches!(next, State::Deciding(_) | State::Done(_, End::Succeeded))
+            {
+                found.insert("nothing begins after the tests have passed");
+            }
+            if let (State::Running(..), Event::Ended(end)) = (state, event)
+                && let SessionOutcome::Limited(_) = end.outcome
+                && matches!(next, State::Starting(_))
+            {
+                found.insert("nothing begins after a limit is reached");
+            }
+            if let (State::Measuring(_), Event::Measured(Some(number))) = (state, event)
+                && let Some(metric) = program.rules(before).and_then(|rules| rules.metric)
+                && let Some(best) = before.best
+            {
+                let is_undone = matches!(next, State::Undoing(..));
+                if is_undone == metric.is_better(*number, best) {
+                    found.insert("an iteration stays exactly if it improves the number");
+                }
+            }
+            if after.step == before.step
+                && let (Some(old), Some(new)) = (before.best, after.best)
+                && let Some(metric) = program.rules(before).and_then(|rules| rules.metric)
+                && metric.is_better(old, new)
+            {
+                found.insert("the best number never gets worse");
+            }
+            if matches!(next, State::Undoing(..)) && !matches!(state, State::Undoing(..)) {
+                let is_own = matches!(next, State::Undoing(place, id) if place.session == Some(*id));
+                if !is_own || before.session.is_none() {
+                    found.insert("only the session of the iteration is undone");
+                }
+            }
+            if matches!(state, State::Done(..))
+                && event.kind() != EventKind::Continued
+                && next != state
+            {
+                found.insert("what is over stays over until the command is given again");
+            }
+        });
+    }
+    found
+}
+
+#[test]
+fn every_reachable_state_keeps_the_rules() {
+    assert_eq!(violations(step), BTreeSet::new());
+}
+
+/// Returns whether each state can still reach an end without the user.
+#[test]
+fn every_path_ends() {
+    for program in programs() {
+        // Every state lies on finitely many paths: without `CONTINUED`, the graph has no cycle.
+        let mut edges: Vec<(State, State)> = Vec::new();
+        let states = explore(&program, step, |state, event, next| {
+            if event.kind() != EventKind::Continued && next != state {
+                edges.push((*state, *next));
+            }
+        });
+        let mut left: HashSet<State> = edges.iter().map(|(from, _)| *from).collect();
+        for _ in 0..=states {
+            let inner: HashSet<State> =
+                edges.iter().filter(|(_, to)| left.contains(to)).map(|(from, _)| *from).collect();
+            let size = left.len();
+            left.retain(|state| inner.contains(state));
+            edges.retain(|(from, to)| left.contains(from) && left.contains(to));
+            if left.len() == size {
+                break;
+            }
+        }
+        assert!(left.is_empty(), "{program:?} has a cycle through {:?}", left.iter().next());
+    }
+}
+
+/// A defect that nothing would show is a rule that is missing.
+#[test]
+fn seeded_defects_are_found() {
+    let keeps_worse: StepFunction = |program, state, event| match (state, event) {
+        (State::Measuring(place), Event::Measured(_)) if place.session.is_some() => {
+            step(program, State::Undoing(place, session(0)), Event::Undone)
+        }
+        _ => step(program, state, event),
+    };
+    let goes_on: StepFunction = |program, state, event| match (state, event) {
+        (State::Testing(_), Event::Tested { .. }) => {
+            step(program, state, Event::Tested { is_passed: false })
+        }
+        _ => step(program, state, event),
+    };
+    let has_no_bound: StepFunction = |program, state, event| match step(program, state, event) {
+        State::Done(place, End::IterationsUsed) if place.iteration < 5 => State::Starting(place),
+        next => next,
+    };
+    let overspends: StepFunction = |program, state, event| match (state, event) {
+        (State::Running(..), Event::Ended(end)) => {
+            let outcome = SessionOutcome::Answered;
+            step(program, state, Event::Ended(SessionEnd { outcome, ..end }))
+        }
+        _ => step(program, state, event),
+    };
+    for (name, defect) in [
+        ("keeps worse", keeps_worse),
+        ("goes on after success", goes_on),
+        ("has no bound", has_no_bound),
+        ("overspends", overspends),
+    ] {
+        assert!(!violations(defect).is_empty(), "{name} is not found");
+    }
+}
