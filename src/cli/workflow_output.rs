@@ -405,7 +405,7 @@ impl WorkflowObserver for WorkflowProgress {
     fn on_event(&self, event: WorkflowEvent<'_>) {
         let short = |text: &str| sanitize::headline(text, MAX_LINE_CHARS);
         let text = match event {
-            WorkflowEvent::Iteration { step, number, of, session, is_resumed } => {
+            WorkflowEvent::Iteration { step, number, of, is_resumed, .. } => {
                 let name = match self.has_steps {
                     true => format!("{}: ", short(&step.name)),
                     false => String::new(),
@@ -415,7 +415,7 @@ impl WorkflowObserver for WorkflowProgress {
                     false => self.text("iteration", "iteración"),
                 };
                 let of_word = self.text("of", "de");
-                format!("▶ {name}{what} {number} {of_word} {of} ({session})")
+                format!("↻ {name}{what} {number} {of_word} {of}")
             }
             WorkflowEvent::Skipped(step) if self.has_steps => {
                 format!("· {}: {}", short(&step.name), self.text("skipped", "omitido"))

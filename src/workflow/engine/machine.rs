@@ -139,7 +139,7 @@ pub enum End {
     IterationsUsed,
     /// Several iterations in a row changed nothing.
     NothingChanged,
-    /// The run of an iteration ended early, and its step has no tests that decide.
+    /// The run of an iteration ended early, and its step has no tests that decide. It can be resumed.
     Incomplete,
     /// A limit of the whole workflow was reached.
     LimitReached(Limit),
@@ -343,20 +343,23 @@ impl Program {
             SessionOutcome::Limited(limit) => Some(limit),
             SessionOutcome::Answered | SessionOutcome::Partial => None,
         };
+        let rules = self.rules(&place);
+        let is_incomplete = outcome == SessionOutcome::Partial
+            && rules.is_some_and(|rules| rules.goal == Goal::Answered);
         let unchanged = match (has_changed, limit) {
             (true, _) => 0,
             // It can be resumed, and change something then.
             (false, Some(_)) => place.unchanged,
+            (false, None) if is_incomplete => place.unchanged,
             (false, None) => place.unchanged + 1,
         };
         let place = Place { unchanged, limit, ..place };
-        let rules = self.rules(&place);
         if has_changed && rules.is_some_and(|rules| rules.metric.is_some()) {
-            return State::Measuring(place);
-        }
-        match (rules.map(|rules| rules.goal), outcome) {
-            (Some(Goal::Answered), SessionOutcome::Partial) => State::Done(place, End::Incomplete),
-            _ => self.kept(place),
+            State::Measuring(place)
+        } else if is_incomplete {
+            State::Done(place, End::Incomplete)
+        } else {
+            self.kept(place)
         }
     }
 
