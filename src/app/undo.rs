@@ -303,9 +303,8 @@ impl RecordedChanges {
 
 /// Returns whether a session has changed files, as its records show; `None` if that is not recorded.
 pub fn has_changed_files(config: &Config, history: &SessionHistory) -> Option<bool> {
-    let is_failed = |found: &StoredCheckpoint| {
-        matches!(found.record.outcome, CheckpointOutcome::Failed(_))
-    };
+    let is_failed =
+        |found: &StoredCheckpoint| matches!(found.record.outcome, CheckpointOutcome::Failed(_));
     match StateList::new(history) {
         _ if history.checkpoints.iter().any(is_failed) => None,
         Ok(list) => {

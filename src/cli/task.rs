@@ -15,8 +15,8 @@ use architect::machine::{CloseReason, RunStatus, StopReason};
 use architect::model::{Signal, TimeSpan, pluralize};
 use architect::view::report::{ReportFormat, RunReport};
 use architect::view::{
-    CostSource, OutputError, Reporter, RunInfo, RunResult, SaveError, append, is_standard_stream, sanitize,
-    save,
+    CostSource, OutputError, Reporter, RunInfo, RunResult, SaveError, append, is_standard_stream,
+    sanitize, save,
 };
 use architect::workflow::{EvaluatedRuns, RetryContext, evaluate, plan_first};
 use architect::workspace::resolve_inside;

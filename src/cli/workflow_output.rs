@@ -3,7 +3,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use architect::app::{ProcessEnv, RunInterrupts, RunIo, RunRequest, SessionTarget, start_telemetry};
+use architect::app::{
+    ProcessEnv, RunInterrupts, RunIo, RunRequest, SessionTarget, start_telemetry,
+};
 use architect::journal::{Durability, SessionStore};
 use architect::machine::{CloseReason, LlmFailure, StopReason};
 use architect::model::{Language, MicroUsd, pluralize};
@@ -194,7 +196,9 @@ impl StartedWorkflow<'_> {
             WorkflowOutcome::Ended(End::SessionFailed(code)) => code,
             _ => info.exit_code(reason),
         };
-        result.output = report.map_or_else(|| "".into(), |report| report.output.as_str().into());
+        let sentence = progress.end(outcome, &history, self.kind);
+        let answer = report.map(|report| report.output.as_str()).filter(|text| !text.is_empty());
+        result.output = answer.unwrap_or(&sentence).into();
         result.error = report.and_then(|report| report.error.as_deref()).map(Into::into);
         // A session under way is in the results of this process alone.
         let own = match newest {
@@ -207,21 +211,25 @@ impl StartedWorkflow<'_> {
         result.costs.total = result.cost;
         result.worktree = self.worktree.and_then(WorktreeRun::result);
         result.workflow = Some(self.document(outcome, &history));
-        progress.line(&progress.end(&outcome, &history, &self, result.cost));
-        let info = RunInfo {
-            session_id: result.session_id.clone().unwrap_or_else(|| "".into()),
-            ..info
-        };
+        progress.line(&progress.summary(&sentence, &history, &self.folder.path, result.cost));
+        let info =
+            RunInfo { session_id: result.session_id.clone().unwrap_or_else(|| "".into()), ..info };
         let report = RunReport { info: &info, result: &result, changes: &[] };
-        task::report_result(setup, self.output, plan.as_ref(), &report, (&reporter, is_terminal), None)
+        task::report_result(
+            setup,
+            self.output,
+            plan.as_ref(),
+            &report,
+            (&reporter, is_terminal),
+            None,
+        )
     }
 
     fn stop_reason(&self, outcome: WorkflowOutcome, history: &WorkflowHistory) -> StopReason {
         let has_checks = self.workflow.steps.iter().any(|step| !step.checks.is_empty());
         match outcome {
             WorkflowOutcome::Interrupted(signal) => StopReason::UserInterrupt(signal),
-            WorkflowOutcome::OutOfTime
-            | WorkflowOutcome::Ended(End::LimitReached(Limit::Time)) => {
+            WorkflowOutcome::OutOfTime | WorkflowOutcome::Ended(End::LimitReached(Limit::Time)) => {
                 StopReason::Closed(CloseReason::Timeout)
             }
             WorkflowOutcome::Ended(End::LimitReached(Limit::Budget)) => {
@@ -250,8 +258,11 @@ impl StartedWorkflow<'_> {
 
     /// Returns what is known of the workflow, for the result.
     fn document(&self, outcome: WorkflowOutcome, history: &WorkflowHistory) -> Value {
-        let iterations: Vec<Value> =
-            history.iterations.iter().map(|it| self.iteration_document(it)).collect();
+        let is_priced = |index: usize| {
+            self.setups.get(index).is_some_and(|it| it.setup.model.limits.price.is_some())
+        };
+        let of_iteration = |it: &IterationRecord| self.iteration_document(it, is_priced(it.step));
+        let iterations: Vec<Value> = history.iterations.iter().map(of_iteration).collect();
         let spent = history.spent_without(None);
         json!({
             "kind": self.kind,
@@ -263,8 +274,9 @@ impl StartedWorkflow<'_> {
         })
     }
 
-    fn iteration_document(&self, iteration: &IterationRecord) -> Value {
+    fn iteration_document(&self, iteration: &IterationRecord, is_priced: bool) -> Value {
         let report = iteration.report.as_ref();
+        let cost = report.filter(|_| is_priced).map(|it| it.charge.money.as_dollars());
         let step = self.workflow.steps.get(iteration.step);
         json!({
             "step": step.map(|step| &step.name),
@@ -272,7 +284,7 @@ impl StartedWorkflow<'_> {
             "session_id": iteration.session.to_string(),
             "status": report.map(|it| it.status),
             "stop_reason": report.map(|it| &it.stop_reason),
-            "cost": report.map(|it| it.charge.money.as_dollars()),
+            "cost": cost,
             "tokens": report.map(|it| it.charge.tokens.0),
             "changed": report.map(|_| iteration.has_changed),
             "checks": iteration.checks,
@@ -323,81 +335,80 @@ impl WorkflowProgress {
         }
     }
 
-    /// Returns the last line.
-    fn end(
-        &self,
-        outcome: &WorkflowOutcome,
-        history: &WorkflowHistory,
-        run: &StartedWorkflow<'_>,
-        cost: Option<MicroUsd>,
-    ) -> String {
-        let count = history.iterations.len();
-        let sessions = match self.lang {
-            Language::En => pluralize(count, "iteration", "iterations"),
-            Language::Es => pluralize(count, "iteración", "iteraciones"),
-        };
-        let again = self.text(
-            "the same command continues",
-            "la misma orden continúa",
-        );
-        let what = match outcome {
+    /// Returns how the workflow ended, in a sentence.
+    fn end(&self, outcome: WorkflowOutcome, history: &WorkflowHistory, kind: &str) -> String {
+        let again = self.text("the same command continues", "la misma orden continúa");
+        match outcome {
             WorkflowOutcome::Interrupted(signal) => {
                 format!("{} {}; {again}", self.text("stopped by", "detenido por"), signal.name())
             }
             WorkflowOutcome::OutOfTime | WorkflowOutcome::Ended(End::LimitReached(Limit::Time)) => {
                 format!("{}; {again}", self.text("the time is over", "el tiempo se acabó"))
             }
-            WorkflowOutcome::Ended(End::Succeeded) => match (run.kind, count) {
-                ("loop", 0) => self
-                    .text(
-                        "the checks pass already: there is nothing to do",
-                        "las comprobaciones ya pasan: no hay nada que hacer",
-                    )
-                    .to_owned(),
-                ("loop", _) => {
-                    self.text("the checks pass", "las comprobaciones pasan").to_owned()
-                }
-                _ => self.text("all steps are done", "todos los pasos están hechos").to_owned(),
-            },
-            WorkflowOutcome::Ended(End::IterationsUsed) => match run.kind {
-                "loop" => self
-                    .text(
-                        "all iterations are used; the same command with more --iterations continues",
-                        "se usaron todas las iteraciones; la misma orden con más --iterations continúa",
-                    )
-                    .to_owned(),
-                _ => self
-                    .text("a step has used all its iterations", "un paso usó todas sus iteraciones")
-                    .to_owned(),
-            },
-            WorkflowOutcome::Ended(End::NothingChanged) => self
-                .text(
-                    "two iterations in a row changed nothing; another task or --out begins a new loop",
-                    "dos iteraciones seguidas no cambiaron nada; otra tarea u otro --out empieza un bucle nuevo",
-                )
-                .to_owned(),
-            WorkflowOutcome::Ended(End::Incomplete) => {
-                self.text("a step ended early", "un paso terminó antes de tiempo").to_owned()
-            }
-            WorkflowOutcome::Ended(End::LimitReached(Limit::Budget)) => self
-                .text(
-                    "the budget is used; the same command with a larger one continues",
-                    "el presupuesto se agotó; la misma orden con uno mayor continúa",
-                )
-                .to_owned(),
             WorkflowOutcome::Ended(End::SessionFailed(_)) => {
                 format!("{}; {again}", self.text("a session failed", "una sesión falló"))
             }
-            WorkflowOutcome::Ended(End::NotMeasured) => String::new(),
+            WorkflowOutcome::Ended(end) => {
+                let is_new = history.iterations.is_empty();
+                let (en, es) = end_texts(end, kind == "loop", is_new);
+                self.text(en, es).to_owned()
+            }
+        }
+    }
+
+    /// Returns the last line.
+    fn summary(
+        &self,
+        sentence: &str,
+        history: &WorkflowHistory,
+        folder: &Path,
+        cost: Option<MicroUsd>,
+    ) -> String {
+        let count = history.iterations.len();
+        let iterations = match self.lang {
+            Language::En => pluralize(count, "iteration", "iterations"),
+            Language::Es => pluralize(count, "iteración", "iteraciones"),
         };
         let best = history.state.place().best;
         let best = best.map(|it| format!("{} {}; ", self.text("best", "mejor"), it.number()));
         let cost = cost.map_or(String::new(), |cost| format!(", {cost}"));
+        let folder = folder.display().to_string();
         format!(
-            "■ {what} ({}{sessions}{cost}; {})",
+            "■ {sentence} ({}{iterations}{cost}; {})",
             best.unwrap_or_default(),
-            sanitize::line(&run.folder.path.display().to_string())
+            sanitize::line(&folder)
         )
+    }
+}
+
+/// Returns how a workflow ended, in English and Spanish.
+fn end_texts(end: End, is_loop: bool, is_new: bool) -> (&'static str, &'static str) {
+    match end {
+        End::Succeeded if is_loop && is_new => (
+            "the checks pass already: there is nothing to do",
+            "las comprobaciones ya pasan: no hay nada que hacer",
+        ),
+        End::Succeeded if is_loop => ("the checks pass", "las comprobaciones pasan"),
+        End::Succeeded => ("all steps are done", "todos los pasos están hechos"),
+        End::IterationsUsed if is_loop => (
+            "all iterations are used; the same command with more --iterations continues",
+            "se usaron todas las iteraciones; la misma orden con más --iterations continúa",
+        ),
+        End::IterationsUsed => {
+            ("a step has used all its iterations", "un paso usó todas sus iteraciones")
+        }
+        End::NothingChanged => (
+            "two iterations in a row changed nothing; another task or --out begins a new loop",
+            "dos iteraciones seguidas no cambiaron nada; otra tarea u otro --out empieza un bucle nuevo",
+        ),
+        End::Incomplete => ("a step ended early", "un paso terminó antes de tiempo"),
+        End::LimitReached(Limit::Budget) => (
+            "the budget is used; the same command with a larger one continues",
+            "el presupuesto se agotó; la misma orden con uno mayor continúa",
+        ),
+        End::LimitReached(Limit::Time) => ("the time is over", "el tiempo se acabó"),
+        End::SessionFailed(_) => ("a session failed", "una sesión falló"),
+        End::NotMeasured => ("there is no number to improve", "no hay número que mejorar"),
     }
 }
 
@@ -439,7 +450,7 @@ impl WorkflowObserver for WorkflowProgress {
                 format!("# {} → {}: {verdict}", best.number(), number.number())
             }
             WorkflowEvent::Measured { result: Err(why), .. } => {
-                format!("# {}: {}", self.text("no number", "sin número"), short(why))
+                format!("# {}: {}", self.text("not measured", "sin medir"), short(why))
             }
             WorkflowEvent::Undone(note) => format!("↶ {note}"),
         };
@@ -469,4 +480,3 @@ impl From<WorkflowJournalError> for CliError {
         }
     }
 }
-

@@ -99,7 +99,8 @@ impl WorktreeRun {
             Err(error) => return Err(error.into()),
         }
         sweep(env);
-        let failed = |error| CliError::failed(format!("could not write {}: {error}", marker.display()));
+        let failed =
+            |error| CliError::failed(format!("could not write {}: {error}", marker.display()));
         let made = Self::create(config, env, WorktreeName::Given(name), content);
         if made.is_ok() || !is_own {
             std::fs::write(marker, name).map_err(failed)?;

@@ -63,11 +63,7 @@ fn session(number: u64) -> SessionId {
 }
 
 /// Calls `see` for every reachable state with every event.
-fn explore(
-    program: &Program,
-    step: StepFunction,
-    mut see: impl FnMut(&State, &Event, &State),
-) {
+fn explore(program: &Program, step: StepFunction, mut see: impl FnMut(&State, &Event, &State)) {
     let mut seen = HashSet::from([program.start()]);
     let mut queue = VecDeque::from([program.start()]);
     while let Some(state) = queue.pop_front() {
@@ -183,7 +179,8 @@ fn violations(step: StepFunction) -> BTreeSet<&'static str> {
                 found.insert("the best number never gets worse");
             }
             if matches!(next, State::Undoing(..)) && !matches!(state, State::Undoing(..)) {
-                let is_own = matches!(next, State::Undoing(place, id) if place.session == Some(*id));
+                let is_own =
+                    matches!(next, State::Undoing(place, id) if place.session == Some(*id));
                 if !is_own || before.session.is_none() {
                     found.insert("only the session of the iteration is undone");
                 }

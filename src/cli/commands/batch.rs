@@ -29,7 +29,8 @@ use crate::cli::error::CliError;
 use crate::cli::{approval, logging, task, worktree_run};
 
 /// The keys whose options limit the whole batch, or the whole loop.
-pub(super) const BATCH_LIMITS: [&str; 3] = ["limits.budget_usd", "limits.max_tokens", "limits.timeout"];
+pub(super) const BATCH_LIMITS: [&str; 3] =
+    ["limits.budget_usd", "limits.max_tokens", "limits.timeout"];
 
 /// The exit codes of cells that `--retry-failed` runs again: a failure, and a model call that timed out.
 const RETRIED_EXIT_CODES: [u8; 2] = [1, 5];
@@ -243,7 +244,10 @@ fn reopen_failed(
 }
 
 /// Stops the runs at the first signal. Returns what knows the signal.
-pub(crate) fn listen(interrupts: &RunInterrupts, format: OutputFormat) -> Result<RunInterrupts, CliError> {
+pub(crate) fn listen(
+    interrupts: &RunInterrupts,
+    format: OutputFormat,
+) -> Result<RunInterrupts, CliError> {
     let received = RunInterrupts::default();
     let (stop, note) = (interrupts.clone(), received.clone());
     let on_first = move |signal: Signal| {

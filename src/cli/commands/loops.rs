@@ -122,4 +122,3 @@ fn check_goal(args: &LoopArgs) -> Result<Option<Metric>, CliError> {
         }
     }
 }
-

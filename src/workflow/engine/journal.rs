@@ -97,11 +97,8 @@ impl WorkflowJournal {
         durability: Durability,
     ) -> Result<(Self, Vec<StoredEvent>)> {
         let path = folder.join(FILE_NAME);
-        let failed = |operation, source| WorkflowJournalError::Io {
-            operation,
-            path: path.clone(),
-            source,
-        };
+        let failed =
+            |operation, source| WorkflowJournalError::Io { operation, path: path.clone(), source };
         let mut options = OpenOptions::new();
         options.read(true).append(true).create(true);
         // With a link, the one who made the folder would choose the file.

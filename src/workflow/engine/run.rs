@@ -11,9 +11,7 @@ use super::machine::{Command, End, Event, Limit, Measurement, Program};
 use super::prompt::iteration_message;
 use super::session::SessionRun;
 use super::{StepDefinition, Workflow};
-use crate::app::{
-    AppError, RunInterrupts, RunIo, RunSetup, collect_secrets, undo_whole_session,
-};
+use crate::app::{AppError, RunInterrupts, RunIo, RunSetup, collect_secrets, undo_whole_session};
 use crate::journal::{SessionId, SessionStore};
 use crate::model::{MicroUsd, Signal, TimeSpan, Tokens, pluralize};
 use crate::view::sanitize;
@@ -364,7 +362,10 @@ fn parse_number(output: &str) -> Result<Measurement, String> {
     let last = output.lines().rev().map(str::trim).find(|line| !line.is_empty());
     let Some(last) = last else { return Err("the command printed nothing".to_owned()) };
     last.parse::<f64>().ok().and_then(Measurement::new).ok_or_else(|| {
-        format!("the last line of the output is no number: {}", sanitize::headline(last, MAX_SHOWN_LINE))
+        format!(
+            "the last line of the output is not a number: {}",
+            sanitize::headline(last, MAX_SHOWN_LINE)
+        )
     })
 }
 

@@ -14,6 +14,7 @@ mod info_commands;
 mod interrupts;
 mod key_masking;
 mod limits;
+mod loops;
 mod misuse;
 mod output;
 mod printed;
