@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use architect::app::{
-    ProcessEnv, RunInterrupts, RunIo, RunRequest, SessionTarget, start_telemetry,
+    ProcessEnv, RunInterrupts, RunIo, RunRequest, RunSetup, SessionTarget, start_telemetry,
 };
 use architect::journal::{Durability, SessionStore};
 use architect::machine::{CloseReason, LlmFailure, StopReason};
@@ -12,7 +12,7 @@ use architect::model::{Language, MicroUsd, pluralize};
 use architect::view::report::RunReport;
 use architect::view::{CostSource, RunInfo, RunResult, sanitize};
 use architect::workflow::batch::plain_name;
-use architect::workflow::engine::machine::{End, Event, Limit, Program};
+use architect::workflow::engine::machine::{End, Limit, Program, StepEvent};
 use architect::workflow::engine::{
     EventDetail, IterationRecord, StepSetup, StoredEvent, Workflow, WorkflowError, WorkflowEvent,
     WorkflowHistory, WorkflowJournal, WorkflowJournalError, WorkflowLimits, WorkflowObserver,
@@ -46,6 +46,14 @@ pub(crate) struct StartedWorkflow<'a> {
     pub(crate) iterations: Option<u32>,
     pub(crate) worktree: Option<&'a WorktreeRun>,
     pub(crate) output: &'a OutputArgs,
+}
+
+/// A workflow that is over, or stopped.
+#[derive(Clone, Copy)]
+struct FinishedWorkflow<'a> {
+    outcome: WorkflowOutcome,
+    history: &'a WorkflowHistory,
+    progress: &'a WorkflowProgress,
 }
 
 /// The open files of a workflow.
@@ -146,7 +154,7 @@ impl StartedWorkflow<'_> {
             has_steps: self.workflow.steps.len() > 1,
         };
         if !events.is_empty() {
-            let event = Event::Continued { iterations: self.iterations };
+            let event = StepEvent::Continued { iterations: self.iterations };
             journal.append(event, &EventDetail::default())?;
             history.apply(&program, event, &EventDetail::default());
         }
@@ -182,36 +190,9 @@ impl StartedWorkflow<'_> {
                 .hint("its last line has to be a number, before the first iteration too"));
         }
 
-        let broken = "the run broke down";
-        let results = reporter.results(StopReason::InternalError, broken);
-        let reason = self.stop_reason(outcome, &history);
-        let mut result = RunResult::join(&results, results.len().saturating_sub(1))
-            .unwrap_or_else(|| RunResult::not_started(""));
-        let newest = history.iterations.last();
-        let report = newest.and_then(|it| it.report.as_ref());
-        result.session_id = newest.map(|it| it.session.to_string().into());
-        result.model.get_or_insert_with(|| info.model.clone());
-        (result.status, result.stop_reason) = (reason.status(), Some(reason));
-        result.exit_code = match outcome {
-            WorkflowOutcome::Ended(End::SessionFailed(code)) => code,
-            _ => info.exit_code(reason),
-        };
-        let sentence = progress.end(outcome, &history, self.kind);
-        let answer = report.map(|report| report.output.as_str()).filter(|text| !text.is_empty());
-        result.output = answer.unwrap_or(&sentence).into();
-        result.error = report.and_then(|report| report.error.as_deref()).map(Into::into);
-        // A session under way is in the results of this process alone.
-        let own = match newest {
-            Some(it) if it.report.is_none() => results.last().and_then(|it| it.cost),
-            Some(_) | None => None,
-        };
-        let is_priced = setup.model.limits.price.is_some();
-        let total = history.spent_without(None).money + own.unwrap_or_default();
-        result.cost = is_priced.then_some(total);
-        result.costs.total = result.cost;
-        result.worktree = self.worktree.and_then(WorktreeRun::result);
-        result.workflow = Some(self.document(outcome, &history));
-        progress.line(&progress.summary(&sentence, &history, &self.folder.path, result.cost));
+        let finished = FinishedWorkflow { outcome, history: &history, progress: &progress };
+        let results = reporter.results(StopReason::InternalError, "the run broke down");
+        let result = self.result(&finished, &results, setup, &info);
         let info =
             RunInfo { session_id: result.session_id.clone().unwrap_or_else(|| "".into()), ..info };
         let report = RunReport { info: &info, result: &result, changes: &[] };
@@ -223,6 +204,49 @@ impl StartedWorkflow<'_> {
             (&reporter, is_terminal),
             None,
         )
+    }
+
+    /// Returns the result of all iterations, and shows how the workflow ended. The results are those of this process.
+    fn result(
+        &self,
+        finished: &FinishedWorkflow<'_>,
+        results: &[RunResult],
+        setup: &RunSetup,
+        info: &RunInfo,
+    ) -> RunResult {
+        let FinishedWorkflow { outcome, history, progress } = *finished;
+        let reason = self.stop_reason(outcome, history);
+        let newest = history.iterations.last();
+        let report = newest.and_then(|it| it.report.as_ref());
+        // A session under way is in the results of this process alone.
+        let own = match newest {
+            Some(it) if it.report.is_none() => results.last().and_then(|it| it.cost),
+            Some(_) | None => None,
+        };
+        let total = history.spent_without(None).money + own.unwrap_or_default();
+        let cost = setup.model.limits.price.map(|_| total);
+        let sentence = progress.end(outcome, history, self.kind);
+        progress.line(&progress.summary(&sentence, history, &self.folder.path, cost));
+        let answer = report.map(|report| report.output.as_str()).filter(|text| !text.is_empty());
+        let joined = RunResult::join(results, results.len().saturating_sub(1));
+        let mut result = joined.unwrap_or_else(|| RunResult::not_started(""));
+        result.costs.total = cost;
+        result.model.get_or_insert_with(|| info.model.clone());
+        RunResult {
+            session_id: newest.map(|it| it.session.to_string().into()),
+            status: reason.status(),
+            stop_reason: Some(reason),
+            exit_code: match outcome {
+                WorkflowOutcome::Ended(End::SessionFailed(code)) => code,
+                _ => info.exit_code(reason),
+            },
+            output: answer.unwrap_or(&sentence).into(),
+            error: report.and_then(|report| report.error.as_deref()).map(Into::into),
+            cost,
+            worktree: self.worktree.and_then(WorktreeRun::result),
+            workflow: Some(self.document(outcome, history)),
+            ..result
+        }
     }
 
     fn stop_reason(&self, outcome: WorkflowOutcome, history: &WorkflowHistory) -> StopReason {
@@ -443,11 +467,11 @@ impl WorkflowObserver for WorkflowProgress {
                 format!("# {}: {}", self.text("before", "antes"), number.number())
             }
             WorkflowEvent::Measured { result: Ok(number), best: Some(best), is_kept } => {
-                let verdict = match is_kept {
+                let decision = match is_kept {
                     true => self.text("better, kept", "mejor, se queda"),
                     false => self.text("not better, undone", "no es mejor, se deshace"),
                 };
-                format!("# {} → {}: {verdict}", best.number(), number.number())
+                format!("# {} → {}: {decision}", best.number(), number.number())
             }
             WorkflowEvent::Measured { result: Err(why), .. } => {
                 format!("# {}: {}", self.text("not measured", "sin medir"), short(why))

@@ -6,12 +6,12 @@ use architect::journal::SessionId;
 use architect::machine::chart::{Chart, ChartTransition};
 use architect::model::WordEnum;
 use architect::workflow::engine::machine::{
-    Direction, End, Event, EventKind, Goal, Limit, Measurement, Program, SessionEnd,
-    SessionOutcome, State, StateKind, StepRules, step,
+    Direction, End, Goal, Limit, Measurement, Program, SessionEnd, SessionOutcome, StepEvent,
+    StepEventKind, StepRules, WorkflowState, WorkflowStateKind, step,
 };
 use architect::workflow::engine::{WORKFLOW_CHART_JSON, WorkflowGuard};
 
-type StepFunction = fn(&Program, State, Event) -> State;
+type StepFunction = fn(&Program, WorkflowState, StepEvent) -> WorkflowState;
 
 fn chart() -> Chart {
     Chart::parse(WORKFLOW_CHART_JSON).unwrap()
@@ -36,14 +36,14 @@ fn programs() -> Vec<Program> {
 }
 
 /// Returns every event, with a session that no state has.
-fn events(session: SessionId) -> Vec<Event> {
-    let mut events = vec![Event::Begun(session), Event::Undone];
-    events.extend([true, false].map(|is_needed| Event::Decided { is_needed }));
-    events.extend([true, false].map(|is_passed| Event::Tested { is_passed }));
-    events.extend([Limit::Budget].map(Event::Limited));
-    events.extend([None, Some(1)].map(|iterations| Event::Continued { iterations }));
-    events.push(Event::Measured(None));
-    events.extend([1.0, 2.0].map(|number| Event::Measured(Measurement::new(number))));
+fn events(session: SessionId) -> Vec<StepEvent> {
+    let mut events = vec![StepEvent::Begun(session), StepEvent::Undone];
+    events.extend([true, false].map(|is_needed| StepEvent::Decided { is_needed }));
+    events.extend([true, false].map(|is_passed| StepEvent::Tested { is_passed }));
+    events.extend([Limit::Budget].map(StepEvent::Limited));
+    events.extend([None, Some(1)].map(|iterations| StepEvent::Continued { iterations }));
+    events.push(StepEvent::Measured(None));
+    events.extend([1.0, 2.0].map(|number| StepEvent::Measured(Measurement::new(number))));
     let outcomes = [
         SessionOutcome::Answered,
         SessionOutcome::Partial,
@@ -52,7 +52,7 @@ fn events(session: SessionId) -> Vec<Event> {
     ];
     for outcome in outcomes {
         events.extend(
-            [true, false].map(|has_changed| Event::Ended(SessionEnd { outcome, has_changed })),
+            [true, false].map(|has_changed| StepEvent::Ended(SessionEnd { outcome, has_changed })),
         );
     }
     events
@@ -63,7 +63,11 @@ fn session(number: u64) -> SessionId {
 }
 
 /// Calls `see` for every reachable state with every event.
-fn explore(program: &Program, step: StepFunction, mut see: impl FnMut(&State, &Event, &State)) {
+fn explore(
+    program: &Program,
+    step: StepFunction,
+    mut see: impl FnMut(&WorkflowState, &StepEvent, &WorkflowState),
+) {
     let mut seen = HashSet::from([program.start()]);
     let mut queue = VecDeque::from([program.start()]);
     while let Some(state) = queue.pop_front() {
@@ -85,8 +89,8 @@ const MAX_STATES: usize = 50_000;
 fn chart_target<'a>(
     chart: &'a Chart,
     program: &Program,
-    state: &State,
-    event: &Event,
+    state: &WorkflowState,
+    event: &StepEvent,
 ) -> Option<&'a ChartTransition> {
     let (from, name) = (state.kind().as_str(), event.kind().as_str());
     chart.transitions.iter().filter(|it| it.from == from && it.event == name).find(|it| {
@@ -99,9 +103,9 @@ fn chart_target<'a>(
 fn chart_and_code_have_the_same_names() {
     let chart = chart();
     let states: BTreeSet<&str> = chart.leaf_states().map(|node| node.path.as_str()).collect();
-    assert_eq!(states, StateKind::ALL.iter().map(|kind| kind.as_str()).collect());
+    assert_eq!(states, WorkflowStateKind::ALL.iter().map(|kind| kind.as_str()).collect());
     let events: BTreeSet<&str> = chart.transitions.iter().map(|it| it.event.as_str()).collect();
-    assert_eq!(events, EventKind::ALL.iter().map(|kind| kind.as_str()).collect());
+    assert_eq!(events, StepEventKind::ALL.iter().map(|kind| kind.as_str()).collect());
     let guards: BTreeSet<&str> =
         chart.transitions.iter().filter_map(|it| it.guard.as_deref()).collect();
     assert_eq!(guards, WorkflowGuard::ALL.iter().map(|guard| guard.as_str()).collect());
@@ -135,9 +139,10 @@ fn violations(step: StepFunction) -> BTreeSet<&'static str> {
     for program in programs() {
         explore(&program, step, |state, event, next| {
             let (before, after) = (state.place(), next.place());
-            let is_new = matches!((state, next), (State::Starting(_), State::Running(..)));
+            let is_new =
+                matches!((state, next), (WorkflowState::Starting(_), WorkflowState::Running(..)));
             let most = program.max_iterations(before);
-            if is_new && before.iteration >= most && event.kind() == EventKind::Begun {
+            if is_new && before.iteration >= most && event.kind() == StepEventKind::Begun {
                 // A command with a smaller bound may find a session that is about to begin.
                 let is_bounded = before.iterations.is_some();
                 if !is_bounded {
@@ -146,27 +151,30 @@ fn violations(step: StepFunction) -> BTreeSet<&'static str> {
             }
             if after.step == before.step
                 && after.iteration > before.iteration
-                && event.kind() != EventKind::Begun
+                && event.kind() != StepEventKind::Begun
             {
                 found.insert("an iteration begins with a session of its own");
             }
-            if let Event::Tested { is_passed: true } = event
-                && matches!(state, State::Testing(_))
-                && !matches!(next, State::Deciding(_) | State::Done(_, End::Succeeded))
+            if let StepEvent::Tested { is_passed: true } = event
+                && matches!(state, WorkflowState::Testing(_))
+                && !matches!(
+                    next,
+                    WorkflowState::Deciding(_) | WorkflowState::Done(_, End::Succeeded)
+                )
             {
                 found.insert("nothing begins after the tests have passed");
             }
-            if let (State::Running(..), Event::Ended(end)) = (state, event)
+            if let (WorkflowState::Running(..), StepEvent::Ended(end)) = (state, event)
                 && let SessionOutcome::Limited(_) = end.outcome
-                && matches!(next, State::Starting(_))
+                && matches!(next, WorkflowState::Starting(_))
             {
                 found.insert("nothing begins after a limit is reached");
             }
-            if let (State::Measuring(_), Event::Measured(Some(number))) = (state, event)
+            if let (WorkflowState::Measuring(_), StepEvent::Measured(Some(number))) = (state, event)
                 && let Some(metric) = program.rules(before).and_then(|rules| rules.metric)
                 && let Some(best) = before.best
             {
-                let is_undone = matches!(next, State::Undoing(..));
+                let is_undone = matches!(next, WorkflowState::Undoing(..));
                 if is_undone == metric.is_better(*number, best) {
                     found.insert("an iteration stays exactly if it improves the number");
                 }
@@ -178,15 +186,17 @@ fn violations(step: StepFunction) -> BTreeSet<&'static str> {
             {
                 found.insert("the best number never gets worse");
             }
-            if matches!(next, State::Undoing(..)) && !matches!(state, State::Undoing(..)) {
+            if matches!(next, WorkflowState::Undoing(..))
+                && !matches!(state, WorkflowState::Undoing(..))
+            {
                 let is_own =
-                    matches!(next, State::Undoing(place, id) if place.session == Some(*id));
+                    matches!(next, WorkflowState::Undoing(place, id) if place.session == Some(*id));
                 if !is_own || before.session.is_none() {
                     found.insert("only the session of the iteration is undone");
                 }
             }
-            if matches!(state, State::Done(..))
-                && event.kind() != EventKind::Continued
+            if matches!(state, WorkflowState::Done(..))
+                && event.kind() != StepEventKind::Continued
                 && next != state
             {
                 found.insert("what is over stays over until the command is given again");
@@ -205,18 +215,18 @@ fn every_reachable_state_keeps_the_rules() {
 #[test]
 fn every_path_ends() {
     for program in programs() {
-        let mut before: HashMap<State, Vec<State>> = HashMap::new();
-        let mut open: HashMap<State, usize> = HashMap::new();
+        let mut before: HashMap<WorkflowState, Vec<WorkflowState>> = HashMap::new();
+        let mut open: HashMap<WorkflowState, usize> = HashMap::new();
         explore(&program, step, |state, event, next| {
             open.entry(*state).or_default();
-            if event.kind() != EventKind::Continued && next != state {
+            if event.kind() != StepEventKind::Continued && next != state {
                 before.entry(*next).or_default().push(*state);
                 *open.entry(*state).or_default() += 1;
             }
         });
-        let is_end = |(state, count): (&State, &usize)| (*count == 0).then_some(*state);
-        let mut ends: Vec<State> = open.iter().filter_map(is_end).collect();
-        assert!(ends.iter().all(|end| matches!(end, State::Done(..))), "{ends:?}");
+        let is_end = |(state, count): (&WorkflowState, &usize)| (*count == 0).then_some(*state);
+        let mut ends: Vec<WorkflowState> = open.iter().filter_map(is_end).collect();
+        assert!(ends.iter().all(|end| matches!(end, WorkflowState::Done(..))), "{ends:?}");
         while let Some(end) = ends.pop() {
             open.remove(&end);
             for state in before.remove(&end).unwrap_or_default() {
@@ -235,25 +245,27 @@ fn every_path_ends() {
 #[test]
 fn seeded_defects_are_found() {
     let keeps_worse: StepFunction = |program, state, event| match (state, event) {
-        (State::Measuring(place), Event::Measured(_)) if place.session.is_some() => {
-            step(program, State::Undoing(place, session(0)), Event::Undone)
+        (WorkflowState::Measuring(place), StepEvent::Measured(_)) if place.session.is_some() => {
+            step(program, WorkflowState::Undoing(place, session(0)), StepEvent::Undone)
         }
         _ => step(program, state, event),
     };
     let goes_on: StepFunction = |program, state, event| match (state, event) {
-        (State::Testing(_), Event::Tested { .. }) => {
-            step(program, state, Event::Tested { is_passed: false })
+        (WorkflowState::Testing(_), StepEvent::Tested { .. }) => {
+            step(program, state, StepEvent::Tested { is_passed: false })
         }
         _ => step(program, state, event),
     };
     let has_no_bound: StepFunction = |program, state, event| match step(program, state, event) {
-        State::Done(place, End::IterationsUsed) if place.iteration < 5 => State::Starting(place),
+        WorkflowState::Done(place, End::IterationsUsed) if place.iteration < 5 => {
+            WorkflowState::Starting(place)
+        }
         next => next,
     };
     let overspends: StepFunction = |program, state, event| match (state, event) {
-        (State::Running(..), Event::Ended(end)) => {
+        (WorkflowState::Running(..), StepEvent::Ended(end)) => {
             let outcome = SessionOutcome::Answered;
-            step(program, state, Event::Ended(SessionEnd { outcome, ..end }))
+            step(program, state, StepEvent::Ended(SessionEnd { outcome, ..end }))
         }
         _ => step(program, state, event),
     };

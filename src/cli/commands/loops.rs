@@ -18,8 +18,8 @@ use crate::cli::task_text;
 use crate::cli::workflow_output::{StartedWorkflow, WorkflowFolder};
 use crate::cli::worktree_run::{self, WorktreeRun};
 
-pub(crate) fn run(args: LoopArgs, world: &ProcessEnv) -> Result<u8, CliError> {
-    let metric = check_goal(&args)?;
+pub(crate) fn run(args: &LoopArgs, world: &ProcessEnv) -> Result<u8, CliError> {
+    let metric = check_goal(args)?;
     let (mut config, mut saved) = config_options::load_config(
         &args.settings,
         Some(&args.output),

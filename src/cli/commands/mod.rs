@@ -43,7 +43,7 @@ pub(crate) fn run(command: CliCommand, world: ProcessEnv) -> Result<u8, CliError
             with_result_document(args.output.format.format(), || batch::run(*args, &world))
         }
         CliCommand::Loop(args) => {
-            with_result_document(args.output.format.format(), || loops::run(*args, &world))
+            with_result_document(args.output.format.format(), || loops::run(&args, &world))
         }
         CliCommand::Replay(args) => stored::replay(&args, &world),
         CliCommand::Undo(args) => undo::undo(&args, &world),

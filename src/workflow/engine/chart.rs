@@ -1,7 +1,8 @@
 //! The guards of the chart of a workflow: each name is a function of a program, a state and an event.
 
 use super::machine::{
-    Direction, End, Event, Goal, Place, Program, SessionEnd, SessionOutcome, State, StepRules,
+    Direction, End, Goal, Program, SessionEnd, SessionOutcome, StepEvent, StepPosition, StepRules,
+    WorkflowState,
 };
 use crate::model::word_enum;
 
@@ -36,7 +37,7 @@ word_enum! {
 
 impl WorkflowGuard {
     /// Returns whether the condition holds for an event in a state.
-    pub fn holds(self, program: &Program, state: &State, event: &Event) -> bool {
+    pub fn holds(self, program: &Program, state: &WorkflowState, event: &StepEvent) -> bool {
         let place = state.place();
         let Some(rules) = program.rules(place) else { return false };
         let number = IterationFacts::new(rules, state, event);
@@ -46,8 +47,8 @@ impl WorkflowGuard {
             }
             Self::IsReached => is_reached(program, rules, state, event),
             Self::ResumesSession => match state {
-                State::Done(_, End::SessionFailed(_)) => place.session.is_some(),
-                State::Done(..) => false,
+                WorkflowState::Done(_, End::SessionFailed(_)) => place.session.is_some(),
+                WorkflowState::Done(..) => false,
                 _ => place.session.is_some(),
             },
             Self::MeasuresFirst => rules.metric.is_some() && place.best.is_none(),
@@ -60,15 +61,17 @@ impl WorkflowGuard {
             Self::IsFailed => matches!(outcome(event), Some(SessionOutcome::Failed(_))),
             Self::IsMeasured => {
                 rules.metric.is_some()
-                    && matches!(event, Event::Ended(SessionEnd { has_changed: true, .. }))
+                    && matches!(event, StepEvent::Ended(SessionEnd { has_changed: true, .. }))
             }
             Self::IsTested => match state {
-                State::Measuring(place) => rules.goal == Goal::Tested && place.best.is_some(),
+                WorkflowState::Measuring(place) => {
+                    rules.goal == Goal::Tested && place.best.is_some()
+                }
                 _ => rules.goal == Goal::Tested,
             },
             Self::IsWorse => place.best.is_some() && !improves(rules, place, event),
             Self::DecidesAgain => match state {
-                State::Done(_, End::Succeeded) => rules.is_rechecked,
+                WorkflowState::Done(_, End::Succeeded) => rules.is_rechecked,
                 _ => true,
             },
         }
@@ -84,7 +87,7 @@ struct IterationFacts {
 }
 
 impl IterationFacts {
-    fn new(rules: &StepRules, state: &State, event: &Event) -> Self {
+    fn new(rules: &StepRules, state: &WorkflowState, event: &StepEvent) -> Self {
         let place = state.place();
         let usual = |is_valid| Self {
             unchanged: place.unchanged,
@@ -92,56 +95,68 @@ impl IterationFacts {
             is_valid,
         };
         match event {
-            Event::Ended(SessionEnd { outcome, has_changed }) => Self {
+            StepEvent::Ended(SessionEnd { outcome, has_changed }) => Self {
                 unchanged: if *has_changed { 0 } else { place.unchanged + 1 },
                 limit_is_clear: !matches!(outcome, SessionOutcome::Limited(_)),
                 is_valid: rules.goal != Goal::Answered || *outcome != SessionOutcome::Partial,
             },
-            Event::Measured(number) => {
+            StepEvent::Measured(number) => {
                 usual(number.is_some() || place.best.is_some() && place.session.is_some())
             }
-            Event::Decided { .. }
-            | Event::Begun(_)
-            | Event::Undone
-            | Event::Tested { .. }
-            | Event::Limited(_)
-            | Event::Continued { .. } => usual(true),
+            StepEvent::Decided { .. }
+            | StepEvent::Begun(_)
+            | StepEvent::Undone
+            | StepEvent::Tested { .. }
+            | StepEvent::Limited(_)
+            | StepEvent::Continued { .. } => usual(true),
         }
     }
 }
 
-fn outcome(event: &Event) -> Option<SessionOutcome> {
+fn outcome(event: &StepEvent) -> Option<SessionOutcome> {
     match event {
-        Event::Ended(end) => Some(end.outcome),
+        StepEvent::Ended(end) => Some(end.outcome),
         _ => None,
     }
 }
 
 /// Returns whether nothing is left to do in the step.
-fn is_reached(program: &Program, rules: &StepRules, state: &State, event: &Event) -> bool {
+fn is_reached(
+    program: &Program,
+    rules: &StepRules,
+    state: &WorkflowState,
+    event: &StepEvent,
+) -> bool {
     let place = state.place();
     let is_last = place.iteration >= program.max_iterations(place);
     match event {
-        Event::Decided { is_needed } => !is_needed,
-        Event::Tested { is_passed } => *is_passed,
-        Event::Ended(end) => {
+        StepEvent::Decided { is_needed } => !is_needed,
+        StepEvent::Tested { is_passed } => *is_passed,
+        StepEvent::Ended(end) => {
             rules.goal == Goal::Answered && is_last && end.outcome == SessionOutcome::Answered
         }
         // The session has answered before it was measured, or a limit has ended it.
-        Event::Measured(_) => {
+        StepEvent::Measured(_) => {
             rules.goal == Goal::Answered
                 && is_last
                 && place.limit.is_none()
                 && improves(rules, place, event)
         }
-        Event::Begun(_) | Event::Undone | Event::Limited(_) | Event::Continued { .. } => false,
+        StepEvent::Begun(_)
+        | StepEvent::Undone
+        | StepEvent::Limited(_)
+        | StepEvent::Continued { .. } => false,
     }
 }
 
-fn improves(rules: &StepRules, place: &Place, event: &Event) -> bool {
+fn improves(rules: &StepRules, place: &StepPosition, event: &StepEvent) -> bool {
     match (event, rules.metric, place.best) {
-        (Event::Measured(Some(number)), Some(Direction::Maximize), Some(best)) => *number > best,
-        (Event::Measured(Some(number)), Some(Direction::Minimize), Some(best)) => *number < best,
+        (StepEvent::Measured(Some(number)), Some(Direction::Maximize), Some(best)) => {
+            *number > best
+        }
+        (StepEvent::Measured(Some(number)), Some(Direction::Minimize), Some(best)) => {
+            *number < best
+        }
         _ => false,
     }
 }

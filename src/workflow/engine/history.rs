@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::journal::StoredEvent;
-use super::machine::{Event, Measurement, Program, SessionEnd, State, step};
+use super::machine::{Measurement, Program, SessionEnd, StepEvent, WorkflowState, step};
 use crate::journal::SessionId;
 use crate::machine::RunStatus;
 use crate::workflow::batch::coordination::Charge;
@@ -82,7 +82,7 @@ pub struct IterationRecord {
 #[derive(Clone, Debug)]
 pub struct WorkflowHistory {
     /// The state of the machine.
-    pub state: State,
+    pub state: WorkflowState,
     /// The iterations that have begun, in order.
     pub iterations: Vec<IterationRecord>,
     /// The newest results of the checks of the present step.
@@ -107,14 +107,14 @@ impl WorkflowHistory {
     }
 
     /// Adds an event.
-    pub fn apply(&mut self, program: &Program, event: Event, detail: &EventDetail) {
+    pub fn apply(&mut self, program: &Program, event: StepEvent, detail: &EventDetail) {
         let before = self.state;
         self.state = step(program, before, event);
         if before.place().step != self.state.place().step {
             self.checks.clear();
             self.first_measured = None;
         }
-        if let (Event::Begun(session), State::Running(place, _)) = (event, self.state) {
+        if let (StepEvent::Begun(session), WorkflowState::Running(place, _)) = (event, self.state) {
             self.iterations.push(IterationRecord {
                 step: place.step,
                 number: place.iteration,
@@ -130,21 +130,21 @@ impl WorkflowHistory {
         let newest = self.iterations.last_mut();
         let newest = newest.filter(|it| it.step == current.step && it.number == current.iteration);
         match event {
-            Event::Ended(SessionEnd { has_changed, .. }) => {
+            StepEvent::Ended(SessionEnd { has_changed, .. }) => {
                 if let Some(iteration) = newest {
                     iteration.report.clone_from(&detail.report);
                     iteration.has_changed |= has_changed;
                 }
             }
-            Event::Tested { .. } | Event::Decided { .. } => {
+            StepEvent::Tested { .. } | StepEvent::Decided { .. } => {
                 if self.state.place().step == current.step {
                     self.checks.clone_from(&detail.checks);
                 }
-                if let (Some(iteration), Event::Tested { .. }) = (newest, event) {
+                if let (Some(iteration), StepEvent::Tested { .. }) = (newest, event) {
                     iteration.checks.clone_from(&detail.checks);
                 }
             }
-            Event::Measured(number) => {
+            StepEvent::Measured(number) => {
                 let why = || detail.note.clone().unwrap_or_default();
                 let measured = Some(number.ok_or_else(why));
                 match newest.filter(|_| current.best.is_some()) {
@@ -152,12 +152,12 @@ impl WorkflowHistory {
                     None => self.first_measured = measured,
                 }
             }
-            Event::Undone => {
+            StepEvent::Undone => {
                 if let Some(iteration) = newest {
                     iteration.is_undone = true;
                 }
             }
-            Event::Begun(_) | Event::Limited(_) | Event::Continued { .. } => {}
+            StepEvent::Begun(_) | StepEvent::Limited(_) | StepEvent::Continued { .. } => {}
         }
     }
 

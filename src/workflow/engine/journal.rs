@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use super::history::EventDetail;
-use super::machine::{Event, Program};
+use super::machine::{Program, StepEvent};
 use crate::journal::{WallTime, seal, verify_seal};
 use crate::model::Durability;
 
@@ -38,7 +38,7 @@ pub struct StoredEvent {
     /// When it was written: microseconds since 1970.
     pub at: i64,
     /// The event.
-    pub event: Event,
+    pub event: StepEvent,
     /// What the machine does not know.
     #[serde(default)]
     pub detail: EventDetail,
@@ -148,7 +148,7 @@ impl WorkflowJournal {
     /// # Errors
     ///
     /// Fails on an I/O error.
-    pub fn append(&mut self, event: Event, detail: &EventDetail) -> Result<()> {
+    pub fn append(&mut self, event: StepEvent, detail: &EventDetail) -> Result<()> {
         let at = WallTime::from(SystemTime::now()).unix_micros();
         self.append_line(&StoredEvent { at, event, detail: detail.clone() })
     }
@@ -216,8 +216,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let (mut journal, events) = open(folder.path()).unwrap();
         assert!(events.is_empty());
-        journal.append(Event::Undone, &EventDetail::default()).unwrap();
-        journal.append(Event::Decided { is_needed: true }, &EventDetail::default()).unwrap();
+        journal.append(StepEvent::Undone, &EventDetail::default()).unwrap();
+        journal.append(StepEvent::Decided { is_needed: true }, &EventDetail::default()).unwrap();
         assert!(matches!(open(folder.path()), Err(WorkflowJournalError::Busy(_))));
         drop(journal);
         let path = folder.path().join(FILE_NAME);
@@ -226,9 +226,9 @@ mod tests {
         for length in first_event..=whole.len() {
             fs::write(&path, &whole[..length]).unwrap();
             let (mut journal, events) = open(folder.path()).unwrap();
-            let complete = whole[first_event..length].iter().filter(|byte| **byte == b'\n').count();
+            let complete = memchr::memchr_iter(b'\n', &whole[first_event..length]).count();
             assert_eq!(events.len(), complete, "{length} bytes");
-            journal.append(Event::Undone, &EventDetail::default()).unwrap();
+            journal.append(StepEvent::Undone, &EventDetail::default()).unwrap();
             drop(journal);
             assert_eq!(open(folder.path()).unwrap().1.len(), complete + 1);
         }

@@ -1,6 +1,6 @@
 //! The machine of a workflow: steps, each with iterations, each of them one session.
 //!
-//! [`step`] turns a state and an event into the next state, and [`State::command`] names what has to happen in a state.
+//! [`step`] turns a state and an event into the next state, and [`WorkflowState::command`] names what has to happen in a state.
 //! So a state that was restored from the journal continues by its command. Pure: no clock, no I/O; prompts, outputs and
 //! commands of the user are not in it. The specification is `statecharts/workflow.json`.
 
@@ -63,7 +63,7 @@ pub struct Measurement(f64);
 
 /// Where a workflow is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Place {
+pub struct StepPosition {
     /// The index of the step.
     pub step: usize,
     /// The iterations of the step that have begun.
@@ -82,39 +82,39 @@ pub struct Place {
 
 /// The state of a workflow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum State {
+pub enum WorkflowState {
     /// It is decided whether the step has anything to do.
-    Deciding(Place),
+    Deciding(StepPosition),
     /// The number is measured.
-    Measuring(Place),
+    Measuring(StepPosition),
     /// A session is about to begin.
-    Starting(Place),
+    Starting(StepPosition),
     /// The session of an iteration runs.
-    Running(Place, SessionId),
+    Running(StepPosition, SessionId),
     /// The changes of an iteration are undone.
-    Undoing(Place, SessionId),
+    Undoing(StepPosition, SessionId),
     /// The tests of the step run.
-    Testing(Place),
+    Testing(StepPosition),
     /// The workflow is over, until the command is given again.
-    Done(Place, End),
+    Done(StepPosition, End),
 }
 
 word_enum! {
     /// The kinds of states, with their names in the chart.
-    pub enum StateKind {
-        /// [`State::Deciding`].
+    pub enum WorkflowStateKind {
+        /// [`WorkflowState::Deciding`].
         Deciding = "Deciding",
-        /// [`State::Measuring`].
+        /// [`WorkflowState::Measuring`].
         Measuring = "Measuring",
-        /// [`State::Starting`].
+        /// [`WorkflowState::Starting`].
         Starting = "Starting",
-        /// [`State::Running`].
+        /// [`WorkflowState::Running`].
         Running = "Running",
-        /// [`State::Undoing`].
+        /// [`WorkflowState::Undoing`].
         Undoing = "Undoing",
-        /// [`State::Testing`].
+        /// [`WorkflowState::Testing`].
         Testing = "Testing",
-        /// [`State::Done`].
+        /// [`WorkflowState::Done`].
         Done = "Done",
     }
 }
@@ -152,7 +152,7 @@ pub enum End {
 /// What has happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Event {
+pub enum StepEvent {
     /// Whether the step has anything to do.
     Decided {
         /// False if its condition does not hold, or its goal is reached already.
@@ -182,22 +182,22 @@ pub enum Event {
 
 word_enum! {
     /// The kinds of events, with their names in the chart.
-    pub enum EventKind {
-        /// [`Event::Decided`].
+    pub enum StepEventKind {
+        /// [`StepEvent::Decided`].
         Decided = "DECIDED",
-        /// [`Event::Measured`].
+        /// [`StepEvent::Measured`].
         Measured = "MEASURED",
-        /// [`Event::Begun`].
+        /// [`StepEvent::Begun`].
         Begun = "BEGUN",
-        /// [`Event::Ended`].
+        /// [`StepEvent::Ended`].
         Ended = "ENDED",
-        /// [`Event::Undone`].
+        /// [`StepEvent::Undone`].
         Undone = "UNDONE",
-        /// [`Event::Tested`].
+        /// [`StepEvent::Tested`].
         Tested = "TESTED",
-        /// [`Event::Limited`].
+        /// [`StepEvent::Limited`].
         Limited = "LIMITED",
-        /// [`Event::Continued`].
+        /// [`StepEvent::Continued`].
         Continued = "CONTINUED",
     }
 }
@@ -245,42 +245,45 @@ pub enum Command {
 }
 
 /// Returns the state after an event. An event that a state doesn't await changes nothing.
-pub fn step(program: &Program, state: State, event: Event) -> State {
+pub fn step(program: &Program, state: WorkflowState, event: StepEvent) -> WorkflowState {
     match event {
-        Event::Decided { is_needed } => match state {
-            State::Deciding(place) => program.decided(place, is_needed),
+        StepEvent::Decided { is_needed } => match state {
+            WorkflowState::Deciding(place) => program.decided(place, is_needed),
             state => state,
         },
-        Event::Measured(number) => match state {
-            State::Measuring(place) => program.measured(place, number),
+        StepEvent::Measured(number) => match state {
+            WorkflowState::Measuring(place) => program.measured(place, number),
             state => state,
         },
-        Event::Begun(session) => match state {
-            State::Starting(place) => {
+        StepEvent::Begun(session) => match state {
+            WorkflowState::Starting(place) => {
                 let iteration = place.iteration + 1;
-                let place = Place { iteration, session: Some(session), limit: None, ..place };
-                State::Running(place, session)
+                let place =
+                    StepPosition { iteration, session: Some(session), limit: None, ..place };
+                WorkflowState::Running(place, session)
             }
             state => state,
         },
-        Event::Ended(end) => match state {
-            State::Running(place, _) => program.ended(place, end),
+        StepEvent::Ended(end) => match state {
+            WorkflowState::Running(place, _) => program.ended(place, end),
             state => state,
         },
-        Event::Undone => match state {
-            State::Undoing(place, _) => program.continue_step(Place { session: None, ..place }),
+        StepEvent::Undone => match state {
+            WorkflowState::Undoing(place, _) => {
+                program.continue_step(StepPosition { session: None, ..place })
+            }
             state => state,
         },
-        Event::Tested { is_passed } => match state {
-            State::Testing(place) if is_passed => program.enter_next_step(place),
-            State::Testing(place) => program.continue_step(place),
+        StepEvent::Tested { is_passed } => match state {
+            WorkflowState::Testing(place) if is_passed => program.enter_next_step(place),
+            WorkflowState::Testing(place) => program.continue_step(place),
             state => state,
         },
-        Event::Limited(limit) => match state {
-            State::Starting(place) => State::Done(place, End::LimitReached(limit)),
+        StepEvent::Limited(limit) => match state {
+            WorkflowState::Starting(place) => WorkflowState::Done(place, End::LimitReached(limit)),
             state => state,
         },
-        Event::Continued { iterations } => {
+        StepEvent::Continued { iterations } => {
             state.with_iterations(iterations).map_done(|place, end| program.again(place, end))
         }
     }
@@ -288,58 +291,66 @@ pub fn step(program: &Program, state: State, event: Event) -> State {
 
 impl Program {
     /// Returns the state before the first event.
-    pub fn start(&self) -> State {
-        State::Deciding(Place::default())
+    pub fn start(&self) -> WorkflowState {
+        WorkflowState::Deciding(StepPosition::default())
     }
 
     /// Returns the rules of the step at a place.
-    pub fn rules(&self, place: &Place) -> Option<&StepRules> {
+    pub fn rules(&self, place: &StepPosition) -> Option<&StepRules> {
         self.steps.get(place.step)
     }
 
     /// Returns the maximum number of iterations at a place.
-    pub fn max_iterations(&self, place: &Place) -> u32 {
+    pub fn max_iterations(&self, place: &StepPosition) -> u32 {
         let usual = self.rules(place).map_or(0, |rules| rules.iterations);
         place.iterations.unwrap_or(usual)
     }
 
-    fn decided(&self, place: Place, is_needed: bool) -> State {
+    fn decided(&self, place: StepPosition, is_needed: bool) -> WorkflowState {
         if !is_needed {
             return self.enter_next_step(place);
         }
         match place.session {
             // A limit that is raised now has ended its session.
-            Some(session) => State::Running(Place { limit: None, ..place }, session),
-            None if self.is_unmeasured(&place) => State::Measuring(place),
+            Some(session) => WorkflowState::Running(StepPosition { limit: None, ..place }, session),
+            None if self.is_unmeasured(&place) => WorkflowState::Measuring(place),
             None => self.continue_step(place),
         }
     }
 
     /// Returns whether the number is to be measured before the first iteration.
-    fn is_unmeasured(&self, place: &Place) -> bool {
+    fn is_unmeasured(&self, place: &StepPosition) -> bool {
         place.best.is_none() && self.rules(place).is_some_and(|rules| rules.metric.is_some())
     }
 
-    fn measured(&self, place: Place, number: Option<Measurement>) -> State {
+    fn measured(&self, place: StepPosition, number: Option<Measurement>) -> WorkflowState {
         let direction = self.rules(&place).and_then(|rules| rules.metric);
         match (direction, place.best, number, place.session) {
             (Some(_), None, Some(number), _) => {
-                self.continue_step(Place { best: Some(number), ..place })
+                self.continue_step(StepPosition { best: Some(number), ..place })
             }
-            (_, None, _, _) | (None, ..) | (.., None) => State::Done(place, End::NotMeasured),
+            (_, None, _, _) | (None, ..) | (.., None) => {
+                WorkflowState::Done(place, End::NotMeasured)
+            }
             (Some(direction), Some(best), Some(number), Some(_))
                 if direction.is_better(number, best) =>
             {
                 // What is kept is complete: a session that a limit has cut off is not resumed.
-                self.kept(Place { best: Some(number), session: None, ..place })
+                self.kept(StepPosition { best: Some(number), session: None, ..place })
             }
-            (Some(_), Some(_), _, Some(session)) => State::Undoing(place, session),
+            (Some(_), Some(_), _, Some(session)) => WorkflowState::Undoing(place, session),
         }
     }
 
-    fn ended(&self, place: Place, SessionEnd { outcome, has_changed }: SessionEnd) -> State {
+    fn ended(
+        &self,
+        place: StepPosition,
+        SessionEnd { outcome, has_changed }: SessionEnd,
+    ) -> WorkflowState {
         let limit = match outcome {
-            SessionOutcome::Failed(code) => return State::Done(place, End::SessionFailed(code)),
+            SessionOutcome::Failed(code) => {
+                return WorkflowState::Done(place, End::SessionFailed(code));
+            }
             SessionOutcome::Limited(limit) => Some(limit),
             SessionOutcome::Answered | SessionOutcome::Partial => None,
         };
@@ -353,64 +364,70 @@ impl Program {
             (false, None) if is_incomplete => place.unchanged,
             (false, None) => place.unchanged + 1,
         };
-        let place = Place { unchanged, limit, ..place };
+        let place = StepPosition { unchanged, limit, ..place };
         if has_changed && rules.is_some_and(|rules| rules.metric.is_some()) {
-            State::Measuring(place)
+            WorkflowState::Measuring(place)
         } else if is_incomplete {
-            State::Done(place, End::Incomplete)
+            WorkflowState::Done(place, End::Incomplete)
         } else {
             self.kept(place)
         }
     }
 
     /// Returns the state after an iteration whose changes stay.
-    fn kept(&self, place: Place) -> State {
+    fn kept(&self, place: StepPosition) -> WorkflowState {
         let is_last = place.iteration >= self.max_iterations(&place);
         match self.rules(&place).map(|rules| rules.goal) {
-            Some(Goal::Tested) => State::Testing(place),
+            Some(Goal::Tested) => WorkflowState::Testing(place),
             Some(Goal::Answered) if is_last && place.limit.is_none() => self.enter_next_step(place),
             Some(Goal::Answered | Goal::Unbounded) | None => self.continue_step(place),
         }
     }
 
     /// Returns the state after an iteration that has not reached the goal.
-    fn continue_step(&self, place: Place) -> State {
+    fn continue_step(&self, place: StepPosition) -> WorkflowState {
         let max_unchanged = self.rules(&place).and_then(|rules| rules.max_unchanged);
         if let Some(limit) = place.limit {
-            return State::Done(place, End::LimitReached(limit));
+            return WorkflowState::Done(place, End::LimitReached(limit));
         }
-        let place = Place { session: None, ..place };
+        let place = StepPosition { session: None, ..place };
         if max_unchanged.is_some_and(|most| place.unchanged >= most) {
-            State::Done(place, End::NothingChanged)
+            WorkflowState::Done(place, End::NothingChanged)
         } else if place.iteration >= self.max_iterations(&place) {
-            State::Done(place, End::IterationsUsed)
+            WorkflowState::Done(place, End::IterationsUsed)
         } else {
-            State::Starting(place)
+            WorkflowState::Starting(place)
         }
     }
 
-    fn enter_next_step(&self, place: Place) -> State {
+    fn enter_next_step(&self, place: StepPosition) -> WorkflowState {
         match self.steps.len() > place.step + 1 {
-            true => State::Deciding(Place { step: place.step + 1, ..Place::default() }),
+            true => WorkflowState::Deciding(StepPosition {
+                step: place.step + 1,
+                ..StepPosition::default()
+            }),
             // The last step may be decided again.
-            false => State::Done(Place { session: None, limit: None, ..place }, End::Succeeded),
+            false => WorkflowState::Done(
+                StepPosition { session: None, limit: None, ..place },
+                End::Succeeded,
+            ),
         }
     }
 
     /// Returns the state in which an ended workflow continues.
-    fn again(&self, place: Place, end: End) -> State {
+    fn again(&self, place: StepPosition, end: End) -> WorkflowState {
         match (end, place.session) {
             (End::Succeeded, _) => match self.rules(&place) {
-                Some(rules) if rules.is_rechecked => State::Deciding(place),
-                Some(_) | None => State::Done(place, end),
+                Some(rules) if rules.is_rechecked => WorkflowState::Deciding(place),
+                Some(_) | None => WorkflowState::Done(place, end),
             },
-            (End::SessionFailed(_), Some(session)) => State::Running(place, session),
-            _ => State::Deciding(Place { limit: None, ..place }),
+            (End::SessionFailed(_), Some(session)) => WorkflowState::Running(place, session),
+            _ => WorkflowState::Deciding(StepPosition { limit: None, ..place }),
         }
     }
 }
 
-impl State {
+impl WorkflowState {
     /// Returns what has to happen.
     pub fn command(&self) -> Command {
         match self {
@@ -425,20 +442,20 @@ impl State {
     }
 
     /// Returns the kind.
-    pub fn kind(&self) -> StateKind {
+    pub fn kind(&self) -> WorkflowStateKind {
         match self {
-            Self::Deciding(_) => StateKind::Deciding,
-            Self::Measuring(_) => StateKind::Measuring,
-            Self::Starting(_) => StateKind::Starting,
-            Self::Running(..) => StateKind::Running,
-            Self::Undoing(..) => StateKind::Undoing,
-            Self::Testing(_) => StateKind::Testing,
-            Self::Done(..) => StateKind::Done,
+            Self::Deciding(_) => WorkflowStateKind::Deciding,
+            Self::Measuring(_) => WorkflowStateKind::Measuring,
+            Self::Starting(_) => WorkflowStateKind::Starting,
+            Self::Running(..) => WorkflowStateKind::Running,
+            Self::Undoing(..) => WorkflowStateKind::Undoing,
+            Self::Testing(_) => WorkflowStateKind::Testing,
+            Self::Done(..) => WorkflowStateKind::Done,
         }
     }
 
     /// Returns where the workflow is.
-    pub fn place(&self) -> &Place {
+    pub fn place(&self) -> &StepPosition {
         match self {
             Self::Deciding(place)
             | Self::Measuring(place)
@@ -463,7 +480,7 @@ impl State {
         self
     }
 
-    fn map_done(self, continue_with: impl FnOnce(Place, End) -> Self) -> Self {
+    fn map_done(self, continue_with: impl FnOnce(StepPosition, End) -> Self) -> Self {
         match self {
             Self::Done(place, end) => continue_with(place, end),
             Self::Deciding(_)
@@ -476,18 +493,18 @@ impl State {
     }
 }
 
-impl Event {
+impl StepEvent {
     /// Returns the kind.
-    pub fn kind(&self) -> EventKind {
+    pub fn kind(&self) -> StepEventKind {
         match self {
-            Self::Decided { .. } => EventKind::Decided,
-            Self::Measured(_) => EventKind::Measured,
-            Self::Begun(_) => EventKind::Begun,
-            Self::Ended(_) => EventKind::Ended,
-            Self::Undone => EventKind::Undone,
-            Self::Tested { .. } => EventKind::Tested,
-            Self::Limited(_) => EventKind::Limited,
-            Self::Continued { .. } => EventKind::Continued,
+            Self::Decided { .. } => StepEventKind::Decided,
+            Self::Measured(_) => StepEventKind::Measured,
+            Self::Begun(_) => StepEventKind::Begun,
+            Self::Ended(_) => StepEventKind::Ended,
+            Self::Undone => StepEventKind::Undone,
+            Self::Tested { .. } => StepEventKind::Tested,
+            Self::Limited(_) => StepEventKind::Limited,
+            Self::Continued { .. } => StepEventKind::Continued,
         }
     }
 }

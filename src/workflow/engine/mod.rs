@@ -3,7 +3,7 @@
 //! ```text
 //!  command ──▶ Workflow (steps: prompt, checks, metric) ──▶ WorkflowRun ──▶ sessions, checks, undo
 //!                                                              │   ▲
-//!                                              event, detail   ▼   │ State::command()
+//!                                              event, detail   ▼   │ WorkflowState::command()
 //!                                       DIR/workflow.jsonl ──▶ machine::step(program, state, event)
 //! ```
 //!

@@ -7,7 +7,7 @@ use thiserror::Error;
 
 use super::history::{CheckReport, EventDetail, WorkflowHistory};
 use super::journal::{WorkflowJournal, WorkflowJournalError};
-use super::machine::{Command, End, Event, Limit, Measurement, Program};
+use super::machine::{Command, End, Limit, Measurement, Program, StepEvent};
 use super::prompt::iteration_message;
 use super::session::SessionRun;
 use super::{StepDefinition, Workflow};
@@ -149,7 +149,7 @@ impl WorkflowRun<'_> {
                 Command::Finish(end) => return Ok(WorkflowOutcome::Ended(end)),
                 command => match active.perform(command)? {
                     Some(done) => done,
-                    // The time is over during a check. What it would have said is not known.
+                    // The time is over during a check. Its result is not known.
                     None => match self.interrupts.signal() {
                         Some(signal) => return Ok(WorkflowOutcome::Interrupted(signal)),
                         None => return Ok(WorkflowOutcome::OutOfTime),
@@ -167,15 +167,15 @@ impl WorkflowRun<'_> {
         &self,
         step: &StepDefinition,
         history: &WorkflowHistory,
-        event: Event,
+        event: StepEvent,
         detail: &EventDetail,
     ) {
         let place = history.state.place();
         match event {
-            Event::Decided { is_needed: false } => {
+            StepEvent::Decided { is_needed: false } => {
                 self.observer.on_event(WorkflowEvent::Skipped(step));
             }
-            Event::Measured(number) => {
+            StepEvent::Measured(number) => {
                 let direction = step.metric.as_ref().map(|metric| metric.direction);
                 let is_better = number.zip(place.best).zip(direction);
                 let is_better = is_better.is_some_and(|((new, best), it)| it.is_better(new, best));
@@ -186,16 +186,16 @@ impl WorkflowRun<'_> {
                     is_kept: place.best.is_none() || is_better,
                 });
             }
-            Event::Undone => {
+            StepEvent::Undone => {
                 let note = detail.note.as_deref().unwrap_or_default();
                 self.observer.on_event(WorkflowEvent::Undone(note));
             }
-            Event::Decided { .. }
-            | Event::Begun(_)
-            | Event::Ended(_)
-            | Event::Tested { .. }
-            | Event::Limited(_)
-            | Event::Continued { .. } => {}
+            StepEvent::Decided { .. }
+            | StepEvent::Begun(_)
+            | StepEvent::Ended(_)
+            | StepEvent::Tested { .. }
+            | StepEvent::Limited(_)
+            | StepEvent::Continued { .. } => {}
         }
     }
 
@@ -218,14 +218,14 @@ struct ActiveStep<'a> {
 
 impl ActiveStep<'_> {
     /// Carries a command out. `None` if it was interrupted, or the time was over.
-    fn perform(&self, command: Command) -> Result<Option<(Event, EventDetail)>, WorkflowError> {
+    fn perform(&self, command: Command) -> Result<Option<(StepEvent, EventDetail)>, WorkflowError> {
         match command {
             Command::Decide => Ok(self.decide()),
             Command::Measure => Ok(self.measure()),
             Command::Begin => {
                 let event = match self.reached_limit() {
-                    Some(limit) => Event::Limited(limit),
-                    None => Event::Begun(SessionId::generate()),
+                    Some(limit) => StepEvent::Limited(limit),
+                    None => StepEvent::Begun(SessionId::generate()),
                 };
                 Ok(Some((event, EventDetail::default())))
             }
@@ -237,11 +237,11 @@ impl ActiveStep<'_> {
                     log::warn!("{} is not restored: {why}", path.display());
                 }
                 let note = Some(format!("{} restored", pluralize(changed, "path", "paths")));
-                Ok(Some((Event::Undone, EventDetail { note, ..EventDetail::default() })))
+                Ok(Some((StepEvent::Undone, EventDetail { note, ..EventDetail::default() })))
             }
             Command::Test => Ok(self.run_checks().map(|checks| {
                 let is_passed = checks.iter().all(|check| check.passed);
-                (Event::Tested { is_passed }, EventDetail { checks, ..EventDetail::default() })
+                (StepEvent::Tested { is_passed }, EventDetail { checks, ..EventDetail::default() })
             })),
             Command::Finish(_) => Ok(None),
         }
@@ -251,13 +251,13 @@ impl ActiveStep<'_> {
         self.run.setups.get(self.history.state.place().step).ok_or(WorkflowError::NoEnd)
     }
 
-    fn decide(&self) -> Option<(Event, EventDetail)> {
+    fn decide(&self) -> Option<(StepEvent, EventDetail)> {
         let checks = match self.step.is_skipped_if_checked {
             true => self.run_checks()?,
             false => Vec::new(),
         };
         let is_needed = checks.is_empty() || checks.iter().any(|check| !check.passed);
-        Some((Event::Decided { is_needed }, EventDetail { checks, ..EventDetail::default() }))
+        Some((StepEvent::Decided { is_needed }, EventDetail { checks, ..EventDetail::default() }))
     }
 
     /// Returns the limit that covers no further session.
@@ -278,7 +278,7 @@ impl ActiveStep<'_> {
     fn run_session(
         &self,
         session: SessionId,
-    ) -> Result<Option<(Event, EventDetail)>, WorkflowError> {
+    ) -> Result<Option<(StepEvent, EventDetail)>, WorkflowError> {
         if self.run.is_out_of_time() {
             return Ok(None);
         }
@@ -309,7 +309,7 @@ impl ActiveStep<'_> {
         });
         let Some((end, report)) = run.run(self.run.io)? else { return Ok(None) };
         let detail = EventDetail { report: Some(report), ..EventDetail::default() };
-        Ok(Some((Event::Ended(end), detail)))
+        Ok(Some((StepEvent::Ended(end), detail)))
     }
 
     /// Runs the checks of the step, all of them. `None` if one was interrupted, or the time was over.
@@ -328,14 +328,14 @@ impl ActiveStep<'_> {
         Some(checks)
     }
 
-    fn measure(&self) -> Option<(Event, EventDetail)> {
+    fn measure(&self) -> Option<(StepEvent, EventDetail)> {
         let line = self.step.metric.as_ref().map_or("", |metric| &metric.command);
         let (measured, _) = self.run_command(line)?;
         let (number, note) = match measured.and_then(|output| parse_number(&output)) {
             Ok(number) => (Some(number), None),
             Err(why) => (None, Some(why)),
         };
-        Some((Event::Measured(number), EventDetail { note, ..EventDetail::default() }))
+        Some((StepEvent::Measured(number), EventDetail { note, ..EventDetail::default() }))
     }
 
     /// Runs a command in the workspace. `None` if it was interrupted, or the time was over.

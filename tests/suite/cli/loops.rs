@@ -44,14 +44,14 @@ impl Loop {
         Self::new(&APPEND.replace("DELAY", &delay_ms.to_string()))
     }
 
-    fn args<'a>(&self, args: &[&'a str]) -> Vec<&'a str> {
+    fn args<'a>(args: &[&'a str]) -> Vec<&'a str> {
         let common = ["loop", "Append lines.", "--mode", "yolo", "--out", "out"];
         let model = if args.contains(&"--model") { &[][..] } else { &MODEL };
         [&common[..], model, args].concat()
     }
 
     fn begin(&self, args: &[&str]) -> Child {
-        self.cli.command(&self.args(args)).spawn().unwrap()
+        self.cli.command(&Self::args(args)).spawn().unwrap()
     }
 
     fn run(&self, args: &[&str]) -> CommandResult {
@@ -63,14 +63,10 @@ impl Loop {
         self.run(&[&["--check", CHECK, "--json"], args].concat())
     }
 
-    fn journal(&self) -> PathBuf {
-        self.cli.path("out/workflow.jsonl")
-    }
-
     /// Returns how many lines the journal has.
     fn journal_lines(&self) -> usize {
-        let text = fs::read(self.journal()).unwrap_or_default();
-        text.iter().filter(|byte| **byte == b'\n').count()
+        let text = fs::read_to_string(self.cli.path("out/workflow.jsonl")).unwrap_or_default();
+        text.matches('\n').count()
     }
 
     /// Returns how often the script has run its command.
@@ -113,7 +109,7 @@ fn a_loop_ends_when_its_check_passes() {
     assert_eq!((repeated.runs(), iterations(&ran).len()), (3, 3));
     assert_eq!(ran.json()["output"], "I appended a line.");
     assert!((ran.json()["cost"].as_f64().unwrap() - 3.0 * COST).abs() < 1e-9, "{}", ran.out);
-    // Each iteration is told what the check says, and what the one before has found out.
+    // The message has the output of the check, and the answer of the iteration before.
     let messages = repeated.messages();
     assert_eq!(messages.len(), 3);
     assert!(messages.iter().all(|text| text.contains("Append lines.")), "{messages:#?}");
