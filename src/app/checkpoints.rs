@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use super::run_setup::RunSetup;
@@ -13,7 +13,7 @@ use crate::journal::{SessionHistory, SessionId, SessionStore};
 use crate::model::{
     CheckpointKind, CheckpointOutcome, CheckpointRecord, Durability, RecordedState,
 };
-use crate::port::{Checkpoints, EffectContext};
+use crate::port::{CancellationToken, Checkpoints, EffectContext, lock};
 use crate::tools::ExecutionMode;
 use crate::workspace::WorkspaceRoot;
 use crate::workspace::checkpoint::{
@@ -93,7 +93,7 @@ impl StateRecorder {
     /// Records the present state; its contents are durable when this returns.
     pub(super) fn record(
         &mut self,
-        cancel: &crate::port::CancellationToken,
+        cancel: &CancellationToken,
     ) -> Result<RecordedState, CheckpointError> {
         let scanned = self.scanner.scan(&self.store, cancel).and_then(|state| {
             self.lengths = self.store.commit()?;
@@ -146,7 +146,7 @@ impl SessionCheckpoints {
         kind: CheckpointKind,
         scope: &EffectContext,
     ) -> Result<RecordedState, CheckpointError> {
-        let mut recorder = self.recorder.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut recorder = lock(&self.recorder);
         let recorder = match &mut *recorder {
             Some(recorder) => recorder,
             none => {

@@ -35,6 +35,7 @@ mod session;
 mod subagents;
 mod telemetry;
 mod trace;
+mod trajectory;
 mod undo;
 mod worktree;
 
@@ -58,6 +59,7 @@ pub use session::{SessionTarget, open_store, restart_limits};
 pub(crate) use subagents::DISPATCH as DISPATCH_TOOL;
 pub use telemetry::start_telemetry;
 pub use trace::{recorded_step_changes, trace_session};
+pub use trajectory::session_trajectory;
 pub use undo::{
     KeptFiles, RecordedChanges, RecordedWorkspace, UndoError, UndoSession, UndoTarget,
     complete_pending_restore, has_changed_files, undo_whole_session, verify_checkpoints,

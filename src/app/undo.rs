@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use thiserror::Error;
 
@@ -16,7 +16,7 @@ use crate::journal::{
 use crate::model::{
     CheckpointKind, CheckpointOutcome, CheckpointRecord, Durability, RecordedState,
 };
-use crate::port::CancellationToken;
+use crate::port::{CancellationToken, lock};
 use crate::workspace::WorkspaceRoot;
 use crate::workspace::checkpoint::{
     ChangeAuthor, ChangeInterval, ChangePatch, CheckpointError, ContentHash, ContentStore,
@@ -423,7 +423,7 @@ impl RecordedWorkspace {
 
     /// Returns what was not restored, with the reasons.
     pub fn left_out(&self) -> BTreeMap<PathBuf, String> {
-        let mut left_out = self.left_out.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let mut left_out = lock(&self.left_out).clone();
         left_out.remove(Path::new(".git"));
         left_out
     }
@@ -438,7 +438,7 @@ impl RecordedWorkspace {
         let staging = PendingRestore::staging_name();
         let mut restorer = Restorer::new(&mut scanner, &self.contents, Durability::Os, &staging);
         restorer.restore(&plan.now, &plan.result)?;
-        let mut left_out = self.left_out.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut left_out = lock(&self.left_out);
         left_out.extend(plan.unrestorable);
         self.contents.walk_tree(&self.tree, &mut |path, state| {
             if let PathState::LeftOut(skipped) = state {

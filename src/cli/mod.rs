@@ -102,8 +102,11 @@ fn with_suggestion(mut error: clap::Error, words: &[String]) -> clap::Error {
 /// Returns the output format that these arguments ask for, of a command whose output is a run's result.
 fn requested_format(words: &[String]) -> Option<OutputFormat> {
     let runs = ["run", "exec", "demo", "resume", "fork", "batch", "loop"];
-    let command = words.iter().find(|word| !word.starts_with('-'))?;
-    if !runs.contains(&command.as_str()) {
+    let mut typed = words.iter().filter(|word| !word.starts_with('-'));
+    let (command, next) = (typed.next()?, typed.next());
+    // What `batch emit` prints is a script, in which the format is that of its batch.
+    let is_emitted = command == "batch" && next.is_some_and(|word| word == "emit");
+    if !runs.contains(&command.as_str()) || is_emitted {
         return None;
     }
     let words = words.iter().map(String::as_str).take_while(|word| *word != "--");

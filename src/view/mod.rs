@@ -17,6 +17,7 @@ mod run_info;
 mod sink;
 mod tool_failure;
 
+pub mod atif;
 pub mod catalogue;
 pub mod chart;
 pub mod ci_commands;

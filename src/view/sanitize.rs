@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 
 /// Returns whether the character may mislead a terminal or its reader.
-pub(super) fn is_harmful(c: char) -> bool {
+pub fn is_harmful(c: char) -> bool {
     c.is_control()
         || matches!(c,
             // Marks, embeddings, overrides and isolates of the writing direction.

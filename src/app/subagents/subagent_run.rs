@@ -1,7 +1,7 @@
 //! One sub-agent at work, what it shares with the dispatching run, and its result for it.
 
 use std::fmt::Display;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use serde_json::Value;
 
@@ -19,7 +19,7 @@ use crate::journal::{DamagePolicy, ParentCall, SessionId, SessionStore};
 use crate::machine::{Event, RunOutcome, RunStatus, StopReason};
 use crate::model::{FileChange, Signal, TimeSpan, ToolStatus, matches_wildcard, pluralize};
 use crate::policy::Confirmer;
-use crate::port::EffectContext;
+use crate::port::{EffectContext, lock};
 use crate::runner::{DriverInput, Executor, InlineExecutor, Ports, SystemClock, ThreadExecutor};
 use crate::tools::{CallContext, ToolOutput};
 use crate::view::{CostSource, Reporter};
@@ -137,7 +137,7 @@ fn drive(
             ended
         }
     };
-    let changes = changes.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let changes = lock(&changes).clone();
     (ended, changes)
 }
 

@@ -1,6 +1,6 @@
 //! Observes a sub-agent: its usage is charged to the dispatching run at once, and its calls are reported as they happen.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use crate::machine::{Authorization, BudgetUsage, Effect, Event, PricedUsage};
 use crate::model::FileChange;
@@ -45,7 +45,7 @@ impl Observer for UsageMeter {
         let run = machine.state.run();
         self.report_usage(event, run.used);
         if let Event::ToolCompleted { result, .. } = event {
-            let mut changes = self.changes.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut changes = port::lock(&self.changes);
             changes.extend(result.changes.iter().cloned());
         }
         if let Event::Authorized { authorization: Authorization::Abort, .. } = event {

@@ -3,6 +3,7 @@
 #![allow(clippy::struct_excessive_bools)] // a flag is what it is
 
 mod batch;
+mod emit;
 mod keys;
 mod loops;
 mod sessions;
@@ -19,6 +20,7 @@ use clap_complete::Shell;
 
 use batch::BATCH_HELP;
 pub(crate) use batch::*;
+pub(crate) use emit::*;
 use keys::words;
 use loops::LOOP_HELP;
 pub(crate) use loops::LoopArgs;
@@ -65,7 +67,7 @@ pub(crate) enum CliCommand {
     Fork(Box<ForkArgs>),
     /// Run many tasks, in several variants; the same command again continues
     #[command(after_long_help = BATCH_HELP)]
-    Batch(Box<BatchArgs>),
+    Batch(BatchCommand),
     /// Repeat a task, each time with a new context, until its checks pass or a number stops improving
     #[command(name = "loop", after_long_help = LOOP_HELP)]
     Loop(Box<LoopArgs>),
@@ -77,6 +79,8 @@ pub(crate) enum CliCommand {
     Diff(DiffArgs),
     /// List, show, search, export, import or remove stored sessions
     Sessions(SessionsArgs),
+    /// Write a session to standard output: as JSON lines, or as a trajectory for other tools
+    Export(ExportArgs),
     /// Remove old sessions
     Cleanup(CleanupArgs),
     /// List, merge or remove isolated worktrees

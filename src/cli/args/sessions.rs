@@ -209,6 +209,34 @@ pub(crate) enum SessionsCommand {
     },
 }
 
+#[derive(Debug, Args)]
+pub(crate) struct ExportArgs {
+    /// The session: its id, a prefix of it, or `last` for the last one of this folder
+    pub(crate) session: String,
+
+    /// The format
+    #[arg(long, value_enum, default_value_t = ExportFormat::Jsonl)]
+    pub(crate) format: ExportFormat,
+
+    /// Use what precedes the damage of a damaged journal
+    #[arg(long)]
+    pub(crate) partial: bool,
+
+    #[command(flatten)]
+    pub(crate) last: LastArgs,
+
+    #[command(flatten)]
+    pub(crate) layers: LayerArgs,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ExportFormat {
+    /// The records of the session, which `sessions import` reads
+    Jsonl,
+    /// The Agent Trajectory Interchange Format, with the trajectories of sub-agents
+    Atif,
+}
+
 fn days(text: &str) -> Result<u32, &'static str> {
     text.parse().map_err(|_| "expected a whole number of days, not negative, such as 30")
 }
@@ -276,7 +304,8 @@ pub(crate) struct MessageArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct TraceArgs {
-    /// The session: its id, a prefix of it, or `last` for the last one of this folder
+    /// The session: its id, a prefix of it, or `last` for the last one of this folder; or a file with a trajectory, of
+    /// another program too, in the Agent Trajectory Interchange Format: FILE.json
     pub(crate) session: String,
 
     /// Write an HTML page with the chart, the timeline and every message instead

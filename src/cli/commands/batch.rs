@@ -46,24 +46,9 @@ const MAX_MANIFEST_BYTES: u64 = 1 << 30;
 
 pub(crate) fn run(mut args: BatchArgs, world: &ProcessEnv) -> Result<u8, CliError> {
     let format = args.output.format.format();
-    args.settings.keys.overrides.append(&mut args.output.keys.overrides);
-    let config = load_base_config(&args, world)?;
-    let limits = batch_limits(&args, &config);
-    args.settings.keys.overrides.retain(|set| !BATCH_LIMITS.contains(&set.key));
-    let manifest = read_manifest(&args, world)?;
-
-    let out = out_folder(&args, world);
-    let common = common_options(&args.settings, config.workspace.clone(), DEFAULT_AGENT);
-    let cells = BatchCell::all(manifest, &common);
-    let options = CellOptions {
-        settings: &args.settings,
-        world,
-        common,
-        out: out.clone(),
-        files: file_names(&args),
-        has_budget: limits.budget_usd.is_some(),
-    };
-    refuse(&options.find_problems(&cells))?;
+    let (config, limits) = load_limits(&mut args, world)?;
+    let (options, cells) = check(&args, &config, &limits, world)?;
+    let out = options.out.clone();
     worktree_run::sweep(world);
 
     let durability = config.settings.sessions.durability;
@@ -86,6 +71,12 @@ pub(crate) fn run(mut args: BatchArgs, world: &ProcessEnv) -> Result<u8, CliErro
         sessions: Arc::new(StoredSessions(store.clone())),
     };
     let coordinator = Arc::new(Coordinator::open(&out, &ids, settings)?);
+    if !coordinator.has_locks() {
+        let out = out.display();
+        log::warn!(
+            "file locks don't hold in {out} for all machines: no other one may work on this batch"
+        );
+    }
     if args.retry_failed {
         reopen_failed(&coordinator, &folder, &own)?;
     }
@@ -114,6 +105,7 @@ pub(crate) fn run(mut args: BatchArgs, world: &ProcessEnv) -> Result<u8, CliErro
     .run();
 
     // Also after an interrupt, and an error: what is finished is finished.
+    let results_lock = folder.lock_results();
     let spent = coordinator.progress()?.spent.money.as_dollars();
     let rows = write_results(&folder, &coordinator, &cells)?;
     let is_over = ran?;
@@ -131,6 +123,7 @@ pub(crate) fn run(mut args: BatchArgs, world: &ProcessEnv) -> Result<u8, CliErro
     let name = batch_name(&args);
     let report = BatchReport { name, folder: out.display().to_string(), rows, spent, exit_code };
     report.write(&folder)?;
+    drop(results_lock);
     if is_over && !is_success {
         log::warn!("the time of the batch is over; the same command continues");
     }
@@ -138,8 +131,42 @@ pub(crate) fn run(mut args: BatchArgs, world: &ProcessEnv) -> Result<u8, CliErro
     Ok(exit_code)
 }
 
+/// Returns the configuration of the command, and the limits of the batch, which are no longer among the options then.
+pub(super) fn load_limits(
+    args: &mut BatchArgs,
+    world: &ProcessEnv,
+) -> Result<(Config, LimitsConfig), CliError> {
+    args.settings.keys.overrides.append(&mut args.output.keys.overrides);
+    let config = load_base_config(args, world)?;
+    let limits = batch_limits(args, &config);
+    args.settings.keys.overrides.retain(|set| !BATCH_LIMITS.contains(&set.key));
+    Ok((config, limits))
+}
+
+/// Returns the cells, if no mistake can be found before one begins.
+pub(super) fn check<'a>(
+    args: &'a BatchArgs,
+    config: &Config,
+    limits: &LimitsConfig,
+    world: &'a ProcessEnv,
+) -> Result<(CellOptions<'a>, Vec<BatchCell>), CliError> {
+    let manifest = read_manifest(args, world)?;
+    let common = common_options(&args.settings, config.workspace.clone(), DEFAULT_AGENT);
+    let cells = BatchCell::all(manifest, &common);
+    let options = CellOptions {
+        settings: &args.settings,
+        world,
+        common,
+        out: out_folder(args, world),
+        files: file_names(args),
+        has_budget: limits.budget_usd.is_some(),
+    };
+    refuse(&options.find_problems(&cells))?;
+    Ok((options, cells))
+}
+
 /// Returns the configuration of the command itself.
-fn load_base_config(args: &BatchArgs, world: &ProcessEnv) -> Result<Config, CliError> {
+pub(super) fn load_base_config(args: &BatchArgs, world: &ProcessEnv) -> Result<Config, CliError> {
     let mut config = config_options::load_settings(&args.settings, world)?;
     while !config.changed.is_empty() {
         approval::ask(&config, world)?;
@@ -162,7 +189,10 @@ fn batch_limits(args: &BatchArgs, config: &Config) -> LimitsConfig {
     }
 }
 
-fn read_manifest(args: &BatchArgs, world: &ProcessEnv) -> Result<BatchManifest, CliError> {
+pub(super) fn read_manifest(
+    args: &BatchArgs,
+    world: &ProcessEnv,
+) -> Result<BatchManifest, CliError> {
     let tasks = read_text(&args.tasks)?;
     let variants = args.variants.as_ref().map(|path| read_text(&path.to_string_lossy()));
     let variants = variants.transpose()?;
@@ -211,7 +241,7 @@ fn file_names(args: &BatchArgs) -> [String; 2] {
 }
 
 /// Returns the name of a batch: that of its file.
-fn batch_name(args: &BatchArgs) -> String {
+pub(super) fn batch_name(args: &BatchArgs) -> String {
     let stem = Path::new(&args.tasks).file_stem().filter(|_| args.tasks != "-");
     stem.map_or_else(|| "stdin".to_owned(), |stem| stem.to_string_lossy().into_owned())
 }
@@ -266,7 +296,7 @@ pub(crate) fn listen(
 impl From<CoordinationError> for CliError {
     fn from(error: CoordinationError) -> Self {
         match &error {
-            CoordinationError::NoLocks(_) => {
+            CoordinationError::NoLocks(_) | CoordinationError::LocalLocks(_) => {
                 Self::usage(&error).hint("--out names a folder on another file system")
             }
             _ => Self::failed(&error),

@@ -1,6 +1,7 @@
 //! The commands.
 
 mod batch;
+mod batch_emit;
 mod config;
 mod demo;
 mod doctor;
@@ -21,7 +22,7 @@ use clap::CommandFactory;
 pub(crate) use batch::listen;
 pub(crate) use run::print_result;
 
-use super::args::{Cli, CliCommand};
+use super::args::{BatchCommand, Cli, CliCommand};
 use super::error::CliError;
 use super::output;
 use run::with_result_document;
@@ -39,9 +40,12 @@ pub(crate) fn run(command: CliCommand, world: ProcessEnv) -> Result<u8, CliError
         CliCommand::Fork(args) => {
             with_result_document(args.output.format.format(), || resume::fork(&args, world))
         }
-        CliCommand::Batch(args) => {
-            with_result_document(args.output.format.format(), || batch::run(*args, &world))
-        }
+        CliCommand::Batch(command) => match command {
+            BatchCommand::Run(args) => {
+                with_result_document(args.output.format.format(), || batch::run(*args, &world))
+            }
+            BatchCommand::Emit(emit) => batch_emit::run(emit, &world),
+        },
         CliCommand::Loop(args) => {
             with_result_document(args.output.format.format(), || loops::run(&args, &world))
         }
@@ -49,6 +53,7 @@ pub(crate) fn run(command: CliCommand, world: ProcessEnv) -> Result<u8, CliError
         CliCommand::Undo(args) => undo::undo(&args, &world),
         CliCommand::Diff(args) => undo::diff(&args, &world),
         CliCommand::Sessions(args) => sessions::run(&args, &world),
+        CliCommand::Export(args) => sessions::export(&args, &world),
         CliCommand::Cleanup(args) => stored::clean_up(&args, &world),
         CliCommand::Worktrees(args) => worktrees::run(&args, &world),
         CliCommand::Steer(args) => stored::send(&args, MessageKind::Steering, &world),

@@ -4,7 +4,7 @@ use std::io;
 use std::path::Path;
 use std::time::SystemTime;
 
-use architect::app::ProcessEnv;
+use architect::app::{ProcessEnv, session_trajectory};
 use architect::journal::index::{
     CostRow, MessageRole, MessageRow, SearchHit, SessionDetail, SessionRow,
 };
@@ -15,7 +15,7 @@ use architect::view::sanitize;
 use architect::workspace::open_input;
 use serde_json::{Value, json};
 
-use crate::cli::args::{SessionsArgs, SessionsCommand};
+use crate::cli::args::{ExportArgs, ExportFormat, SessionsArgs, SessionsCommand};
 use crate::cli::error::CliError;
 use crate::cli::output;
 use crate::cli::session_lookup::SessionLookup;
@@ -58,7 +58,7 @@ pub(crate) fn run(args: &SessionsArgs, world: &ProcessEnv) -> Result<u8, CliErro
         SessionsCommand::Export { session } => {
             let session = stored.find(session)?;
             stored.check_damage(session, args.partial)?;
-            return export(store, session, &stored.secrets);
+            return export_records(store, session, &stored.secrets);
         }
         SessionsCommand::Import { file } => import(store, file)?,
         SessionsCommand::Rm { session } => {
@@ -189,7 +189,25 @@ fn total(rows: &[CostRow]) -> CostRow {
     }
 }
 
-fn export(store: &SessionStore, session: SessionId, secrets: &Secrets) -> Result<u8, CliError> {
+/// `architect export`: writes a session for other programs.
+pub(crate) fn export(args: &ExportArgs, world: &ProcessEnv) -> Result<u8, CliError> {
+    let stored = SessionLookup::open(&args.layers, args.last, world)?;
+    let session = stored.find(&args.session)?;
+    stored.check_damage(session, args.partial)?;
+    match args.format {
+        ExportFormat::Jsonl => export_records(&stored.store, session, &stored.secrets),
+        ExportFormat::Atif => {
+            let trajectory = session_trajectory(&stored.store, session)?;
+            output::print(&stored.secrets.mask_all(&json!(trajectory).to_string()))
+        }
+    }
+}
+
+fn export_records(
+    store: &SessionStore,
+    session: SessionId,
+    secrets: &Secrets,
+) -> Result<u8, CliError> {
     match store.export_up_to_damage(session, secrets, &mut io::stdout().lock()) {
         Ok(_) => Ok(0),
         Err(JournalError::Io { source, .. }) if source.kind() == io::ErrorKind::BrokenPipe => {

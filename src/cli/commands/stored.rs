@@ -6,7 +6,9 @@ use std::time::{Duration, SystemTime};
 use architect::app::{ProcessEnv, mask_message, open_store, trace_session, verify_checkpoints};
 use architect::journal::{Divergence, JournalEndKind, MessageKind, QueuedMessage, SessionIndex};
 use architect::model::pluralize;
+use architect::view::atif::Trajectory;
 use architect::view::save;
+use architect::workspace::read_input;
 use serde_json::json;
 
 use crate::cli::args::{CleanupArgs, MessageArgs, ReplayArgs, TraceArgs};
@@ -86,9 +88,14 @@ pub(crate) fn replay(args: &ReplayArgs, world: &ProcessEnv) -> Result<u8, CliErr
 /// `architect trace`: shows where a session spent its time.
 pub(crate) fn trace(args: &TraceArgs, world: &ProcessEnv) -> Result<u8, CliError> {
     let stored = SessionLookup::open(&args.layers, args.last, world)?;
-    let session = stored.find_and_report_folder(&args.session)?;
-    stored.check_damage(session, args.partial)?;
-    let mut trace = trace_session(&stored.store, session)?;
+    let file = Path::new(&args.session);
+    let mut trace = if file.extension().is_some_and(|extension| extension == "json") {
+        read_trajectory(file)?.trace()
+    } else {
+        let session = stored.find_and_report_folder(&args.session)?;
+        stored.check_damage(session, args.partial)?;
+        trace_session(&stored.store, session)?
+    };
     for change in &mut trace.changes {
         // The sign before a line would look like a part of a key.
         let lines = change.patch.lines().map(|line| {
@@ -107,6 +114,15 @@ pub(crate) fn trace(args: &TraceArgs, world: &ProcessEnv) -> Result<u8, CliError
         (false, None) => output::print(&stored.secrets.mask_all(&trace.table())),
         (false, Some(_)) => Ok(0),
     }
+}
+
+fn read_trajectory(file: &Path) -> Result<Trajectory, CliError> {
+    let text = read_input(file)
+        .map_err(|error| CliError::usage(format!("could not read {}: {error}", file.display())))?;
+    serde_json::from_str(&text).map_err(|error| {
+        let name = file.display();
+        CliError::usage(format!("{name} is no trajectory in the ATIF format: {error}"))
+    })
 }
 
 /// `architect cleanup`: removes old sessions.

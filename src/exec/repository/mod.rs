@@ -42,6 +42,7 @@ use self::scan::{FolderRole, GitItems, MAX_CONFIG, Scanner};
 use super::confine::SandboxLevel;
 use super::confine::policy::{CopiedFile, LinkedRepositoryAccess, SandboxMode, SandboxPolicy};
 use super::protected::absent_paths::AbsentPaths;
+use crate::port::lock;
 
 /// A folder that is searched for repositories.
 struct ScanRoot {
@@ -262,7 +263,7 @@ impl RepositoryGuard {
         let is_mounted = *self.is_mounted.get_or_init(|| {
             let is_mounted = level == SandboxLevel::Namespaces;
             if !is_mounted {
-                let mut roots = self.roots.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut roots = lock(&self.roots);
                 roots.iter_mut().for_each(|watched| watched.remember_exact(&self.policy));
             }
             is_mounted
@@ -280,7 +281,7 @@ impl RepositoryGuard {
     }
 
     fn record(&self, is_mounted: bool) -> CleanupRecord {
-        let roots = self.roots.lock().unwrap_or_else(PoisonError::into_inner);
+        let roots = lock(&self.roots);
         let root = |watched: &WatchedRoot| {
             let WatchedRoot { root, place, exact, before, .. } = watched;
             (root.path.clone(), *place, exact.clone(), before.clone())
@@ -302,7 +303,7 @@ impl RepositoryGuard {
             Some(false) => Vec::new(),
             None => return Vec::new(),
         };
-        let mut roots = self.roots.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut roots = lock(&self.roots);
         let user = &self.policy.user_git;
         roots.iter_mut().flat_map(|watched| watched.clean(&mounted, user)).collect()
     }

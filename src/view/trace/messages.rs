@@ -54,6 +54,27 @@ pub enum Speaker {
     Partial,
 }
 
+/// Returns the entries of the conversation after the newest one that is known, which is replaced.
+pub(in crate::view) fn new_entries<'a>(
+    machine: &'a Machine,
+    output: &MachineOutput,
+    known: &mut Option<EntryId>,
+) -> Vec<&'a ConversationEntry> {
+    let entries = machine.conversation.entries();
+    let is_new = |entry: &&ConversationEntry| known.is_none_or(|newest| entry.id > newest);
+    let was_compacted =
+        output.notes.iter().any(|note| matches!(note, MachineNote::Compacted { .. }));
+    let new: Vec<&ConversationEntry> = if was_compacted {
+        // A summary is newer than the entries after it.
+        entries.iter().filter(is_new).collect()
+    } else {
+        let count = entries.iter().rev().take_while(is_new).count();
+        entries[entries.len() - count..].iter().collect()
+    };
+    *known = new.iter().map(|entry| entry.id).max().or(*known);
+    new
+}
+
 /// Collects the messages.
 #[derive(Clone, Debug, Default)]
 pub(super) struct MessageCollector {
@@ -71,20 +92,7 @@ impl MessageCollector {
 
     /// Adds the new entries of the conversation.
     pub(super) fn add_new(&mut self, machine: &Machine, output: &MachineOutput) {
-        let entries = machine.conversation.entries();
-        let is_new =
-            |entry: &&ConversationEntry| self.newest.is_none_or(|newest| entry.id > newest);
-        let was_compacted =
-            output.notes.iter().any(|note| matches!(note, MachineNote::Compacted { .. }));
-        let new: Vec<&ConversationEntry> = if was_compacted {
-            // A summary is newer than the entries after it.
-            entries.iter().filter(is_new).collect()
-        } else {
-            let count = entries.iter().rev().take_while(is_new).count();
-            entries[entries.len() - count..].iter().collect()
-        };
-        let newest = new.iter().map(|entry| entry.id).max();
-        for entry in new {
+        for entry in new_entries(machine, output, &mut self.newest) {
             match &entry.item {
                 ConversationItem::User(message) => {
                     let speaker = Speaker::User { origin: message.origin };
@@ -99,7 +107,6 @@ impl MessageCollector {
                 }
             }
         }
-        self.newest = newest.or(self.newest);
     }
 
     /// Adds the partial text of a cancelled request.

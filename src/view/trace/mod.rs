@@ -16,6 +16,7 @@ mod usage_chart;
 
 use serde::{Serialize, Serializer};
 
+pub(in crate::view) use messages::new_entries;
 pub use messages::{Speaker, TraceMessage};
 pub use phase::TracePhase;
 pub use time_account::{PhaseTime, StateTime, TransitionCount};

@@ -9,14 +9,22 @@
 //!      results.jsonl, predictions.jsonl, report.{md,html,json,xml}
 //! ```
 
-use std::fs;
+use std::fs::{self, TryLockError};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use thiserror::Error;
 
 use crate::journal::SessionId;
+
+/// How long to wait for a process that writes the results. It may be suspended.
+const RESULTS_LOCK_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// The pause between two attempts to take the lock of the results.
+const RESULTS_LOCK_INTERVAL: Duration = Duration::from_millis(10);
 
 /// The folder of a batch.
 #[derive(Clone, Debug)]
@@ -105,6 +113,20 @@ impl BatchFolder {
     /// Stores that the setup of a session is done.
     pub(super) fn write_setup(&self, session: SessionId, tree: &str) -> Result<(), BatchFileError> {
         self.write(&self.setup(session), tree.as_bytes())
+    }
+
+    /// Waits until no other process writes the results of all cells, and keeps others from it until the file is closed.
+    /// The process that writes last then has read what all others have finished. Without locks, each writes what it knows.
+    pub fn lock_results(&self) -> Option<fs::File> {
+        let file = fs::File::create(self.0.join(".results.lock")).ok()?;
+        let started = Instant::now();
+        while let Err(TryLockError::WouldBlock) = file.try_lock() {
+            if started.elapsed() > RESULTS_LOCK_TIMEOUT {
+                return None;
+            }
+            thread::sleep(RESULTS_LOCK_INTERVAL);
+        }
+        Some(file)
     }
 
     /// Replaces a file as a whole: a reader finds the old content or the new one.

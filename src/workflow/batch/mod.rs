@@ -14,6 +14,7 @@ mod batch_run;
 mod cell;
 mod cell_run;
 pub mod coordination;
+pub mod emit;
 mod folder;
 mod manifest;
 mod manifest_file;

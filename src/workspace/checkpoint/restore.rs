@@ -114,8 +114,6 @@ impl<'a> Restorer<'a> {
         let (mut changes, mut foreign) = (BTreeMap::new(), Vec::new());
         for PathChange { path, before, after } in &planned {
             let now = self.store.state_of(&present, path)?;
-            let is_folder =
-                |state: &Option<PathState>| state.as_ref().is_some_and(PathState::is_folder);
             if now == *after {
                 continue;
             }
@@ -123,10 +121,11 @@ impl<'a> Restorer<'a> {
             let is_between = now.is_none()
                 && before.is_some()
                 && after.is_some()
-                && is_folder(before) != is_folder(after);
+                && is_folder(before.as_ref()) != is_folder(after.as_ref());
             let is_ours = now == *before
                 || is_between
-                || is_folder(&now) && (is_folder(before) || is_folder(after));
+                || is_folder(now.as_ref())
+                    && (is_folder(before.as_ref()) || is_folder(after.as_ref()));
             match is_ours {
                 true => {
                     let change =
@@ -162,14 +161,12 @@ impl<'a> Restorer<'a> {
         present: &ContentHash,
         changes: &mut BTreeMap<PathBuf, PathChange>,
     ) -> Result<Vec<PathBuf>, CheckpointError> {
-        let is_folder =
-            |state: &Option<PathState>| state.as_ref().is_some_and(PathState::is_folder);
         let mut blocked = Vec::new();
         let paths: Vec<PathBuf> = changes.keys().cloned().collect();
         // The innermost folders first: one that stays keeps those above it.
         for path in paths.iter().rev() {
             let change = &changes[path];
-            if !is_folder(&change.before) || is_folder(&change.after) {
+            if !is_folder(change.before.as_ref()) || is_folder(change.after.as_ref()) {
                 continue;
             }
             let mut is_used = false;
@@ -186,8 +183,8 @@ impl<'a> Restorer<'a> {
                 continue;
             };
             let is_there = match changes.get(parent) {
-                Some(change) => is_folder(&change.after),
-                None => is_folder(&self.store.state_of(present, parent)?),
+                Some(change) => is_folder(change.after.as_ref()),
+                None => is_folder(self.store.state_of(present, parent)?.as_ref()),
             };
             if !is_there && changes.get(path).is_some_and(|change| change.after.is_some()) {
                 changes.remove(path);
@@ -229,6 +226,10 @@ impl<'a> Restorer<'a> {
             }
         }
     }
+}
+
+fn is_folder(state: Option<&PathState>) -> bool {
+    state.is_some_and(PathState::is_folder)
 }
 
 /// Returns the name of a path's file in the folder of new contents.
@@ -317,8 +318,6 @@ impl FileTransition<'_> {
         let is_file = |state: &Option<PathState>| {
             matches!(state, Some(PathState::File { .. } | PathState::Link { .. }))
         };
-        let is_folder =
-            |state: &Option<PathState>| state.as_ref().is_some_and(PathState::is_folder);
         for change in self.changes {
             if is_file(&change.before) && !is_file(&change.after) {
                 let (folder, name) = self.folder_of(&change.path)?;
@@ -328,14 +327,14 @@ impl FileTransition<'_> {
         }
         // The innermost folders first.
         for change in self.changes.iter().rev() {
-            if is_folder(&change.before) && !is_folder(&change.after) {
+            if is_folder(change.before.as_ref()) && !is_folder(change.after.as_ref()) {
                 let (folder, name) = self.folder_of(&change.path)?;
                 unlinkat(&folder, name, AtFlags::REMOVEDIR).context("remove", &change.path)?;
                 self.opened.remove(&change.path);
             }
         }
         for change in self.changes {
-            if is_folder(&change.after) && !is_folder(&change.before) {
+            if is_folder(change.after.as_ref()) && !is_folder(change.before.as_ref()) {
                 let (folder, name) = self.folder_of(&change.path)?;
                 mkdirat(&folder, name, Mode::RWXU).context("create the folder", &change.path)?;
                 self.set_owner(&self.open_folder(&change.path)?, None);

@@ -138,6 +138,7 @@ fn a_key_in_a_file_is_in_nothing_that_is_shown() {
         &["sessions", "export", "last"][..],
         &["sessions", "show", "last"],
         &["sessions", "show", "last", "--json"],
+        &["export", "last", "--format", "atif"],
         &["sessions", "search", "removed"],
         &["trace", "last"],
     ] {

@@ -8,6 +8,7 @@ mod cost_accounting;
 mod crash;
 mod damaged_journals;
 mod exit_codes;
+mod export;
 mod hooks;
 mod import;
 mod info_commands;

@@ -94,20 +94,20 @@ impl Coordinator {
     ///
     /// # Errors
     ///
-    /// Fails if the log can't be used, and if there are limits to share and file locks have no effect there.
+    /// Fails if the log can't be used, and if there are limits to share and file locks don't hold there.
     pub fn open(dir: &Path, cells: &[CellId], settings: CoordinationSettings) -> Result<Self> {
-        let mut log = SharedLog::open(dir, cells)?;
+        let log = SharedLog::open(dir, cells)?;
         let limits = settings.limits;
         let has_locks = log.has_working_locks()?;
         if !has_locks && limits != BatchLimits::default() {
-            return Err(CoordinationError::NoLocks(dir.to_owned()));
+            return Err(CoordinationError::LocalLocks(dir.to_owned()));
         }
         let coordinator = Self { settings, has_locks, log: Mutex::new(log) };
         coordinator.request(Request::SetLimits(limits))?.ok();
         Ok(coordinator)
     }
 
-    /// Returns whether other processes may work on the same folder. Without locks they must not.
+    /// Returns whether file locks hold in the folder, on all machines. Otherwise, no other machine may work on it.
     pub fn has_locks(&self) -> bool {
         self.has_locks
     }

@@ -37,9 +37,12 @@ pub enum CoordinationError {
     /// Another process holds the lock of the log for very long.
     #[error("{} stays locked by another process; is one suspended?", .0.display())]
     Locked(PathBuf),
-    /// The file system doesn't keep locks.
-    #[error("file locks have no effect in {}, so that processes can't share a budget there", .0.display())]
+    /// The file system refuses file locks.
+    #[error("{} can't be locked: the file system has no file locks, which keep the processes of a batch apart", .0.display())]
     NoLocks(PathBuf),
+    /// The file system keeps locks from other processes or machines.
+    #[error("file locks don't hold in {} for all machines, so that a budget can't be shared there", .0.display())]
+    LocalLocks(PathBuf),
 }
 
 /// Why nothing was reserved.

@@ -1,13 +1,14 @@
 //! The log of a batch: one line of JSON per record, each with a checksum that continues the one before, as in a journal.
 
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::fs::OFlags;
+use rustix::fs::{OFlags, major, minor};
+use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
 use super::error::{CoordinationError, LogIoContext, Result};
@@ -23,6 +24,12 @@ const LOCK_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The longest pause between two attempts to take the lock.
 const LOCK_INTERVAL: Duration = Duration::from_millis(10);
+
+/// What is mounted where, with the options.
+const MOUNTS: &str = "/proc/self/mountinfo";
+
+/// Options of network file systems with which a lock excludes only processes of the same machine.
+const LOCAL_LOCKS: [&str; 4] = ["nolock", "local_lock=flock", "local_lock=all", "localflock"];
 
 /// How much is read at once.
 const READ_BYTES: u64 = 64 << 10;
@@ -80,17 +87,23 @@ impl SharedLog {
         })
     }
 
-    /// Returns whether a lock through one open file excludes another one.
-    pub(super) fn has_working_locks(&mut self) -> Result<bool> {
+    /// Returns whether a lock through one open file excludes another one, here and on other machines.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the file system refuses locks.
+    pub(super) fn has_working_locks(&self) -> Result<bool> {
         let other = File::open(&self.path).io_context("open", &self.path)?;
         self.lock()?;
         let second = other.try_lock();
         let _ = other.unlock();
         self.unlock();
+        let device = self.file.metadata().io_context("inspect", &self.path)?.dev();
+        let mounts = fs::read_to_string(MOUNTS).unwrap_or_default();
         match second {
-            Err(TryLockError::WouldBlock) => Ok(true),
+            Err(TryLockError::WouldBlock) => Ok(!are_locks_local(&mounts, device)),
             Ok(()) => Ok(false),
-            Err(TryLockError::Error(error)) => Err(error).io_context("lock", &self.path),
+            Err(TryLockError::Error(error)) => Err(self.lock_error(error)),
         }
     }
 
@@ -213,9 +226,7 @@ impl SharedLog {
         loop {
             match self.file.try_lock() {
                 Ok(()) => return Ok(()),
-                Err(TryLockError::Error(error)) => {
-                    return Err(error).io_context("lock", &self.path);
-                }
+                Err(TryLockError::Error(error)) => return Err(self.lock_error(error)),
                 Err(TryLockError::WouldBlock) if started.elapsed() > LOCK_TIMEOUT => {
                     return Err(CoordinationError::Locked(self.path.clone()));
                 }
@@ -227,8 +238,62 @@ impl SharedLog {
         }
     }
 
+    fn lock_error(&self, error: io::Error) -> CoordinationError {
+        match has_no_locks(&error) {
+            true => CoordinationError::NoLocks(self.path.clone()),
+            false => {
+                CoordinationError::Io { operation: "lock", path: self.path.clone(), source: error }
+            }
+        }
+    }
+
     /// Releases the lock. A child that another thread has forked shares the open file until it executes its program.
     fn unlock(&self) {
         let _ = self.file.unlock();
+    }
+}
+
+/// Returns whether an error says that the file system keeps no locks.
+fn has_no_locks(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::Unsupported
+        || error.raw_os_error() == Some(Errno::NOLCK.raw_os_error())
+}
+
+/// Returns whether the file system with this device number is one of a network whose locks other machines don't see.
+fn are_locks_local(mounts: &str, device: u64) -> bool {
+    let number = format!("{}:{}", major(device), minor(device));
+    // ID PARENT MAJOR:MINOR ROOT FOLDER OPTIONS … - TYPE SOURCE OPTIONS
+    mounts.lines().filter_map(|line| line.split_once(" - ")).any(|(before, after)| {
+        let options = after.rsplit(' ').next().unwrap_or_default();
+        before.split(' ').nth(2) == Some(&number)
+            && options.split(',').any(|option| LOCAL_LOCKS.contains(&option))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::fs::makedev;
+
+    use super::*;
+
+    #[test]
+    fn a_network_file_system_may_keep_its_locks_to_the_machine() {
+        let mounts = "36 25 0:33 / /home rw,relatime shared:1 - nfs4 host:/home rw,vers=4.2,local_lock=none\n\
+            37 25 0:34 / /old rw - nfs host:/old rw,vers=3,nolock,addr=10.0.0.1\n\
+            38 25 0:35 / /scratch rw - lustre host@tcp:/scratch rw,localflock\n\
+            39 25 8:1 / / rw - ext4 /dev/sda1 rw\n";
+        let local = |major, minor| are_locks_local(mounts, makedev(major, minor));
+        assert_eq!(
+            [(0, 33), (0, 34), (0, 35), (8, 1)].map(|(a, b)| local(a, b)),
+            [false, true, true, false]
+        );
+        for (errno, expected) in [
+            (Errno::NOLCK, true),
+            (Errno::OPNOTSUPP, true),
+            (Errno::NOSYS, true),
+            (Errno::IO, false),
+        ] {
+            assert_eq!(has_no_locks(&errno.into()), expected, "{errno:?}");
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! `architect batch`: many tasks, each an ordinary session.
 
 mod budget;
+mod emit;
 mod fixture;
 mod manifest;
 mod repositories;

@@ -1,6 +1,7 @@
 //! Several processes on one folder, and parts of a batch.
 
 use super::fixture::{ANSWER, Batch, COMMAND, appending};
+use crate::cli::crash::strace::under_strace;
 use crate::kit::cli::wait_for_exit;
 
 #[test]
@@ -30,4 +31,18 @@ fn the_parts_of_a_batch_are_run_one_by_one() {
     assert_eq!(ids(&batch), ["a", "c", "e"]);
     assert_eq!(batch.run(&["--shard", "2/2"]).code, 0);
     assert_eq!(ids(&batch), ["a", "b", "c", "d", "e"]);
+}
+
+#[test]
+fn without_file_locks_a_batch_is_refused() {
+    let batch = Batch::with_tasks(&["a"], ANSWER);
+    let log = batch.cli.path("strace");
+    let how = ["-f", "-qq", "-e", "inject=flock:error=ENOLCK"];
+    let Ok(child) = under_strace(&batch.cli.command(&COMMAND), &log, &how).spawn() else {
+        return eprintln!("skipped: there is no strace");
+    };
+    let ran = wait_for_exit(child);
+    assert_eq!(ran.code, 3, "{}", ran.err);
+    assert!(ran.err.contains("the file system has no file locks"), "{}", ran.err);
+    assert!(ran.err.contains("--out names a folder on another file system"), "{}", ran.err);
 }

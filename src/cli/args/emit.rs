@@ -1,0 +1,171 @@
+//! A batch that is written for a scheduler.
+
+use std::ffi::OsString;
+use std::num::NonZeroUsize;
+
+use clap::parser::ValueSource;
+use clap::{Arg, ArgAction, ArgMatches, Args, Command, Error, FromArgMatches, Subcommand};
+
+use super::BatchArgs;
+
+/// A batch that is run here, or written for a scheduler.
+#[derive(Debug)]
+pub(crate) enum BatchCommand {
+    Run(Box<BatchArgs>),
+    Emit(EmitCommand),
+}
+
+#[derive(Debug, Subcommand)]
+enum BatchSubcommand {
+    /// Write a batch for a scheduler: each of its nodes runs a part
+    #[command(subcommand)]
+    Emit(EmitCommand),
+}
+
+impl FromArgMatches for BatchCommand {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, Error> {
+        match matches.subcommand_name() {
+            None => Box::from_arg_matches(matches).map(Self::Run),
+            Some(_) => BatchSubcommand::from_arg_matches(matches)
+                .map(|BatchSubcommand::Emit(emit)| Self::Emit(emit)),
+        }
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+impl Args for BatchCommand {
+    fn augment_args(command: Command) -> Command {
+        BatchSubcommand::augment_subcommands(BatchArgs::augment_args(command))
+            .args_conflicts_with_subcommands(true)
+            .subcommand_negates_reqs(true)
+            .subcommand_required(false)
+            .arg_required_else_help(false)
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum EmitCommand {
+    /// Write a script that submits the parts as a job array, and a last job that writes the report
+    Slurm(Box<EmitSlurmArgs>),
+    /// Write the manifest of an Indexed Job
+    Kubernetes(Box<EmitKubernetesArgs>),
+}
+
+/// What is written, whatever the scheduler is.
+#[derive(Debug, Args)]
+pub(crate) struct EmitArgs {
+    // Before the batch, which takes its values out of the matches.
+    #[command(flatten)]
+    pub(crate) typed: TypedBatchOptions,
+
+    #[command(flatten)]
+    pub(crate) batch: BatchArgs,
+
+    /// The number of parts, each on a node of its own
+    #[arg(long, value_name = "N", help_heading = "Scheduler")]
+    pub(crate) nodes: NonZeroUsize,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct EmitSlurmArgs {
+    #[command(flatten)]
+    pub(crate) emit: EmitArgs,
+
+    /// An option of sbatch for all jobs, such as --sbatch=--partition=long; may be repeated
+    #[arg(long, value_name = "OPTION", allow_hyphen_values = true, help_heading = "Scheduler")]
+    pub(crate) sbatch: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Scheduler")]
+pub(crate) struct EmitKubernetesArgs {
+    #[command(flatten)]
+    pub(crate) emit: EmitArgs,
+
+    /// The image, with architect, /bin/sh, and what the tasks need
+    #[arg(long, value_name = "IMAGE", help_heading = "Scheduler")]
+    pub(crate) image: String,
+
+    /// The claim of the volume that all parts share; the current folder is its content
+    #[arg(long, value_name = "NAME", default_value = "architect", help_heading = "Scheduler")]
+    pub(crate) claim: String,
+
+    /// Where the volume is mounted
+    #[arg(long, value_name = "DIR", default_value = "/work", help_heading = "Scheduler")]
+    pub(crate) mount: String,
+
+    /// The secret with the keys of the models, by the names of their variables
+    #[arg(long, value_name = "NAME", default_value = "architect", help_heading = "Scheduler")]
+    pub(crate) secret: String,
+
+    /// The processors of a part
+    #[arg(long, value_name = "N", default_value = "2", help_heading = "Scheduler")]
+    pub(crate) cpu: String,
+
+    /// The memory of a part
+    #[arg(long, value_name = "SIZE", default_value = "4Gi", help_heading = "Scheduler")]
+    pub(crate) memory: String,
+}
+
+/// The arguments of the batch as they were typed, for the command line of another one.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct TypedBatchOptions {
+    /// The tasks, and the options in a fixed order, each in one word with its value.
+    pub(crate) words: Vec<OsString>,
+}
+
+/// Returns what was typed for an argument.
+fn typed_words(argument: &Arg, matches: &ArgMatches) -> Vec<OsString> {
+    let id = argument.get_id().as_str();
+    if matches.value_source(id) != Some(ValueSource::CommandLine) {
+        return Vec::new();
+    }
+    let Some(long) = argument.get_long() else {
+        return matches.get_raw(id).into_iter().flatten().map(OsString::from).collect();
+    };
+    let option = format!("--{long}");
+    match argument.get_action() {
+        ArgAction::SetTrue => vec![option.into()],
+        ArgAction::Count => vec![option.into(); usize::from(matches.get_count(id))],
+        _ => {
+            let values = matches.get_raw(id).into_iter().flatten();
+            let word = |value| {
+                let mut word = OsString::from(format!("{option}="));
+                word.push(value);
+                word
+            };
+            values.map(word).collect()
+        }
+    }
+}
+
+impl FromArgMatches for TypedBatchOptions {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, Error> {
+        let command = BatchArgs::augment_args(Command::new("batch"));
+        let words = command.get_arguments().flat_map(|argument| typed_words(argument, matches));
+        Ok(Self { words: words.collect() })
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+impl Args for TypedBatchOptions {
+    fn augment_args(command: Command) -> Command {
+        command
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        command
+    }
+}
