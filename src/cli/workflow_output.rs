@@ -2,10 +2,12 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 use architect::app::{
     ProcessEnv, RunInterrupts, RunIo, RunRequest, RunSetup, SessionTarget, start_telemetry,
 };
+use architect::config::Config;
 use architect::journal::{Durability, SessionStore};
 use architect::machine::{CloseReason, LlmFailure, StopReason};
 use architect::model::{Language, MicroUsd, pluralize};
@@ -14,14 +16,16 @@ use architect::view::{CostSource, RunInfo, RunResult, sanitize};
 use architect::workflow::batch::plain_name;
 use architect::workflow::engine::machine::{End, Limit, Program, StepEvent};
 use architect::workflow::engine::{
-    EventDetail, IterationRecord, StepSetup, StoredEvent, Workflow, WorkflowError, WorkflowEvent,
-    WorkflowHistory, WorkflowJournal, WorkflowJournalError, WorkflowLimits, WorkflowObserver,
-    WorkflowOutcome, WorkflowRun, definition_hash,
+    EventDetail, IterationRecord, StepDefinition, StepSetup, StoredEvent, Workflow, WorkflowError,
+    WorkflowEvent, WorkflowHistory, WorkflowJournal, WorkflowJournalError, WorkflowLimits,
+    WorkflowObserver, WorkflowOutcome, WorkflowRun, definition_hash,
 };
 use serde_json::{Value, json};
 
-use super::args::OutputArgs;
-use super::commands::listen;
+use super::args::{OutputArgs, SettingsArgs};
+use super::batch_cells::common_options;
+use super::commands::{BATCH_LIMITS, listen};
+use super::config_options::DEFAULT_AGENT;
 use super::confirm::confirmation_port;
 use super::error::CliError;
 use super::sinks::{self, Sinks};
@@ -108,6 +112,24 @@ impl WorkflowFolder {
         let (journal, events) =
             WorkflowJournal::open(&self.path, &self.definition, program, durability)?;
         Ok(OpenWorkflow { store, journal, events })
+    }
+}
+
+/// Returns what options define of a workflow: all but its limits, which may change when it continues.
+pub(crate) fn defining_settings(settings: &SettingsArgs, workspace: PathBuf) -> Value {
+    let mut common = common_options(settings, workspace, DEFAULT_AGENT);
+    let key = |set: &String| set.split('=').next().unwrap_or_default().trim().to_owned();
+    common.sets.retain(|set| !BATCH_LIMITS.contains(&key(set).as_str()));
+    json!([common.workspace, common.agent, common.sets, common.others])
+}
+
+/// Returns the limits of a workflow. Its time begins now.
+pub(crate) fn workflow_limits(config: &Config) -> WorkflowLimits {
+    let limits = &config.settings.limits;
+    WorkflowLimits {
+        budget: limits.budget_usd,
+        tokens: limits.max_tokens,
+        deadline: limits.timeout.and_then(|span| Instant::now().checked_add(span.into())),
     }
 }
 
@@ -250,7 +272,8 @@ impl StartedWorkflow<'_> {
     }
 
     fn stop_reason(&self, outcome: WorkflowOutcome, history: &WorkflowHistory) -> StopReason {
-        let has_checks = self.workflow.steps.iter().any(|step| !step.checks.is_empty());
+        let is_endless = |step: &StepDefinition| step.metric.is_some() && step.checks.is_empty();
+        let has_checks = !self.workflow.steps.iter().any(is_endless);
         match outcome {
             WorkflowOutcome::Interrupted(signal) => StopReason::UserInterrupt(signal),
             WorkflowOutcome::OutOfTime | WorkflowOutcome::Ended(End::LimitReached(Limit::Time)) => {

@@ -29,7 +29,7 @@ use crate::cli::error::CliError;
 use crate::cli::{approval, logging, task, worktree_run};
 
 /// The keys whose options limit the whole batch, or the whole loop.
-pub(super) const BATCH_LIMITS: [&str; 3] =
+pub(crate) const BATCH_LIMITS: [&str; 3] =
     ["limits.budget_usd", "limits.max_tokens", "limits.timeout"];
 
 /// The exit codes of cells that `--retry-failed` runs again: a failure, and a model call that timed out.
@@ -207,7 +207,7 @@ pub(super) fn read_manifest(
 }
 
 /// Fails with all mistakes of a manifest, if there are any.
-fn refuse(problems: &[ManifestProblem]) -> Result<(), CliError> {
+pub(super) fn refuse(problems: &[ManifestProblem]) -> Result<(), CliError> {
     let lines: Vec<String> = problems.iter().map(ToString::to_string).collect();
     match &lines[..] {
         [] => Ok(()),

@@ -1,21 +1,20 @@
 //! `architect loop`: repeats a task until its checks pass.
 
 use std::path::Path;
-use std::time::Instant;
 
 use architect::app::ProcessEnv;
 use architect::workflow::engine::machine::Direction;
-use architect::workflow::engine::{Metric, StepSetup, Workflow, WorkflowLimits};
+use architect::workflow::engine::{Metric, StepSetup, Workflow};
 use architect::workspace::worktree::WorktreeContent;
 use serde_json::json;
 
-use super::batch::BATCH_LIMITS;
 use crate::cli::args::LoopArgs;
-use crate::cli::batch_cells::common_options;
-use crate::cli::config_options::{self, DEFAULT_AGENT, SavedOptions};
+use crate::cli::config_options::{self, SavedOptions};
 use crate::cli::error::CliError;
 use crate::cli::task_text;
-use crate::cli::workflow_output::{StartedWorkflow, WorkflowFolder};
+use crate::cli::workflow_output::{
+    StartedWorkflow, WorkflowFolder, defining_settings, workflow_limits,
+};
 use crate::cli::worktree_run::{self, WorktreeRun};
 
 pub(crate) fn run(args: &LoopArgs, world: &ProcessEnv) -> Result<u8, CliError> {
@@ -38,30 +37,19 @@ pub(crate) fn run(args: &LoopArgs, world: &ProcessEnv) -> Result<u8, CliError> {
     let workflow = Workflow::of_loop(prompt.clone(), args.check.clone(), metric, args.iterations);
 
     let workspace = config.workspace.canonicalize().unwrap_or_else(|_| config.workspace.clone());
-    let mut common = common_options(&args.settings, workspace, DEFAULT_AGENT);
-    let key = |set: &String| set.split('=').next().unwrap_or_default().trim().to_owned();
-    common.sets.retain(|set| !BATCH_LIMITS.contains(&key(set).as_str()));
     let definition = json!({
         "loop": prompt,
         "checks": args.check,
         "metric": args.metric,
         "maximize": args.maximize,
-        "workspace": common.workspace,
-        "agent": common.agent,
-        "sets": common.sets,
-        "others": common.others,
+        "settings": defining_settings(&args.settings, workspace),
         "worktree": args.worktree,
         "with_changes": args.with_changes,
     });
     let folder = WorkflowFolder::new("loop", &prompt, &definition, args.out.as_deref(), world);
     config.settings.sessions.dir = Some(folder.path.clone());
     saved.sets.push(format!("sessions.dir={}", folder.path.display()));
-    let limits = &config.settings.limits;
-    let limits = WorkflowLimits {
-        budget: limits.budget_usd,
-        tokens: limits.max_tokens,
-        deadline: limits.timeout.and_then(|span| Instant::now().checked_add(span.into())),
-    };
+    let limits = workflow_limits(&config);
 
     // Everything that can be wrong is found before anything is made.
     let checked = saved.new_setup(config.clone(), world.clone())?;

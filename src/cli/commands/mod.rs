@@ -6,6 +6,7 @@ mod config;
 mod demo;
 mod doctor;
 mod loops;
+mod pipeline;
 mod resume;
 mod run;
 mod sessions;
@@ -19,7 +20,7 @@ use architect::journal::MessageKind;
 use architect::view::chart;
 use clap::CommandFactory;
 
-pub(crate) use batch::listen;
+pub(crate) use batch::{BATCH_LIMITS, listen};
 pub(crate) use run::print_result;
 
 use super::args::{BatchCommand, Cli, CliCommand};
@@ -48,6 +49,9 @@ pub(crate) fn run(command: CliCommand, world: ProcessEnv) -> Result<u8, CliError
         },
         CliCommand::Loop(args) => {
             with_result_document(args.output.format.format(), || loops::run(&args, &world))
+        }
+        CliCommand::Pipeline(args) => {
+            with_result_document(args.output.format.format(), || pipeline::run(*args, &world))
         }
         CliCommand::Replay(args) => stored::replay(&args, &world),
         CliCommand::Undo(args) => undo::undo(&args, &world),

@@ -12,40 +12,51 @@
 //! journal, and its command is carried out. A session that was begun is resumed by its own journal.
 
 mod chart;
+mod condition;
 mod history;
 mod journal;
 pub mod machine;
+mod pipeline;
 mod prompt;
 mod run;
 mod session;
 
 pub use chart::{WORKFLOW_CHART_JSON, WorkflowGuard};
+pub use condition::{Comparison, Condition};
 pub use history::{CheckReport, EventDetail, IterationRecord, SessionReport, WorkflowHistory};
 pub use journal::{JournalHeader, StoredEvent, WorkflowJournal, WorkflowJournalError};
+pub use pipeline::{Pipeline, PipelineStep};
 pub use run::{
     StepSetup, WorkflowError, WorkflowEvent, WorkflowLimits, WorkflowObserver, WorkflowOutcome,
     WorkflowRun,
 };
 
 use machine::{Direction, Goal, Program, StepRules};
+use serde::Serialize;
 use serde_json::Value;
 
 use crate::journal::sha256_hex;
 
 /// The steps of a workflow, as its user defines them.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Workflow {
     /// The steps, in order.
     pub steps: Vec<StepDefinition>,
 }
 
 /// A step.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct StepDefinition {
     /// Its name, which no other step has.
     pub name: String,
     /// What is to be done in each iteration.
     pub prompt: String,
+    /// Whether `{{steps.NAME.output}}` in the prompt stands for the answer of an earlier step.
+    pub has_placeholders: bool,
+    /// The condition without which the step is skipped.
+    pub when: Option<Condition>,
+    /// The condition that has to hold after an iteration.
+    pub until: Option<Condition>,
     /// Shell commands that have to succeed after an iteration.
     pub checks: Vec<String>,
     /// Whether the step has nothing to do if its checks pass before it.
@@ -59,7 +70,7 @@ pub struct StepDefinition {
 }
 
 /// A number that has to be improved.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Metric {
     /// The shell command whose last line of output is the number.
     pub command: String,
@@ -89,6 +100,9 @@ impl Workflow {
         let step = StepDefinition {
             name: LOOP_STEP.to_owned(),
             prompt,
+            has_placeholders: false,
+            when: None,
+            until: None,
             is_skipped_if_checked: !checks.is_empty(),
             checks,
             metric,
@@ -106,10 +120,10 @@ impl Workflow {
 
 impl StepDefinition {
     fn rules(&self) -> StepRules {
-        let goal = match (self.checks.is_empty(), &self.metric) {
-            (false, _) => Goal::Tested,
-            (true, Some(_)) => Goal::Unbounded,
-            (true, None) => Goal::Answered,
+        let goal = match &self.metric {
+            _ if !self.checks.is_empty() || self.until.is_some() => Goal::Tested,
+            Some(_) => Goal::Unbounded,
+            None => Goal::Answered,
         };
         StepRules {
             goal,

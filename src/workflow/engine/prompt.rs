@@ -62,9 +62,11 @@ pub(super) fn iteration_message(
             notes => text.push_str(&format!("{}\n", sanitize::truncate(notes, MAX_NOTES))),
         }
     }
-    text.push_str(
+    if max_iterations > 1 {
+        text.push_str(
         "\nEnd with notes for the next iteration: what you did, what you found out, and what is left.\n",
     );
+    }
     text
 }
 

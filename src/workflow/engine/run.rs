@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use thiserror::Error;
 
+use super::condition::{Condition, render};
 use super::history::{CheckReport, EventDetail, WorkflowHistory};
 use super::journal::{WorkflowJournal, WorkflowJournalError};
 use super::machine::{Command, End, Limit, Measurement, Program, StepEvent};
@@ -240,10 +241,33 @@ impl ActiveStep<'_> {
                 Ok(Some((StepEvent::Undone, EventDetail { note, ..EventDetail::default() })))
             }
             Command::Test => Ok(self.run_checks().map(|checks| {
-                let is_passed = checks.iter().all(|check| check.passed);
+                let is_passed =
+                    checks.iter().all(|check| check.passed) && self.holds(self.step.until.as_ref());
                 (StepEvent::Tested { is_passed }, EventDetail { checks, ..EventDetail::default() })
             })),
             Command::Finish(_) => Ok(None),
+        }
+    }
+
+    /// Returns whether a condition holds, if there is one.
+    fn holds(&self, condition: Option<&Condition>) -> bool {
+        condition.is_none_or(|it| it.holds(&|name| self.output_of(name)))
+    }
+
+    /// Returns the newest answer of a step; an empty one if it was skipped.
+    fn output_of(&self, name: &str) -> String {
+        let is_it =
+            |index: usize| self.run.workflow.steps.get(index).is_some_and(|step| step.name == name);
+        let newest = self.history.iterations.iter().rev().find(|it| is_it(it.step));
+        let report = newest.and_then(|it| it.report.as_ref());
+        report.map(|report| report.output.clone()).unwrap_or_default()
+    }
+
+    /// Returns the task of the step, with the answers of earlier steps in it.
+    fn task(&self) -> String {
+        match self.step.has_placeholders {
+            true => render(&self.step.prompt, &|name| self.output_of(name)),
+            false => self.step.prompt.clone(),
         }
     }
 
@@ -256,7 +280,8 @@ impl ActiveStep<'_> {
             true => self.run_checks()?,
             false => Vec::new(),
         };
-        let is_needed = checks.is_empty() || checks.iter().any(|check| !check.passed);
+        let is_needed = (checks.is_empty() || checks.iter().any(|check| !check.passed))
+            && self.holds(self.step.when.as_ref());
         Some((StepEvent::Decided { is_needed }, EventDetail { checks, ..EventDetail::default() }))
     }
 
@@ -296,7 +321,7 @@ impl ActiveStep<'_> {
             setup: &setup,
             store: self.run.store,
             session,
-            task: iteration_message(self.step, &self.step.prompt, self.history, of).into(),
+            task: iteration_message(self.step, &self.task(), self.history, of).into(),
             known_records: self.history.records_at_end(session),
             deadline: self.run.limits.deadline,
         };

@@ -18,6 +18,7 @@ mod limits;
 mod loops;
 mod misuse;
 mod output;
+mod pipeline;
 mod printed;
 mod process_environment;
 mod resume;
