@@ -71,7 +71,7 @@ pub(crate) enum CliCommand {
     /// Run many tasks, in several variants; the same command again continues
     #[command(after_long_help = BATCH_HELP)]
     Batch(BatchCommand),
-    /// Repeat a task, each time with a new context, until its checks pass or a number stops improving
+    /// Repeat a task, each time with a new context, until its checks pass, or to improve a number
     #[command(name = "loop", after_long_help = LOOP_HELP)]
     Loop(Box<LoopArgs>),
     /// Run the steps of a file in order, each in a session of its own; the same command again continues

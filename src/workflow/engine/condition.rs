@@ -102,13 +102,13 @@ fn unquoted(text: &str) -> String {
 /// Fails with the first placeholder of a step that has another form than `steps.NAME.output`.
 pub(super) fn step_names(text: &str) -> Result<Vec<&str>, String> {
     let mut names = Vec::new();
-    for piece in pieces(text) {
-        match piece {
-            Piece::Output(name) => names.push(name),
-            Piece::Unknown(inner) => {
+    for part in parts(text) {
+        match part {
+            TemplatePart::Output(name) => names.push(name),
+            TemplatePart::Unknown(inner) => {
                 return Err(format!("`{{{{{inner}}}}}`: write {{{{steps.NAME.output}}}}"));
             }
-            Piece::Text(_) => {}
+            TemplatePart::Text(_) => {}
         }
     }
     Ok(names)
@@ -116,16 +116,16 @@ pub(super) fn step_names(text: &str) -> Result<Vec<&str>, String> {
 
 /// Returns a text with the answers of steps in place of its placeholders. What stands in an answer is not looked at.
 pub(super) fn render(text: &str, output: &dyn Fn(&str) -> String) -> String {
-    let render = |piece| match piece {
-        Piece::Text(text) => text.to_owned(),
-        Piece::Output(name) => output(name),
-        Piece::Unknown(inner) => [PLACEHOLDER[0], inner, PLACEHOLDER[1]].concat(),
+    let render = |part| match part {
+        TemplatePart::Text(text) => text.to_owned(),
+        TemplatePart::Output(name) => output(name),
+        TemplatePart::Unknown(inner) => [PLACEHOLDER[0], inner, PLACEHOLDER[1]].concat(),
     };
-    pieces(text).into_iter().map(render).collect()
+    parts(text).into_iter().map(render).collect()
 }
 
-/// A piece of a template.
-enum Piece<'a> {
+/// A part of a template.
+enum TemplatePart<'a> {
     Text(&'a str),
     /// The answer of this step.
     Output(&'a str),
@@ -133,25 +133,25 @@ enum Piece<'a> {
     Unknown(&'a str),
 }
 
-fn pieces(text: &str) -> Vec<Piece<'_>> {
+fn parts(text: &str) -> Vec<TemplatePart<'_>> {
     let [open, close] = PLACEHOLDER;
-    let (mut pieces, mut begin, mut from) = (Vec::new(), 0, 0);
+    let (mut parts, mut begin, mut from) = (Vec::new(), 0, 0);
     while let Some(start) = text[from..].find(open).map(|at| from + at) {
         let Some(length) = text[start..].find(close) else { break };
         let inner = &text[start + open.len()..start + length];
         from = start + open.len();
         // Other braces are a part of the text.
         let Some(path) = inner.trim().strip_prefix("steps.") else { continue };
-        pieces.push(Piece::Text(&text[begin..start]));
-        pieces.push(match path.strip_suffix(".output") {
-            Some(name) if !name.is_empty() => Piece::Output(name),
-            Some(_) | None => Piece::Unknown(inner),
+        parts.push(TemplatePart::Text(&text[begin..start]));
+        parts.push(match path.strip_suffix(".output") {
+            Some(name) if !name.is_empty() => TemplatePart::Output(name),
+            Some(_) | None => TemplatePart::Unknown(inner),
         });
         from = start + length + close.len();
         begin = from;
     }
-    pieces.push(Piece::Text(&text[begin..]));
-    pieces
+    parts.push(TemplatePart::Text(&text[begin..]));
+    parts
 }
 
 #[cfg(test)]

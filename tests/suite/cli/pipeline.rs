@@ -200,12 +200,13 @@ fn every_mistake_is_reported_and_nothing_is_started() {
     }
     pipeline.cli.write(
         "steps.toml",
-        "[[steps]]\nname = \"a\"\nprompt = \"x\"\nagent = \"nobody\"\n\n\
+        "[[steps]]\nname = \"a\"\nprompt = \"x\"\nagent = \"unknown\"\n\n\
          [[steps]]\nname = \"b\"\nprompt = \"x\"\nmodel = \"nothing/x\"\n",
     );
     let ran = pipeline.run(&[]);
     assert_eq!(ran.code, 3, "{}", ran.err);
-    for part in ["steps.toml:1: unknown agent 'nobody'", "steps.toml:6: unknown provider 'nothing'"]
+    for part in
+        ["steps.toml:1: unknown agent `unknown`", "steps.toml:6: unknown provider 'nothing'"]
     {
         assert!(ran.err.contains(part), "{part}: {}", ran.err);
     }
