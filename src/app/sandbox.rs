@@ -1,9 +1,10 @@
 //! How commands are run: confined as the settings say, without secrets, with a temporary folder of their own.
 
+use std::collections::BTreeSet;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::{fs, io};
 
 use rustix::fs::{Access, access};
@@ -20,7 +21,7 @@ use crate::exec::{
 };
 use crate::model::{hex, matches_wildcard};
 use crate::policy::GuardedFiles;
-use crate::port::unique_id;
+use crate::port::{lock, unique_id};
 use crate::workspace::worktree::{BRANCH_PREFIX, is_isolated};
 
 /// Where commands run: those of the model confined, those of the user as the user.
@@ -55,7 +56,9 @@ impl SandboxTemp {
             !is_usable && builder.recursive(true).mode(0o700).create(own).is_ok()
         });
         let folder = own.unwrap_or(usual);
-        remove_abandoned(&folder, "architect-");
+        if is_first_cleanup(&folder) {
+            remove_abandoned(&folder, "architect-");
+        }
         Self(folder.join(name))
     }
 }
@@ -94,9 +97,7 @@ impl Sandbox {
         guarded: GuardedFiles,
     ) -> Result<Self, AppError> {
         if let Some(state) = world.folders().state {
-            for sentence in exec::finish_interrupted(&state, &user_git(world)) {
-                log::warn!("after a run that was killed: {sentence}");
-            }
+            finish_interrupted_once(&state, world);
         }
         let temps = [(); 3].map(|()| SandboxTemp::new(world));
         let [for_model, for_checks, for_user] = temps.each_ref().map(|temp| temp.0.clone());
@@ -147,6 +148,24 @@ impl Sandbox {
     /// Returns a command of the workspace, for a shell.
     pub(super) fn command(&self, line: &str) -> CommandSpec {
         CommandSpec::shell(line, &self.model.policy().workspace)
+    }
+}
+
+/// The folders in which this process has cleaned up after killed ones.
+static CLEANED: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
+
+/// Returns whether this process has not cleaned up in a folder before. A process may have thousands of runs.
+fn is_first_cleanup(folder: &Path) -> bool {
+    lock(&CLEANED).insert(folder.to_owned())
+}
+
+/// Makes harmless what commands of killed runs left.
+fn finish_interrupted_once(state: &Path, world: &ProcessEnv) {
+    if !is_first_cleanup(state) {
+        return;
+    }
+    for sentence in exec::finish_interrupted(state, &user_git(world)) {
+        log::warn!("after a run that was killed: {sentence}");
     }
 }
 

@@ -210,15 +210,19 @@ impl From<WorktreeError> for CliError {
             WorktreeError::InsideTree { .. } => {
                 &["XDG_STATE_HOME names another folder for state, outside of the workspace"]
             }
+            WorktreeError::NoRepository(_) => &[
+                "begin one: git init && git add -A && git commit -m Begin",
+                "--workspace names another folder",
+            ],
             WorktreeError::NoCommit => {
                 &["commit something first: git commit --allow-empty -m Begin"]
             }
             WorktreeError::NoChanges(_) => {
                 &["without --with-changes the worktree has the commit that is checked out"]
             }
-            WorktreeError::NoSubfolder { .. } => {
-                &["commit it, or carry it over with --with-changes if git does not ignore it"]
-            }
+            WorktreeError::NoSubfolder { .. } => &[
+                "commit it; `run --worktree --with-changes` carries it over if git does not ignore it",
+            ],
             WorktreeError::Unknown(_) => &["`architect worktrees` lists the worktrees"],
             WorktreeError::HasWork { .. } => &["--force removes it, with its branch"],
             _ => &[],

@@ -17,7 +17,9 @@ use crate::machine::{
     Authorization, CallIntent, CostBreakdown, Event, FileDigests, Fingerprint, Machine,
     MachineOutput, Resumption, RunStatus, State, StateKind,
 };
-use crate::model::{CallId, CheckpointKind, CheckpointRecord, EffectId, RunTime, TimeSpan};
+use crate::model::{
+    CallId, CheckpointKind, CheckpointRecord, EffectId, FaultKind, RunTime, TimeSpan,
+};
 
 /// The state of a session, and what a resume needs to know of its records.
 #[derive(Clone, Debug)]
@@ -187,7 +189,8 @@ impl SessionHistory {
                 self.costs.add(before, Some(event), self.machine.state.run().used);
                 let is_over = running_call.is_some()
                     && pending_model_call(&self.machine.state) != running_call
-                    && !ends_run(event);
+                    && !ends_run(event)
+                    && !is_unpaid(event);
                 self.finished_calls += u32::from(is_charged || is_over);
                 true
             }
@@ -350,6 +353,11 @@ fn ends_run(event: &Event) -> bool {
         event,
         Event::Interrupt { .. } | Event::StoreFailed { .. } | Event::InternalError { .. }
     )
+}
+
+/// Returns whether an event is the end of a call that was not sent, since a budget did not cover it.
+fn is_unpaid(event: &Event) -> bool {
+    matches!(event, Event::CallFailed { fault, .. } if fault.kind == FaultKind::Budget)
 }
 
 /// Replays a journal record by record, and calls `see` with each one and its result.

@@ -3,6 +3,7 @@
 #![allow(clippy::struct_excessive_bools)] // a flag is what it is
 
 mod batch;
+mod compare;
 mod emit;
 mod keys;
 mod loops;
@@ -21,6 +22,8 @@ use clap_complete::Shell;
 
 use batch::BATCH_HELP;
 pub(crate) use batch::*;
+use compare::COMPARE_HELP;
+pub(crate) use compare::*;
 pub(crate) use emit::*;
 use keys::words;
 use loops::LOOP_HELP;
@@ -71,6 +74,9 @@ pub(crate) enum CliCommand {
     /// Run many tasks, in several variants; the same command again continues
     #[command(after_long_help = BATCH_HELP)]
     Batch(BatchCommand),
+    /// Run one task in several variants, each on a branch of its own, and choose the best one
+    #[command(after_long_help = COMPARE_HELP)]
+    Compare(Box<CompareArgs>),
     /// Repeat a task, each time with a new context, until its checks pass, or to improve a number
     #[command(name = "loop", after_long_help = LOOP_HELP)]
     Loop(Box<LoopArgs>),

@@ -277,10 +277,11 @@ pub(crate) enum WorktreesCommand {
         /// The worktree, without `architect/`
         name: String,
     },
-    /// Remove a worktree and its branch
+    /// Remove worktrees and their branches
     Rm {
-        /// The worktree, without `architect/`
-        name: String,
+        /// The worktrees, without `architect/`
+        #[arg(required = true, value_name = "NAME")]
+        names: Vec<String>,
         /// Remove it with work that is nowhere else
         #[arg(long)]
         force: bool,

@@ -1,6 +1,8 @@
 //! `architect batch`: runs many tasks.
 
+use std::fs::File;
 use std::io::{self, Read};
+use std::mem;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
@@ -16,8 +18,8 @@ use architect::workflow::batch::coordination::{
     BatchLimits, CellOutcome, CoordinationError, CoordinationSettings, Coordinator, ReopenAs,
 };
 use architect::workflow::batch::{
-    BatchCell, BatchFileError, BatchFolder, BatchManifest, BatchReport, BatchRun, LEASE_TIME,
-    ManifestProblem, ManifestText, StoredSessions, write_results,
+    BatchCell, BatchFileError, BatchFolder, BatchManifest, BatchReport, BatchRun, CommonOptions,
+    LEASE_TIME, ManifestProblem, ManifestText, StoredSessions, write_results,
 };
 use architect::workspace::read_input;
 
@@ -41,14 +43,101 @@ const PARTIAL_EXIT_CODE: u8 = 2;
 /// The name of a manifest from standard input, in messages.
 const STDIN_NAME: &str = "standard input";
 
+/// What the files of a batch have.
+const TASKS_FORM: &str = "the file has a task in each line, as JSON, or [[task]] tables, as TOML";
+pub(super) const VARIANTS_FORM: &str =
+    "the file has a variant in each line, as JSON, or [[variant]] tables, as TOML";
+
 /// The largest manifest, in bytes.
 const MAX_MANIFEST_BYTES: u64 = 1 << 30;
 
 pub(crate) fn run(mut args: BatchArgs, world: &ProcessEnv) -> Result<u8, CliError> {
     let format = args.output.format.format();
-    let (config, limits) = load_limits(&mut args, world)?;
-    let (options, cells) = check(&args, &config, &limits, world)?;
-    let out = options.out.clone();
+    let (config, limits) = load_base_config(&mut args, world)?;
+    let plan = plan_manifest(&args, &config, limits, world)?;
+    let BatchEnd { report, folder, results_lock, .. } = run_cells(&args, plan, &config, world)?;
+    report.write(&folder)?;
+    drop(results_lock);
+    print_totals(format, &report.summary(), [&report.totals(), &report.cost_text()])?;
+    Ok(report.exit_code)
+}
+
+/// What a batch runs, and where.
+pub(super) struct BatchPlan {
+    pub(super) manifest: BatchManifest,
+    pub(super) common: CommonOptions,
+    /// The limits of all cells together.
+    pub(super) limits: LimitsConfig,
+    /// The name for people.
+    pub(super) name: String,
+    /// The folder.
+    pub(super) out: PathBuf,
+    /// The names of the manifest and of the file of variants, for messages; empty for what the command line has.
+    pub(super) files: [String; 2],
+    /// What the user should know before cells run.
+    pub(super) warning: Option<String>,
+}
+
+/// How the cells of a batch have ended.
+pub(super) struct BatchEnd {
+    /// The report, which is not written yet.
+    pub(super) report: BatchReport,
+    pub(super) folder: BatchFolder,
+    /// Keeps other processes from writing results until the report is written.
+    pub(super) results_lock: Option<File>,
+    /// Whether a signal stopped it before all cells had succeeded.
+    pub(super) is_stopped: bool,
+}
+
+/// Returns what the files of a command say.
+pub(super) fn plan_manifest(
+    args: &BatchArgs,
+    config: &Config,
+    limits: LimitsConfig,
+    world: &ProcessEnv,
+) -> Result<BatchPlan, CliError> {
+    Ok(BatchPlan {
+        manifest: read_manifest(args, world)?,
+        common: common_options(&args.settings, config.workspace.clone(), DEFAULT_AGENT),
+        limits,
+        name: batch_name(args),
+        out: out_folder(args, world),
+        files: file_names(args),
+        warning: None,
+    })
+}
+
+impl BatchPlan {
+    /// Takes the cells out of the manifest, if no mistake can be found before one begins.
+    pub(super) fn take_cells<'a>(
+        &mut self,
+        args: &'a BatchArgs,
+        world: &'a ProcessEnv,
+    ) -> Result<(CellOptions<'a>, Vec<BatchCell>), CliError> {
+        let cells = BatchCell::all(mem::take(&mut self.manifest), &self.common);
+        let options = CellOptions {
+            settings: &args.settings,
+            world,
+            common: self.common.clone(),
+            out: self.out.clone(),
+            files: self.files.clone(),
+            has_budget: self.limits.budget_usd.is_some(),
+        };
+        refuse(&options.find_problems(&cells))?;
+        Ok((options, cells))
+    }
+}
+
+/// Runs the cells of a batch, or resumes them, and writes their results.
+pub(super) fn run_cells(
+    args: &BatchArgs,
+    mut plan: BatchPlan,
+    config: &Config,
+    world: &ProcessEnv,
+) -> Result<BatchEnd, CliError> {
+    let format = args.output.format.format();
+    let (options, cells) = plan.take_cells(args, world)?;
+    let BatchPlan { limits, name, out, warning, .. } = plan;
     worktree_run::sweep(world);
 
     let durability = config.settings.sessions.durability;
@@ -81,6 +170,9 @@ pub(crate) fn run(mut args: BatchArgs, world: &ProcessEnv) -> Result<u8, CliErro
         reopen_failed(&coordinator, &folder, &own)?;
     }
     let finished = own.iter().filter(|cell| is_finished(&coordinator, cell)).count();
+    if let Some(warning) = warning.filter(|_| finished < own.len()) {
+        log::warn!("{warning}");
+    }
     let interrupts = RunInterrupts::default();
     let signals = listen(&interrupts, format)?;
     let lang = config.settings.language;
@@ -120,53 +212,22 @@ pub(crate) fn run(mut args: BatchArgs, world: &ProcessEnv) -> Result<u8, CliErro
         (Some(signal), false) => signal.exit_code(),
         (None, false) => PARTIAL_EXIT_CODE,
     };
-    let name = batch_name(&args);
-    let report = BatchReport { name, folder: out.display().to_string(), rows, spent, exit_code };
-    report.write(&folder)?;
-    drop(results_lock);
     if is_over && !is_success {
         log::warn!("the time of the batch is over; the same command continues");
     }
-    print_totals(format, &report.summary(), [&report.totals(), &report.cost_text()])?;
-    Ok(exit_code)
+    let out = out.display().to_string();
+    let report = BatchReport { name, folder: out, rows, spent, exit_code, comparison: None };
+    let is_stopped = stopped_by.is_some() && !is_success;
+    Ok(BatchEnd { report, folder, results_lock, is_stopped })
 }
 
-/// Returns the configuration of the command, and the limits of the batch, which are no longer among the options then.
-pub(super) fn load_limits(
+/// Returns the configuration of the command itself, and the limits of the whole batch, which are no options of its cells
+/// any more.
+pub(super) fn load_base_config(
     args: &mut BatchArgs,
     world: &ProcessEnv,
 ) -> Result<(Config, LimitsConfig), CliError> {
     args.settings.keys.overrides.append(&mut args.output.keys.overrides);
-    let config = load_base_config(args, world)?;
-    let limits = batch_limits(args, &config);
-    args.settings.keys.overrides.retain(|set| !BATCH_LIMITS.contains(&set.key));
-    Ok((config, limits))
-}
-
-/// Returns the cells, if no mistake can be found before one begins.
-pub(super) fn check<'a>(
-    args: &'a BatchArgs,
-    config: &Config,
-    limits: &LimitsConfig,
-    world: &'a ProcessEnv,
-) -> Result<(CellOptions<'a>, Vec<BatchCell>), CliError> {
-    let manifest = read_manifest(args, world)?;
-    let common = common_options(&args.settings, config.workspace.clone(), DEFAULT_AGENT);
-    let cells = BatchCell::all(manifest, &common);
-    let options = CellOptions {
-        settings: &args.settings,
-        world,
-        common,
-        out: out_folder(args, world),
-        files: file_names(args),
-        has_budget: limits.budget_usd.is_some(),
-    };
-    refuse(&options.find_problems(&cells))?;
-    Ok((options, cells))
-}
-
-/// Returns the configuration of the command itself.
-pub(super) fn load_base_config(args: &BatchArgs, world: &ProcessEnv) -> Result<Config, CliError> {
     let mut config = config_options::load_settings(&args.settings, world)?;
     while !config.changed.is_empty() {
         approval::ask(&config, world)?;
@@ -174,7 +235,9 @@ pub(super) fn load_base_config(args: &BatchArgs, world: &ProcessEnv) -> Result<C
     }
     let secrets = collect_secrets(&config, world);
     logging::configure(args.output.verbose, config.settings.logging.level, secrets);
-    Ok(config)
+    let limits = batch_limits(args, &config);
+    args.settings.keys.overrides.retain(|set| !BATCH_LIMITS.contains(&set.key));
+    Ok((config, limits))
 }
 
 /// Returns the limits of the whole batch: those of options. Those of files and variables are limits of each task.
@@ -193,8 +256,9 @@ pub(super) fn read_manifest(
     args: &BatchArgs,
     world: &ProcessEnv,
 ) -> Result<BatchManifest, CliError> {
-    let tasks = read_text(&args.tasks)?;
-    let variants = args.variants.as_ref().map(|path| read_text(&path.to_string_lossy()));
+    let tasks = read_text(&args.tasks, TASKS_FORM)?;
+    let variants =
+        args.variants.as_ref().map(|path| read_text(&path.to_string_lossy(), VARIANTS_FORM));
     let variants = variants.transpose()?;
     let [tasks_name, variants_name] = file_names(args);
     let text = ManifestText { name: &tasks_name, text: &tasks };
@@ -208,7 +272,11 @@ pub(super) fn read_manifest(
 
 /// Fails with all mistakes of a manifest, if there are any.
 pub(super) fn refuse(problems: &[ManifestProblem]) -> Result<(), CliError> {
-    let lines: Vec<String> = problems.iter().map(ToString::to_string).collect();
+    let line = |problem: &ManifestProblem| match problem.file.is_empty() {
+        true => problem.message.clone(),
+        false => problem.to_string(),
+    };
+    let lines: Vec<String> = problems.iter().map(line).collect();
     match &lines[..] {
         [] => Ok(()),
         [problem] => Err(CliError::usage(problem).hint("nothing was started")),
@@ -220,18 +288,17 @@ pub(super) fn refuse(problems: &[ManifestProblem]) -> Result<(), CliError> {
     }
 }
 
-fn read_text(name: &str) -> Result<String, CliError> {
+/// Reads a file of tasks or variants; `form` says what such a file has.
+pub(super) fn read_text(name: &str, form: &str) -> Result<String, CliError> {
     if name == "-" {
         let mut text = String::new();
         let read = io::stdin().lock().take(MAX_MANIFEST_BYTES).read_to_string(&mut text);
-        return read.map(|_| text).map_err(|error| {
-            CliError::usage(format!("could not read the tasks from standard input: {error}"))
-        });
+        return read
+            .map(|_| text)
+            .map_err(|error| CliError::usage(format!("could not read standard input: {error}")));
     }
-    read_input(Path::new(name)).map_err(|error| {
-        CliError::usage(format!("could not read {name}: {error}"))
-            .hint("the file has a task in each line, as JSON, or [[task]] tables, as TOML")
-    })
+    read_input(Path::new(name))
+        .map_err(|error| CliError::usage(format!("could not read {name}: {error}")).hint(form))
 }
 
 fn file_names(args: &BatchArgs) -> [String; 2] {

@@ -29,21 +29,22 @@ fn slurm(args: EmitSlurmArgs, world: &ProcessEnv) -> Result<u8, CliError> {
     let mut emit = args.emit;
     let folder = text(world.cwd.as_os_str())?;
     let words = typed_words(&emit)?;
-    let (config, limits) = batch::load_limits(&mut emit.batch, world)?;
-    let (_, cells) = batch::check(&emit.batch, &config, &limits, world)?;
+    let (config, limits) = batch::load_base_config(&mut emit.batch, world)?;
+    let mut plan = batch::plan_manifest(&emit.batch, &config, limits, world)?;
+    let (_, cells) = plan.take_cells(&emit.batch, world)?;
     let batch = emitted(&emit, folder, words, cells.len());
     let script = SlurmScript { batch, options: args.sbatch }.render();
     print(&script, &config, world)
 }
 
 fn kubernetes(args: EmitKubernetesArgs, world: &ProcessEnv) -> Result<u8, CliError> {
-    let EmitKubernetesArgs { emit, image, claim, mount, secret, cpu, memory } = args;
+    let EmitKubernetesArgs { mut emit, image, claim, mount, secret, cpu, memory } = args;
     let words = typed_words(&emit)?;
     check_mount(&emit, &mount)?;
     // The keys and the folders of the tasks are those of the containers: what can be checked here is the manifest.
     let manifest = batch::read_manifest(&emit.batch, world)?;
     let cells = BatchCell::all(manifest, &CommonOptions::default()).len();
-    let config = batch::load_base_config(&emit.batch, world)?;
+    let (config, _) = batch::load_base_config(&mut emit.batch, world)?;
     let batch = emitted(&emit, mount, words, cells);
     let job = KubernetesJob { batch, image, claim, secret, cpu, memory };
     print(&job.render(), &config, world)

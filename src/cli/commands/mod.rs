@@ -2,6 +2,7 @@
 
 mod batch;
 mod batch_emit;
+mod compare;
 mod config;
 mod demo;
 mod doctor;
@@ -47,6 +48,9 @@ pub(crate) fn run(command: CliCommand, world: ProcessEnv) -> Result<u8, CliError
             }
             BatchCommand::Emit(emit) => batch_emit::run(emit, &world),
         },
+        CliCommand::Compare(args) => {
+            with_result_document(args.output.format.format(), || compare::run(*args, &world))
+        }
         CliCommand::Loop(args) => {
             with_result_document(args.output.format.format(), || loops::run(&args, &world))
         }

@@ -1,8 +1,11 @@
 //! `architect worktrees`: the isolated worktrees of a project.
 
+use std::path::Path;
+
 use architect::app::{ProcessEnv, SandboxedGit, open_worktrees};
+use architect::config::Config;
 use architect::view::sanitize;
-use architect::workspace::worktree::{MergeOutcome, WorktreeInfo};
+use architect::workspace::worktree::{MergeOutcome, WorktreeInfo, Worktrees};
 use serde_json::{Value, json};
 
 use crate::cli::args::{WorktreesArgs, WorktreesCommand};
@@ -23,42 +26,83 @@ pub(crate) fn run(args: &WorktreesArgs, world: &ProcessEnv) -> Result<u8, CliErr
             };
             (listed.iter().map(to_json).collect(), text)
         }
-        WorktreesCommand::Merge { name } => {
-            let mut worktree = worktrees.open(&workspace, name)?;
-            let confined = SandboxedGit { config: &config, env: world };
-            let outcome = worktrees.merge(&mut worktree, &confined)?;
-            let remove = format!("`architect worktrees rm {name}` removes the worktree");
-            match outcome {
-                MergeOutcome::Nothing => {
-                    (json!({"name": name, "merged": "nothing"}), "nothing to merge\n".to_owned())
-                }
-                MergeOutcome::FastForward(commit) => (
-                    json!({"name": name, "merged": "fast-forward", "commit": commit}),
-                    format!("fast-forward to {}; {remove}\n", short(&commit)),
-                ),
-                MergeOutcome::Files(changes) => {
-                    let paths: Vec<&str> = changes.iter().map(|change| &*change.path).collect();
-                    let lines = paths.iter().map(|path| format!("  {}\n", sanitize::line(path)));
-                    let lines: String = lines.collect();
-                    (
-                        json!({"name": name, "merged": "files", "files": paths}),
-                        format!("changed, and not committed:\n{lines}{remove}\n"),
-                    )
+        WorktreesCommand::Merge { name } => merge(name, &worktrees, &config, world)?,
+        WorktreesCommand::Rm { names, force } => {
+            let (mut documents, mut text) = (Vec::new(), String::new());
+            for name in names {
+                match remove(name, *force, &worktrees, &workspace) {
+                    Ok((document, line)) => {
+                        documents.push(document);
+                        text.push_str(&line);
+                    }
+                    Err(error) if documents.is_empty() => return Err(error),
+                    Err(error) => {
+                        // What is removed is reported, too.
+                        output::print(&if args.json {
+                            json!(documents).to_string()
+                        } else {
+                            text
+                        })?;
+                        return Err(error);
+                    }
                 }
             }
-        }
-        WorktreesCommand::Rm { name, force } => {
-            let worktree = worktrees.open(&workspace, name)?;
-            let (changes, has_work) = worktree.changes()?;
-            worktrees.remove(worktree, *force)?;
-            let lost = if has_work { format!("; lost: {changes}") } else { String::new() };
-            (json!({"name": name, "removed": true}), format!("worktree {name} removed{lost}\n"))
+            match names.len() {
+                1 => (documents.remove(0), text),
+                _ => (json!(documents), text),
+            }
         }
     };
     output::print(&if args.json { json.to_string() } else { text })
 }
 
-fn short(commit: &str) -> &str {
+/// Removes a worktree. Returns the outcome as JSON and as text.
+fn remove(
+    name: &str,
+    force: bool,
+    worktrees: &Worktrees,
+    workspace: &Path,
+) -> Result<(Value, String), CliError> {
+    let worktree = worktrees.open(workspace, name)?;
+    let (changes, has_work) = worktree.changes()?;
+    worktrees.remove(worktree, force)?;
+    let lost = if has_work { format!("; lost: {changes}") } else { String::new() };
+    Ok((json!({"name": name, "removed": true}), format!("worktree {name} removed{lost}\n")))
+}
+
+/// Merges a worktree into the workspace of a configuration. Returns the outcome as JSON and as text.
+pub(super) fn merge(
+    name: &str,
+    worktrees: &Worktrees,
+    config: &Config,
+    world: &ProcessEnv,
+) -> Result<(Value, String), CliError> {
+    let workspace = config.workspace.canonicalize().unwrap_or_else(|_| config.workspace.clone());
+    let mut worktree = worktrees.open(&workspace, name)?;
+    let confined = SandboxedGit { config, env: world };
+    let outcome = worktrees.merge(&mut worktree, &confined)?;
+    let remove = format!("`architect worktrees rm {name}` removes the worktree");
+    Ok(match outcome {
+        MergeOutcome::Nothing => {
+            (json!({"name": name, "merged": "nothing"}), "nothing to merge\n".to_owned())
+        }
+        MergeOutcome::FastForward(commit) => (
+            json!({"name": name, "merged": "fast-forward", "commit": commit}),
+            format!("fast-forward to {}; {remove}\n", short(&commit)),
+        ),
+        MergeOutcome::Files(changes) => {
+            let paths: Vec<&str> = changes.iter().map(|change| &*change.path).collect();
+            let lines: String =
+                paths.iter().map(|path| format!("  {}\n", sanitize::line(path))).collect();
+            (
+                json!({"name": name, "merged": "files", "files": paths}),
+                format!("changed, and not committed:\n{lines}{remove}\n"),
+            )
+        }
+    })
+}
+
+pub(super) fn short(commit: &str) -> &str {
     commit.get(..12).unwrap_or(commit)
 }
 

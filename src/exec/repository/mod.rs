@@ -558,16 +558,29 @@ fn is_dependency(path: &Path) -> bool {
     path.iter().any(|name| DEPENDENCY_FOLDERS.iter().any(|other| name == *other))
 }
 
+/// The beginning of the name of a record that is not written to its end.
+const UNFINISHED: &str = ".";
+
+fn is_unfinished(name: &OsStr) -> bool {
+    name.as_encoded_bytes().starts_with(UNFINISHED.as_bytes())
+}
+
 impl CleanupRecord {
     /// Writes the record, and returns the file, which is locked while open.
     fn write(&self, path: &Path) -> io::Result<File> {
         if let Some(folder) = path.parent() {
             fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
         }
-        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
-        file.try_lock().map_err(io::Error::from)?;
-        file.write_all(&serde_json::to_vec(self)?)?;
-        Ok(file)
+        // No other process finds it before it is locked and whole.
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let new = path.with_file_name(format!("{UNFINISHED}{name}"));
+        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
+        let written = file.try_lock().map_err(io::Error::from);
+        let written = written.and_then(|()| file.write_all(&serde_json::to_vec(self)?));
+        // An earlier record of the run stays.
+        let written = written.and_then(|()| fs::hard_link(&new, path));
+        fs::remove_file(&new)?;
+        written.map(|()| file)
     }
 
     /// Does the cleanup of an interrupted run.
@@ -607,7 +620,8 @@ pub fn new_record_path(state: &Path) -> PathBuf {
 /// Makes harmless what commands of killed runs created for git. Returns a sentence for each change.
 pub fn finish_interrupted(state: &Path, user: &UserGitConfig) -> Vec<String> {
     let entries = fs::read_dir(state.join(RECORD_FOLDER)).into_iter().flatten().flatten();
-    let finished = entries.flat_map(|entry| {
+    let is_whole = |entry: &fs::DirEntry| !is_unfinished(&entry.file_name());
+    let finished = entries.filter(is_whole).flat_map(|entry| {
         let path = entry.path();
         let left = File::open(&path).and_then(|file| match file.try_lock() {
             Ok(()) => serde_json::from_reader::<_, CleanupRecord>(io::BufReader::new(&file))
@@ -621,6 +635,8 @@ pub fn finish_interrupted(state: &Path, user: &UserGitConfig) -> Vec<String> {
         let notices = match left {
             Ok(None) => return Vec::new(),
             Ok(Some(record)) => record.clean_up(user, open),
+            // The run has ended meanwhile.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Vec::new(),
             Err(error) => vec![format!("{} can't be read: {error}", path.display())],
         };
         let _ = fs::remove_file(&path);

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::LazyLock;
 
 use serde::Deserialize;
 use thiserror::Error;
@@ -87,7 +88,9 @@ impl ModelTable {
     /// Returns the table of this release.
     pub fn built_in() -> Self {
         // A test parses it, so that a release always has a valid one.
-        Self::parse(BUILT_IN).unwrap_or_default()
+        static PARSED: LazyLock<ModelTable> =
+            LazyLock::new(|| ModelTable::parse(BUILT_IN).unwrap_or_default());
+        PARSED.clone()
     }
 
     /// Returns the table with the rows and aliases of a file added; these take precedence.

@@ -27,41 +27,49 @@ impl ScriptedModel {
 
 impl Model for ScriptedModel {
     fn prepare(&mut self, ask: &ModelRequest<'_>) -> Result<Box<dyn ModelCall>> {
-        let call = self.position.advance();
-        let Some((turn, round)) = self.script.turn(call) else {
-            let turns = pluralize(self.script.turns.len(), "turn", "turns");
-            let message = format!(
-                "the script {} has {turns}, and the run asks for one more",
-                self.script.name
-            );
-            let fault = Fault::new(FaultKind::Request, message);
-            return Err(Fault { advice: RetryAdvice::GiveUp, ..fault });
-        };
-        Ok(Box::new(ScriptedCall {
-            turn: turn.clone(),
-            call_index: call,
-            repetition: round,
-            sent_bytes: request_bytes(ask),
-        }))
+        let Self { script, position } = self.clone();
+        Ok(Box::new(UnsentCall { script, position, sent_bytes: request_bytes(ask) }))
     }
 }
 
-/// A turn to be played.
-struct ScriptedCall {
-    turn: ScriptedTurn,
-    call_index: usize,
-    repetition: usize,
+/// A call that takes its turn when it is sent: one that is not sent, for example for want of money, takes none.
+struct UnsentCall {
+    script: Script,
+    position: ScriptPosition,
     sent_bytes: usize,
 }
 
-impl ModelCall for ScriptedCall {
+impl ModelCall for UnsentCall {
     fn run(
         self: Box<Self>,
         scope: &EffectContext,
         sink: &mut dyn FnMut(ReplyDelta),
     ) -> Result<Reply> {
+        let Self { script, position, sent_bytes } = *self;
+        let call_index = position.advance();
+        let Some((turn, repetition)) = script.turn(call_index) else {
+            let turns = pluralize(script.turns.len(), "turn", "turns");
+            let message =
+                format!("the script {} has {turns}, and the run asks for one more", script.name);
+            let fault = Fault::new(FaultKind::Request, message);
+            return Err(Fault { advice: RetryAdvice::GiveUp, ..fault });
+        };
+        ScriptedCall { turn, call_index, repetition, sent_bytes }.play(scope, sink)
+    }
+}
+
+/// A turn to be played.
+struct ScriptedCall<'a> {
+    turn: &'a ScriptedTurn,
+    call_index: usize,
+    repetition: usize,
+    sent_bytes: usize,
+}
+
+impl ScriptedCall<'_> {
+    fn play(&self, scope: &EffectContext, sink: &mut dyn FnMut(ReplyDelta)) -> Result<Reply> {
         let cancelled = || Fault::new(FaultKind::Connect, "the call was cancelled");
-        let Self { turn, .. } = &*self;
+        let turn = self.turn;
         let sleep = |millis| millis > 0 && scope.sleep(TimeSpan::from_millis(millis));
         if sleep(turn.delay_ms) {
             return Err(cancelled());
@@ -90,11 +98,9 @@ impl ModelCall for ScriptedCall {
             None => Ok(self.reply()),
         }
     }
-}
 
-impl ScriptedCall {
     fn reply(&self) -> Reply {
-        let (turn, finish) = (&self.turn, self.turn.finish());
+        let (turn, finish) = (self.turn, self.turn.finish());
         let text = Some(&turn.text).filter(|text| !text.is_empty());
         let mut parts: Vec<ReplyPart> =
             text.map(|text| ReplyPart::Text(text.as_str().into())).into_iter().collect();
@@ -112,7 +118,7 @@ impl ScriptedCall {
     }
 
     fn usage(&self) -> Usage {
-        let turn = &self.turn;
+        let turn = self.turn;
         let Some(usage) = turn.usage else {
             let calls = turn.calls.iter().map(|call| call.name.len() + call.arguments().len());
             let written = turn.text.len() + turn.reasoning.len() + calls.sum::<usize>();

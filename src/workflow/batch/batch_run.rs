@@ -86,7 +86,7 @@ const RENEWAL_INTERVAL: Duration = Duration::from_secs(5);
 const MAX_CLAIM_WAIT: Duration = Duration::from_millis(200);
 
 /// The leases of this process, with what stops their cells.
-type LeaseTable = Mutex<BTreeMap<LeaseToken, (Lease, RunInterrupts)>>;
+type LeaseTable = Mutex<BTreeMap<LeaseToken, RunInterrupts>>;
 
 impl BatchRun<'_> {
     /// Runs cells until none is left, the limits are reached, or an interrupt comes. Returns whether the time was over.
@@ -155,7 +155,7 @@ impl BatchRun<'_> {
         let interrupts = RunInterrupts::default();
         let inner = interrupts.clone();
         let _registration = self.interrupts.on_interrupt(move |signal| inner.interrupt(signal));
-        lock(leases).insert(lease.token, (lease.clone(), interrupts.clone()));
+        lock(leases).insert(lease.token, interrupts.clone());
         self.observer.on_event(BatchEvent::Began { cell, lease, is_resumed });
         let Self { folder, store, coordinator, env, configurator, .. } = *self;
         let runner = CellRunner { folder, store, coordinator, env, configurator };
@@ -204,13 +204,20 @@ impl BatchRun<'_> {
             if is_done {
                 return is_over;
             }
-            let current: Vec<_> = lock(leases).values().cloned().collect();
-            for (lease, interrupts) in current {
-                match self.coordinator.renew(&lease) {
-                    Ok(()) => {}
-                    Err(CoordinationError::LeaseLost(_)) => interrupts.interrupt(Signal::Terminate),
-                    Err(error) => log::warn!("a lease could not be renewed: {error}"),
+            let tokens: Vec<_> = lock(leases).keys().copied().collect();
+            if tokens.is_empty() {
+                continue;
+            }
+            // In one step, so that the load of the cells can't hold it up for each of them.
+            match self.coordinator.renew_all(&tokens) {
+                Ok(lost) => {
+                    for interrupts in
+                        lost.iter().filter_map(|token| lock(leases).get(token).cloned())
+                    {
+                        interrupts.interrupt(Signal::Terminate);
+                    }
                 }
+                Err(error) => log::warn!("the leases could not be renewed: {error}"),
             }
         }
     }

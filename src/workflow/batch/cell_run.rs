@@ -2,14 +2,13 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use thiserror::Error;
 
 use super::cell::{BatchCell, plain_name};
-use super::coordination::{BudgetedModel, CallLimits, CellOutcome, Coordinator, Lease};
+use super::coordination::{BudgetedModel, CallLimits, CellOutcome, CellPayer, Coordinator, Lease};
 use super::folder::{BatchFileError, BatchFolder};
 use super::manifest::TaskWorkspace;
 use crate::app::{
@@ -19,9 +18,8 @@ use crate::app::{
 use crate::config::{Config, run_rules};
 use crate::journal::{DamagePolicy, JournalError, SessionStore};
 use crate::machine::{CloseReason, RunStatus, StopReason};
-use crate::model::{Fault, FaultKind, Reply};
+use crate::model::FaultKind;
 use crate::policy::NoConfirmer;
-use crate::port::{EffectContext, Model, ModelCall, ModelRequest, ReplyDelta};
 use crate::view::{CostSource, ReportSink, Reporter, RunResult};
 use crate::workflow::command_check::{CommandCheck, CommandReport, run_check};
 use crate::workflow::self_eval::{RetryContext, evaluate};
@@ -170,20 +168,28 @@ impl CellRunner<'_> {
         let mut setup = RunSetup::new(config, self.env.clone(), &agent, model)?;
         (setup.execution, setup.origin) = (execution, origin);
         setup.interrupts = Some(interrupts.clone());
-        let over_budget = self.pay_from_batch(&mut setup, lease);
+        let payer = self.pay_from_batch(&mut setup, lease);
 
-        if !self.set_up(cell, lease, &setup, place.as_ref())? {
-            return Ok(CellEnd::Interrupted);
+        match self.set_up(cell, lease, &setup, place.as_ref()) {
+            Ok(true) => {}
+            Ok(false) => return Ok(CellEnd::Interrupted),
+            Err(error) => {
+                drop(setup);
+                // What a failed setup has left is no work of a run.
+                if let Some(CellWorktree { worktrees, worktree, .. }) = place.take() {
+                    worktrees.remove(worktree, true)?;
+                }
+                return Err(error);
+            }
         }
         let mut result = match stored {
             Some(result) => result,
-            None => match self.run_session(cell, lease, &setup, options, &over_budget)? {
+            None => match self.run_session(cell, lease, &setup, options, &payer)? {
                 Some(result) => result,
                 None => return Ok(CellEnd::Interrupted),
             },
         };
-        let is_over_budget = over_budget.load(Ordering::Relaxed);
-        let is_resumable = is_over_budget && result["stop_reason"] == "budget_exceeded";
+        let is_resumable = payer.is_over_budget() && result["stop_reason"] == "budget_exceeded";
         if is_resumable {
             result[RESUMABLE] = json!(true);
         }
@@ -204,9 +210,8 @@ impl CellRunner<'_> {
         Ok(CellEnd::Finished(outcome, result))
     }
 
-    /// Lets the batch pay the model calls. Returns a flag that is set when its limits stop one.
-    fn pay_from_batch(&self, setup: &mut RunSetup, lease: &Lease) -> Arc<AtomicBool> {
-        let is_over = Arc::new(AtomicBool::new(false));
+    /// Lets the batch pay the model calls.
+    fn pay_from_batch(&self, setup: &mut RunSetup, lease: &Lease) -> CellPayer {
         let limits = &setup.model.limits;
         let name = setup.model.name();
         let limits = CallLimits {
@@ -214,14 +219,13 @@ impl CellRunner<'_> {
             price: limits.price,
             output: run_rules(&setup.config.settings, &setup.agent, limits, 0).output,
         };
-        let (coordinator, lease) = (Arc::clone(self.coordinator), lease.clone());
-        let flag = Arc::clone(&is_over);
-        setup.model = setup.model.clone().wrapped(Arc::new(move |model| {
-            let (coordinator, lease) = (Arc::clone(&coordinator), lease.clone());
-            let inner = BudgetedModel::new(model, coordinator, lease, limits.clone());
-            Box::new(BudgetObserver { inner: Box::new(inner), is_over: Arc::clone(&flag) })
-        }));
-        is_over
+        let payer = CellPayer::new(Arc::clone(self.coordinator), lease.clone(), limits);
+        let of_models = payer.clone();
+        setup.model = setup
+            .model
+            .clone()
+            .wrapped(Arc::new(move |model| Box::new(BudgetedModel::new(model, of_models.clone()))));
+        payer
     }
 
     /// Opens the worktree of a cell, or makes it.
@@ -290,7 +294,7 @@ impl CellRunner<'_> {
         lease: &Lease,
         setup: &RunSetup,
         options: Value,
-        over_budget: &AtomicBool,
+        payer: &CellPayer,
     ) -> Result<Option<Value>, CellError> {
         let task: Arc<str> = cell.prompt().into();
         let (target, message) = match self.store.reopen(lease.session, DamagePolicy::Refuse) {
@@ -322,8 +326,7 @@ impl CellRunner<'_> {
         let lost = || CellError::Broken("the run left no result".to_owned());
         let mut result = done.result(&results, &info).ok_or_else(lost)?;
         // For the run, the call that was not paid is one that failed.
-        if over_budget.load(Ordering::Relaxed)
-            && result.stop_reason == Some(StopReason::from(FaultKind::Budget))
+        if payer.is_over_budget() && result.stop_reason == Some(StopReason::from(FaultKind::Budget))
         {
             let reason = StopReason::Closed(CloseReason::BudgetExceeded);
             (result.status, result.stop_reason) = (reason.status(), Some(reason));
@@ -418,40 +421,4 @@ fn check(cell: &BatchCell, setup: &RunSetup, result: &mut Value) -> bool {
 fn run_command(setup: &RunSetup, line: &str) -> CommandReport {
     let timeout = setup.config.settings.limits.timeout.map(Duration::from);
     run_check(setup, line, timeout, MAX_OUTPUT_BYTES)
-}
-
-/// Notes when the limits of the batch stop a call.
-struct BudgetObserver {
-    inner: Box<dyn Model>,
-    is_over: Arc<AtomicBool>,
-}
-
-struct ObservedCall {
-    inner: Box<dyn ModelCall>,
-    is_over: Arc<AtomicBool>,
-}
-
-fn note_budget<T>(result: Result<T, Fault>, is_over: &AtomicBool) -> Result<T, Fault> {
-    result.inspect_err(|fault| {
-        if fault.kind == FaultKind::Budget {
-            is_over.store(true, Ordering::Relaxed);
-        }
-    })
-}
-
-impl Model for BudgetObserver {
-    fn prepare(&mut self, ask: &ModelRequest<'_>) -> Result<Box<dyn ModelCall>, Fault> {
-        let inner = note_budget(self.inner.prepare(ask), &self.is_over)?;
-        Ok(Box::new(ObservedCall { inner, is_over: Arc::clone(&self.is_over) }))
-    }
-}
-
-impl ModelCall for ObservedCall {
-    fn run(
-        self: Box<Self>,
-        scope: &EffectContext,
-        sink: &mut dyn FnMut(ReplyDelta),
-    ) -> Result<Reply, Fault> {
-        note_budget(self.inner.run(scope, sink), &self.is_over)
-    }
 }

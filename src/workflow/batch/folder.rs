@@ -6,6 +6,7 @@
 //!      cells/SESSION.json   the result of a cell; with "checks" when it is complete
 //!      cells/SESSION.setup  the setup of a cell is done; the tree of the files after it
 //!      patches/CELL.patch   what a cell has changed
+//!      merge.json           of a comparison: the commit that is merged, and the one that its branch began from
 //!      results.jsonl, predictions.jsonl, report.{md,html,json,xml}
 //! ```
 
@@ -15,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use thiserror::Error;
 
 use crate::journal::SessionId;
@@ -29,6 +30,9 @@ const RESULTS_LOCK_INTERVAL: Duration = Duration::from_millis(10);
 /// The folder of a batch.
 #[derive(Clone, Debug)]
 pub struct BatchFolder(PathBuf);
+
+/// The name of the file about a merge.
+const MERGE_FILE: &str = "merge.json";
 
 /// A file of a batch could not be read or written.
 #[derive(Debug, Error)]
@@ -127,6 +131,23 @@ impl BatchFolder {
             thread::sleep(RESULTS_LOCK_INTERVAL);
         }
         Some(file)
+    }
+
+    /// Stores that a branch that began at one commit is about to be merged, and where it is.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the file can't be written.
+    pub fn write_merge(&self, began_at: &str, tip: &str) -> Result<(), BatchFileError> {
+        let merge = json!({"began_at": began_at, "tip": tip});
+        self.write(&self.0.join(MERGE_FILE), merge.to_string().as_bytes())
+    }
+
+    /// Returns the commit that the branch began at whose merge led to a commit, if a folder has stored that.
+    pub fn merged_from(path: &Path, tip: &str) -> Option<String> {
+        let merge: Value = serde_json::from_slice(&fs::read(path.join(MERGE_FILE)).ok()?).ok()?;
+        let began_at = merge["began_at"].as_str().filter(|_| merge["tip"] == tip);
+        began_at.map(str::to_owned)
     }
 
     /// Replaces a file as a whole: a reader finds the old content or the new one.

@@ -162,16 +162,32 @@ impl BatchManifest {
         let entries = read_entries(tasks, &["task"]);
         let tasks = reader.read_all(entries, "tasks", EntryReader::task, |task| &task.id);
         problems.append(&mut reader.problems);
-        let variants = variants.map(|file| {
-            let mut reader = EntryReader::new(file.name, &VARIANT_KEYS, cwd);
-            let entries = read_entries(file, &["variant", "task"]);
-            let read = reader.read_all(entries, "variants", EntryReader::variant, |one| &one.id);
-            problems.append(&mut reader.problems);
-            read
+        let variants = variants.map_or(Ok(Vec::new()), |file| Self::parse_variants(file, cwd));
+        let variants = variants.unwrap_or_else(|mut wrong| {
+            problems.append(&mut wrong);
+            Vec::new()
         });
         match problems.is_empty() {
-            true => Ok(Self { tasks, variants: variants.unwrap_or_default() }),
+            true => Ok(Self { tasks, variants }),
             false => Err(problems),
+        }
+    }
+
+    /// Parses a file of variants.
+    ///
+    /// # Errors
+    ///
+    /// Returns every mistake that the file shows by itself, in the order of the lines.
+    pub fn parse_variants(
+        file: ManifestText<'_>,
+        cwd: &Path,
+    ) -> Result<Vec<BatchVariant>, Vec<ManifestProblem>> {
+        let mut reader = EntryReader::new(file.name, &VARIANT_KEYS, cwd);
+        let entries = read_entries(file, &["variant", "task"]);
+        let variants = reader.read_all(entries, "variants", EntryReader::variant, |one| &one.id);
+        match reader.problems.is_empty() {
+            true => Ok(variants),
+            false => Err(reader.problems),
         }
     }
 }

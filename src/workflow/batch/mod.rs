@@ -13,6 +13,7 @@
 mod batch_run;
 mod cell;
 mod cell_run;
+mod comparison;
 pub mod coordination;
 pub mod emit;
 mod folder;
@@ -27,6 +28,7 @@ mod stored_sessions;
 pub use batch_run::{BatchEvent, BatchObserver, BatchRun, LEASE_TIME};
 pub use cell::{BatchCell, CommonOptions, plain_name};
 pub use cell_run::{CellConfig, CellConfigurator};
+pub use comparison::{Comparison, ComparisonOutcome, Winner, WinnerBy, comparison_name};
 pub use folder::{BatchFileError, BatchFolder};
 pub(in crate::workflow) use manifest::EntryReader;
 pub use manifest::{

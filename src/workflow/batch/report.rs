@@ -6,6 +6,7 @@ use maud::html;
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use super::comparison::Comparison;
 use super::folder::{BatchFileError, BatchFolder};
 use super::results::CellRow;
 use super::statistics::Estimate;
@@ -28,6 +29,8 @@ pub struct BatchReport {
     pub spent: f64,
     /// The exit code of the command.
     pub exit_code: u8,
+    /// The winner, if the variants of one task were compared.
+    pub comparison: Option<Comparison>,
 }
 
 /// What is known of a variant.
@@ -113,7 +116,7 @@ impl BatchReport {
     /// Returns the report as JSON, without the cells.
     pub fn summary(&self) -> Value {
         let is_success = self.exit_code == 0;
-        json!({
+        let mut summary = json!({
             "schema": 1,
             "name": self.name,
             "folder": self.folder,
@@ -130,7 +133,13 @@ impl BatchReport {
             "tokens": self.rows.iter().map(|row| row.tokens).sum::<u64>(),
             "variants": self.variants(),
             "differences": self.differences(),
-        })
+        });
+        if let Some(comparison) = &self.comparison {
+            summary["commit"] = json!(comparison.commit);
+            summary["winner"] = json!(comparison.winner().map(|one| &one.variant));
+            summary["winner_by"] = json!(comparison.winner().map(|one| one.by));
+        }
+        summary
     }
 
     /// Returns the names of the variants, in the order of the manifest; one without a name if there are none.
@@ -240,8 +249,16 @@ impl BatchReport {
             (_, false) => "🛑 Not finished",
             (false, true) => "⚠️ Completed with failures",
         };
+        let mut facts = vec![
+            ("Folder", self.folder.clone()),
+            ("Intervals", "95 % (Wilson, Student)".to_owned()),
+        ];
+        if let Some(comparison) = &self.comparison {
+            facts.insert(0, ("Winner", comparison.winner_text()));
+        }
+        let kind = if self.comparison.is_some() { "Comparison" } else { "Batch" };
         TableReport {
-            heading: format!("Batch {}", self.name),
+            heading: format!("{kind} {}", self.name),
             status,
             outcome: outcome.to_owned(),
             key_figures: vec![
@@ -250,10 +267,7 @@ impl BatchReport {
                 format!("{:.1} s of runs", self.total(duration).unwrap_or_default()),
                 format!("{} tokens", self.rows.iter().map(|row| row.tokens).sum::<u64>()),
             ],
-            facts: vec![
-                ("Folder", self.folder.clone()),
-                ("Intervals", "95 % (Wilson, Student)".to_owned()),
-            ],
+            facts,
             tables: self.report_tables(),
         }
     }
@@ -317,6 +331,7 @@ impl BatchReport {
                     0 if row.checks_passed == 0 => String::new(),
                     failed => format!("{} of {}", row.checks_passed, row.checks_passed + failed),
                 },
+                row.changes_text().unwrap_or_default(),
                 row.cost.map_or(String::new(), |cost| format!("${cost:.6}")),
                 format!("{:.2} s", row.duration_seconds),
                 sanitize::headline(row.error.as_deref().unwrap_or_default(), 120),
@@ -324,7 +339,7 @@ impl BatchReport {
         });
         tables.push(ReportTable {
             title: "Cells",
-            header: &["Cell", "Status", "Reason", "Checks", "Cost", "Time", "Error"],
+            header: &["Cell", "Status", "Reason", "Checks", "Changes", "Cost", "Time", "Error"],
             rows: cells.collect(),
             code_columns: 1,
         });
@@ -415,7 +430,8 @@ mod tests {
             row("b", "x", 1, 0.1),
             row("b", "y", 0, 0.3),
         ];
-        BatchReport { name: "n".into(), folder: "/f".into(), rows, spent: 0.8, exit_code: 2 }
+        let (name, folder) = ("n".to_owned(), "/f".to_owned());
+        BatchReport { name, folder, rows, spent: 0.8, exit_code: 2, comparison: None }
     }
 
     #[test]

@@ -10,6 +10,7 @@ use super::cell::BatchCell;
 use super::coordination::Coordinator;
 use super::folder::{BatchFileError, BatchFolder};
 use super::manifest::TaskWorkspace;
+use crate::model::pluralize;
 use crate::view::{RunResult, jsonl};
 
 /// The result of a cell, as reports show it.
@@ -37,6 +38,18 @@ pub struct CellRow {
     pub tokens: u64,
     /// The session.
     pub session_id: Option<String>,
+    /// The branch of its worktree; null without one, and if nothing in it was changed.
+    pub branch: Option<String>,
+    /// The file with what the run changed; null without a worktree, and if it changed nothing.
+    pub patch_file: Option<String>,
+    /// Files that differ from the commit that the worktree began from; null without one.
+    pub files_changed: Option<u64>,
+    /// Lines that were added.
+    pub lines_added: Option<u64>,
+    /// Lines that were removed.
+    pub lines_removed: Option<u64>,
+    /// Tool calls that were denied.
+    pub denied_calls: usize,
     /// What went wrong.
     pub error: Option<String>,
 }
@@ -52,6 +65,8 @@ impl CellRow {
         let is_passed = |check: &&Value| check["passed"] == true;
         let failed = checks.iter().filter(|check| !is_passed(check));
         let tokens = |key: &str| result["usage"][key].as_u64().unwrap_or_default();
+        let worktree = &result["worktree"];
+        let branch = worktree["branch"].as_str().filter(|_| worktree["kept"] == true);
         Self {
             id: text("id").unwrap_or_default(),
             variant: text("variant"),
@@ -67,6 +82,12 @@ impl CellRow {
             duration_seconds: result["duration_seconds"].as_f64().unwrap_or_default(),
             tokens: tokens("input_tokens") + tokens("output_tokens"),
             session_id: text("session_id"),
+            branch: branch.map(str::to_owned),
+            patch_file: text("patch_file"),
+            files_changed: worktree["files_changed"].as_u64(),
+            lines_added: worktree["lines_added"].as_u64(),
+            lines_removed: worktree["lines_removed"].as_u64(),
+            denied_calls: result["denied"].as_array().map_or(0, Vec::len),
             error: text("error"),
         }
     }
@@ -85,6 +106,16 @@ impl CellRow {
     /// Returns whether the cell succeeded.
     pub fn is_success(&self) -> bool {
         self.exit_code == Some(0)
+    }
+
+    /// Returns the size of the changes in its worktree, for people; `None` without a worktree.
+    pub fn changes_text(&self) -> Option<String> {
+        let lines = |count: Option<u64>| count.unwrap_or_default();
+        let (added, removed) = (lines(self.lines_added), lines(self.lines_removed));
+        Some(match usize::try_from(self.files_changed?).unwrap_or(usize::MAX) {
+            0 => "none".to_owned(),
+            files => format!("{} +{added} -{removed}", pluralize(files, "file", "files")),
+        })
     }
 
     /// Returns the name for people.

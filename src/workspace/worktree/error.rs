@@ -48,6 +48,9 @@ pub enum WorktreeError {
     /// Git is needed and not there.
     #[error("{} is in a git repository, and there is no git", .0.display())]
     NoGit(PathBuf),
+    /// The workspace is in no repository.
+    #[error("{} is not in a git repository", .0.display())]
+    NoRepository(PathBuf),
     /// The repository has no commit that a branch could begin from.
     #[error("the repository has no commit yet, so that no branch can begin there")]
     NoCommit,

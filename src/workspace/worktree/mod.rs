@@ -200,18 +200,55 @@ impl Worktrees {
         workspace: &Path,
         name: Option<&str>,
     ) -> Result<String, WorktreeError> {
-        let failed =
-            |message: String| WorktreeError::Git { command: "rev-parse".to_owned(), message };
-        let workspace = workspace.canonicalize().map_err(WorktreeError::io("open", workspace))?;
-        let repository = Repository::find(&workspace);
-        let repository = repository.ok_or_else(|| failed("there is no repository".to_owned()))?;
-        let git = self.git.as_ref().ok_or_else(|| WorktreeError::NoGit(workspace.clone()))?;
-        let tree = GitTree::open(git, &repository.git_dir, repository.top.as_deref())?;
-        let commit = tree.commit(name.unwrap_or("HEAD"))?;
+        let commit = self.main_tree(workspace)?.commit(name.unwrap_or("HEAD"))?;
         commit.ok_or_else(|| match name {
-            Some(name) => failed(format!("unknown commit {name}")),
+            Some(name) => WorktreeError::Git {
+                command: "rev-parse".to_owned(),
+                message: format!("unknown commit {name}"),
+            },
             None => WorktreeError::NoCommit,
         })
+    }
+
+    /// Checks that the folder of a workspace is in a commit of its repository.
+    ///
+    /// # Errors
+    ///
+    /// Fails if it is not, and if git fails.
+    pub fn check_subfolder(&self, workspace: &Path, commit: &str) -> Result<(), WorktreeError> {
+        let tree = self.main_tree(workspace)?;
+        let folder = workspace.canonicalize().map_err(WorktreeError::io("open", workspace))?;
+        let subfolder = Repository::find(&folder).map(|found| found.subfolder).unwrap_or_default();
+        // Git takes the names of objects as text; making the worktree checks the others.
+        let Some(name) = subfolder.to_str() else { return Ok(()) };
+        let object = format!("{commit}:{name}");
+        match tree.line(&["rev-parse", "--verify", "--quiet", &object])? {
+            Some(_) => Ok(()),
+            None => Err(WorktreeError::NoSubfolder {
+                folder: subfolder,
+                commit: commit.chars().take(12).collect(),
+            }),
+        }
+    }
+
+    /// Returns the number of files with changes that are not committed in the work tree of a workspace.
+    ///
+    /// # Errors
+    ///
+    /// Fails if there is no repository, or if git fails.
+    pub fn count_uncommitted(&self, workspace: &Path) -> Result<usize, WorktreeError> {
+        let status = ["status", "--porcelain", "-z", "--untracked-files=all", "--no-renames"];
+        let listed = self.main_tree(workspace)?.query(&status)?;
+        Ok(listed.split(|byte| *byte == 0).filter(|line| !line.is_empty()).count())
+    }
+
+    /// Returns the work tree of the user that a workspace is in.
+    fn main_tree(&self, workspace: &Path) -> Result<GitTree, WorktreeError> {
+        let workspace = workspace.canonicalize().map_err(WorktreeError::io("open", workspace))?;
+        let repository = Repository::find(&workspace)
+            .ok_or_else(|| WorktreeError::NoRepository(workspace.clone()))?;
+        let git = self.git.as_ref().ok_or_else(|| WorktreeError::NoGit(workspace.clone()))?;
+        GitTree::open(git, &repository.git_dir, repository.top.as_deref())
     }
 
     /// Opens a worktree of the project that a workspace is in, for this process alone.

@@ -3,6 +3,7 @@
 mod approval;
 mod batch;
 mod call_reporting;
+mod compare;
 mod concurrent_sessions;
 mod cost_accounting;
 mod crash;
@@ -35,4 +36,4 @@ mod undo_crash;
 mod unwritable_output;
 mod usage;
 mod workflows;
-mod worktrees;
+pub(crate) mod worktrees;

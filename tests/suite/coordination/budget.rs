@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use architect::machine::{Machine, StopReason};
 use architect::model::{
@@ -12,7 +13,7 @@ use architect::model::{
 use architect::port::Model;
 use architect::runner::{Ports, SystemClock, ThreadExecutor};
 use architect::workflow::batch::coordination::{
-    BatchLimits, BudgetedModel, CallLimits, CoordinationSettings, Coordinator,
+    BatchLimits, BudgetedModel, CallLimits, CellPayer, CoordinationSettings, Coordinator,
 };
 
 use super::settings::{cells, claim, dollars, real_time};
@@ -39,8 +40,8 @@ fn open(dir: &Path, limits: BatchLimits) -> Arc<Coordinator> {
 
 fn paid(coordinator: &Arc<Coordinator>, model: Box<dyn Model>) -> Box<dyn Model> {
     let limits = CallLimits { provider: "fake".into(), price: Some(PRICE), output: output() };
-    let lease = claim(coordinator);
-    Box::new(BudgetedModel::new(model, Arc::clone(coordinator), lease, limits))
+    let payer = CellPayer::new(Arc::clone(coordinator), claim(coordinator), limits);
+    Box::new(BudgetedModel::new(model, payer))
 }
 
 fn run_with(model: Box<dyn Model>) -> Machine {
@@ -173,4 +174,28 @@ fn a_rate_limit_pauses_all_workers() {
     other.progress().unwrap();
     let pause = other.pause_of("fake");
     assert!(pause > TimeSpan::from_secs(40) && pause <= TimeSpan::from_secs(50), "{pause}");
+}
+
+#[test]
+fn a_call_waits_out_a_pause_that_is_made_longer_meanwhile() {
+    let dir = tempfile::tempdir().unwrap();
+    let coordinator = open(dir.path(), BatchLimits::default());
+    let (begun, longer) = (Instant::now(), TimeSpan::from_secs(1));
+    coordinator.pause("fake", TimeSpan::from_millis(500)).unwrap();
+    let sent = Arc::new(AtomicU64::new(0));
+    let at = Arc::clone(&sent);
+    let answers = model(move |_| {
+        let at = Arc::clone(&at);
+        FakeCall::new(move |_, _| {
+            at.store(u64::try_from(begun.elapsed().as_micros()).unwrap(), Ordering::Relaxed);
+            Ok(replied(1, 1))
+        })
+    });
+    let paid = paid(&coordinator, answers);
+    let run = thread::spawn(move || run_with(paid));
+    thread::sleep(Duration::from_millis(100));
+    coordinator.pause("fake", longer).unwrap();
+    assert_eq!(reason(&run.join().unwrap()), StopReason::LlmDone);
+    let sent = TimeSpan(sent.load(Ordering::Relaxed));
+    assert!(sent > longer, "{sent}");
 }

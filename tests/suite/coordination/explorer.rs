@@ -252,7 +252,7 @@ impl Scene {
         };
         match call {
             Call::None => {
-                ask(Request::Renew(token, LEASE), running(call));
+                ask(Request::Renew(vec![token], LEASE), running(call));
                 ask(Request::Release(token), Worker::Idle);
                 ask(Request::Finish(token, CellOutcome::Succeeded), Worker::Idle);
                 if self.facts.made < bounds.calls && subject.reserves_first {
@@ -343,7 +343,8 @@ impl Scene {
                 None => {
                     violations.insert(STALE);
                 }
-                Some((_, until)) if now >= until => {
+                // A renewal may be late: no other worker has the cell.
+                Some((_, until)) if now >= until && !matches!(record, Record::Renewed { .. }) => {
                     violations.insert(LATE);
                 }
                 Some((cell, _)) => match record {

@@ -59,8 +59,23 @@ fn a_renewed_lease_lasts() {
         coordinator.renew(&lease).unwrap();
     }
     assert!(matches!(coordinator.claim(&worker("w")).unwrap(), Claim::Wait(_)));
+}
+
+#[test]
+fn a_lease_that_has_ended_goes_on_unless_another_worker_has_the_cell() {
+    let (dir, clock) = (tempfile::tempdir().unwrap(), Arc::new(TestClock::default()));
+    let coordinator = Coordinator::open(dir.path(), &cells(3), settings(&clock)).unwrap();
+    let [first, second, third] = [(); 3].map(|()| claim(&coordinator));
     clock.advance(LEASE_TIME);
-    assert!(coordinator.renew(&lease).is_err());
+    coordinator.reserve(&first, money(1)).unwrap();
+    coordinator.finish(&first, CellOutcome::Succeeded).unwrap();
+    let Claim::Resume(taken) = coordinator.claim(&worker("w")).unwrap() else { panic!() };
+    assert_eq!(taken.session, second.session);
+    let lost = coordinator.renew_all(&[second.token, third.token]).unwrap();
+    assert_eq!(lost, [second.token]);
+    assert!(coordinator.finish(&second, CellOutcome::Succeeded).is_err());
+    assert!(matches!(coordinator.claim(&worker("w")).unwrap(), Claim::Wait(_)));
+    coordinator.finish(&third, CellOutcome::Succeeded).unwrap();
 }
 
 /// A machine whose clock is ahead doesn't end the leases of others.

@@ -1,6 +1,7 @@
 //! A model whose calls are paid from the budget of a batch.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::coordinator::Coordinator;
 use super::error::{CoordinationError, ReserveError};
@@ -14,7 +15,7 @@ use crate::port::{EffectContext, Model, ModelCall, ModelRequest, ReplyDelta};
 /// only the calls of others are in the way, it waits for them.
 pub struct BudgetedModel {
     model: Box<dyn Model>,
-    payer: Payer,
+    payer: CellPayer,
 }
 
 /// What bounds the cost of a call.
@@ -28,18 +29,19 @@ pub struct CallLimits {
     pub output: OutputLimits,
 }
 
-/// Pays calls from the budget of a batch.
+/// Pays the calls of a cell from the budget of its batch. Clones belong to the same cell.
 #[derive(Clone)]
-struct Payer {
+pub struct CellPayer {
     coordinator: Arc<Coordinator>,
     lease: Lease,
     limits: CallLimits,
+    is_over_budget: Arc<AtomicBool>,
 }
 
 /// A request that is reserved, sent and settled.
 struct BudgetedCall {
     call: Box<dyn ModelCall>,
-    payer: Payer,
+    payer: CellPayer,
     input: Tokens,
     output: Tokens,
 }
@@ -47,24 +49,22 @@ struct BudgetedCall {
 /// How often a call looks whether others have left something for it.
 const RESERVE_INTERVAL: TimeSpan = TimeSpan::from_millis(200);
 
+/// How long the keeper of the leases may take to interrupt a run whose lease is over.
+const LOSS_NOTICE_TIME: TimeSpan = TimeSpan::from_secs(10);
+
 /// The pause after a rate limit whose length the provider doesn't name.
 const DEFAULT_PAUSE: TimeSpan = TimeSpan::from_secs(2);
 
 /// The longest pause that one reply of a provider causes.
 const MAX_PAUSE: TimeSpan = TimeSpan::from_secs(60);
 
-/// After a pause, the workers go on over this part of a second, not all at once.
+/// After a pause, the workers go on over this time, or over a quarter of the pause if that is longer; not all at once.
 const JITTER: TimeSpan = TimeSpan::from_millis(500);
 
 impl BudgetedModel {
-    /// Returns a model that pays its calls from the batch of this lease.
-    pub fn new(
-        model: Box<dyn Model>,
-        coordinator: Arc<Coordinator>,
-        lease: Lease,
-        limits: CallLimits,
-    ) -> Self {
-        Self { model, payer: Payer { coordinator, lease, limits } }
+    /// Returns a model whose calls this payer pays.
+    pub fn new(model: Box<dyn Model>, payer: CellPayer) -> Self {
+        Self { model, payer }
     }
 }
 
@@ -78,7 +78,8 @@ impl Model for BudgetedModel {
         } else {
             let wanted = wanted.unwrap_or(payer.limits.output.model_limit);
             let left = Left { unspent: limits.less(spent), free: limits.less(spent + reserved) };
-            let output = payer.output_limit(wanted, input, left).ok_or_else(over_budget)?;
+            let output =
+                payer.output_limit(wanted, input, left).ok_or_else(|| payer.over_budget())?;
             (Some(output), output)
         };
         let call = self.model.prepare(&ModelRequest { max_output, ..*ask })?;
@@ -130,7 +131,22 @@ impl ModelCall for BudgetedCall {
     }
 }
 
-impl Payer {
+impl CellPayer {
+    /// Returns what pays from the batch of this lease.
+    pub fn new(coordinator: Arc<Coordinator>, lease: Lease, limits: CallLimits) -> Self {
+        Self { coordinator, lease, limits, is_over_budget: Arc::default() }
+    }
+
+    /// Returns whether the limits of the batch stopped a call.
+    pub fn is_over_budget(&self) -> bool {
+        self.is_over_budget.load(Ordering::Relaxed)
+    }
+
+    fn over_budget(&self) -> Fault {
+        self.is_over_budget.store(true, Ordering::Relaxed);
+        Fault::new(FaultKind::Budget, "the budget of the batch does not cover another model call")
+    }
+
     /// Returns the output limit of a call, or `None` if the budget doesn't cover a minimal reply.
     ///
     /// That is what is free, or half of what is unspent if that is more: then the call waits for others.
@@ -161,14 +177,20 @@ impl Payer {
 
     /// Waits until the provider may be asked again, if it has asked a worker to slow down.
     fn wait_for_provider(&self, scope: &EffectContext) -> Result<(), Fault> {
-        let pause = self.coordinator.pause_of(&self.limits.provider);
-        if pause == TimeSpan::ZERO {
-            return Ok(());
+        loop {
+            let pause = self.coordinator.pause_of(&self.limits.provider);
+            if pause == TimeSpan::ZERO {
+                return Ok(());
+            }
+            // Leases have different numbers, so that the waits spread.
+            let part = self.lease.token.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 54;
+            let spread = JITTER.max(pause.fraction(1, 4));
+            let wait = TimeSpan(pause.0 + spread.fraction(part, 1 << 10).0);
+            // Meanwhile, another worker may have been asked again.
+            if scope.sleep(wait) {
+                return Err(cancelled());
+            }
         }
-        // Leases have different numbers, so that the waits spread.
-        let part = self.lease.token.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 54;
-        let wait = TimeSpan(pause.0 + JITTER.fraction(part, 1 << 10).0);
-        if scope.sleep(wait) { Err(cancelled()) } else { Ok(()) }
     }
 
     /// Reserves a charge; waits while only calls of others are in the way.
@@ -176,11 +198,17 @@ impl Payer {
         loop {
             match self.coordinator.reserve(&self.lease, charge) {
                 Ok(id) => return Ok(id),
-                Err(ReserveError::BudgetReached) => return Err(over_budget()),
+                Err(ReserveError::BudgetReached) => return Err(self.over_budget()),
                 Err(ReserveError::Pending) => {
                     if scope.sleep(RESERVE_INTERVAL) {
                         return Err(cancelled());
                     }
+                }
+                // The run is interrupted as soon as the loss is noticed.
+                Err(ReserveError::Failed(CoordinationError::LeaseLost(_)))
+                    if scope.sleep(LOSS_NOTICE_TIME) =>
+                {
+                    return Err(cancelled());
                 }
                 Err(ReserveError::Failed(error)) => return Err(not_reserved(&error)),
             }
@@ -202,10 +230,6 @@ impl BatchLimits {
             tokens: self.tokens.map(|limit| Tokens(limit.0 / 2)),
         }
     }
-}
-
-fn over_budget() -> Fault {
-    Fault::new(FaultKind::Budget, "the budget of the batch does not cover another model call")
 }
 
 fn cancelled() -> Fault {

@@ -149,13 +149,29 @@ impl Coordinator {
         }
     }
 
-    /// Extends a lease.
+    /// Extends a lease, also one that has ended if no other worker has taken its cell.
     ///
     /// # Errors
     ///
-    /// Fails with [`CoordinationError::LeaseLost`] if it has ended. The run has to stop then.
+    /// Fails with [`CoordinationError::LeaseLost`] if another worker has. The run has to stop then.
     pub fn renew(&self, lease: &Lease) -> Result<()> {
-        self.with_lease(lease, Request::Renew(lease.token, self.settings.lease_time))
+        match self.renew_all(&[lease.token])?.is_empty() {
+            true => Ok(()),
+            false => Err(CoordinationError::LeaseLost(lease.cell.clone())),
+        }
+    }
+
+    /// Extends leases in one step, as [`renew`](Self::renew) does. Returns those that are over.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the log can't be used.
+    pub fn renew_all(&self, leases: &[LeaseToken]) -> Result<Vec<LeaseToken>> {
+        // Those that are over are seen in the state.
+        let _ = self.request(Request::Renew(leases.to_vec(), self.settings.lease_time))?;
+        let log = lock(&self.log);
+        let is_over = |token: &LeaseToken| log.state.lease(*token).is_none();
+        Ok(leases.iter().copied().filter(is_over).collect())
     }
 
     /// Gives an interrupted cell back. The next worker resumes its session.
@@ -196,7 +212,7 @@ impl Coordinator {
     ///
     /// Fails if the limits don't cover it, now or at all, and if the lease has ended.
     pub fn reserve(&self, lease: &Lease, charge: Charge) -> Result<ReservationId, ReserveError> {
-        match self.request(Request::Reserve(lease.token, charge))? {
+        match self.request_under(lease, Request::Reserve(lease.token, charge))? {
             Ok(records) => match records.first() {
                 Some(Record::Reserved { id, .. }) => Ok(*id),
                 _ => Err(CoordinationError::LeaseLost(lease.cell.clone()).into()),
@@ -258,7 +274,22 @@ impl Coordinator {
 
     fn with_lease(&self, lease: &Lease, request: Request) -> Result<()> {
         let lost = |_| CoordinationError::LeaseLost(lease.cell.clone());
-        self.request(request)?.map(|_| ()).map_err(lost)
+        self.request_under(lease, request)?.map(|_| ()).map_err(lost)
+    }
+
+    /// Decides a request under a lease. The lease is renewed if it has ended while this machine was slow, and no one has
+    /// taken the cell.
+    fn request_under(
+        &self,
+        lease: &Lease,
+        request: Request,
+    ) -> Result<Result<Vec<Record>, Refusal>> {
+        match self.request(request.clone())? {
+            Err(Refusal::LeaseLost) if self.renew_all(&[lease.token])?.is_empty() => {
+                self.request(request)
+            }
+            decided => Ok(decided),
+        }
     }
 
     /// Returns the claim of these records. A session other than the proposed one was there before.

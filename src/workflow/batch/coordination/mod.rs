@@ -18,7 +18,7 @@ mod error;
 pub mod protocol;
 mod shared_log;
 
-pub use budgeted_model::{BudgetedModel, CallLimits};
+pub use budgeted_model::{BudgetedModel, CallLimits, CellPayer};
 pub use coordinator::{Claim, CoordinationSettings, Coordinator, Progress, SessionProbe};
 pub use error::{CoordinationError, ReserveError};
 pub use protocol::{

@@ -193,8 +193,8 @@ pub enum Request {
         /// What the call cost whose reservation is not settled; `None` if unknown.
         owed: Option<Charge>,
     },
-    /// Let a lease end this time from now.
-    Renew(LeaseToken, TimeSpan),
+    /// Let leases end this time from now. One that has ended is renewed too, unless another has replaced it.
+    Renew(Vec<LeaseToken>, TimeSpan),
     /// Give a cell back.
     Release(LeaseToken),
     /// End a cell.
@@ -317,9 +317,12 @@ pub fn decide(
             records.push(state.claimed(lease.cell, worker, session, now.after(span)));
             Ok(records)
         }
-        Request::Renew(token, span) => {
-            state.valid_lease(token, now)?;
-            Ok(vec![Record::Renewed { token, until: now.after(span) }])
+        Request::Renew(tokens, span) => {
+            let (until, held) = (now.after(span), |token: &_| state.leases.contains_key(token));
+            let tokens: Vec<_> = tokens.into_iter().filter(held).collect();
+            let renewed = tokens.into_iter().map(|token| Record::Renewed { token, until });
+            let records: Vec<_> = renewed.collect();
+            if records.is_empty() { Err(Refusal::LeaseLost) } else { Ok(records) }
         }
         Request::Release(token) => {
             state.valid_lease(token, now)?;

@@ -65,3 +65,19 @@ fn the_tokens_of_a_batch_are_bounded_too() {
     assert_eq!(ran.code, 2, "{}", ran.err);
     assert_eq!(ran.json()["tokens"], 0, "{}", ran.out);
 }
+
+/// The first call costs six cents, the second one nothing.
+const TWO_TURNS: &str = "price = { input = 1.0, output = 10.0 }\nmax_output = 100\n\
+    [[turn]]\ncalls = [{ name = \"run_command\", arguments = { command = \"echo ran >> ran\" } }]\n\
+    usage = { input = 60000, output = 0 }\n[[turn]]\ntext = \"Done.\"\n";
+
+#[test]
+fn a_call_that_is_not_paid_takes_no_turn_of_the_script() {
+    let batch = Batch::with_tasks(&["a"], TWO_TURNS);
+    let ran = batch.run(&["--budget", "0.0605"]);
+    assert_eq!(ran.code, 2, "{}", ran.err);
+    assert_eq!(batch.by_id("stop_reason")[0].1, json!("budget_exceeded"), "{}", ran.err);
+    let ran = batch.run(&["--budget", "1"]);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    assert_eq!(batch.runs_of("a"), 1);
+}

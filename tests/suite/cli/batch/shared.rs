@@ -34,6 +34,19 @@ fn the_parts_of_a_batch_are_run_one_by_one() {
 }
 
 #[test]
+fn cells_that_run_at_the_same_time_are_not_taken_for_killed_ones() {
+    let ids: Vec<String> = (0..40).map(|index| format!("t{index}")).collect();
+    let names: Vec<&str> = ids.iter().map(String::as_str).collect();
+    let batch = Batch::with_tasks(&names, &appending(0));
+    let command = [&COMMAND[..], &["--jobs", "20"]].concat();
+    let children = [(); 2].map(|()| batch.cli.command(&command).spawn().unwrap());
+    for ran in children.map(wait_for_exit) {
+        assert_eq!(ran.code, 0, "{}", ran.err);
+        assert!(!ran.err.contains("was killed"), "{}", ran.err);
+    }
+}
+
+#[test]
 fn without_file_locks_a_batch_is_refused() {
     let batch = Batch::with_tasks(&["a"], ANSWER);
     let log = batch.cli.path("strace");

@@ -1,0 +1,102 @@
+//! One task in several variants.
+
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+
+use clap::builder::NonEmptyStringValueParser;
+use clap::{Args, ValueEnum};
+
+use super::{BatchArgs, BatchOutputArgs, SettingsArgs};
+
+/// The end of the long help of `compare`.
+pub(super) const COMPARE_HELP: &str = "\
+Each variant works in a git worktree of its own, on the branch architect/compare-…, which begins at the commit that is
+checked out. Branches and worktrees stay, also after a merge, until `architect worktrees rm` removes them; that of a
+variant without changes is removed. A file of variants is that of `batch --variants`.
+
+The winner is the variant that succeeded (the run, every --check and, with --self-eval, the evaluation) and, among
+several, has changed something, costs less, changes fewer lines, comes first: the first difference decides.
+
+--budget, --max-tokens and --timeout limit all variants together. The same command again skips what is finished and
+resumes what was interrupted; at another commit it begins again.
+
+Exit codes: 0 all variants succeeded or, with --apply, the winner was merged; 2 some did not, or there is no winner;
+1 the merge was refused, nothing was changed; 3 a mistake or no git repository, nothing was started;
+130, 143 interrupted, nothing was merged.";
+
+/// The attempts without variants and without a number.
+const DEFAULT_ATTEMPTS: u16 = 2;
+
+#[derive(Debug, Args)]
+pub(crate) struct CompareArgs {
+    /// The task; `-` reads standard input, `@FILE` reads a file
+    pub(crate) prompt: String,
+
+    /// Compare the variants of this file
+    #[arg(long, value_name = "FILE", conflicts_with = "attempts")]
+    pub(crate) variants: Option<PathBuf>,
+
+    /// Without variants: compare N attempts
+    #[arg(long, value_name = "N", default_value_t = DEFAULT_ATTEMPTS,
+          value_parser = clap::value_parser!(u16).range(1..=1000))]
+    pub(crate) attempts: u16,
+
+    /// A shell command that has to succeed after the run; may be repeated
+    #[arg(long = "check", value_name = "CMD", value_parser = NonEmptyStringValueParser::new())]
+    pub(crate) checks: Vec<String>,
+
+    /// A shell command that prepares each worktree before the run; may be repeated
+    #[arg(long, value_name = "CMD", value_parser = NonEmptyStringValueParser::new())]
+    pub(crate) setup: Vec<String>,
+
+    /// Merge the winner into the workspace at the end, as `architect worktrees merge` does
+    #[arg(long, value_enum, value_name = "WHICH")]
+    pub(crate) apply: Option<AppliedVariant>,
+
+    /// The folder of the comparison; by default one in .architect/batch, by the task and the commit
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: Option<PathBuf>,
+
+    /// How many variants run at the same time; by default one for each core
+    #[arg(long, value_name = "N")]
+    pub(crate) jobs: Option<NonZeroUsize>,
+
+    /// Run variants again that failed with exit code 1 or 5, in new sessions
+    #[arg(long)]
+    pub(crate) retry_failed: bool,
+
+    #[command(flatten)]
+    pub(crate) settings: SettingsArgs,
+
+    #[command(flatten)]
+    pub(crate) output: BatchOutputArgs,
+}
+
+/// A variant to merge.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum AppliedVariant {
+    /// The best one
+    Winner,
+}
+
+/// What is compared, and what happens with the result.
+#[derive(Debug)]
+pub(crate) struct ComparedTask {
+    pub(crate) prompt: String,
+    pub(crate) attempts: u16,
+    pub(crate) checks: Vec<String>,
+    pub(crate) setup: Vec<String>,
+    pub(crate) apply: Option<AppliedVariant>,
+}
+
+impl CompareArgs {
+    /// Returns the task, and the options of the batch that runs its variants.
+    pub(crate) fn into_batch(self) -> (ComparedTask, BatchArgs) {
+        let Self { prompt, variants, attempts, checks, setup, apply, .. } = self;
+        let Self { out, jobs, retry_failed, settings, output, .. } = self;
+        let tasks = String::new();
+        let batch =
+            BatchArgs { tasks, out, jobs, variants, shard: None, retry_failed, settings, output };
+        (ComparedTask { prompt, attempts, checks, setup, apply }, batch)
+    }
+}

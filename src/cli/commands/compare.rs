@@ -1,0 +1,277 @@
+//! `architect compare`: runs one task in several variants, and chooses the best one.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use architect::app::{ProcessEnv, ResolvedModel, open_worktrees};
+use architect::config::Config;
+use architect::model::pluralize;
+use architect::view::sanitize;
+use architect::workflow::batch::{
+    BatchFolder, BatchManifest, BatchReport, BatchTask, BatchVariant, CellRow, Comparison,
+    ComparisonOutcome, ManifestText, TaskOptions, TaskWorkspace, Winner, comparison_name,
+};
+use architect::workspace::worktree::{BRANCH_PREFIX, Worktrees};
+use serde_json::{Value, json};
+
+use super::batch::{
+    BatchEnd, BatchPlan, VARIANTS_FORM, load_base_config, read_text, refuse, run_cells,
+};
+use super::worktrees::{merge, short};
+use crate::cli::args::{AppliedVariant, BatchArgs, CompareArgs, ComparedTask, OutputFormat};
+use crate::cli::batch_cells::common_options;
+use crate::cli::config_options::DEFAULT_AGENT;
+use crate::cli::error::CliError;
+use crate::cli::{output, task_text};
+
+/// The id of the task, and the beginning of the names of its branches.
+const TASK_ID: &str = "compare";
+
+/// The exit code if the winner can't be merged.
+const REFUSED_EXIT_CODE: u8 = 1;
+
+/// The folder of all comparisons without `--out`.
+const COMPARISONS: &str = ".architect/batch";
+
+pub(crate) fn run(args: CompareArgs, world: &ProcessEnv) -> Result<u8, CliError> {
+    let (task, mut args) = args.into_batch();
+    let (config, limits) = load_base_config(&mut args, world)?;
+    let variants = read_variants(&task, &args, world)?;
+    let prompt = task_text::read_task(Some(&task.prompt), false)?;
+    let worktrees = open_worktrees(world)?;
+    let workspace = config.workspace.canonicalize().unwrap_or_else(|_| config.workspace.clone());
+    let head = worktrees.find_commit(&workspace, None)?;
+    worktrees.check_subfolder(&workspace, &head)?;
+    if args.variants.is_none() {
+        // As a run would be refused, with its hints.
+        ResolvedModel::from_config(&config, world)?.check(&config, world)?;
+    }
+
+    let mut compared = BatchTask {
+        id: TASK_ID.to_owned(),
+        line: 0,
+        prompt,
+        workspace: TaskWorkspace::Common,
+        options: TaskOptions::default(),
+        setup: task.setup,
+        checks: task.checks,
+    };
+    let common = common_options(&args.settings, workspace.clone(), DEFAULT_AGENT);
+    let name = comparison_name(&compared, &common);
+    let (out, commit) = find_comparison(args.out.as_deref(), &name, head, world);
+    let warning = warn_about_changes(&worktrees, &workspace, &commit);
+    compared.workspace =
+        TaskWorkspace::Repository { folder: workspace, commit: Some(commit.clone()) };
+    let files = args.variants.as_ref().map(|path| path.display().to_string());
+    let plan = BatchPlan {
+        manifest: BatchManifest { tasks: vec![compared], variants },
+        common,
+        limits,
+        name,
+        out,
+        files: [String::new(), files.unwrap_or_default()],
+        warning,
+    };
+    let end = run_cells(&args, plan, &config, world)?;
+    let BatchEnd { mut report, folder, results_lock, is_stopped } = end;
+
+    let comparison = match is_stopped {
+        true => Comparison { commit, outcome: ComparisonOutcome::Interrupted },
+        false => Comparison::new(commit, &report.rows),
+    };
+    let merged = match (comparison.winner(), task.apply) {
+        (Some(winner), Some(AppliedVariant::Winner)) => {
+            Some(apply(winner, &comparison.commit, &folder, &worktrees, &config, world))
+        }
+        (None, _) | (_, None) => None,
+    };
+    report.exit_code = match &merged {
+        Some(Ok(_)) => 0,
+        Some(Err(_)) => REFUSED_EXIT_CODE,
+        None => report.exit_code,
+    };
+    report.comparison = Some(comparison);
+    report.write(&folder)?;
+    drop(results_lock);
+    print_comparison(args.output.format.format(), &report, merged.as_ref())?;
+    if let Some(Err(refused)) = merged {
+        refused.print();
+    }
+    Ok(report.exit_code)
+}
+
+/// Returns the variants of the file, or the attempts.
+fn read_variants(
+    task: &ComparedTask,
+    args: &BatchArgs,
+    world: &ProcessEnv,
+) -> Result<Vec<BatchVariant>, CliError> {
+    let Some(path) = &args.variants else {
+        let attempt = |number: u16| BatchVariant {
+            id: format!("attempt-{number}"),
+            line: 0,
+            prompt: None,
+            options: TaskOptions::default(),
+        };
+        return Ok((1..=task.attempts).map(attempt).collect());
+    };
+    let name = path.to_string_lossy();
+    if name == "-" && task.prompt == "-" {
+        return Err(CliError::usage("both the task and the variants are read from standard input"));
+    }
+    let text = read_text(&name, VARIANTS_FORM)?;
+    let text = ManifestText { name: &name, text: &text };
+    match BatchManifest::parse_variants(text, &world.cwd) {
+        Ok(variants) => Ok(variants),
+        Err(problems) => refuse(&problems).map(|()| Vec::new()),
+    }
+}
+
+/// Returns the folder of a comparison, and the commit that its variants begin at: the one that is checked out. If that
+/// is the winner of this comparison, merged, the comparison is the same as before.
+fn find_comparison(
+    out: Option<&Path>,
+    name: &str,
+    head: String,
+    world: &ProcessEnv,
+) -> (PathBuf, String) {
+    let found = |folder: PathBuf| {
+        let began_at = BatchFolder::merged_from(&folder, &head)?;
+        Some((folder, began_at))
+    };
+    if let Some(out) = out {
+        let out = world.cwd.join(out);
+        return found(out.clone()).unwrap_or((out, head));
+    }
+    let parent = world.cwd.join(COMPARISONS);
+    let folders = fs::read_dir(&parent).into_iter().flatten().flatten();
+    let mut of_task = folders
+        .filter(|entry| entry.file_name().to_string_lossy().starts_with(name))
+        .map(|entry| entry.path());
+    let new = || parent.join(format!("{name}-{}", short(&head)));
+    of_task.find_map(found).unwrap_or_else(|| (new(), head.clone()))
+}
+
+/// Returns a warning about changes of the user that the variants don't have.
+fn warn_about_changes(worktrees: &Worktrees, workspace: &Path, commit: &str) -> Option<String> {
+    // A repository without a work tree has none.
+    let count = worktrees.count_uncommitted(workspace).ok().filter(|count| *count > 0)?;
+    Some(format!(
+        "the variants begin at the commit {}, without your uncommitted changes ({})",
+        short(commit),
+        pluralize(count, "file", "files")
+    ))
+}
+
+/// Merges the winner. Returns the outcome as JSON and as text.
+fn apply(
+    winner: &Winner,
+    commit: &str,
+    folder: &BatchFolder,
+    worktrees: &Worktrees,
+    config: &Config,
+    world: &ProcessEnv,
+) -> Result<(Value, String), CliError> {
+    let Some(name) = winner.branch.as_deref().and_then(|name| name.strip_prefix(BRANCH_PREFIX))
+    else {
+        return Ok((json!({"merged": "nothing"}), "nothing to merge\n".to_owned()));
+    };
+    let branch = format!("refs/heads/{BRANCH_PREFIX}{name}");
+    if let Ok(tip) = worktrees.find_commit(&config.workspace, Some(&branch))
+        && tip != commit
+    {
+        // Before the merge: the same command finds this comparison also if it is killed after it.
+        folder.write_merge(commit, &tip)?;
+    }
+    let merged = merge(name, worktrees, config, world);
+    merged.map_err(|refused| match &winner.patch_file {
+        Some(patch) => refused.hint(format!("the changes are in {patch}, for `git apply --3way`")),
+        None => refused,
+    })
+}
+
+/// Prints the comparison as the format requires.
+fn print_comparison(
+    format: OutputFormat,
+    report: &BatchReport,
+    merged: Option<&Result<(Value, String), CliError>>,
+) -> Result<u8, CliError> {
+    let mut document = report.summary();
+    document["results"] = json!(report.rows);
+    document["applied"] = match merged {
+        Some(Ok((applied, _))) => applied.clone(),
+        Some(Err(_)) | None => Value::Null,
+    };
+    document["error"] = match merged {
+        Some(Err(refused)) => json!(refused.to_result().error),
+        Some(Ok(_)) | None => Value::Null,
+    };
+    match format {
+        OutputFormat::Json => output::print(&document.to_string()),
+        OutputFormat::StreamJson => {
+            document["type"] = json!("result");
+            output::print(&document.to_string())
+        }
+        OutputFormat::Text => {
+            let mut text = format_table(&report.rows);
+            if let Some(comparison) = &report.comparison {
+                text.push_str(&format!("winner: {}\n", sanitize::line(&comparison.winner_text())));
+            }
+            let winner = report.comparison.as_ref().and_then(Comparison::winner);
+            let branch = winner.and_then(|winner| winner.branch.as_deref());
+            match (merged, branch.and_then(|name| name.strip_prefix(BRANCH_PREFIX))) {
+                (Some(Ok((_, outcome))), _) => text.push_str(outcome),
+                (None, Some(name)) => {
+                    text.push_str(&format!("`architect worktrees merge {name}` merges it\n"));
+                }
+                (Some(Err(_)), _) | (None, None) => {}
+            }
+            let (cost, folder) = (report.cost_text(), sanitize::line(&report.folder));
+            text.push_str(&format!("{cost}; the results and patches are in {folder}"));
+            let denied: usize = report.rows.iter().map(|row| row.denied_calls).sum();
+            if denied > 0 {
+                let calls = pluralize(denied, "call was", "calls were");
+                log::warn!(
+                    "{calls} denied, and no one is asked; --mode yolo, or rules with --allow, allow calls"
+                );
+            }
+            output::print(&text)
+        }
+    }
+}
+
+/// Returns a line for each variant, in columns.
+fn format_table(rows: &[CellRow]) -> String {
+    let header = ["variant", "status", "checks", "changes", "cost", "time", "branch"];
+    let mut table = vec![header.map(str::to_owned)];
+    table.extend(rows.iter().map(format_row));
+    let widths: Vec<usize> = (0..header.len())
+        .map(|column| table.iter().map(|row| row[column].chars().count()).max().unwrap_or(0))
+        .collect();
+    let line = |row: &[String; 7]| {
+        let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}"));
+        format!("{}\n", cells.collect::<Vec<_>>().join("  ").trim_end())
+    };
+    table.iter().map(line).collect()
+}
+
+fn format_row(row: &CellRow) -> [String; 7] {
+    let dash = || "-".to_owned();
+    let status = match &row.stop_reason {
+        Some(reason) if !row.is_success() => format!("{} ({reason})", row.status),
+        Some(_) | None => row.status.clone(),
+    };
+    let checks = match row.checks_passed + row.checks_failed.len() {
+        0 => dash(),
+        all => format!("{}/{all}", row.checks_passed),
+    };
+    [
+        sanitize::line(row.variant.as_deref().unwrap_or_default()).into_owned(),
+        status,
+        checks,
+        row.changes_text().unwrap_or_else(dash),
+        row.cost.map_or_else(dash, |cost| format!("${cost:.6}")),
+        if row.is_finished() { format!("{:.1} s", row.duration_seconds) } else { dash() },
+        row.branch.clone().unwrap_or_else(dash),
+    ]
+}

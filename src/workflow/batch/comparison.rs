@@ -1,0 +1,179 @@
+//! The winner among the variants of one task.
+
+use std::cmp::Ordering;
+
+use serde::Serialize;
+use serde_json::json;
+
+use super::cell::{CommonOptions, plain_name};
+use super::manifest::BatchTask;
+use super::results::CellRow;
+use crate::journal::sha256_hex;
+
+/// The variants of one task, compared.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Comparison {
+    /// The commit that all variants began from.
+    pub commit: String,
+    /// The result.
+    pub outcome: ComparisonOutcome,
+}
+
+/// The result of a comparison.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ComparisonOutcome {
+    /// This variant is the best one.
+    Winner(Winner),
+    /// No variant succeeded.
+    NoSuccess,
+    /// It was interrupted, and can be resumed.
+    Interrupted,
+}
+
+/// The best variant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Winner {
+    /// The variant.
+    pub variant: String,
+    /// The branch with its changes; `None` if it changed nothing.
+    pub branch: Option<String>,
+    /// The file with its changes as a patch; `None` if it changed nothing.
+    pub patch_file: Option<String>,
+    /// What decided.
+    pub by: WinnerBy,
+}
+
+/// What decided between the winner and the next best variant, from the most important on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum WinnerBy {
+    /// No other variant succeeded: with all checks passed and, with a self-evaluation, an evaluator that was satisfied.
+    Success,
+    /// The others changed nothing.
+    Changes,
+    /// It costs less. An unknown cost counts as the highest one.
+    Cost,
+    /// It changes fewer lines or, with as many, fewer files.
+    Size,
+    /// It comes first.
+    Order,
+}
+
+impl WinnerBy {
+    fn describe(self) -> &'static str {
+        match self {
+            Self::Success => "the only one that succeeded",
+            Self::Changes => "the only one that changed something",
+            Self::Cost => "the lowest cost",
+            Self::Size => "the smallest change",
+            Self::Order => "the first of equals",
+        }
+    }
+}
+
+impl Comparison {
+    /// Chooses the winner among variants that began from a commit.
+    pub fn new(commit: String, rows: &[CellRow]) -> Self {
+        let mut best: Vec<&CellRow> = rows.iter().filter(|row| row.is_success()).collect();
+        // Equals keep their order.
+        best.sort_by(|one, other| rank(one, other).1);
+        let winner = best.first().map(|first| Winner {
+            variant: first.variant.clone().unwrap_or_default(),
+            branch: first.branch.clone(),
+            patch_file: first.patch_file.clone(),
+            by: best.get(1).map_or(WinnerBy::Success, |second| rank(first, second).0),
+        });
+        let outcome = winner.map_or(ComparisonOutcome::NoSuccess, ComparisonOutcome::Winner);
+        Self { commit, outcome }
+    }
+
+    /// Returns the best variant, if there is one.
+    pub fn winner(&self) -> Option<&Winner> {
+        match &self.outcome {
+            ComparisonOutcome::Winner(winner) => Some(winner),
+            ComparisonOutcome::NoSuccess | ComparisonOutcome::Interrupted => None,
+        }
+    }
+
+    /// Returns the winner and what decided, for people.
+    pub fn winner_text(&self) -> String {
+        match &self.outcome {
+            ComparisonOutcome::Winner(Winner { variant, by, .. }) => {
+                format!("{variant} ({})", by.describe())
+            }
+            ComparisonOutcome::NoSuccess => "none, no variant succeeded".to_owned(),
+            ComparisonOutcome::Interrupted => "none yet, the same command continues".to_owned(),
+        }
+    }
+}
+
+/// Returns which of two successful variants is better, and what decides that.
+fn rank(one: &CellRow, other: &CellRow) -> (WinnerBy, Ordering) {
+    let is_unchanged = |row: &CellRow| row.patch_file.is_none();
+    let cost = |row: &CellRow| row.cost.unwrap_or(f64::INFINITY);
+    let size = |row: &CellRow| {
+        let lines = row.lines_added.unwrap_or(0) + row.lines_removed.unwrap_or(0);
+        (lines, row.files_changed.unwrap_or(0))
+    };
+    let orders = [
+        (WinnerBy::Changes, is_unchanged(one).cmp(&is_unchanged(other))),
+        (WinnerBy::Cost, cost(one).total_cmp(&cost(other))),
+        (WinnerBy::Size, size(one).cmp(&size(other))),
+    ];
+    let decisive = orders.into_iter().find(|(_, order)| order.is_ne());
+    decisive.unwrap_or((WinnerBy::Order, Ordering::Equal))
+}
+
+/// The digits of the hash in the name of a comparison.
+const HASH_DIGITS: usize = 8;
+
+/// Returns a name for the comparisons of a task: readable, the same for the same task and options.
+pub fn comparison_name(task: &BatchTask, common: &CommonOptions) -> String {
+    let CommonOptions { agent, workspace, sets, others } = common;
+    let definition = json!([task.prompt, task.setup, task.checks, agent, workspace, sets, others]);
+    let hash = sha256_hex(definition.to_string().as_bytes());
+    let title = task.prompt.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
+    format!("{}-{}", plain_name(title.trim()), &hash[..HASH_DIGITS])
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    /// Returns the row of a variant that changed this many lines.
+    fn row(variant: &str, exit_code: u64, cost: &Value, lines: u64) -> CellRow {
+        CellRow::from_result(&json!({
+            "id": "compare", "variant": variant, "status": "", "exit_code": exit_code, "cost": cost,
+            "patch_file": (lines > 0).then_some("p"),
+            "worktree": {"branch": format!("b/{variant}"), "kept": lines > 0, "files_changed": 1, "lines_added": lines},
+        }))
+    }
+
+    #[track_caller]
+    fn check(rows: &[CellRow], expected: Option<(&str, WinnerBy)>) {
+        let comparison = Comparison::new(String::new(), rows);
+        let winner = comparison.winner().map(|winner| (&*winner.variant, winner.by));
+        assert_eq!(winner, expected);
+    }
+
+    #[test]
+    fn the_order_is_success_changes_cost_size_and_place() {
+        let cost = |dollars: f64| json!(dollars);
+        let failed = row("failed", 2, &cost(0.1), 1);
+        let idle = row("idle", 0, &cost(0.1), 0);
+        let dear = row("dear", 0, &cost(0.3), 1);
+        let long = row("long", 0, &cost(0.2), 9);
+        let short = row("short", 0, &cost(0.2), 8);
+        let same = row("same", 0, &cost(0.2), 8);
+        let unknown = row("unknown", 0, &Value::Null, 1);
+        check(std::slice::from_ref(&failed), None);
+        check(&[failed.clone(), idle.clone()], Some(("idle", WinnerBy::Success)));
+        check(&[failed, idle, dear.clone()], Some(("dear", WinnerBy::Changes)));
+        check(&[unknown, dear.clone()], Some(("dear", WinnerBy::Cost)));
+        check(&[dear.clone(), long.clone()], Some(("long", WinnerBy::Cost)));
+        check(&[dear, long, short.clone()], Some(("short", WinnerBy::Size)));
+        check(&[short, same], Some(("short", WinnerBy::Order)));
+    }
+}
