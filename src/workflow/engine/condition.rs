@@ -8,13 +8,13 @@ use crate::model::word_enum;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Condition {
     left: String,
-    comparison: Comparison,
+    comparison: ComparisonOperator,
     right: String,
 }
 
 word_enum! {
     /// How two texts are compared. Spaces around them don't count.
-    pub enum Comparison {
+    pub enum ComparisonOperator {
         /// They are the same.
         Equal = "==",
         /// They differ.
@@ -46,7 +46,7 @@ impl Condition {
     pub fn parse(text: &str) -> Result<Self, String> {
         let words: Vec<&str> = text.split_whitespace().collect();
         let mut found = None;
-        for comparison in Comparison::ALL {
+        for comparison in ComparisonOperator::ALL {
             let padded = format!(" {comparison} ");
             if let Some(at) = text.find(&padded)
                 && found.is_none_or(|(first, _)| at < first)
@@ -55,7 +55,7 @@ impl Condition {
             }
         }
         let Some((at, comparison)) = found.filter(|_| words.len() > 2) else {
-            let known = Comparison::ALL.map(Comparison::as_str).join(", ");
+            let known = ComparisonOperator::ALL.map(ComparisonOperator::as_str).join(", ");
             return Err(format!(
                 "write a comparison: LEFT OPERATOR RIGHT, with spaces around one of {known}"
             ));
@@ -76,14 +76,14 @@ impl Condition {
         let numbers = left.parse::<f64>().ok().zip(right.parse::<f64>().ok());
         let compare = |holds: fn(f64, f64) -> bool| numbers.is_some_and(|(a, b)| holds(a, b));
         match self.comparison {
-            Comparison::Equal => left == right,
-            Comparison::NotEqual => left != right,
-            Comparison::AtMost => compare(|a, b| a <= b),
-            Comparison::AtLeast => compare(|a, b| a >= b),
-            Comparison::Less => compare(|a, b| a < b),
-            Comparison::Greater => compare(|a, b| a > b),
-            Comparison::Contains => left.contains(right),
-            Comparison::Lacks => !left.contains(right),
+            ComparisonOperator::Equal => left == right,
+            ComparisonOperator::NotEqual => left != right,
+            ComparisonOperator::AtMost => compare(|a, b| a <= b),
+            ComparisonOperator::AtLeast => compare(|a, b| a >= b),
+            ComparisonOperator::Less => compare(|a, b| a < b),
+            ComparisonOperator::Greater => compare(|a, b| a > b),
+            ComparisonOperator::Contains => left.contains(right),
+            ComparisonOperator::Lacks => !left.contains(right),
         }
     }
 }

@@ -4,7 +4,8 @@ use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
+use std::thread;
+use std::time::{Duration, Instant, SystemTime};
 
 use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
@@ -104,12 +105,8 @@ impl WorkflowJournal {
         // With a link, the one who made the folder would choose the file.
         options.custom_flags(OFlags::NOFOLLOW.bits().cast_signed());
         let mut file = options.open(&path).map_err(|error| failed("open", error))?;
-        match file.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => {
-                return Err(WorkflowJournalError::Busy(folder.to_owned()));
-            }
-            Err(TryLockError::Error(error)) => return Err(failed("lock", error)),
+        if !lock_soon(&file).map_err(|error| failed("lock", error))? {
+            return Err(WorkflowJournalError::Busy(folder.to_owned()));
         }
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes).map_err(|error| failed("read", error))?;
@@ -172,6 +169,26 @@ impl WorkflowJournal {
         Ok(())
     }
 }
+
+/// Locks a file, and returns whether no other process has it. A child that a thread has forked, or that of a killed
+/// process, shares the lock until it executes its program.
+fn lock_soon(file: &File) -> io::Result<bool> {
+    let started = Instant::now();
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(true),
+            Err(TryLockError::Error(error)) => return Err(error),
+            Err(TryLockError::WouldBlock) if started.elapsed() > LOCK_TIMEOUT => return Ok(false),
+            Err(TryLockError::WouldBlock) => thread::sleep(LOCK_INTERVAL),
+        }
+    }
+}
+
+/// How long to wait for a lock that a child may have for a moment.
+const LOCK_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// How often to try.
+const LOCK_INTERVAL: Duration = Duration::from_millis(5);
 
 /// The lines before the first one that is not complete.
 struct ValidLines<'a> {

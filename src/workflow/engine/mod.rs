@@ -22,7 +22,7 @@ mod run;
 mod session;
 
 pub use chart::{WORKFLOW_CHART_JSON, WorkflowGuard};
-pub use condition::{Comparison, Condition};
+pub use condition::{ComparisonOperator, Condition};
 pub use history::{CheckReport, EventDetail, IterationRecord, SessionReport, WorkflowHistory};
 pub use journal::{JournalHeader, StoredEvent, WorkflowJournal, WorkflowJournalError};
 pub use pipeline::{Pipeline, PipelineStep};
