@@ -9,7 +9,8 @@ use rustix::process::{Pid, Signal, getpid, kill_process};
 use serde_json::json;
 
 use super::fixture::{ToolFixture, yolo_settings};
-use crate::kit::system::{count_sleeping, wait_until};
+use crate::kit::server::MAX_WAIT;
+use crate::kit::system::{count_sleeping, wait_until, wait_within};
 
 /// Returns the process that sleeps for so many seconds.
 fn sleeper(seconds: &str) -> Option<Pid> {
@@ -68,7 +69,7 @@ fn of_a_command_whose_supervisor_is_killed_the_outcome_is_unknown() {
         assert_eq!(result.status, ToolStatus::InDoubt, "{level}: {}", result.text);
         assert!(result.text.starts_with("begun\n[outcome unknown: "), "{level}: {}", result.text);
         assert!(!result.text.contains("was not run"), "{level}: {}", result.text);
-        wait_until(&format!("{level}: it is gone"), || count_sleeping(seconds) == 0);
+        wait_within(MAX_WAIT, &format!("{level}: it is gone"), || count_sleeping(seconds) == 0);
         // The next one has another supervisor.
         let log = world.ok("run_command", &json!({ "command": "cat log" }));
         assert!(log.starts_with("ran\n"), "{level}: {log}");
