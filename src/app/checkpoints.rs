@@ -48,7 +48,8 @@ pub(super) struct StateRecorder {
 const MAX_RECORD_TIME: Duration = Duration::from_secs(10);
 
 /// Folders of this program in a workspace: its results and worktrees.
-pub(super) const OWN_FOLDERS: [&str; 2] = [".architect/batch", ".architect/worktrees"];
+pub(super) const OWN_FOLDERS: [&str; 4] =
+    [".architect/batch", ".architect/loop", ".architect/pipeline", ".architect/worktrees"];
 
 /// Returns what is recorded of a workspace.
 pub(super) fn scan_options(

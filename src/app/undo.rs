@@ -301,6 +301,48 @@ impl RecordedChanges {
     }
 }
 
+/// Returns whether a session has changed files, as its records show; `None` if that is not recorded.
+pub fn has_changed_files(config: &Config, history: &SessionHistory) -> Option<bool> {
+    let is_failed =
+        |found: &StoredCheckpoint| matches!(found.record.outcome, CheckpointOutcome::Failed(_));
+    match StateList::new(history) {
+        _ if history.checkpoints.iter().any(is_failed) => None,
+        Ok(list) => {
+            let is_changed = list.own_intervals().any(|(interval, _)| interval.from != interval.to);
+            (is_changed || !list.is_open()).then_some(is_changed)
+        }
+        // No call that may change something has run.
+        Err(_) => config.settings.checkpoints.enabled.then_some(false),
+    }
+}
+
+/// Takes back all that a session has changed, and keeps a copy of each file that others have changed since. Returns the
+/// paths that changed, and those that could not be restored, with the reason.
+///
+/// Completes a restore that a killed process has left, so it can be called again.
+///
+/// # Errors
+///
+/// Fails if a file can't be restored. The files are as before then.
+pub fn undo_whole_session(
+    config: &Config,
+    store: &SessionStore,
+    session: SessionId,
+) -> Result<(usize, Vec<(PathBuf, String)>), AppError> {
+    complete_pending_restore(store, &config.workspace)?;
+    let mut undo = match UndoSession::open(config, store, session) {
+        Err(AppError::Undo(UndoError::NothingRecorded(..))) => return Ok((0, Vec::new())),
+        undo => undo?,
+    };
+    match undo.plan(UndoTarget::Start, ForeignChanges::KeepCopies)? {
+        Some(plan) if !plan.changes.is_empty() => {
+            undo.restore(&plan)?;
+            Ok((plan.changes.len(), plan.unrestorable))
+        }
+        plan => Ok((0, plan.map(|plan| plan.unrestorable).unwrap_or_default())),
+    }
+}
+
 fn open_contents(
     store: &SessionStore,
     history: &SessionHistory,

@@ -14,6 +14,7 @@ mod session_lookup;
 mod sinks;
 mod task;
 mod task_text;
+mod workflow_output;
 mod worktree_run;
 
 use std::process::ExitCode;
@@ -100,7 +101,7 @@ fn with_suggestion(mut error: clap::Error, words: &[String]) -> clap::Error {
 
 /// Returns the output format that these arguments ask for, of a command whose output is a run's result.
 fn requested_format(words: &[String]) -> Option<OutputFormat> {
-    let runs = ["run", "exec", "demo", "resume", "fork", "batch", "compare"];
+    let runs = ["run", "exec", "demo", "resume", "fork", "batch", "compare", "loop", "pipeline"];
     let mut typed = words.iter().filter(|word| !word.starts_with('-'));
     let (command, next) = (typed.next()?, typed.next());
     // What `batch emit` prints is a script, in which the format is that of its batch.

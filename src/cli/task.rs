@@ -15,8 +15,8 @@ use architect::machine::{CloseReason, RunStatus, StopReason};
 use architect::model::{Signal, TimeSpan, pluralize};
 use architect::view::report::{ReportFormat, RunReport};
 use architect::view::{
-    CostSource, OutputError, RunInfo, RunResult, SaveError, append, is_standard_stream, sanitize,
-    save,
+    CostSource, OutputError, Reporter, RunInfo, RunResult, SaveError, append, is_standard_stream,
+    sanitize, save,
 };
 use architect::workflow::{EvaluatedRuns, RetryContext, evaluate, plan_first};
 use architect::workspace::resolve_inside;
@@ -50,11 +50,7 @@ pub(crate) fn run(
     args: &OutputArgs,
     worktree: Option<&WorktreeRun>,
 ) -> Result<u8, CliError> {
-    // An output that can't be written is reported before money is spent.
-    for path in output_file(args).into_iter().chain(args.report_file.as_deref()) {
-        check_writable(&setup.config.workspace, path)?;
-    }
-    let plan = ReportPlan::from_args(args, &setup.env)?;
+    let plan = plan_outputs(setup, args)?;
     let Sinks { reporter: show, pause_drawing, is_terminal } =
         sinks::open_sinks(args, &setup.config, &setup.env)?;
     if worktree.is_some() {
@@ -109,11 +105,44 @@ pub(crate) fn run(
         (None, _) | (_, None) => Vec::new(),
     };
     let report = RunReport { info: &about, result: &result, changes: &changes };
-    let saved = write_files(args, plan.as_ref(), &report, setup);
+    let timeout = ended.deadline.remaining();
+    report_result(setup, args, plan.as_ref(), &report, (&show, is_terminal), timeout)
+}
+
+/// Checks that the outputs of a run can be written, before money is spent. Returns the report that was requested.
+///
+/// # Errors
+///
+/// Fails if one can't be written.
+pub(crate) fn plan_outputs(
+    setup: &RunSetup,
+    args: &OutputArgs,
+) -> Result<Option<ReportPlan>, CliError> {
+    for path in output_file(args).into_iter().chain(args.report_file.as_deref()) {
+        check_writable(&setup.config.workspace, path)?;
+    }
+    ReportPlan::from_args(args, &setup.env)
+}
+
+/// Writes the result of a run, or of several, wherever it is to go. Returns the exit code.
+///
+/// # Errors
+///
+/// Fails if an output can't be written.
+pub(crate) fn report_result(
+    setup: &RunSetup,
+    args: &OutputArgs,
+    plan: Option<&ReportPlan>,
+    report: &RunReport<'_>,
+    (show, is_terminal): (&Reporter, bool),
+    timeout: Option<Duration>,
+) -> Result<u8, CliError> {
+    let result = report.result.clone();
+    let saved = write_files(args, plan, report, setup);
     // There is one document, and it has the exit code of the process.
     let unsaved = saved.err().map(|error| CliError::from_save(&error).with_result(result.clone()));
     let result = unsaved.as_ref().map_or(result, CliError::to_result);
-    let timeout = ended.deadline.remaining().map(|left| left + OUTPUT_OVERTIME);
+    let timeout = timeout.map(|left| left + OUTPUT_OVERTIME);
     match show.finish(&result, timeout) {
         Ok(()) => {}
         Err(OutputError::ReaderGone) => return Ok(Signal::Pipe.exit_code()),
@@ -275,7 +304,7 @@ fn write_files(
 }
 
 /// The report that was requested.
-struct ReportPlan {
+pub(crate) struct ReportPlan {
     format: ReportFormat,
     path: Option<PathBuf>,
     /// Whether it is appended to what other steps of a job on GitHub have written into its summary.
@@ -285,7 +314,10 @@ struct ReportPlan {
 impl ReportPlan {
     /// Returns the report that the options request. It goes to the given file, or to the summary of the step if it is
     /// made for that.
-    fn from_args(args: &OutputArgs, world: &ProcessEnv) -> Result<Option<Self>, CliError> {
+    pub(crate) fn from_args(
+        args: &OutputArgs,
+        world: &ProcessEnv,
+    ) -> Result<Option<Self>, CliError> {
         let summary = world.variable("GITHUB_STEP_SUMMARY").filter(|path| !path.is_empty());
         let path = match (&args.report_file, args.report) {
             (None, Some(ReportFormat::Github)) => summary.map(PathBuf::from),

@@ -77,6 +77,37 @@ impl WorktreeRun {
         Ok(worktree.map(|worktree| Self { worktrees, worktree: Some(worktree) }))
     }
 
+    /// Opens the worktree that a workflow has made before, or makes it. The marker file says whether it has.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the workspace can't have one, another run has one of that name, or it is in use.
+    pub(crate) fn open_or_create(
+        config: &mut Config,
+        env: &ProcessEnv,
+        (name, marker): (&str, &Path),
+        content: WorktreeContent<'_>,
+    ) -> Result<Self, CliError> {
+        let worktrees = open_worktrees(env)?;
+        let workspace = config.workspace.canonicalize();
+        let workspace = workspace.unwrap_or_else(|_| config.workspace.clone());
+        let is_own = marker.exists();
+        match worktrees.open(&workspace, name) {
+            Ok(worktree) if is_own => return Ok(Self::new(worktrees, worktree, config)),
+            // Making it fails, with the reason.
+            Ok(_) | Err(WorktreeError::Unknown(_) | WorktreeError::Removed { .. }) => {}
+            Err(error) => return Err(error.into()),
+        }
+        sweep(env);
+        let failed =
+            |error| CliError::failed(format!("could not write {}: {error}", marker.display()));
+        let made = Self::create(config, env, WorktreeName::Given(name), content);
+        if made.is_ok() || !is_own {
+            std::fs::write(marker, name).map_err(failed)?;
+        }
+        made
+    }
+
     fn new(worktrees: Worktrees, worktree: Worktree, config: &mut Config) -> Self {
         let run = Self { worktrees, worktree: Some(worktree) };
         run.enter(config);

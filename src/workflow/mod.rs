@@ -4,6 +4,8 @@
 //! All have the same reporter, and their results are joined at the end.
 
 pub mod batch;
+mod command_check;
+pub mod engine;
 mod plan_first;
 mod remaining_limits;
 pub mod scenario;

@@ -15,3 +15,4 @@ mod invariants;
 mod properties;
 mod seeded_defects;
 mod small_model;
+mod workflow;

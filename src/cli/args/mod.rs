@@ -6,6 +6,8 @@ mod batch;
 mod compare;
 mod emit;
 mod keys;
+mod loops;
+mod pipeline;
 mod sessions;
 mod settings;
 
@@ -24,6 +26,10 @@ use compare::COMPARE_HELP;
 pub(crate) use compare::*;
 pub(crate) use emit::*;
 use keys::words;
+use loops::LOOP_HELP;
+pub(crate) use loops::LoopArgs;
+use pipeline::PIPELINE_HELP;
+pub(crate) use pipeline::PipelineArgs;
 pub(crate) use sessions::*;
 pub(crate) use settings::*;
 
@@ -71,6 +77,12 @@ pub(crate) enum CliCommand {
     /// Run one task in several variants, each on a branch of its own, and choose the best one
     #[command(after_long_help = COMPARE_HELP)]
     Compare(Box<CompareArgs>),
+    /// Repeat a task, each time with a new context, until its checks pass, or to improve a number
+    #[command(name = "loop", after_long_help = LOOP_HELP)]
+    Loop(Box<LoopArgs>),
+    /// Run the steps of a file in order, each in a session of its own; the same command again continues
+    #[command(after_long_help = PIPELINE_HELP)]
+    Pipeline(Box<PipelineArgs>),
     /// Replay a stored session offline and check it
     Replay(ReplayArgs),
     /// Restore the files that a session has changed

@@ -30,8 +30,9 @@ use crate::cli::config_options::{self, DEFAULT_AGENT};
 use crate::cli::error::CliError;
 use crate::cli::{approval, logging, task, worktree_run};
 
-/// The keys whose options limit the whole batch.
-const BATCH_LIMITS: [&str; 3] = ["limits.budget_usd", "limits.max_tokens", "limits.timeout"];
+/// The keys whose options limit the whole batch, or the whole loop.
+pub(crate) const BATCH_LIMITS: [&str; 3] =
+    ["limits.budget_usd", "limits.max_tokens", "limits.timeout"];
 
 /// The exit codes of cells that `--retry-failed` runs again: a failure, and a model call that timed out.
 const RETRIED_EXIT_CODES: [u8; 2] = [1, 5];
@@ -339,8 +340,11 @@ fn reopen_failed(
     Ok(())
 }
 
-/// Stops the cells at the first signal. Returns what knows the signal.
-fn listen(interrupts: &RunInterrupts, format: OutputFormat) -> Result<RunInterrupts, CliError> {
+/// Stops the runs at the first signal. Returns what knows the signal.
+pub(crate) fn listen(
+    interrupts: &RunInterrupts,
+    format: OutputFormat,
+) -> Result<RunInterrupts, CliError> {
     let received = RunInterrupts::default();
     let (stop, note) = (interrupts.clone(), received.clone());
     let on_first = move |signal: Signal| {

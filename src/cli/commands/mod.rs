@@ -6,6 +6,8 @@ mod compare;
 mod config;
 mod demo;
 mod doctor;
+mod loops;
+mod pipeline;
 mod resume;
 mod run;
 mod sessions;
@@ -19,6 +21,7 @@ use architect::journal::MessageKind;
 use architect::view::chart;
 use clap::CommandFactory;
 
+pub(crate) use batch::{BATCH_LIMITS, listen};
 pub(crate) use run::print_result;
 
 use super::args::{BatchCommand, Cli, CliCommand};
@@ -47,6 +50,12 @@ pub(crate) fn run(command: CliCommand, world: ProcessEnv) -> Result<u8, CliError
         },
         CliCommand::Compare(args) => {
             with_result_document(args.output.format.format(), || compare::run(*args, &world))
+        }
+        CliCommand::Loop(args) => {
+            with_result_document(args.output.format.format(), || loops::run(&args, &world))
+        }
+        CliCommand::Pipeline(args) => {
+            with_result_document(args.output.format.format(), || pipeline::run(*args, &world))
         }
         CliCommand::Replay(args) => stored::replay(&args, &world),
         CliCommand::Undo(args) => undo::undo(&args, &world),

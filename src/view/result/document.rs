@@ -62,6 +62,9 @@ pub struct RunResult {
     /// The result of the self-evaluation, if there was one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub evaluation: Option<Value>,
+    /// The iterations of a loop or a pipeline.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub workflow: Option<Value>,
     /// The worktree that the run worked in, if it was an isolated one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub worktree: Option<WorktreeResult>,
@@ -170,6 +173,7 @@ impl RunResult {
             error: Some(error),
             resume_command: None,
             evaluation: None,
+            workflow: None,
             worktree: None,
         }
     }

@@ -120,7 +120,7 @@ impl BatchCell {
 const MAX_NAME_LENGTH: usize = 40;
 
 /// Returns the part of a name that can be the name of a file or a branch.
-pub(super) fn plain_name(label: &str) -> String {
+pub fn plain_name(label: &str) -> String {
     let fine = |c: char| if c.is_ascii_alphanumeric() || c == '_' { c } else { '-' };
     let name: String = label.chars().map(fine).take(MAX_NAME_LENGTH).collect();
     let name = name.trim_matches(['-', '_']);

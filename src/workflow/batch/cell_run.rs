@@ -2,7 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use thiserror::Error;
@@ -16,12 +16,12 @@ use crate::app::{
     SandboxedGit, SessionTarget, open_worktrees, start_telemetry, worktree_result,
 };
 use crate::config::{Config, run_rules};
-use crate::exec::CommandSpec;
 use crate::journal::{DamagePolicy, JournalError, SessionStore};
 use crate::machine::{CloseReason, RunStatus, StopReason};
 use crate::model::FaultKind;
 use crate::policy::NoConfirmer;
 use crate::view::{CostSource, ReportSink, Reporter, RunResult};
+use crate::workflow::command_check::{CommandCheck, CommandReport, run_check};
 use crate::workflow::self_eval::{RetryContext, evaluate};
 use crate::workspace::worktree::{
     Worktree, WorktreeContent, WorktreeError, WorktreeName, WorktreeRequest, Worktrees,
@@ -99,9 +99,6 @@ impl CellError {
         }
     }
 }
-
-/// How long a setup or a check may take, where the task has no limit of time.
-const COMMAND_TIMEOUT: Duration = Duration::from_secs(30 * 60);
 
 /// How much of the output of a failed command is kept, in bytes of its beginning and its end.
 const MAX_OUTPUT_BYTES: usize = 2 << 10;
@@ -277,8 +274,8 @@ impl CellRunner<'_> {
             return Ok(true);
         }
         for line in &cell.task.setup {
-            match run_command(setup, line) {
-                CommandCheck::Passed => {}
+            match run_command(setup, line).check {
+                CommandCheck::Passed(_) => {}
                 CommandCheck::Failed(why) => {
                     return Err(CellError::Setup(format!("the setup `{line}` failed: {why}")));
                 }
@@ -401,11 +398,9 @@ fn check(cell: &BatchCell, setup: &RunSetup, result: &mut Value) -> bool {
     let is_failed = result["status"] == json!(RunStatus::Failed);
     let lines = cell.task.checks.iter();
     for line in lines.filter(|_| !is_failed && setup.execution == ExecutionMode::Real) {
-        let began = Instant::now();
-        let check = run_command(setup, line);
-        let seconds = (began.elapsed().as_secs_f64() * 1e3).round() / 1e3;
+        let CommandReport { check, seconds } = run_command(setup, line);
         checks.push(match check {
-            CommandCheck::Passed => json!({"name": line, "passed": true, "seconds": seconds}),
+            CommandCheck::Passed(_) => json!({"name": line, "passed": true, "seconds": seconds}),
             CommandCheck::Failed(why) => {
                 json!({"name": line, "passed": false, "seconds": seconds, "message": why})
             }
@@ -422,30 +417,8 @@ fn check(cell: &BatchCell, setup: &RunSetup, result: &mut Value) -> bool {
     true
 }
 
-/// The result of a command.
-enum CommandCheck {
-    Passed,
-    /// What it reports.
-    Failed(String),
-    Interrupted,
-}
-
-/// Runs a command of the manifest, confined as the commands of the model are.
-fn run_command(setup: &RunSetup, line: &str) -> CommandCheck {
+/// Runs a command of the manifest.
+fn run_command(setup: &RunSetup, line: &str) -> CommandReport {
     let timeout = setup.config.settings.limits.timeout.map(Duration::from);
-    let command = CommandSpec {
-        timeout: Some(timeout.unwrap_or(COMMAND_TIMEOUT)),
-        kept_bytes: MAX_OUTPUT_BYTES,
-        ..CommandSpec::shell(line, &setup.config.workspace)
-    };
-    let interrupts = setup.interrupts.clone().unwrap_or_default();
-    let outcome = match setup.sandbox.checks.run(&command, interrupts.token()) {
-        Ok(outcome) => outcome,
-        Err(error) => return CommandCheck::Failed(error.to_string()),
-    };
-    match outcome.failure() {
-        None => CommandCheck::Passed,
-        Some(_) if interrupts.signal().is_some() => CommandCheck::Interrupted,
-        Some(why) => CommandCheck::Failed(why.trim().to_owned()),
-    }
+    run_check(setup, line, timeout, MAX_OUTPUT_BYTES)
 }

@@ -193,25 +193,25 @@ impl BatchManifest {
 }
 
 /// Reads the entries of one file, and collects what is wrong.
-struct EntryReader<'a> {
+pub(in crate::workflow) struct EntryReader<'a> {
     file: &'a str,
     keys: &'a [&'a str],
     cwd: &'a Path,
-    problems: Vec<ManifestProblem>,
+    pub(in crate::workflow) problems: Vec<ManifestProblem>,
 }
 
 impl<'a> EntryReader<'a> {
-    fn new(file: &'a str, keys: &'a [&'a str], cwd: &'a Path) -> Self {
+    pub(in crate::workflow) fn new(file: &'a str, keys: &'a [&'a str], cwd: &'a Path) -> Self {
         Self { file, keys, cwd, problems: Vec::new() }
     }
 
-    fn problem(&mut self, line: usize, message: impl Into<String>) {
+    pub(in crate::workflow) fn problem(&mut self, line: usize, message: impl Into<String>) {
         let (file, message) = (self.file.to_owned(), message.into());
         self.problems.push(ManifestProblem { file, line, message });
     }
 
     /// Reads all entries; two must not have one id.
-    fn read_all<T>(
+    pub(in crate::workflow) fn read_all<T>(
         &mut self,
         entries: Result<Vec<ManifestEntry>, Vec<(usize, String)>>,
         noun: &str,
@@ -236,7 +236,9 @@ impl<'a> EntryReader<'a> {
             let Some(one) = read(self, entry) else { continue };
             match first_lines.get(id(&one)) {
                 Some(first) if !id(&one).is_empty() => {
-                    let message = format!("the id `{}` is used in line {first} already", id(&one));
+                    let key = self.keys[0];
+                    let message =
+                        format!("the {key} `{}` is used in line {first} already", id(&one));
                     self.problem(line, message);
                 }
                 _ => drop(first_lines.insert(id(&one).clone(), line)),
@@ -270,7 +272,7 @@ impl<'a> EntryReader<'a> {
         Some(BatchVariant { id, line: entry.line, prompt, options })
     }
 
-    fn check_keys(&mut self, entry: &ManifestEntry) {
+    pub(in crate::workflow) fn check_keys(&mut self, entry: &ManifestEntry) {
         let keys = self.keys;
         for (key, field) in &entry.fields {
             if !keys.contains(&key.as_str()) {
@@ -292,12 +294,21 @@ impl<'a> EntryReader<'a> {
         is_fit.then_some(id)
     }
 
-    fn wrong_type(&mut self, field: &ManifestField, key: &str, expected: &str) {
+    pub(in crate::workflow) fn wrong_type(
+        &mut self,
+        field: &ManifestField,
+        key: &str,
+        expected: &str,
+    ) {
         let message = format!("`{key}` has to be {expected}, not {}", describe(&field.value));
         self.problem(field.line, message);
     }
 
-    fn text(&mut self, entry: &mut ManifestEntry, key: &str) -> Option<String> {
+    pub(in crate::workflow) fn text(
+        &mut self,
+        entry: &mut ManifestEntry,
+        key: &str,
+    ) -> Option<String> {
         let field = entry.take(key)?;
         match &field.value {
             Value::String(text) if !text.trim().is_empty() => Some(text.clone()),
@@ -312,7 +323,11 @@ impl<'a> EntryReader<'a> {
         }
     }
 
-    fn required_text(&mut self, entry: &mut ManifestEntry, key: &str) -> Option<String> {
+    pub(in crate::workflow) fn required_text(
+        &mut self,
+        entry: &mut ManifestEntry,
+        key: &str,
+    ) -> Option<String> {
         if !entry.fields.contains_key(key) {
             self.problem(entry.line, format!("`{key}` is missing"));
         }
@@ -320,7 +335,11 @@ impl<'a> EntryReader<'a> {
     }
 
     /// Returns a list of texts; a single one may stand without a list.
-    fn texts(&mut self, entry: &mut ManifestEntry, key: &str) -> Vec<String> {
+    pub(in crate::workflow) fn texts(
+        &mut self,
+        entry: &mut ManifestEntry,
+        key: &str,
+    ) -> Vec<String> {
         let Some(field) = entry.take(key) else { return Vec::new() };
         let expected = "a list of shell commands";
         let items = match &field.value {

@@ -11,21 +11,21 @@ use super::manifest::ManifestText;
 use crate::model::{did_you_mean, nearest};
 
 /// An entry of a manifest: a task or a variant.
-pub(super) struct ManifestEntry {
+pub(in crate::workflow) struct ManifestEntry {
     /// The line that it begins in, counted from one.
-    pub(super) line: usize,
-    pub(super) fields: BTreeMap<String, ManifestField>,
+    pub(in crate::workflow) line: usize,
+    pub(in crate::workflow) fields: BTreeMap<String, ManifestField>,
 }
 
 /// A value of an entry.
-pub(super) struct ManifestField {
-    pub(super) line: usize,
-    pub(super) value: Value,
+pub(in crate::workflow) struct ManifestField {
+    pub(in crate::workflow) line: usize,
+    pub(in crate::workflow) value: Value,
 }
 
 impl ManifestEntry {
     /// Removes a field, and returns it.
-    pub(super) fn take(&mut self, key: &str) -> Option<ManifestField> {
+    pub(in crate::workflow) fn take(&mut self, key: &str) -> Option<ManifestField> {
         self.fields.remove(key)
     }
 }
@@ -35,7 +35,7 @@ impl ManifestEntry {
 /// # Errors
 ///
 /// Returns what is wrong with the form of the file, with line numbers.
-pub(super) fn read_entries(
+pub(in crate::workflow) fn read_entries(
     file: ManifestText<'_>,
     tables: &[&str],
 ) -> Result<Vec<ManifestEntry>, Vec<(usize, String)>> {

@@ -26,14 +26,16 @@ mod statistics;
 mod stored_sessions;
 
 pub use batch_run::{BatchEvent, BatchObserver, BatchRun, LEASE_TIME};
-pub use cell::{BatchCell, CommonOptions};
+pub use cell::{BatchCell, CommonOptions, plain_name};
 pub use cell_run::{CellConfig, CellConfigurator};
 pub use comparison::{Comparison, ComparisonOutcome, Winner, WinnerBy, comparison_name};
 pub use folder::{BatchFileError, BatchFolder};
+pub(in crate::workflow) use manifest::EntryReader;
 pub use manifest::{
     BatchManifest, BatchTask, BatchVariant, ManifestProblem, ManifestText, TaskOptions,
     TaskWorkspace,
 };
+pub(in crate::workflow) use manifest_file::{ManifestEntry, read_entries};
 pub use report::BatchReport;
 pub use results::{CellRow, write_results};
 pub use statistics::Estimate;

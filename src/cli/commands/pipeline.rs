@@ -1,0 +1,113 @@
+//! `architect pipeline`: runs the steps of a file in order.
+
+use architect::app::ProcessEnv;
+use architect::config::{Config, OptionOverride};
+use architect::workflow::batch::{ManifestProblem, ManifestText};
+use architect::workflow::engine::{Pipeline, PipelineStep, StepSetup};
+use architect::workspace::read_input;
+use serde_json::json;
+
+use super::batch::refuse;
+use crate::cli::args::PipelineArgs;
+use crate::cli::config_options::{self, SavedOptions};
+use crate::cli::error::CliError;
+use crate::cli::workflow_output::{
+    StartedWorkflow, WorkflowFolder, defining_settings, workflow_limits,
+};
+use crate::cli::worktree_run;
+
+/// The key that --model sets.
+const MODEL_KEY: &str = "llm.model";
+
+pub(crate) fn run(mut args: PipelineArgs, world: &ProcessEnv) -> Result<u8, CliError> {
+    let usual = load(&args, world)?;
+    let (config, saved) = &usual;
+    if saved.dry_run {
+        return Err(CliError::usage(
+            "a pipeline can't be a dry run: its steps build on each other",
+        )
+        .hint("`architect run --dry-run` shows what one step would do"));
+    }
+    let name = args.file.display().to_string();
+    let text = read_input(&args.file).map_err(|error| {
+        CliError::usage(format!("could not read {name}: {error}")).hint(
+            "the file has [[steps]] tables, as TOML; `architect pipeline --help` lists their keys",
+        )
+    })?;
+    let pipeline = match Pipeline::parse(ManifestText { name: &name, text: &text }) {
+        Ok(pipeline) => pipeline,
+        Err(problems) => return refuse(&problems).map(|()| 0),
+    };
+    let workspace = config.workspace.canonicalize().unwrap_or_else(|_| config.workspace.clone());
+    let of_steps: Vec<_> = pipeline
+        .steps
+        .iter()
+        .map(|step| json!([step.definition, step.agent, step.model]))
+        .collect();
+    let definition = json!({
+        "pipeline": of_steps,
+        "settings": defining_settings(&args.settings, workspace),
+    });
+    let title = args.file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    let folder = WorkflowFolder::new("pipeline", &title, &definition, args.out.as_deref(), world);
+    let limits = workflow_limits(config);
+
+    let (agent, overrides) = (args.settings.agent.take(), args.settings.keys.overrides.clone());
+    let (mut setups, mut problems) = (Vec::new(), Vec::new());
+    for step in &pipeline.steps {
+        args.settings.agent = step.agent.clone().or_else(|| agent.clone());
+        args.settings.keys.overrides.clone_from(&overrides);
+        if let Some(model) = &step.model {
+            let sets = &mut args.settings.keys.overrides;
+            sets.retain(|set| set.key != MODEL_KEY);
+            let (value, option) = (model.clone(), "--model".to_owned());
+            sets.push(OptionOverride { key: MODEL_KEY, value, option });
+        }
+        // What the configuration warns of, it warns of once.
+        let is_usual = step.agent.is_none() && step.model.is_none();
+        let loaded = if is_usual { Ok(usual.clone()) } else { load(&args, world) };
+        match loaded.and_then(|loaded| set_up(loaded, &folder, world)) {
+            Ok(setup) => setups.push(setup),
+            Err(error) => problems.push(problem(&name, step, &error)),
+        }
+    }
+    refuse(&problems)?;
+    let workflow = pipeline.workflow();
+    let journal = folder.open(&workflow.program(), config.settings.sessions.durability)?;
+    worktree_run::sweep(world);
+    StartedWorkflow {
+        kind: "pipeline",
+        folder: &folder,
+        workflow: &workflow,
+        setups,
+        limits,
+        iterations: None,
+        worktree: None,
+        output: &args.output,
+    }
+    .run(journal)
+}
+
+fn load(args: &PipelineArgs, world: &ProcessEnv) -> Result<(Config, SavedOptions), CliError> {
+    let before = SavedOptions::default();
+    config_options::load_config(&args.settings, Some(&args.output), world, &before)
+}
+
+/// Returns what a step with this configuration runs with.
+fn set_up(
+    (mut config, mut saved): (Config, SavedOptions),
+    folder: &WorkflowFolder,
+    world: &ProcessEnv,
+) -> Result<StepSetup, CliError> {
+    config.settings.sessions.dir = Some(folder.path.clone());
+    saved.sets.push(format!("sessions.dir={}", folder.path.display()));
+    let options = json!(saved);
+    let setup = saved.new_setup(config, world.clone())?;
+    setup.model.check(&setup.config, world)?;
+    Ok(StepSetup { setup, options })
+}
+
+fn problem(file: &str, step: &PipelineStep, error: &CliError) -> ManifestProblem {
+    let message = error.to_result().output.to_string();
+    ManifestProblem { file: file.to_owned(), line: step.line, message }
+}

@@ -1,0 +1,529 @@
+//! Runs a loop or a pipeline, shows it, and reports its result.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use architect::app::{
+    ProcessEnv, RunInterrupts, RunIo, RunRequest, RunSetup, SessionTarget, start_telemetry,
+};
+use architect::config::Config;
+use architect::journal::{Durability, SessionStore};
+use architect::machine::{CloseReason, LlmFailure, StopReason};
+use architect::model::{Language, MicroUsd, pluralize};
+use architect::view::report::RunReport;
+use architect::view::{CostSource, RunInfo, RunResult, sanitize};
+use architect::workflow::batch::plain_name;
+use architect::workflow::engine::machine::{End, Limit, Program, StepEvent};
+use architect::workflow::engine::{
+    EventDetail, IterationRecord, StepDefinition, StepSetup, StoredEvent, Workflow, WorkflowError,
+    WorkflowEvent, WorkflowHistory, WorkflowJournal, WorkflowJournalError, WorkflowLimits,
+    WorkflowObserver, WorkflowOutcome, WorkflowRun, definition_hash,
+};
+use serde_json::{Value, json};
+
+use super::args::{OutputArgs, SettingsArgs};
+use super::batch_cells::common_options;
+use super::commands::{BATCH_LIMITS, listen};
+use super::config_options::DEFAULT_AGENT;
+use super::confirm::confirmation_port;
+use super::error::CliError;
+use super::sinks::{self, Sinks};
+use super::worktree_run::{self, WorktreeRun};
+use super::{output, task};
+
+/// The folder of a workflow.
+pub(crate) struct WorkflowFolder {
+    pub(crate) path: PathBuf,
+    definition: String,
+}
+
+/// A workflow that is checked, and about to run.
+pub(crate) struct StartedWorkflow<'a> {
+    /// `loop` or `pipeline`.
+    pub(crate) kind: &'static str,
+    pub(crate) folder: &'a WorkflowFolder,
+    pub(crate) workflow: &'a Workflow,
+    pub(crate) setups: Vec<StepSetup>,
+    pub(crate) limits: WorkflowLimits,
+    /// The maximum number of iterations, where an option names it.
+    pub(crate) iterations: Option<u32>,
+    pub(crate) worktree: Option<&'a WorktreeRun>,
+    pub(crate) output: &'a OutputArgs,
+}
+
+/// A workflow that is over, or stopped.
+#[derive(Clone, Copy)]
+struct FinishedWorkflow<'a> {
+    outcome: WorkflowOutcome,
+    history: &'a WorkflowHistory,
+    progress: &'a WorkflowProgress,
+}
+
+/// The open files of a workflow.
+pub(crate) struct OpenWorkflow {
+    store: SessionStore,
+    journal: WorkflowJournal,
+    events: Vec<StoredEvent>,
+}
+
+impl WorkflowFolder {
+    /// Returns the folder of a workflow: the one that the user names, or one with the name of what defines it.
+    pub(crate) fn new(
+        kind: &str,
+        title: &str,
+        definition: &Value,
+        out: Option<&Path>,
+        world: &ProcessEnv,
+    ) -> Self {
+        let definition = definition_hash(definition);
+        let usual = || {
+            let name = format!("{}-{}", plain_name(title), &definition[..HASH_DIGITS]);
+            Path::new(".architect").join(kind).join(name)
+        };
+        let path = world.cwd.join(out.map_or_else(usual, Path::to_owned));
+        Self { path, definition }
+    }
+
+    /// Returns the digits that stand for the definition in names.
+    pub(crate) fn hash(&self) -> &str {
+        &self.definition[..HASH_DIGITS]
+    }
+
+    /// Creates the folder, if it is missing, and opens the journal in it.
+    ///
+    /// # Errors
+    ///
+    /// Fails if another process runs the workflow, the folder is that of another one, or can't be written.
+    pub(crate) fn open(
+        &self,
+        program: &Program,
+        durability: Durability,
+    ) -> Result<OpenWorkflow, CliError> {
+        // First, since a folder for sessions has nothing else when it is made.
+        let store = SessionStore::open(&self.path, durability)?;
+        // It is no part of a project that it is in.
+        let ignore = self.path.join(".gitignore");
+        if !ignore.exists() {
+            fs::write(&ignore, "*\n").map_err(|error| {
+                CliError::usage(format!("could not write {}: {error}", ignore.display()))
+            })?;
+        }
+        let (journal, events) =
+            WorkflowJournal::open(&self.path, &self.definition, program, durability)?;
+        Ok(OpenWorkflow { store, journal, events })
+    }
+}
+
+/// Returns what options define of a workflow: all but its limits, which may change when it continues.
+pub(crate) fn defining_settings(settings: &SettingsArgs, workspace: PathBuf) -> Value {
+    let mut common = common_options(settings, workspace, DEFAULT_AGENT);
+    let key = |set: &String| set.split('=').next().unwrap_or_default().trim().to_owned();
+    common.sets.retain(|set| !BATCH_LIMITS.contains(&key(set).as_str()));
+    json!([common.workspace, common.agent, common.sets, common.others])
+}
+
+/// Returns the limits of a workflow. Its time begins now.
+pub(crate) fn workflow_limits(config: &Config) -> WorkflowLimits {
+    let limits = &config.settings.limits;
+    WorkflowLimits {
+        budget: limits.budget_usd,
+        tokens: limits.max_tokens,
+        deadline: limits.timeout.and_then(|span| Instant::now().checked_add(span.into())),
+    }
+}
+
+/// The digits of the hash in the name of a folder.
+const HASH_DIGITS: usize = 8;
+
+impl StartedWorkflow<'_> {
+    /// Runs the workflow, and reports its result. Returns the exit code.
+    ///
+    /// # Errors
+    ///
+    /// Fails when a session or an undo could not begin, and when an output could not be written.
+    pub(crate) fn run(self, open: OpenWorkflow) -> Result<u8, CliError> {
+        let OpenWorkflow { store, mut journal, events } = open;
+        let interrupts = RunInterrupts::default();
+        let received = listen(&interrupts, self.output.format.format())?;
+        let setups: Vec<StepSetup> = self
+            .setups
+            .iter()
+            .map(|step| {
+                let mut step = step.clone();
+                step.setup.interrupts = Some(interrupts.clone());
+                step
+            })
+            .collect();
+        let Some(StepSetup { setup, options }) = setups.first() else {
+            return Err(CliError::usage("the workflow has no steps"));
+        };
+        let plan = task::plan_outputs(setup, self.output)?;
+        let Sinks { reporter, pause_drawing, is_terminal } =
+            sinks::open_sinks(self.output, &setup.config, &setup.env)?;
+        if self.worktree.is_some() {
+            worktree_run::warn_if_unconfined(&setup.sandbox)?;
+        }
+        let may_ask = self.output.format.asked().is_none();
+        let confirm = confirmation_port(pause_drawing, may_ask);
+        let io = RunIo { reporter: reporter.clone(), confirm, sandbox: None };
+
+        let program = self.workflow.program();
+        let mut history = WorkflowHistory::replay(&program, &events);
+        let progress = WorkflowProgress {
+            lang: setup.config.settings.language,
+            is_quiet: self.output.quiet,
+            has_steps: self.workflow.steps.len() > 1,
+        };
+        if !events.is_empty() {
+            let event = StepEvent::Continued { iterations: self.iterations };
+            journal.append(event, &EventDetail::default())?;
+            history.apply(&program, event, &EventDetail::default());
+        }
+        let title = self.workflow.steps.first().map_or("", |step| &step.prompt);
+        let request = RunRequest {
+            options: options.clone(),
+            exit_on_partial: self.output.exit_code_on_partial,
+            ..RunRequest::new(title, SessionTarget::new(Some(store.clone())), CostSource::Agent)
+        };
+        let info = setup.run_info(&request);
+        if let Some(telemetry) = start_telemetry(&setup.env, &info) {
+            reporter.add_sink(telemetry);
+        }
+        let run = WorkflowRun {
+            workflow: self.workflow,
+            setups: &setups,
+            store: &store,
+            limits: self.limits,
+            interrupts: &interrupts,
+            io: &io,
+            observer: &progress,
+        };
+        let outcome = run.run(&mut journal, &mut history)?;
+        let outcome = match (outcome, received.signal()) {
+            (WorkflowOutcome::Ended(_), _) | (_, None) => outcome,
+            (_, Some(signal)) => WorkflowOutcome::Interrupted(signal),
+        };
+        if let (WorkflowOutcome::Ended(End::NotMeasured), why) = (outcome, &history.first_measured)
+        {
+            let why = why.as_ref().and_then(|it| it.as_ref().err()).map_or("", String::as_str);
+            let why = sanitize::multiline(why);
+            return Err(CliError::usage(format!("--metric gave no number: {why}"))
+                .hint("its last line has to be a number, before the first iteration too"));
+        }
+
+        let finished = FinishedWorkflow { outcome, history: &history, progress: &progress };
+        let results = reporter.results(StopReason::InternalError, "the run broke down");
+        let result = self.result(&finished, &results, setup, &info);
+        let info =
+            RunInfo { session_id: result.session_id.clone().unwrap_or_else(|| "".into()), ..info };
+        let report = RunReport { info: &info, result: &result, changes: &[] };
+        task::report_result(
+            setup,
+            self.output,
+            plan.as_ref(),
+            &report,
+            (&reporter, is_terminal),
+            None,
+        )
+    }
+
+    /// Returns the result of all iterations, and shows how the workflow ended. The results are those of this process.
+    fn result(
+        &self,
+        finished: &FinishedWorkflow<'_>,
+        results: &[RunResult],
+        setup: &RunSetup,
+        info: &RunInfo,
+    ) -> RunResult {
+        let FinishedWorkflow { outcome, history, progress } = *finished;
+        let reason = self.stop_reason(outcome, history);
+        let newest = history.iterations.last();
+        let report = newest.and_then(|it| it.report.as_ref());
+        // A session under way is in the results of this process alone.
+        let own = match newest {
+            Some(it) if it.report.is_none() => results.last().and_then(|it| it.cost),
+            Some(_) | None => None,
+        };
+        let total = history.spent_without(None).money + own.unwrap_or_default();
+        let cost = setup.model.limits.price.map(|_| total);
+        let sentence = progress.end(outcome, history, self.kind);
+        progress.line(&progress.summary(&sentence, history, &self.folder.path, cost));
+        let answer = report.map(|report| report.output.as_str()).filter(|text| !text.is_empty());
+        let joined = RunResult::join(results, results.len().saturating_sub(1));
+        let mut result = joined.unwrap_or_else(|| RunResult::not_started(""));
+        result.costs.total = cost;
+        result.model.get_or_insert_with(|| info.model.clone());
+        RunResult {
+            session_id: newest.map(|it| it.session.to_string().into()),
+            status: reason.status(),
+            stop_reason: Some(reason),
+            exit_code: match outcome {
+                WorkflowOutcome::Ended(End::SessionFailed(code)) => code,
+                _ => info.exit_code(reason),
+            },
+            output: answer.unwrap_or(&sentence).into(),
+            error: report.and_then(|report| report.error.as_deref()).map(Into::into),
+            cost,
+            worktree: self.worktree.and_then(WorktreeRun::result),
+            workflow: Some(self.document(outcome, history)),
+            ..result
+        }
+    }
+
+    fn stop_reason(&self, outcome: WorkflowOutcome, history: &WorkflowHistory) -> StopReason {
+        let is_endless = |step: &StepDefinition| step.metric.is_some() && step.checks.is_empty();
+        let has_checks = !self.workflow.steps.iter().any(is_endless);
+        match outcome {
+            WorkflowOutcome::Interrupted(signal) => StopReason::UserInterrupt(signal),
+            WorkflowOutcome::OutOfTime | WorkflowOutcome::Ended(End::LimitReached(Limit::Time)) => {
+                StopReason::Closed(CloseReason::Timeout)
+            }
+            WorkflowOutcome::Ended(End::LimitReached(Limit::Budget)) => {
+                StopReason::Closed(CloseReason::BudgetExceeded)
+            }
+            WorkflowOutcome::Ended(End::Succeeded) => StopReason::LlmDone,
+            WorkflowOutcome::Ended(End::IterationsUsed | End::NothingChanged) if has_checks => {
+                StopReason::ChecksFailed
+            }
+            WorkflowOutcome::Ended(
+                End::IterationsUsed | End::NothingChanged | End::NotMeasured,
+            ) => StopReason::Closed(CloseReason::MaxSteps),
+            WorkflowOutcome::Ended(End::Incomplete) => {
+                let name = history.iterations.last().and_then(|it| it.report.as_ref());
+                let name = name.map(|report| report.stop_reason.as_str());
+                let known = StopReason::ALL.into_iter().find(|it| Some(it.name()) == name);
+                known.unwrap_or(StopReason::ChecksFailed)
+            }
+            WorkflowOutcome::Ended(End::SessionFailed(code)) => StopReason::LlmError(match code {
+                4 => LlmFailure::Auth,
+                5 => LlmFailure::Timeout,
+                _ => LlmFailure::Other,
+            }),
+        }
+    }
+
+    /// Returns what is known of the workflow, for the result.
+    fn document(&self, outcome: WorkflowOutcome, history: &WorkflowHistory) -> Value {
+        let is_priced = |index: usize| {
+            self.setups.get(index).is_some_and(|it| it.setup.model.limits.price.is_some())
+        };
+        let of_iteration = |it: &IterationRecord| self.iteration_document(it, is_priced(it.step));
+        let iterations: Vec<Value> = history.iterations.iter().map(of_iteration).collect();
+        let spent = history.spent_without(None);
+        json!({
+            "kind": self.kind,
+            "folder": self.folder.path,
+            "end": end_name(outcome),
+            "best": history.state.place().best,
+            "tokens": spent.tokens.0,
+            "iterations": iterations,
+        })
+    }
+
+    fn iteration_document(&self, iteration: &IterationRecord, is_priced: bool) -> Value {
+        let report = iteration.report.as_ref();
+        let cost = report.filter(|_| is_priced).map(|it| it.charge.money.as_dollars());
+        let step = self.workflow.steps.get(iteration.step);
+        json!({
+            "step": step.map(|step| &step.name),
+            "iteration": iteration.number,
+            "session_id": iteration.session.to_string(),
+            "status": report.map(|it| it.status),
+            "stop_reason": report.map(|it| &it.stop_reason),
+            "cost": cost,
+            "tokens": report.map(|it| it.charge.tokens.0),
+            "changed": report.map(|_| iteration.has_changed),
+            "checks": iteration.checks,
+            "measured": iteration.measured.as_ref().and_then(|it| it.as_ref().ok()),
+            "undone": iteration.is_undone,
+        })
+    }
+}
+
+fn end_name(outcome: WorkflowOutcome) -> &'static str {
+    match outcome {
+        WorkflowOutcome::Interrupted(_) => "interrupted",
+        WorkflowOutcome::OutOfTime | WorkflowOutcome::Ended(End::LimitReached(Limit::Time)) => {
+            "time"
+        }
+        WorkflowOutcome::Ended(End::Succeeded) => "succeeded",
+        WorkflowOutcome::Ended(End::IterationsUsed) => "iterations_used",
+        WorkflowOutcome::Ended(End::NothingChanged) => "nothing_changed",
+        WorkflowOutcome::Ended(End::Incomplete) => "incomplete",
+        WorkflowOutcome::Ended(End::LimitReached(Limit::Budget)) => "budget",
+        WorkflowOutcome::Ended(End::SessionFailed(_)) => "session_failed",
+        WorkflowOutcome::Ended(End::NotMeasured) => "not_measured",
+    }
+}
+
+/// Prints a line for what happens.
+struct WorkflowProgress {
+    lang: Language,
+    is_quiet: bool,
+    has_steps: bool,
+}
+
+/// The longest part of an output or a command in a line, in characters.
+const MAX_LINE_CHARS: usize = 200;
+
+impl WorkflowProgress {
+    fn line(&self, text: &str) {
+        if !self.is_quiet {
+            output::print_stderr(text);
+        }
+    }
+
+    /// Returns the text in the language of the user.
+    fn text<'a>(&self, en: &'a str, es: &'a str) -> &'a str {
+        match self.lang {
+            Language::En => en,
+            Language::Es => es,
+        }
+    }
+
+    /// Returns how the workflow ended, in a sentence.
+    fn end(&self, outcome: WorkflowOutcome, history: &WorkflowHistory, kind: &str) -> String {
+        let again = self.text("the same command continues", "la misma orden continúa");
+        match outcome {
+            WorkflowOutcome::Interrupted(signal) => {
+                format!("{} {}; {again}", self.text("stopped by", "detenido por"), signal.name())
+            }
+            WorkflowOutcome::OutOfTime | WorkflowOutcome::Ended(End::LimitReached(Limit::Time)) => {
+                format!("{}; {again}", self.text("the time is over", "el tiempo se acabó"))
+            }
+            WorkflowOutcome::Ended(End::SessionFailed(_)) => {
+                format!("{}; {again}", self.text("a session failed", "una sesión falló"))
+            }
+            WorkflowOutcome::Ended(end) => {
+                let is_new = history.iterations.is_empty();
+                let (en, es) = end_texts(end, kind == "loop", is_new);
+                self.text(en, es).to_owned()
+            }
+        }
+    }
+
+    /// Returns the last line.
+    fn summary(
+        &self,
+        sentence: &str,
+        history: &WorkflowHistory,
+        folder: &Path,
+        cost: Option<MicroUsd>,
+    ) -> String {
+        let count = history.iterations.len();
+        let iterations = match self.lang {
+            Language::En => pluralize(count, "iteration", "iterations"),
+            Language::Es => pluralize(count, "iteración", "iteraciones"),
+        };
+        let best = history.state.place().best;
+        let best = best.map(|it| format!("{} {}; ", self.text("best", "mejor"), it.number()));
+        let cost = cost.map_or(String::new(), |cost| format!(", {cost}"));
+        let folder = folder.display().to_string();
+        format!(
+            "■ {sentence} ({}{iterations}{cost}; {})",
+            best.unwrap_or_default(),
+            sanitize::line(&folder)
+        )
+    }
+}
+
+/// Returns how a workflow ended, in English and Spanish.
+fn end_texts(end: End, is_loop: bool, is_new: bool) -> (&'static str, &'static str) {
+    match end {
+        End::Succeeded if is_loop && is_new => (
+            "the checks pass already: there is nothing to do",
+            "las comprobaciones ya pasan: no hay nada que hacer",
+        ),
+        End::Succeeded if is_loop => ("the checks pass", "las comprobaciones pasan"),
+        End::Succeeded => ("all steps are done", "todos los pasos están hechos"),
+        End::IterationsUsed if is_loop => (
+            "all iterations are used; the same command with more --iterations continues",
+            "se usaron todas las iteraciones; la misma orden con más --iterations continúa",
+        ),
+        End::IterationsUsed => {
+            ("a step has used all its iterations", "un paso usó todas sus iteraciones")
+        }
+        End::NothingChanged => (
+            "two iterations in a row changed nothing; another task or --out begins a new loop",
+            "dos iteraciones seguidas no cambiaron nada; otra tarea u otro --out empieza un bucle nuevo",
+        ),
+        End::Incomplete => ("a step ended early", "un paso terminó antes de tiempo"),
+        End::LimitReached(Limit::Budget) => (
+            "the budget is used; the same command with a larger one continues",
+            "el presupuesto se agotó; la misma orden con uno mayor continúa",
+        ),
+        End::LimitReached(Limit::Time) => ("the time is over", "el tiempo se acabó"),
+        End::SessionFailed(_) => ("a session failed", "una sesión falló"),
+        End::NotMeasured => ("there is no number to improve", "no hay número que mejorar"),
+    }
+}
+
+impl WorkflowObserver for WorkflowProgress {
+    fn on_event(&self, event: WorkflowEvent<'_>) {
+        let short = |text: &str| sanitize::headline(text, MAX_LINE_CHARS);
+        let text = match event {
+            WorkflowEvent::Iteration { step, number, of, is_resumed, .. } => {
+                let name = match self.has_steps {
+                    true => format!("{}: ", short(&step.name)),
+                    false => String::new(),
+                };
+                let what = match is_resumed {
+                    true => self.text("iteration resumed", "iteración reanudada"),
+                    false => self.text("iteration", "iteración"),
+                };
+                let of_word = self.text("of", "de");
+                format!("↻ {name}{what} {number} {of_word} {of}")
+            }
+            WorkflowEvent::Skipped(step) if self.has_steps => {
+                format!("· {}: {}", short(&step.name), self.text("skipped", "omitido"))
+            }
+            WorkflowEvent::Skipped(_) => return,
+            WorkflowEvent::Checked(check) if check.passed => {
+                format!("✓ {}  {:.1} s", short(&check.name), check.seconds)
+            }
+            WorkflowEvent::Checked(check) => {
+                let why = check.message.lines().last().unwrap_or_default();
+                format!("✗ {}  {:.1} s  {}", short(&check.name), check.seconds, short(why))
+            }
+            WorkflowEvent::Measured { result: Ok(number), best: None, .. } => {
+                format!("# {}: {}", self.text("before", "antes"), number.number())
+            }
+            WorkflowEvent::Measured { result: Ok(number), best: Some(best), is_kept } => {
+                let decision = match is_kept {
+                    true => self.text("better, kept", "mejor, se queda"),
+                    false => self.text("not better, undone", "no es mejor, se deshace"),
+                };
+                format!("# {} → {}: {decision}", best.number(), number.number())
+            }
+            WorkflowEvent::Measured { result: Err(why), .. } => {
+                format!("# {}: {}", self.text("not measured", "sin medir"), short(why))
+            }
+            WorkflowEvent::Undone(note) => format!("↶ {note}"),
+        };
+        self.line(&text);
+    }
+}
+
+impl From<WorkflowError> for CliError {
+    fn from(error: WorkflowError) -> Self {
+        match error {
+            WorkflowError::App(error) => error.into(),
+            WorkflowError::Journal(error) => error.into(),
+            WorkflowError::NoEnd => Self::failed(error),
+        }
+    }
+}
+
+impl From<WorkflowJournalError> for CliError {
+    fn from(error: WorkflowJournalError) -> Self {
+        match &error {
+            WorkflowJournalError::OtherWorkflow(_) => {
+                Self::usage(&error).hint("--out names another folder")
+            }
+            WorkflowJournalError::Busy(_)
+            | WorkflowJournalError::Damaged { .. }
+            | WorkflowJournalError::Io { .. } => Self::failed(&error),
+        }
+    }
+}

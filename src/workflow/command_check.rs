@@ -1,0 +1,61 @@
+//! Commands of the user around runs: setups, checks, measurements. They are confined as the commands of a model are.
+
+use std::time::{Duration, Instant};
+
+use crate::app::RunSetup;
+use crate::exec::CommandSpec;
+
+/// How long a command may take, where there is no limit of time.
+const COMMAND_TIMEOUT: Duration = Duration::from_secs(30 * 60);
+
+/// The result of a command.
+pub(super) enum CommandCheck {
+    /// It succeeded, with this standard output.
+    Passed(String),
+    /// What it reports.
+    Failed(String),
+    /// An interrupt stopped it.
+    Interrupted,
+}
+
+/// A command that is over.
+pub(super) struct CommandReport {
+    pub(super) check: CommandCheck,
+    pub(super) seconds: f64,
+}
+
+/// Runs a command in the workspace of a run. Of its output, this many bytes of the beginning and of the end are kept.
+pub(super) fn run_check(
+    setup: &RunSetup,
+    line: &str,
+    timeout: Option<Duration>,
+    kept_bytes: usize,
+) -> CommandReport {
+    let began = Instant::now();
+    let check = run_command(setup, line, timeout, kept_bytes);
+    let seconds = (began.elapsed().as_secs_f64() * 1e3).round() / 1e3;
+    CommandReport { check, seconds }
+}
+
+fn run_command(
+    setup: &RunSetup,
+    line: &str,
+    timeout: Option<Duration>,
+    kept_bytes: usize,
+) -> CommandCheck {
+    let command = CommandSpec {
+        timeout: Some(timeout.unwrap_or(COMMAND_TIMEOUT)),
+        kept_bytes,
+        ..CommandSpec::shell(line, &setup.config.workspace)
+    };
+    let interrupts = setup.interrupts.clone().unwrap_or_default();
+    let outcome = match setup.sandbox.checks.run(&command, interrupts.token()) {
+        Ok(outcome) => outcome,
+        Err(error) => return CommandCheck::Failed(error.to_string()),
+    };
+    match outcome.failure() {
+        None => CommandCheck::Passed(outcome.stdout.text()),
+        Some(_) if interrupts.signal().is_some() => CommandCheck::Interrupted,
+        Some(why) => CommandCheck::Failed(why.trim().to_owned()),
+    }
+}

@@ -1,0 +1,202 @@
+//! Templates and conditions of steps: comparisons of texts with answers of steps, and nothing else.
+
+use serde::Serialize;
+
+use crate::model::word_enum;
+
+/// A comparison of two texts, in which `{{steps.NAME.output}}` stands for the answer of a step.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Condition {
+    left: String,
+    comparison: ComparisonOperator,
+    right: String,
+}
+
+word_enum! {
+    /// How two texts are compared. Spaces around them don't count.
+    pub enum ComparisonOperator {
+        /// They are the same.
+        Equal = "==",
+        /// They differ.
+        NotEqual = "!=",
+        /// Both are numbers, and the left one is not larger.
+        AtMost = "<=",
+        /// Both are numbers, and the left one is not smaller.
+        AtLeast = ">=",
+        /// Both are numbers, and the left one is smaller.
+        Less = "<",
+        /// Both are numbers, and the left one is larger.
+        Greater = ">",
+        /// The right one occurs in the left one.
+        Contains = "contains",
+        /// The right one does not occur in the left one.
+        Lacks = "lacks",
+    }
+}
+
+/// The beginning and the end of a placeholder.
+const PLACEHOLDER: [&str; 2] = ["{{", "}}"];
+
+impl Condition {
+    /// Parses a condition, such as `{{steps.review.output}} contains BUG`. A text may be in quotation marks.
+    ///
+    /// # Errors
+    ///
+    /// Fails with what is wrong with it.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let words: Vec<&str> = text.split_whitespace().collect();
+        let mut found = None;
+        for comparison in ComparisonOperator::ALL {
+            let padded = format!(" {comparison} ");
+            if let Some(at) = text.find(&padded)
+                && found.is_none_or(|(first, _)| at < first)
+            {
+                found = Some((at, comparison));
+            }
+        }
+        let Some((at, comparison)) = found.filter(|_| words.len() > 2) else {
+            let known = ComparisonOperator::ALL.map(ComparisonOperator::as_str).join(", ");
+            return Err(format!(
+                "write a comparison: LEFT OPERATOR RIGHT, with spaces around one of {known}"
+            ));
+        };
+        let right = &text[at + comparison.as_str().len() + 2..];
+        Ok(Self { left: unquoted(&text[..at]), comparison, right: unquoted(right) })
+    }
+
+    /// Returns the texts with placeholders.
+    pub(super) fn texts(&self) -> [&str; 2] {
+        [&self.left, &self.right]
+    }
+
+    /// Returns whether it holds, with these answers of steps.
+    pub(super) fn holds(&self, output: &dyn Fn(&str) -> String) -> bool {
+        let [left, right] = self.texts().map(|text| render(text, output));
+        let (left, right) = (left.trim(), right.trim());
+        let numbers = left.parse::<f64>().ok().zip(right.parse::<f64>().ok());
+        let compare = |holds: fn(f64, f64) -> bool| numbers.is_some_and(|(a, b)| holds(a, b));
+        match self.comparison {
+            ComparisonOperator::Equal => left == right,
+            ComparisonOperator::NotEqual => left != right,
+            ComparisonOperator::AtMost => compare(|a, b| a <= b),
+            ComparisonOperator::AtLeast => compare(|a, b| a >= b),
+            ComparisonOperator::Less => compare(|a, b| a < b),
+            ComparisonOperator::Greater => compare(|a, b| a > b),
+            ComparisonOperator::Contains => left.contains(right),
+            ComparisonOperator::Lacks => !left.contains(right),
+        }
+    }
+}
+
+fn unquoted(text: &str) -> String {
+    let text = text.trim();
+    let inner =
+        ['"', '\''].into_iter().find_map(|mark| text.strip_prefix(mark)?.strip_suffix(mark));
+    inner.unwrap_or(text).to_owned()
+}
+
+/// Returns the names of the steps whose answers a text has placeholders for.
+///
+/// # Errors
+///
+/// Fails with the first placeholder of a step that has another form than `steps.NAME.output`.
+pub(super) fn step_names(text: &str) -> Result<Vec<&str>, String> {
+    let mut names = Vec::new();
+    for part in parts(text) {
+        match part {
+            TemplatePart::Output(name) => names.push(name),
+            TemplatePart::Unknown(inner) => {
+                return Err(format!("`{{{{{inner}}}}}`: write {{{{steps.NAME.output}}}}"));
+            }
+            TemplatePart::Text(_) => {}
+        }
+    }
+    Ok(names)
+}
+
+/// Returns a text with the answers of steps in place of its placeholders. What stands in an answer is not looked at.
+pub(super) fn render(text: &str, output: &dyn Fn(&str) -> String) -> String {
+    let render = |part| match part {
+        TemplatePart::Text(text) => text.to_owned(),
+        TemplatePart::Output(name) => output(name),
+        TemplatePart::Unknown(inner) => [PLACEHOLDER[0], inner, PLACEHOLDER[1]].concat(),
+    };
+    parts(text).into_iter().map(render).collect()
+}
+
+/// A part of a template.
+enum TemplatePart<'a> {
+    Text(&'a str),
+    /// The answer of this step.
+    Output(&'a str),
+    /// A placeholder that begins with `steps.` and has another form.
+    Unknown(&'a str),
+}
+
+fn parts(text: &str) -> Vec<TemplatePart<'_>> {
+    let [open, close] = PLACEHOLDER;
+    let (mut parts, mut begin, mut from) = (Vec::new(), 0, 0);
+    while let Some(start) = text[from..].find(open).map(|at| from + at) {
+        let Some(length) = text[start..].find(close) else { break };
+        let inner = &text[start + open.len()..start + length];
+        from = start + open.len();
+        // Other braces are a part of the text.
+        let Some(path) = inner.trim().strip_prefix("steps.") else { continue };
+        parts.push(TemplatePart::Text(&text[begin..start]));
+        parts.push(match path.strip_suffix(".output") {
+            Some(name) if !name.is_empty() => TemplatePart::Output(name),
+            Some(_) | None => TemplatePart::Unknown(inner),
+        });
+        from = start + length + close.len();
+        begin = from;
+    }
+    parts.push(TemplatePart::Text(&text[begin..]));
+    parts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn output(name: &str) -> String {
+        match name {
+            "count" => " 12\n".to_owned(),
+            "review" => "LGTM, but {{steps.count.output}}".to_owned(),
+            _ => String::new(),
+        }
+    }
+
+    #[test]
+    fn placeholders_are_replaced_once() {
+        for (text, rendered) in [
+            ("a {{steps.count.output}}b", "a  12\nb"),
+            ("{{ steps.review.output }}", "LGTM, but {{steps.count.output}}"),
+            ("{{other}} {{steps.none.output}}", "{{other}} "),
+            ("{{ {{steps.count.output}} }}", "{{  12\n }}"),
+            ("{{steps.count", "{{steps.count"),
+        ] {
+            assert_eq!(render(text, &output), rendered, "{text}");
+        }
+        assert_eq!(step_names("{{steps.a.output}} {{steps.b.output}}").unwrap(), ["a", "b"]);
+        assert!(step_names("{{steps.a.text}}").unwrap_err().contains("{{steps.NAME.output}}"));
+    }
+
+    #[test]
+    fn a_condition_compares_texts_and_numbers() {
+        for (text, holds) in [
+            ("{{steps.count.output}} == 12", true),
+            ("{{steps.count.output}} != '12'", false),
+            ("{{steps.count.output}} > 9", true),
+            ("{{steps.count.output}} <= 9", false),
+            ("{{steps.review.output}} contains LGTM", true),
+            ("{{steps.review.output}} lacks \"LGTM\"", false),
+            ("{{steps.review.output}} < 9", false),
+            ("{{steps.none.output}} == ''", true),
+        ] {
+            assert_eq!(Condition::parse(text).unwrap().holds(&output), holds, "{text}");
+        }
+        for wrong in ["", "a", "a==b", "a ==", "a is b"] {
+            assert!(Condition::parse(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! What has happened in a workflow: the state of its machine, and what the machine does not know.
+
+use serde::{Deserialize, Serialize};
+
+use super::journal::StoredEvent;
+use super::machine::{Measurement, Program, SessionEnd, StepEvent, WorkflowState, step};
+use crate::journal::SessionId;
+use crate::machine::RunStatus;
+use crate::workflow::batch::coordination::Charge;
+
+/// What belongs to an event, and the machine does not know.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct EventDetail {
+    /// The result of the session that ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub report: Option<SessionReport>,
+    /// The checks that ran.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub checks: Vec<CheckReport>,
+    /// Why there is no number, or what an undo has kept.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
+}
+
+/// The result of a session.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SessionReport {
+    /// The status of its run.
+    pub status: RunStatus,
+    /// Why it ended.
+    pub stop_reason: String,
+    /// Its exit code.
+    pub exit_code: u8,
+    /// Its answer, as far as it is kept.
+    pub output: String,
+    /// What went wrong.
+    #[serde(default)]
+    pub error: Option<String>,
+    /// What it has used in all, with its evaluations.
+    pub charge: Charge,
+    /// The records of its journal at its end.
+    pub records: u64,
+}
+
+/// The result of a check.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CheckReport {
+    /// The command.
+    pub name: String,
+    /// Whether it succeeded.
+    pub passed: bool,
+    /// How long it took.
+    pub seconds: f64,
+    /// Its output, if it failed.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub message: String,
+}
+
+/// An iteration of a step.
+#[derive(Clone, Debug, PartialEq)]
+pub struct IterationRecord {
+    /// The index of the step.
+    pub step: usize,
+    /// The number of the iteration, from one.
+    pub number: u32,
+    /// Its session.
+    pub session: SessionId,
+    /// The result of its session, once that has ended.
+    pub report: Option<SessionReport>,
+    /// Whether its session has changed files.
+    pub has_changed: bool,
+    /// The checks after it.
+    pub checks: Vec<CheckReport>,
+    /// The number after it, or why there is none.
+    pub measured: Option<Result<Measurement, String>>,
+    /// Whether its changes are undone.
+    pub is_undone: bool,
+}
+
+/// What has happened in a workflow.
+#[derive(Clone, Debug)]
+pub struct WorkflowHistory {
+    /// The state of the machine.
+    pub state: WorkflowState,
+    /// The iterations that have begun, in order.
+    pub iterations: Vec<IterationRecord>,
+    /// The newest results of the checks of the present step.
+    pub checks: Vec<CheckReport>,
+    /// The number before the first iteration of the present step, or why there is none.
+    pub first_measured: Option<Result<Measurement, String>>,
+}
+
+impl WorkflowHistory {
+    /// Returns the history after these events.
+    pub fn replay(program: &Program, events: &[StoredEvent]) -> Self {
+        let mut history = Self {
+            state: program.start(),
+            iterations: Vec::new(),
+            checks: Vec::new(),
+            first_measured: None,
+        };
+        for StoredEvent { event, detail, .. } in events {
+            history.apply(program, *event, detail);
+        }
+        history
+    }
+
+    /// Adds an event.
+    pub fn apply(&mut self, program: &Program, event: StepEvent, detail: &EventDetail) {
+        let before = self.state;
+        self.state = step(program, before, event);
+        if before.place().step != self.state.place().step {
+            self.checks.clear();
+            self.first_measured = None;
+        }
+        if let (StepEvent::Begun(session), WorkflowState::Running(place, _)) = (event, self.state) {
+            self.iterations.push(IterationRecord {
+                step: place.step,
+                number: place.iteration,
+                session,
+                report: None,
+                has_changed: false,
+                checks: Vec::new(),
+                measured: None,
+                is_undone: false,
+            });
+        }
+        let current = before.place();
+        let newest = self.iterations.last_mut();
+        let newest = newest.filter(|it| it.step == current.step && it.number == current.iteration);
+        match event {
+            StepEvent::Ended(SessionEnd { has_changed, .. }) => {
+                if let Some(iteration) = newest {
+                    iteration.report.clone_from(&detail.report);
+                    iteration.has_changed |= has_changed;
+                }
+            }
+            StepEvent::Tested { .. } | StepEvent::Decided { .. } => {
+                if self.state.place().step == current.step {
+                    self.checks.clone_from(&detail.checks);
+                }
+                if let (Some(iteration), StepEvent::Tested { .. }) = (newest, event) {
+                    iteration.checks.clone_from(&detail.checks);
+                }
+            }
+            StepEvent::Measured(number) => {
+                let why = || detail.note.clone().unwrap_or_default();
+                let measured = Some(number.ok_or_else(why));
+                match newest.filter(|_| current.best.is_some()) {
+                    Some(iteration) => iteration.measured = measured,
+                    None => self.first_measured = measured,
+                }
+            }
+            StepEvent::Undone => {
+                if let Some(iteration) = newest {
+                    iteration.is_undone = true;
+                }
+            }
+            StepEvent::Begun(_) | StepEvent::Limited(_) | StepEvent::Continued { .. } => {}
+        }
+    }
+
+    /// Returns what all sessions but this one have used.
+    pub fn spent_without(&self, session: Option<SessionId>) -> Charge {
+        let others = self.iterations.iter().filter(|it| Some(it.session) != session);
+        let charges = others.filter_map(|it| it.report.as_ref()).map(|report| report.charge);
+        charges.fold(Charge::default(), |sum, charge| sum + charge)
+    }
+
+    /// Returns the number of records that the journal of a session had when it ended; `None` if it has not ended.
+    pub fn records_at_end(&self, session: SessionId) -> Option<u64> {
+        let iteration = self.iterations.iter().find(|it| it.session == session)?;
+        Some(iteration.report.as_ref()?.records)
+    }
+}

@@ -1,0 +1,266 @@
+//! The journal of a workflow: one line of JSON per event, each with a checksum that continues the one before.
+
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime};
+
+use rustix::fs::OFlags;
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use super::history::EventDetail;
+use super::machine::{Program, StepEvent};
+use crate::journal::{WallTime, seal, verify_seal};
+use crate::model::Durability;
+
+/// The name of the journal in the folder of a workflow.
+const FILE_NAME: &str = "workflow.jsonl";
+
+/// The version of the format.
+const FORMAT: u32 = 1;
+
+/// The first line of a journal.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JournalHeader {
+    /// The version of the format.
+    workflow: u32,
+    /// The hash of what defines the workflow.
+    pub definition: String,
+    /// The program.
+    pub program: Program,
+}
+
+/// An event in the journal.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct StoredEvent {
+    /// When it was written: microseconds since 1970.
+    pub at: i64,
+    /// The event.
+    pub event: StepEvent,
+    /// What the machine does not know.
+    #[serde(default)]
+    pub detail: EventDetail,
+}
+
+/// The journal of a workflow, open in this process and in no other.
+#[derive(Debug)]
+pub struct WorkflowJournal {
+    path: PathBuf,
+    file: File,
+    crc: u32,
+    durability: Durability,
+}
+
+/// Why the journal of a workflow can't be used.
+#[derive(Debug, Error)]
+pub enum WorkflowJournalError {
+    /// Another process has it open.
+    #[error("another process runs the workflow in {}", .0.display())]
+    Busy(PathBuf),
+    /// It belongs to another workflow.
+    #[error("{} has another workflow: its prompt, commands or settings differ", .0.display())]
+    OtherWorkflow(PathBuf),
+    /// A line is damaged, and there are others after it.
+    #[error("{}:{line} is damaged", path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// The line, from one.
+        line: usize,
+    },
+    /// It can't be read or written.
+    #[error("could not {operation} {}: {source}", path.display())]
+    Io {
+        /// The operation.
+        operation: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// The cause.
+        source: io::Error,
+    },
+}
+
+type Result<T, E = WorkflowJournalError> = std::result::Result<T, E>;
+
+impl WorkflowJournal {
+    /// Creates the journal of a workflow in its folder, or opens it, and returns its events.
+    ///
+    /// # Errors
+    ///
+    /// Fails if another process has it open, it belongs to another workflow, or is damaged, and on an I/O error.
+    pub fn open(
+        folder: &Path,
+        definition: &str,
+        program: &Program,
+        durability: Durability,
+    ) -> Result<(Self, Vec<StoredEvent>)> {
+        let path = folder.join(FILE_NAME);
+        let failed =
+            |operation, source| WorkflowJournalError::Io { operation, path: path.clone(), source };
+        let mut options = OpenOptions::new();
+        options.read(true).append(true).create(true);
+        // With a link, the one who made the folder would choose the file.
+        options.custom_flags(OFlags::NOFOLLOW.bits().cast_signed());
+        let mut file = options.open(&path).map_err(|error| failed("open", error))?;
+        if !lock_soon(&file).map_err(|error| failed("lock", error))? {
+            return Err(WorkflowJournalError::Busy(folder.to_owned()));
+        }
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes).map_err(|error| failed("read", error))?;
+        let ValidLines { lines, length, crc } = valid_lines(&bytes, &path)?;
+        if length < bytes.len() {
+            // A line that a killed process has not written to its end.
+            file.set_len(length as u64).map_err(|error| failed("cut", error))?;
+        }
+        let mut journal = Self { path: path.clone(), file, crc, durability };
+        let damaged = |line| WorkflowJournalError::Damaged { path: path.clone(), line };
+        let Some((first, events)) = lines.split_first() else {
+            let header = JournalHeader {
+                workflow: FORMAT,
+                definition: definition.to_owned(),
+                program: program.clone(),
+            };
+            journal.append_line(&header)?;
+            if let Ok(folder) = File::open(folder) {
+                folder.sync_all().map_err(|error| failed("sync the folder of", error))?;
+            }
+            return Ok((journal, Vec::new()));
+        };
+        let header: JournalHeader = serde_json::from_slice(first).map_err(|_| damaged(1))?;
+        if header.workflow != FORMAT || header.definition != definition {
+            return Err(WorkflowJournalError::OtherWorkflow(folder.to_owned()));
+        }
+        let parse = |(index, line): (usize, &&[u8])| {
+            serde_json::from_slice(line).map_err(|_| damaged(index + 2))
+        };
+        let events = events.iter().enumerate().map(parse).collect::<Result<_>>()?;
+        Ok((journal, events))
+    }
+
+    /// Appends an event. It is durable when this returns.
+    ///
+    /// # Errors
+    ///
+    /// Fails on an I/O error.
+    pub fn append(&mut self, event: StepEvent, detail: &EventDetail) -> Result<()> {
+        let at = WallTime::from(SystemTime::now()).unix_micros();
+        self.append_line(&StoredEvent { at, event, detail: detail.clone() })
+    }
+
+    fn append_line(&mut self, line: &impl Serialize) -> Result<()> {
+        let write = || {
+            let mut bytes = serde_json::to_vec(line)?;
+            let crc = seal(&mut bytes, self.crc);
+            (&self.file).write_all(&bytes)?;
+            if self.durability == Durability::Full {
+                self.file.sync_data()?;
+            }
+            Ok(crc)
+        };
+        let failed = |source| WorkflowJournalError::Io {
+            operation: "write to",
+            path: self.path.clone(),
+            source,
+        };
+        self.crc = write().map_err(failed)?;
+        Ok(())
+    }
+}
+
+/// Locks a file, and returns whether no other process has it. A child that a thread has forked, or that of a killed
+/// process, shares the lock until it executes its program.
+fn lock_soon(file: &File) -> io::Result<bool> {
+    let started = Instant::now();
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(true),
+            Err(TryLockError::Error(error)) => return Err(error),
+            Err(TryLockError::WouldBlock) if started.elapsed() > LOCK_TIMEOUT => return Ok(false),
+            Err(TryLockError::WouldBlock) => thread::sleep(LOCK_INTERVAL),
+        }
+    }
+}
+
+/// How long to wait for a lock that a child may have for a moment.
+const LOCK_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// How often to try.
+const LOCK_INTERVAL: Duration = Duration::from_millis(5);
+
+/// The lines before the first one that is not complete.
+struct ValidLines<'a> {
+    lines: Vec<&'a [u8]>,
+    /// Their length in bytes, and the checksum that the next line continues.
+    length: usize,
+    crc: u32,
+}
+
+fn valid_lines<'a>(bytes: &'a [u8], path: &Path) -> Result<ValidLines<'a>> {
+    let mut valid = ValidLines { lines: Vec::new(), length: 0, crc: 0 };
+    while let Some(end) = memchr::memchr(b'\n', &bytes[valid.length..]) {
+        let line = &bytes[valid.length..valid.length + end];
+        let next = valid.length + end + 1;
+        match verify_seal(line, valid.crc) {
+            Ok(crc) => valid.crc = crc,
+            // Its end is lost, and that of the file with it.
+            Err(_) if next == bytes.len() => break,
+            Err(_) => {
+                let (path, line) = (path.to_owned(), valid.lines.len() + 1);
+                return Err(WorkflowJournalError::Damaged { path, line });
+            }
+        }
+        valid.lines.push(line);
+        valid.length = next;
+    }
+    Ok(valid)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    fn open(folder: &Path) -> Result<(WorkflowJournal, Vec<StoredEvent>)> {
+        WorkflowJournal::open(folder, "d", &Program { steps: Vec::new() }, Durability::Os)
+    }
+
+    #[test]
+    fn a_journal_has_what_was_written_completely() {
+        let folder = tempfile::tempdir().unwrap();
+        let (mut journal, events) = open(folder.path()).unwrap();
+        assert!(events.is_empty());
+        journal.append(StepEvent::Undone, &EventDetail::default()).unwrap();
+        journal.append(StepEvent::Decided { is_needed: true }, &EventDetail::default()).unwrap();
+        assert!(matches!(open(folder.path()), Err(WorkflowJournalError::Busy(_))));
+        drop(journal);
+        let path = folder.path().join(FILE_NAME);
+        let whole = fs::read(&path).unwrap();
+        let first_event = memchr::memchr(b'\n', &whole).unwrap() + 1;
+        for length in first_event..=whole.len() {
+            fs::write(&path, &whole[..length]).unwrap();
+            let (mut journal, events) = open(folder.path()).unwrap();
+            let complete = memchr::memchr_iter(b'\n', &whole[first_event..length]).count();
+            assert_eq!(events.len(), complete, "{length} bytes");
+            journal.append(StepEvent::Undone, &EventDetail::default()).unwrap();
+            drop(journal);
+            assert_eq!(open(folder.path()).unwrap().1.len(), complete + 1);
+        }
+        let mut damaged = whole.clone();
+        damaged[first_event + 3] ^= 1;
+        fs::write(&path, damaged).unwrap();
+        assert!(matches!(open(folder.path()), Err(WorkflowJournalError::Damaged { line: 2, .. })));
+    }
+
+    #[test]
+    fn a_folder_has_one_workflow() {
+        let folder = tempfile::tempdir().unwrap();
+        drop(open(folder.path()).unwrap());
+        let program = Program { steps: Vec::new() };
+        let other = WorkflowJournal::open(folder.path(), "other", &program, Durability::Os);
+        assert!(matches!(other, Err(WorkflowJournalError::OtherWorkflow(_))));
+    }
+}

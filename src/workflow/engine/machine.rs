@@ -1,0 +1,559 @@
+//! The machine of a workflow: steps, each with iterations, each of them one session.
+//!
+//! [`step`] turns a state and an event into the next state, and [`WorkflowState::command`] names what has to happen in a state.
+//! So a state that was restored from the journal continues by its command. Pure: no clock, no I/O; prompts, outputs and
+//! commands of the user are not in it. The specification is `statecharts/workflow.json`.
+
+use std::cmp::Ordering;
+
+use serde::{Deserialize, Serialize};
+
+use crate::journal::SessionId;
+use crate::model::word_enum;
+
+/// What a workflow consists of: its steps, in order.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Program {
+    /// The steps.
+    pub steps: Vec<StepRules>,
+}
+
+/// What the machine knows of a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct StepRules {
+    /// When the step is done.
+    pub goal: Goal,
+    /// Whether each iteration has to improve a number. One that does not is undone.
+    pub metric: Option<Direction>,
+    /// The maximum number of iterations.
+    pub iterations: u32,
+    /// The number of iterations in a row without any change after which the step ends.
+    pub max_unchanged: Option<u32>,
+    /// Whether a step that is done is decided again when the command is given again.
+    pub is_rechecked: bool,
+}
+
+/// When a step is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Goal {
+    /// When all its iterations have answered.
+    Answered,
+    /// When its tests pass after an iteration.
+    Tested,
+    /// Never: its bounds end it.
+    Unbounded,
+}
+
+/// What is better.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Direction {
+    /// A larger number.
+    Maximize,
+    /// A smaller number.
+    Minimize,
+}
+
+/// A measured number, never NaN.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Measurement(f64);
+
+/// Where a workflow is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct StepPosition {
+    /// The index of the step.
+    pub step: usize,
+    /// The iterations of the step that have begun.
+    pub iteration: u32,
+    /// The maximum number of iterations, where the command has changed it.
+    pub iterations: Option<u32>,
+    /// The iterations in a row that have changed nothing.
+    pub unchanged: u32,
+    /// The best measured number of the step.
+    pub best: Option<Measurement>,
+    /// The session of the iteration that is not complete.
+    pub session: Option<SessionId>,
+    /// The limit that has ended the session of this iteration.
+    pub limit: Option<Limit>,
+}
+
+/// The state of a workflow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum WorkflowState {
+    /// It is decided whether the step has anything to do.
+    Deciding(StepPosition),
+    /// The number is measured.
+    Measuring(StepPosition),
+    /// A session is about to begin.
+    Starting(StepPosition),
+    /// The session of an iteration runs.
+    Running(StepPosition, SessionId),
+    /// The changes of an iteration are undone.
+    Undoing(StepPosition, SessionId),
+    /// The tests of the step run.
+    Testing(StepPosition),
+    /// The workflow is over, until the command is given again.
+    Done(StepPosition, End),
+}
+
+word_enum! {
+    /// The kinds of states, with their names in the chart.
+    pub enum WorkflowStateKind {
+        /// [`WorkflowState::Deciding`].
+        Deciding = "Deciding",
+        /// [`WorkflowState::Measuring`].
+        Measuring = "Measuring",
+        /// [`WorkflowState::Starting`].
+        Starting = "Starting",
+        /// [`WorkflowState::Running`].
+        Running = "Running",
+        /// [`WorkflowState::Undoing`].
+        Undoing = "Undoing",
+        /// [`WorkflowState::Testing`].
+        Testing = "Testing",
+        /// [`WorkflowState::Done`].
+        Done = "Done",
+    }
+}
+
+word_enum! {
+    /// A limit of the whole workflow.
+    pub enum Limit {
+        /// Money or tokens.
+        Budget = "budget",
+        /// Time.
+        Time = "time",
+    }
+}
+
+/// How a workflow ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum End {
+    /// Every step is done.
+    Succeeded,
+    /// A step has used all its iterations without reaching its goal.
+    IterationsUsed,
+    /// Several iterations in a row changed nothing.
+    NothingChanged,
+    /// The run of an iteration ended early, and its step has no tests that decide. It can be resumed.
+    Incomplete,
+    /// A limit of the whole workflow was reached.
+    LimitReached(Limit),
+    /// A session failed, with this exit code.
+    SessionFailed(u8),
+    /// The number could not be measured before the first iteration.
+    NotMeasured,
+}
+
+/// What has happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StepEvent {
+    /// Whether the step has anything to do.
+    Decided {
+        /// False if its condition does not hold, or its goal is reached already.
+        is_needed: bool,
+    },
+    /// The number was measured; `None` if there is none.
+    Measured(Option<Measurement>),
+    /// An iteration begins, with this session.
+    Begun(SessionId),
+    /// The session of the iteration ended.
+    Ended(SessionEnd),
+    /// The changes of the iteration are undone.
+    Undone,
+    /// Whether the tests of the step passed.
+    Tested {
+        /// Whether all of them did.
+        is_passed: bool,
+    },
+    /// A limit of the whole workflow covers no further session.
+    Limited(Limit),
+    /// The command was given again, with this maximum number of iterations.
+    Continued {
+        /// The maximum; `None` if it is that of the program.
+        iterations: Option<u32>,
+    },
+}
+
+word_enum! {
+    /// The kinds of events, with their names in the chart.
+    pub enum StepEventKind {
+        /// [`StepEvent::Decided`].
+        Decided = "DECIDED",
+        /// [`StepEvent::Measured`].
+        Measured = "MEASURED",
+        /// [`StepEvent::Begun`].
+        Begun = "BEGUN",
+        /// [`StepEvent::Ended`].
+        Ended = "ENDED",
+        /// [`StepEvent::Undone`].
+        Undone = "UNDONE",
+        /// [`StepEvent::Tested`].
+        Tested = "TESTED",
+        /// [`StepEvent::Limited`].
+        Limited = "LIMITED",
+        /// [`StepEvent::Continued`].
+        Continued = "CONTINUED",
+    }
+}
+
+/// How the session of an iteration ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct SessionEnd {
+    /// How its run ended.
+    pub outcome: SessionOutcome,
+    /// Whether it has changed files, as far as that is known.
+    pub has_changed: bool,
+}
+
+/// How a run ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SessionOutcome {
+    /// With success.
+    Answered,
+    /// Early, by a limit of its own.
+    Partial,
+    /// By a limit of the whole workflow. It can be resumed when the limit is raised.
+    Limited(Limit),
+    /// It failed, with this exit code. It can be resumed.
+    Failed(u8),
+}
+
+/// What has to happen in a state. Its completion is the next event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Command {
+    /// Decide whether the step has anything to do.
+    Decide,
+    /// Measure the number.
+    Measure,
+    /// Begin a session, unless a limit is reached.
+    Begin,
+    /// Run this session to its end: begin it if it doesn't exist, and else resume it.
+    Run(SessionId),
+    /// Undo what this session has changed.
+    Undo(SessionId),
+    /// Run the tests.
+    Test,
+    /// Report the end.
+    Finish(End),
+}
+
+/// Returns the state after an event. An event that a state doesn't await changes nothing.
+pub fn step(program: &Program, state: WorkflowState, event: StepEvent) -> WorkflowState {
+    match event {
+        StepEvent::Decided { is_needed } => match state {
+            WorkflowState::Deciding(place) => program.decided(place, is_needed),
+            state => state,
+        },
+        StepEvent::Measured(number) => match state {
+            WorkflowState::Measuring(place) => program.measured(place, number),
+            state => state,
+        },
+        StepEvent::Begun(session) => match state {
+            WorkflowState::Starting(place) => {
+                let iteration = place.iteration + 1;
+                let place =
+                    StepPosition { iteration, session: Some(session), limit: None, ..place };
+                WorkflowState::Running(place, session)
+            }
+            state => state,
+        },
+        StepEvent::Ended(end) => match state {
+            WorkflowState::Running(place, _) => program.ended(place, end),
+            state => state,
+        },
+        StepEvent::Undone => match state {
+            WorkflowState::Undoing(place, _) => {
+                program.continue_step(StepPosition { session: None, ..place })
+            }
+            state => state,
+        },
+        StepEvent::Tested { is_passed } => match state {
+            WorkflowState::Testing(place) if is_passed => program.enter_next_step(place),
+            WorkflowState::Testing(place) => program.continue_step(place),
+            state => state,
+        },
+        StepEvent::Limited(limit) => match state {
+            WorkflowState::Starting(place) => WorkflowState::Done(place, End::LimitReached(limit)),
+            state => state,
+        },
+        StepEvent::Continued { iterations } => {
+            state.with_iterations(iterations).map_done(|place, end| program.again(place, end))
+        }
+    }
+}
+
+impl Program {
+    /// Returns the state before the first event.
+    pub fn start(&self) -> WorkflowState {
+        WorkflowState::Deciding(StepPosition::default())
+    }
+
+    /// Returns the rules of the step at a place.
+    pub fn rules(&self, place: &StepPosition) -> Option<&StepRules> {
+        self.steps.get(place.step)
+    }
+
+    /// Returns the maximum number of iterations at a place.
+    pub fn max_iterations(&self, place: &StepPosition) -> u32 {
+        let usual = self.rules(place).map_or(0, |rules| rules.iterations);
+        place.iterations.unwrap_or(usual)
+    }
+
+    fn decided(&self, place: StepPosition, is_needed: bool) -> WorkflowState {
+        if !is_needed {
+            return self.enter_next_step(place);
+        }
+        match place.session {
+            // A limit that is raised now has ended its session.
+            Some(session) => WorkflowState::Running(StepPosition { limit: None, ..place }, session),
+            None if self.is_unmeasured(&place) => WorkflowState::Measuring(place),
+            None => self.continue_step(place),
+        }
+    }
+
+    /// Returns whether the number is to be measured before the first iteration.
+    fn is_unmeasured(&self, place: &StepPosition) -> bool {
+        place.best.is_none() && self.rules(place).is_some_and(|rules| rules.metric.is_some())
+    }
+
+    fn measured(&self, place: StepPosition, number: Option<Measurement>) -> WorkflowState {
+        let direction = self.rules(&place).and_then(|rules| rules.metric);
+        match (direction, place.best, number, place.session) {
+            (Some(_), None, Some(number), _) => {
+                self.continue_step(StepPosition { best: Some(number), ..place })
+            }
+            (_, None, _, _) | (None, ..) | (.., None) => {
+                WorkflowState::Done(place, End::NotMeasured)
+            }
+            (Some(direction), Some(best), Some(number), Some(_))
+                if direction.is_better(number, best) =>
+            {
+                // What is kept is complete: a session that a limit has cut off is not resumed.
+                self.kept(StepPosition { best: Some(number), session: None, ..place })
+            }
+            (Some(_), Some(_), _, Some(session)) => WorkflowState::Undoing(place, session),
+        }
+    }
+
+    fn ended(
+        &self,
+        place: StepPosition,
+        SessionEnd { outcome, has_changed }: SessionEnd,
+    ) -> WorkflowState {
+        let limit = match outcome {
+            SessionOutcome::Failed(code) => {
+                return WorkflowState::Done(place, End::SessionFailed(code));
+            }
+            SessionOutcome::Limited(limit) => Some(limit),
+            SessionOutcome::Answered | SessionOutcome::Partial => None,
+        };
+        let rules = self.rules(&place);
+        let is_incomplete = outcome == SessionOutcome::Partial
+            && rules.is_some_and(|rules| rules.goal == Goal::Answered);
+        let unchanged = match (has_changed, limit) {
+            (true, _) => 0,
+            // It can be resumed, and change something then.
+            (false, Some(_)) => place.unchanged,
+            (false, None) if is_incomplete => place.unchanged,
+            (false, None) => place.unchanged + 1,
+        };
+        let place = StepPosition { unchanged, limit, ..place };
+        if has_changed && rules.is_some_and(|rules| rules.metric.is_some()) {
+            WorkflowState::Measuring(place)
+        } else if is_incomplete {
+            WorkflowState::Done(place, End::Incomplete)
+        } else {
+            self.kept(place)
+        }
+    }
+
+    /// Returns the state after an iteration whose changes stay.
+    fn kept(&self, place: StepPosition) -> WorkflowState {
+        let is_last = place.iteration >= self.max_iterations(&place);
+        match self.rules(&place).map(|rules| rules.goal) {
+            Some(Goal::Tested) => WorkflowState::Testing(place),
+            Some(Goal::Answered) if is_last && place.limit.is_none() => self.enter_next_step(place),
+            Some(Goal::Answered | Goal::Unbounded) | None => self.continue_step(place),
+        }
+    }
+
+    /// Returns the state after an iteration that has not reached the goal.
+    fn continue_step(&self, place: StepPosition) -> WorkflowState {
+        let max_unchanged = self.rules(&place).and_then(|rules| rules.max_unchanged);
+        if let Some(limit) = place.limit {
+            return WorkflowState::Done(place, End::LimitReached(limit));
+        }
+        let place = StepPosition { session: None, ..place };
+        if max_unchanged.is_some_and(|most| place.unchanged >= most) {
+            WorkflowState::Done(place, End::NothingChanged)
+        } else if place.iteration >= self.max_iterations(&place) {
+            WorkflowState::Done(place, End::IterationsUsed)
+        } else {
+            WorkflowState::Starting(place)
+        }
+    }
+
+    fn enter_next_step(&self, place: StepPosition) -> WorkflowState {
+        match self.steps.len() > place.step + 1 {
+            true => WorkflowState::Deciding(StepPosition {
+                step: place.step + 1,
+                ..StepPosition::default()
+            }),
+            // The last step may be decided again.
+            false => WorkflowState::Done(
+                StepPosition { session: None, limit: None, ..place },
+                End::Succeeded,
+            ),
+        }
+    }
+
+    /// Returns the state in which an ended workflow continues.
+    fn again(&self, place: StepPosition, end: End) -> WorkflowState {
+        match (end, place.session) {
+            (End::Succeeded, _) => match self.rules(&place) {
+                Some(rules) if rules.is_rechecked => WorkflowState::Deciding(place),
+                Some(_) | None => WorkflowState::Done(place, end),
+            },
+            (End::SessionFailed(_), Some(session)) => WorkflowState::Running(place, session),
+            _ => WorkflowState::Deciding(StepPosition { limit: None, ..place }),
+        }
+    }
+}
+
+impl WorkflowState {
+    /// Returns what has to happen.
+    pub fn command(&self) -> Command {
+        match self {
+            Self::Deciding(_) => Command::Decide,
+            Self::Measuring(_) => Command::Measure,
+            Self::Starting(_) => Command::Begin,
+            Self::Running(_, session) => Command::Run(*session),
+            Self::Undoing(_, session) => Command::Undo(*session),
+            Self::Testing(_) => Command::Test,
+            Self::Done(_, end) => Command::Finish(*end),
+        }
+    }
+
+    /// Returns the kind.
+    pub fn kind(&self) -> WorkflowStateKind {
+        match self {
+            Self::Deciding(_) => WorkflowStateKind::Deciding,
+            Self::Measuring(_) => WorkflowStateKind::Measuring,
+            Self::Starting(_) => WorkflowStateKind::Starting,
+            Self::Running(..) => WorkflowStateKind::Running,
+            Self::Undoing(..) => WorkflowStateKind::Undoing,
+            Self::Testing(_) => WorkflowStateKind::Testing,
+            Self::Done(..) => WorkflowStateKind::Done,
+        }
+    }
+
+    /// Returns where the workflow is.
+    pub fn place(&self) -> &StepPosition {
+        match self {
+            Self::Deciding(place)
+            | Self::Measuring(place)
+            | Self::Starting(place)
+            | Self::Running(place, _)
+            | Self::Undoing(place, _)
+            | Self::Testing(place)
+            | Self::Done(place, _) => place,
+        }
+    }
+
+    fn with_iterations(mut self, iterations: Option<u32>) -> Self {
+        match &mut self {
+            Self::Deciding(place)
+            | Self::Measuring(place)
+            | Self::Starting(place)
+            | Self::Running(place, _)
+            | Self::Undoing(place, _)
+            | Self::Testing(place)
+            | Self::Done(place, _) => place.iterations = iterations.or(place.iterations),
+        }
+        self
+    }
+
+    fn map_done(self, continue_with: impl FnOnce(StepPosition, End) -> Self) -> Self {
+        match self {
+            Self::Done(place, end) => continue_with(place, end),
+            Self::Deciding(_)
+            | Self::Measuring(_)
+            | Self::Starting(_)
+            | Self::Running(..)
+            | Self::Undoing(..)
+            | Self::Testing(_) => self,
+        }
+    }
+}
+
+impl StepEvent {
+    /// Returns the kind.
+    pub fn kind(&self) -> StepEventKind {
+        match self {
+            Self::Decided { .. } => StepEventKind::Decided,
+            Self::Measured(_) => StepEventKind::Measured,
+            Self::Begun(_) => StepEventKind::Begun,
+            Self::Ended(_) => StepEventKind::Ended,
+            Self::Undone => StepEventKind::Undone,
+            Self::Tested { .. } => StepEventKind::Tested,
+            Self::Limited(_) => StepEventKind::Limited,
+            Self::Continued { .. } => StepEventKind::Continued,
+        }
+    }
+}
+
+impl Direction {
+    /// Returns whether a number is better than another one.
+    pub fn is_better(self, number: Measurement, than: Measurement) -> bool {
+        match self {
+            Self::Maximize => number > than,
+            Self::Minimize => number < than,
+        }
+    }
+}
+
+impl Measurement {
+    /// Returns the measured number; `None` if it is NaN or infinite.
+    pub fn new(number: f64) -> Option<Self> {
+        // There is one zero.
+        number.is_finite().then_some(Self(number + 0.0))
+    }
+
+    /// Returns the number.
+    pub fn number(self) -> f64 {
+        self.0
+    }
+}
+
+impl PartialEq for Measurement {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl Eq for Measurement {}
+
+impl PartialOrd for Measurement {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Measurement {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.0.total_cmp(&other.0)
+    }
+}
+
+impl std::hash::Hash for Measurement {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        self.0.to_bits().hash(state);
+    }
+}

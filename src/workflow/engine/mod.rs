@@ -1,0 +1,136 @@
+//! Loops and pipelines: steps, each repeated within bounds, each iteration an ordinary session with a context of its own.
+//!
+//! ```text
+//!  command ──▶ Workflow (steps: prompt, checks, metric) ──▶ WorkflowRun ──▶ sessions, checks, undo
+//!                                                              │   ▲
+//!                                              event, detail   ▼   │ WorkflowState::command()
+//!                                       DIR/workflow.jsonl ──▶ machine::step(program, state, event)
+//! ```
+//!
+//! The [machine] knows neither prompts nor files: it decides what comes next. Every event is durable before what follows
+//! from it happens, so that the same command continues where a killed process was: the state is replayed from the
+//! journal, and its command is carried out. A session that was begun is resumed by its own journal.
+
+mod chart;
+mod condition;
+mod history;
+mod journal;
+pub mod machine;
+mod pipeline;
+mod prompt;
+mod run;
+mod session;
+
+pub use chart::{WORKFLOW_CHART_JSON, WorkflowGuard};
+pub use condition::{ComparisonOperator, Condition};
+pub use history::{CheckReport, EventDetail, IterationRecord, SessionReport, WorkflowHistory};
+pub use journal::{JournalHeader, StoredEvent, WorkflowJournal, WorkflowJournalError};
+pub use pipeline::{Pipeline, PipelineStep};
+pub use run::{
+    StepSetup, WorkflowError, WorkflowEvent, WorkflowLimits, WorkflowObserver, WorkflowOutcome,
+    WorkflowRun,
+};
+
+use machine::{Direction, Goal, Program, StepRules};
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::journal::sha256_hex;
+
+/// The steps of a workflow, as its user defines them.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Workflow {
+    /// The steps, in order.
+    pub steps: Vec<StepDefinition>,
+}
+
+/// A step.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct StepDefinition {
+    /// Its name, which no other step has.
+    pub name: String,
+    /// What is to be done in each iteration.
+    pub prompt: String,
+    /// Whether `{{steps.NAME.output}}` in the prompt stands for the answer of an earlier step.
+    pub has_placeholders: bool,
+    /// The condition without which the step is skipped.
+    pub when: Option<Condition>,
+    /// The condition that has to hold after an iteration.
+    pub until: Option<Condition>,
+    /// Shell commands that have to succeed after an iteration.
+    pub checks: Vec<String>,
+    /// Whether the step has nothing to do if its checks pass before it.
+    pub is_skipped_if_checked: bool,
+    /// The number that each iteration has to improve.
+    pub metric: Option<Metric>,
+    /// The maximum number of iterations.
+    pub iterations: u32,
+    /// The number of iterations in a row without any change after which the step ends.
+    pub max_unchanged: Option<u32>,
+}
+
+/// A number that has to be improved.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Metric {
+    /// The shell command whose last line of output is the number.
+    pub command: String,
+    /// What is better.
+    pub direction: Direction,
+}
+
+/// The name of the only step of a loop.
+pub const LOOP_STEP: &str = "loop";
+
+/// The number of iterations in a row without any change after which a loop ends.
+const MAX_UNCHANGED: u32 = 2;
+
+/// Returns the hash of what defines a workflow.
+pub fn definition_hash(definition: &Value) -> String {
+    sha256_hex(definition.to_string().as_bytes())
+}
+
+impl Workflow {
+    /// Returns a loop: one task, repeated until its checks pass.
+    pub fn of_loop(
+        prompt: String,
+        checks: Vec<String>,
+        metric: Option<Metric>,
+        iterations: u32,
+    ) -> Self {
+        let step = StepDefinition {
+            name: LOOP_STEP.to_owned(),
+            prompt,
+            has_placeholders: false,
+            when: None,
+            until: None,
+            is_skipped_if_checked: !checks.is_empty(),
+            checks,
+            metric,
+            iterations,
+            max_unchanged: Some(MAX_UNCHANGED),
+        };
+        Self { steps: vec![step] }
+    }
+
+    /// Returns what the machine knows of it.
+    pub fn program(&self) -> Program {
+        Program { steps: self.steps.iter().map(StepDefinition::rules).collect() }
+    }
+}
+
+impl StepDefinition {
+    fn rules(&self) -> StepRules {
+        let goal = match &self.metric {
+            _ if !self.checks.is_empty() || self.until.is_some() => Goal::Tested,
+            Some(_) => Goal::Unbounded,
+            None => Goal::Answered,
+        };
+        StepRules {
+            goal,
+            metric: self.metric.as_ref().map(|metric| metric.direction),
+            iterations: self.iterations,
+            max_unchanged: self.max_unchanged,
+            is_rechecked: self.is_skipped_if_checked,
+        }
+    }
+}

@@ -1,0 +1,220 @@
+//! The file of a pipeline: its steps, and every mistake in them.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use serde_json::Value;
+
+use super::condition::{Condition, step_names};
+use super::{StepDefinition, Workflow};
+use crate::workflow::batch::{
+    EntryReader, ManifestEntry, ManifestProblem, ManifestText, read_entries,
+};
+
+/// A pipeline, as its file defines it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Pipeline {
+    /// The steps, in order.
+    pub steps: Vec<PipelineStep>,
+}
+
+/// A step of a pipeline.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PipelineStep {
+    /// The line that it begins in, from one.
+    pub line: usize,
+    /// What is done.
+    pub definition: StepDefinition,
+    /// The agent, if the step names one.
+    pub agent: Option<String>,
+    /// The model, if the step names one.
+    pub model: Option<String>,
+}
+
+/// The keys of a step.
+const STEP_KEYS: [&str; 10] = [
+    "name", "prompt", "agent", "model", "checks", "when", "repeat", "until", "foreach", "parallel",
+];
+
+/// The largest number of iterations of a step.
+const MAX_REPEAT: u64 = 1000;
+
+/// The longest name of a step, in characters.
+const MAX_NAME_LENGTH: usize = 64;
+
+impl Pipeline {
+    /// Parses the file of a pipeline.
+    ///
+    /// # Errors
+    ///
+    /// Returns every mistake that the file shows by itself, in the order of the lines.
+    pub fn parse(file: ManifestText<'_>) -> Result<Self, Vec<ManifestProblem>> {
+        let mut reader = EntryReader::new(file.name, &STEP_KEYS, Path::new(""));
+        let entries = read_entries(file, &["steps"]);
+        let steps = reader.read_all(entries, "steps", read_step, |step| &step.definition.name);
+        let mut earlier: BTreeSet<&str> = BTreeSet::new();
+        for step in &steps {
+            check_references(&mut reader, step, &mut earlier);
+        }
+        reader.problems.sort_by_key(|problem| problem.line);
+        if reader.problems.is_empty() { Ok(Self { steps }) } else { Err(reader.problems) }
+    }
+
+    /// Returns the workflow.
+    pub fn workflow(&self) -> Workflow {
+        Workflow { steps: self.steps.iter().map(|step| step.definition.clone()).collect() }
+    }
+}
+
+fn read_step(reader: &mut EntryReader<'_>, mut entry: ManifestEntry) -> Option<PipelineStep> {
+    reader.check_keys(&entry);
+    let line = entry.line;
+    let name = reader.required_text(&mut entry, "name");
+    let prompt = reader.required_text(&mut entry, "prompt");
+    let [agent, model] = ["agent", "model"].map(|key| reader.text(&mut entry, key));
+    let checks = reader.texts(&mut entry, "checks");
+    let [when, until] = ["when", "until"].map(|key| read_condition(reader, &mut entry, key));
+    let repeat = read_repeat(reader, &mut entry);
+    for key in ["foreach", "parallel"] {
+        if let Some(field) = entry.take(key) {
+            let message = format!("`{key}` is not supported: write a step for each part");
+            reader.problem(field.line, message);
+        }
+    }
+    if until.is_some() && repeat.is_none() {
+        reader.problem(line, "`until` needs `repeat`, the maximum number of iterations");
+    }
+    let name = name?;
+    let is_fit = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+    if !name.chars().all(is_fit) || name.len() > MAX_NAME_LENGTH {
+        let message = format!(
+            "`name` has letters, digits, '-' and '_', at most {MAX_NAME_LENGTH}: `{name}` does not"
+        );
+        reader.problem(line, message);
+    }
+    let definition = StepDefinition {
+        name,
+        prompt: prompt.unwrap_or_default(),
+        has_placeholders: true,
+        when,
+        until,
+        checks,
+        is_skipped_if_checked: false,
+        metric: None,
+        iterations: repeat.unwrap_or(1),
+        max_unchanged: None,
+    };
+    Some(PipelineStep { line, definition, agent, model })
+}
+
+fn read_condition(
+    reader: &mut EntryReader<'_>,
+    entry: &mut ManifestEntry,
+    key: &str,
+) -> Option<Condition> {
+    let line = entry.fields.get(key)?.line;
+    match Condition::parse(&reader.text(entry, key)?) {
+        Ok(condition) => Some(condition),
+        Err(why) => {
+            reader.problem(line, format!("`{key}`: {why}"));
+            None
+        }
+    }
+}
+
+fn read_repeat(reader: &mut EntryReader<'_>, entry: &mut ManifestEntry) -> Option<u32> {
+    let field = entry.take("repeat")?;
+    match field.value {
+        Value::Number(ref number)
+            if number.as_u64().is_some_and(|it| (1..=MAX_REPEAT).contains(&it)) =>
+        {
+            number.as_u64().and_then(|number| u32::try_from(number).ok())
+        }
+        _ => {
+            let expected = format!("a whole number from 1 to {MAX_REPEAT}");
+            reader.wrong_type(&field, "repeat", &expected);
+            // There is one, so that nothing else is missing.
+            Some(1)
+        }
+    }
+}
+
+/// Checks that a step names only steps that have run before it.
+fn check_references<'a>(
+    reader: &mut EntryReader<'_>,
+    step: &'a PipelineStep,
+    earlier: &mut BTreeSet<&'a str>,
+) {
+    let definition = &step.definition;
+    let conditions = |condition: &'a Option<Condition>| {
+        condition.iter().flat_map(Condition::texts).collect::<Vec<_>>()
+    };
+    let mut check = |key: &str, texts: Vec<&str>, earlier: &BTreeSet<&str>| {
+        for text in texts {
+            match step_names(text) {
+                Err(why) => reader.problem(step.line, format!("`{key}`: {why}")),
+                Ok(names) => {
+                    for name in names.into_iter().filter(|name| !earlier.contains(name)) {
+                        let message =
+                            format!("`{key}` uses `{name}`, which is not an earlier step");
+                        reader.problem(step.line, message);
+                    }
+                }
+            }
+        }
+    };
+    check("prompt", vec![&definition.prompt], earlier);
+    check("when", conditions(&definition.when), earlier);
+    earlier.insert(&definition.name);
+    check("until", conditions(&definition.until), earlier);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<Pipeline, Vec<String>> {
+        let parsed = Pipeline::parse(ManifestText { name: "p.toml", text });
+        parsed.map_err(|wrong| wrong.iter().map(ToString::to_string).collect())
+    }
+
+    #[test]
+    fn a_file_has_steps_in_order() {
+        let pipeline = parse(
+            "[[steps]]\nname = \"plan\"\nagent = \"plan\"\nprompt = \"Plan.\"\n\
+             [[steps]]\nname = \"build\"\nprompt = \"{{steps.plan.output}}\"\nrepeat = 3\nchecks = \"true\"\n\
+             when = \"{{steps.plan.output}} != none\"\nuntil = \"{{steps.build.output}} contains done\"\n",
+        );
+        let pipeline = pipeline.unwrap();
+        let names: Vec<_> = pipeline.workflow().steps.into_iter().map(|step| step.name).collect();
+        assert_eq!(names, ["plan", "build"]);
+        assert_eq!(pipeline.steps[0].agent.as_deref(), Some("plan"));
+        assert_eq!(pipeline.steps[1].definition.iterations, 3);
+    }
+
+    #[test]
+    fn every_mistake_is_reported_with_its_line() {
+        let wrong = parse(
+            "[[steps]]\nname = \"a b\"\nprompt = \"{{steps.later.output}}\"\nwhen = \"maybe\"\n\
+             [[steps]]\nname = \"later\"\npromt = \"x\"\nrepeat = 0\n\
+             [[steps]]\nname = \"later\"\nprompt = \"{{steps.later.text}}\"\nuntil = \"1 == 1\"\nforeach = \"x\"\n",
+        );
+        let wrong = wrong.unwrap_err();
+        let expected = [
+            "p.toml:1: `name` has letters",
+            "p.toml:1: `prompt` uses `later`, which is not an earlier step",
+            "p.toml:4: `when`: write a comparison",
+            "p.toml:5: `prompt` is missing",
+            "p.toml:7: unknown key `promt`",
+            "p.toml:8: `repeat` has to be a whole number from 1 to 1000",
+            "p.toml:9: `until` needs `repeat`",
+            "p.toml:9: the name `later` is used in line 5 already",
+            "p.toml:9: `prompt`: `{{steps.later.text}}`",
+            "p.toml:13: `foreach` is not supported",
+        ];
+        assert_eq!(wrong.len(), expected.len(), "{wrong:#?}");
+        for (found, expected) in wrong.iter().zip(expected) {
+            assert!(found.starts_with(expected), "{found}");
+        }
+    }
+}

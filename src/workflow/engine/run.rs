@@ -1,0 +1,412 @@
+//! Runs a workflow: carries out the command of each state, and writes down the event that follows.
+
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use thiserror::Error;
+
+use super::condition::{Condition, render};
+use super::history::{CheckReport, EventDetail, WorkflowHistory};
+use super::journal::{WorkflowJournal, WorkflowJournalError};
+use super::machine::{Command, End, Limit, Measurement, Program, StepEvent};
+use super::prompt::iteration_message;
+use super::session::SessionRun;
+use super::{StepDefinition, Workflow};
+use crate::app::{AppError, RunInterrupts, RunIo, RunSetup, collect_secrets, undo_whole_session};
+use crate::journal::{SessionId, SessionStore};
+use crate::model::{MicroUsd, Signal, TimeSpan, Tokens, pluralize};
+use crate::view::sanitize;
+use crate::workflow::command_check::{CommandCheck, CommandReport, run_check};
+
+/// What a step runs with.
+#[derive(Clone)]
+pub struct StepSetup {
+    /// The agent, the model and the workspace.
+    pub setup: RunSetup,
+    /// The options that are stored in its sessions.
+    pub options: Value,
+}
+
+/// The limits of a workflow as a whole.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct WorkflowLimits {
+    /// The cost.
+    pub budget: Option<MicroUsd>,
+    /// Input and output tokens.
+    pub tokens: Option<Tokens>,
+    /// When its time is over.
+    pub deadline: Option<Instant>,
+}
+
+/// What running a workflow needs.
+pub struct WorkflowRun<'a> {
+    /// The steps.
+    pub workflow: &'a Workflow,
+    /// What each step runs with.
+    pub setups: &'a [StepSetup],
+    /// Its sessions.
+    pub store: &'a SessionStore,
+    /// Its limits.
+    pub limits: WorkflowLimits,
+    /// Stops it; it can be continued.
+    pub interrupts: &'a RunInterrupts,
+    /// Shows its sessions.
+    pub io: &'a RunIo,
+    /// Sees what happens.
+    pub observer: &'a dyn WorkflowObserver,
+}
+
+/// What happens in a workflow.
+#[derive(Clone, Copy, Debug)]
+pub enum WorkflowEvent<'a> {
+    /// The session of an iteration begins, or is resumed.
+    Iteration {
+        /// The step.
+        step: &'a StepDefinition,
+        /// The number of the iteration, from one.
+        number: u32,
+        /// The maximum number of iterations.
+        of: u32,
+        /// The session.
+        session: SessionId,
+        /// Whether it has begun before.
+        is_resumed: bool,
+    },
+    /// A step has nothing to do.
+    Skipped(&'a StepDefinition),
+    /// A check ended.
+    Checked(&'a CheckReport),
+    /// A number was measured.
+    Measured {
+        /// The number, or why there is none.
+        result: Result<Measurement, &'a str>,
+        /// The best one before; `None` for the first one.
+        best: Option<Measurement>,
+        /// Whether the iteration stays.
+        is_kept: bool,
+    },
+    /// An iteration was undone.
+    Undone(&'a str),
+}
+
+/// Sees what happens in a workflow.
+pub trait WorkflowObserver {
+    /// Receives an event.
+    fn on_event(&self, event: WorkflowEvent<'_>);
+}
+
+/// How a command for a workflow ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WorkflowOutcome {
+    /// The workflow is over.
+    Ended(End),
+    /// A signal stopped it; it can be continued.
+    Interrupted(Signal),
+    /// Its time is over; it can be continued.
+    OutOfTime,
+}
+
+/// Why a workflow could not be carried out. The same command tries again what failed.
+#[derive(Debug, Error)]
+pub enum WorkflowError {
+    /// A session could not be run, or not be undone.
+    #[error(transparent)]
+    App(#[from] AppError),
+    /// The journal of the workflow failed.
+    #[error(transparent)]
+    Journal(#[from] WorkflowJournalError),
+    /// A run left no result.
+    #[error("the run left no result")]
+    NoEnd,
+}
+
+/// How much of the output of a command is kept, in bytes of its beginning and of its end.
+const MAX_OUTPUT_BYTES: usize = 4 << 10;
+
+/// The longest line in which a number is looked for, in an error.
+const MAX_SHOWN_LINE: usize = 200;
+
+impl WorkflowRun<'_> {
+    /// Runs the workflow from where its journal ends.
+    ///
+    /// # Errors
+    ///
+    /// Fails if a session can't be run or undone, and if the journal can't be written.
+    pub fn run(
+        &self,
+        journal: &mut WorkflowJournal,
+        history: &mut WorkflowHistory,
+    ) -> Result<WorkflowOutcome, WorkflowError> {
+        let program = self.workflow.program();
+        loop {
+            if let Some(signal) = self.interrupts.signal() {
+                return Ok(WorkflowOutcome::Interrupted(signal));
+            }
+            let Some(step) = self.workflow.steps.get(history.state.place().step) else {
+                return Ok(WorkflowOutcome::Ended(End::Succeeded));
+            };
+            let active = ActiveStep { run: self, step, program: &program, history };
+            let (event, detail) = match history.state.command() {
+                Command::Finish(end) => return Ok(WorkflowOutcome::Ended(end)),
+                command => match active.perform(command)? {
+                    Some(done) => done,
+                    // The time is over during a check. Its result is not known.
+                    None => match self.interrupts.signal() {
+                        Some(signal) => return Ok(WorkflowOutcome::Interrupted(signal)),
+                        None => return Ok(WorkflowOutcome::OutOfTime),
+                    },
+                },
+            };
+            journal.append(event, &detail)?;
+            self.show(step, history, event, &detail);
+            history.apply(&program, event, &detail);
+        }
+    }
+
+    /// Shows an event that happens in this history.
+    fn show(
+        &self,
+        step: &StepDefinition,
+        history: &WorkflowHistory,
+        event: StepEvent,
+        detail: &EventDetail,
+    ) {
+        let place = history.state.place();
+        match event {
+            StepEvent::Decided { is_needed: false } => {
+                self.observer.on_event(WorkflowEvent::Skipped(step));
+            }
+            StepEvent::Measured(number) => {
+                let direction = step.metric.as_ref().map(|metric| metric.direction);
+                let is_better = number.zip(place.best).zip(direction);
+                let is_better = is_better.is_some_and(|((new, best), it)| it.is_better(new, best));
+                let why = detail.note.as_deref().unwrap_or_default();
+                self.observer.on_event(WorkflowEvent::Measured {
+                    result: number.ok_or(why),
+                    best: place.best,
+                    is_kept: place.best.is_none() || is_better,
+                });
+            }
+            StepEvent::Undone => {
+                let note = detail.note.as_deref().unwrap_or_default();
+                self.observer.on_event(WorkflowEvent::Undone(note));
+            }
+            StepEvent::Decided { .. }
+            | StepEvent::Begun(_)
+            | StepEvent::Ended(_)
+            | StepEvent::Tested { .. }
+            | StepEvent::Limited(_)
+            | StepEvent::Continued { .. } => {}
+        }
+    }
+
+    fn time_left(&self) -> Option<Duration> {
+        self.limits.deadline.map(|at| at.saturating_duration_since(Instant::now()))
+    }
+
+    fn is_out_of_time(&self) -> bool {
+        self.time_left() == Some(Duration::ZERO)
+    }
+}
+
+/// The step under way.
+struct ActiveStep<'a> {
+    run: &'a WorkflowRun<'a>,
+    step: &'a StepDefinition,
+    program: &'a Program,
+    history: &'a WorkflowHistory,
+}
+
+impl ActiveStep<'_> {
+    /// Carries a command out. `None` if it was interrupted, or the time was over.
+    fn perform(&self, command: Command) -> Result<Option<(StepEvent, EventDetail)>, WorkflowError> {
+        match command {
+            Command::Decide => Ok(self.decide()),
+            Command::Measure => Ok(self.measure()),
+            Command::Begin => {
+                let event = match self.reached_limit() {
+                    Some(limit) => StepEvent::Limited(limit),
+                    None => StepEvent::Begun(SessionId::generate()),
+                };
+                Ok(Some((event, EventDetail::default())))
+            }
+            Command::Run(session) => self.run_session(session),
+            Command::Undo(session) => {
+                let config = &self.setup()?.setup.config;
+                let (changed, unrestorable) = undo_whole_session(config, self.run.store, session)?;
+                for (path, why) in &unrestorable {
+                    log::warn!("{} is not restored: {why}", path.display());
+                }
+                let note = Some(format!("{} restored", pluralize(changed, "path", "paths")));
+                Ok(Some((StepEvent::Undone, EventDetail { note, ..EventDetail::default() })))
+            }
+            Command::Test => Ok(self.run_checks().map(|checks| {
+                let is_passed =
+                    checks.iter().all(|check| check.passed) && self.holds(self.step.until.as_ref());
+                (StepEvent::Tested { is_passed }, EventDetail { checks, ..EventDetail::default() })
+            })),
+            Command::Finish(_) => Ok(None),
+        }
+    }
+
+    /// Returns whether a condition holds, if there is one.
+    fn holds(&self, condition: Option<&Condition>) -> bool {
+        condition.is_none_or(|it| it.holds(&|name| self.output_of(name)))
+    }
+
+    /// Returns the newest answer of a step; an empty one if it was skipped.
+    fn output_of(&self, name: &str) -> String {
+        let is_it =
+            |index: usize| self.run.workflow.steps.get(index).is_some_and(|step| step.name == name);
+        let newest = self.history.iterations.iter().rev().find(|it| is_it(it.step));
+        let report = newest.and_then(|it| it.report.as_ref());
+        report.map(|report| report.output.clone()).unwrap_or_default()
+    }
+
+    /// Returns the task of the step, with the answers of earlier steps in it.
+    fn task(&self) -> String {
+        match self.step.has_placeholders {
+            true => render(&self.step.prompt, &|name| self.output_of(name)),
+            false => self.step.prompt.clone(),
+        }
+    }
+
+    fn setup(&self) -> Result<&StepSetup, WorkflowError> {
+        self.run.setups.get(self.history.state.place().step).ok_or(WorkflowError::NoEnd)
+    }
+
+    fn decide(&self) -> Option<(StepEvent, EventDetail)> {
+        let checks = match self.step.is_skipped_if_checked {
+            true => self.run_checks()?,
+            false => Vec::new(),
+        };
+        let is_needed = (checks.is_empty() || checks.iter().any(|check| !check.passed))
+            && self.holds(self.step.when.as_ref());
+        Some((StepEvent::Decided { is_needed }, EventDetail { checks, ..EventDetail::default() }))
+    }
+
+    /// Returns the limit that covers no further session.
+    fn reached_limit(&self) -> Option<Limit> {
+        let spent = self.history.spent_without(None);
+        let WorkflowLimits { budget, tokens, .. } = self.run.limits;
+        if self.run.is_out_of_time() {
+            Some(Limit::Time)
+        } else if budget.is_some_and(|most| spent.money >= most)
+            || tokens.is_some_and(|most| spent.tokens >= most)
+        {
+            Some(Limit::Budget)
+        } else {
+            None
+        }
+    }
+
+    fn run_session(
+        &self,
+        session: SessionId,
+    ) -> Result<Option<(StepEvent, EventDetail)>, WorkflowError> {
+        if self.run.is_out_of_time() {
+            return Ok(None);
+        }
+        let spent = self.history.spent_without(Some(session));
+        let StepSetup { setup, options } = self.setup()?;
+        let mut config = setup.config.clone();
+        let limits = &mut config.settings.limits;
+        limits.budget_usd = self.run.limits.budget.map(|most| most.saturating_sub(spent.money));
+        limits.max_tokens = self.run.limits.tokens.map(|most| most.saturating_sub(spent.tokens));
+        limits.timeout = self.run.time_left().map(TimeSpan::from);
+        let setup = StepSetup { setup: setup.with_config(config), options: options.clone() };
+        let place = self.history.state.place();
+        let of = self.program.max_iterations(place);
+        let run = SessionRun {
+            setup: &setup,
+            store: self.run.store,
+            session,
+            task: iteration_message(self.step, &self.task(), self.history, of).into(),
+            known_records: self.history.records_at_end(session),
+            deadline: self.run.limits.deadline,
+        };
+        self.run.observer.on_event(WorkflowEvent::Iteration {
+            step: self.step,
+            number: place.iteration,
+            of,
+            session,
+            is_resumed: self.run.store.reader(session).is_ok(),
+        });
+        let Some((end, report)) = run.run(self.run.io)? else { return Ok(None) };
+        let detail = EventDetail { report: Some(report), ..EventDetail::default() };
+        Ok(Some((StepEvent::Ended(end), detail)))
+    }
+
+    /// Runs the checks of the step, all of them. `None` if one was interrupted, or the time was over.
+    fn run_checks(&self) -> Option<Vec<CheckReport>> {
+        let mut checks = Vec::new();
+        for line in &self.step.checks {
+            let (check, seconds) = self.run_command(line)?;
+            let (passed, message) = match check {
+                Ok(_) => (true, String::new()),
+                Err(why) => (false, why),
+            };
+            let check = CheckReport { name: line.clone(), passed, seconds, message };
+            self.run.observer.on_event(WorkflowEvent::Checked(&check));
+            checks.push(check);
+        }
+        Some(checks)
+    }
+
+    fn measure(&self) -> Option<(StepEvent, EventDetail)> {
+        let line = self.step.metric.as_ref().map_or("", |metric| &metric.command);
+        let (measured, _) = self.run_command(line)?;
+        let (number, note) = match measured.and_then(|output| parse_number(&output)) {
+            Ok(number) => (Some(number), None),
+            Err(why) => (None, Some(why)),
+        };
+        Some((StepEvent::Measured(number), EventDetail { note, ..EventDetail::default() }))
+    }
+
+    /// Runs a command in the workspace. `None` if it was interrupted, or the time was over.
+    fn run_command(&self, line: &str) -> Option<(Result<String, String>, f64)> {
+        let StepSetup { setup, .. } = self.setup().ok()?;
+        let left = self.run.time_left();
+        if left == Some(Duration::ZERO) {
+            return None;
+        }
+        let CommandReport { check, seconds } = run_check(setup, line, left, MAX_OUTPUT_BYTES);
+        let secrets = collect_secrets(&setup.config, &setup.env);
+        let masked = |text: String| secrets.mask_all(&text);
+        match check {
+            CommandCheck::Passed(output) => Some((Ok(masked(output)), seconds)),
+            CommandCheck::Failed(_) if self.run.is_out_of_time() => None,
+            CommandCheck::Failed(why) => Some((Err(masked(why)), seconds)),
+            CommandCheck::Interrupted => None,
+        }
+    }
+}
+
+/// Returns the number in the last line of an output.
+fn parse_number(output: &str) -> Result<Measurement, String> {
+    let last = output.lines().rev().map(str::trim).find(|line| !line.is_empty());
+    let Some(last) = last else { return Err("the command printed nothing".to_owned()) };
+    last.parse::<f64>().ok().and_then(Measurement::new).ok_or_else(|| {
+        format!(
+            "the last line of the output is not a number: {}",
+            sanitize::headline(last, MAX_SHOWN_LINE)
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_number_is_in_the_last_line() {
+        for (output, number) in
+            [("12\n", 12.0), ("ms: 3\n 1.5e3 \n\n", 1500.0), ("-0.25", -0.25), ("-0", 0.0)]
+        {
+            assert_eq!(parse_number(output).ok(), Measurement::new(number), "{output}");
+        }
+        for output in ["", "\n", "3 ms", "12\nms", "nan", "inf"] {
+            assert!(parse_number(output).is_err(), "{output}");
+        }
+    }
+}

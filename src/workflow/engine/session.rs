@@ -1,0 +1,154 @@
+//! Runs the session of an iteration, or resumes it, or reads its end from its journal.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::history::SessionReport;
+use super::machine::{Limit, SessionEnd, SessionOutcome};
+use super::run::{StepSetup, WorkflowError};
+use crate::app::{
+    AppError, FinishedRun, RunDeadline, RunIo, RunRequest, SessionTarget, has_changed_files,
+    restart_limits,
+};
+use crate::journal::{DamagePolicy, JournalError, SessionId, SessionStore};
+use crate::machine::{CloseReason, RunStatus, State, StopReason};
+use crate::view::{CostSource, sanitize};
+use crate::workflow::batch::coordination::Charge;
+use crate::workflow::self_eval::{EvaluatedRuns, RetryContext, evaluate};
+
+/// The longest answer that is kept, in characters.
+const MAX_ANSWER: usize = 64_000;
+
+/// The longest time before the end of the workflow in which a run that ended by its time counts as ended by that.
+const CLOSING_TIME: Duration = Duration::from_secs(31);
+
+/// A session to run.
+pub(super) struct SessionRun<'a> {
+    pub(super) setup: &'a StepSetup,
+    pub(super) store: &'a SessionStore,
+    pub(super) session: SessionId,
+    /// The message that it begins with.
+    pub(super) task: Arc<str>,
+    /// The number of records of its journal at its last end that is known.
+    pub(super) known_records: Option<u64>,
+    /// When the time of the workflow is over.
+    pub(super) deadline: Option<Instant>,
+}
+
+impl SessionRun<'_> {
+    /// Runs it to its end. `None` if it was interrupted.
+    pub(super) fn run(
+        &self,
+        io: &RunIo,
+    ) -> Result<Option<(SessionEnd, SessionReport)>, WorkflowError> {
+        let StepSetup { setup, options } = self.setup;
+        let retry = RetryContext {
+            store: Some(self.store.clone()),
+            options: options.clone(),
+            exit_on_partial: None,
+        };
+        let finished = match self.find_end()? {
+            Some(finished) => finished,
+            None => setup.run(self.request()?, io.clone())?,
+        };
+        let done = evaluate(setup, &self.task, vec![finished], &retry, io)?;
+        if done.interrupted_run.is_some() {
+            return Ok(None);
+        }
+        let Some(reason) = stop_reason(&done) else { return Err(WorkflowError::NoEnd) };
+        if let StopReason::UserInterrupt(_) = reason {
+            return Ok(None);
+        }
+        let (history, end) =
+            self.store.replay(self.session, |_, _, _| {}).map_err(AppError::from)?;
+        let has_changed = has_changed_files(&setup.config, &history).unwrap_or(true);
+        let outcome = self.outcome(reason);
+        let answered = done.runs.get(done.answer_run).and_then(FinishedRun::outcome);
+        let output = answered.and_then(|outcome| outcome.output.as_deref()).unwrap_or_default();
+        let report = SessionReport {
+            status: reason.status(),
+            stop_reason: reason.name().to_owned(),
+            exit_code: reason.exit_code(),
+            output: sanitize::truncate(output, MAX_ANSWER),
+            error: answered.and_then(|it| it.error.as_ref()).map(ToString::to_string),
+            charge: charge(&done),
+            records: end.position.seq,
+        };
+        Ok(Some((SessionEnd { outcome, has_changed }, report)))
+    }
+
+    /// Returns the run if it has ended, and only this was not noted any more.
+    fn find_end(&self) -> Result<Option<FinishedRun>, AppError> {
+        let (history, end) = match self.store.replay(self.session, |_, _, _| {}) {
+            Ok(found) => found,
+            Err(JournalError::UnknownSession(_)) => return Ok(None),
+            Err(error) => return Err(error.into()),
+        };
+        let reason = history.machine.state.outcome().map(|outcome| outcome.reason);
+        let is_over = reason.is_some_and(|it| !matches!(it, StopReason::UserInterrupt(_)));
+        let is_new = self.known_records.is_none_or(|known| end.position.seq > known);
+        Ok((is_over && is_new).then(|| FinishedRun {
+            session: self.session,
+            machine: history.machine,
+            planned: Vec::new(),
+            deadline: RunDeadline::default(),
+        }))
+    }
+
+    fn request(&self) -> Result<RunRequest, AppError> {
+        let (target, message) = match self.store.reopen(self.session, DamagePolicy::Refuse) {
+            Ok(mut opened) => {
+                if let State::Done(_) = &opened.history.machine.state {
+                    restart_limits(&mut opened, false);
+                }
+                (SessionTarget::Stored(self.store.clone(), Box::new(opened)), None)
+            }
+            Err(JournalError::UnknownSession(_)) => {
+                let target = SessionTarget::New(self.store.clone(), Some(self.session));
+                (target, Some(Arc::clone(&self.task)))
+            }
+            Err(error) => return Err(error.into()),
+        };
+        Ok(RunRequest {
+            task: message,
+            options: self.setup.options.clone(),
+            ..RunRequest::new(Arc::clone(&self.task), target, CostSource::Agent)
+        })
+    }
+
+    fn outcome(&self, reason: StopReason) -> SessionOutcome {
+        let timeout = self.setup.setup.config.settings.limits.timeout.map(Duration::from);
+        let closing = timeout.unwrap_or_default().div_f64(9.0).min(CLOSING_TIME);
+        let is_last =
+            self.deadline.is_some_and(|at| at.saturating_duration_since(Instant::now()) <= closing);
+        match (reason.status(), reason) {
+            (RunStatus::Success, _) => SessionOutcome::Answered,
+            (_, StopReason::Closed(CloseReason::BudgetExceeded)) => {
+                SessionOutcome::Limited(Limit::Budget)
+            }
+            (_, StopReason::Closed(CloseReason::Timeout)) if is_last => {
+                SessionOutcome::Limited(Limit::Time)
+            }
+            (RunStatus::Partial, _) => SessionOutcome::Partial,
+            (RunStatus::Failed, _) => SessionOutcome::Failed(reason.exit_code()),
+        }
+    }
+}
+
+/// Returns how a session ended, with its evaluations.
+fn stop_reason(done: &EvaluatedRuns) -> Option<StopReason> {
+    let of_run = || Some(done.runs.get(done.answer_run)?.outcome()?.reason);
+    done.stop_reason_override.or_else(of_run)
+}
+
+/// Returns what the runs have used; a run of the same session includes those before it.
+fn charge(done: &EvaluatedRuns) -> Charge {
+    let is_newest = |index: usize, run: &FinishedRun| {
+        done.runs[index + 1..].iter().all(|later| later.session != run.session)
+    };
+    let newest = done.runs.iter().enumerate().filter(|(index, run)| is_newest(*index, run));
+    newest.fold(Charge::default(), |sum, (_, run)| {
+        let used = run.machine.state.run().used;
+        sum + Charge { money: used.cost, tokens: used.tokens }
+    })
+}

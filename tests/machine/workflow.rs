@@ -1,0 +1,280 @@
+//! The machine of workflows: compared with its chart, and explored for small programs.
+
+use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
+
+use architect::journal::SessionId;
+use architect::machine::chart::{Chart, ChartTransition};
+use architect::model::WordEnum;
+use architect::workflow::engine::machine::{
+    Direction, End, Goal, Limit, Measurement, Program, SessionEnd, SessionOutcome, StepEvent,
+    StepEventKind, StepRules, WorkflowState, WorkflowStateKind, step,
+};
+use architect::workflow::engine::{WORKFLOW_CHART_JSON, WorkflowGuard};
+
+type StepFunction = fn(&Program, WorkflowState, StepEvent) -> WorkflowState;
+
+fn chart() -> Chart {
+    Chart::parse(WORKFLOW_CHART_JSON).unwrap()
+}
+
+/// Returns programs with one step of every kind, and some with two steps.
+fn programs() -> Vec<Program> {
+    let mut rules = Vec::new();
+    for goal in [Goal::Answered, Goal::Tested, Goal::Unbounded] {
+        for metric in [None, Some(Direction::Maximize)] {
+            for (iterations, max_unchanged) in [(0, None), (2, None), (3, Some(2))] {
+                let is_rechecked = goal == Goal::Tested;
+                rules.push(StepRules { goal, metric, iterations, max_unchanged, is_rechecked });
+            }
+        }
+    }
+    let smaller = StepRules { metric: Some(Direction::Minimize), ..rules[10] };
+    let (of_loop, build) = (rules[8], StepRules { iterations: 1, ..rules[1] });
+    let two = [[build, of_loop], [of_loop, build], [build, build], [rules[4], build]];
+    let one = rules.into_iter().chain([smaller]).map(|rules| vec![rules]);
+    one.chain(two.map(Vec::from)).map(|steps| Program { steps }).collect()
+}
+
+/// Returns every event, with a session that no state has.
+fn events(session: SessionId) -> Vec<StepEvent> {
+    let mut events = vec![StepEvent::Begun(session), StepEvent::Undone];
+    events.extend([true, false].map(|is_needed| StepEvent::Decided { is_needed }));
+    events.extend([true, false].map(|is_passed| StepEvent::Tested { is_passed }));
+    events.extend([Limit::Budget].map(StepEvent::Limited));
+    events.extend([None, Some(1)].map(|iterations| StepEvent::Continued { iterations }));
+    events.push(StepEvent::Measured(None));
+    events.extend([1.0, 2.0].map(|number| StepEvent::Measured(Measurement::new(number))));
+    let outcomes = [
+        SessionOutcome::Answered,
+        SessionOutcome::Partial,
+        SessionOutcome::Limited(Limit::Budget),
+        SessionOutcome::Failed(1),
+    ];
+    for outcome in outcomes {
+        events.extend(
+            [true, false].map(|has_changed| StepEvent::Ended(SessionEnd { outcome, has_changed })),
+        );
+    }
+    events
+}
+
+fn session(number: u64) -> SessionId {
+    format!("00000000-0000-7000-8000-{number:012}").parse().unwrap()
+}
+
+/// Calls `see` for every reachable state with every event.
+fn explore(
+    program: &Program,
+    step: StepFunction,
+    mut see: impl FnMut(&WorkflowState, &StepEvent, &WorkflowState),
+) {
+    let mut seen = HashSet::from([program.start()]);
+    let mut queue = VecDeque::from([program.start()]);
+    while let Some(state) = queue.pop_front() {
+        let number = state.place().step as u64 * 10 + u64::from(state.place().iteration);
+        for event in events(session(number)) {
+            let next = step(program, state, event);
+            see(&state, &event, &next);
+            if seen.insert(next) {
+                queue.push_back(next);
+            }
+        }
+        assert!(seen.len() < MAX_STATES, "{program:?} has no bound: {state:?}");
+    }
+}
+
+/// More than any program here has.
+const MAX_STATES: usize = 50_000;
+
+fn chart_target<'a>(
+    chart: &'a Chart,
+    program: &Program,
+    state: &WorkflowState,
+    event: &StepEvent,
+) -> Option<&'a ChartTransition> {
+    let (from, name) = (state.kind().as_str(), event.kind().as_str());
+    chart.transitions.iter().filter(|it| it.from == from && it.event == name).find(|it| {
+        let guard = it.guard.as_deref().map(|name| WorkflowGuard::from_word(name).unwrap());
+        guard.is_none_or(|guard| guard.holds(program, state, event))
+    })
+}
+
+#[test]
+fn chart_and_code_have_the_same_names() {
+    let chart = chart();
+    let states: BTreeSet<&str> = chart.leaf_states().map(|node| node.path.as_str()).collect();
+    assert_eq!(states, WorkflowStateKind::ALL.iter().map(|kind| kind.as_str()).collect());
+    let events: BTreeSet<&str> = chart.transitions.iter().map(|it| it.event.as_str()).collect();
+    assert_eq!(events, StepEventKind::ALL.iter().map(|kind| kind.as_str()).collect());
+    let guards: BTreeSet<&str> =
+        chart.transitions.iter().filter_map(|it| it.guard.as_deref()).collect();
+    assert_eq!(guards, WorkflowGuard::ALL.iter().map(|guard| guard.as_str()).collect());
+}
+
+#[test]
+fn chart_and_code_take_the_same_transitions() {
+    let chart = chart();
+    let (mut wrong, mut taken) = (BTreeSet::new(), BTreeSet::new());
+    for program in programs() {
+        explore(&program, step, |state, event, next| {
+            let found = chart_target(&chart, &program, state, event);
+            let target = found.map_or(state.kind().as_str(), |it| it.to.as_str());
+            if target != next.kind().as_str() || found.is_none() && next != state {
+                wrong.insert(format!("{state:?} on {event:?}: {target}, but {next:?}"));
+            }
+            taken.extend(found.map(|it| (it.from.clone(), it.event.clone(), it.guard.clone())));
+        });
+    }
+    let wrong: Vec<_> = wrong.into_iter().take(5).collect();
+    assert!(wrong.is_empty(), "{wrong:#?}");
+    for it in &chart.transitions {
+        let key = (it.from.clone(), it.event.clone(), it.guard.clone());
+        assert!(taken.contains(&key), "the code never takes {it:?}");
+    }
+}
+
+/// Returns what an exploration of all programs finds wrong.
+fn violations(step: StepFunction) -> BTreeSet<&'static str> {
+    let mut found = BTreeSet::new();
+    for program in programs() {
+        explore(&program, step, |state, event, next| {
+            let (before, after) = (state.place(), next.place());
+            let is_new =
+                matches!((state, next), (WorkflowState::Starting(_), WorkflowState::Running(..)));
+            let most = program.max_iterations(before);
+            if is_new && before.iteration >= most && event.kind() == StepEventKind::Begun {
+                // A command with a smaller bound may find a session that is about to begin.
+                let is_bounded = before.iterations.is_some();
+                if !is_bounded {
+                    found.insert("there are no more iterations than the bound");
+                }
+            }
+            if after.step == before.step
+                && after.iteration > before.iteration
+                && event.kind() != StepEventKind::Begun
+            {
+                found.insert("an iteration begins with a session of its own");
+            }
+            if let StepEvent::Tested { is_passed: true } = event
+                && matches!(state, WorkflowState::Testing(_))
+                && !matches!(
+                    next,
+                    WorkflowState::Deciding(_) | WorkflowState::Done(_, End::Succeeded)
+                )
+            {
+                found.insert("nothing begins after the tests have passed");
+            }
+            if let (WorkflowState::Running(..), StepEvent::Ended(end)) = (state, event)
+                && let SessionOutcome::Limited(_) = end.outcome
+                && matches!(next, WorkflowState::Starting(_))
+            {
+                found.insert("nothing begins after a limit is reached");
+            }
+            if let (WorkflowState::Measuring(_), StepEvent::Measured(Some(number))) = (state, event)
+                && let Some(metric) = program.rules(before).and_then(|rules| rules.metric)
+                && let Some(best) = before.best
+            {
+                let is_undone = matches!(next, WorkflowState::Undoing(..));
+                if is_undone == metric.is_better(*number, best) {
+                    found.insert("an iteration stays exactly if it improves the number");
+                }
+            }
+            if after.step == before.step
+                && let (Some(old), Some(new)) = (before.best, after.best)
+                && let Some(metric) = program.rules(before).and_then(|rules| rules.metric)
+                && metric.is_better(old, new)
+            {
+                found.insert("the best number never gets worse");
+            }
+            if matches!(next, WorkflowState::Undoing(..))
+                && !matches!(state, WorkflowState::Undoing(..))
+            {
+                let is_own =
+                    matches!(next, WorkflowState::Undoing(place, id) if place.session == Some(*id));
+                if !is_own || before.session.is_none() {
+                    found.insert("only the session of the iteration is undone");
+                }
+            }
+            if matches!(state, WorkflowState::Done(..))
+                && event.kind() != StepEventKind::Continued
+                && next != state
+            {
+                found.insert("what is over stays over until the command is given again");
+            }
+        });
+    }
+    found
+}
+
+#[test]
+fn every_reachable_state_keeps_the_rules() {
+    assert_eq!(violations(step), BTreeSet::new());
+}
+
+/// Without the user, every path is finite: the states are taken away that lead to no other, and none is left.
+#[test]
+fn every_path_ends() {
+    for program in programs() {
+        let mut before: HashMap<WorkflowState, Vec<WorkflowState>> = HashMap::new();
+        let mut open: HashMap<WorkflowState, usize> = HashMap::new();
+        explore(&program, step, |state, event, next| {
+            open.entry(*state).or_default();
+            if event.kind() != StepEventKind::Continued && next != state {
+                before.entry(*next).or_default().push(*state);
+                *open.entry(*state).or_default() += 1;
+            }
+        });
+        let is_end = |(state, count): (&WorkflowState, &usize)| (*count == 0).then_some(*state);
+        let mut ends: Vec<WorkflowState> = open.iter().filter_map(is_end).collect();
+        assert!(ends.iter().all(|end| matches!(end, WorkflowState::Done(..))), "{ends:?}");
+        while let Some(end) = ends.pop() {
+            open.remove(&end);
+            for state in before.remove(&end).unwrap_or_default() {
+                let count = open.get_mut(&state).unwrap();
+                *count -= 1;
+                if *count == 0 {
+                    ends.push(state);
+                }
+            }
+        }
+        assert!(open.is_empty(), "{program:?} has a cycle through {:?}", open.keys().next());
+    }
+}
+
+/// A defect that nothing would show is a rule that is missing.
+#[test]
+fn seeded_defects_are_found() {
+    let keeps_worse: StepFunction = |program, state, event| match (state, event) {
+        (WorkflowState::Measuring(place), StepEvent::Measured(_)) if place.session.is_some() => {
+            step(program, WorkflowState::Undoing(place, session(0)), StepEvent::Undone)
+        }
+        _ => step(program, state, event),
+    };
+    let goes_on: StepFunction = |program, state, event| match (state, event) {
+        (WorkflowState::Testing(_), StepEvent::Tested { .. }) => {
+            step(program, state, StepEvent::Tested { is_passed: false })
+        }
+        _ => step(program, state, event),
+    };
+    let has_no_bound: StepFunction = |program, state, event| match step(program, state, event) {
+        WorkflowState::Done(place, End::IterationsUsed) if place.iteration < 5 => {
+            WorkflowState::Starting(place)
+        }
+        next => next,
+    };
+    let overspends: StepFunction = |program, state, event| match (state, event) {
+        (WorkflowState::Running(..), StepEvent::Ended(end)) => {
+            let outcome = SessionOutcome::Answered;
+            step(program, state, StepEvent::Ended(SessionEnd { outcome, ..end }))
+        }
+        _ => step(program, state, event),
+    };
+    for (name, defect) in [
+        ("keeps worse", keeps_worse),
+        ("goes on after success", goes_on),
+        ("has no bound", has_no_bound),
+        ("overspends", overspends),
+    ] {
+        assert!(!violations(defect).is_empty(), "{name} is not found");
+    }
+}

@@ -1,0 +1,216 @@
+//! `architect pipeline`: the steps of a file, in order.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Child;
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+use crate::kit::cli::{CliFixture, CommandResult, wait_for_exit, wait_until};
+
+/// A script that appends a line to `ran`, and then gives an answer.
+fn script(answer: &str, delay_ms: u64) -> String {
+    format!(
+        "price = {{ input = 1.0, output = 10.0 }}\nmax_output = 100\n\
+         [[turn]]\nusage = {{ input = 1000, output = 100 }}\n\
+         calls = [{{ name = \"run_command\", arguments = {{ command = \"echo {answer} >> ran\" }} }}]\n\
+         [[turn]]\ntext = \"{answer}\"\ndelay_ms = {delay_ms}\nusage = {{ input = 1000, output = 100 }}\n\
+         [[turn]]\ntext = \"cut off\"\n[[turn]]\ntext = \"cut off\"\n"
+    )
+}
+
+/// Plan, build until a check passes, review, and a fix that only some reviews need.
+const STEPS: &str = r#"
+[[steps]]
+name = "plan"
+prompt = "Make a plan."
+model = "scripted/plan.toml"
+
+[[steps]]
+name = "build"
+prompt = "Do this: {{steps.plan.output}}!"
+checks = ["test $(grep -c built ran) -ge 2"]
+repeat = 4
+
+[[steps]]
+name = "fix"
+when = "{{steps.build.output}} contains BUG"
+prompt = "Fix it."
+
+[[steps]]
+name = "describe"
+prompt = "Describe {{steps.build.output}}, fixed: '{{steps.fix.output}}'."
+"#;
+
+struct PipelineFixture {
+    cli: CliFixture,
+}
+
+impl PipelineFixture {
+    fn new(steps: &str) -> Self {
+        let cli = CliFixture::new();
+        cli.write("steps.toml", steps).write("ran", "");
+        cli.write("plan.toml", &script("planned", 0)).write("build.toml", &script("built", 0));
+        Self { cli }
+    }
+
+    fn begin(&self, args: &[&str]) -> Child {
+        let common = ["pipeline", "steps.toml", "--model", "scripted/build.toml", "--out", "out"];
+        let args = [&common[..], &["--mode", "yolo", "--json"], args].concat();
+        self.cli.command(&args).spawn().unwrap()
+    }
+
+    fn run(&self, args: &[&str]) -> CommandResult {
+        wait_for_exit(self.begin(args))
+    }
+
+    fn ran(&self) -> Vec<String> {
+        self.cli.read("ran").lines().map(str::to_owned).collect()
+    }
+
+    fn journal_lines(&self) -> usize {
+        let text = fs::read_to_string(self.cli.path("out/workflow.jsonl")).unwrap_or_default();
+        text.matches('\n').count()
+    }
+
+    /// Returns the messages that the sessions began with, in their order.
+    fn messages(&self) -> Vec<String> {
+        let folder = fs::read_dir(self.cli.path("out/sessions")).unwrap();
+        let mut files: Vec<PathBuf> = folder.map(|entry| entry.unwrap().path()).collect();
+        files.retain(|path| path.extension().is_some_and(|end| end == "jsonl"));
+        files.sort();
+        let first =
+            |path: &PathBuf| fs::read_to_string(path).unwrap().lines().next().unwrap().into();
+        files.iter().map(first).collect()
+    }
+}
+
+fn stop(child: Child, signal: Signal) -> CommandResult {
+    kill_process(Pid::from_child(&child), signal).unwrap();
+    wait_for_exit(child)
+}
+
+/// Returns the names of the steps of the iterations that have run.
+fn steps(result: &CommandResult) -> Vec<String> {
+    let workflow = &result.json()["workflow"];
+    let name = |it: &Value| it["step"].as_str().unwrap().to_owned();
+    workflow["iterations"].as_array().unwrap().iter().map(name).collect()
+}
+
+#[test]
+fn steps_run_in_order_with_the_answers_of_those_before() {
+    let pipeline = PipelineFixture::new(STEPS);
+    let ran = pipeline.run(&[]);
+    assert_eq!(ran.outcome(), (0, "llm_done".to_owned(), "success".to_owned()), "{}", ran.err);
+    assert_eq!(steps(&ran), ["plan", "build", "build", "describe"]);
+    assert_eq!(pipeline.ran(), ["planned", "built", "built", "built"]);
+    assert_eq!(ran.json()["output"], "built");
+    assert!(ran.err.contains("fix: skipped"), "{}", ran.err);
+    let messages = pipeline.messages();
+    assert!(messages[1].contains("Do this: planned!"), "{}", messages[1]);
+    assert!(messages[2].contains("fails") && messages[2].contains("Notes of the last iteration"));
+    assert!(messages[3].contains("Describe built, fixed: ''."), "{}", messages[3]);
+    // What is done does not run again.
+    let again = pipeline.run(&[]);
+    assert_eq!((again.code, pipeline.ran().len()), (0, 4), "{}", again.err);
+}
+
+#[test]
+fn a_condition_decides_whether_a_step_runs_and_how_often() {
+    let steps_text = "[[steps]]\nname = \"a\"\nprompt = \"x\"\nrepeat = 2\nuntil = \"{{steps.a.output}} contains never\"\n\
+                      [[steps]]\nname = \"b\"\nprompt = \"x\"\n";
+    let pipeline = PipelineFixture::new(steps_text);
+    let ran = pipeline.run(&[]);
+    assert_eq!(ran.outcome(), (2, "checks_failed".to_owned(), "partial".to_owned()), "{}", ran.err);
+    assert_eq!((steps(&ran).len(), pipeline.ran().len()), (2, 2));
+    let again = pipeline.run(&[]);
+    assert_eq!((again.code, pipeline.ran().len()), (2, 2), "{}", again.err);
+    let pipeline = PipelineFixture::new(&steps_text.replace("never", "built"));
+    assert_eq!(steps(&pipeline.run(&[])), ["a", "b"]);
+    let pipeline =
+        PipelineFixture::new(&steps_text.replace("until", "when").replace("a.output", "b.output"));
+    assert_eq!(pipeline.run(&[]).code, 3);
+}
+
+/// Wherever the process is killed, no step and no command runs twice.
+#[test]
+fn a_killed_pipeline_continues_where_it_was() {
+    for lines in 1..=14 {
+        let pipeline = PipelineFixture::new(STEPS);
+        let child = pipeline.begin(&[]);
+        wait_until("the journal grows", || pipeline.journal_lines() >= lines);
+        std::thread::sleep(std::time::Duration::from_millis(lines as u64 * 5 % 23));
+        stop(child, Signal::KILL);
+        let again = pipeline.run(&[]);
+        assert_eq!(again.code, 0, "after {lines} lines: {}", again.err);
+        let run = pipeline.ran();
+        // A command that was killed before it did anything is not repeated.
+        assert!(run.len() <= 4 && steps(&again).len() <= 5, "after {lines} lines: {run:?}");
+        assert!(run.iter().filter(|line| *line == "planned").count() <= 1, "{run:?}");
+    }
+}
+
+#[test]
+fn a_pipeline_that_is_stopped_in_a_session_resumes_it() {
+    for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143), (Signal::KILL, -1)] {
+        let pipeline = PipelineFixture::new(STEPS);
+        pipeline.cli.write("build.toml", &script("built", 600_000));
+        let child = pipeline.begin(&[]);
+        wait_until("the second step runs", || pipeline.ran().len() == 2);
+        assert_eq!(stop(child, signal).code, code);
+        pipeline.cli.write("build.toml", &script("built", 0));
+        let again = pipeline.run(&[]);
+        assert_eq!((again.code, steps(&again).len()), (0, 4), "{}", again.err);
+        assert_eq!(pipeline.ran(), ["planned", "built", "built", "built"]);
+    }
+}
+
+#[test]
+fn the_budget_is_that_of_all_steps() {
+    let pipeline = PipelineFixture::new(STEPS);
+    let ran = pipeline.run(&["--budget", "0.012"]);
+    assert_eq!(
+        ran.outcome(),
+        (2, "budget_exceeded".to_owned(), "partial".to_owned()),
+        "{}",
+        ran.err
+    );
+    assert!(ran.json()["cost"].as_f64().unwrap() <= 0.012, "{}", ran.out);
+    let again = pipeline.run(&["--budget", "1"]);
+    assert_eq!(again.code, 0, "{}", again.err);
+}
+
+#[test]
+fn every_mistake_is_reported_and_nothing_is_started() {
+    let pipeline = PipelineFixture::new(
+        "[[steps]]\nname = \"a\"\nprompt = \"x\"\nmodle = \"m\"\n\
+         [[steps]]\nname = \"b\"\nprompt = \"{{steps.c.output}}\"\nparallel = true\n",
+    );
+    let ran = pipeline.run(&[]);
+    assert_eq!(ran.code, 3, "{}", ran.err);
+    for part in [
+        "3 mistakes",
+        "steps.toml:4: unknown key `modle`",
+        "steps.toml:5: `prompt` uses `c`, which is not an earlier step",
+        "steps.toml:8: `parallel` is not supported",
+        "nothing was started",
+    ] {
+        assert!(ran.err.contains(part), "{part}: {}", ran.err);
+    }
+    pipeline.cli.write(
+        "steps.toml",
+        "[[steps]]\nname = \"a\"\nprompt = \"x\"\nagent = \"unknown\"\n\n\
+         [[steps]]\nname = \"b\"\nprompt = \"x\"\nmodel = \"nothing/x\"\n",
+    );
+    let ran = pipeline.run(&[]);
+    assert_eq!(ran.code, 3, "{}", ran.err);
+    for part in
+        ["steps.toml:1: unknown agent `unknown`", "steps.toml:6: unknown provider 'nothing'"]
+    {
+        assert!(ran.err.contains(part), "{part}: {}", ran.err);
+    }
+    assert!(pipeline.ran().is_empty() && !pipeline.cli.path("out").exists());
+    let missing = pipeline.cli.run(&["pipeline", "none.toml"]);
+    assert_eq!(missing.code, 3, "{}", missing.err);
+}
