@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use architect::app::{ProcessEnv, collect_secrets, open_store};
-use architect::config::LayerRank;
+use architect::config::{Config, LayerRank};
 use architect::journal::{JournalError, SessionHistory, SessionId, SessionStore};
 use architect::net::Secrets;
 use architect::view::sanitize;
@@ -22,6 +22,7 @@ pub(crate) struct SessionLookup {
     any_folder: bool,
     /// Whether an option names the folder of the store, and not the user's own configuration.
     is_named: bool,
+    pub(crate) config: Config,
 }
 
 /// The name of the session with the newest record.
@@ -44,8 +45,8 @@ impl SessionLookup {
         let (store, secrets) = (open_store(&config, world)?, collect_secrets(&config, world));
         let dir = config.origin("sessions.dir").rank;
         let is_named = dir == LayerRank::Argument || dir == LayerRank::Project;
-        let folder = config.workspace.canonicalize().unwrap_or(config.workspace);
-        Ok(Self { store, secrets, folder, any_folder: last.any_folder, is_named })
+        let folder = config.workspace.canonicalize().unwrap_or_else(|_| config.workspace.clone());
+        Ok(Self { store, secrets, folder, any_folder: last.any_folder, is_named, config })
     }
 
     /// Returns whether commands, or whoever made the repository, could have written the sessions: they are in the

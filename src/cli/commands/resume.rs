@@ -30,7 +30,7 @@ pub(crate) fn resume(args: &ResumeArgs, world: ProcessEnv) -> Result<u8, CliErro
     let session = stored.find(&args.session)?;
     let prompt = read_prompt(args.prompt.as_deref())?;
     let repair = if args.repair { DamagePolicy::Truncate } else { DamagePolicy::Refuse };
-    stored.complete_restore(session)?;
+    stored.complete_restore(session, &world)?;
     let (settings, output) = (&args.settings, &args.output);
     let request = ResumeRequest { repair, prompt, worktree: None, settings, output };
     resume_session(&stored, session, request, world)
@@ -65,7 +65,7 @@ pub(crate) fn fork(args: &ForkArgs, world: ProcessEnv) -> Result<u8, CliError> {
             .map_err(|error| CliError::usage(format!("{}: {error}", path.display())))?;
         replacement = Some(ReplacementResult { status: ToolStatus::Ok, text: text.into() });
     }
-    stored.complete_restore(parent)?;
+    stored.complete_restore(parent, &world)?;
     // Before the copy of the conversation, so that none is left without its files.
     let worktree = match args.files {
         true => Some(create_worktree(args, &stored, parent, after, &world)?),
