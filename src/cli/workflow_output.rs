@@ -64,6 +64,7 @@ struct FinishedWorkflow<'a> {
 pub(crate) struct OpenWorkflow {
     store: SessionStore,
     journal: WorkflowJournal,
+    program: Program,
     events: Vec<StoredEvent>,
 }
 
@@ -109,9 +110,9 @@ impl WorkflowFolder {
                 CliError::usage(format!("could not write {}: {error}", ignore.display()))
             })?;
         }
-        let (journal, events) =
+        let (journal, program, events) =
             WorkflowJournal::open(&self.path, &self.definition, program, durability)?;
-        Ok(OpenWorkflow { store, journal, events })
+        Ok(OpenWorkflow { store, journal, program, events })
     }
 }
 
@@ -143,7 +144,7 @@ impl StartedWorkflow<'_> {
     ///
     /// Fails when a session or an undo could not begin, and when an output could not be written.
     pub(crate) fn run(self, open: OpenWorkflow) -> Result<u8, CliError> {
-        let OpenWorkflow { store, mut journal, events } = open;
+        let OpenWorkflow { store, mut journal, program, events } = open;
         let interrupts = RunInterrupts::default();
         let received = listen(&interrupts, self.output.format.format())?;
         let setups: Vec<StepSetup> = self
@@ -168,14 +169,13 @@ impl StartedWorkflow<'_> {
         let confirm = confirmation_port(pause_drawing, may_ask);
         let io = RunIo { reporter: reporter.clone(), confirm, sandbox: None };
 
-        let program = self.workflow.program();
         let mut history = WorkflowHistory::replay(&program, &events);
         let progress = WorkflowProgress {
             lang: setup.config.settings.language,
             is_quiet: self.output.quiet,
             has_steps: self.workflow.steps.len() > 1,
         };
-        if !events.is_empty() {
+        if !events.is_empty() || program != self.workflow.program() {
             let event = StepEvent::Continued { iterations: self.iterations };
             journal.append(event, &EventDetail::default())?;
             history.apply(&program, event, &EventDetail::default());
@@ -192,6 +192,7 @@ impl StartedWorkflow<'_> {
         }
         let run = WorkflowRun {
             workflow: self.workflow,
+            program: &program,
             setups: &setups,
             store: &store,
             limits: self.limits,
@@ -465,7 +466,7 @@ fn end_texts(end: End, is_loop: bool, is_new: bool) -> (&'static str, &'static s
             ("a step has used all its iterations", "un paso usó todas sus iteraciones")
         }
         End::NothingChanged => (
-            "two iterations in a row changed nothing; another task or --out begins a new loop",
+            "two iterations in a row changed nothing; the same command tries again",
             "dos iteraciones seguidas no cambiaron nada; otra tarea u otro --out empieza un bucle nuevo",
         ),
         End::TooManyItems => ("a step has too many items", "un paso tiene demasiados elementos"),
@@ -538,6 +539,8 @@ impl From<WorkflowError> for CliError {
         match error {
             WorkflowError::App(error) => error.into(),
             WorkflowError::Journal(error) => error.into(),
+            WorkflowError::NotUndone { .. } => Self::failed(error)
+                .hint("restore these files by hand; another --out begins a new loop"),
             WorkflowError::NoEnd => Self::failed(error),
         }
     }

@@ -1,5 +1,6 @@
 //! Runs a workflow: carries out the command of each state, and writes down the event that follows.
 
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -13,7 +14,7 @@ use super::machine::{Command, End, Limit, Measurement, Program, StepEvent, StepN
 use super::prompt::iteration_message;
 use super::session::SessionRun;
 use super::{StepDefinition, Workflow};
-use crate::app::{AppError, RunInterrupts, RunIo, RunSetup, undo_whole_session};
+use crate::app::{AppError, RunInterrupts, RunIo, RunSetup, UndoneSession, undo_whole_session};
 use crate::journal::{SessionId, SessionStore};
 use crate::model::{MicroUsd, Signal, TimeSpan, Tokens, pluralize};
 use crate::view::sanitize;
@@ -44,6 +45,8 @@ pub struct WorkflowLimits {
 pub struct WorkflowRun<'a> {
     /// The steps.
     pub workflow: &'a Workflow,
+    /// What its journal began with.
+    pub program: &'a Program,
     /// What each step runs with.
     pub setups: &'a [StepSetup],
     /// Its sessions.
@@ -119,6 +122,17 @@ pub enum WorkflowError {
     /// The journal of the workflow failed.
     #[error(transparent)]
     Journal(#[from] WorkflowJournalError),
+    /// An iteration could not be undone whole. The same command tries again.
+    #[error(
+        "the changes of session {session} could not be undone: {}",
+        paths.iter().map(|(path, why)| format!("{}: {why}", path.display())).collect::<Vec<_>>().join("; ")
+    )]
+    NotUndone {
+        /// The session of the iteration.
+        session: SessionId,
+        /// The paths that are not restored, with the reasons.
+        paths: Vec<(PathBuf, String)>,
+    },
     /// A run left no result.
     #[error("the run left no result")]
     NoEnd,
@@ -126,6 +140,9 @@ pub enum WorkflowError {
 
 /// How much of the output of a command is kept, in bytes of its beginning and of its end.
 const MAX_OUTPUT_BYTES: usize = 4 << 10;
+
+/// Paths that a note lists.
+const MAX_LISTED: usize = 20;
 
 /// The longest line in which a number is looked for, in an error.
 const MAX_SHOWN_LINE: usize = 200;
@@ -141,7 +158,6 @@ impl WorkflowRun<'_> {
         journal: &mut WorkflowJournal,
         history: &mut WorkflowHistory,
     ) -> Result<WorkflowOutcome, WorkflowError> {
-        let program = self.workflow.program();
         loop {
             if let Some(signal) = self.interrupts.signal() {
                 return Ok(WorkflowOutcome::Interrupted(signal));
@@ -149,7 +165,7 @@ impl WorkflowRun<'_> {
             let Some(step) = self.workflow.steps.get(history.state.place().step) else {
                 return Ok(WorkflowOutcome::Ended(End::Succeeded));
             };
-            let active = ActiveStep { run: self, step, program: &program, history };
+            let active = ActiveStep { run: self, step, program: self.program, history };
             let (event, detail) = match history.state.command() {
                 Command::Finish(end) => return Ok(WorkflowOutcome::Ended(end)),
                 command => match active.perform(command)? {
@@ -163,7 +179,7 @@ impl WorkflowRun<'_> {
             };
             journal.append(event, &detail)?;
             self.show(step, history, event, &detail);
-            history.apply(&program, event, &detail);
+            history.apply(self.program, event, &detail);
         }
     }
 
@@ -240,12 +256,11 @@ impl ActiveStep<'_> {
             Command::Run(session) => self.run_session(session),
             Command::Undo(session) => {
                 let RunSetup { config, env, .. } = &self.setup()?.setup;
-                let (changed, unrestorable) =
-                    undo_whole_session(config, env, self.run.store, session)?;
-                for (path, why) in &unrestorable {
-                    log::warn!("{} is not restored: {why}", path.display());
+                let done = undo_whole_session(config, env, self.run.store, session)?;
+                if !done.unrestorable.is_empty() {
+                    return Err(WorkflowError::NotUndone { session, paths: done.unrestorable });
                 }
-                let note = Some(format!("{} restored", pluralize(changed, "path", "paths")));
+                let note = Some(self.describe_undo(session, &done));
                 Ok(Some((StepEvent::Undone, EventDetail { note, ..EventDetail::default() })))
             }
             Command::Test => Ok(self.run_checks().map(|checks| {
@@ -255,6 +270,31 @@ impl ActiveStep<'_> {
             })),
             Command::Finish(_) => Ok(None),
         }
+    }
+
+    /// Says what was undone, and how to have it back: what somebody else has changed meanwhile may be among it.
+    fn describe_undo(&self, session: SessionId, done: &UndoneSession) -> String {
+        let names = |paths: &[PathBuf]| {
+            let shown = paths.iter().take(MAX_LISTED);
+            let shown: Vec<_> =
+                shown.map(|path| sanitize::line(&path.to_string_lossy()).into_owned()).collect();
+            let more = paths.len().saturating_sub(MAX_LISTED);
+            let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+            format!("{}{more}", shown.join(", "))
+        };
+        let UndoneSession { restored, copies, .. } = done;
+        let mut note = pluralize(restored.len(), "path restored", "paths restored");
+        if !restored.is_empty() {
+            let folder = sanitize::line(&self.run.store.root().to_string_lossy()).into_owned();
+            note.push_str(&format!(
+                ": {}; `architect undo {session} --set sessions.dir={folder}` takes this back",
+                names(restored)
+            ));
+        }
+        if !copies.is_empty() {
+            note.push_str(&format!("; changed meanwhile, and kept as {}", names(copies)));
+        }
+        note
     }
 
     /// Returns whether a condition holds, if there is one.
