@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use architect::app::{
-    ProcessEnv, RunInterrupts, RunIo, RunRequest, RunSetup, SessionTarget, start_telemetry,
+    AppError, ProcessEnv, RunInterrupts, RunIo, RunRequest, RunSetup, SessionTarget,
+    open_worktrees, start_telemetry,
 };
 use architect::config::Config;
 use architect::journal::{Durability, SessionStore};
@@ -100,7 +101,9 @@ impl WorkflowFolder {
         &self,
         program: &Program,
         durability: Durability,
+        world: &ProcessEnv,
     ) -> Result<OpenWorkflow, CliError> {
+        check_origin(&self.path, world)?;
         // First, since a folder for sessions has nothing else when it is made.
         let store = SessionStore::open(&self.path, durability)?;
         // It is no part of a project that it is in.
@@ -114,6 +117,35 @@ impl WorkflowFolder {
             WorkflowJournal::open(&self.path, &self.definition, program, durability)?;
         Ok(OpenWorkflow { store, journal, program, events })
     }
+}
+
+/// Checks that a folder of results was made here: those that come with a repository would count as done.
+///
+/// # Errors
+///
+/// Fails if git tracks files in it, or a link of the project leads to it.
+pub(crate) fn check_origin(folder: &Path, world: &ProcessEnv) -> Result<(), CliError> {
+    let own = world.cwd.join(".architect");
+    let links = folder.ancestors().filter(|path| path.starts_with(&own));
+    if let Some(link) = links.filter(|path| path.is_symlink()).last() {
+        let link = sanitize::line(&link.to_string_lossy()).into_owned();
+        return Err(CliError::usage(format!(
+            "{link} is a link, and results would be written to where it leads"
+        ))
+        .hint("--out names another folder"));
+    }
+    let is_tracked = folder.exists()
+        && open_worktrees(world)
+            .and_then(|worktrees| worktrees.is_tracked(folder))
+            .unwrap_or(false);
+    if is_tracked {
+        let folder = sanitize::line(&folder.to_string_lossy()).into_owned();
+        return Err(CliError::usage(format!(
+            "the results in {folder} came with the repository: git tracks them, so what they call done may not be"
+        ))
+        .hint("--out names another folder; `git rm -r --cached` makes them yours"));
+    }
+    Ok(())
 }
 
 /// Returns what options define of a workflow: all but its limits, which may change when it continues.
@@ -164,6 +196,12 @@ impl StartedWorkflow<'_> {
             sinks::open_sinks(self.output, &setup.config, &setup.env)?;
         if self.worktree.is_some() {
             worktree_run::warn_if_unconfined(&setup.sandbox)?;
+        }
+        let runs_commands =
+            |step: &StepDefinition| !step.checks.is_empty() || step.metric.is_some();
+        if self.workflow.steps.iter().any(runs_commands) {
+            // A check that can't be run is not one that fails.
+            setup.sandbox.checks.enforcement().map_err(AppError::from)?;
         }
         let may_ask = self.output.format.asked().is_none();
         let confirm = confirmation_port(pause_drawing, may_ask);

@@ -73,7 +73,7 @@ pub(crate) fn run(mut args: PipelineArgs, world: &ProcessEnv) -> Result<u8, CliE
     }
     refuse(&problems)?;
     let workflow = pipeline.workflow();
-    let journal = folder.open(&workflow.program(), config.settings.sessions.durability)?;
+    let journal = folder.open(&workflow.program(), config.settings.sessions.durability, world)?;
     worktree_run::sweep(world);
     StartedWorkflow {
         kind: "pipeline",
