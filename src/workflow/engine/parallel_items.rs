@@ -16,7 +16,7 @@ use super::history::{ItemReport, SessionReport};
 use super::machine::{Limit, SessionEnd, SessionOutcome};
 use super::run::{StepSetup, WorkflowError, WorkflowEvent, WorkflowObserver, WorkflowRun};
 use super::session::MAX_ANSWER;
-use crate::app::{AppError, RunInterrupts, SandboxedGit, open_worktrees};
+use crate::app::{AppError, RunInterrupts, SandboxedGit, open_worktrees, watch_writes};
 use crate::config::Config;
 use crate::journal::{SessionId, SessionStore};
 use crate::machine::{CloseReason, RunStatus, StopReason};
@@ -277,6 +277,10 @@ impl ParallelItems<'_> {
         let merged_file = folder.path().join(MERGED_FILE);
         let stored = fs::read(&merged_file).unwrap_or_default();
         let mut merged: BTreeSet<String> = serde_json::from_slice(&stored).unwrap_or_default();
+        let merge_watched = |worktree: &mut Worktree| {
+            let _watch = watch_writes(&setup.config, &setup.env, &workspace);
+            worktrees.merge(worktree, &confined)
+        };
         for (index, row) in rows.iter().enumerate() {
             let Some(name) = row.branch.as_deref().and_then(|it| it.strip_prefix(BRANCH_PREFIX))
             else {
@@ -293,7 +297,7 @@ impl ParallelItems<'_> {
                 return Ok(ItemsMerge::Interrupted);
             }
             let worktree = match worktrees.open(&workspace, name) {
-                Ok(mut worktree) => match worktrees.merge(&mut worktree, &confined) {
+                Ok(mut worktree) => match merge_watched(&mut worktree) {
                     Ok(_) => Some(worktree),
                     Err(error @ WorktreeError::Conflicts { .. }) => {
                         let (item, place) = (self.name_of(index), worktree.folder().display());

@@ -34,7 +34,7 @@ impl Parallel {
             home = project.cli.home().display()
         );
         fs::write(project.cli.home().join("steps.toml"), steps).unwrap();
-        let list = "price = { input = 1.0, output = 10.0 }\nmax_output = 100\n[[turn]]\ntext = \"- one\\n- two\\n- three\"\n";
+        let list = "price = { input = 1.0, output = 10.0 }\nmax_output = 100\n[[turn]]\ntext = \"- one\\n- two\\n- three\"\nusage = { input = 0, output = 0 }\n";
         fs::write(project.cli.home().join("list.toml"), list).unwrap();
         // What is not committed is there for the items.
         project.cli.write("a.txt", "one\ntwo\nmine\n");
@@ -186,6 +186,24 @@ fn killed_and_interrupted_items_continue_inside_their_sessions() {
         for file in FILES {
             assert_eq!(parallel.project.cli.read(file), format!("{}\n", &file[..6]));
         }
+    }
+}
+
+/// A merge that is killed is completed, and none is done twice.
+#[test]
+fn killed_merges_are_completed() {
+    for file in FILES {
+        let parallel = Parallel::new(WRITE, "[]");
+        let child = parallel.begin(&[]);
+        wait_until("an item is merged", || parallel.is_there(file));
+        kill_process(Pid::from_child(&child), Signal::KILL).unwrap();
+        wait_for_exit(child);
+        let again = parallel.run(&[]);
+        assert_eq!((again.code, parallel.item_sessions()), (0, 3), "{}", again.err);
+        for file in FILES {
+            assert_eq!(parallel.project.cli.read(file), format!("{}\n", &file[..6]));
+        }
+        assert!(parallel.worktrees().is_empty(), "{}", again.err);
     }
 }
 
