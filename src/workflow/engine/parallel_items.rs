@@ -113,7 +113,7 @@ impl ParallelItems<'_> {
         };
         let coordinator = Arc::new(Coordinator::open(&path, &ids, settings)?);
         if self.is_repeated {
-            self.reopen(&coordinator, &ids)?;
+            reopen(&coordinator, &ids)?;
         }
         // The end of the time interrupts the items, and not the workflow.
         let interrupts = RunInterrupts::default();
@@ -156,7 +156,7 @@ impl ParallelItems<'_> {
             status: RunStatus::Success,
             stop_reason: StopReason::LlmDone.name().to_owned(),
             exit_code: 0,
-            output: self.answers(&folder, &coordinator, &ids),
+            output: answers(&folder, &coordinator, &ids),
             error: None,
             charge,
             records: 0,
@@ -212,31 +212,6 @@ impl ParallelItems<'_> {
         let manifest = BatchManifest { tasks, variants: Vec::new() };
         let agent = setup.agent.name.to_string();
         BatchCell::all(manifest, &CommonOptions { agent, ..CommonOptions::default() })
-    }
-
-    /// Opens the items again that did not succeed. Each gets a new session and a new worktree.
-    fn reopen(&self, coordinator: &Coordinator, ids: &[CellId]) -> Result<(), WorkflowError> {
-        for id in ids {
-            match coordinator.outcome(id) {
-                Some((CellOutcome::Failed(_) | CellOutcome::Partial, _)) => {
-                    coordinator.reopen(id, ReopenAs::NewSession)?;
-                }
-                Some((CellOutcome::Succeeded | CellOutcome::BudgetReached, _)) | None => {}
-            }
-        }
-        Ok(())
-    }
-
-    /// Returns the answers in order, separated by empty lines.
-    fn answers(&self, folder: &BatchFolder, coordinator: &Coordinator, ids: &[CellId]) -> String {
-        let answer = |id: &CellId| {
-            let (_, session) = coordinator.outcome(id)?;
-            let result = folder.read_result(session)?;
-            let output = result["output"].as_str()?.trim_end();
-            Some(sanitize::truncate(output, MAX_ANSWER))
-        };
-        let answers: Vec<String> = ids.iter().map(|id| answer(id).unwrap_or_default()).collect();
-        answers.join("\n\n")
     }
 
     fn item_reports(&self, rows: &[CellRow]) -> Vec<ItemReport> {
@@ -328,6 +303,31 @@ impl ParallelItems<'_> {
         }
         Ok(ItemsMerge::Complete)
     }
+}
+
+/// Opens the items again that did not succeed. Each gets a new session and a new worktree.
+fn reopen(coordinator: &Coordinator, ids: &[CellId]) -> Result<(), WorkflowError> {
+    for id in ids {
+        match coordinator.outcome(id) {
+            Some((CellOutcome::Failed(_) | CellOutcome::Partial, _)) => {
+                coordinator.reopen(id, ReopenAs::NewSession)?;
+            }
+            Some((CellOutcome::Succeeded | CellOutcome::BudgetReached, _)) | None => {}
+        }
+    }
+    Ok(())
+}
+
+/// Returns the answers in order, separated by empty lines.
+fn answers(folder: &BatchFolder, coordinator: &Coordinator, ids: &[CellId]) -> String {
+    let answer = |id: &CellId| {
+        let (_, session) = coordinator.outcome(id)?;
+        let result = folder.read_result(session)?;
+        let output = result["output"].as_str()?.trim_end();
+        Some(sanitize::truncate(output, MAX_ANSWER))
+    };
+    let answers: Vec<String> = ids.iter().map(|id| answer(id).unwrap_or_default()).collect();
+    answers.join("\n\n")
 }
 
 /// Removes a worktree that is merged, unless something was done in it since.

@@ -153,14 +153,12 @@ impl EntryReader<'_> {
     /// Returns a number from one to a maximum.
     fn count(&mut self, entry: &mut ManifestEntry, key: &str, most: u64) -> Option<u32> {
         let field = entry.take(key)?;
-        match field.value.as_u64().filter(|number| (1..=most).contains(number)) {
-            Some(number) => u32::try_from(number).ok(),
-            None => {
-                self.wrong_type(&field, key, &format!("a whole number from 1 to {most}"));
-                // There is one, so that nothing else is missing.
-                Some(1)
-            }
+        let number = field.value.as_u64().filter(|number| (1..=most).contains(number));
+        if number.is_none() {
+            self.wrong_type(&field, key, &format!("a whole number from 1 to {most}"));
         }
+        // There is one, so that nothing else is missing.
+        Some(number.and_then(|number| u32::try_from(number).ok()).unwrap_or(1))
     }
 }
 

@@ -259,13 +259,13 @@ impl ActiveStep<'_> {
             Command::Decide => Ok(self.decide()),
             Command::Measure => Ok(self.measure()),
             Command::Begin => {
-                let (event, item) = match self.reached_limit() {
-                    Some(limit) => (StepEvent::Limited(limit), None),
-                    None => {
-                        let number = self.history.state.place().iteration + 1;
-                        (StepEvent::Begun(SessionId::generate()), self.item(number))
-                    }
+                let limit = self.reached_limit();
+                let event = match limit {
+                    Some(limit) => StepEvent::Limited(limit),
+                    None => StepEvent::Begun(SessionId::generate()),
                 };
+                let next = self.history.state.place().iteration + 1;
+                let item = self.item(next).filter(|_| limit.is_none());
                 Ok(Some((event, EventDetail { item, ..EventDetail::default() })))
             }
             Command::Run(session) => match self.step.parallel {
@@ -302,9 +302,10 @@ impl ActiveStep<'_> {
             return String::new();
         };
         let own = self.history.iterations.iter().filter(|it| it.step == index);
-        let answers = own.map(|it| it.report.as_ref().map_or("", |report| report.output.as_str()));
+        let mut answers =
+            own.map(|it| it.report.as_ref().map_or("", |report| report.output.as_str()));
         match &self.run.workflow.steps[index].items {
-            None => answers.last().unwrap_or_default().to_owned(),
+            None => answers.next_back().unwrap_or_default().to_owned(),
             Some(_) => answers.map(str::trim_end).collect::<Vec<_>>().join("\n\n"),
         }
     }
