@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use architect::app::{
@@ -212,6 +213,7 @@ impl StartedWorkflow<'_> {
             lang: setup.config.settings.language,
             is_quiet: self.output.quiet,
             has_steps: self.workflow.steps.len() > 1,
+            unfinished_cost: AtomicU64::new(0),
         };
         if !events.is_empty() || program != self.workflow.program() {
             let event = StepEvent::Continued { iterations: self.iterations };
@@ -281,8 +283,12 @@ impl StartedWorkflow<'_> {
         let report = newest.and_then(|it| it.report.as_ref());
         // A session under way is in the results of this process alone.
         let own = match newest {
-            Some(it) if it.report.is_none() => results.last().and_then(|it| it.cost),
-            Some(_) | None => None,
+            Some(it) if it.report.is_some() => None,
+            Some(it) if self.has_batch(it) => {
+                Some(MicroUsd(progress.unfinished_cost.load(Ordering::Relaxed)))
+            }
+            Some(_) => results.last().and_then(|it| it.cost),
+            None => None,
         };
         let total = history.spent_without(None).money + own.unwrap_or_default();
         let cost = setup.model.limits.price.map(|_| total);
@@ -294,7 +300,9 @@ impl StartedWorkflow<'_> {
         result.costs.total = cost;
         result.model.get_or_insert_with(|| info.model.clone());
         RunResult {
-            session_id: newest.map(|it| it.session.to_string().into()),
+            session_id: newest
+                .filter(|it| !self.has_batch(it))
+                .map(|it| it.session.to_string().into()),
             status: reason.status(),
             stop_reason: Some(reason),
             exit_code: match outcome {
@@ -364,15 +372,23 @@ impl StartedWorkflow<'_> {
         })
     }
 
+    /// Returns whether the items of an iteration are done at the same time. It has no session of its own then.
+    fn has_batch(&self, iteration: &IterationRecord) -> bool {
+        self.workflow.steps.get(iteration.step).is_some_and(|step| step.parallel.is_some())
+    }
+
     fn iteration_document(&self, iteration: &IterationRecord, is_priced: bool) -> Value {
         let report = iteration.report.as_ref();
         let cost = report.filter(|_| is_priced).map(|it| it.charge.money.as_dollars());
-        let step = self.workflow.steps.get(iteration.step);
+        let (step, has_batch) =
+            (self.workflow.steps.get(iteration.step), self.has_batch(iteration));
         json!({
             "step": step.map(|step| &step.name),
             "iteration": iteration.number,
             "item": iteration.item,
-            "session_id": iteration.session.to_string(),
+            "session_id": (!has_batch).then(|| iteration.session.to_string()),
+            "batch": has_batch.then(|| Path::new("batches").join(iteration.session.to_string())),
+            "items": report.filter(|_| has_batch).map(|it| &it.items),
             "status": report.map(|it| it.status),
             "stop_reason": report.map(|it| &it.stop_reason),
             "cost": cost,
@@ -408,6 +424,8 @@ struct WorkflowProgress {
     lang: Language,
     is_quiet: bool,
     has_steps: bool,
+    /// What the newest items that are done at the same time have cost, in micro-dollars.
+    unfinished_cost: AtomicU64,
 }
 
 /// The longest part of an output or a command in a line, in characters.
@@ -567,6 +585,17 @@ impl WorkflowObserver for WorkflowProgress {
                 format!("# {}: {}", self.text("not measured", "sin medir"), short(why))
             }
             WorkflowEvent::Undone(note) => format!("↶ {note}"),
+            WorkflowEvent::ItemEnded { step, number, is_success } => {
+                let mark = if is_success { '✓' } else { '✗' };
+                format!("{mark} {}: {} {number}", short(&step.name), self.text("item", "elemento"))
+            }
+            WorkflowEvent::ItemFailed { step, why } => {
+                format!("✗ {}: {}", short(&step.name), sanitize::multiline(why))
+            }
+            WorkflowEvent::Spent(money) => {
+                self.unfinished_cost.store(money.0, Ordering::Relaxed);
+                return;
+            }
         };
         self.line(&text);
     }
@@ -579,6 +608,9 @@ impl From<WorkflowError> for CliError {
             WorkflowError::Journal(error) => error.into(),
             WorkflowError::NotUndone { .. } => Self::failed(error)
                 .hint("restore these files by hand; another --out begins a new loop"),
+            WorkflowError::Coordination(error) => error.into(),
+            WorkflowError::File(error) => error.into(),
+            WorkflowError::Worktree(error) => error.into(),
             WorkflowError::NoEnd => Self::failed(error),
         }
     }
