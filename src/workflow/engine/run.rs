@@ -306,7 +306,7 @@ impl ActiveStep<'_> {
         }
     }
 
-    /// Says what was undone, and how to have it back: what somebody else has changed meanwhile may be among it.
+    /// Says what was undone, and how to have it back: what someone else has changed meanwhile may be among it.
     fn describe_undo(&self, session: SessionId, done: &UndoneSession) -> String {
         let names = |paths: &[PathBuf]| {
             let shown = paths.iter().take(MAX_LISTED);
