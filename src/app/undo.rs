@@ -390,7 +390,8 @@ pub struct UndoneSession {
     pub restored: Vec<PathBuf>,
     /// The copies of files that someone else has changed since, and those that were saved meanwhile.
     pub copies: Vec<PathBuf>,
-    /// The paths that could not be restored, with the reason. Nothing was restored then.
+    /// The paths that could not be restored, with the reason, without those that the user has left out. Nothing was restored
+    /// then.
     pub unrestorable: Vec<(PathBuf, String)>,
 }
 
@@ -424,8 +425,10 @@ pub fn undo_whole_session(
     let Some(plan) = undo.plan(UndoTarget::Start, ForeignChanges::KeepCopies)? else {
         return Ok(UndoneSession::default());
     };
-    if !plan.unrestorable.is_empty() {
-        let unrestorable = plan.unrestorable.into_iter().map(|it| (it.path, it.reason)).collect();
+    let refused = plan.unrestorable.iter().filter(|it| !it.is_expected);
+    let unrestorable: Vec<_> =
+        refused.map(|it| (it.path.clone(), it.reason.clone())).collect();
+    if !unrestorable.is_empty() {
         return Ok(UndoneSession { unrestorable, ..UndoneSession::default() });
     }
     if plan.changes.is_empty() {

@@ -90,7 +90,7 @@ fn a_merge_brings_nothing_that_git_would_run() {
     }
 }
 
-/// Whoever can write the folder could have written the options that are stored there.
+/// A command that can write the folder could have written the options that are stored there.
 #[test]
 fn a_session_in_the_workspace_sets_no_program() {
     let workspace = Workspace::new();
@@ -104,9 +104,9 @@ fn a_session_in_the_workspace_sets_no_program() {
     let script = workspace.home.path("again.toml");
     fs::write(&script, "[[turn]]\ntext = \"done\"\n".repeat(3)).unwrap();
     let model = format!("scripted/{}", script.display());
-    let told = workspace.architect(
+    let printed = workspace.architect(
         &[&["resume", "last", "x", "--model", &model, "--mode", "yolo"], &store[..]].concat(),
     );
-    assert!(told.contains("hooks.session_start` is ignored"), "{told}");
+    assert!(printed.contains("hooks.session_start` is ignored"), "{printed}");
     assert!(!workspace.canary.exists());
 }
