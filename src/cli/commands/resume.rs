@@ -230,7 +230,7 @@ fn restart_limits(
 
 /// Returns the stored options of a session. Those of an imported one could run a command or send the user's key
 /// elsewhere, so they are ignored.
-fn saved_options(past: &SessionHistory) -> SavedOptions {
+pub(super) fn saved_options(past: &SessionHistory) -> SavedOptions {
     let mut stored_options = SavedOptions::from_json(&past.setup.options);
     if past.is_imported_setup() {
         let names = stored_options.names();

@@ -1,0 +1,8 @@
+//! `architect acp`: a client and a real process, message by message.
+
+mod client;
+mod lines;
+mod permissions;
+mod prompts;
+mod published_client;
+mod sessions;
