@@ -139,7 +139,7 @@ fn locations(root: &WorkspaceRoot, tool: &str, arguments: &Value) -> Vec<ToolCal
 }
 
 fn absolute(root: &WorkspaceRoot, path: &str) -> std::path::PathBuf {
-    root.path().join(Path::new(path))
+    root.given_path().join(Path::new(path))
 }
 
 /// Returns the files that a call writes, as its arguments name them.

@@ -10,7 +10,7 @@ use std::time::Duration;
 use agent_client_protocol_schema::v1::{
     CLIENT_METHOD_NAMES, Error, RequestId, SessionId, SessionNotification, SessionUpdate,
 };
-use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, unbounded};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -46,6 +46,8 @@ pub(super) enum RequestFailure {
     Refused(Error),
     /// Its result is no longer awaited, or the client is gone.
     Cancelled,
+    /// The client has not answered in time.
+    TimedOut,
 }
 
 impl ClientConnection {
@@ -93,7 +95,7 @@ impl ClientConnection {
         });
     }
 
-    /// Sends a request, and waits for its result until `cancel` is cancelled or the client is gone.
+    /// Sends a request, and waits for its result until `cancel` is cancelled or the client is gone, or for `timeout`.
     ///
     /// # Errors
     ///
@@ -103,6 +105,7 @@ impl ClientConnection {
         method: &str,
         params: &impl Serialize,
         cancel: &CancellationToken,
+        timeout: Option<Duration>,
     ) -> Result<R, RequestFailure> {
         let (sender, receiver) = bounded(1);
         let id = self.inner.next_request.fetch_add(1, Ordering::Relaxed);
@@ -111,7 +114,16 @@ impl ClientConnection {
         let _on_close = self.forget_on(&self.inner.closed, id);
         self.send(&json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }));
         // The sender is dropped when the request is forgotten.
-        let result = receiver.recv().map_err(|_| RequestFailure::Cancelled)?;
+        let result = match timeout {
+            None => receiver.recv().map_err(|_| RequestFailure::Cancelled)?,
+            Some(timeout) => receiver.recv_timeout(timeout).map_err(|error| {
+                lock(&self.inner.open).remove(&id);
+                match error {
+                    RecvTimeoutError::Timeout => RequestFailure::TimedOut,
+                    RecvTimeoutError::Disconnected => RequestFailure::Cancelled,
+                }
+            })?,
+        };
         let result = result.map_err(RequestFailure::Refused)?;
         serde_json::from_value(result).map_err(|error| {
             RequestFailure::Refused(Error::invalid_params().data(json!(error.to_string())))

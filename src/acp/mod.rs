@@ -14,12 +14,14 @@
 
 mod call_content;
 mod client_connection;
+mod client_files;
 mod client_message;
 mod client_servers;
 mod history;
 mod modes;
 mod permission;
 mod prompt;
+mod prompt_commands;
 mod prompt_content;
 mod run_updates;
 mod server;

@@ -33,14 +33,20 @@ pub(super) fn mode_state(
         };
         SessionMode::new(mode.as_str(), name).description(description.to_owned())
     });
-    let others = config
-        .agents()
-        .filter(|other| other.name.as_str() != default_agent && other.name.as_str() != RESUME_AGENT)
-        .map(|other| {
-            SessionMode::new(other.name.to_string(), capitalized(other.name.as_str()))
-                .description(other.description)
-        });
+    let others = other_agents(config, default_agent).map(|other| {
+        SessionMode::new(other.name.to_string(), capitalized(other.name.as_str()))
+            .description(other.description)
+    });
     SessionModeState::new(current.to_owned(), confirming.chain(others).collect())
+}
+
+/// Returns the agents besides the default one.
+pub(super) fn other_agents(
+    config: &Config,
+    default_agent: &str,
+) -> impl Iterator<Item = AgentDefinition> {
+    let is_other = move |name: &str| name != default_agent && name != RESUME_AGENT;
+    config.agents().filter(move |agent| is_other(agent.name.as_str()))
 }
 
 /// Returns what a mode stands for; `None` if there is no such mode.

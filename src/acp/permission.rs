@@ -51,7 +51,7 @@ impl Confirmer for PermissionRequests {
         let call = ToolCallUpdate::new(call_id(question.call), fields);
         let request = RequestPermissionRequest::new(self.session.clone(), call, options(question));
         let method = CLIENT_METHOD_NAMES.session_request_permission;
-        let answer = self.connection.request(method, &request, &scope.cancel);
+        let answer = self.connection.request(method, &request, &scope.cancel, None);
         match answer.map(|answer: RequestPermissionResponse| answer.outcome) {
             Ok(RequestPermissionOutcome::Selected(chosen)) => match &*chosen.option_id.0 {
                 ONCE => ConfirmationAnswer::Yes,
@@ -63,7 +63,9 @@ impl Confirmer for PermissionRequests {
                 // Another option was not offered.
                 _ => ConfirmationAnswer::No,
             },
-            Ok(_) | Err(RequestFailure::Cancelled) => ConfirmationAnswer::Abort,
+            Ok(_) | Err(RequestFailure::Cancelled | RequestFailure::TimedOut) => {
+                ConfirmationAnswer::Abort
+            }
             Err(RequestFailure::Refused(error)) => {
                 log::warn!("the client can't ask for permission: {}", error.message);
                 ConfirmationAnswer::Unavailable

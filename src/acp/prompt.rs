@@ -2,17 +2,23 @@
 
 use std::sync::Arc;
 
-use agent_client_protocol_schema::v1::{Error, PromptResponse, StopReason as ClientStopReason};
+use agent_client_protocol_schema::v1::{
+    Error, FileSystemCapabilities, PromptResponse, SessionUpdate, StopReason as ClientStopReason,
+};
 use serde_json::{Map, Value, json};
 
+use super::call_content::bounded;
 use super::client_connection::ClientConnection;
+use super::client_files::ClientFiles;
+use super::modes::ChosenMode;
 use super::permission::PermissionRequests;
-use super::run_updates::{RunUpdates, ShownCalls};
+use super::prompt_commands::{PromptCommand, parse_command};
+use super::run_updates::{RunUpdates, ShownCalls, chunk};
 use super::session::OpenSession;
 use super::session_host::{ConfiguredSession, SessionHost, app_error, with_message};
 use crate::app::{
-    AppError, RunInterrupts, RunIo, RunRequest, SessionTarget, complete_pending_restore,
-    open_store, restart_limits, start_telemetry,
+    AppError, RecordedChanges, RunInterrupts, RunIo, RunRequest, RunSetup, SessionTarget,
+    complete_pending_restore, open_store, restart_limits, start_telemetry,
 };
 use crate::journal::{DamagePolicy, JournalError};
 use crate::machine::{CloseReason, LlmFailure, RunStatus, StopReason};
@@ -22,6 +28,14 @@ use crate::workspace::WorkspaceRoot;
 /// The key of this program's own facts in a message.
 const META_KEY: &str = "architect";
 
+/// The client of a prompt.
+#[derive(Clone)]
+pub(super) struct PromptClient {
+    pub(super) connection: ClientConnection,
+    /// What it offers to read and to write.
+    pub(super) files: FileSystemCapabilities,
+}
+
 /// Runs a prompt to its end.
 ///
 /// # Errors
@@ -29,12 +43,12 @@ const META_KEY: &str = "architect";
 /// Fails if the run could not begin, or failed.
 pub(super) fn run_prompt(
     host: &dyn SessionHost,
-    connection: &ClientConnection,
+    client: &PromptClient,
     session: &OpenSession,
     interrupts: &RunInterrupts,
     text: &str,
 ) -> Result<PromptResponse, Error> {
-    let done = try_run(host, connection, session, interrupts, text);
+    let done = try_run(host, client, session, interrupts, text);
     // Whatever the run came to, this is what the client has asked for.
     if interrupts.signal().is_some() {
         let meta = done.ok().and_then(|response| response.meta);
@@ -45,14 +59,35 @@ pub(super) fn run_prompt(
 
 fn try_run(
     host: &dyn SessionHost,
-    connection: &ClientConnection,
+    client: &PromptClient,
     session: &OpenSession,
     interrupts: &RunInterrupts,
     text: &str,
 ) -> Result<PromptResponse, Error> {
-    let ConfiguredSession { mut setup, options } = session.configure(host)?;
-    setup.interrupts = Some(interrupts.clone());
     let failed = |error: AppError| app_error(&error);
+    let mut configured = session.configure(host)?;
+    let command = parse_command(&configured.setup.config, host.default_agent(), text);
+    let text = match command {
+        PromptCommand::Task(text) => text,
+        PromptCommand::TaskFor(agent, text) => {
+            let mode = ChosenMode { agent: Some(agent), mode: None };
+            configured = session.configure_with(host, &mode)?;
+            text
+        }
+        PromptCommand::Diff => return show_changes(client, session, &configured.setup),
+    };
+    let ConfiguredSession { mut setup, options } = configured;
+    setup.interrupts = Some(interrupts.clone());
+    let (connection, id) = (&client.connection, &session.client_id);
+    let files = ClientFiles::new(
+        connection.clone(),
+        id.clone(),
+        client.files.clone(),
+        interrupts.token().clone(),
+    );
+    if let Some(files) = files {
+        setup = setup.with_buffers(Arc::new(files));
+    }
     let root = WorkspaceRoot::open(&setup.config.workspace)
         .map_err(|error| with_message(Error::internal_error(), error.to_string()))?;
     let store = open_store(&setup.config, &setup.env).map_err(failed)?;
@@ -69,7 +104,6 @@ fn try_run(
     };
     let request = RunRequest { options, ..RunRequest::new(text, target, CostSource::Agent) };
     let shown = ShownCalls::default();
-    let id = &session.client_id;
     let updates = RunUpdates::new(connection.clone(), id.clone(), root, Arc::clone(&shown));
     let reporter = Reporter::new(vec![Box::new(updates)]);
     if let Some(telemetry) = start_telemetry(&setup.env, &setup.run_info(&request)) {
@@ -88,6 +122,29 @@ fn try_run(
         log::warn!("the output of the prompt is incomplete: {error}");
     }
     response(&result)
+}
+
+/// Shows what a session has changed. No model is called, and nothing is stored.
+fn show_changes(
+    client: &PromptClient,
+    session: &OpenSession,
+    setup: &RunSetup,
+) -> Result<PromptResponse, Error> {
+    let store = open_store(&setup.config, &setup.env).map_err(|error| app_error(&error))?;
+    let patch = match RecordedChanges::load(&store, session.id, None) {
+        Ok(changes) => changes.patches.iter().flat_map(|patch| patch.text.clone()).collect(),
+        // It has not begun.
+        Err(AppError::Journal(JournalError::UnknownSession(_))) => Vec::new(),
+        Err(error) => return Err(app_error(&error)),
+    };
+    let text = match patch.is_empty() {
+        true => "This session has changed nothing.".to_owned(),
+        false => format!("````diff\n{}\n````", bounded(String::from_utf8_lossy(&patch).trim_end())),
+    };
+    let update = SessionUpdate::AgentMessageChunk(chunk(&text, None));
+    // A client that is gone gets no answer either.
+    let _ = client.connection.update(&session.client_id, update);
+    Ok(PromptResponse::new(ClientStopReason::EndTurn))
 }
 
 /// Returns the answer to a prompt whose run has this result.

@@ -1,5 +1,6 @@
 //! The server: reads messages, and answers each request.
 
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::convert::Infallible;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -12,13 +13,14 @@ use std::time::Duration;
 use agent_client_protocol_schema::ProtocolVersion;
 use agent_client_protocol_schema::v1::{
     AGENT_METHOD_NAMES, AgentCapabilities, AuthMethod, AuthMethodAgent, AuthenticateRequest,
-    AuthenticateResponse, CancelNotification, ClientCapabilities, CloseSessionRequest,
-    CloseSessionResponse, Error, Implementation, InitializeRequest, InitializeResponse,
-    ListSessionsRequest, ListSessionsResponse, LoadSessionRequest, LoadSessionResponse,
-    McpCapabilities, McpServer, NewSessionRequest, NewSessionResponse, PromptCapabilities,
-    PromptRequest, RequestId, ResumeSessionRequest, ResumeSessionResponse, SessionCapabilities,
-    SessionCloseCapabilities, SessionId as ClientSessionId, SessionInfo, SessionListCapabilities,
-    SessionModeState, SessionResumeCapabilities, SetSessionModeRequest, SetSessionModeResponse,
+    AuthenticateResponse, AvailableCommand, AvailableCommandsUpdate, CancelNotification,
+    ClientCapabilities, CloseSessionRequest, CloseSessionResponse, Error, Implementation,
+    InitializeRequest, InitializeResponse, ListSessionsRequest, ListSessionsResponse,
+    LoadSessionRequest, LoadSessionResponse, McpCapabilities, McpServer, NewSessionRequest,
+    NewSessionResponse, PromptCapabilities, PromptRequest, RequestId, ResumeSessionRequest,
+    ResumeSessionResponse, SessionCapabilities, SessionCloseCapabilities,
+    SessionId as ClientSessionId, SessionInfo, SessionListCapabilities, SessionModeState,
+    SessionResumeCapabilities, SessionUpdate, SetSessionModeRequest, SetSessionModeResponse,
 };
 use crossbeam_channel::{Sender, bounded, unbounded};
 use serde::Serialize;
@@ -30,7 +32,8 @@ use super::client_message::ClientMessage;
 use super::client_servers::parse_servers;
 use super::history::read_session;
 use super::modes::{mode_state, parse_mode};
-use super::prompt::run_prompt;
+use super::prompt::{PromptClient, run_prompt};
+use super::prompt_commands::available_commands;
 use super::prompt_content::prompt_text;
 use super::session::{OpenSession, PromptGuard};
 use super::session_host::{ConfiguredSession, SessionHost, app_error, with_message};
@@ -214,14 +217,24 @@ impl Server {
             return self.connection.respond(&id, Err(error));
         }
         match method {
-            _ if method == names.authenticate => self.answer(id, params, Work::authenticate),
-            _ if method == names.session_new => self.answer(id, params, Work::new_session),
-            _ if method == names.session_load => self.answer(id, params, Work::load_session),
-            _ if method == names.session_resume => self.answer(id, params, Work::resume_session),
-            _ if method == names.session_list => self.answer(id, params, Work::list_sessions),
+            _ if method == names.authenticate => {
+                self.answer(id, params, RequestHandler::authenticate)
+            }
+            _ if method == names.session_new => {
+                self.answer(id, params, RequestHandler::new_session)
+            }
+            _ if method == names.session_load => {
+                self.answer(id, params, RequestHandler::load_session)
+            }
+            _ if method == names.session_resume => {
+                self.answer(id, params, RequestHandler::resume_session)
+            }
+            _ if method == names.session_list => {
+                self.answer(id, params, RequestHandler::list_sessions)
+            }
             _ if method == names.session_set_mode => {
                 // In order: a prompt that follows has the new mode.
-                let result = parse(params).and_then(|request| self.work().set_mode(request));
+                let result = parse(params).and_then(|request| self.handler().set_mode(request));
                 self.connection.respond(&id, result.and_then(|result| to_value(&result)));
             }
             _ if method == names.session_close => {
@@ -279,7 +292,7 @@ impl Server {
         &self,
         id: RequestId,
         params: Value,
-        action: fn(&Work, P) -> Result<R, Error>,
+        action: fn(&RequestHandler, P) -> Result<R, Error>,
     ) {
         match parse::<P>(params) {
             Err(error) => self.connection.respond(&id, Err(error)),
@@ -289,7 +302,7 @@ impl Server {
 
     fn prompt(&self, id: RequestId, params: Value) {
         let begun = parse::<PromptRequest>(params).and_then(|request| {
-            let session = self.work().find(&request.session_id)?;
+            let session = self.handler().find(&request.session_id)?;
             let text = prompt_text(&request.prompt)?;
             let interrupts = session.begin_prompt()?;
             Ok((session, text, interrupts))
@@ -300,7 +313,7 @@ impl Server {
         };
         let guard = PromptGuard(Arc::clone(&session));
         self.spawn(id, move |work| {
-            let done = run_prompt(&*work.host, &work.connection, &session, &interrupts, &text);
+            let done = run_prompt(&*work.host, &work.client, &session, &interrupts, &text);
             // Before the answer: the client may send the next prompt as soon as it has it.
             drop(guard);
             done
@@ -311,16 +324,16 @@ impl Server {
     fn spawn<R: Serialize>(
         &self,
         id: RequestId,
-        action: impl FnOnce(&Work) -> Result<R, Error> + Send + 'static,
+        action: impl FnOnce(&RequestHandler) -> Result<R, Error> + Send + 'static,
     ) {
-        let (work, worker, failed_id) = (self.work(), self.worker.clone(), id.clone());
+        let (work, worker, failed_id) = (self.handler(), self.worker.clone(), id.clone());
         let spawned = thread::Builder::new().name("acp-request".to_owned()).spawn(move || {
             let _worker = worker;
             let done = catch_unwind(AssertUnwindSafe(|| action(&work)));
             let done = done.unwrap_or_else(|_| {
                 Err(with_message(Error::internal_error(), "an error in this program; see its log"))
             });
-            work.connection.respond(&id, done.and_then(|result| to_value(&result)));
+            work.client.connection.respond(&id, done.and_then(|result| to_value(&result)));
             work.after_answer();
         });
         if let Err(error) = spawned {
@@ -337,20 +350,24 @@ impl Server {
         Ok(CloseSessionResponse::new())
     }
 
-    fn work(&self) -> Work {
+    fn handler(&self) -> RequestHandler {
         let (host, sessions) = (Arc::clone(&self.host), Arc::clone(&self.sessions));
-        Work { host, connection: self.connection.clone(), sessions }
+        let files = self.client.as_ref().map(|client| client.fs.clone()).unwrap_or_default();
+        let client = PromptClient { connection: self.connection.clone(), files };
+        RequestHandler { host, client, sessions, opened: RefCell::default() }
     }
 }
 
-/// What a request works with.
-struct Work {
+/// Answers one request.
+struct RequestHandler {
     host: Arc<dyn SessionHost>,
-    connection: ClientConnection,
+    client: PromptClient,
     sessions: OpenSessions,
+    /// What is sent after the answer: the commands of a session that was opened.
+    opened: RefCell<Option<(ClientSessionId, Vec<AvailableCommand>)>>,
 }
 
-impl Work {
+impl RequestHandler {
     fn find(&self, id: &ClientSessionId) -> Result<Arc<OpenSession>, Error> {
         let session = lock(&self.sessions).get(id).cloned();
         session.ok_or_else(|| {
@@ -421,7 +438,10 @@ impl Work {
         if shows_history {
             for update in stored.updates {
                 // The client is gone, and so is its request.
-                self.connection.update(id, update).map_err(|_| Error::request_cancelled())?;
+                self.client
+                    .connection
+                    .update(id, update)
+                    .map_err(|_| Error::request_cancelled())?;
             }
         }
         let mut sessions = lock(&self.sessions);
@@ -446,7 +466,10 @@ impl Work {
     fn check(&self, session: &OpenSession) -> Result<SessionModeState, Error> {
         let ConfiguredSession { setup, .. } = session.configure(&*self.host)?;
         check_model(&setup)?;
-        Ok(mode_state(&setup.config, self.host.default_agent(), &setup.agent))
+        let default_agent = self.host.default_agent();
+        let commands = available_commands(&setup.config, default_agent);
+        *self.opened.borrow_mut() = Some((session.client_id.clone(), commands));
+        Ok(mode_state(&setup.config, default_agent, &setup.agent))
     }
 
     fn list_sessions(&self, request: ListSessionsRequest) -> Result<ListSessionsResponse, Error> {
@@ -486,8 +509,15 @@ impl Work {
         Ok(SetSessionModeResponse::new())
     }
 
-    /// Sends what follows an answer.
-    fn after_answer(&self) {}
+    /// Sends what follows an answer: the client knows the session now.
+    fn after_answer(&self) {
+        if let Some((session, commands)) = self.opened.take() {
+            let update =
+                SessionUpdate::AvailableCommandsUpdate(AvailableCommandsUpdate::new(commands));
+            // A client that is gone needs none.
+            let _ = self.client.connection.update(&session, update);
+        }
+    }
 }
 
 /// Returns an error with its data and a text of its own.

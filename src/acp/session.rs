@@ -50,7 +50,7 @@ impl OpenSession {
         Self { id, client_id, folder, servers, options, approvals, state }
     }
 
-    /// Configures its next run.
+    /// Configures its next run, in the mode that the client has chosen.
     ///
     /// # Errors
     ///

@@ -1,6 +1,7 @@
 //! `architect acp`: a client and a real process, message by message.
 
 mod client;
+mod client_files;
 mod lines;
 mod permissions;
 mod prompts;
