@@ -432,7 +432,7 @@ impl RequestHandler {
             JournalError::UnknownSession(_) => unknown(),
             error => app_error(&error.into()),
         })?;
-        let options = self.host.stored_options(&stored.history);
+        let options = self.host.stored_options(&folder, &stored.history)?;
         let opened = self.open(session, &folder, servers, Some(options))?;
         let modes = self.check(&opened)?;
         if shows_history {

@@ -30,8 +30,12 @@ pub trait SessionHost: Send + Sync {
     /// Fails if the configuration is wrong, or the store can't be opened.
     fn store(&self, folder: &Path) -> Result<SessionStore, HostError>;
 
-    /// Returns the options of a stored session with which it continues.
-    fn stored_options(&self, history: &SessionHistory) -> Value;
+    /// Returns the options of a stored session with which it continues in a folder.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`store`](Self::store) does, and if the session can't be trusted to continue there.
+    fn stored_options(&self, folder: &Path, history: &SessionHistory) -> Result<Value, HostError>;
 }
 
 /// What a client has chosen for a session.

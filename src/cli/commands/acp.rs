@@ -13,9 +13,10 @@ use serde_json::{Value, json};
 
 use super::resume::saved_options;
 use crate::cli::USAGE_EXIT_CODE;
-use crate::cli::args::{AcpArgs, LayerArgs, SettingsArgs};
+use crate::cli::args::{AcpArgs, LastArgs, LayerArgs, SettingsArgs};
 use crate::cli::config_options::{self, DEFAULT_AGENT, SavedOptions};
 use crate::cli::error::CliError;
+use crate::cli::session_lookup::SessionLookup;
 use crate::cli::{logging, worktree_run};
 
 pub(super) fn run(args: AcpArgs, world: ProcessEnv) -> Result<u8, CliError> {
@@ -83,8 +84,14 @@ impl SessionHost for CommandHost {
             .map_err(|error| host_error(&error))
     }
 
-    fn stored_options(&self, history: &SessionHistory) -> Value {
-        json!(saved_options(history))
+    fn stored_options(&self, folder: &Path, history: &SessionHistory) -> Result<Value, HostError> {
+        let layers = self.layers(folder);
+        let settings = SettingsArgs { layers, ..self.settings.clone() };
+        let last = LastArgs { any_folder: false };
+        SessionLookup::open(&settings.layers, last, &self.world)
+            .and_then(|stored| saved_options(&stored, history, &settings))
+            .map(|options| json!(options))
+            .map_err(|error| host_error(&error))
     }
 }
 

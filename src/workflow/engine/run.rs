@@ -12,7 +12,7 @@ use super::machine::{Command, End, Limit, Measurement, Program, StepEvent};
 use super::prompt::iteration_message;
 use super::session::SessionRun;
 use super::{StepDefinition, Workflow};
-use crate::app::{AppError, RunInterrupts, RunIo, RunSetup, collect_secrets, undo_whole_session};
+use crate::app::{AppError, RunInterrupts, RunIo, RunSetup, undo_whole_session};
 use crate::journal::{SessionId, SessionStore};
 use crate::model::{MicroUsd, Signal, TimeSpan, Tokens, pluralize};
 use crate::view::sanitize;
@@ -232,8 +232,9 @@ impl ActiveStep<'_> {
             }
             Command::Run(session) => self.run_session(session),
             Command::Undo(session) => {
-                let config = &self.setup()?.setup.config;
-                let (changed, unrestorable) = undo_whole_session(config, self.run.store, session)?;
+                let RunSetup { config, env, .. } = &self.setup()?.setup;
+                let (changed, unrestorable) =
+                    undo_whole_session(config, env, self.run.store, session)?;
                 for (path, why) in &unrestorable {
                     log::warn!("{} is not restored: {why}", path.display());
                 }
@@ -371,12 +372,10 @@ impl ActiveStep<'_> {
             return None;
         }
         let CommandReport { check, seconds } = run_check(setup, line, left, MAX_OUTPUT_BYTES);
-        let secrets = collect_secrets(&setup.config, &setup.env);
-        let masked = |text: String| secrets.mask_all(&text);
         match check {
-            CommandCheck::Passed(output) => Some((Ok(masked(output)), seconds)),
+            CommandCheck::Passed(output) => Some((Ok(output), seconds)),
             CommandCheck::Failed(_) if self.run.is_out_of_time() => None,
-            CommandCheck::Failed(why) => Some((Err(masked(why)), seconds)),
+            CommandCheck::Failed(why) => Some((Err(why), seconds)),
             CommandCheck::Interrupted => None,
         }
     }
