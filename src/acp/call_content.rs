@@ -184,7 +184,7 @@ fn read_text(root: &WorkspaceRoot, path: &str) -> Option<Option<String>> {
     String::from_utf8(bytes).ok().map(Some)
 }
 
-/// Returns the change that a call is going to make, as far as its arguments tell it.
+/// Returns the change that a call is going to make, as far as its arguments show it.
 fn planned_content(root: &WorkspaceRoot, tool: &str, arguments: &Value) -> Vec<ToolCallContent> {
     let Some(fields) = arguments.as_object() else { return Vec::new() };
     if describe(tool).is_none_or(|tool| tool.target != TargetKind::Write) {

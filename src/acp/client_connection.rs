@@ -35,7 +35,7 @@ struct ConnectionState {
 
 enum OutputLine {
     Message(Vec<u8>),
-    /// Tells the sender that everything before it is written.
+    /// Informs the sender that everything before it is written.
     Flush(Sender<()>),
 }
 

@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_notifications_and_responses_are_told_apart() {
+    fn requests_notifications_and_responses_are_distinguished() {
         let parse = |line: &str| ClientMessage::parse_line(line.as_bytes());
         let (method, params) = ("a".to_owned(), json!({}));
         assert_eq!(

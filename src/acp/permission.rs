@@ -87,7 +87,7 @@ fn options(question: &ConfirmationRequest<'_>) -> Vec<PermissionOption> {
 }
 
 /// Returns what is allowed for the rest of the session: the same rule, and for a command also the same folder and
-/// variables, which its summary tells.
+/// variables, which its summary shows.
 fn approval_key(question: &ConfirmationRequest<'_>) -> Option<String> {
     let rule = question.rule?;
     let is_command = describe(question.tool).is_some_and(|tool| tool.kind() == CallKind::Command);

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use agent_client_protocol_schema::v1::{
-    Error, FileSystemCapabilities, PromptResponse, SessionUpdate, StopReason as ClientStopReason,
+    Error, FileSystemCapabilities, PromptResponse, SessionInfoUpdate, SessionUpdate,
+    StopReason as ClientStopReason,
 };
 use serde_json::{Map, Value, json};
 
@@ -17,16 +18,19 @@ use super::run_updates::{RunUpdates, ShownCalls, chunk};
 use super::session::OpenSession;
 use super::session_host::{ConfiguredSession, SessionHost, app_error, with_message};
 use crate::app::{
-    AppError, RecordedChanges, RunInterrupts, RunIo, RunRequest, RunSetup, SessionTarget,
-    complete_pending_restore, open_store, restart_limits, start_telemetry,
+    AppError, CommitWatch, RecordedChanges, RunInterrupts, RunIo, RunRequest, RunSetup,
+    SessionTarget, complete_pending_restore, open_store, restart_limits, start_telemetry,
 };
 use crate::journal::{DamagePolicy, JournalError};
 use crate::machine::{CloseReason, LlmFailure, RunStatus, StopReason};
-use crate::view::{CostSource, Reporter, RunResult};
+use crate::view::{CostSource, Reporter, RunResult, sanitize};
 use crate::workspace::WorkspaceRoot;
 
 /// The key of this program's own facts in a message.
 const META_KEY: &str = "architect";
+
+/// The longest title of a session, in characters.
+const MAX_TITLE: usize = 80;
 
 /// The client of a prompt.
 #[derive(Clone)]
@@ -76,7 +80,7 @@ fn try_run(
         }
         PromptCommand::Diff => return show_changes(client, session, &configured.setup),
     };
-    let ConfiguredSession { mut setup, options } = configured;
+    let ConfiguredSession { mut setup, options, .. } = configured;
     setup.interrupts = Some(interrupts.clone());
     let (connection, id) = (&client.connection, &session.client_id);
     let files = ClientFiles::new(
@@ -91,7 +95,9 @@ fn try_run(
     let root = WorkspaceRoot::open(&setup.config.workspace)
         .map_err(|error| with_message(Error::internal_error(), error.to_string()))?;
     let store = open_store(&setup.config, &setup.env).map_err(failed)?;
-    if let Some(note) = complete_pending_restore(&store, root.path()).map_err(failed)? {
+    if let Some(note) =
+        complete_pending_restore(&store, root.path(), &setup.config, &setup.env).map_err(failed)?
+    {
         log::warn!("{note}");
     }
     let target = match store.reopen(session.id, DamagePolicy::Refuse) {
@@ -99,7 +105,13 @@ fn try_run(
             restart_limits(&mut opened, true);
             SessionTarget::Stored(store, Box::new(opened))
         }
-        Err(JournalError::UnknownSession(_)) => SessionTarget::New(store, Some(session.id)),
+        Err(JournalError::UnknownSession(_)) => {
+            let title = sanitize::headline(text, MAX_TITLE);
+            let update = SessionUpdate::SessionInfoUpdate(SessionInfoUpdate::new().title(title));
+            // A client that is gone is noticed by the run.
+            let _ = connection.update(id, update);
+            SessionTarget::New(store, Some(session.id))
+        }
         Err(error) => return Err(failed(error.into())),
     };
     let request = RunRequest { options, ..RunRequest::new(text, target, CostSource::Agent) };
@@ -116,7 +128,11 @@ fn try_run(
         approvals: Arc::clone(&session.approvals),
     };
     let io = RunIo { reporter: reporter.clone(), confirm: Arc::new(confirm), sandbox: None };
+    let commits = CommitWatch::begin(&setup.sandbox);
     let done = setup.run(request, io).map_err(failed)?;
+    if let Some(notice) = commits.and_then(|commits| commits.notice()) {
+        log::warn!("{notice}");
+    }
     let result = reporter.last_result();
     if let Err(error) = reporter.finish(&result, done.deadline.remaining()) {
         log::warn!("the output of the prompt is incomplete: {error}");

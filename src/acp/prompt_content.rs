@@ -34,7 +34,7 @@ pub(super) fn prompt_text(prompt: &[ContentBlock]) -> Result<String, Error> {
                 _ => text.push_str(UNSUPPORTED),
             },
             ContentBlock::Image(_) => {
-                text.push_str("[an image, which can't be shown to the model]")
+                text.push_str("[an image, which can't be shown to the model]");
             }
             ContentBlock::Audio(_) => text.push_str("[audio, which can't be played to the model]"),
             _ => text.push_str(UNSUPPORTED),
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn an_image_is_told_and_an_empty_prompt_refused() {
+    fn an_image_is_named_and_an_empty_prompt_refused() {
         let image = ContentBlock::Image(ImageContent::new("", "image/png"));
         assert!(prompt_text(&[image]).unwrap().contains("image"));
         assert!(prompt_text(&[ContentBlock::from(" \n")]).is_err());

@@ -33,12 +33,12 @@ pub(super) struct RunUpdates {
     shown: ShownCalls,
     /// The files that open calls change, as they were before.
     old: HashMap<CallId, Vec<OldFile>>,
-    call: Option<OpenModelCall>,
+    call: Option<ShownModelCall>,
     /// The last complete text that the client has.
     last_text: String,
 }
 
-struct OpenModelCall {
+struct ShownModelCall {
     id: EffectId,
     is_shown: bool,
     message: MessageId,
@@ -172,7 +172,7 @@ impl ReportSink for RunUpdates {
                 };
                 let message = MessageId::new(format!("{}-{}", self.session, event.seq));
                 let text = String::new();
-                self.call = Some(OpenModelCall { id: start.call, is_shown, message, text });
+                self.call = Some(ShownModelCall { id: start.call, is_shown, message, text });
                 Ok(())
             }
             PublicEventKind::TextDelta(delta) => self.send_text(&delta.text),

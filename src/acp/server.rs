@@ -138,7 +138,7 @@ pub fn serve(
     if workers.recv_timeout(SHUTDOWN_TIMEOUT) == Err(crossbeam_channel::RecvTimeoutError::Timeout) {
         log::warn!("a prompt has not ended in time");
     }
-    // Nobody answers any more.
+    // No one answers any more.
     connection.flush(FLUSH_TIMEOUT);
     closed.cancel();
     Ok(end)
@@ -218,19 +218,19 @@ impl Server {
         }
         match method {
             _ if method == names.authenticate => {
-                self.answer(id, params, RequestHandler::authenticate)
+                self.answer(id, params, RequestHandler::authenticate);
             }
             _ if method == names.session_new => {
-                self.answer(id, params, RequestHandler::new_session)
+                self.answer(id, params, RequestHandler::new_session);
             }
             _ if method == names.session_load => {
-                self.answer(id, params, RequestHandler::load_session)
+                self.answer(id, params, RequestHandler::load_session);
             }
             _ if method == names.session_resume => {
-                self.answer(id, params, RequestHandler::resume_session)
+                self.answer(id, params, RequestHandler::resume_session);
             }
             _ if method == names.session_list => {
-                self.answer(id, params, RequestHandler::list_sessions)
+                self.answer(id, params, RequestHandler::list_sessions);
             }
             _ if method == names.session_set_mode => {
                 // In order: a prompt that follows has the new mode.
@@ -378,8 +378,9 @@ impl RequestHandler {
 
     /// Checks that the model can be reached as it is set up.
     fn authenticate(&self, request: AuthenticateRequest) -> Result<AuthenticateResponse, Error> {
-        if &*request.method_id.0 != KEY_VARIABLE {
-            let why = format!("no method '{}' of authentication", request.method_id.0);
+        let AuthenticateRequest { method_id, .. } = request;
+        if &*method_id.0 != KEY_VARIABLE {
+            let why = format!("no method '{}' of authentication", method_id.0);
             return Err(with_message(Error::invalid_params(), why));
         }
         let folder = std::env::current_dir().unwrap_or_default();
@@ -390,7 +391,7 @@ impl RequestHandler {
     }
 
     fn new_session(&self, request: NewSessionRequest) -> Result<NewSessionResponse, Error> {
-        let session = self.open(SessionId::generate(), &request.cwd, request.mcp_servers, None)?;
+        let session = open_session(SessionId::generate(), &request.cwd, request.mcp_servers, None)?;
         let modes = self.check(&session)?;
         let id = session.client_id.clone();
         lock(&self.sessions).insert(id.clone(), Arc::new(session));
@@ -433,7 +434,7 @@ impl RequestHandler {
             error => app_error(&error.into()),
         })?;
         let options = self.host.stored_options(&folder, &stored.history)?;
-        let opened = self.open(session, &folder, servers, Some(options))?;
+        let opened = open_session(session, &folder, servers, Some(options))?;
         let modes = self.check(&opened)?;
         if shows_history {
             for update in stored.updates {
@@ -449,17 +450,6 @@ impl RequestHandler {
             open.close(Signal::Interrupt);
         }
         Ok(modes)
-    }
-
-    fn open(
-        &self,
-        id: SessionId,
-        folder: &Path,
-        servers: Vec<McpServer>,
-        options: Option<Value>,
-    ) -> Result<OpenSession, Error> {
-        let folder = check_folder(folder)?;
-        Ok(OpenSession::new(id, folder, parse_servers(servers)?, options))
     }
 
     /// Checks that a session can run, and returns its modes.
@@ -499,9 +489,10 @@ impl RequestHandler {
     }
 
     fn set_mode(&self, request: SetSessionModeRequest) -> Result<SetSessionModeResponse, Error> {
-        let session = self.find(&request.session_id)?;
+        let SetSessionModeRequest { session_id, mode_id, .. } = request;
+        let session = self.find(&session_id)?;
         let ConfiguredSession { setup, .. } = session.configure(&*self.host)?;
-        let id = &*request.mode_id.0;
+        let id = &*mode_id.0;
         let mode = parse_mode(&setup.config, self.host.default_agent(), id)
             .ok_or_else(|| with_message(Error::invalid_params(), format!("no mode '{id}'")))?;
         session.configure_with(&*self.host, &mode)?;
@@ -518,6 +509,17 @@ impl RequestHandler {
             let _ = self.client.connection.update(&session, update);
         }
     }
+}
+
+/// Returns a session that works in a folder, with the servers of its client.
+fn open_session(
+    id: SessionId,
+    folder: &Path,
+    servers: Vec<McpServer>,
+    options: Option<Value>,
+) -> Result<OpenSession, Error> {
+    let folder = check_folder(folder)?;
+    Ok(OpenSession::new(id, folder, parse_servers(servers)?, options))
 }
 
 /// Returns an error with its data and a text of its own.

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use agent_client_protocol_schema::v1::{Error, SessionId as ClientSessionId};
 use serde_json::Value;
 
+use super::client_servers::add_servers;
 use super::modes::ChosenMode;
 use super::permission::SessionApprovals;
 use super::session_host::{ConfiguredSession, SessionChoice, SessionHost, with_message};
@@ -77,7 +78,9 @@ impl OpenSession {
             mode: mode.mode,
         };
         let mut configured = host.configure(&choice)?;
-        super::client_servers::add_servers(&mut configured.setup.config, &self.servers);
+        if configured.has_servers {
+            add_servers(&mut configured.setup.config, &self.servers);
+        }
         Ok(configured)
     }
 

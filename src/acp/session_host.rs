@@ -57,6 +57,8 @@ pub struct ConfiguredSession {
     pub setup: RunSetup,
     /// The options that are stored in it.
     pub options: Value,
+    /// Whether the user has not turned MCP servers off, those of the client included.
+    pub has_servers: bool,
 }
 
 /// Why a session can't be configured.

@@ -83,7 +83,7 @@ struct PageRequest {
 /// The maximum size of a file that is read as a whole, in bytes.
 const MAX_WHOLE_FILE: u64 = 4 << 20;
 
-/// What is told in place of the text of an empty file.
+/// What is shown in place of the text of an empty file.
 const EMPTY_NOTE: &str = "(the file is empty)";
 
 /// What follows the text of a file with unsaved changes.

@@ -24,7 +24,7 @@ pub trait ReportSink: Send {
         Ok(())
     }
 
-    /// Looks at an event of the driver before the public events that are made of it, for what those don't tell: the
+    /// Looks at an event of the driver before the public events that are made of it, for what those don't have: the
     /// model's reasoning, and when an approved call starts.
     fn on_run_event(&mut self, event: &RunEvent<'_>) {
         let _ = event;

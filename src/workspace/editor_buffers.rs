@@ -5,7 +5,7 @@ use std::path::Path;
 
 /// The open files of an editor.
 pub trait EditorBuffers: Send + Sync {
-    /// Returns the text of a file as the editor has it; `None` if the editor doesn't tell.
+    /// Returns the text of a file as the editor has it; `None` if the editor doesn't say.
     fn read(&self, path: &Path) -> Option<String>;
 
     /// Informs the editor of the new text of a file, which is on disk already.
@@ -18,7 +18,7 @@ impl fmt::Debug for dyn EditorBuffers {
     }
 }
 
-/// The mark at the beginning of some files in UTF-8, which editors don't tell.
+/// The mark at the beginning of some files in UTF-8, which editors leave out.
 const BYTE_ORDER_MARK: &str = "\u{feff}";
 
 /// Returns the content of a file whose text in the editor differs from that on disk. Line ends and the byte order mark are

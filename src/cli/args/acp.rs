@@ -4,7 +4,7 @@ use clap::Args;
 
 use super::SettingsArgs;
 
-/// What `--help` tells besides the options.
+/// What `--help` shows besides the options.
 pub(super) const ACP_HELP: &str = "\
 An editor starts this command and speaks the Agent Client Protocol, version 1, with it: JSON lines on standard input and
 output; the log is on standard error. The editor names the folder of each session, which has to be an absolute path; the

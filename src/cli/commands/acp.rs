@@ -59,9 +59,9 @@ impl CommandHost {
             )
             .hint("look at what has changed; then `architect config trust` trusts it as it is"));
         }
-        let options = json!(saved);
+        let (options, has_servers) = (json!(saved), !saved.disable_mcp);
         let setup = saved.new_setup(config, self.world.clone())?;
-        Ok(ConfiguredSession { setup, options })
+        Ok(ConfiguredSession { setup, options, has_servers })
     }
 
     fn layers(&self, folder: &Path) -> LayerArgs {

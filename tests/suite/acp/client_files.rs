@@ -107,6 +107,10 @@ text = "Done."
         let last = client.call_updates("m").last().unwrap()["status"].clone();
         assert_eq!(last, status);
     }
+    let mut off = AcpClient::start(&world, script, &["--mode", "yolo", "--disable-mcp"]);
+    let opened = off.call("session/new", &new(json!([server]))).unwrap();
+    assert_eq!(off.prompt(opened["sessionId"].as_str().unwrap(), "Go."), "end_turn");
+    assert_eq!(off.call_updates("m").last().unwrap()["status"], "failed");
     let sse = json!([{ "type": "sse", "name": "s", "url": "http://127.0.0.1:1/", "headers": [] }]);
     assert_eq!(client.call("session/new", &new(sse)).unwrap_err()["code"], -32602);
 }

@@ -46,7 +46,7 @@ fn bad_lines_are_answered_and_nothing_is_lost() {
 }
 
 #[test]
-fn a_client_of_another_version_is_told_ours() {
+fn a_client_of_another_version_gets_ours() {
     let world = CliFixture::new();
     let mut client = AcpClient::spawn(&mut command(&world, HELLO, &[]));
     let answer = client.call("initialize", &json!({ "protocolVersion": 7 })).unwrap();

@@ -26,6 +26,9 @@ fn a_prompt_streams_thoughts_text_and_calls_with_kinds_locations_and_diffs() {
     assert_eq!(client.prompt(&session, "Change it."), "end_turn");
     assert_eq!(world.read("a.txt"), "two\nend\n");
 
+    let title =
+        client.updates.iter().find(|update| update["sessionUpdate"] == "session_info_update");
+    assert_eq!(title.unwrap()["title"], "Change it.");
     assert_eq!(client.text("agent_thought_chunk"), "Look first.");
     assert_eq!(client.text("agent_message_chunk"), "I'll read it. It says two now.");
     let path = world.path("a.txt").canonicalize().unwrap();

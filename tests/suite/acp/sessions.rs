@@ -34,8 +34,8 @@ fn shown(client: &AcpClient) -> Vec<(String, String)> {
     let is_shown = |update: &&Value| others.iter().all(|other| update["sessionUpdate"] != *other);
     let updates = client.updates.iter().filter(is_shown);
     let shown = updates.map(|update| {
-        let said = update["content"]["text"].as_str().map(str::to_owned);
-        (text(update, "sessionUpdate"), said.unwrap_or_else(|| text(update, "status")))
+        let text_or_none = update["content"]["text"].as_str().map(str::to_owned);
+        (text(update, "sessionUpdate"), text_or_none.unwrap_or_else(|| text(update, "status")))
     });
     shown.collect()
 }
