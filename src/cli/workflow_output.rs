@@ -16,9 +16,9 @@ use architect::view::{CostSource, RunInfo, RunResult, sanitize};
 use architect::workflow::batch::plain_name;
 use architect::workflow::engine::machine::{End, Limit, Program, StepEvent};
 use architect::workflow::engine::{
-    EventDetail, IterationRecord, StepDefinition, StepSetup, StoredEvent, Workflow, WorkflowError,
-    WorkflowEvent, WorkflowHistory, WorkflowJournal, WorkflowJournalError, WorkflowLimits,
-    WorkflowObserver, WorkflowOutcome, WorkflowRun, definition_hash,
+    EventDetail, IterationRecord, MAX_ITEMS, StepDefinition, StepSetup, StoredEvent, Workflow,
+    WorkflowError, WorkflowEvent, WorkflowHistory, WorkflowJournal, WorkflowJournalError,
+    WorkflowLimits, WorkflowObserver, WorkflowOutcome, WorkflowRun, definition_hash,
 };
 use serde_json::{Value, json};
 
@@ -64,6 +64,7 @@ struct FinishedWorkflow<'a> {
 pub(crate) struct OpenWorkflow {
     store: SessionStore,
     journal: WorkflowJournal,
+    program: Program,
     events: Vec<StoredEvent>,
 }
 
@@ -109,9 +110,9 @@ impl WorkflowFolder {
                 CliError::usage(format!("could not write {}: {error}", ignore.display()))
             })?;
         }
-        let (journal, events) =
+        let (journal, program, events) =
             WorkflowJournal::open(&self.path, &self.definition, program, durability)?;
-        Ok(OpenWorkflow { store, journal, events })
+        Ok(OpenWorkflow { store, journal, program, events })
     }
 }
 
@@ -143,7 +144,7 @@ impl StartedWorkflow<'_> {
     ///
     /// Fails when a session or an undo could not begin, and when an output could not be written.
     pub(crate) fn run(self, open: OpenWorkflow) -> Result<u8, CliError> {
-        let OpenWorkflow { store, mut journal, events } = open;
+        let OpenWorkflow { store, mut journal, program, events } = open;
         let interrupts = RunInterrupts::default();
         let received = listen(&interrupts, self.output.format.format())?;
         let setups: Vec<StepSetup> = self
@@ -168,14 +169,13 @@ impl StartedWorkflow<'_> {
         let confirm = confirmation_port(pause_drawing, may_ask);
         let io = RunIo { reporter: reporter.clone(), confirm, sandbox: None };
 
-        let program = self.workflow.program();
         let mut history = WorkflowHistory::replay(&program, &events);
         let progress = WorkflowProgress {
             lang: setup.config.settings.language,
             is_quiet: self.output.quiet,
             has_steps: self.workflow.steps.len() > 1,
         };
-        if !events.is_empty() {
+        if !events.is_empty() || program != self.workflow.program() {
             let event = StepEvent::Continued { iterations: self.iterations };
             journal.append(event, &EventDetail::default())?;
             history.apply(&program, event, &EventDetail::default());
@@ -192,6 +192,7 @@ impl StartedWorkflow<'_> {
         }
         let run = WorkflowRun {
             workflow: self.workflow,
+            program: &program,
             setups: &setups,
             store: &store,
             limits: self.limits,
@@ -263,7 +264,10 @@ impl StartedWorkflow<'_> {
                 _ => info.exit_code(reason),
             },
             output: answer.unwrap_or(&sentence).into(),
-            error: report.and_then(|report| report.error.as_deref()).map(Into::into),
+            error: match outcome {
+                WorkflowOutcome::Ended(End::TooManyItems) => Some(sentence.as_str().into()),
+                _ => report.and_then(|report| report.error.as_deref()).map(Into::into),
+            },
             cost,
             worktree: self.worktree.and_then(WorktreeRun::result),
             workflow: Some(self.document(outcome, history)),
@@ -283,6 +287,7 @@ impl StartedWorkflow<'_> {
                 StopReason::Closed(CloseReason::BudgetExceeded)
             }
             WorkflowOutcome::Ended(End::Succeeded) => StopReason::LlmDone,
+            WorkflowOutcome::Ended(End::TooManyItems | End::ItemFailed) => StopReason::ChecksFailed,
             WorkflowOutcome::Ended(End::IterationsUsed | End::NothingChanged) if has_checks => {
                 StopReason::ChecksFailed
             }
@@ -328,6 +333,7 @@ impl StartedWorkflow<'_> {
         json!({
             "step": step.map(|step| &step.name),
             "iteration": iteration.number,
+            "item": iteration.item,
             "session_id": iteration.session.to_string(),
             "status": report.map(|it| it.status),
             "stop_reason": report.map(|it| &it.stop_reason),
@@ -350,6 +356,8 @@ fn end_name(outcome: WorkflowOutcome) -> &'static str {
         WorkflowOutcome::Ended(End::Succeeded) => "succeeded",
         WorkflowOutcome::Ended(End::IterationsUsed) => "iterations_used",
         WorkflowOutcome::Ended(End::NothingChanged) => "nothing_changed",
+        WorkflowOutcome::Ended(End::TooManyItems) => "too_many_items",
+        WorkflowOutcome::Ended(End::ItemFailed) => "item_failed",
         WorkflowOutcome::Ended(End::Incomplete) => "incomplete",
         WorkflowOutcome::Ended(End::LimitReached(Limit::Budget)) => "budget",
         WorkflowOutcome::Ended(End::SessionFailed(_)) => "session_failed",
@@ -394,6 +402,19 @@ impl WorkflowProgress {
             }
             WorkflowOutcome::Ended(End::SessionFailed(_)) => {
                 format!("{}; {again}", self.text("a session failed", "una sesión falló"))
+            }
+            WorkflowOutcome::Ended(End::TooManyItems) => {
+                let items = history.items.unwrap_or_default();
+                match self.lang {
+                    Language::En => {
+                        format!(
+                            "the list of a step has {items} items; at most {MAX_ITEMS} are possible"
+                        )
+                    }
+                    Language::Es => format!(
+                        "la lista de un paso tiene {items} elementos; son posibles {MAX_ITEMS} como máximo"
+                    ),
+                }
             }
             WorkflowOutcome::Ended(end) => {
                 let is_new = history.iterations.is_empty();
@@ -445,8 +466,13 @@ fn end_texts(end: End, is_loop: bool, is_new: bool) -> (&'static str, &'static s
             ("a step has used all its iterations", "un paso usó todas sus iteraciones")
         }
         End::NothingChanged => (
-            "two iterations in a row changed nothing; another task or --out begins a new loop",
+            "two iterations in a row changed nothing; the same command tries again",
             "dos iteraciones seguidas no cambiaron nada; otra tarea u otro --out empieza un bucle nuevo",
+        ),
+        End::TooManyItems => ("a step has too many items", "un paso tiene demasiados elementos"),
+        End::ItemFailed => (
+            "the checks of an item fail; the same command runs them again",
+            "las comprobaciones de un elemento fallan; la misma orden las repite",
         ),
         End::Incomplete => ("a step ended early", "un paso terminó antes de tiempo"),
         End::LimitReached(Limit::Budget) => (
@@ -463,17 +489,20 @@ impl WorkflowObserver for WorkflowProgress {
     fn on_event(&self, event: WorkflowEvent<'_>) {
         let short = |text: &str| sanitize::headline(text, MAX_LINE_CHARS);
         let text = match event {
-            WorkflowEvent::Iteration { step, number, of, is_resumed, .. } => {
+            WorkflowEvent::Iteration { step, number, of, item, is_resumed, .. } => {
                 let name = match self.has_steps {
                     true => format!("{}: ", short(&step.name)),
                     false => String::new(),
                 };
-                let what = match is_resumed {
-                    true => self.text("iteration resumed", "iteración reanudada"),
-                    false => self.text("iteration", "iteración"),
+                let what = match (item, is_resumed) {
+                    (None, true) => self.text("iteration resumed", "iteración reanudada"),
+                    (None, false) => self.text("iteration", "iteración"),
+                    (Some(_), true) => self.text("item resumed", "elemento reanudado"),
+                    (Some(_), false) => self.text("item", "elemento"),
                 };
                 let of_word = self.text("of", "de");
-                format!("↻ {name}{what} {number} {of_word} {of}")
+                let item = item.map_or(String::new(), |item| format!(": {}", short(item)));
+                format!("↻ {name}{what} {number} {of_word} {of}{item}")
             }
             WorkflowEvent::Skipped(step) if self.has_steps => {
                 format!("· {}: {}", short(&step.name), self.text("skipped", "omitido"))
@@ -510,6 +539,8 @@ impl From<WorkflowError> for CliError {
         match error {
             WorkflowError::App(error) => error.into(),
             WorkflowError::Journal(error) => error.into(),
+            WorkflowError::NotUndone { .. } => Self::failed(error)
+                .hint("restore these files by hand; another --out begins a new loop"),
             WorkflowError::NoEnd => Self::failed(error),
         }
     }
