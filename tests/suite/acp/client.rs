@@ -278,5 +278,5 @@ fn check_schema(name: &str, value: &Value) {
     let validator = jsonschema::validator_for(&schema).unwrap();
     if let Err(error) = validator.validate(value) {
         panic!("{name}: {error}\n{value}");
-    };
+    }
 }
