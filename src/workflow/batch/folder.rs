@@ -95,7 +95,7 @@ impl BatchFolder {
     }
 
     /// Returns the result of a session, as far as it is stored.
-    pub(super) fn read_result(&self, session: SessionId) -> Option<Value> {
+    pub(in crate::workflow) fn read_result(&self, session: SessionId) -> Option<Value> {
         let result: Value = serde_json::from_slice(&fs::read(self.result(session)).ok()?).ok()?;
         result.get("status").is_some().then_some(result)
     }
@@ -151,7 +151,11 @@ impl BatchFolder {
     }
 
     /// Replaces a file as a whole: a reader finds the old content or the new one.
-    pub(super) fn write(&self, path: &Path, content: &[u8]) -> Result<(), BatchFileError> {
+    pub(in crate::workflow) fn write(
+        &self,
+        path: &Path,
+        content: &[u8],
+    ) -> Result<(), BatchFileError> {
         self.write_parts(path, |file| file.write_all(content))
     }
 

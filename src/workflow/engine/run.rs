@@ -11,15 +11,19 @@ use super::history::{CheckReport, EventDetail, WorkflowHistory};
 use super::items::parse_items;
 use super::journal::{WorkflowJournal, WorkflowJournalError};
 use super::machine::{Command, End, Limit, Measurement, Program, StepEvent, StepNeed};
+use super::parallel_items::ParallelItems;
 use super::prompt::iteration_message;
 use super::session::SessionRun;
-use super::{StepDefinition, Workflow};
+use super::{MAX_ITEMS, StepDefinition, Workflow};
 use crate::app::{AppError, RunInterrupts, RunIo, RunSetup, UndoneSession, undo_whole_session};
 use crate::journal::{SessionId, SessionStore};
 use crate::model::{MicroUsd, Signal, TimeSpan, Tokens, pluralize};
 use crate::view::sanitize;
+use crate::workflow::batch::BatchFileError;
+use crate::workflow::batch::coordination::{BatchLimits, CoordinationError};
 use crate::workflow::command_check::{CommandCheck, CommandReport, run_check};
 use crate::workflow::self_eval::evaluation_charge;
+use crate::workspace::worktree::WorktreeError;
 
 /// What a step runs with.
 #[derive(Clone)]
@@ -94,10 +98,28 @@ pub enum WorkflowEvent<'a> {
     },
     /// An iteration was undone.
     Undone(&'a str),
+    /// An item ended that was done at the same time as others.
+    ItemEnded {
+        /// The step.
+        step: &'a StepDefinition,
+        /// The number of the item, from one.
+        number: u32,
+        /// Whether it succeeded.
+        is_success: bool,
+    },
+    /// An item ends its step, for this reason.
+    ItemFailed {
+        /// The step.
+        step: &'a StepDefinition,
+        /// Which item, and why.
+        why: &'a str,
+    },
+    /// The items that are done at the same time have cost this until now.
+    Spent(MicroUsd),
 }
 
-/// Sees what happens in a workflow.
-pub trait WorkflowObserver {
+/// Sees what happens in a workflow. Of items that are done at the same time, on their threads.
+pub trait WorkflowObserver: Sync {
     /// Receives an event.
     fn on_event(&self, event: WorkflowEvent<'_>);
 }
@@ -133,6 +155,15 @@ pub enum WorkflowError {
         /// The paths that are not restored, with the reasons.
         paths: Vec<(PathBuf, String)>,
     },
+    /// Items that are done at the same time could not be coordinated.
+    #[error(transparent)]
+    Coordination(#[from] CoordinationError),
+    /// Their files could not be written.
+    #[error(transparent)]
+    File(#[from] BatchFileError),
+    /// Their worktrees could not be used.
+    #[error(transparent)]
+    Worktree(#[from] WorktreeError),
     /// A run left no result.
     #[error("the run left no result")]
     NoEnd,
@@ -244,16 +275,19 @@ impl ActiveStep<'_> {
             Command::Decide => Ok(self.decide()),
             Command::Measure => Ok(self.measure()),
             Command::Begin => {
-                let (event, item) = match self.reached_limit() {
-                    Some(limit) => (StepEvent::Limited(limit), None),
-                    None => {
-                        let number = self.history.state.place().iteration + 1;
-                        (StepEvent::Begun(SessionId::generate()), self.item(number))
-                    }
+                let limit = self.reached_limit();
+                let event = match limit {
+                    Some(limit) => StepEvent::Limited(limit),
+                    None => StepEvent::Begun(SessionId::generate()),
                 };
+                let next = self.history.state.place().iteration + 1;
+                let item = self.item(next).filter(|_| limit.is_none());
                 Ok(Some((event, EventDetail { item, ..EventDetail::default() })))
             }
-            Command::Run(session) => self.run_session(session),
+            Command::Run(session) => match self.step.parallel {
+                None => self.run_session(session),
+                Some(jobs) => self.run_items(session, jobs),
+            },
             Command::Undo(session) => {
                 let RunSetup { config, env, .. } = &self.setup()?.setup;
                 let done = undo_whole_session(config, env, self.run.store, session)?;
@@ -308,9 +342,10 @@ impl ActiveStep<'_> {
             return String::new();
         };
         let own = self.history.iterations.iter().filter(|it| it.step == index);
-        let answers = own.map(|it| it.report.as_ref().map_or("", |report| report.output.as_str()));
+        let mut answers =
+            own.map(|it| it.report.as_ref().map_or("", |report| report.output.as_str()));
         match &self.run.workflow.steps[index].items {
-            None => answers.last().unwrap_or_default().to_owned(),
+            None => answers.next_back().unwrap_or_default().to_owned(),
             Some(_) => answers.map(str::trim_end).collect::<Vec<_>>().join("\n\n"),
         }
     }
@@ -323,6 +358,9 @@ impl ActiveStep<'_> {
 
     /// Returns the item of an iteration of the step.
     fn item(&self, number: u32) -> Option<String> {
+        if self.step.parallel.is_some() {
+            return None;
+        }
         let index = usize::try_from(number.checked_sub(1)?).ok()?;
         self.items()?.get(index).cloned()
     }
@@ -349,7 +387,13 @@ impl ActiveStep<'_> {
         let need = match self.items().filter(|_| is_needed) {
             _ if !is_needed => StepNeed::Nothing,
             None => StepNeed::Iterations,
-            Some(items) => StepNeed::Items(u32::try_from(items.len()).unwrap_or(u32::MAX)),
+            Some(items) => {
+                let count = u32::try_from(items.len()).unwrap_or(u32::MAX);
+                match self.step.parallel {
+                    Some(_) if (1..=MAX_ITEMS).contains(&count) => StepNeed::Iterations,
+                    Some(_) | None => StepNeed::Items(count),
+                }
+            }
         };
         Some((StepEvent::Decided(need), EventDetail { checks, ..EventDetail::default() }))
     }
@@ -408,6 +452,40 @@ impl ActiveStep<'_> {
             is_resumed: self.run.store.reader(session).is_ok(),
         });
         let Some((end, report)) = run.run(self.run.io)? else { return Ok(None) };
+        let detail = EventDetail { report: Some(report), ..EventDetail::default() };
+        Ok(Some((StepEvent::Ended(end), detail)))
+    }
+
+    /// Runs all items of the step, up to so many at the same time.
+    fn run_items(
+        &self,
+        id: SessionId,
+        jobs: u32,
+    ) -> Result<Option<(StepEvent, EventDetail)>, WorkflowError> {
+        if self.run.is_out_of_time() {
+            return Ok(None);
+        }
+        let spent = self.history.spent_without(Some(id));
+        let WorkflowLimits { budget, tokens, .. } = self.run.limits;
+        let message = |item: String| {
+            let task = self.task(Some(&item));
+            let message = iteration_message(self.step, &task, self.history, 1);
+            (item, message)
+        };
+        let items = ParallelItems {
+            run: self.run,
+            step: self.step,
+            setup: self.setup()?,
+            id,
+            jobs: usize::try_from(jobs).unwrap_or(1),
+            items: self.items().unwrap_or_default().into_iter().map(message).collect(),
+            limits: BatchLimits {
+                money: budget.map(|most| most.saturating_sub(spent.money)),
+                tokens: tokens.map(|most| most.saturating_sub(spent.tokens)),
+            },
+            is_repeated: self.history.records_at_end(id).is_some(),
+        };
+        let Some((end, report)) = items.run()? else { return Ok(None) };
         let detail = EventDetail { report: Some(report), ..EventDetail::default() };
         Ok(Some((StepEvent::Ended(end), detail)))
     }
