@@ -150,12 +150,11 @@ impl AcpClient {
         let line = self.lines.recv_timeout(TIMEOUT).expect("the agent says nothing");
         let message: Value = serde_json::from_str(&line).unwrap_or_else(|_| panic!("{line}"));
         assert_eq!(message["jsonrpc"], "2.0");
-        let method = match message["method"].as_str() {
-            Some(method) => method.to_owned(),
-            None => {
-                let at = self.open.iter().position(|(id, _)| message["id"] == *id);
-                at.map(|at| self.open.remove(at).1).unwrap_or_default()
-            }
+        let method = if let Some(method) = message["method"].as_str() {
+            method.to_owned()
+        } else {
+            let at = self.open.iter().position(|(id, _)| message["id"] == *id);
+            at.map(|at| self.open.remove(at).1).unwrap_or_default()
         };
         check(&method, &message);
         if method == "session/update" {
