@@ -25,8 +25,8 @@ use crate::llm::Recorder;
 use crate::model::TimeSpan;
 use crate::port::CancellationToken;
 use crate::tools::ExecutionMode;
-use crate::workspace::WorkspaceRoot;
 use crate::workspace::index::IndexSettings;
+use crate::workspace::{EditorBuffers, WorkspaceRoot};
 
 /// Everything that a run needs, found and checked before anything begins.
 #[derive(Clone)]
@@ -158,6 +158,12 @@ impl RunSetup {
         let sandbox = Sandbox::new(&config, &self.env, root.path().to_owned(), guarded)?;
         let origin = self.origin.clone().unwrap_or_else(|| self.root.path().to_owned());
         Ok(Self { config, sandbox, root, origin: Some(origin), diff: None, ..self.clone() })
+    }
+
+    /// Returns the same, whose tools see the unsaved changes of an editor.
+    pub fn with_buffers(mut self, buffers: Arc<dyn EditorBuffers>) -> Self {
+        self.root = self.root.with_buffers(buffers);
+        self
     }
 
     /// Returns the same for another agent, whose answer is free.

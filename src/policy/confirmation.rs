@@ -2,6 +2,7 @@
 
 use serde::Deserialize;
 
+use crate::model::CallId;
 use crate::port::EffectContext;
 
 /// Asks the user to confirm calls.
@@ -17,12 +18,16 @@ pub trait Confirmer: Send + Sync {
 /// A request to confirm a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConfirmationRequest<'a> {
+    /// The call.
+    pub call: &'a CallId,
     /// The tool.
     pub tool: &'a str,
     /// The call in one line.
     pub summary: &'a str,
     /// The reason for the request.
     pub reason: &'a str,
+    /// The rule that would allow the call, if there is one.
+    pub rule: Option<&'a str>,
 }
 
 /// The answer to a request.

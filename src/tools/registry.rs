@@ -302,16 +302,23 @@ impl RegisteredCall {
     fn confirm(&self, why: &str, scope: &EffectContext) -> Result<String, AuthorizationOutcome> {
         let denied = |reason: &str| Err(AuthorizationOutcome::Rejected(self.denied(reason)));
         let summary = self.invocation.summary();
-        let request = ConfirmationRequest { tool: &self.tool, summary: &summary, reason: why };
+        let rule = example_rule(&self.tool, &*self.invocation);
+        let request = ConfirmationRequest {
+            call: &self.id,
+            tool: &self.tool,
+            summary: &summary,
+            reason: why,
+            rule: Some(&rule),
+        };
         match self.gate.confirmer.confirm(&request, scope) {
             ConfirmationAnswer::Yes => Ok("confirmed by the user".to_owned()),
             ConfirmationAnswer::No => denied("the user rejected the call. Don't repeat it"),
             ConfirmationAnswer::Abort => Err(AuthorizationOutcome::Abort),
             ConfirmationAnswer::Unavailable => denied(&format!(
                 "{} needs a confirmation ({why}), and there is no terminal to ask on. The user can allow it \
-                 with --mode yolo, or with a rule like --allow {}",
+                 with --mode yolo, or with a rule like --allow '{}'",
                 self.tool,
-                example_rule(&self.tool, &*self.invocation)
+                rule.replace('\'', r"'\''")
             )),
         }
     }
@@ -361,14 +368,13 @@ impl ResultBuilder {
     }
 }
 
-/// Returns a rule that would allow a call, quoted for a shell.
+/// Returns a rule that would allow a call.
 fn example_rule(tool: &str, prepared: &dyn ToolInvocation) -> String {
     let target = prepared.targets().into_iter().next().map(|target| match target {
         CallTarget::Read(path) | CallTarget::Write(path) | CallTarget::Search(path) => path,
         CallTarget::Command(command) => command.text().trim().to_owned(),
     });
-    let rule = target.map_or_else(|| tool.to_owned(), |target| format!("{tool}({target})"));
-    format!("'{}'", rule.replace('\'', r"'\''"))
+    target.map_or_else(|| tool.to_owned(), |target| format!("{tool}({target})"))
 }
 
 impl ToolSettings {

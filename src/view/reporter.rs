@@ -195,6 +195,9 @@ impl ReporterState {
                 sink.on_progress(*id, text);
             }
         }
+        for sink in &mut *sinks {
+            sink.on_run_event(event);
+        }
         let mut done = Ok(());
         for event in run.projector.project(event) {
             run.result.on_event(&event);

@@ -10,7 +10,7 @@ use super::public::{PublicEvent, PublicEventKind};
 use super::result::RunResult;
 use super::{jsonl, sanitize};
 use crate::model::EffectId;
-use crate::port::Disconnected;
+use crate::port::{Disconnected, RunEvent};
 
 /// An output of a run: a log, a stream, a document.
 pub trait ReportSink: Send {
@@ -22,6 +22,12 @@ pub trait ReportSink: Send {
     fn on_event(&mut self, event: &PublicEvent) -> Result<(), Disconnected> {
         let _ = event;
         Ok(())
+    }
+
+    /// Looks at an event of the driver before the public events that are made of it, for what those don't have: the
+    /// model's reasoning, and when an approved call starts.
+    fn on_run_event(&mut self, event: &RunEvent<'_>) {
+        let _ = event;
     }
 
     /// Shows the progress of a call; the newest text replaces the others.
