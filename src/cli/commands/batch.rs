@@ -1,5 +1,6 @@
 //! `architect batch`: runs many tasks.
 
+use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, Read};
 use std::mem;
@@ -48,6 +49,9 @@ const TASKS_FORM: &str = "the file has a task in each line, as JSON, or [[task]]
 pub(super) const VARIANTS_FORM: &str =
     "the file has a variant in each line, as JSON, or [[variant]] tables, as TOML";
 
+/// In how many lines one mistake is shown.
+const MAX_ALIKE: usize = 3;
+
 /// The largest manifest, in bytes.
 const MAX_MANIFEST_BYTES: u64 = 1 << 30;
 
@@ -65,6 +69,8 @@ pub(crate) fn run(mut args: BatchArgs, world: &ProcessEnv) -> Result<u8, CliErro
 /// What a batch runs, and where.
 pub(super) struct BatchPlan {
     pub(super) manifest: BatchManifest,
+    /// What is wrong with it by itself.
+    pub(super) problems: Vec<ManifestProblem>,
     pub(super) common: CommonOptions,
     /// The limits of all cells together.
     pub(super) limits: LimitsConfig,
@@ -96,8 +102,10 @@ pub(super) fn plan_manifest(
     limits: LimitsConfig,
     world: &ProcessEnv,
 ) -> Result<BatchPlan, CliError> {
+    let (manifest, problems) = read_manifest(args, world)?;
     Ok(BatchPlan {
-        manifest: read_manifest(args, world)?,
+        manifest,
+        problems,
         common: common_options(&args.settings, config.workspace.clone(), DEFAULT_AGENT),
         limits,
         name: batch_name(args),
@@ -108,7 +116,7 @@ pub(super) fn plan_manifest(
 }
 
 impl BatchPlan {
-    /// Takes the cells out of the manifest, if no mistake can be found before one begins.
+    /// Takes the cells out of the manifest, if no mistake can be found before one begins; otherwise all of them are shown.
     pub(super) fn take_cells<'a>(
         &mut self,
         args: &'a BatchArgs,
@@ -123,7 +131,11 @@ impl BatchPlan {
             files: self.files.clone(),
             has_budget: self.limits.budget_usd.is_some(),
         };
-        refuse(&options.find_problems(&cells))?;
+        let mut problems = mem::take(&mut self.problems);
+        problems.append(&mut options.find_problems(&cells));
+        let [tasks, _] = &self.files;
+        problems.sort_by_key(|problem| (problem.file != *tasks, problem.line));
+        refuse(&problems)?;
         Ok((options, cells))
     }
 }
@@ -252,10 +264,11 @@ fn batch_limits(args: &BatchArgs, config: &Config) -> LimitsConfig {
     }
 }
 
+/// Returns the manifest, and what is wrong with it by itself.
 pub(super) fn read_manifest(
     args: &BatchArgs,
     world: &ProcessEnv,
-) -> Result<BatchManifest, CliError> {
+) -> Result<(BatchManifest, Vec<ManifestProblem>), CliError> {
     let tasks = read_text(&args.tasks, TASKS_FORM)?;
     let variants =
         args.variants.as_ref().map(|path| read_text(&path.to_string_lossy(), VARIANTS_FORM));
@@ -264,19 +277,30 @@ pub(super) fn read_manifest(
     let text = ManifestText { name: &tasks_name, text: &tasks };
     let variants =
         variants.as_ref().map(|variants| ManifestText { name: &variants_name, text: variants });
-    match BatchManifest::parse(text, variants, &world.cwd) {
-        Ok(manifest) => Ok(manifest),
-        Err(problems) => refuse(&problems).map(|()| BatchManifest::default()),
-    }
+    Ok(BatchManifest::parse(text, variants, &world.cwd))
 }
 
-/// Fails with all mistakes of a manifest, if there are any.
+/// Fails with all mistakes of a manifest, if there are any. One that many lines have is shown with the first of them.
 pub(super) fn refuse(problems: &[ManifestProblem]) -> Result<(), CliError> {
-    let line = |problem: &ManifestProblem| match problem.file.is_empty() {
-        true => problem.message.clone(),
-        false => problem.to_string(),
-    };
-    let lines: Vec<String> = problems.iter().map(line).collect();
+    let mut alike: HashMap<(&str, &str), usize> = HashMap::new();
+    for problem in problems {
+        *alike.entry((&problem.file, &problem.message)).or_default() += 1;
+    }
+    let mut lines = Vec::new();
+    for problem in problems {
+        let text = match problem.file.is_empty() {
+            true => problem.message.clone(),
+            false => problem.to_string(),
+        };
+        match alike.get_mut(&(&*problem.file, &*problem.message)) {
+            Some(0) => {}
+            Some(count) if *count > MAX_ALIKE => {
+                lines.push(format!("{text} (and so in {} more lines)", *count - 1));
+                *count = 0;
+            }
+            _ => lines.push(text),
+        }
+    }
     match &lines[..] {
         [] => Ok(()),
         [problem] => Err(CliError::usage(problem).hint("nothing was started")),

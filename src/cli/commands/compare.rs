@@ -65,6 +65,7 @@ pub(crate) fn run(args: CompareArgs, world: &ProcessEnv) -> Result<u8, CliError>
     let files = args.variants.as_ref().map(|path| path.display().to_string());
     let plan = BatchPlan {
         manifest: BatchManifest { tasks: vec![compared], variants },
+        problems: Vec::new(),
         common,
         limits,
         name,
@@ -121,10 +122,8 @@ fn read_variants(
     }
     let text = read_text(&name, VARIANTS_FORM)?;
     let text = ManifestText { name: &name, text: &text };
-    match BatchManifest::parse_variants(text, &world.cwd) {
-        Ok(variants) => Ok(variants),
-        Err(problems) => refuse(&problems).map(|()| Vec::new()),
-    }
+    let (variants, problems) = BatchManifest::parse_variants(text, &world.cwd);
+    refuse(&problems).map(|()| variants)
 }
 
 /// Returns the folder of a comparison, and the commit that its variants begin at: the one that is checked out. If that
