@@ -1,5 +1,6 @@
 //! `architect batch`: runs many tasks.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, Read};
@@ -19,8 +20,8 @@ use architect::workflow::batch::coordination::{
     BatchLimits, CellOutcome, CoordinationError, CoordinationSettings, Coordinator, ReopenAs,
 };
 use architect::workflow::batch::{
-    BatchCell, BatchFileError, BatchFolder, BatchManifest, BatchReport, BatchRun, CommonOptions,
-    LEASE_TIME, ManifestProblem, ManifestText, StoredSessions, write_results,
+    BatchCell, BatchFileError, BatchFolder, BatchManifest, BatchReport, BatchResults, BatchRun,
+    CellStatus, CommonOptions, LEASE_TIME, ManifestProblem, ManifestText, StoredSessions,
 };
 use architect::workspace::read_input;
 
@@ -155,12 +156,10 @@ pub(super) fn run_cells(
     let durability = config.settings.sessions.durability;
     let store = SessionStore::open(&out, durability)?;
     let folder = BatchFolder::create(&out)?;
-    let own: Vec<BatchCell> = match args.shard {
-        None => cells.clone(),
-        Some(shard) => {
-            let of_shard = cells.iter().enumerate().filter(|(index, _)| shard.has(*index));
-            of_shard.map(|(_, cell)| cell.clone()).collect()
-        }
+    let is_own = |index: &usize| args.shard.is_none_or(|shard| shard.has(*index));
+    let own: Cow<'_, [BatchCell]> = match args.shard {
+        None => Cow::Borrowed(&cells),
+        Some(_) => (0..cells.len()).filter(is_own).map(|index| cells[index].clone()).collect(),
     };
     options.warn_about_shared_folders(&own);
     let ids: Vec<_> = own.iter().map(|cell| cell.id.clone()).collect();
@@ -211,13 +210,11 @@ pub(super) fn run_cells(
     // Also after an interrupt, and an error: what is finished is finished.
     let results_lock = folder.lock_results();
     let spent = coordinator.progress()?.spent.money.as_dollars();
-    let rows = write_results(&folder, &coordinator, &cells)?;
+    drop(own);
+    let results = BatchResults::write(&folder, &coordinator, cells)?;
     let is_over = ran?;
-    let is_success = own.iter().all(|cell| {
-        coordinator.outcome(&cell.id).is_some_and(|(outcome, session)| {
-            outcome == CellOutcome::Succeeded && folder.has_result(session)
-        })
-    });
+    let is_success = |index: usize| results.figures[index].status == CellStatus::Success;
+    let is_success = (0..results.figures.len()).filter(is_own).all(is_success);
     let stopped_by = interrupts.signal().filter(|_| !is_over).or_else(|| signals.signal());
     let exit_code = match (stopped_by, is_success) {
         (_, true) => 0,
@@ -228,7 +225,7 @@ pub(super) fn run_cells(
         log::warn!("the time of the batch is over; the same command continues");
     }
     let out = out.display().to_string();
-    let report = BatchReport { name, folder: out, rows, spent, exit_code, comparison: None };
+    let report = BatchReport { name, folder: out, results, spent, exit_code, comparison: None };
     let is_stopped = stopped_by.is_some() && !is_success;
     Ok(BatchEnd { report, folder, results_lock, is_stopped })
 }

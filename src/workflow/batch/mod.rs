@@ -37,6 +37,6 @@ pub use manifest::{
 };
 pub(in crate::workflow) use manifest_file::{ManifestEntry, read_entries};
 pub use report::BatchReport;
-pub use results::{CellRow, write_results};
+pub use results::{BatchResults, CellFigures, CellRow, CellStatus};
 pub use statistics::Estimate;
 pub use stored_sessions::StoredSessions;
