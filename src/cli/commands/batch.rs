@@ -21,7 +21,8 @@ use architect::workflow::batch::coordination::{
 };
 use architect::workflow::batch::{
     BatchCell, BatchFileError, BatchFolder, BatchManifest, BatchReport, BatchResults, BatchRun,
-    CellStatus, CommonOptions, LEASE_TIME, ManifestProblem, ManifestText, StoredSessions,
+    BatchRunError, CellStatus, CommonOptions, LEASE_TIME, ManifestProblem, ManifestText,
+    StoredSessions,
 };
 use architect::workspace::read_input;
 
@@ -49,6 +50,9 @@ const STDIN_NAME: &str = "standard input";
 const TASKS_FORM: &str = "the file has a task in each line, as JSON, or [[task]] tables, as TOML";
 pub(super) const VARIANTS_FORM: &str =
     "the file has a variant in each line, as JSON, or [[variant]] tables, as TOML";
+
+/// What helps when the folder of a batch can't be written.
+const CONTINUE_HINT: &str = "the same command continues when the folder can be written";
 
 /// In how many lines one mistake is shown.
 const MAX_ALIKE: usize = 3;
@@ -177,9 +181,7 @@ pub(super) fn run_cells(
             "file locks don't hold in {out} for all machines: no other one may work on this batch"
         );
     }
-    if args.retry_failed {
-        reopen_failed(&coordinator, &folder, &own)?;
-    }
+    reopen(&coordinator, &folder, &own, args.retry_failed)?;
     let finished = own.iter().filter(|cell| is_finished(&coordinator, cell)).count();
     if let Some(warning) = warning.filter(|_| finished < own.len()) {
         log::warn!("{warning}");
@@ -211,8 +213,8 @@ pub(super) fn run_cells(
     let results_lock = folder.lock_results();
     let spent = coordinator.progress()?.spent.money.as_dollars();
     drop(own);
-    let results = BatchResults::write(&folder, &coordinator, cells)?;
-    let is_over = ran?;
+    let results = BatchResults::write(&folder, &coordinator, cells);
+    let (is_over, results) = (ran?, results?);
     let is_success = |index: usize| results.figures[index].status == CellStatus::Success;
     let is_success = (0..results.figures.len()).filter(is_own).all(is_success);
     let stopped_by = interrupts.signal().filter(|_| !is_over).or_else(|| signals.signal());
@@ -344,18 +346,26 @@ fn is_finished(coordinator: &Coordinator, cell: &BatchCell) -> bool {
     outcome.is_some_and(|outcome| outcome != CellOutcome::BudgetReached)
 }
 
-/// Opens the failed cells again that another attempt may help, and those whose results are lost.
-fn reopen_failed(
+/// Opens cells again: those whose result is lost, to make it from their session, and, if asked to, the failed ones that
+/// another attempt may help.
+fn reopen(
     coordinator: &Coordinator,
     folder: &BatchFolder,
     cells: &[BatchCell],
+    has_retries: bool,
 ) -> Result<(), CliError> {
     for cell in cells {
         let Some((outcome, session)) = coordinator.outcome(&cell.id) else { continue };
         let is_retried =
             matches!(outcome, CellOutcome::Failed(code) if RETRIED_EXIT_CODES.contains(&code));
-        if is_retried || !folder.has_result(session) {
+        if has_retries && is_retried {
             coordinator.reopen(&cell.id, ReopenAs::NewSession)?;
+        } else if !folder.has_result(session) {
+            log::warn!(
+                "the result of {} is lost or damaged; it is made again from its session",
+                cell.label()
+            );
+            coordinator.reopen(&cell.id, ReopenAs::SameSession)?;
         }
     }
     Ok(())
@@ -387,13 +397,22 @@ impl From<CoordinationError> for CliError {
             CoordinationError::NoLocks(_) | CoordinationError::LocalLocks(_) => {
                 Self::usage(&error).hint("--out names a folder on another file system")
             }
-            _ => Self::failed(&error),
+            _ => Self::failed(&error).hint(CONTINUE_HINT),
         }
     }
 }
 
 impl From<BatchFileError> for CliError {
     fn from(error: BatchFileError) -> Self {
-        Self::failed(&error)
+        Self::failed(&error).hint(CONTINUE_HINT)
+    }
+}
+
+impl From<BatchRunError> for CliError {
+    fn from(error: BatchRunError) -> Self {
+        match error {
+            BatchRunError::Coordination(error) => error.into(),
+            BatchRunError::NotStored { .. } => Self::failed(&error).hint(CONTINUE_HINT),
+        }
     }
 }
