@@ -53,7 +53,7 @@ pub use run::{FinishedRun, RunIo, RunRequest};
 pub use run_environment::{PortsOverride, RunEnvironment, SubagentClock};
 pub use run_interrupts::RunInterrupts;
 pub use run_setup::RunSetup;
-pub use sandbox::Sandbox;
+pub use sandbox::{Sandbox, watch_writes};
 pub use secrets::{collect_secrets, mask_message};
 pub use session::{SessionTarget, open_store, restart_limits};
 pub(crate) use subagents::DISPATCH as DISPATCH_TOOL;
@@ -62,6 +62,7 @@ pub use trace::{recorded_step_changes, trace_session};
 pub use trajectory::session_trajectory;
 pub use undo::{
     KeptFiles, RecordedChanges, RecordedWorkspace, UndoError, UndoSession, UndoTarget,
-    complete_pending_restore, has_changed_files, undo_whole_session, verify_checkpoints,
+    UndoneSession, complete_pending_restore, has_changed_files, undo_whole_session,
+    verify_checkpoints,
 };
 pub use worktree::{SandboxedGit, open_worktrees, worktree_result};

@@ -8,6 +8,8 @@ use thiserror::Error;
 
 use super::checkpoints::{OWN_FOLDERS, StateRecorder, content_lengths, scan_options};
 use super::error::AppError;
+use super::process_env::ProcessEnv;
+use super::sandbox::watch_writes;
 use crate::config::Config;
 use crate::journal::{
     DamagePolicy, JournalError, OpenedSession, SessionHistory, SessionId, SessionStore,
@@ -303,10 +305,8 @@ impl RecordedChanges {
 
 /// Returns whether a session has changed files, as its records show; `None` if that is not recorded.
 pub fn has_changed_files(config: &Config, history: &SessionHistory) -> Option<bool> {
-    let is_failed =
-        |found: &StoredCheckpoint| matches!(found.record.outcome, CheckpointOutcome::Failed(_));
     match StateList::new(history) {
-        _ if history.checkpoints.iter().any(is_failed) => None,
+        _ if history.checkpoints.iter().any(StoredCheckpoint::is_failed) => None,
         Ok(list) => {
             let is_changed = list.own_intervals().any(|(interval, _)| interval.from != interval.to);
             (is_changed || !list.is_open()).then_some(is_changed)
@@ -316,8 +316,18 @@ pub fn has_changed_files(config: &Config, history: &SessionHistory) -> Option<bo
     }
 }
 
-/// Takes back all that a session has changed, and keeps a copy of each file that others have changed since. Returns the
-/// paths that changed, and those that could not be restored, with the reason.
+/// What taking back a whole session has done.
+#[derive(Debug, Default)]
+pub struct UndoneSession {
+    /// The paths that changed.
+    pub restored: Vec<PathBuf>,
+    /// The copies of files that somebody else has changed since, and those that were saved meanwhile.
+    pub copies: Vec<PathBuf>,
+    /// The paths that could not be restored, with the reason. Nothing was restored then.
+    pub unrestorable: Vec<(PathBuf, String)>,
+}
+
+/// Takes back all that a session has changed, or nothing, and keeps a copy of each file that others have changed since.
 ///
 /// Completes a restore that a killed process has left, so it can be called again.
 ///
@@ -326,21 +336,37 @@ pub fn has_changed_files(config: &Config, history: &SessionHistory) -> Option<bo
 /// Fails if a file can't be restored. The files are as before then.
 pub fn undo_whole_session(
     config: &Config,
+    env: &ProcessEnv,
     store: &SessionStore,
     session: SessionId,
-) -> Result<(usize, Vec<(PathBuf, String)>), AppError> {
-    complete_pending_restore(store, &config.workspace)?;
+) -> Result<UndoneSession, AppError> {
+    complete_pending_restore(store, &config.workspace, config, env)?;
+    let (history, _) = store.replay(session, |_, _, _| {})?;
+    let is_failed = history.checkpoints.iter().any(StoredCheckpoint::is_failed);
+    let _watch = watch_writes(config, env, &config.workspace);
     let mut undo = match UndoSession::open(config, store, session) {
-        Err(AppError::Undo(UndoError::NothingRecorded(..))) => return Ok((0, Vec::new())),
+        Err(AppError::Undo(UndoError::NothingRecorded(..))) if !is_failed => {
+            return Ok(UndoneSession::default());
+        }
         undo => undo?,
     };
-    match undo.plan(UndoTarget::Start, ForeignChanges::KeepCopies)? {
-        Some(plan) if !plan.changes.is_empty() => {
-            undo.restore(&plan)?;
-            Ok((plan.changes.len(), plan.unrestorable))
-        }
-        plan => Ok((0, plan.map(|plan| plan.unrestorable).unwrap_or_default())),
+    if is_failed {
+        let reason = ", or not of all steps".to_owned();
+        return Err(UndoError::NothingRecorded(session, reason).into());
     }
+    let Some(plan) = undo.plan(UndoTarget::Start, ForeignChanges::KeepCopies)? else {
+        return Ok(UndoneSession::default());
+    };
+    if !plan.unrestorable.is_empty() {
+        return Ok(UndoneSession { unrestorable: plan.unrestorable, ..UndoneSession::default() });
+    }
+    if plan.changes.is_empty() {
+        return Ok(UndoneSession::default());
+    }
+    let restored = plan.changes.iter().map(|change| change.path.clone()).collect();
+    let kept = undo.restore(&plan)?;
+    let copies = [kept.copies, kept.saved].concat();
+    Ok(UndoneSession { restored, copies, unrestorable: Vec::new() })
 }
 
 fn open_contents(
@@ -676,11 +702,14 @@ fn keep_copy(root: &WorkspaceRoot, path: &Path) -> Result<PathBuf, AppError> {
 pub fn complete_pending_restore(
     store: &SessionStore,
     workspace: &Path,
+    config: &Config,
+    env: &ProcessEnv,
 ) -> Result<Option<String>, AppError> {
     let folder = store.root().join("undo");
     if !RestoreLog::is_pending(&folder, workspace) {
         return Ok(None);
     }
+    let _watch = watch_writes(config, env, workspace);
     let log = RestoreLog::open(&folder, workspace, store.durability())?;
     let log = log.ok_or_else(|| UndoError::Busy(workspace.to_owned()))?;
     let Some(pending) = log.pending()? else { return Ok(None) };

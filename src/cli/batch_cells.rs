@@ -3,21 +3,17 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::{Path, PathBuf};
 
-use architect::app::{
-    AppError, ProcessEnv, ResolvedModel, RunSetup, collect_secrets, open_worktrees,
-};
+use architect::app::{AppError, ProcessEnv, ResolvedModel, RunSetup, open_worktrees};
 use architect::config::{
     Config, ConfigError, ConfigProblem, ConfigSources, OptionOverride, OriginSource, ProblemKind,
     UnknownPricePolicy, load,
 };
 use architect::model::ConfirmMode;
-use architect::net::MaskingWriter;
-use architect::view::{JsonFormat, JsonSink, OptionalSink, ReportSink};
+use architect::view::ReportSink;
 use architect::workflow::batch::{
     BatchCell, CellConfig, CellConfigurator, CommonOptions, ManifestProblem, TaskOptions,
-    TaskWorkspace,
+    TaskWorkspace, log_file_sinks,
 };
-use architect::workspace::open_for_append;
 use serde_json::json;
 
 use super::args::SettingsArgs;
@@ -76,9 +72,9 @@ impl CellOptions<'_> {
     fn folder<'a>(&'a self, cell: &'a BatchCell) -> Option<&'a Path> {
         match &cell.task.workspace {
             TaskWorkspace::Common => self.settings.layers.workspace.as_deref(),
-            TaskWorkspace::Folder(folder) | TaskWorkspace::Repository { folder, .. } => {
-                Some(folder)
-            }
+            TaskWorkspace::Folder(folder)
+            | TaskWorkspace::Changes(folder)
+            | TaskWorkspace::Repository { folder, .. } => Some(folder),
         }
     }
 
@@ -226,7 +222,7 @@ impl CellOptions<'_> {
             let folder = match &cell.task.workspace {
                 TaskWorkspace::Common => &self.common.workspace,
                 TaskWorkspace::Folder(folder) => folder,
-                TaskWorkspace::Repository { .. } => continue,
+                TaskWorkspace::Changes(_) | TaskWorkspace::Repository { .. } => continue,
             };
             *users.entry(folder).or_default() += 1;
         }
@@ -281,6 +277,7 @@ impl CellConfigurator for CellOptions<'_> {
         }
         let layers = &settings.layers;
         let saved = SavedOptions {
+            untrusted_sets: Vec::new(),
             sets,
             agent: Some(agent.clone()),
             config: layers
@@ -296,11 +293,6 @@ impl CellConfigurator for CellOptions<'_> {
     }
 
     fn sinks(&self, config: &Config) -> Result<Vec<Box<dyn ReportSink>>, String> {
-        let Some(path) = &config.settings.logging.file else { return Ok(Vec::new()) };
-        let file = open_for_append(&self.common.workspace, path)
-            .map_err(|error| format!("could not open the log file {}: {error}", path.display()))?;
-        let file = MaskingWriter::new(file, collect_secrets(config, self.world));
-        let sink = JsonSink::new(file, JsonFormat::Stream).map_err(|error| error.to_string())?;
-        Ok(vec![Box::new(OptionalSink::new(sink, "log file"))])
+        log_file_sinks(config, self.world, &self.common.workspace)
     }
 }

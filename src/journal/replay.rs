@@ -18,7 +18,8 @@ use crate::machine::{
     MachineOutput, Resumption, RunStatus, State, StateKind,
 };
 use crate::model::{
-    CallId, CheckpointKind, CheckpointRecord, EffectId, FaultKind, RunTime, TimeSpan,
+    CallId, CheckpointKind, CheckpointOutcome, CheckpointRecord, EffectId, FaultKind, RunTime,
+    TimeSpan,
 };
 
 /// The state of a session, and what a resume needs to know of its records.
@@ -74,6 +75,13 @@ pub struct StoredCheckpoint {
     pub seq: u64,
     /// Its content.
     pub record: CheckpointRecord,
+}
+
+impl StoredCheckpoint {
+    /// Returns whether the state could not be recorded.
+    pub fn is_failed(&self) -> bool {
+        matches!(self.record.outcome, CheckpointOutcome::Failed(_))
+    }
 }
 
 /// The result of replaying a record.

@@ -31,6 +31,7 @@ use crate::cli::batch_cells::{CellOptions, common_options};
 use crate::cli::batch_output::{BatchProgress, print_totals};
 use crate::cli::config_options::{self, DEFAULT_AGENT};
 use crate::cli::error::CliError;
+use crate::cli::workflow_output::check_origin;
 use crate::cli::{approval, logging, task, worktree_run};
 
 /// The keys whose options limit the whole batch, or the whole loop.
@@ -157,6 +158,7 @@ pub(super) fn run_cells(
     let BatchPlan { limits, name, out, warning, .. } = plan;
     worktree_run::sweep(world);
 
+    check_origin(&out, world)?;
     let durability = config.settings.sessions.durability;
     let store = SessionStore::open(&out, durability)?;
     let folder = BatchFolder::create(&out)?;

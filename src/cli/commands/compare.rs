@@ -76,8 +76,7 @@ pub(crate) fn run(args: CompareArgs, world: &ProcessEnv) -> Result<u8, CliError>
     let end = run_cells(&args, plan, &config, world)?;
     let BatchEnd { mut report, folder, results_lock, is_stopped } = end;
 
-    let rows: Vec<CellRow> =
-        report.results.rows().collect::<Result<_, _>>().map_err(CliError::failed)?;
+    let rows = report.results.read_rows()?;
     let comparison = match is_stopped {
         true => Comparison { commit, outcome: ComparisonOutcome::Interrupted },
         false => Comparison::new(commit, &rows),

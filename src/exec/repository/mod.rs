@@ -18,6 +18,7 @@ mod git_words;
 mod new_work_trees;
 mod scan;
 mod watches;
+mod write_watch;
 
 use std::ffi::OsStr;
 #[cfg(target_os = "linux")]
@@ -39,6 +40,7 @@ use self::cleanup::{LinkTargets, RootState};
 pub use self::followed::{UserGitConfig, followed_by_git, with_link_targets};
 use self::git_config::{GitSetting, PlaceValue, parse};
 use self::scan::{FolderRole, GitItems, MAX_CONFIG, Scanner};
+pub use self::write_watch::WriteWatch;
 use super::confine::SandboxLevel;
 use super::confine::policy::{CopiedFile, LinkedRepositoryAccess, SandboxMode, SandboxPolicy};
 use super::protected::absent_paths::AbsentPaths;
@@ -225,12 +227,15 @@ impl RepositoryGuard {
                 self.policy.protected.extend(in_linked(&own));
                 if let LinkedRepositoryAccess::Branches(branches) = &self.policy.linked_repository {
                     let logs = Path::new("logs").join(branches);
+                    let refs = [branches, &logs].map(|part| common.join(part));
+                    let refs = refs.into_iter().filter(|part| part.is_dir());
+                    let refs = refs.map(|part| (part, FolderRole::Inside)).collect::<Vec<_>>();
                     let parts = ["objects", "lfs", "reftable"].map(Path::new);
                     let parts = parts.into_iter().chain([branches.as_path(), &logs]);
                     let parts = parts.map(|part| common.join(part)).filter(|part| part.is_dir());
                     let parts: Vec<PathBuf> = parts.collect();
                     self.policy.writable.extend(parts.into_iter().chain([own.clone()]));
-                    return vec![(own, FolderRole::Repository)];
+                    return refs.into_iter().chain([(own, FolderRole::Repository)]).collect();
                 }
                 // As in a main work tree, git creates files at the top of the repository: locks, packed references.
                 if !work_trees.iter().chain([&workspace]).any(|path| path.starts_with(&common)) {

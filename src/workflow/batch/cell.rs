@@ -62,6 +62,7 @@ impl BatchCell {
         let place = match &cell.task.workspace {
             TaskWorkspace::Common => json!(common.workspace),
             TaskWorkspace::Folder(folder) => json!(folder),
+            TaskWorkspace::Changes(folder) => json!([folder, "changes"]),
             TaskWorkspace::Repository { folder, commit } => json!([folder, commit]),
         };
         let definition = json!([

@@ -13,16 +13,20 @@ use super::folder::{BatchFileError, BatchFolder};
 use super::manifest::TaskWorkspace;
 use crate::app::{
     AppError, ExecutionMode, ProcessEnv, ResolvedModel, RunInterrupts, RunIo, RunRequest, RunSetup,
-    SandboxedGit, SessionTarget, open_worktrees, start_telemetry, worktree_result,
+    SandboxedGit, SessionTarget, collect_secrets, open_worktrees, start_telemetry, worktree_result,
 };
 use crate::config::{Config, run_rules};
 use crate::journal::{DamagePolicy, JournalError, SessionStore};
 use crate::machine::{CloseReason, RunStatus, StopReason};
 use crate::model::FaultKind;
+use crate::net::MaskingWriter;
 use crate::policy::NoConfirmer;
-use crate::view::{CostSource, ReportSink, Reporter, RunResult};
+use crate::view::{
+    CostSource, JsonFormat, JsonSink, OptionalSink, ReportSink, Reporter, RunResult,
+};
 use crate::workflow::command_check::{CommandCheck, CommandReport, run_check};
 use crate::workflow::self_eval::{RetryContext, evaluate};
+use crate::workspace::open_for_append;
 use crate::workspace::worktree::{
     Worktree, WorktreeContent, WorktreeError, WorktreeName, WorktreeRequest, Worktrees,
 };
@@ -54,6 +58,24 @@ pub trait CellConfigurator: Sync {
     ///
     /// Fails if one can't be opened.
     fn sinks(&self, config: &Config) -> Result<Vec<Box<dyn ReportSink>>, String>;
+}
+
+/// Returns the log file of the configuration, with the events as JSON, if it names one.
+///
+/// # Errors
+///
+/// Fails if it can't be opened.
+pub fn log_file_sinks(
+    config: &Config,
+    env: &ProcessEnv,
+    workspace: &Path,
+) -> Result<Vec<Box<dyn ReportSink>>, String> {
+    let Some(path) = &config.settings.logging.file else { return Ok(Vec::new()) };
+    let file = open_for_append(workspace, path)
+        .map_err(|error| format!("could not open the log file {}: {error}", path.display()))?;
+    let file = MaskingWriter::new(file, collect_secrets(config, env));
+    let sink = JsonSink::new(file, JsonFormat::Stream).map_err(|error| error.to_string())?;
+    Ok(vec![Box::new(OptionalSink::new(sink, "log file"))])
 }
 
 /// What runs cells.
@@ -159,13 +181,16 @@ impl CellRunner<'_> {
         }
         let CellConfig { mut config, agent, execution, options } =
             self.configurator.configure(cell)?;
-        // Dropped after the set-up, whose commands work there.
-        let mut place = match &cell.task.workspace {
+        let content = match &cell.task.workspace {
+            TaskWorkspace::Changes(_) => Some(WorktreeContent::Uncommitted),
             TaskWorkspace::Repository { commit, .. } => {
-                Some(self.open_worktree(cell, lease, &config, commit.as_deref())?)
+                Some(WorktreeContent::Commit(commit.as_deref()))
             }
             TaskWorkspace::Common | TaskWorkspace::Folder(_) => None,
         };
+        // Dropped after the set-up, whose commands work there.
+        let place = content.map(|content| self.open_worktree(cell, lease, &config, content));
+        let mut place = place.transpose()?;
         let origin = place.as_ref().map(|place| place.worktree.origin().to_owned());
         if let Some(place) = &place {
             config.workspace = place.worktree.workspace();
@@ -244,7 +269,7 @@ impl CellRunner<'_> {
         cell: &BatchCell,
         lease: &Lease,
         config: &Config,
-        commit: Option<&str>,
+        content: WorktreeContent<'_>,
     ) -> Result<CellWorktree, CellError> {
         let worktrees = open_worktrees(self.env)?;
         let session = lease.session.to_string();
@@ -260,11 +285,8 @@ impl CellRunner<'_> {
             Err(WorktreeError::Unknown(_) | WorktreeError::Removed { .. }) => {}
             Err(error) => return Err(error.into()),
         }
-        let request = WorktreeRequest {
-            workspace: &workspace,
-            name: WorktreeName::Given(&name),
-            content: WorktreeContent::Commit(commit),
-        };
+        let request =
+            WorktreeRequest { workspace: &workspace, name: WorktreeName::Given(&name), content };
         let confined = SandboxedGit { config, env: self.env };
         let mut worktree = worktrees.create(&request, &confined)?;
         worktree.use_for(Some(session))?;

@@ -42,6 +42,8 @@ pub enum TaskWorkspace {
     Common,
     /// In a folder.
     Folder(PathBuf),
+    /// In a worktree of its own, with what is not committed in this folder of a repository.
+    Changes(PathBuf),
     /// In a worktree of its own.
     Repository {
         /// A folder in the repository.

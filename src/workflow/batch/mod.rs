@@ -27,7 +27,7 @@ mod stored_sessions;
 
 pub use batch_run::{BatchEvent, BatchObserver, BatchRun, BatchRunError, LEASE_TIME};
 pub use cell::{BatchCell, CommonOptions, plain_name};
-pub use cell_run::{CellConfig, CellConfigurator};
+pub use cell_run::{CellConfig, CellConfigurator, log_file_sinks};
 pub use comparison::{Comparison, ComparisonOutcome, Winner, WinnerBy, comparison_name};
 pub use folder::{BatchFileError, BatchFolder};
 pub(in crate::workflow) use manifest::EntryReader;

@@ -2,6 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Seek, Write};
+use std::path::PathBuf;
 
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -197,6 +198,8 @@ pub struct BatchResults {
     pub figures: Vec<CellFigures>,
     /// A line for each cell that has ended, in the same order.
     file: File,
+    /// Its path when it was written.
+    path: PathBuf,
 }
 
 impl BatchResults {
@@ -213,7 +216,8 @@ impl BatchResults {
         let is_repository =
             |cell: &BatchCell| matches!(cell.task.workspace, TaskWorkspace::Repository { .. });
         let mut figures = Vec::with_capacity(cells.len());
-        let file = folder.write_parts(&folder.path().join("results.jsonl"), |results| {
+        let path = folder.path().join("results.jsonl");
+        let file = folder.write_parts(&path, |results| {
             for cell in &cells {
                 let Some((_, session)) = coordinator.outcome(&cell.id) else {
                     figures.push(CellFigures::from(&CellRow::unfinished(cell)));
@@ -236,7 +240,17 @@ impl BatchResults {
                 Ok(())
             })?;
         }
-        Ok(Self { cells, figures, file })
+        Ok(Self { cells, figures, file, path })
+    }
+
+    /// Reads the rows of all cells, of which there are few.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the file can't be read.
+    pub fn read_rows(&self) -> Result<Vec<CellRow>, BatchFileError> {
+        let rows = self.rows().collect::<io::Result<_>>();
+        rows.map_err(|cause| BatchFileError::unreadable(self.path.clone(), cause))
     }
 
     /// Reads a row for each cell, one after the other.
@@ -292,6 +306,6 @@ impl BatchResults {
         documents.iter().for_each(|document| write_line(&mut file, document).unwrap());
         let figures = documents.iter().map(|one| CellFigures::from(&CellRow::from_result(one)));
         let (cells, figures) = (documents.iter().map(cell).collect(), figures.collect());
-        Self { cells, figures, file }
+        Self { cells, figures, file, path: PathBuf::new() }
     }
 }

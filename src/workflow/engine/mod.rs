@@ -14,8 +14,10 @@
 mod chart;
 mod condition;
 mod history;
+mod items;
 mod journal;
 pub mod machine;
+mod parallel_items;
 mod pipeline;
 mod prompt;
 mod run;
@@ -23,7 +25,10 @@ mod session;
 
 pub use chart::{WORKFLOW_CHART_JSON, WorkflowGuard};
 pub use condition::{ComparisonOperator, Condition};
-pub use history::{CheckReport, EventDetail, IterationRecord, SessionReport, WorkflowHistory};
+pub use history::{
+    CheckReport, EventDetail, ItemReport, IterationRecord, SessionReport, WorkflowHistory,
+};
+pub use items::MAX_ITEMS;
 pub use journal::{JournalHeader, StoredEvent, WorkflowJournal, WorkflowJournalError};
 pub use pipeline::{Pipeline, PipelineStep};
 pub use run::{
@@ -53,6 +58,11 @@ pub struct StepDefinition {
     pub prompt: String,
     /// Whether `{{steps.NAME.output}}` in the prompt stands for the answer of an earlier step.
     pub has_placeholders: bool,
+    /// The list of items, one in a line, with placeholders. Each item has an iteration, with `{{item}}` in the prompt.
+    pub items: Option<String>,
+    /// How many items are done at the same time, each in a worktree of its own; `None` for one after the other, in the
+    /// workspace. All of them are one iteration then.
+    pub parallel: Option<u32>,
     /// The condition without which the step is skipped.
     pub when: Option<Condition>,
     /// The condition that has to hold after an iteration.
@@ -63,7 +73,7 @@ pub struct StepDefinition {
     pub is_skipped_if_checked: bool,
     /// The number that each iteration has to improve.
     pub metric: Option<Metric>,
-    /// The maximum number of iterations.
+    /// The maximum number of iterations, and of items.
     pub iterations: u32,
     /// The number of iterations in a row without any change after which the step ends.
     pub max_unchanged: Option<u32>,
@@ -101,6 +111,8 @@ impl Workflow {
             name: LOOP_STEP.to_owned(),
             prompt,
             has_placeholders: false,
+            items: None,
+            parallel: None,
             when: None,
             until: None,
             is_skipped_if_checked: !checks.is_empty(),
@@ -121,6 +133,9 @@ impl Workflow {
 impl StepDefinition {
     fn rules(&self) -> StepRules {
         let goal = match &self.metric {
+            // The items have passed theirs when the iteration has ended.
+            _ if self.parallel.is_some() => Goal::Answered,
+            _ if self.items.is_some() && !self.checks.is_empty() => Goal::EachTested,
             _ if !self.checks.is_empty() || self.until.is_some() => Goal::Tested,
             Some(_) => Goal::Unbounded,
             None => Goal::Answered,

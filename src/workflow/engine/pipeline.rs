@@ -3,10 +3,8 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use serde_json::Value;
-
-use super::condition::{Condition, step_names};
-use super::{StepDefinition, Workflow};
+use super::condition::{Condition, has_item, step_names};
+use super::{MAX_ITEMS, StepDefinition, Workflow};
 use crate::workflow::batch::{
     EntryReader, ManifestEntry, ManifestProblem, ManifestText, read_entries,
 };
@@ -39,6 +37,9 @@ const STEP_KEYS: [&str; 10] = [
 /// The largest number of iterations of a step.
 const MAX_REPEAT: u64 = 1000;
 
+/// The most items that are done at the same time.
+const MAX_PARALLEL: u64 = 32;
+
 /// The longest name of a step, in characters.
 const MAX_NAME_LENGTH: usize = 64;
 
@@ -69,20 +70,40 @@ impl Pipeline {
 fn read_step(reader: &mut EntryReader<'_>, mut entry: ManifestEntry) -> Option<PipelineStep> {
     reader.check_keys(&entry);
     let line = entry.line;
+    let lines = ["prompt", "repeat", "until"].map(|key| entry.fields.get(key).map(|it| it.line));
+    let [prompt_line, repeat_line, until_line] = lines;
     let name = reader.required_text(&mut entry, "name");
     let prompt = reader.required_text(&mut entry, "prompt");
     let [agent, model] = ["agent", "model"].map(|key| reader.text(&mut entry, key));
     let checks = reader.texts(&mut entry, "checks");
     let [when, until] = ["when", "until"].map(|key| read_condition(reader, &mut entry, key));
-    let repeat = read_repeat(reader, &mut entry);
-    for key in ["foreach", "parallel"] {
-        if let Some(field) = entry.take(key) {
-            let message = format!("`{key}` is not supported: write a step for each part");
-            reader.problem(field.line, message);
-        }
+    let repeat = reader.count(&mut entry, "repeat", MAX_REPEAT);
+    let items = reader.text(&mut entry, "foreach");
+    let parallel_line = entry.fields.get("parallel").map(|it| it.line);
+    let parallel = reader.count(&mut entry, "parallel", MAX_PARALLEL);
+    if let (Some(line), None) = (parallel_line, &items) {
+        reader.problem(line, "`parallel` needs `foreach`");
     }
-    if until.is_some() && repeat.is_none() {
-        reader.problem(line, "`until` needs `repeat`, the maximum number of iterations");
+    match &items {
+        None if until.is_some() && repeat.is_none() => {
+            reader.problem(line, "`until` needs `repeat`, the maximum number of iterations");
+        }
+        None => {}
+        Some(_) => {
+            if let Some(line) = repeat_line {
+                reader.problem(line, "`repeat` can't stand with `foreach`: each item runs once");
+            }
+            if let Some(line) = until_line {
+                reader.problem(
+                    line,
+                    "`until` can't stand with `foreach`: each item runs once, and `checks` run after it",
+                );
+            }
+            if prompt.as_ref().is_some_and(|prompt| !has_item(prompt)) {
+                let message = "`prompt` needs {{item}}, which stands for an item of `foreach`";
+                reader.problem(prompt_line.unwrap_or(line), message);
+            }
+        }
     }
     let name = name?;
     let is_fit = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
@@ -101,7 +122,13 @@ fn read_step(reader: &mut EntryReader<'_>, mut entry: ManifestEntry) -> Option<P
         checks,
         is_skipped_if_checked: false,
         metric: None,
-        iterations: repeat.unwrap_or(1),
+        iterations: match (&items, parallel) {
+            (Some(_), None) => MAX_ITEMS,
+            (Some(_), Some(_)) => 1,
+            (None, _) => repeat.unwrap_or(1),
+        },
+        items,
+        parallel,
         max_unchanged: None,
     };
     Some(PipelineStep { line, definition, agent, model })
@@ -122,20 +149,16 @@ fn read_condition(
     }
 }
 
-fn read_repeat(reader: &mut EntryReader<'_>, entry: &mut ManifestEntry) -> Option<u32> {
-    let field = entry.take("repeat")?;
-    match field.value {
-        Value::Number(ref number)
-            if number.as_u64().is_some_and(|it| (1..=MAX_REPEAT).contains(&it)) =>
-        {
-            number.as_u64().and_then(|number| u32::try_from(number).ok())
+impl EntryReader<'_> {
+    /// Returns a number from one to a maximum.
+    fn count(&mut self, entry: &mut ManifestEntry, key: &str, most: u64) -> Option<u32> {
+        let field = entry.take(key)?;
+        let number = field.value.as_u64().filter(|number| (1..=most).contains(number));
+        if number.is_none() {
+            self.wrong_type(&field, key, &format!("a whole number from 1 to {most}"));
         }
-        _ => {
-            let expected = format!("a whole number from 1 to {MAX_REPEAT}");
-            reader.wrong_type(&field, "repeat", &expected);
-            // There is one, so that nothing else is missing.
-            Some(1)
-        }
+        // There is one, so that nothing else is missing.
+        Some(number.and_then(|number| u32::try_from(number).ok()).unwrap_or(1))
     }
 }
 
@@ -165,6 +188,7 @@ fn check_references<'a>(
     };
     check("prompt", vec![&definition.prompt], earlier);
     check("when", conditions(&definition.when), earlier);
+    check("foreach", definition.items.iter().map(String::as_str).collect(), earlier);
     earlier.insert(&definition.name);
     check("until", conditions(&definition.until), earlier);
 }
@@ -197,7 +221,9 @@ mod tests {
         let wrong = parse(
             "[[steps]]\nname = \"a b\"\nprompt = \"{{steps.later.output}}\"\nwhen = \"maybe\"\n\
              [[steps]]\nname = \"later\"\npromt = \"x\"\nrepeat = 0\n\
-             [[steps]]\nname = \"later\"\nprompt = \"{{steps.later.text}}\"\nuntil = \"1 == 1\"\nforeach = \"x\"\n",
+             [[steps]]\nname = \"later\"\nprompt = \"{{steps.later.text}}\"\nuntil = \"1 == 1\"\n\
+             [[steps]]\nname = \"each\"\nprompt = \"x\"\nrepeat = 2\nuntil = \"1 == 1\"\nforeach = \"{{steps.none.output}}\"\nparallel = 33\n\
+             [[steps]]\nname = \"alone\"\nprompt = \"x\"\nparallel = 2\n",
         );
         let wrong = wrong.unwrap_err();
         let expected = [
@@ -210,7 +236,12 @@ mod tests {
             "p.toml:9: `until` needs `repeat`",
             "p.toml:9: the name `later` is used in line 5 already",
             "p.toml:9: `prompt`: `{{steps.later.text}}`",
-            "p.toml:13: `foreach` is not supported",
+            "p.toml:13: `foreach` uses `none`, which is not an earlier step",
+            "p.toml:15: `prompt` needs {{item}}",
+            "p.toml:16: `repeat` can't stand with `foreach`",
+            "p.toml:17: `until` can't stand with `foreach`",
+            "p.toml:19: `parallel` has to be a whole number from 1 to 32",
+            "p.toml:23: `parallel` needs `foreach`",
         ];
         assert_eq!(wrong.len(), expected.len(), "{wrong:#?}");
         for (found, expected) in wrong.iter().zip(expected) {

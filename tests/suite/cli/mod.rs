@@ -19,6 +19,7 @@ mod limits;
 mod loops;
 mod misuse;
 mod output;
+mod parallel_items;
 mod pipeline;
 mod printed;
 mod process_environment;

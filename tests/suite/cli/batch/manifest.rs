@@ -73,7 +73,7 @@ fn settings_models_and_agents_are_checked_before_anything_is_started() {
 #[test]
 fn no_mistake_hides_another_one() {
     let batch = Batch::new();
-    let all_wrong = r#"{"id": "a", "workspace": "nowhere", "agent": "reviewer", "model": "scripted/no", "set": {"llm.modle": 1, "llm.stream": 1}}"#;
+    let all_wrong = r#"{"id": "a", "workspace": "nowhere", "agent": "reviewer", "model": "scripted/no", "set": {"llm.modle": 1, "limits.max_steps": -1}}"#;
     let rest = "not json\n{\"id\": \"a\", \"promt\": \"x\"}\n";
     let many = "{\"prompt\": \"x\"}\n".repeat(10);
     batch
@@ -86,7 +86,7 @@ fn no_mistake_hides_another_one() {
         "tasks.jsonl:1: `prompt` is missing",
         "tasks.jsonl:1: `workspace`: there is no folder",
         "tasks.jsonl:1: unknown key `llm.modle`",
-        "tasks.jsonl:1: `llm.stream`",
+        "tasks.jsonl:1: `limits.max_steps`",
         "tasks.jsonl:1: unknown agent `reviewer`",
         "tasks.jsonl:1: could not read",
         "tasks.jsonl:2: it is not JSON",
