@@ -609,6 +609,7 @@ impl From<WorkflowError> for CliError {
             WorkflowError::NotUndone { .. } => Self::failed(error)
                 .hint("restore these files by hand; another --out begins a new loop"),
             WorkflowError::Coordination(error) => error.into(),
+            WorkflowError::Items(error) => error.into(),
             WorkflowError::File(error) => error.into(),
             WorkflowError::Worktree(error) => error.into(),
             WorkflowError::NoEnd => Self::failed(error),

@@ -137,12 +137,12 @@ mod tests {
 
     fn cells(tasks: &str, common: &CommonOptions) -> Vec<BatchCell> {
         let variants = "[[variant]]\nid = \"v\"\n[[variant]]\nid = \"w\"\nmodel = \"x/y\"\n";
-        let manifest = BatchManifest::parse(
+        let (manifest, _) = BatchManifest::parse(
             ManifestText { name: "t.jsonl", text: tasks },
             Some(ManifestText { name: "v.toml", text: variants }),
             Path::new("/"),
         );
-        BatchCell::all(manifest.unwrap(), common)
+        BatchCell::all(manifest, common)
     }
 
     #[test]

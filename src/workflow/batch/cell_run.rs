@@ -93,6 +93,8 @@ pub(super) enum CellEnd {
     Finished(CellOutcome, Value),
     /// An interrupt stopped it; it can be resumed.
     Interrupted,
+    /// The folder of the batch can't be written, for example because the disk is full. It can be resumed after that.
+    NotStored(String),
 }
 
 /// Why a cell could not be run.
@@ -148,6 +150,10 @@ impl CellRunner<'_> {
                 interrupts.token().wait_for(BUSY_PAUSE);
                 CellEnd::Interrupted
             }
+            Err(CellError::File(error)) => CellEnd::NotStored(error.to_string()),
+            Err(CellError::App(AppError::Journal(error @ JournalError::Io { .. }))) => {
+                CellEnd::NotStored(error.to_string())
+            }
             Err(error) => {
                 let exit_code = error.exit_code();
                 let session_id = Some(lease.session.to_string().into());
@@ -155,7 +161,7 @@ impl CellRunner<'_> {
                 let mut document = document(&RunResult { session_id, exit_code, ..result }, cell);
                 document["checks"] = json!([]);
                 if let Err(error) = self.folder.write_result(lease.session, &document) {
-                    log::error!("the result of {} is lost: {error}", cell.label());
+                    return CellEnd::NotStored(error.to_string());
                 }
                 CellEnd::Finished(CellOutcome::Failed(exit_code), document)
             }
@@ -214,6 +220,10 @@ impl CellRunner<'_> {
                 None => return Ok(CellEnd::Interrupted),
             },
         };
+        if result["stop_reason"] == StopReason::StoreError.name() {
+            let why = result["error"].as_str().unwrap_or("the journal could not be kept");
+            return Ok(CellEnd::NotStored(why.to_owned()));
+        }
         let is_resumable = payer.is_over_budget() && result["stop_reason"] == "budget_exceeded";
         if is_resumable {
             result[RESUMABLE] = json!(true);

@@ -26,9 +26,9 @@ use crate::workflow::batch::coordination::{
     BatchLimits, CellId, CellOutcome, CoordinationSettings, Coordinator, ReopenAs,
 };
 use crate::workflow::batch::{
-    BatchCell, BatchEvent, BatchFolder, BatchManifest, BatchObserver, BatchRun, BatchTask,
-    CellConfig, CellConfigurator, CellRow, CommonOptions, LEASE_TIME, StoredSessions, TaskOptions,
-    TaskWorkspace, log_file_sinks, write_results,
+    BatchCell, BatchEvent, BatchFolder, BatchManifest, BatchObserver, BatchResults, BatchRun,
+    BatchTask, CellConfig, CellConfigurator, CellRow, CommonOptions, LEASE_TIME, StoredSessions,
+    TaskOptions, TaskWorkspace, log_file_sinks,
 };
 use crate::workspace::worktree::{BRANCH_PREFIX, Worktree, WorktreeError, Worktrees};
 
@@ -141,7 +141,7 @@ impl ParallelItems<'_> {
         let charge = coordinator.progress()?.spent;
         self.run.observer.on_event(WorkflowEvent::Spent(charge.money));
         ran?;
-        let rows = write_results(&folder, &coordinator, &cells)?;
+        let rows = BatchResults::write(&folder, &coordinator, cells.clone())?.read_rows()?;
         let ends = ids.iter().map(|id| coordinator.outcome(id).map(|(outcome, _)| outcome));
         let ends: Vec<Option<CellOutcome>> = ends.collect();
         let is_unfinished = ends.contains(&None);

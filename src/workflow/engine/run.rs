@@ -20,6 +20,7 @@ use crate::journal::{SessionId, SessionStore};
 use crate::model::{MicroUsd, Signal, TimeSpan, Tokens, pluralize};
 use crate::view::sanitize;
 use crate::workflow::batch::BatchFileError;
+use crate::workflow::batch::BatchRunError;
 use crate::workflow::batch::coordination::{BatchLimits, CoordinationError};
 use crate::workflow::command_check::{CommandCheck, CommandReport, run_check};
 use crate::workflow::self_eval::evaluation_charge;
@@ -158,6 +159,9 @@ pub enum WorkflowError {
     /// Items that are done at the same time could not be coordinated.
     #[error(transparent)]
     Coordination(#[from] CoordinationError),
+    /// The items of a step can't go on.
+    #[error(transparent)]
+    Items(#[from] BatchRunError),
     /// Their files could not be written.
     #[error(transparent)]
     File(#[from] BatchFileError),
