@@ -426,8 +426,7 @@ pub fn undo_whole_session(
         return Ok(UndoneSession::default());
     };
     let refused = plan.unrestorable.iter().filter(|it| !it.is_expected);
-    let unrestorable: Vec<_> =
-        refused.map(|it| (it.path.clone(), it.reason.clone())).collect();
+    let unrestorable: Vec<_> = refused.map(|it| (it.path.clone(), it.reason.clone())).collect();
     if !unrestorable.is_empty() {
         return Ok(UndoneSession { unrestorable, ..UndoneSession::default() });
     }

@@ -160,7 +160,12 @@ impl BatchManifest {
     ) -> (Self, Vec<ManifestProblem>) {
         let mut reader = EntryReader::new(tasks.name, &TASK_KEYS, cwd);
         let entries = read_entries(tasks, &["task"]);
-        let tasks = reader.read_all(entries, "tasks", EntryReader::task, |task| &task.id);
+        let tasks = reader.read_all(
+            entries,
+            "tasks",
+            |reader, entry| Some(reader.task(entry)),
+            |task| &task.id,
+        );
         let mut problems = reader.problems;
         let (variants, mut wrong) =
             variants.map_or_else(Default::default, |file| Self::parse_variants(file, cwd));
@@ -175,7 +180,12 @@ impl BatchManifest {
     ) -> (Vec<BatchVariant>, Vec<ManifestProblem>) {
         let mut reader = EntryReader::new(file.name, &VARIANT_KEYS, cwd);
         let entries = read_entries(file, &["variant", "task"]);
-        let variants = reader.read_all(entries, "variants", EntryReader::variant, |one| &one.id);
+        let variants = reader.read_all(
+            entries,
+            "variants",
+            |reader, entry| Some(reader.variant(entry)),
+            |one| &one.id,
+        );
         (variants, reader.problems)
     }
 }
@@ -236,7 +246,7 @@ impl<'a> EntryReader<'a> {
         all
     }
 
-    fn task(&mut self, mut entry: ManifestEntry) -> Option<BatchTask> {
+    fn task(&mut self, mut entry: ManifestEntry) -> BatchTask {
         self.check_keys(&entry);
         let id = self.required_text(&mut entry, "id");
         let prompt = self.required_text(&mut entry, "prompt");
@@ -246,16 +256,16 @@ impl<'a> EntryReader<'a> {
         let options = self.options(&mut entry);
         // Without one of them, the rest is still checked.
         let [id, prompt] = [self.checked_id(entry.line, id), prompt].map(Option::unwrap_or_default);
-        Some(BatchTask { id, line: entry.line, prompt, workspace, options, setup, checks })
+        BatchTask { id, line: entry.line, prompt, workspace, options, setup, checks }
     }
 
-    fn variant(&mut self, mut entry: ManifestEntry) -> Option<BatchVariant> {
+    fn variant(&mut self, mut entry: ManifestEntry) -> BatchVariant {
         self.check_keys(&entry);
         let id = self.required_text(&mut entry, "id");
         let prompt = self.text(&mut entry, "prompt");
         let options = self.options(&mut entry);
         let id = self.checked_id(entry.line, id).unwrap_or_default();
-        Some(BatchVariant { id, line: entry.line, prompt, options })
+        BatchVariant { id, line: entry.line, prompt, options }
     }
 
     pub(in crate::workflow) fn check_keys(&mut self, entry: &ManifestEntry) {
