@@ -412,16 +412,15 @@ pub fn undo_whole_session(
     let (history, _) = store.replay(session, |_, _, _| {})?;
     let is_failed = history.checkpoints.iter().any(StoredCheckpoint::is_failed);
     let _watch = watch_writes(config, env, &config.workspace);
+    if is_failed {
+        let why = "not all of its states could be recorded".to_owned();
+        let unrestorable = vec![(config.workspace.clone(), why)];
+        return Ok(UndoneSession { unrestorable, ..UndoneSession::default() });
+    }
     let mut undo = match UndoSession::open(config, store, session) {
-        Err(AppError::Undo(UndoError::NothingRecorded(..))) if !is_failed => {
-            return Ok(UndoneSession::default());
-        }
+        Err(AppError::Undo(UndoError::NothingRecorded(..))) => return Ok(UndoneSession::default()),
         undo => undo?,
     };
-    if is_failed {
-        let reason = ", or not of all steps".to_owned();
-        return Err(UndoError::NothingRecorded(session, reason).into());
-    }
     let Some(plan) = undo.plan(UndoTarget::Start, ForeignChanges::KeepCopies)? else {
         return Ok(UndoneSession::default());
     };

@@ -227,7 +227,8 @@ impl RepositoryGuard {
                 self.policy.protected.extend(in_linked(&own));
                 if let LinkedRepositoryAccess::Branches(branches) = &self.policy.linked_repository {
                     let logs = Path::new("logs").join(branches);
-                    let refs = [branches, &logs].map(|part| common.join(part));
+                    let refs =
+                        [branches, &logs, Path::new("objects")].map(|part| common.join(part));
                     let refs = refs.into_iter().filter(|part| part.is_dir());
                     let refs = refs.map(|part| (part, FolderRole::Inside)).collect::<Vec<_>>();
                     let parts = ["objects", "lfs", "reftable"].map(Path::new);
@@ -253,7 +254,7 @@ impl RepositoryGuard {
                 let parts: Vec<_> = names.iter().map(|name| common.join(name)).collect();
                 self.policy.writable.extend(parts.iter().cloned().chain([own.clone()]));
                 self.copy_config(&common);
-                let parts = parts.into_iter().skip(1).map(|path| (path, FolderRole::Inside));
+                let parts = parts.into_iter().map(|path| (path, FolderRole::Inside));
                 parts.chain([(own, FolderRole::Repository)]).collect()
             }
             LinkedRepository::Submodule(own) => {

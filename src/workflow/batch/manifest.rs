@@ -483,7 +483,7 @@ not json
             "t.toml:6: `prompt` is missing",
         ];
         assert_eq!(parse("t.toml", toml).unwrap_err(), expected);
-        // What a line that can't be read would have said is not missing.
+        // What a line that can't be read would have had is not missing.
         let toml = "[[task]]\nid = \"a\"\nprompt = x\n\n[[task]]\nid = \"b\"\n";
         let wrong = parse("t.toml", toml).unwrap_err();
         assert_eq!((wrong.len(), &*wrong[1]), (2, "t.toml:5: `prompt` is missing"), "{wrong:?}");

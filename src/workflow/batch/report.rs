@@ -503,7 +503,7 @@ mod tests {
             (report.tables(), || report.results.rows().map(|row| Ok(table_row(&row?))));
         let markdown = written(|to| tables.write_markdown(to, rows()));
         assert!(markdown.contains("`y − x`") && markdown.contains("## Cells (4)"), "{markdown}");
-        assert!(markdown.ends_with("|  | $0.300000 | 1.50 s |  |\n"), "{markdown}");
+        assert!(markdown.ends_with("|  | \\$0.300000 | 1.50 s |  |\n"), "{markdown}");
         let html = written(|to| tables.write_html(to, rows()));
         assert!(html.contains("no &lt;reply&gt;") && html.ends_with("</html>"), "{html}");
         let json: Value = serde_json::from_str(&written(|to| report.write_json(to))).unwrap();

@@ -63,7 +63,9 @@ fn an_undo_makes_no_repository() {
     let config = r#"printf "[core]\n\tbare = false\n\tworktree = .\n\tfsmonitor = touch CANARY; false\n" > config"#;
     let rest = r#"for d in objects refs; do mkdir $d; echo "Signature: 8a477f597d28d172789f06886806bc55" > $d/CACHEDIR.TAG; done; (echo "ref: refs/heads/main"; head -c 18000000 /dev/zero | tr "\0" "\n") > HEAD"#;
     workspace.run(&[config, rest], &[]);
-    workspace.architect(&["undo", "--yes"]);
+    let undo = ["undo", "--yes", "--force"];
+    workspace.home.program(PROGRAM, &workspace.folder).args(undo).output().unwrap();
+    assert!(workspace.folder.join("objects").exists());
     workspace.git(&["status"]);
     assert!(!workspace.canary.exists());
 }

@@ -211,5 +211,7 @@ fn a_full_disk_stops_a_batch_and_with_space_it_goes_on() {
     assert!(ran.err.contains("the same command continues"), "{}", ran.err);
     let ran = batch.run(&[]);
     assert_eq!(ran.code, 0, "{}", ran.err);
-    assert_eq!(["a", "b", "c"].map(|id| batch.runs_of(id)), [1, 1, 1]);
+    assert!(ran.err.contains("(3 of 3)"), "{}", ran.err);
+    // The failure may also have met the supervisor of a command, which was not run then.
+    assert!(["a", "b", "c"].iter().all(|id| batch.runs_of(id) <= 1));
 }
