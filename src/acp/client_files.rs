@@ -25,7 +25,7 @@ pub(super) struct ClientFiles {
     offered: FileSystemCapabilities,
     cancel: CancellationToken,
     is_silent: AtomicBool,
-    /// Files whose text the client could not tell. They may have unsaved changes, so it is not given another text.
+    /// Files whose text the client could not show. They may have unsaved changes, so it is not given another text.
     unread: Mutex<HashSet<PathBuf>>,
 }
 
@@ -42,7 +42,7 @@ impl ClientFiles {
         is_offered.then_some(Self { connection, session, offered, cancel, is_silent, unread })
     }
 
-    /// Notes that the client has not told the text of a file, or not taken one.
+    /// Notes that the client has not shown the text of a file, or not taken one.
     fn note(&self, path: &Path, failure: &RequestFailure) {
         match failure {
             RequestFailure::Refused(error) if error.code == ErrorCode::ResourceNotFound => {}

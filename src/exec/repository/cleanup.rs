@@ -426,7 +426,7 @@ pub(super) fn rename_item(root: &Dir, path: &Path) -> io::Result<()> {
 fn write_file(root: &Dir, path: &Path, content: &[u8], mode: Option<u32>) -> io::Result<()> {
     let write = || {
         let mut options = OpenOptions::new();
-        // Nobody else reads it before its own permissions are set.
+        // No other user reads it before its own permissions are set.
         options.write(true).create_new(true).mode(if mode.is_some() { 0o600 } else { 0o644 });
         let mut file = root.open_with(path, &options)?.into_std();
         file.write_all(content)?;

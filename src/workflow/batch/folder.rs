@@ -77,7 +77,7 @@ impl BatchFolder {
         Ok(folder)
     }
 
-    /// Fails if the folder has results, and not the log that tells which cells they are of: all cells would run again.
+    /// Fails if the folder has results, and not the log that shows which cells they are of: all cells would run again.
     fn check_log(&self) -> Result<(), BatchFileError> {
         let log = self.0.join(LOG_FILE);
         if log.exists() {

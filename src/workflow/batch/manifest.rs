@@ -393,7 +393,7 @@ impl<'a> EntryReader<'a> {
         }
         let here: Vec<PathBuf> = resolve_path(self.cwd).into_iter().collect();
         if leaves_by_link(&path, &here) {
-            // Whoever has made the link, it is not the user who has written the task.
+            // The user who has written the task need not have made the link.
             let message = format!(
                 "`{key}`: {} is a link out of this folder; name the folder that it leads to",
                 path.display()

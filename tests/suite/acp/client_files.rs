@@ -82,9 +82,9 @@ fn without_an_offer_or_an_answer_the_files_on_disk_count() {
     }
 }
 
-/// The editor may have unsaved changes that it could not tell.
+/// The editor may have unsaved changes that it could not show.
 #[test]
-fn a_file_that_the_client_could_not_tell_is_not_replaced_there() {
+fn a_file_that_the_client_could_not_show_is_not_replaced_there() {
     for (code, expected) in [
         (-32603, &["fs/read_text_file"][..]),
         (-32002, &["fs/read_text_file", "fs/write_text_file"]),

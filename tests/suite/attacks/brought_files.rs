@@ -93,7 +93,7 @@ fn a_merge_brings_nothing_that_git_would_run() {
     }
 }
 
-/// A hook that can't be executed is none.
+/// Git ignores a hook that can't be executed.
 #[test]
 fn a_merge_turns_no_hook_of_the_user_off() {
     for line in ["echo \"#\" >> hook", "chmod 644 hook"] {

@@ -48,7 +48,7 @@ fn the_same_command_again_runs_nothing_twice_and_a_changed_task_runs_again() {
 fn a_failed_check_or_setup_is_a_result() {
     let batch = Batch::with_tasks(&["a", "b", "c"], ANSWER);
     let lines = [
-        json!({"id": "a", "prompt": "x", "workspace": "a", "setup": ["touch made"], "checks": ["test -e made # Bearer abcdefghijklmnopq", "test -e other"]}),
+        json!({"id": "a", "prompt": "x", "workspace": "a", "setup": ["touch made"], "checks": ["test -e made # ghp_a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8", "test -e other"]}),
         json!({"id": "b", "prompt": "x", "workspace": "b", "setup": ["echo no; exit 7"]}),
         json!({"id": "c", "prompt": "x", "workspace": "c", "checks": "true"}),
     ];
@@ -65,7 +65,7 @@ fn a_failed_check_or_setup_is_a_result() {
     assert_eq!(
         passed,
         [
-            (&json!("test -e made # Bearer ***"), &json!(true)),
+            (&json!("test -e made # ghp_***"), &json!(true)),
             (&json!("test -e other"), &json!(false))
         ]
     );
@@ -209,7 +209,7 @@ fn a_lost_result_is_made_again_from_its_session() {
     assert_eq!(ran.code, 0, "{}", ran.err);
     assert_eq!(ran.err.matches("is lost or damaged; it is made again").count(), 2, "{}", ran.err);
     assert_eq!(batch.by_id("session_id"), before);
-    // The result of another cell is none.
+    // The result of another cell does not count.
     fs::copy(&other, &damaged).unwrap();
     assert_eq!(batch.run(&[]).code, 0);
     assert_eq!(batch.by_id("session_id"), before);
