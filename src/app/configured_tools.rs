@@ -17,8 +17,8 @@ use crate::policy::{
     PermissionRule, PermissionRules, QuotaUsage, Repositories, UnwritablePaths,
 };
 use crate::tools::{
-    BUILT_IN, CommandSettings, ExecutionMode, FileDeletion, MaxResultTokens, READ_OUTPUT, Tool,
-    ToolRegistry, ToolSettings, describe, rule_tools, standard_tools,
+    BUILT_IN, CommandSettings, ExecutionMode, FileDeletion, MaxResultTokens, READ_OUTPUT,
+    ShownDiffs, Tool, ToolRegistry, ToolSettings, describe, rule_tools, standard_tools,
 };
 
 impl RunSetup {
@@ -31,6 +31,7 @@ impl RunSetup {
         results: Option<SessionResults>,
         subagents: Option<SubagentContext>,
         secrets: Secrets,
+        diffs: ShownDiffs,
     ) -> Result<ToolRegistry, ConfigProblem> {
         let Self { config, agent, sandbox, tools: custom, .. } = self;
         let mut settings = tool_settings(config, agent, self.execution)?;
@@ -58,7 +59,8 @@ impl RunSetup {
         let registry = ToolRegistry::new(tools, settings)
             .with_confirmer(confirm)
             .with_shared_quota(shared.quota.clone())
-            .with_secrets(secrets);
+            .with_secrets(secrets)
+            .with_diffs(diffs);
         Ok(match results {
             Some(results) => registry.with_results(Arc::new(results)),
             None => registry,

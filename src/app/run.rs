@@ -192,7 +192,9 @@ impl RunSetup {
             clock: subagent_clock,
         });
         let results = target.store().map(|store| SessionResults(store.outputs(session)));
-        let registry = self.tool_registry(io.confirm, &shared, results, subagents, secrets)?;
+        let diffs = io.reporter.shown_diffs();
+        let registry =
+            self.tool_registry(io.confirm, &shared, results, subagents, secrets, diffs)?;
         let registry = Arc::new(registry);
         let checkpoints = match target.store() {
             Some(store) if !is_subagent => SessionCheckpoints::new(self, store, session, &target),

@@ -8,21 +8,22 @@ use architect::config::Config;
 use architect::net::MaskingWriter;
 use architect::runner::SystemClock;
 use architect::view::ci_commands::CommandEscaper;
-use architect::view::human::{HumanLog, LogStyle, PauseDrawing, can_redraw, should_use_color};
+use architect::view::human::{HumanLog, LogDetail, LogStyle, can_redraw, should_use_color};
 use architect::view::{
     AnswerDestination, JsonFormat, JsonSink, OptionalSink, ReportSink, Reporter, TextSink,
 };
 use architect::workspace::open_for_append;
 
 use super::args::{OutputArgs, OutputFormat};
+use super::confirm::PromptSettings;
 use super::error::CliError;
 use super::output;
 
 /// The sinks of a run.
 pub(crate) struct Sinks {
     pub(crate) reporter: Reporter,
-    /// Keeps the log from drawing while the user is asked.
-    pub(crate) pause_drawing: Option<PauseDrawing>,
+    /// How the user is asked.
+    pub(crate) prompt: PromptSettings,
     /// Whether standard output is a terminal; one that is gone does not say so any more.
     pub(crate) is_terminal: bool,
 }
@@ -39,16 +40,25 @@ pub(crate) fn open_sinks(
 ) -> Result<Sinks, CliError> {
     let failed = |error: io::Error| CliError::failed(format!("could not start writing: {error}"));
     let mut outputs: Vec<Box<dyn ReportSink>> = Vec::new();
-    let mut pause_drawing = None;
+    let mut prompt = PromptSettings {
+        user_config: world.folders().config.map(|folder| folder.join("config.toml")),
+        editor: ["VISUAL", "EDITOR"]
+            .into_iter()
+            .filter_map(|name| world.variable(name).map(str::to_owned))
+            .find(|editor| !editor.trim().is_empty()),
+        ..PromptSettings::default()
+    };
     let (stderr, is_read) = (io::stderr(), output::is_read_by_ci());
     let variable = |name: &str| world.variable(name).map(str::to_owned);
     let secrets = collect_secrets(config, world);
+    prompt.has_color = should_use_color(args.color, true, variable);
     let logs_live = !args.quiet && can_redraw(stderr.is_terminal(), variable);
     if !args.quiet {
         let style = LogStyle {
             lang: config.settings.language,
             has_color: should_use_color(args.color, stderr.is_terminal(), variable),
             shows_costs: args.show_costs,
+            detail: if args.verbose > 0 { LogDetail::Full } else { LogDetail::Short },
         };
         let stderr = CommandEscaper::new(stderr, is_read);
         let log = match logs_live {
@@ -56,7 +66,7 @@ pub(crate) fn open_sinks(
             false => HumanLog::plain(MaskingWriter::new(stderr, secrets.clone()), style),
         };
         let log = log.map_err(failed)?;
-        pause_drawing = log.pause_drawing();
+        prompt.pause_drawing = log.pause_drawing();
         outputs.push(Box::new(OptionalSink::new(log, "log")));
     }
     if let Some(path) = &config.settings.logging.file {
@@ -85,7 +95,7 @@ pub(crate) fn open_sinks(
             Box::new(JsonSink::new(stdout, JsonFormat::Stream).map_err(failed)?)
         }
     });
-    Ok(Sinks { reporter: Reporter::new(outputs), pause_drawing, is_terminal })
+    Ok(Sinks { reporter: Reporter::new(outputs), prompt, is_terminal })
 }
 
 /// Returns how wide the terminal of the log is now.

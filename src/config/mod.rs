@@ -43,6 +43,7 @@ mod template;
 mod text_types;
 mod trust;
 mod untrusted_layer;
+mod user_rules;
 mod value_tree;
 
 pub use agents::AgentDefinition;
@@ -71,3 +72,4 @@ pub use text_types::{
     ConfigName, HttpUrl, ModelName, PathPattern, ProcessArgument, SecretText, VariableName,
 };
 pub use trust::{ChangedFile, TrustError, TrustStore};
+pub use user_rules::{UserRuleError, allow_in_user_config};

@@ -173,7 +173,7 @@ impl TrustStore {
 }
 
 /// Writes a file at once, in a folder that only the user can read.
-fn replace_file(path: &Path, content: &[u8]) -> io::Result<()> {
+pub(super) fn replace_file(path: &Path, content: &[u8]) -> io::Result<()> {
     let folder = path.parent().unwrap_or_else(|| Path::new("."));
     fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
     let mut file = tempfile::NamedTempFile::new_in(folder)?;

@@ -9,8 +9,44 @@ use super::background_writer::{BackgroundWriter, OutputError, PlainTarget};
 use super::public::{PublicEvent, PublicEventKind};
 use super::result::RunResult;
 use super::{jsonl, sanitize};
-use crate::model::EffectId;
+use crate::model::{CallId, EffectId};
 use crate::port::Disconnected;
+use crate::tools::ShownDiffs;
+
+/// What goes on during a run besides its events. It is shown, and not stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LiveEvent<'a> {
+    /// A tool call runs; its authorization is complete.
+    CallRuns {
+        /// The effect that runs it.
+        effect: EffectId,
+        /// The call.
+        call: &'a CallId,
+    },
+    /// The progress of a long operation. A newer text replaces it.
+    Progress {
+        /// The effect that it belongs to.
+        effect: EffectId,
+        /// The current operation.
+        text: &'a str,
+    },
+    /// The end of what a running command has printed.
+    Output {
+        /// The call that runs it.
+        call: &'a CallId,
+        /// The last lines.
+        text: &'a str,
+    },
+    /// The change of files that a call has made, or would have made without a dry run.
+    Diff {
+        /// The call.
+        call: &'a CallId,
+        /// The change as a unified diff.
+        diff: &'a str,
+    },
+    /// A part of the model's reasoning.
+    Reasoning(&'a str),
+}
 
 /// An output of a run: a log, a stream, a document.
 pub trait ReportSink: Send {
@@ -24,9 +60,14 @@ pub trait ReportSink: Send {
         Ok(())
     }
 
-    /// Shows the progress of a call; the newest text replaces the others.
-    fn on_progress(&mut self, call: EffectId, text: &str) {
-        let _ = (call, text);
+    /// Shows what is going on right now. Losing some of it changes nothing.
+    fn on_live(&mut self, live: &LiveEvent<'_>) {
+        let _ = live;
+    }
+
+    /// Returns the changes of files that it shows as diffs.
+    fn shown_diffs(&self) -> ShownDiffs {
+        ShownDiffs::DryRun
     }
 
     /// Writes the result; nothing follows it.
@@ -71,8 +112,12 @@ impl<O: ReportSink> ReportSink for OptionalSink<O> {
         Ok(())
     }
 
-    fn on_progress(&mut self, call: EffectId, text: &str) {
-        self.sink.on_progress(call, text);
+    fn on_live(&mut self, live: &LiveEvent<'_>) {
+        self.sink.on_live(live);
+    }
+
+    fn shown_diffs(&self) -> ShownDiffs {
+        self.sink.shown_diffs()
     }
 
     fn on_result(&mut self, result: &RunResult) -> Result<(), Disconnected> {

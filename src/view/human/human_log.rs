@@ -8,10 +8,12 @@ use std::time::Duration;
 use super::call_blocks::ToolCallBlocks;
 use super::call_summary::summarize_call;
 use super::color::{BOLD, DIM, ERROR, Painter, SUCCESS, WARNING};
+use super::diff::diff_lines;
 use super::terminal_screen::{DrawCommand, TerminalScreen};
 use crate::machine::{RunStatus, StopReason};
-use crate::model::{CallId, EffectId, Language, TimeSpan, Tokens, ToolStatus};
+use crate::model::{CallId, Language, TimeSpan, Tokens, ToolStatus};
 use crate::port::{Clock, Disconnected, HookOutcome};
+use crate::tools::ShownDiffs;
 use crate::view::background_writer::{BackgroundWriter, OutputError, PlainTarget, WriteQueue};
 use crate::view::catalogue::{MAX_DETAIL, text};
 use crate::view::public::{
@@ -20,7 +22,7 @@ use crate::view::public::{
 };
 use crate::view::result::RunResult;
 use crate::view::sanitize;
-use crate::view::sink::ReportSink;
+use crate::view::sink::{LiveEvent, ReportSink};
 
 /// The style of the log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -31,7 +33,22 @@ pub struct LogStyle {
     pub has_color: bool,
     /// Whether its last line shows the cost of the run.
     pub shows_costs: bool,
+    /// How much of the run it shows.
+    pub detail: LogDetail,
 }
+
+/// How much of a run the log shows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LogDetail {
+    /// What happens, in a line each.
+    #[default]
+    Short,
+    /// Changes of files and the model's reasoning as well.
+    Full,
+}
+
+/// The most lines of a diff in the log.
+const MAX_DIFF_LINES: usize = 60;
 
 /// The log for people.
 pub struct HumanLog {
@@ -41,7 +58,7 @@ pub struct HumanLog {
     /// Whether it is on a terminal, with a spinner, elapsed times, and text shown while it arrives.
     is_live: bool,
     blocks: ToolCallBlocks,
-    /// The output of hooks for calls that have not ended.
+    /// The output of hooks, and diffs, for calls that have not ended.
     hook_lines: HashMap<CallId, Vec<String>>,
     /// Whether anything was written, and whether the last line is a tool's.
     last_written: LastWritten,
@@ -252,6 +269,18 @@ impl HumanLog {
         }
     }
 
+    /// The diff of a tool call is logged below the call's result.
+    fn diff(&mut self, call: &CallId, diff: &str) {
+        let lines = diff_lines(diff, self.style.has_color);
+        let below = self.hook_lines.entry(call.clone()).or_default();
+        below.extend(lines.iter().take(MAX_DIFF_LINES).map(|line| format!("      {line}")));
+        if let Some(more) = lines.len().checked_sub(MAX_DIFF_LINES).filter(|more| *more > 0) {
+            let lang = self.style.lang;
+            let more = text!(lang, "… {more} more lines", "… {more} líneas más");
+            below.push(format!("      {}", self.painter.paint(DIM, &more)));
+        }
+    }
+
     /// Shows text while it arrives, on a terminal.
     fn stream(&mut self, text: &str) -> Result<(), Disconnected> {
         if !self.is_live {
@@ -316,8 +345,21 @@ impl ReportSink for HumanLog {
         }
     }
 
-    fn on_progress(&mut self, _: EffectId, text: &str) {
-        let _ = self.status(Some(sanitize::headline(text, MAX_DETAIL)));
+    fn on_live(&mut self, live: &LiveEvent<'_>) {
+        match *live {
+            LiveEvent::Progress { text, .. } => {
+                let _ = self.status(Some(sanitize::headline(text, MAX_DETAIL)));
+            }
+            LiveEvent::Diff { call, diff } => self.diff(call, diff),
+            LiveEvent::CallRuns { .. } | LiveEvent::Output { .. } | LiveEvent::Reasoning(_) => {}
+        }
+    }
+
+    fn shown_diffs(&self) -> ShownDiffs {
+        match self.style.detail {
+            LogDetail::Short => ShownDiffs::DryRun,
+            LogDetail::Full => ShownDiffs::All,
+        }
     }
 
     /// The costs are the totals of all runs.

@@ -7,8 +7,10 @@
 mod call_blocks;
 pub mod call_summary;
 mod color;
+mod diff;
 mod human_log;
 mod terminal_screen;
 
 pub use color::{ColorChoice, can_redraw, should_use_color};
-pub use human_log::{HumanLog, LogStyle, PauseDrawing};
+pub use diff::diff_lines;
+pub use human_log::{HumanLog, LogDetail, LogStyle, PauseDrawing};

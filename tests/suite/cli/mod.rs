@@ -5,6 +5,7 @@ mod batch;
 mod call_reporting;
 mod compare;
 mod concurrent_sessions;
+mod confirmation;
 mod cost_accounting;
 mod crash;
 mod damaged_journals;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use architect::model::ReplyFinish;
 use architect::runner::SystemClock;
-use architect::view::human::{HumanLog, LogStyle};
+use architect::view::human::{HumanLog, LogDetail, LogStyle};
 use architect::view::{AnswerDestination, Language, ReportSink, TextSink};
 use proptest::prelude::*;
 use serde_json::json;
@@ -54,7 +54,7 @@ proptest! {
         is_styled: bool,
     ) {
         let page = SharedBuffer::default();
-        let style = LogStyle { lang: Language::En, has_color: is_styled, shows_costs: true };
+        let style = LogStyle { lang: Language::En, has_color: is_styled, shows_costs: true, detail: LogDetail::Short };
         let clock = Arc::new(SystemClock::start());
         let log = HumanLog::live(page.clone(), style, clock, || 80).unwrap();
         let answer = TextSink::new(page.clone(), AnswerDestination::Terminal).unwrap();
