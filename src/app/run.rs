@@ -173,7 +173,7 @@ impl RunSetup {
         let is_subagent = shared.is_some();
         let shared = match shared {
             Some(shared) => shared,
-            None => self.start_shared(&target, position, &stopped)?,
+            None => self.start_shared(&target, position, &stopped, &io.reporter)?,
         };
         let worktrees = match subagent_clock {
             SubagentClock::Real if !is_subagent && self.execution == ExecutionMode::Real => {
@@ -245,9 +245,15 @@ impl RunSetup {
         target: &SessionTarget,
         script_position: ScriptPosition,
         stopped: &CancellationToken,
+        reporter: &Reporter,
     ) -> Result<SharedResources, AppError> {
-        let servers =
-            configured_servers::start_servers(&self.config, &self.env, &self.sandbox, stopped)?;
+        let servers = configured_servers::start_servers(
+            &self.config,
+            &self.env,
+            &self.sandbox,
+            stopped,
+            reporter,
+        )?;
         let used = target.opened().map(|opened| &opened.history.machine.conversation);
         let used = used.map(configured_tools::used_quota).unwrap_or_default();
         let quota = SharedQuota::new(configured_tools::quota_limits(&self.config), used);

@@ -8,7 +8,9 @@ use architect::config::Config;
 use architect::net::MaskingWriter;
 use architect::runner::SystemClock;
 use architect::view::ci_commands::CommandEscaper;
-use architect::view::human::{HumanLog, LogDetail, LogStyle, can_redraw, should_use_color};
+use architect::view::human::{
+    HumanLog, LogDetail, LogStyle, TerminalSize, can_redraw, should_use_color,
+};
 use architect::view::{
     AnswerDestination, JsonFormat, JsonSink, OptionalSink, ReportSink, Reporter, TextSink,
 };
@@ -17,7 +19,7 @@ use architect::workspace::open_for_append;
 use super::args::{OutputArgs, OutputFormat};
 use super::confirm::PromptSettings;
 use super::error::CliError;
-use super::output;
+use super::{logging, output};
 
 /// The sinks of a run.
 pub(crate) struct Sinks {
@@ -62,11 +64,12 @@ pub(crate) fn open_sinks(
         };
         let stderr = CommandEscaper::new(stderr, is_read);
         let log = match logs_live {
-            true => HumanLog::live(stderr, style, Arc::new(SystemClock::start()), terminal_width),
+            true => HumanLog::live(stderr, style, Arc::new(SystemClock::start()), terminal_size),
             false => HumanLog::plain(MaskingWriter::new(stderr, secrets.clone()), style),
         };
         let log = log.map_err(failed)?;
         prompt.pause_drawing = log.pause_drawing();
+        logging::write_through(prompt.pause_drawing.clone());
         outputs.push(Box::new(OptionalSink::new(log, "log")));
     }
     if let Some(path) = &config.settings.logging.file {
@@ -98,9 +101,9 @@ pub(crate) fn open_sinks(
     Ok(Sinks { reporter: Reporter::new(outputs), prompt, is_terminal })
 }
 
-/// Returns how wide the terminal of the log is now.
-fn terminal_width() -> usize {
-    const USUAL: usize = 80;
+/// Returns the size of the terminal of the log now.
+fn terminal_size() -> TerminalSize {
+    let usual = |size: u16, usual: usize| if size == 0 { usual } else { size.into() };
     let size = rustix::termios::tcgetwinsize(io::stderr());
-    size.map_or(USUAL, |size| if size.ws_col == 0 { USUAL } else { size.ws_col.into() })
+    size.map_or((80, 24), |size| (usual(size.ws_col, 80), usual(size.ws_row, 24)))
 }

@@ -20,7 +20,8 @@ use crate::policy::{
     command_findings,
 };
 use crate::port::{
-    AuthorizationOutcome, EffectContext, EffectNotice, PreparedCall, ToolSpec, Toolbox, lock,
+    AuthorizationOutcome, EffectContext, EffectMessage, EffectNotice, PreparedCall, ToolSpec,
+    Toolbox, lock,
 };
 
 /// The tools that a model may call, and the policy for their use.
@@ -243,6 +244,9 @@ impl PreparedCall for RegisteredCall {
                         ShownDiffs::DryRun => String::new(),
                         ShownDiffs::All => invocation.diff(),
                     };
+                    let masked = (invocation.kind() == CallKind::Command)
+                        .then(|| mask_output(scope, &gate.results.secrets));
+                    let scope = masked.as_ref().unwrap_or(scope);
                     let output = invocation.run(&CallContext { scope, call: &id });
                     if output.status == ToolStatus::Ok {
                         notify_diff(&id, diff, scope);
@@ -449,6 +453,20 @@ fn notify_diff(call: &CallId, diff: String, scope: &EffectContext) {
     if !diff.is_empty() {
         scope.notify(EffectNotice::Diff { call: call.clone(), diff: diff.into() });
     }
+}
+
+/// Returns the scope of a command with secrets masked in what is shown of its output.
+fn mask_output(scope: &EffectContext, secrets: &Secrets) -> EffectContext {
+    let (outer, secrets) = (scope.clone(), secrets.clone());
+    scope.clone().with_messages(move |message| {
+        outer.send(match message {
+            EffectMessage::Notice(EffectNotice::Output { call, text }) => {
+                let text = secrets.mask(text.as_ref().to_owned()).into();
+                EffectMessage::Notice(EffectNotice::Output { call, text })
+            }
+            message => message,
+        });
+    })
 }
 
 /// Turns the output of a tool into its result.

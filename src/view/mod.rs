@@ -38,5 +38,6 @@ pub use reporter::{Reporter, RunReporter};
 pub use result::{RunResult, WorktreeResult};
 pub use run_info::{CostSource, PriorUsage, RunInfo};
 pub use sink::{
-    AnswerDestination, JsonFormat, JsonSink, LiveEvent, OptionalSink, ReportSink, TextSink,
+    AnswerDestination, JsonFormat, JsonSink, LiveEvent, OptionalSink, ReportSink, ServerState,
+    TextSink,
 };

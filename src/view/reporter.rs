@@ -87,6 +87,11 @@ impl Reporter {
         RunReporter { reporter: self.clone(), run_index: run }
     }
 
+    /// Shows what is going on before a run has begun.
+    pub fn show_live(&self, live: &LiveEvent<'_>) {
+        self.lock().sinks.iter_mut().for_each(|sink| sink.on_live(live));
+    }
+
     /// Returns the changes of files that a sink shows as diffs.
     pub fn shown_diffs(&self) -> ShownDiffs {
         let all = self.lock().sinks.iter().any(|sink| sink.shown_diffs() == ShownDiffs::All);
@@ -223,14 +228,17 @@ fn live_events<'a>(event: &RunEvent<'a>) -> Vec<LiveEvent<'a>> {
         RunEvent::ReplyDelta { delta: ReplyDelta::Reasoning(text), .. } => {
             vec![LiveEvent::Reasoning(text)]
         }
-        RunEvent::Handled { output, .. } => {
+        RunEvent::Handled { output, machine, .. } => {
             let runs = output.effects.iter().filter_map(|effect| match effect {
                 Effect::RunTool { id, call, .. } => {
                     Some(LiveEvent::CallRuns { effect: *id, call: &call.id })
                 }
                 _ => None,
             });
-            runs.collect()
+            let run = machine.state.run();
+            let cost = run.rules.price.map(|_| run.used.cost);
+            let used = LiveEvent::Used { cost, window: run.rules.context.window };
+            runs.chain([used]).collect()
         }
         RunEvent::Started { .. } | RunEvent::ReplyDelta { .. } | RunEvent::Ended { .. } => {
             Vec::new()

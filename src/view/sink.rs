@@ -9,7 +9,7 @@ use super::background_writer::{BackgroundWriter, OutputError, PlainTarget};
 use super::public::{PublicEvent, PublicEventKind};
 use super::result::RunResult;
 use super::{jsonl, sanitize};
-use crate::model::{CallId, EffectId};
+use crate::model::{CallId, EffectId, MicroUsd, Tokens};
 use crate::port::Disconnected;
 use crate::tools::ShownDiffs;
 
@@ -46,6 +46,31 @@ pub enum LiveEvent<'a> {
     },
     /// A part of the model's reasoning.
     Reasoning(&'a str),
+    /// What the session has used, after an event.
+    Used {
+        /// The cost, if the model has a price.
+        cost: Option<MicroUsd>,
+        /// The context window of the model.
+        window: Tokens,
+    },
+    /// The start of an MCP server.
+    Server {
+        /// Its name.
+        name: &'a str,
+        /// How far it is.
+        state: ServerState,
+    },
+}
+
+/// How far the start of a server is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ServerState {
+    /// It is being started.
+    Starting,
+    /// Its tools are known.
+    Ready,
+    /// It can't be had.
+    Failed,
 }
 
 /// An output of a run: a log, a stream, a document.

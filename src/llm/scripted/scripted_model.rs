@@ -80,6 +80,9 @@ impl ScriptedCall<'_> {
         }
         if !turn.reasoning.is_empty() {
             sink(ReplyDelta::Reasoning(turn.reasoning.clone()));
+            if turn.pace_ms > 0 && sleep(turn.pace_ms) {
+                return Err(cancelled());
+            }
         }
         for (index, piece) in split_text(&turn.text, turn.chunks.max(1)).into_iter().enumerate() {
             if index > 0 && sleep(turn.pace_ms) {

@@ -17,6 +17,7 @@ mod info_commands;
 mod interrupts;
 mod key_masking;
 mod limits;
+mod live_status;
 mod loops;
 mod misuse;
 mod output;
