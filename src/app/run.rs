@@ -140,7 +140,7 @@ impl RunSetup {
         };
         let RunRequest { task, target, options, .. } = request;
         if let (Some(store), None, None) = (target.store(), target.opened(), &shared) {
-            complete_pending_restore(store, self.root.path())?;
+            complete_pending_restore(store, self.root.path(), &self.config, &self.env)?;
         }
         let secrets = collect_secrets(&self.config, &self.env);
         let task = task.map(|task| Arc::from(mask_message(&task, &secrets)));

@@ -16,8 +16,9 @@ use super::process_env::ProcessEnv;
 use crate::config::{self, Config, OriginSource, TRUST_VARIABLE};
 use crate::exec::{
     self, CONFINEMENT_HELP, CommandSpec, Enforcement, LinkedRepositoryAccess, NetworkAccess,
-    PackageCaches, ResourceLimits, SandboxLevel, SandboxPolicy, SandboxRequirement, Supervisor,
-    TempOwner, UserGitConfig, VariableFilter, clean_environment, remove_abandoned,
+    PackageCaches, ResourceLimits, SandboxLevel, SandboxMode, SandboxPolicy, SandboxRequirement,
+    Supervisor, TempOwner, UserGitConfig, VariableFilter, WriteWatch, clean_environment,
+    remove_abandoned,
 };
 use crate::model::{hex, matches_wildcard};
 use crate::policy::GuardedFiles;
@@ -224,6 +225,17 @@ fn build_policy(
         user_git,
         ..SandboxPolicy::off(workspace)
     }
+}
+
+/// Watches over what this program writes into a workspace for a run: restored, merged or applied files.
+pub fn watch_writes(config: &Config, world: &ProcessEnv, workspace: &Path) -> WriteWatch {
+    let workspace = workspace.canonicalize().unwrap_or_else(|_| workspace.to_owned());
+    let mut policy = build_policy(config, world, workspace, &std::env::temp_dir());
+    // A run that may only read leaves nothing to write.
+    if policy.mode == SandboxMode::ReadOnly {
+        policy.mode = SandboxMode::WorkspaceWrite;
+    }
+    WriteWatch::begin(&policy)
 }
 
 fn user_git(world: &ProcessEnv) -> UserGitConfig {

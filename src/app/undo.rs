@@ -8,6 +8,8 @@ use thiserror::Error;
 
 use super::checkpoints::{OWN_FOLDERS, StateRecorder, content_lengths, scan_options};
 use super::error::AppError;
+use super::process_env::ProcessEnv;
+use super::sandbox::watch_writes;
 use crate::config::Config;
 use crate::journal::{
     DamagePolicy, JournalError, OpenedSession, SessionHistory, SessionId, SessionStore,
@@ -326,10 +328,12 @@ pub fn has_changed_files(config: &Config, history: &SessionHistory) -> Option<bo
 /// Fails if a file can't be restored. The files are as before then.
 pub fn undo_whole_session(
     config: &Config,
+    env: &ProcessEnv,
     store: &SessionStore,
     session: SessionId,
 ) -> Result<(usize, Vec<(PathBuf, String)>), AppError> {
-    complete_pending_restore(store, &config.workspace)?;
+    complete_pending_restore(store, &config.workspace, config, env)?;
+    let _watch = watch_writes(config, env, &config.workspace);
     let mut undo = match UndoSession::open(config, store, session) {
         Err(AppError::Undo(UndoError::NothingRecorded(..))) => return Ok((0, Vec::new())),
         undo => undo?,
@@ -676,11 +680,14 @@ fn keep_copy(root: &WorkspaceRoot, path: &Path) -> Result<PathBuf, AppError> {
 pub fn complete_pending_restore(
     store: &SessionStore,
     workspace: &Path,
+    config: &Config,
+    env: &ProcessEnv,
 ) -> Result<Option<String>, AppError> {
     let folder = store.root().join("undo");
     if !RestoreLog::is_pending(&folder, workspace) {
         return Ok(None);
     }
+    let _watch = watch_writes(config, env, workspace);
     let log = RestoreLog::open(&folder, workspace, store.durability())?;
     let log = log.ok_or_else(|| UndoError::Busy(workspace.to_owned()))?;
     let Some(pending) = log.pending()? else { return Ok(None) };

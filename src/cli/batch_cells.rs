@@ -230,6 +230,7 @@ impl CellConfigurator for CellOptions<'_> {
         }
         let layers = &settings.layers;
         let saved = SavedOptions {
+            untrusted_sets: Vec::new(),
             sets,
             agent: Some(agent.clone()),
             config: layers

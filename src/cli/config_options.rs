@@ -21,6 +21,9 @@ pub(crate) const DEFAULT_AGENT: &str = "build";
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct SavedOptions {
+    /// As `sets`, from a session that others could have written: they apply as far as they tighten.
+    #[serde(skip)]
+    pub(crate) untrusted_sets: Vec<String>,
     /// As `--set` takes them.
     pub(crate) sets: Vec<String>,
     pub(crate) agent: Option<String>,
@@ -50,7 +53,11 @@ pub(crate) fn load_config(
         own.push(format!("agents.{name}.confirm_mode={mode}"));
     }
     let remembered = SavedOptions {
-        sets: drop_replaced([before.sets.clone(), own.clone(), as_sets(&overrides)].concat()),
+        untrusted_sets: Vec::new(),
+        sets: drop_replaced(
+            [before.untrusted_sets.clone(), before.sets.clone(), own.clone(), as_sets(&overrides)]
+                .concat(),
+        ),
         agent,
         config: layers.config.as_ref().map_or(before.config.clone(), |path| {
             Some(world.cwd.join(path).to_string_lossy().into_owned())
@@ -64,6 +71,7 @@ pub(crate) fn load_config(
         file: remembered.config.as_ref().map(Into::into),
         mcp_files: args.mcp_config.iter().cloned().collect(),
         profile: remembered.profile.clone(),
+        untrusted_sets: before.untrusted_sets.clone(),
         sets: [before.sets.clone(), own].concat(),
         options: overrides,
         ..base_sources(world)
@@ -217,6 +225,14 @@ impl SavedOptions {
         ];
         let others = others.into_iter().filter(|(_, is_there)| *is_there);
         keys.chain(others.map(|(name, _)| name.to_owned())).collect()
+    }
+
+    /// Returns what is taken from a session that others could have written: no program, address or file.
+    pub(crate) fn of_exposed_session(self) -> Self {
+        let (sets, untrusted_sets) =
+            self.sets.into_iter().partition(|set| set.starts_with("llm.model="));
+        let (agent, disable_mcp) = (self.agent, self.disable_mcp);
+        Self { untrusted_sets, sets, agent, disable_mcp, dry_run: self.dry_run, ..Self::default() }
     }
 
     /// Reads the stored form; missing options are not set.

@@ -1,8 +1,9 @@
 //! Finds the stored session that a command names.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use architect::app::{ProcessEnv, collect_secrets, open_store};
+use architect::config::{Config, LayerRank};
 use architect::journal::{JournalError, SessionHistory, SessionId, SessionStore};
 use architect::net::Secrets;
 use architect::view::sanitize;
@@ -19,6 +20,9 @@ pub(crate) struct SessionLookup {
     /// The folder that `last` is about.
     folder: PathBuf,
     any_folder: bool,
+    /// Whether an option names the folder of the store, and not the user's own configuration.
+    is_named: bool,
+    pub(crate) config: Config,
 }
 
 /// The name of the session with the newest record.
@@ -39,8 +43,39 @@ impl SessionLookup {
     ) -> Result<Self, CliError> {
         let config = config_options::load_layers(layers, world)?;
         let (store, secrets) = (open_store(&config, world)?, collect_secrets(&config, world));
-        let folder = config.workspace.canonicalize().unwrap_or(config.workspace);
-        Ok(Self { store, secrets, folder, any_folder: last.any_folder })
+        let dir = config.origin("sessions.dir").rank;
+        let is_named = dir == LayerRank::Argument || dir == LayerRank::Project;
+        let folder = config.workspace.canonicalize().unwrap_or_else(|_| config.workspace.clone());
+        Ok(Self { store, secrets, folder, any_folder: last.any_folder, is_named, config })
+    }
+
+    /// Returns whether commands, or whoever made the repository, could have written the sessions: they are in the
+    /// session's workspace, in this folder, or in a repository, and nothing of the user's says that they belong there.
+    ///
+    /// # Errors
+    ///
+    /// Fails if such a session names a workspace that is neither here nor around its store, and `workspace` is not given.
+    pub(crate) fn is_exposed(
+        &self,
+        past: &SessionHistory,
+        workspace: Option<&Path>,
+    ) -> Result<bool, CliError> {
+        let Ok(store) = self.store.root().canonicalize() else { return Ok(false) };
+        let in_project = |folder: &Path| {
+            [".git", ".architect"].iter().any(|name| folder.join(name).symlink_metadata().is_ok())
+        };
+        let root = &past.setup.workspace.root;
+        let is_around = store.starts_with(root);
+        let is_exposed = self.is_named
+            && (is_around || store.starts_with(&self.folder) || store.ancestors().any(in_project));
+        if is_exposed && !is_around && *root != self.folder && workspace.is_none() {
+            let root = sanitize::line(&root.to_string_lossy()).into_owned();
+            return Err(CliError::usage(format!(
+                "this session names the workspace {root}, but commands may have written where it is stored"
+            ))
+            .hint(format!("`--workspace {root}` if that is right")));
+        }
+        Ok(is_exposed)
     }
 
     /// Returns the session that a name means.

@@ -16,9 +16,9 @@ use architect::view::{CostSource, RunInfo, RunResult, sanitize};
 use architect::workflow::batch::plain_name;
 use architect::workflow::engine::machine::{End, Limit, Program, StepEvent};
 use architect::workflow::engine::{
-    EventDetail, IterationRecord, StepDefinition, StepSetup, StoredEvent, Workflow, WorkflowError,
-    WorkflowEvent, WorkflowHistory, WorkflowJournal, WorkflowJournalError, WorkflowLimits,
-    WorkflowObserver, WorkflowOutcome, WorkflowRun, definition_hash,
+    EventDetail, IterationRecord, MAX_ITEMS, StepDefinition, StepSetup, StoredEvent, Workflow,
+    WorkflowError, WorkflowEvent, WorkflowHistory, WorkflowJournal, WorkflowJournalError,
+    WorkflowLimits, WorkflowObserver, WorkflowOutcome, WorkflowRun, definition_hash,
 };
 use serde_json::{Value, json};
 
@@ -263,7 +263,10 @@ impl StartedWorkflow<'_> {
                 _ => info.exit_code(reason),
             },
             output: answer.unwrap_or(&sentence).into(),
-            error: report.and_then(|report| report.error.as_deref()).map(Into::into),
+            error: match outcome {
+                WorkflowOutcome::Ended(End::TooManyItems) => Some(sentence.as_str().into()),
+                _ => report.and_then(|report| report.error.as_deref()).map(Into::into),
+            },
             cost,
             worktree: self.worktree.and_then(WorktreeRun::result),
             workflow: Some(self.document(outcome, history)),
@@ -283,6 +286,7 @@ impl StartedWorkflow<'_> {
                 StopReason::Closed(CloseReason::BudgetExceeded)
             }
             WorkflowOutcome::Ended(End::Succeeded) => StopReason::LlmDone,
+            WorkflowOutcome::Ended(End::TooManyItems | End::ItemFailed) => StopReason::ChecksFailed,
             WorkflowOutcome::Ended(End::IterationsUsed | End::NothingChanged) if has_checks => {
                 StopReason::ChecksFailed
             }
@@ -328,6 +332,7 @@ impl StartedWorkflow<'_> {
         json!({
             "step": step.map(|step| &step.name),
             "iteration": iteration.number,
+            "item": iteration.item,
             "session_id": iteration.session.to_string(),
             "status": report.map(|it| it.status),
             "stop_reason": report.map(|it| &it.stop_reason),
@@ -350,6 +355,8 @@ fn end_name(outcome: WorkflowOutcome) -> &'static str {
         WorkflowOutcome::Ended(End::Succeeded) => "succeeded",
         WorkflowOutcome::Ended(End::IterationsUsed) => "iterations_used",
         WorkflowOutcome::Ended(End::NothingChanged) => "nothing_changed",
+        WorkflowOutcome::Ended(End::TooManyItems) => "too_many_items",
+        WorkflowOutcome::Ended(End::ItemFailed) => "item_failed",
         WorkflowOutcome::Ended(End::Incomplete) => "incomplete",
         WorkflowOutcome::Ended(End::LimitReached(Limit::Budget)) => "budget",
         WorkflowOutcome::Ended(End::SessionFailed(_)) => "session_failed",
@@ -394,6 +401,19 @@ impl WorkflowProgress {
             }
             WorkflowOutcome::Ended(End::SessionFailed(_)) => {
                 format!("{}; {again}", self.text("a session failed", "una sesión falló"))
+            }
+            WorkflowOutcome::Ended(End::TooManyItems) => {
+                let items = history.items.unwrap_or_default();
+                match self.lang {
+                    Language::En => {
+                        format!(
+                            "the list of a step has {items} items; at most {MAX_ITEMS} are possible"
+                        )
+                    }
+                    Language::Es => format!(
+                        "la lista de un paso tiene {items} elementos; son posibles {MAX_ITEMS} como máximo"
+                    ),
+                }
             }
             WorkflowOutcome::Ended(end) => {
                 let is_new = history.iterations.is_empty();
@@ -448,6 +468,11 @@ fn end_texts(end: End, is_loop: bool, is_new: bool) -> (&'static str, &'static s
             "two iterations in a row changed nothing; another task or --out begins a new loop",
             "dos iteraciones seguidas no cambiaron nada; otra tarea u otro --out empieza un bucle nuevo",
         ),
+        End::TooManyItems => ("a step has too many items", "un paso tiene demasiados elementos"),
+        End::ItemFailed => (
+            "the checks of an item fail; the same command runs them again",
+            "las comprobaciones de un elemento fallan; la misma orden las repite",
+        ),
         End::Incomplete => ("a step ended early", "un paso terminó antes de tiempo"),
         End::LimitReached(Limit::Budget) => (
             "the budget is used; the same command with a larger one continues",
@@ -463,17 +488,20 @@ impl WorkflowObserver for WorkflowProgress {
     fn on_event(&self, event: WorkflowEvent<'_>) {
         let short = |text: &str| sanitize::headline(text, MAX_LINE_CHARS);
         let text = match event {
-            WorkflowEvent::Iteration { step, number, of, is_resumed, .. } => {
+            WorkflowEvent::Iteration { step, number, of, item, is_resumed, .. } => {
                 let name = match self.has_steps {
                     true => format!("{}: ", short(&step.name)),
                     false => String::new(),
                 };
-                let what = match is_resumed {
-                    true => self.text("iteration resumed", "iteración reanudada"),
-                    false => self.text("iteration", "iteración"),
+                let what = match (item, is_resumed) {
+                    (None, true) => self.text("iteration resumed", "iteración reanudada"),
+                    (None, false) => self.text("iteration", "iteración"),
+                    (Some(_), true) => self.text("item resumed", "elemento reanudado"),
+                    (Some(_), false) => self.text("item", "elemento"),
                 };
                 let of_word = self.text("of", "de");
-                format!("↻ {name}{what} {number} {of_word} {of}")
+                let item = item.map_or(String::new(), |item| format!(": {}", short(item)));
+                format!("↻ {name}{what} {number} {of_word} {of}{item}")
             }
             WorkflowEvent::Skipped(step) if self.has_steps => {
                 format!("· {}: {}", short(&step.name), self.text("skipped", "omitido"))

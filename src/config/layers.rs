@@ -14,6 +14,8 @@ use super::value_tree::{ConfigNode, ConfigTable, ConfigValue, parse_document};
 pub(super) struct ConfigLayer {
     pub(super) rank: LayerRank,
     pub(super) owner: FileOwner,
+    /// Whether its values only apply as far as they tighten, although the folder is trusted.
+    pub(super) only_tightens: bool,
     pub(super) table: ConfigTable,
 }
 

@@ -18,7 +18,7 @@ use super::resolved::Config;
 use super::settings::Settings;
 use super::settings_reader::SettingsReader;
 use super::trust::{ChangedFile, TrustStore};
-use super::untrusted_layer::tighten;
+use super::untrusted_layer::{IgnoredBecause, tighten};
 use super::value_tree::{self, ConfigNode, ConfigTable};
 use crate::exec::is_secret_variable;
 use crate::model::matches_wildcard;
@@ -40,6 +40,8 @@ pub struct ConfigSources {
     pub mcp_files: Vec<PathBuf>,
     /// The name of `--profile`.
     pub profile: Option<String>,
+    /// Values as those of `--set` from a place that others could have written. They apply as far as they tighten.
+    pub untrusted_sets: Vec<String>,
     /// The values of `--set`, as `KEY=VALUE`.
     pub sets: Vec<String>,
     /// The options that set keys.
@@ -164,13 +166,17 @@ impl ConfigLoader<'_> {
     fn add_arguments(&mut self) {
         let (rank, owner) = (LayerRank::Argument, FileOwner::User);
         // The options saved in a session and those given now may be about one list.
-        for set in &self.sources.sets {
-            match overrides::layer_from_set(set, &mut self.report) {
-                SetOverride::Key(table) => self.add_layer(rank, owner, table),
-                SetOverride::EntryKey(table) => {
-                    self.layers.push(ConfigLayer { rank, owner, table });
+        let untrusted = self.sources.untrusted_sets.iter().map(|set| (set, true));
+        let sets = self.sources.sets.iter().map(|set| (set, false));
+        for (set, only_tightens) in untrusted.chain(sets) {
+            let table = match overrides::layer_from_set(set, &mut self.report) {
+                SetOverride::Key(table) => {
+                    self.check_layer(&table, "");
+                    table
                 }
-            }
+                SetOverride::EntryKey(table) => table,
+            };
+            self.layers.push(ConfigLayer { rank, owner, only_tightens, table });
         }
         for option in &self.sources.options {
             self.add_layer(rank, owner, overrides::layer_from_option(option));
@@ -275,7 +281,7 @@ impl ConfigLoader<'_> {
     /// Checks a layer and adds it.
     fn add_layer(&mut self, rank: LayerRank, owner: FileOwner, table: ConfigTable) {
         self.check_layer(&table, "");
-        self.layers.push(ConfigLayer { rank, owner, table });
+        self.layers.push(ConfigLayer { rank, owner, only_tightens: false, table });
     }
 
     fn check_layer(&mut self, table: &ConfigTable, path: &str) {
@@ -401,9 +407,16 @@ impl ConfigLoader<'_> {
         let (mut table, mut notices) = (ConfigTable::new(), Vec::new());
         for layer in layers {
             let mut next = layer.table.clone();
-            if layer.owner == FileOwner::Project && !is_trusted {
+            let why = match layer.owner {
+                _ if layer.only_tightens => Some(IgnoredBecause::StoredInWorkspace),
+                FileOwner::Project if !is_trusted => Some(IgnoredBecause::UntrustedFolder),
+                FileOwner::Project | FileOwner::Named | FileOwner::User => None,
+            };
+            if let Some(why) = why {
                 let current = self.read_settings(&table).1.values;
-                next = tighten(next, "", &current, &mut notices);
+                next = tighten(next, "", &current, &mut |origin, path| {
+                    notices.push(why.notice(origin, path));
+                });
             }
             table = merge(table, next, "");
         }

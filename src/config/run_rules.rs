@@ -58,6 +58,7 @@ pub fn run_rules(
         output: OutputLimits {
             user_limit: llm.max_output_tokens,
             model_limit: model.max_output.unwrap_or(defaults.output.model_limit),
+            is_whole: !llm.stream,
             ..defaults.output
         },
         context: ContextLimits {

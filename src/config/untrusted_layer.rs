@@ -2,17 +2,41 @@
 
 use super::effective::EffectiveValue;
 use super::keys::{self, KeySpec, UntrustedChange};
+use super::origin::ValueOrigin;
 use super::problem::{ConfigNotice, NoticeCause};
 use super::value_tree::{ConfigNode, ConfigTable, ConfigValue};
 use crate::model::matches_wildcard;
 
-/// Returns the part of a layer that tightens the `current` values, with a notice for each key that is ignored; `path` is the
-/// key of the table, followed by a dot.
+/// Why values of a layer are ignored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum IgnoredBecause {
+    /// The project's folder is not trusted.
+    UntrustedFolder,
+    /// They were stored in a folder that commands may have written.
+    StoredInWorkspace,
+}
+
+impl IgnoredBecause {
+    /// Returns the notice about an ignored key.
+    pub(super) fn notice(self, origin: ValueOrigin, key: &str) -> ConfigNotice {
+        let (why, cause) = match self {
+            Self::UntrustedFolder => ("this folder is not trusted", NoticeCause::Untrusted),
+            Self::StoredInWorkspace => (
+                "commands may have written the folder of this session; give the option again if you want it",
+                NoticeCause::Other,
+            ),
+        };
+        ConfigNotice { origin, message: format!("`{key}` is ignored, because {why}"), cause }
+    }
+}
+
+/// Returns the part of a layer that tightens the `current` values, and reports each key that is ignored; `path` is the key
+/// of the table, followed by a dot.
 pub(super) fn tighten(
     table: ConfigTable,
     path: &str,
     current: &[EffectiveValue],
-    notices: &mut Vec<ConfigNotice>,
+    ignored: &mut impl FnMut(ValueOrigin, &str),
 ) -> ConfigTable {
     let mut kept = ConfigTable::new();
     for (name, node) in table {
@@ -24,15 +48,12 @@ pub(super) fn tighten(
                 let is_stricter =
                     shown.is_some_and(|shown| tightens(key, &value, shown.value.as_ref()));
                 if !is_stricter {
-                    let message =
-                        format!("`{path}` is ignored, because this folder is not trusted");
-                    let (origin, cause) = (node.key_origin.clone(), NoticeCause::Untrusted);
-                    notices.push(ConfigNotice { origin, message, cause });
+                    ignored(node.key_origin.clone(), &path);
                 }
                 is_stricter.then_some(value)
             }
             (None, ConfigValue::Table(table)) => {
-                let table = tighten(table, &format!("{path}."), current, notices);
+                let table = tighten(table, &format!("{path}."), current, ignored);
                 (!table.is_empty()).then_some(ConfigValue::Table(table))
             }
             (None, _) => None,

@@ -5,7 +5,9 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::machine::budget::charge_unanswered_call;
 use crate::machine::context::instructions;
+use crate::machine::effect::CallPurpose;
 use crate::machine::output::{Step, StepBuilder};
 use crate::machine::run_context::{RunContext, Streaks};
 use crate::machine::state::State;
@@ -54,8 +56,10 @@ pub enum ResumePrompt {
 }
 
 /// Resumes from a stored state at this time.
-pub fn resume(state: State, now: RunTime, resumption: Resumption) -> Step {
+pub fn resume(mut state: State, now: RunTime, resumption: Resumption) -> Step {
     let Resumption { rules, recovered, prompt } = resumption;
+    let mut out = StepBuilder::default();
+    charge_lost_call(&mut state, &mut out);
     let renew = |mut run: Box<RunContext>| {
         run.rules = rules.clone().into();
         run.now = run.now.max(now);
@@ -63,41 +67,60 @@ pub fn resume(state: State, now: RunTime, resumption: Resumption) -> Step {
         run
     };
     match state {
-        State::Preparing(state) => Preparing::enter(renew(state.run), StepBuilder::default()),
+        State::Preparing(state) => Preparing::enter(renew(state.run), out),
         State::Compacting(state) => {
-            resume_compacting(Compacting { run: renew(state.run), ..state })
+            resume_compacting(Compacting { run: renew(state.run), ..state }, out)
         }
-        State::Calling(state) => resume_calling(Calling { run: renew(state.run), ..state }, prompt),
+        State::Calling(state) => {
+            resume_calling(Calling { run: renew(state.run), ..state }, prompt, out)
+        }
         State::Executing(state) => {
-            resume_executing(Executing { run: renew(state.run), ..state }, &recovered)
+            resume_executing(Executing { run: renew(state.run), ..state }, &recovered, out)
         }
-        State::Closing(state) => resume_closing(Closing { run: renew(state.run), ..state }, prompt),
-        State::Done(state) => restart(renew(state.run), StepBuilder::default(), prompt),
+        State::Closing(state) => {
+            resume_closing(Closing { run: renew(state.run), ..state }, prompt, out)
+        }
+        State::Done(state) => restart(renew(state.run), out, prompt),
     }
 }
 
+/// Charges a call that was sent and whose reply is lost, by the rules under which it was sent.
+fn charge_lost_call(state: &mut State, out: &mut StepBuilder) {
+    let (run, size, purpose) =
+        match state {
+            State::Calling(Calling {
+                run, size, stage: CallingStage::Requesting(attempt), ..
+            }) if attempt.pending_call().is_some() => (run, size, CallPurpose::Agent),
+            State::Compacting(Compacting { run, size, attempt, .. })
+                if attempt.pending_call().is_some() =>
+            {
+                (run, size, CallPurpose::Compaction)
+            }
+            State::Closing(Closing { run, stage: ClosingStage::Sending { size, .. }, .. }) => {
+                (run, size, CallPurpose::Closing)
+            }
+            State::Preparing(_)
+            | State::Compacting(_)
+            | State::Calling(_)
+            | State::Executing(_)
+            | State::Closing(_)
+            | State::Done(_) => return,
+        };
+    charge_unanswered_call(run, (size, purpose), out);
+}
+
 /// A summary that was requested is requested again while there are attempts left.
-fn resume_compacting(state: Compacting) -> Step {
-    let Compacting { mut run, size, target_size, attempt } = state;
-    let mut out = StepBuilder::default();
-    if attempt.pending_call().is_some() {
-        run.charge_unanswered(&size, &mut out);
-    }
+fn resume_compacting(state: Compacting, out: StepBuilder) -> Step {
+    let Compacting { run, size, target_size, attempt } = state;
     Compacting::send_attempt(run, out, size, target_size, attempt.number() + 1)
 }
 
 /// The reply to a call that was sent is lost, so the call is prepared again. A final answer is checked again, unless the
 /// user has sent a message.
-fn resume_calling(state: Calling, prompt: ResumePrompt) -> Step {
-    let Calling { mut run, size, stage, .. } = state;
-    let mut out = StepBuilder::default();
+fn resume_calling(state: Calling, prompt: ResumePrompt, out: StepBuilder) -> Step {
+    let Calling { run, size, stage, .. } = state;
     match stage {
-        CallingStage::Requesting(attempt) => {
-            if attempt.pending_call().is_some() {
-                run.charge_unanswered(&size, &mut out);
-            }
-            Preparing::enter(run, out)
-        }
+        CallingStage::Requesting(_) => Preparing::enter(run, out),
         CallingStage::Checking { answer, .. } => match prompt {
             ResumePrompt::FromUser => Preparing::enter(run, out),
             ResumePrompt::Continue => Calling::check(run, out, size, answer),
@@ -106,7 +129,7 @@ fn resume_calling(state: Calling, prompt: ResumePrompt) -> Step {
 }
 
 /// Calls that had not started are started; calls that ran get their recovered result, or run again without one.
-fn resume_executing(mut state: Executing, recovered: &[RecoveredCall]) -> Step {
+fn resume_executing(mut state: Executing, recovered: &[RecoveredCall], out: StepBuilder) -> Step {
     for call in &mut state.calls {
         let answer = recovered.iter().find(|recovered| recovered.call == call.call.id);
         call.state = match (std::mem::replace(&mut call.state, CallState::Queued), answer) {
@@ -119,17 +142,13 @@ fn resume_executing(mut state: Executing, recovered: &[RecoveredCall]) -> Step {
             }
         };
     }
-    state.start_calls(StepBuilder::default())
+    state.start_calls(out)
 }
 
 /// There is only one closing call, also across a crash: if it was sent, the run is over. If the user has sent a message,
 /// the run continues in any case.
-fn resume_closing(state: Closing, prompt: ResumePrompt) -> Step {
-    let Closing { mut run, reason, stage, .. } = state;
-    let mut out = StepBuilder::default();
-    if let ClosingStage::Sending { size, .. } = stage {
-        run.charge_unanswered(&size, &mut out);
-    }
+fn resume_closing(state: Closing, prompt: ResumePrompt, out: StepBuilder) -> Step {
+    let Closing { run, reason, stage, .. } = state;
     match (prompt, stage) {
         (ResumePrompt::FromUser, _) => restart(run, out, prompt),
         (ResumePrompt::Continue, ClosingStage::Sending { .. }) => {

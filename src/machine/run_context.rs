@@ -6,7 +6,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::machine::context::compaction_history::CompactionHistory;
 use crate::machine::effect::MachineNote;
-use crate::machine::event::RequestSize;
 use crate::machine::output::StepBuilder;
 use crate::machine::stop_reason::StopReason;
 use crate::machine::tool_calls::loop_detection::TurnRepetition;
@@ -126,18 +125,13 @@ impl RunContext {
             out.add_note(MachineNote::CostWarning { cost: self.used.cost });
         }
     }
-
-    /// Charges a call that was sent and has no reply: the provider has probably read it.
-    pub(crate) fn charge_unanswered(&mut self, size: &RequestSize, out: &mut StepBuilder) {
-        self.charge_usage(&size.estimate_usage(Tokens::ZERO), out);
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::machine::{Step, start};
-    use crate::model::{ConversationItem, LimitBaseline, MessageOrigin, Price, RunLimits};
+    use crate::model::{ConversationItem, LimitBaseline, MessageOrigin, RunLimits};
 
     fn run(limits: RunLimits) -> Box<RunContext> {
         RunContext::new(RunRules { limits, ..RunRules::default() })
@@ -200,25 +194,5 @@ mod tests {
         assert_eq!(notes(1), [MachineNote::CostWarning { cost: MicroUsd(10) }]);
         assert_eq!(notes(5), []);
         assert_eq!(run.used, BudgetUsage { cost: MicroUsd(15), tokens: Tokens(9) });
-    }
-
-    #[test]
-    fn an_unanswered_call_costs_its_input() {
-        let price = Price {
-            input: 2_000_000,
-            output: 1,
-            cached_input: 0,
-            cache_write: 0,
-            long_input: None,
-        };
-        let mut run = RunContext::new(RunRules { price: Some(price), ..RunRules::default() });
-        let size = RequestSize {
-            estimate: Tokens(10),
-            upper_bound: Tokens(20),
-            exchanges: 0,
-            ..RequestSize::default()
-        };
-        run.charge_unanswered(&size, &mut StepBuilder::default());
-        assert_eq!(run.used, BudgetUsage { cost: MicroUsd(20), tokens: Tokens(10) });
     }
 }

@@ -143,6 +143,10 @@ pub struct OutputLimits {
     pub minimum: Tokens,
     /// What is reserved for the reply of the closing call.
     pub closing: Tokens,
+    /// Whether replies arrive whole. The provider then writes a reply to its end, and charges for it, although the
+    /// connection is lost; a streamed one ends with its connection.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_whole: bool,
 }
 
 impl Default for OutputLimits {
@@ -152,6 +156,7 @@ impl Default for OutputLimits {
             model_limit: Tokens(32_000),
             minimum: Tokens(256),
             closing: Tokens(2_000),
+            is_whole: false,
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::app::RunSetup;
+use crate::app::{RunSetup, collect_secrets};
 use crate::exec::CommandSpec;
 
 /// How long a command may take, where there is no limit of time.
@@ -24,7 +24,8 @@ pub(super) struct CommandReport {
     pub(super) seconds: f64,
 }
 
-/// Runs a command in the workspace of a run. Of its output, this many bytes of the beginning and of the end are kept.
+/// Runs a command in the workspace of a run. Of its output, this many bytes of the beginning and of the end are kept, with
+/// keys masked.
 pub(super) fn run_check(
     setup: &RunSetup,
     line: &str,
@@ -53,9 +54,10 @@ fn run_command(
         Ok(outcome) => outcome,
         Err(error) => return CommandCheck::Failed(error.to_string()),
     };
+    let secrets = collect_secrets(&setup.config, &setup.env);
     match outcome.failure() {
-        None => CommandCheck::Passed(outcome.stdout.text()),
+        None => CommandCheck::Passed(secrets.mask_all(&outcome.stdout.text())),
         Some(_) if interrupts.signal().is_some() => CommandCheck::Interrupted,
-        Some(why) => CommandCheck::Failed(why.trim().to_owned()),
+        Some(why) => CommandCheck::Failed(secrets.mask_all(why.trim())),
     }
 }

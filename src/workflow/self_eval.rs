@@ -3,12 +3,15 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::batch::coordination::Charge;
 use super::remaining_limits::remaining_config;
 use crate::app::{AppError, FinishedRun, RunIo, RunRequest, RunSetup, SessionTarget};
 use crate::config::{AgentDefinition, Config, ConfigName, EvaluationMode, HooksConfig, McpConfig};
-use crate::journal::{DamagePolicy, ParentCall, SessionId, SessionStore};
-use crate::machine::{Machine, StopReason};
-use crate::model::{ConfirmMode, ConversationItem, Isolation, ToolStatus};
+use crate::journal::{DamagePolicy, JournalError, ParentCall, SessionId, SessionStore};
+use crate::machine::{Machine, ResumePrompt, Resumption, State, StopReason, resume};
+use crate::model::{
+    ConfirmMode, ConversationItem, Isolation, MicroUsd, RunTime, Tokens, ToolStatus,
+};
 use crate::view::{CostSource, RunInfo, RunResult, sanitize};
 
 /// The result of an evaluation.
@@ -123,6 +126,45 @@ pub fn evaluate(
         }
     }
     Ok(all)
+}
+
+/// Returns what the stored evaluations of the answers of a session have used, also those that were cut off.
+///
+/// # Errors
+///
+/// Fails if the store can't be listed.
+pub(super) fn evaluation_charge(
+    store: &SessionStore,
+    session: SessionId,
+) -> Result<Charge, JournalError> {
+    let mut sum = Charge::default();
+    if store.reader(session).is_err() {
+        return Ok(sum);
+    }
+    // An evaluation begins after what it evaluates, and ids are in the order of time.
+    for listed in store.list()?.into_iter().filter(|listed| listed.session > session) {
+        // One without a header has sent nothing.
+        let Ok((history, _)) = store.replay(listed.session, |_, _, _| {}) else { continue };
+        let dispatcher = history.header.dispatched_by.as_ref();
+        if dispatcher.is_some_and(|it| it.is_evaluation() && it.session == session) {
+            sum = sum + abandoned_charge(history.machine.state);
+        }
+    }
+    Ok(sum)
+}
+
+/// Returns what a session has used that is never resumed. A call without a reply counts with the longest one.
+fn abandoned_charge(state: State) -> Charge {
+    let (before, rules) = (state.run().used, state.run().rules.clone());
+    let (recovered, prompt) = (Vec::new(), ResumePrompt::Continue);
+    let resumption = Resumption { rules: (*rules).clone(), recovered, prompt };
+    let used = resume(state, RunTime::START, resumption).state.run().used;
+    let lost = match used == before {
+        true => Tokens::ZERO,
+        false => rules.output.user_limit.unwrap_or(rules.output.model_limit),
+    };
+    let price = rules.price.map_or(MicroUsd::ZERO, |price| price.max_cost(Tokens::ZERO, lost));
+    Charge { money: used.cost + price, tokens: used.tokens + lost }
 }
 
 impl EvaluatedRuns {

@@ -30,6 +30,7 @@ pub(crate) fn rules() -> RunRules {
             model_limit: Tokens(40),
             minimum: Tokens(5),
             closing: Tokens(10),
+            is_whole: false,
         },
         context: ContextLimits {
             window: Tokens(100),

@@ -7,7 +7,7 @@ use architect::machine::chart::{Chart, ChartTransition};
 use architect::model::WordEnum;
 use architect::workflow::engine::machine::{
     Direction, End, Goal, Limit, Measurement, Program, SessionEnd, SessionOutcome, StepEvent,
-    StepEventKind, StepRules, WorkflowState, WorkflowStateKind, step,
+    StepEventKind, StepNeed, StepRules, WorkflowState, WorkflowStateKind, step,
 };
 use architect::workflow::engine::{WORKFLOW_CHART_JSON, WorkflowGuard};
 
@@ -20,7 +20,7 @@ fn chart() -> Chart {
 /// Returns programs with one step of every kind, and some with two steps.
 fn programs() -> Vec<Program> {
     let mut rules = Vec::new();
-    for goal in [Goal::Answered, Goal::Tested, Goal::Unbounded] {
+    for goal in [Goal::Answered, Goal::Tested, Goal::Unbounded, Goal::EachTested] {
         for metric in [None, Some(Direction::Maximize)] {
             for (iterations, max_unchanged) in [(0, None), (2, None), (3, Some(2))] {
                 let is_rechecked = goal == Goal::Tested;
@@ -38,7 +38,8 @@ fn programs() -> Vec<Program> {
 /// Returns every event, with a session that no state has.
 fn events(session: SessionId) -> Vec<StepEvent> {
     let mut events = vec![StepEvent::Begun(session), StepEvent::Undone];
-    events.extend([true, false].map(|is_needed| StepEvent::Decided { is_needed }));
+    let needs = [StepNeed::Nothing, StepNeed::Iterations, StepNeed::Items(2), StepNeed::Items(9)];
+    events.extend(needs.map(StepEvent::Decided));
     events.extend([true, false].map(|is_passed| StepEvent::Tested { is_passed }));
     events.extend([Limit::Budget].map(StepEvent::Limited));
     events.extend([None, Some(1)].map(|iterations| StepEvent::Continued { iterations }));
@@ -139,6 +140,23 @@ fn violations(step: StepFunction) -> BTreeSet<&'static str> {
     for program in programs() {
         explore(&program, step, |state, event, next| {
             let (before, after) = (state.place(), next.place());
+            let rules = program.rules(before).unwrap();
+            let is_each = rules.goal == Goal::EachTested;
+            if is_each
+                && rules.metric.is_none()
+                && matches!(state, WorkflowState::Running(..) | WorkflowState::Testing(_))
+                && matches!(next, WorkflowState::Starting(_))
+                && *event != (StepEvent::Tested { is_passed: true })
+            {
+                found.insert("an item begins after the one before it has passed its tests");
+            }
+            if let (WorkflowState::Deciding(_), StepEvent::Decided(StepNeed::Items(count))) =
+                (state, event)
+                && *count > rules.iterations
+                && !matches!(next, WorkflowState::Done(_, End::TooManyItems))
+            {
+                found.insert("with too many items, none begins");
+            }
             let is_new =
                 matches!((state, next), (WorkflowState::Starting(_), WorkflowState::Running(..)));
             let most = program.max_iterations(before);
@@ -157,6 +175,7 @@ fn violations(step: StepFunction) -> BTreeSet<&'static str> {
             }
             if let StepEvent::Tested { is_passed: true } = event
                 && matches!(state, WorkflowState::Testing(_))
+                && (!is_each || before.iteration >= program.max_iterations(before))
                 && !matches!(
                     next,
                     WorkflowState::Deciding(_) | WorkflowState::Done(_, End::Succeeded)
@@ -269,8 +288,22 @@ fn seeded_defects_are_found() {
         }
         _ => step(program, state, event),
     };
+    let skips_failed: StepFunction = |program, state, event| match (state, event) {
+        (WorkflowState::Testing(_), StepEvent::Tested { .. }) => {
+            step(program, state, StepEvent::Tested { is_passed: true })
+        }
+        _ => step(program, state, event),
+    };
+    let has_any_items: StepFunction = |program, state, event| match event {
+        StepEvent::Decided(StepNeed::Items(_)) => {
+            step(program, state, StepEvent::Decided(StepNeed::Iterations))
+        }
+        _ => step(program, state, event),
+    };
     for (name, defect) in [
         ("keeps worse", keeps_worse),
+        ("begins an item after one that failed", skips_failed),
+        ("has any number of items", has_any_items),
         ("goes on after success", goes_on),
         ("has no bound", has_no_bound),
         ("overspends", overspends),

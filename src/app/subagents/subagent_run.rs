@@ -12,6 +12,7 @@ use crate::app::error::AppError;
 use crate::app::run::{FinishedRun, RunIo, RunRequest, SharedResources};
 use crate::app::run_environment::{RunEnvironment, SubagentClock};
 use crate::app::run_setup::RunSetup;
+use crate::app::sandbox::watch_writes;
 use crate::app::session::SessionTarget;
 use crate::app::worktree::SandboxedGit;
 use crate::config::{AgentDefinition, ConfigName, ConfigProblem, LimitsConfig};
@@ -223,6 +224,7 @@ fn finish_isolated(
     confined: &SandboxedGit<'_>,
 ) -> ToolOutput {
     if is_usable {
+        let _watch = watch_writes(confined.config, confined.env, worktree.origin());
         return worktrees.apply(worktree, output, confined);
     }
     let Some(stays) = worktrees.keep(worktree, confined) else { return output };

@@ -15,6 +15,8 @@ FILE has [[steps]] tables of TOML, which run in order, each in a session of its 
   checks              shell commands that have to succeed after it
   repeat              the maximum number of iterations, until the checks pass and `until` holds
   until               the condition that has to hold after an iteration
+  foreach             a text whose lines are items, such as {{steps.plan.output}}; each has a session, with {{item}} in its
+                      prompt; `checks` run after each, and one that fails ends the step
 A condition compares two texts with one of ==, !=, <, <=, >, >=, contains, lacks.
 
 --budget, --max-tokens and --timeout limit all steps together. The journal and the sessions are in the folder of --out. The same

@@ -30,7 +30,7 @@ pub(crate) fn resume(args: &ResumeArgs, world: ProcessEnv) -> Result<u8, CliErro
     let session = stored.find(&args.session)?;
     let prompt = read_prompt(args.prompt.as_deref())?;
     let repair = if args.repair { DamagePolicy::Truncate } else { DamagePolicy::Refuse };
-    stored.complete_restore(session)?;
+    stored.complete_restore(session, &world)?;
     let (settings, output) = (&args.settings, &args.output);
     let request = ResumeRequest { repair, prompt, worktree: None, settings, output };
     resume_session(&stored, session, request, world)
@@ -65,7 +65,7 @@ pub(crate) fn fork(args: &ForkArgs, world: ProcessEnv) -> Result<u8, CliError> {
             .map_err(|error| CliError::usage(format!("{}: {error}", path.display())))?;
         replacement = Some(ReplacementResult { status: ToolStatus::Ok, text: text.into() });
     }
-    stored.complete_restore(parent)?;
+    stored.complete_restore(parent, &world)?;
     // Before the copy of the conversation, so that none is left without its files.
     let worktree = match args.files {
         true => Some(create_worktree(args, &stored, parent, after, &world)?),
@@ -102,7 +102,7 @@ fn create_worktree(
 ) -> Result<WorktreeRun, CliError> {
     let (history, _) = stored.store.replay(session, |_, _, _| {})?;
     let WorkspaceIdentity { root, head, origin, .. } = &history.setup.workspace;
-    let mut options = saved_options(&history);
+    let mut options = saved_options(stored, &history, &args.settings)?;
     if let Some(origin) = origin {
         options.sets.push(format!("workspace.root={}", origin.display()));
     }
@@ -162,7 +162,7 @@ fn resume_session(
     if let Some(torn) = &opened.saved_tail {
         log::warn!("the end of the journal was torn; it is saved as {}", torn.display());
     }
-    let mut stored_options = saved_options(&opened.history);
+    let mut stored_options = saved_options(stored, &opened.history, request.settings)?;
     // Dropped after the set-up, whose commands work there. Before the sweep, which takes unused ones for abandoned.
     let mut worktree = request.worktree.take();
     let root = &opened.history.setup.workspace.root;
@@ -229,8 +229,12 @@ fn restart_limits(
 }
 
 /// Returns the stored options of a session. Those of an imported one could run a command or send the user's key
-/// elsewhere, so they are ignored.
-fn saved_options(past: &SessionHistory) -> SavedOptions {
+/// elsewhere, so they are ignored; of those in a folder that commands could write, those stay that tighten, and the model.
+fn saved_options(
+    stored: &SessionLookup,
+    past: &SessionHistory,
+    settings: &SettingsArgs,
+) -> Result<SavedOptions, CliError> {
     let mut stored_options = SavedOptions::from_json(&past.setup.options);
     if past.is_imported_setup() {
         let names = stored_options.names();
@@ -243,10 +247,13 @@ fn saved_options(past: &SessionHistory) -> SavedOptions {
                  ones that you want again (`--workspace DIR`, `--set KEY=VALUE`), and they are stored"
             );
         }
-        return SavedOptions::default();
+        return Ok(SavedOptions::default());
+    }
+    if stored.is_exposed(past, settings.layers.workspace.as_deref())? {
+        stored_options = stored_options.of_exposed_session();
     }
     // It works where it worked, wherever the command is typed.
     let root = &past.setup.workspace.root;
     stored_options.sets.push(format!("workspace.root={}", root.display()));
-    stored_options
+    Ok(stored_options)
 }

@@ -7,6 +7,7 @@ use std::time::SystemTime;
 
 use architect::app::{
     AppError, ProcessEnv, RecordedChanges, UndoSession, UndoTarget, complete_pending_restore,
+    watch_writes,
 };
 use architect::journal::{ForkOptions, JournalError, SessionId};
 use architect::model::pluralize;
@@ -26,7 +27,7 @@ pub(crate) fn diff(args: &DiffArgs, world: &ProcessEnv) -> Result<u8, CliError> 
     let stored = SessionLookup::open(&args.layers, args.last, world)?;
     let session = stored.find_and_report_folder(&args.session)?;
     let between = args.range.as_deref().map(parse_range).transpose()?;
-    stored.complete_restore(session)?;
+    stored.complete_restore(session, world)?;
     let changes = RecordedChanges::load(&stored.store, session, between)?;
     if changes.is_open && between.is_none() {
         output::print_stderr(
@@ -95,7 +96,7 @@ fn restore_files(
     target: UndoTarget,
     world: &ProcessEnv,
 ) -> Result<u8, CliError> {
-    stored.complete_restore(session)?;
+    stored.complete_restore(session, world)?;
     let config = config_options::load_layers(&args.layers, world)?;
     let mut undo = UndoSession::open(&config, &stored.store, session).map_err(refused)?;
     let foreign = match args.force {
@@ -134,7 +135,10 @@ fn restore_files(
     let patches = plan.changes.iter().map(|change| undo.patch(change));
     let patches = patches.collect::<Result<Vec<_>, AppError>>()?;
     confirm(args, &undo, &patches)?;
-    let kept = undo.restore(&plan).map_err(refused)?;
+    let kept = {
+        let _watch = watch_writes(&config, world, &config.workspace);
+        undo.restore(&plan).map_err(refused)?
+    };
     for copy in kept.copies {
         let copy = sanitize::line(&copy.to_string_lossy()).into_owned();
         output::print_stderr(&format!("A copy is kept as {copy}."));
@@ -266,9 +270,14 @@ impl SessionLookup {
     /// # Errors
     ///
     /// Fails if it can't be completed.
-    pub(crate) fn complete_restore(&self, session: SessionId) -> Result<(), CliError> {
+    pub(crate) fn complete_restore(
+        &self,
+        session: SessionId,
+        world: &ProcessEnv,
+    ) -> Result<(), CliError> {
         let (history, _) = self.store.replay(session, |_, _, _| {})?;
-        complete_pending_restore(&self.store, &history.setup.workspace.root)?;
+        let root = &history.setup.workspace.root;
+        complete_pending_restore(&self.store, root, &self.config, world)?;
         Ok(())
     }
 }

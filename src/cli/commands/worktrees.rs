@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use architect::app::{ProcessEnv, SandboxedGit, open_worktrees};
+use architect::app::{ProcessEnv, SandboxedGit, open_worktrees, watch_writes};
 use architect::config::Config;
 use architect::view::sanitize;
 use architect::workspace::worktree::{MergeOutcome, WorktreeInfo, Worktrees};
@@ -80,7 +80,10 @@ pub(super) fn merge(
     let workspace = config.workspace.canonicalize().unwrap_or_else(|_| config.workspace.clone());
     let mut worktree = worktrees.open(&workspace, name)?;
     let confined = SandboxedGit { config, env: world };
-    let outcome = worktrees.merge(&mut worktree, &confined)?;
+    let outcome = {
+        let _watch = watch_writes(config, world, &workspace);
+        worktrees.merge(&mut worktree, &confined)?
+    };
     let remove = format!("`architect worktrees rm {name}` removes the worktree");
     Ok(match outcome {
         MergeOutcome::Nothing => {

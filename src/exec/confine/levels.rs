@@ -301,7 +301,8 @@ fn set_up_landlock(
         holes.retain(|hole| !matches!(hole, SandboxGap::Metadata | SandboxGap::Files));
     } else if !policy.protected.is_empty() {
         holes.retain(|hole| *hole != SandboxGap::Protected);
-        holes.push(if is_put_back && policy.exposed_state().is_empty() {
+        let is_exposed = policy.exposed_state().iter().any(|path| path.exists());
+        holes.push(if is_put_back && !is_exposed {
             SandboxGap::ProtectedMeanwhile
         } else {
             SandboxGap::Protected

@@ -117,7 +117,8 @@ pub(super) fn set_up_mounts(policy: &SandboxPolicy, sockets: &[PathBuf]) -> io::
         writable.push(PathBuf::from(SHARED_MEMORY));
     }
     hide_runtime(policy, &writable)?;
-    let writable = WritablePaths { roots: writable, mounted_in_temp: kept };
+    let protected = real_paths(&policy.protected).collect();
+    let writable = WritablePaths { roots: writable, mounted_in_temp: kept, protected };
     for mounted in list_mounts()? {
         if !writable.contains(&mounted.path) {
             mounted.make_read_only()?;
@@ -154,6 +155,8 @@ struct WritablePaths {
     roots: Vec<PathBuf>,
     /// Mounts in the folder for temporary files: read-only unless they are, or contain, another root.
     mounted_in_temp: Vec<PathBuf>,
+    /// Read-only unless they are in another root below them, as the private caches are.
+    protected: Vec<PathBuf>,
 }
 
 impl WritablePaths {
@@ -163,7 +166,7 @@ impl WritablePaths {
             around.map(|root| root.components().count()).max()
         };
         let own = longest(&self.roots);
-        own.is_some() && own >= longest(&self.mounted_in_temp)
+        own.is_some() && own >= longest(&self.mounted_in_temp) && own > longest(&self.protected)
     }
 }
 

@@ -18,6 +18,7 @@ mod git_words;
 mod new_work_trees;
 mod scan;
 mod watches;
+mod write_watch;
 
 use std::ffi::OsStr;
 #[cfg(target_os = "linux")]
@@ -39,6 +40,7 @@ use self::cleanup::{LinkTargets, RootState};
 pub use self::followed::{UserGitConfig, followed_by_git, with_link_targets};
 use self::git_config::{GitSetting, PlaceValue, parse};
 use self::scan::{FolderRole, GitItems, MAX_CONFIG, Scanner};
+pub use self::write_watch::WriteWatch;
 use super::confine::SandboxLevel;
 use super::confine::policy::{CopiedFile, LinkedRepositoryAccess, SandboxMode, SandboxPolicy};
 use super::protected::absent_paths::AbsentPaths;

@@ -62,19 +62,41 @@ pub(crate) fn reserve(
     }
 }
 
-/// Charges a failed call if the provider does: for its input, and for the output that has arrived, up to its limit.
+/// Charges a failed call if the provider does.
 pub(crate) fn charge_failed_call(
     run: &mut RunContext,
     fault: &Fault,
+    call: (&RequestSize, CallPurpose),
+    out: &mut StepBuilder,
+) {
+    if fault.billed {
+        charge_incomplete_call(run, fault.received, call, out);
+    }
+}
+
+/// Charges a call that was sent and has no reply: the provider has probably read it.
+pub(crate) fn charge_unanswered_call(
+    run: &mut RunContext,
+    call: (&RequestSize, CallPurpose),
+    out: &mut StepBuilder,
+) {
+    charge_incomplete_call(run, Tokens::ZERO, call, out);
+}
+
+/// Charges a call for its input, and for the output that has arrived, up to its limit. A reply that would have arrived whole
+/// is charged up to its limit: how much of it was written is not known.
+fn charge_incomplete_call(
+    run: &mut RunContext,
+    received: Tokens,
     (size, purpose): (&RequestSize, CallPurpose),
     out: &mut StepBuilder,
 ) {
-    if !fault.billed {
-        return;
-    }
     // Nothing was charged since the call was reserved, so this is its limit.
-    let granted = reserve(run, size, purpose).ok().flatten();
-    let output = granted.map_or(fault.received, |granted| granted.min(fault.received));
+    let output = match reserve(run, size, purpose).ok().flatten() {
+        Some(granted) if run.rules.output.is_whole => granted,
+        Some(granted) => granted.min(received),
+        None => received,
+    };
     run.charge_usage(&size.estimate_usage(output), out);
 }
 
@@ -139,6 +161,20 @@ mod tests {
         assert_eq!(charged(RunLimits::default(), &fault(100, true)), MicroUsd(1_800));
         // Its output limit was 1 500 tokens.
         assert_eq!(charged(dollars(20_000), &fault(9_000, true)), MicroUsd(15_800));
+    }
+
+    #[test]
+    fn a_lost_call_is_charged_for_its_input_and_also_for_its_limit_if_it_was_not_streamed() {
+        let charged = |is_whole, limits| {
+            let mut run = run(limits);
+            std::sync::Arc::make_mut(&mut run.rules).output.is_whole = is_whole;
+            let call = (&SIZE, CallPurpose::Agent);
+            charge_unanswered_call(&mut run, call, &mut StepBuilder::default());
+            run.used.cost
+        };
+        assert_eq!(charged(false, dollars(20_000)), MicroUsd(800));
+        assert_eq!(charged(true, dollars(20_000)), MicroUsd(15_800));
+        assert_eq!(charged(true, RunLimits::default()), MicroUsd(800));
     }
 
     #[test]

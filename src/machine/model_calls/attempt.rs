@@ -4,6 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::machine::budget::charge_unanswered_call;
 use crate::machine::effect::{CallPurpose, Effect, EffectKind, MachineNote};
 use crate::machine::event::RequestSize;
 use crate::machine::output::StepBuilder;
@@ -68,10 +69,15 @@ impl CallAttempt {
     }
 
     /// Cancels the attempt, and charges for it, since the provider may have read the request.
-    pub(crate) fn abandon(self, run: &mut RunContext, out: &mut StepBuilder, size: &RequestSize) {
+    pub(crate) fn abandon(
+        self,
+        run: &mut RunContext,
+        out: &mut StepBuilder,
+        call: (&RequestSize, CallPurpose),
+    ) {
         if matches!(self, Self::Sending { .. }) {
             self.cancel(out);
-            run.charge_unanswered(size, out);
+            charge_unanswered_call(run, call, out);
         }
     }
 

@@ -353,7 +353,7 @@ impl Calling {
         let mut out = StepBuilder::default();
         match self.stage {
             CallingStage::Requesting(attempt) => {
-                attempt.abandon(&mut self.run, &mut out, &self.size);
+                attempt.abandon(&mut self.run, &mut out, (&self.size, CallPurpose::Agent));
             }
             CallingStage::Checking { id, .. } => out.cancel(id),
         }

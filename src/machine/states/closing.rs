@@ -200,7 +200,8 @@ impl Closing {
         let mut out = StepBuilder::default();
         out.cancel(self.stage.pending().0);
         if let ClosingStage::Sending { size, .. } = self.stage {
-            self.run.charge_unanswered(&size, &mut out);
+            let call = (&size, CallPurpose::Closing);
+            budget::charge_unanswered_call(&mut self.run, call, &mut out);
         }
         (self.run, out)
     }

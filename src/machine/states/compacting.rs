@@ -116,7 +116,7 @@ impl Compacting {
 
     pub(crate) fn cancel(mut self) -> (Box<RunContext>, StepBuilder) {
         let mut out = StepBuilder::default();
-        self.attempt.abandon(&mut self.run, &mut out, &self.size);
+        self.attempt.abandon(&mut self.run, &mut out, (&self.size, CallPurpose::Compaction));
         (self.run, out)
     }
 }

@@ -1,8 +1,8 @@
 //! The guards of the chart of a workflow: each name is a function of a program, a state and an event.
 
 use super::machine::{
-    Direction, End, Goal, Program, SessionEnd, SessionOutcome, StepEvent, StepPosition, StepRules,
-    WorkflowState,
+    Direction, End, Goal, Program, SessionEnd, SessionOutcome, StepEvent, StepNeed, StepPosition,
+    StepRules, WorkflowState,
 };
 use crate::model::word_enum;
 
@@ -22,6 +22,12 @@ word_enum! {
         MeasuresFirst = "measuresFirst",
         /// The bounds of the step allow another iteration.
         MayIterate = "mayIterate",
+        /// The step has more items than it may have.
+        HasTooManyItems = "hasTooManyItems",
+        /// The tests failed, and each iteration has to pass them.
+        IsItemFailed = "isItemFailed",
+        /// The tests of an iteration failed, and may pass now.
+        TestsAgain = "testsAgain",
         /// The session failed.
         IsFailed = "isFailed",
         /// The iteration has changed files, and has to improve a number.
@@ -56,19 +62,29 @@ impl WorkflowGuard {
                 number.is_valid
                     && number.limit_is_clear
                     && rules.max_unchanged.is_none_or(|most| number.unchanged < most)
-                    && place.iteration < program.max_iterations(place)
+                    && place.iteration < number.most.unwrap_or(program.max_iterations(place))
             }
+            Self::HasTooManyItems => {
+                items(event).is_some_and(|count| count > program.most_items(place))
+            }
+            Self::IsItemFailed => {
+                rules.goal == Goal::EachTested
+                    && matches!(event, StepEvent::Tested { is_passed: false })
+            }
+            Self::TestsAgain => matches!(state, WorkflowState::Done(_, End::ItemFailed)),
             Self::IsFailed => matches!(outcome(event), Some(SessionOutcome::Failed(_))),
             Self::IsMeasured => {
                 rules.metric.is_some()
                     && matches!(event, StepEvent::Ended(SessionEnd { has_changed: true, .. }))
             }
-            Self::IsTested => match state {
-                WorkflowState::Measuring(place) => {
-                    rules.goal == Goal::Tested && place.best.is_some()
+            Self::IsTested => {
+                let is_first = matches!(state, WorkflowState::Measuring(_)) && place.best.is_none();
+                match rules.goal {
+                    Goal::Tested => !is_first,
+                    Goal::EachTested => !is_first && number.limit_is_clear,
+                    Goal::Answered | Goal::Unbounded => false,
                 }
-                _ => rules.goal == Goal::Tested,
-            },
+            }
             Self::IsWorse => place.best.is_some() && !improves(rules, place, event),
             Self::DecidesAgain => match state {
                 WorkflowState::Done(_, End::Succeeded) => rules.is_rechecked,
@@ -82,6 +98,8 @@ impl WorkflowGuard {
 struct IterationFacts {
     unchanged: u32,
     limit_is_clear: bool,
+    /// The number of items, where the event counts them.
+    most: Option<u32>,
     /// Whether the event lets the step continue at all.
     is_valid: bool,
 }
@@ -92,24 +110,33 @@ impl IterationFacts {
         let usual = |is_valid| Self {
             unchanged: place.unchanged,
             limit_is_clear: place.limit.is_none(),
+            most: items(event),
             is_valid,
         };
         match event {
             StepEvent::Ended(SessionEnd { outcome, has_changed }) => Self {
                 unchanged: if *has_changed { 0 } else { place.unchanged + 1 },
                 limit_is_clear: !matches!(outcome, SessionOutcome::Limited(_)),
+                most: None,
                 is_valid: rules.goal != Goal::Answered || *outcome != SessionOutcome::Partial,
             },
             StepEvent::Measured(number) => {
                 usual(number.is_some() || place.best.is_some() && place.session.is_some())
             }
-            StepEvent::Decided { .. }
+            StepEvent::Decided(_)
             | StepEvent::Begun(_)
             | StepEvent::Undone
             | StepEvent::Tested { .. }
             | StepEvent::Limited(_)
             | StepEvent::Continued { .. } => usual(true),
         }
+    }
+}
+
+fn items(event: &StepEvent) -> Option<u32> {
+    match event {
+        StepEvent::Decided(StepNeed::Items(count)) => Some(*count),
+        _ => None,
     }
 }
 
@@ -130,8 +157,10 @@ fn is_reached(
     let place = state.place();
     let is_last = place.iteration >= program.max_iterations(place);
     match event {
-        StepEvent::Decided { is_needed } => !is_needed,
-        StepEvent::Tested { is_passed } => *is_passed,
+        StepEvent::Decided(need) => matches!(need, StepNeed::Nothing | StepNeed::Items(0)),
+        StepEvent::Tested { is_passed } => {
+            *is_passed && (rules.goal != Goal::EachTested || is_last)
+        }
         StepEvent::Ended(end) => {
             rules.goal == Goal::Answered && is_last && end.outcome == SessionOutcome::Answered
         }

@@ -37,6 +37,9 @@ word_enum! {
 /// The beginning and the end of a placeholder.
 const PLACEHOLDER: [&str; 2] = ["{{", "}}"];
 
+/// What stands in the placeholder of an item.
+const ITEM: &str = "item";
+
 impl Condition {
     /// Parses a condition, such as `{{steps.review.output}} contains BUG`. A text may be in quotation marks.
     ///
@@ -71,7 +74,7 @@ impl Condition {
 
     /// Returns whether it holds, with these answers of steps.
     pub(super) fn holds(&self, output: &dyn Fn(&str) -> String) -> bool {
-        let [left, right] = self.texts().map(|text| render(text, output));
+        let [left, right] = self.texts().map(|text| render(text, None, output));
         let (left, right) = (left.trim(), right.trim());
         let numbers = left.parse::<f64>().ok().zip(right.parse::<f64>().ok());
         let compare = |holds: fn(f64, f64) -> bool| numbers.is_some_and(|(a, b)| holds(a, b));
@@ -108,18 +111,27 @@ pub(super) fn step_names(text: &str) -> Result<Vec<&str>, String> {
             TemplatePart::Unknown(inner) => {
                 return Err(format!("`{{{{{inner}}}}}`: write {{{{steps.NAME.output}}}}"));
             }
-            TemplatePart::Text(_) => {}
+            TemplatePart::Text(_) | TemplatePart::Item(_) => {}
         }
     }
     Ok(names)
 }
 
-/// Returns a text with the answers of steps in place of its placeholders. What stands in an answer is not looked at.
-pub(super) fn render(text: &str, output: &dyn Fn(&str) -> String) -> String {
-    let render = |part| match part {
-        TemplatePart::Text(text) => text.to_owned(),
-        TemplatePart::Output(name) => output(name),
-        TemplatePart::Unknown(inner) => [PLACEHOLDER[0], inner, PLACEHOLDER[1]].concat(),
+/// Returns whether a text has a placeholder for an item.
+pub(super) fn has_item(text: &str) -> bool {
+    parts(text).iter().any(|part| matches!(part, TemplatePart::Item(_)))
+}
+
+/// Returns a text with the answers of steps, and the item if there is one, in place of its placeholders. What stands in an
+/// answer or an item is not looked at.
+pub(super) fn render(text: &str, item: Option<&str>, output: &dyn Fn(&str) -> String) -> String {
+    let render = |part| match (part, item) {
+        (TemplatePart::Text(text), _) => text.to_owned(),
+        (TemplatePart::Output(name), _) => output(name),
+        (TemplatePart::Item(_), Some(item)) => item.to_owned(),
+        (TemplatePart::Unknown(inner), _) | (TemplatePart::Item(inner), None) => {
+            [PLACEHOLDER[0], inner, PLACEHOLDER[1]].concat()
+        }
     };
     parts(text).into_iter().map(render).collect()
 }
@@ -129,6 +141,8 @@ enum TemplatePart<'a> {
     Text(&'a str),
     /// The answer of this step.
     Output(&'a str),
+    /// The placeholder of an item.
+    Item(&'a str),
     /// A placeholder that begins with `steps.` and has another form.
     Unknown(&'a str),
 }
@@ -141,12 +155,16 @@ fn parts(text: &str) -> Vec<TemplatePart<'_>> {
         let inner = &text[start + open.len()..start + length];
         from = start + open.len();
         // Other braces are a part of the text.
-        let Some(path) = inner.trim().strip_prefix("steps.") else { continue };
+        let part = match (inner.trim(), inner.trim().strip_prefix("steps.")) {
+            (ITEM, _) => TemplatePart::Item(inner),
+            (_, None) => continue,
+            (_, Some(path)) => match path.strip_suffix(".output") {
+                Some(name) if !name.is_empty() => TemplatePart::Output(name),
+                Some(_) | None => TemplatePart::Unknown(inner),
+            },
+        };
         parts.push(TemplatePart::Text(&text[begin..start]));
-        parts.push(match path.strip_suffix(".output") {
-            Some(name) if !name.is_empty() => TemplatePart::Output(name),
-            Some(_) | None => TemplatePart::Unknown(inner),
-        });
+        parts.push(part);
         from = start + length + close.len();
         begin = from;
     }
@@ -175,8 +193,15 @@ mod tests {
             ("{{ {{steps.count.output}} }}", "{{  12\n }}"),
             ("{{steps.count", "{{steps.count"),
         ] {
-            assert_eq!(render(text, &output), rendered, "{text}");
+            assert_eq!(render(text, None, &output), rendered, "{text}");
         }
+        let item = Some("{{steps.count.output}}");
+        assert_eq!(
+            render("{{ item }}, {{items}}", item, &output),
+            "{{steps.count.output}}, {{items}}"
+        );
+        assert_eq!(render("{{item}}", None, &output), "{{item}}");
+        assert!(has_item("a{{item}}") && !has_item("{{items}} item"));
         assert_eq!(step_names("{{steps.a.output}} {{steps.b.output}}").unwrap(), ["a", "b"]);
         assert!(step_names("{{steps.a.text}}").unwrap_err().contains("{{steps.NAME.output}}"));
     }

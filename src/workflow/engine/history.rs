@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::journal::StoredEvent;
-use super::machine::{Measurement, Program, SessionEnd, StepEvent, WorkflowState, step};
+use super::machine::{Measurement, Program, SessionEnd, StepEvent, StepNeed, WorkflowState, step};
 use crate::journal::SessionId;
 use crate::machine::RunStatus;
 use crate::workflow::batch::coordination::Charge;
@@ -12,6 +12,9 @@ use crate::workflow::batch::coordination::Charge;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct EventDetail {
+    /// The item of the iteration that begins.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub item: Option<String>,
     /// The result of the session that ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub report: Option<SessionReport>,
@@ -64,6 +67,8 @@ pub struct IterationRecord {
     pub step: usize,
     /// The number of the iteration, from one.
     pub number: u32,
+    /// Its item, if its step has some.
+    pub item: Option<String>,
     /// Its session.
     pub session: SessionId,
     /// The result of its session, once that has ended.
@@ -87,6 +92,8 @@ pub struct WorkflowHistory {
     pub iterations: Vec<IterationRecord>,
     /// The newest results of the checks of the present step.
     pub checks: Vec<CheckReport>,
+    /// The number of items of the present step, if it has some.
+    pub items: Option<u32>,
     /// The number before the first iteration of the present step, or why there is none.
     pub first_measured: Option<Result<Measurement, String>>,
 }
@@ -98,6 +105,7 @@ impl WorkflowHistory {
             state: program.start(),
             iterations: Vec::new(),
             checks: Vec::new(),
+            items: None,
             first_measured: None,
         };
         for StoredEvent { event, detail, .. } in events {
@@ -112,12 +120,15 @@ impl WorkflowHistory {
         self.state = step(program, before, event);
         if before.place().step != self.state.place().step {
             self.checks.clear();
-            self.first_measured = None;
+            (self.items, self.first_measured) = (None, None);
+        } else if let StepEvent::Decided(StepNeed::Items(count)) = event {
+            self.items = Some(count);
         }
         if let (StepEvent::Begun(session), WorkflowState::Running(place, _)) = (event, self.state) {
             self.iterations.push(IterationRecord {
                 step: place.step,
                 number: place.iteration,
+                item: detail.item.clone(),
                 session,
                 report: None,
                 has_changed: false,
@@ -136,7 +147,7 @@ impl WorkflowHistory {
                     iteration.has_changed |= has_changed;
                 }
             }
-            StepEvent::Tested { .. } | StepEvent::Decided { .. } => {
+            StepEvent::Tested { .. } | StepEvent::Decided(_) => {
                 if self.state.place().step == current.step {
                     self.checks.clone_from(&detail.checks);
                 }

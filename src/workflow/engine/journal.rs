@@ -222,6 +222,7 @@ fn valid_lines<'a>(bytes: &'a [u8], path: &Path) -> Result<ValidLines<'a>> {
 mod tests {
     use std::fs;
 
+    use super::super::machine::StepNeed;
     use super::*;
 
     fn open(folder: &Path) -> Result<(WorkflowJournal, Vec<StoredEvent>)> {
@@ -234,7 +235,7 @@ mod tests {
         let (mut journal, events) = open(folder.path()).unwrap();
         assert!(events.is_empty());
         journal.append(StepEvent::Undone, &EventDetail::default()).unwrap();
-        journal.append(StepEvent::Decided { is_needed: true }, &EventDetail::default()).unwrap();
+        journal.append(StepEvent::Decided(StepNeed::Iterations), &EventDetail::default()).unwrap();
         assert!(matches!(open(folder.path()), Err(WorkflowJournalError::Busy(_))));
         drop(journal);
         let path = folder.path().join(FILE_NAME);

@@ -26,7 +26,7 @@ pub struct StepRules {
     pub goal: Goal,
     /// Whether each iteration has to improve a number. One that does not is undone.
     pub metric: Option<Direction>,
-    /// The maximum number of iterations.
+    /// The maximum number of iterations, and of items.
     pub iterations: u32,
     /// The number of iterations in a row without any change after which the step ends.
     pub max_unchanged: Option<u32>,
@@ -42,6 +42,8 @@ pub enum Goal {
     Answered,
     /// When its tests pass after an iteration.
     Tested,
+    /// When its tests pass after each of its iterations.
+    EachTested,
     /// Never: its bounds end it.
     Unbounded,
 }
@@ -68,7 +70,7 @@ pub struct StepPosition {
     pub step: usize,
     /// The iterations of the step that have begun.
     pub iteration: u32,
-    /// The maximum number of iterations, where the command has changed it.
+    /// The maximum number of iterations, where the command has changed it, or the items of the step are counted.
     pub iterations: Option<u32>,
     /// The iterations in a row that have changed nothing.
     pub unchanged: u32,
@@ -139,6 +141,10 @@ pub enum End {
     IterationsUsed,
     /// Several iterations in a row changed nothing.
     NothingChanged,
+    /// There are more items than a step may have.
+    TooManyItems,
+    /// The tests failed after an iteration, in a step whose iterations all have to pass them.
+    ItemFailed,
     /// The run of an iteration ended early, and its step has no tests that decide. It can be resumed.
     Incomplete,
     /// A limit of the whole workflow was reached.
@@ -153,11 +159,8 @@ pub enum End {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StepEvent {
-    /// Whether the step has anything to do.
-    Decided {
-        /// False if its condition does not hold, or its goal is reached already.
-        is_needed: bool,
-    },
+    /// What the step has to do.
+    Decided(StepNeed),
     /// The number was measured; `None` if there is none.
     Measured(Option<Measurement>),
     /// An iteration begins, with this session.
@@ -178,6 +181,18 @@ pub enum StepEvent {
         /// The maximum; `None` if it is that of the program.
         iterations: Option<u32>,
     },
+}
+
+/// What a step has to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StepNeed {
+    /// Nothing: its condition does not hold, or its goal is reached already.
+    Nothing,
+    /// Its iterations.
+    Iterations,
+    /// An iteration for each of this many items.
+    Items(u32),
 }
 
 word_enum! {
@@ -247,8 +262,8 @@ pub enum Command {
 /// Returns the state after an event. An event that a state doesn't await changes nothing.
 pub fn step(program: &Program, state: WorkflowState, event: StepEvent) -> WorkflowState {
     match event {
-        StepEvent::Decided { is_needed } => match state {
-            WorkflowState::Deciding(place) => program.decided(place, is_needed),
+        StepEvent::Decided(need) => match state {
+            WorkflowState::Deciding(place) => program.decided(place, need),
             state => state,
         },
         StepEvent::Measured(number) => match state {
@@ -275,8 +290,7 @@ pub fn step(program: &Program, state: WorkflowState, event: StepEvent) -> Workfl
             state => state,
         },
         StepEvent::Tested { is_passed } => match state {
-            WorkflowState::Testing(place) if is_passed => program.enter_next_step(place),
-            WorkflowState::Testing(place) => program.continue_step(place),
+            WorkflowState::Testing(place) => program.tested(place, is_passed),
             state => state,
         },
         StepEvent::Limited(limit) => match state {
@@ -306,15 +320,36 @@ impl Program {
         place.iterations.unwrap_or(usual)
     }
 
-    fn decided(&self, place: StepPosition, is_needed: bool) -> WorkflowState {
-        if !is_needed {
-            return self.enter_next_step(place);
+    fn decided(&self, mut place: StepPosition, need: StepNeed) -> WorkflowState {
+        match need {
+            StepNeed::Nothing | StepNeed::Items(0) => return self.enter_next_step(place),
+            StepNeed::Items(count) if count > self.most_items(&place) => {
+                return WorkflowState::Done(place, End::TooManyItems);
+            }
+            StepNeed::Items(count) => place.iterations = Some(count),
+            StepNeed::Iterations => {}
         }
         match place.session {
             // A limit that is raised now has ended its session.
             Some(session) => WorkflowState::Running(StepPosition { limit: None, ..place }, session),
             None if self.is_unmeasured(&place) => WorkflowState::Measuring(place),
             None => self.continue_step(place),
+        }
+    }
+
+    /// Returns the maximum number of items at a place.
+    pub(super) fn most_items(&self, place: &StepPosition) -> u32 {
+        self.rules(place).map_or(0, |rules| rules.iterations)
+    }
+
+    fn tested(&self, place: StepPosition, is_passed: bool) -> WorkflowState {
+        let is_each = self.rules(&place).is_some_and(|rules| rules.goal == Goal::EachTested);
+        let is_last = place.iteration >= self.max_iterations(&place);
+        match (is_each, is_passed) {
+            (true, false) => WorkflowState::Done(place, End::ItemFailed),
+            (true, true) if !is_last => self.continue_step(place),
+            (_, true) => self.enter_next_step(place),
+            (false, false) => self.continue_step(place),
         }
     }
 
@@ -379,8 +414,12 @@ impl Program {
         let is_last = place.iteration >= self.max_iterations(&place);
         match self.rules(&place).map(|rules| rules.goal) {
             Some(Goal::Tested) => WorkflowState::Testing(place),
+            // What a limit has cut off is resumed before it is tested.
+            Some(Goal::EachTested) if place.limit.is_none() => WorkflowState::Testing(place),
             Some(Goal::Answered) if is_last && place.limit.is_none() => self.enter_next_step(place),
-            Some(Goal::Answered | Goal::Unbounded) | None => self.continue_step(place),
+            Some(Goal::Answered | Goal::EachTested | Goal::Unbounded) | None => {
+                self.continue_step(place)
+            }
         }
     }
 
@@ -422,6 +461,8 @@ impl Program {
                 Some(_) | None => WorkflowState::Done(place, end),
             },
             (End::SessionFailed(_), Some(session)) => WorkflowState::Running(place, session),
+            // The user may have fixed what the tests found.
+            (End::ItemFailed, _) => WorkflowState::Testing(place),
             _ => WorkflowState::Deciding(StepPosition { limit: None, ..place }),
         }
     }
@@ -497,7 +538,7 @@ impl StepEvent {
     /// Returns the kind.
     pub fn kind(&self) -> StepEventKind {
         match self {
-            Self::Decided { .. } => StepEventKind::Decided,
+            Self::Decided(_) => StepEventKind::Decided,
             Self::Measured(_) => StepEventKind::Measured,
             Self::Begun(_) => StepEventKind::Begun,
             Self::Ended(_) => StepEventKind::Ended,

@@ -14,6 +14,7 @@
 mod chart;
 mod condition;
 mod history;
+mod items;
 mod journal;
 pub mod machine;
 mod pipeline;
@@ -24,6 +25,7 @@ mod session;
 pub use chart::{WORKFLOW_CHART_JSON, WorkflowGuard};
 pub use condition::{ComparisonOperator, Condition};
 pub use history::{CheckReport, EventDetail, IterationRecord, SessionReport, WorkflowHistory};
+pub use items::MAX_ITEMS;
 pub use journal::{JournalHeader, StoredEvent, WorkflowJournal, WorkflowJournalError};
 pub use pipeline::{Pipeline, PipelineStep};
 pub use run::{
@@ -53,6 +55,8 @@ pub struct StepDefinition {
     pub prompt: String,
     /// Whether `{{steps.NAME.output}}` in the prompt stands for the answer of an earlier step.
     pub has_placeholders: bool,
+    /// The list of items, one in a line, with placeholders. Each item has an iteration, with `{{item}}` in the prompt.
+    pub items: Option<String>,
     /// The condition without which the step is skipped.
     pub when: Option<Condition>,
     /// The condition that has to hold after an iteration.
@@ -63,7 +67,7 @@ pub struct StepDefinition {
     pub is_skipped_if_checked: bool,
     /// The number that each iteration has to improve.
     pub metric: Option<Metric>,
-    /// The maximum number of iterations.
+    /// The maximum number of iterations, and of items.
     pub iterations: u32,
     /// The number of iterations in a row without any change after which the step ends.
     pub max_unchanged: Option<u32>,
@@ -101,6 +105,7 @@ impl Workflow {
             name: LOOP_STEP.to_owned(),
             prompt,
             has_placeholders: false,
+            items: None,
             when: None,
             until: None,
             is_skipped_if_checked: !checks.is_empty(),
@@ -121,6 +126,7 @@ impl Workflow {
 impl StepDefinition {
     fn rules(&self) -> StepRules {
         let goal = match &self.metric {
+            _ if self.items.is_some() && !self.checks.is_empty() => Goal::EachTested,
             _ if !self.checks.is_empty() || self.until.is_some() => Goal::Tested,
             Some(_) => Goal::Unbounded,
             None => Goal::Answered,

@@ -5,8 +5,8 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use super::condition::{Condition, step_names};
-use super::{StepDefinition, Workflow};
+use super::condition::{Condition, has_item, step_names};
+use super::{MAX_ITEMS, StepDefinition, Workflow};
 use crate::workflow::batch::{
     EntryReader, ManifestEntry, ManifestProblem, ManifestText, read_entries,
 };
@@ -69,20 +69,38 @@ impl Pipeline {
 fn read_step(reader: &mut EntryReader<'_>, mut entry: ManifestEntry) -> Option<PipelineStep> {
     reader.check_keys(&entry);
     let line = entry.line;
+    let lines = ["prompt", "repeat", "until"].map(|key| entry.fields.get(key).map(|it| it.line));
+    let [prompt_line, repeat_line, until_line] = lines;
     let name = reader.required_text(&mut entry, "name");
     let prompt = reader.required_text(&mut entry, "prompt");
     let [agent, model] = ["agent", "model"].map(|key| reader.text(&mut entry, key));
     let checks = reader.texts(&mut entry, "checks");
     let [when, until] = ["when", "until"].map(|key| read_condition(reader, &mut entry, key));
     let repeat = read_repeat(reader, &mut entry);
-    for key in ["foreach", "parallel"] {
-        if let Some(field) = entry.take(key) {
-            let message = format!("`{key}` is not supported: write a step for each part");
-            reader.problem(field.line, message);
-        }
+    let items = reader.text(&mut entry, "foreach");
+    if let Some(field) = entry.take("parallel") {
+        reader.problem(field.line, "`parallel` is not supported");
     }
-    if until.is_some() && repeat.is_none() {
-        reader.problem(line, "`until` needs `repeat`, the maximum number of iterations");
+    match &items {
+        None if until.is_some() && repeat.is_none() => {
+            reader.problem(line, "`until` needs `repeat`, the maximum number of iterations");
+        }
+        None => {}
+        Some(_) => {
+            if let Some(line) = repeat_line {
+                reader.problem(line, "`repeat` can't stand with `foreach`: each item runs once");
+            }
+            if let Some(line) = until_line {
+                reader.problem(
+                    line,
+                    "`until` can't stand with `foreach`: each item runs once, and `checks` run after it",
+                );
+            }
+            if prompt.as_ref().is_some_and(|prompt| !has_item(prompt)) {
+                let message = "`prompt` needs {{item}}, which stands for an item of `foreach`";
+                reader.problem(prompt_line.unwrap_or(line), message);
+            }
+        }
     }
     let name = name?;
     let is_fit = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
@@ -101,7 +119,8 @@ fn read_step(reader: &mut EntryReader<'_>, mut entry: ManifestEntry) -> Option<P
         checks,
         is_skipped_if_checked: false,
         metric: None,
-        iterations: repeat.unwrap_or(1),
+        iterations: if items.is_some() { MAX_ITEMS } else { repeat.unwrap_or(1) },
+        items,
         max_unchanged: None,
     };
     Some(PipelineStep { line, definition, agent, model })
@@ -165,6 +184,7 @@ fn check_references<'a>(
     };
     check("prompt", vec![&definition.prompt], earlier);
     check("when", conditions(&definition.when), earlier);
+    check("foreach", definition.items.iter().map(String::as_str).collect(), earlier);
     earlier.insert(&definition.name);
     check("until", conditions(&definition.until), earlier);
 }
@@ -197,7 +217,8 @@ mod tests {
         let wrong = parse(
             "[[steps]]\nname = \"a b\"\nprompt = \"{{steps.later.output}}\"\nwhen = \"maybe\"\n\
              [[steps]]\nname = \"later\"\npromt = \"x\"\nrepeat = 0\n\
-             [[steps]]\nname = \"later\"\nprompt = \"{{steps.later.text}}\"\nuntil = \"1 == 1\"\nforeach = \"x\"\n",
+             [[steps]]\nname = \"later\"\nprompt = \"{{steps.later.text}}\"\nuntil = \"1 == 1\"\n\
+             [[steps]]\nname = \"each\"\nprompt = \"x\"\nrepeat = 2\nuntil = \"1 == 1\"\nforeach = \"{{steps.none.output}}\"\n",
         );
         let wrong = wrong.unwrap_err();
         let expected = [
@@ -210,7 +231,10 @@ mod tests {
             "p.toml:9: `until` needs `repeat`",
             "p.toml:9: the name `later` is used in line 5 already",
             "p.toml:9: `prompt`: `{{steps.later.text}}`",
-            "p.toml:13: `foreach` is not supported",
+            "p.toml:13: `foreach` uses `none`, which is not an earlier step",
+            "p.toml:15: `prompt` needs {{item}}",
+            "p.toml:16: `repeat` can't stand with `foreach`",
+            "p.toml:17: `until` can't stand with `foreach`",
         ];
         assert_eq!(wrong.len(), expected.len(), "{wrong:#?}");
         for (found, expected) in wrong.iter().zip(expected) {

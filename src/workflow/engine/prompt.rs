@@ -16,17 +16,19 @@ pub(super) fn iteration_message(
     max_iterations: u32,
 ) -> String {
     let place = history.state.place();
+    // An item has nothing to do with the ones before it.
+    let is_repeated = step.items.is_none();
     let before: Vec<&IterationRecord> = history
         .iterations
         .iter()
-        .filter(|it| it.step == place.step && it.number < place.iteration)
+        .filter(|it| is_repeated && it.step == place.step && it.number < place.iteration)
         .collect();
     if step.checks.is_empty() && step.metric.is_none() && before.is_empty() {
         return task.to_owned();
     }
     let mut text = format!("{}\n", task.trim_end());
     let number = place.iteration;
-    if step.iterations > 1 || number > 1 {
+    if is_repeated && (step.iterations > 1 || number > 1) {
         text.push_str(&format!(
             "\n## Iteration {number} of at most {max_iterations}\n\nEach iteration begins with a new context in the same folder, \
              with the files as the earlier ones left them.\n"
@@ -62,7 +64,7 @@ pub(super) fn iteration_message(
             notes => text.push_str(&format!("{}\n", sanitize::truncate(notes, MAX_NOTES))),
         }
     }
-    if max_iterations > 1 {
+    if is_repeated && max_iterations > 1 {
         text.push_str(
         "\nEnd with notes for the next iteration: what you did, what you found out, and what is left.\n",
     );

@@ -7,16 +7,18 @@ use thiserror::Error;
 
 use super::condition::{Condition, render};
 use super::history::{CheckReport, EventDetail, WorkflowHistory};
+use super::items::parse_items;
 use super::journal::{WorkflowJournal, WorkflowJournalError};
-use super::machine::{Command, End, Limit, Measurement, Program, StepEvent};
+use super::machine::{Command, End, Limit, Measurement, Program, StepEvent, StepNeed};
 use super::prompt::iteration_message;
 use super::session::SessionRun;
 use super::{StepDefinition, Workflow};
-use crate::app::{AppError, RunInterrupts, RunIo, RunSetup, collect_secrets, undo_whole_session};
+use crate::app::{AppError, RunInterrupts, RunIo, RunSetup, undo_whole_session};
 use crate::journal::{SessionId, SessionStore};
 use crate::model::{MicroUsd, Signal, TimeSpan, Tokens, pluralize};
 use crate::view::sanitize;
 use crate::workflow::command_check::{CommandCheck, CommandReport, run_check};
+use crate::workflow::self_eval::evaluation_charge;
 
 /// What a step runs with.
 #[derive(Clone)]
@@ -67,6 +69,8 @@ pub enum WorkflowEvent<'a> {
         number: u32,
         /// The maximum number of iterations.
         of: u32,
+        /// Its item, if its step has some.
+        item: Option<&'a str>,
         /// The session.
         session: SessionId,
         /// Whether it has begun before.
@@ -173,7 +177,7 @@ impl WorkflowRun<'_> {
     ) {
         let place = history.state.place();
         match event {
-            StepEvent::Decided { is_needed: false } => {
+            StepEvent::Decided(StepNeed::Nothing | StepNeed::Items(0)) => {
                 self.observer.on_event(WorkflowEvent::Skipped(step));
             }
             StepEvent::Measured(number) => {
@@ -191,7 +195,7 @@ impl WorkflowRun<'_> {
                 let note = detail.note.as_deref().unwrap_or_default();
                 self.observer.on_event(WorkflowEvent::Undone(note));
             }
-            StepEvent::Decided { .. }
+            StepEvent::Decided(_)
             | StepEvent::Begun(_)
             | StepEvent::Ended(_)
             | StepEvent::Tested { .. }
@@ -224,16 +228,20 @@ impl ActiveStep<'_> {
             Command::Decide => Ok(self.decide()),
             Command::Measure => Ok(self.measure()),
             Command::Begin => {
-                let event = match self.reached_limit() {
-                    Some(limit) => StepEvent::Limited(limit),
-                    None => StepEvent::Begun(SessionId::generate()),
+                let (event, item) = match self.reached_limit() {
+                    Some(limit) => (StepEvent::Limited(limit), None),
+                    None => {
+                        let number = self.history.state.place().iteration + 1;
+                        (StepEvent::Begun(SessionId::generate()), self.item(number))
+                    }
                 };
-                Ok(Some((event, EventDetail::default())))
+                Ok(Some((event, EventDetail { item, ..EventDetail::default() })))
             }
             Command::Run(session) => self.run_session(session),
             Command::Undo(session) => {
-                let config = &self.setup()?.setup.config;
-                let (changed, unrestorable) = undo_whole_session(config, self.run.store, session)?;
+                let RunSetup { config, env, .. } = &self.setup()?.setup;
+                let (changed, unrestorable) =
+                    undo_whole_session(config, env, self.run.store, session)?;
                 for (path, why) in &unrestorable {
                     log::warn!("{} is not restored: {why}", path.display());
                 }
@@ -254,19 +262,35 @@ impl ActiveStep<'_> {
         condition.is_none_or(|it| it.holds(&|name| self.output_of(name)))
     }
 
-    /// Returns the newest answer of a step; an empty one if it was skipped.
+    /// Returns the newest answer of a step, or those of all its items; an empty one if it was skipped.
     fn output_of(&self, name: &str) -> String {
-        let is_it =
-            |index: usize| self.run.workflow.steps.get(index).is_some_and(|step| step.name == name);
-        let newest = self.history.iterations.iter().rev().find(|it| is_it(it.step));
-        let report = newest.and_then(|it| it.report.as_ref());
-        report.map(|report| report.output.clone()).unwrap_or_default()
+        let Some(index) = self.run.workflow.steps.iter().position(|step| step.name == name) else {
+            return String::new();
+        };
+        let own = self.history.iterations.iter().filter(|it| it.step == index);
+        let answers = own.map(|it| it.report.as_ref().map_or("", |report| report.output.as_str()));
+        match &self.run.workflow.steps[index].items {
+            None => answers.last().unwrap_or_default().to_owned(),
+            Some(_) => answers.map(str::trim_end).collect::<Vec<_>>().join("\n\n"),
+        }
     }
 
-    /// Returns the task of the step, with the answers of earlier steps in it.
-    fn task(&self) -> String {
+    /// Returns the items of the step. They follow from answers that don't change any more.
+    fn items(&self) -> Option<Vec<String>> {
+        let list = self.step.items.as_ref()?;
+        Some(parse_items(&render(list, None, &|name| self.output_of(name))))
+    }
+
+    /// Returns the item of an iteration of the step.
+    fn item(&self, number: u32) -> Option<String> {
+        let index = usize::try_from(number.checked_sub(1)?).ok()?;
+        self.items()?.get(index).cloned()
+    }
+
+    /// Returns the task of an iteration of the step, with the answers of earlier steps in it.
+    fn task(&self, item: Option<&str>) -> String {
         match self.step.has_placeholders {
-            true => render(&self.step.prompt, &|name| self.output_of(name)),
+            true => render(&self.step.prompt, item, &|name| self.output_of(name)),
             false => self.step.prompt.clone(),
         }
     }
@@ -282,7 +306,12 @@ impl ActiveStep<'_> {
         };
         let is_needed = (checks.is_empty() || checks.iter().any(|check| !check.passed))
             && self.holds(self.step.when.as_ref());
-        Some((StepEvent::Decided { is_needed }, EventDetail { checks, ..EventDetail::default() }))
+        let need = match self.items().filter(|_| is_needed) {
+            _ if !is_needed => StepNeed::Nothing,
+            None => StepNeed::Iterations,
+            Some(items) => StepNeed::Items(u32::try_from(items.len()).unwrap_or(u32::MAX)),
+        };
+        Some((StepEvent::Decided(need), EventDetail { checks, ..EventDetail::default() }))
     }
 
     /// Returns the limit that covers no further session.
@@ -307,7 +336,9 @@ impl ActiveStep<'_> {
         if self.run.is_out_of_time() {
             return Ok(None);
         }
-        let spent = self.history.spent_without(Some(session));
+        let earlier = evaluation_charge(self.run.store, session);
+        let earlier = earlier.map_err(AppError::from)?;
+        let spent = self.history.spent_without(Some(session)) + earlier;
         let StepSetup { setup, options } = self.setup()?;
         let mut config = setup.config.clone();
         let limits = &mut config.settings.limits;
@@ -317,11 +348,14 @@ impl ActiveStep<'_> {
         let setup = StepSetup { setup: setup.with_config(config), options: options.clone() };
         let place = self.history.state.place();
         let of = self.program.max_iterations(place);
+        let item = self.item(place.iteration);
+        let task = self.task(item.as_deref());
         let run = SessionRun {
             setup: &setup,
             store: self.run.store,
             session,
-            task: iteration_message(self.step, &self.task(), self.history, of).into(),
+            task: iteration_message(self.step, &task, self.history, of).into(),
+            earlier_evaluations: earlier,
             known_records: self.history.records_at_end(session),
             deadline: self.run.limits.deadline,
         };
@@ -329,6 +363,7 @@ impl ActiveStep<'_> {
             step: self.step,
             number: place.iteration,
             of,
+            item: item.as_deref(),
             session,
             is_resumed: self.run.store.reader(session).is_ok(),
         });
@@ -371,12 +406,10 @@ impl ActiveStep<'_> {
             return None;
         }
         let CommandReport { check, seconds } = run_check(setup, line, left, MAX_OUTPUT_BYTES);
-        let secrets = collect_secrets(&setup.config, &setup.env);
-        let masked = |text: String| secrets.mask_all(&text);
         match check {
-            CommandCheck::Passed(output) => Some((Ok(masked(output)), seconds)),
+            CommandCheck::Passed(output) => Some((Ok(output), seconds)),
             CommandCheck::Failed(_) if self.run.is_out_of_time() => None,
-            CommandCheck::Failed(why) => Some((Err(masked(why)), seconds)),
+            CommandCheck::Failed(why) => Some((Err(why), seconds)),
             CommandCheck::Interrupted => None,
         }
     }

@@ -29,6 +29,8 @@ pub(super) struct SessionRun<'a> {
     pub(super) session: SessionId,
     /// The message that it begins with.
     pub(super) task: Arc<str>,
+    /// What evaluations of its answers have used before, which count in no run of this process.
+    pub(super) earlier_evaluations: Charge,
     /// The number of records of its journal at its last end that is known.
     pub(super) known_records: Option<u64>,
     /// When the time of the workflow is over.
@@ -71,7 +73,7 @@ impl SessionRun<'_> {
             exit_code: reason.exit_code(),
             output: sanitize::truncate(output, MAX_ANSWER),
             error: answered.and_then(|it| it.error.as_ref()).map(ToString::to_string),
-            charge: charge(&done),
+            charge: charge(&done) + self.earlier_evaluations,
             records: end.position.seq,
         };
         Ok(Some((SessionEnd { outcome, has_changed }, report)))

@@ -133,6 +133,141 @@ fn a_condition_decides_whether_a_step_runs_and_how_often() {
     assert_eq!(pipeline.run(&[]).code, 3);
 }
 
+/// A list, a session for each of its items, and a step with all their answers.
+const ITEMS: &str = r#"
+[[steps]]
+name = "list"
+prompt = "List."
+model = "scripted/list.toml"
+
+[[steps]]
+name = "each"
+foreach = "{{steps.list.output}}"
+prompt = "Do '{{item}}'."
+checks = ["test $(grep -c built ran) -ne $FAILS"]
+
+[[steps]]
+name = "all"
+prompt = "Describe '{{steps.each.output}}'."
+"#;
+
+fn items_fixture(list: &str, fails_after: &str) -> PipelineFixture {
+    let pipeline = PipelineFixture::new(&ITEMS.replace("$FAILS", fails_after));
+    pipeline.cli.write("list.toml", &format!("[[turn]]\ntext = {list:?}\n"));
+    pipeline
+}
+
+#[test]
+fn each_item_of_a_list_has_a_session_in_order() {
+    let pipeline = items_fixture("- one\n\n2. {{item}}\n* three", "9");
+    let ran = pipeline.run(&[]);
+    assert_eq!(ran.outcome(), (0, "llm_done".to_owned(), "success".to_owned()), "{}", ran.err);
+    assert_eq!(steps(&ran), ["list", "each", "each", "each", "all"]);
+    assert_eq!(ran.json()["workflow"]["iterations"][3]["item"], "three");
+    assert!(ran.err.contains("each: item 2 of 3: {{item}}"), "{}", ran.err);
+    let messages = pipeline.messages();
+    for (message, item) in messages[1..4].iter().zip(["one", "{{item}}", "three"]) {
+        assert!(message.contains(&format!("Do '{item}'.")), "{message}");
+        assert!(!message.contains("Iteration") && !message.contains("Notes"), "{message}");
+    }
+    assert!(messages[4].contains(r"Describe 'built\n\nbuilt\n\nbuilt'."), "{}", messages[4]);
+    assert_eq!((pipeline.run(&[]).code, pipeline.ran().len()), (0, 4));
+}
+
+#[test]
+fn a_list_may_be_empty_and_must_not_be_too_long() {
+    let ran = items_fixture(" \n- ", "9").run(&[]);
+    assert_eq!(
+        (ran.code, steps(&ran)),
+        (0, vec!["list".to_owned(), "all".to_owned()]),
+        "{}",
+        ran.err
+    );
+    assert!(ran.err.contains("each: skipped"), "{}", ran.err);
+    let pipeline = items_fixture(&"- x\n".repeat(101), "9");
+    for _ in 0..2 {
+        let ran = pipeline.run(&[]);
+        assert_eq!((ran.code, steps(&ran)), (2, vec!["list".to_owned()]), "{}", ran.err);
+        let why = "the list of a step has 101 items; at most 100 are possible";
+        assert!(ran.json()["error"] == why && ran.err.contains(why), "{}{}", ran.out, ran.err);
+    }
+}
+
+/// The step ends there. The same command runs the checks again, and goes on after that item.
+#[test]
+fn an_item_that_fails_its_checks_is_checked_again() {
+    let pipeline = items_fixture("one\ntwo\nthree", "2");
+    for _ in 0..2 {
+        let ran = pipeline.run(&[]);
+        assert_eq!(
+            ran.outcome(),
+            (2, "checks_failed".to_owned(), "partial".to_owned()),
+            "{}",
+            ran.err
+        );
+        assert_eq!(
+            (pipeline.ran().len(), &ran.json()["workflow"]["end"]),
+            (2, &"item_failed".into())
+        );
+    }
+    pipeline.cli.write("ran", "built\nbuilt\nbuilt\n");
+    let ran = pipeline.run(&[]);
+    assert_eq!((ran.code, steps(&ran).len(), pipeline.ran().len()), (0, 5, 5), "{}", ran.err);
+}
+
+#[test]
+fn a_killed_step_with_items_continues_at_its_item() {
+    for lines in 3..=12 {
+        let pipeline = items_fixture("one\ntwo\nthree", "9");
+        let child = pipeline.begin(&[]);
+        wait_until("the journal grows", || pipeline.journal_lines() >= lines);
+        std::thread::sleep(std::time::Duration::from_millis(lines as u64 * 7 % 23));
+        stop(child, Signal::KILL);
+        let again = pipeline.run(&[]);
+        assert_eq!((again.code, steps(&again).len()), (0, 5), "after {lines} lines: {}", again.err);
+        assert!(pipeline.ran().len() <= 4, "after {lines} lines: {:?}", pipeline.ran());
+    }
+}
+
+/// What an evaluation has cost that was killed counts like any other.
+#[test]
+fn a_killed_evaluation_is_paid() {
+    let script = |delay: u64| {
+        format!(
+            "price = {{ input = 1.0, output = 10.0 }}\nmax_output = 100\n[[turn]]\ndelay_ms = {delay}\n\
+             text = '{{\"completed\": true, \"confidence\": 0.9}}'\nusage = {{ input = 1000, output = 100 }}\n"
+        )
+    };
+    let steps = "[[steps]]\nname = \"a\"\nprompt = \"x\"\n";
+    let pipeline = PipelineFixture::new(steps);
+    pipeline.cli.write("build.toml", &script(0));
+    let args = ["--self-eval", "basic"];
+    assert_eq!(pipeline.run(&args).json()["cost"], 0.004);
+
+    let pipeline = PipelineFixture::new(steps);
+    pipeline.cli.write("build.toml", &script(2000));
+    let child = pipeline.begin(&args);
+    let sessions = || fs::read_dir(pipeline.cli.path("out/sessions")).into_iter().flatten();
+    let journals = || {
+        let paths = sessions().map(|entry| entry.unwrap().path());
+        paths.filter(|path| path.extension().is_some_and(|end| end == "jsonl")).collect::<Vec<_>>()
+    };
+    let is_calling = || {
+        let mut journals = journals();
+        journals.sort();
+        let evaluation = journals.get(1).map(|path| fs::read_to_string(path).unwrap());
+        evaluation.is_some_and(|text| text.contains("CallModel") || text.lines().count() > 3)
+    };
+    wait_until("the evaluation runs", is_calling);
+    stop(child, Signal::KILL);
+    pipeline.cli.write("build.toml", &script(0));
+    let again = pipeline.run(&args);
+    let cost = again.json()["cost"].as_f64().unwrap();
+    // The two calls with replies, and the longest reply to the other one.
+    assert!(again.code == 0 && cost > 0.005, "{cost}: {}", again.err);
+    assert_eq!(journals().len(), 3);
+}
+
 /// Wherever the process is killed, no step and no command runs twice.
 #[test]
 fn a_killed_pipeline_continues_where_it_was() {
@@ -185,7 +320,7 @@ fn the_budget_is_that_of_all_steps() {
 fn every_mistake_is_reported_and_nothing_is_started() {
     let pipeline = PipelineFixture::new(
         "[[steps]]\nname = \"a\"\nprompt = \"x\"\nmodle = \"m\"\n\
-         [[steps]]\nname = \"b\"\nprompt = \"{{steps.c.output}}\"\nparallel = true\n",
+         [[steps]]\nname = \"b\"\nprompt = \"{{steps.c.output}}\"\nrepeat = true\n",
     );
     let ran = pipeline.run(&[]);
     assert_eq!(ran.code, 3, "{}", ran.err);
@@ -193,7 +328,7 @@ fn every_mistake_is_reported_and_nothing_is_started() {
         "3 mistakes",
         "steps.toml:4: unknown key `modle`",
         "steps.toml:5: `prompt` uses `c`, which is not an earlier step",
-        "steps.toml:8: `parallel` is not supported",
+        "steps.toml:8: `repeat` has to be a whole number",
         "nothing was started",
     ] {
         assert!(ran.err.contains(part), "{part}: {}", ran.err);

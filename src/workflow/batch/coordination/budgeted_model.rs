@@ -112,7 +112,9 @@ impl ModelCall for BudgetedCall {
                 tokens: reply.usage.total(),
             },
             Err(fault) if fault.billed || scope.cancel.is_cancelled() => {
-                payer.worst_case(input, fault.received.min(output))
+                // How much of a reply was written that would have arrived whole is not known.
+                let whole = payer.limits.output.is_whole.then_some(output);
+                payer.worst_case(input, whole.unwrap_or(fault.received.min(output)))
             }
             Err(_) => Charge::default(),
         };

@@ -1,0 +1,37 @@
+//! Watches over what this program itself writes into a workspace for others: restored, merged or applied files.
+
+use super::RepositoryGuard;
+use crate::exec::confine::SandboxLevel;
+use crate::exec::confine::policy::SandboxPolicy;
+use crate::exec::protected::absent_paths::AbsentPaths;
+
+/// Makes harmless, when it is dropped, what was written meanwhile and what git or another program would run or obey, as
+/// it is done after a command. A killed process's is done at the next start.
+///
+/// Each file may have been harmless where it came from, and not in its new place.
+pub struct WriteWatch {
+    absent: AbsentPaths,
+    // Dropped last, with its record.
+    guard: RepositoryGuard,
+}
+
+impl WriteWatch {
+    /// Begins to watch what a policy protects.
+    pub fn begin(policy: &SandboxPolicy) -> Self {
+        let guard = RepositoryGuard::new(policy);
+        // Nothing is mounted.
+        guard.begin(SandboxLevel::Landlock);
+        Self { absent: AbsentPaths::new(guard.policy()), guard }
+    }
+}
+
+impl Drop for WriteWatch {
+    fn drop(&mut self) {
+        for sentence in self.guard.clean_up() {
+            log::warn!("{sentence}");
+        }
+        for path in self.absent.rename_created() {
+            log::warn!("{} is protected; what was written there was renamed", path.display());
+        }
+    }
+}
