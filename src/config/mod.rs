@@ -52,6 +52,7 @@ pub use effective::EffectiveValue;
 pub use folders::Folders;
 pub use json_schema::schema;
 pub use keys::{KeyOption, KeySpec, OptionValue, is_cumulative, is_list, keys};
+pub use layers::profile_names;
 pub use layers::{ConfigFile, ConfigFileState};
 pub use load::{ConfigSources, ProjectTrust, load};
 pub(crate) use origin::has_address_with_user;

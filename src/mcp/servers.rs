@@ -53,7 +53,7 @@ struct StartedServer {
 impl McpServers {
     /// Starts servers concurrently, and lists their tools in the order of the servers and of their lists. Takes no
     /// longer than the longest of their time limits, and ends soon when cancelled; running servers then also get less
-    /// time to end. `report` is told how far each one is. Without threads, servers are started one after the other.
+    /// time to end. `report` gets how far each one is. Without threads, servers are started one after the other.
     pub fn start(
         specs: Vec<ServerSpec>,
         setup: &ServerSetup,

@@ -192,6 +192,7 @@ impl Dialog<'_> {
     }
 
     /// Returns the edited arguments; `Some(None)` if nothing was changed.
+    #[allow(clippy::option_option)] // no answer, and no change
     fn edit(&mut self) -> Option<Option<String>> {
         let arguments = self.question.arguments;
         let edited = match &self.settings.editor {

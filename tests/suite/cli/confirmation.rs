@@ -120,7 +120,7 @@ text = "Done."
     assert!(shown.contains("architect resume "), "{shown}");
 }
 
-/// What runs is what the user has written; the question comes again with it, and the model is told.
+/// What runs is what the user has written; the question comes again with it, and the model reads what has changed.
 #[test]
 fn arguments_are_edited_in_an_editor_or_one_by_one() {
     let script = "[[turn]]\ncalls = [{ name = \"run_command\", arguments = { command = \"touch wrong\" } }]\n[[turn]]\ntext = \"Done.\"\n";
