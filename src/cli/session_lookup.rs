@@ -49,7 +49,7 @@ impl SessionLookup {
         Ok(Self { store, secrets, folder, any_folder: last.any_folder, is_named, config })
     }
 
-    /// Returns whether commands, or the caller made the repository, could have written the sessions: they are in the
+    /// Returns whether commands, or the author of the repository, could have written the sessions: they are in the
     /// session's workspace, in this folder, or in a repository, and nothing of the user's says that they belong there.
     ///
     /// # Errors
