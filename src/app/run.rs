@@ -135,7 +135,7 @@ impl RunSetup {
         let name: Arc<str> = session.to_string().into();
         let info = RunInfo {
             session_id: Arc::clone(&name),
-            sandbox: io.sandbox,
+            sandbox: io.sandbox.clone(),
             ..self.run_info(&request)
         };
         let RunRequest { task, target, options, .. } = request;
@@ -192,9 +192,7 @@ impl RunSetup {
             clock: subagent_clock,
         });
         let results = target.store().map(|store| SessionResults(store.outputs(session)));
-        let diffs = io.reporter.shown_diffs();
-        let registry =
-            self.tool_registry(io.confirm, &shared, results, subagents, secrets, diffs)?;
+        let registry = self.tool_registry(&io, &shared, results, subagents, secrets)?;
         let registry = Arc::new(registry);
         let checkpoints = match target.store() {
             Some(store) if !is_subagent => SessionCheckpoints::new(self, store, session, &target),

@@ -122,10 +122,7 @@ impl ToolRegistry {
         lock(&self.gate.quota.planned).clone()
     }
 
-    fn parse(
-        &self,
-        call: &ToolCall,
-    ) -> Result<(Arc<dyn Tool>, Box<dyn ToolInvocation>), ToolResult> {
+    fn parse(&self, call: &ToolCall) -> Result<ParsedCall, ToolResult> {
         let result = |status, text: String| ToolResult::new(call.id.clone(), status, text);
         let available = || {
             let names: Vec<&str> = self.specs.iter().map(|spec| &*spec.name).collect();
@@ -189,6 +186,9 @@ impl Toolbox for ToolRegistry {
         }
     }
 }
+
+/// A call with its tool.
+type ParsedCall = (Arc<dyn Tool>, Box<dyn ToolInvocation>);
 
 /// A call of a tool in the registry.
 struct RegisteredCall {

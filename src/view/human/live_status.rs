@@ -134,7 +134,8 @@ impl LiveStatus {
         }
         if self.reasoning.len() > MAX_REASONING {
             let cut = self.reasoning.len() - MAX_REASONING / 2;
-            let cut = (cut..).find(|at| self.reasoning.is_char_boundary(*at)).unwrap_or(cut);
+            let cut = (cut..=self.reasoning.len()).find(|at| self.reasoning.is_char_boundary(*at));
+            let cut = cut.unwrap_or_default();
             self.reasoning.drain(..cut);
         }
     }
@@ -302,8 +303,8 @@ impl LiveStatus {
             (Some(cost), None) => parts.push(dollars(*cost)),
             (None, _) => {}
         }
-        if window.0 > 0 {
-            let percent = (context.0 * 100 / window.0).min(100);
+        if let Some(percent) = (context.0 * 100).checked_div(window.0) {
+            let percent = percent.min(100);
             let full = usize::try_from(percent.div_ceil(10)).unwrap_or(10);
             parts.push(format!("ctx {}{} {percent}%", "█".repeat(full), "░".repeat(10 - full)));
         }
