@@ -193,7 +193,7 @@ impl RunSetup {
         });
         let results = target.store().map(|store| SessionResults(store.outputs(session)));
         let registry = self.tool_registry(&io, &shared, results, subagents, secrets)?;
-        let registry = Arc::new(registry);
+        let (registry, reporter) = (Arc::new(registry), io.reporter);
         let checkpoints = match target.store() {
             Some(store) if !is_subagent => SessionCheckpoints::new(self, store, session, &target),
             _ => None,
@@ -207,7 +207,7 @@ impl RunSetup {
         let own = Ports {
             tools: toolbox,
             checks: self.answer_checks(),
-            observer: Box::new(io.reporter.observe_run(info)),
+            observer: Box::new(reporter.observe_run(info)),
             ..Ports::new(model)
         };
         let own = match checkpoints {
