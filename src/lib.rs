@@ -48,7 +48,7 @@
 //! | layer | modules | what |
 //! |---|---|---|
 //! | bin | `cli` | arguments, terminal, errors with hints, exit codes |
-//! | 9 | `workflow` | runs made of runs: a plan first, an evaluation after; scenarios |
+//! | 9 | `workflow`, `acp` | runs made of runs: a plan first, an evaluation after; scenarios. Editors |
 //! | 8 | `app` | composition: the only module that knows every adapter; the façade |
 //! | 7 | `runner` | the driver, which turns effects into calls of ports; executors |
 //! | 6 | `llm`, `mcp`, `hooks`, `journal`, `view`, `config` | adapters |
@@ -66,6 +66,9 @@ pub use self::{
     view::RunResult,
 };
 
+#[cfg(feature = "cli")]
+#[doc(hidden)]
+pub mod acp;
 #[cfg(feature = "cli")]
 #[doc(hidden)]
 pub mod app;

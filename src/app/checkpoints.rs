@@ -11,9 +11,9 @@ use super::session::SessionTarget;
 use crate::config::Config;
 use crate::journal::{SessionHistory, SessionId, SessionStore};
 use crate::model::{
-    CheckpointKind, CheckpointOutcome, CheckpointRecord, Durability, RecordedState,
+    CheckpointKind, CheckpointOutcome, CheckpointRecord, Durability, RecordedState, RunActivity,
 };
-use crate::port::{CancellationToken, Checkpoints, EffectContext, lock};
+use crate::port::{CancellationToken, Checkpoints, EffectContext, HookPoint, lock};
 use crate::tools::ExecutionMode;
 use crate::workspace::WorkspaceRoot;
 use crate::workspace::checkpoint::{
@@ -32,8 +32,35 @@ pub(super) struct SessionCheckpoints {
     lengths: BTreeMap<Arc<str>, u64>,
     /// Begins with the first record.
     recorder: Mutex<Option<StateRecorder>>,
+    hooks: RunCommands,
     /// Whether the workspace is too large, so that each further step would wait for nothing.
     is_given_up: AtomicBool,
+}
+
+/// The commands that a run starts by itself, beside those of calls.
+#[derive(Clone, Copy)]
+struct RunCommands {
+    /// At any time.
+    at_any_time: bool,
+    /// In calls that edit files.
+    in_edits: bool,
+    /// When an answer is checked.
+    in_checks: bool,
+}
+
+impl RunCommands {
+    fn new(config: &Config) -> Self {
+        let has_hooks = |point| config.settings.hooks.enabled_at(point).next().is_some();
+        let others = [HookPoint::PostEdit, HookPoint::Stop, HookPoint::SessionEnd];
+        Self {
+            at_any_time: HookPoint::ALL
+                .iter()
+                .any(|point| !others.contains(point) && has_hooks(*point)),
+            in_edits: has_hooks(HookPoint::PostEdit),
+            in_checks: has_hooks(HookPoint::Stop)
+                || !config.settings.guardrails.quality_gates.is_empty(),
+        }
+    }
 }
 
 /// A scanner with its store.
@@ -137,6 +164,7 @@ impl SessionCheckpoints {
             durability: store.durability(),
             lengths: lengths.unwrap_or_default(),
             recorder: Mutex::new(None),
+            hooks: RunCommands::new(&setup.config),
             is_given_up: AtomicBool::new(false),
         })
     }
@@ -173,10 +201,26 @@ impl Checkpoints for SessionCheckpoints {
         !self.is_given_up.load(Ordering::Relaxed)
     }
 
+    fn weigh(&self, seen: RunActivity) -> RunActivity {
+        let has_commands = self.hooks.at_any_time
+            || match seen {
+                RunActivity::Idle => false,
+                RunActivity::Checks => self.hooks.in_checks,
+                RunActivity::Edits => self.hooks.in_edits,
+                RunActivity::Commands | RunActivity::Unknown => return seen,
+            };
+        match seen {
+            _ if has_commands => RunActivity::Commands,
+            RunActivity::Checks => RunActivity::Idle,
+            seen => seen,
+        }
+    }
+
     fn record(
         &self,
         kind: CheckpointKind,
         step: u32,
+        since: RunActivity,
         scope: &EffectContext,
     ) -> Option<CheckpointRecord> {
         let outcome = match self.try_record(kind, scope) {
@@ -192,6 +236,6 @@ impl Checkpoints for SessionCheckpoints {
                 CheckpointOutcome::Failed(error.to_string().into())
             }
         };
-        Some(CheckpointRecord { kind, step, target: None, outcome })
+        Some(CheckpointRecord { kind, step, since, target: None, outcome })
     }
 }

@@ -71,17 +71,20 @@ pub(super) fn hidden_paths(
     hidden.extend(sockets.filter_map(|name| socket_path(world.variable(name)?)));
     let named = ["XDG_RUNTIME_DIR", "WAYLAND_DISPLAY", "NETRC"];
     hidden.extend(named.iter().filter_map(|name| world.variable(name)).map(PathBuf::from));
-    hidden
-        .retain(|path| path.is_absolute() && can_be_hidden(path, folders.home.as_deref(), needed));
+    let needed = needed.iter().copied().chain(folders.home.as_deref()).chain([Path::new("/tmp")]);
+    let needed: Vec<(PathBuf, &Path)> = needed.map(|path| (real_path(path), path)).collect();
+    hidden.retain(|path| path.is_absolute() && can_be_hidden(path, &needed));
     hidden.into_iter().flat_map(|path| exclude_readable(path, readable)).collect()
 }
 
-/// Returns whether nothing that commands need is in a folder.
-fn can_be_hidden(path: &Path, home: Option<&Path>, needed: &[&Path]) -> bool {
-    let mut needed = needed.iter().copied().chain(home).chain([Path::new("/tmp")]);
-    let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
-    let hidden = real(path);
-    needed.all(|needed| !real(needed).starts_with(&hidden) && !needed.starts_with(path))
+/// Returns whether nothing that commands need, each with links resolved and as it is named, is in a folder.
+fn can_be_hidden(path: &Path, needed: &[(PathBuf, &Path)]) -> bool {
+    let hidden = real_path(path);
+    needed.iter().all(|(real, named)| !real.starts_with(&hidden) && !named.starts_with(path))
+}
+
+fn real_path(path: &Path) -> PathBuf {
+    path.canonicalize().unwrap_or_else(|_| path.to_owned())
 }
 
 /// Returns the socket in `unix:///run/x.sock`, `unix:path=/run/x,guid=1` or `/tmp/tmux-0/default,1,0`.
@@ -135,7 +138,8 @@ mod tests {
 
     #[test]
     fn what_commands_need_is_not_hidden_by_a_variable() {
-        let needed = [Path::new("/srv/w"), Path::new("/run/user/1/t")];
+        let needed = ["/srv/w", "/run/user/1/t", "/home/a", "/tmp"].map(Path::new);
+        let needed = needed.map(|path| (path.to_owned(), path));
         for (path, hides) in [
             ("/run/user/2", true),
             ("/srv/w/.env", true),
@@ -144,11 +148,7 @@ mod tests {
             ("/", false),
             ("/home", false),
         ] {
-            assert_eq!(
-                can_be_hidden(Path::new(path), Some(Path::new("/home/a")), &needed),
-                hides,
-                "{path}"
-            );
+            assert_eq!(can_be_hidden(Path::new(path), &needed), hides, "{path}");
         }
     }
 

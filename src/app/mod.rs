@@ -62,6 +62,7 @@ pub use trace::{recorded_step_changes, trace_session};
 pub use trajectory::session_trajectory;
 pub use undo::{
     KeptFiles, RecordedChanges, RecordedWorkspace, UndoError, UndoSession, UndoTarget,
-    complete_pending_restore, has_changed_files, undo_whole_session, verify_checkpoints,
+    UndoneSession, complete_pending_restore, has_changed_files, undo_whole_session,
+    verify_checkpoints,
 };
 pub use worktree::{SandboxedGit, open_worktrees, worktree_result};

@@ -25,8 +25,8 @@ use crate::llm::Recorder;
 use crate::model::TimeSpan;
 use crate::port::CancellationToken;
 use crate::tools::ExecutionMode;
-use crate::workspace::WorkspaceRoot;
 use crate::workspace::index::IndexSettings;
+use crate::workspace::{EditorBuffers, WorkspaceRoot};
 
 /// Everything that a run needs, found and checked before anything begins.
 #[derive(Clone)]
@@ -70,24 +70,19 @@ const INDEX_TIMEOUT: Duration = Duration::from_millis(500);
 /// The variable with the number of hooks around this process.
 const HOOK_DEPTH_VARIABLE: &str = "ARCHITECT_HOOK_DEPTH";
 
-impl RunSetup {
-    /// Returns what a run of this agent with this model needs.
-    ///
-    /// # Errors
-    ///
-    /// Fails when the agent is unknown, the workspace can't be opened, the required confinement can't be had, or this
-    /// process was started by too many hooks.
-    pub fn new(
-        config: Config,
-        world: ProcessEnv,
-        agent: &str,
-        model: ResolvedModel,
-    ) -> Result<Self, AppError> {
+/// What can only be had if the configuration, the workspace and the system allow a run.
+struct CheckedSetup {
+    root: WorkspaceRoot,
+    sandbox: Sandbox,
+    hook_depth: u32,
+}
+
+impl CheckedSetup {
+    fn new(config: &Config, world: &ProcessEnv, agent: &AgentDefinition) -> Result<Self, AppError> {
         let depth =
             world.variable(HOOK_DEPTH_VARIABLE).and_then(|depth| depth.parse().ok()).unwrap_or(0);
         Hooks::check_depth(depth)?;
-        let agent = config.agent(agent)?;
-        let settings = configured_tools::tool_settings(&config, &agent, ExecutionMode::Real)?;
+        let settings = configured_tools::tool_settings(config, agent, ExecutionMode::Real)?;
         let path = config.workspace.clone();
         let root = WorkspaceRoot::open(&path)
             .map_err(|cause| AppError::Workspace { path: path.clone(), cause })?;
@@ -101,7 +96,27 @@ impl RunSetup {
             return Err(AppError::HomeAsWorkspace(root.path().to_owned()));
         }
         let guarded = settings.guardrails.guarded_files(&root, &settings.rules);
-        let sandbox = Sandbox::new(&config, &world, root.path().to_owned(), guarded)?;
+        let sandbox = Sandbox::new(config, world, root.path().to_owned(), guarded)?;
+        Ok(Self { root, sandbox, hook_depth: depth })
+    }
+}
+
+impl RunSetup {
+    /// Returns what a run of this agent with this model needs.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the agent is unknown, the workspace can't be opened, the required confinement can't be had, or this
+    /// process was started by too many hooks.
+    pub fn new(
+        config: Config,
+        world: ProcessEnv,
+        agent: &str,
+        model: ResolvedModel,
+    ) -> Result<Self, AppError> {
+        let agent = config.agent(agent)?;
+        let CheckedSetup { root, sandbox, hook_depth } =
+            CheckedSetup::new(&config, &world, &agent)?;
         Ok(Self {
             config,
             env: world,
@@ -116,8 +131,17 @@ impl RunSetup {
             tools: Vec::new(),
             diff: None,
             root,
-            hook_depth: depth,
+            hook_depth,
         })
+    }
+
+    /// Checks what [`new`](Self::new) does.
+    ///
+    /// # Errors
+    ///
+    /// Fails as `new` does.
+    pub fn check(config: &Config, world: &ProcessEnv, agent: &str) -> Result<(), AppError> {
+        CheckedSetup::new(config, world, &config.agent(agent)?).map(drop)
     }
 
     /// Returns the same with another configuration, of the same workspace.
@@ -158,6 +182,12 @@ impl RunSetup {
         let sandbox = Sandbox::new(&config, &self.env, root.path().to_owned(), guarded)?;
         let origin = self.origin.clone().unwrap_or_else(|| self.root.path().to_owned());
         Ok(Self { config, sandbox, root, origin: Some(origin), diff: None, ..self.clone() })
+    }
+
+    /// Returns the same, whose tools see the unsaved changes of an editor.
+    pub fn with_buffers(mut self, buffers: Arc<dyn EditorBuffers>) -> Self {
+        self.root = self.root.with_buffers(buffers);
+        self
     }
 
     /// Returns the same for another agent, whose answer is free.

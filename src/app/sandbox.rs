@@ -10,6 +10,7 @@ use std::{fs, io};
 use rustix::fs::{Access, access};
 use sha2::{Digest, Sha256};
 
+use super::checkpoints::OWN_FOLDERS;
 use super::error::AppError;
 use super::hidden_paths::hidden_paths;
 use super::process_env::ProcessEnv;
@@ -219,6 +220,14 @@ fn build_policy(
         own_state: state
             .iter()
             .flat_map(|folder| OWN_STATE.split_whitespace().map(|name| folder.join(name)))
+            .chain(config.settings.sessions.dir.clone())
+            // Other runs of this program may write there.
+            .chain(
+                OWN_FOLDERS
+                    .map(|folder| workspace.join(folder))
+                    .into_iter()
+                    .filter(|it| it.is_dir()),
+            )
             .collect(),
         protected: own.chain(state).collect(),
         record_path,

@@ -12,19 +12,19 @@ use super::process_env::ProcessEnv;
 use super::sandbox::watch_writes;
 use crate::config::Config;
 use crate::journal::{
-    DamagePolicy, JournalError, OpenedSession, SessionHistory, SessionId, SessionStore,
-    StoredCheckpoint,
+    AuthorizedEdit, DamagePolicy, JournalError, OpenedSession, SessionHistory, SessionId,
+    SessionStore, StoredCheckpoint,
 };
 use crate::model::{
-    CheckpointKind, CheckpointOutcome, CheckpointRecord, Durability, RecordedState,
+    CheckpointKind, CheckpointOutcome, CheckpointRecord, Durability, RecordedState, RunActivity,
 };
 use crate::port::{CancellationToken, lock};
 use crate::workspace::WorkspaceRoot;
 use crate::workspace::checkpoint::{
-    ChangeAuthor, ChangeInterval, ChangePatch, CheckpointError, ContentHash, ContentStore,
-    ForeignChanges, PathChange, PathState, PendingRestore, RestoreLog, RestorePlan, Restorer,
-    ScanOptions, SkipReason, SkippedEntry, StatCache, WorkspaceScanner, copy_names,
-    remove_leftovers,
+    AuthoredChange, ChangeAuthor, ChangeInterval, ChangePatch, CheckpointError, ContentHash,
+    ContentStore, ForeignChanges, PathChange, PathState, PendingRestore, RestoreLog, RestorePlan,
+    Restorer, ScanOptions, SkipReason, SkippedEntry, StatCache, ToolEdit, WorkspaceScanner,
+    copy_names, remove_leftovers,
 };
 use crate::workspace::worktree::FileWriter;
 
@@ -42,6 +42,16 @@ pub enum UndoError {
         seq: u64,
         /// The reason.
         reason: String,
+    },
+    /// The session has no such record.
+    #[error("session {session} has no record {seq}; its last one is {last}")]
+    NoRecord {
+        /// The session.
+        session: SessionId,
+        /// The record.
+        seq: u64,
+        /// The last one.
+        last: u64,
     },
     /// The session has no such step.
     #[error("session {session} has no step {step}; its last one is {last}")]
@@ -70,7 +80,10 @@ impl UndoError {
     /// Returns whether the user can fix it with other arguments.
     pub fn is_user_error(&self) -> bool {
         match self {
-            Self::NothingRecorded(..) | Self::NotRecorded { .. } | Self::NoStep { .. } => true,
+            Self::NothingRecorded(..)
+            | Self::NotRecorded { .. }
+            | Self::NoRecord { .. }
+            | Self::NoStep { .. } => true,
             Self::Busy(_) | Self::Interrupted { .. } => false,
         }
     }
@@ -130,22 +143,60 @@ impl<'a> StateList<'a> {
         &self,
         now: Option<ContentHash>,
     ) -> impl Iterator<Item = (ChangeInterval, &'a StoredCheckpoint)> {
-        let next = self.states.iter().skip(1).map(|(next, tree)| (Some(next.record.kind), *tree));
+        let next = self.states.iter().skip(1).map(|(next, tree)| (Some(*next), *tree));
         let pairs = self.states.iter().zip(next.chain(now.map(|now| (None, now))));
         pairs.map(|((found, from), (next, to))| {
-            // An undo that failed has no restored state.
-            let is_made = found.record.kind != CheckpointKind::BeforeUndo
-                || next == Some(CheckpointKind::Restored);
-            let is_own =
-                found.record.kind.is_before_change() && is_made && !self.is_inherited(found);
-            let author = if is_own { ChangeAuthor::Session } else { ChangeAuthor::Others };
+            let author = self.author(found, next);
             (ChangeInterval { from: *from, to, author }, *found)
         })
     }
 
-    /// Returns the intervals in which the session has changed files.
+    /// Returns the author of what has changed after a state.
+    fn author(&self, found: &StoredCheckpoint, next: Option<&StoredCheckpoint>) -> ChangeAuthor {
+        let of_kind = |is_own| if is_own { ChangeAuthor::Session } else { ChangeAuthor::Others };
+        if self.is_inherited(found) {
+            return ChangeAuthor::Others;
+        }
+        match next.map_or(RunActivity::Unknown, |next| next.record.since) {
+            RunActivity::Idle | RunActivity::Checks => ChangeAuthor::Others,
+            RunActivity::Commands => ChangeAuthor::Session,
+            RunActivity::Edits => {
+                let to = next.map_or(u64::MAX, |next| next.seq);
+                ChangeAuthor::Tools(self.tool_edits(found.seq, to))
+            }
+            RunActivity::Unknown => {
+                // An undo that failed has no restored state.
+                let is_made = found.record.kind != CheckpointKind::BeforeUndo
+                    || next.is_some_and(|next| next.record.kind == CheckpointKind::Restored);
+                of_kind(found.record.kind.is_before_change() && is_made)
+            }
+        }
+    }
+
+    /// Returns the changes of files that tools may have made between two records.
+    fn tool_edits(&self, from: u64, to: u64) -> Vec<ToolEdit> {
+        let mut edits: Vec<&AuthorizedEdit> = self.history.edits.iter().collect();
+        edits.retain(|edit| {
+            edit.authorized < to && edit.completed.is_none_or(|(seq, _)| seq > from)
+        });
+        edits.sort_by_key(|edit| edit.completed.map_or(u64::MAX, |(seq, _)| seq));
+        let hash = |digest: &Option<Arc<str>>| digest.as_deref().and_then(ContentHash::parse);
+        let files = edits.into_iter().flat_map(|edit| {
+            let is_made = edit.completed.is_some_and(|(_, is_made)| is_made);
+            edit.files.iter().map(move |file| ToolEdit {
+                path: (*file.path).into(),
+                before: hash(&file.before),
+                after: hash(&file.after),
+                is_made,
+            })
+        });
+        files.collect()
+    }
+
+    /// Returns the intervals in which the session may have changed files.
     fn own_intervals(&self) -> impl Iterator<Item = (ChangeInterval, &'a StoredCheckpoint)> {
-        self.intervals(None).filter(|(interval, _)| interval.author == ChangeAuthor::Session)
+        let intervals = self.intervals(None);
+        intervals.filter(|(interval, _)| interval.author != ChangeAuthor::Others)
     }
 
     /// Returns whether the session's last change has no recorded end: its process was killed.
@@ -165,6 +216,10 @@ impl<'a> StateList<'a> {
 
     /// Returns the number of the state just after a record.
     fn after_record(&self, seq: u64) -> Result<usize, AppError> {
+        let (session, last) = (self.history.header.session, self.history.last_seq);
+        if seq > last {
+            return Err(UndoError::NoRecord { session, seq, last }.into());
+        }
         let changes = &self.history.change_records;
         let is_changed = |from: u64, to: u64| changes.iter().any(|at| (from..to).contains(at));
         let next = self.states.partition_point(|(found, _)| found.seq <= seq);
@@ -211,16 +266,21 @@ impl<'a> StateList<'a> {
         &self,
         target: UndoTarget,
         now: ContentHash,
+        contents: &ContentStore,
     ) -> Result<Option<Vec<ChangeInterval>>, AppError> {
         let mut intervals: Vec<_> = self.intervals(Some(now)).map(|(found, _)| found).collect();
-        let is_change = |found: &ChangeInterval| {
-            found.author == ChangeAuthor::Session && found.from != found.to
-        };
         let first = match target {
-            UndoTarget::LastChange => match intervals.iter().rposition(is_change) {
-                Some(first) => first,
-                None => return Ok(None),
-            },
+            UndoTarget::LastChange => {
+                let mut last = None;
+                for (index, interval) in intervals.iter().enumerate().rev() {
+                    if contents.authored_changes(interval)?.iter().any(AuthoredChange::is_own) {
+                        last = Some(index);
+                        break;
+                    }
+                }
+                let Some(first) = last else { return Ok(None) };
+                first
+            }
             UndoTarget::Start => 0,
             UndoTarget::Step(step) => self.before_step(step)?,
             UndoTarget::Record(seq) => self.after_record(seq)?,
@@ -261,8 +321,8 @@ impl RecordedChanges {
             // What others changed between runs is not the session's.
             let mut own = BTreeSet::new();
             for (found, _) in list.own_intervals() {
-                let changes = contents.changes(&found.from, &found.to)?;
-                own.extend(changes.into_iter().map(|change| change.path));
+                let changes = contents.authored_changes(&found)?.into_iter();
+                own.extend(changes.filter(AuthoredChange::is_own).map(|it| it.change.path));
             }
             let mut changes = contents.changes(&first, &last)?;
             changes.retain(|change| own.contains(&change.path));
@@ -290,8 +350,9 @@ impl RecordedChanges {
                 continue;
             }
             let patches = steps.entry(found.record.step).or_default();
-            for change in contents.changes(&interval.from, &interval.to)? {
-                let mut patch = contents.patch(&change)?;
+            let changes = contents.authored_changes(&interval)?.into_iter();
+            for found in changes.filter(AuthoredChange::is_own) {
+                let mut patch = contents.patch(&found.change)?;
                 let size: usize = patches.iter().map(|patch| patch.text.len()).sum();
                 if size + patch.text.len() > most {
                     patch.text.clear();
@@ -305,12 +366,16 @@ impl RecordedChanges {
 
 /// Returns whether a session has changed files, as its records show; `None` if that is not recorded.
 pub fn has_changed_files(config: &Config, history: &SessionHistory) -> Option<bool> {
-    let is_failed =
-        |found: &StoredCheckpoint| matches!(found.record.outcome, CheckpointOutcome::Failed(_));
+    let is_changed = |interval: &ChangeInterval| match &interval.author {
+        ChangeAuthor::Tools(edits) => edits.iter().any(|edit| edit.before != edit.after),
+        ChangeAuthor::Session | ChangeAuthor::Others => true,
+    };
     match StateList::new(history) {
-        _ if history.checkpoints.iter().any(is_failed) => None,
+        _ if history.checkpoints.iter().any(StoredCheckpoint::is_failed) => None,
         Ok(list) => {
-            let is_changed = list.own_intervals().any(|(interval, _)| interval.from != interval.to);
+            let is_changed = list
+                .own_intervals()
+                .any(|(interval, _)| interval.from != interval.to && is_changed(&interval));
             (is_changed || !list.is_open()).then_some(is_changed)
         }
         // No call that may change something has run.
@@ -318,8 +383,19 @@ pub fn has_changed_files(config: &Config, history: &SessionHistory) -> Option<bo
     }
 }
 
-/// Takes back all that a session has changed, and keeps a copy of each file that others have changed since. Returns the
-/// paths that changed, and those that could not be restored, with the reason.
+/// What taking back a whole session has done.
+#[derive(Debug, Default)]
+pub struct UndoneSession {
+    /// The paths that changed.
+    pub restored: Vec<PathBuf>,
+    /// The copies of files that someone else has changed since, and those that were saved meanwhile.
+    pub copies: Vec<PathBuf>,
+    /// The paths that could not be restored, with the reason, without those that the user has left out. Nothing was restored
+    /// then.
+    pub unrestorable: Vec<(PathBuf, String)>,
+}
+
+/// Takes back all that a session has changed, or nothing, and keeps a copy of each file that others have changed since.
 ///
 /// Completes a restore that a killed process has left, so it can be called again.
 ///
@@ -331,20 +407,35 @@ pub fn undo_whole_session(
     env: &ProcessEnv,
     store: &SessionStore,
     session: SessionId,
-) -> Result<(usize, Vec<(PathBuf, String)>), AppError> {
+) -> Result<UndoneSession, AppError> {
     complete_pending_restore(store, &config.workspace, config, env)?;
+    let (history, _) = store.replay(session, |_, _, _| {})?;
+    let is_failed = history.checkpoints.iter().any(StoredCheckpoint::is_failed);
     let _watch = watch_writes(config, env, &config.workspace);
+    if is_failed {
+        let why = "not all of its states could be recorded".to_owned();
+        let unrestorable = vec![(config.workspace.clone(), why)];
+        return Ok(UndoneSession { unrestorable, ..UndoneSession::default() });
+    }
     let mut undo = match UndoSession::open(config, store, session) {
-        Err(AppError::Undo(UndoError::NothingRecorded(..))) => return Ok((0, Vec::new())),
+        Err(AppError::Undo(UndoError::NothingRecorded(..))) => return Ok(UndoneSession::default()),
         undo => undo?,
     };
-    match undo.plan(UndoTarget::Start, ForeignChanges::KeepCopies)? {
-        Some(plan) if !plan.changes.is_empty() => {
-            undo.restore(&plan)?;
-            Ok((plan.changes.len(), plan.unrestorable))
-        }
-        plan => Ok((0, plan.map(|plan| plan.unrestorable).unwrap_or_default())),
+    let Some(plan) = undo.plan(UndoTarget::Start, ForeignChanges::KeepCopies)? else {
+        return Ok(UndoneSession::default());
+    };
+    let refused = plan.unrestorable.iter().filter(|it| !it.is_expected);
+    let unrestorable: Vec<_> = refused.map(|it| (it.path.clone(), it.reason.clone())).collect();
+    if !unrestorable.is_empty() {
+        return Ok(UndoneSession { unrestorable, ..UndoneSession::default() });
     }
+    if plan.changes.is_empty() {
+        return Ok(UndoneSession::default());
+    }
+    let restored = plan.changes.iter().map(|change| change.path.clone()).collect();
+    let kept = undo.restore(&plan)?;
+    let copies = [kept.copies, kept.saved].concat();
+    Ok(UndoneSession { restored, copies, unrestorable: Vec::new() })
 }
 
 fn open_contents(
@@ -443,7 +534,7 @@ impl RecordedWorkspace {
         let mut restorer = Restorer::new(&mut scanner, &self.contents, Durability::Os, &staging);
         restorer.restore(&plan.now, &plan.result)?;
         let mut left_out = lock(&self.left_out);
-        left_out.extend(plan.unrestorable);
+        left_out.extend(plan.unrestorable.into_iter().map(|it| (it.path, it.reason)));
         self.contents.walk_tree(&self.tree, &mut |path, state| {
             if let PathState::LeftOut(skipped) = state {
                 left_out.insert(path.to_owned(), skipped.to_string());
@@ -525,8 +616,8 @@ impl UndoSession {
     ) -> Result<Option<RestorePlan>, AppError> {
         let now = tree_of(&self.now)?;
         let list = StateList::new(&self.opened.history)?;
-        let Some(intervals) = list.resolve(target, now)? else { return Ok(None) };
         let store = &mut self.recorder.store;
+        let Some(intervals) = list.resolve(target, now, store)? else { return Ok(None) };
         let plan = store.plan_restore(&now, &intervals, foreign)?;
         self.recorder.lengths = store.commit()?;
         Ok(Some(plan))
@@ -573,9 +664,15 @@ impl UndoSession {
         let copies = plan.copies.iter().map(|path| keep_copy(&self.root, path));
         let copies = copies.collect::<Result<Vec<_>, _>>()?;
         let step = self.opened.history.machine.state.run().steps;
-        let kind = CheckpointKind::BeforeUndo;
+        let (kind, since) = (CheckpointKind::BeforeUndo, RunActivity::Unknown);
         let outcome = CheckpointOutcome::Recorded(now);
-        self.opened.write_checkpoint(CheckpointRecord { kind, step, target: None, outcome })?;
+        self.opened.write_checkpoint(CheckpointRecord {
+            kind,
+            step,
+            since,
+            target: None,
+            outcome,
+        })?;
         let pending = PendingRestore {
             session: self.opened.history.header.session.to_string(),
             workspace: self.root.path().to_owned(),
@@ -637,6 +734,7 @@ fn restored_record(
     Ok(CheckpointRecord {
         kind: CheckpointKind::Restored,
         step: pending.step,
+        since: RunActivity::Unknown,
         target: pending.target,
         outcome: CheckpointOutcome::Recorded(state),
     })

@@ -3,24 +3,23 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::{Path, PathBuf};
 
-use architect::app::{
-    AppError, ProcessEnv, ResolvedModel, RunSetup, collect_secrets, open_worktrees,
-};
+use architect::app::{AppError, ProcessEnv, ResolvedModel, RunSetup, open_worktrees};
 use architect::config::{
-    Config, ConfigProblem, ConfigSources, OptionOverride, OriginSource, UnknownPricePolicy, load,
+    Config, ConfigError, ConfigProblem, ConfigSources, OptionOverride, OriginSource, ProblemKind,
+    UnknownPricePolicy, load,
 };
 use architect::model::ConfirmMode;
-use architect::net::MaskingWriter;
-use architect::view::{JsonFormat, JsonSink, OptionalSink, ReportSink};
+use architect::view::ReportSink;
 use architect::workflow::batch::{
     BatchCell, CellConfig, CellConfigurator, CommonOptions, ManifestProblem, TaskOptions,
-    TaskWorkspace,
+    TaskWorkspace, log_file_sinks,
 };
-use architect::workspace::open_for_append;
 use serde_json::json;
 
 use super::args::SettingsArgs;
-use super::config_options::{SavedOptions, as_sets, base_sources, execution_mode, project_trust};
+use super::config_options::{
+    DEFAULT_AGENT, SavedOptions, as_sets, base_sources, execution_mode, project_trust,
+};
 
 /// Configures cells from the options of the command and the manifest.
 pub(crate) struct CellOptions<'a> {
@@ -73,9 +72,9 @@ impl CellOptions<'_> {
     fn folder<'a>(&'a self, cell: &'a BatchCell) -> Option<&'a Path> {
         match &cell.task.workspace {
             TaskWorkspace::Common => self.settings.layers.workspace.as_deref(),
-            TaskWorkspace::Folder(folder) | TaskWorkspace::Repository { folder, .. } => {
-                Some(folder)
-            }
+            TaskWorkspace::Folder(folder)
+            | TaskWorkspace::Changes(folder)
+            | TaskWorkspace::Repository { folder, .. } => Some(folder),
         }
     }
 
@@ -87,15 +86,14 @@ impl CellOptions<'_> {
         mode.into_iter().chain(cell.sets(&self.common)).collect()
     }
 
-    fn sources(&self, cell: &BatchCell, sets: Vec<String>) -> ConfigSources {
+    fn sources(&self, folder: Option<&Path>, sets: Vec<String>) -> ConfigSources {
         let layers = &self.settings.layers;
         let path = |key, path: &Path, option: &str| OptionOverride {
             key,
             value: path.to_string_lossy().into_owned(),
             option: option.to_owned(),
         };
-        let workspace =
-            self.folder(cell).map(|folder| path("workspace.root", folder, "--workspace"));
+        let workspace = folder.map(|folder| path("workspace.root", folder, "--workspace"));
         let sessions = path("sessions.dir", &self.out, "--out");
         ConfigSources {
             trust: project_trust(layers),
@@ -133,35 +131,79 @@ impl CellOptions<'_> {
         problems
     }
 
-    /// Checks the configuration of a cell.
+    /// Checks the configuration of a cell, its agent, its model and its workspace.
     fn check(&self, cell: &BatchCell, problems: &mut Vec<ManifestProblem>) {
-        let checked = self.configure(cell).and_then(|configured| {
-            for notice in &configured.config.notices {
-                log::debug!("{}: {notice}", cell.label());
-            }
-            let model = ResolvedModel::from_config(&configured.config, self.world)?;
-            model.check(&configured.config, self.world)?;
-            let costs = &configured.config.settings.costs;
-            let is_unknown = model.limits.price.is_none();
-            if is_unknown && self.has_budget && costs.unknown_price != UnknownPricePolicy::Warn {
-                return Err(AppError::NoPrice(model.name().to_string()));
-            }
-            RunSetup::new(configured.config, self.world.clone(), &configured.agent, model)
-        });
-        match checked {
-            Ok(_) => {}
-            Err(AppError::Config(error)) => {
-                for problem in &error.problems {
-                    let is_variant = is_of_variant(cell, problem);
-                    problems.push(self.problem(cell, is_variant, describe(problem)));
+        // That one is missing is known already.
+        let folder = self.folder(cell).filter(|folder| folder.is_dir());
+        let is_missing = folder.is_none() && self.folder(cell).is_some();
+        let Some(mut config) = self.load_valid(cell, folder, problems) else { return };
+        if self.settings.disable_mcp == Some(true) {
+            config.settings.mcp.servers.clear();
+        }
+        for notice in &config.notices {
+            log::debug!("{}: {notice}", cell.label());
+        }
+        if let Err(error) = self.check_model(&config) {
+            let names = |options: &TaskOptions| options.model.is_some();
+            let is_variant = cell.variant.as_ref().is_some_and(|one| names(&one.options));
+            problems.push(self.problem(cell, is_variant, error.to_string()));
+        }
+        for agent in [self.agent(cell), DEFAULT_AGENT] {
+            match RunSetup::check(&config, self.world, agent) {
+                Ok(()) => break,
+                Err(AppError::Config(error)) => self.add_all(cell, &error, problems),
+                Err(AppError::Workspace { .. } | AppError::HomeAsWorkspace(_)) if is_missing => {
+                    break;
+                }
+                Err(error) => {
+                    problems.push(self.problem(cell, false, error.to_string()));
+                    break;
                 }
             }
-            Err(error) => {
-                let names = |options: &TaskOptions| options.model.is_some();
-                let is_variant = cell.variant.as_ref().is_some_and(|one| names(&one.options));
-                problems.push(self.problem(cell, is_variant, error.to_string()));
+        }
+    }
+
+    /// Loads the configuration of a cell. A wrong setting of the manifest is left out, so that it hides nothing else.
+    fn load_valid(
+        &self,
+        cell: &BatchCell,
+        folder: Option<&Path>,
+        problems: &mut Vec<ManifestProblem>,
+    ) -> Option<Config> {
+        let mut sets = self.sets(cell);
+        loop {
+            let error = match load(&self.sources(folder, sets.clone())) {
+                Ok(config) => return Some(config),
+                Err(error) => error,
+            };
+            self.add_all(cell, &error, problems);
+            let wrong: Vec<&str> = error.problems.iter().filter_map(set_key).collect();
+            let before = sets.len();
+            sets.retain(|set| !wrong.contains(&set.split('=').next().unwrap_or_default()));
+            if sets.len() == before {
+                return None;
             }
         }
+    }
+
+    fn check_model(&self, config: &Config) -> Result<(), AppError> {
+        let model = ResolvedModel::from_config(config, self.world)?;
+        model.check(config, self.world)?;
+        let is_unknown = model.limits.price.is_none();
+        let policy = config.settings.costs.unknown_price;
+        if is_unknown && self.has_budget && policy != UnknownPricePolicy::Warn {
+            return Err(AppError::NoPrice(model.name().to_string()));
+        }
+        Ok(())
+    }
+
+    fn add_all(&self, cell: &BatchCell, error: &ConfigError, problems: &mut Vec<ManifestProblem>) {
+        problems.extend(
+            error
+                .problems
+                .iter()
+                .map(|problem| self.problem(cell, is_of_variant(cell, problem), describe(problem))),
+        );
     }
 
     fn problem(&self, cell: &BatchCell, is_variant: bool, message: String) -> ManifestProblem {
@@ -180,7 +222,7 @@ impl CellOptions<'_> {
             let folder = match &cell.task.workspace {
                 TaskWorkspace::Common => &self.common.workspace,
                 TaskWorkspace::Folder(folder) => folder,
-                TaskWorkspace::Repository { .. } => continue,
+                TaskWorkspace::Changes(_) | TaskWorkspace::Repository { .. } => continue,
             };
             *users.entry(folder).or_default() += 1;
         }
@@ -196,26 +238,31 @@ impl CellOptions<'_> {
 /// Returns whether a problem is in the options of the variant of a cell.
 fn is_of_variant(cell: &BatchCell, problem: &ConfigProblem) -> bool {
     let Some(variant) = &cell.variant else { return false };
-    match &problem.origin.source {
-        OriginSource::Argument(option) => {
-            let key = option.trim_start_matches("--set ");
-            let is_it = |set: String| set.split('=').next() == Some(key);
-            variant.options.all_sets().any(is_it)
-        }
+    match set_key(problem) {
+        Some(key) => variant.options.all_sets().any(|set| set.split('=').next() == Some(key)),
         // The agent.
-        _ => variant.options.agent.is_some(),
+        None => variant.options.agent.is_some(),
+    }
+}
+
+/// Returns the key of the option that a problem is in.
+fn set_key(problem: &ConfigProblem) -> Option<&str> {
+    match &problem.origin.source {
+        OriginSource::Argument(option) => Some(option.trim_start_matches("--set ")),
+        OriginSource::BuiltIn | OriginSource::File(..) | OriginSource::Variable(_) => None,
     }
 }
 
 /// Returns a problem without the name of the option, which the user has not typed.
 fn describe(problem: &ConfigProblem) -> String {
-    match &problem.origin.source {
-        OriginSource::Argument(option) => {
-            let key = option.trim_start_matches("--set ");
-            let text = problem.kind.to_string();
-            if text.contains(key) { text } else { format!("`{key}`: {text}") }
+    let text = problem.kind.to_string();
+    match (set_key(problem), &problem.kind) {
+        (Some(key), ProblemKind::Unknown { kind: "agent", .. }) if key.starts_with("agents.") => {
+            text
         }
-        _ => problem.to_string(),
+        (Some(key), _) if text.contains(key) => text,
+        (Some(key), _) => format!("`{key}`: {text}"),
+        (None, _) => problem.to_string(),
     }
 }
 
@@ -223,7 +270,7 @@ impl CellConfigurator for CellOptions<'_> {
     fn configure(&self, cell: &BatchCell) -> Result<CellConfig, AppError> {
         let sets = self.sets(cell);
         let agent = self.agent(cell).to_owned();
-        let mut config = load(&self.sources(cell, sets.clone()))?;
+        let mut config = load(&self.sources(self.folder(cell), sets.clone()))?;
         let settings = self.settings;
         if settings.disable_mcp == Some(true) {
             config.settings.mcp.servers.clear();
@@ -246,11 +293,6 @@ impl CellConfigurator for CellOptions<'_> {
     }
 
     fn sinks(&self, config: &Config) -> Result<Vec<Box<dyn ReportSink>>, String> {
-        let Some(path) = &config.settings.logging.file else { return Ok(Vec::new()) };
-        let file = open_for_append(&self.common.workspace, path)
-            .map_err(|error| format!("could not open the log file {}: {error}", path.display()))?;
-        let file = MaskingWriter::new(file, collect_secrets(config, self.world));
-        let sink = JsonSink::new(file, JsonFormat::Stream).map_err(|error| error.to_string())?;
-        Ok(vec![Box::new(OptionalSink::new(sink, "log file"))])
+        log_file_sinks(config, self.world, &self.common.workspace)
     }
 }

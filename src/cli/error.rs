@@ -84,6 +84,12 @@ impl CliError {
         self.exit_code
     }
 
+    /// Returns the message with its hints, for a program that shows it.
+    pub(crate) fn text(&self) -> String {
+        let hints = self.hints.iter().map(|hint| format!("\n{hint}"));
+        std::iter::once(self.message.clone()).chain(hints).collect()
+    }
+
     /// Writes the failure to standard error.
     pub(crate) fn print(&self) {
         // No one reads it any more.

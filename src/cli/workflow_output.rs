@@ -2,10 +2,12 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use architect::app::{
-    ProcessEnv, RunInterrupts, RunIo, RunRequest, RunSetup, SessionTarget, start_telemetry,
+    AppError, ProcessEnv, RunInterrupts, RunIo, RunRequest, RunSetup, SessionTarget,
+    open_worktrees, start_telemetry,
 };
 use architect::config::Config;
 use architect::journal::{Durability, SessionStore};
@@ -64,6 +66,7 @@ struct FinishedWorkflow<'a> {
 pub(crate) struct OpenWorkflow {
     store: SessionStore,
     journal: WorkflowJournal,
+    program: Program,
     events: Vec<StoredEvent>,
 }
 
@@ -99,7 +102,9 @@ impl WorkflowFolder {
         &self,
         program: &Program,
         durability: Durability,
+        world: &ProcessEnv,
     ) -> Result<OpenWorkflow, CliError> {
+        check_origin(&self.path, world)?;
         // First, since a folder for sessions has nothing else when it is made.
         let store = SessionStore::open(&self.path, durability)?;
         // It is no part of a project that it is in.
@@ -109,10 +114,39 @@ impl WorkflowFolder {
                 CliError::usage(format!("could not write {}: {error}", ignore.display()))
             })?;
         }
-        let (journal, events) =
+        let (journal, program, events) =
             WorkflowJournal::open(&self.path, &self.definition, program, durability)?;
-        Ok(OpenWorkflow { store, journal, events })
+        Ok(OpenWorkflow { store, journal, program, events })
     }
+}
+
+/// Checks that a folder of results was made here: those that come with a repository would count as done.
+///
+/// # Errors
+///
+/// Fails if git tracks files in it, or a link of the project leads to it.
+pub(crate) fn check_origin(folder: &Path, world: &ProcessEnv) -> Result<(), CliError> {
+    let own = world.cwd.join(".architect");
+    let links = folder.ancestors().filter(|path| path.starts_with(&own));
+    if let Some(link) = links.filter(|path| path.is_symlink()).last() {
+        let link = sanitize::line(&link.to_string_lossy()).into_owned();
+        return Err(CliError::usage(format!(
+            "{link} is a link, and results would be written to where it leads"
+        ))
+        .hint("--out names another folder"));
+    }
+    let is_tracked = folder.exists()
+        && open_worktrees(world)
+            .and_then(|worktrees| worktrees.is_tracked(folder))
+            .unwrap_or(false);
+    if is_tracked {
+        let folder = sanitize::line(&folder.to_string_lossy()).into_owned();
+        return Err(CliError::usage(format!(
+            "the results in {folder} came with the repository: git tracks them, so what they call done may not be"
+        ))
+        .hint("--out names another folder; `git rm -r --cached` makes them yours"));
+    }
+    Ok(())
 }
 
 /// Returns what options define of a workflow: all but its limits, which may change when it continues.
@@ -143,7 +177,7 @@ impl StartedWorkflow<'_> {
     ///
     /// Fails when a session or an undo could not begin, and when an output could not be written.
     pub(crate) fn run(self, open: OpenWorkflow) -> Result<u8, CliError> {
-        let OpenWorkflow { store, mut journal, events } = open;
+        let OpenWorkflow { store, mut journal, program, events } = open;
         let interrupts = RunInterrupts::default();
         let received = listen(&interrupts, self.output.format.format())?;
         let setups: Vec<StepSetup> = self
@@ -164,18 +198,24 @@ impl StartedWorkflow<'_> {
         if self.worktree.is_some() {
             worktree_run::warn_if_unconfined(&setup.sandbox)?;
         }
+        let runs_commands =
+            |step: &StepDefinition| !step.checks.is_empty() || step.metric.is_some();
+        if self.workflow.steps.iter().any(runs_commands) {
+            // A check that can't be run is not one that fails.
+            setup.sandbox.checks.enforcement().map_err(AppError::from)?;
+        }
         let may_ask = self.output.format.asked().is_none();
         let confirm = confirmation_port(prompt, may_ask);
         let io = RunIo { reporter: reporter.clone(), confirm, sandbox: None };
 
-        let program = self.workflow.program();
         let mut history = WorkflowHistory::replay(&program, &events);
         let progress = WorkflowProgress {
             lang: setup.config.settings.language,
             is_quiet: self.output.quiet,
             has_steps: self.workflow.steps.len() > 1,
+            unfinished_cost: AtomicU64::new(0),
         };
-        if !events.is_empty() {
+        if !events.is_empty() || program != self.workflow.program() {
             let event = StepEvent::Continued { iterations: self.iterations };
             journal.append(event, &EventDetail::default())?;
             history.apply(&program, event, &EventDetail::default());
@@ -192,6 +232,7 @@ impl StartedWorkflow<'_> {
         }
         let run = WorkflowRun {
             workflow: self.workflow,
+            program: &program,
             setups: &setups,
             store: &store,
             limits: self.limits,
@@ -242,8 +283,12 @@ impl StartedWorkflow<'_> {
         let report = newest.and_then(|it| it.report.as_ref());
         // A session under way is in the results of this process alone.
         let own = match newest {
-            Some(it) if it.report.is_none() => results.last().and_then(|it| it.cost),
-            Some(_) | None => None,
+            Some(it) if it.report.is_some() => None,
+            Some(it) if self.has_batch(it) => {
+                Some(MicroUsd(progress.unfinished_cost.load(Ordering::Relaxed)))
+            }
+            Some(_) => results.last().and_then(|it| it.cost),
+            None => None,
         };
         let total = history.spent_without(None).money + own.unwrap_or_default();
         let cost = setup.model.limits.price.map(|_| total);
@@ -255,7 +300,9 @@ impl StartedWorkflow<'_> {
         result.costs.total = cost;
         result.model.get_or_insert_with(|| info.model.clone());
         RunResult {
-            session_id: newest.map(|it| it.session.to_string().into()),
+            session_id: newest
+                .filter(|it| !self.has_batch(it))
+                .map(|it| it.session.to_string().into()),
             status: reason.status(),
             stop_reason: Some(reason),
             exit_code: match outcome {
@@ -325,15 +372,23 @@ impl StartedWorkflow<'_> {
         })
     }
 
+    /// Returns whether the items of an iteration are done at the same time. It has no session of its own then.
+    fn has_batch(&self, iteration: &IterationRecord) -> bool {
+        self.workflow.steps.get(iteration.step).is_some_and(|step| step.parallel.is_some())
+    }
+
     fn iteration_document(&self, iteration: &IterationRecord, is_priced: bool) -> Value {
         let report = iteration.report.as_ref();
         let cost = report.filter(|_| is_priced).map(|it| it.charge.money.as_dollars());
-        let step = self.workflow.steps.get(iteration.step);
+        let (step, has_batch) =
+            (self.workflow.steps.get(iteration.step), self.has_batch(iteration));
         json!({
             "step": step.map(|step| &step.name),
             "iteration": iteration.number,
             "item": iteration.item,
-            "session_id": iteration.session.to_string(),
+            "session_id": (!has_batch).then(|| iteration.session.to_string()),
+            "batch": has_batch.then(|| Path::new("batches").join(iteration.session.to_string())),
+            "items": report.filter(|_| has_batch).map(|it| &it.items),
             "status": report.map(|it| it.status),
             "stop_reason": report.map(|it| &it.stop_reason),
             "cost": cost,
@@ -369,6 +424,8 @@ struct WorkflowProgress {
     lang: Language,
     is_quiet: bool,
     has_steps: bool,
+    /// What the newest items that are done at the same time have cost, in micro-dollars.
+    unfinished_cost: AtomicU64,
 }
 
 /// The longest part of an output or a command in a line, in characters.
@@ -465,7 +522,7 @@ fn end_texts(end: End, is_loop: bool, is_new: bool) -> (&'static str, &'static s
             ("a step has used all its iterations", "un paso usó todas sus iteraciones")
         }
         End::NothingChanged => (
-            "two iterations in a row changed nothing; another task or --out begins a new loop",
+            "two iterations in a row changed nothing; the same command tries again",
             "dos iteraciones seguidas no cambiaron nada; otra tarea u otro --out empieza un bucle nuevo",
         ),
         End::TooManyItems => ("a step has too many items", "un paso tiene demasiados elementos"),
@@ -528,6 +585,17 @@ impl WorkflowObserver for WorkflowProgress {
                 format!("# {}: {}", self.text("not measured", "sin medir"), short(why))
             }
             WorkflowEvent::Undone(note) => format!("↶ {note}"),
+            WorkflowEvent::ItemEnded { step, number, is_success } => {
+                let mark = if is_success { '✓' } else { '✗' };
+                format!("{mark} {}: {} {number}", short(&step.name), self.text("item", "elemento"))
+            }
+            WorkflowEvent::ItemFailed { step, why } => {
+                format!("✗ {}: {}", short(&step.name), sanitize::multiline(why))
+            }
+            WorkflowEvent::Spent(money) => {
+                self.unfinished_cost.store(money.0, Ordering::Relaxed);
+                return;
+            }
         };
         self.line(&text);
     }
@@ -538,6 +606,12 @@ impl From<WorkflowError> for CliError {
         match error {
             WorkflowError::App(error) => error.into(),
             WorkflowError::Journal(error) => error.into(),
+            WorkflowError::NotUndone { .. } => Self::failed(error)
+                .hint("restore these files by hand; another --out begins a new loop"),
+            WorkflowError::Coordination(error) => error.into(),
+            WorkflowError::Items(error) => error.into(),
+            WorkflowError::File(error) => error.into(),
+            WorkflowError::Worktree(error) => error.into(),
             WorkflowError::NoEnd => Self::failed(error),
         }
     }

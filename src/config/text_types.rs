@@ -113,6 +113,11 @@ fn host(url: &str) -> &str {
 pub struct SecretText(String);
 
 impl SecretText {
+    /// Returns a text of one line; `None` for another one.
+    pub fn parse(text: &str) -> Option<Self> {
+        (!text.contains(['\0', '\n', '\r'])).then(|| Self(text.to_owned()))
+    }
+
     /// Returns the text itself.
     pub fn reveal(&self) -> &str {
         &self.0
@@ -127,8 +132,7 @@ impl fmt::Debug for SecretText {
 
 impl SettingValue for SecretText {
     fn from_value(value: &ConfigValue) -> Result<Self, String> {
-        let text = value.as_text().filter(|text| !text.contains(['\0', '\n', '\r']));
-        text.map(|text| Self(text.to_owned())).ok_or_else(|| "text of one line".to_owned())
+        value.as_text().and_then(Self::parse).ok_or_else(|| "text of one line".to_owned())
     }
 
     fn to_value(&self) -> ConfigValue {

@@ -43,7 +43,8 @@ pub use journal_reader::{JournalPosition, JournalReader, ReadRecord, RecordDamag
 pub use record_line::{PartialReply, StoredContent, StoredFingerprint, StoredRecord};
 pub(crate) use record_line::{seal, verify_seal};
 pub use replay::{
-    Divergence, JournalEnd, JournalEndKind, ReplayedRecord, SessionHistory, StoredCheckpoint,
+    AuthorizedEdit, Divergence, JournalEnd, JournalEndKind, ReplayedRecord, SessionHistory,
+    StoredCheckpoint,
 };
 pub use resume::{OpenedSession, ResumeOptions, ResumedSession};
 pub use session_id::SessionId;

@@ -18,7 +18,8 @@ use crate::machine::{
     MachineOutput, Resumption, RunStatus, State, StateKind,
 };
 use crate::model::{
-    CallId, CheckpointKind, CheckpointRecord, EffectId, FaultKind, RunTime, TimeSpan,
+    CallId, CheckpointKind, CheckpointOutcome, CheckpointRecord, EffectId, FaultKind, RunTime,
+    TimeSpan,
 };
 
 /// The state of a session, and what a resume needs to know of its records.
@@ -63,8 +64,23 @@ pub struct SessionHistory {
     pub(super) finished_worktrees: Vec<Arc<str>>,
     /// The files that calls replaced since the session was resumed, with their digests.
     pub(super) replaced_files: BTreeMap<Arc<str>, Option<Arc<str>>>,
-    /// All file changes that calls were authorized for.
-    pub(super) all_edits: Vec<FileDigests>,
+    /// All changes of files that calls were authorized for.
+    pub edits: Vec<AuthorizedEdit>,
+    /// The newest record.
+    pub last_seq: u64,
+}
+
+/// A change of files that a call was authorized for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AuthorizedEdit {
+    /// The call.
+    call: CallId,
+    /// The files, with their digests before and after it.
+    pub files: Arc<[FileDigests]>,
+    /// The record of the authorization.
+    pub authorized: u64,
+    /// The record of the result, and whether the change was made; `None` if the call was interrupted.
+    pub completed: Option<(u64, bool)>,
 }
 
 /// A recorded state of the workspace.
@@ -74,6 +90,13 @@ pub struct StoredCheckpoint {
     pub seq: u64,
     /// Its content.
     pub record: CheckpointRecord,
+}
+
+impl StoredCheckpoint {
+    /// Returns whether the state could not be recorded.
+    pub fn is_failed(&self) -> bool {
+        matches!(self.record.outcome, CheckpointOutcome::Failed(_))
+    }
 }
 
 /// The result of replaying a record.
@@ -166,7 +189,8 @@ impl SessionHistory {
             reading: HashSet::new(),
             finished_worktrees: Vec::new(),
             replaced_files: BTreeMap::new(),
-            all_edits: Vec::new(),
+            edits: Vec::new(),
+            last_seq: 0,
         }
     }
 
@@ -176,7 +200,7 @@ impl SessionHistory {
         let difference = self.find_divergence(stored, fingerprint);
         let before = (fingerprint.state, self.machine.state.run().used);
         let running_call = pending_model_call(&self.machine.state);
-        self.at = self.at.max(stored.at);
+        (self.at, self.last_seq) = (self.at.max(stored.at), stored.seq);
         self.delivered_messages.extend(&stored.message_ids);
         let is_advanced = match &stored.content {
             StoredContent::Event(event) => {
@@ -283,10 +307,15 @@ impl SessionHistory {
                 id,
                 authorization: authorization @ Authorization::Approved { intent, .. },
             } => {
-                if let CallIntent::Edit { files } = intent {
-                    self.all_edits.extend(files.iter().cloned());
-                }
                 if let Some(call) = self.machine.state.call_of(*id) {
+                    if let CallIntent::Edit { files } = intent {
+                        self.edits.push(AuthorizedEdit {
+                            call: call.call.id.clone(),
+                            files: Arc::clone(files),
+                            authorized: seq,
+                            completed: None,
+                        });
+                    }
                     self.intents.insert(call.call.id.clone(), intent.clone());
                     if authorization.is_read_only() {
                         self.reading.insert(call.call.id.clone());
@@ -297,6 +326,12 @@ impl SessionHistory {
                 let Some(call) = self.machine.state.call_of(*id) else { return };
                 if let Some(intent) = self.intents.remove(&call.call.id) {
                     self.finished_worktrees.extend(intent.worktree().cloned());
+                    let is_its = |edit: &&mut AuthorizedEdit| {
+                        edit.completed.is_none() && edit.call == call.call.id
+                    };
+                    if let Some(edit) = self.edits.iter_mut().rev().find(is_its) {
+                        edit.completed = Some((seq, result.is_ok()));
+                    }
                     let is_reading = self.reading.remove(&call.call.id);
                     if !is_reading && intent.may_change(&call.access) {
                         self.change_records.push(seq);

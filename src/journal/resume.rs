@@ -87,6 +87,7 @@ impl OpenedSession {
         let seq = self.journal.position.seq;
         self.journal.write_checkpoint(self.history.at, &record)?;
         self.journal.sync_file()?;
+        self.history.last_seq = seq;
         self.history.checkpoints.push(StoredCheckpoint { seq, record });
         Ok(())
     }
@@ -300,7 +301,7 @@ impl WorkspaceFiles {
     /// Removes the new contents of files that calls have left behind: those of interrupted calls, and those of
     /// completed calls whose removal a power cut has undone.
     fn remove_staged(&self, history: &SessionHistory) {
-        for image in &history.all_edits {
+        for image in history.edits.iter().flat_map(|edit| edit.files.iter()) {
             for digest in [&image.before, &image.after].into_iter().flatten() {
                 let beside = leftover_path(&image.path, digest);
                 match self.root.remove_file(&beside) {

@@ -12,6 +12,9 @@ pub struct CheckpointRecord {
     pub kind: CheckpointKind,
     /// The step that it belongs to.
     pub step: u32,
+    /// What of the run has worked since the record before.
+    #[serde(default, skip_serializing_if = "RunActivity::is_unknown")]
+    pub since: RunActivity,
     /// The record whose state was restored, if one was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target: Option<u64>,
@@ -26,12 +29,40 @@ pub struct CheckpointRecord {
 pub enum CheckpointKind {
     /// Tool calls of a step are about to change something.
     Step,
+    /// The calls of a step are over, and one of them may have changed anything.
+    StepEnd,
     /// A run that may have changed something ends.
     End,
     /// The user is about to restore an earlier state.
     BeforeUndo,
     /// The user has restored an earlier state.
     Restored,
+}
+
+/// What of a run has worked in some time. A later one includes the earlier ones.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum RunActivity {
+    /// Nothing that may change files: what has changed, others have changed.
+    Idle,
+    /// The checks of an answer. What they may have changed depends on the configuration.
+    Checks,
+    /// Tools whose changes of files are in the journal: all others are those of others.
+    Edits,
+    /// Commands, servers or hooks, which may have changed anything.
+    Commands,
+    /// It is not recorded.
+    #[default]
+    Unknown,
+}
+
+impl RunActivity {
+    #[allow(clippy::trivially_copy_pass_by_ref)] // as serde calls it
+    fn is_unknown(&self) -> bool {
+        *self == Self::Unknown
+    }
 }
 
 /// What was recorded.
@@ -60,11 +91,11 @@ pub struct RecordedState {
 }
 
 impl CheckpointKind {
-    /// Returns whether the change from the state to the next one is the session's.
+    /// Returns whether the change from the state to the next one is the session's, where nothing else shows it.
     pub fn is_before_change(self) -> bool {
         match self {
             Self::Step | Self::BeforeUndo => true,
-            Self::End | Self::Restored => false,
+            Self::StepEnd | Self::End | Self::Restored => false,
         }
     }
 }

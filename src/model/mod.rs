@@ -30,7 +30,9 @@ mod wildcard;
 mod words;
 
 pub use call_access::CallAccess;
-pub use checkpoint::{CheckpointKind, CheckpointOutcome, CheckpointRecord, RecordedState};
+pub use checkpoint::{
+    CheckpointKind, CheckpointOutcome, CheckpointRecord, RecordedState, RunActivity,
+};
 pub use conversation_item::{
     ConversationItem, MessageOrigin, ResultMismatch, ToolExchange, UserMessage,
 };

@@ -2,6 +2,7 @@
 
 use serde::Deserialize;
 
+use crate::model::CallId;
 use crate::port::EffectContext;
 
 /// Asks the user to confirm calls.
@@ -17,6 +18,8 @@ pub trait Confirmer: Send + Sync {
 /// A request to confirm a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConfirmationRequest<'a> {
+    /// The call.
+    pub call: &'a CallId,
     /// The tool.
     pub tool: &'a str,
     /// The call in one line.

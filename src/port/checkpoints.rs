@@ -1,12 +1,18 @@
 //! Records of the workspace's state.
 
 use super::EffectContext;
-use crate::model::{CheckpointKind, CheckpointRecord};
+use crate::model::{CheckpointKind, CheckpointRecord, RunActivity};
 
-/// Records the state of the workspace before a step changes it, and at the end of a run that may have changed it.
+/// Records the state of the workspace before a step changes it, after one that may have changed anything, and at the end of a
+/// run that may have changed it.
 pub trait Checkpoints: Send + Sync {
     /// Returns whether anything is recorded. Fast and without I/O.
     fn is_enabled(&self) -> bool;
+
+    /// Returns what may have worked where the driver has seen this: hooks, checks that are commands. Fast and without I/O.
+    fn weigh(&self, seen: RunActivity) -> RunActivity {
+        seen
+    }
 
     /// Records the present state; its contents are durable when this returns. `None` if it was cancelled. A failure is
     /// part of the record: the run continues without it.
@@ -14,6 +20,7 @@ pub trait Checkpoints: Send + Sync {
         &self,
         kind: CheckpointKind,
         step: u32,
+        since: RunActivity,
         scope: &EffectContext,
     ) -> Option<CheckpointRecord>;
 }
@@ -27,7 +34,13 @@ impl Checkpoints for NoCheckpoints {
         false
     }
 
-    fn record(&self, _: CheckpointKind, _: u32, _: &EffectContext) -> Option<CheckpointRecord> {
+    fn record(
+        &self,
+        _: CheckpointKind,
+        _: u32,
+        _: RunActivity,
+        _: &EffectContext,
+    ) -> Option<CheckpointRecord> {
         None
     }
 }

@@ -1,12 +1,15 @@
-//! When the workspace's state is recorded: before the first call of a step that may change it, and at the end of a run that may
-//! have changed it. The machine knows nothing of it.
+//! When the workspace's state is recorded: before the first call of a step that may change it, while the model is called after
+//! a step that may have changed anything, and at the end of a run that may have changed something. So what others change
+//! while no call runs is known to be theirs. The machine knows nothing of it.
 
 use std::sync::Arc;
 
 use super::driver::Driver;
 use super::executor::{DriverInput, EffectTask, TaskThread};
-use crate::machine::{CallIntent, Deadline, DeadlineKind, Effect, Event};
-use crate::model::{CheckpointKind, CheckpointOutcome, CheckpointRecord, EffectId, TimeSpan};
+use crate::machine::{CallIntent, Deadline, DeadlineKind, Effect, Event, State};
+use crate::model::{
+    CheckpointKind, CheckpointOutcome, CheckpointRecord, EffectId, RunActivity, TimeSpan,
+};
 use crate::port::{CancellationToken, JournalRecord};
 
 /// How far the recording is.
@@ -16,7 +19,17 @@ pub(super) struct CheckpointProgress {
     step: Option<u32>,
     /// Whether a state is being recorded.
     is_running: bool,
+    /// What has worked since the newest record.
+    since: RunActivity,
+    /// What had worked until the one that is being recorded.
+    until: RunActivity,
+    /// Whether the state after the step is recorded, or can't be: a cancelled call may change something for a while.
+    is_settled: bool,
 }
+
+/// The effects of records that no call waits for. No other effect has these ids.
+const END: EffectId = EffectId(u64::MAX);
+const STEP_END: EffectId = EffectId(u64::MAX - 1);
 
 impl Driver {
     /// Takes those of the pending effects that have to wait for a record of the workspace's state, and starts recording it.
@@ -34,9 +47,45 @@ impl Driver {
         self.pending = ready;
         let first = waiting.iter().find_map(|effect| self.changed_by(effect));
         if let Some(id) = first.filter(|_| !self.checkpoint.is_running) {
+            self.checkpoint.is_settled = false;
             self.start_checkpoint(id, CheckpointKind::Step, step);
         }
         waiting
+    }
+
+    /// Notes what the pending effects may change, and starts recording the state after a step that may have changed
+    /// anything.
+    pub(super) fn note_activity(&mut self) {
+        if !self.ports.checkpoints.is_enabled() {
+            return;
+        }
+        let activity = self.pending.iter().map(|effect| match effect {
+            Effect::CheckAnswer { .. } => RunActivity::Checks,
+            Effect::RunTool { call, .. } if self.changed_by(effect).is_some() => {
+                match self.approved.get(&call.id).map(|call| &call.intent) {
+                    Some(CallIntent::Edit { .. }) => RunActivity::Edits,
+                    _ => RunActivity::Commands,
+                }
+            }
+            _ => RunActivity::Idle,
+        });
+        let checkpoints = &self.ports.checkpoints;
+        let activity = activity.map(|seen| checkpoints.weigh(seen));
+        let since = activity.fold(self.checkpoint.since, RunActivity::max);
+        self.checkpoint.since = since;
+        let is_cancel = |effect: &Effect| matches!(effect, Effect::Cancel { .. });
+        self.checkpoint.is_settled |= self.pending.iter().any(is_cancel);
+        let is_over = !matches!(self.machine.state, State::Executing(_) | State::Done(_));
+        let CheckpointProgress { step, is_running, is_settled, .. } = self.checkpoint;
+        if let Some(step) = step
+            && since == RunActivity::Commands
+            && is_over
+            && !is_running
+            && !is_settled
+        {
+            self.checkpoint.is_settled = true;
+            self.start_checkpoint(STEP_END, CheckpointKind::StepEnd, step);
+        }
     }
 
     /// Returns the effect if it is a call that may change the workspace, and its result is still awaited.
@@ -52,7 +101,10 @@ impl Driver {
 
     /// Starts recording. It is cancelled with the effect that it is for.
     fn start_checkpoint(&mut self, id: EffectId, kind: CheckpointKind, step: u32) {
+        self.keep_activity();
         self.checkpoint.is_running = true;
+        let since = std::mem::replace(&mut self.checkpoint.since, RunActivity::Idle);
+        self.checkpoint.until = since;
         let checkpoints = Arc::clone(&self.ports.checkpoints);
         let cancel = CancellationToken::new();
         self.cancellations.insert(id, cancel.clone());
@@ -61,18 +113,28 @@ impl Driver {
             thread: TaskThread::Dedicated,
             cancel,
             run: Box::new(move |scope, _| {
-                DriverInput::CheckpointTaken(checkpoints.record(kind, step, scope))
+                DriverInput::CheckpointTaken(checkpoints.record(kind, step, since, scope))
             }),
             on_failure: Box::new(move |why| {
                 let outcome = CheckpointOutcome::Failed(why.into());
-                let record = CheckpointRecord { kind, step, target: None, outcome };
+                let record = CheckpointRecord { kind, step, since, target: None, outcome };
                 DriverInput::CheckpointTaken(Some(record))
             }),
         });
     }
 
+    /// Lets the next record begin where the one did that is being recorded, and may never be.
+    fn keep_activity(&mut self) {
+        if self.checkpoint.is_running {
+            self.checkpoint.since = self.checkpoint.since.max(self.checkpoint.until);
+        }
+    }
+
     /// Writes a recorded state to the journal; the calls that wait for it start after that.
     pub(super) fn handle_checkpoint(mut self, record: Option<CheckpointRecord>) -> Self {
+        if record.as_ref().and_then(CheckpointRecord::state).is_none() {
+            self.keep_activity();
+        }
         self.checkpoint.is_running = false;
         let Some(record) = record else { return self };
         self.checkpoint.step = Some(record.step);
@@ -96,6 +158,10 @@ impl Driver {
                 other => self.pending.push(other),
             }
         }
+        // The record of the end includes it.
+        if let Some(cancel) = self.cancellations.remove(&STEP_END) {
+            cancel.cancel();
+        }
         self.wait_idle();
         // Nothing waits for what has arrived since the end.
         while self.executor.try_input().is_some() {}
@@ -105,9 +171,7 @@ impl Driver {
         let (least, most) = (now.after(MIN_END_TIME), now.after(MAX_END_TIME));
         let at = ends.map_or(most, |ends| ends.clamp(least, most));
         let due = Deadline { at, kind: DeadlineKind::RunTimeout };
-        // No effect has this id any more.
-        let id = EffectId(u64::MAX);
-        self.start_checkpoint(id, CheckpointKind::End, step);
+        self.start_checkpoint(END, CheckpointKind::End, step);
         let record = loop {
             match self.executor.wait_input(Some(due)) {
                 Some(DriverInput::CheckpointTaken(record))
@@ -119,7 +183,7 @@ impl Driver {
                 Some(_) => {}
             }
         };
-        if let Some(cancel) = self.cancellations.remove(&id) {
+        if let Some(cancel) = self.cancellations.remove(&END) {
             cancel.cancel();
         }
         let Some(record) = record else {

@@ -333,6 +333,7 @@ impl Driver {
         {
             self = self.fail_journal(&error);
         }
+        self.note_activity();
         for effect in std::mem::take(&mut self.pending) {
             self.perform_effect(effect);
         }

@@ -77,6 +77,11 @@ impl FileEdit {
         if let Err(error) = apply_changes(root, &self.changes) {
             return ToolOutput::failed(error);
         }
+        for BatchedChange { path, after, .. } in &self.changes {
+            if let Some(content) = after {
+                root.notify_written(path, content);
+            }
+        }
         let text = self.reports.iter().map(describe_change).chain(linked.iter().map(unlinked));
         let text = text.collect::<Vec<_>>().join("\n") + &self.remark.unwrap_or_default();
         ToolOutput { changes: self.reports, ..ToolOutput::ok(text) }

@@ -83,6 +83,13 @@ struct PageRequest {
 /// The maximum size of a file that is read as a whole, in bytes.
 const MAX_WHOLE_FILE: u64 = 4 << 20;
 
+/// What is shown in place of the text of an empty file.
+const EMPTY_NOTE: &str = "(the file is empty)";
+
+/// What follows the text of a file with unsaved changes.
+const UNSAVED_NOTE: &str =
+    "\n[with the unsaved changes of the editor; commands see the file as it was saved]";
+
 /// The maximum length of a line in a result, in bytes.
 const MAX_LINE_LENGTH: usize = 16 * 1024;
 
@@ -103,8 +110,23 @@ impl PageRequest {
                 "'{path}' is a binary file of {size} bytes; it cannot be shown as text."
             )));
         }
-        let output = if start.is_empty() {
-            ToolOutput::ok("(the file is empty)")
+        let is_whole = size <= MAX_WHOLE_FILE && !Encoding::detect(&start).is_wide();
+        let unsaved = match is_whole && root.has_buffers() {
+            true => {
+                (&mut file).take(MAX_WHOLE_FILE).read_to_end(&mut start).map_err(failed)?;
+                root.unsaved_content(path, &start)
+            }
+            false => None,
+        };
+        let output = if let Some(content) = unsaved {
+            let mut output = match content.is_empty() {
+                true => ToolOutput::ok(EMPTY_NOTE),
+                false => self.page(path, Cursor::new(content)).map_err(failed)?,
+            };
+            output.text.push_str(UNSAVED_NOTE);
+            output
+        } else if start.is_empty() {
+            ToolOutput::ok(EMPTY_NOTE)
         } else if !Encoding::detect(&start).is_wide() {
             self.page(path, start.chain(file)).map_err(failed)?
         } else if let Some(text) = TextFile::read(root.read(path, MAX_WIDE_FILE)?) {

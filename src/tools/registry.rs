@@ -390,6 +390,7 @@ impl RegisteredCall {
         let mut edit_error = None;
         loop {
             let request = ConfirmationRequest {
+                call: &self.id,
                 tool: &self.tool,
                 summary: &summary,
                 reason: why,
@@ -424,9 +425,9 @@ impl RegisteredCall {
                 ConfirmationAnswer::Unavailable => {
                     return denied(&format!(
                         "{} needs a confirmation ({why}), and there is no terminal to ask on. The user can allow it \
-                         with --mode yolo, or with a rule like --allow {}",
+                         with --mode yolo, or with a rule like --allow '{}'",
                         self.tool,
-                        example_rule(&self.tool, &*self.invocation)
+                        example_rule(&self.tool, &*self.invocation).replace('\'', r"'\''")
                     ));
                 }
             };
@@ -503,14 +504,13 @@ impl ResultBuilder {
     }
 }
 
-/// Returns a rule that would allow a call, quoted for a shell.
+/// Returns a rule that would allow a call.
 fn example_rule(tool: &str, prepared: &dyn ToolInvocation) -> String {
     let target = prepared.targets().into_iter().next().map(|target| match target {
         CallTarget::Read(path) | CallTarget::Write(path) | CallTarget::Search(path) => path,
         CallTarget::Command(command) => command.text().trim().to_owned(),
     });
-    let rule = target.map_or_else(|| tool.to_owned(), |target| format!("{tool}({target})"));
-    format!("'{}'", rule.replace('\'', r"'\''"))
+    target.map_or_else(|| tool.to_owned(), |target| format!("{tool}({target})"))
 }
 
 impl ToolSettings {

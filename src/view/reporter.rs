@@ -205,6 +205,9 @@ impl ReporterState {
         for live in live_events(event) {
             sinks.iter_mut().for_each(|sink| sink.on_live(&live));
         }
+        for sink in &mut *sinks {
+            sink.on_run_event(event);
+        }
         let mut done = Ok(());
         for event in run.projector.project(event) {
             run.result.on_event(&event);

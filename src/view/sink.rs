@@ -10,7 +10,7 @@ use super::public::{PublicEvent, PublicEventKind};
 use super::result::RunResult;
 use super::{jsonl, sanitize};
 use crate::model::{CallId, EffectId, MicroUsd, Tokens};
-use crate::port::Disconnected;
+use crate::port::{Disconnected, RunEvent};
 use crate::tools::ShownDiffs;
 
 /// What goes on during a run besides its events. It is shown, and not stored.
@@ -70,8 +70,6 @@ pub enum ServerState {
     /// Its tools are known.
     Ready,
     /// It can't be had.
-    Failed,
-}
 
 /// An output of a run: a log, a stream, a document.
 pub trait ReportSink: Send {
@@ -83,6 +81,12 @@ pub trait ReportSink: Send {
     fn on_event(&mut self, event: &PublicEvent) -> Result<(), Disconnected> {
         let _ = event;
         Ok(())
+    }
+
+    /// Looks at an event of the driver before the public events that are made of it, for what those don't have: the
+    /// model's reasoning, and when an approved call starts.
+    fn on_run_event(&mut self, event: &RunEvent<'_>) {
+        let _ = event;
     }
 
     /// Shows what is going on right now. Losing some of it changes nothing.

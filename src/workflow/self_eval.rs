@@ -9,9 +9,7 @@ use crate::app::{AppError, FinishedRun, RunIo, RunRequest, RunSetup, SessionTarg
 use crate::config::{AgentDefinition, Config, ConfigName, EvaluationMode, HooksConfig, McpConfig};
 use crate::journal::{DamagePolicy, JournalError, ParentCall, SessionId, SessionStore};
 use crate::machine::{Machine, ResumePrompt, Resumption, State, StopReason, resume};
-use crate::model::{
-    ConfirmMode, ConversationItem, Isolation, MicroUsd, RunTime, Tokens, ToolStatus,
-};
+use crate::model::{ConfirmMode, ConversationItem, Isolation, RunTime, ToolStatus};
 use crate::view::{CostSource, RunInfo, RunResult, sanitize};
 
 /// The result of an evaluation.
@@ -153,18 +151,13 @@ pub(super) fn evaluation_charge(
     Ok(sum)
 }
 
-/// Returns what a session has used that is never resumed. A call without a reply counts with the longest one.
+/// Returns what a session has used that is not resumed any more. A call without a reply counts as when it is resumed.
 fn abandoned_charge(state: State) -> Charge {
-    let (before, rules) = (state.run().used, state.run().rules.clone());
+    let rules = (*state.run().rules).clone();
     let (recovered, prompt) = (Vec::new(), ResumePrompt::Continue);
-    let resumption = Resumption { rules: (*rules).clone(), recovered, prompt };
-    let used = resume(state, RunTime::START, resumption).state.run().used;
-    let lost = match used == before {
-        true => Tokens::ZERO,
-        false => rules.output.user_limit.unwrap_or(rules.output.model_limit),
-    };
-    let price = rules.price.map_or(MicroUsd::ZERO, |price| price.max_cost(Tokens::ZERO, lost));
-    Charge { money: used.cost + price, tokens: used.tokens + lost }
+    let resumed = resume(state, RunTime::START, Resumption { rules, recovered, prompt });
+    let used = resumed.state.run().used;
+    Charge { money: used.cost, tokens: used.tokens }
 }
 
 impl EvaluatedRuns {

@@ -21,10 +21,11 @@ use std::time::Duration;
 
 use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt};
 use rustix::fs::{
-    FlockOperation, Gid, Mode, OFlags, RenameFlags, Uid, fchown, flock, fstat, openat,
-    renameat_with,
+    AtFlags, FlockOperation, Gid, Mode, OFlags, RenameFlags, Uid, fchown, flock, fstat, openat,
+    renameat, renameat_with, statat,
 };
 use rustix::io::Errno;
+use rustix::path::Arg;
 use sha2::{Digest, Sha256};
 
 use super::error::FileError;
@@ -130,12 +131,22 @@ fn lock_folders(staged: &[StagedChange<'_>]) -> Result<Vec<OwnedFd>, FileError> 
     locked.collect()
 }
 
-/// Renames a file to a name that must not exist.
-fn rename_to_new(folder: &Dir, from: &str, to: &OsStr) -> io::Result<()> {
-    match renameat_with(folder, from, folder, to, RenameFlags::NOREPLACE) {
+/// Renames a file; never replaces one.
+pub(in crate::workspace) fn rename_to_new(
+    from: impl AsFd,
+    name: impl Arg + Copy,
+    to: impl AsFd,
+    new: impl Arg + Copy,
+) -> rustix::io::Result<()> {
+    match renameat_with(&from, name, &to, new, RenameFlags::NOREPLACE) {
         // Some file systems can't, and systems before Linux 3.15.
-        Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => folder.rename(from, folder, to),
-        renamed => Ok(renamed?),
+        Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => {
+            match statat(&to, new, AtFlags::SYMLINK_NOFOLLOW) {
+                Ok(_) => Err(Errno::EXIST),
+                Err(_) => renameat(from, name, to, new),
+            }
+        }
+        renamed => renamed,
     }
 }
 
@@ -234,7 +245,7 @@ impl<'a> StagedChange<'a> {
         };
         let done = match &self.temp_name {
             Some(beside) if self.change.before.is_none() => {
-                rename_to_new(&self.folder, beside, &self.name)
+                rename_to_new(&self.folder, beside, &self.folder, &self.name).map_err(Into::into)
             }
             Some(beside) => self.folder.rename(beside, &self.folder, &self.name),
             None => self.folder.remove_file(&self.name),
@@ -287,6 +298,12 @@ impl CommittedChange<'_> {
 fn temp_file_name(name: &OsStr, digest: &str) -> String {
     let whole = sha256(&[name.as_bytes(), b"/", digest.as_bytes()].concat());
     format!(".architect-{}.tmp", &whole[..32])
+}
+
+/// Returns whether a file has the name of a temporary file.
+pub(in crate::workspace) fn is_leftover_name(name: &str) -> bool {
+    let digest = name.strip_prefix(".architect-").and_then(|rest| rest.strip_suffix(".tmp"));
+    digest.is_some_and(|it| it.len() == 32 && it.bytes().all(|byte| byte.is_ascii_hexdigit()))
 }
 
 /// Creates a file with a unique name next to another one. Tries again if another process has just taken the name.

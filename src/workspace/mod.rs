@@ -9,6 +9,7 @@
 mod access_guard;
 pub mod checkpoint;
 mod edit_batch;
+mod editor_buffers;
 mod error;
 mod generated;
 pub mod index;
@@ -24,6 +25,7 @@ pub mod worktree;
 
 pub use access_guard::{AccessGuard, AccessMode};
 pub use edit_batch::{BatchedChange, apply_changes, leftover_path, sha256};
+pub use editor_buffers::EditorBuffers;
 pub use error::FileError;
 pub use generated::is_generated;
 pub use input_file::{open_input, read_input};

@@ -12,6 +12,7 @@ use cap_std::fs::{Dir, Metadata, OpenOptions, OpenOptionsExt};
 use rustix::fs::OFlags;
 
 use super::access_guard::{self, AccessGuard, AccessMode};
+use super::editor_buffers::{EditorBuffers, unsaved_content};
 use super::error::FileError;
 use super::listing::FileKind;
 use super::path::{PathError, RelPath};
@@ -23,6 +24,7 @@ pub struct WorkspaceRoot {
     path: PathBuf,
     given_path: PathBuf,
     guard: Option<Arc<dyn AccessGuard>>,
+    buffers: Option<Arc<dyn EditorBuffers>>,
 }
 
 /// A regular file opened for reading.
@@ -44,12 +46,35 @@ impl WorkspaceRoot {
         let given = std::path::absolute(path)?;
         let path = given.canonicalize()?;
         let dir = Dir::open_ambient_dir(&path, ambient_authority())?;
-        Ok(Self { dir: Arc::new(dir), path, given_path: given, guard: None })
+        Ok(Self { dir: Arc::new(dir), path, given_path: given, guard: None, buffers: None })
     }
 
     /// Returns the same workspace with access limited by a guard.
     pub fn with_guard(&self, guard: Arc<dyn AccessGuard>) -> Self {
         Self { guard: Some(guard), ..self.clone() }
+    }
+
+    /// Returns the same workspace, as it is with the unsaved changes of an editor. Only [`read`](Self::read) knows them.
+    pub fn with_buffers(&self, buffers: Arc<dyn EditorBuffers>) -> Self {
+        Self { buffers: Some(buffers), ..self.clone() }
+    }
+
+    /// Returns whether an editor may have unsaved changes.
+    pub fn has_buffers(&self) -> bool {
+        self.buffers.is_some()
+    }
+
+    /// Returns the content of a file in the editor, if it differs from that on disk.
+    pub fn unsaved_content(&self, path: &RelPath, disk: &[u8]) -> Option<Vec<u8>> {
+        let buffers = self.buffers.as_ref()?;
+        unsaved_content(disk, &buffers.read(&self.given_path.join(path.as_path()))?)
+    }
+
+    /// Informs the editor of a file that was written.
+    pub fn notify_written(&self, path: &RelPath, content: &[u8]) {
+        if let (Some(buffers), Ok(text)) = (&self.buffers, std::str::from_utf8(content)) {
+            buffers.on_written(&self.given_path.join(path.as_path()), text);
+        }
     }
 
     /// Fails if an entry of an open folder must not be written.
@@ -78,6 +103,11 @@ impl WorkspaceRoot {
         let Some(guard) = guard else { return Ok(()) };
         let real = access_guard::real_path(self.dir.as_fd(), file);
         access_guard::check_access(guard, real, path, AccessMode::Read)
+    }
+
+    /// Returns the absolute path of the workspace, as it was given.
+    pub fn given_path(&self) -> &Path {
+        &self.given_path
     }
 
     /// Returns the absolute path of the workspace, with symbolic links resolved.
@@ -170,7 +200,7 @@ impl WorkspaceRoot {
         }
     }
 
-    /// Reads a whole file of at most `limit` bytes.
+    /// Reads a whole file of at most `limit` bytes, with its unsaved changes in an editor.
     ///
     /// # Errors
     ///
@@ -188,7 +218,9 @@ impl WorkspaceRoot {
         if content.len() as u64 > limit {
             return Err(too_large(content.len() as u64));
         }
-        Ok(content)
+        let unsaved = self.unsaved_content(path, &content);
+        let unsaved = unsaved.filter(|unsaved| unsaved.len() as u64 <= limit);
+        Ok(unsaved.unwrap_or(content))
     }
 
     /// Resolves all symbolic links in a path, which need not exist. `None` if that is the path itself, or unknown.

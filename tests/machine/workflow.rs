@@ -134,100 +134,97 @@ fn chart_and_code_take_the_same_transitions() {
     }
 }
 
-/// Returns what an exploration of all programs finds wrong.
-fn violations(step: StepFunction) -> BTreeSet<&'static str> {
+/// Returns what the exploration of a program finds wrong.
+fn violations(program: &Program, step: StepFunction) -> BTreeSet<&'static str> {
     let mut found = BTreeSet::new();
-    for program in programs() {
-        explore(&program, step, |state, event, next| {
-            let (before, after) = (state.place(), next.place());
-            let rules = program.rules(before).unwrap();
-            let is_each = rules.goal == Goal::EachTested;
-            if is_each
-                && rules.metric.is_none()
-                && matches!(state, WorkflowState::Running(..) | WorkflowState::Testing(_))
-                && matches!(next, WorkflowState::Starting(_))
-                && *event != (StepEvent::Tested { is_passed: true })
-            {
-                found.insert("an item begins after the one before it has passed its tests");
+    explore(program, step, |state, event, next| {
+        let (before, after) = (state.place(), next.place());
+        let rules = program.rules(before).unwrap();
+        let is_each = rules.goal == Goal::EachTested;
+        if is_each
+            && rules.metric.is_none()
+            && matches!(state, WorkflowState::Running(..) | WorkflowState::Testing(_))
+            && matches!(next, WorkflowState::Starting(_))
+            && *event != (StepEvent::Tested { is_passed: true })
+        {
+            found.insert("an item begins after the one before it has passed its tests");
+        }
+        if let (WorkflowState::Deciding(_), StepEvent::Decided(StepNeed::Items(count))) =
+            (state, event)
+            && *count > rules.iterations
+            && !matches!(next, WorkflowState::Done(_, End::TooManyItems))
+        {
+            found.insert("with too many items, none begins");
+        }
+        let is_new =
+            matches!((state, next), (WorkflowState::Starting(_), WorkflowState::Running(..)));
+        let most = program.max_iterations(before);
+        if is_new && before.iteration >= most && event.kind() == StepEventKind::Begun {
+            // A command with a smaller bound may find a session that is about to begin.
+            let is_bounded = before.iterations.is_some();
+            if !is_bounded {
+                found.insert("there are no more iterations than the bound");
             }
-            if let (WorkflowState::Deciding(_), StepEvent::Decided(StepNeed::Items(count))) =
-                (state, event)
-                && *count > rules.iterations
-                && !matches!(next, WorkflowState::Done(_, End::TooManyItems))
-            {
-                found.insert("with too many items, none begins");
+        }
+        if after.step == before.step
+            && after.iteration > before.iteration
+            && event.kind() != StepEventKind::Begun
+        {
+            found.insert("an iteration begins with a session of its own");
+        }
+        if let StepEvent::Tested { is_passed: true } = event
+            && matches!(state, WorkflowState::Testing(_))
+            && (!is_each || before.iteration >= program.max_iterations(before))
+            && !matches!(next, WorkflowState::Deciding(_) | WorkflowState::Done(_, End::Succeeded))
+        {
+            found.insert("nothing begins after the tests have passed");
+        }
+        if let (WorkflowState::Running(..), StepEvent::Ended(end)) = (state, event)
+            && let SessionOutcome::Limited(_) = end.outcome
+            && matches!(next, WorkflowState::Starting(_))
+        {
+            found.insert("nothing begins after a limit is reached");
+        }
+        if let (WorkflowState::Measuring(_), StepEvent::Measured(Some(number))) = (state, event)
+            && let Some(metric) = program.rules(before).and_then(|rules| rules.metric)
+            && let Some(best) = before.best
+        {
+            let is_undone = matches!(next, WorkflowState::Undoing(..));
+            if is_undone == metric.is_better(*number, best) {
+                found.insert("an iteration stays exactly if it improves the number");
             }
-            let is_new =
-                matches!((state, next), (WorkflowState::Starting(_), WorkflowState::Running(..)));
-            let most = program.max_iterations(before);
-            if is_new && before.iteration >= most && event.kind() == StepEventKind::Begun {
-                // A command with a smaller bound may find a session that is about to begin.
-                let is_bounded = before.iterations.is_some();
-                if !is_bounded {
-                    found.insert("there are no more iterations than the bound");
-                }
+        }
+        if after.step == before.step
+            && let (Some(old), Some(new)) = (before.best, after.best)
+            && let Some(metric) = program.rules(before).and_then(|rules| rules.metric)
+            && metric.is_better(old, new)
+        {
+            found.insert("the best number never gets worse");
+        }
+        if matches!(next, WorkflowState::Undoing(..))
+            && !matches!(state, WorkflowState::Undoing(..))
+        {
+            let is_own =
+                matches!(next, WorkflowState::Undoing(place, id) if place.session == Some(*id));
+            if !is_own || before.session.is_none() {
+                found.insert("only the session of the iteration is undone");
             }
-            if after.step == before.step
-                && after.iteration > before.iteration
-                && event.kind() != StepEventKind::Begun
-            {
-                found.insert("an iteration begins with a session of its own");
-            }
-            if let StepEvent::Tested { is_passed: true } = event
-                && matches!(state, WorkflowState::Testing(_))
-                && (!is_each || before.iteration >= program.max_iterations(before))
-                && !matches!(
-                    next,
-                    WorkflowState::Deciding(_) | WorkflowState::Done(_, End::Succeeded)
-                )
-            {
-                found.insert("nothing begins after the tests have passed");
-            }
-            if let (WorkflowState::Running(..), StepEvent::Ended(end)) = (state, event)
-                && let SessionOutcome::Limited(_) = end.outcome
-                && matches!(next, WorkflowState::Starting(_))
-            {
-                found.insert("nothing begins after a limit is reached");
-            }
-            if let (WorkflowState::Measuring(_), StepEvent::Measured(Some(number))) = (state, event)
-                && let Some(metric) = program.rules(before).and_then(|rules| rules.metric)
-                && let Some(best) = before.best
-            {
-                let is_undone = matches!(next, WorkflowState::Undoing(..));
-                if is_undone == metric.is_better(*number, best) {
-                    found.insert("an iteration stays exactly if it improves the number");
-                }
-            }
-            if after.step == before.step
-                && let (Some(old), Some(new)) = (before.best, after.best)
-                && let Some(metric) = program.rules(before).and_then(|rules| rules.metric)
-                && metric.is_better(old, new)
-            {
-                found.insert("the best number never gets worse");
-            }
-            if matches!(next, WorkflowState::Undoing(..))
-                && !matches!(state, WorkflowState::Undoing(..))
-            {
-                let is_own =
-                    matches!(next, WorkflowState::Undoing(place, id) if place.session == Some(*id));
-                if !is_own || before.session.is_none() {
-                    found.insert("only the session of the iteration is undone");
-                }
-            }
-            if matches!(state, WorkflowState::Done(..))
-                && event.kind() != StepEventKind::Continued
-                && next != state
-            {
-                found.insert("what is over stays over until the command is given again");
-            }
-        });
-    }
+        }
+        if matches!(state, WorkflowState::Done(..))
+            && event.kind() != StepEventKind::Continued
+            && next != state
+        {
+            found.insert("what is over stays over until the command is given again");
+        }
+    });
     found
 }
 
 #[test]
 fn every_reachable_state_keeps_the_rules() {
-    assert_eq!(violations(step), BTreeSet::new());
+    for program in programs() {
+        assert_eq!(violations(&program, step), BTreeSet::new(), "{program:?}");
+    }
 }
 
 /// Without the user, every path is finite: the states are taken away that lead to no other, and none is left.
@@ -308,6 +305,8 @@ fn seeded_defects_are_found() {
         ("has no bound", has_no_bound),
         ("overspends", overspends),
     ] {
-        assert!(!violations(defect).is_empty(), "{name} is not found");
+        // The first program that shows it is enough.
+        let is_found = programs().iter().any(|program| !violations(program, defect).is_empty());
+        assert!(is_found, "{name} is not found");
     }
 }

@@ -16,7 +16,7 @@ const LAYERS: [&[&str]; 10] = [
     &["llm", "mcp", "hooks", "journal", "view", "config"],
     &["runner"],
     &["app"],
-    &["workflow"],
+    &["workflow", "acp"],
 ];
 
 /// The greatest length of a file, its tests included.

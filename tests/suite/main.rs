@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)] // in tests, helpers included
 #![allow(clippy::print_stdout, clippy::print_stderr)] // a test that is skipped says why
 
+mod acp;
 mod arbitrary_input;
 mod architecture;
 #[cfg(target_os = "linux")] // its confinement is what they attack

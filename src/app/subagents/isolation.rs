@@ -136,7 +136,8 @@ impl SubagentWorktrees {
         let name = worktree.name().to_owned();
         match self.worktrees.apply(&mut worktree) {
             Ok(changes) if changes.is_empty() => {
-                if let Err(error) = self.worktrees.finish(worktree) {
+                // All that it has changed, if anything, was there already.
+                if let Err(error) = self.worktrees.remove(worktree, false) {
                     log::warn!("{error}");
                 }
                 output

@@ -2,6 +2,7 @@
 
 #![allow(clippy::struct_excessive_bools)] // a flag is what it is
 
+mod acp;
 mod batch;
 mod compare;
 mod emit;
@@ -20,6 +21,8 @@ use clap::builder::{StringValueParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
+use acp::ACP_HELP;
+pub(crate) use acp::AcpArgs;
 use batch::BATCH_HELP;
 pub(crate) use batch::*;
 use compare::COMPARE_HELP;
@@ -83,6 +86,9 @@ pub(crate) enum CliCommand {
     /// Run the steps of a file in order, each in a session of its own; the same command again continues
     #[command(after_long_help = PIPELINE_HELP)]
     Pipeline(Box<PipelineArgs>),
+    /// Serve an editor: the Agent Client Protocol on standard input and output
+    #[command(after_long_help = ACP_HELP)]
+    Acp(Box<AcpArgs>),
     /// Replay a stored session offline and check it
     Replay(ReplayArgs),
     /// Restore the files that a session has changed

@@ -17,6 +17,7 @@ FILE has [[steps]] tables of TOML, which run in order, each in a session of its 
   until               the condition that has to hold after an iteration
   foreach             a text whose lines are items, such as {{steps.plan.output}}; each has a session, with {{item}} in its
                       prompt; `checks` run after each, and one that fails ends the step
+  parallel            how many items run at the same time, each in a worktree of its own; the worktrees are merged at the end
 A condition compares two texts with one of ==, !=, <, <=, >, >=, contains, lacks.
 
 --budget, --max-tokens and --timeout limit all steps together. The journal and the sessions are in the folder of --out. The same

@@ -11,7 +11,7 @@ use super::keys::{KeyOptions, words};
 use super::text_path;
 
 /// Where the configuration comes from. The store of the sessions follows from it, too.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Configuration")]
 pub(crate) struct LayerArgs {
     /// The folder to work in; by default the current one
@@ -44,7 +44,7 @@ pub(crate) struct LastArgs {
 }
 
 /// What configures a run; each of these overrides a value of the configuration.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Configuration")]
 pub(crate) struct SettingsArgs {
     #[command(flatten)]

@@ -1,5 +1,7 @@
 //! `architect batch`: runs many tasks.
 
+use std::borrow::Cow;
+use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, Read};
 use std::mem;
@@ -18,8 +20,9 @@ use architect::workflow::batch::coordination::{
     BatchLimits, CellOutcome, CoordinationError, CoordinationSettings, Coordinator, ReopenAs,
 };
 use architect::workflow::batch::{
-    BatchCell, BatchFileError, BatchFolder, BatchManifest, BatchReport, BatchRun, CommonOptions,
-    LEASE_TIME, ManifestProblem, ManifestText, StoredSessions, write_results,
+    BatchCell, BatchFileError, BatchFolder, BatchManifest, BatchReport, BatchResults, BatchRun,
+    BatchRunError, CellStatus, CommonOptions, LEASE_TIME, ManifestProblem, ManifestText,
+    StoredSessions,
 };
 use architect::workspace::read_input;
 
@@ -28,6 +31,7 @@ use crate::cli::batch_cells::{CellOptions, common_options};
 use crate::cli::batch_output::{BatchProgress, print_totals};
 use crate::cli::config_options::{self, DEFAULT_AGENT};
 use crate::cli::error::CliError;
+use crate::cli::workflow_output::check_origin;
 use crate::cli::{approval, logging, task, worktree_run};
 
 /// The keys whose options limit the whole batch, or the whole loop.
@@ -48,6 +52,12 @@ const TASKS_FORM: &str = "the file has a task in each line, as JSON, or [[task]]
 pub(super) const VARIANTS_FORM: &str =
     "the file has a variant in each line, as JSON, or [[variant]] tables, as TOML";
 
+/// What helps when the folder of a batch can't be written.
+const CONTINUE_HINT: &str = "the same command continues when the folder can be written";
+
+/// In how many lines one mistake is shown.
+const MAX_ALIKE: usize = 3;
+
 /// The largest manifest, in bytes.
 const MAX_MANIFEST_BYTES: u64 = 1 << 30;
 
@@ -65,6 +75,8 @@ pub(crate) fn run(mut args: BatchArgs, world: &ProcessEnv) -> Result<u8, CliErro
 /// What a batch runs, and where.
 pub(super) struct BatchPlan {
     pub(super) manifest: BatchManifest,
+    /// What is wrong with it by itself.
+    pub(super) problems: Vec<ManifestProblem>,
     pub(super) common: CommonOptions,
     /// The limits of all cells together.
     pub(super) limits: LimitsConfig,
@@ -96,8 +108,10 @@ pub(super) fn plan_manifest(
     limits: LimitsConfig,
     world: &ProcessEnv,
 ) -> Result<BatchPlan, CliError> {
+    let (manifest, problems) = read_manifest(args, world)?;
     Ok(BatchPlan {
-        manifest: read_manifest(args, world)?,
+        manifest,
+        problems,
         common: common_options(&args.settings, config.workspace.clone(), DEFAULT_AGENT),
         limits,
         name: batch_name(args),
@@ -108,7 +122,7 @@ pub(super) fn plan_manifest(
 }
 
 impl BatchPlan {
-    /// Takes the cells out of the manifest, if no mistake can be found before one begins.
+    /// Takes the cells out of the manifest, if no mistake can be found before one begins; otherwise all of them are shown.
     pub(super) fn take_cells<'a>(
         &mut self,
         args: &'a BatchArgs,
@@ -123,7 +137,11 @@ impl BatchPlan {
             files: self.files.clone(),
             has_budget: self.limits.budget_usd.is_some(),
         };
-        refuse(&options.find_problems(&cells))?;
+        let mut problems = mem::take(&mut self.problems);
+        problems.append(&mut options.find_problems(&cells));
+        let [tasks, _] = &self.files;
+        problems.sort_by_key(|problem| (problem.file != *tasks, problem.line));
+        refuse(&problems)?;
         Ok((options, cells))
     }
 }
@@ -140,15 +158,14 @@ pub(super) fn run_cells(
     let BatchPlan { limits, name, out, warning, .. } = plan;
     worktree_run::sweep(world);
 
+    check_origin(&out, world)?;
     let durability = config.settings.sessions.durability;
     let store = SessionStore::open(&out, durability)?;
     let folder = BatchFolder::create(&out)?;
-    let own: Vec<BatchCell> = match args.shard {
-        None => cells.clone(),
-        Some(shard) => {
-            let of_shard = cells.iter().enumerate().filter(|(index, _)| shard.has(*index));
-            of_shard.map(|(_, cell)| cell.clone()).collect()
-        }
+    let is_own = |index: &usize| args.shard.is_none_or(|shard| shard.has(*index));
+    let own: Cow<'_, [BatchCell]> = match args.shard {
+        None => Cow::Borrowed(&cells),
+        Some(_) => (0..cells.len()).filter(is_own).map(|index| cells[index].clone()).collect(),
     };
     options.warn_about_shared_folders(&own);
     let ids: Vec<_> = own.iter().map(|cell| cell.id.clone()).collect();
@@ -166,9 +183,7 @@ pub(super) fn run_cells(
             "file locks don't hold in {out} for all machines: no other one may work on this batch"
         );
     }
-    if args.retry_failed {
-        reopen_failed(&coordinator, &folder, &own)?;
-    }
+    reopen(&coordinator, &folder, &own, args.retry_failed)?;
     let finished = own.iter().filter(|cell| is_finished(&coordinator, cell)).count();
     if let Some(warning) = warning.filter(|_| finished < own.len()) {
         log::warn!("{warning}");
@@ -199,13 +214,11 @@ pub(super) fn run_cells(
     // Also after an interrupt, and an error: what is finished is finished.
     let results_lock = folder.lock_results();
     let spent = coordinator.progress()?.spent.money.as_dollars();
-    let rows = write_results(&folder, &coordinator, &cells)?;
-    let is_over = ran?;
-    let is_success = own.iter().all(|cell| {
-        coordinator.outcome(&cell.id).is_some_and(|(outcome, session)| {
-            outcome == CellOutcome::Succeeded && folder.has_result(session)
-        })
-    });
+    drop(own);
+    let results = BatchResults::write(&folder, &coordinator, cells);
+    let (is_over, results) = (ran?, results?);
+    let is_success = |index: usize| results.figures[index].status == CellStatus::Success;
+    let is_success = (0..results.figures.len()).filter(is_own).all(is_success);
     let stopped_by = interrupts.signal().filter(|_| !is_over).or_else(|| signals.signal());
     let exit_code = match (stopped_by, is_success) {
         (_, true) => 0,
@@ -216,7 +229,7 @@ pub(super) fn run_cells(
         log::warn!("the time of the batch is over; the same command continues");
     }
     let out = out.display().to_string();
-    let report = BatchReport { name, folder: out, rows, spent, exit_code, comparison: None };
+    let report = BatchReport { name, folder: out, results, spent, exit_code, comparison: None };
     let is_stopped = stopped_by.is_some() && !is_success;
     Ok(BatchEnd { report, folder, results_lock, is_stopped })
 }
@@ -252,10 +265,11 @@ fn batch_limits(args: &BatchArgs, config: &Config) -> LimitsConfig {
     }
 }
 
+/// Returns the manifest, and what is wrong with it by itself.
 pub(super) fn read_manifest(
     args: &BatchArgs,
     world: &ProcessEnv,
-) -> Result<BatchManifest, CliError> {
+) -> Result<(BatchManifest, Vec<ManifestProblem>), CliError> {
     let tasks = read_text(&args.tasks, TASKS_FORM)?;
     let variants =
         args.variants.as_ref().map(|path| read_text(&path.to_string_lossy(), VARIANTS_FORM));
@@ -264,19 +278,30 @@ pub(super) fn read_manifest(
     let text = ManifestText { name: &tasks_name, text: &tasks };
     let variants =
         variants.as_ref().map(|variants| ManifestText { name: &variants_name, text: variants });
-    match BatchManifest::parse(text, variants, &world.cwd) {
-        Ok(manifest) => Ok(manifest),
-        Err(problems) => refuse(&problems).map(|()| BatchManifest::default()),
-    }
+    Ok(BatchManifest::parse(text, variants, &world.cwd))
 }
 
-/// Fails with all mistakes of a manifest, if there are any.
+/// Fails with all mistakes of a manifest, if there are any. One that many lines have is shown with the first of them.
 pub(super) fn refuse(problems: &[ManifestProblem]) -> Result<(), CliError> {
-    let line = |problem: &ManifestProblem| match problem.file.is_empty() {
-        true => problem.message.clone(),
-        false => problem.to_string(),
-    };
-    let lines: Vec<String> = problems.iter().map(line).collect();
+    let mut alike: HashMap<(&str, &str), usize> = HashMap::new();
+    for problem in problems {
+        *alike.entry((&problem.file, &problem.message)).or_default() += 1;
+    }
+    let mut lines = Vec::new();
+    for problem in problems {
+        let text = match problem.file.is_empty() {
+            true => problem.message.clone(),
+            false => problem.to_string(),
+        };
+        match alike.get_mut(&(&*problem.file, &*problem.message)) {
+            Some(0) => {}
+            Some(count) if *count > MAX_ALIKE => {
+                lines.push(format!("{text} (and so in {} more lines)", *count - 1));
+                *count = 0;
+            }
+            _ => lines.push(text),
+        }
+    }
     match &lines[..] {
         [] => Ok(()),
         [problem] => Err(CliError::usage(problem).hint("nothing was started")),
@@ -323,18 +348,26 @@ fn is_finished(coordinator: &Coordinator, cell: &BatchCell) -> bool {
     outcome.is_some_and(|outcome| outcome != CellOutcome::BudgetReached)
 }
 
-/// Opens the failed cells again that another attempt may help, and those whose results are lost.
-fn reopen_failed(
+/// Opens cells again: those whose result is lost, to make it from their session, and, if asked to, the failed ones that
+/// another attempt may help.
+fn reopen(
     coordinator: &Coordinator,
     folder: &BatchFolder,
     cells: &[BatchCell],
+    has_retries: bool,
 ) -> Result<(), CliError> {
     for cell in cells {
         let Some((outcome, session)) = coordinator.outcome(&cell.id) else { continue };
         let is_retried =
             matches!(outcome, CellOutcome::Failed(code) if RETRIED_EXIT_CODES.contains(&code));
-        if is_retried || !folder.has_result(session) {
+        if has_retries && is_retried {
             coordinator.reopen(&cell.id, ReopenAs::NewSession)?;
+        } else if !folder.has_result(session) {
+            log::warn!(
+                "the result of {} is lost or damaged; it is made again from its session",
+                cell.label()
+            );
+            coordinator.reopen(&cell.id, ReopenAs::SameSession)?;
         }
     }
     Ok(())
@@ -366,13 +399,22 @@ impl From<CoordinationError> for CliError {
             CoordinationError::NoLocks(_) | CoordinationError::LocalLocks(_) => {
                 Self::usage(&error).hint("--out names a folder on another file system")
             }
-            _ => Self::failed(&error),
+            _ => Self::failed(&error).hint(CONTINUE_HINT),
         }
     }
 }
 
 impl From<BatchFileError> for CliError {
     fn from(error: BatchFileError) -> Self {
-        Self::failed(&error)
+        Self::failed(&error).hint(CONTINUE_HINT)
+    }
+}
+
+impl From<BatchRunError> for CliError {
+    fn from(error: BatchRunError) -> Self {
+        match error {
+            BatchRunError::Coordination(error) => error.into(),
+            BatchRunError::NotStored { .. } => Self::failed(&error).hint(CONTINUE_HINT),
+        }
     }
 }

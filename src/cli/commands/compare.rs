@@ -65,6 +65,7 @@ pub(crate) fn run(args: CompareArgs, world: &ProcessEnv) -> Result<u8, CliError>
     let files = args.variants.as_ref().map(|path| path.display().to_string());
     let plan = BatchPlan {
         manifest: BatchManifest { tasks: vec![compared], variants },
+        problems: Vec::new(),
         common,
         limits,
         name,
@@ -75,9 +76,10 @@ pub(crate) fn run(args: CompareArgs, world: &ProcessEnv) -> Result<u8, CliError>
     let end = run_cells(&args, plan, &config, world)?;
     let BatchEnd { mut report, folder, results_lock, is_stopped } = end;
 
+    let rows = report.results.read_rows()?;
     let comparison = match is_stopped {
         true => Comparison { commit, outcome: ComparisonOutcome::Interrupted },
-        false => Comparison::new(commit, &report.rows),
+        false => Comparison::new(commit, &rows),
     };
     let merged = match (comparison.winner(), task.apply) {
         (Some(winner), Some(AppliedVariant::Winner)) => {
@@ -93,7 +95,7 @@ pub(crate) fn run(args: CompareArgs, world: &ProcessEnv) -> Result<u8, CliError>
     report.comparison = Some(comparison);
     report.write(&folder)?;
     drop(results_lock);
-    print_comparison(args.output.format.format(), &report, merged.as_ref())?;
+    print_comparison(args.output.format.format(), &report, &rows, merged.as_ref())?;
     if let Some(Err(refused)) = merged {
         refused.print();
     }
@@ -121,10 +123,8 @@ fn read_variants(
     }
     let text = read_text(&name, VARIANTS_FORM)?;
     let text = ManifestText { name: &name, text: &text };
-    match BatchManifest::parse_variants(text, &world.cwd) {
-        Ok(variants) => Ok(variants),
-        Err(problems) => refuse(&problems).map(|()| Vec::new()),
-    }
+    let (variants, problems) = BatchManifest::parse_variants(text, &world.cwd);
+    refuse(&problems).map(|()| variants)
 }
 
 /// Returns the folder of a comparison, and the commit that its variants begin at: the one that is checked out. If that
@@ -194,10 +194,11 @@ fn apply(
 fn print_comparison(
     format: OutputFormat,
     report: &BatchReport,
+    rows: &[CellRow],
     merged: Option<&Result<(Value, String), CliError>>,
 ) -> Result<u8, CliError> {
     let mut document = report.summary();
-    document["results"] = json!(report.rows);
+    document["results"] = json!(rows);
     document["applied"] = match merged {
         Some(Ok((applied, _))) => applied.clone(),
         Some(Err(_)) | None => Value::Null,
@@ -213,7 +214,7 @@ fn print_comparison(
             output::print(&document.to_string())
         }
         OutputFormat::Text => {
-            let mut text = format_table(&report.rows);
+            let mut text = format_table(rows);
             if let Some(comparison) = &report.comparison {
                 text.push_str(&format!("winner: {}\n", sanitize::line(&comparison.winner_text())));
             }
@@ -228,7 +229,7 @@ fn print_comparison(
             }
             let (cost, folder) = (report.cost_text(), sanitize::line(&report.folder));
             text.push_str(&format!("{cost}; the results and patches are in {folder}"));
-            let denied: usize = report.rows.iter().map(|row| row.denied_calls).sum();
+            let denied: usize = rows.iter().map(|row| row.denied_calls).sum();
             if denied > 0 {
                 let calls = pluralize(denied, "call was", "calls were");
                 log::warn!(

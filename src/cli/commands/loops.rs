@@ -54,7 +54,7 @@ pub(crate) fn run(args: &LoopArgs, world: &ProcessEnv) -> Result<u8, CliError> {
     // Everything that can be wrong is found before anything is made.
     let checked = saved.new_setup(config.clone(), world.clone())?;
     checked.model.check(&checked.config, world)?;
-    let journal = folder.open(&workflow.program(), config.settings.sessions.durability)?;
+    let journal = folder.open(&workflow.program(), config.settings.sessions.durability, world)?;
     // Dropped after the set-up, whose commands work there. Before the sweep, which takes unused ones for abandoned.
     let worktree = args.worktree.as_deref().map(|name| {
         let content = match args.with_changes {

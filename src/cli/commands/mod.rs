@@ -1,5 +1,6 @@
 //! The commands.
 
+mod acp;
 mod batch;
 mod batch_emit;
 mod compare;
@@ -57,6 +58,7 @@ pub(crate) fn run(command: CliCommand, world: ProcessEnv) -> Result<u8, CliError
         CliCommand::Pipeline(args) => {
             with_result_document(args.output.format.format(), || pipeline::run(*args, &world))
         }
+        CliCommand::Acp(args) => acp::run(*args, world),
         CliCommand::Replay(args) => stored::replay(&args, &world),
         CliCommand::Undo(args) => undo::undo(&args, &world),
         CliCommand::Diff(args) => undo::diff(&args, &world),

@@ -1,6 +1,8 @@
 //! `architect pipeline`: runs the steps of a file in order.
 
-use architect::app::ProcessEnv;
+use std::path::Path;
+
+use architect::app::{ProcessEnv, open_worktrees};
 use architect::config::{Config, OptionOverride};
 use architect::workflow::batch::{ManifestProblem, ManifestText};
 use architect::workflow::engine::{Pipeline, PipelineStep, StepSetup};
@@ -46,7 +48,7 @@ pub(crate) fn run(mut args: PipelineArgs, world: &ProcessEnv) -> Result<u8, CliE
         .collect();
     let definition = json!({
         "pipeline": of_steps,
-        "settings": defining_settings(&args.settings, workspace),
+        "settings": defining_settings(&args.settings, workspace.clone()),
     });
     let title = args.file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
     let folder = WorkflowFolder::new("pipeline", &title, &definition, args.out.as_deref(), world);
@@ -71,9 +73,10 @@ pub(crate) fn run(mut args: PipelineArgs, world: &ProcessEnv) -> Result<u8, CliE
             Err(error) => problems.push(problem(&name, step, &error)),
         }
     }
+    problems.extend(find_isolation_problems(&name, &pipeline, &workspace, world));
     refuse(&problems)?;
     let workflow = pipeline.workflow();
-    let journal = folder.open(&workflow.program(), config.settings.sessions.durability)?;
+    let journal = folder.open(&workflow.program(), config.settings.sessions.durability, world)?;
     worktree_run::sweep(world);
     StartedWorkflow {
         kind: "pipeline",
@@ -105,6 +108,38 @@ fn set_up(
     let setup = saved.new_setup(config, world.clone())?;
     setup.model.check(&setup.config, world)?;
     Ok(StepSetup { setup, options })
+}
+
+/// Returns why the items of steps can't have worktrees of their own, if they need some.
+fn find_isolation_problems(
+    file: &str,
+    pipeline: &Pipeline,
+    workspace: &Path,
+    world: &ProcessEnv,
+) -> Vec<ManifestProblem> {
+    let reason = open_worktrees(world)
+        .and_then(|worktrees| {
+            worktrees.find_commit(workspace, None)?;
+            Ok(worktrees.can_isolate(workspace))
+        })
+        .map_or_else(
+            |error| Some(error.to_string()),
+            |can| {
+                (!can).then(|| {
+                    "the repository has no work tree, or a merge or rebase is in progress"
+                        .to_owned()
+                })
+            },
+        );
+    let steps = pipeline.steps.iter().filter(|step| step.definition.parallel.is_some());
+    let problem = |(step, reason): (&PipelineStep, &String)| ManifestProblem {
+        file: file.to_owned(),
+        line: step.line,
+        message: format!(
+            "`parallel` needs git, for a worktree for each item: {reason}; without `parallel`, the items run one after the other"
+        ),
+    };
+    steps.filter_map(|step| Some((step, reason.as_ref()?))).map(problem).collect()
 }
 
 fn problem(file: &str, step: &PipelineStep, error: &CliError) -> ManifestProblem {

@@ -230,7 +230,7 @@ fn restart_limits(
 
 /// Returns the stored options of a session. Those of an imported one could run a command or send the user's key
 /// elsewhere, so they are ignored; of those in a folder that commands could write, those stay that tighten, and the model.
-fn saved_options(
+pub(super) fn saved_options(
     stored: &SessionLookup,
     past: &SessionHistory,
     settings: &SettingsArgs,

@@ -6,18 +6,23 @@ use std::path::PathBuf;
 use std::time::SystemTime;
 
 use architect::app::{
-    AppError, ProcessEnv, RecordedChanges, UndoSession, UndoTarget, complete_pending_restore,
-    watch_writes,
+    AppError, ProcessEnv, RecordedChanges, UndoError, UndoSession, UndoTarget,
+    complete_pending_restore, watch_writes,
 };
 use architect::journal::{ForkOptions, JournalError, SessionId};
 use architect::model::pluralize;
 use architect::view::sanitize;
-use architect::workspace::checkpoint::{ChangePatch, ForeignChanges, RestorePlan, SkippedEntry};
+use architect::workspace::checkpoint::{
+    ChangePatch, ForeignChanges, RestorePlan, SkippedEntry, UnrestorablePath,
+};
 
 use crate::cli::args::{DiffArgs, UndoArgs, UndoAxis};
 use crate::cli::error::CliError;
 use crate::cli::session_lookup::SessionLookup;
 use crate::cli::{config_options, output};
+
+/// The exit code of an undo that was to restore what it can, and could not restore all.
+const NOT_ALL_RESTORED: u8 = 2;
 
 /// How many files and folders that are not recorded are listed.
 const MAX_LISTED: usize = 20;
@@ -123,14 +128,27 @@ fn restore_files(
             "The session ended without recording its last state: all changes since count as its own.",
         );
     }
-    for (path, reason) in &plan.unrestorable {
-        let path = sanitize::line(&path.to_string_lossy()).into_owned();
-        output::print_stderr(&format!("  {path}: {reason}"));
+    let (expected, lost): (Vec<_>, Vec<_>) =
+        plan.unrestorable.iter().partition(|it| it.is_expected);
+    let line = |it: &&UnrestorablePath| {
+        format!("\n  {}: {}", sanitize::line(&it.path.to_string_lossy()), it.reason)
+    };
+    if !lost.is_empty() && !args.force {
+        let paths = pluralize(lost.len(), "path", "paths");
+        let lines: String = lost.iter().map(line).collect();
+        let message = format!("nothing was restored: {paths} can't be{lines}");
+        return Err(CliError::failed(message).hint("--force restores all others"));
+    }
+    for it in expected.iter().chain(&lost) {
+        output::print_stderr(line(it).trim_start_matches('\n'));
     }
     print_left_out(&undo.left_out()?);
     if plan.changes.is_empty() {
-        output::print_stderr("Nothing to restore: the files are as they were.");
-        return Ok(0);
+        output::print_stderr(match lost.is_empty() {
+            true => "Nothing to restore: the files are as they were.",
+            false => "Nothing to restore but what can't be restored.",
+        });
+        return Ok(if lost.is_empty() { 0 } else { NOT_ALL_RESTORED });
     }
     let patches = plan.changes.iter().map(|change| undo.patch(change));
     let patches = patches.collect::<Result<Vec<_>, AppError>>()?;
@@ -148,7 +166,11 @@ fn restore_files(
         let path = sanitize::line(&path.to_string_lossy()).into_owned();
         output::print_stderr(&format!("A file was saved during the undo: it is now {path}."));
     }
-    Ok(u8::from(!kept.saved.is_empty()))
+    Ok(match (kept.saved.is_empty(), lost.is_empty()) {
+        (false, _) => 1,
+        (true, false) => NOT_ALL_RESTORED,
+        (true, true) => 0,
+    })
 }
 
 /// Lists what undo knows nothing about.
@@ -239,6 +261,10 @@ fn rewind_conversation(
     };
     let before = |step: u32| before_steps.get(&step).copied().ok_or_else(|| no_step(step));
     let after = match target {
+        UndoTarget::Record(seq) if seq > history.last_seq => {
+            let last = history.last_seq;
+            return Err(AppError::from(UndoError::NoRecord { session, seq, last }).into());
+        }
         UndoTarget::Record(seq) => seq,
         UndoTarget::Step(step) => before(step)?,
         UndoTarget::Start => before(1)?,

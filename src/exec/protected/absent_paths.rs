@@ -33,7 +33,13 @@ impl AbsentPaths {
             let is_git = |folder: &Path| folder.file_name().is_some_and(|name| name == ".git");
             path.ancestors().skip(1).any(|folder| is_git(folder) && !folder.is_dir())
         };
-        let is_absent = |path: &&PathBuf| !exists(path) && !is_in_new(path);
+        // A path that can't be looked at may exist.
+        let is_missing = |path: &Path| {
+            path.symlink_metadata().is_err_and(|error| {
+                matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+            })
+        };
+        let is_absent = |path: &&PathBuf| is_missing(path) && !is_in_new(path);
         Self(policy.protected.iter().filter(is_absent).cloned().collect())
     }
 

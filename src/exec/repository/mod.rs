@@ -227,12 +227,16 @@ impl RepositoryGuard {
                 self.policy.protected.extend(in_linked(&own));
                 if let LinkedRepositoryAccess::Branches(branches) = &self.policy.linked_repository {
                     let logs = Path::new("logs").join(branches);
+                    let refs =
+                        [branches, &logs, Path::new("objects")].map(|part| common.join(part));
+                    let refs = refs.into_iter().filter(|part| part.is_dir());
+                    let refs = refs.map(|part| (part, FolderRole::Inside)).collect::<Vec<_>>();
                     let parts = ["objects", "lfs", "reftable"].map(Path::new);
                     let parts = parts.into_iter().chain([branches.as_path(), &logs]);
                     let parts = parts.map(|part| common.join(part)).filter(|part| part.is_dir());
                     let parts: Vec<PathBuf> = parts.collect();
                     self.policy.writable.extend(parts.into_iter().chain([own.clone()]));
-                    return vec![(own, FolderRole::Repository)];
+                    return refs.into_iter().chain([(own, FolderRole::Repository)]).collect();
                 }
                 // As in a main work tree, git creates files at the top of the repository: locks, packed references.
                 if !work_trees.iter().chain([&workspace]).any(|path| path.starts_with(&common)) {
@@ -250,7 +254,7 @@ impl RepositoryGuard {
                 let parts: Vec<_> = names.iter().map(|name| common.join(name)).collect();
                 self.policy.writable.extend(parts.iter().cloned().chain([own.clone()]));
                 self.copy_config(&common);
-                let parts = parts.into_iter().skip(1).map(|path| (path, FolderRole::Inside));
+                let parts = parts.into_iter().map(|path| (path, FolderRole::Inside));
                 parts.chain([(own, FolderRole::Repository)]).collect()
             }
             LinkedRepository::Submodule(own) => {

@@ -14,6 +14,7 @@ use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 
 use super::watches::{WatchId, Watches};
+use crate::exec::protected::absent_paths::DENIED_SUFFIX;
 
 /// Something that git executes or follows.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -342,7 +343,14 @@ fn read_item(root: &Dir, path: &Path, name: &OsStr, place: FolderRole) -> Option
         {
             GitItemKind::Todo
         }
-        (FolderRole::Hooks, _) if !is_sample(name) => GitItemKind::Hook,
+        // Git runs hooks by their exact names, so one that was denied before stays denied.
+        (FolderRole::Hooks, name)
+            if ![b".sample".as_slice(), DENIED_SUFFIX.as_bytes()]
+                .iter()
+                .any(|end| name.ends_with(end)) =>
+        {
+            GitItemKind::Hook
+        }
         (FolderRole::Remotes, _) => GitItemKind::Exact,
         _ => return None,
     };

@@ -16,9 +16,11 @@ pub struct WriteWatch {
 }
 
 impl WriteWatch {
-    /// Begins to watch what a policy protects.
+    /// Begins to watch what a policy protects in the workspace.
     pub fn begin(policy: &SandboxPolicy) -> Self {
-        let guard = RepositoryGuard::new(policy);
+        let mut policy = policy.clone();
+        policy.protected.retain(|path| path.starts_with(&policy.workspace));
+        let guard = RepositoryGuard::new(&policy);
         // Nothing is mounted.
         guard.begin(SandboxLevel::Landlock);
         Self { absent: AbsentPaths::new(guard.policy()), guard }

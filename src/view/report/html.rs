@@ -57,19 +57,27 @@ fn lower(level: HeadingLevel) -> HeadingLevel {
 
 /// Returns a table.
 pub(super) fn table(facts: &ReportTable) -> Markup {
+    table_of(facts, &html! { @for cells in &facts.rows { (row(cells, facts.code_columns)) } })
+}
+
+/// Returns a table with these rows.
+pub(super) fn table_of(facts: &ReportTable, rows: &Markup) -> Markup {
     // A single code column is a path, which may be long; of two, the first is the name of a tool.
     html! {
         div.wide {
             table class=[(facts.code_columns == 2).then_some("calls")] {
                 thead { tr { @for name in facts.header { th { (name) } } } }
-                tbody {
-                    @for row in &facts.rows {
-                        tr { @for (column, cell) in row.iter().enumerate() {
-                            td { @if column < facts.code_columns { code { (cell) } } @else { (cell) } }
-                        } }
-                    }
-                }
+                tbody { (rows) }
             }
         }
+    }
+}
+
+/// Returns a row of a table, whose first columns are names.
+pub(super) fn row(cells: &[String], code_columns: usize) -> Markup {
+    html! {
+        tr { @for (column, cell) in cells.iter().enumerate() {
+            td { @if column < code_columns { code { (cell) } } @else { (cell) } }
+        } }
     }
 }

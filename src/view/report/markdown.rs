@@ -30,7 +30,7 @@ pub(super) fn render(report: &RunReport<'_>) -> String {
     text
 }
 
-/// Returns a report of tables in Markdown.
+/// Returns a report of tables in Markdown, up to the rows of the last one.
 pub(super) fn render_tables(report: &TableReport) -> String {
     let mut text = format!("# {}\n\n", escape(&report.heading));
     let figures = escape(&report.key_figures.join(" · "));
@@ -42,6 +42,8 @@ pub(super) fn render_tables(report: &TableReport) -> String {
         let _ =
             writeln!(text, "\n## {}\n\n{}", facts.heading(), table(facts, usize::MAX).trim_end());
     }
+    let heading = report.last.heading_for(report.last_count);
+    let _ = write!(text, "\n## {heading}\n\n{}", table(&report.last, usize::MAX));
     text
 }
 
@@ -108,19 +110,22 @@ fn comment_within(report: &RunReport<'_>, size: CommentSize) -> String {
 fn table(facts: &ReportTable, most: usize) -> String {
     let mut text = format!("| {} |\n", facts.header.join(" | "));
     let _ = writeln!(text, "|{}", "---|".repeat(facts.header.len()));
-    for row in facts.rows.iter().take(most) {
-        let cell = |(column, cell): (usize, &String)| match column < facts.code_columns {
-            _ if cell.is_empty() => String::new(),
-            true => cell_code_span(cell),
-            false => escape(cell),
-        };
-        let cells: Vec<String> = row.iter().enumerate().map(cell).collect();
-        let _ = writeln!(text, "| {} |", cells.join(" | "));
-    }
+    text.extend(facts.rows.iter().take(most).map(|cells| row(cells, facts.code_columns)));
     if let Some(more @ 1..) = facts.rows.len().checked_sub(most) {
         let _ = writeln!(text, "\n… and {more} more");
     }
     text
+}
+
+/// Returns a row of a table, whose first columns are names.
+pub(super) fn row(cells: &[String], code_columns: usize) -> String {
+    let cell = |(column, cell): (usize, &String)| match column < code_columns {
+        _ if cell.is_empty() => String::new(),
+        true => cell_code_span(cell),
+        false => escape(cell),
+    };
+    let cells: Vec<String> = cells.iter().enumerate().map(cell).collect();
+    format!("| {} |\n", cells.join(" | "))
 }
 
 /// Returns the changes of files, step by step, each with its patch, in about this many bytes.

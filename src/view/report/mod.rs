@@ -20,7 +20,7 @@ use super::result::RunResult;
 use super::run_info::RunInfo;
 use super::trace::StepChange;
 
-pub use sections::ReportTable;
+pub use sections::{ReportTable, TableRow};
 pub use table_report::TableReport;
 
 /// The content of a report.

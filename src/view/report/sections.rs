@@ -8,7 +8,7 @@ use crate::view::result::{DeniedCall, ToolUsed};
 use crate::view::sanitize;
 
 /// The cells of a row, as plain text.
-pub(super) type TableRow = Vec<String>;
+pub type TableRow = Vec<String>;
 
 /// A table. The first columns are names.
 #[derive(Clone, Debug)]
@@ -26,9 +26,14 @@ pub struct ReportTable {
 impl ReportTable {
     /// Returns the title, with the number of rows if they are files or calls.
     pub(super) fn heading(&self) -> String {
+        self.heading_for(self.rows.len())
+    }
+
+    /// Returns the heading of a table that has so many rows.
+    pub(super) fn heading_for(&self, count: usize) -> String {
         match self.code_columns {
             0 => self.title.to_owned(),
-            _ => format!("{} ({})", self.title, self.rows.len()),
+            _ => format!("{} ({count})", self.title),
         }
     }
 }

@@ -1,8 +1,10 @@
 //! A report of tables, for several runs.
 
-use maud::html;
+use std::io::{self, Write};
 
-use super::sections::ReportTable;
+use maud::{PreEscaped, html};
+
+use super::sections::{ReportTable, TableRow};
 use super::{html as page, markdown};
 use crate::machine::RunStatus;
 use crate::view::page::{PageFrame, section};
@@ -22,16 +24,43 @@ pub struct TableReport {
     pub facts: Vec<(&'static str, String)>,
     /// The tables.
     pub tables: Vec<ReportTable>,
+    /// The last table, without its rows.
+    pub last: ReportTable,
+    /// How many rows it has.
+    pub last_count: usize,
 }
 
+/// What stands for the rows of the last table. No text has it, since `<` is escaped in texts.
+const ROWS_MARK: &str = "<!-- rows -->";
+
 impl TableReport {
-    /// Returns the report in Markdown.
-    pub fn to_markdown(&self) -> String {
-        markdown::render_tables(self)
+    /// Writes the report in Markdown, with these rows of the last table.
+    ///
+    /// # Errors
+    ///
+    /// Fails if a row can't be had, or written.
+    pub fn write_markdown(
+        &self,
+        to: &mut impl Write,
+        rows: impl Iterator<Item = io::Result<TableRow>>,
+    ) -> io::Result<()> {
+        to.write_all(markdown::render_tables(self).as_bytes())?;
+        for row in rows {
+            to.write_all(markdown::row(&row?, self.last.code_columns).as_bytes())?;
+        }
+        Ok(())
     }
 
-    /// Returns the report as a self-contained HTML page.
-    pub fn to_html(&self) -> String {
+    /// Writes the report as a self-contained HTML page, with these rows of the last table.
+    ///
+    /// # Errors
+    ///
+    /// Fails if a row can't be had, or written.
+    pub fn write_html(
+        &self,
+        to: &mut impl Write,
+        rows: impl Iterator<Item = io::Result<TableRow>>,
+    ) -> io::Result<()> {
         let frame = PageFrame {
             title: &self.heading,
             heading: &self.heading,
@@ -41,8 +70,16 @@ impl TableReport {
             key_figures: &self.key_figures,
             facts: &self.facts,
         };
-        frame.render(&html! {
+        let last = page::table_of(&self.last, &PreEscaped(ROWS_MARK.to_owned()));
+        let page = frame.render(&html! {
             @for table in &self.tables { (section(table.heading(), &page::table(table))) }
-        })
+            (section(self.last.heading_for(self.last_count), &last))
+        });
+        let (before, after) = page.split_once(ROWS_MARK).unwrap_or((&page, ""));
+        to.write_all(before.as_bytes())?;
+        for row in rows {
+            to.write_all(page::row(&row?, self.last.code_columns).into_string().as_bytes())?;
+        }
+        to.write_all(after.as_bytes())
     }
 }

@@ -7,6 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
+use thiserror::Error;
 
 use super::cell::BatchCell;
 use super::cell_run::{CellConfigurator, CellEnd, CellRunner};
@@ -76,6 +77,22 @@ pub trait BatchObserver: Sync {
     fn on_event(&self, event: BatchEvent<'_>);
 }
 
+/// Why a batch can't go on. What is finished stays so.
+#[derive(Debug, Error)]
+pub enum BatchRunError {
+    /// The processes of the batch can't be coordinated.
+    #[error(transparent)]
+    Coordination(#[from] CoordinationError),
+    /// A cell can't be stored.
+    #[error("the batch stops, since {cell} can't be stored: {why}")]
+    NotStored {
+        /// The name of the cell.
+        cell: String,
+        /// What the system says.
+        why: String,
+    },
+}
+
 /// The time after which a worker that does not renew its lease is taken for dead.
 pub const LEASE_TIME: TimeSpan = TimeSpan::from_secs(15);
 
@@ -93,8 +110,8 @@ impl BatchRun<'_> {
     ///
     /// # Errors
     ///
-    /// Fails if the coordination of the batch does.
-    pub fn run(&self) -> Result<bool, CoordinationError> {
+    /// Fails if the coordination of the batch does, or a cell can't be stored. The same command continues after that.
+    pub fn run(&self) -> Result<bool, BatchRunError> {
         let cells: BTreeMap<&CellId, &BatchCell> =
             self.cells.iter().map(|cell| (&cell.id, cell)).collect();
         let (leases, done) = (LeaseTable::default(), CancellationToken::new());
@@ -126,7 +143,7 @@ impl BatchRun<'_> {
         &self,
         cells: &BTreeMap<&CellId, &BatchCell>,
         leases: &LeaseTable,
-    ) -> Result<(), CoordinationError> {
+    ) -> Result<(), BatchRunError> {
         let worker = WorkerId(unique_id().to_string().into());
         while self.interrupts.signal().is_none() && !self.is_time_over() {
             let (lease, is_resumed) = match self.coordinator.claim(&worker)? {
@@ -151,7 +168,7 @@ impl BatchRun<'_> {
         lease: &Lease,
         is_resumed: bool,
         leases: &LeaseTable,
-    ) -> Result<(), CoordinationError> {
+    ) -> Result<(), BatchRunError> {
         let interrupts = RunInterrupts::default();
         let inner = interrupts.clone();
         let _registration = self.interrupts.on_interrupt(move |signal| inner.interrupt(signal));
@@ -168,9 +185,14 @@ impl BatchRun<'_> {
         });
         let stored = match &end {
             CellEnd::Finished(outcome, _) => coordinator.finish(lease, *outcome),
-            CellEnd::Interrupted => coordinator.release(lease),
+            CellEnd::Interrupted | CellEnd::NotStored(_) => coordinator.release(lease),
         };
         match (stored, end) {
+            (_, CellEnd::NotStored(why)) => {
+                // The others would fail as well, one after the other.
+                self.interrupts.interrupt(Signal::Terminate);
+                return Err(BatchRunError::NotStored { cell: cell.label(), why });
+            }
             (Ok(()), CellEnd::Finished(_, result)) => {
                 self.observer.on_event(BatchEvent::Ended { cell, result: &result });
             }
@@ -184,7 +206,7 @@ impl BatchRun<'_> {
                 );
                 self.observer.on_event(BatchEvent::Stopped { cell });
             }
-            (Err(error), _) => return Err(error),
+            (Err(error), _) => return Err(error.into()),
         }
         Ok(())
     }

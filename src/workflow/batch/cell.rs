@@ -62,6 +62,7 @@ impl BatchCell {
         let place = match &cell.task.workspace {
             TaskWorkspace::Common => json!(common.workspace),
             TaskWorkspace::Folder(folder) => json!(folder),
+            TaskWorkspace::Changes(folder) => json!([folder, "changes"]),
             TaskWorkspace::Repository { folder, commit } => json!([folder, commit]),
         };
         let definition = json!([
@@ -136,12 +137,12 @@ mod tests {
 
     fn cells(tasks: &str, common: &CommonOptions) -> Vec<BatchCell> {
         let variants = "[[variant]]\nid = \"v\"\n[[variant]]\nid = \"w\"\nmodel = \"x/y\"\n";
-        let manifest = BatchManifest::parse(
+        let (manifest, _) = BatchManifest::parse(
             ManifestText { name: "t.jsonl", text: tasks },
             Some(ManifestText { name: "v.toml", text: variants }),
             Path::new("/"),
         );
-        BatchCell::all(manifest.unwrap(), common)
+        BatchCell::all(manifest, common)
     }
 
     #[test]

@@ -13,16 +13,20 @@ use super::folder::{BatchFileError, BatchFolder};
 use super::manifest::TaskWorkspace;
 use crate::app::{
     AppError, ExecutionMode, ProcessEnv, ResolvedModel, RunInterrupts, RunIo, RunRequest, RunSetup,
-    SandboxedGit, SessionTarget, open_worktrees, start_telemetry, worktree_result,
+    SandboxedGit, SessionTarget, collect_secrets, open_worktrees, start_telemetry, worktree_result,
 };
 use crate::config::{Config, run_rules};
 use crate::journal::{DamagePolicy, JournalError, SessionStore};
 use crate::machine::{CloseReason, RunStatus, StopReason};
 use crate::model::FaultKind;
+use crate::net::MaskingWriter;
 use crate::policy::NoConfirmer;
-use crate::view::{CostSource, ReportSink, Reporter, RunResult};
+use crate::view::{
+    CostSource, JsonFormat, JsonSink, OptionalSink, ReportSink, Reporter, RunResult,
+};
 use crate::workflow::command_check::{CommandCheck, CommandReport, run_check};
 use crate::workflow::self_eval::{RetryContext, evaluate};
+use crate::workspace::open_for_append;
 use crate::workspace::worktree::{
     Worktree, WorktreeContent, WorktreeError, WorktreeName, WorktreeRequest, Worktrees,
 };
@@ -56,6 +60,24 @@ pub trait CellConfigurator: Sync {
     fn sinks(&self, config: &Config) -> Result<Vec<Box<dyn ReportSink>>, String>;
 }
 
+/// Returns the log file of the configuration, with the events as JSON, if it names one.
+///
+/// # Errors
+///
+/// Fails if it can't be opened.
+pub fn log_file_sinks(
+    config: &Config,
+    env: &ProcessEnv,
+    workspace: &Path,
+) -> Result<Vec<Box<dyn ReportSink>>, String> {
+    let Some(path) = &config.settings.logging.file else { return Ok(Vec::new()) };
+    let file = open_for_append(workspace, path)
+        .map_err(|error| format!("could not open the log file {}: {error}", path.display()))?;
+    let file = MaskingWriter::new(file, collect_secrets(config, env));
+    let sink = JsonSink::new(file, JsonFormat::Stream).map_err(|error| error.to_string())?;
+    Ok(vec![Box::new(OptionalSink::new(sink, "log file"))])
+}
+
 /// What runs cells.
 pub(super) struct CellRunner<'a> {
     pub(super) folder: &'a BatchFolder,
@@ -71,6 +93,8 @@ pub(super) enum CellEnd {
     Finished(CellOutcome, Value),
     /// An interrupt stopped it; it can be resumed.
     Interrupted,
+    /// The folder of the batch can't be written, for example because the disk is full. It can be resumed after that.
+    NotStored(String),
 }
 
 /// Why a cell could not be run.
@@ -126,6 +150,10 @@ impl CellRunner<'_> {
                 interrupts.token().wait_for(BUSY_PAUSE);
                 CellEnd::Interrupted
             }
+            Err(CellError::File(error)) => CellEnd::NotStored(error.to_string()),
+            Err(CellError::App(AppError::Journal(error @ JournalError::Io { .. }))) => {
+                CellEnd::NotStored(error.to_string())
+            }
             Err(error) => {
                 let exit_code = error.exit_code();
                 let session_id = Some(lease.session.to_string().into());
@@ -133,7 +161,7 @@ impl CellRunner<'_> {
                 let mut document = document(&RunResult { session_id, exit_code, ..result }, cell);
                 document["checks"] = json!([]);
                 if let Err(error) = self.folder.write_result(lease.session, &document) {
-                    log::error!("the result of {} is lost: {error}", cell.label());
+                    return CellEnd::NotStored(error.to_string());
                 }
                 CellEnd::Finished(CellOutcome::Failed(exit_code), document)
             }
@@ -153,13 +181,16 @@ impl CellRunner<'_> {
         }
         let CellConfig { mut config, agent, execution, options } =
             self.configurator.configure(cell)?;
-        // Dropped after the set-up, whose commands work there.
-        let mut place = match &cell.task.workspace {
+        let content = match &cell.task.workspace {
+            TaskWorkspace::Changes(_) => Some(WorktreeContent::Uncommitted),
             TaskWorkspace::Repository { commit, .. } => {
-                Some(self.open_worktree(cell, lease, &config, commit.as_deref())?)
+                Some(WorktreeContent::Commit(commit.as_deref()))
             }
             TaskWorkspace::Common | TaskWorkspace::Folder(_) => None,
         };
+        // Dropped after the set-up, whose commands work there.
+        let place = content.map(|content| self.open_worktree(cell, lease, &config, content));
+        let mut place = place.transpose()?;
         let origin = place.as_ref().map(|place| place.worktree.origin().to_owned());
         if let Some(place) = &place {
             config.workspace = place.worktree.workspace();
@@ -189,6 +220,10 @@ impl CellRunner<'_> {
                 None => return Ok(CellEnd::Interrupted),
             },
         };
+        if result["stop_reason"] == StopReason::StoreError.name() {
+            let why = result["error"].as_str().unwrap_or("the journal could not be kept");
+            return Ok(CellEnd::NotStored(why.to_owned()));
+        }
         let is_resumable = payer.is_over_budget() && result["stop_reason"] == "budget_exceeded";
         if is_resumable {
             result[RESUMABLE] = json!(true);
@@ -234,7 +269,7 @@ impl CellRunner<'_> {
         cell: &BatchCell,
         lease: &Lease,
         config: &Config,
-        commit: Option<&str>,
+        content: WorktreeContent<'_>,
     ) -> Result<CellWorktree, CellError> {
         let worktrees = open_worktrees(self.env)?;
         let session = lease.session.to_string();
@@ -250,11 +285,8 @@ impl CellRunner<'_> {
             Err(WorktreeError::Unknown(_) | WorktreeError::Removed { .. }) => {}
             Err(error) => return Err(error.into()),
         }
-        let request = WorktreeRequest {
-            workspace: &workspace,
-            name: WorktreeName::Given(&name),
-            content: WorktreeContent::Commit(commit),
-        };
+        let request =
+            WorktreeRequest { workspace: &workspace, name: WorktreeName::Given(&name), content };
         let confined = SandboxedGit { config, env: self.env };
         let mut worktree = worktrees.create(&request, &confined)?;
         worktree.use_for(Some(session))?;

@@ -43,6 +43,12 @@ pub struct BatchFileError {
     cause: io::Error,
 }
 
+impl BatchFileError {
+    pub(super) fn unreadable(path: PathBuf, cause: io::Error) -> Self {
+        Self { action: "read", path, cause }
+    }
+}
+
 impl BatchFolder {
     /// Creates the folder, if it is missing.
     ///
@@ -95,7 +101,7 @@ impl BatchFolder {
     }
 
     /// Returns the result of a session, as far as it is stored.
-    pub(super) fn read_result(&self, session: SessionId) -> Option<Value> {
+    pub(in crate::workflow) fn read_result(&self, session: SessionId) -> Option<Value> {
         let result: Value = serde_json::from_slice(&fs::read(self.result(session)).ok()?).ok()?;
         result.get("status").is_some().then_some(result)
     }
@@ -151,16 +157,20 @@ impl BatchFolder {
     }
 
     /// Replaces a file as a whole: a reader finds the old content or the new one.
-    pub(super) fn write(&self, path: &Path, content: &[u8]) -> Result<(), BatchFileError> {
-        self.write_parts(path, |file| file.write_all(content))
+    pub(in crate::workflow) fn write(
+        &self,
+        path: &Path,
+        content: &[u8],
+    ) -> Result<(), BatchFileError> {
+        self.write_parts(path, |file| file.write_all(content)).map(drop)
     }
 
-    /// Replaces a file as a whole by what a function writes.
+    /// Replaces a file as a whole by what a function writes, and returns it.
     pub(super) fn write_parts(
         &self,
         path: &Path,
         write: impl FnOnce(&mut io::BufWriter<&fs::File>) -> io::Result<()>,
-    ) -> Result<(), BatchFileError> {
+    ) -> Result<fs::File, BatchFileError> {
         let replace = || {
             let new = tempfile::Builder::new().prefix(".new-").tempfile_in(&self.0)?;
             let mut writer = io::BufWriter::new(new.as_file());
@@ -168,7 +178,7 @@ impl BatchFolder {
             writer.flush()?;
             drop(writer);
             new.as_file().sync_data()?;
-            new.persist(path).map(drop).map_err(|error| error.error)
+            new.persist(path).map_err(|error| error.error)
         };
         replace().map_err(|cause| BatchFileError { action: "write", path: path.to_owned(), cause })
     }

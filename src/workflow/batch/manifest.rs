@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use super::manifest_file::{ManifestEntry, ManifestField, read_entries};
+use super::manifest_file::{ManifestEntry, ManifestField, ReadEntry, read_entries};
 use super::manifest_settings::flatten_settings;
 use crate::model::{did_you_mean, nearest};
 
@@ -42,6 +42,8 @@ pub enum TaskWorkspace {
     Common,
     /// In a folder.
     Folder(PathBuf),
+    /// In a worktree of its own, with what is not committed in this folder of a repository.
+    Changes(PathBuf),
     /// In a worktree of its own.
     Repository {
         /// A folder in the repository.
@@ -149,46 +151,42 @@ const VARIANT_KEYS: [&str; 6] = ["id", "model", "agent", "prompt", "limits", "se
 impl BatchManifest {
     /// Parses a manifest and its variants. Relative folders are those below `cwd`.
     ///
-    /// # Errors
-    ///
-    /// Returns every mistake that the files show by themselves, in the order of the lines.
+    /// Returns also every mistake that the files show by themselves. What is wrong is left out of the manifest, so that
+    /// the rest of it can be checked further; it must not run then.
     pub fn parse(
         tasks: ManifestText<'_>,
         variants: Option<ManifestText<'_>>,
         cwd: &Path,
-    ) -> Result<Self, Vec<ManifestProblem>> {
-        let mut problems = Vec::new();
+    ) -> (Self, Vec<ManifestProblem>) {
         let mut reader = EntryReader::new(tasks.name, &TASK_KEYS, cwd);
         let entries = read_entries(tasks, &["task"]);
-        let tasks = reader.read_all(entries, "tasks", EntryReader::task, |task| &task.id);
-        problems.append(&mut reader.problems);
-        let variants = variants.map_or(Ok(Vec::new()), |file| Self::parse_variants(file, cwd));
-        let variants = variants.unwrap_or_else(|mut wrong| {
-            problems.append(&mut wrong);
-            Vec::new()
-        });
-        match problems.is_empty() {
-            true => Ok(Self { tasks, variants }),
-            false => Err(problems),
-        }
+        let tasks = reader.read_all(
+            entries,
+            "tasks",
+            |reader, entry| Some(reader.task(entry)),
+            |task| &task.id,
+        );
+        let mut problems = reader.problems;
+        let (variants, mut wrong) =
+            variants.map_or_else(Default::default, |file| Self::parse_variants(file, cwd));
+        problems.append(&mut wrong);
+        (Self { tasks, variants }, problems)
     }
 
-    /// Parses a file of variants.
-    ///
-    /// # Errors
-    ///
-    /// Returns every mistake that the file shows by itself, in the order of the lines.
+    /// Parses a file of variants. Returns also every mistake that it shows by itself.
     pub fn parse_variants(
         file: ManifestText<'_>,
         cwd: &Path,
-    ) -> Result<Vec<BatchVariant>, Vec<ManifestProblem>> {
+    ) -> (Vec<BatchVariant>, Vec<ManifestProblem>) {
         let mut reader = EntryReader::new(file.name, &VARIANT_KEYS, cwd);
         let entries = read_entries(file, &["variant", "task"]);
-        let variants = reader.read_all(entries, "variants", EntryReader::variant, |one| &one.id);
-        match reader.problems.is_empty() {
-            true => Ok(variants),
-            false => Err(reader.problems),
-        }
+        let variants = reader.read_all(
+            entries,
+            "variants",
+            |reader, entry| Some(reader.variant(entry)),
+            |one| &one.id,
+        );
+        (variants, reader.problems)
     }
 }
 
@@ -213,25 +211,21 @@ impl<'a> EntryReader<'a> {
     /// Reads all entries; two must not have one id.
     pub(in crate::workflow) fn read_all<T>(
         &mut self,
-        entries: Result<Vec<ManifestEntry>, Vec<(usize, String)>>,
+        entries: impl Iterator<Item = ReadEntry>,
         noun: &str,
         read: fn(&mut Self, ManifestEntry) -> Option<T>,
         id: fn(&T) -> &String,
     ) -> Vec<T> {
-        let entries = match entries {
-            Ok(entries) if entries.is_empty() => {
-                self.problem(1, format!("the file has no {noun}"));
-                return Vec::new();
-            }
-            Ok(entries) => entries,
-            Err(wrong) => {
-                wrong.into_iter().for_each(|(line, message)| self.problem(line, message));
-                return Vec::new();
-            }
-        };
         let mut first_lines: HashMap<String, usize> = HashMap::new();
-        let mut all = Vec::with_capacity(entries.len());
+        let mut all = Vec::new();
         for entry in entries {
+            let entry = match entry {
+                Ok(entry) => entry,
+                Err((line, message)) => {
+                    self.problem(line, message);
+                    continue;
+                }
+            };
             let line = entry.line;
             let Some(one) = read(self, entry) else { continue };
             match first_lines.get(id(&one)) {
@@ -245,11 +239,14 @@ impl<'a> EntryReader<'a> {
             }
             all.push(one);
         }
+        if all.is_empty() && self.problems.is_empty() {
+            self.problem(1, format!("the file has no {noun}"));
+        }
         self.problems.sort_by_key(|problem| problem.line);
         all
     }
 
-    fn task(&mut self, mut entry: ManifestEntry) -> Option<BatchTask> {
+    fn task(&mut self, mut entry: ManifestEntry) -> BatchTask {
         self.check_keys(&entry);
         let id = self.required_text(&mut entry, "id");
         let prompt = self.required_text(&mut entry, "prompt");
@@ -257,19 +254,18 @@ impl<'a> EntryReader<'a> {
         let setup = self.texts(&mut entry, "setup");
         let checks = self.texts(&mut entry, "checks");
         let options = self.options(&mut entry);
-        let id = self.checked_id(entry.line, id?)?;
-        // Without a prompt, its id still counts.
-        let prompt = prompt.unwrap_or_default();
-        Some(BatchTask { id, line: entry.line, prompt, workspace, options, setup, checks })
+        // Without one of them, the rest is still checked.
+        let [id, prompt] = [self.checked_id(entry.line, id), prompt].map(Option::unwrap_or_default);
+        BatchTask { id, line: entry.line, prompt, workspace, options, setup, checks }
     }
 
-    fn variant(&mut self, mut entry: ManifestEntry) -> Option<BatchVariant> {
+    fn variant(&mut self, mut entry: ManifestEntry) -> BatchVariant {
         self.check_keys(&entry);
         let id = self.required_text(&mut entry, "id");
         let prompt = self.text(&mut entry, "prompt");
         let options = self.options(&mut entry);
-        let id = self.checked_id(entry.line, id?)?;
-        Some(BatchVariant { id, line: entry.line, prompt, options })
+        let id = self.checked_id(entry.line, id).unwrap_or_default();
+        BatchVariant { id, line: entry.line, prompt, options }
     }
 
     pub(in crate::workflow) fn check_keys(&mut self, entry: &ManifestEntry) {
@@ -283,7 +279,8 @@ impl<'a> EntryReader<'a> {
     }
 
     /// Returns an id that can stand in messages and in the names of files.
-    fn checked_id(&mut self, line: usize, id: String) -> Option<String> {
+    fn checked_id(&mut self, line: usize, id: Option<String>) -> Option<String> {
+        let id = id?;
         let is_fit = id.chars().count() <= MAX_ID_LENGTH && !id.chars().any(char::is_control);
         if !is_fit {
             self.problem(
@@ -427,8 +424,10 @@ mod tests {
     use super::*;
 
     fn parse(name: &str, text: &str) -> Result<BatchManifest, Vec<String>> {
-        let parsed = BatchManifest::parse(ManifestText { name, text }, None, Path::new("/"));
-        parsed.map_err(|wrong| wrong.iter().map(ToString::to_string).collect())
+        let (manifest, problems) =
+            BatchManifest::parse(ManifestText { name, text }, None, Path::new("/"));
+        let problems: Vec<_> = problems.iter().map(ToString::to_string).collect();
+        if problems.is_empty() { Ok(manifest) } else { Err(problems) }
     }
 
     #[test]
@@ -454,9 +453,6 @@ mod tests {
 {"id": "b", "prompt": "x", "repo": "https://example.org/x.git", "checks": [1]}
 not json
 "#;
-        let expected = ["t.jsonl:6: it is not JSON: expected ident (column 2)"];
-        assert_eq!(parse("t.jsonl", lines).unwrap_err(), expected);
-        let lines = lines.replace("not json\n", "");
         let expected = [
             "t.jsonl:1: unknown key `promt`, did you mean `prompt`?",
             "t.jsonl:1: `prompt` is missing",
@@ -468,14 +464,18 @@ not json
             "t.jsonl:4: `set` has to be a table, not a list",
             "t.jsonl:5: `repo` has to be a folder: clone the repository first",
             "t.jsonl:5: `checks` has to be a list of shell commands",
+            "t.jsonl:6: it is not JSON: expected ident (column 2)",
         ];
-        assert_eq!(parse("t.jsonl", &lines).unwrap_err(), expected);
+        assert_eq!(parse("t.jsonl", lines).unwrap_err(), expected);
     }
 
     #[test]
     fn mistakes_in_toml_have_the_line_of_their_key() {
         let toml = "[[task]]\nid = \"a\"\nprompt = \"x\"\nmodle = \"y\"\n\n[[tasks]]\nid = \"b\"\n";
-        let expected = ["t.toml:6: unknown key `tasks`, did you mean `task`?"];
+        let expected = [
+            "t.toml:4: unknown key `modle`, did you mean `model`?",
+            "t.toml:6: unknown key `tasks`, did you mean `task`?",
+        ];
         assert_eq!(parse("t.toml", toml).unwrap_err(), expected);
         let toml = "[[task]]\nid = \"a\"\nprompt = \"x\"\nmodle = \"y\"\n\n[[task]]\nid = \"b\"\n";
         let expected = [
@@ -483,6 +483,11 @@ not json
             "t.toml:6: `prompt` is missing",
         ];
         assert_eq!(parse("t.toml", toml).unwrap_err(), expected);
+        // What a line that can't be read would have had is not missing.
+        let toml = "[[task]]\nid = \"a\"\nprompt = x\n\n[[task]]\nid = \"b\"\n";
+        let wrong = parse("t.toml", toml).unwrap_err();
+        assert_eq!((wrong.len(), &*wrong[1]), (2, "t.toml:5: `prompt` is missing"), "{wrong:?}");
+        assert!(wrong[0].starts_with("t.toml:3: "), "{wrong:?}");
         assert_eq!(parse("t.toml", "").unwrap_err(), ["t.toml:1: the file has no tasks"]);
         assert_eq!(parse("-", " \n").unwrap_err(), ["-:1: the file has no tasks"]);
     }
@@ -494,7 +499,7 @@ not json
         let text =
             "[[variant]]\nid = \"v\"\nprompt = \"{{prompt}} Quickly.\"\n[[variant]]\nid = \"w\"\n";
         let variants = Some(ManifestText { name: "v.toml", text });
-        let manifest = BatchManifest::parse(task, variants, Path::new("/")).unwrap();
+        let (manifest, _) = BatchManifest::parse(task, variants, Path::new("/"));
         let prompts = manifest.variants.iter().map(|one| one.prompt_for(&manifest.tasks[0]));
         assert_eq!(prompts.collect::<Vec<_>>(), ["Do it. Quickly.", "Do it."]);
     }

@@ -30,48 +30,46 @@ impl ManifestEntry {
     }
 }
 
-/// Returns the entries of a manifest. In TOML, they are in tables with one of these names.
-///
-/// # Errors
-///
-/// Returns what is wrong with the form of the file, with line numbers.
-pub(in crate::workflow) fn read_entries(
-    file: ManifestText<'_>,
+/// An entry, or what is wrong with the form of the file in a line.
+pub(in crate::workflow) type ReadEntry = Result<ManifestEntry, (usize, String)>;
+
+/// Returns the entries of a manifest, and every mistake in its form. In TOML, entries are in tables with one of these
+/// names. Lines of JSON are read one by one.
+pub(in crate::workflow) fn read_entries<'a>(
+    file: ManifestText<'a>,
     tables: &[&str],
-) -> Result<Vec<ManifestEntry>, Vec<(usize, String)>> {
+) -> Box<dyn Iterator<Item = ReadEntry> + 'a> {
     let text = file.text.strip_prefix('\u{feff}').unwrap_or(file.text);
     let extension = Path::new(file.name).extension().and_then(|extension| extension.to_str());
     match extension {
-        Some("toml") => read_toml(text, tables),
-        Some("jsonl" | "ndjson" | "json") => read_lines(text),
-        _ if text.trim_start().starts_with('{') => read_lines(text),
-        _ => read_toml(text, tables),
+        Some("toml") => Box::new(read_toml(text, tables).into_iter()),
+        Some("jsonl" | "ndjson" | "json") => Box::new(read_lines(text)),
+        _ if text.trim_start().starts_with('{') => Box::new(read_lines(text)),
+        _ => Box::new(read_toml(text, tables).into_iter()),
     }
 }
 
-fn read_lines(text: &str) -> Result<Vec<ManifestEntry>, Vec<(usize, String)>> {
-    let (mut entries, mut wrong) = (Vec::new(), Vec::new());
-    for (index, text) in text.lines().enumerate().filter(|(_, text)| !text.trim().is_empty()) {
+fn read_lines(text: &str) -> impl Iterator<Item = ReadEntry> {
+    let lines = text.lines().enumerate().filter(|(_, text)| !text.trim().is_empty());
+    lines.map(|(index, text)| {
         let line = index + 1;
         match serde_json::from_str::<Value>(text) {
             Ok(Value::Object(fields)) => {
                 let field = |(key, value)| (key, ManifestField { line, value });
-                entries
-                    .push(ManifestEntry { line, fields: fields.into_iter().map(field).collect() });
+                Ok(ManifestEntry { line, fields: fields.into_iter().map(field).collect() })
             }
-            Ok(_) => wrong.push((line, "a line has to be a JSON object".to_owned())),
+            Ok(_) => Err((line, "a line has to be a JSON object".to_owned())),
             Err(error) => {
                 let message = error.to_string();
                 let message = message.split(" at line ").next().unwrap_or_default();
                 let column = error.column();
-                wrong.push((line, format!("it is not JSON: {message} (column {column})")));
+                Err((line, format!("it is not JSON: {message} (column {column})")))
             }
         }
-    }
-    if wrong.is_empty() { Ok(entries) } else { Err(wrong) }
+    })
 }
 
-fn read_toml(text: &str, tables: &[&str]) -> Result<Vec<ManifestEntry>, Vec<(usize, String)>> {
+fn read_toml(text: &str, tables: &[&str]) -> Vec<ReadEntry> {
     let line_at = LineNumbers::new(text);
     let (table, errors) = DeTable::parse_recoverable(text);
     let mut wrong: Vec<(usize, String)> = Vec::new();
@@ -79,20 +77,18 @@ fn read_toml(text: &str, tables: &[&str]) -> Result<Vec<ManifestEntry>, Vec<(usi
         let message = error.message().lines().next().unwrap_or_default().to_owned();
         wrong.push((line_at.of(error.span().map_or(0, |span| span.start)), message));
     }
-    if !wrong.is_empty() {
-        wrong.sort();
-        return Err(wrong);
-    }
+    let misread: Vec<usize> = wrong.iter().map(|(line, _)| *line).collect();
     let mut entries = Vec::new();
     for (key, value) in table.into_inner() {
         let line = line_at.of(key.span().start);
         match value.into_inner() {
-            _ if !tables.contains(&key.get_ref().as_ref()) => {
+            // What could not be read may have stood in front of it.
+            _ if !tables.contains(&key.get_ref().as_ref()) && misread.is_empty() => {
                 let key = key.get_ref();
                 let meant = did_you_mean(nearest(key, tables.iter().copied()));
                 wrong.push((line, format!("unknown key `{key}`{meant}")));
             }
-            DeValue::Array(items) => {
+            DeValue::Array(items) if tables.contains(&key.get_ref().as_ref()) => {
                 for item in items {
                     let line = line_at.of(item.span().start);
                     match item.into_inner() {
@@ -101,15 +97,23 @@ fn read_toml(text: &str, tables: &[&str]) -> Result<Vec<ManifestEntry>, Vec<(usi
                     }
                 }
             }
-            _ => {
+            _ if misread.is_empty() => {
                 let message = format!("write [[{0}]], since there can be several", key.get_ref());
                 wrong.push((line, message));
             }
+            _ => {}
         }
     }
     entries.sort_by_key(|entry| entry.line);
+    // An entry that could not be read as a whole would seem to lack something.
+    let ends: Vec<usize> =
+        entries.iter().skip(1).map(|next| next.line).chain([usize::MAX]).collect();
+    let is_whole = |(entry, end): &(ManifestEntry, usize)| {
+        !misread.iter().any(|line| (entry.line..*end).contains(line))
+    };
+    let whole = entries.into_iter().zip(ends).filter(is_whole).map(|(entry, _)| Ok(entry));
     wrong.sort();
-    if wrong.is_empty() { Ok(entries) } else { Err(wrong) }
+    wrong.into_iter().map(Err).chain(whole).collect()
 }
 
 fn toml_entry(line: usize, fields: DeTable<'_>, line_at: &LineNumbers) -> ManifestEntry {

@@ -25,9 +25,9 @@ mod results;
 mod statistics;
 mod stored_sessions;
 
-pub use batch_run::{BatchEvent, BatchObserver, BatchRun, LEASE_TIME};
+pub use batch_run::{BatchEvent, BatchObserver, BatchRun, BatchRunError, LEASE_TIME};
 pub use cell::{BatchCell, CommonOptions, plain_name};
-pub use cell_run::{CellConfig, CellConfigurator};
+pub use cell_run::{CellConfig, CellConfigurator, log_file_sinks};
 pub use comparison::{Comparison, ComparisonOutcome, Winner, WinnerBy, comparison_name};
 pub use folder::{BatchFileError, BatchFolder};
 pub(in crate::workflow) use manifest::EntryReader;
@@ -37,6 +37,6 @@ pub use manifest::{
 };
 pub(in crate::workflow) use manifest_file::{ManifestEntry, read_entries};
 pub use report::BatchReport;
-pub use results::{CellRow, write_results};
+pub use results::{BatchResults, CellFigures, CellRow, CellStatus};
 pub use statistics::Estimate;
 pub use stored_sessions::StoredSessions;

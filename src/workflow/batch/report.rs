@@ -1,30 +1,31 @@
 //! The report of a batch: totals, variants with confidence intervals, paired differences, all cells.
 
 use std::collections::BTreeMap;
+use std::io::{self, Write};
 
-use maud::html;
+use maud::{PreEscaped, html};
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::comparison::Comparison;
 use super::folder::{BatchFileError, BatchFolder};
-use super::results::CellRow;
+use super::results::{BatchResults, CellFigures, CellRow, CellStatus};
 use super::statistics::Estimate;
 use crate::machine::RunStatus;
 use crate::model::pluralize;
-use crate::view::report::{ReportTable, TableReport};
+use crate::view::report::{ReportTable, TableReport, TableRow};
 use crate::view::sanitize;
 use crate::workflow::xml_text::xml_text;
 
 /// The report of a batch.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct BatchReport {
     /// A name for people.
     pub name: String,
     /// The folder.
     pub folder: String,
-    /// All cells, in the order of the manifest.
-    pub rows: Vec<CellRow>,
+    /// The results of all cells.
+    pub results: BatchResults,
     /// What was spent in the folder, in dollars; more than the sum of the cells if some were tried again.
     pub spent: f64,
     /// The exit code of the command.
@@ -65,47 +66,50 @@ struct PairedDifference {
 }
 
 /// A number of a cell.
-type CellNumber = fn(&CellRow) -> Option<f64>;
+type CellNumber = fn(&CellFigures) -> Option<f64>;
 
 #[allow(clippy::unnecessary_wraps)] // a CellNumber
-fn success(row: &CellRow) -> Option<f64> {
-    Some(if row.is_success() { 1.0 } else { 0.0 })
+fn success(cell: &CellFigures) -> Option<f64> {
+    Some(if cell.status == CellStatus::Success { 1.0 } else { 0.0 })
 }
 
-fn cost(row: &CellRow) -> Option<f64> {
-    row.cost
+fn cost(cell: &CellFigures) -> Option<f64> {
+    cell.cost
 }
 
 #[allow(clippy::unnecessary_wraps)] // a CellNumber
-fn duration(row: &CellRow) -> Option<f64> {
-    Some(row.duration_seconds)
+fn duration(cell: &CellFigures) -> Option<f64> {
+    Some(cell.duration_seconds)
 }
 
 #[allow(clippy::cast_precision_loss, clippy::unnecessary_wraps)] // exact up to 2^53; a CellNumber
-fn tokens(row: &CellRow) -> Option<f64> {
-    Some(row.tokens as f64)
+fn tokens(cell: &CellFigures) -> Option<f64> {
+    Some(cell.tokens as f64)
 }
 
+/// What stands for the test cases in the report for build servers.
+const CASES_MARK: &str = "<!-- cases -->";
+
 impl BatchReport {
-    fn count(&self, status: &str) -> usize {
-        self.rows.iter().filter(|row| row.status == status).count()
+    fn count(&self, status: CellStatus) -> usize {
+        self.results.figures.iter().filter(|cell| cell.status == status).count()
     }
 
     /// Returns how the cells have ended, in a line.
     pub fn totals(&self) -> String {
-        let mut parts = vec![format!("{} succeeded", self.count("success"))];
-        for status in ["partial", "failed", "unfinished"] {
+        let mut parts = vec![format!("{} succeeded", self.count(CellStatus::Success))];
+        for status in [CellStatus::Partial, CellStatus::Failed, CellStatus::Unfinished] {
             match self.count(status) {
                 0 => {}
                 count => parts.push(format!("{count} {status}")),
             }
         }
-        format!("{}: {}", pluralize(self.rows.len(), "cell", "cells"), parts.join(", "))
+        format!("{}: {}", pluralize(self.results.cells.len(), "cell", "cells"), parts.join(", "))
     }
 
     /// Returns the sum of the numbers that are known; `None` if none is.
     fn total(&self, number: CellNumber) -> Option<f64> {
-        self.rows.iter().filter_map(number).reduce(|sum, one| sum + one)
+        self.results.figures.iter().filter_map(number).reduce(|sum, one| sum + one)
     }
 
     /// Returns what the cells cost, for people.
@@ -122,15 +126,15 @@ impl BatchReport {
             "folder": self.folder,
             "status": if is_success { RunStatus::Success } else { RunStatus::Partial },
             "exit_code": self.exit_code,
-            "cells": self.rows.len(),
-            "succeeded": self.count("success"),
-            "partial": self.count("partial"),
-            "failed": self.count("failed"),
-            "unfinished": self.count("unfinished"),
+            "cells": self.results.cells.len(),
+            "succeeded": self.count(CellStatus::Success),
+            "partial": self.count(CellStatus::Partial),
+            "failed": self.count(CellStatus::Failed),
+            "unfinished": self.count(CellStatus::Unfinished),
             "cost": self.total(cost).map(round),
             "spent": self.spent,
             "duration_seconds": round(self.total(duration).unwrap_or_default()),
-            "tokens": self.rows.iter().map(|row| row.tokens).sum::<u64>(),
+            "tokens": self.tokens(),
             "variants": self.variants(),
             "differences": self.differences(),
         });
@@ -142,40 +146,50 @@ impl BatchReport {
         summary
     }
 
+    fn tokens(&self) -> u64 {
+        self.results.figures.iter().map(|cell| cell.tokens).sum()
+    }
+
     /// Returns the names of the variants, in the order of the manifest; one without a name if there are none.
     fn variant_names(&self) -> Vec<Option<&str>> {
         let mut names: Vec<Option<&str>> = Vec::new();
-        for row in &self.rows {
-            if !names.contains(&row.variant.as_deref()) {
-                names.push(row.variant.as_deref());
+        for cell in &self.results.cells {
+            if !names.contains(&cell.variant_id()) {
+                names.push(cell.variant_id());
             }
         }
         names
     }
 
-    fn rows_of(&self, variant: Option<&str>) -> impl Iterator<Item = &CellRow> {
-        self.rows.iter().filter(move |row| row.variant.as_deref() == variant)
+    /// Returns the tasks in a variant, with their figures.
+    fn cells_of(&self, variant: Option<&str>) -> impl Iterator<Item = (&str, &CellFigures)> {
+        let all = self.results.cells.iter().zip(&self.results.figures);
+        let of_variant = all.filter(move |(cell, _)| cell.variant_id() == variant);
+        of_variant.map(|(cell, figures)| (cell.task.id.as_str(), figures))
     }
 
     fn variants(&self) -> Vec<VariantSummary> {
         let summary = |variant: Option<&str>| {
-            let rows: Vec<&CellRow> = self.rows_of(variant).collect();
-            let finished: Vec<&CellRow> =
-                rows.iter().copied().filter(|row| row.is_finished()).collect();
-            let succeeded = finished.iter().filter(|row| row.is_success()).count();
+            let finished: Vec<&CellFigures> = self
+                .cells_of(variant)
+                .map(|(_, cell)| cell)
+                .filter(|cell| cell.status != CellStatus::Unfinished)
+                .collect();
+            let succeeded =
+                finished.iter().filter(|cell| cell.status == CellStatus::Success).count();
             let mean = |number: CellNumber| {
-                let values: Vec<f64> = finished.iter().filter_map(|row| number(row)).collect();
+                let values: Vec<f64> = finished.iter().filter_map(|cell| number(cell)).collect();
                 // None of these numbers is negative.
                 let estimate = Estimate::mean(&values)?;
                 Some(Estimate { low: estimate.low.map(|low| low.max(0.0)), ..estimate })
             };
             VariantSummary {
                 variant: variant.map(str::to_owned),
-                cells: rows.len(),
+                cells: self.cells_of(variant).count(),
                 finished: finished.len(),
                 succeeded,
-                checks_passed: finished.iter().map(|row| row.checks_passed).sum(),
-                checks_failed: finished.iter().map(|row| row.checks_failed.len()).sum(),
+                checks_passed: finished.iter().map(|cell| cell.checks_passed).sum(),
+                checks_failed: finished.iter().map(|cell| cell.checks_failed).sum(),
                 success_rate: Estimate::proportion(succeeded, finished.len()),
                 cost: mean(cost),
                 duration_seconds: mean(duration),
@@ -188,28 +202,37 @@ impl BatchReport {
     fn differences(&self) -> Vec<PairedDifference> {
         let names: Vec<&str> = self.variant_names().into_iter().flatten().collect();
         let [first, others @ ..] = &names[..] else { return Vec::new() };
-        let finished = |variant: &str| -> BTreeMap<String, CellRow> {
-            let rows = self.rows_of(Some(variant)).filter(|row| row.is_finished());
-            rows.map(|row| (row.id.clone(), row.clone())).collect()
+        if others.is_empty() {
+            return Vec::new();
+        }
+        let finished = |variant: &str| -> BTreeMap<&str, &CellFigures> {
+            let cells = self.cells_of(Some(variant));
+            cells.filter(|(_, cell)| cell.status != CellStatus::Unfinished).collect()
         };
         let base = finished(first);
+        let is_success = |cell: &CellFigures| cell.status == CellStatus::Success;
         let difference = |variant: &&str| {
             let own = finished(variant);
-            let pairs: Vec<(&CellRow, &CellRow)> =
-                own.iter().filter_map(|(id, row)| Some((row, base.get(id)?))).collect();
+            let pairs: Vec<(&CellFigures, &CellFigures)> =
+                own.iter().filter_map(|(id, cell)| Some((*cell, *base.get(id)?))).collect();
             let mean = |number: CellNumber| {
-                let one = |(row, base): &(&CellRow, &CellRow)| Some(number(row)? - number(base)?);
+                let one = |(cell, base): &(&CellFigures, &CellFigures)| {
+                    Some(number(cell)? - number(base)?)
+                };
                 Estimate::mean(&pairs.iter().filter_map(one).collect::<Vec<f64>>())
             };
-            let alone = |of: fn(&(&CellRow, &CellRow)) -> bool| {
-                pairs.iter().filter(|pair| of(pair)).count()
+            let alone = |own: bool| {
+                let of = |(cell, base): &&(&CellFigures, &CellFigures)| {
+                    is_success(cell) == own && is_success(base) != own
+                };
+                pairs.iter().filter(of).count()
             };
             PairedDifference {
                 variant: (*variant).to_owned(),
                 to: (*first).to_owned(),
                 tasks: pairs.len(),
-                better: alone(|(row, base)| row.is_success() && !base.is_success()),
-                worse: alone(|(row, base)| !row.is_success() && base.is_success()),
+                better: alone(true),
+                worse: alone(false),
                 success_rate: mean(success),
                 cost: mean(cost),
                 duration_seconds: mean(duration),
@@ -219,31 +242,37 @@ impl BatchReport {
         others.iter().map(difference).collect()
     }
 
-    /// Writes the report in every format.
+    /// Writes the report in every format, cell by cell.
     ///
     /// # Errors
     ///
     /// Fails if a file can't be written; the old one is unchanged then.
     pub fn write(&self, folder: &BatchFolder) -> Result<(), BatchFileError> {
-        let mut json = self.summary();
-        json["results"] = json!(self.rows);
-        let table = self.tables();
-        let formats = [
-            ("json", format!("{json}\n")),
-            ("md", table.to_markdown()),
-            ("html", table.to_html()),
-            ("xml", self.to_junit()),
-        ];
-        formats.into_iter().try_for_each(|(extension, text)| {
-            let path = folder.path().join(format!("report.{extension}"));
-            folder.write(&path, text.as_bytes())
-        })
+        let path = |extension: &str| folder.path().join(format!("report.{extension}"));
+        let tables = self.tables();
+        let rows = || self.results.rows().map(|row| Ok(table_row(&row?)));
+        folder.write_parts(&path("json"), |file| self.write_json(file))?;
+        folder.write_parts(&path("md"), |file| tables.write_markdown(file, rows()))?;
+        folder.write_parts(&path("html"), |file| tables.write_html(file, rows()))?;
+        folder.write_parts(&path("xml"), |file| self.write_junit(file))?;
+        Ok(())
+    }
+
+    fn write_json(&self, to: &mut impl Write) -> io::Result<()> {
+        let summary = self.summary().to_string();
+        to.write_all(summary.strip_suffix('}').unwrap_or_default().as_bytes())?;
+        to.write_all(b",\"results\":[")?;
+        for (index, row) in self.results.rows().enumerate() {
+            to.write_all(if index > 0 { b"," } else { b"" })?;
+            serde_json::to_writer(&mut *to, &row?)?;
+        }
+        to.write_all(b"]}\n")
     }
 
     fn tables(&self) -> TableReport {
         let is_success = self.exit_code == 0;
         let status = if is_success { RunStatus::Success } else { RunStatus::Partial };
-        let is_finished = self.rows.iter().all(CellRow::is_finished);
+        let is_finished = self.count(CellStatus::Unfinished) == 0;
         let outcome = match (is_success, is_finished) {
             (true, true) => "✅ Completed",
             (_, false) => "🛑 Not finished",
@@ -265,10 +294,17 @@ impl BatchReport {
                 self.totals(),
                 self.cost_text(),
                 format!("{:.1} s of runs", self.total(duration).unwrap_or_default()),
-                format!("{} tokens", self.rows.iter().map(|row| row.tokens).sum::<u64>()),
+                format!("{} tokens", self.tokens()),
             ],
             facts,
             tables: self.report_tables(),
+            last: ReportTable {
+                title: "Cells",
+                header: &["Cell", "Status", "Reason", "Checks", "Changes", "Cost", "Time", "Error"],
+                rows: Vec::new(),
+                code_columns: 1,
+            },
+            last_count: self.results.cells.len(),
         }
     }
 
@@ -322,62 +358,68 @@ impl BatchReport {
                 code_columns: 1,
             });
         }
-        let cells = self.rows.iter().map(|row| {
-            vec![
-                row.label(),
-                row.status.clone(),
-                row.stop_reason.clone().unwrap_or_default(),
-                match row.checks_failed.len() {
-                    0 if row.checks_passed == 0 => String::new(),
-                    failed => format!("{} of {}", row.checks_passed, row.checks_passed + failed),
-                },
-                row.changes_text().unwrap_or_default(),
-                row.cost.map_or(String::new(), |cost| format!("${cost:.6}")),
-                format!("{:.2} s", row.duration_seconds),
-                sanitize::headline(row.error.as_deref().unwrap_or_default(), 120),
-            ]
-        });
-        tables.push(ReportTable {
-            title: "Cells",
-            header: &["Cell", "Status", "Reason", "Checks", "Changes", "Cost", "Time", "Error"],
-            rows: cells.collect(),
-            code_columns: 1,
-        });
         tables
     }
 
-    /// Returns the report as `JUnit` XML, which build servers read: a test case for each cell.
-    fn to_junit(&self) -> String {
-        let failures = self.count("partial");
-        let errors = self.count("failed");
-        let skipped = self.count("unfinished");
+    /// Writes the report as `JUnit` XML, which build servers read: a test case for each cell.
+    fn write_junit(&self, to: &mut impl Write) -> io::Result<()> {
+        let failures = self.count(CellStatus::Partial);
+        let errors = self.count(CellStatus::Failed);
+        let skipped = self.count(CellStatus::Unfinished);
         let body = html! {
             testsuites {
-                testsuite name=(xml_text(&self.name)) tests=(self.rows.len()) failures=(failures)
-                    errors=(errors) skipped=(skipped)
+                testsuite name=(xml_text(&self.name)) tests=(self.results.cells.len())
+                    failures=(failures) errors=(errors) skipped=(skipped)
                     time=(format!("{:.3}", self.total(duration).unwrap_or_default())) {
-                    @for row in &self.rows {
-                        testcase classname=(xml_text(row.variant.as_deref().unwrap_or("batch")))
-                            name=(xml_text(&row.id))
-                            time=(format!("{:.3}", row.duration_seconds)) {
-                            @match row.status.as_str() {
-                                "success" => {}
-                                "failed" => {
-                                    error message=(reason(row)) { (xml_text(&explanation(row))) }
-                                }
-                                "unfinished" => { skipped {} }
-                                _ => {
-                                    failure message=(reason(row)) { (xml_text(&explanation(row))) }
-                                }
-                            }
-                        }
-                    }
+                    (PreEscaped(CASES_MARK))
                 }
             }
         };
-        let text = body.into_string().replace("<skipped></skipped>", "<skipped/>");
-        format!("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n{text}\n")
+        let body = body.into_string();
+        let (before, after) = body.split_once(CASES_MARK).unwrap_or((&body, ""));
+        write!(to, "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n{before}")?;
+        for row in self.results.rows() {
+            to.write_all(junit_case(&row?).as_bytes())?;
+        }
+        writeln!(to, "{after}")
     }
+}
+
+/// Returns the row of a cell in the table for people.
+fn table_row(row: &CellRow) -> TableRow {
+    vec![
+        row.label(),
+        row.status.clone(),
+        row.stop_reason.clone().unwrap_or_default(),
+        match row.checks_failed.len() {
+            0 if row.checks_passed == 0 => String::new(),
+            failed => format!("{} of {}", row.checks_passed, row.checks_passed + failed),
+        },
+        row.changes_text().unwrap_or_default(),
+        row.cost.map_or(String::new(), |cost| format!("${cost:.6}")),
+        format!("{:.2} s", row.duration_seconds),
+        sanitize::headline(row.error.as_deref().unwrap_or_default(), 120),
+    ]
+}
+
+fn junit_case(row: &CellRow) -> String {
+    let case = html! {
+        testcase classname=(xml_text(row.variant.as_deref().unwrap_or("batch")))
+            name=(xml_text(&row.id))
+            time=(format!("{:.3}", row.duration_seconds)) {
+            @match row.status.as_str() {
+                "success" => {}
+                "failed" => {
+                    error message=(reason(row)) { (xml_text(&explanation(row))) }
+                }
+                "unfinished" => { skipped {} }
+                _ => {
+                    failure message=(reason(row)) { (xml_text(&explanation(row))) }
+                }
+            }
+        }
+    };
+    case.into_string().replace("<skipped></skipped>", "<skipped/>")
 }
 
 fn reason(row: &CellRow) -> &str {
@@ -413,25 +455,31 @@ fn round(value: f64) -> f64 {
 mod tests {
     use super::*;
 
-    fn row(id: &str, variant: &str, exit_code: u64, cost: f64) -> CellRow {
+    fn document(id: &str, variant: &str, exit_code: u64, cost: f64) -> Value {
         let status = ["success", "failed", "partial"][usize::try_from(exit_code).unwrap()];
         let error = (exit_code == 1).then_some("no <reply>\u{1b}");
-        CellRow::from_result(&json!({
+        json!({
             "id": id, "variant": variant, "status": status, "stop_reason": "llm_done", "exit_code": exit_code,
             "cost": cost, "duration_seconds": 1.5, "usage": {"input_tokens": 10, "output_tokens": 5}, "error": error,
             "checks": [{"name": "true", "passed": true}, {"name": "test", "passed": exit_code == 0}],
-        }))
+        })
     }
 
     fn report() -> BatchReport {
-        let rows = vec![
-            row("a", "x", 0, 0.1),
-            row("a", "y", 0, 0.3),
-            row("b", "x", 1, 0.1),
-            row("b", "y", 0, 0.3),
-        ];
+        let results = BatchResults::from_documents(&[
+            document("a", "x", 0, 0.1),
+            document("a", "y", 0, 0.3),
+            document("b", "x", 1, 0.1),
+            document("b", "y", 0, 0.3),
+        ]);
         let (name, folder) = ("n".to_owned(), "/f".to_owned());
-        BatchReport { name, folder, rows, spent: 0.8, exit_code: 2, comparison: None }
+        BatchReport { name, folder, results, spent: 0.8, exit_code: 2, comparison: None }
+    }
+
+    fn written(write: impl FnOnce(&mut Vec<u8>) -> io::Result<()>) -> String {
+        let mut bytes = Vec::new();
+        write(&mut bytes).unwrap();
+        String::from_utf8(bytes).unwrap()
     }
 
     #[test]
@@ -448,11 +496,17 @@ mod tests {
     #[test]
     fn each_format_shows_what_failed() {
         let report = report();
-        let xml = report.to_junit();
+        let xml = written(|to| report.write_junit(to));
         assert!(xml.contains("tests=\"4\" failures=\"0\" errors=\"1\" skipped=\"0\""), "{xml}");
         assert!(xml.contains("failed check: test\nno &lt;reply&gt;\u{fffd}</error>"), "{xml}");
-        let tables = report.tables();
-        assert!(tables.to_markdown().contains("`y − x`"), "{}", tables.to_markdown());
-        assert!(tables.to_html().contains("no &lt;reply&gt;"), "{}", tables.to_html());
+        let (tables, rows) =
+            (report.tables(), || report.results.rows().map(|row| Ok(table_row(&row?))));
+        let markdown = written(|to| tables.write_markdown(to, rows()));
+        assert!(markdown.contains("`y − x`") && markdown.contains("## Cells (4)"), "{markdown}");
+        assert!(markdown.ends_with("|  | \\$0.300000 | 1.50 s |  |\n"), "{markdown}");
+        let html = written(|to| tables.write_html(to, rows()));
+        assert!(html.contains("no &lt;reply&gt;") && html.ends_with("</html>"), "{html}");
+        let json: Value = serde_json::from_str(&written(|to| report.write_json(to))).unwrap();
+        assert_eq!((&json["cost"], &json["results"][3]["variant"]), (&json!(0.8), &json!("y")));
     }
 }

@@ -1,7 +1,8 @@
 //! The results of a batch: `results.jsonl`, `predictions.jsonl`, and the rows of the report.
 
-use std::fs;
-use std::io::{self, Write};
+use std::fs::{self, File};
+use std::io::{self, BufRead, BufReader, Seek, Write};
+use std::path::PathBuf;
 
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -10,7 +11,7 @@ use super::cell::BatchCell;
 use super::coordination::Coordinator;
 use super::folder::{BatchFileError, BatchFolder};
 use super::manifest::TaskWorkspace;
-use crate::model::pluralize;
+use crate::model::{pluralize, word_enum};
 use crate::view::{RunResult, jsonl};
 
 /// The result of a cell, as reports show it.
@@ -55,7 +56,7 @@ pub struct CellRow {
 }
 
 /// The status of a cell that has not ended.
-const UNFINISHED: &str = "unfinished";
+const UNFINISHED: &str = CellStatus::Unfinished.as_str();
 
 impl CellRow {
     /// Returns the row of a result.
@@ -138,44 +139,135 @@ pub(super) fn lost_result(cell: &BatchCell, why: &str) -> Value {
     result
 }
 
-/// Writes the results of the cells that have ended, and the predictions of those with a repository. Returns a row for
-/// each cell.
-///
-/// # Errors
-///
-/// Fails if a file can't be written; the old one is unchanged then.
-pub fn write_results(
-    folder: &BatchFolder,
-    coordinator: &Coordinator,
-    cells: &[BatchCell],
-) -> Result<Vec<CellRow>, BatchFileError> {
-    let is_repository =
-        |cell: &BatchCell| matches!(cell.task.workspace, TaskWorkspace::Repository { .. });
-    let mut rows = Vec::with_capacity(cells.len());
-    folder.write_parts(&folder.path().join("results.jsonl"), |results| {
-        for cell in cells {
-            let Some((_, session)) = coordinator.outcome(&cell.id) else {
-                rows.push(CellRow::unfinished(cell));
-                continue;
-            };
-            let stored = folder.read_result(session);
-            let result = stored.unwrap_or_else(|| lost_result(cell, "the result is lost"));
-            rows.push(CellRow::from_result(&result));
-            write_line(results, &result)?;
+/// What is computed of the results of a cell. Its [`CellRow`] has everything.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct CellFigures {
+    /// How it ended.
+    pub status: CellStatus,
+    /// Checks that were passed.
+    pub checks_passed: usize,
+    /// Checks that failed.
+    pub checks_failed: usize,
+    /// The cost in dollars; `None` if it is unknown.
+    pub cost: Option<f64>,
+    /// How long the run took.
+    pub duration_seconds: f64,
+    /// Input and output tokens.
+    pub tokens: u64,
+}
+
+word_enum! {
+    /// How a cell ended.
+    pub enum CellStatus {
+        /// With success.
+        Success = "success",
+        /// With a result that is not complete.
+        Partial = "partial",
+        /// With a failure.
+        Failed = "failed",
+        /// Not yet.
+        Unfinished = "unfinished",
+    }
+}
+
+impl From<&CellRow> for CellFigures {
+    fn from(row: &CellRow) -> Self {
+        let status = match row.status.as_str() {
+            _ if row.is_success() => CellStatus::Success,
+            UNFINISHED => CellStatus::Unfinished,
+            "failed" => CellStatus::Failed,
+            _ => CellStatus::Partial,
+        };
+        Self {
+            status,
+            checks_passed: row.checks_passed,
+            checks_failed: row.checks_failed.len(),
+            cost: row.cost,
+            duration_seconds: row.duration_seconds,
+            tokens: row.tokens,
         }
-        Ok(())
-    })?;
-    if cells.iter().any(is_repository) {
-        folder.write_parts(&folder.path().join("predictions.jsonl"), |predictions| {
-            for cell in cells.iter().filter(|cell| is_repository(cell)) {
-                let Some((_, session)) = coordinator.outcome(&cell.id) else { continue };
-                let Some(result) = folder.read_result(session) else { continue };
-                write_line(predictions, &prediction(cell, &result))?;
+    }
+}
+
+/// The results of the cells of a batch. There may be many thousands: in memory is what is computed, the rest in a file.
+#[derive(Debug)]
+pub struct BatchResults {
+    /// The cells, in the order of the manifest.
+    pub cells: Vec<BatchCell>,
+    /// The figures of each cell.
+    pub figures: Vec<CellFigures>,
+    /// A line for each cell that has ended, in the same order.
+    file: File,
+    /// Its path when it was written.
+    path: PathBuf,
+}
+
+impl BatchResults {
+    /// Writes the results of the cells that have ended, and the predictions of those with a repository.
+    ///
+    /// # Errors
+    ///
+    /// Fails if a file can't be written; the old one is unchanged then.
+    pub fn write(
+        folder: &BatchFolder,
+        coordinator: &Coordinator,
+        cells: Vec<BatchCell>,
+    ) -> Result<Self, BatchFileError> {
+        let is_repository =
+            |cell: &BatchCell| matches!(cell.task.workspace, TaskWorkspace::Repository { .. });
+        let mut figures = Vec::with_capacity(cells.len());
+        let path = folder.path().join("results.jsonl");
+        let file = folder.write_parts(&path, |results| {
+            for cell in &cells {
+                let Some((_, session)) = coordinator.outcome(&cell.id) else {
+                    figures.push(CellFigures::from(&CellRow::unfinished(cell)));
+                    continue;
+                };
+                let stored = folder.read_result(session);
+                let result = stored.unwrap_or_else(|| lost_result(cell, "the result is lost"));
+                figures.push(CellFigures::from(&CellRow::from_result(&result)));
+                write_line(results, &result)?;
             }
             Ok(())
         })?;
+        if cells.iter().any(is_repository) {
+            folder.write_parts(&folder.path().join("predictions.jsonl"), |predictions| {
+                for cell in cells.iter().filter(|cell| is_repository(cell)) {
+                    let Some((_, session)) = coordinator.outcome(&cell.id) else { continue };
+                    let Some(result) = folder.read_result(session) else { continue };
+                    write_line(predictions, &prediction(cell, &result))?;
+                }
+                Ok(())
+            })?;
+        }
+        Ok(Self { cells, figures, file, path })
     }
-    Ok(rows)
+
+    /// Reads the rows of all cells, of which there are few.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the file can't be read.
+    pub fn read_rows(&self) -> Result<Vec<CellRow>, BatchFileError> {
+        let rows = self.rows().collect::<io::Result<_>>();
+        rows.map_err(|cause| BatchFileError::unreadable(self.path.clone(), cause))
+    }
+
+    /// Reads a row for each cell, one after the other.
+    pub fn rows(&self) -> impl Iterator<Item = io::Result<CellRow>> {
+        let start = (&self.file).rewind();
+        let mut start = Some(start);
+        let (mut lines, mut line) = (BufReader::new(&self.file), String::new());
+        self.cells.iter().zip(&self.figures).map(move |(cell, figures)| {
+            start.take().unwrap_or(Ok(()))?;
+            if figures.status == CellStatus::Unfinished {
+                return Ok(CellRow::unfinished(cell));
+            }
+            line.clear();
+            lines.read_line(&mut line)?;
+            Ok(CellRow::from_result(&serde_json::from_str(&line)?))
+        })
+    }
 }
 
 /// Returns a line as SWE-bench reads it.
@@ -194,4 +286,26 @@ fn prediction(cell: &BatchCell, result: &Value) -> Value {
 
 fn write_line(to: &mut impl Write, value: &Value) -> io::Result<()> {
     to.write_all(&jsonl::to_line(value)?)
+}
+
+#[cfg(test)]
+impl BatchResults {
+    /// Returns the results of tasks and variants that these documents name.
+    pub(super) fn from_documents(documents: &[Value]) -> Self {
+        use super::manifest::{BatchManifest, ManifestText};
+        let cell = |document: &Value| {
+            let entry = |key: &str| format!("{{\"id\": {}, \"prompt\": \"x\"}}", document[key]);
+            let [task, variant] = ["id", "variant"].map(entry);
+            let [task, variant] =
+                [&task, &variant].map(|text| ManifestText { name: "t.jsonl", text });
+            let (manifest, _) =
+                BatchManifest::parse(task, Some(variant), std::path::Path::new("/"));
+            BatchCell::all(manifest, &super::cell::CommonOptions::default()).remove(0)
+        };
+        let mut file = tempfile::tempfile().unwrap();
+        documents.iter().for_each(|document| write_line(&mut file, document).unwrap());
+        let figures = documents.iter().map(|one| CellFigures::from(&CellRow::from_result(one)));
+        let (cells, figures) = (documents.iter().map(cell).collect(), figures.collect());
+        Self { cells, figures, file, path: PathBuf::new() }
+    }
 }

@@ -44,6 +44,27 @@ pub struct SessionReport {
     pub charge: Charge,
     /// The records of its journal at its end.
     pub records: u64,
+    /// Its items, if they were done at the same time. Each had a session; the iteration itself had none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub items: Vec<ItemReport>,
+}
+
+/// The result of an item that was done at the same time as others.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ItemReport {
+    /// The item.
+    pub item: String,
+    /// Its session, in the folder of the batch.
+    #[serde(rename = "session_id")]
+    pub session: Option<String>,
+    /// The status of its run; `unfinished` if it has not ended.
+    pub status: String,
+    /// Why its run ended.
+    pub stop_reason: Option<String>,
+    /// The branch of its worktree; `None` if it has changed nothing.
+    pub branch: Option<String>,
+    /// The cost in dollars; `None` if it is unknown.
+    pub cost: Option<f64>,
 }
 
 /// The result of a check.

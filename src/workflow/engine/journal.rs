@@ -86,7 +86,8 @@ pub enum WorkflowJournalError {
 type Result<T, E = WorkflowJournalError> = std::result::Result<T, E>;
 
 impl WorkflowJournal {
-    /// Creates the journal of a workflow in its folder, or opens it, and returns its events.
+    /// Creates the journal of a workflow in its folder, or opens it, and returns its program and its events: a command that
+    /// is given again may have other limits, and its events are those of the first.
     ///
     /// # Errors
     ///
@@ -96,7 +97,7 @@ impl WorkflowJournal {
         definition: &str,
         program: &Program,
         durability: Durability,
-    ) -> Result<(Self, Vec<StoredEvent>)> {
+    ) -> Result<(Self, Program, Vec<StoredEvent>)> {
         let path = folder.join(FILE_NAME);
         let failed =
             |operation, source| WorkflowJournalError::Io { operation, path: path.clone(), source };
@@ -127,7 +128,7 @@ impl WorkflowJournal {
             if let Ok(folder) = File::open(folder) {
                 folder.sync_all().map_err(|error| failed("sync the folder of", error))?;
             }
-            return Ok((journal, Vec::new()));
+            return Ok((journal, program.clone(), Vec::new()));
         };
         let header: JournalHeader = serde_json::from_slice(first).map_err(|_| damaged(1))?;
         if header.workflow != FORMAT || header.definition != definition {
@@ -137,7 +138,7 @@ impl WorkflowJournal {
             serde_json::from_slice(line).map_err(|_| damaged(index + 2))
         };
         let events = events.iter().enumerate().map(parse).collect::<Result<_>>()?;
-        Ok((journal, events))
+        Ok((journal, header.program, events))
     }
 
     /// Appends an event. It is durable when this returns.
@@ -226,7 +227,9 @@ mod tests {
     use super::*;
 
     fn open(folder: &Path) -> Result<(WorkflowJournal, Vec<StoredEvent>)> {
-        WorkflowJournal::open(folder, "d", &Program { steps: Vec::new() }, Durability::Os)
+        let program = Program { steps: Vec::new() };
+        let opened = WorkflowJournal::open(folder, "d", &program, Durability::Os);
+        opened.map(|(journal, _, events)| (journal, events))
     }
 
     #[test]

@@ -463,7 +463,15 @@ impl Program {
             (End::SessionFailed(_), Some(session)) => WorkflowState::Running(place, session),
             // The user may have fixed what the tests found.
             (End::ItemFailed, _) => WorkflowState::Testing(place),
-            _ => WorkflowState::Deciding(StepPosition { limit: None, ..place }),
+            (_, Some(_)) => WorkflowState::Deciding(StepPosition { limit: None, ..place }),
+            // The user may have changed files since: the number is measured again, and what was tried in vain may be
+            // tried again.
+            (_, None) => WorkflowState::Deciding(StepPosition {
+                limit: None,
+                best: None,
+                unchanged: 0,
+                ..place
+            }),
         }
     }
 }

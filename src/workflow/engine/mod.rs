@@ -17,6 +17,7 @@ mod history;
 mod items;
 mod journal;
 pub mod machine;
+mod parallel_items;
 mod pipeline;
 mod prompt;
 mod run;
@@ -24,7 +25,9 @@ mod session;
 
 pub use chart::{WORKFLOW_CHART_JSON, WorkflowGuard};
 pub use condition::{ComparisonOperator, Condition};
-pub use history::{CheckReport, EventDetail, IterationRecord, SessionReport, WorkflowHistory};
+pub use history::{
+    CheckReport, EventDetail, ItemReport, IterationRecord, SessionReport, WorkflowHistory,
+};
 pub use items::MAX_ITEMS;
 pub use journal::{JournalHeader, StoredEvent, WorkflowJournal, WorkflowJournalError};
 pub use pipeline::{Pipeline, PipelineStep};
@@ -57,6 +60,9 @@ pub struct StepDefinition {
     pub has_placeholders: bool,
     /// The list of items, one in a line, with placeholders. Each item has an iteration, with `{{item}}` in the prompt.
     pub items: Option<String>,
+    /// How many items are done at the same time, each in a worktree of its own; `None` for one after the other, in the
+    /// workspace. All of them are one iteration then.
+    pub parallel: Option<u32>,
     /// The condition without which the step is skipped.
     pub when: Option<Condition>,
     /// The condition that has to hold after an iteration.
@@ -106,6 +112,7 @@ impl Workflow {
             prompt,
             has_placeholders: false,
             items: None,
+            parallel: None,
             when: None,
             until: None,
             is_skipped_if_checked: !checks.is_empty(),
@@ -126,6 +133,8 @@ impl Workflow {
 impl StepDefinition {
     fn rules(&self) -> StepRules {
         let goal = match &self.metric {
+            // The items have passed theirs when the iteration has ended.
+            _ if self.parallel.is_some() => Goal::Answered,
             _ if self.items.is_some() && !self.checks.is_empty() => Goal::EachTested,
             _ if !self.checks.is_empty() || self.until.is_some() => Goal::Tested,
             Some(_) => Goal::Unbounded,

@@ -3,8 +3,6 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use serde_json::Value;
-
 use super::condition::{Condition, has_item, step_names};
 use super::{MAX_ITEMS, StepDefinition, Workflow};
 use crate::workflow::batch::{
@@ -38,6 +36,9 @@ const STEP_KEYS: [&str; 10] = [
 
 /// The largest number of iterations of a step.
 const MAX_REPEAT: u64 = 1000;
+
+/// The most items that are done at the same time.
+const MAX_PARALLEL: u64 = 32;
 
 /// The longest name of a step, in characters.
 const MAX_NAME_LENGTH: usize = 64;
@@ -76,10 +77,12 @@ fn read_step(reader: &mut EntryReader<'_>, mut entry: ManifestEntry) -> Option<P
     let [agent, model] = ["agent", "model"].map(|key| reader.text(&mut entry, key));
     let checks = reader.texts(&mut entry, "checks");
     let [when, until] = ["when", "until"].map(|key| read_condition(reader, &mut entry, key));
-    let repeat = read_repeat(reader, &mut entry);
+    let repeat = reader.count(&mut entry, "repeat", MAX_REPEAT);
     let items = reader.text(&mut entry, "foreach");
-    if let Some(field) = entry.take("parallel") {
-        reader.problem(field.line, "`parallel` is not supported");
+    let parallel_line = entry.fields.get("parallel").map(|it| it.line);
+    let parallel = reader.count(&mut entry, "parallel", MAX_PARALLEL);
+    if let (Some(line), None) = (parallel_line, &items) {
+        reader.problem(line, "`parallel` needs `foreach`");
     }
     match &items {
         None if until.is_some() && repeat.is_none() => {
@@ -119,8 +122,13 @@ fn read_step(reader: &mut EntryReader<'_>, mut entry: ManifestEntry) -> Option<P
         checks,
         is_skipped_if_checked: false,
         metric: None,
-        iterations: if items.is_some() { MAX_ITEMS } else { repeat.unwrap_or(1) },
+        iterations: match (&items, parallel) {
+            (Some(_), None) => MAX_ITEMS,
+            (Some(_), Some(_)) => 1,
+            (None, _) => repeat.unwrap_or(1),
+        },
         items,
+        parallel,
         max_unchanged: None,
     };
     Some(PipelineStep { line, definition, agent, model })
@@ -141,20 +149,16 @@ fn read_condition(
     }
 }
 
-fn read_repeat(reader: &mut EntryReader<'_>, entry: &mut ManifestEntry) -> Option<u32> {
-    let field = entry.take("repeat")?;
-    match field.value {
-        Value::Number(ref number)
-            if number.as_u64().is_some_and(|it| (1..=MAX_REPEAT).contains(&it)) =>
-        {
-            number.as_u64().and_then(|number| u32::try_from(number).ok())
+impl EntryReader<'_> {
+    /// Returns a number from one to a maximum.
+    fn count(&mut self, entry: &mut ManifestEntry, key: &str, most: u64) -> Option<u32> {
+        let field = entry.take(key)?;
+        let number = field.value.as_u64().filter(|number| (1..=most).contains(number));
+        if number.is_none() {
+            self.wrong_type(&field, key, &format!("a whole number from 1 to {most}"));
         }
-        _ => {
-            let expected = format!("a whole number from 1 to {MAX_REPEAT}");
-            reader.wrong_type(&field, "repeat", &expected);
-            // There is one, so that nothing else is missing.
-            Some(1)
-        }
+        // There is one, so that nothing else is missing.
+        Some(number.and_then(|number| u32::try_from(number).ok()).unwrap_or(1))
     }
 }
 
@@ -218,7 +222,8 @@ mod tests {
             "[[steps]]\nname = \"a b\"\nprompt = \"{{steps.later.output}}\"\nwhen = \"maybe\"\n\
              [[steps]]\nname = \"later\"\npromt = \"x\"\nrepeat = 0\n\
              [[steps]]\nname = \"later\"\nprompt = \"{{steps.later.text}}\"\nuntil = \"1 == 1\"\n\
-             [[steps]]\nname = \"each\"\nprompt = \"x\"\nrepeat = 2\nuntil = \"1 == 1\"\nforeach = \"{{steps.none.output}}\"\n",
+             [[steps]]\nname = \"each\"\nprompt = \"x\"\nrepeat = 2\nuntil = \"1 == 1\"\nforeach = \"{{steps.none.output}}\"\nparallel = 33\n\
+             [[steps]]\nname = \"alone\"\nprompt = \"x\"\nparallel = 2\n",
         );
         let wrong = wrong.unwrap_err();
         let expected = [
@@ -235,6 +240,8 @@ mod tests {
             "p.toml:15: `prompt` needs {{item}}",
             "p.toml:16: `repeat` can't stand with `foreach`",
             "p.toml:17: `until` can't stand with `foreach`",
+            "p.toml:19: `parallel` has to be a whole number from 1 to 32",
+            "p.toml:23: `parallel` needs `foreach`",
         ];
         assert_eq!(wrong.len(), expected.len(), "{wrong:#?}");
         for (found, expected) in wrong.iter().zip(expected) {

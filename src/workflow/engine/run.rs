@@ -1,5 +1,6 @@
 //! Runs a workflow: carries out the command of each state, and writes down the event that follows.
 
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -10,15 +11,20 @@ use super::history::{CheckReport, EventDetail, WorkflowHistory};
 use super::items::parse_items;
 use super::journal::{WorkflowJournal, WorkflowJournalError};
 use super::machine::{Command, End, Limit, Measurement, Program, StepEvent, StepNeed};
+use super::parallel_items::ParallelItems;
 use super::prompt::iteration_message;
 use super::session::SessionRun;
-use super::{StepDefinition, Workflow};
-use crate::app::{AppError, RunInterrupts, RunIo, RunSetup, undo_whole_session};
+use super::{MAX_ITEMS, StepDefinition, Workflow};
+use crate::app::{AppError, RunInterrupts, RunIo, RunSetup, UndoneSession, undo_whole_session};
 use crate::journal::{SessionId, SessionStore};
 use crate::model::{MicroUsd, Signal, TimeSpan, Tokens, pluralize};
 use crate::view::sanitize;
+use crate::workflow::batch::BatchFileError;
+use crate::workflow::batch::BatchRunError;
+use crate::workflow::batch::coordination::{BatchLimits, CoordinationError};
 use crate::workflow::command_check::{CommandCheck, CommandReport, run_check};
 use crate::workflow::self_eval::evaluation_charge;
+use crate::workspace::worktree::WorktreeError;
 
 /// What a step runs with.
 #[derive(Clone)]
@@ -44,6 +50,8 @@ pub struct WorkflowLimits {
 pub struct WorkflowRun<'a> {
     /// The steps.
     pub workflow: &'a Workflow,
+    /// What its journal began with.
+    pub program: &'a Program,
     /// What each step runs with.
     pub setups: &'a [StepSetup],
     /// Its sessions.
@@ -91,10 +99,28 @@ pub enum WorkflowEvent<'a> {
     },
     /// An iteration was undone.
     Undone(&'a str),
+    /// An item ended that was done at the same time as others.
+    ItemEnded {
+        /// The step.
+        step: &'a StepDefinition,
+        /// The number of the item, from one.
+        number: u32,
+        /// Whether it succeeded.
+        is_success: bool,
+    },
+    /// An item ends its step, for this reason.
+    ItemFailed {
+        /// The step.
+        step: &'a StepDefinition,
+        /// Which item, and why.
+        why: &'a str,
+    },
+    /// The items that are done at the same time have cost this until now.
+    Spent(MicroUsd),
 }
 
-/// Sees what happens in a workflow.
-pub trait WorkflowObserver {
+/// Sees what happens in a workflow. Of items that are done at the same time, on their threads.
+pub trait WorkflowObserver: Sync {
     /// Receives an event.
     fn on_event(&self, event: WorkflowEvent<'_>);
 }
@@ -119,6 +145,29 @@ pub enum WorkflowError {
     /// The journal of the workflow failed.
     #[error(transparent)]
     Journal(#[from] WorkflowJournalError),
+    /// An iteration could not be undone whole. The same command tries again.
+    #[error(
+        "the changes of session {session} could not be undone: {}",
+        paths.iter().map(|(path, why)| format!("{}: {why}", path.display())).collect::<Vec<_>>().join("; ")
+    )]
+    NotUndone {
+        /// The session of the iteration.
+        session: SessionId,
+        /// The paths that are not restored, with the reasons.
+        paths: Vec<(PathBuf, String)>,
+    },
+    /// Items that are done at the same time could not be coordinated.
+    #[error(transparent)]
+    Coordination(#[from] CoordinationError),
+    /// The items of a step can't go on.
+    #[error(transparent)]
+    Items(#[from] BatchRunError),
+    /// Their files could not be written.
+    #[error(transparent)]
+    File(#[from] BatchFileError),
+    /// Their worktrees could not be used.
+    #[error(transparent)]
+    Worktree(#[from] WorktreeError),
     /// A run left no result.
     #[error("the run left no result")]
     NoEnd,
@@ -126,6 +175,9 @@ pub enum WorkflowError {
 
 /// How much of the output of a command is kept, in bytes of its beginning and of its end.
 const MAX_OUTPUT_BYTES: usize = 4 << 10;
+
+/// Paths that a note lists.
+const MAX_LISTED: usize = 20;
 
 /// The longest line in which a number is looked for, in an error.
 const MAX_SHOWN_LINE: usize = 200;
@@ -141,7 +193,6 @@ impl WorkflowRun<'_> {
         journal: &mut WorkflowJournal,
         history: &mut WorkflowHistory,
     ) -> Result<WorkflowOutcome, WorkflowError> {
-        let program = self.workflow.program();
         loop {
             if let Some(signal) = self.interrupts.signal() {
                 return Ok(WorkflowOutcome::Interrupted(signal));
@@ -149,7 +200,7 @@ impl WorkflowRun<'_> {
             let Some(step) = self.workflow.steps.get(history.state.place().step) else {
                 return Ok(WorkflowOutcome::Ended(End::Succeeded));
             };
-            let active = ActiveStep { run: self, step, program: &program, history };
+            let active = ActiveStep { run: self, step, program: self.program, history };
             let (event, detail) = match history.state.command() {
                 Command::Finish(end) => return Ok(WorkflowOutcome::Ended(end)),
                 command => match active.perform(command)? {
@@ -163,7 +214,7 @@ impl WorkflowRun<'_> {
             };
             journal.append(event, &detail)?;
             self.show(step, history, event, &detail);
-            history.apply(&program, event, &detail);
+            history.apply(self.program, event, &detail);
         }
     }
 
@@ -228,24 +279,26 @@ impl ActiveStep<'_> {
             Command::Decide => Ok(self.decide()),
             Command::Measure => Ok(self.measure()),
             Command::Begin => {
-                let (event, item) = match self.reached_limit() {
-                    Some(limit) => (StepEvent::Limited(limit), None),
-                    None => {
-                        let number = self.history.state.place().iteration + 1;
-                        (StepEvent::Begun(SessionId::generate()), self.item(number))
-                    }
+                let limit = self.reached_limit();
+                let event = match limit {
+                    Some(limit) => StepEvent::Limited(limit),
+                    None => StepEvent::Begun(SessionId::generate()),
                 };
+                let next = self.history.state.place().iteration + 1;
+                let item = self.item(next).filter(|_| limit.is_none());
                 Ok(Some((event, EventDetail { item, ..EventDetail::default() })))
             }
-            Command::Run(session) => self.run_session(session),
+            Command::Run(session) => match self.step.parallel {
+                None => self.run_session(session),
+                Some(jobs) => self.run_items(session, jobs),
+            },
             Command::Undo(session) => {
                 let RunSetup { config, env, .. } = &self.setup()?.setup;
-                let (changed, unrestorable) =
-                    undo_whole_session(config, env, self.run.store, session)?;
-                for (path, why) in &unrestorable {
-                    log::warn!("{} is not restored: {why}", path.display());
+                let done = undo_whole_session(config, env, self.run.store, session)?;
+                if !done.unrestorable.is_empty() {
+                    return Err(WorkflowError::NotUndone { session, paths: done.unrestorable });
                 }
-                let note = Some(format!("{} restored", pluralize(changed, "path", "paths")));
+                let note = Some(self.describe_undo(session, &done));
                 Ok(Some((StepEvent::Undone, EventDetail { note, ..EventDetail::default() })))
             }
             Command::Test => Ok(self.run_checks().map(|checks| {
@@ -255,6 +308,31 @@ impl ActiveStep<'_> {
             })),
             Command::Finish(_) => Ok(None),
         }
+    }
+
+    /// Says what was undone, and how to have it back: what someone else has changed meanwhile may be among it.
+    fn describe_undo(&self, session: SessionId, done: &UndoneSession) -> String {
+        let names = |paths: &[PathBuf]| {
+            let shown = paths.iter().take(MAX_LISTED);
+            let shown: Vec<_> =
+                shown.map(|path| sanitize::line(&path.to_string_lossy()).into_owned()).collect();
+            let more = paths.len().saturating_sub(MAX_LISTED);
+            let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+            format!("{}{more}", shown.join(", "))
+        };
+        let UndoneSession { restored, copies, .. } = done;
+        let mut note = pluralize(restored.len(), "path restored", "paths restored");
+        if !restored.is_empty() {
+            let folder = sanitize::line(&self.run.store.root().to_string_lossy()).into_owned();
+            note.push_str(&format!(
+                ": {}; `architect undo {session} --set sessions.dir={folder}` takes this back",
+                names(restored)
+            ));
+        }
+        if !copies.is_empty() {
+            note.push_str(&format!("; changed meanwhile, and kept as {}", names(copies)));
+        }
+        note
     }
 
     /// Returns whether a condition holds, if there is one.
@@ -268,9 +346,10 @@ impl ActiveStep<'_> {
             return String::new();
         };
         let own = self.history.iterations.iter().filter(|it| it.step == index);
-        let answers = own.map(|it| it.report.as_ref().map_or("", |report| report.output.as_str()));
+        let mut answers =
+            own.map(|it| it.report.as_ref().map_or("", |report| report.output.as_str()));
         match &self.run.workflow.steps[index].items {
-            None => answers.last().unwrap_or_default().to_owned(),
+            None => answers.next_back().unwrap_or_default().to_owned(),
             Some(_) => answers.map(str::trim_end).collect::<Vec<_>>().join("\n\n"),
         }
     }
@@ -283,6 +362,9 @@ impl ActiveStep<'_> {
 
     /// Returns the item of an iteration of the step.
     fn item(&self, number: u32) -> Option<String> {
+        if self.step.parallel.is_some() {
+            return None;
+        }
         let index = usize::try_from(number.checked_sub(1)?).ok()?;
         self.items()?.get(index).cloned()
     }
@@ -309,7 +391,13 @@ impl ActiveStep<'_> {
         let need = match self.items().filter(|_| is_needed) {
             _ if !is_needed => StepNeed::Nothing,
             None => StepNeed::Iterations,
-            Some(items) => StepNeed::Items(u32::try_from(items.len()).unwrap_or(u32::MAX)),
+            Some(items) => {
+                let count = u32::try_from(items.len()).unwrap_or(u32::MAX);
+                match self.step.parallel {
+                    Some(_) if (1..=MAX_ITEMS).contains(&count) => StepNeed::Iterations,
+                    Some(_) | None => StepNeed::Items(count),
+                }
+            }
         };
         Some((StepEvent::Decided(need), EventDetail { checks, ..EventDetail::default() }))
     }
@@ -368,6 +456,40 @@ impl ActiveStep<'_> {
             is_resumed: self.run.store.reader(session).is_ok(),
         });
         let Some((end, report)) = run.run(self.run.io)? else { return Ok(None) };
+        let detail = EventDetail { report: Some(report), ..EventDetail::default() };
+        Ok(Some((StepEvent::Ended(end), detail)))
+    }
+
+    /// Runs all items of the step, up to so many at the same time.
+    fn run_items(
+        &self,
+        id: SessionId,
+        jobs: u32,
+    ) -> Result<Option<(StepEvent, EventDetail)>, WorkflowError> {
+        if self.run.is_out_of_time() {
+            return Ok(None);
+        }
+        let spent = self.history.spent_without(Some(id));
+        let WorkflowLimits { budget, tokens, .. } = self.run.limits;
+        let message = |item: String| {
+            let task = self.task(Some(&item));
+            let message = iteration_message(self.step, &task, self.history, 1);
+            (item, message)
+        };
+        let items = ParallelItems {
+            run: self.run,
+            step: self.step,
+            setup: self.setup()?,
+            id,
+            jobs: usize::try_from(jobs).unwrap_or(1),
+            items: self.items().unwrap_or_default().into_iter().map(message).collect(),
+            limits: BatchLimits {
+                money: budget.map(|most| most.saturating_sub(spent.money)),
+                tokens: tokens.map(|most| most.saturating_sub(spent.tokens)),
+            },
+            is_repeated: self.history.records_at_end(id).is_some(),
+        };
+        let Some((end, report)) = items.run()? else { return Ok(None) };
         let detail = EventDetail { report: Some(report), ..EventDetail::default() };
         Ok(Some((StepEvent::Ended(end), detail)))
     }

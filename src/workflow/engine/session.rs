@@ -17,7 +17,7 @@ use crate::workflow::batch::coordination::Charge;
 use crate::workflow::self_eval::{EvaluatedRuns, RetryContext, evaluate};
 
 /// The longest answer that is kept, in characters.
-const MAX_ANSWER: usize = 64_000;
+pub(super) const MAX_ANSWER: usize = 4_000_000;
 
 /// The longest time before the end of the workflow in which a run that ended by its time counts as ended by that.
 const CLOSING_TIME: Duration = Duration::from_secs(31);
@@ -75,6 +75,7 @@ impl SessionRun<'_> {
             error: answered.and_then(|it| it.error.as_ref()).map(ToString::to_string),
             charge: charge(&done) + self.earlier_evaluations,
             records: end.position.seq,
+            items: Vec::new(),
         };
         Ok(Some((SessionEnd { outcome, has_changed }, report)))
     }

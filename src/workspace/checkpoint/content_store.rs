@@ -227,6 +227,11 @@ impl ContentStore {
         self.index.contains_key(hash) || self.batch().offsets.contains_key(hash)
     }
 
+    /// Returns the length of a content that is committed.
+    pub(super) fn length_of(&self, hash: &ContentHash) -> Option<u64> {
+        self.index.get(hash).map(|location| location.length)
+    }
+
     /// Returns how much of each file of contents these contents take, in bytes.
     pub(super) fn use_of_files(
         &self,

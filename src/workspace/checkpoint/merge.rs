@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 
 use super::content_store::{ContentHash, ContentStore};
 use super::error::CheckpointError;
-use super::tree::{PathChange, PathState, TreeEdits};
+use super::tree::{PathChange, PathState, SkipReason, SkippedEntry, TreeEdits};
 
 /// What happened between a recorded state and the next one, or the present one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChangeInterval {
     /// The state before.
     pub from: ContentHash,
@@ -19,12 +19,35 @@ pub struct ChangeInterval {
 }
 
 /// The author of changes of files.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ChangeAuthor {
-    /// The session.
+    /// The session: what has changed, it may have changed.
     Session,
+    /// Tools of the session have made these changes, in this order. All others are those of someone else.
+    Tools(Vec<ToolEdit>),
     /// Someone else: the user, another session.
     Others,
+}
+
+/// The change of a file by a tool.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ToolEdit {
+    /// The file, relative to the workspace.
+    pub path: PathBuf,
+    /// Its content before; `None` if there was no file.
+    pub before: Option<ContentHash>,
+    /// Its content after.
+    pub after: Option<ContentHash>,
+    /// Whether it was made. One that was interrupted may have been.
+    pub is_made: bool,
+}
+
+/// What has changed at a path in an interval.
+pub struct AuthoredChange {
+    /// The whole change.
+    pub change: PathChange,
+    /// What of it the session has made: the state before and after that.
+    own: Option<[Option<PathState>; 2]>,
 }
 
 /// What a restore does with files that others have changed too.
@@ -47,10 +70,21 @@ pub struct RestorePlan {
     pub changes: Vec<PathChange>,
     /// Files that others have changed since, and that the restore would change.
     pub conflicts: Vec<PathBuf>,
-    /// Paths that stay as they are, with the reason.
-    pub unrestorable: Vec<(PathBuf, String)>,
+    /// Paths that stay as they are.
+    pub unrestorable: Vec<UnrestorablePath>,
     /// Files to copy before they are replaced.
     pub copies: Vec<PathBuf>,
+}
+
+/// A path that stays as it is, though the session has changed it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct UnrestorablePath {
+    /// The path.
+    pub path: PathBuf,
+    /// The reason.
+    pub reason: String,
+    /// Whether that follows from what is never recorded, or from what others have made, so that nothing is missing.
+    pub is_expected: bool,
 }
 
 /// The plan of one path.
@@ -58,7 +92,7 @@ enum PathPlan {
     Unchanged,
     Edit(Option<PathState>),
     Conflict,
-    Unrestorable(String),
+    Unrestorable { reason: String, is_expected: bool },
 }
 
 /// A path, while changes are taken back from the newest to the oldest.
@@ -72,11 +106,19 @@ struct Rollback {
 }
 
 impl Rollback {
-    fn take_back(&mut self, change: PathChange) {
+    fn take_back(&mut self, AuthoredChange { change, own }: AuthoredChange) {
+        let Some([before, after]) = own else { return self.end_series() };
+        let is_first = before == change.before;
+        if after != change.after {
+            self.end_series();
+        }
         match &mut self.unfit {
-            Some([_, oldest]) => *oldest = change.before,
-            None if self.state == change.after => self.state = change.before,
-            unfit @ None => *unfit = Some([change.after, change.before]),
+            Some([_, oldest]) => *oldest = before,
+            None if self.state == after => self.state = before,
+            unfit @ None => *unfit = Some([after, before]),
+        }
+        if !is_first {
+            self.end_series();
         }
     }
 
@@ -110,7 +152,9 @@ impl ContentStore {
             };
             match plan.path(present.as_ref(), after.as_ref(), rollback.is_conflict) {
                 PathPlan::Unchanged => {}
-                PathPlan::Unrestorable(reason) => unrestorable.push((path, reason)),
+                PathPlan::Unrestorable { reason, is_expected } => {
+                    unrestorable.push(UnrestorablePath { path, reason, is_expected });
+                }
                 PathPlan::Conflict if foreign == ForeignChanges::Refuse => conflicts.push(path),
                 PathPlan::Conflict => {
                     if !present.as_ref().is_none_or(PathState::is_folder) {
@@ -154,7 +198,10 @@ impl ContentStore {
         for PathChange { path, before, after } in self.changes(present, result)? {
             // Some file systems have other permissions.
             let is_same = content(&before).is_some() && content(&before) == content(&after);
-            if is_file(&before) && is_file(&after) && !is_same && !own.contains(&path) {
+            let is_foreign = is_file(&before) && is_file(&after) && !is_same;
+            // What was written a moment ago is known, even if it can't be read.
+            let is_unread = matches!(&before, Some(PathState::LeftOut(it)) if it.reason == SkipReason::Unreadable);
+            if (is_foreign || is_unread) && !own.contains(&path) {
                 edits.insert(path, after);
             }
         }
@@ -168,20 +215,93 @@ impl ContentStore {
     ) -> Result<BTreeMap<PathBuf, Rollback>, CheckpointError> {
         let mut paths: BTreeMap<PathBuf, Rollback> = BTreeMap::new();
         for interval in intervals.iter().rev() {
-            for change in self.changes(&interval.from, &interval.to)? {
-                let path = paths.entry(change.path.clone()).or_insert_with(|| Rollback {
-                    state: change.after.clone(),
+            for found in self.authored_changes(interval)? {
+                let PathChange { path, after, .. } = &found.change;
+                let path = paths.entry(path.clone()).or_insert_with(|| Rollback {
+                    state: after.clone(),
                     unfit: None,
                     is_conflict: false,
                 });
-                match interval.author {
-                    ChangeAuthor::Session => path.take_back(change),
-                    ChangeAuthor::Others => path.end_series(),
-                }
+                path.take_back(found);
             }
         }
         paths.values_mut().for_each(Rollback::end_series);
         Ok(paths)
+    }
+
+    /// Returns what has changed in an interval, and what of it the session has made.
+    ///
+    /// # Errors
+    ///
+    /// Fails if a tree is missing or damaged.
+    pub fn authored_changes(
+        &self,
+        interval: &ChangeInterval,
+    ) -> Result<Vec<AuthoredChange>, CheckpointError> {
+        let changes = self.changes(&interval.from, &interval.to)?.into_iter();
+        let authored = changes.map(|change| {
+            let own = match &interval.author {
+                ChangeAuthor::Session => Some([change.before.clone(), change.after.clone()]),
+                ChangeAuthor::Tools(edits) => self.made_by_tools(&change, edits),
+                ChangeAuthor::Others => None,
+            };
+            AuthoredChange { change, own }
+        });
+        Ok(authored.collect())
+    }
+
+    /// Returns the states of a path before and after what tools have done to it; `None` if they have done nothing.
+    fn made_by_tools(
+        &self,
+        change: &PathChange,
+        edits: &[ToolEdit],
+    ) -> Option<[Option<PathState>; 2]> {
+        let PathChange { path, before, after } = change;
+        let is_content = |state: &Option<PathState>, content: Option<ContentHash>| match state {
+            None => content.is_none(),
+            Some(PathState::File { hash, .. }) => content == Some(*hash),
+            Some(PathState::LeftOut(_)) => true,
+            Some(PathState::Link { .. } | PathState::Folder { .. }) => false,
+        };
+        let is_made = |edit: &&ToolEdit| {
+            edit.path == *path && (edit.is_made || is_content(after, edit.after))
+        };
+        let made: Vec<&ToolEdit> = edits.iter().filter(is_made).collect();
+        let Some(last) = made.last() else {
+            // A folder that a tool has created for a file.
+            let is_in_it = |edit: &ToolEdit| edit.after.is_some() && edit.path.starts_with(path);
+            let is_for_file = before.is_none()
+                && after.as_ref().is_some_and(PathState::is_folder)
+                && edits.iter().any(is_in_it);
+            return is_for_file.then(|| [None, after.clone()]);
+        };
+        // What someone has changed between two edits is not theirs, nor what came before.
+        let begin = made.windows(2).rposition(|pair| pair[0].after != pair[1].before);
+        let first = made[begin.map_or(0, |index| index + 1)];
+        let mode = [before, after].into_iter().flatten().find_map(|state| match state {
+            PathState::File { mode, .. } => Some(*mode),
+            _ => None,
+        });
+        // A state that no record has: only its content is known.
+        let unrecorded = |content: Option<ContentHash>| {
+            content.map(|hash| {
+                let size = self.length_of(&hash).unwrap_or_default();
+                PathState::File { mode: mode.unwrap_or(0o644), size, hash }
+            })
+        };
+        let state = |recorded: &Option<PathState>, content| match is_content(recorded, content) {
+            true => recorded.clone(),
+            false => unrecorded(content),
+        };
+        let own = [state(before, first.before), state(after, last.after)];
+        (own[0] != own[1]).then_some(own)
+    }
+}
+
+impl AuthoredChange {
+    /// Returns whether the session has changed it.
+    pub fn is_own(&self) -> bool {
+        self.own.is_some()
     }
 }
 
@@ -201,19 +321,29 @@ impl Planner<'_> {
         if now == target {
             return PathPlan::Unchanged;
         }
-        if let Some(PathState::LeftOut(skipped)) = now {
-            let reason = match target {
-                None => format!("not removed, since it isn't recorded: {skipped}"),
-                Some(_) => format!("not replaced, since what is there isn't recorded: {skipped}"),
-            };
-            return PathPlan::Unrestorable(reason);
+        let is_own = |state: Option<&PathState>| matches!(state, Some(PathState::LeftOut(it)) if it.reason == SkipReason::Own);
+        if is_own(now) || is_own(target) {
+            return PathPlan::Unchanged;
         }
-        match target {
-            Some(PathState::LeftOut(skipped)) => {
-                return PathPlan::Unrestorable(format!("it was not recorded: {skipped}"));
+        let unrestorable = |reason, skipped: &SkippedEntry| PathPlan::Unrestorable {
+            reason: format!("{reason}: {skipped}"),
+            is_expected: skipped.reason.is_rule(),
+        };
+        match (now, target) {
+            (Some(PathState::LeftOut(skipped)), None) => {
+                return unrestorable("not removed, since it isn't recorded", skipped);
             }
-            Some(PathState::File { hash, .. }) if !self.store.contains(hash) => {
-                return PathPlan::Unrestorable("its content is missing".to_owned());
+            (Some(PathState::LeftOut(skipped)), Some(_)) => {
+                return unrestorable("not replaced, since what is there isn't recorded", skipped);
+            }
+            (_, Some(PathState::LeftOut(skipped))) => {
+                return unrestorable("it was not recorded", skipped);
+            }
+            (_, Some(PathState::File { hash, .. })) if !self.store.contains(hash) => {
+                return PathPlan::Unrestorable {
+                    reason: "its content at that time is not recorded".to_owned(),
+                    is_expected: false,
+                };
             }
             _ => {}
         }
@@ -224,8 +354,8 @@ impl Planner<'_> {
     fn keep_used_folders(
         &mut self,
         now: &ContentHash,
-    ) -> Result<Vec<(PathBuf, String)>, CheckpointError> {
-        let mut kept = BTreeMap::new();
+    ) -> Result<Vec<UnrestorablePath>, CheckpointError> {
+        let mut kept = Vec::new();
         let is_lost = |(path, state): (&PathBuf, &Option<PathState>)| {
             let is_folder = state.as_ref().is_some_and(PathState::is_folder);
             (!is_folder).then(|| path.clone())
@@ -247,7 +377,8 @@ impl Planner<'_> {
             if let Some(staying) = staying {
                 self.edits.remove(&path);
                 let name = staying.file_name().unwrap_or_default().to_string_lossy().into_owned();
-                kept.insert(path, format!("not removed, since '{name}' in it stays"));
+                let reason = format!("not removed, since '{name}' in it stays");
+                kept.push(UnrestorablePath { path, reason, is_expected: true });
             }
         }
         // What would be in the place of a folder that stays can't be there.
@@ -265,7 +396,7 @@ impl Planner<'_> {
         for path in lost {
             self.edits.remove(&path);
         }
-        Ok(kept.into_iter().collect())
+        Ok(kept)
     }
 
     /// Adds the folders that new entries need, and returns the entries whose folder is a file now.
@@ -309,7 +440,6 @@ impl Planner<'_> {
 mod tests {
     use super::*;
     use crate::model::Durability;
-    use crate::workspace::checkpoint::tree::{SkipReason, SkippedEntry};
 
     struct MergeFixture {
         _temp: tempfile::TempDir,
@@ -410,6 +540,60 @@ mod tests {
         assert_eq!(plan.result, result);
     }
 
+    /// Tools write a and b in a step; someone else changes b after that, c before it, and makes d.
+    #[test]
+    fn what_no_tool_has_written_is_not_the_sessions() {
+        let world = MergeFixture::new();
+        let before = world.tree(&[("a", "1"), ("b", "1"), ("c", "1")]);
+        let now = world.tree(&[
+            ("a", "2"),
+            ("b", "theirs"),
+            ("c", "3"),
+            ("d", "theirs"),
+            ("n/", ""),
+            ("n/x", "x"),
+        ]);
+        let hash = |text: &str| Some(ContentHash::of(text.as_bytes()));
+        let edit = |path: &str, before, after| ToolEdit {
+            path: path.into(),
+            before,
+            after,
+            is_made: true,
+        };
+        let mut edits = vec![
+            edit("a", hash("1"), hash("2")),
+            edit("b", hash("1"), hash("2")),
+            edit("c", hash("unseen"), hash("3")),
+            edit("n/x", None, hash("x")),
+        ];
+        // One that was not made.
+        edits.push(ToolEdit { is_made: false, ..edit("d", None, hash("other")) });
+        let interval =
+            |edits| ChangeInterval { from: before, to: now, author: ChangeAuthor::Tools(edits) };
+        let plan =
+            world.store.plan_restore(&now, &[interval(edits.clone())], ForeignChanges::Refuse);
+        let plan = plan.unwrap();
+        assert_eq!(plan.conflicts, [PathBuf::from("b")]);
+        assert_eq!(plan.unrestorable.len(), 1);
+        assert!(plan.unrestorable[0].path == Path::new("c") && !plan.unrestorable[0].is_expected);
+        let kept = [("a", "1"), ("b", "theirs"), ("c", "3"), ("d", "theirs")];
+        assert_eq!(plan.result, world.tree(&kept));
+    }
+
+    /// A folder that was excluded at one of two records: nothing in it is removed or written.
+    #[test]
+    fn what_was_left_out_of_one_of_two_records_stays() {
+        let world = MergeFixture::new();
+        let (out, recorded) = (world.tree(&[("d", "?")]), world.tree(&[("d/", ""), ("d/x", "x")]));
+        for (now, target) in [(recorded, out), (out, recorded)] {
+            let plan = world.plan_intervals(&[target, now], ForeignChanges::KeepCopies);
+            assert_eq!((plan.result, plan.conflicts.len()), (now, 0));
+            let paths: Vec<_> =
+                plan.unrestorable.iter().map(|it| it.path.to_str().unwrap()).collect();
+            assert_eq!(paths, ["d", "d/x"]);
+        }
+    }
+
     #[test]
     fn what_others_made_and_the_session_removed_is_created_again() {
         let world = MergeFixture::new();
@@ -442,8 +626,7 @@ mod tests {
             ForeignChanges::Refuse,
         );
         assert_eq!(plan.result, world.tree(&[("d/", ""), ("d/big", "?")]));
-        let paths: Vec<_> =
-            plan.unrestorable.iter().map(|(path, _)| path.to_str().unwrap()).collect();
+        let paths: Vec<_> = plan.unrestorable.iter().map(|it| it.path.to_str().unwrap()).collect();
         assert_eq!(paths, ["d", "d/big"]);
     }
 

@@ -23,7 +23,10 @@ mod tree;
 
 pub use content_store::{ContentHash, ContentStore};
 pub use error::CheckpointError;
-pub use merge::{ChangeAuthor, ChangeInterval, ForeignChanges, RestorePlan};
+pub use merge::{
+    AuthoredChange, ChangeAuthor, ChangeInterval, ForeignChanges, RestorePlan, ToolEdit,
+    UnrestorablePath,
+};
 pub use patch::ChangePatch;
 pub use restore::{Restorer, copy_names, remove_leftovers};
 pub use restore_log::{PendingRestore, RestoreLog};

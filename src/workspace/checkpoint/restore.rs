@@ -21,7 +21,6 @@ use rustix::fs::{
     readlinkat, renameat, renameat_with, statat, symlinkat, unlinkat,
 };
 use rustix::io::Errno;
-use rustix::path::Arg;
 use rustix::process::geteuid;
 
 use super::content_store::{ContentHash, ContentStore};
@@ -31,6 +30,7 @@ use super::scan::{WorkspaceScanner, folder_names, open_folder};
 use super::tree::{PathChange, PathState};
 use crate::model::Durability;
 use crate::port::CancellationToken;
+use crate::workspace::edit_batch::rename_to_new;
 use crate::workspace::root::WorkspaceRoot;
 
 /// Changes files of a workspace to a recorded state.
@@ -260,7 +260,7 @@ fn keep_beside(root: &WorkspaceRoot, from: &OwnedFd, name: &str, path: &Path) ->
     for parent in [path.parent().unwrap_or(Path::new("")), Path::new("")] {
         let Ok(folder) = open_path(root, parent) else { continue };
         for copy in copy_names(path) {
-            match rename(from, name, &folder, &copy) {
+            match rename_to_new(from, name, &folder, &copy) {
                 Ok(()) => return Some(parent.join(copy)),
                 Err(Errno::EXIST) => {}
                 Err(_) => break,
@@ -344,7 +344,7 @@ impl FileTransition<'_> {
                 let from = staged_name(&change.path);
                 match is_file(&change.before) {
                     true => exchange(&staging, &from, &folder, name),
-                    false => rename(&staging, &from, &folder, name),
+                    false => rename_to_new(&staging, &from, &folder, name),
                 }
                 .context("replace", &change.path)?;
             }
@@ -473,29 +473,10 @@ fn open_path(root: &WorkspaceRoot, path: &Path) -> Result<OwnedFd, CheckpointErr
     Ok(folder)
 }
 
-/// Renames a file; never replaces one.
-fn rename(
-    from: &OwnedFd,
-    name: impl Arg + Copy,
-    to: &OwnedFd,
-    new: impl Arg + Copy,
-) -> rustix::io::Result<()> {
-    match renameat_with(from, name, to, new, RenameFlags::NOREPLACE) {
-        // Some file systems can't, and systems before Linux 3.15.
-        Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => {
-            match statat(to, new, AtFlags::SYMLINK_NOFOLLOW) {
-                Ok(_) => Err(Errno::EXIST),
-                Err(_) => renameat(from, name, to, new),
-            }
-        }
-        renamed => renamed,
-    }
-}
-
 /// Moves a file away, so that what it is can be verified when its name is gone.
 fn move_away(from: &OwnedFd, name: &OsStr, to: &OwnedFd, new: &str) -> rustix::io::Result<()> {
     refuse_folder(from, name)?;
-    match rename(from, name, to, new) {
+    match rename_to_new(from, name, to, new) {
         // It is a mount point of the same file system.
         Err(Errno::XDEV) => unlinkat(from, name, AtFlags::empty()),
         moved => moved,
@@ -510,7 +491,7 @@ fn exchange(from: &OwnedFd, name: &str, to: &OwnedFd, new: &OsStr) -> rustix::io
     }
     match renameat_with(from, name, to, new, RenameFlags::EXCHANGE) {
         // Someone has removed it.
-        Err(Errno::NOENT) => rename(from, name, to, new),
+        Err(Errno::NOENT) => rename_to_new(from, name, to, new),
         // Some file systems can't, and systems before Linux 3.15: what is replaced can't be verified there.
         Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => renameat(from, name, to, new),
         exchanged => exchanged,

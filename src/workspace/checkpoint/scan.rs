@@ -18,7 +18,7 @@ use ignore::gitignore::{Gitignore, GitignoreBuilder};
 use rayon::prelude::*;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use rustix::fs::{
-    AtFlags, Dev, Dir, FileType, Mode, OFlags, Stat, fstat, openat, readlinkat, statat,
+    AtFlags, Dev, Dir, FileType, Mode, OFlags, Stat, fstat, openat, readlinkat, statat, unlinkat,
 };
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
@@ -27,6 +27,7 @@ use super::content_store::{ContentHash, ContentStore};
 use super::error::{CheckpointError, Context};
 use super::tree::{RecordedNodeRef, SkipReason, SkippedEntry, encode};
 use crate::port::CancellationToken;
+use crate::workspace::edit_batch::is_leftover_name;
 use crate::workspace::generated::is_generated_among;
 use crate::workspace::index::VERSION_CONTROL_FOLDERS;
 use crate::workspace::root::WorkspaceRoot;
@@ -93,6 +94,8 @@ pub struct WorkspaceScanner {
     is_stored: bool,
     pool: Option<ThreadPool>,
     time_limit: Option<Duration>,
+    /// How long a temporary file of an edit exists at the most.
+    pub(super) leftover_age: Duration,
 }
 
 /// A folder at the last scan.
@@ -140,6 +143,8 @@ struct Scan<'a> {
     cancel: &'a CancellationToken,
     /// Times from here on are too new, for time stamps of nanoseconds and of seconds.
     newest: [i64; 2],
+    /// Temporary files with older changes are those of killed processes.
+    leftovers_before: i64,
     device: Dev,
     files: AtomicU64,
     /// The bytes that the contents of the session may take on this disk.
@@ -152,6 +157,9 @@ struct Scan<'a> {
 /// How far apart two changes with different time stamps are at least: some ticks of a kernel, and two seconds for file
 /// systems that count those.
 const RESOLUTION: [Duration; 2] = [Duration::from_millis(30), Duration::from_millis(2_100)];
+
+/// Much longer than an edit takes.
+const LEFTOVER_AGE: Duration = Duration::from_secs(60);
 
 /// The deepest folder that is walked.
 const MAX_DEPTH: usize = 100;
@@ -279,6 +287,7 @@ impl WorkspaceScanner {
             is_stored: false,
             pool: None,
             time_limit: None,
+            leftover_age: LEFTOVER_AGE,
         })
     }
 
@@ -315,7 +324,7 @@ impl WorkspaceScanner {
     ///
     /// # Errors
     ///
-    /// Fails on an I/O error that is not of one file, if there are too many files, and if it is cancelled.
+    /// Fails on an I/O error that is not of one entry, if there are too many files, and if it is cancelled.
     pub fn scan(
         &mut self,
         store: &ContentStore,
@@ -336,6 +345,7 @@ impl WorkspaceScanner {
             store,
             cancel,
             newest: RESOLUTION.map(newest_time),
+            leftovers_before: newest_time(self.leftover_age),
             device: stat.st_dev,
             files: AtomicU64::new(0),
             most_bytes: OnceLock::new(),
@@ -343,7 +353,9 @@ impl WorkspaceScanner {
             begun: Instant::now(),
         };
         let old = self.state.as_ref();
-        let work = || scan.folder(&folder, Path::new(""), FileStat::new(&stat).mode, old, 0);
+        let names = folder_names(&folder).context("list", path)?;
+        let mode = FileStat::new(&stat).mode;
+        let work = || scan.folder(&folder, &names, Path::new(""), mode, old, 0);
         let state = match pool {
             Some(pool) => pool.install(work),
             None => work(),
@@ -373,10 +385,13 @@ pub(super) fn open_folder(parent: BorrowedFd<'_>, name: &OsStr) -> rustix::io::R
     retry(|| openat(parent, name, flags, Mode::empty()))
 }
 
+/// Repeats a call that was interrupted, and once one that failed: an error of a disk may pass.
 fn retry<T>(call: impl Fn() -> rustix::io::Result<T>) -> rustix::io::Result<T> {
+    let mut has_failed = false;
     loop {
         match call() {
             Err(Errno::INTR) => {}
+            Err(Errno::IO) if !std::mem::replace(&mut has_failed, true) => {}
             result => return result,
         }
     }
@@ -406,16 +421,14 @@ impl Scan<'_> {
     fn folder(
         &self,
         folder: &OwnedFd,
+        names: &[OsString],
         path: &Path,
         mode: u32,
         old: Option<&FolderState>,
         depth: usize,
     ) -> Result<FolderState, CheckpointError> {
         self.check_time()?;
-        let full = || self.scanner.root.path().join(path);
-        let names = folder_names(folder).map_err(|error| (error, full()));
-        let names = names.or_else(|(error, path)| Err(error).context("list", &path))?;
-        let entry = |name: &OsString| self.entry(folder, path, name, &names, old, depth);
+        let entry = |name: &OsString| self.entry(folder, path, name, names, old, depth);
         let found: Result<Vec<Option<ScannedEntry>>, CheckpointError> = match self.is_parallel {
             true => names.par_iter().with_min_len(16).map(entry).collect(),
             false => names.iter().map(entry).collect(),
@@ -481,14 +494,20 @@ impl Scan<'_> {
             Ok(stat) => stat,
             Err(Errno::NOENT) => return Ok(None),
             Err(error) => {
-                return Err(error)
-                    .context("inspect", &self.scanner.root.path().join(path).join(name));
+                let node = self.unreadable(error, "inspect", path, name, None)?;
+                return Ok(Some(ScannedEntry::Entry(EntryState { name: name.clone(), node })));
             }
         };
         let kind = FileType::from_raw_mode(stat.st_mode);
         let is_folder = kind == FileType::Directory;
         let file_stat = FileStat::new(&stat);
         let old = old.and_then(|old| old.entry(name)).map(|entry| &entry.node);
+        if self.is_leftover(name, kind, &file_stat) {
+            log::debug!("removing {}, which a killed process has left", path.join(name).display());
+            if unlinkat(folder, name, AtFlags::empty()).is_ok() {
+                return Ok(None);
+            }
+        }
         let node = match self.skip_by_name(path, name, is_folder, siblings, old) {
             Some(reason) if is_folder => Some(skipped(reason)),
             Some(reason) => Some(file_stat.skipped(reason)),
@@ -506,6 +525,13 @@ impl Scan<'_> {
             },
         };
         Ok(node.map(|node| ScannedEntry::Entry(EntryState { name: name.clone(), node })))
+    }
+
+    /// Returns whether a file is a new content, or a backup, that a killed process has left.
+    fn is_leftover(&self, name: &OsStr, kind: FileType, stat: &FileStat) -> bool {
+        kind == FileType::RegularFile
+            && name.to_str().is_some_and(is_leftover_name)
+            && stat.changed < self.leftovers_before
     }
 
     /// Returns why an entry is left out, whatever it contains. A folder that was recorded stays so, and one that was
@@ -562,14 +588,40 @@ impl Scan<'_> {
             Some(NodeState::Folder(folder)) => Some(&**folder),
             _ => None,
         };
-        match open_folder(parent.as_fd(), name) {
-            Ok(folder) => {
-                let state = self.folder(&folder, path, mode, old, depth)?;
+        let opened = || {
+            let folder = open_folder(parent.as_fd(), name)?;
+            let names = folder_names(&folder)?;
+            Ok((folder, names))
+        };
+        match retry(opened) {
+            Ok((folder, names)) => {
+                let state = self.folder(&folder, &names, path, mode, old, depth)?;
                 Ok(Some(NodeState::Folder(Box::new(state))))
             }
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => Ok(None),
-            Err(Errno::ACCESS | Errno::PERM) => Ok(Some(skipped(SkipReason::Unreadable))),
-            Err(error) => Err(error).context("open", &self.scanner.root.path().join(path)),
+            Err(error) => self.unreadable(error, "open", path, OsStr::new(""), None).map(Some),
+        }
+    }
+
+    /// Returns an entry that can't be read, unless the error is not of this entry alone.
+    fn unreadable(
+        &self,
+        error: Errno,
+        operation: &'static str,
+        folder: &Path,
+        name: &OsStr,
+        stat: Option<FileStat>,
+    ) -> Result<NodeState, CheckpointError> {
+        match error {
+            Errno::MFILE | Errno::NFILE | Errno::NOMEM => {
+                Err(error).context(operation, &self.scanner.root.path().join(folder).join(name))
+            }
+            _ => {
+                let path = folder.join(name);
+                log::debug!("could not {operation} {}: {error}", path.display());
+                let reason = SkipReason::Unreadable;
+                Ok(stat.map_or_else(|| skipped(reason), |stat| stat.skipped(reason)))
+            }
         }
     }
 
@@ -613,15 +665,13 @@ impl Scan<'_> {
         {
             return Ok(Some(NodeState::Link { stat, target: target.clone() }));
         }
-        match readlinkat(folder, name, Vec::new()) {
+        match retry(|| readlinkat(folder, name, Vec::new())) {
             Ok(target) => {
                 let target = OsString::from_vec(target.into_bytes());
                 Ok(Some(NodeState::Link { stat: self.with_race(stat), target }))
             }
             Err(Errno::NOENT | Errno::INVAL) => Ok(None),
-            Err(error) => {
-                Err(error).context("read", &self.scanner.root.path().join(path).join(name))
-            }
+            Err(error) => self.unreadable(error, "read", path, name, Some(stat)).map(Some),
         }
     }
 
@@ -651,17 +701,8 @@ impl Scan<'_> {
         }
         let flags =
             OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-        let opened = match retry(|| openat(folder, name, flags, Mode::empty())) {
-            Ok(file) => File::from(file),
-            Err(Errno::NOENT | Errno::LOOP) => return Ok(None),
-            Err(Errno::ACCESS | Errno::PERM) => {
-                return Ok(Some(stat.skipped(SkipReason::Unreadable)));
-            }
-            Err(error) => {
-                return Err(error).context("open", &self.scanner.root.path().join(path).join(name));
-            }
-        };
-        let read = || -> std::io::Result<Option<(FileStat, Vec<u8>)>> {
+        let read = || -> rustix::io::Result<Option<(FileStat, Vec<u8>)>> {
+            let opened = File::from(openat(folder, name, flags, Mode::empty())?);
             let before = fstat(&opened)?;
             if FileType::from_raw_mode(before.st_mode) != FileType::RegularFile {
                 return Ok(None);
@@ -669,16 +710,17 @@ impl Scan<'_> {
             let before = FileStat::new(&before);
             let expected = usize::try_from(before.size.min(max_file_size)).unwrap_or_default();
             let mut content = Vec::with_capacity(expected + 1);
-            (&opened).take(max_file_size.saturating_add(1)).read_to_end(&mut content)?;
+            let all = (&opened).take(max_file_size.saturating_add(1)).read_to_end(&mut content);
+            all.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
             let after = FileStat::new(&fstat(&opened)?);
             // A file that is being written is read again by the next scan.
             let is_racy = after != before;
             Ok(Some((FileStat { is_racy, size: content.len() as u64, ..before }, content)))
         };
-        let Some((stat, content)) =
-            read().context("read", &self.scanner.root.path().join(path).join(name))?
-        else {
-            return Ok(None);
+        let (stat, content) = match retry(read) {
+            Ok(Some(read)) => read,
+            Ok(None) | Err(Errno::NOENT | Errno::LOOP) => return Ok(None),
+            Err(error) => return self.unreadable(error, "read", path, name, Some(stat)).map(Some),
         };
         if stat.size > max_file_size {
             return Ok(Some(stat.skipped(SkipReason::TooLarge)));

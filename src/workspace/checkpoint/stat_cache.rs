@@ -14,7 +14,7 @@ use super::content_store::{ContentHash, ContentStore};
 use super::scan::{
     EntryState, FileStat, FolderState, NodeState, ScanOptions, ScanTotals, WorkspaceScanner,
 };
-use super::tree::{RecordReader, SkipReason, SkippedEntry};
+use super::tree::{RecordReader, write_skipped, write_text};
 
 /// The cache of one workspace, recorded with these options.
 #[derive(Clone, Debug)]
@@ -135,11 +135,6 @@ fn share_contents(
     }
 }
 
-fn write_text(out: &mut Vec<u8>, text: &[u8]) {
-    out.extend_from_slice(&(text.len() as u32).to_le_bytes());
-    out.extend_from_slice(text);
-}
-
 fn write_stat(out: &mut Vec<u8>, stat: &FileStat) {
     out.extend_from_slice(&stat.mode.to_le_bytes());
     out.extend_from_slice(&stat.inode.to_le_bytes());
@@ -173,11 +168,9 @@ fn write_folder(out: &mut Vec<u8>, folder: &FolderState) {
                 out.push(3);
                 write_folder(out, folder);
             }
-            NodeState::LeftOut(SkippedEntry { reason, size, modified }) => {
-                let reason = SkipReason::ALL.iter().position(|other| other == reason);
-                out.extend_from_slice(&[4, reason.unwrap_or_default() as u8]);
-                out.extend_from_slice(&size.to_le_bytes());
-                out.extend_from_slice(&modified.to_le_bytes());
+            NodeState::LeftOut(skipped) => {
+                out.push(4);
+                write_skipped(out, skipped);
             }
         }
     }
@@ -204,11 +197,7 @@ fn read_folder(reader: &mut RecordReader<'_>) -> Option<FolderState> {
             [1] => NodeState::File { stat: read_stat(reader)?, hash: ContentHash(reader.array()?) },
             [2] => NodeState::Link { stat: read_stat(reader)?, target: reader.text()? },
             [3] => NodeState::Folder(Box::new(read_folder(reader)?)),
-            [4] => {
-                let reason = *SkipReason::ALL.get(usize::from(reader.bytes(1)?[0]))?;
-                let (size, modified) = (reader.u64()?, i64::from_le_bytes(reader.array()?));
-                NodeState::LeftOut(SkippedEntry { reason, size, modified })
-            }
+            [4] => NodeState::LeftOut(reader.skipped()?),
             _ => return None,
         };
         entries.push(EntryState { name, node });

@@ -324,8 +324,22 @@ fn what_is_left_out_is_named_and_stays() {
     let plan = world.restore(&state.tree);
     assert_eq!(fs::read_to_string(path.join("node_modules/a")).unwrap(), "changed, and long");
     assert_eq!(fs::read_to_string(path.join("d/a")).unwrap(), "changed, and long");
-    let paths: Vec<_> = plan.unrestorable.iter().map(|(path, _)| path.to_str().unwrap()).collect();
+    let paths: Vec<_> = plan.unrestorable.iter().map(|it| it.path.to_str().unwrap()).collect();
     assert_eq!(paths, ["big", "d/a", "x.log"]);
+}
+
+#[test]
+fn what_killed_edits_have_left_is_removed() {
+    let mut world = RecordedWorkspace::new(options());
+    let name = format!(".architect-{}.tmp", "0a".repeat(16));
+    let paths = [name.as_str(), ".architect-other.tmp"].map(|name| world.path().join(name));
+    paths.iter().for_each(|path| fs::write(path, "x").unwrap());
+    world.record();
+    assert!(paths[0].exists());
+    std::thread::sleep(std::time::Duration::from_millis(20));
+    world.scanner.leftover_age = std::time::Duration::ZERO;
+    world.record();
+    assert_eq!(paths.map(|path| path.exists()), [false, true]);
 }
 
 #[test]

@@ -94,6 +94,22 @@ word_enum! {
     }
 }
 
+impl SkipReason {
+    /// Returns whether such entries are never recorded, whatever is in them.
+    pub fn is_rule(self) -> bool {
+        match self {
+            Self::Repository | Self::Own | Self::Excluded | Self::Generated => true,
+            Self::TooLarge
+            | Self::OverTotal
+            | Self::Unreadable
+            | Self::Special
+            | Self::OtherFileSystem
+            | Self::TooDeep
+            | Self::LowSpace => false,
+        }
+    }
+}
+
 impl fmt::Display for SkippedEntry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.reason.as_str())
@@ -109,6 +125,25 @@ pub struct PathChange {
     pub before: Option<PathState>,
     /// Its state after.
     pub after: Option<PathState>,
+}
+
+/// What is known of the entries of a folder.
+#[derive(PartialEq, Eq)]
+enum FolderSide {
+    Recorded(ContentHash),
+    /// It was left out, and whatever was in it.
+    LeftOut(SkippedEntry),
+    Nothing,
+}
+
+impl FolderSide {
+    fn of(node: Option<&RecordedNode>) -> Self {
+        match node {
+            Some(RecordedNode::Folder { tree, .. }) => Self::Recorded(*tree),
+            Some(RecordedNode::LeftOut(skipped)) => Self::LeftOut(*skipped),
+            Some(RecordedNode::File { .. } | RecordedNode::Link { .. }) | None => Self::Nothing,
+        }
+    }
 }
 
 /// New states of paths.
@@ -149,10 +184,6 @@ pub(super) fn encode<'a>(
     entries: impl Iterator<Item = (&'a OsStr, RecordedNodeRef<'a>)>,
     out: &mut Vec<u8>,
 ) {
-    fn text(out: &mut Vec<u8>, text: &OsStr) {
-        out.extend_from_slice(&(text.len() as u32).to_le_bytes());
-        out.extend_from_slice(text.as_bytes());
-    }
     for (name, node) in entries {
         match node {
             RecordedNodeRef::File { mode, size, hash } => {
@@ -163,7 +194,7 @@ pub(super) fn encode<'a>(
             }
             RecordedNodeRef::Link { target } => {
                 out.push(LINK);
-                text(out, target);
+                write_text(out, target.as_bytes());
             }
             RecordedNodeRef::Folder { mode, tree } => {
                 out.push(FOLDER);
@@ -171,14 +202,24 @@ pub(super) fn encode<'a>(
                 out.extend_from_slice(&tree.0);
             }
             RecordedNodeRef::LeftOut(skipped) => {
-                let reason = SkipReason::ALL.iter().position(|other| *other == skipped.reason);
-                out.extend_from_slice(&[LEFT_OUT, reason.unwrap_or_default() as u8]);
-                out.extend_from_slice(&skipped.size.to_le_bytes());
-                out.extend_from_slice(&skipped.modified.to_le_bytes());
+                out.push(LEFT_OUT);
+                write_skipped(out, &skipped);
             }
         }
-        text(out, name);
+        write_text(out, name.as_bytes());
     }
+}
+
+pub(super) fn write_text(out: &mut Vec<u8>, text: &[u8]) {
+    out.extend_from_slice(&(text.len() as u32).to_le_bytes());
+    out.extend_from_slice(text);
+}
+
+pub(super) fn write_skipped(out: &mut Vec<u8>, skipped: &SkippedEntry) {
+    let reason = SkipReason::ALL.iter().position(|other| *other == skipped.reason);
+    out.push(reason.unwrap_or_default() as u8);
+    out.extend_from_slice(&skipped.size.to_le_bytes());
+    out.extend_from_slice(&skipped.modified.to_le_bytes());
 }
 
 /// A borrowed [`RecordedNode`].
@@ -233,6 +274,12 @@ impl<'a> RecordReader<'a> {
         Some(OsString::from_vec(self.bytes(length)?.to_vec()))
     }
 
+    pub(super) fn skipped(&mut self) -> Option<SkippedEntry> {
+        let reason = *SkipReason::ALL.get(usize::from(self.bytes(1)?[0]))?;
+        let (size, modified) = (self.u64()?, i64::from_le_bytes(self.array()?));
+        Some(SkippedEntry { reason, size, modified })
+    }
+
     fn entry(&mut self) -> Option<RecordedEntry> {
         let node = match self.bytes(1)? {
             [FILE] => RecordedNode::File {
@@ -244,11 +291,7 @@ impl<'a> RecordReader<'a> {
             [FOLDER] => {
                 RecordedNode::Folder { mode: self.u32()?, tree: ContentHash(self.array()?) }
             }
-            [LEFT_OUT] => {
-                let reason = *SkipReason::ALL.get(usize::from(self.bytes(1)?[0]))?;
-                let (size, modified) = (self.u64()?, i64::from_le_bytes(self.array()?));
-                RecordedNode::LeftOut(SkippedEntry { reason, size, modified })
-            }
+            [LEFT_OUT] => RecordedNode::LeftOut(self.skipped()?),
             _ => return None,
         };
         let name = self.text()?;
@@ -300,29 +343,37 @@ impl ContentStore {
         after: &ContentHash,
     ) -> Result<Vec<PathChange>, CheckpointError> {
         let mut changes = Vec::new();
-        self.add_changes(Path::new(""), Some(before), Some(after), &mut changes)?;
+        let [before, after] = [before, after].map(|tree| FolderSide::Recorded(*tree));
+        self.add_changes(Path::new(""), &before, &after, &mut changes)?;
         Ok(changes)
     }
 
     fn add_changes(
         &self,
         path: &Path,
-        before: Option<&ContentHash>,
-        after: Option<&ContentHash>,
+        before: &FolderSide,
+        after: &FolderSide,
         changes: &mut Vec<PathChange>,
     ) -> Result<(), CheckpointError> {
         if before == after {
             return Ok(());
         }
-        let entries =
-            |tree: Option<&ContentHash>| tree.map_or(Ok(Vec::new()), |tree| self.tree(tree));
+        let entries = |side: &FolderSide| match side {
+            FolderSide::Recorded(tree) => self.tree(tree),
+            FolderSide::LeftOut(_) | FolderSide::Nothing => Ok(Vec::new()),
+        };
+        let none = |side: &FolderSide| match side {
+            FolderSide::LeftOut(skipped) => Some(RecordedNode::LeftOut(*skipped)),
+            FolderSide::Recorded(_) | FolderSide::Nothing => None,
+        };
         let mut names: BTreeMap<OsString, (Option<RecordedNode>, Option<RecordedNode>)> =
             BTreeMap::new();
+        let missing = (none(before), none(after));
         for entry in entries(before)? {
-            names.entry(entry.name).or_default().0 = Some(entry.node);
+            names.entry(entry.name).or_insert(missing.clone()).0 = Some(entry.node);
         }
         for entry in entries(after)? {
-            names.entry(entry.name).or_default().1 = Some(entry.node);
+            names.entry(entry.name).or_insert(missing.clone()).1 = Some(entry.node);
         }
         for (name, (before, after)) in names {
             let path = path.join(name);
@@ -331,11 +382,8 @@ impl ContentStore {
             if was != is {
                 changes.push(PathChange { path: path.clone(), before: was, after: is });
             }
-            let tree = |node: &Option<RecordedNode>| match node {
-                Some(RecordedNode::Folder { tree, .. }) => Some(*tree),
-                _ => None,
-            };
-            self.add_changes(&path, tree(&before).as_ref(), tree(&after).as_ref(), changes)?;
+            let [before, after] = [&before, &after].map(|node| FolderSide::of(node.as_ref()));
+            self.add_changes(&path, &before, &after, changes)?;
         }
         Ok(())
     }
@@ -367,6 +415,8 @@ impl ContentStore {
             let node = entries[position].node.clone();
             match (&node, names.peek()) {
                 (RecordedNode::Folder { tree: below, .. }, _) => tree = *below,
+                // What is in a folder that was left out, too.
+                (RecordedNode::LeftOut(_), Some(_)) => return Ok(Some(node)),
                 (_, Some(_)) => return Ok(None),
                 (_, None) => {}
             }

@@ -12,6 +12,7 @@ use super::changes::git_state;
 use super::error::WorktreeError;
 use super::git::{GitTree, path_of};
 use super::record::{LockedRecord, RepositoryRecord, WorktreePhase, WorktreeRecord};
+use super::remove::is_orphan;
 use super::repository::Repository;
 use super::tree_copy::{TreeManifest, copy_entry, copy_folder, remove_all};
 use super::{
@@ -232,6 +233,10 @@ fn claim(
         }
         match claim_record(project, &folder)? {
             Some(locked) if folder.symlink_metadata().is_ok() => {
+                if is_orphan(&folder) {
+                    remove_all(&folder)?;
+                    return Ok((folder, locked));
+                }
                 locked.remove()?;
                 Err(taken(name, &format!("a folder {}", folder.display())))
             }

@@ -4,7 +4,7 @@
 //! before the first file is written; with a conflict, none is. They are stored before that, too: a merge that is killed is
 //! completed by the next one (`merge_log`).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -90,7 +90,7 @@ impl Worktrees {
         // A merge that was interrupted is completed first.
         if let Some(log) = MergeLog::load(&worktree.folder)? {
             let changes = log.complete(&worktree.folder)?;
-            worktree.note_merge(log.digest, changes)?;
+            worktree.note_merge(log.digest, changes, confined.is_none())?;
         }
         let (state, changes) = examine(
             &worktree.record,
@@ -119,7 +119,7 @@ impl Worktrees {
                 (MergeOutcome::Files(changes.clone()), changes)
             }
         };
-        worktree.note_merge(state.digest, changes)?;
+        worktree.note_merge(state.digest, changes, confined.is_none())?;
         Ok(outcome)
     }
 
@@ -195,15 +195,23 @@ impl Worktree {
         WorktreeError::Conflicts { name: self.record.name.clone(), conflicts: vec![why] }
     }
 
-    /// Notes a merge that was made completely.
+    /// Notes a merge that was made completely. One whose changes are applied is not needed any more, also if its process is
+    /// killed now.
     fn note_merge(
         &mut self,
         digest: String,
         changes: Vec<FileChange>,
+        is_applied: bool,
     ) -> Result<(), WorktreeError> {
+        self.record.phase = match is_applied && !changes.is_empty() {
+            true => WorktreePhase::Applied,
+            false => WorktreePhase::Kept,
+        };
         self.record.merged = Some(digest);
         self.record.changes = changes;
-        self.record.phase = WorktreePhase::Kept;
+        if self.record.phase == WorktreePhase::Applied {
+            self.keep_tip()?;
+        }
         self.locked.write(&self.record)?;
         MergeLog::remove(&self.folder)
     }
@@ -246,7 +254,7 @@ fn branch_files(
                 BaseContent::Blob { id: id.clone(), is_unchanged: !ours.contains_key(path) }
             }
         };
-        files.push(MergedFile { path: path.clone(), base, theirs: read(folder, path)? });
+        files.push(MergedFile { path: path.clone(), base, theirs: read_theirs(folder, path)? });
     }
     for path in state.untracked.iter().filter(|path| !theirs.contains_key(*path)) {
         let entry = read(folder, path)?;
@@ -268,7 +276,7 @@ fn use_carried_base(folder: &Path, files: &mut Vec<MergedFile>) -> Result<(), Wo
     let manifest = read_manifest(folder)?;
     files.retain(|file| manifest.entry(&file.path).is_none());
     for path in manifest.paths() {
-        let theirs = read(folder, &path)?;
+        let theirs = read_theirs(folder, &path)?;
         // What is as it was carried over is no change.
         if manifest.entry(&path) != Some(&*theirs.digest()) {
             let base = BaseContent::Carried(read(&carried, &path)?);
@@ -303,6 +311,15 @@ fn read(folder: &Path, path: &Path) -> Result<EntryContent, WorktreeError> {
     EntryContent::read(&folder.join(path)).map_err(WorktreeError::io("read", path))
 }
 
+/// Reads what was a file or a link of a worktree: it is gone if a folder is in its place, or a link in that of its folder.
+fn read_theirs(folder: &Path, path: &Path) -> Result<EntryContent, WorktreeError> {
+    let is_folder = folder.join(path).symlink_metadata().is_ok_and(|found| found.is_dir());
+    match is_folder || is_below_link(folder, path) {
+        true => Ok(EntryContent::Absent),
+        false => read(folder, path),
+    }
+}
+
 fn merge_copy(worktree: &Worktree) -> Result<(PathBuf, Vec<PlannedChange>), WorktreeError> {
     let Worktree { folder, record, .. } = worktree;
     let before = read_manifest(folder)?;
@@ -312,7 +329,7 @@ fn merge_copy(worktree: &Worktree) -> Result<(PathBuf, Vec<PlannedChange>), Work
             None => BaseContent::Absent,
             Some(digest) => BaseContent::Digest(digest.to_owned()),
         };
-        Ok(MergedFile { theirs: read(folder, &path)?, path, base })
+        Ok(MergedFile { theirs: read_theirs(folder, &path)?, path, base })
     });
     let files = files.collect::<Result<_, WorktreeError>>()?;
     plan(worktree, &record.workspace, files, None)
@@ -326,13 +343,21 @@ fn plan(
     main: Option<&GitTree>,
 ) -> Result<(PathBuf, Vec<PlannedChange>), WorktreeError> {
     let (mut planned, mut conflicts) = (Vec::new(), Vec::new());
+    let is_gone = |file: &&MergedFile| file.theirs == EntryContent::Absent;
+    let gone: BTreeSet<PathBuf> = files.iter().filter(is_gone).map(|it| it.path.clone()).collect();
     for file in files {
-        let ours = if is_below_link(top, &file.path) {
-            EntryContent::Other
-        } else {
-            read(top, &file.path)?
+        let is_replaced = file.path.ancestors().skip(1).any(|folder| gone.contains(folder));
+        let ours = match is_below_link(top, &file.path) {
+            // The link is to be a folder.
+            true if is_replaced => EntryContent::Absent,
+            true => EntryContent::Other,
+            false => read(top, &file.path)?,
         };
-        match merge_file(&file, &ours, main)? {
+        // The folder is to be a link or a file, and nothing stays in it.
+        let is_emptied = ours == EntryContent::Other && is_emptied(top, &file.path, &gone)?;
+        let merged =
+            merge_file(&file, if is_emptied { &EntryContent::Absent } else { &ours }, main);
+        match merged? {
             Err(conflict) => conflicts.push(format!("{}: {conflict}", file.path.display())),
             Ok(None) => {}
             Ok(Some(after)) => planned.push(PlannedChange::new(file.path, &ours, after)),
@@ -344,8 +369,24 @@ fn plan(
     }
 }
 
+/// Returns whether a path is a folder of the user in which everything is to be removed.
+fn is_emptied(top: &Path, path: &Path, gone: &BTreeSet<PathBuf>) -> Result<bool, WorktreeError> {
+    let full = top.join(path);
+    let failed = || WorktreeError::io("read", &full);
+    if !full.symlink_metadata().is_ok_and(|found| found.is_dir()) {
+        return Ok(false);
+    }
+    for entry in fs::read_dir(&full).map_err(failed())? {
+        let below = path.join(entry.map_err(failed())?.file_name());
+        if !gone.contains(&below) && !is_emptied(top, &below, gone)? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
 /// Returns whether a folder of a path is a link, behind which the user's files are elsewhere.
-fn is_below_link(top: &Path, path: &Path) -> bool {
+pub(super) fn is_below_link(top: &Path, path: &Path) -> bool {
     let folders = path.ancestors().skip(1).filter(|folder| !folder.as_os_str().is_empty());
     let mut found = folders.filter_map(|folder| top.join(folder).symlink_metadata().ok());
     found.any(|found| found.is_symlink())

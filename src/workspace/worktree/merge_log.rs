@@ -1,10 +1,10 @@
 //! A merge that is decided: what is to be written is stored beside the worktree before the first file changes, so that it
 //! is completed after a kill, and never made twice.
 
-use std::fs::{self, DirBuilder, File};
+use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::{DirBuilderExt, symlink};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::MERGE_EXTENSION;
 use super::error::WorktreeError;
+use super::merge::is_below_link;
 use super::tree_copy::{EntryContent, remove_all};
 use crate::model::{FileAction, FileChange};
 use crate::workspace::edit_batch::{BatchedChange, apply_changes, leftover_path, sha256};
@@ -153,11 +154,11 @@ impl MergeLog {
         remove_all(&folder)
     }
 
-    /// Makes the changes: those of files all or none, then those of links. If it fails before those, it is not decided any
+    /// Makes the changes: those of files all or none, then those of links and of folders in the place of files. If it fails before those, it is not decided any
     /// more.
     pub(super) fn make(&self, worktree: &Path) -> Result<Vec<FileChange>, String> {
         let files = self.files.iter().map(|file| {
-            let ours = EntryContent::read(&self.top.join(&file.path));
+            let ours = self.read(file);
             let ours = ours.map_err(|error| format!("{}: {error}", file.path.display()))?;
             match ours.digest() == file.before {
                 true => Ok((file, ours)),
@@ -175,10 +176,12 @@ impl MergeLog {
         let mut open = Vec::new();
         for file in &self.files {
             let path = self.top.join(&file.path);
-            let ours = EntryContent::read(&path).map_err(WorktreeError::io("read", &path))?;
+            let ours = self.read(file).map_err(WorktreeError::io("read", &path))?;
             self.remove_leftovers(file, &ours);
             let digest = ours.digest();
-            if digest == file.before {
+            // A link is removed before it is replaced.
+            let is_between = ours == EntryContent::Absent && self.is_other_kind(file, &ours);
+            if digest == file.before || is_between && digest != file.after.digest() {
                 open.push((file, ours));
             } else if digest != file.after.digest() {
                 log::warn!("{} was changed meanwhile, and stays", path.display());
@@ -189,6 +192,28 @@ impl MergeLog {
             conflicts: vec![why],
         })?;
         Ok(self.changes())
+    }
+
+    /// Reads an entry; there is nothing where a link is in the place of its folder.
+    fn read(&self, file: &PlannedChange) -> io::Result<EntryContent> {
+        match is_below_link(&self.top, &file.path) {
+            true => Ok(EntryContent::Absent),
+            false => EntryContent::read(&self.top.join(&file.path)),
+        }
+    }
+
+    /// Returns whether a change is not of a file alone: a link, or a folder in the place of a file.
+    fn is_other_kind(&self, file: &PlannedChange, ours: &EntryContent) -> bool {
+        let is_file =
+            |it: &EntryContent| matches!(it, EntryContent::Absent | EntryContent::File(..));
+        let is_nested = |other: &PlannedChange| {
+            let (one, other) = (&file.path, &other.path);
+            one != other && (one.starts_with(other) || other.starts_with(one))
+        };
+        !is_file(ours)
+            || !is_file(&file.after)
+            || file.before == EntryContent::Other.digest()
+            || self.files.iter().any(is_nested)
     }
 
     fn changes(&self) -> Vec<FileChange> {
@@ -212,8 +237,7 @@ impl MergeLog {
     ) -> Result<(), String> {
         let (mut batch, mut links) = (Vec::new(), Vec::new());
         for (file, ours) in files {
-            let is_link = |entry: &EntryContent| matches!(entry, EntryContent::Link(_));
-            if is_link(ours) || is_link(&file.after) {
+            if self.is_other_kind(file, ours) {
                 links.push(file);
                 continue;
             }
@@ -239,6 +263,8 @@ impl MergeLog {
             drop(Self::remove(worktree));
             error.to_string()
         })?;
+        // What makes room for the others comes first.
+        links.sort_by_key(|file| file.after != EntryContent::Absent);
         for file in links {
             apply_link(&self.top.join(&file.path), &file.after).map_err(|error| {
                 // The rest is completed by the next merge.
@@ -253,10 +279,12 @@ impl MergeLog {
     }
 }
 
-/// Makes a change in which a link is created, replaced or removed.
+/// Makes a change in which a link or a folder is created, replaced or removed.
 fn apply_link(path: &Path, after: &EntryContent) -> io::Result<()> {
-    if path.symlink_metadata().is_ok() {
-        fs::remove_file(path)?;
+    match path.symlink_metadata() {
+        Ok(found) if found.is_dir() => remove_empty_folders(path)?,
+        Ok(_) => fs::remove_file(path)?,
+        Err(_) => {}
     }
     if let Some(parent) = path.parent() {
         fs::create_dir_all(parent)?;
@@ -264,8 +292,23 @@ fn apply_link(path: &Path, after: &EntryContent) -> io::Result<()> {
     match after {
         EntryContent::Absent | EntryContent::Other => Ok(()),
         EntryContent::Link(target) => symlink(target, path),
-        EntryContent::File(content, _) => fs::write(path, content),
+        EntryContent::File(content, is_executable) => {
+            let mode = if *is_executable { 0o755 } else { 0o644 };
+            let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(path)?;
+            file.write_all(content)
+        }
     }
+}
+
+/// Removes a folder with no files in it.
+fn remove_empty_folders(path: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(path)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            remove_empty_folders(&entry.path())?;
+        }
+    }
+    fs::remove_dir(path)
 }
 
 fn write_synced(path: &Path, content: &[u8]) -> io::Result<()> {

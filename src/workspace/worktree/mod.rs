@@ -210,6 +210,24 @@ impl Worktrees {
         })
     }
 
+    /// Returns whether git tracks something in a folder: then others may have made what is in it.
+    ///
+    /// # Errors
+    ///
+    /// Fails if git does.
+    pub fn is_tracked(&self, folder: &Path) -> Result<bool, WorktreeError> {
+        let folder = folder.canonicalize().map_err(WorktreeError::io("open", folder))?;
+        let Some(found) = Repository::find(&folder) else { return Ok(false) };
+        let Some(name) = found.subfolder.to_str() else { return Ok(false) };
+        let listed = self.main_tree(&folder)?.query(&[
+            "ls-files",
+            "-z",
+            "--",
+            &format!(":(literal,top){name}"),
+        ])?;
+        Ok(!listed.is_empty())
+    }
+
     /// Checks that the folder of a workspace is in a commit of its repository.
     ///
     /// # Errors

@@ -1,10 +1,12 @@
 //! Removes worktrees, and finishes what killed processes have left.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use super::changes::nested_repository;
+use super::create::is_name;
 use super::error::WorktreeError;
 use super::git::GitTree;
 use super::record::{LockedRecord, WorktreePhase, WorktreeRecord};
@@ -80,6 +82,8 @@ impl Worktrees {
     pub fn retire(&self, mut worktree: Worktree) -> Result<(), WorktreeError> {
         let (changes, has_work) = worktree.changes()?;
         if has_work {
+            worktree.record.phase = WorktreePhase::Kept;
+            worktree.locked.write(&worktree.record)?;
             let name = worktree.record.name.clone();
             return Err(WorktreeError::HasWork { name, loss: changes.to_string() });
         }
@@ -195,6 +199,11 @@ impl Worktrees {
             let records = record_files(&project.path());
             let swept = records.iter().filter_map(|path| self.sweep_one(path).transpose());
             sentences.extend(swept.map(|result| result.unwrap_or_else(|error| error.to_string())));
+            for folder in fs::read_dir(project.path()).into_iter().flatten().flatten() {
+                if let Err(error) = sweep_orphan(&folder.path()) {
+                    log::debug!("{error}");
+                }
+            }
             // If there is none left.
             let _ = fs::remove_dir(project.path());
         }
@@ -212,7 +221,7 @@ impl Worktrees {
             Err(error) => return Err(error),
         };
         let folder = path.with_extension("");
-        let Some(record) = locked.read()? else {
+        let Some(mut record) = locked.read()? else {
             locked.remove()?;
             return Ok(None);
         };
@@ -223,6 +232,13 @@ impl Worktrees {
                 Ok(Some(format!("the worktree {name} of a killed run was removed")))
             }
             WorktreePhase::Applied => {
+                let examined = self.examine(&record, &folder);
+                if examined.is_ok_and(|(state, _)| record.has_work(&state.digest)) {
+                    // It came after the changes were applied.
+                    record.phase = WorktreePhase::Kept;
+                    locked.write(&record)?;
+                    return Ok(Some(format!("the worktree {name} has work: {}", folder.display())));
+                }
                 if folder.exists() {
                     move_away(&folder)?;
                 }
@@ -272,6 +288,31 @@ impl Worktrees {
     }
 }
 
+/// Removes the folder of a worktree that is removed, if git has written there since: it dies a moment after the process that
+/// started it.
+fn sweep_orphan(folder: &Path) -> Result<(), WorktreeError> {
+    let is_name = folder.file_name().and_then(OsStr::to_str).is_some_and(is_name);
+    if !is_name || !is_orphan(folder) {
+        return Ok(());
+    }
+    // No other process can make one of this name now.
+    let Some(locked) = LockedRecord::claim(&record_path(folder))? else { return Ok(()) };
+    if is_orphan(folder) {
+        remove_all(folder)?;
+    }
+    locked.remove()
+}
+
+/// Returns whether a folder without a record belongs to no worktree: git does not know it, and it is no copy.
+pub(super) fn is_orphan(folder: &Path) -> bool {
+    let is_folder = |path: &Path| path.symlink_metadata().is_ok_and(|found| found.is_dir());
+    let link = folder.join(".git");
+    is_folder(folder)
+        && !is_folder(&link)
+        && repository::named_folder(&link, "gitdir: ").is_none()
+        && !folder.with_extension(MANIFEST_EXTENSION).exists()
+}
+
 /// Removes the folder of a linked work tree that git had not yet finished when it was killed.
 fn remove_unfinished(common_dir: &Path, name: &str) -> Result<(), WorktreeError> {
     let own = common_dir.join("worktrees").join(name);
@@ -300,7 +341,7 @@ fn move_back(folder: &Path) -> Result<(), WorktreeError> {
 
 impl Worktree {
     /// Notes the commit that the branch is at, which is removed with it.
-    fn keep_tip(&mut self) -> Result<(), WorktreeError> {
+    pub(super) fn keep_tip(&mut self) -> Result<(), WorktreeError> {
         if let (Some(repository), Some(tree)) = (&mut self.record.repository, &self.tree) {
             let branch = format!("refs/heads/{}", super::branch_of(&self.record.name));
             repository.tip = tree.commit(&branch)?;

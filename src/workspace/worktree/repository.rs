@@ -86,7 +86,7 @@ fn read(path: &Path) -> Option<String> {
 }
 
 /// Returns the existing folder that a file of git names after a prefix.
-fn named_folder(path: &Path, prefix: &str) -> Option<PathBuf> {
+pub(super) fn named_folder(path: &Path, prefix: &str) -> Option<PathBuf> {
     let text = read(path)?;
     path.parent()?.join(text.strip_prefix(prefix)?).canonicalize().ok()
 }

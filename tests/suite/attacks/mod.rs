@@ -1,5 +1,6 @@
 //! Attacks by a model, a repository, a server or a provider.
 
+mod brought_files;
 mod command_grammar;
 mod confinement;
 mod git;

@@ -14,23 +14,23 @@ use tempfile::TempDir;
 use crate::tools::fixture::{ToolFixture, yolo_settings};
 
 /// A home with a workspace in it.
-struct TestHome {
+pub(super) struct TestHome {
     folder: TempDir,
 }
 
 impl TestHome {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         fs::create_dir(folder.path().join("w")).unwrap();
         Self { folder }
     }
 
-    fn path(&self, path: &str) -> PathBuf {
+    pub(super) fn path(&self, path: &str) -> PathBuf {
         self.folder.path().canonicalize().unwrap().join(path)
     }
 
     /// Runs a script of calls in a folder.
-    fn run(&self, cwd: &Path, calls: &[String], options: &[&str]) -> Output {
+    pub(super) fn run(&self, cwd: &Path, calls: &[String], options: &[&str]) -> Output {
         self.run_with(cwd, calls, options, &[])
     }
 
@@ -45,22 +45,25 @@ impl TestHome {
             calls.iter().map(|call| format!("[[turn]]\ncalls = [{call}]\n")).collect();
         let script = tempfile::NamedTempFile::with_suffix(".toml").unwrap();
         fs::write(script.path(), format!("{turns}[[turn]]\ntext = \"done\"\n")).unwrap();
-        Command::new(env!("CARGO_BIN_EXE_architect"))
+        self.program(env!("CARGO_BIN_EXE_architect"), cwd)
             .args(["run", "x", "--mode", "yolo", "--model"])
             .arg(format!("scripted/{}", script.path().display()))
             .args(options)
-            .current_dir(cwd)
-            .env_clear()
-            .env("PATH", std::env::var_os("PATH").unwrap())
-            .env("HOME", self.folder.path())
             .envs(env.iter().copied())
-            .stdin(Stdio::null())
             .output()
             .unwrap()
     }
+
+    /// Returns a program that the user starts in a folder.
+    pub(super) fn program(&self, program: &str, cwd: &Path) -> Command {
+        let mut started = Command::new(program);
+        started.current_dir(cwd).env_clear().env("PATH", std::env::var_os("PATH").unwrap());
+        started.env("HOME", self.folder.path()).stdin(Stdio::null());
+        started
+    }
 }
 
-fn command(line: &str) -> String {
+pub(super) fn command(line: &str) -> String {
     format!("{{ name = \"run_command\", arguments = {{ command = '{line}' }} }}")
 }
 

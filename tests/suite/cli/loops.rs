@@ -154,8 +154,9 @@ fn a_loop_ends_when_two_iterations_change_nothing() {
     assert_eq!(ran.outcome(), (2, "checks_failed".to_owned(), "partial".to_owned()));
     assert_eq!((iterations(&ran).len(), end(&ran).as_str()), (2, "nothing_changed"));
     assert_eq!(iterations(&ran)[0]["changed"], false);
+    // The same command tries again.
     let again = repeated.run_checked(&[]);
-    assert_eq!((again.code, iterations(&again).len()), (2, 2), "{}", again.err);
+    assert_eq!((again.code, iterations(&again).len()), (2, 4), "{}", again.err);
 }
 
 #[test]
@@ -279,6 +280,47 @@ fn an_iteration_stays_only_if_it_improves_the_number() {
     assert!(!repeated.cli.path("junk").exists());
     let last = repeated.messages().pop().unwrap();
     assert!(last.contains("9, undone") && last.contains("4, kept"), "{last}");
+}
+
+#[test]
+fn an_iteration_that_can_not_be_undone_ends_the_loop() {
+    for limit in ["checkpoints.max_files=3", "checkpoints.max_file_size=10"] {
+        let repeated = Loop::new(
+            "[[turn]]\ncalls = [{ name = \"run_command\", arguments = { command = \"echo 9 > size; rm -f large\" } }]\n\
+             [[turn]]\ntext = \"Tried.\"\n",
+        );
+        for (name, text) in [("size", "5\n"), ("large", "too large to be recorded\n"), ("b", "")] {
+            repeated.cli.write(name, text);
+        }
+        let ran = repeated.run(&["--metric", "cat size", "--minimize", "--set", limit]);
+        assert_eq!(ran.code, 1, "{limit}: {}", ran.err);
+        assert_eq!(repeated.runs(), 0);
+        assert_eq!(repeated.cli.read("size"), "9\n", "{limit}");
+    }
+}
+
+/// The journal is replayed as it was written, whatever the limits are now.
+#[test]
+fn fewer_iterations_than_are_done_begin_none() {
+    let repeated = Loop::appending(0);
+    for (iterations_now, runs) in [("3", 3), ("1", 3), ("3", 3), ("1", 3), ("4", 4), ("2", 4)] {
+        let ran = repeated.run(&["--check", "false", "--iterations", iterations_now, "--json"]);
+        assert_eq!((ran.code, repeated.runs()), (2, runs), "{iterations_now}: {}", ran.err);
+        assert_eq!(iterations(&ran).len(), runs, "{iterations_now}");
+    }
+}
+
+#[test]
+fn results_that_come_with_a_repository_are_refused() {
+    let repeated = Loop::appending(0);
+    assert_eq!(repeated.run(&["--check", CHECK]).code, 0);
+    for args in [&["init", "-q", "."][..], &["add", "-f", "out/workflow.jsonl"]] {
+        let mut git = std::process::Command::new("git");
+        assert!(git.args(args).current_dir(repeated.cli.path("")).status().unwrap().success());
+    }
+    let again = repeated.run(&["--check", CHECK]);
+    assert_eq!(again.code, 3, "{}", again.err);
+    assert!(again.err.contains("came with the repository"), "{}", again.err);
 }
 
 /// Wherever the process is killed, what makes the number worse is undone once, and what improves it stays.

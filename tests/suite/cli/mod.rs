@@ -21,6 +21,7 @@ mod live_status;
 mod loops;
 mod misuse;
 mod output;
+mod parallel_items;
 mod pipeline;
 mod printed;
 mod process_environment;

@@ -6,7 +6,9 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use crate::kit::chat;
 use crate::kit::cli::{CliFixture, wait_until};
+use crate::kit::server::Server;
 
 /// Three steps: a tool's edit, commands, and tools again.
 pub(super) const SCRIPT: &str = r#"
@@ -111,8 +113,10 @@ fn an_undo_goes_to_before_the_last_change_or_any_step() {
     assert!(world.path("new.txt").exists() && !world.path("empty").exists());
     assert_eq!(world.run(&["undo", "--step", "1", "--yes"]).code, 0);
     assert_eq!(snapshot(&world.path("")), before);
-    let last = world.run(&["undo", "--to", "1000", "--yes"]);
-    assert_eq!((last.code, snapshot(&world.path(""))), (0, before.clone()), "{}", last.err);
+    for only in ["files", "conversation"] {
+        let none = world.run(&["undo", "--to", "1000", "--yes", "--only", only]);
+        assert!(none.code == 3 && none.err.contains("no record 1000; its last"), "{}", none.err);
+    }
     assert_eq!(world.run(&["undo", "--step", "9", "--yes"]).code, 3);
     assert_eq!(world.run(&["undo", "--to", "0", "--yes"]).code, 0);
     assert_eq!(snapshot(&world.path("")), before);
@@ -204,11 +208,12 @@ fn the_diff_of_a_session_applies_with_git() {
 #[test]
 fn a_part_of_a_session_is_shown_between_two_records() {
     let (world, _, _) = changed_workspace();
-    let all = world.run(&["diff", "last", "0..1000"]);
+    let all = world.run(&["diff", "last", "0.."]);
     assert!(all.out.contains("new.txt") && all.out.contains("old.txt"), "{}", all.out);
     let nothing = world.run(&["diff", "last", "0..1"]);
     assert_eq!((nothing.code, &*nothing.out), (0, ""));
     assert_eq!(world.run(&["diff", "last", "x"]).code, 3);
+    assert_eq!(world.run(&["diff", "last", "0..1000"]).code, 3);
 }
 
 #[test]
@@ -246,6 +251,77 @@ fn what_is_not_recorded_is_listed() {
     for line in ["  big: larger than", "  node_modules: a folder of dependencies"] {
         assert!(undone.err.contains(line), "{}", undone.err);
     }
+}
+
+/// A file that is too large now, and one that is a pipe now, are in the way of all others.
+#[test]
+fn what_cannot_be_restored_is_listed_and_refused() {
+    let world = CliFixture::new();
+    world.write("large", "old").write("pipe", "old").write("a", "old");
+    let write = |name: &str| {
+        format!(
+            "{{ name = \"write_file\", arguments = {{ path = \"{name}\", content = \"new\" }} }}"
+        )
+    };
+    let calls = ["large", "pipe", "a"].map(write).join(", ");
+    let script = format!("[[turn]]\ncalls = [{calls}]\n[[turn]]\ntext = \"Done.\"\n");
+    assert_eq!(world.run_script(&script, &["--mode", "yolo"]).code, 0);
+    world.write("large", "much larger");
+    fs::remove_file(world.path("pipe")).unwrap();
+    assert!(Command::new("mkfifo").arg(world.path("pipe")).status().unwrap().success());
+    let undo = ["undo", "--start", "--yes", "--set", "checkpoints.max_file_size=9"];
+    let refused = world.run(&undo);
+    assert!(refused.code == 1 && world.read("a") == "new", "{}", refused.err);
+    for part in ["2 paths can't be", "  large: not replaced", "  pipe: not replaced"] {
+        assert!(refused.err.contains(part), "{part}: {}", refused.err);
+    }
+    let forced = world.run(&[&undo[..], &["--force"]].concat());
+    assert!(forced.code == 2 && forced.err.contains("  large: not replaced"), "{}", forced.err);
+    assert_eq!((world.read("a"), world.read("large")), ("old".into(), "much larger".into()));
+}
+
+/// The user saves files while tools alone have worked, and while the model is called after a command.
+#[test]
+fn what_the_user_changes_during_a_run_is_not_the_runs() {
+    let world = CliFixture::new();
+    world.write("old.txt", "old\n");
+    let (folder, state) = (world.path(""), world.home().join(".local/state/architect/sessions"));
+    let has_ended = move |step: &str| {
+        let journals = fs::read_dir(&state).into_iter().flatten().flatten();
+        let mut texts = journals.filter_map(|entry| fs::read_to_string(entry.path()).ok());
+        texts.any(|text| text.contains(step))
+    };
+    let server = Server::with_handler(move |request| {
+        let body = request.json();
+        let sent = body["messages"].as_array().unwrap().iter();
+        let save = |name: &str| fs::write(folder.join(name), "mine\n").unwrap();
+        match sent.filter(|message| message["role"] == "assistant").count() {
+            0 => chat::calls(&[("a", "write_file", r#"{"path":"tool.txt","content":"tool"}"#)]),
+            1 => {
+                ["old.txt", "first.txt"].into_iter().for_each(save);
+                chat::calls(&[("b", "run_command", r#"{"command":"echo made > made.txt"}"#)])
+            }
+            _ => {
+                wait_until("the step is over", || has_ended("step_end"));
+                save("second.txt");
+                chat::text("Done.")
+            }
+        }
+    });
+    let before = snapshot(&world.path(""));
+    let ran = world.run_with_server(&server, &["--mode", "yolo"]);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    let diff = world.run(&["diff", "last"]).out;
+    assert!(diff.contains("tool.txt") && diff.contains("made.txt"), "{diff}");
+    assert!(!diff.contains("mine"), "{diff}");
+    let undone = world.run(&["undo", "--start", "--yes"]);
+    assert_eq!(undone.code, 0, "{}", undone.err);
+    for name in ["old.txt", "first.txt", "second.txt"] {
+        assert_eq!(world.read(name), "mine\n");
+        fs::remove_file(world.path(name)).unwrap();
+    }
+    world.write("old.txt", "old\n");
+    assert_eq!(snapshot(&world.path("")), before);
 }
 
 #[test]

@@ -139,6 +139,59 @@ fn an_undo_survives_every_fault_in_every_call() {
     each_call(&FAULTS, 1);
 }
 
+/// A file that can't be read is left out of the records, and all others are restored.
+#[test]
+fn one_file_that_cannot_be_read_is_left_out() {
+    let world = CliFixture::new();
+    world.write("bad", "bad\n").write("a", "old\n");
+    let script = "[[turn]]\ncalls = [{ name = \"write_file\", arguments = { path = \"a\", content = \"new\" } }]\n\
+                  [[turn]]\ntext = \"Done.\"\n";
+    let model = world.script_model(script);
+    let bad = world.path("bad").canonicalize().unwrap();
+    let how = ["-f", "-P", bad.to_str().unwrap(), "-e", "inject=read:error=EIO"];
+    let strace = |args: &[&str]| {
+        let log = world.home().join("strace.log");
+        Some(wait_for_exit(under_strace(&world.command(args), &log, &how).spawn().ok()?))
+    };
+    let Some(ran) = strace(&["run", "Do it.", "--model", &model, "--mode", "yolo"]) else {
+        return println!("skipped: there is no strace");
+    };
+    assert!(ran.code == 0 && world.read("a") == "new", "{}", ran.err);
+    let undone = strace(&["undo", "--yes"]).unwrap();
+    assert_eq!((undone.code, world.read("a")), (0, "old\n".to_owned()), "{}", undone.err);
+    assert!(undone.err.contains("  bad: it can't be read"), "{}", undone.err);
+}
+
+/// On a full disk nothing changes, and nothing is lost.
+#[test]
+fn an_undo_without_space_changes_nothing() {
+    let world = CliFixture::new();
+    let script = "[[turn]]\ncalls = [{ name = \"write_file\", arguments = { path = \"large\", content = \"new\" } }]\n\
+                  [[turn]]\ntext = \"Done.\"\n";
+    let model = world.script_model(script);
+    let lines = r#"
+        mount -t tmpfs -o size=4m none . 2> /dev/null || { echo skipped; exit; }
+        cd "$PWD"
+        head -c 2000000 /dev/zero > large
+        "$0" run 'Do it.' --model "$1" --mode yolo > /dev/null 2>&1 || { echo run; exit; }
+        head -c 3000000 /dev/zero > full
+        "$0" undo --yes > /dev/null 2> err; echo $? $(cat large) $(ls -A) $(grep -c 'No space' err)
+        rm full err
+        "$0" undo --yes > /dev/null 2>&1; echo $? $(stat -c %s large) $(ls -A)
+    "#;
+    let architect = world.command(&[]);
+    let mut shell = std::process::Command::new("unshare");
+    shell.args(["-rm", "sh", "-c", lines]).arg(architect.get_program()).arg(&model);
+    shell.current_dir(world.path("")).env_clear();
+    shell.envs(architect.get_envs().filter_map(|(key, value)| Some((key, value?))));
+    let Ok(output) = shell.output() else { return println!("skipped: there is no unshare") };
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    if !output.status.success() || text.starts_with("skipped") {
+        return println!("skipped: a file system can't be mounted here");
+    }
+    assert_eq!(text, "1 new err full large 1\n0 2000000 large\n");
+}
+
 /// Three steps: one that reads, and two whose changes are recorded.
 const STEPS: &str = r#"
 [[turn]]

@@ -5,5 +5,5 @@ mod fixture;
 mod http;
 mod published_servers;
 mod stdio;
-mod test_server;
+pub(crate) mod test_server;
 mod tools;

@@ -29,11 +29,12 @@ limits = { max_steps = -1 }
     let ran = batch.cli.run(&args);
     assert_eq!(ran.code, 3, "{}", ran.err);
     for expected in [
-        "4 mistakes",
+        "5 mistakes",
         "tasks.toml:2: `prompt` is missing",
         "tasks.toml:4: unknown key `promt`, did you mean `prompt`?",
         "tasks.toml:6: the id `a` is used in line 2 already",
         "tasks.toml:9: `workspace`: there is no folder",
+        "tasks.toml:11: `limits.max_steps`",
     ] {
         assert!(ran.err.contains(expected), "{expected}: {}", ran.err);
     }
@@ -66,6 +67,35 @@ fn settings_models_and_agents_are_checked_before_anything_is_started() {
         assert!(ran.err.contains(expected), "{expected}: {}", ran.err);
     }
     assert_eq!(ran.json()["exit_code"], 3);
+    assert!(!batch.out("").exists());
+}
+
+#[test]
+fn no_mistake_hides_another_one() {
+    let batch = Batch::new();
+    let all_wrong = r#"{"id": "a", "workspace": "nowhere", "agent": "reviewer", "model": "scripted/no", "set": {"llm.modle": 1, "limits.max_steps": -1}}"#;
+    let rest = "not json\n{\"id\": \"a\", \"promt\": \"x\"}\n";
+    let many = "{\"prompt\": \"x\"}\n".repeat(10);
+    batch
+        .cli
+        .write("script.toml", ANSWER)
+        .write("tasks.jsonl", &format!("{all_wrong}\n{rest}{many}"));
+    let ran = batch.run(&[]);
+    assert_eq!(ran.code, 3, "{}", ran.err);
+    for expected in [
+        "tasks.jsonl:1: `prompt` is missing",
+        "tasks.jsonl:1: `workspace`: there is no folder",
+        "tasks.jsonl:1: unknown key `llm.modle`",
+        "tasks.jsonl:1: `limits.max_steps`",
+        "tasks.jsonl:1: unknown agent `reviewer`",
+        "tasks.jsonl:1: could not read",
+        "tasks.jsonl:2: it is not JSON",
+        "tasks.jsonl:3: unknown key `promt`, did you mean `prompt`?",
+        "tasks.jsonl:3: the id `a` is used in line 1 already",
+        "tasks.jsonl:4: `id` is missing (and so in 9 more lines)",
+    ] {
+        assert_eq!(ran.err.matches(expected).count(), 1, "{expected}: {}", ran.err);
+    }
     assert!(!batch.out("").exists());
 }
 

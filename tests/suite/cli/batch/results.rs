@@ -4,7 +4,9 @@ use std::fs;
 
 use serde_json::{Value, json};
 
-use super::fixture::{ANSWER, Batch, appending};
+use super::fixture::{ANSWER, Batch, COMMAND, appending};
+use crate::cli::crash::strace::under_strace;
+use crate::kit::cli::wait_for_exit;
 
 #[test]
 fn every_cell_has_a_result_and_a_session() {
@@ -176,4 +178,40 @@ fn the_example_of_the_readme_works_as_written() {
     let ran = batch.cli.run(&args);
     assert_eq!(ran.code, 2, "{}", ran.err);
     assert!(batch.cli.path(".architect/batch/tasks/report.html").exists());
+}
+
+#[test]
+fn a_lost_result_is_made_again_from_its_session() {
+    let batch = Batch::with_tasks(&["a", "b", "c"], &appending(0));
+    assert_eq!(batch.run(&[]).code, 0);
+    let before = batch.by_id("session_id");
+    let mut files = fs::read_dir(batch.out("cells")).unwrap().map(|entry| entry.unwrap().path());
+    let mut results = files.by_ref().filter(|path| path.extension().unwrap() == "json");
+    fs::remove_file(results.next().unwrap()).unwrap();
+    fs::write(results.next().unwrap(), "{\"schema\": 1, \"sta").unwrap();
+    let ran = batch.run(&[]);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    assert_eq!(ran.err.matches("is lost or damaged; it is made again").count(), 2, "{}", ran.err);
+    assert_eq!(batch.by_id("session_id"), before);
+    assert_eq!(["a", "b", "c"].map(|id| batch.runs_of(id)), [1, 1, 1]);
+}
+
+#[test]
+fn a_full_disk_stops_a_batch_and_with_space_it_goes_on() {
+    let batch = Batch::with_tasks(&["a", "b", "c"], &appending(0));
+    let log = batch.cli.path("strace");
+    // Of each thread, the first file is still written: of a worker, that the setup of its first cell is done.
+    let how = ["-f", "-qq", "-e", "trace=renameat", "-e", "inject=renameat:error=ENOSPC:when=2+"];
+    let Ok(child) = under_strace(&batch.cli.command(&COMMAND), &log, &how).spawn() else {
+        return eprintln!("skipped: there is no strace");
+    };
+    let ran = wait_for_exit(child);
+    assert_eq!(ran.code, 1, "{}", ran.err);
+    assert!(ran.err.contains("No space left on device"), "{}", ran.err);
+    assert!(ran.err.contains("the same command continues"), "{}", ran.err);
+    let ran = batch.run(&[]);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    assert!(ran.err.contains("(3 of 3)"), "{}", ran.err);
+    // The failure may also have met the supervisor of a command, which was not run then.
+    assert!(["a", "b", "c"].iter().all(|id| batch.runs_of(id) <= 1));
 }

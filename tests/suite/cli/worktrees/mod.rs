@@ -235,6 +235,36 @@ fn a_worktree_is_merged_by_fast_forward_or_as_changes() {
     assert_eq!(project.worktrees(&["rm", "p"]).code, 0);
 }
 
+/// Files, links and folders take each other's places.
+#[test]
+fn kinds_that_have_changed_are_merged() {
+    let line = "rm link; mkdir link; echo x > link/x; rm -r sub; ln -s link sub; \
+                rm a.txt; mkdir -p a.txt/d; echo y > a.txt/d/y; chmod +x a.txt/d/y; rm -r d; echo d > d";
+    for project in [Project::new(), Project::without_git()] {
+        project.cli.write("d/e/f", "f\n");
+        symlink("sub", project.cli.path("link")).unwrap();
+        if project.cli.path(".git").exists() {
+            project.git("add .");
+            project.git("commit -q -m second");
+        }
+        project.run_line(line, &["--worktree", "w", "--with-changes"]);
+        // What stays in a folder keeps it.
+        project.cli.write("sub/mine", "mine\n");
+        let ran = project.worktrees(&["merge", "w"]);
+        assert!(ran.code == 1 && ran.err.contains("sub: "), "{}{}", ran.out, ran.err);
+        assert!(project.cli.path("link").is_symlink() && project.cli.path("d/e/f").exists());
+        fs::remove_file(project.cli.path("sub/mine")).unwrap();
+        let ran = project.worktrees(&["merge", "w"]);
+        assert_eq!(ran.code, 0, "{}", ran.err);
+        assert_eq!(fs::read_link(project.cli.path("sub")).unwrap(), Path::new("link"));
+        assert_eq!(project.cli.read("sub/x") + &project.cli.read("a.txt/d/y"), "x\ny\n");
+        assert_eq!(project.cli.read("d"), "d\n");
+        let mode = fs::metadata(project.cli.path("a.txt/d/y")).unwrap().permissions().mode();
+        assert_eq!(mode & 0o100, 0o100);
+        assert_eq!(project.worktrees(&["rm", "w"]).code, 0);
+    }
+}
+
 /// The user has the changes that were carried over already, and may have changed the files further.
 #[test]
 fn changes_that_were_carried_over_are_no_conflict() {
@@ -281,6 +311,20 @@ fn conflicts_are_shown_and_change_nothing() {
     assert_eq!(project.user_state(), before);
     assert!(!project.cli.path("c.txt").exists());
     assert_eq!(project.cli.read("a.txt"), "one\nours\nthree\n");
+}
+
+/// A git that outlives its killed run by a moment writes into a folder that was removed.
+#[test]
+fn a_folder_that_belongs_to_no_worktree_is_removed() {
+    let project = Project::new();
+    project.run_line("echo x > x", &["--worktree", "w"]);
+    let all = fs::read_dir(project.worktree_folder()).unwrap().next().unwrap().unwrap().path();
+    for name in ["late", "copy"] {
+        fs::create_dir_all(all.join(name).join("d")).unwrap();
+    }
+    fs::write(all.join("copy.files"), "").unwrap();
+    assert_eq!(project.listed().len(), 1);
+    assert!(!all.join("late").exists() && all.join("copy/d").exists() && all.join("w/x").exists());
 }
 
 #[test]

@@ -398,6 +398,10 @@ fn sub_agents_survive_being_killed_at_any_time() {
             killed += 1;
         }
         child.wait().unwrap();
+        // A worktree whose changes were applied doesn't wait for a resume.
+        let mut listed = project.listed().into_iter();
+        let is_needed = |it: &Value| it["in_use"] == true || it["changed"] == true;
+        assert!(listed.all(|worktree| is_needed(&worktree)), "{round}");
         if project.cli.run(&["sessions", "--json"]).json() != json!([]) {
             let ran = resume(&agents, &project);
             assert_eq!(ran.code, 0, "{round}: {}{}", ran.out, ran.err);

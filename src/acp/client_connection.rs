@@ -1,0 +1,182 @@
+//! The connection to the client: what is sent, and the requests that it has not answered yet.
+
+use std::collections::HashMap;
+use std::io::{self, Write};
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+use agent_client_protocol_schema::v1::{
+    CLIENT_METHOD_NAMES, Error, RequestId, SessionId, SessionNotification, SessionUpdate,
+};
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, unbounded};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use crate::port::{CancelRegistration, CancellationToken, Disconnected, lock};
+
+/// Sends messages to the client. Clones share the connection.
+#[derive(Clone)]
+pub(super) struct ClientConnection {
+    inner: Arc<ConnectionState>,
+}
+
+struct ConnectionState {
+    /// The lines to write; unbounded, so that a client that does not read stops no run.
+    lines: Sender<OutputLine>,
+    next_request: AtomicI64,
+    /// The requests that the client has not answered.
+    open: Mutex<HashMap<i64, Sender<Result<Value, Error>>>>,
+    /// Cancelled when the client is gone.
+    closed: CancellationToken,
+}
+
+enum OutputLine {
+    Message(Vec<u8>),
+    /// Informs the sender that everything before it is written.
+    Flush(Sender<()>),
+}
+
+/// Why a request has no result.
+#[derive(Debug, PartialEq)]
+pub(super) enum RequestFailure {
+    /// The client has answered with an error.
+    Refused(Error),
+    /// Its result is no longer awaited, or the client is gone.
+    Cancelled,
+    /// The client has not answered in time.
+    TimedOut,
+}
+
+impl ClientConnection {
+    /// Starts the thread that writes. `closed` is cancelled when the client no longer reads.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the thread can't be started.
+    pub(super) fn start(
+        output: impl Write + Send + 'static,
+        closed: CancellationToken,
+    ) -> io::Result<Self> {
+        let (lines, receiver) = unbounded();
+        let gone = closed.clone();
+        thread::Builder::new().name("acp-write".to_owned()).spawn(move || {
+            if write_lines(output, &receiver).is_err() {
+                gone.cancel();
+            }
+        })?;
+        let (next_request, open) = (AtomicI64::new(1), Mutex::default());
+        Ok(Self { inner: Arc::new(ConnectionState { lines, next_request, open, closed }) })
+    }
+
+    /// Sends an update of a session.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the client is gone.
+    pub(super) fn update(
+        &self,
+        session: &SessionId,
+        update: SessionUpdate,
+    ) -> Result<(), Disconnected> {
+        let params = SessionNotification::new(session.clone(), update);
+        let method = CLIENT_METHOD_NAMES.session_update;
+        self.send(&json!({ "jsonrpc": "2.0", "method": method, "params": params }));
+        if self.inner.closed.is_cancelled() { Err(Disconnected) } else { Ok(()) }
+    }
+
+    /// Answers a request.
+    pub(super) fn respond(&self, id: &RequestId, result: Result<Value, Error>) {
+        self.send(&match result {
+            Ok(result) => json!({ "jsonrpc": "2.0", "id": id, "result": result }),
+            Err(error) => json!({ "jsonrpc": "2.0", "id": id, "error": error }),
+        });
+    }
+
+    /// Sends a request, and waits for its result until `cancel` is cancelled or the client is gone, or for `timeout`.
+    ///
+    /// # Errors
+    ///
+    /// Fails if there is no result, or an invalid one.
+    pub(super) fn request<R: DeserializeOwned>(
+        &self,
+        method: &str,
+        params: &impl Serialize,
+        cancel: &CancellationToken,
+        timeout: Option<Duration>,
+    ) -> Result<R, RequestFailure> {
+        let (sender, receiver) = bounded(1);
+        let id = self.inner.next_request.fetch_add(1, Ordering::Relaxed);
+        lock(&self.inner.open).insert(id, sender);
+        let _on_cancel = self.forget_on(cancel, id);
+        let _on_close = self.forget_on(&self.inner.closed, id);
+        self.send(&json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }));
+        // The sender is dropped when the request is forgotten.
+        let result = match timeout {
+            None => receiver.recv().map_err(|_| RequestFailure::Cancelled)?,
+            Some(timeout) => receiver.recv_timeout(timeout).map_err(|error| {
+                lock(&self.inner.open).remove(&id);
+                match error {
+                    RecvTimeoutError::Timeout => RequestFailure::TimedOut,
+                    RecvTimeoutError::Disconnected => RequestFailure::Cancelled,
+                }
+            })?,
+        };
+        let result = result.map_err(RequestFailure::Refused)?;
+        serde_json::from_value(result).map_err(|error| {
+            RequestFailure::Refused(Error::invalid_params().data(json!(error.to_string())))
+        })
+    }
+
+    /// Passes the answer to a request on. One that is not awaited is ignored.
+    pub(super) fn on_response(&self, id: &RequestId, result: Result<Value, Error>) {
+        let open = match id {
+            RequestId::Number(id) => lock(&self.inner.open).remove(id),
+            RequestId::Null | RequestId::Str(_) => None,
+        };
+        match open {
+            Some(sender) => drop(sender.send(result)),
+            None => log::debug!("the client has answered a request that is not open: {id}"),
+        }
+    }
+
+    /// Waits until everything is written, but not longer than this.
+    pub(super) fn flush(&self, timeout: Duration) {
+        let (sender, receiver) = bounded(1);
+        if self.inner.lines.send(OutputLine::Flush(sender)).is_ok() {
+            let _ = receiver.recv_timeout(timeout);
+        }
+    }
+
+    fn forget_on(&self, token: &CancellationToken, id: i64) -> CancelRegistration {
+        let inner = Arc::clone(&self.inner);
+        token.on_cancel(move || drop(lock(&inner.open).remove(&id)))
+    }
+
+    fn send(&self, message: &Value) {
+        let mut line = message.to_string().into_bytes();
+        line.push(b'\n');
+        // After the writer has failed, no one reads it.
+        let _ = self.inner.lines.send(OutputLine::Message(line));
+    }
+}
+
+fn write_lines(mut output: impl Write, lines: &Receiver<OutputLine>) -> io::Result<()> {
+    for line in lines {
+        match line {
+            OutputLine::Message(line) => {
+                output.write_all(&line)?;
+                if lines.is_empty() {
+                    output.flush()?;
+                }
+            }
+            OutputLine::Flush(done) => {
+                output.flush()?;
+                let _ = done.send(());
+            }
+        }
+    }
+    output.flush()
+}

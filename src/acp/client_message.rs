@@ -1,0 +1,128 @@
+//! Messages of the client.
+
+use agent_client_protocol_schema::v1::{Error, RequestId};
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use super::session_host::with_message;
+
+/// A message of the client.
+#[derive(Debug, PartialEq)]
+pub(super) enum ClientMessage {
+    /// A request, which is answered.
+    Request { id: RequestId, method: String, params: Value },
+    /// A notification, which is not.
+    Notification { method: String, params: Value },
+    /// The answer to a request of this program.
+    Response { id: RequestId, result: Result<Value, Error> },
+    /// Something else; the error is the answer to it.
+    Invalid { id: RequestId, error: Error },
+}
+
+impl ClientMessage {
+    /// Parses a line. Never fails, since nothing of the other lines may be lost. The protocol has no batches.
+    pub(super) fn parse_line(line: &[u8]) -> Self {
+        match serde_json::from_slice(line) {
+            Ok(message) => Self::parse(message),
+            Err(error) => {
+                let why = format!("the line is not JSON: {error}");
+                Self::invalid(RequestId::Null, Error::parse_error(), why)
+            }
+        }
+    }
+
+    fn parse(message: Value) -> Self {
+        let Value::Object(mut message) = message else {
+            let why = "a message is a JSON object";
+            return Self::invalid(RequestId::Null, Error::invalid_request(), why);
+        };
+        let id = message.remove("id").map(RequestId::deserialize);
+        let (has_id, id) = match id {
+            None => (false, RequestId::Null),
+            Some(Ok(id)) => (true, id),
+            Some(Err(_)) => {
+                let why = "an id is a string or a whole number";
+                return Self::invalid(RequestId::Null, Error::invalid_request(), why);
+            }
+        };
+        if message.get("jsonrpc").and_then(Value::as_str) != Some("2.0") {
+            return Self::invalid(id, Error::invalid_request(), "`jsonrpc` has to be \"2.0\"");
+        }
+        match (message.remove("method"), has_id) {
+            (Some(Value::String(method)), true) => {
+                Self::Request { id, method, params: parameters(message) }
+            }
+            (Some(Value::String(method)), false) => {
+                Self::Notification { method, params: parameters(message) }
+            }
+            (None, true) if message.contains_key("result") || message.contains_key("error") => {
+                let result = match message.remove("error") {
+                    Some(error) => Err(Error::deserialize(error).unwrap_or_else(|error| {
+                        with_message(Error::internal_error(), format!("invalid error: {error}"))
+                    })),
+                    None => Ok(message.remove("result").unwrap_or_default()),
+                };
+                Self::Response { id, result }
+            }
+            (Some(_) | None, _) => {
+                Self::invalid(id, Error::invalid_request(), "a request has a `method`, a string")
+            }
+        }
+    }
+
+    fn invalid(id: RequestId, error: Error, why: impl Into<String>) -> Self {
+        Self::Invalid { id, error: with_message(error, why) }
+    }
+}
+
+/// Returns the parameters of a message; without any, an empty object.
+fn parameters(mut message: Map<String, Value>) -> Value {
+    match message.remove("params") {
+        None | Some(Value::Null) => Value::Object(Map::new()),
+        Some(params) => params,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn code(line: &str) -> (RequestId, i32) {
+        match ClientMessage::parse_line(line.as_bytes()) {
+            ClientMessage::Invalid { id, error } => (id, error.code.into()),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn what_is_no_message_is_answered_with_the_code_for_it() {
+        assert_eq!(code("{"), (RequestId::Null, -32700));
+        assert_eq!(code(r#"[{"jsonrpc":"2.0","method":"a"}]"#), (RequestId::Null, -32600));
+        assert_eq!(code("7"), (RequestId::Null, -32600));
+        assert_eq!(code(r#"{"id":1,"method":"x"}"#), (RequestId::Number(1), -32600));
+        assert_eq!(code(r#"{"jsonrpc":"2.0","id":{},"method":"x"}"#), (RequestId::Null, -32600));
+        assert_eq!(code(r#"{"jsonrpc":"2.0","id":"a"}"#), (RequestId::Str("a".into()), -32600));
+        assert_eq!(code(r#"{"jsonrpc":"2.0","method":3}"#), (RequestId::Null, -32600));
+    }
+
+    #[test]
+    fn requests_notifications_and_responses_are_distinguished() {
+        let parse = |line: &str| ClientMessage::parse_line(line.as_bytes());
+        let (method, params) = ("a".to_owned(), json!({}));
+        assert_eq!(
+            parse(r#"{"jsonrpc":"2.0","method":"a"}"#),
+            ClientMessage::Notification { method: method.clone(), params: params.clone() }
+        );
+        let id = RequestId::Str("x".to_owned());
+        assert_eq!(
+            parse(r#"{"jsonrpc":"2.0","id":"x","method":"a","params":null}"#),
+            ClientMessage::Request { id: id.clone(), method, params }
+        );
+        assert_eq!(
+            parse(r#"{"jsonrpc":"2.0","id":"x","result":null}"#),
+            ClientMessage::Response { id, result: Ok(Value::Null) }
+        );
+    }
+}

@@ -1,0 +1,32 @@
+//! The agent side of the Agent Client Protocol, version 1: editors drive this program over its standard input and output.
+//!
+//! ```text
+//!  standard input ──▶ reader ──▶ Server ──▶ Prompt (a thread each) ──▶ RunSetup::run
+//!                                  ▲                                      │ RunUpdates, PermissionRequests
+//!  standard output ◀── writer ◀── ClientConnection ◀──────────────────────┘
+//! ```
+//!
+//! Each line is a JSON-RPC message. A session of the protocol is a stored session; each prompt is a run that begins or
+//! continues it. What a session may do follows from the configuration, as for a run of the command: the client chooses
+//! the folder, the mode and additional servers, which a user of the command chooses by options.
+//!
+//! <https://agentclientprotocol.com>
+
+mod call_content;
+mod client_connection;
+mod client_files;
+mod client_message;
+mod client_servers;
+mod history;
+mod modes;
+mod permission;
+mod prompt;
+mod prompt_commands;
+mod prompt_content;
+mod run_updates;
+mod server;
+mod session;
+mod session_host;
+
+pub use server::{ServeEnd, serve};
+pub use session_host::{ConfiguredSession, HostError, SessionChoice, SessionHost};

@@ -1,0 +1,115 @@
+//! Requests for permission: what the terminal asks, the client asks here.
+
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex};
+
+use agent_client_protocol_schema::v1::{
+    CLIENT_METHOD_NAMES, PermissionOption, PermissionOptionKind, RequestPermissionOutcome,
+    RequestPermissionRequest, RequestPermissionResponse, SessionId, ToolCallStatus, ToolCallUpdate,
+    ToolCallUpdateFields,
+};
+
+use super::client_connection::{ClientConnection, RequestFailure};
+use super::run_updates::{ShownCalls, call_id};
+use crate::policy::{CallKind, ConfirmationAnswer, ConfirmationRequest, Confirmer};
+use crate::port::{EffectContext, lock};
+use crate::tools::describe;
+
+const ONCE: &str = "once";
+const SESSION: &str = "session";
+const NO: &str = "no";
+const ABORT: &str = "abort";
+
+/// The calls that the user has allowed for the rest of a session.
+pub(super) type SessionApprovals = Arc<Mutex<HashSet<String>>>;
+
+/// Asks the user through the client.
+pub(super) struct PermissionRequests {
+    pub(super) connection: ClientConnection,
+    pub(super) session: SessionId,
+    pub(super) shown: ShownCalls,
+    pub(super) approvals: SessionApprovals,
+}
+
+impl Confirmer for PermissionRequests {
+    fn confirm(
+        &self,
+        question: &ConfirmationRequest<'_>,
+        scope: &EffectContext,
+    ) -> ConfirmationAnswer {
+        let key = approval_key(question);
+        if key.as_ref().is_some_and(|key| lock(&self.approvals).contains(key)) {
+            return ConfirmationAnswer::Yes;
+        }
+        let fields = lock(&self.shown).get(question.call).cloned();
+        // A call of a sub-agent is not shown otherwise.
+        let fields = fields.unwrap_or_else(|| {
+            let ConfirmationRequest { tool, summary, .. } = question;
+            ToolCallUpdateFields::new().title(format!("{tool} → {summary}"))
+        });
+        let fields = fields.status(ToolCallStatus::Pending);
+        let call = ToolCallUpdate::new(call_id(question.call), fields);
+        let request = RequestPermissionRequest::new(self.session.clone(), call, options(question));
+        let method = CLIENT_METHOD_NAMES.session_request_permission;
+        let answer = self.connection.request(method, &request, &scope.cancel, None);
+        match answer.map(|answer: RequestPermissionResponse| answer.outcome) {
+            Ok(RequestPermissionOutcome::Selected(chosen)) => match &*chosen.option_id.0 {
+                ONCE => ConfirmationAnswer::Yes,
+                SESSION => {
+                    lock(&self.approvals).extend(key);
+                    ConfirmationAnswer::Yes
+                }
+                ABORT => ConfirmationAnswer::Abort,
+                // Another option was not offered.
+                _ => ConfirmationAnswer::No,
+            },
+            Ok(_) | Err(RequestFailure::Cancelled | RequestFailure::TimedOut) => {
+                ConfirmationAnswer::Abort
+            }
+            Err(RequestFailure::Refused(error)) => {
+                log::warn!("the client can't ask for permission: {}", error.message);
+                ConfirmationAnswer::Unavailable
+            }
+        }
+    }
+}
+
+fn options(question: &ConfirmationRequest<'_>) -> Vec<PermissionOption> {
+    let mut options = vec![PermissionOption::new(ONCE, "Yes", PermissionOptionKind::AllowOnce)];
+    if let Some(rule) = question.rule {
+        let name = format!("Yes, for the rest of this session: {rule}");
+        options.push(PermissionOption::new(SESSION, name, PermissionOptionKind::AllowAlways));
+    }
+    options.push(PermissionOption::new(NO, "No", PermissionOptionKind::RejectOnce));
+    let stop = "No, and stop";
+    options.push(PermissionOption::new(ABORT, stop, PermissionOptionKind::RejectOnce));
+    options
+}
+
+/// Returns what is allowed for the rest of the session: the same rule, and for a command also the same folder and
+/// variables, which its summary shows.
+fn approval_key(question: &ConfirmationRequest<'_>) -> Option<String> {
+    let rule = question.rule?;
+    let is_command = describe(question.tool).is_some_and(|tool| tool.kind() == CallKind::Command);
+    Some(if is_command { format!("{rule}\n{}", question.summary) } else { rule.to_owned() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::CallId;
+
+    fn key(tool: &str, summary: &str, rule: &str) -> Option<String> {
+        let call = CallId::from("c");
+        let (reason, rule) = ("", Some(rule));
+        approval_key(&ConfirmationRequest { call: &call, tool, summary, reason, rule })
+    }
+
+    #[test]
+    fn a_command_is_allowed_in_its_folder_and_a_file_whatever_is_written() {
+        let rule = "run_command(make)";
+        assert_ne!(key("run_command", "make", rule), key("run_command", "make (in sub)", rule));
+        let rule = "write_file(a)";
+        assert_eq!(key("write_file", "a (1 line)", rule), key("write_file", "a (2 lines)", rule));
+    }
+}

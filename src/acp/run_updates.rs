@@ -1,0 +1,227 @@
+//! Updates of a session while a prompt runs.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use agent_client_protocol_schema::v1::ToolCall as ClientToolCall;
+use agent_client_protocol_schema::v1::{
+    ContentBlock, ContentChunk, Cost, MessageId, SessionId, SessionUpdate, ToolCallStatus,
+    ToolCallUpdate, ToolCallUpdateFields, UsageUpdate,
+};
+
+use super::call_content::{OldFile, call_fields, old_files, result_content};
+use super::client_connection::ClientConnection;
+use crate::machine::{CallPurpose, Effect, Event, RunStatus, StopReason};
+use crate::model::{CallId, EffectId};
+use crate::port::{Disconnected, ReplyDelta, RunEvent, lock};
+use crate::view::public::{
+    AgentEnd, ApiCallEnd, CallOutcome, PublicEvent, PublicEventKind, RetryCause, Severity,
+    ToolCallEnd, ToolCallStart,
+};
+use crate::view::{OutputError, ReportSink, RunResult};
+use crate::workspace::WorkspaceRoot;
+
+/// The calls that were shown to the client and have not ended.
+pub(super) type ShownCalls = Arc<Mutex<HashMap<CallId, ToolCallUpdateFields>>>;
+
+/// Sends what happens in a run as updates of its session.
+pub(super) struct RunUpdates {
+    connection: ClientConnection,
+    session: SessionId,
+    root: WorkspaceRoot,
+    shown: ShownCalls,
+    /// The files that open calls change, as they were before.
+    old: HashMap<CallId, Vec<OldFile>>,
+    call: Option<ShownModelCall>,
+    /// The last complete text that the client has.
+    last_text: String,
+}
+
+struct ShownModelCall {
+    id: EffectId,
+    is_shown: bool,
+    message: MessageId,
+    text: String,
+}
+
+impl RunUpdates {
+    /// Returns updates of a session that works in this folder.
+    pub(super) fn new(
+        connection: ClientConnection,
+        session: SessionId,
+        root: WorkspaceRoot,
+        shown: ShownCalls,
+    ) -> Self {
+        let (old, call, last_text) = (HashMap::new(), None, String::new());
+        Self { connection, session, root, shown, old, call, last_text }
+    }
+
+    fn send(&self, update: SessionUpdate) -> Result<(), Disconnected> {
+        self.connection.update(&self.session, update)
+    }
+
+    fn send_thought(&self, text: &str) -> Result<(), Disconnected> {
+        let message = self.call.as_ref().map(|call| call.message.clone());
+        self.send(SessionUpdate::AgentThoughtChunk(chunk(text, message)))
+    }
+
+    /// Sends a part of the model's text; the parts of one reply have the same message id.
+    fn send_text(&mut self, text: &str) -> Result<(), Disconnected> {
+        let Some(call) = self.call.as_mut().filter(|call| call.is_shown) else { return Ok(()) };
+        call.text.push_str(text);
+        let message = Some(call.message.clone());
+        self.send(SessionUpdate::AgentMessageChunk(chunk(text, message)))
+    }
+
+    fn on_call_end(&mut self, end: &ApiCallEnd) -> Result<(), Disconnected> {
+        match &end.outcome {
+            CallOutcome::Replied { text, .. } => {
+                // Without streaming the text comes at once.
+                if self.call.as_ref().is_some_and(|call| call.text.is_empty()) && !text.is_empty() {
+                    self.send_text(text)?;
+                }
+            }
+            CallOutcome::Failed { message, .. } => {
+                let is_partial = self.call.as_ref().is_some_and(|call| !call.text.is_empty());
+                if is_partial {
+                    self.send_thought(&format!(
+                        "The reply broke off and does not count: {message}"
+                    ))?;
+                }
+            }
+            CallOutcome::Cancelled => {}
+        }
+        if let Some(call) = self.call.take() {
+            self.last_text = call.text;
+        }
+        Ok(())
+    }
+
+    fn on_call_start(&mut self, start: &ToolCallStart) -> Result<(), Disconnected> {
+        let ToolCallStart { id, name, arguments, .. } = start;
+        self.old.insert(id.clone(), old_files(&self.root, name, arguments));
+        let fields = call_fields(&self.root, name, arguments);
+        lock(&self.shown).insert(id.clone(), fields.clone());
+        self.send(SessionUpdate::ToolCall(new_call(id, fields)))
+    }
+
+    fn on_tool_end(&mut self, end: &ToolCallEnd) -> Result<(), Disconnected> {
+        let ToolCallEnd { id, success, output, changes, .. } = end;
+        lock(&self.shown).remove(id);
+        let old = self.old.remove(id).unwrap_or_default();
+        let status = if *success { ToolCallStatus::Completed } else { ToolCallStatus::Failed };
+        let changes = if *success { changes.as_slice() } else { &[] };
+        let fields = ToolCallUpdateFields::new()
+            .status(status)
+            .content(result_content(&self.root, output, &old, changes));
+        self.send(SessionUpdate::ToolCallUpdate(ToolCallUpdate::new(call_id(id), fields)))
+    }
+
+    /// A run that a limit has ended says so, unless the model did.
+    fn on_end(&self, end: &AgentEnd) -> Result<(), Disconnected> {
+        let is_interrupted = matches!(end.reason, StopReason::UserInterrupt(_));
+        let Some(output) = end.output.as_deref() else { return Ok(()) };
+        if is_interrupted
+            || end.status == RunStatus::Failed
+            || output.trim() == self.last_text.trim()
+        {
+            return Ok(());
+        }
+        self.send(SessionUpdate::AgentMessageChunk(chunk(output, None)))
+    }
+}
+
+impl ReportSink for RunUpdates {
+    fn on_run_event(&mut self, event: &RunEvent<'_>) {
+        // A client that is gone is noticed with the public events.
+        let _ = match event {
+            RunEvent::ReplyDelta { id, delta: ReplyDelta::Reasoning(text), .. }
+                if self.call.as_ref().is_some_and(|call| call.id == *id && call.is_shown) =>
+            {
+                self.send_thought(text)
+            }
+            RunEvent::Started { output, .. } | RunEvent::Handled { output, .. } => {
+                let mut done = Ok(());
+                for effect in &output.effects {
+                    if let Effect::RunTool { call, .. } = effect {
+                        let fields = ToolCallUpdateFields::new().status(ToolCallStatus::InProgress);
+                        let update = ToolCallUpdate::new(call_id(&call.id), fields);
+                        done = self.send(SessionUpdate::ToolCallUpdate(update));
+                    }
+                }
+                done
+            }
+            _ => Ok(()),
+        };
+        if let RunEvent::Handled { machine, event: Event::Replied { .. }, .. } = event {
+            let run = machine.state.run();
+            let used = machine.conversation.context_usage().estimate().0;
+            let cost = run.rules.price.map(|_| Cost::new(run.used.cost.as_dollars(), "USD"));
+            let usage = UsageUpdate::new(used, run.rules.context.window.0).cost(cost);
+            let _ = self.send(SessionUpdate::UsageUpdate(usage));
+        }
+    }
+
+    fn on_event(&mut self, event: &PublicEvent) -> Result<(), Disconnected> {
+        match &event.kind {
+            PublicEventKind::ApiCallStart(start) => {
+                let is_shown = match start.purpose {
+                    CallPurpose::Agent | CallPurpose::Closing => true,
+                    CallPurpose::Compaction => false,
+                };
+                let message = MessageId::new(format!("{}-{}", self.session, event.seq));
+                let text = String::new();
+                self.call = Some(ShownModelCall { id: start.call, is_shown, message, text });
+                Ok(())
+            }
+            PublicEventKind::TextDelta(delta) => self.send_text(&delta.text),
+            PublicEventKind::ApiCallEnd(end) => self.on_call_end(end),
+            PublicEventKind::ToolCallStart(start) => self.on_call_start(start),
+            PublicEventKind::ToolCallEnd(end) => self.on_tool_end(end),
+            PublicEventKind::AgentEnd(end) => self.on_end(end),
+            PublicEventKind::SteeringReceived(message) => {
+                self.send(SessionUpdate::UserMessageChunk(chunk(&message.text, None)))
+            }
+            PublicEventKind::Retry(RetryCause::Fault { fault, wait, .. }) => {
+                let seconds = Duration::from(*wait).as_secs_f64();
+                self.send_thought(&format!(
+                    "The model is called again in {seconds:.1} s ({fault})."
+                ))
+            }
+            PublicEventKind::Error(error) => {
+                match error.severity {
+                    Severity::Warning => log::warn!("{}", error.message),
+                    Severity::Error => log::error!("{}", error.message),
+                }
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn on_result(&mut self, _: &RunResult) -> Result<(), Disconnected> {
+        Ok(())
+    }
+
+    fn finish(self: Box<Self>, _: Option<Duration>) -> Result<(), OutputError> {
+        Ok(())
+    }
+}
+
+/// Returns a call that was not shown yet.
+pub(super) fn new_call(id: &CallId, fields: ToolCallUpdateFields) -> ClientToolCall {
+    let mut call = ClientToolCall::new(call_id(id), "");
+    call.update(fields);
+    call
+}
+
+/// Returns the id of a call for the client.
+pub(super) fn call_id(id: &CallId) -> Arc<str> {
+    Arc::clone(&id.0)
+}
+
+/// Returns a part of a message.
+pub(super) fn chunk(text: &str, message: Option<MessageId>) -> ContentChunk {
+    ContentChunk::new(ContentBlock::from(text)).message_id(message)
+}

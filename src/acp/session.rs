@@ -1,0 +1,136 @@
+//! The sessions that a client has opened.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+
+use agent_client_protocol_schema::v1::{Error, SessionId as ClientSessionId};
+use serde_json::Value;
+
+use super::client_servers::add_servers;
+use super::modes::ChosenMode;
+use super::permission::SessionApprovals;
+use super::session_host::{ConfiguredSession, SessionChoice, SessionHost, with_message};
+use crate::app::RunInterrupts;
+use crate::config::McpServerConfig;
+use crate::journal::SessionId;
+use crate::model::Signal;
+use crate::port::lock;
+
+/// A session that a client has opened.
+pub(super) struct OpenSession {
+    pub(super) id: SessionId,
+    /// The same id, as the client knows it.
+    pub(super) client_id: ClientSessionId,
+    pub(super) folder: PathBuf,
+    /// The MCP servers of the client.
+    pub(super) servers: Vec<McpServerConfig>,
+    /// The options with which it was stored, if it was loaded.
+    pub(super) options: Option<Value>,
+    pub(super) approvals: SessionApprovals,
+    state: Mutex<SessionState>,
+}
+
+#[derive(Default)]
+struct SessionState {
+    mode: ChosenMode,
+    /// What interrupts the prompt that runs.
+    running: Option<RunInterrupts>,
+    is_closed: bool,
+}
+
+impl OpenSession {
+    /// Returns a session that works in this folder.
+    pub(super) fn new(
+        id: SessionId,
+        folder: PathBuf,
+        servers: Vec<McpServerConfig>,
+        options: Option<Value>,
+    ) -> Self {
+        let client_id = ClientSessionId::new(id.to_string());
+        let (approvals, state) = (SessionApprovals::default(), Mutex::default());
+        Self { id, client_id, folder, servers, options, approvals, state }
+    }
+
+    /// Configures its next run, in the mode that the client has chosen.
+    ///
+    /// # Errors
+    ///
+    /// Fails with everything that is wrong with the configuration.
+    pub(super) fn configure(&self, host: &dyn SessionHost) -> Result<ConfiguredSession, Error> {
+        let mode = lock(&self.state).mode.clone();
+        self.configure_with(host, &mode)
+    }
+
+    /// Configures a run in another mode.
+    ///
+    /// # Errors
+    ///
+    /// Fails with everything that is wrong with the configuration.
+    pub(super) fn configure_with(
+        &self,
+        host: &dyn SessionHost,
+        mode: &ChosenMode,
+    ) -> Result<ConfiguredSession, Error> {
+        let choice = SessionChoice {
+            folder: &self.folder,
+            options: self.options.as_ref(),
+            agent: mode.agent.as_deref(),
+            mode: mode.mode,
+        };
+        let mut configured = host.configure(&choice)?;
+        if configured.has_servers {
+            add_servers(&mut configured.setup.config, &self.servers);
+        }
+        Ok(configured)
+    }
+
+    /// Sets the mode of the next run.
+    pub(super) fn set_mode(&self, mode: ChosenMode) {
+        lock(&self.state).mode = mode;
+    }
+
+    /// Begins a prompt, and returns what interrupts it.
+    ///
+    /// # Errors
+    ///
+    /// Fails if one is running, or the session was closed.
+    pub(super) fn begin_prompt(&self) -> Result<RunInterrupts, Error> {
+        let mut state = lock(&self.state);
+        let refused = |why: &str| Err(with_message(Error::invalid_request(), why));
+        if state.is_closed {
+            return refused("the session is closed");
+        }
+        if state.running.is_some() {
+            return refused("a prompt of this session is running; cancel it, or wait for its end");
+        }
+        Ok(state.running.insert(RunInterrupts::default()).clone())
+    }
+
+    /// Ends the prompt that runs.
+    pub(super) fn end_prompt(&self) {
+        lock(&self.state).running = None;
+    }
+
+    /// Interrupts the prompt that runs, if there is one.
+    pub(super) fn interrupt(&self, signal: Signal) {
+        let running = lock(&self.state).running.clone();
+        if let Some(running) = running {
+            running.interrupt(signal);
+        }
+    }
+
+    /// Interrupts the prompt that runs; no other one begins.
+    pub(super) fn close(&self, signal: Signal) {
+        lock(&self.state).is_closed = true;
+        self.interrupt(signal);
+    }
+}
+
+/// Ends a prompt when it is dropped, also after a panic.
+pub(super) struct PromptGuard(pub(super) Arc<OpenSession>);
+
+impl Drop for PromptGuard {
+    fn drop(&mut self) {
+        self.0.end_prompt();
+    }
+}

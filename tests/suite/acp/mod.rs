@@ -1,0 +1,9 @@
+//! `architect acp`: a client and a real process, message by message.
+
+mod client;
+mod client_files;
+mod lines;
+mod permissions;
+mod prompts;
+mod published_client;
+mod sessions;

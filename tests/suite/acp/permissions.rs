@@ -1,0 +1,122 @@
+//! Permissions and modes.
+
+use serde_json::{Value, json};
+
+use super::client::AcpClient;
+use crate::kit::cli::CliFixture;
+
+const WRITES: &str = r#"
+[[turn]]
+calls = [{ id = "w1", name = "write_file", arguments = { path = "a.txt", content = "one\n" } }]
+[[turn]]
+calls = [{ id = "w2", name = "write_file", arguments = { path = "a.txt", content = "two\n" } }]
+[[turn]]
+text = "Done."
+[[turn]]
+calls = [{ id = "w3", name = "write_file", arguments = { path = "a.txt", content = "three\n" } }]
+[[turn]]
+text = "Done."
+"#;
+
+fn chosen(option: &str) -> Value {
+    json!({ "outcome": { "outcome": "selected", "optionId": option } })
+}
+
+/// Returns what each of these answers leads to: the stop reason, how often was asked, and the file.
+fn run(answers: &[&str]) -> (Value, usize, Option<String>) {
+    let world = CliFixture::new();
+    let mut client = AcpClient::start(&world, WRITES, &[]);
+    let session = client.new_session(&world);
+    let mut asked = 0;
+    let done = client.prompt_with(&session, "Write.", |request| {
+        assert_eq!(request["method"], "session/request_permission");
+        let params = &request["params"];
+        let kinds: Vec<&str> = params["options"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|it| it["kind"].as_str().unwrap())
+            .collect();
+        assert_eq!(kinds, ["allow_once", "allow_always", "reject_once", "reject_once"]);
+        assert_eq!(params["toolCall"]["status"], "pending");
+        assert_eq!(params["toolCall"]["content"][0]["type"], "diff");
+        asked += 1;
+        chosen(answers[asked - 1])
+    });
+    let file = std::fs::read_to_string(world.path("a.txt")).ok();
+    (done.unwrap()["stopReason"].clone(), asked, file)
+}
+
+#[test]
+fn a_call_runs_once_for_the_session_or_not_at_all() {
+    assert_eq!(run(&["once", "no"]), (json!("end_turn"), 2, Some("one\n".into())));
+    assert_eq!(run(&["session"]), (json!("end_turn"), 1, Some("two\n".into())));
+    assert_eq!(run(&["no", "no"]), (json!("end_turn"), 2, None));
+    assert_eq!(run(&["abort"]), (json!("cancelled"), 1, None));
+}
+
+#[test]
+fn what_is_allowed_for_the_session_holds_for_its_next_prompt_and_for_no_other_session() {
+    let world = CliFixture::new();
+    let mut client = AcpClient::start(&world, WRITES, &[]);
+    let session = client.new_session(&world);
+    let done = client.prompt_with(&session, "Write.", |_| chosen("session"));
+    assert_eq!(done.unwrap()["stopReason"], "end_turn");
+    assert_eq!(client.prompt(&session, "Once more."), "end_turn");
+    assert_eq!(world.read("a.txt"), "three\n");
+    let other = client.new_session(&world);
+    let mut asked = 0;
+    let done = client.prompt_with(&other, "Write.", |_| {
+        asked += 1;
+        chosen("no")
+    });
+    assert_eq!((done.unwrap()["stopReason"].as_str(), asked), (Some("end_turn"), 2));
+}
+
+#[test]
+fn a_client_that_never_answers_can_cancel() {
+    let world = CliFixture::new();
+    let mut client = AcpClient::start(&world, WRITES, &[]);
+    let session = client.new_session(&world);
+    let id = client.send_prompt(&session, "Write.");
+    client.wait_until(|message| message["method"] == "session/request_permission");
+    client.notify("session/cancel", &json!({ "sessionId": session }));
+    assert_eq!(client.wait_for(id).unwrap()["stopReason"], "cancelled");
+    assert!(!world.path("a.txt").exists());
+}
+
+#[test]
+fn a_client_that_is_gone_while_it_is_asked_has_not_agreed() {
+    let world = CliFixture::new();
+    let mut client = AcpClient::start(&world, WRITES, &[]);
+    let session = client.new_session(&world);
+    client.send_prompt(&session, "Write.");
+    client.wait_until(|message| message["method"] == "session/request_permission");
+    assert_eq!(client.close(), 0);
+    assert!(!world.path("a.txt").exists());
+}
+
+#[test]
+fn modes_are_how_it_asks_and_the_other_agents() {
+    let world = CliFixture::new();
+    let mut client = AcpClient::start(&world, WRITES, &[]);
+    let params = json!({ "cwd": world.path(""), "mcpServers": [] });
+    let opened = client.call("session/new", &params).unwrap();
+    let session = opened["sessionId"].as_str().unwrap();
+    assert_eq!(opened["modes"]["currentModeId"], "confirm-sensitive");
+    let modes = opened["modes"]["availableModes"].as_array().unwrap();
+    let ids: Vec<&str> = modes.iter().map(|mode| mode["id"].as_str().unwrap()).collect();
+    assert_eq!(ids, ["confirm-all", "confirm-sensitive", "yolo", "plan", "review"]);
+
+    let set = |client: &mut AcpClient, mode: &str| {
+        client.call("session/set_mode", &json!({ "sessionId": session, "modeId": mode }))
+    };
+    assert_eq!(set(&mut client, "nothing").unwrap_err()["code"], -32602);
+    // The plan agent has no tool that writes.
+    set(&mut client, "plan").unwrap();
+    assert_eq!(client.prompt(session, "Write."), "end_turn");
+    assert!(!world.path("a.txt").exists());
+    set(&mut client, "yolo").unwrap();
+    assert_eq!(client.prompt(session, "Write."), "end_turn");
+    assert_eq!(world.read("a.txt"), "three\n");
+}

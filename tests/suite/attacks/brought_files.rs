@@ -1,0 +1,114 @@
+//! Attacks by files that this program itself brings into a workspace: by an undo, by a merge, by resuming a session. Each was
+//! harmless where it came from.
+
+use std::fs;
+use std::path::PathBuf;
+
+use super::next_run::{TestHome, command};
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_architect");
+
+/// A workspace, and a file that only code outside of the sandbox can make.
+struct Workspace {
+    home: TestHome,
+    folder: PathBuf,
+    canary: PathBuf,
+}
+
+impl Workspace {
+    fn new() -> Self {
+        let home = TestHome::new();
+        let (folder, canary) = (home.path("w"), home.path("canary"));
+        Self { home, folder, canary }
+    }
+
+    /// Makes a repository with a commit and this setting.
+    fn with_repository(setting: &str) -> Self {
+        let workspace = Self::new();
+        fs::write(workspace.folder.join("a"), "a").unwrap();
+        let name = ["-c", "user.name=n", "-c", "user.email=n@example.com"];
+        workspace.git(&["init", "-q"]);
+        workspace.git(&["add", "a"]);
+        workspace.git(&[&name[..], &["commit", "-qm", "Begin"]].concat());
+        let (key, value) = setting.split_once('=').unwrap();
+        workspace.git(&["config", key, &value.replace("HERE", workspace.folder.to_str().unwrap())]);
+        workspace
+    }
+
+    fn git(&self, args: &[&str]) {
+        self.home.program("git", &self.folder).args(args).output().unwrap();
+    }
+
+    fn architect(&self, args: &[&str]) -> String {
+        let output = self.home.program(PROGRAM, &self.folder).args(args).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    }
+
+    /// Runs commands of a model, one after the other.
+    fn run(&self, lines: &[&str], options: &[&str]) {
+        let canary = self.canary.to_str().unwrap();
+        let calls: Vec<String> =
+            lines.iter().map(|line| command(&line.replace("CANARY", canary))).collect();
+        let output = self.home.run(&self.folder, &calls, options);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+}
+
+/// The configuration is harmless until there is a repository around it, and then it is made so; an undo brings it back, and
+/// not the rest, which isn't recorded.
+#[test]
+fn an_undo_makes_no_repository() {
+    let workspace = Workspace::new();
+    let config = r#"printf "[core]\n\tbare = false\n\tworktree = .\n\tfsmonitor = touch CANARY; false\n" > config"#;
+    let rest = r#"for d in objects refs; do mkdir $d; echo "Signature: 8a477f597d28d172789f06886806bc55" > $d/CACHEDIR.TAG; done; (echo "ref: refs/heads/main"; head -c 18000000 /dev/zero | tr "\0" "\n") > HEAD"#;
+    workspace.run(&[config, rest], &[]);
+    let undo = ["undo", "--yes", "--force"];
+    workspace.home.program(PROGRAM, &workspace.folder).args(undo).output().unwrap();
+    assert!(workspace.folder.join("objects").exists());
+    workspace.git(&["status"]);
+    assert!(!workspace.canary.exists());
+}
+
+#[test]
+fn a_merge_brings_nothing_that_git_would_run() {
+    let hook = "mkdir -p lib/hooks; printf \"#!/bin/sh\\ntouch CANARY\\n\" > lib/hooks/post-checkout; chmod +x lib/hooks/post-checkout";
+    let monitor = "mkdir tools; printf \"#!/bin/sh\\ntouch CANARY\\n\" > tools/m; chmod +x tools/m";
+    for (setting, worktrees) in [
+        ("core.hooksPath=tools/hooks", &[hook, "ln -s lib tools"][..]),
+        ("core.fsmonitor=HERE/tools/m", &[monitor]),
+    ] {
+        let workspace = Workspace::with_repository(setting);
+        let names: Vec<String> = (0..worktrees.len()).map(|index| format!("w{index}")).collect();
+        for (name, line) in names.iter().zip(worktrees) {
+            workspace.run(&[line], &["--worktree", name]);
+        }
+        for name in &names {
+            workspace.architect(&["worktrees", "merge", name]);
+        }
+        workspace.git(&["status"]);
+        workspace.git(&["checkout", "-q"]);
+        assert!(!workspace.canary.exists(), "{setting}");
+    }
+}
+
+/// A command that can write the folder could have written the options that are stored there.
+#[test]
+fn a_session_in_the_workspace_sets_no_program() {
+    let workspace = Workspace::new();
+    let store = ["--set", "sessions.dir=out"];
+    let hook = format!(
+        "hooks.session_start=[{{ name = \"h\", command = \"touch {}\", sandbox = \"off\" }}]",
+        workspace.canary.display()
+    );
+    workspace.run(&["true"], &[&store[..], &["--set", &hook]].concat());
+    fs::remove_file(&workspace.canary).expect("the user's own hook ran");
+    let script = workspace.home.path("again.toml");
+    fs::write(&script, "[[turn]]\ntext = \"done\"\n".repeat(3)).unwrap();
+    let model = format!("scripted/{}", script.display());
+    let printed = workspace.architect(
+        &[&["resume", "last", "x", "--model", &model, "--mode", "yolo"], &store[..]].concat(),
+    );
+    assert!(printed.contains("hooks.session_start` is ignored"), "{printed}");
+    assert!(!workspace.canary.exists());
+}

@@ -1,0 +1,221 @@
+//! `architect pipeline`: a step whose items run at the same time, each in a worktree of its own.
+
+use std::fs;
+use std::process::Child;
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+use crate::cli::worktrees::fixture::Project;
+use crate::kit::cli::{CommandResult, wait_for_exit, wait_until};
+
+/// The files that the items write.
+const FILES: [&str; 3] = ["each-1.txt", "each-2.txt", "each-3.txt"];
+
+/// Writes a file with the name of the item's worktree.
+const WRITE: &str = "n=$(basename $PWD | cut -c1-6); grep -q mine a.txt && echo $n >> $n.txt";
+
+/// A list, its items at the same time, and a step with their answers. Three items, each for 4000 micro-dollars.
+struct Parallel {
+    project: Project,
+}
+
+impl Parallel {
+    fn new(line: &str, checks: &str) -> Self {
+        Self::in_project(Project::new(), line, checks)
+    }
+
+    fn in_project(project: Project, line: &str, checks: &str) -> Self {
+        let steps = format!(
+            "[[steps]]\nname = \"list\"\nprompt = \"List.\"\nmodel = \"scripted/{home}/list.toml\"\n\
+             [[steps]]\nname = \"each\"\nforeach = \"{{{{steps.list.output}}}}\"\nparallel = 2\n\
+             prompt = \"Do '{{{{item}}}}'.\"\nchecks = {checks}\n\
+             [[steps]]\nname = \"all\"\nprompt = \"Describe '{{{{steps.each.output}}}}'.\"\nmodel = \"scripted/{home}/list.toml\"\n",
+            home = project.cli.home().display()
+        );
+        fs::write(project.cli.home().join("steps.toml"), steps).unwrap();
+        let list = "price = { input = 1.0, output = 10.0 }\nmax_output = 100\n[[turn]]\ntext = \"- one\\n- two\\n- three\"\nusage = { input = 0, output = 0 }\n";
+        fs::write(project.cli.home().join("list.toml"), list).unwrap();
+        // What is not committed is there for the items.
+        project.cli.write("a.txt", "one\ntwo\nmine\n");
+        let parallel = Self { project };
+        parallel.write_script(line, 0);
+        parallel
+    }
+
+    fn write_script(&self, line: &str, delay_ms: u64) {
+        let script = format!(
+            "price = {{ input = 1.0, output = 10.0 }}\nmax_output = 100\n\
+             [[turn]]\nusage = {{ input = 1000, output = 100 }}\n\
+             calls = [{{ name = \"run_command\", arguments = {{ command = {line:?} }} }}]\n\
+             [[turn]]\ntext = \"built\"\ndelay_ms = {delay_ms}\nusage = {{ input = 1000, output = 100 }}\n"
+        );
+        fs::write(self.project.cli.home().join("build.toml"), script).unwrap();
+    }
+
+    fn begin(&self, args: &[&str]) -> Child {
+        let home = self.project.cli.home();
+        let steps = home.join("steps.toml").display().to_string();
+        let model = format!("scripted/{}", home.join("build.toml").display());
+        let common = ["pipeline", &steps, "--model", &model, "--out", "ignored", "--mode", "yolo"];
+        let args = [&common[..], &["--json"], args].concat();
+        self.project.cli.command(&args).spawn().unwrap()
+    }
+
+    fn run(&self, args: &[&str]) -> CommandResult {
+        wait_for_exit(self.begin(args))
+    }
+
+    fn is_there(&self, file: &str) -> bool {
+        self.project.cli.path(file).exists()
+    }
+
+    /// Returns the number of sessions that items have had.
+    fn item_sessions(&self) -> usize {
+        let batches = fs::read_dir(self.project.cli.path("ignored/batches")).into_iter().flatten();
+        let sessions =
+            batches.flat_map(|batch| fs::read_dir(batch.unwrap().path().join("sessions")));
+        let names = sessions.flatten().map(|entry| entry.unwrap().path());
+        names.filter(|path| path.extension().is_some_and(|end| end == "jsonl")).count()
+    }
+
+    /// Returns the names of the worktrees that are left.
+    fn worktrees(&self) -> Vec<String> {
+        let listed = self.project.listed();
+        listed.iter().map(|it| it["name"].as_str().unwrap().to_owned()).collect()
+    }
+}
+
+fn items(result: &CommandResult) -> Vec<Value> {
+    let iterations = result.json()["workflow"]["iterations"].clone();
+    iterations[1]["items"].as_array().unwrap().clone()
+}
+
+#[test]
+fn items_run_in_worktrees_that_are_merged_at_the_end() {
+    let parallel = Parallel::new(WRITE, "[]");
+    let before = parallel.project.user_state();
+    let ran = parallel.run(&[]);
+    assert_eq!(ran.outcome(), (0, "llm_done".to_owned(), "success".to_owned()), "{}", ran.err);
+    let names: Vec<Value> = items(&ran).iter().map(|it| it["item"].clone()).collect();
+    assert_eq!(names, ["one", "two", "three"]);
+    assert_eq!(ran.json()["cost"], 0.012, "{}", ran.err);
+    for file in FILES {
+        assert_eq!(parallel.project.cli.read(file), format!("{}\n", &file[..6]));
+    }
+    let after = parallel.project.user_state();
+    assert_eq!((after.refs, after.head, after.index), (before.refs, before.head, before.index));
+    assert!(parallel.worktrees().is_empty());
+    // What is done is not done twice.
+    fs::remove_file(parallel.project.cli.path(FILES[0])).unwrap();
+    assert_eq!((parallel.run(&[]).code, parallel.item_sessions()), (0, 3));
+    assert!(!parallel.is_there(FILES[0]));
+}
+
+/// A conflict ends the step and loses nothing: the branches stay. The same command goes on with that item; those before it
+/// are not merged again.
+#[test]
+fn a_conflict_is_reported_with_its_item_and_its_branch() {
+    let parallel = Parallel::new("basename $PWD | cut -c1-6 > shared.txt", "[]");
+    let ran = parallel.run(&[]);
+    assert_eq!(ran.outcome(), (2, "checks_failed".to_owned(), "partial".to_owned()), "{}", ran.err);
+    let error = ran.json()["error"].as_str().unwrap().to_owned();
+    let branch = items(&ran)[1]["branch"].as_str().unwrap().to_owned();
+    assert!(error.starts_with("item 2 (two): ") && error.contains(&branch), "{error}");
+    assert!(ran.err.contains("new in both trees"), "{}", ran.err);
+    assert_eq!(parallel.project.cli.read("shared.txt"), "each-1\n");
+    assert_eq!(parallel.worktrees().len(), 2);
+
+    fs::remove_file(parallel.project.cli.path("shared.txt")).unwrap();
+    let ran = parallel.run(&[]);
+    assert!(ran.code == 2 && ran.err.contains("item 3 (three)"), "{}", ran.err);
+    assert_eq!(parallel.project.cli.read("shared.txt"), "each-2\n");
+    let [last] = &parallel.worktrees()[..] else { panic!("{}", ran.err) };
+    assert_eq!(parallel.project.worktrees(&["rm", "--force", last]).code, 0);
+    let ran = parallel.run(&[]);
+    assert_eq!((ran.code, parallel.item_sessions()), (0, 3), "{}", ran.err);
+    assert!(ran.err.contains("is gone, and not merged"), "{}", ran.err);
+}
+
+/// Nothing is merged before all items have succeeded. The same command tries again what did not.
+#[test]
+fn an_item_that_fails_its_checks_is_tried_again() {
+    let parallel = Parallel::new(WRITE, r#"["test ! -e each-2.txt || grep -q again a.txt"]"#);
+    let ran = parallel.run(&[]);
+    assert_eq!(ran.outcome(), (2, "checks_failed".to_owned(), "partial".to_owned()), "{}", ran.err);
+    assert!(ran.err.contains("each: item 2 (two): `test ! -e each-2.txt"), "{}", ran.err);
+    assert_eq!(FILES.map(|file| parallel.is_there(file)), [false; 3]);
+    parallel.project.cli.write("a.txt", "one\ntwo\nmine\nagain\n");
+    let ran = parallel.run(&[]);
+    assert_eq!((ran.code, parallel.item_sessions()), (0, 4), "{}", ran.err);
+    assert_eq!(FILES.map(|file| parallel.is_there(file)), [true; 3]);
+}
+
+#[test]
+fn the_budget_covers_all_items_together() {
+    let parallel = Parallel::new(WRITE, "[]");
+    let ran = parallel.run(&["--budget", "0.009"]);
+    assert_eq!(ran.outcome().1, "budget_exceeded", "{}", ran.err);
+    assert!(ran.json()["cost"].as_f64().unwrap() <= 0.009, "{}", ran.out);
+    let again = parallel.run(&["--budget", "1"]);
+    assert_eq!((again.code, parallel.item_sessions()), (0, 3), "{}", again.err);
+    assert_eq!(again.json()["cost"], 0.012);
+}
+
+#[test]
+fn killed_and_interrupted_items_continue_inside_their_sessions() {
+    for (signal, code) in [(Signal::TERM, 143), (Signal::KILL, -1)] {
+        let parallel = Parallel::new(WRITE, "[]");
+        parallel.write_script(WRITE, 600_000);
+        let child = parallel.begin(&[]);
+        let has_run = |name: &str| {
+            let projects = fs::read_dir(parallel.project.worktree_folder()).into_iter().flatten();
+            let inside = projects.flat_map(|it| fs::read_dir(it.unwrap().path()).unwrap());
+            inside.flatten().any(|it| it.path().join(name).exists())
+        };
+        wait_until("two items run", || FILES[..2].iter().all(|name| has_run(name)));
+        kill_process(Pid::from_child(&child), signal).unwrap();
+        let stopped = wait_for_exit(child);
+        assert_eq!(stopped.code, code, "{}", stopped.err);
+        if signal == Signal::TERM {
+            assert!(stopped.json()["cost"].as_f64().unwrap() >= 0.004, "{}", stopped.out);
+        }
+        parallel.write_script(WRITE, 0);
+        let again = parallel.run(&[]);
+        assert_eq!((again.code, parallel.item_sessions()), (0, 3), "{}", again.err);
+        for file in FILES {
+            assert_eq!(parallel.project.cli.read(file), format!("{}\n", &file[..6]));
+        }
+    }
+}
+
+/// A merge that is killed is completed, and none is done twice.
+#[test]
+fn killed_merges_are_completed() {
+    for file in FILES {
+        let parallel = Parallel::new(WRITE, "[]");
+        let child = parallel.begin(&[]);
+        wait_until("an item is merged", || parallel.is_there(file));
+        kill_process(Pid::from_child(&child), Signal::KILL).unwrap();
+        wait_for_exit(child);
+        let again = parallel.run(&[]);
+        assert_eq!((again.code, parallel.item_sessions()), (0, 3), "{}", again.err);
+        for file in FILES {
+            assert_eq!(parallel.project.cli.read(file), format!("{}\n", &file[..6]));
+        }
+        assert!(parallel.worktrees().is_empty(), "{}", again.err);
+    }
+}
+
+#[test]
+fn without_a_repository_nothing_is_started() {
+    let parallel = Parallel::in_project(Project::without_git(), WRITE, "[]");
+    let ran = parallel.run(&[]);
+    assert_eq!(ran.code, 3, "{}", ran.err);
+    assert!(ran.err.contains("steps.toml:5: `parallel` needs git"), "{}", ran.err);
+    assert!(
+        ran.err.contains("nothing was started") && !parallel.is_there("ignored"),
+        "{}",
+        ran.err
+    );
+}
