@@ -70,6 +70,8 @@ pub enum ServerState {
     /// Its tools are known.
     Ready,
     /// It can't be had.
+    Failed,
+}
 
 /// An output of a run: a log, a stream, a document.
 pub trait ReportSink: Send {
