@@ -135,7 +135,8 @@ fn resume_executing(mut state: Executing, recovered: &[RecoveredCall], out: Step
         call.state = match (std::mem::replace(&mut call.state, CallState::Queued), answer) {
             (CallState::Completed(result), _) => CallState::Completed(result),
             (CallState::Running { .. }, Some(recovered)) => {
-                CallState::Completed(recovered.result.clone())
+                let result = recovered.result.clone();
+                CallState::Completed(ToolResult { call: call.call.id.clone(), ..result })
             }
             (CallState::Queued | CallState::Authorizing { .. } | CallState::Running { .. }, _) => {
                 CallState::Queued

@@ -112,3 +112,19 @@ fn a_session_in_the_workspace_sets_no_program() {
     assert!(printed.contains("hooks.session_start` is ignored"), "{printed}");
     assert!(!workspace.canary.exists());
 }
+
+/// A command could have written which folder the session is about.
+#[test]
+fn an_undo_follows_no_session_to_another_workspace() {
+    let workspace = Workspace::new();
+    workspace.run(&["echo x > f"], &["--set", "sessions.dir=out"]);
+    let other = workspace.home.path("other");
+    fs::create_dir_all(other.join(".git")).unwrap();
+    fs::rename(workspace.folder.join("out"), other.join("out")).unwrap();
+    let undo = ["undo", "last", "--any-folder", "--yes", "--set", "sessions.dir=out"];
+    let output = workspace.home.program(PROGRAM, &other).args(undo).output().unwrap();
+    let printed = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(3), "{printed}");
+    assert!(printed.contains("commands may have written"), "{printed}");
+    assert!(workspace.folder.join("f").exists());
+}
