@@ -30,6 +30,18 @@ fn write_lines(lines: &str) -> std::io::Result<()> {
     std::io::stderr().lock().write_all(lines.as_bytes())
 }
 
+/// Lets a panic be reported below the log of a run, and not into its status area.
+pub(crate) fn report_panics() {
+    let report = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        let terminal = TERMINAL.try_lock().ok().and_then(|terminal| terminal.clone());
+        match terminal {
+            Some(terminal) => terminal.during(|| report(panic)),
+            None => report(panic),
+        }
+    }));
+}
+
 /// Standard error for the technical log.
 struct LogTarget;
 

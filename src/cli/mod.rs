@@ -41,6 +41,7 @@ pub(crate) fn main() -> ExitCode {
     // Before any file is touched. A run that can't catch signals reports that when it begins.
     let _ = install_handlers();
     logging::init();
+    logging::report_panics();
     output::break_closed_stdout();
     ignore_signals();
     let done = match Cli::try_parse() {

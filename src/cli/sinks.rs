@@ -2,6 +2,7 @@
 
 use std::io::{self, IsTerminal};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use architect::app::{ProcessEnv, collect_secrets};
 use architect::config::Config;
@@ -9,12 +10,13 @@ use architect::net::MaskingWriter;
 use architect::runner::SystemClock;
 use architect::view::ci_commands::CommandEscaper;
 use architect::view::human::{
-    HumanLog, LogDetail, LogStyle, TerminalSize, can_redraw, should_use_color,
+    HumanLog, LogDetail, LogStyle, TerminalUser, TerminalView, can_redraw, should_use_color,
 };
 use architect::view::{
     AnswerDestination, JsonFormat, JsonSink, OptionalSink, ReportSink, Reporter, TextSink,
 };
 use architect::workspace::open_for_append;
+use signal_hook::consts::SIGCONT;
 
 use super::args::{OutputArgs, OutputFormat};
 use super::confirm::PromptSettings;
@@ -64,7 +66,7 @@ pub(crate) fn open_sinks(
         };
         let stderr = CommandEscaper::new(stderr, is_read);
         let log = match logs_live {
-            true => HumanLog::live(stderr, style, Arc::new(SystemClock::start()), terminal_size),
+            true => HumanLog::live(stderr, style, Arc::new(SystemClock::start()), watch_terminal()),
             false => HumanLog::plain(MaskingWriter::new(stderr, secrets.clone()), style),
         };
         let log = log.map_err(failed)?;
@@ -101,9 +103,24 @@ pub(crate) fn open_sinks(
     Ok(Sinks { reporter: Reporter::new(outputs), prompt, is_terminal })
 }
 
-/// Returns the size of the terminal of the log now.
-fn terminal_size() -> TerminalSize {
-    let usual = |size: u16, usual: usize| if size == 0 { usual } else { size.into() };
-    let size = rustix::termios::tcgetwinsize(io::stderr());
-    size.map_or((80, 24), |size| (usual(size.ws_col, 80), usual(size.ws_row, 24)))
+/// Returns a function that returns the terminal of the log as it is.
+fn watch_terminal() -> impl Fn() -> TerminalView + Send {
+    let continued = Arc::new(AtomicBool::new(false));
+    if let Err(error) = signal_hook::flag::register(SIGCONT, Arc::clone(&continued)) {
+        log::debug!("a stop of this program goes unnoticed: {error}");
+    }
+    move || {
+        let usual = |size: u16, usual: usize| if size == 0 { usual } else { size.into() };
+        let size = rustix::termios::tcgetwinsize(io::stderr());
+        let (columns, rows) =
+            size.map_or((80, 24), |size| (usual(size.ws_col, 80), usual(size.ws_row, 24)));
+        let was_continued = continued.swap(false, Ordering::Relaxed);
+        let foreground = rustix::termios::tcgetpgrp(io::stderr());
+        let user = match foreground {
+            Ok(group) if group != rustix::process::getpgrp() => TerminalUser::Now,
+            _ if was_continued => TerminalUser::Before,
+            _ => TerminalUser::None,
+        };
+        TerminalView { columns, rows, user }
+    }
 }

@@ -2,12 +2,13 @@
 
 use std::fs;
 use std::io;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 use toml::{Table, Value};
 
-use super::trust::replace_file;
+use super::trust::replace_file_with;
 
 /// Why a rule could not be added.
 #[derive(Debug, Error)]
@@ -20,18 +21,26 @@ pub enum UserRuleError {
     Form(PathBuf),
 }
 
-/// Adds a rule to `permissions.allow` of a configuration file, unless it is there. Creates the file if it is missing.
+/// Adds a rule to `permissions.allow` of a configuration file, unless it is there. Creates the file if it is missing;
+/// otherwise it keeps its mode, and on an error its content.
 ///
 /// # Errors
 ///
-/// Fails if the file can't be read or written, or is not a configuration into which the rule can be inserted.
+/// Fails if the file can't be read or written, is write-protected, or is not a configuration into which the rule can be
+/// inserted.
 pub fn allow_in_user_config(path: &Path, rule: &str) -> Result<(), UserRuleError> {
     // It may be a link into a folder of the user's settings, which stays one.
-    let path = &path.canonicalize().unwrap_or_else(|_| path.to_owned());
-    let text = match fs::read_to_string(path) {
-        Ok(text) => text,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
-        Err(error) => return Err(UserRuleError::File(path.clone(), error)),
+    let path = &match path.is_symlink() {
+        true => path.canonicalize().map_err(|error| UserRuleError::File(path.to_owned(), error))?,
+        false => path.to_owned(),
+    };
+    let failed = |error: io::Error| UserRuleError::File(path.clone(), error);
+    let (text, mode) = match fs::read_to_string(path) {
+        Ok(text) => (text, fs::metadata(path).map_err(failed)?.permissions()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            (String::new(), fs::Permissions::from_mode(0o600))
+        }
+        Err(error) => return Err(failed(error)),
     };
     let Some(changed) = insert_rule(&text, rule) else {
         return Err(UserRuleError::Form(path.clone()));
@@ -39,7 +48,11 @@ pub fn allow_in_user_config(path: &Path, rule: &str) -> Result<(), UserRuleError
     if changed == text {
         return Ok(());
     }
-    replace_file(path, changed.as_bytes()).map_err(|error| UserRuleError::File(path.clone(), error))
+    // It is replaced by another file, which the system would permit.
+    if mode.readonly() {
+        return Err(failed(io::ErrorKind::PermissionDenied.into()));
+    }
+    replace_file_with(path, changed.as_bytes(), mode).map_err(failed)
 }
 
 /// Returns the text with the rule; `None` if no insertion gives exactly that.
@@ -120,6 +133,39 @@ mod tests {
     fn what_has_another_form_is_left_alone() {
         assert_eq!(insert_rule("permissions = 3\n", "grep"), None);
         assert_eq!(insert_rule("not toml", "grep"), None);
+    }
+
+    #[test]
+    fn comments_and_the_mode_stay_and_the_content_of_a_file_that_cannot_be_changed() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("config.toml");
+        let mode = |mode: u32| {
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+        };
+        let text = "# mine\n[permissions]\nallow = [ # these\n  'grep', # why\n]\n# end\n";
+        fs::write(&path, text).unwrap();
+        mode(0o444);
+        let refused = allow_in_user_config(&path, "run_command(make)").unwrap_err();
+        assert!(refused.to_string().starts_with("could not change "), "{refused}");
+        assert_eq!(fs::read_to_string(&path).unwrap(), text);
+        // A rule that is there needs no change.
+        allow_in_user_config(&path, "grep").unwrap();
+        mode(0o640);
+        allow_in_user_config(&path, "run_command(make)").unwrap();
+        let changed = fs::read_to_string(&path).unwrap();
+        assert_eq!(changed, text.replace("[ #", "[\"run_command(make)\",  #"));
+        assert_eq!(path.metadata().unwrap().permissions().mode() & 0o7777, 0o640);
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    /// A link whose target is missing is not replaced by a file.
+    #[test]
+    fn a_link_without_a_target_stays_as_it_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let link = folder.path().join("config.toml");
+        std::os::unix::fs::symlink("missing", &link).unwrap();
+        allow_in_user_config(&link, "grep").unwrap_err();
+        assert!(link.is_symlink() && !link.exists());
     }
 
     #[test]

@@ -15,6 +15,10 @@ pub(crate) struct TmuxTerminal {
     socket: PathBuf,
 }
 
+fn quote(text: &str) -> String {
+    format!("'{}'", text.replace('\'', r"'\''"))
+}
+
 impl TmuxTerminal {
     /// Starts the program with these arguments in a terminal of this size. `None`, with a note, if there is no tmux.
     pub(crate) fn start(
@@ -23,12 +27,30 @@ impl TmuxTerminal {
         env: &[(&str, &str)],
         args: &[&str],
     ) -> Option<Self> {
+        let program = [env!("CARGO_BIN_EXE_architect")];
+        let run: Vec<String> = program.iter().chain(args).map(|word| quote(word)).collect();
+        // The shell that stays shows the exit code.
+        let script = format!("trap : INT; {}; echo \"exit $?\"; exec sleep 600", run.join(" "));
+        Self::start_command(world, (columns, rows), env, &format!("sh -c {}", quote(&script)))
+    }
+
+    /// Starts an interactive shell, which stops jobs and goes on with them.
+    pub(crate) fn start_shell(world: &CliFixture, size: (u16, u16)) -> Option<Self> {
+        let command = "PS1='> ' bash --norc --noprofile -i";
+        Self::start_command(world, size, &[], command)
+    }
+
+    fn start_command(
+        world: &CliFixture,
+        (columns, rows): (u16, u16),
+        env: &[(&str, &str)],
+        command: &str,
+    ) -> Option<Self> {
         if Command::new("tmux").arg("-V").stdout(Stdio::null()).status().is_err() {
             eprintln!("SKIPPED: tmux is not installed, so nothing was shown on a terminal");
             return None;
         }
         let terminal = Self { socket: world.home().join("tmux.sock") };
-        let quote = |text: &str| format!("'{}'", text.replace('\'', r"'\''"));
         let home = world.home().display().to_string();
         let mut line = format!(
             "cd {} && exec env -i HOME={}",
@@ -39,13 +61,7 @@ impl TmuxTerminal {
         for (name, value) in [("PATH", &*path), ("TERM", "tmux-256color")].iter().chain(env) {
             line += &format!(" {name}={}", quote(value));
         }
-        let program = [env!("CARGO_BIN_EXE_architect")];
-        // The shell that stays shows the exit code.
-        let run: Vec<String> = program.iter().chain(args).map(|word| quote(word)).collect();
-        line += &format!(
-            " sh -c {}",
-            quote(&format!("trap : INT; {}; echo \"exit $?\"; exec sleep 600", run.join(" ")))
-        );
+        line += &format!(" {command}");
         let size = [columns.to_string(), rows.to_string()];
         let started = terminal.tmux(&[
             "-f",
@@ -60,6 +76,19 @@ impl TmuxTerminal {
         ]);
         assert!(started.status.success(), "{}", String::from_utf8_lossy(&started.stderr));
         Some(terminal)
+    }
+
+    /// Gives the terminal another size.
+    pub(crate) fn resize(&self, (columns, rows): (u16, u16)) {
+        let size = [columns.to_string(), rows.to_string()];
+        let done = self.tmux(&["resize-window", "-x", &size[0], "-y", &size[1]]);
+        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    }
+
+    /// Returns `1` if the cursor is shown.
+    pub(crate) fn cursor_is_visible(&self) -> String {
+        let flag = self.tmux(&["display-message", "-p", "#{cursor_flag}"]);
+        String::from_utf8(flag.stdout).unwrap().trim().to_owned()
     }
 
     fn tmux(&self, args: &[&str]) -> Output {

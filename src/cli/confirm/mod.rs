@@ -141,7 +141,8 @@ impl Dialog<'_> {
             text.push_str(&format!("  {}\n", sanitize::line(finding)));
         }
         if let Some(rule) = rule {
-            text.push_str(&format!("  s and S allow from now on: {}\n", sanitize::line(rule)));
+            let all = if rule.contains('(') { "" } else { " (every call of this tool)" };
+            text.push_str(&format!("  s and S allow from now on: {}{all}\n", sanitize::line(rule)));
         }
         if let Some(error) = edit_error {
             text.push_str(&format!(
@@ -218,7 +219,7 @@ const HELP: &str = "\
   n  don't run it; a reason can be given to the model
   a  end the whole run; Ctrl-C and Ctrl-D do the same
   s  run it, and what the rule allows until this run ends
-  S  run it, and add the rule to your own configuration, never the project's
+  S  run it, and add the rule to your own configuration, where it holds for every folder
   e  edit the arguments, in $VISUAL or $EDITOR or one by one; the question comes again
   v  show everything
 ";

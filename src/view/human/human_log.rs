@@ -10,7 +10,7 @@ use super::call_summary::summarize_call;
 use super::color::{BOLD, DIM, ERROR, Painter, SUCCESS, WARNING};
 use super::diff::diff_lines;
 use super::live_status::LiveStatus;
-use super::terminal_screen::{DrawCommand, TerminalScreen, TerminalSize};
+use super::terminal_screen::{DrawCommand, TerminalScreen, TerminalView};
 use crate::machine::{RunStatus, StopReason};
 use crate::model::{CallId, Language, TimeSpan, Tokens, ToolStatus};
 use crate::port::{Clock, Disconnected, HookOutcome, lock};
@@ -101,7 +101,7 @@ impl HumanLog {
     }
 
     /// Returns a log on a terminal, with elapsed times, text shown while it arrives, and an area below it that shows what
-    /// goes on. `size` returns the size of the terminal.
+    /// goes on. `view` returns the terminal as it is.
     ///
     /// # Errors
     ///
@@ -110,11 +110,11 @@ impl HumanLog {
         out: impl Write + Send + 'static,
         style: LogStyle,
         clock: Arc<dyn Clock>,
-        size: impl Fn() -> TerminalSize + Send + 'static,
+        view: impl Fn() -> TerminalView + Send + 'static,
     ) -> io::Result<Self> {
         let painter = Painter { has_color: style.has_color };
         let status = Arc::new(Mutex::new(LiveStatus::new(style.lang, painter, clock)));
-        let screen = TerminalScreen::new(out, Arc::clone(&status), Box::new(size));
+        let screen = TerminalScreen::new(out, Arc::clone(&status), Box::new(view));
         Ok(Self::new(style, Some(status), BackgroundWriter::start("log", screen)?))
     }
 

@@ -255,7 +255,7 @@ impl LiveStatus {
             let left = due.since(area.now).0.div_ceil(1_000_000);
             let text =
                 text!(self.lang, "retrying in {left} s: {why}", "se reintenta en {left} s: {why}");
-            let text = fit(&text, area.columns.saturating_sub(2));
+            let text = fit(&text, area.columns.saturating_sub(3));
             area.lines.push(format!("{} {}", area.spinner, self.painter.paint(WARNING, &text)));
         } else if let Some(call) = &self.model_call {
             area.timed(call.text, call.since);

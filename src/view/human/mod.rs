@@ -15,4 +15,4 @@ mod terminal_screen;
 pub use color::{ColorChoice, can_redraw, should_use_color};
 pub use diff::diff_lines;
 pub use human_log::{HumanLog, LogDetail, LogStyle, PauseDrawing};
-pub use terminal_screen::TerminalSize;
+pub use terminal_screen::{TerminalUser, TerminalView};

@@ -26,8 +26,35 @@ pub(super) enum DrawCommand {
     Pause(bool),
 }
 
-/// Columns and rows of a terminal.
-pub type TerminalSize = (usize, usize);
+/// A terminal as it is before a drawing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TerminalView {
+    /// Its columns.
+    pub columns: usize,
+    /// Its rows.
+    pub rows: usize,
+    /// Who writes to it.
+    pub user: TerminalUser,
+}
+
+/// Who writes to a terminal besides the programs that this one has started.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TerminalUser {
+    /// No one.
+    #[default]
+    None,
+    /// A shell did, while this program was stopped. What was drawn before is above what the shell has written.
+    Before,
+    /// A shell does, and this program runs in the background.
+    Now,
+}
+
+impl TerminalView {
+    /// Returns a terminal of this size to which no one else writes.
+    pub fn new(columns: usize, rows: usize) -> Self {
+        Self { columns, rows, user: TerminalUser::None }
+    }
+}
 
 /// A terminal with an area below the log that is redrawn: the line that is still incomplete, and the present activity.
 ///
@@ -35,12 +62,14 @@ pub type TerminalSize = (usize, usize);
 pub(super) struct TerminalScreen<W> {
     out: W,
     status: Arc<Mutex<LiveStatus>>,
-    /// Returns the size of the terminal; called before each drawing.
-    size: Box<dyn Fn() -> TerminalSize + Send>,
+    /// Returns the terminal as it is; called before each drawing.
+    view: Box<dyn Fn() -> TerminalView + Send>,
     /// Whole lines that are not written yet.
     pending: String,
     /// The last line of the log, if it is incomplete.
     partial: String,
+    /// Its end, which is drawn, with spaces for tabs.
+    partial_end: String,
     /// The widths of the lines of the area that is drawn.
     drawn: Vec<usize>,
     is_paused: bool,
@@ -57,14 +86,15 @@ impl<W: Write> TerminalScreen<W> {
     pub(super) fn new(
         out: W,
         status: Arc<Mutex<LiveStatus>>,
-        size: Box<dyn Fn() -> TerminalSize + Send>,
+        view: Box<dyn Fn() -> TerminalView + Send>,
     ) -> Self {
         Self {
             out,
             status,
-            size,
+            view,
             pending: String::new(),
             partial: String::new(),
+            partial_end: String::new(),
             drawn: Vec::new(),
             is_paused: false,
             frame: 0,
@@ -77,8 +107,11 @@ impl<W: Write> TerminalScreen<W> {
 
     /// Writes what is pending, and draws the area or leaves it out.
     fn draw(&mut self, area: Area) -> io::Result<()> {
-        let (columns, rows) = (self.size)();
+        let TerminalView { columns, rows, user } = (self.view)();
         let mut bytes = Vec::new();
+        if user != TerminalUser::None {
+            self.drawn.clear();
+        }
         if !self.drawn.is_empty() {
             // The terminal may be narrower now, so that lines have wrapped.
             let height: usize =
@@ -91,9 +124,14 @@ impl<W: Write> TerminalScreen<W> {
             }
         }
         bytes.extend(std::mem::take(&mut self.pending).into_bytes());
-        if area == Area::Drawn {
-            let mut lines = wrap(&self.partial.replace('\t', "    "), columns.saturating_sub(1));
-            lines.drain(..lines.len().saturating_sub(PARTIAL_LINES));
+        if area == Area::Drawn && user != TerminalUser::Now {
+            let mut lines = wrap(&self.partial_end, columns.saturating_sub(1));
+            let most = PARTIAL_LINES.min(rows.saturating_sub(2));
+            if lines.len() > most {
+                lines.drain(..lines.len() - most);
+                // What does not fit now never will; a line may be long, and is drawn often.
+                self.partial_end = lines.concat();
+            }
             let left = rows.saturating_sub(2 + lines.len());
             let status = lock(&self.status).lines(self.frame, columns, left);
             self.drawn = lines.iter().chain(&status).map(|line| visible_width(line)).collect();
@@ -115,6 +153,7 @@ impl<W: Write> TerminalScreen<W> {
         if !self.partial.is_empty() {
             self.pending += &std::mem::take(&mut self.partial);
             self.pending.push('\n');
+            self.partial_end.clear();
         }
     }
 }
@@ -147,11 +186,18 @@ impl<W: Write + Send> WriteTarget<DrawCommand> for TerminalScreen<W> {
                 Ok(())
             }
             DrawCommand::Stream(text) => {
-                self.partial += &text;
-                if let Some(end) = self.partial.rfind('\n') {
-                    let rest = self.partial.split_off(end + 1);
-                    self.pending += &std::mem::replace(&mut self.partial, rest);
-                }
+                let rest = match text.rsplit_once('\n') {
+                    Some((lines, rest)) => {
+                        self.pending += &std::mem::take(&mut self.partial);
+                        self.pending += lines;
+                        self.pending.push('\n');
+                        self.partial_end.clear();
+                        rest
+                    }
+                    None => &text,
+                };
+                self.partial += rest;
+                self.partial_end += &rest.replace('\t', "    ");
                 Ok(())
             }
             DrawCommand::Wake => Ok(()),
@@ -226,14 +272,19 @@ mod tests {
 
     /// Returns what is written, with the erased area as `<`, and without the frame around each write.
     fn drawn(script: impl FnOnce(&mut Screen<'_>, &Mutex<LiveStatus>)) -> String {
+        drawn_on(|| TerminalView::new(80, 24), script)
+    }
+
+    fn drawn_on(
+        view: impl Fn() -> TerminalView + Send + 'static,
+        script: impl FnOnce(&mut Screen<'_>, &Mutex<LiveStatus>),
+    ) -> String {
+        let view = Box::new(view);
         let mut bytes = Vec::new();
         let status =
             LiveStatus::new(Language::En, Painter { has_color: false }, Arc::new(StoppedClock));
         let status = Arc::new(Mutex::new(status));
-        script(
-            &mut TerminalScreen::new(&mut bytes, Arc::clone(&status), Box::new(|| (80, 24))),
-            &status,
-        );
+        script(&mut TerminalScreen::new(&mut bytes, Arc::clone(&status), view), &status);
         let text = String::from_utf8(bytes).unwrap();
         ["\u{1b}[?2026h", "\u{1b}[?2026l"]
             .iter()
@@ -275,6 +326,49 @@ mod tests {
             drawn,
             "half a\n⠙ waiting for the LLM 0 s<<half a line\nand\n⠙ waiting for the LLM 0 s<<and\nanswered\n"
         );
+    }
+
+    /// After a stop the shell's lines are not erased, and in the background they are not drawn over.
+    #[test]
+    fn what_a_shell_has_written_stays() {
+        for (user, expected) in
+            [(TerminalUser::None, "<"), (TerminalUser::Before, ""), (TerminalUser::Now, "")]
+        {
+            let now = Arc::new(Mutex::new(TerminalUser::None));
+            let view = {
+                let now = Arc::clone(&now);
+                move || TerminalView { user: *lock(&now), ..TerminalView::new(80, 24) }
+            };
+            let drawn = drawn_on(view, |screen, status| {
+                lock(status).begin_model_call();
+                screen.on_tick().unwrap();
+                *lock(&now) = user;
+                screen.on_tick().unwrap();
+            });
+            let again = if user == TerminalUser::Now { "" } else { "⠹ waiting for the LLM 0 s" };
+            assert_eq!(drawn, format!("⠙ waiting for the LLM 0 s{expected}{again}"));
+        }
+    }
+
+    /// Only the end of a long line is drawn, and only that is looked at again; the log gets it whole.
+    #[test]
+    fn the_end_of_a_long_line_is_drawn() {
+        for (columns, rows) in [(80, 24), (10, 3), (1, 1), (0, 0)] {
+            let line = "日\tb".repeat(200_000);
+            let drawn = drawn_on(
+                move || TerminalView::new(columns, rows),
+                |screen, _| {
+                    write(screen, DrawCommand::Stream(line.clone()));
+                    screen.on_tick().unwrap();
+                    assert!(screen.partial_end.len() < 2_000, "{}", screen.partial_end.len());
+                    assert!(screen.drawn.len() <= rows.max(1), "{:?}", screen.drawn);
+                    write(screen, DrawCommand::Stream("end\n".to_owned()));
+                    screen.close().unwrap();
+                },
+            );
+            assert_eq!(drawn.matches(&line).count(), 1);
+            assert!(drawn.ends_with(&format!("{line}end\n")));
+        }
     }
 
     #[test]

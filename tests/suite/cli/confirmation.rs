@@ -185,3 +185,33 @@ fn a_dry_run_shows_what_would_change_and_a_verbose_one_what_has() {
         assert_eq!(is_shown, expected, "{option}: {}", ran.err);
     }
 }
+
+/// A configuration on a full disk stays as it is, and the question comes again.
+#[test]
+fn a_rule_that_cannot_be_kept_is_reported_and_changes_nothing() {
+    let world = world();
+    let model = world.script_model(SCRIPT);
+    let program = env!("CARGO_BIN_EXE_architect");
+    let script = format!(
+        "mkdir -p ~/.config/architect
+        mount -t tmpfs -o size=4k none ~/.config/architect 2> /dev/null || {{ echo skipped; exit; }}
+        head -c 4090 /dev/zero | tr '\\0' '#' > ~/.config/architect/config.toml
+        {program} run 'Do it.' --model {model} --mode confirm-sensitive --sandbox off
+        echo \"exit $?\"; wc -c < ~/.config/architect/config.toml; ls -A ~/.config/architect | wc -l"
+    );
+    world.write("full.sh", &script);
+    let Some(terminal) = TmuxTerminal::start_shell(&world, WIDE) else { return };
+    terminal.type_line("unshare -rm sh full.sh");
+    let shown = terminal.wait_until("the question", |shown| {
+        ["run it?", "skipped", "failed"].iter().any(|text| shown.contains(text))
+    });
+    if !shown.contains("run it?") {
+        eprintln!("SKIPPED: no file system can be mounted here: {shown}");
+        return;
+    }
+    terminal.type_line("S");
+    let shown = terminal.wait_for("config.toml: No space left on device");
+    assert!(!shown.contains("added to"), "{shown}");
+    terminal.type_line("a");
+    terminal.wait_for("exit 130\n4090\n1");
+}

@@ -1,5 +1,6 @@
 //! What a user sees of a run on a real terminal, while it works and in the end.
 
+use std::process::Command;
 use std::time::Duration;
 
 use crate::kit::cli::CliFixture;
@@ -183,4 +184,162 @@ fn drawing_takes_hardly_any_time() {
     terminal.wait_for("sleep 4 3 s");
     // A tick of the clock is a hundredth of a second; two seconds have passed.
     assert!(ticks() - before <= 3, "{} ticks", ticks() - before);
+}
+
+/// Returns the process in which the run takes place.
+fn run_process(model: &str) -> String {
+    let processes = std::fs::read_dir("/proc").unwrap().flatten();
+    let is_run = |entry: &std::fs::DirEntry| {
+        let line = std::fs::read_to_string(entry.path().join("cmdline")).unwrap_or_default();
+        let words: Vec<&str> = line.split('\0').collect();
+        words[0].ends_with("architect") && words.contains(&model)
+    };
+    let found: Vec<_> = processes.filter(is_run).collect();
+    assert_eq!(found.len(), 1, "{found:?}");
+    found[0].file_name().into_string().unwrap()
+}
+
+/// A model whose command runs until it is stopped.
+fn endless(world: &CliFixture) -> String {
+    world.script_model(
+        "[[turn]]\ncalls = [{ name = \"run_command\", arguments = { command = \"echo begun; sleep 60\" } }]\n",
+    )
+}
+
+fn start_endless(world: &CliFixture, model: &str, size: (u16, u16)) -> Option<TmuxTerminal> {
+    let args = ["run", "Do it.", "--model", model, "--mode", "yolo", "--sandbox", "off"];
+    let terminal = TmuxTerminal::start(world, size, &[], &args)?;
+    terminal.wait_for("  begun");
+    Some(terminal)
+}
+
+/// However the process ends, the shell reads keys and shows what is typed, and only what was killed outright leaves its
+/// status area.
+#[test]
+fn the_terminal_is_as_before_on_every_way_out() {
+    for (signal, exit) in [("INT", 130), ("TERM", 143), ("HUP", 129), ("KILL", 137)] {
+        let world = CliFixture::new();
+        let model = endless(&world);
+        let Some(terminal) = start_endless(&world, &model, (80, 24)) else { return };
+        Command::new("kill").args(["-s", signal, &run_process(&model)]).status().unwrap();
+        let shown = terminal.wait_for(&format!("exit {exit}"));
+        if signal != "KILL" {
+            assert!(!shown.contains("step 1/50"), "{signal}: {shown}");
+            assert!(shown.contains("architect resume "), "{signal}: {shown}");
+        }
+        terminal.type_text("typed");
+        terminal.wait_for("typed");
+        assert_eq!(terminal.cursor_is_visible(), "1", "{signal}");
+        assert!(!terminal.visible().contains("⠋") || signal == "KILL", "{signal}: {shown}");
+    }
+}
+
+/// The second interrupt ends the process at once, and the area goes all the same.
+#[test]
+fn a_second_interrupt_leaves_a_clean_screen() {
+    let world = CliFixture::new();
+    // It ignores what asks it to end.
+    let model = world.script_model(
+        "[[turn]]\ncalls = [{ name = \"run_command\", arguments = { command = \"trap '' TERM INT; echo begun; while :; do sleep 1; done\" } }]\n",
+    );
+    let Some(terminal) = start_endless(&world, &model, (80, 24)) else { return };
+    terminal.press("C-c");
+    std::thread::sleep(Duration::from_millis(200));
+    terminal.press("C-c");
+    let shown = terminal.wait_for("exit 130");
+    assert!(!shown.contains("step 1/50") && !shown.contains("  begun"), "{shown}");
+}
+
+/// What the shell writes while the run is stopped is not erased when it goes on.
+#[test]
+fn a_stopped_run_goes_on_below_what_the_shell_has_written() {
+    let world = CliFixture::new();
+    let model = endless(&world);
+    let program = env!("CARGO_BIN_EXE_architect");
+    let run = format!(
+        "{program} run 'Do it.' --model {model} --mode yolo --sandbox off; echo \"exit $?\""
+    );
+    world.write("run.sh", &run);
+    let Some(terminal) = TmuxTerminal::start_shell(&world, (80, 24)) else { return };
+    terminal.type_line("sh run.sh");
+    terminal.wait_for("  begun");
+    terminal.press("C-z");
+    terminal.wait_for("Stopped");
+    terminal.type_line("echo in between");
+    terminal.wait_for("\nin between");
+    terminal.type_line("fg");
+    let area = |shown: &str| shown.matches("step 1/50").count();
+    // The area of before stays, and a new one is below.
+    terminal.wait_until("a second area", |shown| area(shown) == 2);
+    std::thread::sleep(Duration::from_millis(400));
+    let shown = terminal.text();
+    assert!(shown.contains("Stopped") && shown.contains("\nin between"), "{shown}");
+    assert_eq!(area(&shown), 2, "{shown}");
+    terminal.press("C-c");
+    let shown = terminal.wait_for("Interrupted by the user");
+    assert!(shown.contains("\nin between") && area(&shown) == 1, "{shown}");
+}
+
+/// Nothing is left behind when the window becomes narrow, and wide again.
+#[test]
+fn a_terminal_that_changes_its_size_shows_one_area() {
+    let world = CliFixture::new();
+    let model = endless(&world);
+    let Some(terminal) = start_endless(&world, &model, (100, 24)) else { return };
+    for columns in [10, 4, 60, 10, 100] {
+        terminal.resize((columns, 24));
+        std::thread::sleep(Duration::from_millis(500));
+        let visible = terminal.visible();
+        assert!(visible.matches("begun").count() <= 2, "{columns}: {visible}");
+        check_area(&terminal, columns);
+    }
+    terminal.press("C-c");
+    let shown = terminal.wait_for("exit 130");
+    assert!(!shown.contains("  begun"), "{shown}");
+}
+
+/// Neither the area nor the log passes on what drives a terminal, and no line is wider than the terminal.
+#[test]
+fn output_of_any_kind_is_shown_in_lines_that_fit() {
+    let world = CliFixture::new();
+    let printed = [
+        r"printf 'escapes\033[2J\033[?25l\033[?1049h\033]0;title\007\n'; sleep 1",
+        r"printf '日本語%.0s' $(seq 50); echo; sleep 1",
+        r"printf '👩‍👩‍👧‍👦%.0s' $(seq 50); echo; sleep 1",
+        r"head -c 1000000 /dev/zero | tr '\0' x; echo; sleep 1",
+        r"printf 'a\rb\tc\010d\n\302\n'; sleep 1; echo last; sleep 60",
+    ];
+    world.write("print.sh", &printed.join("\n"));
+    let model = world.script_model(
+        "[[turn]]\ncalls = [{ name = \"run_command\", arguments = { command = \"sh print.sh\" } }]\n",
+    );
+    let args = ["run", "Do it.", "--model", &model, "--mode", "yolo", "--sandbox", "off"];
+    let Some(terminal) = TmuxTerminal::start(&world, (60, 24), &[], &args) else { return };
+    for text in ["escapes", "日本語", "xxxxxxxx…", "  last"] {
+        let shown = terminal.wait_for(text);
+        assert!(shown.contains("run_command → sh print.sh"), "{shown}");
+        // The lines that were printed and the totals, each on one line.
+        let visible = terminal.visible();
+        let area = visible.rsplit_once("⠋").map_or(&*visible, |(_, area)| area);
+        assert!(area.lines().count() <= 5 + 8, "{visible}");
+        assert_eq!(terminal.cursor_is_visible(), "1", "{visible}");
+    }
+    terminal.press("C-c");
+    let shown = terminal.wait_for("exit 130");
+    assert!(!shown.contains("xxxx") && !shown.contains("日本"), "{shown}");
+}
+
+#[test]
+fn nothing_is_drawn_into_a_pipe() {
+    let world = CliFixture::new();
+    world.write("src/a.txt", "one\ntwo\nthree\n");
+    for options in [&[][..], &["-v"], &["--quiet"]] {
+        let ran = world.run_script(SCRIPT, &[&["--mode", "yolo"], options].concat());
+        world.write("src/a.txt", "one\ntwo\nthree\n");
+        assert_eq!(ran.code, 0, "{}", ran.err);
+        for text in [&ran.out, &ran.err] {
+            assert!(!text.contains('\u{1b}') && !text.contains('\r'), "{text:?}");
+            assert!(!text.contains("step 1/50") && !text.contains("⠋"), "{text}");
+        }
+    }
 }

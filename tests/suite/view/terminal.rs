@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use architect::model::ReplyFinish;
 use architect::runner::SystemClock;
-use architect::view::human::{HumanLog, LogDetail, LogStyle};
+use architect::view::human::{HumanLog, LogDetail, LogStyle, TerminalView};
 use architect::view::{AnswerDestination, Language, ReportSink, TextSink};
 use proptest::prelude::*;
 use serde_json::json;
@@ -60,7 +60,7 @@ proptest! {
         let page = SharedBuffer::default();
         let style = LogStyle { lang: Language::En, has_color: is_styled, shows_costs: true, detail: LogDetail::Short };
         let clock = Arc::new(SystemClock::start());
-        let log = HumanLog::live(page.clone(), style, clock, || (80, 24)).unwrap();
+        let log = HumanLog::live(page.clone(), style, clock, || TerminalView::new(80, 24)).unwrap();
         let answer = TextSink::new(page.clone(), AnswerDestination::Terminal).unwrap();
         let arguments = json!({ "path": texts[0], "command": texts[1], "say": texts[2], texts[3].as_str(): 1 });
         let arguments = arguments.to_string();
@@ -92,7 +92,7 @@ fn a_terminal_log_streams_text_and_shows_durations() {
     let page = SharedBuffer::default();
     let style = LogStyle { has_color: true, ..LogStyle::default() };
     let clock = Arc::new(SystemClock::start());
-    let log = HumanLog::live(page.clone(), style, clock, || (80, 24)).unwrap();
+    let log = HumanLog::live(page.clone(), style, clock, || TerminalView::new(80, 24)).unwrap();
     let turns = vec![call_turn("I look.", &[("c1", "ls", "{}")]), text_turn("Done.")];
     ViewFixture::new(turns).run(vec![Box::new(log)]).1.unwrap();
     // The status area is drawn by the wall clock.
