@@ -218,8 +218,8 @@ const HELP: &str = "\
   y  run it
   n  don't run it; a reason can be given to the model
   a  end the whole run; Ctrl-C and Ctrl-D do the same
-  s  run it, and what the rule allows until this run ends
-  S  run it, and add the rule to your own configuration, where it holds for every folder
+  s  run it, and what the rule allows in any folder until this run ends
+  S  run it, and add the rule to your own configuration, where it holds for every project
   e  edit the arguments, in $VISUAL or $EDITOR or one by one; the question comes again
   v  show everything
 ";

@@ -20,7 +20,7 @@ pub(super) struct LiveStatus {
     painter: Painter,
     clock: Arc<dyn Clock>,
     began: RunTime,
-    model_call: Option<ShownModelCall>,
+    model_call: Option<LiveModelCall>,
     /// When the next attempt begins, and why it is needed.
     retry: Option<(RunTime, String)>,
     /// The end of the model's reasoning.
@@ -30,7 +30,7 @@ pub(super) struct LiveStatus {
     totals: Option<LiveTotals>,
 }
 
-struct ShownModelCall {
+struct LiveModelCall {
     text: &'static str,
     since: RunTime,
 }
@@ -115,7 +115,7 @@ impl LiveStatus {
         let text = self.lang.pick(["waiting for the LLM", "esperando al LLM"]);
         self.retry = None;
         self.reasoning.clear();
-        self.model_call = Some(ShownModelCall { text, since: self.clock.now() });
+        self.model_call = Some(LiveModelCall { text, since: self.clock.now() });
     }
 
     pub(super) fn end_model_call(&mut self) {

@@ -79,6 +79,10 @@ pub(super) struct TerminalScreen<W> {
 /// How often the area is drawn.
 const FRAME_INTERVAL: Duration = Duration::from_millis(100);
 
+/// In fewer columns nothing is drawn: lines of the area would wrap, and a terminal that gets wider undoes that before it says
+/// so, so that too much would be erased.
+const MIN_COLUMNS: usize = 20;
+
 /// The lines of an incomplete line that are drawn.
 const PARTIAL_LINES: usize = 6;
 
@@ -124,7 +128,7 @@ impl<W: Write> TerminalScreen<W> {
             }
         }
         bytes.extend(std::mem::take(&mut self.pending).into_bytes());
-        if area == Area::Drawn && user != TerminalUser::Now {
+        if area == Area::Drawn && user != TerminalUser::Now && columns >= MIN_COLUMNS {
             let mut lines = wrap(&self.partial_end, columns.saturating_sub(1));
             let most = PARTIAL_LINES.min(rows.saturating_sub(2));
             if lines.len() > most {
@@ -353,7 +357,7 @@ mod tests {
     /// Only the end of a long line is drawn, and only that is looked at again; the log gets it whole.
     #[test]
     fn the_end_of_a_long_line_is_drawn() {
-        for (columns, rows) in [(80, 24), (10, 3), (1, 1), (0, 0)] {
+        for (columns, rows) in [(80, 24), (20, 3), (20, 1), (20, 0)] {
             let line = "日\tb".repeat(200_000);
             let drawn = drawn_on(
                 move || TerminalView::new(columns, rows),

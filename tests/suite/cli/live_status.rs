@@ -280,22 +280,29 @@ fn a_stopped_run_goes_on_below_what_the_shell_has_written() {
     assert!(shown.contains("\nin between") && area(&shown) == 1, "{shown}");
 }
 
-/// Nothing is left behind when the window becomes narrow, and wide again.
+/// A terminal wraps what is there before it says that it is narrower, so that rows of an area may be left; but no line of the log
+/// is lost, and nothing is drawn where it would not fit.
 #[test]
-fn a_terminal_that_changes_its_size_shows_one_area() {
+fn a_terminal_that_changes_its_size_loses_nothing() {
     let world = CliFixture::new();
     let model = endless(&world);
     let Some(terminal) = start_endless(&world, &model, (100, 24)) else { return };
-    for columns in [10, 4, 60, 10, 100] {
+    for columns in [40, 10, 60, 20, 10, 100] {
         terminal.resize((columns, 24));
-        std::thread::sleep(Duration::from_millis(500));
-        let visible = terminal.visible();
-        assert!(visible.matches("begun").count() <= 2, "{columns}: {visible}");
+        std::thread::sleep(Duration::from_millis(600));
         check_area(&terminal, columns);
+        let drawn = terminal.visible();
+        std::thread::sleep(Duration::from_millis(400));
+        assert_eq!(drawn == terminal.visible(), columns == 10, "{columns}: {drawn}");
     }
     terminal.press("C-c");
     let shown = terminal.wait_for("exit 130");
-    assert!(!shown.contains("  begun"), "{shown}");
+    for line in ["▶ Session ", "🔄 Step 1 → LLM call (1 message)", "   🔧 run_command → echo begun"]
+    {
+        assert_eq!(shown.matches(line).count(), 1, "{line}: {shown}");
+    }
+    assert!(shown.matches("begun").count() <= 5, "{shown}");
+    assert!(!shown.contains("ctx") && shown.ends_with("exit 130"), "{shown}");
 }
 
 /// Neither the area nor the log passes on what drives a terminal, and no line is wider than the terminal.
