@@ -227,6 +227,7 @@ fn build_policy(
             .collect(),
         protected: own.chain(state).collect(),
         record_path,
+        obeyed: PROTECTED_PATHS.map(PathBuf::from).to_vec(),
         user_git,
         ..SandboxPolicy::off(workspace)
     }

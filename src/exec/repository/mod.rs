@@ -20,6 +20,7 @@ mod scan;
 mod watches;
 mod write_watch;
 
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 #[cfg(target_os = "linux")]
 use std::ffi::OsString;
@@ -217,18 +218,26 @@ impl RepositoryGuard {
         self.policy.protected.extend(new);
     }
 
-    /// Protects what the configuration of one work tree names in another folder that commands may write. The other work
-    /// trees of the workspace's repository count as well: a run may be isolated from the one that the user works in.
+    /// Protects what the configuration of one work tree names in another folder that commands may write, and what other
+    /// programs obey there. The other work trees of the workspace's repository count as well: a run may be isolated from
+    /// the one that the user works in.
     fn protect_named_elsewhere(&mut self, work_trees: &[PathBuf]) {
         let workspace = self.policy.workspace.clone();
         let siblings = linked_work_trees(&workspace);
         let work_trees = work_trees.iter().chain(&siblings).take(MAX_REPOSITORIES);
         let work_trees: Vec<&PathBuf> = work_trees.collect();
         let writable = self.policy.writable.iter().filter_map(|path| path.canonicalize().ok());
-        let folders: Vec<PathBuf> = writable.chain([workspace]).collect();
+        let folders: Vec<PathBuf> = writable.chain([workspace.clone()]).collect();
         for folder in folders {
             let elsewhere = work_trees.iter().filter(|work_tree| !work_tree.starts_with(&folder));
             elsewhere.for_each(|work_tree| self.protect_named(work_tree, &folder));
+            let inside = work_trees.iter().copied().chain([&folder]);
+            let inside = inside.filter(|path| path.starts_with(&folder) && **path != workspace);
+            for work_tree in inside.collect::<BTreeSet<_>>() {
+                let obeyed = self.policy.obeyed.iter().map(|path| work_tree.join(path));
+                let found = with_link_targets(obeyed, &folder);
+                self.policy.protected.extend(found);
+            }
         }
     }
 
