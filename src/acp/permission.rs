@@ -102,7 +102,18 @@ mod tests {
     fn key(tool: &str, summary: &str, rule: &str) -> Option<String> {
         let call = CallId::from("c");
         let (reason, rule) = ("", Some(rule));
-        approval_key(&ConfirmationRequest { call: &call, tool, summary, reason, rule })
+        let (diff, findings, arguments, edit_error) = ("", &[][..], "", None);
+        approval_key(&ConfirmationRequest {
+            call: &call,
+            tool,
+            summary,
+            reason,
+            diff,
+            findings,
+            arguments,
+            rule,
+            edit_error,
+        })
     }
 
     #[test]

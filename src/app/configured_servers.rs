@@ -9,13 +9,14 @@ use super::process_env::ProcessEnv;
 use super::sandbox::Sandbox;
 use crate::config::{Config, McpServerConfig, SecretText};
 use crate::mcp::{
-    self, CallResult, McpServers, Necessity, ServerInstructions, ServerSpec, ServerTransport,
-    ToolFilter,
+    self, CallResult, McpServers, Necessity, ServerInstructions, ServerSpec, ServerStart,
+    ServerTransport, ToolFilter,
 };
 use crate::model::TimeSpan;
 use crate::net::{Endpoint, HttpOptions, HttpTimeouts};
 use crate::port::{CancellationToken, ToolSpec};
 use crate::tools::{CallContext, Tool, ToolInvocation, ToolOutput};
+use crate::view::{LiveEvent, Reporter, ServerState};
 
 /// Starts the servers of a configuration, within the time limit of the run. Returns no servers if cancelled: the run then
 /// ends before it needs them.
@@ -28,6 +29,7 @@ pub(super) fn start_servers(
     world: &ProcessEnv,
     sandbox: &Sandbox,
     cancel: &CancellationToken,
+    reporter: &Reporter,
 ) -> Result<McpServers, AppError> {
     let mut specs = Vec::new();
     for server in &config.settings.mcp.servers {
@@ -41,7 +43,14 @@ pub(super) fn start_servers(
         return Ok(McpServers::default());
     }
     let setup = mcp::ServerSetup::new(sandbox.model.clone());
-    let (servers, problems) = McpServers::start(specs, &setup, cancel);
+    let (servers, problems) = McpServers::start(specs, &setup, cancel, &|name, start| {
+        let state = match start {
+            ServerStart::Begun => ServerState::Starting,
+            ServerStart::Done => ServerState::Ready,
+            ServerStart::Failed => ServerState::Failed,
+        };
+        reporter.show_live(&LiveEvent::Server { name, state });
+    });
     if cancel.is_cancelled() {
         return Ok(servers);
     }

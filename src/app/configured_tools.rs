@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::configured_servers;
 use super::function_tool::FunctionTool;
-use super::run::SharedResources;
+use super::run::{RunIo, SharedResources};
 use super::run_setup::RunSetup;
 use super::session::SessionResults;
 use super::subagents::{DISPATCH, DispatchTool, SubagentContext};
@@ -13,7 +13,7 @@ use crate::machine::Conversation;
 use crate::model::{ConversationItem, did_you_mean, matches_wildcard, nearest_within};
 use crate::net::Secrets;
 use crate::policy::{
-    BlockedCommands, CallKind, CommandScope, Confirmer, FilePatterns, GuardrailLimits, Guardrails,
+    BlockedCommands, CallKind, CommandScope, FilePatterns, GuardrailLimits, Guardrails,
     PermissionRule, PermissionRules, QuotaUsage, Repositories, UnwritablePaths,
 };
 use crate::tools::{
@@ -26,7 +26,7 @@ impl RunSetup {
     /// sub-agents.
     pub(super) fn tool_registry(
         &self,
-        confirm: Arc<dyn Confirmer>,
+        io: &RunIo,
         shared: &SharedResources,
         results: Option<SessionResults>,
         subagents: Option<SubagentContext>,
@@ -56,9 +56,10 @@ impl RunSetup {
         tools.extend(server_tools);
         tools.extend(custom.iter().map(|tool| Box::new(tool.clone()) as Box<dyn Tool>));
         let registry = ToolRegistry::new(tools, settings)
-            .with_confirmer(confirm)
+            .with_confirmer(Arc::clone(&io.confirm))
             .with_shared_quota(shared.quota.clone())
-            .with_secrets(secrets);
+            .with_secrets(secrets)
+            .with_diffs(io.reporter.shown_diffs());
         Ok(match results {
             Some(results) => registry.with_results(Arc::new(results)),
             None => registry,

@@ -70,7 +70,8 @@ pub fn probe_servers(
         probed.push(ServerProbe { name, is_required: server.required, finding });
     }
     let setup = ServerSetup::new(sandbox.model.clone());
-    let (servers, problems) = McpServers::start(specs, &setup, &CancellationToken::new());
+    let (servers, problems) =
+        McpServers::start(specs, &setup, &CancellationToken::new(), &|_, _| {});
     for server in &mut probed {
         if let ServerFinding::Tools(tools) = &mut server.finding {
             *tools = servers.tools().iter().filter(|tool| *tool.server() == *server.name).count();

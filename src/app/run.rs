@@ -135,7 +135,7 @@ impl RunSetup {
         let name: Arc<str> = session.to_string().into();
         let info = RunInfo {
             session_id: Arc::clone(&name),
-            sandbox: io.sandbox,
+            sandbox: io.sandbox.clone(),
             ..self.run_info(&request)
         };
         let RunRequest { task, target, options, .. } = request;
@@ -173,7 +173,7 @@ impl RunSetup {
         let is_subagent = shared.is_some();
         let shared = match shared {
             Some(shared) => shared,
-            None => self.start_shared(&target, position, &stopped)?,
+            None => self.start_shared(&target, position, &stopped, &io.reporter)?,
         };
         let worktrees = match subagent_clock {
             SubagentClock::Real if !is_subagent && self.execution == ExecutionMode::Real => {
@@ -192,8 +192,8 @@ impl RunSetup {
             clock: subagent_clock,
         });
         let results = target.store().map(|store| SessionResults(store.outputs(session)));
-        let registry = self.tool_registry(io.confirm, &shared, results, subagents, secrets)?;
-        let registry = Arc::new(registry);
+        let registry = self.tool_registry(&io, &shared, results, subagents, secrets)?;
+        let (registry, reporter) = (Arc::new(registry), io.reporter);
         let checkpoints = match target.store() {
             Some(store) if !is_subagent => SessionCheckpoints::new(self, store, session, &target),
             _ => None,
@@ -207,7 +207,7 @@ impl RunSetup {
         let own = Ports {
             tools: toolbox,
             checks: self.answer_checks(),
-            observer: Box::new(io.reporter.observe_run(info)),
+            observer: Box::new(reporter.observe_run(info)),
             ..Ports::new(model)
         };
         let own = match checkpoints {
@@ -243,9 +243,15 @@ impl RunSetup {
         target: &SessionTarget,
         script_position: ScriptPosition,
         stopped: &CancellationToken,
+        reporter: &Reporter,
     ) -> Result<SharedResources, AppError> {
-        let servers =
-            configured_servers::start_servers(&self.config, &self.env, &self.sandbox, stopped)?;
+        let servers = configured_servers::start_servers(
+            &self.config,
+            &self.env,
+            &self.sandbox,
+            stopped,
+            reporter,
+        )?;
         let used = target.opened().map(|opened| &opened.history.machine.conversation);
         let used = used.map(configured_tools::used_quota).unwrap_or_default();
         let quota = SharedQuota::new(configured_tools::quota_limits(&self.config), used);

@@ -5,6 +5,7 @@ use std::io::{self, BufRead, IsTerminal};
 use architect::app::ProcessEnv;
 use architect::config::{ChangedFile, Config, TRUST_VARIABLE, TrustStore};
 use architect::view::sanitize;
+use architect::workspace::unified_diff;
 
 use super::error::CliError;
 use super::output;
@@ -54,8 +55,5 @@ fn name(file: &ChangedFile) -> String {
 
 fn diff(file: &ChangedFile) -> String {
     let ChangedFile { path, trusted, now } = file;
-    let before = if trusted.is_some() { path.clone() } else { "/dev/null".to_owned() };
-    let mut options = flickzeug::DiffOptions::new();
-    options.set_original_filename(before).set_modified_filename(path.clone());
-    options.create_patch(trusted.as_deref().unwrap_or_default(), now).to_string()
+    unified_diff(path, trusted.as_deref().map(str::as_bytes), Some(now.as_bytes()))
 }

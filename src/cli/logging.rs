@@ -1,14 +1,59 @@
 //! The technical log, on standard error.
 
 use std::io::Write;
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock};
 
 use architect::net::Secrets;
+use architect::view::human::PauseDrawing;
 use architect::view::{ci_commands, sanitize};
 use log::LevelFilter;
 
 /// Values that are masked in log lines, once they are known.
 static SECRETS: OnceLock<Secrets> = OnceLock::new();
+
+/// The terminal of the log of a run, whose status area other lines must not disturb.
+static TERMINAL: Mutex<Option<PauseDrawing>> = Mutex::new(None);
+
+/// Writes lines of the technical log through the log of a run while that is on a terminal.
+pub(crate) fn write_through(terminal: Option<PauseDrawing>) {
+    if let Ok(mut current) = TERMINAL.lock() {
+        *current = terminal;
+    }
+}
+
+/// Writes lines to standard error, above the status area if there is one.
+fn write_lines(lines: &str) -> std::io::Result<()> {
+    let terminal = TERMINAL.lock().ok().and_then(|terminal| terminal.clone());
+    if terminal.is_some_and(|terminal| terminal.write_lines(lines.to_owned())) {
+        return Ok(());
+    }
+    std::io::stderr().lock().write_all(lines.as_bytes())
+}
+
+/// Lets a panic be reported below the log of a run, and not into its status area.
+pub(crate) fn report_panics() {
+    let report = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        let terminal = TERMINAL.try_lock().ok().and_then(|terminal| terminal.clone());
+        match terminal {
+            Some(terminal) => terminal.during(|| report(panic)),
+            None => report(panic),
+        }
+    }));
+}
+
+/// Standard error for the technical log.
+struct LogTarget;
+
+impl Write for LogTarget {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        write_lines(&String::from_utf8_lossy(bytes)).map(|()| bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        std::io::stderr().flush()
+    }
+}
 
 /// Starts the technical log: as much as the configuration says, or more for each `-v`. The secrets are masked in it.
 pub(crate) fn configure(verbose: u8, level: LevelFilter, secrets: Secrets) {
@@ -27,6 +72,7 @@ pub(crate) fn init() {
     let mut builder = env_logger::Builder::new();
     // At their lowest level the libraries write down every byte of a connection, keys included.
     builder.filter_level(LevelFilter::Debug).filter_module("architect", LevelFilter::Trace);
+    builder.target(env_logger::Target::Pipe(Box::new(LogTarget)));
     builder.format(|out, record| {
         let level = record.level().as_str().to_lowercase();
         let secrets = SECRETS.get().cloned().unwrap_or_default();

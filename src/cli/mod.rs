@@ -5,6 +5,7 @@ mod args;
 mod batch_cells;
 mod batch_output;
 mod commands;
+mod completion;
 mod config_options;
 mod confirm;
 mod error;
@@ -36,9 +37,11 @@ pub(crate) const USAGE_EXIT_CODE: u8 = 3;
 
 /// Reads the arguments, does what they say, and returns the exit code.
 pub(crate) fn main() -> ExitCode {
+    completion::answer_shell();
     // Before any file is touched. A run that can't catch signals reports that when it begins.
     let _ = install_handlers();
     logging::init();
+    logging::report_panics();
     output::break_closed_stdout();
     ignore_signals();
     let done = match Cli::try_parse() {

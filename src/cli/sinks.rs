@@ -2,27 +2,32 @@
 
 use std::io::{self, IsTerminal};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use architect::app::{ProcessEnv, collect_secrets};
 use architect::config::Config;
 use architect::net::MaskingWriter;
 use architect::runner::SystemClock;
 use architect::view::ci_commands::CommandEscaper;
-use architect::view::human::{HumanLog, LogStyle, PauseDrawing, can_redraw, should_use_color};
+use architect::view::human::{
+    HumanLog, LogDetail, LogStyle, TerminalUser, TerminalView, can_redraw, should_use_color,
+};
 use architect::view::{
     AnswerDestination, JsonFormat, JsonSink, OptionalSink, ReportSink, Reporter, TextSink,
 };
 use architect::workspace::open_for_append;
+use signal_hook::consts::SIGCONT;
 
 use super::args::{OutputArgs, OutputFormat};
+use super::confirm::PromptSettings;
 use super::error::CliError;
-use super::output;
+use super::{logging, output};
 
 /// The sinks of a run.
 pub(crate) struct Sinks {
     pub(crate) reporter: Reporter,
-    /// Keeps the log from drawing while the user is asked.
-    pub(crate) pause_drawing: Option<PauseDrawing>,
+    /// How the user is asked.
+    pub(crate) prompt: PromptSettings,
     /// Whether standard output is a terminal; one that is gone does not say so any more.
     pub(crate) is_terminal: bool,
 }
@@ -39,24 +44,34 @@ pub(crate) fn open_sinks(
 ) -> Result<Sinks, CliError> {
     let failed = |error: io::Error| CliError::failed(format!("could not start writing: {error}"));
     let mut outputs: Vec<Box<dyn ReportSink>> = Vec::new();
-    let mut pause_drawing = None;
+    let mut prompt = PromptSettings {
+        user_config: world.folders().config.map(|folder| folder.join("config.toml")),
+        editor: ["VISUAL", "EDITOR"]
+            .into_iter()
+            .filter_map(|name| world.variable(name).map(str::to_owned))
+            .find(|editor| !editor.trim().is_empty()),
+        ..PromptSettings::default()
+    };
     let (stderr, is_read) = (io::stderr(), output::is_read_by_ci());
     let variable = |name: &str| world.variable(name).map(str::to_owned);
     let secrets = collect_secrets(config, world);
+    prompt.has_color = should_use_color(args.color, true, variable);
     let logs_live = !args.quiet && can_redraw(stderr.is_terminal(), variable);
     if !args.quiet {
         let style = LogStyle {
             lang: config.settings.language,
             has_color: should_use_color(args.color, stderr.is_terminal(), variable),
             shows_costs: args.show_costs,
+            detail: if args.verbose > 0 { LogDetail::Full } else { LogDetail::Short },
         };
         let stderr = CommandEscaper::new(stderr, is_read);
         let log = match logs_live {
-            true => HumanLog::live(stderr, style, Arc::new(SystemClock::start()), terminal_width),
+            true => HumanLog::live(stderr, style, Arc::new(SystemClock::start()), watch_terminal()),
             false => HumanLog::plain(MaskingWriter::new(stderr, secrets.clone()), style),
         };
         let log = log.map_err(failed)?;
-        pause_drawing = log.pause_drawing();
+        prompt.pause_drawing = log.pause_drawing();
+        logging::write_through(prompt.pause_drawing.clone());
         outputs.push(Box::new(OptionalSink::new(log, "log")));
     }
     if let Some(path) = &config.settings.logging.file {
@@ -85,12 +100,27 @@ pub(crate) fn open_sinks(
             Box::new(JsonSink::new(stdout, JsonFormat::Stream).map_err(failed)?)
         }
     });
-    Ok(Sinks { reporter: Reporter::new(outputs), pause_drawing, is_terminal })
+    Ok(Sinks { reporter: Reporter::new(outputs), prompt, is_terminal })
 }
 
-/// Returns how wide the terminal of the log is now.
-fn terminal_width() -> usize {
-    const USUAL: usize = 80;
-    let size = rustix::termios::tcgetwinsize(io::stderr());
-    size.map_or(USUAL, |size| if size.ws_col == 0 { USUAL } else { size.ws_col.into() })
+/// Returns a function that returns the terminal of the log as it is.
+fn watch_terminal() -> impl Fn() -> TerminalView + Send {
+    let continued = Arc::new(AtomicBool::new(false));
+    if let Err(error) = signal_hook::flag::register(SIGCONT, Arc::clone(&continued)) {
+        log::debug!("a stop of this program goes unnoticed: {error}");
+    }
+    move || {
+        let usual = |size: u16, usual: usize| if size == 0 { usual } else { size.into() };
+        let size = rustix::termios::tcgetwinsize(io::stderr());
+        let (columns, rows) =
+            size.map_or((80, 24), |size| (usual(size.ws_col, 80), usual(size.ws_row, 24)));
+        let was_continued = continued.swap(false, Ordering::Relaxed);
+        let foreground = rustix::termios::tcgetpgrp(io::stderr());
+        let user = match foreground {
+            Ok(group) if group != rustix::process::getpgrp() => TerminalUser::Now,
+            _ if was_continued => TerminalUser::Before,
+            _ => TerminalUser::None,
+        };
+        TerminalView { columns, rows, user }
+    }
 }

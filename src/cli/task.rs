@@ -51,7 +51,7 @@ pub(crate) fn run(
     worktree: Option<&WorktreeRun>,
 ) -> Result<u8, CliError> {
     let plan = plan_outputs(setup, args)?;
-    let Sinks { reporter: show, pause_drawing, is_terminal } =
+    let Sinks { reporter: show, prompt, is_terminal } =
         sinks::open_sinks(args, &setup.config, &setup.env)?;
     if worktree.is_some() {
         worktree_run::warn_if_unconfined(&setup.sandbox)?;
@@ -64,7 +64,7 @@ pub(crate) fn run(
     }
     let io = RunIo {
         reporter: show.clone(),
-        confirm: confirmation_port(pause_drawing, args.format.asked().is_none()),
+        confirm: confirmation_port(prompt, args.format.asked().is_none()),
         sandbox,
     };
     let store = request.target.store().cloned();

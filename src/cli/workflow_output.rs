@@ -195,7 +195,7 @@ impl StartedWorkflow<'_> {
             return Err(CliError::usage("the workflow has no steps"));
         };
         let plan = task::plan_outputs(setup, self.output)?;
-        let Sinks { reporter, pause_drawing, is_terminal } =
+        let Sinks { reporter, prompt, is_terminal } =
             sinks::open_sinks(self.output, &setup.config, &setup.env)?;
         if self.worktree.is_some() {
             worktree_run::warn_if_unconfined(&setup.sandbox)?;
@@ -207,7 +207,7 @@ impl StartedWorkflow<'_> {
             setup.sandbox.checks.enforcement().map_err(AppError::from)?;
         }
         let may_ask = self.output.format.asked().is_none();
-        let confirm = confirmation_port(pause_drawing, may_ask);
+        let confirm = confirmation_port(prompt, may_ask);
         let io = RunIo { reporter: reporter.clone(), confirm, sandbox: None };
 
         let mut history = WorkflowHistory::replay(&program, &events);

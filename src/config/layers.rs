@@ -94,7 +94,7 @@ pub(super) fn files_in(folder: &Path, extension: &str) -> Vec<PathBuf> {
 }
 
 /// Returns the names of the profile files in a folder.
-pub(super) fn profile_names(folder: &Path) -> impl Iterator<Item = String> {
+pub fn profile_names(folder: &Path) -> impl Iterator<Item = String> {
     files_in(folder, "toml").into_iter().filter_map(|path| {
         let stem = path.file_stem()?.to_str()?;
         ConfigName::parse(stem).map(|name| name.to_string())

@@ -43,6 +43,7 @@ mod template;
 mod text_types;
 mod trust;
 mod untrusted_layer;
+mod user_rules;
 mod value_tree;
 
 pub use agents::AgentDefinition;
@@ -51,6 +52,7 @@ pub use effective::EffectiveValue;
 pub use folders::Folders;
 pub use json_schema::schema;
 pub use keys::{KeyOption, KeySpec, OptionValue, is_cumulative, is_list, keys};
+pub use layers::profile_names;
 pub use layers::{ConfigFile, ConfigFileState};
 pub use load::{ConfigSources, ProjectTrust, load};
 pub(crate) use origin::has_address_with_user;
@@ -71,3 +73,4 @@ pub use text_types::{
     ConfigName, HttpUrl, ModelName, PathPattern, ProcessArgument, SecretText, VariableName,
 };
 pub use trust::{ChangedFile, TrustError, TrustStore};
+pub use user_rules::{UserRuleError, allow_in_user_config};

@@ -8,9 +8,9 @@
 //! trusted until the user has seen the change. A file that is removed changes nothing; it can do no more.
 
 use std::collections::BTreeMap;
-use std::fs::{self, OpenOptions};
+use std::fs::{self, OpenOptions, Permissions};
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -172,12 +172,23 @@ impl TrustStore {
     }
 }
 
-/// Writes a file at once, in a folder that only the user can read.
-fn replace_file(path: &Path, content: &[u8]) -> io::Result<()> {
+/// Writes a file that only the user can read at once, in a folder that only the user can read.
+pub(super) fn replace_file(path: &Path, content: &[u8]) -> io::Result<()> {
+    replace_file_with(path, content, Permissions::from_mode(0o600))
+}
+
+/// Writes a file with these permissions at once.
+pub(super) fn replace_file_with(
+    path: &Path,
+    content: &[u8],
+    permissions: Permissions,
+) -> io::Result<()> {
     let folder = path.parent().unwrap_or_else(|| Path::new("."));
     fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
     let mut file = tempfile::NamedTempFile::new_in(folder)?;
     file.write_all(content)?;
+    file.as_file().set_permissions(permissions)?;
+    file.as_file().sync_all()?;
     file.persist(path).map(drop).map_err(|error| error.error)
 }
 
@@ -211,7 +222,7 @@ fn canonical_line(folder: &Path) -> Result<String, TrustError> {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::{PermissionsExt, symlink};
+    use std::os::unix::fs::symlink;
 
     use super::*;
 
@@ -285,7 +296,7 @@ mod tests {
     fn a_list_that_everyone_can_write_is_rejected() {
         let (_folder, store, work) = store();
         store.add(&work).unwrap();
-        fs::set_permissions(&store.file, fs::Permissions::from_mode(0o666)).unwrap();
+        fs::set_permissions(&store.file, Permissions::from_mode(0o666)).unwrap();
         assert!(store.contains(&work).is_err());
     }
 }

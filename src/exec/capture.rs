@@ -68,7 +68,7 @@ impl OutputCapture {
 }
 
 /// Returns a text without control characters other than line ends and tabs.
-fn strip_control_characters(text: &str) -> String {
+pub(super) fn strip_control_characters(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
     let mut chars = text.chars().peekable();
     while let Some(char) = chars.next() {

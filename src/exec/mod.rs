@@ -26,6 +26,7 @@ mod command_env;
 mod confine;
 mod denial;
 mod egress;
+mod output_watcher;
 mod package_caches;
 mod protected;
 mod repository;

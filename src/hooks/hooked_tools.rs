@@ -128,7 +128,9 @@ impl HooksAfterCall {
             AuthorizationOutcome::Rejected(result) => {
                 AuthorizationOutcome::Rejected(with_remarks(result, &self.remarks))
             }
-            AuthorizationOutcome::Abort => AuthorizationOutcome::Abort,
+            outcome @ (AuthorizationOutcome::Edited { .. } | AuthorizationOutcome::Abort) => {
+                outcome
+            }
         }
     }
 

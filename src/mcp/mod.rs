@@ -31,6 +31,6 @@ mod validate;
 
 pub use call_result::CallResult;
 pub use error::{RpcError, ServerError, ServerProblem};
-pub use servers::{McpServers, ServerInstructions};
+pub use servers::{McpServers, ServerInstructions, ServerStart};
 pub use settings::{Necessity, ServerLimits, ServerSetup, ServerSpec, ServerTransport, ToolFilter};
 pub use tool::{ServerTool, ToolHints};

@@ -31,6 +31,17 @@ pub struct ServerInstructions {
     pub text: String,
 }
 
+/// How far the start of a server is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ServerStart {
+    /// It has begun.
+    Begun,
+    /// The server runs, and its tools are known.
+    Done,
+    /// The server can't be had.
+    Failed,
+}
+
 /// A started server.
 struct StartedServer {
     tools: Vec<ListedTool>,
@@ -42,11 +53,12 @@ struct StartedServer {
 impl McpServers {
     /// Starts servers concurrently, and lists their tools in the order of the servers and of their lists. Takes no
     /// longer than the longest of their time limits, and ends soon when cancelled; running servers then also get less
-    /// time to end. Without threads, servers are started one after the other.
+    /// time to end. `report` gets how far each one is. Without threads, servers are started one after the other.
     pub fn start(
         specs: Vec<ServerSpec>,
         setup: &ServerSetup,
         cancel: &CancellationToken,
+        report: &(dyn Fn(&str, ServerStart) + Sync),
     ) -> (Self, Vec<ServerProblem>) {
         let names: Vec<String> = specs.iter().map(|spec| spec.name.clone()).collect();
         let servers = specs
@@ -54,7 +66,13 @@ impl McpServers {
             .map(|spec| Arc::new(McpServer::new(spec, setup.clone(), cancel.clone())));
         let servers: Vec<Arc<McpServer>> = servers.collect();
         let broken = || Err(ServerError::Start("its start failed unexpectedly".to_owned()));
-        let started = run_parallel(&servers, |server| start_server(server, cancel));
+        let started = run_parallel(&servers, |server| {
+            report(&server.spec.name, ServerStart::Begun);
+            let started = start_server(server, cancel);
+            let state = if started.is_ok() { ServerStart::Done } else { ServerStart::Failed };
+            report(&server.spec.name, state);
+            started
+        });
         let started = started.into_iter().map(|started| started.unwrap_or_else(broken));
         let (mut own, mut problems, mut taken) = (Self::default(), Vec::new(), HashSet::new());
         for (server, started) in servers.into_iter().zip(started) {

@@ -159,7 +159,7 @@ impl CommandApproval<'_> {
     }
 
     fn is_allowed_by_rule(&mut self, text: &str) -> bool {
-        let found = self.rules.iter().find(|rule| rule.matches_command(text));
+        let found = self.rules.iter().find(|rule| rule.allows_part(text));
         self.reasons.extend(found.map(PermissionRule::allow_reason));
         found.is_some()
     }

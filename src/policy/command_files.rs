@@ -69,7 +69,8 @@ fn named_file<'a>(
     words.find_map(|word| find_guarded_word(line, word, patterns))
 }
 
-fn may_write(program: &ShellCommand) -> bool {
+/// Returns whether a program may change the files that it is given.
+pub(super) fn may_write(program: &ShellCommand) -> bool {
     let Some(name) = program.name() else { return true };
     let has = |options: &[&str]| {
         program.words.iter().any(|word| options.iter().any(|option| word.text.starts_with(option)))

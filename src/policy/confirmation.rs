@@ -26,18 +26,38 @@ pub struct ConfirmationRequest<'a> {
     pub summary: &'a str,
     /// The reason for the request.
     pub reason: &'a str,
-    /// The rule that would allow the call, if there is one.
+    /// The change of files as a unified diff; empty if no file is known to change.
+    pub diff: &'a str,
+    /// What was found in a command: what it runs and writes.
+    pub findings: &'a [String],
+    /// The arguments, the text of a JSON object.
+    pub arguments: &'a str,
+    /// The rule that would allow the call and those like it, if there is one.
     pub rule: Option<&'a str>,
+    /// Why the arguments that the user has just edited are invalid.
+    pub edit_error: Option<&'a str>,
 }
 
 /// The answer to a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ConfirmationAnswer {
     /// The call may run.
     Yes,
     /// The call must not run.
     No,
+    /// The call must not run, for this reason.
+    #[serde(skip)]
+    NoBecause(String),
+    /// The call may run, and until the run ends all calls that the rule of the request allows.
+    #[serde(skip)]
+    YesForSession,
+    /// The same, and the rule is in the user's configuration now.
+    #[serde(skip)]
+    YesAlways,
+    /// The call is authorized again with these arguments, the text of a JSON object.
+    #[serde(skip)]
+    Edit(String),
     /// The run must end.
     Abort,
     /// There is no user to ask.

@@ -31,6 +31,10 @@ impl PolicyEngine {
         Self { mode, rules, guardrails }
     }
 
+    pub(super) fn add_allowed(&mut self, rules: &[PermissionRule]) {
+        self.rules.allow.extend_from_slice(rules);
+    }
+
     /// Decides about a call of a kind with targets.
     pub fn decide(&self, tool: &str, kind: CallKind, targets: &[CallTarget]) -> Decision {
         if let Some(rule) = touching_rule(&self.rules.deny, tool, targets) {

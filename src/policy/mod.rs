@@ -7,6 +7,7 @@
 mod command;
 mod command_approval;
 mod command_files;
+mod command_findings;
 mod confirmation;
 mod engine;
 mod file_patterns;
@@ -16,10 +17,12 @@ mod quota;
 mod repositories;
 mod rules;
 mod shell;
+mod suggested_rule;
 mod target;
 mod unwritable_paths;
 
 pub use crate::model::ConfirmMode;
+pub use command_findings::command_findings;
 pub use confirmation::{ConfirmationAnswer, ConfirmationRequest, Confirmer, NoConfirmer};
 pub use engine::PolicyEngine;
 pub use file_patterns::FilePatterns;

@@ -12,6 +12,9 @@ use thiserror::Error;
 use super::shell::ShellWord;
 use crate::model::{matches_pattern, matches_wildcard};
 
+/// Characters that separate the parts of a command line, or redirect them.
+pub(super) const OPERATORS: [char; 5] = [';', '&', '|', '<', '>'];
+
 /// The rules of the user. A denial goes before a question, and a question before a permission.
 #[derive(Clone, Debug, Default)]
 pub struct PermissionRules {
@@ -197,6 +200,13 @@ impl PermissionRule {
         self.is_about(RuleScope::Commands) && self.pattern.as_ref().is_none_or(is_match)
     }
 
+    /// Returns whether the rule allows a part of a command line. One that names a whole line with several parts allows no part
+    /// in which the same text is quoted: `rm a; ls b` is not `rm 'a;' ls b`.
+    pub(super) fn allows_part(&self, text: &str) -> bool {
+        let is_line = |pattern: &String| pattern.contains(OPERATORS) && !pattern.contains('*');
+        self.matches_command(text) && !self.pattern.as_ref().is_some_and(is_line)
+    }
+
     /// Returns whether the rule may turn out to be about a command of which a part is only known when it runs.
     pub(super) fn may_match_command(&self, words: &[ShellWord]) -> bool {
         let Some(pattern) = &self.pattern else { return false };
@@ -240,8 +250,10 @@ impl PermissionRule {
 
     /// Returns whether the rule names a command line as a whole.
     pub(super) fn is_whole_line(&self, line: &str) -> bool {
+        // Other blanks are parts of words for a shell.
+        let line = line.trim_matches([' ', '\t', '\n']);
         self.is_about(RuleScope::Commands)
-            && self.pattern.as_ref().is_none_or(|pattern| pattern == line.trim())
+            && self.pattern.as_ref().is_none_or(|pattern| pattern == line)
     }
 
     /// Returns whether the rule is about some commands and not about others.

@@ -17,6 +17,20 @@ pub enum EffectNotice {
         /// The current operation.
         text: Arc<str>,
     },
+    /// The end of what a running command has printed. A newer notice replaces it.
+    Output {
+        /// The call that runs it.
+        call: CallId,
+        /// The last lines.
+        text: Arc<str>,
+    },
+    /// The change of files that a call has made, or would have made without a dry run.
+    Diff {
+        /// The call.
+        call: CallId,
+        /// The change as a unified diff.
+        diff: Arc<str>,
+    },
     /// A problem that doesn't stop the run, such as a lost server.
     Warning {
         /// The warning.

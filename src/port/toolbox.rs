@@ -96,8 +96,69 @@ pub enum AuthorizationOutcome {
     },
     /// The call may not run; this is its result.
     Rejected(ToolResult),
+    /// The user has changed the arguments; the call is prepared and authorized again with them, the text of a JSON object.
+    Edited {
+        /// The new arguments.
+        arguments: String,
+    },
     /// The user aborts the run.
     Abort,
+}
+
+impl dyn Toolbox {
+    /// Authorizes a call, again with other arguments as often as the user changes them. What decides about the call, such
+    /// as a rule or a hook, sees the changed one as if the model had made it.
+    pub fn authorize(
+        &self,
+        call: &ToolCall,
+        prepared: Box<dyn PreparedCall>,
+        scope: &EffectContext,
+    ) -> AuthorizationOutcome {
+        let (mut prepared, mut remark) = (prepared, None);
+        loop {
+            match prepared.authorize(scope) {
+                AuthorizationOutcome::Edited { arguments } => {
+                    let edited = ToolCall::new(call.id.clone(), &call.name, &arguments);
+                    let shown: String = arguments.chars().take(SHOWN_ARGUMENT_CHARS).collect();
+                    let more = if shown.len() < arguments.len() { "…" } else { "" };
+                    remark = Some(format!(
+                        "[The user changed the arguments of this call to {shown}{more}]"
+                    ));
+                    prepared = self.prepare(&edited);
+                }
+                outcome => {
+                    return match remark {
+                        Some(remark) => outcome.with_remark(remark),
+                        None => outcome,
+                    };
+                }
+            }
+        }
+    }
+}
+
+/// How many characters of changed arguments the model is shown.
+const SHOWN_ARGUMENT_CHARS: usize = 1_000;
+
+impl AuthorizationOutcome {
+    /// Returns the outcome with another line in the result of the call.
+    fn with_remark(self, remark: String) -> Self {
+        let add = move |result: ToolResult| {
+            let ToolResult { call, status, text, duration, changes, reads, .. } = result;
+            let text = format!("{}\n{remark}", text.trim_end_matches('\n'));
+            ToolResult { duration, changes, reads, ..ToolResult::new(call, status, text) }
+        };
+        match self {
+            Self::Approved { call, timeout, intent, reason } => Self::Approved {
+                call: Box::new(move |scope| add(call(scope))),
+                timeout,
+                intent,
+                reason: format!("{reason}, after changing the arguments").into(),
+            },
+            Self::Rejected(result) => Self::Rejected(add(result)),
+            outcome @ (Self::Edited { .. } | Self::Abort) => outcome,
+        }
+    }
 }
 
 /// Runs a call that was approved, to its end. On cancellation it stops what it started and returns soon.

@@ -10,7 +10,9 @@ use super::executor::{DriverInput, Executor};
 use crate::machine::{
     Authorization, CallIntent, Effect, Event, Fingerprint, Machine, MachineOutput, State,
 };
-use crate::model::{CallId, EffectId, RunTime, Signal, TimeSpan, UserMessage};
+use crate::model::{
+    CallId, EffectId, RunTime, Signal, TimeSpan, ToolResult, ToolStatus, UserMessage,
+};
 use crate::port::{
     AnswerChecks, ApprovedCall, AuthorizationOutcome, CallTiming, CancellationToken, Checkpoints,
     Clock, Disconnected, Journal, JournalRecord, MessageSource, Model, NoAnswerChecks,
@@ -227,6 +229,14 @@ impl Driver {
                         authorization
                     }
                     AuthorizationOutcome::Rejected(result) => Authorization::Rejected { result },
+                    // The toolbox authorizes it again; without that it does not run.
+                    AuthorizationOutcome::Edited { .. } => Authorization::Rejected {
+                        result: ToolResult::new(
+                            call,
+                            ToolStatus::Failed,
+                            "the edited call was not authorized",
+                        ),
+                    },
                     AuthorizationOutcome::Abort => Authorization::Abort,
                 };
                 self.handle_event(&Event::Authorized { id, authorization })

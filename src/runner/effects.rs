@@ -158,7 +158,7 @@ impl Driver {
             TaskThread::Pool,
             move |scope, _| {
                 let prepared = prepared.unwrap_or_else(|| tools.prepare(&call));
-                let outcome = prepared.authorize(scope);
+                let outcome = tools.authorize(&call, prepared, scope);
                 DriverInput::Authorized { id, call: call.id, outcome }
             },
             move |why| {

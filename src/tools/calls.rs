@@ -188,6 +188,10 @@ impl<E: Edit> ToolInvocation for EditCall<E> {
         Ok(self.planned.insert(edit).plan())
     }
 
+    fn diff(&self) -> String {
+        self.planned.as_ref().map(FileEdit::diff).unwrap_or_default()
+    }
+
     fn run(self: Box<Self>, _: &CallContext<'_>) -> ToolOutput {
         let edit = self.planned.map_or_else(|| self.edit.edit(&self.root), Ok);
         edit.map_or_else(ToolOutput::failed, |edit| edit.apply(&self.root))

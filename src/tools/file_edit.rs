@@ -6,7 +6,9 @@ use std::sync::Arc;
 use super::tool::{CallPlan, ToolOutput};
 use crate::machine::{CallIntent, FileDigests};
 use crate::model::{FileAction, FileChange, pluralize};
-use crate::workspace::{BatchedChange, RelPath, WorkspaceRoot, apply_changes, sha256};
+use crate::workspace::{
+    BatchedChange, RelPath, WorkspaceRoot, apply_changes, sha256, unified_diff,
+};
 
 /// The maximum size of a file to be edited, in bytes.
 pub(super) const MAX_FILE_SIZE: u64 = 64 << 20;
@@ -16,6 +18,8 @@ pub(super) const MAX_FILE_SIZE: u64 = 64 << 20;
 pub(super) struct FileEdit {
     changes: Vec<BatchedChange>,
     reports: Vec<FileChange>,
+    /// The contents before, which a diff is made of.
+    originals: Vec<Option<Vec<u8>>>,
     /// What the result says after the changes.
     pub remark: Option<String>,
 }
@@ -43,6 +47,7 @@ impl FileEdit {
         };
         let (added, removed) = count_changed_lines(before, after.as_deref());
         self.reports.push(FileChange { path: path.to_string().into(), action, added, removed });
+        self.originals.push(before.map(<[u8]>::to_vec));
         self.changes.push(BatchedChange { path, before: before.map(sha256), after, mode });
     }
 
@@ -55,6 +60,14 @@ impl FileEdit {
         };
         let files = self.changes.iter().map(image).collect();
         CallPlan { intent: CallIntent::Edit { files }, changes: self.reports.clone() }
+    }
+
+    /// Returns the change as a unified diff.
+    pub(super) fn diff(&self) -> String {
+        let diff = |(change, original): (&BatchedChange, &Option<Vec<u8>>)| {
+            unified_diff(&change.path.to_string(), original.as_deref(), change.after.as_deref())
+        };
+        self.changes.iter().zip(&self.originals).map(diff).collect()
     }
 
     /// Makes the change and reports it.

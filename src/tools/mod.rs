@@ -76,6 +76,7 @@ pub use read_file::implied_read;
 pub use read_output::NAME as READ_OUTPUT;
 pub use registry::{PlannedCall, SharedQuota, ToolRegistry};
 pub use schema::{parse_arguments, tool_spec};
+pub use settings::ShownDiffs;
 pub use settings::{CommandSettings, ExecutionMode, FileDeletion, MaxResultTokens, ToolSettings};
 pub use tool::{CallContext, CallPlan, Tool, ToolInvocation, ToolOutput, Truncation};
 

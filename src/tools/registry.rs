@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex};
 
 use super::output_store::{self, MemoryOutputStore, OutputStore};
 use super::read_output::{self, read_output};
-use super::settings::{ExecutionMode, ToolSettings};
+use super::rule_tools;
+use super::settings::{ExecutionMode, ShownDiffs, ToolSettings};
 use super::tool::{CallContext, CallPlan, Tool, ToolInvocation, ToolOutput, Truncation};
 use crate::machine::{CallIntent, READS_ONLY};
 use crate::model::{
@@ -15,13 +16,17 @@ use crate::model::{
 use crate::net::Secrets;
 use crate::policy::{
     CallKind, CallTarget, CallUsage, ConfirmationAnswer, ConfirmationRequest, Confirmer,
-    GuardrailLimits, NoConfirmer, PolicyEngine, Quota, QuotaUsage,
+    GuardrailLimits, NoConfirmer, PermissionRule, PolicyEngine, Quota, QuotaUsage,
+    command_findings,
 };
-use crate::port::{AuthorizationOutcome, EffectContext, PreparedCall, ToolSpec, Toolbox, lock};
+use crate::port::{
+    AuthorizationOutcome, EffectContext, EffectMessage, EffectNotice, PreparedCall, ToolSpec,
+    Toolbox, lock,
+};
 
 /// The tools that a model may call, and the policy for their use.
 pub struct ToolRegistry {
-    tools: Vec<Box<dyn Tool>>,
+    tools: Vec<Arc<dyn Tool>>,
     specs: Arc<[ToolSpec]>,
     settings: ToolSettings,
     gate: Gate,
@@ -33,15 +38,17 @@ struct Gate {
     policy: Arc<PolicyEngine>,
     confirmer: Arc<dyn Confirmer>,
     execution: ExecutionMode,
+    diffs: ShownDiffs,
     quota: SharedQuota,
     results: ResultBuilder,
 }
 
-/// State that is shared by the registries of all agents of a run: the used quota, and the calls that a dry run did not
-/// make.
+/// State that is shared by the registries of all agents of a run: the used quota, the rules that the user has added at
+/// confirmations, and the calls that a dry run did not make.
 #[derive(Clone, Debug, Default)]
 pub struct SharedQuota {
     quota: Arc<Quota>,
+    added_rules: Arc<Mutex<Vec<PermissionRule>>>,
     planned: Arc<Mutex<Vec<PlannedCall>>>,
 }
 
@@ -63,6 +70,7 @@ impl ToolRegistry {
             policy: Arc::new(settings.policy_engine()),
             confirmer: Arc::new(NoConfirmer),
             execution: settings.execution,
+            diffs: ShownDiffs::default(),
             quota: SharedQuota::new(settings.guardrails.limits, QuotaUsage::default()),
             results: ResultBuilder {
                 results: Arc::clone(&results),
@@ -70,6 +78,7 @@ impl ToolRegistry {
                 secrets: Secrets::default(),
             },
         };
+        let tools = tools.into_iter().map(Arc::from).collect();
         Self { tools, specs: [].into(), settings, gate }.with_results(results)
     }
 
@@ -83,10 +92,16 @@ impl ToolRegistry {
     pub fn with_results(mut self, results: Arc<dyn OutputStore>) -> Self {
         let budget = self.gate.results.budget;
         self.tools.retain(|tool| &*tool.spec().name != read_output::NAME);
-        self.tools.push(read_output(Arc::clone(&results), budget));
+        self.tools.push(read_output(Arc::clone(&results), budget).into());
         let specs = self.tools.iter().map(|tool| tool.spec());
         self.specs = specs.filter(|spec| self.settings.allows(&spec.name)).cloned().collect();
         self.gate.results.results = results;
+        self
+    }
+
+    /// Returns the registry with notices of these diffs.
+    pub fn with_diffs(mut self, diffs: ShownDiffs) -> Self {
+        self.gate.diffs = diffs;
         self
     }
 
@@ -107,7 +122,7 @@ impl ToolRegistry {
         lock(&self.gate.quota.planned).clone()
     }
 
-    fn parse(&self, call: &ToolCall) -> Result<Box<dyn ToolInvocation>, ToolResult> {
+    fn parse(&self, call: &ToolCall) -> Result<ParsedCall, ToolResult> {
         let result = |status, text: String| ToolResult::new(call.id.clone(), status, text);
         let available = || {
             let names: Vec<&str> = self.specs.iter().map(|spec| &*spec.name).collect();
@@ -127,7 +142,10 @@ impl ToolRegistry {
         }
         match &call.arguments {
             ToolArguments::Complete { text } => {
-                tool.prepare(text).map_err(|error| result(ToolStatus::Malformed, error))
+                let invocation = tool.prepare(text);
+                let invocation =
+                    invocation.map_err(|error| result(ToolStatus::Malformed, error))?;
+                Ok((Arc::clone(tool), invocation))
             }
             ToolArguments::Malformed { error, .. } => {
                 let text = format!("Invalid arguments for {name}: {error}.");
@@ -144,7 +162,7 @@ impl ToolRegistry {
 impl SharedQuota {
     /// Returns the quota of a run that has already used a part of its limits.
     pub fn new(limits: GuardrailLimits, used: QuotaUsage) -> Self {
-        Self { quota: Arc::new(Quota::new(limits, used)), planned: Arc::default() }
+        Self { quota: Arc::new(Quota::new(limits, used)), ..Self::default() }
     }
 }
 
@@ -155,9 +173,11 @@ impl Toolbox for ToolRegistry {
 
     fn prepare(&self, call: &ToolCall) -> Box<dyn PreparedCall> {
         match self.parse(call) {
-            Ok(invocation) => Box::new(RegisteredCall {
+            Ok((definition, invocation)) => Box::new(RegisteredCall {
                 id: call.id.clone(),
                 tool: Arc::clone(&call.name),
+                definition,
+                arguments: call.arguments.text().into(),
                 invocation,
                 decided: None,
                 gate: self.gate.clone(),
@@ -167,10 +187,16 @@ impl Toolbox for ToolRegistry {
     }
 }
 
+/// A call with its tool.
+type ParsedCall = (Arc<dyn Tool>, Box<dyn ToolInvocation>);
+
 /// A call of a tool in the registry.
 struct RegisteredCall {
     id: CallId,
     tool: Arc<str>,
+    definition: Arc<dyn Tool>,
+    /// The arguments, the text of a JSON object.
+    arguments: Arc<str>,
     invocation: Box<dyn ToolInvocation>,
     /// The decision and the targets for which it was made.
     decided: Option<(Vec<CallTarget>, Decision)>,
@@ -214,14 +240,25 @@ impl PreparedCall for RegisteredCall {
             Ok(CallApproval::Run { intent, reason }) => AuthorizationOutcome::Approved {
                 timeout: invocation.time_limit(),
                 call: Box::new(move |scope| {
+                    let diff = match gate.diffs {
+                        ShownDiffs::DryRun => String::new(),
+                        ShownDiffs::All => invocation.diff(),
+                    };
+                    let masked = (invocation.kind() == CallKind::Command)
+                        .then(|| mask_output(scope, &gate.results.secrets));
+                    let scope = masked.as_ref().unwrap_or(scope);
                     let output = invocation.run(&CallContext { scope, call: &id });
+                    if output.status == ToolStatus::Ok {
+                        notify_diff(&id, diff, scope);
+                    }
                     gate.results.build(&id, output)
                 }),
                 intent,
                 reason,
             },
             Ok(CallApproval::DryRun) => AuthorizationOutcome::Approved {
-                call: Box::new(move |_| {
+                call: Box::new(move |scope| {
+                    notify_diff(&id, invocation.diff(), scope);
                     let summary = invocation.summary();
                     let text = format!(
                         "Dry run: {tool} was not run; it would have been: {summary}. Go on as if it had succeeded."
@@ -292,34 +329,112 @@ impl RegisteredCall {
         let reason = match &decision {
             allowed if PolicyEngine::is_read_only(allowed) => READS_ONLY.to_owned(),
             Decision::Allow { reason } => format!("allowed: {reason}"),
-            Decision::Ask { reason } | Decision::Deny { reason } => self.confirm(reason, scope)?,
+            Decision::Ask { reason } | Decision::Deny { reason } => match self.added_rule(&real) {
+                Some(reason) => reason,
+                None => self.confirm(reason, &real, scope)?,
+            },
         };
         quota.consume(usage).map_err(denied)?;
         Ok(CallApproval::Run { intent, reason: reason.into() })
     }
 
+    /// Returns why a rule that the user has added during the run allows the call.
+    fn added_rule(&self, real: &[CallTarget]) -> Option<String> {
+        let added = lock(&self.gate.quota.added_rules).clone();
+        if added.is_empty() {
+            return None;
+        }
+        let engine = self.gate.policy.with_allowed(&added);
+        match self.decide_with(&engine, real) {
+            Decision::Allow { reason } => {
+                let rule = reason.trim_end_matches(" of permissions.allow");
+                Some(format!("allowed: {rule}, added by the user during the run"))
+            }
+            Decision::Ask { .. } | Decision::Deny { .. } => None,
+        }
+    }
+
+    /// Decides about the targets of the call and the real ones.
+    fn decide_with(&self, engine: &PolicyEngine, real: &[CallTarget]) -> Decision {
+        let kind = self.invocation.kind();
+        let decision = engine.decide(&self.tool, kind, &self.invocation.targets());
+        match real.is_empty() {
+            true => decision,
+            false => decision.stricter(engine.decide(&self.tool, kind, real)),
+        }
+    }
+
+    /// Returns the rule that would allow the call from now on.
+    fn suggested_rule(&self, real: &[CallTarget]) -> Option<PermissionRule> {
+        let (kind, targets) = (self.invocation.kind(), self.invocation.targets());
+        let policy = &self.gate.policy;
+        let rule = policy.suggest_rule(&rule_tools(), &self.tool, kind, &targets)?;
+        let engine = policy.with_allowed(std::slice::from_ref(&rule));
+        matches!(self.decide_with(&engine, real), Decision::Allow { .. }).then_some(rule)
+    }
+
     /// Asks the user. Returns the reason why the call may run.
-    fn confirm(&self, why: &str, scope: &EffectContext) -> Result<String, AuthorizationOutcome> {
+    fn confirm(
+        &self,
+        why: &str,
+        real: &[CallTarget],
+        scope: &EffectContext,
+    ) -> Result<String, AuthorizationOutcome> {
         let denied = |reason: &str| Err(AuthorizationOutcome::Rejected(self.denied(reason)));
-        let summary = self.invocation.summary();
-        let rule = example_rule(&self.tool, &*self.invocation);
-        let request = ConfirmationRequest {
-            call: &self.id,
-            tool: &self.tool,
-            summary: &summary,
-            reason: why,
-            rule: Some(&rule),
+        let (summary, diff) = (self.invocation.summary(), self.invocation.diff());
+        let findings = match self.invocation.targets().as_slice() {
+            [CallTarget::Command(command)] => command_findings(command),
+            _ => Vec::new(),
         };
-        match self.gate.confirmer.confirm(&request, scope) {
-            ConfirmationAnswer::Yes => Ok("confirmed by the user".to_owned()),
-            ConfirmationAnswer::No => denied("the user rejected the call. Don't repeat it"),
-            ConfirmationAnswer::Abort => Err(AuthorizationOutcome::Abort),
-            ConfirmationAnswer::Unavailable => denied(&format!(
-                "{} needs a confirmation ({why}), and there is no terminal to ask on. The user can allow it \
-                 with --mode yolo, or with a rule like --allow '{}'",
-                self.tool,
-                rule.replace('\'', r"'\''")
-            )),
+        let rule = self.suggested_rule(real);
+        let mut edit_error = None;
+        loop {
+            let request = ConfirmationRequest {
+                call: &self.id,
+                tool: &self.tool,
+                summary: &summary,
+                reason: why,
+                diff: &diff,
+                findings: &findings,
+                arguments: &self.arguments,
+                rule: rule.as_ref().map(PermissionRule::as_str),
+                edit_error: edit_error.as_deref(),
+            };
+            let answer = self.gate.confirmer.confirm(&request, scope);
+            let added = match answer {
+                ConfirmationAnswer::YesForSession => "for the rest of the session",
+                ConfirmationAnswer::YesAlways => "always",
+                ConfirmationAnswer::Yes => return Ok("confirmed by the user".to_owned()),
+                ConfirmationAnswer::No => {
+                    return denied("the user rejected the call. Don't repeat it");
+                }
+                ConfirmationAnswer::NoBecause(reason) => {
+                    return denied(&format!(
+                        "the user rejected the call: {}",
+                        reason.trim_end_matches('.')
+                    ));
+                }
+                ConfirmationAnswer::Abort => return Err(AuthorizationOutcome::Abort),
+                ConfirmationAnswer::Edit(arguments) => match self.definition.prepare(&arguments) {
+                    Ok(_) => return Err(AuthorizationOutcome::Edited { arguments }),
+                    Err(error) => {
+                        edit_error = Some(error);
+                        continue;
+                    }
+                },
+                ConfirmationAnswer::Unavailable => {
+                    return denied(&format!(
+                        "{} needs a confirmation ({why}), and there is no terminal to ask on. The user can allow it \
+                         with --mode yolo, or with a rule like --allow '{}'",
+                        self.tool,
+                        example_rule(&self.tool, &*self.invocation).replace('\'', r"'\''")
+                    ));
+                }
+            };
+            let Some(rule) = rule else { return Ok("confirmed by the user".to_owned()) };
+            let reason = format!("confirmed by the user, who allows {} {added}", rule.as_str());
+            lock(&self.gate.quota.added_rules).push(rule);
+            return Ok(reason);
         }
     }
 
@@ -332,6 +447,27 @@ impl RegisteredCall {
         let text = format!("Denied: {reason}.");
         ToolResult::new(self.id.clone(), ToolStatus::Denied, text)
     }
+}
+
+/// Sends a diff to those who watch the run.
+fn notify_diff(call: &CallId, diff: String, scope: &EffectContext) {
+    if !diff.is_empty() {
+        scope.notify(EffectNotice::Diff { call: call.clone(), diff: diff.into() });
+    }
+}
+
+/// Returns the scope of a command with secrets masked in what is shown of its output.
+fn mask_output(scope: &EffectContext, secrets: &Secrets) -> EffectContext {
+    let (outer, secrets) = (scope.clone(), secrets.clone());
+    scope.clone().with_messages(move |message| {
+        outer.send(match message {
+            EffectMessage::Notice(EffectNotice::Output { call, text }) => {
+                let text = secrets.mask(text.as_ref().to_owned()).into();
+                EffectMessage::Notice(EffectNotice::Output { call, text })
+            }
+            message => message,
+        });
+    })
 }
 
 /// Turns the output of a tool into its result.

@@ -16,6 +16,7 @@ use crate::exec::{
 };
 use crate::model::{CallAccess, TimeSpan, ToolStatus};
 use crate::policy::{CallKind, CallTarget, CommandTarget, DeniedFiles};
+use crate::port::EffectNotice;
 use crate::workspace::{FileKind, RelPath, WorkspaceRoot};
 
 const NAME: &str = "run_command";
@@ -154,7 +155,11 @@ impl ToolInvocation for Call {
             ..CommandSpec::shell(self.command.text(), cwd)
         };
         let before = self.denied.existing();
-        match self.supervisor.run(&command, &context.scope.cancel) {
+        let watch = |text: &str| {
+            let (call, text) = (context.call.clone(), text.into());
+            context.scope.notify(EffectNotice::Output { call, text });
+        };
+        match self.supervisor.run_watched(&command, &context.scope.cancel, &watch) {
             Ok(outcome) => {
                 self.describe_outcome(&outcome, &command.cwd, self.denied.rename_denied(&before))
             }

@@ -65,6 +65,16 @@ pub enum FileDeletion {
     Allowed,
 }
 
+/// The calls whose changes of files are shown as diffs while the run goes on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ShownDiffs {
+    /// Those that a dry run skips.
+    #[default]
+    DryRun,
+    /// All that succeed.
+    All,
+}
+
 /// Whether calls run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ExecutionMode {

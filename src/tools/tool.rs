@@ -70,6 +70,11 @@ pub trait ToolInvocation: Send {
         Ok(CallPlan { intent, changes: Vec::new() })
     }
 
+    /// Returns the planned change of files as a unified diff; empty if the call changes no known files.
+    fn diff(&self) -> String {
+        String::new()
+    }
+
     /// Runs the call.
     fn run(self: Box<Self>, context: &CallContext<'_>) -> ToolOutput;
 }

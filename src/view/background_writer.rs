@@ -4,6 +4,7 @@
 //! bound. At its end the run waits for the reader as long as configured.
 
 use std::io::{self, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -25,6 +26,8 @@ pub(super) struct BackgroundWriter<T> {
 pub(super) struct WriteQueue<T> {
     sender: Sender<WriteJob<T>>,
     failure: Arc<OnceLock<OutputError>>,
+    /// Whether nothing is written any more.
+    is_closed: AtomicBool,
 }
 
 /// Where items are written.
@@ -52,12 +55,12 @@ pub(super) trait WriteTarget<T>: Send {
         self.flush()
     }
 
-    /// Returns how long to wait for an item before [`on_tick`](Self::on_tick) is called.
+    /// Returns how often [`on_tick`](Self::on_tick) is called; `None` if there is nothing to do without an item.
     fn tick_interval(&self) -> Option<Duration> {
         None
     }
 
-    /// Called when no item came within the tick interval.
+    /// Called once in each tick interval.
     ///
     /// # Errors
     ///
@@ -111,7 +114,10 @@ impl<T: Send + 'static> BackgroundWriter<T> {
             run_writer(sink, &jobs, &reported);
             drop::<Sender<()>>(alive);
         })?;
-        Ok(Self { queue: Arc::new(WriteQueue { sender, failure }), ended })
+        Ok(Self {
+            queue: Arc::new(WriteQueue { sender, failure, is_closed: AtomicBool::new(false) }),
+            ended,
+        })
     }
 
     /// Returns the queue.
@@ -134,6 +140,7 @@ impl<T: Send + 'static> BackgroundWriter<T> {
     ///
     /// Fails if it cannot be written, or not in time.
     pub(super) fn finish(self, timeout: Option<Duration>) -> Result<(), OutputError> {
+        self.queue.is_closed.store(true, Ordering::Relaxed);
         let _ = self.queue.sender.send(WriteJob::Close);
         let waited = match timeout {
             None => self.ended.recv().map_err(RecvTimeoutError::from),
@@ -154,7 +161,7 @@ impl<T> WriteQueue<T> {
     ///
     /// Fails if an earlier item could not be written.
     pub(super) fn write(&self, item: T) -> Result<(), Disconnected> {
-        if self.failure.get().is_some() {
+        if self.failure.get().is_some() || self.is_closed.load(Ordering::Relaxed) {
             return Err(Disconnected);
         }
         self.sender.send(WriteJob::Write(item)).map_err(|_| Disconnected)
@@ -175,9 +182,12 @@ fn run_writer<T>(
     jobs: &Receiver<WriteJob<T>>,
     failure: &OnceLock<OutputError>,
 ) {
+    let mut ticked = Instant::now();
     loop {
         let job = match sink.tick_interval() {
-            Some(interval) => jobs.recv_deadline(Instant::now() + interval),
+            // Also while items keep coming.
+            Some(interval) if ticked.elapsed() >= interval => Err(RecvTimeoutError::Timeout),
+            Some(interval) => jobs.recv_deadline(ticked + interval),
             None => jobs.recv().map_err(RecvTimeoutError::from),
         };
         let done = match job {
@@ -193,8 +203,10 @@ fn run_writer<T>(
                 let _ = ack.send(());
                 flushed
             }
-            Err(RecvTimeoutError::Timeout) if failure.get().is_some() => Ok(()),
-            Err(RecvTimeoutError::Timeout) => sink.on_tick(),
+            Err(RecvTimeoutError::Timeout) => {
+                ticked = Instant::now();
+                if failure.get().is_some() { Ok(()) } else { sink.on_tick() }
+            }
         };
         if let Err(error) = done {
             let _ = failure.set(OutputError::from(&error));

@@ -287,7 +287,7 @@ impl Language {
         }
     }
 
-    fn fault(self, fault: FaultKind) -> &'static str {
+    pub(super) fn fault(self, fault: FaultKind) -> &'static str {
         self.pick(match fault {
             FaultKind::Connect => ["no connection", "sin conexión"],
             FaultKind::Timeout => ["timed out", "tiempo agotado"],

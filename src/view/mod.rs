@@ -37,4 +37,7 @@ pub use file::{SaveError, append, is_standard_stream, save};
 pub use reporter::{Reporter, RunReporter};
 pub use result::{RunResult, WorktreeResult};
 pub use run_info::{CostSource, PriorUsage, RunInfo};
-pub use sink::{AnswerDestination, JsonFormat, JsonSink, OptionalSink, ReportSink, TextSink};
+pub use sink::{
+    AnswerDestination, JsonFormat, JsonSink, LiveEvent, OptionalSink, ReportSink, ServerState,
+    TextSink,
+};

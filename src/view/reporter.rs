@@ -10,10 +10,11 @@ use super::background_writer::OutputError;
 use super::public::EventProjector;
 use super::result::{RunResult, RunResultBuilder};
 use super::run_info::RunInfo;
-use super::sink::ReportSink;
-use crate::machine::StopReason;
+use super::sink::{LiveEvent, ReportSink};
+use crate::machine::{Effect, StopReason};
 use crate::model::Signal;
-use crate::port::{CancellationToken, Disconnected, EffectNotice, Observer, RunEvent};
+use crate::port::{CancellationToken, Disconnected, EffectNotice, Observer, ReplyDelta, RunEvent};
+use crate::tools::ShownDiffs;
 
 /// The output of the program. The caller that starts a run keeps it, so that the output is completed even if the run
 /// breaks down.
@@ -84,6 +85,17 @@ impl Reporter {
         *after = SignalState { active_runs: after.active_runs + 1, ..SignalState::default() };
         drop(after);
         RunReporter { reporter: self.clone(), run_index: run }
+    }
+
+    /// Shows what is going on before a run has begun.
+    pub fn show_live(&self, live: &LiveEvent<'_>) {
+        self.lock().sinks.iter_mut().for_each(|sink| sink.on_live(live));
+    }
+
+    /// Returns the changes of files that a sink shows as diffs.
+    pub fn shown_diffs(&self) -> ShownDiffs {
+        let all = self.lock().sinks.iter().any(|sink| sink.shown_diffs() == ShownDiffs::All);
+        if all { ShownDiffs::All } else { ShownDiffs::DryRun }
     }
 
     /// Returns the results of the runs so far; a run without an end has broken down for this reason.
@@ -190,10 +202,8 @@ impl ReporterState {
     fn on_event(&mut self, run: usize, event: &RunEvent<'_>) -> Result<(), Disconnected> {
         let Self { sinks, runs } = self;
         let Some(run) = runs.get_mut(run) else { return Ok(()) };
-        if let RunEvent::Notice { id, notice: EffectNotice::Progress { text }, .. } = event {
-            for sink in &mut *sinks {
-                sink.on_progress(*id, text);
-            }
+        for live in live_events(event) {
+            sinks.iter_mut().for_each(|sink| sink.on_live(&live));
         }
         for sink in &mut *sinks {
             sink.on_run_event(event);
@@ -206,6 +216,36 @@ impl ReporterState {
             }
         }
         done
+    }
+}
+
+/// Returns what is going on because of an event of a run, besides its public events.
+fn live_events<'a>(event: &RunEvent<'a>) -> Vec<LiveEvent<'a>> {
+    match *event {
+        RunEvent::Notice { id, notice, .. } => match notice {
+            EffectNotice::Progress { text } => vec![LiveEvent::Progress { effect: id, text }],
+            EffectNotice::Output { call, text } => vec![LiveEvent::Output { call, text }],
+            EffectNotice::Diff { call, diff } => vec![LiveEvent::Diff { call, diff }],
+            EffectNotice::Hook(_) | EffectNotice::Warning { .. } => Vec::new(),
+        },
+        RunEvent::ReplyDelta { delta: ReplyDelta::Reasoning(text), .. } => {
+            vec![LiveEvent::Reasoning(text)]
+        }
+        RunEvent::Handled { output, machine, .. } => {
+            let runs = output.effects.iter().filter_map(|effect| match effect {
+                Effect::RunTool { id, call, .. } => {
+                    Some(LiveEvent::CallRuns { effect: *id, call: &call.id })
+                }
+                _ => None,
+            });
+            let run = machine.state.run();
+            let cost = run.rules.price.map(|_| run.used.cost);
+            let used = LiveEvent::Used { cost, window: run.rules.context.window };
+            runs.chain([used]).collect()
+        }
+        RunEvent::Started { .. } | RunEvent::ReplyDelta { .. } | RunEvent::Ended { .. } => {
+            Vec::new()
+        }
     }
 }
 

@@ -9,8 +9,69 @@ use super::background_writer::{BackgroundWriter, OutputError, PlainTarget};
 use super::public::{PublicEvent, PublicEventKind};
 use super::result::RunResult;
 use super::{jsonl, sanitize};
-use crate::model::EffectId;
+use crate::model::{CallId, EffectId, MicroUsd, Tokens};
 use crate::port::{Disconnected, RunEvent};
+use crate::tools::ShownDiffs;
+
+/// What goes on during a run besides its events. It is shown, and not stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LiveEvent<'a> {
+    /// A tool call runs; its authorization is complete.
+    CallRuns {
+        /// The effect that runs it.
+        effect: EffectId,
+        /// The call.
+        call: &'a CallId,
+    },
+    /// The progress of a long operation. A newer text replaces it.
+    Progress {
+        /// The effect that it belongs to.
+        effect: EffectId,
+        /// The current operation.
+        text: &'a str,
+    },
+    /// The end of what a running command has printed.
+    Output {
+        /// The call that runs it.
+        call: &'a CallId,
+        /// The last lines.
+        text: &'a str,
+    },
+    /// The change of files that a call has made, or would have made without a dry run.
+    Diff {
+        /// The call.
+        call: &'a CallId,
+        /// The change as a unified diff.
+        diff: &'a str,
+    },
+    /// A part of the model's reasoning.
+    Reasoning(&'a str),
+    /// What the session has used, after an event.
+    Used {
+        /// The cost, if the model has a price.
+        cost: Option<MicroUsd>,
+        /// The context window of the model.
+        window: Tokens,
+    },
+    /// The start of an MCP server.
+    Server {
+        /// Its name.
+        name: &'a str,
+        /// How far it is.
+        state: ServerState,
+    },
+}
+
+/// How far the start of a server is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ServerState {
+    /// It is being started.
+    Starting,
+    /// Its tools are known.
+    Ready,
+    /// It can't be had.
+    Failed,
+}
 
 /// An output of a run: a log, a stream, a document.
 pub trait ReportSink: Send {
@@ -30,9 +91,14 @@ pub trait ReportSink: Send {
         let _ = event;
     }
 
-    /// Shows the progress of a call; the newest text replaces the others.
-    fn on_progress(&mut self, call: EffectId, text: &str) {
-        let _ = (call, text);
+    /// Shows what is going on right now. Losing some of it changes nothing.
+    fn on_live(&mut self, live: &LiveEvent<'_>) {
+        let _ = live;
+    }
+
+    /// Returns the changes of files that it shows as diffs.
+    fn shown_diffs(&self) -> ShownDiffs {
+        ShownDiffs::DryRun
     }
 
     /// Writes the result; nothing follows it.
@@ -77,8 +143,12 @@ impl<O: ReportSink> ReportSink for OptionalSink<O> {
         Ok(())
     }
 
-    fn on_progress(&mut self, call: EffectId, text: &str) {
-        self.sink.on_progress(call, text);
+    fn on_live(&mut self, live: &LiveEvent<'_>) {
+        self.sink.on_live(live);
+    }
+
+    fn shown_diffs(&self) -> ShownDiffs {
+        self.sink.shown_diffs()
     }
 
     fn on_result(&mut self, result: &RunResult) -> Result<(), Disconnected> {

@@ -19,6 +19,7 @@ mod output_file;
 mod path;
 mod root;
 mod text;
+mod text_diff;
 mod text_page;
 pub mod worktree;
 
@@ -33,4 +34,5 @@ pub use output_file::{open_for_append, open_without_links, resolve_inside};
 pub use path::{PathError, RelPath, escape_name};
 pub use root::{OpenFile, WorkspaceRoot};
 pub use text::{Encoding, TextFile, is_binary};
+pub use text_diff::unified_diff;
 pub use text_page::{PageLimits, TextPage};

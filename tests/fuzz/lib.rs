@@ -67,7 +67,9 @@ impl ToolFixture {
         let result = match self.registry.prepare(call).authorize(&scope()) {
             AuthorizationOutcome::Approved { call, .. } => call(&scope()),
             AuthorizationOutcome::Rejected(result) => result,
-            AuthorizationOutcome::Abort => panic!("no user is asked"),
+            AuthorizationOutcome::Abort | AuthorizationOutcome::Edited { .. } => {
+                panic!("no user is asked")
+            }
         };
         (result.is_ok(), result.text.to_string())
     }

@@ -11,4 +11,5 @@ pub(crate) mod run;
 pub(crate) mod server;
 pub(crate) mod sources;
 pub(crate) mod system;
+pub(crate) mod terminal;
 pub(crate) mod tools;

@@ -20,12 +20,12 @@ mod worktrees;
 use architect::app::{ProcessEnv, finish_interrupted};
 use architect::journal::MessageKind;
 use architect::view::chart;
-use clap::CommandFactory;
 
 pub(crate) use batch::{BATCH_LIMITS, listen};
 pub(crate) use run::print_result;
 
-use super::args::{BatchCommand, Cli, CliCommand};
+use super::args::{BatchCommand, CliCommand};
+use super::completion;
 use super::error::CliError;
 use super::output;
 use run::with_result_document;
@@ -83,8 +83,7 @@ pub(crate) fn run(command: CliCommand, world: ProcessEnv) -> Result<u8, CliError
         CliCommand::Doctor(args) => doctor::run(&args, &world),
         CliCommand::Init(args) => config::init(&args, &world),
         CliCommand::Completions { shell } => {
-            let mut script = Vec::new();
-            clap_complete::generate(shell, &mut Cli::command(), "architect", &mut script);
+            let script = completion::script(shell).map_err(CliError::failed)?;
             output::print(&String::from_utf8_lossy(&script))
         }
     }

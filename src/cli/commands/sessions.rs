@@ -31,10 +31,12 @@ pub(crate) fn run(args: &SessionsArgs, world: &ProcessEnv) -> Result<u8, CliErro
     let (json, text) = match args.command.as_ref().unwrap_or(&list) {
         SessionsCommand::List { limit } => {
             let mut rows = SessionIndex::open(store)?.list()?;
-            let is_empty = rows.is_empty();
+            let text = match rows.is_empty() {
+                true => "no sessions\n".to_owned(),
+                false => format_table(&rows, *limit),
+            };
             rows.truncate(*limit);
             code = report_damage(&rows, args.partial);
-            let text = if is_empty { "no sessions\n".to_owned() } else { format_table(&rows) };
             (json!(rows), text)
         }
         SessionsCommand::Show { session } => {
@@ -81,22 +83,46 @@ fn report_damage(rows: &[SessionRow], partial: bool) -> u8 {
     u8::from(!partial && damaged().next().is_some())
 }
 
-/// Two lines for each session, so that its whole id and its task fit a terminal of 80 columns.
-fn format_table(rows: &[SessionRow]) -> String {
-    let mut text = format!(
-        "{:<36}  {:<16}  {:<10} {:>5} {:>7}\n",
-        "session", "last written", "status", "steps", "cost"
-    );
-    for row in rows {
-        let when = row.modified.get(..16).unwrap_or(&row.modified).replace('T', " ");
+/// The columns of a terminal that a list fits.
+const TERMINAL_WIDTH: usize = 80;
+
+/// One line for each session, with a beginning of its id that no other one has, which every command accepts. The first
+/// `shown` ones are listed.
+fn format_table(rows: &[SessionRow], shown: usize) -> String {
+    let ids: Vec<String> = rows.iter().map(|row| row.session_id.to_string()).collect();
+    let short = unique_prefixes(&ids);
+    let widest = short.iter().take(shown).map(|id| id.len()).max().unwrap_or_default().max(7);
+    let head = |id: &str, when: &str, status: &str, steps: &str, cost: &str| {
+        format!("{id:<widest$}  {when:<11}  {status:<10} {steps:>5} {cost:>7}  ")
+    };
+    let mut text = head("session", "written", "status", "steps", "cost") + "task\n";
+    for (row, id) in rows.iter().zip(short).take(shown) {
+        let when = row.modified.get(5..16).unwrap_or(&row.modified).replace('T', " ");
         let cost = row.cost.map_or("-".to_owned(), short_dollars);
-        let task = sanitize::headline(row.prompt.as_deref().unwrap_or_default(), INDENTED_WIDTH);
-        text.push_str(&format!(
-            "{}  {when:<16}  {:<10} {:>5} {cost:>7}\n    {task}\n",
-            row.session_id, row.status, row.steps
-        ));
+        let line = head(id, &when, &row.status.to_string(), &row.steps.to_string(), &cost);
+        let left = TERMINAL_WIDTH.saturating_sub(line.chars().count()).max(8);
+        let task = sanitize::headline(row.prompt.as_deref().unwrap_or_default(), left);
+        text.push_str(&format!("{line}{task}\n"));
     }
     text
+}
+
+/// The shortest beginning of an id that is shown.
+const MIN_PREFIX: usize = 8;
+
+/// Returns the shortest beginning of each id that no other one has.
+fn unique_prefixes(ids: &[String]) -> Vec<&str> {
+    let mut sorted: Vec<&str> = ids.iter().map(String::as_str).collect();
+    sorted.sort_unstable();
+    let common = |a: &str, b: &str| a.bytes().zip(b.bytes()).take_while(|(a, b)| a == b).count();
+    let prefix = |id: &String| {
+        let at = sorted.partition_point(|other| *other < id.as_str());
+        let before = at.checked_sub(1).map(|at| common(sorted[at], id));
+        let after = sorted.get(at + 1).map(|other| common(other, id));
+        let length = before.max(after).map_or(MIN_PREFIX, |same| (same + 1).max(MIN_PREFIX));
+        id.len().min(length)
+    };
+    ids.iter().map(|id| &id[..prefix(id)]).collect()
 }
 
 /// The columns after an indentation of four.

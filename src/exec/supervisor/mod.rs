@@ -33,6 +33,7 @@ use super::command_env::Variable;
 use super::confine::Enforcement;
 use super::confine::policy::SandboxPolicy;
 use super::egress::EgressProxy;
+use super::output_watcher::OutputWatcher;
 use super::repository::RepositoryGuard;
 use crate::port::{CancellationToken, lock};
 
@@ -125,6 +126,21 @@ impl Supervisor {
         command: &CommandSpec,
         cancel: &CancellationToken,
     ) -> Result<CommandOutcome, ExecError> {
+        self.run_watched(command, cancel, &|_| {})
+    }
+
+    /// Does the same, and passes the last lines of the output to a function while the command runs: some times a second,
+    /// and only what is new.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the command cannot be started.
+    pub fn run_watched(
+        &self,
+        command: &CommandSpec,
+        cancel: &CancellationToken,
+        watch: &dyn Fn(&str),
+    ) -> Result<CommandOutcome, ExecError> {
         let worker = self.take_worker()?;
         let (stdout, out) = create_pipe()?;
         let (stderr, err) = create_pipe()?;
@@ -150,6 +166,7 @@ impl Supervisor {
             ],
             due,
             leader: None,
+            watcher: OutputWatcher::new(watch),
         };
         let result = gathering.run();
         let level = worker.enforced.level;
@@ -236,6 +253,7 @@ struct OutputCollector<'a> {
     due: Option<Instant>,
     /// The process ID of the command, in the worker's namespace.
     leader: Option<Pid>,
+    watcher: OutputWatcher<'a>,
 }
 
 /// The next thing to do.
@@ -257,11 +275,14 @@ impl OutputPipe {
         Self { pipe: Some(pipe), capture: OutputCapture::new(keep) }
     }
 
-    fn read(&mut self, buffer: &mut [u8]) {
+    fn read(&mut self, buffer: &mut [u8], watcher: &mut OutputWatcher<'_>) {
         let Some(pipe) = &mut self.pipe else { return };
         match pipe.read(buffer) {
             Ok(0) => self.pipe = None,
-            Ok(length) => self.capture.write(&buffer[..length]),
+            Ok(length) => {
+                self.capture.write(&buffer[..length]);
+                watcher.add(&buffer[..length]);
+            }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(_) => self.pipe = None,
         }
@@ -293,6 +314,10 @@ impl OutputCollector<'_> {
         if left == Some(Duration::ZERO) {
             return PollEvent::Deadline;
         }
+        let left = match (left, self.watcher.remaining()) {
+            (Some(left), Some(watched)) => Some(left.min(watched)),
+            (left, watched) => left.or(watched),
+        };
         let pipes = self.outputs.iter().filter_map(|output| output.pipe.as_ref());
         let mut fds: Vec<_> = pipes.map(|pipe| PollFd::new(pipe, PollFlags::IN)).collect();
         if listens {
@@ -311,9 +336,10 @@ impl OutputCollector<'_> {
         let mut ready = ready.into_iter();
         for output in self.outputs.iter_mut().filter(|output| output.pipe.is_some()) {
             if ready.next() == Some(true) {
-                output.read(buffer);
+                output.read(buffer, &mut self.watcher);
             }
         }
+        self.watcher.report_due();
         if ready.next() == Some(true) { PollEvent::Report } else { PollEvent::Outputs }
     }
 

@@ -125,6 +125,12 @@ impl ModelTable {
         Ok(Self { date: file.date.unwrap_or_default(), aliases: file.aliases, rows })
     }
 
+    /// Returns the names that a user can give: the aliases, and the models with their providers.
+    pub fn names(&self) -> impl Iterator<Item = String> + '_ {
+        let models = self.rows.iter().map(|row| format!("{}/{}", row.provider.name(), row.id));
+        self.aliases.keys().cloned().chain(models)
+    }
+
     /// Returns the day of the last update (`2026-11-22`).
     pub fn date(&self) -> &str {
         &self.date

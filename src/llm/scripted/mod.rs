@@ -13,7 +13,7 @@
 //! usage = { input = 100, output = 20, cached_input = 0, cache_write = 0, reasoning = 0 }   # estimated if missing
 //! delay_ms = 10           # before the reply begins
 //! chunks = 4              # the text comes in so many pieces
-//! pace_ms = 5             # between two pieces
+//! pace_ms = 5             # between two pieces, and after the reasoning
 //!
 //! [[turn]]
 //! error = { kind = "rate_limited", message = "slow down", wait_ms = 500, retry = "yes", billed = false }

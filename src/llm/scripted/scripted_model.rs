@@ -80,6 +80,9 @@ impl ScriptedCall<'_> {
         }
         if !turn.reasoning.is_empty() {
             sink(ReplyDelta::Reasoning(turn.reasoning.clone()));
+            if turn.pace_ms > 0 && sleep(turn.pace_ms) {
+                return Err(cancelled());
+            }
         }
         for (index, piece) in split_text(&turn.text, turn.chunks.max(1)).into_iter().enumerate() {
             if index > 0 && sleep(turn.pace_ms) {
@@ -227,7 +230,7 @@ mod tests {
         let text = |text: &str| ReplyDelta::Text(text.to_owned());
         let reasoning = ReplyDelta::Reasoning("hm".to_owned());
         assert_eq!(deltas, [ReplyDelta::Started, reasoning, text("abc"), text("ä")]);
-        assert_eq!(waited, TimeSpan::from_millis(12));
+        assert_eq!(waited, TimeSpan::from_millis(17));
         let ids: Vec<_> = reply.calls().map(|call| call.id.as_str()).collect();
         assert_eq!(ids, ["call_0_0", "own"]);
         assert!(matches!(

@@ -33,11 +33,6 @@ impl ToolCallBlocks {
         self.take_writable()
     }
 
-    /// Returns how many calls have not ended.
-    pub(super) fn open_count(&self) -> usize {
-        self.0.iter().filter(|block| !block.has_ended).count()
-    }
-
     /// Returns all remaining lines.
     pub(super) fn take_rest(&mut self) -> Vec<String> {
         self.0.drain(..).flat_map(|block| block.lines).collect()
@@ -68,7 +63,6 @@ mod tests {
         assert!(blocks.begin(&b, "b".to_owned()).is_empty());
         assert!(blocks.begin(&c, "c".to_owned()).is_empty());
         assert!(blocks.end(&b, "b ok".to_owned(), vec!["b hook".to_owned()]).is_empty());
-        assert_eq!(blocks.open_count(), 2);
         assert_eq!(blocks.end(&a, "a ok".to_owned(), vec![]), ["a ok", "b", "b ok", "b hook", "c"]);
         assert_eq!(blocks.end(&c, "c ok".to_owned(), vec![]), ["c ok"]);
         assert!(blocks.take_rest().is_empty());

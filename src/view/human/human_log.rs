@@ -2,25 +2,28 @@
 
 use std::collections::HashMap;
 use std::io::{self, Write};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use super::call_blocks::ToolCallBlocks;
 use super::call_summary::summarize_call;
 use super::color::{BOLD, DIM, ERROR, Painter, SUCCESS, WARNING};
-use super::terminal_screen::{DrawCommand, TerminalScreen};
+use super::diff::diff_lines;
+use super::live_status::LiveStatus;
+use super::terminal_screen::{DrawCommand, TerminalScreen, TerminalView};
 use crate::machine::{RunStatus, StopReason};
-use crate::model::{CallId, EffectId, Language, TimeSpan, Tokens, ToolStatus};
-use crate::port::{Clock, Disconnected, HookOutcome};
+use crate::model::{CallId, Language, TimeSpan, Tokens, ToolStatus};
+use crate::port::{Clock, Disconnected, HookOutcome, lock};
+use crate::tools::ShownDiffs;
 use crate::view::background_writer::{BackgroundWriter, OutputError, PlainTarget, WriteQueue};
 use crate::view::catalogue::{MAX_DETAIL, text};
 use crate::view::public::{
-    ApiCallEnd, CallOutcome, HookComplete, LimitAction, PublicEvent, PublicEventKind, Severity,
-    ToolCallEnd, ToolCallStart,
+    ApiCallEnd, CallOutcome, HookComplete, LimitAction, PublicEvent, PublicEventKind, RetryCause,
+    Severity, ToolCallEnd, ToolCallStart,
 };
 use crate::view::result::RunResult;
 use crate::view::sanitize;
-use crate::view::sink::ReportSink;
+use crate::view::sink::{LiveEvent, ReportSink};
 
 /// The style of the log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -31,22 +34,39 @@ pub struct LogStyle {
     pub has_color: bool,
     /// Whether its last line shows the cost of the run.
     pub shows_costs: bool,
+    /// How much of the run it shows.
+    pub detail: LogDetail,
 }
+
+/// How much of a run the log shows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LogDetail {
+    /// What happens, in a line each.
+    #[default]
+    Short,
+    /// Changes of files and the model's reasoning as well.
+    Full,
+}
+
+/// The most lines of a diff in the log.
+const MAX_DIFF_LINES: usize = 60;
 
 /// The log for people.
 pub struct HumanLog {
     style: LogStyle,
     painter: Painter,
     writer: BackgroundWriter<DrawCommand>,
-    /// Whether it is on a terminal, with a spinner, elapsed times, and text shown while it arrives.
-    is_live: bool,
+    /// What goes on; on a terminal only, where text is shown while it arrives, and times are.
+    live: Option<Arc<Mutex<LiveStatus>>>,
     blocks: ToolCallBlocks,
-    /// The output of hooks for calls that have not ended.
+    /// The output of hooks, and diffs, for calls that have not ended.
     hook_lines: HashMap<CallId, Vec<String>>,
     /// Whether anything was written, and whether the last line is a tool's.
     last_written: LastWritten,
     /// Whether text of the present call was shown.
     has_streamed: bool,
+    /// The line of the model's reasoning that is incomplete, if all of it is logged.
+    reasoning: String,
     /// The last output limit that was logged; a similar one is not logged again.
     lowered: Option<Tokens>,
     /// The message of the last failed call, which is not repeated when the run ends because of it.
@@ -60,11 +80,11 @@ enum LastWritten {
     Tool,
 }
 
-/// Pauses the spinner while the terminal is used for something else, such as a question to the user.
+/// The terminal of a log, for what else is written to it: questions to the user, and other lines.
 #[derive(Clone)]
 pub struct PauseDrawing(Arc<WriteQueue<DrawCommand>>);
 
-/// How long a question waits until the spinner is cleared.
+/// How long a question waits until the status area is erased.
 const CLEAR_TIMEOUT: Duration = Duration::from_millis(300);
 
 /// Replies may be this long before their limit is worth a log line.
@@ -77,11 +97,11 @@ impl HumanLog {
     ///
     /// Fails when the thread cannot be started.
     pub fn plain(out: impl Write + Send + 'static, style: LogStyle) -> io::Result<Self> {
-        Ok(Self::new(style, false, BackgroundWriter::start("log", PlainTarget(out))?))
+        Ok(Self::new(style, None, BackgroundWriter::start("log", PlainTarget(out))?))
     }
 
-    /// Returns a log on a terminal, with a spinner, elapsed times, and text shown while it arrives. `columns` returns
-    /// the width of the terminal.
+    /// Returns a log on a terminal, with elapsed times, text shown while it arrives, and an area below it that shows what
+    /// goes on. `view` returns the terminal as it is.
     ///
     /// # Errors
     ///
@@ -90,27 +110,34 @@ impl HumanLog {
         out: impl Write + Send + 'static,
         style: LogStyle,
         clock: Arc<dyn Clock>,
-        columns: impl Fn() -> usize + Send + 'static,
+        view: impl Fn() -> TerminalView + Send + 'static,
     ) -> io::Result<Self> {
-        let screen = TerminalScreen::new(out, clock, Box::new(columns));
-        Ok(Self::new(style, true, BackgroundWriter::start("log", screen)?))
+        let painter = Painter { has_color: style.has_color };
+        let status = Arc::new(Mutex::new(LiveStatus::new(style.lang, painter, clock)));
+        let screen = TerminalScreen::new(out, Arc::clone(&status), Box::new(view));
+        Ok(Self::new(style, Some(status), BackgroundWriter::start("log", screen)?))
     }
 
-    /// Returns a handle that pauses the spinner, if there is one.
+    /// Returns a handle for the terminal, if the log is on one.
     pub fn pause_drawing(&self) -> Option<PauseDrawing> {
-        self.is_live.then(|| PauseDrawing(self.writer.queue()))
+        self.live.is_some().then(|| PauseDrawing(self.writer.queue()))
     }
 
-    fn new(style: LogStyle, is_live: bool, writer: BackgroundWriter<DrawCommand>) -> Self {
+    fn new(
+        style: LogStyle,
+        live: Option<Arc<Mutex<LiveStatus>>>,
+        writer: BackgroundWriter<DrawCommand>,
+    ) -> Self {
         Self {
             painter: Painter { has_color: style.has_color },
             style,
             writer,
-            is_live,
+            live,
             blocks: ToolCallBlocks::default(),
             hook_lines: HashMap::new(),
             last_written: LastWritten::None,
             has_streamed: false,
+            reasoning: String::new(),
             lowered: None,
             failure: None,
         }
@@ -146,14 +173,20 @@ impl HumanLog {
         is_logged
     }
 
-    /// Shows the present activity below the log, on a terminal.
-    fn status(&self, text: Option<String>) -> Result<(), Disconnected> {
-        if self.is_live { self.writer.write(DrawCommand::Status(text)) } else { Ok(()) }
+    /// Changes the status area, on a terminal.
+    fn update(&self, change: impl FnOnce(&mut LiveStatus)) {
+        let Some(live) = &self.live else { return };
+        let was_active = lock(live).is_active();
+        change(&mut lock(live));
+        if !was_active {
+            // A failure is reported with the next line.
+            let _ = self.writer.write(DrawCommand::Wake);
+        }
     }
 
     /// Returns the elapsed time, on a terminal.
     fn elapsed_suffix(&self, span: TimeSpan) -> String {
-        match self.is_live && span > TimeSpan::ZERO {
+        match self.live.is_some() && span > TimeSpan::ZERO {
             true => self.painter.paint(DIM, &format!("  {span}")),
             false => String::new(),
         }
@@ -174,7 +207,14 @@ impl HumanLog {
     }
 
     fn call_ended(&mut self, end: &ApiCallEnd, text: &str) -> Result<(), Disconnected> {
-        self.status(None)?;
+        self.end_reasoning()?;
+        self.update(|status| {
+            status.end_model_call();
+            let totals = &mut status.totals().usage;
+            totals.input.0 += end.usage.input.0;
+            totals.output.0 += end.usage.output.0;
+            totals.cached_input.0 += end.usage.cached_input.0;
+        });
         let duration = self.elapsed_suffix(end.duration);
         match &end.outcome {
             CallOutcome::Replied { text: reply, tool_calls, .. } => {
@@ -207,13 +247,14 @@ impl HumanLog {
         let what = summarize_call(&start.name, &start.arguments, self.style.lang);
         let name = self.painter.paint(BOLD, &sanitize::line(&start.name));
         let arrow = if what.is_empty() { "" } else { " → " };
+        let title = format!("{}{arrow}{what}", sanitize::line(&start.name));
+        self.update(|status| status.begin_call(&start.id, title));
         let lines = self.blocks.begin(&start.id, format!("   🔧 {name}{arrow}{what}"));
         if self.last_written != LastWritten::Tool {
             self.last_written = LastWritten::Tool;
             self.line(String::new())?;
         }
-        self.write(&lines)?;
-        self.show_running()
+        self.write(&lines)
     }
 
     fn tool_ended(&mut self, end: &ToolCallEnd, text: &str) -> Result<(), Disconnected> {
@@ -225,16 +266,8 @@ impl HumanLog {
         let line = format!("      {mark} {text}{}", self.elapsed_suffix(end.duration));
         let hooks = self.hook_lines.remove(&end.id).unwrap_or_default();
         let lines = self.blocks.end(&end.id, line, hooks);
-        self.write(&lines)?;
-        self.show_running()
-    }
-
-    fn show_running(&self) -> Result<(), Disconnected> {
-        let lang = self.style.lang;
-        let tools = self.blocks.open_count();
-        let count = lang.count(tools, ["tool", "tools"], ["herramienta", "herramientas"]);
-        let text = text!(lang, "{count} running", "{count} en marcha");
-        self.status((tools > 0).then_some(text))
+        self.update(|status| status.end_call(&end.id));
+        self.write(&lines)
     }
 
     /// The hook of a tool call is logged below the call's result.
@@ -252,13 +285,49 @@ impl HumanLog {
         }
     }
 
+    /// The diff of a tool call is logged below the call's result.
+    fn diff(&mut self, call: &CallId, diff: &str) {
+        let lines = diff_lines(diff, self.style.has_color);
+        let below = self.hook_lines.entry(call.clone()).or_default();
+        below.extend(lines.iter().take(MAX_DIFF_LINES).map(|line| format!("      {line}")));
+        if let Some(more) = lines.len().checked_sub(MAX_DIFF_LINES).filter(|more| *more > 0) {
+            let lang = self.style.lang;
+            let more = text!(lang, "… {more} more lines", "… {more} líneas más");
+            below.push(format!("      {}", self.painter.paint(DIM, &more)));
+        }
+    }
+
+    /// Logs the lines of the model's reasoning that are complete.
+    fn log_reasoning(&mut self, text: &str) -> Result<(), Disconnected> {
+        self.reasoning.push_str(text);
+        let Some(end) = self.reasoning.rfind('\n') else { return Ok(()) };
+        let rest = self.reasoning.split_off(end + 1);
+        let lines = std::mem::replace(&mut self.reasoning, rest);
+        self.write_reasoning(&lines)
+    }
+
+    /// Logs the last line of the model's reasoning.
+    fn end_reasoning(&mut self) -> Result<(), Disconnected> {
+        let rest = std::mem::take(&mut self.reasoning);
+        self.write_reasoning(&rest)
+    }
+
+    fn write_reasoning(&mut self, text: &str) -> Result<(), Disconnected> {
+        let shown = sanitize::multiline(text);
+        let lines = shown.lines().filter(|line| !line.trim().is_empty());
+        let lines = lines.map(|line| self.painter.paint(DIM, &format!("   ┊ {line}")));
+        let lines: Vec<String> = lines.collect();
+        self.write(&lines)
+    }
+
     /// Shows text while it arrives, on a terminal.
     fn stream(&mut self, text: &str) -> Result<(), Disconnected> {
-        if !self.is_live {
+        self.end_reasoning()?;
+        if self.live.is_none() {
             return Ok(());
         }
         self.has_streamed = true;
-        self.status(None)?;
+        self.update(LiveStatus::begin_text);
         self.writer.write(DrawCommand::Stream(sanitize::multiline(text).into_owned()))
     }
 }
@@ -267,7 +336,8 @@ impl ReportSink for HumanLog {
     fn on_event(&mut self, event: &PublicEvent) -> Result<(), Disconnected> {
         let text = self.style.lang.sentence(event);
         match &event.kind {
-            PublicEventKind::AgentStart(_) => {
+            PublicEventKind::AgentStart(start) => {
+                self.update(|status| status.begin_run(start.limits.clone()));
                 self.line(self.painter.paint(DIM, &format!("▶ {text}")))
             }
             PublicEventKind::ApiCallStart(start) => {
@@ -275,13 +345,20 @@ impl ReportSink for HumanLog {
                 if start.attempt == 1 {
                     self.write_heading("🔄", &text)?;
                 }
-                self.status(Some(
-                    self.style.lang.pick(["waiting for the LLM", "esperando al LLM"]).into(),
-                ))
+                self.update(|status| {
+                    status.begin_model_call();
+                    let totals = status.totals();
+                    (totals.step, totals.context) = (start.step, start.context_tokens);
+                });
+                Ok(())
             }
             PublicEventKind::ApiCallEnd(end) => self.call_ended(end, &text),
             PublicEventKind::TextDelta(delta) => self.stream(&delta.text),
-            PublicEventKind::Retry(_) => {
+            PublicEventKind::Retry(cause) => {
+                if let RetryCause::Fault { wait, fault, .. } = cause {
+                    let why = self.style.lang.fault(*fault).to_owned();
+                    self.update(|status| status.retry_in(*wait, why));
+                }
                 self.write_detail("⏳", &self.painter.paint(WARNING, &text))
             }
             PublicEventKind::ToolCallStart(start) => self.tool_started(start),
@@ -301,7 +378,7 @@ impl ReportSink for HumanLog {
                 Severity::Error => self.line(format!("❌ {}", self.painter.paint(ERROR, &text))),
             },
             PublicEventKind::AgentEnd(end) => {
-                self.status(None)?;
+                self.update(LiveStatus::end_run);
                 let rest = self.blocks.take_rest();
                 self.write(&rest)?;
                 let icon = match (end.status, end.reason) {
@@ -312,18 +389,53 @@ impl ReportSink for HumanLog {
                 };
                 self.line(format!("{icon} {}", self.painter.paint(BOLD, &text)))
             }
-            PublicEventKind::StateChange(_) | PublicEventKind::SubagentCall(_) => Ok(()),
+            PublicEventKind::SubagentCall(call) => {
+                self.update(|status| {
+                    status.add_subagent_usage(&call.tool_call_id, call.usage, call.cost);
+                });
+                Ok(())
+            }
+            PublicEventKind::StateChange(_) => Ok(()),
         }
     }
 
-    fn on_progress(&mut self, _: EffectId, text: &str) {
-        let _ = self.status(Some(sanitize::headline(text, MAX_DETAIL)));
+    fn on_live(&mut self, live: &LiveEvent<'_>) {
+        match *live {
+            LiveEvent::CallRuns { effect, call } => {
+                self.update(|status| status.run_call(call, effect));
+            }
+            LiveEvent::Progress { effect, text } => {
+                self.update(|status| status.set_progress(effect, text));
+            }
+            LiveEvent::Output { call, text } => self.update(|status| status.set_output(call, text)),
+            LiveEvent::Diff { call, diff } => self.diff(call, diff),
+            LiveEvent::Reasoning(text) => match self.style.detail {
+                LogDetail::Short => self.update(|status| status.add_reasoning(text)),
+                LogDetail::Full => {
+                    let _ = self.log_reasoning(text);
+                }
+            },
+            LiveEvent::Used { cost, window } => self.update(|status| {
+                let totals = status.totals();
+                (totals.cost, totals.window) = (cost, window);
+            }),
+            LiveEvent::Server { name, state } => {
+                self.update(|status| status.set_server(name, state));
+            }
+        }
+    }
+
+    fn shown_diffs(&self) -> ShownDiffs {
+        match self.style.detail {
+            LogDetail::Short => ShownDiffs::DryRun,
+            LogDetail::Full => ShownDiffs::All,
+        }
     }
 
     /// The costs are the totals of all runs.
     fn on_result(&mut self, result: &RunResult) -> Result<(), Disconnected> {
         let lang = self.style.lang;
-        self.status(None)?;
+        self.update(LiveStatus::end_run);
         if !result.denied.is_empty() {
             let text = lang.denied(result.denied.len(), &denied_tools(result));
             self.warning("🚫", &text)?;
@@ -367,7 +479,12 @@ fn denied_tools(result: &RunResult) -> String {
 }
 
 impl PauseDrawing {
-    /// Calls a function while the spinner is paused.
+    /// Writes whole lines above the status area. Returns whether the log still takes them.
+    pub fn write_lines(&self, lines: String) -> bool {
+        self.0.write(DrawCommand::Lines(lines)).is_ok()
+    }
+
+    /// Calls a function while nothing is drawn.
     pub fn during<T>(&self, something: impl FnOnce() -> T) -> T {
         let _ = self.0.write(DrawCommand::Pause(true));
         self.0.flush(CLEAR_TIMEOUT);

@@ -1,15 +1,18 @@
-//! A log with a status line below it: the present activity and its duration.
+//! A log with an area below it that is drawn again and again: the present activity.
 
 use std::io::{self, Write};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use crate::model::RunTime;
-use crate::port::Clock;
+use crossterm::cursor::{MoveToColumn, MoveUp};
+use crossterm::queue;
+use crossterm::terminal::{BeginSynchronizedUpdate, Clear, ClearType, EndSynchronizedUpdate};
+
+use super::live_status::{LiveStatus, width, wrap};
+use crate::port::lock;
 use crate::view::background_writer::{
     PlainTarget, WriteTarget, flush_blocking, write_all_blocking,
 };
-use crate::view::sanitize;
 
 /// A change of the screen.
 pub(super) enum DrawCommand {
@@ -17,108 +20,220 @@ pub(super) enum DrawCommand {
     Lines(String),
     /// Text as it arrives.
     Stream(String),
-    /// The present activity; `None` clears the line.
-    Status(Option<String>),
-    /// Whether the status line is paused, since the terminal is used for something else.
+    /// Something begins to go on, which the status area shows.
+    Wake,
+    /// Whether nothing is drawn, since the terminal is used for something else.
     Pause(bool),
 }
 
-/// A terminal whose last line can be redrawn.
+/// A terminal as it is before a drawing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TerminalView {
+    /// Its columns.
+    pub columns: usize,
+    /// Its rows.
+    pub rows: usize,
+    /// Who writes to it.
+    pub user: TerminalUser,
+}
+
+/// Who writes to a terminal besides the programs that this one has started.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TerminalUser {
+    /// No one.
+    #[default]
+    None,
+    /// A shell did, while this program was stopped. What was drawn before is above what the shell has written.
+    Before,
+    /// A shell does, and this program runs in the background.
+    Now,
+}
+
+impl TerminalView {
+    /// Returns a terminal of this size to which no one else writes.
+    pub fn new(columns: usize, rows: usize) -> Self {
+        Self { columns, rows, user: TerminalUser::None }
+    }
+}
+
+/// A terminal with an area below the log that is redrawn: the line that is still incomplete, and the present activity.
+///
+/// Each change is one write, which erases the area, adds to the log, and draws the area again.
 pub(super) struct TerminalScreen<W> {
     out: W,
-    clock: Arc<dyn Clock>,
-    /// Returns the number of columns; called before each drawing.
-    columns: Box<dyn Fn() -> usize + Send>,
-    status: Option<(String, RunTime)>,
-    is_drawn: bool,
+    status: Arc<Mutex<LiveStatus>>,
+    /// Returns the terminal as it is; called before each drawing.
+    view: Box<dyn Fn() -> TerminalView + Send>,
+    /// Whole lines that are not written yet.
+    pending: String,
+    /// The last line of the log, if it is incomplete.
+    partial: String,
+    /// Its end, which is drawn, with spaces for tabs.
+    partial_end: String,
+    /// The widths of the lines of the area that is drawn.
+    drawn: Vec<usize>,
     is_paused: bool,
-    /// Whether the last line of the log is incomplete.
-    is_midline: bool,
     frame: usize,
 }
 
-const FRAMES: [&str; 10] = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"];
-
-/// How often the status line is drawn.
+/// How often the area is drawn.
 const FRAME_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Goes to the start of the line and clears it.
-const CLEAR: &str = "\r\u{1b}[2K";
+/// In fewer columns nothing is drawn: lines of the area would wrap, and a terminal that gets wider undoes that before it says
+/// so, so that too much would be erased.
+const MIN_COLUMNS: usize = 20;
+
+/// The lines of an incomplete line that are drawn.
+const PARTIAL_LINES: usize = 6;
 
 impl<W: Write> TerminalScreen<W> {
     pub(super) fn new(
         out: W,
-        clock: Arc<dyn Clock>,
-        columns: Box<dyn Fn() -> usize + Send>,
+        status: Arc<Mutex<LiveStatus>>,
+        view: Box<dyn Fn() -> TerminalView + Send>,
     ) -> Self {
         Self {
             out,
-            clock,
-            columns,
-            status: None,
-            is_drawn: false,
+            status,
+            view,
+            pending: String::new(),
+            partial: String::new(),
+            partial_end: String::new(),
+            drawn: Vec::new(),
             is_paused: false,
-            is_midline: false,
             frame: 0,
         }
     }
 
-    fn write(&mut self, text: &str) -> io::Result<()> {
-        write_all_blocking(&mut self.out, text.as_bytes())
+    fn is_active(&self) -> bool {
+        !self.is_paused && (!self.partial.is_empty() || lock(&self.status).is_active())
     }
 
-    fn erase(&mut self) -> io::Result<()> {
-        if std::mem::take(&mut self.is_drawn) { self.write(CLEAR) } else { Ok(()) }
+    /// Writes what is pending, and draws the area or leaves it out.
+    fn draw(&mut self, area: Area) -> io::Result<()> {
+        let TerminalView { columns, rows, user } = (self.view)();
+        let mut bytes = Vec::new();
+        if user != TerminalUser::None {
+            self.drawn.clear();
+        }
+        if !self.drawn.is_empty() {
+            // The terminal may be narrower now, so that lines have wrapped.
+            let height: usize =
+                self.drawn.iter().map(|width| width.div_ceil(columns.max(1)).max(1)).sum();
+            self.drawn.clear();
+            // Line by line: some terminals keep what is cleared as a whole among what has scrolled away.
+            queue!(bytes, MoveToColumn(0), Clear(ClearType::CurrentLine))?;
+            for _ in 1..height {
+                queue!(bytes, MoveUp(1), Clear(ClearType::CurrentLine))?;
+            }
+        }
+        bytes.extend(std::mem::take(&mut self.pending).into_bytes());
+        if area == Area::Drawn && user != TerminalUser::Now && columns >= MIN_COLUMNS {
+            let mut lines = wrap(&self.partial_end, columns.saturating_sub(1));
+            let most = PARTIAL_LINES.min(rows.saturating_sub(2));
+            if lines.len() > most {
+                lines.drain(..lines.len() - most);
+                // What does not fit now never will; a line may be long, and is drawn often.
+                self.partial_end = lines.concat();
+            }
+            let left = rows.saturating_sub(2 + lines.len());
+            let status = lock(&self.status).lines(self.frame, columns, left);
+            self.drawn = lines.iter().chain(&status).map(|line| visible_width(line)).collect();
+            bytes.extend([lines, status].concat().join("\n").into_bytes());
+        }
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        let mut frame = Vec::with_capacity(bytes.len() + 16);
+        queue!(frame, BeginSynchronizedUpdate)?;
+        frame.extend(bytes);
+        queue!(frame, EndSynchronizedUpdate)?;
+        write_all_blocking(&mut self.out, &frame)?;
+        flush_blocking(&mut self.out)
     }
+
+    /// Ends the incomplete line.
+    fn end_line(&mut self) {
+        if !self.partial.is_empty() {
+            self.pending += &std::mem::take(&mut self.partial);
+            self.pending.push('\n');
+            self.partial_end.clear();
+        }
+    }
+}
+
+/// Whether the area is drawn below the log.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Area {
+    Drawn,
+    Omitted,
+}
+
+/// Returns the columns of a line, without its colours.
+fn visible_width(line: &str) -> usize {
+    let mut total = 0;
+    let mut rest = line;
+    while let Some(start) = rest.find("\u{1b}[") {
+        total += width(&rest[..start]);
+        let end = rest[start..].find('m').map_or(rest.len(), |end| start + end + 1);
+        rest = &rest[end..];
+    }
+    total + width(rest)
 }
 
 impl<W: Write + Send> WriteTarget<DrawCommand> for TerminalScreen<W> {
     fn write_item(&mut self, draw: DrawCommand) -> io::Result<()> {
-        self.erase()?;
         match draw {
             DrawCommand::Lines(lines) => {
-                let end = if std::mem::take(&mut self.is_midline) { "\n" } else { "" };
-                self.write(&format!("{end}{lines}"))
+                self.end_line();
+                self.pending += &lines;
+                Ok(())
             }
             DrawCommand::Stream(text) => {
-                if !text.is_empty() {
-                    self.is_midline = !text.ends_with('\n');
-                }
-                self.write(&text)
-            }
-            DrawCommand::Status(status) => {
-                let now = self.clock.now();
-                self.status = status.map(|text| (text, now));
+                let rest = match text.rsplit_once('\n') {
+                    Some((lines, rest)) => {
+                        self.pending += &std::mem::take(&mut self.partial);
+                        self.pending += lines;
+                        self.pending.push('\n');
+                        self.partial_end.clear();
+                        rest
+                    }
+                    None => &text,
+                };
+                self.partial += rest;
+                self.partial_end += &rest.replace('\t', "    ");
                 Ok(())
             }
+            DrawCommand::Wake => Ok(()),
             DrawCommand::Pause(is_paused) => {
                 self.is_paused = is_paused;
-                Ok(())
+                if is_paused { self.draw(Area::Omitted) } else { Ok(()) }
             }
         }
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        flush_blocking(&mut self.out)
+        match (self.pending.is_empty(), self.drawn.is_empty()) {
+            (true, _) => Ok(()),
+            // What has just begun may be over before it is worth a drawing.
+            (false, true) => self.draw(Area::Omitted),
+            (false, false) => self.draw(Area::Drawn),
+        }
+    }
+
+    fn close(&mut self) -> io::Result<()> {
+        self.end_line();
+        self.draw(Area::Omitted)
     }
 
     fn tick_interval(&self) -> Option<Duration> {
-        let is_drawn = self.status.is_some() && !self.is_paused && !self.is_midline;
-        is_drawn.then_some(FRAME_INTERVAL)
+        (self.is_active() || !self.drawn.is_empty()).then_some(FRAME_INTERVAL)
     }
 
     fn on_tick(&mut self) -> io::Result<()> {
-        let Some((text, since)) = &self.status else { return Ok(()) };
-        let elapsed = self.clock.now().since(*since);
-        let frame = FRAMES[self.frame % FRAMES.len()];
-        let seconds = elapsed.0 / 1_000_000;
-        // A wrapped line could not be cleared; wide characters take two columns.
-        let most = ((self.columns)().saturating_sub(12) / 2).clamp(8, 60);
-        let line = format!("{CLEAR}{frame} {} {seconds} s", sanitize::truncate(text, most));
         self.frame += 1;
-        self.is_drawn = true;
-        self.write(&line)?;
-        self.flush()
+        let area = if self.is_active() { Area::Drawn } else { Area::Omitted };
+        self.draw(area)
     }
 }
 
@@ -127,7 +242,7 @@ impl<W: Write + Send> WriteTarget<DrawCommand> for PlainTarget<W> {
     fn write_item(&mut self, draw: DrawCommand) -> io::Result<()> {
         match draw {
             DrawCommand::Lines(lines) => write_all_blocking(&mut self.0, lines.as_bytes()),
-            DrawCommand::Stream(_) | DrawCommand::Status(_) | DrawCommand::Pause(_) => Ok(()),
+            DrawCommand::Stream(_) | DrawCommand::Wake | DrawCommand::Pause(_) => Ok(()),
         }
     }
 
@@ -138,17 +253,18 @@ impl<W: Write + Send> WriteTarget<DrawCommand> for PlainTarget<W> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicU64, Ordering};
     use std::time::SystemTime;
 
     use super::*;
+    use crate::model::{Language, RunTime};
+    use crate::port::Clock;
+    use crate::view::human::color::Painter;
 
-    #[derive(Default)]
-    struct ManualClock(AtomicU64);
+    struct StoppedClock;
 
-    impl Clock for ManualClock {
+    impl Clock for StoppedClock {
         fn now(&self) -> RunTime {
-            RunTime(self.0.load(Ordering::Relaxed))
+            RunTime::START
         }
 
         fn wall_time(&self) -> SystemTime {
@@ -156,51 +272,118 @@ mod tests {
         }
     }
 
-    fn drawn(script: impl FnOnce(&mut TerminalScreen<&mut Vec<u8>>, &ManualClock)) -> String {
-        let (mut bytes, clock) = (Vec::new(), Arc::new(ManualClock::default()));
-        let columns = Box::new(|| 80);
-        script(
-            &mut TerminalScreen::new(&mut bytes, Arc::clone(&clock) as Arc<dyn Clock>, columns),
-            &clock,
+    type Screen<'a> = TerminalScreen<&'a mut Vec<u8>>;
+
+    /// Returns what is written, with the erased area as `<`, and without the frame around each write.
+    fn drawn(script: impl FnOnce(&mut Screen<'_>, &Mutex<LiveStatus>)) -> String {
+        drawn_on(|| TerminalView::new(80, 24), script)
+    }
+
+    fn drawn_on(
+        view: impl Fn() -> TerminalView + Send + 'static,
+        script: impl FnOnce(&mut Screen<'_>, &Mutex<LiveStatus>),
+    ) -> String {
+        let view = Box::new(view);
+        let mut bytes = Vec::new();
+        let status =
+            LiveStatus::new(Language::En, Painter { has_color: false }, Arc::new(StoppedClock));
+        let status = Arc::new(Mutex::new(status));
+        script(&mut TerminalScreen::new(&mut bytes, Arc::clone(&status), view), &status);
+        let text = String::from_utf8(bytes).unwrap();
+        ["\u{1b}[?2026h", "\u{1b}[?2026l"]
+            .iter()
+            .fold(text, |text, frame| text.replace(frame, ""))
+            .replace("\u{1b}[1G\u{1b}[2K", "<")
+            .replace("\u{1b}[1A\u{1b}[2K", "<")
+    }
+
+    fn write(screen: &mut Screen<'_>, draw: DrawCommand) {
+        screen.write_item(draw).unwrap();
+        screen.flush().unwrap();
+    }
+
+    #[test]
+    fn the_area_is_drawn_below_the_log_and_erased_before_it_goes_on() {
+        let drawn = drawn(|screen, status| {
+            lock(status).begin_model_call();
+            screen.on_tick().unwrap();
+            write(screen, DrawCommand::Lines("answered\n".to_owned()));
+            lock(status).end_model_call();
+            screen.on_tick().unwrap();
+            assert_eq!(screen.tick_interval(), None);
+        });
+        assert_eq!(drawn, "⠙ waiting for the LLM 0 s<answered\n⠙ waiting for the LLM 0 s<");
+    }
+
+    #[test]
+    fn an_incomplete_line_is_a_part_of_the_area_until_it_is_complete() {
+        let drawn = drawn(|screen, status| {
+            lock(status).begin_model_call();
+            write(screen, DrawCommand::Stream("half a".to_owned()));
+            screen.on_tick().unwrap();
+            write(screen, DrawCommand::Stream(" line\nand".to_owned()));
+            lock(status).end_model_call();
+            write(screen, DrawCommand::Lines("answered\n".to_owned()));
+            screen.close().unwrap();
+        });
+        assert_eq!(
+            drawn,
+            "half a\n⠙ waiting for the LLM 0 s<<half a line\nand\n⠙ waiting for the LLM 0 s<<and\nanswered\n"
         );
-        String::from_utf8(bytes).unwrap().replace(CLEAR, "<")
     }
 
+    /// After a stop the shell's lines are not erased, and in the background they are not drawn over.
     #[test]
-    fn the_line_is_drawn_below_the_log_and_cleared_before_it_goes_on() {
-        let drawn = drawn(|screen, clock| {
-            screen.write_item(DrawCommand::Status(Some("waiting".to_owned()))).unwrap();
-            screen.on_tick().unwrap();
-            clock.0.store(2_500_000, Ordering::Relaxed);
-            screen.on_tick().unwrap();
-            screen.write_item(DrawCommand::Lines("answered\n".to_owned())).unwrap();
-            screen.write_item(DrawCommand::Status(None)).unwrap();
-            assert_eq!(screen.tick_interval(), None);
-        });
-        assert_eq!(drawn, "<⠋ waiting 0 s<⠙ waiting 2 s<answered\n");
+    fn what_a_shell_has_written_stays() {
+        for (user, expected) in
+            [(TerminalUser::None, "<"), (TerminalUser::Before, ""), (TerminalUser::Now, "")]
+        {
+            let now = Arc::new(Mutex::new(TerminalUser::None));
+            let view = {
+                let now = Arc::clone(&now);
+                move || TerminalView { user: *lock(&now), ..TerminalView::new(80, 24) }
+            };
+            let drawn = drawn_on(view, |screen, status| {
+                lock(status).begin_model_call();
+                screen.on_tick().unwrap();
+                *lock(&now) = user;
+                screen.on_tick().unwrap();
+            });
+            let again = if user == TerminalUser::Now { "" } else { "⠹ waiting for the LLM 0 s" };
+            assert_eq!(drawn, format!("⠙ waiting for the LLM 0 s{expected}{again}"));
+        }
     }
 
+    /// Only the end of a long line is drawn, and only that is looked at again; the log gets it whole.
     #[test]
-    fn streamed_text_is_not_drawn_over() {
-        let drawn = drawn(|screen, _| {
-            screen.write_item(DrawCommand::Status(Some("waiting".to_owned()))).unwrap();
-            screen.write_item(DrawCommand::Stream("half a".to_owned())).unwrap();
-            assert_eq!(screen.tick_interval(), None);
-            screen.write_item(DrawCommand::Stream(" line".to_owned())).unwrap();
-            screen.write_item(DrawCommand::Lines("answered\n".to_owned())).unwrap();
-            assert!(screen.tick_interval().is_some());
-        });
-        assert_eq!(drawn, "half a line\nanswered\n");
+    fn the_end_of_a_long_line_is_drawn() {
+        for (columns, rows) in [(80, 24), (20, 3), (20, 1), (20, 0)] {
+            let line = "日\tb".repeat(200_000);
+            let drawn = drawn_on(
+                move || TerminalView::new(columns, rows),
+                |screen, _| {
+                    write(screen, DrawCommand::Stream(line.clone()));
+                    screen.on_tick().unwrap();
+                    assert!(screen.partial_end.len() < 2_000, "{}", screen.partial_end.len());
+                    assert!(screen.drawn.len() <= rows.max(1), "{:?}", screen.drawn);
+                    write(screen, DrawCommand::Stream("end\n".to_owned()));
+                    screen.close().unwrap();
+                },
+            );
+            assert_eq!(drawn.matches(&line).count(), 1);
+            assert!(drawn.ends_with(&format!("{line}end\n")));
+        }
     }
 
     #[test]
     fn nothing_is_drawn_while_paused() {
-        drawn(|screen, _| {
-            screen.write_item(DrawCommand::Status(Some("waiting".to_owned()))).unwrap();
+        drawn(|screen, status| {
+            lock(status).begin_model_call();
             screen.write_item(DrawCommand::Pause(true)).unwrap();
             assert_eq!(screen.tick_interval(), None);
             screen.write_item(DrawCommand::Pause(false)).unwrap();
             assert!(screen.tick_interval().is_some());
         });
+        assert_eq!(visible_width("\u{1b}[2mab\u{1b}[0mc"), 3);
     }
 }

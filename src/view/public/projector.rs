@@ -343,7 +343,9 @@ impl EventProjector {
                 };
                 self.emit(ErrorEvent { severity: Severity::Warning, message });
             }
-            EffectNotice::Progress { .. } => {}
+            EffectNotice::Progress { .. }
+            | EffectNotice::Output { .. }
+            | EffectNotice::Diff { .. } => {}
         }
     }
 

@@ -156,7 +156,7 @@ fn run_scenario(
     let session: SessionId = SESSION_ID.parse()?;
     let target = SessionTarget::New(store, Some(session));
     let request = RunRequest::new(scenario.content.prompt.as_str(), target, CostSource::Agent);
-    let confirm = Arc::new(ScriptedUser(scenario.content.confirm));
+    let confirm = Arc::new(ScriptedUser(scenario.content.confirm.clone()));
     let (executor, sender, subagent_clock): (Box<dyn Executor>, InputSender, _) =
         match scenario.content.time {
             ScenarioClock::Virtual => {
@@ -222,7 +222,7 @@ struct ScriptedUser(Option<ConfirmationAnswer>);
 
 impl Confirmer for ScriptedUser {
     fn confirm(&self, _: &ConfirmationRequest<'_>, _: &EffectContext) -> ConfirmationAnswer {
-        self.0.unwrap_or(ConfirmationAnswer::Unavailable)
+        self.0.clone().unwrap_or(ConfirmationAnswer::Unavailable)
     }
 }
 

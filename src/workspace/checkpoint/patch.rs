@@ -7,6 +7,7 @@ use super::content_store::ContentStore;
 use super::error::CheckpointError;
 use super::git_binary::{git_blob_id, quote, write_literal};
 use super::tree::{PathChange, PathState};
+use crate::workspace::text_diff;
 
 /// A change of one file in a patch.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,9 +23,6 @@ pub struct ChangePatch {
     /// What it can't express.
     pub note: Option<String>,
 }
-
-/// Texts above this are replaced whole; finding out which lines stay takes too long.
-const MAX_COMPARED_BYTES: usize = 1 << 20;
 
 /// A side of a patch.
 struct Side {
@@ -138,13 +136,7 @@ fn write_part(path: &Path, old: Option<&Side>, new: Option<&Side>, patch: &mut C
     let a = if old.is_some() { side(a) } else { nothing.clone() };
     let b = if new.is_some() { side(b) } else { nothing };
     patch.text.extend_from_slice(format!("--- {a}\n+++ {b}\n").as_bytes());
-    let hunks = if was.len().max(is.len()) > MAX_COMPARED_BYTES {
-        whole_hunk(&was, &is)
-    } else {
-        let diff = flickzeug::DiffOptions::new().create_patch_bytes(&was, &is).to_bytes();
-        let start = diff.windows(3).position(|bytes| bytes == b"@@ ").unwrap_or(diff.len());
-        diff[start..].to_vec()
-    };
+    let hunks = text_diff::hunks(&was, &is);
     for line in hunks.split(|byte| *byte == b'\n') {
         match line.first() {
             Some(b'+') => patch.added += 1,
@@ -158,21 +150,4 @@ fn write_part(path: &Path, old: Option<&Side>, new: Option<&Side>, patch: &mut C
 /// Returns whether git takes a content for binary.
 fn is_binary(content: &[u8]) -> bool {
     content[..content.len().min(8_000)].contains(&0)
-}
-
-/// Returns a hunk that replaces a whole text.
-fn whole_hunk(old: &[u8], new: &[u8]) -> Vec<u8> {
-    let lines = |text: &[u8]| text.split_inclusive(|byte| *byte == b'\n').count();
-    let range = |count: usize| format!("{},{count}", usize::from(count > 0));
-    let mut out = format!("@@ -{} +{} @@\n", range(lines(old)), range(lines(new))).into_bytes();
-    for (sign, text) in [(b'-', old), (b'+', new)] {
-        for line in text.split_inclusive(|byte| *byte == b'\n') {
-            out.push(sign);
-            out.extend_from_slice(line);
-            if !line.ends_with(b"\n") {
-                out.extend_from_slice(b"\n\\ No newline at end of file\n");
-            }
-        }
-    }
-    out
 }

@@ -45,7 +45,9 @@ fn apply(workspace: &Path, patch: &str) -> (bool, String) {
     let result = match registry.prepare(&call).authorize(&scope) {
         AuthorizationOutcome::Approved { call: job, .. } => job(&scope),
         AuthorizationOutcome::Rejected(result) => result,
-        AuthorizationOutcome::Abort => panic!("no user is asked"),
+        AuthorizationOutcome::Abort | AuthorizationOutcome::Edited { .. } => {
+            panic!("no user is asked")
+        }
     };
     (result.is_ok(), result.text.to_string())
 }

@@ -35,7 +35,56 @@ fn agents_and_completions_are_listed() {
     let names: Vec<_> =
         agents.as_array().unwrap().iter().map(|agent| agent["name"].clone()).collect();
     assert_eq!(names, ["build", "plan", "resume", "review"]);
-    assert!(world.run(&["completions", "bash"]).out.contains("architect"));
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        assert!(world.run(&["completions", shell]).out.contains("architect"), "{shell}");
+    }
+}
+
+/// What a shell's script asks for: names that only this machine knows.
+#[test]
+fn names_of_this_machine_are_completed() {
+    let world = CliFixture::new();
+    world.write(".architect/profiles/fast.toml", "");
+    assert_eq!(world.run_script("[[turn]]\ntext = 'Done.'\n", &[]).code, 0);
+    let listed = world.run(&["sessions", "--json"]).json();
+    let session = listed[0]["session_id"].as_str().unwrap().to_owned();
+    let completed = |words: &[&str]| {
+        let mut command = world.command(&[&["--", "architect"], words].concat());
+        command.env("_ARCHITECT_COMPLETE", "bash").env("_CLAP_IFS", "\n");
+        command.env("_CLAP_COMPLETE_INDEX", words.len().to_string());
+        crate::kit::cli::wait_for_exit(command.spawn().unwrap()).out
+    };
+    for (words, expected) in [
+        (&["resume", "0"][..], session.as_str()),
+        (&["sessions", "show", "la"], "last"),
+        (&["run", "--agent", "b"], "build"),
+        (&["run", "--model", "anthropic/"], "anthropic/claude"),
+        (&["run", "--profile", ""], "fast"),
+        (&["run", "--set", "limits.max_s"], "limits.max_steps="),
+    ] {
+        let out = completed(words);
+        assert!(out.contains(expected), "{words:?}: {out}");
+    }
+}
+
+/// A list fits a terminal, and its short ids are accepted.
+#[test]
+fn a_list_of_sessions_fits_and_its_ids_can_be_used() {
+    let world = CliFixture::new();
+    let model = world.script_model("[[turn]]\ntext = 'Done.'\n");
+    for task in ["Short.", "A task whose text is longer than what is left of a line of a terminal."]
+    {
+        assert_eq!(world.run(&["run", task, "--model", &model]).code, 0);
+    }
+    let list = world.run(&["sessions"]).out;
+    assert!(list.lines().all(|line| line.chars().count() <= 80), "{list}");
+    let ids: Vec<&str> = list.lines().skip(1).filter_map(|line| line.split(' ').next()).collect();
+    assert_eq!(ids.len(), 2, "{list}");
+    for (id, task) in ids.iter().zip(["A task whose", "Short."]) {
+        assert!(id.len() < 36, "{list}");
+        let shown = world.run(&["sessions", "show", id]);
+        assert!(shown.code == 0 && shown.out.contains(task), "{}{}", shown.out, shown.err);
+    }
 }
 
 /// clap's own code for wrong usage, 2, is the one of a partial run here.

@@ -113,7 +113,8 @@ impl McpFixture {
 
     pub(crate) fn start(&self, specs: impl IntoIterator<Item = ServerSpec>) -> StartedServers {
         let specs = specs.into_iter().collect();
-        let (servers, problems) = McpServers::start(specs, &self.setup, &CancellationToken::new());
+        let (servers, problems) =
+            McpServers::start(specs, &self.setup, &CancellationToken::new(), &|_, _| {});
         StartedServers { servers, problems }
     }
 

@@ -306,7 +306,7 @@ fn servers_can_be_cancelled_while_they_start() {
     let specs = vec![world.test_server("a", "deaf"), world.test_server("b", "legacy")];
     let (cancel, begun) = (CancellationToken::new(), Instant::now());
     let (servers, problems) = std::thread::scope(|scope| {
-        let starting = scope.spawn(|| McpServers::start(specs, &world.setup, &cancel));
+        let starting = scope.spawn(|| McpServers::start(specs, &world.setup, &cancel, &|_, _| {}));
         wait_until("one was asked", || world.log("a").len() > 1);
         cancel.cancel();
         starting.join().unwrap()

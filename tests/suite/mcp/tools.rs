@@ -62,7 +62,7 @@ fn call(registry: &ToolRegistry, tool: &str, arguments: &Value) -> (ToolStatus, 
     let result = match registry.prepare(&call).authorize(&scope) {
         AuthorizationOutcome::Approved { call: job, .. } => job(&scope),
         AuthorizationOutcome::Rejected(result) => result,
-        AuthorizationOutcome::Abort => panic!("aborted"),
+        AuthorizationOutcome::Abort | AuthorizationOutcome::Edited { .. } => panic!("aborted"),
     };
     (result.status, result.text)
 }

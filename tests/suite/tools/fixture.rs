@@ -97,7 +97,7 @@ impl ToolFixture {
                 Ok(AuthorizedCall { job, intent, reason })
             }
             AuthorizationOutcome::Rejected(result) => Err(result),
-            AuthorizationOutcome::Abort => panic!("aborted"),
+            AuthorizationOutcome::Abort | AuthorizationOutcome::Edited { .. } => panic!("aborted"),
         }
     }
 

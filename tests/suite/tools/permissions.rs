@@ -245,7 +245,7 @@ impl Confirmer for RecordingConfirm {
     fn confirm(&self, question: &ConfirmationRequest<'_>, _: &EffectContext) -> ConfirmationAnswer {
         let ConfirmationRequest { tool, summary, reason: why, .. } = question;
         self.1.lock().unwrap().push(format!("{tool}: {summary} ({why})"));
-        self.0
+        self.0.clone()
     }
 }
 

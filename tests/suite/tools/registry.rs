@@ -133,7 +133,7 @@ fn run(call: Box<dyn PreparedCall>) -> ToolResult {
     match call.authorize(&scope()) {
         AuthorizationOutcome::Approved { call, .. } => call(&scope()),
         AuthorizationOutcome::Rejected(result) => result,
-        AuthorizationOutcome::Abort => panic!("aborted"),
+        AuthorizationOutcome::Abort | AuthorizationOutcome::Edited { .. } => panic!("aborted"),
     }
 }
 

@@ -4,16 +4,20 @@ use std::sync::Arc;
 
 use architect::model::ReplyFinish;
 use architect::runner::SystemClock;
-use architect::view::human::{HumanLog, LogStyle};
+use architect::view::human::{HumanLog, LogDetail, LogStyle, TerminalView};
 use architect::view::{AnswerDestination, Language, ReportSink, TextSink};
 use proptest::prelude::*;
 use serde_json::json;
 
 use super::fixture::{SharedBuffer, ViewFixture, call_turn, text_turn, turn_ending_with};
 
-/// The only control sequences: clearing the line, and colours.
-const OURS: [&str; 7] = [
-    "\r\u{1b}[2K",
+/// The only control sequences: those of the status area, and colours.
+const OURS: [&str; 11] = [
+    "\u{1b}[?2026h",
+    "\u{1b}[?2026l",
+    "\u{1b}[1G",
+    "\u{1b}[2K",
+    "\u{1b}[1A",
     "\u{1b}[0m",
     "\u{1b}[1m",
     "\u{1b}[2m",
@@ -54,9 +58,9 @@ proptest! {
         is_styled: bool,
     ) {
         let page = SharedBuffer::default();
-        let style = LogStyle { lang: Language::En, has_color: is_styled, shows_costs: true };
+        let style = LogStyle { lang: Language::En, has_color: is_styled, shows_costs: true, detail: LogDetail::Short };
         let clock = Arc::new(SystemClock::start());
-        let log = HumanLog::live(page.clone(), style, clock, || 80).unwrap();
+        let log = HumanLog::live(page.clone(), style, clock, || TerminalView::new(80, 24)).unwrap();
         let answer = TextSink::new(page.clone(), AnswerDestination::Terminal).unwrap();
         let arguments = json!({ "path": texts[0], "command": texts[1], "say": texts[2], texts[3].as_str(): 1 });
         let arguments = arguments.to_string();
@@ -88,13 +92,11 @@ fn a_terminal_log_streams_text_and_shows_durations() {
     let page = SharedBuffer::default();
     let style = LogStyle { has_color: true, ..LogStyle::default() };
     let clock = Arc::new(SystemClock::start());
-    let log = HumanLog::live(page.clone(), style, clock, || 80).unwrap();
+    let log = HumanLog::live(page.clone(), style, clock, || TerminalView::new(80, 24)).unwrap();
     let turns = vec![call_turn("I look.", &[("c1", "ls", "{}")]), text_turn("Done.")];
     ViewFixture::new(turns).run(vec![Box::new(log)]).1.unwrap();
-    // The spinner is drawn by the wall clock, and cleared before anything else is written.
-    let text = page.text();
-    let written = text.split("\r\u{1b}[2K").filter(|piece| !piece.ends_with(" s"));
-    let text = written.collect::<String>().replace('\u{1b}', "␛");
+    // The status area is drawn by the wall clock.
+    let text = written_lines(&page.text()).replace('\u{1b}', "␛");
     insta::assert_snapshot!(text, @r#"
     ␛[2m▶ Session s-1 · scripted/demo · build␛[0m
 
@@ -110,4 +112,28 @@ fn a_terminal_log_streams_text_and_shows_durations() {
        ␛[32m✓␛[0m LLM answered␛[2m  400 ms␛[0m
     ✅ ␛[1mAgent completed (1 step) · 2 LLM calls␛[0m
     "#);
+}
+
+/// Returns what stays on a terminal, with its colours.
+fn written_lines(text: &str) -> String {
+    let mut lines = vec![String::new()];
+    let mut rest = text;
+    while let Some(c) = rest.chars().next() {
+        let end = rest.find(|c: char| c.is_ascii_alphabetic()).map_or(rest.len(), |end| end + 1);
+        let (code, length) = if c == '\u{1b}' { (&rest[..end], end) } else { ("", c.len_utf8()) };
+        match code {
+            "" if c == '\n' => lines.push(String::new()),
+            "" => lines.last_mut().unwrap().push(c),
+            "\u{1b}[1G" => lines.last_mut().unwrap().clear(),
+            "\u{1b}[2K" | "\u{1b}[?2026h" | "\u{1b}[?2026l" => {}
+            up if up.ends_with('A') => {
+                let up: usize = up[2..up.len() - 1].parse().unwrap();
+                lines.truncate(lines.len() - up);
+                lines.last_mut().unwrap().clear();
+            }
+            color => lines.last_mut().unwrap().push_str(color),
+        }
+        rest = &rest[length..];
+    }
+    lines.join("\n")
 }

@@ -1,0 +1,119 @@
+//! Completion of what the user types in a shell: commands and options, and names that only this machine knows.
+//!
+//! The script of a shell calls this program again, which then answers instead of running a command.
+
+use std::ffi::OsStr;
+
+use architect::app::{ProcessEnv, open_store};
+use architect::config::{Config, keys, load, profile_names};
+use architect::journal::SessionIndex;
+use architect::llm::model_table::ModelTable;
+use architect::view::sanitize;
+use clap::{Command, CommandFactory};
+use clap_complete::Shell;
+use clap_complete::engine::{ArgValueCompleter, CompletionCandidate};
+use clap_complete::env::{CompleteEnv, Shells};
+
+use super::args::Cli;
+use super::config_options;
+
+/// The variable by which the script of a shell asks. It is no setting of this program.
+const VARIABLE: &str = "_ARCHITECT_COMPLETE";
+
+/// The sessions that are offered.
+const MAX_SESSIONS: usize = 50;
+
+/// Answers the script of a shell, and ends the process, if that is what it was started for.
+pub(crate) fn answer_shell() {
+    CompleteEnv::with_factory(command).var(VARIABLE).bin("architect").complete();
+}
+
+/// Returns the script that makes a shell ask this program.
+pub(crate) fn script(shell: Shell) -> std::io::Result<Vec<u8>> {
+    let mut script = Vec::new();
+    let shells = Shells::builtins();
+    let name = shell.to_string();
+    let completer = shells.completer(&name);
+    let completer =
+        completer.ok_or_else(|| std::io::Error::other(format!("no script for {name}")))?;
+    completer.write_registration(VARIABLE, "architect", "architect", "architect", &mut script)?;
+    Ok(script)
+}
+
+fn command() -> Command {
+    with_names(Cli::command())
+}
+
+/// Adds the names that only this machine knows.
+fn with_names(command: Command) -> Command {
+    let command = command.mut_args(|arg| {
+        let names: fn(&OsStr) -> Vec<CompletionCandidate> = match arg.get_id().as_str() {
+            "session" => sessions,
+            "agent" => agents,
+            "model" => models,
+            "profile" => profiles,
+            "set" => settings,
+            _ => return arg,
+        };
+        arg.add(ArgValueCompleter::new(names))
+    });
+    command.mut_subcommands(with_names)
+}
+
+/// Returns those that begin with what is typed.
+fn candidates(
+    typed: &OsStr,
+    names: impl Iterator<Item = (String, Option<String>)>,
+) -> Vec<CompletionCandidate> {
+    let typed = typed.to_string_lossy();
+    let fitting = names.filter(|(name, _)| name.starts_with(&*typed));
+    let candidate = |(name, help): (String, Option<String>)| {
+        CompletionCandidate::new(name).help(help.map(Into::into))
+    };
+    fitting.map(candidate).collect()
+}
+
+fn sessions(typed: &OsStr) -> Vec<CompletionCandidate> {
+    let rows = || {
+        let world = ProcessEnv::current().ok()?;
+        let config = load(&config_options::base_sources(&world)).ok()?;
+        let store = open_store(&config, &world).ok()?;
+        SessionIndex::open(&store).ok()?.list().ok()
+    };
+    let mut rows = rows().unwrap_or_default();
+    rows.truncate(MAX_SESSIONS);
+    let names = rows.into_iter().map(|row| {
+        let task = sanitize::headline(row.prompt.as_deref().unwrap_or_default(), 60);
+        (row.session_id.to_string(), Some(task))
+    });
+    candidates(typed, std::iter::once(("last".to_owned(), None)).chain(names))
+}
+
+fn agents(typed: &OsStr) -> Vec<CompletionCandidate> {
+    let config = ProcessEnv::current()
+        .ok()
+        .and_then(|world| load(&config_options::base_sources(&world)).ok());
+    let agents = config.iter().flat_map(Config::agents);
+    let names: Vec<_> = agents
+        .map(|agent| (agent.name.to_string(), Some(sanitize::headline(&agent.description, 60))))
+        .collect();
+    candidates(typed, names.into_iter())
+}
+
+fn models(typed: &OsStr) -> Vec<CompletionCandidate> {
+    let table = ModelTable::built_in();
+    candidates(typed, table.names().map(|name| (name, None)))
+}
+
+fn profiles(typed: &OsStr) -> Vec<CompletionCandidate> {
+    let Ok(world) = ProcessEnv::current() else { return Vec::new() };
+    let folders = [Some(world.cwd.join(".architect")), world.folders().config];
+    let folders = folders.into_iter().flatten().map(|folder| folder.join("profiles"));
+    let names: Vec<String> =
+        folders.flat_map(|folder| profile_names(&folder).collect::<Vec<_>>()).collect();
+    candidates(typed, names.into_iter().map(|name| (name, None)))
+}
+
+fn settings(typed: &OsStr) -> Vec<CompletionCandidate> {
+    candidates(typed, keys().iter().map(|key| (format!("{}=", key.path.as_str()), None)))
+}

@@ -1,0 +1,87 @@
+//! Passes the last lines of a running command's output to those who watch it, without delaying the command.
+
+use std::time::{Duration, Instant};
+
+use super::capture::strip_control_characters;
+
+/// The time between two reports.
+const INTERVAL: Duration = Duration::from_millis(200);
+
+/// The output that is kept, in bytes.
+const KEPT_BYTES: usize = 2_048;
+
+/// The lines of a report.
+const REPORTED_LINES: usize = 5;
+
+/// The end of an output, reported a few times a second while it grows.
+pub(super) struct OutputWatcher<'a> {
+    report: &'a dyn Fn(&str),
+    tail: Vec<u8>,
+    reported_at: Instant,
+    is_new: bool,
+}
+
+impl<'a> OutputWatcher<'a> {
+    pub(super) fn new(report: &'a dyn Fn(&str)) -> Self {
+        Self { report, tail: Vec::new(), reported_at: Instant::now(), is_new: false }
+    }
+
+    pub(super) fn add(&mut self, bytes: &[u8]) {
+        let bytes = &bytes[bytes.len().saturating_sub(KEPT_BYTES)..];
+        let surplus = (self.tail.len() + bytes.len()).saturating_sub(KEPT_BYTES);
+        self.tail.drain(..surplus);
+        self.tail.extend_from_slice(bytes);
+        self.is_new = true;
+    }
+
+    /// Returns the time until the next report; `None` if there is nothing new.
+    pub(super) fn remaining(&self) -> Option<Duration> {
+        self.is_new.then(|| INTERVAL.saturating_sub(self.reported_at.elapsed()))
+    }
+
+    /// Reports what is new, if it is time.
+    pub(super) fn report_due(&mut self) {
+        if self.remaining() == Some(Duration::ZERO) {
+            (self.report)(&last_lines(&self.tail));
+            (self.reported_at, self.is_new) = (Instant::now(), false);
+        }
+    }
+}
+
+/// Returns the last lines as text. Of a line that was written over, as by a progress bar, the last state counts.
+fn last_lines(bytes: &[u8]) -> String {
+    let text = String::from_utf8_lossy(bytes);
+    let lines = text.lines().map(|line| line.trim_end_matches('\r'));
+    let lines = lines.map(|line| line.rsplit('\r').next().unwrap_or(line));
+    let lines: Vec<&str> = lines.filter(|line| !line.trim().is_empty()).collect();
+    strip_control_characters(&lines[lines.len().saturating_sub(REPORTED_LINES)..].join("\n"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+
+    use super::*;
+
+    #[test]
+    fn the_last_lines_are_reported_and_what_is_written_over_is_not() {
+        assert_eq!(last_lines(b"1\n2\n\n3\n4\n5\n6\n10%\r50%\r100%\r\n"), "3\n4\n5\n6\n100%");
+        assert_eq!(last_lines(b"a\x1b[2J"), "a\\u{1b}[2J");
+    }
+
+    #[test]
+    fn a_report_comes_after_the_interval_and_only_if_there_is_something_new() {
+        let reports = RefCell::new(Vec::new());
+        let report = |text: &str| reports.borrow_mut().push(text.to_owned());
+        let mut watcher = OutputWatcher::new(&report);
+        watcher.add(&[b'x'; 10_000]);
+        watcher.add(b"\none\n");
+        assert!(watcher.remaining().is_some());
+        watcher.reported_at -= INTERVAL;
+        watcher.report_due();
+        watcher.report_due();
+        assert_eq!(watcher.remaining(), None);
+        assert_eq!(reports.borrow().len(), 1);
+        assert!(reports.borrow()[0].ends_with("\none"));
+    }
+}
