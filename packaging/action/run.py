@@ -25,6 +25,9 @@ MODES = {
 # Variables with keys: their values are masked in the log.
 KEY_NAME = re.compile(r"(_API_KEY|_AUTH_TOKEN)$")
 
+# Models that need no key.
+WITHOUT_KEY = ("scripted/", "replay/", "ollama/", "llama-cpp/", "vllm/")
+
 # A finding at the beginning of a line of an answer, as `src/main.rs:12: …` or `- **src/main.rs:12** …`.
 FINDING = re.compile(r"^[\s\-*•\d.)]{0,8}[`*(\[]{0,4}([^\s:`*()\[\]]+):(\d+)(?:[-:]\d+)?[`*)\]]{0,4}:?\s+(.+)$")
 MAX_FINDINGS = 10
@@ -171,7 +174,7 @@ def run() -> int:
         event = json.load(file)
     os.chdir(os.environ["INPUT_WORKING_DIRECTORY"] or ".")
     options = arguments(event, artefact)
-    if not keys and not os.environ["INPUT_MODEL"].startswith(("scripted/", "replay/", "ollama/")):
+    if not keys and not os.environ["INPUT_MODEL"].startswith(WITHOUT_KEY):
         command("notice", "no key is set, as in runs for forks; nothing was done", title="architect")
         set_output("status", "skipped")
         return 0
