@@ -179,7 +179,7 @@ mod tests {
 
     fn uncommented() -> String {
         let line = |line: &str| match line.strip_prefix('#') {
-            Some(rest) if !rest.is_empty() && !rest.starts_with(' ') => rest.to_owned(),
+            Some(rest) if !rest.is_empty() && !rest.starts_with([' ', ':']) => rest.to_owned(),
             _ => line.to_owned(),
         };
         template(ProjectPreset::Plain, "x, y").lines().map(|text| line(text) + "\n").collect()
