@@ -20,6 +20,7 @@ mod scan;
 mod watches;
 mod write_watch;
 
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 #[cfg(target_os = "linux")]
 use std::ffi::OsString;
@@ -152,7 +153,7 @@ impl RepositoryGuard {
     fn add(&mut self, path: &Path, place: FolderRole, depth: ScanDepth) -> Vec<PathBuf> {
         let Ok(path) = path.canonicalize() else { return Vec::new() };
         let Ok(dir) = Dir::open_ambient_dir(&path, ambient_authority()) else { return Vec::new() };
-        let mut scanner = Scanner::watching(depth);
+        let mut scanner = Scanner::watching(depth).with_names(self.policy.obeyed.clone());
         let (before, repositories) = scanner.scan(&dir, place);
         if let ScanDepth::Levels(levels) = scanner.depth() {
             log::warn!(
@@ -176,6 +177,13 @@ impl RepositoryGuard {
             }
         }
         let work_trees = self.protect_followed(&path, &before, &repositories);
+        let obeyed = scanner.named().filter(|path| !is_dependency(path)).take(MAX_REPOSITORIES);
+        let obeyed = obeyed.map(|found| path.join(found)).collect::<Vec<_>>().into_iter();
+        let missing = work_trees
+            .iter()
+            .flat_map(|work_tree| self.policy.obeyed.iter().map(move |name| work_tree.join(name)));
+        let missing: Vec<PathBuf> = missing.collect();
+        self.protect_with_links(obeyed.chain(missing), &path);
         self.policy.repositories.push(path.clone());
         let root = ScanRoot { dir, path };
         let led = cleanup::find_targets(&root, &before);
@@ -212,23 +220,45 @@ impl RepositoryGuard {
     /// Protects what git runs or follows below a folder when it works in a work tree.
     fn protect_named(&mut self, work_tree: &Path, within: &Path) {
         let found = followed_by_git(work_tree, within, &self.policy.user_git);
+        self.protect_all(found);
+    }
+
+    /// Protects paths, and what they lead to in a folder.
+    fn protect_with_links(&mut self, paths: impl Iterator<Item = PathBuf>, within: &Path) {
+        let found = with_link_targets(paths, within);
+        self.protect_all(found);
+    }
+
+    fn protect_all(&mut self, paths: Vec<PathBuf>) {
         let known = &self.policy.protected;
-        let new: Vec<_> = found.into_iter().filter(|path| !known.contains(path)).collect();
+        let new: Vec<_> = paths.into_iter().filter(|path| !known.contains(path)).collect();
         self.policy.protected.extend(new);
     }
 
-    /// Protects what the configuration of one work tree names in another folder that commands may write. The other work
-    /// trees of the workspace's repository count as well: a run may be isolated from the one that the user works in.
+    /// Protects what the configuration of one work tree names in another folder that commands may write, and what other
+    /// programs obey there. The other work trees of the workspace's repository count as well: a run may be isolated from
+    /// the one that the user works in.
     fn protect_named_elsewhere(&mut self, work_trees: &[PathBuf]) {
         let workspace = self.policy.workspace.clone();
         let siblings = linked_work_trees(&workspace);
         let work_trees = work_trees.iter().chain(&siblings).take(MAX_REPOSITORIES);
         let work_trees: Vec<&PathBuf> = work_trees.collect();
         let writable = self.policy.writable.iter().filter_map(|path| path.canonicalize().ok());
-        let folders: Vec<PathBuf> = writable.chain([workspace]).collect();
+        let folders: Vec<PathBuf> = writable.chain([workspace.clone()]).collect();
         for folder in folders {
             let elsewhere = work_trees.iter().filter(|work_tree| !work_tree.starts_with(&folder));
             elsewhere.for_each(|work_tree| self.protect_named(work_tree, &folder));
+            // The work tree may be above.
+            self.protect_named(&folder, &folder);
+            // The user may work in the folder itself, and in one that the run is isolated from.
+            let inside = work_trees.iter().copied().chain([&folder]);
+            let inside = inside.filter(|path| path.starts_with(&folder) && **path != workspace);
+            let inside: BTreeSet<&PathBuf> = inside.collect();
+            let obeyed = inside.iter().flat_map(|work_tree| {
+                self.policy.obeyed.iter().map(move |name| work_tree.join(name))
+            });
+            let obeyed: Vec<PathBuf> = obeyed.collect();
+            self.protect_with_links(obeyed.into_iter(), &folder);
         }
     }
 
@@ -347,7 +377,10 @@ impl RepositoryGuard {
     }
 
     /// Makes harmless what commands created for git. Returns a sentence for each change.
-    pub(super) fn clean_up(&self) -> Vec<String> {
+    ///
+    /// A mount disappears when a process that has not got it replaces the file. So what is at these paths now, a command
+    /// may have written.
+    pub(super) fn clean_up(&self, uncovered: &[PathBuf]) -> Vec<String> {
         let mounted = match self.is_mounted.get() {
             Some(true) => read_only_paths(&self.policy),
             Some(false) => Vec::new(),
@@ -355,7 +388,7 @@ impl RepositoryGuard {
         };
         let mut roots = lock(&self.roots);
         let user = &self.policy.user_git;
-        roots.iter_mut().flat_map(|watched| watched.clean(&mounted, user)).collect()
+        roots.iter_mut().flat_map(|watched| watched.clean(&mounted, uncovered, user)).collect()
     }
 
     /// Gives a worker copies of the current configurations.
@@ -408,7 +441,7 @@ impl RepositoryGuard {
 
 impl Drop for RepositoryGuard {
     fn drop(&mut self) {
-        let notices = self.clean_up();
+        let notices = self.clean_up(&[]);
         for sentence in notices {
             log::warn!("{sentence}");
         }
@@ -434,14 +467,20 @@ impl WatchedRoot {
         exact.iter().for_each(|path| cleanup::exact_items(&root.dir, path, own, before));
     }
 
-    fn clean(&mut self, mounted: &[PathBuf], user: &UserGitConfig) -> Vec<String> {
+    fn clean(
+        &mut self,
+        mounted: &[PathBuf],
+        uncovered: &[PathBuf],
+        user: &UserGitConfig,
+    ) -> Vec<String> {
         let Self { root, place, exact, own, scanner, before, targets: led, private } = self;
         let (mut now, repositories) = scanner.scan(&root.dir, *place);
         let work_trees = new_work_trees::work_trees_of(now.keys().chain(&repositories));
         exact.iter().for_each(|path| cleanup::exact_items(&root.dir, path, own, &mut now));
         let is_left = |path: &Path| {
             let path = root.path.join(path);
-            mounted.iter().any(|place| path.starts_with(place))
+            let is_below = |places: &[PathBuf]| places.iter().any(|place| path.starts_with(place));
+            is_below(mounted) && !is_below(uncovered)
         };
         let is_repository = |path: &Path| scanner.is_repository(path);
         let found = RootState {
@@ -668,7 +707,7 @@ impl CleanupRecord {
                     private: private.clone(),
                 })
             });
-        let cleaned = watched.flat_map(|mut watched| watched.clean(&mounted, user));
+        let cleaned = watched.flat_map(|mut watched| watched.clean(&mounted, &[], user));
         let renamed = absent.rename_created().into_iter().map(|path| {
             format!("{} is protected; what a command created there was renamed", path.display())
         });

@@ -120,6 +120,8 @@ fn an_isolated_run_writes_nothing_that_git_names_elsewhere() {
         let workspace = Workspace::with_repository(setting);
         let build = workspace.folder.join("build");
         fs::create_dir(&build).unwrap();
+        let other =
+            format!("git init -q {0}; mkdir {0}/.claude; touch {0}/.mcp.json", build.display());
         symlink("build", workspace.folder.join("tools")).unwrap();
         let hook = format!("{}/hooks/post-checkout", build.display());
         let line = format!(
@@ -127,9 +129,11 @@ fn an_isolated_run_writes_nothing_that_git_names_elsewhere() {
             build.display()
         );
         let writable = format!("sandbox.writable=[\"{}\"]", build.display());
-        workspace.run(&[&line], &["--worktree", "w0", "--set", &writable]);
+        workspace.run(&[&line, &other], &["--worktree", "w0", "--set", &writable]);
         workspace.git(&["checkout", "-q"]);
         assert!(!workspace.canary.exists(), "{setting}");
+        // What other programs obey there.
+        assert!(!build.join(".claude").exists() && !build.join(".mcp.json").exists());
     }
 }
 

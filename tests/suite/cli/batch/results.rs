@@ -48,7 +48,7 @@ fn the_same_command_again_runs_nothing_twice_and_a_changed_task_runs_again() {
 fn a_failed_check_or_setup_is_a_result() {
     let batch = Batch::with_tasks(&["a", "b", "c"], ANSWER);
     let lines = [
-        json!({"id": "a", "prompt": "x", "workspace": "a", "setup": ["touch made"], "checks": ["test -e made", "test -e other"]}),
+        json!({"id": "a", "prompt": "x", "workspace": "a", "setup": ["touch made"], "checks": ["test -e made # Bearer abcdefghijklmnopq", "test -e other"]}),
         json!({"id": "b", "prompt": "x", "workspace": "b", "setup": ["echo no; exit 7"]}),
         json!({"id": "c", "prompt": "x", "workspace": "c", "checks": "true"}),
     ];
@@ -64,7 +64,10 @@ fn a_failed_check_or_setup_is_a_result() {
     let passed: Vec<_> = checks.iter().map(|check| (&check["name"], &check["passed"])).collect();
     assert_eq!(
         passed,
-        [(&json!("test -e made"), &json!(true)), (&json!("test -e other"), &json!(false))]
+        [
+            (&json!("test -e made # Bearer ***"), &json!(true)),
+            (&json!("test -e other"), &json!(false))
+        ]
     );
     assert_eq!(outcome(&results[1]), [json!("failed"), Value::Null, json!(1)]);
     let error = results[1]["error"].as_str().unwrap();
@@ -188,12 +191,28 @@ fn a_lost_result_is_made_again_from_its_session() {
     let mut files = fs::read_dir(batch.out("cells")).unwrap().map(|entry| entry.unwrap().path());
     let mut results = files.by_ref().filter(|path| path.extension().unwrap() == "json");
     fs::remove_file(results.next().unwrap()).unwrap();
-    fs::write(results.next().unwrap(), "{\"schema\": 1, \"sta").unwrap();
+    let (damaged, other) = (results.next().unwrap(), results.next().unwrap());
+    fs::write(&damaged, "{\"schema\": 1, \"sta").unwrap();
     let ran = batch.run(&[]);
     assert_eq!(ran.code, 0, "{}", ran.err);
     assert_eq!(ran.err.matches("is lost or damaged; it is made again").count(), 2, "{}", ran.err);
     assert_eq!(batch.by_id("session_id"), before);
+    // The result of another cell is none.
+    fs::copy(&other, &damaged).unwrap();
+    assert_eq!(batch.run(&[]).code, 0);
+    assert_eq!(batch.by_id("session_id"), before);
     assert_eq!(["a", "b", "c"].map(|id| batch.runs_of(id)), [1, 1, 1]);
+}
+
+#[test]
+fn results_without_the_log_of_their_cells_are_not_made_again() {
+    let batch = Batch::with_tasks(&["a"], &appending(0));
+    assert_eq!(batch.run(&[]).code, 0);
+    fs::remove_file(batch.out("coordination.jsonl")).unwrap();
+    let ran = batch.run(&[]);
+    assert_eq!(ran.code, 1, "{}", ran.err);
+    assert!(ran.err.contains("coordination.jsonl: it is missing"), "{}", ran.err);
+    assert_eq!(batch.runs_of("a"), 1);
 }
 
 #[test]
