@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::DirBuilderExt;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::{fs, io};
 
@@ -245,25 +245,8 @@ fn build_policy(
 fn without_links_out(key: &str, paths: &[PathBuf], workspace: &Path) -> Vec<PathBuf> {
     let roots = paths.iter().map(PathBuf::as_path).chain([workspace]);
     let roots: Vec<PathBuf> = roots.filter_map(exec::resolve_path).collect();
-    let leads_out = |path: &&PathBuf| {
-        let mut at = PathBuf::new();
-        path.components().any(|part| {
-            let Component::Normal(name) = part else {
-                match part {
-                    Component::ParentDir => drop(at.pop()),
-                    other => at.push(other),
-                }
-                return false;
-            };
-            let next = at.join(name);
-            let target = exec::resolve_path(&next).unwrap_or_else(|| next.clone());
-            let is_out = roots.iter().any(|root| at.starts_with(root) && !target.starts_with(root));
-            at = target;
-            is_out
-        })
-    };
     let (out, kept): (Vec<&PathBuf>, Vec<&PathBuf>) =
-        paths.iter().partition(|path| leads_out(path));
+        paths.iter().partition(|path| exec::leaves_by_link(path, &roots));
     for path in out {
         log::warn!(
             "{} in {key} is a link out of a folder that commands may write, and is ignored; name the folder that is meant",

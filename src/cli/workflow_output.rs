@@ -1,6 +1,7 @@
 //! Runs a loop or a pipeline, shows it, and reports its result.
 
 use std::fs;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
@@ -109,11 +110,12 @@ impl WorkflowFolder {
         let store = SessionStore::open(&self.path, durability)?;
         // It is no part of a project that it is in.
         let ignore = self.path.join(".gitignore");
-        if !ignore.exists() {
-            fs::write(&ignore, "*\n").map_err(|error| {
-                CliError::usage(format!("could not write {}: {error}", ignore.display()))
-            })?;
-        }
+        // Through no link, which a command may have made.
+        let new = fs::File::create_new(&ignore).and_then(|mut file| file.write_all(b"*\n"));
+        new.or_else(|error| match error.kind() {
+            io::ErrorKind::AlreadyExists => Ok(()),
+            _ => Err(CliError::usage(format!("could not write {}: {error}", ignore.display()))),
+        })?;
         let (journal, program, events) =
             WorkflowJournal::open(&self.path, &self.definition, program, durability)?;
         Ok(OpenWorkflow { store, journal, program, events })

@@ -1,7 +1,7 @@
 //! The policy for confining commands.
 
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
@@ -188,6 +188,24 @@ impl SandboxPolicy {
     pub fn is_off(&self) -> bool {
         self.mode == SandboxMode::Off && self.network == NetworkAccess::On
     }
+}
+
+/// Returns whether a link on the way along an absolute path leads out of one of these folders, which are without links.
+pub fn leaves_by_link(path: &Path, folders: &[PathBuf]) -> bool {
+    let mut at = PathBuf::new();
+    path.components().any(|part| {
+        let next = match part {
+            Component::Normal(name) => at.join(name),
+            Component::ParentDir => at.parent().unwrap_or(Path::new("/")).to_owned(),
+            Component::RootDir | Component::CurDir | Component::Prefix(_) => at.join(part),
+        };
+        let target = resolve_path(&next).unwrap_or_else(|| next.clone());
+        let is_link = matches!(part, Component::Normal(_)) && target != next;
+        let is_left = |folder: &PathBuf| at.starts_with(folder) && !target.starts_with(folder);
+        let leaves = is_link && folders.iter().any(is_left);
+        at = target;
+        leaves
+    })
 }
 
 /// Resolves links in a path. The last component need not exist.

@@ -276,9 +276,7 @@ impl Scanner {
                 self.repositories.push(path.clone());
             }
             for name in &folder.folders {
-                if let Some(place) = place.child_role(name) {
-                    todo.push_back((path.join(name), place, is_same));
-                }
+                todo.push_back((path.join(name), place.child_role(name), is_same));
             }
             self.folders.push(KnownFolder { path, place, folder });
         }
@@ -385,20 +383,20 @@ impl ScannedFolder {
 }
 
 impl FolderRole {
-    /// Returns the role of a folder in this one; `None` if git follows nothing in it.
-    fn child_role(self, name: &OsStr) -> Option<Self> {
+    /// Returns the role of a folder in this one.
+    fn child_role(self, name: &OsStr) -> Self {
         let is = |names: &[&str]| names.iter().any(|other| name == *other);
         match self {
-            _ if is_git_name(name) => Some(Self::Repository),
-            Self::WorkTree => Some(Self::WorkTree),
+            _ if is_git_name(name) => Self::Repository,
+            Self::WorkTree => Self::WorkTree,
             // Each of these may be a repository, too.
             Self::Repository | Self::Operation | Self::Hooks | Self::Remotes if name == "hooks" => {
-                Some(Self::Hooks)
+                Self::Hooks
             }
-            Self::Repository if is(&OPERATION_FOLDERS) => Some(Self::Operation),
-            Self::Repository if is(&REMOTE_FOLDERS) => Some(Self::Remotes),
+            Self::Repository if is(&OPERATION_FOLDERS) => Self::Operation,
+            Self::Repository if is(&REMOTE_FOLDERS) => Self::Remotes,
             Self::Repository | Self::Operation | Self::Hooks | Self::Remotes | Self::Inside => {
-                Some(Self::Inside)
+                Self::Inside
             }
         }
     }

@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::manifest_file::{ManifestEntry, ManifestField, ReadEntry, read_entries};
 use super::manifest_settings::flatten_settings;
+use crate::exec::{leaves_by_link, resolve_path};
 use crate::model::{did_you_mean, nearest};
 
 /// What stands for the prompt of the task in the prompt of a variant.
@@ -388,6 +389,15 @@ impl<'a> EntryReader<'a> {
         let path = self.cwd.join(name);
         if !path.is_dir() {
             let message = format!("`{key}`: there is no folder {}", path.display());
+            self.problem(line.unwrap_or(1), message);
+        }
+        let here: Vec<PathBuf> = resolve_path(self.cwd).into_iter().collect();
+        if leaves_by_link(&path, &here) {
+            // Whoever has made the link, it is not the user who has written the task.
+            let message = format!(
+                "`{key}`: {} is a link out of this folder; name the folder that it leads to",
+                path.display()
+            );
             self.problem(line.unwrap_or(1), message);
         }
         path

@@ -183,6 +183,18 @@ fn the_example_of_the_readme_works_as_written() {
     assert!(batch.cli.path(".architect/batch/tasks/report.html").exists());
 }
 
+/// A link in the repository, or one that a command made, gives a task no other folder.
+#[test]
+fn a_workspace_that_is_a_link_out_is_refused() {
+    let batch = Batch::with_tasks(&["a"], ANSWER);
+    std::os::unix::fs::symlink("..", batch.cli.path("out")).unwrap();
+    let line = json!({"id": "a", "prompt": "x", "workspace": "out"});
+    batch.cli.write("tasks.jsonl", &format!("{line}\n"));
+    let ran = batch.run(&[]);
+    assert_eq!(ran.code, 3, "{}", ran.err);
+    assert!(ran.err.contains("is a link out of this folder"), "{}", ran.err);
+}
+
 #[test]
 fn a_lost_result_is_made_again_from_its_session() {
     let batch = Batch::with_tasks(&["a", "b", "c"], &appending(0));
