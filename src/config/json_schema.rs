@@ -105,7 +105,7 @@ mod tests {
         }
         let text = template(ProjectPreset::Plain, "x, y");
         let lines = text.lines().map(|line| match line.strip_prefix('#') {
-            Some(rest) if !rest.starts_with(' ') => rest,
+            Some(rest) if !rest.starts_with([' ', ':']) => rest,
             _ => line,
         });
         assert!(is_valid(&lines.collect::<Vec<_>>().join("\n")));

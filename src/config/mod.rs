@@ -68,7 +68,7 @@ pub use settings::{
     PermissionsConfig, QualityGate, SandboxConfig, SessionsConfig, Settings, UnknownPricePolicy,
     WorkspaceConfig,
 };
-pub use template::{ProjectPreset, template};
+pub use template::{ProjectPreset, SCHEMA_FILE, template};
 pub use text_types::{
     ConfigName, HttpUrl, ModelName, PathPattern, ProcessArgument, SecretText, VariableName,
 };

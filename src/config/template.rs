@@ -34,6 +34,12 @@ impl ProjectPreset {
     }
 }
 
+/// The file with the JSON Schema, beside the configuration file.
+pub const SCHEMA_FILE: &str = "config.schema.json";
+
+/// The first line: editors that know TOML (taplo, Even Better TOML) complete and check the file by this schema.
+const SCHEMA_LINE: &str = "#:schema ./config.schema.json\n";
+
 const HEAD: &str = "\
 # Every key with its default. Remove the `#` in front of a key, and of its [section], to change it.
 #
@@ -94,8 +100,8 @@ pub fn template(preset: ProjectPreset, providers: &str) -> String {
     }
     text.push_str(PROFILES);
     match preset.text() {
-        "" => text,
-        own => format!("{own}\n{text}"),
+        "" => format!("{SCHEMA_LINE}{text}"),
+        own => format!("{SCHEMA_LINE}{own}\n{text}"),
     }
 }
 
@@ -173,7 +179,7 @@ mod tests {
 
     fn uncommented() -> String {
         let line = |line: &str| match line.strip_prefix('#') {
-            Some(rest) if !rest.is_empty() && !rest.starts_with(' ') => rest.to_owned(),
+            Some(rest) if !rest.is_empty() && !rest.starts_with([' ', ':']) => rest.to_owned(),
             _ => line.to_owned(),
         };
         template(ProjectPreset::Plain, "x, y").lines().map(|text| line(text) + "\n").collect()

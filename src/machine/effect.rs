@@ -128,6 +128,7 @@ pub enum CompactionSummary {
 /// Why there is no closing call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "cli", derive(schemars::JsonSchema))]
 pub enum NoFinalSummary {
     /// The budget doesn't cover it.
     Budget,

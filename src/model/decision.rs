@@ -7,6 +7,7 @@ use serde::Serialize;
 /// Whether a tool call may run, and what decides that: a rule, a guardrail, a mode or the user.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "verdict", rename_all = "snake_case")]
+#[cfg_attr(feature = "cli", derive(schemars::JsonSchema))]
 pub enum Decision {
     /// The call may run.
     Allow {

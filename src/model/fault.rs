@@ -66,6 +66,7 @@ word_enum! {
 /// What a provider says about retrying (`x-should-retry`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "cli", derive(schemars::JsonSchema))]
 pub enum RetryAdvice {
     /// It gives no advice; the kind of fault decides.
     #[default]

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
 #[serde(transparent)]
+#[cfg_attr(feature = "cli", derive(schemars::JsonSchema))]
 pub struct EffectId(pub u64);
 
 impl EffectId {
@@ -32,6 +33,7 @@ impl fmt::Display for EffectId {
 /// The id that a model gave to a tool call; unique in a conversation.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
+#[cfg_attr(feature = "cli", derive(schemars::JsonSchema))]
 pub struct CallId(pub Arc<str>);
 
 impl CallId {

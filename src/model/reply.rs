@@ -44,6 +44,7 @@ pub struct OpaqueBlock {
 /// Why a model stopped writing.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "cli", derive(schemars::JsonSchema))]
 pub enum ReplyFinish {
     /// It has finished.
     Stop,

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
 #[serde(transparent)]
+#[cfg_attr(feature = "cli", derive(schemars::JsonSchema))]
 pub struct Tokens(pub u64);
 
 impl Tokens {

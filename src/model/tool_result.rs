@@ -65,6 +65,7 @@ impl ToolStatus {
 
 /// One file that a tool changed.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "cli", derive(schemars::JsonSchema))]
 pub struct FileChange {
     /// The file, relative to the workspace.
     pub path: Arc<str>,

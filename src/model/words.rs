@@ -31,6 +31,21 @@ macro_rules! word_enum {
             const WORDS: &'static [(&'static str, Self)] = &[$(($word, Self::$Variant)),+];
         }
 
+        #[cfg(feature = "cli")]
+        impl schemars::JsonSchema for $Name {
+            fn inline_schema() -> bool {
+                true
+            }
+
+            fn schema_name() -> std::borrow::Cow<'static, str> {
+                stringify!($Name).into()
+            }
+
+            fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+                schemars::json_schema!({ "type": "string", "enum": [$($word),+] })
+            }
+        }
+
         impl $Name {
             /// Every variant.
             pub const ALL: [Self; [$($word),+].len()] = [$(Self::$Variant),+];

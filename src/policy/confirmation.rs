@@ -39,7 +39,7 @@ pub struct ConfirmationRequest<'a> {
 }
 
 /// The answer to a request.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ConfirmationAnswer {
     /// The call may run.

@@ -61,6 +61,7 @@ pub struct HookRun {
 /// How a hook ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "cli", derive(schemars::JsonSchema))]
 pub enum HookOutcome {
     /// It raised no objection.
     Passed,

@@ -14,6 +14,7 @@ mod file;
 mod page;
 mod reporter;
 mod run_info;
+mod schemas;
 mod sink;
 mod tool_failure;
 
@@ -37,6 +38,7 @@ pub use file::{SaveError, append, is_standard_stream, save};
 pub use reporter::{Reporter, RunReporter};
 pub use result::{RunResult, WorktreeResult};
 pub use run_info::{CostSource, PriorUsage, RunInfo};
+pub use schemas::{event_schema, result_schema};
 pub use sink::{
     AnswerDestination, JsonFormat, JsonSink, LiveEvent, OptionalSink, ReportSink, ServerState,
     TextSink,

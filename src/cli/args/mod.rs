@@ -121,6 +121,14 @@ pub(crate) enum CliCommand {
     Doctor(DoctorArgs),
     /// Write a commented configuration file into this project
     Init(InitArgs),
+    /// Print a JSON Schema of what this program writes or reads
+    Schema {
+        /// What it describes
+        #[arg(value_enum)]
+        subject: SchemaSubject,
+    },
+    /// Print a man page
+    Man(ManArgs),
     /// Print a completion script for a shell
     Completions {
         /// The shell
@@ -241,6 +249,30 @@ pub(crate) enum ConfigCommand {
     Trust,
     /// Stop trusting this folder: its own configuration only tightens
     Untrust,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum SchemaSubject {
+    /// The document of `--json`, and the last line of `--output-format stream-json`
+    Result,
+    /// A line of `--output-format stream-json`
+    Event,
+    /// A configuration file
+    Config,
+    /// A scenario of `architect test`
+    Scenario,
+    /// A manifest of `architect batch`, or a file of variants
+    Manifest,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ManArgs {
+    /// The command, such as `run`; the page of the program if there is none
+    pub(crate) command: Option<String>,
+
+    /// Write the pages of the program and of all its commands into this folder
+    #[arg(long, value_name = "DIR", conflicts_with = "command")]
+    pub(crate) out: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]

@@ -5,7 +5,8 @@ use std::io::{self, ErrorKind, Write};
 
 use architect::app::ProcessEnv;
 use architect::config::{
-    AgentDefinition, Config, ConfigFileState, ProjectPreset, TrustError, TrustStore, template,
+    AgentDefinition, Config, ConfigFileState, ProjectPreset, SCHEMA_FILE, TrustError, TrustStore,
+    template,
 };
 use architect::llm::provider_names;
 use architect::model::pluralize;
@@ -134,6 +135,8 @@ pub(crate) fn init(args: &InitArgs, world: &ProcessEnv) -> Result<u8, CliError> 
     fs::create_dir_all(workspace.join(".architect")).map_err(failed)?;
     let mut file = OpenOptions::new().write(true).create_new(true).open(&path).map_err(failed)?;
     file.write_all(text.as_bytes()).map_err(failed)?;
+    let schema = format!("{:#}\n", architect::config::schema(&provider_names()));
+    fs::write(path.with_file_name(SCHEMA_FILE), schema).map_err(failed)?;
     output::print(&path.display().to_string())?;
     output::print_stderr(
         "Until you trust this folder, its configuration only tightens: `architect config trust`, or for one run `--trust` \

@@ -8,9 +8,11 @@ mod config;
 mod demo;
 mod doctor;
 mod loops;
+mod man;
 mod pipeline;
 mod resume;
 mod run;
+mod schema;
 mod sessions;
 mod stored;
 mod test;
@@ -82,6 +84,8 @@ pub(crate) fn run(command: CliCommand, world: ProcessEnv) -> Result<u8, CliError
         CliCommand::Config(args) => config::run(&args, &world),
         CliCommand::Doctor(args) => doctor::run(&args, &world),
         CliCommand::Init(args) => config::init(&args, &world),
+        CliCommand::Schema { subject } => schema::print(subject),
+        CliCommand::Man(args) => man::run(&args),
         CliCommand::Completions { shell } => {
             let script = completion::script(shell).map_err(CliError::failed)?;
             output::print(&String::from_utf8_lossy(&script))

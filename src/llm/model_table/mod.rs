@@ -65,9 +65,10 @@ struct ModelRow {
     long: Option<LongContextPriceRow>,
 }
 
-#[derive(Deserialize)]
+/// Prices in dollars per million tokens.
+#[derive(Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct PriceRow {
+pub(crate) struct PriceRow {
     input: f64,
     output: f64,
     cached_input: Option<f64>,

@@ -30,6 +30,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -54,31 +55,45 @@ pub struct Script {
 }
 
 /// One call of a script, as it is written.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-struct ScriptedTurn {
+pub(crate) struct ScriptedTurn {
+    /// What the model says.
     text: String,
+    /// What it thinks.
     reasoning: String,
+    /// The tools that it calls.
     calls: Vec<ScriptedToolCall>,
+    /// Why the reply ends: stop, `tool_calls`, length, pause, refused, `context_full`, or anything unknown.
     finish: Option<String>,
+    /// The usage; estimated if it is missing.
     usage: Option<ScriptedUsage>,
+    /// The delay before the reply begins.
     delay_ms: u64,
+    /// The number of pieces that the text comes in.
     chunks: usize,
+    /// The delay between two pieces.
     pace_ms: u64,
+    /// How the call fails, after its text.
     error: Option<ScriptedError>,
 }
 
 /// A tool call of a script.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct ScriptedToolCall {
+    /// The id, if it matters.
     id: Option<String>,
+    /// The tool.
     name: String,
+    /// The arguments.
     arguments: Option<Value>,
+    /// Arguments that are not JSON, instead.
     raw: Option<String>,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+/// The usage of a scripted call, in tokens.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 struct ScriptedUsage {
     input: Tokens,
@@ -88,14 +103,20 @@ struct ScriptedUsage {
     reasoning: Tokens,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+/// The failure of a scripted call.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct ScriptedError {
+    /// What happens.
     kind: FaultKind,
+    /// The message.
     message: Option<String>,
+    /// The delay that the provider asks for.
     wait_ms: Option<u64>,
+    /// What the provider says about retrying.
     #[serde(default)]
     retry: RetryAdvice,
+    /// Whether the call is charged.
     #[serde(default)]
     billed: bool,
 }

@@ -12,14 +12,14 @@ mod tool_calls;
 
 pub use projector::EventProjector;
 pub(super) use projector::message_count;
-pub(in crate::view) use public_event::decision_of;
 pub use public_event::{
     AgentEnd, AgentStart, ApiCallEnd, ApiCallStart, CallOutcome, CompactionComplete,
     CompactionTriggered, ErrorEvent, HookComplete, IncompleteReply, LimitAction, LoopDetected,
     MessageTiming, PublicEvent, PublicEventKind, RetryCause, Severity, StateChange,
     SteeringReceived, SubagentCall, SummaryAuthor, TextDelta, ToolCallEnd, ToolCallStart,
 };
-pub(super) use serialize::{TokenUsage, dollars, millis, reason, seconds};
+pub(in crate::view) use public_event::{decision_of, line_schema_with};
+pub(super) use serialize::{StopReasonName, TokenUsage, dollars, millis, reason, seconds};
 
 /// The version of the public events and of the result document; increased when the meaning of either changes.
 pub const SCHEMA: u32 = 1;

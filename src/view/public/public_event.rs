@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Serialize, Serializer};
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use super::serialize::{TokenUsage, dollars, millis, reason, seconds};
+use super::serialize::{StopReasonName, TokenUsage, dollars, millis, reason, seconds};
 use crate::machine::{
     Authorization, CallPurpose, CloseReason, NoFinalSummary, RunStatus, StopReason,
 };
@@ -50,6 +51,18 @@ macro_rules! event_kinds {
                     $(Self::$kind(_) => $name,)*
                 }
             }
+        }
+
+        /// Returns the schema of each kind of events, and describes the kinds among the definitions of the generator.
+        fn kind_schemas(generator: &mut SchemaGenerator) -> Vec<Value> {
+            vec![$({
+                let content = generator.subschema_for::<$content>();
+                let definition = generator.definitions_mut().get_mut(stringify!($content));
+                if let Some(definition) = definition {
+                    definition["description"] = $description.into();
+                }
+                line_schema($name, content)
+            }),*]
         }
 
         $(impl From<$content> for PublicEventKind {
@@ -96,7 +109,7 @@ event_kinds! {
 }
 
 /// See [`PublicEventKind::AgentStart`].
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct AgentStart {
     /// The version of the events.
     pub schema: u32,
@@ -119,26 +132,30 @@ pub struct AgentStart {
 }
 
 /// The limits of a run; null means no limit.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 #[serde(remote = "RunLimits")]
 struct EffectiveLimits {
     max_steps: u32,
     #[serde(rename = "budget_usd", serialize_with = "dollars")]
+    #[schemars(with = "Option<f64>")]
     budget: Option<MicroUsd>,
     max_tokens: Option<Tokens>,
     #[serde(rename = "timeout_seconds", serialize_with = "seconds")]
+    #[schemars(with = "Option<f64>")]
     timeout: Option<TimeSpan>,
     #[serde(rename = "step_timeout_seconds", serialize_with = "seconds")]
+    #[schemars(with = "Option<f64>")]
     step_timeout: Option<TimeSpan>,
 }
 
 /// See [`PublicEventKind::AgentEnd`].
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct AgentEnd {
     /// The status of the run.
     pub status: RunStatus,
     /// Why it ended.
     #[serde(rename = "stop_reason", serialize_with = "reason")]
+    #[schemars(with = "StopReasonName")]
     pub reason: StopReason,
     /// The exit code.
     pub exit_code: u8,
@@ -148,9 +165,11 @@ pub struct AgentEnd {
     pub llm_calls: u32,
     /// How long it took.
     #[serde(rename = "duration_seconds", serialize_with = "seconds")]
+    #[schemars(with = "f64")]
     pub duration: TimeSpan,
     /// The cost, if the model has a price.
     #[serde(serialize_with = "dollars")]
+    #[schemars(with = "Option<f64>")]
     pub cost: Option<MicroUsd>,
     /// The final text, if any; part of the result document.
     #[serde(skip)]
@@ -161,7 +180,7 @@ pub struct AgentEnd {
 }
 
 /// See [`PublicEventKind::StateChange`]. Names are those of the statechart.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct StateChange {
     /// The state that was left.
     pub from: &'static str,
@@ -174,11 +193,12 @@ pub struct StateChange {
     pub guard: Option<Arc<str>>,
     /// How long the run was in the state that was left.
     #[serde(rename = "duration_ms", serialize_with = "millis")]
+    #[schemars(with = "f64")]
     pub duration: TimeSpan,
 }
 
 /// See [`PublicEventKind::ApiCallStart`].
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct ApiCallStart {
     /// The number of the request, which its end and its deltas share.
     pub call: EffectId,
@@ -197,7 +217,7 @@ pub struct ApiCallStart {
 }
 
 /// See [`PublicEventKind::ApiCallEnd`].
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct ApiCallEnd {
     /// The number of the request.
     pub call: EffectId,
@@ -210,20 +230,23 @@ pub struct ApiCallEnd {
     pub outcome: CallOutcome,
     /// How long it took.
     #[serde(rename = "duration_ms", serialize_with = "millis")]
+    #[schemars(with = "f64")]
     pub duration: TimeSpan,
     /// The time to the first byte, if one came.
     #[serde(rename = "first_byte_ms", serialize_with = "millis")]
+    #[schemars(with = "Option<f64>")]
     pub first_byte: Option<TimeSpan>,
     /// The usage: as reported by the provider, or estimated for a call that was sent and not answered.
     #[serde(with = "TokenUsage")]
     pub usage: Usage,
     /// The cost, if the model has a price.
     #[serde(rename = "cost_usd", serialize_with = "dollars")]
+    #[schemars(with = "Option<f64>")]
     pub cost: Option<MicroUsd>,
 }
 
 /// How a request ended.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(tag = "outcome", rename_all = "snake_case")]
 pub enum CallOutcome {
     /// A complete reply arrived.
@@ -250,7 +273,7 @@ pub enum CallOutcome {
 }
 
 /// See [`PublicEventKind::Retry`]: why the model is called again.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(tag = "cause", rename_all = "snake_case")]
 pub enum RetryCause {
     /// A request failed, and is retried.
@@ -261,6 +284,7 @@ pub enum RetryCause {
         attempt: u32,
         /// The delay before it.
         #[serde(rename = "wait_ms", serialize_with = "millis")]
+        #[schemars(with = "f64")]
         wait: TimeSpan,
     },
     /// A reply was incomplete, and the model is asked to continue.
@@ -273,7 +297,7 @@ pub enum RetryCause {
 }
 
 /// Why a reply is incomplete.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum IncompleteReply {
     /// It was cut off by the output limit.
@@ -285,7 +309,7 @@ pub enum IncompleteReply {
 }
 
 /// See [`PublicEventKind::TextDelta`].
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct TextDelta {
     /// The number of the request.
     pub call: EffectId,
@@ -296,7 +320,7 @@ pub struct TextDelta {
 }
 
 /// See [`PublicEventKind::ToolCallStart`].
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct ToolCallStart {
     /// The id of the call.
     pub id: CallId,
@@ -309,7 +333,7 @@ pub struct ToolCallStart {
 }
 
 /// See [`PublicEventKind::ToolCallEnd`].
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct ToolCallEnd {
     /// The id of the call.
     pub id: CallId,
@@ -327,6 +351,7 @@ pub struct ToolCallEnd {
     pub decision: Option<Decision>,
     /// How long the tool ran.
     #[serde(rename = "duration_ms", serialize_with = "millis")]
+    #[schemars(with = "f64")]
     pub duration: TimeSpan,
     /// The text for the model.
     pub output: Arc<str>,
@@ -350,7 +375,7 @@ pub(in crate::view) fn decision_of(authorization: &Authorization) -> Option<Deci
 }
 
 /// See [`PublicEventKind::SubagentCall`].
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct SubagentCall {
     /// The tool call that started the sub-agent.
     pub tool_call_id: CallId,
@@ -359,11 +384,12 @@ pub struct SubagentCall {
     pub usage: Usage,
     /// The cost, if the model has a price.
     #[serde(rename = "cost_usd", serialize_with = "dollars")]
+    #[schemars(with = "Option<f64>")]
     pub cost: Option<MicroUsd>,
 }
 
 /// See [`PublicEventKind::HookComplete`].
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct HookComplete {
     /// The name of the hook.
     pub name: Arc<str>,
@@ -373,6 +399,7 @@ pub struct HookComplete {
     pub outcome: HookOutcome,
     /// How long it ran.
     #[serde(rename = "duration_ms", serialize_with = "millis")]
+    #[schemars(with = "f64")]
     pub duration: TimeSpan,
     /// The tool call that it belongs to, if any.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -383,7 +410,7 @@ pub struct HookComplete {
 }
 
 /// See [`PublicEventKind::SteeringReceived`].
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct SteeringReceived {
     /// When the model reads it.
     pub kind: MessageTiming,
@@ -392,7 +419,7 @@ pub struct SteeringReceived {
 }
 
 /// When the model reads a message of the user.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum MessageTiming {
     /// Before its next call.
@@ -402,14 +429,14 @@ pub enum MessageTiming {
 }
 
 /// See [`PublicEventKind::CompactionTriggered`].
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct CompactionTriggered {
     /// The size of the context.
     pub context_tokens: Tokens,
 }
 
 /// See [`PublicEventKind::CompactionComplete`].
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct CompactionComplete {
     /// The estimated new size of the context.
     pub context_tokens: Tokens,
@@ -418,7 +445,7 @@ pub struct CompactionComplete {
 }
 
 /// Who wrote a summary.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum SummaryAuthor {
     /// The model.
@@ -431,7 +458,7 @@ pub enum SummaryAuthor {
 }
 
 /// See [`PublicEventKind::LimitReached`]: the effect of a limit.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(tag = "action", rename_all = "snake_case")]
 pub enum LimitAction {
     /// It ends the run: the model is asked for a final summary, if the limits leave room for that.
@@ -453,19 +480,20 @@ pub enum LimitAction {
     Warn {
         /// The cost so far.
         #[serde(serialize_with = "dollars")]
+        #[schemars(with = "f64")]
         cost_usd: MicroUsd,
     },
 }
 
 /// See [`PublicEventKind::LoopDetected`].
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct LoopDetected {
     /// How often the turn was repeated.
     pub times: u32,
 }
 
 /// See [`PublicEventKind::Error`].
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct ErrorEvent {
     /// Whether the run continues.
     pub severity: Severity,
@@ -474,7 +502,7 @@ pub struct ErrorEvent {
 }
 
 /// Whether a run continues after an error.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Severity {
     /// It continues.
@@ -504,4 +532,37 @@ impl Serialize for PublicEvent {
 #[allow(clippy::trivially_copy_pass_by_ref)] // asked for by serde
 fn time<S: Serializer>(time: &&Timestamp, to: S) -> Result<S::Ok, S::Error> {
     to.collect_str(&format_args!("{time:.6}"))
+}
+
+/// Returns the schema of a line of this type.
+fn line_schema(name: &str, content: Schema) -> Value {
+    let mut line = content.to_value();
+    line["properties"] = json!({ "type": { "const": name } });
+    line["required"] = json!(["type"]);
+    line
+}
+
+/// Returns the JSON Schema of one line of `--output-format stream-json`; the last line is a result.
+pub(in crate::view) fn line_schema_with<Result: JsonSchema>(
+    generator: &mut SchemaGenerator,
+) -> Schema {
+    let events = kind_schemas(generator);
+    let result = line_schema("result", generator.subschema_for::<Result>());
+    json_schema!({
+        "title": "Event",
+        "description": "A line of `--output-format stream-json`. The last line has the type `result`.",
+        "oneOf": [
+            {
+                "type": "object",
+                "properties": {
+                    "seq": { "description": "The number of the event, from 1 and without gaps.", "type": "integer", "minimum": 1 },
+                    "ts": { "description": "The wall-clock time, which never goes back.", "type": "string", "format": "date-time" },
+                    "session_id": { "description": "The session.", "type": "string" },
+                },
+                "required": ["type", "seq", "ts", "session_id"],
+                "oneOf": events,
+            },
+            result,
+        ],
+    })
 }

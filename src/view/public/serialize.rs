@@ -1,12 +1,15 @@
 //! Serializers for amounts, which also serialize an amount that may be unknown.
 
+use std::borrow::Cow;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Serialize, Serializer};
 
 use crate::machine::StopReason;
 use crate::model::{MicroUsd, TimeSpan, Tokens, Usage};
 
 /// The usage of one or several model calls. Input includes cached input; output includes reasoning.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 #[serde(remote = "Usage")]
 pub(in crate::view) struct TokenUsage {
     #[serde(rename = "input_tokens")]
@@ -19,6 +22,26 @@ pub(in crate::view) struct TokenUsage {
     cache_write: Tokens,
     #[serde(rename = "reasoning_tokens")]
     reasoning: Tokens,
+}
+
+/// The schema of the name of a stop reason.
+pub(in crate::view) struct StopReasonName;
+
+impl JsonSchema for StopReasonName {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        "StopReason".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        let mut names: Vec<_> = StopReason::ALL.iter().map(|reason| reason.name()).collect();
+        names.sort_unstable();
+        names.dedup();
+        json_schema!({ "type": "string", "enum": names })
+    }
 }
 
 /// Serializes the name of a stop reason, if there is one.

@@ -3,17 +3,18 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
-use serde_json::{Value, json};
+use serde_json::{Map, Value};
 
 use super::changed_files::ChangedFiles;
 use crate::machine::{RunStatus, StopReason};
-use crate::model::{FileChange, MicroUsd, TimeSpan, Usage};
+use crate::model::{FileAction, FileChange, MicroUsd, TimeSpan, Usage};
 use crate::view::CostSource;
-use crate::view::public::{SCHEMA, TokenUsage, dollars, millis, reason, seconds};
+use crate::view::public::{SCHEMA, StopReasonName, TokenUsage, dollars, millis, reason, seconds};
 
 /// The result of a run.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct RunResult {
     /// The version of the document.
     pub schema: u32,
@@ -23,6 +24,7 @@ pub struct RunResult {
     pub status: RunStatus,
     /// Why it ended; null if it did not start.
     #[serde(serialize_with = "reason")]
+    #[schemars(with = "Option<StopReasonName>")]
     pub stop_reason: Option<StopReason>,
     /// The exit code.
     pub exit_code: u8,
@@ -36,6 +38,7 @@ pub struct RunResult {
     pub llm_calls: u32,
     /// How long it took.
     #[serde(rename = "duration_seconds", serialize_with = "seconds")]
+    #[schemars(with = "f64")]
     pub duration: TimeSpan,
     /// The model, as `provider/name`.
     pub model: Option<Arc<str>>,
@@ -43,12 +46,14 @@ pub struct RunResult {
     pub tools_used: Vec<ToolUsed>,
     /// The changed files, each once.
     #[serde(serialize_with = "files")]
+    #[schemars(with = "Vec<ModifiedFile>")]
     pub files_modified: Vec<FileChange>,
     /// The usage of all calls.
     #[serde(with = "TokenUsage")]
     pub usage: Usage,
     /// The cost of all calls; null if the model has no price.
     #[serde(serialize_with = "dollars")]
+    #[schemars(with = "Option<f64>")]
     pub cost: Option<MicroUsd>,
     /// The same cost, by purpose.
     pub costs: RunCosts,
@@ -61,9 +66,11 @@ pub struct RunResult {
     pub resume_command: Option<Arc<str>>,
     /// The result of the self-evaluation, if there was one.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Map<String, Value>")]
     pub evaluation: Option<Value>,
     /// The iterations of a loop or a pipeline.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Map<String, Value>")]
     pub workflow: Option<Value>,
     /// The worktree that the run worked in, if it was an isolated one.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -71,7 +78,7 @@ pub struct RunResult {
 }
 
 /// The isolated worktree of a run, and what is in it at the end.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct WorktreeResult {
     /// Its name.
     pub name: String,
@@ -100,7 +107,7 @@ pub struct WorktreeResult {
 }
 
 /// One tool call.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct ToolUsed {
     /// The tool.
     pub name: Arc<str>,
@@ -111,6 +118,7 @@ pub struct ToolUsed {
     pub path: Option<Arc<str>>,
     /// How long it ran.
     #[serde(rename = "duration_ms", serialize_with = "millis")]
+    #[schemars(with = "f64")]
     pub duration: TimeSpan,
     /// Why it failed, if it did.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -123,19 +131,30 @@ pub struct ToolUsed {
     pub error_line: Option<Arc<str>>,
 }
 
+/// A changed file, as it is written.
+#[derive(Serialize, JsonSchema)]
+struct ModifiedFile<'a> {
+    /// The file, relative to the workspace.
+    path: &'a str,
+    /// What happened to it, from the beginning of the run to its end.
+    action: FileAction,
+}
+
 /// The costs by purpose.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct RunCosts {
     /// The total; null if the model has no price.
     #[serde(rename = "total_cost_usd", serialize_with = "dollars")]
+    #[schemars(with = "Option<f64>")]
     pub total: Option<MicroUsd>,
     /// The cost of each kind of call.
     #[serde(serialize_with = "by_source")]
+    #[schemars(with = "BTreeMap<CostSource, f64>")]
     pub by_source: BTreeMap<CostSource, MicroUsd>,
 }
 
 /// A tool call that was denied.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct DeniedCall {
     /// The tool.
     pub tool: Arc<str>,
@@ -226,7 +245,7 @@ fn last_of_each_session(runs: &[RunResult]) -> impl Iterator<Item = &RunResult> 
 }
 
 fn files<S: Serializer>(files: &[FileChange], to: S) -> Result<S::Ok, S::Error> {
-    to.collect_seq(files.iter().map(|file| json!({ "path": file.path, "action": file.action })))
+    to.collect_seq(files.iter().map(|file| ModifiedFile { path: &file.path, action: file.action }))
 }
 
 fn by_source<S: Serializer>(

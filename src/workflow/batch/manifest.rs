@@ -15,7 +15,7 @@ use crate::model::{did_you_mean, nearest};
 const PROMPT_PLACEHOLDER: &str = "{{prompt}}";
 
 /// The longest id, in characters.
-const MAX_ID_LENGTH: usize = 200;
+pub(super) const MAX_ID_LENGTH: usize = 200;
 
 /// A task of a batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -131,8 +131,8 @@ pub struct ManifestText<'a> {
     pub text: &'a str,
 }
 
-/// The keys of a task.
-const TASK_KEYS: [&str; 11] = [
+/// The keys of a task. [`manifest_schema`](super::manifest_schema) describes them.
+pub(super) const TASK_KEYS: [&str; 11] = [
     "id",
     "prompt",
     "workspace",
@@ -147,7 +147,7 @@ const TASK_KEYS: [&str; 11] = [
 ];
 
 /// The keys of a variant.
-const VARIANT_KEYS: [&str; 6] = ["id", "model", "agent", "prompt", "limits", "set"];
+pub(super) const VARIANT_KEYS: [&str; 6] = ["id", "model", "agent", "prompt", "limits", "set"];
 
 impl BatchManifest {
     /// Parses a manifest and its variants. Relative folders are those below `cwd`.

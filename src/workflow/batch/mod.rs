@@ -19,6 +19,7 @@ pub mod emit;
 mod folder;
 mod manifest;
 mod manifest_file;
+mod manifest_schema;
 mod manifest_settings;
 mod report;
 mod results;
@@ -36,6 +37,7 @@ pub use manifest::{
     TaskWorkspace,
 };
 pub(in crate::workflow) use manifest_file::{ManifestEntry, read_entries};
+pub use manifest_schema::manifest_schema;
 pub use report::BatchReport;
 pub use results::{BatchResults, CellFigures, CellRow, CellStatus};
 pub use statistics::Estimate;

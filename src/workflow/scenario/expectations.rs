@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -9,7 +10,7 @@ use super::recording::RecordedRun;
 use crate::view::public::PublicEventKind;
 
 /// Expectations of a run. A field that is not given is not checked.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Expectations {
     /// The exit code.
@@ -42,7 +43,7 @@ pub struct Expectations {
 }
 
 /// A text, or a pattern of it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged, expecting = "expected a text, or a table with `contains` and `lacks`")]
 pub enum TextPattern {
     /// This text.
@@ -52,7 +53,7 @@ pub enum TextPattern {
 }
 
 /// What a text contains and does not contain.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PartialText {
     /// All of these occur.
@@ -64,7 +65,7 @@ pub struct PartialText {
 }
 
 /// A file of the workspace, at the end.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(
     untagged,
     expecting = "expected true or false for whether it is there, its text, or a table with `contains` and `lacks`"
@@ -77,7 +78,7 @@ pub enum ExpectedFile {
 }
 
 /// A tool call, and its answer.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ExpectedTool {
     /// The tool.
@@ -89,7 +90,7 @@ pub struct ExpectedTool {
 }
 
 /// A request to the model.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ExpectedRequest {
     /// Its purpose: `agent`, `compaction` or `closing`.
@@ -109,7 +110,7 @@ pub struct ExpectedRequest {
 }
 
 /// An event: its name, and where it matters its fields, as `tool_call_end name=grep status=ok`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 pub struct EventPattern(String);
 

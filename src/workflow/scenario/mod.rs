@@ -57,6 +57,7 @@ pub use expectations::{
 };
 pub use parse::{
     Scenario, ScenarioAction, ScenarioClock, ScenarioContent, ScenarioError, ScheduledAction,
+    scenario_schema,
 };
 pub use report::{ScenarioResult, format_text, to_json, to_junit};
 pub use run::{ScenarioOutcome, find_scenarios, run_all};

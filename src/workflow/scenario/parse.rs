@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use schemars::JsonSchema;
+use schemars::generate::SchemaSettings;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use thiserror::Error;
@@ -10,8 +12,9 @@ use toml::Spanned;
 
 use super::expectations::{EventPattern, Expectations};
 use crate::llm::PlaybackError;
-use crate::llm::scripted::Script;
-use crate::model::Signal;
+use crate::llm::model_table::PriceRow;
+use crate::llm::scripted::{Script, ScriptedTurn};
+use crate::model::{Signal, Tokens};
 use crate::policy::ConfirmationAnswer;
 use crate::workspace::read_input;
 
@@ -29,8 +32,9 @@ pub struct Scenario {
 }
 
 /// The content of the file of a scenario.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(title = "Scenario", description = "A file of `architect test`.")]
 pub struct ScenarioContent {
     /// Its description.
     pub about: Option<String>,
@@ -59,14 +63,25 @@ pub struct ScenarioContent {
     /// The files of the workspace.
     #[serde(default)]
     pub workspace: BTreeMap<String, String>,
+    /// Whether the turns start over at the end.
+    #[schemars(with = "Option<bool>")]
     repeat: Option<Value>,
+    /// The price of the model in dollars per million tokens.
+    #[schemars(with = "Option<PriceRow>")]
     price: Option<Value>,
+    /// The context window in tokens.
+    #[schemars(with = "Option<Tokens>")]
     window: Option<Value>,
+    /// The output limit in tokens.
+    #[schemars(with = "Option<Tokens>")]
     max_output: Option<Value>,
+    /// What the model says, call by call.
     #[serde(default)]
+    #[schemars(with = "Vec<ScriptedTurn>")]
     turn: Vec<Spanned<Value>>,
     /// Scheduled actions.
     #[serde(default, rename = "at")]
+    #[schemars(with = "Vec<ScheduledActionToml>")]
     pub actions: Vec<ScheduledAction>,
     /// The expectations.
     #[serde(default)]
@@ -78,7 +93,7 @@ fn default_agent() -> String {
 }
 
 /// The clock of a scenario.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ScenarioClock {
     /// A clock that advances only by waiting; effects run one after the other.
@@ -134,14 +149,27 @@ pub enum ScenarioError {
     },
 }
 
-#[derive(Deserialize)]
+/// An action during the run, at an event: one of `steer`, `follow_up` and `signal`.
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct ScheduledActionToml {
+    /// The event: its name, and fields as `tool_call_end name=grep`.
     event: EventPattern,
+    /// The number of that event, counted from one.
+    #[schemars(range(min = 1))]
     nth: Option<u32>,
+    /// A message for the next model call.
     steer: Option<String>,
+    /// A message for the end of the run.
     follow_up: Option<String>,
+    /// A signal: `SIGINT`, `SIGTERM` or `SIGHUP`.
     signal: Option<String>,
+}
+
+/// Returns the JSON Schema of the files of scenarios.
+pub fn scenario_schema() -> Value {
+    let generator = SchemaSettings::draft2020_12().into_generator();
+    generator.into_root_schema_for::<ScenarioContent>().to_value()
 }
 
 /// The header of the expectations.

@@ -27,6 +27,7 @@ mod printed;
 mod process_environment;
 mod resume;
 mod saved_options;
+mod schemas;
 mod scripted_model;
 mod secrets;
 mod server_faults;

@@ -1,0 +1,195 @@
+"""Plays the runner of GitHub for the action: its variables and files, a scripted model, and inputs that try to get out.
+
+Needs `architect` on the path.
+"""
+
+import hashlib
+import json
+import os
+import pathlib
+import platform
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+import unittest
+
+HERE = pathlib.Path(__file__).resolve().parent
+KEY = "sk-test-canary-0123456789"
+OWN, FORK = {"full_name": "own/project"}, {"full_name": "someone/project"}
+
+ANSWER = """\
+- `src/a.py:2`: the name is never used
+* ../../etc/passwd:1: not in the checkout
+src/gone.py:1: no such file
+::error::hidden
+##[add-mask]e
+status<<end
+failed
+end
+Done."""
+
+
+class Runner:
+    """A checkout, and what a runner gives to a step."""
+
+    def __init__(self, answer: str = ANSWER, calls: str = ""):
+        self.folder = pathlib.Path(tempfile.mkdtemp())
+        self.work = self.folder / "work"
+        (self.work / "src").mkdir(parents=True)
+        (self.work / "src" / "a.py").write_text("a = 1\nb = 2\n")
+        (self.folder / "temp").mkdir()
+        (self.folder / "home").mkdir()
+        self.script = self.folder / "script.toml"
+        text = json.dumps(answer)
+        self.script.write_text(f"price = {{ input = 1, output = 1 }}\n{calls}\n[[turn]]\ntext = {text}\n")
+
+    def run(self, event: dict | None = None, **inputs: str):
+        files = {name: self.folder / name for name in ("GITHUB_OUTPUT", "GITHUB_STEP_SUMMARY", "GITHUB_EVENT_PATH")}
+        for file in files.values():
+            file.write_text("")
+        files["GITHUB_EVENT_PATH"].write_text(json.dumps({"repository": OWN, **(event or {})}))
+        given = {"TASK": "Review this.", "MODEL": f"scripted/{self.script}", "BUDGET": "1", "MODE": "review"}
+        given |= {"TRUST": "false", "VERSION": "", "WORKING_DIRECTORY": "."} | inputs
+        environment = {
+            **{f"INPUT_{name}": value for name, value in given.items()},
+            **{name: str(file) for name, file in files.items()},
+            "PATH": os.environ["PATH"],
+            "HOME": str(self.folder / "home"),
+            "RUNNER_TEMP": str(self.folder / "temp"),
+            "GITHUB_WORKSPACE": str(self.work),
+            "GITHUB_ACTIONS": "true",
+            "ANTHROPIC_API_KEY": KEY,
+            "ARCHITECT_TRUST": "1",
+            **getattr(self, "environment", {}),
+        }
+        step = [sys.executable, "-I", str(HERE / "run.py")]
+        ran = subprocess.run(step, cwd=self.work, env=environment, capture_output=True, text=True, timeout=120, check=False)
+        self.code, self.log = ran.returncode, ran.stdout + ran.stderr
+        self.commands = [line for line in self.log.splitlines() if line.lstrip().startswith("::")]
+        self.summary = files["GITHUB_STEP_SUMMARY"].read_text()
+        self.outputs = dict(
+            (name, value)
+            for name, _, value in re.findall(
+                r"^([\w-]+)<<(end-[0-9a-f]{32})\n(.*?)\n\2$", files["GITHUB_OUTPUT"].read_text(), re.MULTILINE | re.DOTALL
+            )
+        )
+        return self
+
+    def document(self) -> dict:
+        return json.loads(pathlib.Path(self.outputs["artefact"], "result.json").read_text())
+
+
+class ActionTest(unittest.TestCase):
+    def test_outputs_summary_annotations_and_artefact(self):
+        ran = Runner().run()
+        self.assertEqual(ran.code, 0, ran.log)
+        self.assertEqual((ran.outputs["status"], ran.outputs["answer"]), ("success", ANSWER))
+        self.assertGreater(float(ran.outputs["cost"]), 0)
+        self.assertRegex(ran.outputs["session"], r"^[0-9a-f-]{36}$")
+        self.assertIn("Done.", ran.summary)
+        found = {file.name for file in pathlib.Path(ran.outputs["artefact"]).iterdir()}
+        self.assertEqual(found, {"report.md", "result.json", "trace.html"})
+        # The mask, how it ended, and the one finding in a file of the checkout; nothing of the answer is a command.
+        self.assertEqual(ran.commands[0], f"::add-mask::{KEY}")
+        self.assertIn("::warning file=src/a.py,line=2,title=architect::the name is never used", ran.commands)
+        self.assertEqual(len(ran.commands), 3, ran.commands)
+        self.assertEqual(ran.log.count(KEY), 1)
+
+    def test_nothing_in_an_input_is_interpreted(self):
+        marker = pathlib.Path(tempfile.mkdtemp(), "marker")
+        for text in (
+            f"$(touch {marker})",
+            f"`touch {marker}`",
+            f"'; touch {marker}; '",
+            f'"; touch {marker} #',
+            f"x\n::error::y\nINPUT_MODE=build\ntouch {marker}",
+            "--mode=yolo",
+            "@/etc/passwd",
+            "-",
+            "x\n::add-mask::e",
+        ):
+            for name in ("TASK", "MODEL", "BUDGET", "MODE", "TRUST", "VERSION", "WORKING_DIRECTORY"):
+                try:
+                    ran = Runner().run(**{name: text})
+                except ValueError:
+                    continue
+                self.assertFalse(marker.exists(), (name, text))
+                masks = [line for line in ran.commands if line.startswith("::add-mask::")]
+                self.assertLessEqual(set(masks), {f"::add-mask::{KEY}"}, (name, text))
+                if name == "TASK":
+                    self.assertEqual(ran.code, 0, ran.log)
+                    journals = (ran.folder / "temp").rglob("*.jsonl")
+                    is_stored = any(json.dumps(text)[1:-1] in file.read_text() for file in journals)
+                    self.assertTrue(is_stored, f"the task is not as it was given: {text}")
+                else:
+                    self.assertNotEqual(ran.code, 0, (name, text))
+                    self.assertEqual(ran.outputs["status"], "failed", (name, text, ran.log))
+
+    def test_a_run_that_stops_early_ends_the_step_with_its_code(self):
+        ran = Runner(calls="repeat = true\n[[turn]]\ncalls = [{ name = 'list_files', arguments = {} }]").run(BUDGET="0")
+        self.assertEqual((ran.code, ran.outputs["status"]), (2, "partial"), ran.log)
+        self.assertTrue(any(line.startswith("::warning title=architect::stopped early") for line in ran.commands))
+
+    def test_build_changes_files_and_review_does_not(self):
+        write = "[[turn]]\ncalls = [{ name = 'write_file', arguments = { path = 'b.txt', content = 'x' } }]"
+        for mode, is_written in (("review", False), ("plan", False), ("build", True)):
+            ran = Runner(calls=write).run(MODE=mode)
+            self.assertEqual((ran.work / "b.txt").exists(), is_written, mode)
+
+    def test_the_token_of_the_checkout_can_not_be_read(self):
+        for mode in ("review", "build"):
+            runner = Runner(calls="[[turn]]\ncalls = [{ name = 'read_file', arguments = { path = '.git/config' } }]")
+            (runner.work / ".git").mkdir()
+            (runner.work / ".git" / "config").write_text("AUTHORIZATION: basic canary")
+            runner.run(MODE=mode)
+            self.assertFalse(runner.document()["tools_used"][0]["success"], mode)
+
+    def test_a_fork_is_reviewed_only_and_never_trusted(self):
+        events = [
+            {"pull_request": {"head": {"repo": FORK}}},
+            {"pull_request": {"head": {"repo": None}}},
+            {"workflow_run": {"head_repository": FORK}},
+            {"issue": {}, "comment": {}},
+        ]
+        command = "[[turn]]\ncalls = [{ name = 'run_command', arguments = { command = 'touch marker' } }]"
+        agent = "[agents.review]\nallowed_tools = ['*']\nconfirm_mode = 'yolo'\n"
+        for event in events:
+            self.assertEqual(Runner().run(event, MODE="build").code, 3)
+            runner = Runner(calls=command)
+            (runner.work / ".architect").mkdir()
+            (runner.work / ".architect" / "config.toml").write_text(agent)
+            ran = runner.run(event, TRUST="true")
+            self.assertEqual(ran.outputs["status"], "success", ran.log)
+            self.assertFalse((ran.work / "marker").exists())
+        own = {"pull_request": {"head": {"repo": OWN}}}
+        self.assertEqual(Runner().run(own, MODE="build").code, 0)
+
+    def test_without_a_key_nothing_is_done(self):
+        runner = Runner()
+        runner.environment = {"ANTHROPIC_API_KEY": ""}
+        ran = runner.run(MODEL="sonnet")
+        self.assertEqual((ran.code, ran.outputs), (0, {"status": "skipped"}), ran.log)
+
+    def test_the_program_is_that_of_a_release_with_its_checksum(self):
+        releases = pathlib.Path(tempfile.mkdtemp())
+        system = {"linux": "unknown-linux-gnu", "darwin": "apple-darwin"}[sys.platform]
+        name = f"architect-9.9.9-{platform.machine().replace('arm64', 'aarch64')}-{system}"
+        (releases / "v9.9.9").mkdir()
+        archive = releases / "v9.9.9" / f"{name}.tar.gz"
+        with tarfile.open(archive, "w:gz") as packed:
+            packed.add(shutil.which("architect"), f"{name}/architect")
+        number = hashlib.sha256(archive.read_bytes()).hexdigest()
+        sums = releases / "v9.9.9" / "SHA256SUMS"
+        for digest, code in ((number, 0), ("0" * 64, 3)):
+            sums.write_text(f"{digest}  {archive.name}\n")
+            runner = Runner()
+            runner.environment = {"ACTION_RELEASES": releases.as_uri()}
+            ran = runner.run(VERSION="9.9.9")
+            self.assertEqual(ran.code, code, ran.log)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

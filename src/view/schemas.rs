@@ -1,0 +1,36 @@
+//! The JSON Schemas of what programs read of a run.
+
+use schemars::generate::{SchemaGenerator, SchemaSettings};
+use schemars::{JsonSchema, Schema};
+use serde_json::Value;
+
+use super::public::line_schema_with;
+use super::result::RunResult;
+
+/// Returns the JSON Schema of the result document.
+pub fn result_schema() -> Value {
+    generator().into_root_schema_for::<RunResult>().to_value()
+}
+
+/// Returns the JSON Schema of a line of `--output-format stream-json`.
+pub fn event_schema() -> Value {
+    generator().into_root_schema_for::<StreamLine>().to_value()
+}
+
+/// Returns a generator of schemas of what is written.
+fn generator() -> SchemaGenerator {
+    SchemaSettings::draft2020_12().for_serialize().into_generator()
+}
+
+/// An event, or the result at the end of the stream.
+struct StreamLine;
+
+impl JsonSchema for StreamLine {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Event".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        line_schema_with::<RunResult>(generator)
+    }
+}
