@@ -1,4 +1,4 @@
-//! A headless Chromium, driven over the protocol of WebDriver by Debian's `chromium-driver`.
+//! A headless Chromium, driven over the protocol of `WebDriver` by Debian's `chromium-driver`.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -16,7 +16,7 @@ pub(crate) struct Browser {
     driver: Child,
     agent: Agent,
     session: String,
-    _profile: TempDir,
+    profile: TempDir,
 }
 
 impl Browser {
@@ -43,9 +43,9 @@ impl Browser {
             driver,
             agent,
             session: format!("http://127.0.0.1:{port}/session"),
-            _profile: profile,
+            profile: profile,
         };
-        let profile = browser._profile.path().display();
+        let profile = browser.profile.path().display();
         let arguments = [
             "--headless",
             "--no-sandbox",
