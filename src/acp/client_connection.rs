@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::io::{self, Write};
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
@@ -24,14 +24,19 @@ pub(super) struct ClientConnection {
 }
 
 struct ConnectionState {
-    /// The lines to write; unbounded, so that a client that does not read stops no run.
+    /// The lines to write. A client that reads slowly stops no run, up to [`MAX_UNREAD`].
     lines: Sender<OutputLine>,
+    /// The bytes in these lines.
+    unread: Arc<AtomicUsize>,
     next_request: AtomicI64,
     /// The requests that the client has not answered.
     open: Mutex<HashMap<i64, Sender<Result<Value, Error>>>>,
     /// Cancelled when the client is gone.
     closed: CancellationToken,
 }
+
+/// How many bytes wait for the client. One that lets more wait no longer reads.
+const MAX_UNREAD: usize = 64 << 20;
 
 enum OutputLine {
     Message(Vec<u8>),
@@ -61,14 +66,15 @@ impl ClientConnection {
         closed: CancellationToken,
     ) -> io::Result<Self> {
         let (lines, receiver) = unbounded();
-        let gone = closed.clone();
+        let unread = Arc::<AtomicUsize>::default();
+        let (gone, waiting) = (closed.clone(), Arc::clone(&unread));
         thread::Builder::new().name("acp-write".to_owned()).spawn(move || {
-            if write_lines(output, &receiver).is_err() {
+            if write_lines(output, &receiver, &waiting).is_err() {
                 gone.cancel();
             }
         })?;
         let (next_request, open) = (AtomicI64::new(1), Mutex::default());
-        Ok(Self { inner: Arc::new(ConnectionState { lines, next_request, open, closed }) })
+        Ok(Self { inner: Arc::new(ConnectionState { lines, unread, next_request, open, closed }) })
     }
 
     /// Sends an update of a session.
@@ -158,16 +164,29 @@ impl ClientConnection {
     fn send(&self, message: &Value) {
         let mut line = message.to_string().into_bytes();
         line.push(b'\n');
+        let unread = self.inner.unread.fetch_add(line.len(), Ordering::Relaxed) + line.len();
+        if unread > MAX_UNREAD && !self.inner.closed.is_cancelled() {
+            log::warn!("the client does not read what is sent to it");
+            self.inner.closed.cancel();
+        }
+        if self.inner.closed.is_cancelled() {
+            return;
+        }
         // After the writer has failed, no one reads it.
         let _ = self.inner.lines.send(OutputLine::Message(line));
     }
 }
 
-fn write_lines(mut output: impl Write, lines: &Receiver<OutputLine>) -> io::Result<()> {
+fn write_lines(
+    mut output: impl Write,
+    lines: &Receiver<OutputLine>,
+    unread: &AtomicUsize,
+) -> io::Result<()> {
     for line in lines {
         match line {
             OutputLine::Message(line) => {
                 output.write_all(&line)?;
+                unread.fetch_sub(line.len(), Ordering::Relaxed);
                 if lines.is_empty() {
                     output.flush()?;
                 }

@@ -1,16 +1,18 @@
 //! The open files of the client.
 
-use std::path::Path;
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use agent_client_protocol_schema::v1::{
-    CLIENT_METHOD_NAMES, FileSystemCapabilities, ReadTextFileRequest, ReadTextFileResponse,
-    SessionId, WriteTextFileRequest, WriteTextFileResponse,
+    CLIENT_METHOD_NAMES, ErrorCode, FileSystemCapabilities, ReadTextFileRequest,
+    ReadTextFileResponse, SessionId, WriteTextFileRequest, WriteTextFileResponse,
 };
 
 use super::client_connection::{ClientConnection, RequestFailure};
-use crate::port::CancellationToken;
+use crate::port::{CancellationToken, lock};
 use crate::workspace::EditorBuffers;
 
 /// How long the client may take to answer; after that it is not asked again in this prompt.
@@ -23,6 +25,8 @@ pub(super) struct ClientFiles {
     offered: FileSystemCapabilities,
     cancel: CancellationToken,
     is_silent: AtomicBool,
+    /// Files whose text the client could not tell. They may have unsaved changes, so it is not given another text.
+    unread: Mutex<HashSet<PathBuf>>,
 }
 
 impl ClientFiles {
@@ -33,15 +37,32 @@ impl ClientFiles {
         offered: FileSystemCapabilities,
         cancel: CancellationToken,
     ) -> Option<Self> {
-        let is_silent = AtomicBool::new(false);
+        let (is_silent, unread) = (AtomicBool::new(false), Mutex::default());
         let is_offered = offered.read_text_file;
-        is_offered.then_some(Self { connection, session, offered, cancel, is_silent })
+        is_offered.then_some(Self { connection, session, offered, cancel, is_silent, unread })
     }
 
-    /// Notes that the client does not answer.
-    fn note(&self, failure: &RequestFailure) {
-        if *failure == RequestFailure::TimedOut && !self.is_silent.swap(true, Ordering::Relaxed) {
-            log::warn!("the client does not answer requests for files; those on disk are used");
+    /// Notes that the client has not told the text of a file, or not taken one.
+    fn note(&self, path: &Path, failure: &RequestFailure) {
+        match failure {
+            RequestFailure::Refused(error) if error.code == ErrorCode::ResourceNotFound => {}
+            RequestFailure::Refused(error) => {
+                if lock(&self.unread).insert(path.to_owned()) {
+                    let path = path.display();
+                    log::warn!(
+                        "the client refuses requests for {path}, that on disk is used: {}",
+                        error.message
+                    );
+                }
+            }
+            RequestFailure::TimedOut => {
+                if !self.is_silent.swap(true, Ordering::Relaxed) {
+                    log::warn!(
+                        "the client does not answer requests for files; those on disk are used"
+                    );
+                }
+            }
+            RequestFailure::Cancelled => {}
         }
     }
 }
@@ -54,19 +75,20 @@ impl EditorBuffers for ClientFiles {
         let request = ReadTextFileRequest::new(self.session.clone(), path);
         let method = CLIENT_METHOD_NAMES.fs_read_text_file;
         let answer = self.connection.request(method, &request, &self.cancel, Some(TIMEOUT));
-        let read = answer.inspect_err(|failure| self.note(failure));
+        let read = answer.inspect_err(|failure| self.note(path, failure));
         read.ok().map(|response: ReadTextFileResponse| response.content)
     }
 
     fn on_written(&self, path: &Path, text: &str) {
-        if !self.offered.write_text_file || self.is_silent.load(Ordering::Relaxed) {
+        let is_unknown = || lock(&self.unread).contains(path);
+        if !self.offered.write_text_file || self.is_silent.load(Ordering::Relaxed) || is_unknown() {
             return;
         }
         let request = WriteTextFileRequest::new(self.session.clone(), path, text);
         let method = CLIENT_METHOD_NAMES.fs_write_text_file;
         let answer = self.connection.request(method, &request, &self.cancel, Some(TIMEOUT));
         if let Err(failure) = answer.map(|_: WriteTextFileResponse| ()) {
-            self.note(&failure);
+            self.note(path, &failure);
         }
     }
 }

@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::convert::Infallible;
 use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::fd::{AsFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -23,6 +24,8 @@ use agent_client_protocol_schema::v1::{
     SessionResumeCapabilities, SessionUpdate, SetSessionModeRequest, SetSessionModeResponse,
 };
 use crossbeam_channel::{Sender, bounded, unbounded};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -88,11 +91,12 @@ enum ServerInput {
 pub fn serve(
     host: Arc<dyn SessionHost>,
     input: impl Read + Send + 'static,
-    output: impl Write + Send + 'static,
+    output: impl Write + AsFd + Send + 'static,
     interrupts: &RunInterrupts,
 ) -> io::Result<ServeEnd> {
     let (inputs, receiver) = unbounded();
     let closed = CancellationToken::new();
+    watch_reader(output.as_fd().try_clone_to_owned()?, closed.clone())?;
     let connection = ClientConnection::start(output, closed.clone())?;
     let of_close = inputs.clone();
     let _on_close =
@@ -142,6 +146,20 @@ pub fn serve(
     connection.flush(FLUSH_TIMEOUT);
     closed.cancel();
     Ok(end)
+}
+
+/// Cancels a token as soon as no one reads an output any more: until the next message is written, much can happen.
+fn watch_reader(output: OwnedFd, closed: CancellationToken) -> io::Result<()> {
+    let watch = move || {
+        // Without events to wait for, it ends with the reader. A file has none.
+        let mut waited = [PollFd::new(&output, PollFlags::empty())];
+        while poll(&mut waited, None) == Err(Errno::INTR) {}
+        let gone = PollFlags::ERR | PollFlags::HUP;
+        if waited[0].revents().intersects(gone) {
+            closed.cancel();
+        }
+    };
+    thread::Builder::new().name("acp-watch".to_owned()).spawn(watch).map(drop)
 }
 
 /// Reads lines to the end of the input.
@@ -429,15 +447,18 @@ impl RequestHandler {
         let store = self.host.store(&folder)?;
         let root = WorkspaceRoot::open(&folder)
             .map_err(|error| with_message(Error::invalid_params(), error.to_string()))?;
-        let stored = read_session(&store, session, &root).map_err(|error| match error {
-            JournalError::UnknownSession(_) => unknown(),
-            error => app_error(&error.into()),
-        })?;
-        let options = self.host.stored_options(&folder, &stored.history)?;
-        let opened = open_session(session, &folder, servers, Some(options))?;
+        let stored = match read_session(&store, session, &root) {
+            Ok(stored) => Some(stored),
+            // Nothing is stored before the first prompt.
+            Err(JournalError::UnknownSession(_)) if lock(&self.sessions).contains_key(id) => None,
+            Err(JournalError::UnknownSession(_)) => return Err(unknown()),
+            Err(error) => return Err(app_error(&error.into())),
+        };
+        let options = stored.as_ref().map(|it| self.host.stored_options(&folder, &it.history));
+        let opened = open_session(session, &folder, servers, options.transpose()?)?;
         let modes = self.check(&opened)?;
         if shows_history {
-            for update in stored.updates {
+            for update in stored.into_iter().flat_map(|it| it.updates) {
                 // The client is gone, and so is its request.
                 self.client
                     .connection

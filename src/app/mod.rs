@@ -53,7 +53,7 @@ pub use run::{FinishedRun, RunIo, RunRequest};
 pub use run_environment::{PortsOverride, RunEnvironment, SubagentClock};
 pub use run_interrupts::RunInterrupts;
 pub use run_setup::RunSetup;
-pub use sandbox::{Sandbox, watch_writes};
+pub use sandbox::{Sandbox, finish_interrupted, watch_writes};
 pub use secrets::{collect_secrets, mask_message};
 pub use session::{SessionTarget, open_store, restart_limits};
 pub(crate) use subagents::DISPATCH as DISPATCH_TOOL;

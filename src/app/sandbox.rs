@@ -98,9 +98,7 @@ impl Sandbox {
         workspace: PathBuf,
         guarded: GuardedFiles,
     ) -> Result<Self, AppError> {
-        if let Some(state) = world.folders().state {
-            finish_interrupted_once(&state, world);
-        }
+        finish_interrupted(world);
         let temps = [(); 3].map(|()| SandboxTemp::new(world));
         let [for_model, for_checks, for_user] = temps.each_ref().map(|temp| temp.0.clone());
         let env = |temp: &Path| command_environment(config, world, temp);
@@ -161,12 +159,10 @@ fn is_first_cleanup(folder: &Path) -> bool {
     lock(&CLEANED).insert(folder.to_owned())
 }
 
-/// Makes harmless what commands of killed runs left.
-fn finish_interrupted_once(state: &Path, world: &ProcessEnv) {
-    if !is_first_cleanup(state) {
-        return;
-    }
-    for sentence in exec::finish_interrupted(state, &user_git(world)) {
+/// Makes harmless, once in a process, what commands of killed runs left, and killed writes into a workspace.
+pub fn finish_interrupted(world: &ProcessEnv) {
+    let Some(state) = world.folders().state.filter(|state| is_first_cleanup(state)) else { return };
+    for sentence in exec::finish_interrupted(&state, &user_git(world)) {
         log::warn!("after a run that was killed: {sentence}");
     }
 }
@@ -231,6 +227,7 @@ fn build_policy(
             .collect(),
         protected: own.chain(state).collect(),
         record_path,
+        obeyed: PROTECTED_PATHS.map(PathBuf::from).to_vec(),
         user_git,
         ..SandboxPolicy::off(workspace)
     }
@@ -238,6 +235,7 @@ fn build_policy(
 
 /// Watches over what this program writes into a workspace for a run: restored, merged or applied files.
 pub fn watch_writes(config: &Config, world: &ProcessEnv, workspace: &Path) -> WriteWatch {
+    finish_interrupted(world);
     let workspace = workspace.canonicalize().unwrap_or_else(|_| workspace.to_owned());
     let mut policy = build_policy(config, world, workspace, &std::env::temp_dir());
     // A run that may only read leaves nothing to write.

@@ -17,7 +17,7 @@ mod test;
 mod undo;
 mod worktrees;
 
-use architect::app::ProcessEnv;
+use architect::app::{ProcessEnv, finish_interrupted};
 use architect::journal::MessageKind;
 use architect::view::chart;
 use clap::CommandFactory;
@@ -32,6 +32,11 @@ use run::with_result_document;
 
 /// Carries a command out, and returns the exit code.
 pub(crate) fn run(command: CliCommand, world: ProcessEnv) -> Result<u8, CliError> {
+    let is_about_files =
+        !matches!(command, CliCommand::Completions { .. } | CliCommand::Machine(_));
+    if is_about_files {
+        finish_interrupted(&world);
+    }
     match command {
         CliCommand::Run(args) => {
             with_result_document(args.output.format.format(), || run::run(&args, world))

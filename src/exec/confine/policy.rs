@@ -59,6 +59,9 @@ pub struct SandboxPolicy {
     /// The user's own configuration of git; for the engine alone.
     #[serde(skip)]
     pub user_git: UserGitConfig,
+    /// What other programs obey in a folder that the user works in, by its path there; for the engine alone.
+    #[serde(skip)]
+    pub obeyed: Vec<PathBuf>,
     /// The record of pending cleanup, in case the engine is killed.
     pub record_path: Option<PathBuf>,
 }

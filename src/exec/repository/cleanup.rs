@@ -2,11 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
+use std::fs::Permissions;
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Component, Path, PathBuf};
 
 use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt};
+use rustix::fs::OFlags;
 
 use super::git_config::{GitSetting, PlaceValue, format_config, has_word, parse};
 use super::scan::{self, GitItem, GitItemKind, GitItems, ItemContent, is_git_name};
@@ -25,8 +28,10 @@ const HARMLESS_STRATEGIES: [&str; 6] =
 
 /// What replaces an item that is not harmless.
 enum Replacement {
-    /// This content, for this reason.
-    Content(Vec<u8>, String),
+    /// This content, with the permissions from before if there were some, for this reason.
+    Content(Vec<u8>, Option<u32>, String),
+    /// The same file with these permissions, for this reason.
+    Permissions(u32, String),
     /// Nothing: the item is renamed, for this reason.
     Rename(String),
 }
@@ -115,7 +120,7 @@ pub(super) fn clean_root(root: &ScanRoot, found: &RootState<'_>) -> Vec<String> 
         let old = before.get(path);
         // A parent may be a link now.
         let is_moved = found.is_moved(root, path, item);
-        let is_same = || old == Some(item);
+        let is_same = || old.is_some_and(|old| item.is_same(old));
         if !is_moved && (is_left(path) || is_same()) {
             continue;
         }
@@ -123,21 +128,30 @@ pub(super) fn clean_root(root: &ScanRoot, found: &RootState<'_>) -> Vec<String> 
         let Some(remedy) = find_replacement(root, path, item, old, found) else { continue };
         let shown = path.display();
         let made = match &remedy {
-            Replacement::Content(content, _) => {
+            Replacement::Content(content, mode, _) => {
                 // The rejected file stays readable.
                 let _ = rename_item(&root.dir, path);
-                write_file(&root.dir, path, content)
+                write_file(&root.dir, path, content, *mode)
             }
+            Replacement::Permissions(mode, _) => set_permissions(&root.dir, path, *mode),
             Replacement::Rename(_) => rename_item(&root.dir, path),
         };
         notices.push(match (made, remedy) {
-            (Ok(()), Replacement::Content(_, why)) => {
+            (Ok(()), Replacement::Content(_, _, why)) => {
                 format!("sandbox denied: {why} in {shown}, which was restored; the version of the command is in {shown}.denied")
+            }
+            (Ok(()), Replacement::Permissions(_, why)) => {
+                format!("sandbox denied: {why} in {shown}, whose permissions were restored")
             }
             (Ok(()), Replacement::Rename(why)) => {
                 format!("sandbox denied: {why}; {shown} was renamed to {shown}.denied")
             }
-            (Err(error), Replacement::Content(_, why) | Replacement::Rename(why)) => {
+            (
+                Err(error),
+                Replacement::Content(_, _, why)
+                | Replacement::Permissions(_, why)
+                | Replacement::Rename(why),
+            ) => {
                 format!("sandbox denied: {why} in {shown}, which could not be restored: {error}")
             }
         });
@@ -151,8 +165,10 @@ pub(super) fn clean_root(root: &ScanRoot, found: &RootState<'_>) -> Vec<String> 
         }
         let ItemContent::File(content) = &item.content else { continue };
         let folder = path.parent().unwrap_or(Path::new(""));
-        let made =
-            root.dir.create_dir_all(folder).and_then(|()| write_file(&root.dir, path, content));
+        let made = root
+            .dir
+            .create_dir_all(folder)
+            .and_then(|()| write_file(&root.dir, path, content, item.mode));
         notices.push(match made {
             Ok(()) => format!(
                 "sandbox denied: {} is protected, and was restored after a command removed it",
@@ -232,10 +248,14 @@ fn find_replacement(
     let is_known = state.is_repository;
     let is_moved = old.is_some_and(|old| old.is_moved);
     let old = old.map(|old| old.item);
+    let mode = old.and_then(|old| old.mode);
     let restored = |why: &str| match old.map(|old| &old.content) {
-        Some(ItemContent::File(content)) if !is_moved => {
-            Replacement::Content(content.clone(), why.to_owned())
-        }
+        Some(ItemContent::File(content)) if !is_moved => match mode {
+            Some(mode) if item.content == ItemContent::File(content.clone()) => {
+                Replacement::Permissions(mode, why.to_owned())
+            }
+            _ => Replacement::Content(content.clone(), mode, why.to_owned()),
+        },
         Some(ItemContent::File(_) | ItemContent::Link(_) | ItemContent::Other) | None => {
             Replacement::Rename(why.to_owned())
         }
@@ -262,9 +282,9 @@ fn find_replacement(
             Some(match restored(&why) {
                 Replacement::Rename(why) => {
                     let kept: Vec<GitSetting> = new.into_iter().filter(is_fine).collect();
-                    Replacement::Content(format_config(&kept).into_bytes(), why)
+                    Replacement::Content(format_config(&kept).into_bytes(), mode, why)
                 }
-                content @ Replacement::Content(..) => content,
+                restored @ (Replacement::Content(..) | Replacement::Permissions(..)) => restored,
             })
         }
         (GitItemKind::Config, ItemContent::Link(_) | ItemContent::Other) => {
@@ -307,7 +327,7 @@ fn find_replacement(
             let kept =
                 new.iter().filter(is_fine).fold(String::new(), |all, line| all + line + "\n");
             let why = "commands that git would run on --continue were removed".to_owned();
-            Some(Replacement::Content(kept.into_bytes(), why))
+            Some(Replacement::Content(kept.into_bytes(), mode, why))
         }
         (GitItemKind::Todo, ItemContent::Link(_) | ItemContent::Other) => {
             Some(Replacement::Rename("a command may not point git to another folder".to_owned()))
@@ -403,13 +423,25 @@ pub(super) fn rename_item(root: &Dir, path: &Path) -> io::Result<()> {
 }
 
 /// Replaces a file.
-fn write_file(root: &Dir, path: &Path, content: &[u8]) -> io::Result<()> {
+fn write_file(root: &Dir, path: &Path, content: &[u8], mode: Option<u32>) -> io::Result<()> {
     let write = || {
         let mut options = OpenOptions::new();
-        options.write(true).create_new(true).mode(0o644);
-        root.open_with(path, &options)?.write_all(content)
+        // Nobody else reads it before its own permissions are set.
+        options.write(true).create_new(true).mode(if mode.is_some() { 0o600 } else { 0o644 });
+        let mut file = root.open_with(path, &options)?.into_std();
+        file.write_all(content)?;
+        mode.map_or(Ok(()), |mode| file.set_permissions(Permissions::from_mode(mode)))
     };
     with_writable_folder(root, path, write)
+}
+
+/// Sets the permissions of a file, through no link.
+fn set_permissions(root: &Dir, path: &Path, mode: u32) -> io::Result<()> {
+    let mut options = OpenOptions::new();
+    let flags = OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::NOFOLLOW;
+    options.read(true).custom_flags(flags.bits().cast_signed());
+    let file = root.open_with(path, &options)?;
+    file.into_std().set_permissions(Permissions::from_mode(mode))
 }
 
 /// Runs a function with write permission in the folder of a path, which a command may have removed.

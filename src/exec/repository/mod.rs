@@ -20,6 +20,7 @@ mod scan;
 mod watches;
 mod write_watch;
 
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 #[cfg(target_os = "linux")]
 use std::ffi::OsString;
@@ -39,7 +40,7 @@ use uuid::Uuid;
 use self::cleanup::{LinkTargets, RootState};
 pub use self::followed::{UserGitConfig, followed_by_git, with_link_targets};
 use self::git_config::{GitSetting, PlaceValue, parse};
-use self::scan::{FolderRole, GitItems, MAX_CONFIG, Scanner};
+use self::scan::{FolderRole, GitItems, MAX_CONFIG, ScanDepth, Scanner};
 pub use self::write_watch::WriteWatch;
 use super::confine::SandboxLevel;
 use super::confine::policy::{CopiedFile, LinkedRepositoryAccess, SandboxMode, SandboxPolicy};
@@ -97,6 +98,9 @@ struct CleanupRecord {
     /// Folders that commands may write, and that are not scanned.
     #[serde(default)]
     private: Vec<PathBuf>,
+    /// How deep the roots are searched, in their order.
+    #[serde(default)]
+    depths: Vec<ScanDepth>,
 }
 
 /// The most repositories whose files are mounted; each takes time at the start of a worker.
@@ -126,11 +130,16 @@ impl RepositoryGuard {
         if policy.mode != SandboxMode::WorkspaceWrite {
             return watch;
         }
-        let mut roots = vec![(policy.workspace.clone(), FolderRole::WorkTree)];
-        roots.extend(watch.add_linked_repository());
+        let whole = |(path, place): (PathBuf, FolderRole)| (path, place, ScanDepth::Whole);
+        let mut roots = vec![whole((policy.workspace.clone(), FolderRole::WorkTree))];
+        roots.extend(watch.add_linked_repository().into_iter().map(whole));
         roots.extend(policy.writable.iter().filter_map(|path| scan_root_for(path)));
-        for (path, place) in roots {
-            watch.add(&path, place);
+        let mut work_trees = vec![policy.workspace.clone()];
+        for (path, place, depth) in roots {
+            work_trees.extend(watch.add(&path, place, depth));
+        }
+        if !policy.writable.is_empty() {
+            watch.protect_named_elsewhere(&work_trees);
         }
         watch
     }
@@ -140,11 +149,19 @@ impl RepositoryGuard {
         &self.policy
     }
 
-    fn add(&mut self, path: &Path, place: FolderRole) {
-        let Ok(path) = path.canonicalize() else { return };
-        let Ok(dir) = Dir::open_ambient_dir(&path, ambient_authority()) else { return };
-        let mut scanner = Scanner::watching();
+    /// Adds a folder to search. Returns the work trees in it.
+    fn add(&mut self, path: &Path, place: FolderRole, depth: ScanDepth) -> Vec<PathBuf> {
+        let Ok(path) = path.canonicalize() else { return Vec::new() };
+        let Ok(dir) = Dir::open_ambient_dir(&path, ambient_authority()) else { return Vec::new() };
+        let mut scanner = Scanner::watching(depth);
         let (before, repositories) = scanner.scan(&dir, place);
+        if let ScanDepth::Levels(levels) = scanner.depth() {
+            log::warn!(
+                "{} in sandbox.writable has so many folders that what is more than {levels} levels below it is not \
+                 searched for repositories: a command could make git run something there; name folders inside of it instead",
+                path.display()
+            );
+        }
         for repository in
             repositories.iter().filter(|path| !is_dependency(path)).take(MAX_REPOSITORIES)
         {
@@ -159,7 +176,7 @@ impl RepositoryGuard {
                 Ok(_) | Err(_) => {}
             }
         }
-        self.protect_followed(&path, &before, &repositories);
+        let work_trees = self.protect_followed(&path, &before, &repositories);
         self.policy.repositories.push(path.clone());
         let root = ScanRoot { dir, path };
         let led = cleanup::find_targets(&root, &before);
@@ -174,18 +191,53 @@ impl RepositoryGuard {
             targets: led,
             private: private_folders(&self.policy),
         });
+        work_trees
     }
 
-    /// Protects what git runs or follows in the work trees below a folder because a configuration names it.
-    fn protect_followed(&mut self, root: &Path, items: &GitItems, repositories: &[PathBuf]) {
+    /// Protects what git runs or follows in the work trees below a folder because a configuration names it. Returns the
+    /// work trees.
+    fn protect_followed(
+        &mut self,
+        root: &Path,
+        items: &GitItems,
+        repositories: &[PathBuf],
+    ) -> Vec<PathBuf> {
         let named = items.keys().chain(repositories);
         let named = named.filter(|path| path.file_name().is_some_and(scan::is_git_name));
-        let work_trees: Vec<_> = named.filter_map(|path| path.parent()).collect();
-        for work_tree in work_trees.into_iter().take(MAX_REPOSITORIES) {
-            let found = followed_by_git(&root.join(work_tree), root, &self.policy.user_git);
-            let known = &self.policy.protected;
-            let new: Vec<_> = found.into_iter().filter(|path| !known.contains(path)).collect();
-            self.policy.protected.extend(new);
+        let work_trees = named.filter_map(|path| Some(root.join(path.parent()?)));
+        let work_trees: Vec<PathBuf> = work_trees.take(MAX_REPOSITORIES).collect();
+        work_trees.iter().for_each(|work_tree| self.protect_named(work_tree, root));
+        work_trees
+    }
+
+    /// Protects what git runs or follows below a folder when it works in a work tree.
+    fn protect_named(&mut self, work_tree: &Path, within: &Path) {
+        let found = followed_by_git(work_tree, within, &self.policy.user_git);
+        let known = &self.policy.protected;
+        let new: Vec<_> = found.into_iter().filter(|path| !known.contains(path)).collect();
+        self.policy.protected.extend(new);
+    }
+
+    /// Protects what the configuration of one work tree names in another folder that commands may write, and what other
+    /// programs obey there. The other work trees of the workspace's repository count as well: a run may be isolated from
+    /// the one that the user works in.
+    fn protect_named_elsewhere(&mut self, work_trees: &[PathBuf]) {
+        let workspace = self.policy.workspace.clone();
+        let siblings = linked_work_trees(&workspace);
+        let work_trees = work_trees.iter().chain(&siblings).take(MAX_REPOSITORIES);
+        let work_trees: Vec<&PathBuf> = work_trees.collect();
+        let writable = self.policy.writable.iter().filter_map(|path| path.canonicalize().ok());
+        let folders: Vec<PathBuf> = writable.chain([workspace.clone()]).collect();
+        for folder in folders {
+            let elsewhere = work_trees.iter().filter(|work_tree| !work_tree.starts_with(&folder));
+            elsewhere.for_each(|work_tree| self.protect_named(work_tree, &folder));
+            let inside = work_trees.iter().copied().chain([&folder]);
+            let inside = inside.filter(|path| path.starts_with(&folder) && **path != workspace);
+            for work_tree in inside.collect::<BTreeSet<_>>() {
+                let obeyed = self.policy.obeyed.iter().map(|path| work_tree.join(path));
+                let found = with_link_targets(obeyed, &folder);
+                self.policy.protected.extend(found);
+            }
         }
     }
 
@@ -299,6 +351,7 @@ impl RepositoryGuard {
             absent: AbsentPaths::new(&self.policy),
             own: self.policy.exposed_state(),
             private: private_folders(&self.policy),
+            depths: roots.iter().map(|watched| watched.scanner.depth()).collect(),
         }
     }
 
@@ -429,7 +482,8 @@ fn read_only_paths(policy: &SandboxPolicy) -> Vec<PathBuf> {
 
 /// Returns the folders that commands may write, and that are not scanned.
 fn private_folders(policy: &SandboxPolicy) -> Vec<PathBuf> {
-    let all = policy.caches.store.iter().chain([&policy.temp]);
+    let temp = Some(&policy.temp).filter(|temp| !temp.as_os_str().is_empty());
+    let all = policy.caches.store.iter().chain(temp);
     all.filter_map(|path| super::confine::policy::resolve_path(path)).collect()
 }
 
@@ -547,17 +601,28 @@ fn others(common: &Path, own: &Path) -> (Vec<PathBuf>, Vec<PathBuf>) {
     located.unzip()
 }
 
-/// Returns the folder to scan for a further writable path. It may be a cache of any size, so folders below it count
-/// only if it is a work tree itself.
-fn scan_root_for(path: &Path) -> Option<(PathBuf, FolderRole)> {
+/// Returns the other work trees of the repository of a workspace that is a linked one.
+fn linked_work_trees(workspace: &Path) -> Vec<PathBuf> {
+    let Some(LinkedRepository::WorkTree { own, common }) = LinkedRepository::detect(workspace)
+    else {
+        return Vec::new();
+    };
+    let main = common.file_name().filter(|name| scan::is_git_name(name)).and(common.parent());
+    others(&common, &own).1.into_iter().chain(main.map(Path::to_owned)).collect()
+}
+
+/// Returns the folder to scan for a further writable path, and how deep: if it is no work tree, it may be a cache of any
+/// size.
+fn scan_root_for(path: &Path) -> Option<(PathBuf, FolderRole, ScanDepth)> {
     let path = path.canonicalize().ok()?;
     if path.ancestors().any(|folder| folder.file_name().is_some_and(scan::is_git_name)) {
         let place =
             if path.join("HEAD").exists() { FolderRole::Repository } else { FolderRole::Inside };
-        return Some((path, place));
+        return Some((path, place, ScanDepth::Whole));
     }
-    let place = if path.join(".git").exists() { FolderRole::WorkTree } else { FolderRole::Shallow };
-    Some((path, place))
+    let is_work_tree = path.join(".git").exists();
+    let depth = if is_work_tree { ScanDepth::Whole } else { ScanDepth::Bounded };
+    Some((path, FolderRole::WorkTree, depth))
 }
 
 fn is_dependency(path: &Path) -> bool {
@@ -591,25 +656,27 @@ impl CleanupRecord {
 
     /// Does the cleanup of an interrupted run.
     fn clean_up(self, user: &UserGitConfig, open: impl Fn(&Path) -> Option<Dir>) -> Vec<String> {
-        let Self { roots, mounted, targets: led, absent, own, private } = self;
+        let Self { roots, mounted, targets: led, absent, own, private, depths } = self;
         let led = led.into_iter().map(Some).chain(std::iter::repeat(None));
-        let watched = roots.into_iter().zip(led).filter_map(|(watched, led)| {
-            let (path, place, exact, before) = watched;
-            let root = ScanRoot { dir: open(&path)?, path };
-            let led = led.unwrap_or_else(|| cleanup::find_targets(&root, &before));
-            let own = own.iter().filter_map(|path| path.strip_prefix(&root.path).ok());
-            let own: Vec<PathBuf> = own.map(Path::to_owned).collect();
-            Some(WatchedRoot {
-                root,
-                place,
-                exact,
-                own,
-                scanner: Scanner::default(),
-                before,
-                targets: led,
-                private: private.clone(),
-            })
-        });
+        let depths = depths.into_iter().chain(std::iter::repeat(ScanDepth::Whole));
+        let watched =
+            roots.into_iter().zip(led).zip(depths).filter_map(|((watched, led), depth)| {
+                let (path, place, exact, before) = watched;
+                let root = ScanRoot { dir: open(&path)?, path };
+                let led = led.unwrap_or_else(|| cleanup::find_targets(&root, &before));
+                let own = own.iter().filter_map(|path| path.strip_prefix(&root.path).ok());
+                let own: Vec<PathBuf> = own.map(Path::to_owned).collect();
+                Some(WatchedRoot {
+                    root,
+                    place,
+                    exact,
+                    own,
+                    scanner: Scanner::new(depth),
+                    before,
+                    targets: led,
+                    private: private.clone(),
+                })
+            });
         let cleaned = watched.flat_map(|mut watched| watched.clean(&mounted, user));
         let renamed = absent.rename_created().into_iter().map(|path| {
             format!("{} is protected; what a command created there was renamed", path.display())

@@ -2,7 +2,7 @@
 //!
 //! All access goes through a handle of that folder, so that no concurrent change leads out of it.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
@@ -24,6 +24,9 @@ pub(super) struct GitItem {
     /// The time of the last change of what has no content here.
     #[serde(default)]
     changed: Option<(i64, i64)>,
+    /// The permissions of a file.
+    #[serde(default)]
+    pub mode: Option<u32>,
 }
 
 impl GitItem {
@@ -43,7 +46,22 @@ impl GitItem {
         };
         let content = content.unwrap_or(ItemContent::Other);
         let is_unknown = content == ItemContent::Other;
-        Self { kind, content, changed: is_unknown.then(|| (meta.ctime(), meta.ctime_nsec())) }
+        Self {
+            kind,
+            content,
+            changed: is_unknown.then(|| (meta.ctime(), meta.ctime_nsec())),
+            mode: (!meta.is_symlink()).then(|| meta.mode() & PERMISSIONS),
+        }
+    }
+
+    /// Returns whether this is the item from before, but for permissions that turn nothing on or off.
+    pub(super) fn is_same(&self, before: &Self) -> bool {
+        let is_as_before = |mode: &u32| before.mode.is_none_or(|before| before == *mode);
+        self.kind == before.kind
+            && self.content == before.content
+            && self.changed == before.changed
+            // Git runs no hook that can't be executed.
+            && (!self.kind.is_run() || self.mode.iter().all(is_as_before))
     }
 }
 
@@ -64,6 +82,16 @@ pub(super) enum GitItemKind {
     Exact,
 }
 
+impl GitItemKind {
+    /// Returns whether it may be run, so that its permissions count.
+    fn is_run(self) -> bool {
+        match self {
+            Self::Hook | Self::Exact => true,
+            Self::Config | Self::Pointer | Self::Link | Self::Todo => false,
+        }
+    }
+}
+
 /// The content of a path.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum ItemContent {
@@ -75,6 +103,9 @@ pub(super) enum ItemContent {
 
 /// The items below a folder, by relative path.
 pub(super) type GitItems = BTreeMap<PathBuf, GitItem>;
+
+/// The bits of a file's mode that are its permissions.
+const PERMISSIONS: u32 = 0o7777;
 
 /// The most bytes of a file that are kept.
 const MAX_CONTENT: u64 = 1 << 20;
@@ -107,10 +138,27 @@ pub(super) struct Scanner {
     repositories: Vec<PathBuf>,
     /// Whether all folders could be read.
     is_complete: bool,
+    /// How deep below the root folders are looked at.
+    depth: ScanDepth,
     watches: Watches,
     /// The device of the root.
     device: Option<u64>,
 }
+
+/// How deep a scan goes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum ScanDepth {
+    /// To the end.
+    #[default]
+    Whole,
+    /// As deep as there are few folders; the first scan decides.
+    Bounded,
+    /// This many folders.
+    Levels(usize),
+}
+
+/// How many folders are looked at where the depth is bounded, in whole levels.
+const MAX_FOLDERS: usize = 20_000;
 
 /// A folder that was scanned.
 struct KnownFolder {
@@ -137,10 +185,8 @@ struct ScannedFolder {
 /// The role of a folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum FolderRole {
-    /// Part of a work tree.
+    /// Part of a work tree, or of a folder of work trees.
     WorkTree,
-    /// Maybe a future work tree; not searched further.
-    Shallow,
     /// The folder of a repository.
     Repository,
     /// Holds the state of an interrupted operation.
@@ -182,8 +228,25 @@ impl Scanner {
         let mut known: HashMap<PathBuf, ScannedFolder> = known.collect();
         self.repositories.clear();
         self.is_complete = true;
-        let mut todo = vec![(PathBuf::new(), first, false)];
-        while let Some((path, place, is_parent_same)) = todo.pop() {
+        let mut todo = VecDeque::from([(PathBuf::new(), first, false)]);
+        let (mut level, mut count) = (0, 0);
+        while let Some((path, place, is_parent_same)) = todo.pop_front() {
+            if place == FolderRole::WorkTree {
+                let own_level = path.components().count();
+                if own_level > level {
+                    // All folders of the next level are known now.
+                    let waiting =
+                        todo.iter().filter(|(_, place, _)| *place == FolderRole::WorkTree);
+                    if self.depth == ScanDepth::Bounded && count + waiting.count() >= MAX_FOLDERS {
+                        self.depth = ScanDepth::Levels(level);
+                    }
+                    level = own_level;
+                }
+                if self.depth.is_below(own_level) {
+                    continue;
+                }
+                count += 1;
+            }
             let old = known.remove(&path).filter(|old| {
                 match (self.watches.is_set(old.watch), is_parent_same) {
                     (true, true) => true,
@@ -200,9 +263,7 @@ impl Scanner {
                 continue;
             };
             let place = match place {
-                FolderRole::WorkTree | FolderRole::Shallow | FolderRole::Inside
-                    if folder.is_repository =>
-                {
+                FolderRole::WorkTree | FolderRole::Inside if folder.is_repository => {
                     FolderRole::Repository
                 }
                 place => place,
@@ -212,16 +273,29 @@ impl Scanner {
             }
             for name in &folder.folders {
                 if let Some(place) = place.child_role(name) {
-                    todo.push((path.join(name), place, is_same));
+                    todo.push_back((path.join(name), place, is_same));
                 }
             }
             self.folders.push(KnownFolder { path, place, folder });
         }
+        if self.depth == ScanDepth::Bounded {
+            self.depth = ScanDepth::Whole;
+        }
+    }
+
+    /// Returns a scanner.
+    pub(super) fn new(depth: ScanDepth) -> Self {
+        Self { depth, ..Self::default() }
     }
 
     /// Returns a scanner for repeated scans.
-    pub(super) fn watching() -> Self {
-        Self { watches: Watches::wanted(), ..Self::default() }
+    pub(super) fn watching(depth: ScanDepth) -> Self {
+        Self { watches: Watches::wanted(), ..Self::new(depth) }
+    }
+
+    /// Returns how deep it goes.
+    pub(super) fn depth(&self) -> ScanDepth {
+        self.depth
     }
 
     /// Returns whether the last scan found a repository in a folder.
@@ -274,6 +348,16 @@ impl Scanner {
     }
 }
 
+impl ScanDepth {
+    /// Returns whether folders of a level are deeper; the root has level 0.
+    fn is_below(self, level: usize) -> bool {
+        match self {
+            Self::Whole | Self::Bounded => false,
+            Self::Levels(levels) => level > levels,
+        }
+    }
+}
+
 impl ScannedFolder {
     /// Returns whether the folder is at this path and unchanged.
     fn is_at(&self, root: &Dir, path: &Path) -> bool {
@@ -288,7 +372,6 @@ impl FolderRole {
         let is = |names: &[&str]| names.iter().any(|other| name == *other);
         match self {
             _ if is_git_name(name) => Some(Self::Repository),
-            Self::Shallow => None,
             Self::WorkTree => Some(Self::WorkTree),
             // Each of these may be a repository, too.
             Self::Repository | Self::Operation | Self::Hooks | Self::Remotes if name == "hooks" => {
@@ -323,7 +406,7 @@ fn is_sample(name: &OsStr) -> bool {
 
 /// Reads an entry as an item; `None` if git does not follow it in this folder.
 fn read_item(root: &Dir, path: &Path, name: &OsStr, place: FolderRole) -> Option<GitItem> {
-    if matches!(place, FolderRole::WorkTree | FolderRole::Shallow) && !is_git_name(name) {
+    if place == FolderRole::WorkTree && !is_git_name(name) {
         return None;
     }
     let meta = root.symlink_metadata(path).ok()?;
@@ -462,7 +545,7 @@ mod tests {
             fs::write(path(name).join(".git/config"), "[core]\nfsmonitor = x\n").unwrap();
         };
         let root = Dir::open_ambient_dir(path("root"), ambient_authority()).unwrap();
-        let mut scanner = Scanner::watching();
+        let mut scanner = Scanner::watching(ScanDepth::Whole);
         let mut found = || {
             let (items, _) = scanner.scan(&root, FolderRole::WorkTree);
             let is_same = scanner.scan(&root, FolderRole::WorkTree).0 == items;

@@ -1,5 +1,7 @@
 //! Watches over what this program itself writes into a workspace for others: restored, merged or applied files.
 
+use std::path::PathBuf;
+
 use super::RepositoryGuard;
 use crate::exec::confine::SandboxLevel;
 use crate::exec::confine::policy::SandboxPolicy;
@@ -20,6 +22,8 @@ impl WriteWatch {
     pub fn begin(policy: &SandboxPolicy) -> Self {
         let mut policy = policy.clone();
         policy.protected.retain(|path| path.starts_with(&policy.workspace));
+        // No command runs, which could have put a repository among its temporary files.
+        policy.temp = PathBuf::new();
         let guard = RepositoryGuard::new(&policy);
         // Nothing is mounted.
         guard.begin(SandboxLevel::Landlock);

@@ -31,6 +31,9 @@ const RESULTS_LOCK_INTERVAL: Duration = Duration::from_millis(10);
 #[derive(Clone, Debug)]
 pub struct BatchFolder(PathBuf);
 
+/// The name of the log of who runs which cell.
+pub(super) const LOG_FILE: &str = "coordination.jsonl";
+
 /// The name of the file about a merge.
 const MERGE_FILE: &str = "merge.json";
 
@@ -57,6 +60,7 @@ impl BatchFolder {
     /// Fails if it can't be written.
     pub fn create(path: &Path) -> Result<Self, BatchFileError> {
         let folder = Self(path.to_owned());
+        folder.check_log()?;
         for path in [folder.cells(), folder.0.join("patches")] {
             fs::create_dir_all(&path).map_err(|cause| BatchFileError {
                 action: "create",
@@ -71,6 +75,26 @@ impl BatchFolder {
             false => folder.write(&ignore, b"*\n")?,
         }
         Ok(folder)
+    }
+
+    /// Fails if the folder has results, and not the log that tells which cells they are of: all cells would run again.
+    fn check_log(&self) -> Result<(), BatchFileError> {
+        let log = self.0.join(LOG_FILE);
+        if log.exists() {
+            return Ok(());
+        }
+        let is_result =
+            |entry: &fs::DirEntry| entry.path().extension().is_some_and(|it| it == "json");
+        let mut entries = fs::read_dir(self.cells()).into_iter().flatten().flatten();
+        match entries.any(|entry| is_result(&entry)) {
+            false => Ok(()),
+            true => Err(BatchFileError::unreadable(
+                log,
+                io::Error::other(
+                    "it is missing, and there are results of cells; bring it back, or use another folder",
+                ),
+            )),
+        }
     }
 
     /// Returns the path.
@@ -103,7 +127,9 @@ impl BatchFolder {
     /// Returns the result of a session, as far as it is stored.
     pub(in crate::workflow) fn read_result(&self, session: SessionId) -> Option<Value> {
         let result: Value = serde_json::from_slice(&fs::read(self.result(session)).ok()?).ok()?;
-        result.get("status").is_some().then_some(result)
+        // Someone may have copied the file of another cell.
+        let is_own = result["session_id"].as_str().is_none_or(|id| id == session.to_string());
+        (is_own && result.get("status").is_some()).then_some(result)
     }
 
     /// Stores the result of a session.

@@ -167,8 +167,12 @@ impl ContentStore {
         }
         let kept = plan.keep_used_folders(now)?;
         unrestorable.extend(kept);
-        let blocked = plan.add_missing_folders(target)?;
-        conflicts.extend(blocked);
+        let blocked = plan.add_missing_folders(target)?.into_iter();
+        unrestorable.extend(blocked.map(|path| UnrestorablePath {
+            path,
+            reason: "something else is in the place of its folder".to_owned(),
+            is_expected: false,
+        }));
         unrestorable.sort();
         let result = self.edit_tree(now, &plan.edits)?;
         let changes = self.changes(now, &result)?;
@@ -375,10 +379,11 @@ impl Planner<'_> {
                 }
             })?;
             if let Some(staying) = staying {
-                self.edits.remove(&path);
+                let is_replaced = self.edits.remove(&path).flatten().is_some();
                 let name = staying.file_name().unwrap_or_default().to_string_lossy().into_owned();
-                let reason = format!("not removed, since '{name}' in it stays");
-                kept.push(UnrestorablePath { path, reason, is_expected: true });
+                let act = if is_replaced { "replaced" } else { "removed" };
+                let reason = format!("not {act}, since '{name}' in it stays");
+                kept.push(UnrestorablePath { path, reason, is_expected: !is_replaced });
             }
         }
         // What would be in the place of a folder that stays can't be there.
@@ -646,7 +651,19 @@ mod tests {
             &[("d/", ""), ("d/a", "a")],
             ForeignChanges::Refuse,
         );
-        assert_eq!((plan.conflicts, plan.changes.len()), (vec!["d/a".into()], 0));
+        assert_eq!((plan.conflicts.len(), plan.changes.len()), (0, 0));
+        let missing = &plan.unrestorable[0];
+        assert!(missing.path == Path::new("d/a") && !missing.is_expected);
+    }
+
+    #[test]
+    fn a_file_whose_place_a_used_folder_has_is_missing() {
+        let world = MergeFixture::new();
+        let theirs = [("x/", ""), ("x/y", "theirs")];
+        let plan = world.plan(&[("x", "1")], &theirs, &[("x", "2")], ForeignChanges::KeepCopies);
+        assert_eq!(plan.changes.len(), 0);
+        let missing = &plan.unrestorable[0];
+        assert!(missing.path == Path::new("x") && !missing.is_expected);
     }
 
     #[test]

@@ -82,6 +82,43 @@ fn without_an_offer_or_an_answer_the_files_on_disk_count() {
     }
 }
 
+/// The editor may have unsaved changes that it could not tell.
+#[test]
+fn a_file_that_the_client_could_not_tell_is_not_replaced_there() {
+    for (code, expected) in [
+        (-32603, &["fs/read_text_file"][..]),
+        (-32002, &["fs/read_text_file", "fs/write_text_file"]),
+    ] {
+        let world = CliFixture::new();
+        world.write("a.txt", "typed\n");
+        let edit = EDIT.replacen(
+            "[[turn]]\ncalls = [{ id = \"n\"",
+            "[[turn]]\ntext = \"Done.\"\n[[turn]]\ncalls = [{ id = \"n\"",
+            1,
+        );
+        let mut client =
+            start(&world, &edit, &json!({ "readTextFile": true, "writeTextFile": true }));
+        let session = client.new_session(&world);
+        let id = client.send_prompt(&session, "Go.");
+        let mut asked = Vec::new();
+        loop {
+            let message = client.receive();
+            match message["method"].as_str() {
+                None if message["id"] == id => break,
+                Some(method) if message.get("id").is_some() => {
+                    asked.push(method.to_owned());
+                    let error = json!({ "code": code, "message": "no" });
+                    client.send(&json!({ "jsonrpc": "2.0", "id": message["id"], "error": error }));
+                }
+                _ => {}
+            }
+        }
+        asked.dedup();
+        assert_eq!(asked, expected, "{code}");
+        assert_eq!(world.read("a.txt"), "changed\n");
+    }
+}
+
 #[test]
 fn a_server_of_the_client_has_tools_for_its_session_only() {
     let script = r#"

@@ -90,6 +90,15 @@ fn a_session_is_resumed_without_its_history_and_closed() {
 }
 
 #[test]
+fn a_session_is_loaded_before_its_first_prompt() {
+    let world = world();
+    let mut client = AcpClient::start(&world, TALK, &[]);
+    let session = client.new_session(&world);
+    client.call("session/load", &load(&world, &session)).unwrap();
+    assert_eq!(client.prompt(&session, "Read."), "end_turn");
+}
+
+#[test]
 fn a_killed_agent_leaves_a_session_that_goes_on() {
     let script = r#"
 [[turn]]

@@ -1,7 +1,8 @@
 //! Attacks by files that this program itself brings into a workspace: by an undo, by a merge, by resuming a session. Each was
 //! harmless where it came from.
 
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::PathBuf;
 
 use super::next_run::{TestHome, command};
@@ -90,6 +91,63 @@ fn a_merge_brings_nothing_that_git_would_run() {
         workspace.git(&["checkout", "-q"]);
         assert!(!workspace.canary.exists(), "{setting}");
     }
+}
+
+/// A hook that can't be executed is none.
+#[test]
+fn a_merge_turns_no_hook_of_the_user_off() {
+    for line in ["echo \"#\" >> hook", "chmod 644 hook"] {
+        let workspace = Workspace::with_repository("user.name=n");
+        let hook = workspace.folder.join("hook");
+        fs::write(&hook, "#!/bin/sh\nexit 1\n").unwrap();
+        fs::set_permissions(&hook, Permissions::from_mode(0o755)).unwrap();
+        workspace.git(&["config", "user.email", "n@example.com"]);
+        workspace.git(&["add", "hook"]);
+        workspace.git(&["commit", "-qm", "Add a hook"]);
+        symlink("../../hook", workspace.folder.join(".git/hooks/pre-commit")).unwrap();
+        workspace.run(&[line], &["--worktree", "w0"]);
+        let printed = workspace.architect(&["worktrees", "merge", "w0"]);
+        assert!(printed.contains("sandbox denied"), "{line}: {printed}");
+        assert_eq!(fs::metadata(&hook).unwrap().mode() & 0o777, 0o755, "{line}");
+        assert_eq!(fs::read_to_string(&hook).unwrap(), "#!/bin/sh\nexit 1\n", "{line}");
+    }
+}
+
+/// The user's git runs it in the tree that the run is isolated from.
+#[test]
+fn an_isolated_run_writes_nothing_that_git_names_elsewhere() {
+    for setting in ["core.hooksPath=tools/hooks", "core.hooksPath=HERE/build/hooks"] {
+        let workspace = Workspace::with_repository(setting);
+        let build = workspace.folder.join("build");
+        fs::create_dir(&build).unwrap();
+        let other =
+            format!("git init -q {0}; mkdir {0}/.claude; touch {0}/.mcp.json", build.display());
+        symlink("build", workspace.folder.join("tools")).unwrap();
+        let hook = format!("{}/hooks/post-checkout", build.display());
+        let line = format!(
+            "mkdir {0}/hooks; printf \"#!/bin/sh\\ntouch CANARY\\n\" > {hook}; chmod +x {hook}",
+            build.display()
+        );
+        let writable = format!("sandbox.writable=[\"{}\"]", build.display());
+        workspace.run(&[&line, &other], &["--worktree", "w0", "--set", &writable]);
+        workspace.git(&["checkout", "-q"]);
+        assert!(!workspace.canary.exists(), "{setting}");
+        // What other programs obey there.
+        assert!(!build.join(".claude").exists() && !build.join(".mcp.json").exists());
+    }
+}
+
+/// An address of the user's own may lead anywhere.
+#[test]
+fn an_undo_keeps_the_addresses_of_the_user() {
+    let workspace = Workspace::with_repository("user.name=n");
+    let origin = workspace.home.path("origin");
+    workspace.git(&["init", "-q", "--bare", origin.to_str().unwrap()]);
+    workspace.git(&["remote", "add", "origin", origin.to_str().unwrap()]);
+    workspace.run(&["echo x > f"], &[]);
+    workspace.architect(&["undo", "--yes"]);
+    let config = fs::read_to_string(workspace.folder.join(".git/config")).unwrap();
+    assert!(config.contains(origin.to_str().unwrap()), "{config}");
 }
 
 /// A command that can write the folder could have written the options that are stored there.

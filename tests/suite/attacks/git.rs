@@ -1843,6 +1843,52 @@ fn a_further_folder_that_is_writable_is_looked_after() {
     }
 }
 
+/// A folder that holds the user's repositories, and no work tree itself.
+#[test]
+fn repositories_in_a_further_folder_that_is_writable_are_protected() {
+    let attacks = [
+        ("cp bad ../other/r/.git/hooks/post-checkout", "git -C ../other/r checkout -qb z"),
+        (
+            "cp bad ../other/a/b/c/r/.git/hooks/post-checkout",
+            "git -C ../other/a/b/c/r checkout -qb z",
+        ),
+        ("git -C ../other/r config core.fsmonitor $PWD/bad", "git -C ../other/r status"),
+        ("cp bad ../other/r/t/m", "git -C ../other/r status"),
+        ("cp bad ../other/named/m", "git status"),
+        (
+            "git init -q ../other/new; git -C ../other/new config core.fsmonitor $PWD/bad",
+            "git -C ../other/new status",
+        ),
+    ];
+    for level in [SandboxLevel::Namespaces, SandboxLevel::Landlock] {
+        for (attack, then) in attacks {
+            let world = ToolFixture::with(yolo_settings(), |policy| {
+                let around = policy.workspace.parent().unwrap().to_owned();
+                let (other, canary) = (around.join("other"), around.join("canary"));
+                fs::create_dir(&other).unwrap();
+                let before = format!(
+                    "printf '#!/bin/sh\ntouch {}\n' > bad; chmod +x bad; git init -q .; git init -q ../other/r; \
+                     git init -q ../other/a/b/c/r; cd ../other; mkdir named r/t; printf '#!/bin/sh\nfalse\n' > named/m; chmod +x named/m; \
+                     cp named/m r/t; git -C r config core.fsmonitor t/m; cd -; git config core.fsmonitor $PWD/../other/named/m",
+                    canary.display()
+                );
+                assert!(user(&policy.workspace, &before).0);
+                policy.writable = vec![other];
+                (policy.mode, policy.ceiling) = (SandboxMode::WorkspaceWrite, level);
+            });
+            if world.supervisor.enforcement().unwrap().level != level {
+                continue;
+            }
+            let printed = world.call("run_command", &json!({"command": attack})).text.to_string();
+            // Only what runs outside of the sandbox counts.
+            let canary = world.path.parent().unwrap().join("canary");
+            let _ = fs::remove_file(&canary);
+            user(&world.path, then);
+            assert!(!canary.exists(), "{level}: {attack}: {printed}");
+        }
+    }
+}
+
 /// The engine alone, and with its supervisors, at any moment: the latter finish its work, or the next start does.
 #[test]
 fn what_was_planted_is_found_when_everything_was_killed() {
@@ -1896,8 +1942,10 @@ fn what_was_planted_is_found_when_everything_was_killed() {
             std::thread::sleep(Duration::from_millis(20));
         }
         if kills_all {
-            fs::write(&file, "[[turn]]\ntext = \"done\"\n").unwrap();
-            assert!(start(&file.display().to_string()).status().unwrap().success());
+            // Any start finishes it.
+            let mut next = Command::new(env!("CARGO_BIN_EXE_architect"));
+            next.arg("sessions").current_dir(&path).env_clear().env("HOME", home.path());
+            assert!(next.stdout(Stdio::null()).status().unwrap().success());
         }
         user(&path, USUAL);
         assert!(!canary.exists(), "all: {kills_all}");

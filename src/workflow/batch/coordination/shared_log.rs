@@ -15,9 +15,7 @@ use super::error::{CoordinationError, LogIoContext, Result};
 use super::protocol::{CellId, Record, SharedState, SharedTime, apply};
 use crate::journal::{seal, verify_seal};
 use crate::model::TimeSpan;
-
-/// The name of the log in the folder of a batch.
-const FILE_NAME: &str = "coordination.jsonl";
+use crate::workflow::batch::folder::LOG_FILE;
 
 /// How long to wait for the lock. A process holds it for some milliseconds, unless it is suspended meanwhile.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(30);
@@ -70,7 +68,7 @@ enum LogTail {
 impl SharedLog {
     /// Opens the log in this folder, or creates it, for a process with these cells.
     pub(super) fn open(dir: &Path, cells: &[CellId]) -> Result<Self> {
-        let path = dir.join(FILE_NAME);
+        let path = dir.join(LOG_FILE);
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false);
         // With a link, the one who made the folder would choose the file.

@@ -188,12 +188,28 @@ fn a_lost_result_is_made_again_from_its_session() {
     let mut files = fs::read_dir(batch.out("cells")).unwrap().map(|entry| entry.unwrap().path());
     let mut results = files.by_ref().filter(|path| path.extension().unwrap() == "json");
     fs::remove_file(results.next().unwrap()).unwrap();
-    fs::write(results.next().unwrap(), "{\"schema\": 1, \"sta").unwrap();
+    let (damaged, other) = (results.next().unwrap(), results.next().unwrap());
+    fs::write(&damaged, "{\"schema\": 1, \"sta").unwrap();
     let ran = batch.run(&[]);
     assert_eq!(ran.code, 0, "{}", ran.err);
     assert_eq!(ran.err.matches("is lost or damaged; it is made again").count(), 2, "{}", ran.err);
     assert_eq!(batch.by_id("session_id"), before);
+    // The result of another cell is none.
+    fs::copy(&other, &damaged).unwrap();
+    assert_eq!(batch.run(&[]).code, 0);
+    assert_eq!(batch.by_id("session_id"), before);
     assert_eq!(["a", "b", "c"].map(|id| batch.runs_of(id)), [1, 1, 1]);
+}
+
+#[test]
+fn results_without_the_log_of_their_cells_are_not_made_again() {
+    let batch = Batch::with_tasks(&["a"], &appending(0));
+    assert_eq!(batch.run(&[]).code, 0);
+    fs::remove_file(batch.out("coordination.jsonl")).unwrap();
+    let ran = batch.run(&[]);
+    assert_eq!(ran.code, 1, "{}", ran.err);
+    assert!(ran.err.contains("coordination.jsonl: it is missing"), "{}", ran.err);
+    assert_eq!(batch.runs_of("a"), 1);
 }
 
 #[test]
