@@ -39,12 +39,8 @@ impl Browser {
         let config = Agent::config_builder().timeout_global(Some(Duration::from_secs(120)));
         let agent = config.http_status_as_error(false).proxy(None).build().into();
         let profile = tempfile::tempdir().unwrap();
-        let mut browser = Self {
-            driver,
-            agent,
-            session: format!("http://127.0.0.1:{port}/session"),
-            profile: profile,
-        };
+        let mut browser =
+            Self { driver, agent, session: format!("http://127.0.0.1:{port}/session"), profile };
         let profile = browser.profile.path().display();
         let arguments = [
             "--headless",

@@ -1,4 +1,4 @@
-//! Where the time of a session was spent, by state: as a table, as JSON, and as a self-contained page.
+//! Where the time of a session was spent, by state and step by step: as a table, as JSON, and as a self-contained page.
 //!
 //! A [`Tracer`] gets the records of a session one after the other, each with the machine after it, and builds one
 //! [`Trace`]. Time is never guessed: the time between two records belongs to the state before the later one, and
