@@ -1,9 +1,10 @@
 //! How commands are run: confined as the settings say, without secrets, with a temporary folder of their own.
 
 use std::collections::BTreeSet;
+use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::DirBuilderExt;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::{fs, io};
 
@@ -174,6 +175,8 @@ fn build_policy(
     temp: &Path,
 ) -> SandboxPolicy {
     let sandbox = &config.settings.sandbox;
+    let writable = without_links_out("sandbox.writable", &sandbox.writable, &workspace);
+    let readable = without_links_out("sandbox.readable", &sandbox.readable, &workspace);
     let folders = world.folders();
     let record_path = folders.state.as_deref().map(exec::new_record_path);
     let state = folders.state.into_iter().chain(config.settings.sessions.dir.clone());
@@ -183,14 +186,18 @@ fn build_policy(
     let user_git = user_git(world);
     let followed = exec::followed_by_git(&workspace, &workspace, &user_git);
     let home = folders.home.and_then(|home| home.canonicalize().ok());
-    let dotfiles = home.map(|home| workspace_dotfiles(&home, &workspace, &sandbox.writable));
+    let dotfiles = home.map(|home| workspace_dotfiles(&home, &workspace, &writable));
     let own = PROTECTED_PATHS.map(|path| workspace.join(path)).into_iter();
     let own = exec::with_link_targets(own, &workspace).into_iter().chain(followed);
     // Programs of the user read these, and this one does.
     let configs =
         world.variable("XDG_CONFIG_HOME").and_then(|path| exec::resolve_path(path.as_ref()));
     let configs = configs.filter(|path| path.starts_with(&workspace) && *path != workspace);
-    let own = own.chain(dotfiles.into_iter().flatten()).chain(configs);
+    // Where a folder of the home may be written, what this program obeys may not.
+    let open: Vec<PathBuf> = writable.iter().filter_map(|path| exec::resolve_path(path)).collect();
+    let settings = world.folders().config.and_then(|path| exec::resolve_path(&path));
+    let settings = settings.filter(|path| open.iter().any(|open| path.starts_with(open)));
+    let own = own.chain(dotfiles.into_iter().flatten()).chain(configs).chain(settings);
     SandboxPolicy {
         mode: sandbox.mode,
         network: sandbox.network,
@@ -207,10 +214,10 @@ fn build_policy(
         ceiling: SandboxLevel::Namespaces,
         temp: temp.to_owned(),
         temp_owner: TempOwner::Supervisors,
-        writable: sandbox.writable.clone(),
+        writable,
         caches: build_caches(world, &workspace, temp),
-        hidden: hidden_paths(world, &sessions, &sandbox.readable, &[&workspace, temp]),
-        readable: sandbox.readable.clone(),
+        hidden: hidden_paths(world, &sessions, &readable, &[&workspace, temp]),
+        readable,
         linked_repository: linked_repository_access(world, &workspace),
         limits: resource_limits(sandbox),
         own_state: state
@@ -227,10 +234,43 @@ fn build_policy(
             .collect(),
         protected: own.chain(state).collect(),
         record_path,
-        obeyed: PROTECTED_PATHS.map(PathBuf::from).to_vec(),
+        obeyed: PROTECTED_PATHS.map(OsString::from).to_vec(),
         user_git,
         ..SandboxPolicy::off(workspace)
     }
+}
+
+/// Returns those paths that lead to no other place than they name: a link in a folder that commands may write, they or the
+/// author of the repository may have made. A warning names the others.
+fn without_links_out(key: &str, paths: &[PathBuf], workspace: &Path) -> Vec<PathBuf> {
+    let roots = paths.iter().map(PathBuf::as_path).chain([workspace]);
+    let roots: Vec<PathBuf> = roots.filter_map(exec::resolve_path).collect();
+    let leads_out = |path: &&PathBuf| {
+        let mut at = PathBuf::new();
+        path.components().any(|part| {
+            let Component::Normal(name) = part else {
+                match part {
+                    Component::ParentDir => drop(at.pop()),
+                    other => at.push(other),
+                }
+                return false;
+            };
+            let next = at.join(name);
+            let target = exec::resolve_path(&next).unwrap_or_else(|| next.clone());
+            let is_out = roots.iter().any(|root| at.starts_with(root) && !target.starts_with(root));
+            at = target;
+            is_out
+        })
+    };
+    let (out, kept): (Vec<&PathBuf>, Vec<&PathBuf>) =
+        paths.iter().partition(|path| leads_out(path));
+    for path in out {
+        log::warn!(
+            "{} in {key} is a link out of a folder that commands may write, and is ignored; name the folder that is meant",
+            path.display()
+        );
+    }
+    kept.into_iter().cloned().collect()
 }
 
 /// Watches over what this program writes into a workspace for a run: restored, merged or applied files.
@@ -339,7 +379,7 @@ fn command_environment(
     config: &Config,
     world: &ProcessEnv,
     temp: &Path,
-) -> Vec<(std::ffi::OsString, std::ffi::OsString)> {
+) -> Vec<(OsString, OsString)> {
     let commands = &config.settings.commands;
     let among = |list: &[String], name: &str| list.iter().any(|item| matches_wildcard(item, name));
     let rule = |name: &str| {

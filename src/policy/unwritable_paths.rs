@@ -1,5 +1,6 @@
 //! Paths in the workspace that no tool may write.
 
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 use crate::exec::{SandboxMode, SandboxPolicy, UserGitConfig, followed_by_git, resolve_path};
@@ -16,6 +17,8 @@ pub struct UnwritablePaths {
     has_repositories: bool,
     workspace: PathBuf,
     user_git: UserGitConfig,
+    /// Names, in lower case, of what other programs obey in a folder that the user works in.
+    obeyed: Vec<OsString>,
 }
 
 impl UnwritablePaths {
@@ -37,6 +40,7 @@ impl UnwritablePaths {
             has_repositories: true,
             workspace: policy.workspace.clone(),
             user_git: policy.user_git.clone(),
+            obeyed: policy.obeyed.iter().map(|name| OsStr::to_ascii_lowercase(name)).collect(),
         }
     }
 
@@ -55,6 +59,7 @@ impl UnwritablePaths {
             && (path.iter().any(|name| may_be_git_folder(&name.to_string_lossy()))
                 || self.followed_around(named).iter().any(is_place))
             || self.paths.iter().any(is_place)
+            || path.iter().any(|name| self.obeyed.iter().any(|obeyed| name == obeyed))
     }
 
     /// Returns what git follows in the work trees below the workspace that contain a path.

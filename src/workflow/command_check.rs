@@ -20,6 +20,8 @@ pub(super) enum CommandCheck {
 
 /// A command that is over.
 pub(super) struct CommandReport {
+    /// The command, with keys masked.
+    pub(super) line: String,
     pub(super) check: CommandCheck,
     pub(super) seconds: f64,
 }
@@ -35,7 +37,8 @@ pub(super) fn run_check(
     let began = Instant::now();
     let check = run_command(setup, line, timeout, kept_bytes);
     let seconds = (began.elapsed().as_secs_f64() * 1e3).round() / 1e3;
-    CommandReport { check, seconds }
+    let secrets = collect_secrets(&setup.config, &setup.env);
+    CommandReport { line: secrets.mask_all(line), check, seconds }
 }
 
 fn run_command(

@@ -1,5 +1,6 @@
 //! The policy for confining commands.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -59,9 +60,9 @@ pub struct SandboxPolicy {
     /// The user's own configuration of git; for the engine alone.
     #[serde(skip)]
     pub user_git: UserGitConfig,
-    /// What other programs obey in a folder that the user works in, by its path there; for the engine alone.
+    /// The names of what other programs obey in a folder that the user works in; for the engine alone.
     #[serde(skip)]
-    pub obeyed: Vec<PathBuf>,
+    pub obeyed: Vec<OsString>,
     /// The record of pending cleanup, in case the engine is killed.
     pub record_path: Option<PathBuf>,
 }

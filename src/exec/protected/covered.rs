@@ -69,11 +69,16 @@ impl Covered {
 
     /// Returns whether a file exists now that is not covered.
     pub(in crate::exec) fn is_outdated(&self) -> bool {
-        let is_new = |(path, before): (&PathBuf, &Identity)| {
+        self.replaced().next().is_some() || self.sockets.as_ref().is_some_and(Sockets::has_more)
+    }
+
+    /// Returns the paths at which something else is now, that is not covered.
+    pub(in crate::exec) fn replaced(&self) -> impl Iterator<Item = &PathBuf> {
+        let is_new = |(path, before): &(&PathBuf, &Identity)| {
             let now = identity(path);
-            now != *before && now != Identity::default()
+            now != **before && now != Identity::default()
         };
-        self.paths.iter().any(is_new) || self.sockets.as_ref().is_some_and(Sockets::has_more)
+        self.paths.iter().filter(is_new).map(|(path, _)| path)
     }
 }
 

@@ -153,7 +153,7 @@ impl RepositoryGuard {
     fn add(&mut self, path: &Path, place: FolderRole, depth: ScanDepth) -> Vec<PathBuf> {
         let Ok(path) = path.canonicalize() else { return Vec::new() };
         let Ok(dir) = Dir::open_ambient_dir(&path, ambient_authority()) else { return Vec::new() };
-        let mut scanner = Scanner::watching(depth);
+        let mut scanner = Scanner::watching(depth).with_names(self.policy.obeyed.clone());
         let (before, repositories) = scanner.scan(&dir, place);
         if let ScanDepth::Levels(levels) = scanner.depth() {
             log::warn!(
@@ -177,6 +177,13 @@ impl RepositoryGuard {
             }
         }
         let work_trees = self.protect_followed(&path, &before, &repositories);
+        let obeyed = scanner.named().filter(|path| !is_dependency(path)).take(MAX_REPOSITORIES);
+        let obeyed = obeyed.map(|found| path.join(found)).collect::<Vec<_>>().into_iter();
+        let missing = work_trees
+            .iter()
+            .flat_map(|work_tree| self.policy.obeyed.iter().map(move |name| work_tree.join(name)));
+        let missing: Vec<PathBuf> = missing.collect();
+        self.protect_with_links(obeyed.chain(missing), &path);
         self.policy.repositories.push(path.clone());
         let root = ScanRoot { dir, path };
         let led = cleanup::find_targets(&root, &before);
@@ -213,8 +220,18 @@ impl RepositoryGuard {
     /// Protects what git runs or follows below a folder when it works in a work tree.
     fn protect_named(&mut self, work_tree: &Path, within: &Path) {
         let found = followed_by_git(work_tree, within, &self.policy.user_git);
+        self.protect_all(found);
+    }
+
+    /// Protects paths, and what they lead to in a folder.
+    fn protect_with_links(&mut self, paths: impl Iterator<Item = PathBuf>, within: &Path) {
+        let found = with_link_targets(paths, within);
+        self.protect_all(found);
+    }
+
+    fn protect_all(&mut self, paths: Vec<PathBuf>) {
         let known = &self.policy.protected;
-        let new: Vec<_> = found.into_iter().filter(|path| !known.contains(path)).collect();
+        let new: Vec<_> = paths.into_iter().filter(|path| !known.contains(path)).collect();
         self.policy.protected.extend(new);
     }
 
@@ -231,13 +248,17 @@ impl RepositoryGuard {
         for folder in folders {
             let elsewhere = work_trees.iter().filter(|work_tree| !work_tree.starts_with(&folder));
             elsewhere.for_each(|work_tree| self.protect_named(work_tree, &folder));
+            // The work tree may be above.
+            self.protect_named(&folder, &folder);
+            // The user may work in the folder itself, and in one that the run is isolated from.
             let inside = work_trees.iter().copied().chain([&folder]);
             let inside = inside.filter(|path| path.starts_with(&folder) && **path != workspace);
-            for work_tree in inside.collect::<BTreeSet<_>>() {
-                let obeyed = self.policy.obeyed.iter().map(|path| work_tree.join(path));
-                let found = with_link_targets(obeyed, &folder);
-                self.policy.protected.extend(found);
-            }
+            let inside: BTreeSet<&PathBuf> = inside.collect();
+            let obeyed = inside.iter().flat_map(|work_tree| {
+                self.policy.obeyed.iter().map(move |name| work_tree.join(name))
+            });
+            let obeyed: Vec<PathBuf> = obeyed.collect();
+            self.protect_with_links(obeyed.into_iter(), &folder);
         }
     }
 
@@ -356,7 +377,10 @@ impl RepositoryGuard {
     }
 
     /// Makes harmless what commands created for git. Returns a sentence for each change.
-    pub(super) fn clean_up(&self) -> Vec<String> {
+    ///
+    /// A mount disappears when a process that has not got it replaces the file. So what is at these paths now, a command
+    /// may have written.
+    pub(super) fn clean_up(&self, uncovered: &[PathBuf]) -> Vec<String> {
         let mounted = match self.is_mounted.get() {
             Some(true) => read_only_paths(&self.policy),
             Some(false) => Vec::new(),
@@ -364,7 +388,7 @@ impl RepositoryGuard {
         };
         let mut roots = lock(&self.roots);
         let user = &self.policy.user_git;
-        roots.iter_mut().flat_map(|watched| watched.clean(&mounted, user)).collect()
+        roots.iter_mut().flat_map(|watched| watched.clean(&mounted, uncovered, user)).collect()
     }
 
     /// Gives a worker copies of the current configurations.
@@ -417,7 +441,7 @@ impl RepositoryGuard {
 
 impl Drop for RepositoryGuard {
     fn drop(&mut self) {
-        let notices = self.clean_up();
+        let notices = self.clean_up(&[]);
         for sentence in notices {
             log::warn!("{sentence}");
         }
@@ -443,14 +467,20 @@ impl WatchedRoot {
         exact.iter().for_each(|path| cleanup::exact_items(&root.dir, path, own, before));
     }
 
-    fn clean(&mut self, mounted: &[PathBuf], user: &UserGitConfig) -> Vec<String> {
+    fn clean(
+        &mut self,
+        mounted: &[PathBuf],
+        uncovered: &[PathBuf],
+        user: &UserGitConfig,
+    ) -> Vec<String> {
         let Self { root, place, exact, own, scanner, before, targets: led, private } = self;
         let (mut now, repositories) = scanner.scan(&root.dir, *place);
         let work_trees = new_work_trees::work_trees_of(now.keys().chain(&repositories));
         exact.iter().for_each(|path| cleanup::exact_items(&root.dir, path, own, &mut now));
         let is_left = |path: &Path| {
             let path = root.path.join(path);
-            mounted.iter().any(|place| path.starts_with(place))
+            let is_below = |places: &[PathBuf]| places.iter().any(|place| path.starts_with(place));
+            is_below(mounted) && !is_below(uncovered)
         };
         let is_repository = |path: &Path| scanner.is_repository(path);
         let found = RootState {
@@ -677,7 +707,7 @@ impl CleanupRecord {
                     private: private.clone(),
                 })
             });
-        let cleaned = watched.flat_map(|mut watched| watched.clean(&mounted, user));
+        let cleaned = watched.flat_map(|mut watched| watched.clean(&mounted, &[], user));
         let renamed = absent.rename_created().into_iter().map(|path| {
             format!("{} is protected; what a command created there was renamed", path.display())
         });

@@ -136,6 +136,8 @@ pub(super) struct Scanner {
     folders: Vec<KnownFolder>,
     /// The repositories found.
     repositories: Vec<PathBuf>,
+    /// Names that are looked for in work trees.
+    names: Vec<OsString>,
     /// Whether all folders could be read.
     is_complete: bool,
     /// How deep below the root folders are looked at.
@@ -179,6 +181,8 @@ struct ScannedFolder {
     folders: Vec<OsString>,
     /// Entries that are neither folders nor plain files, and those that git may follow.
     special: Vec<OsString>,
+    /// Entries with a name that is looked for.
+    named: Vec<OsString>,
     is_repository: bool,
 }
 
@@ -283,6 +287,17 @@ impl Scanner {
         }
     }
 
+    /// Returns what the last scan found in work trees of these names.
+    pub(super) fn named(&self) -> impl Iterator<Item = PathBuf> {
+        let work_trees = self.folders.iter().filter(|seen| seen.place == FolderRole::WorkTree);
+        work_trees.flat_map(|seen| seen.folder.named.iter().map(|name| seen.path.join(name)))
+    }
+
+    /// Looks for these names, too.
+    pub(super) fn with_names(self, names: Vec<OsString>) -> Self {
+        Self { names, ..self }
+    }
+
     /// Returns a scanner.
     pub(super) fn new(depth: ScanDepth) -> Self {
         Self { depth, ..Self::default() }
@@ -327,6 +342,9 @@ impl Scanner {
                 b"refs" => refs = true,
                 b"commondir" => common = true,
                 _ => {}
+            }
+            if self.names.contains(&name) {
+                folder.named.push(name.clone());
             }
             match kind.is_dir() {
                 true => folder.folders.push(name),

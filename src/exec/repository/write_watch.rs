@@ -33,7 +33,7 @@ impl WriteWatch {
 
 impl Drop for WriteWatch {
     fn drop(&mut self) {
-        for sentence in self.guard.clean_up() {
+        for sentence in self.guard.clean_up(&[]) {
             log::warn!("{sentence}");
         }
         for path in self.absent.rename_created() {

@@ -157,7 +157,7 @@ impl Supervisor {
         let [stdout, stderr] = gathering.outputs.map(|output| output.capture);
         drop(guard);
         let mut notices = self.repositories().merge_copies(&worker.copies, &lent);
-        notices.extend(self.repositories().clean_up());
+        notices.extend(self.repositories().clean_up(&worker.uncovered()));
         let CommandReport { end, strays, renamed, restored } = match result {
             Ok(report) => report,
             Err(failure) => {

@@ -199,6 +199,14 @@ impl SupervisorWorker {
         }
     }
 
+    /// Returns the paths that were covered when the worker started, and that something uncovered has replaced.
+    pub(super) fn uncovered(&self) -> Vec<PathBuf> {
+        #[cfg(target_os = "linux")]
+        return self.covered.replaced().cloned().collect();
+        #[cfg(not(target_os = "linux"))]
+        Vec::new()
+    }
+
     /// Returns whether the worker is alive and still protects everything.
     pub(in crate::exec) fn is_usable(&mut self) -> bool {
         if self.absent.is_outdated() {

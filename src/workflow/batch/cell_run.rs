@@ -306,7 +306,8 @@ impl CellRunner<'_> {
             return Ok(true);
         }
         for line in &cell.task.setup {
-            match run_command(setup, line).check {
+            let CommandReport { line, check, .. } = run_command(setup, line);
+            match check {
                 CommandCheck::Passed(_) => {}
                 CommandCheck::Failed(why) => {
                     return Err(CellError::Setup(format!("the setup `{line}` failed: {why}")));
@@ -430,7 +431,7 @@ fn check(cell: &BatchCell, setup: &RunSetup, result: &mut Value) -> bool {
     let is_failed = result["status"] == json!(RunStatus::Failed);
     let lines = cell.task.checks.iter();
     for line in lines.filter(|_| !is_failed && setup.execution == ExecutionMode::Real) {
-        let CommandReport { check, seconds } = run_command(setup, line);
+        let CommandReport { line, check, seconds } = run_command(setup, line);
         checks.push(match check {
             CommandCheck::Passed(_) => json!({"name": line, "passed": true, "seconds": seconds}),
             CommandCheck::Failed(why) => {

@@ -498,12 +498,12 @@ impl ActiveStep<'_> {
     fn run_checks(&self) -> Option<Vec<CheckReport>> {
         let mut checks = Vec::new();
         for line in &self.step.checks {
-            let (check, seconds) = self.run_command(line)?;
-            let (passed, message) = match check {
+            let CommandRun { line, output, seconds } = self.run_command(line)?;
+            let (passed, message) = match output {
                 Ok(_) => (true, String::new()),
                 Err(why) => (false, why),
             };
-            let check = CheckReport { name: line.clone(), passed, seconds, message };
+            let check = CheckReport { name: line, passed, seconds, message };
             self.run.observer.on_event(WorkflowEvent::Checked(&check));
             checks.push(check);
         }
@@ -512,8 +512,8 @@ impl ActiveStep<'_> {
 
     fn measure(&self) -> Option<(StepEvent, EventDetail)> {
         let line = self.step.metric.as_ref().map_or("", |metric| &metric.command);
-        let (measured, _) = self.run_command(line)?;
-        let (number, note) = match measured.and_then(|output| parse_number(&output)) {
+        let measured = self.run_command(line)?;
+        let (number, note) = match measured.output.and_then(|output| parse_number(&output)) {
             Ok(number) => (Some(number), None),
             Err(why) => (None, Some(why)),
         };
@@ -521,20 +521,28 @@ impl ActiveStep<'_> {
     }
 
     /// Runs a command in the workspace. `None` if it was interrupted, or the time was over.
-    fn run_command(&self, line: &str) -> Option<(Result<String, String>, f64)> {
+    fn run_command(&self, line: &str) -> Option<CommandRun> {
         let StepSetup { setup, .. } = self.setup().ok()?;
         let left = self.run.time_left();
         if left == Some(Duration::ZERO) {
             return None;
         }
-        let CommandReport { check, seconds } = run_check(setup, line, left, MAX_OUTPUT_BYTES);
-        match check {
-            CommandCheck::Passed(output) => Some((Ok(output), seconds)),
-            CommandCheck::Failed(_) if self.run.is_out_of_time() => None,
-            CommandCheck::Failed(why) => Some((Err(why), seconds)),
-            CommandCheck::Interrupted => None,
-        }
+        let CommandReport { line, check, seconds } = run_check(setup, line, left, MAX_OUTPUT_BYTES);
+        let output = match check {
+            CommandCheck::Passed(output) => Ok(output),
+            CommandCheck::Failed(_) if self.run.is_out_of_time() => return None,
+            CommandCheck::Failed(why) => Err(why),
+            CommandCheck::Interrupted => return None,
+        };
+        Some(CommandRun { line, output, seconds })
     }
+}
+
+/// A command that has run, with its output, or why it failed.
+struct CommandRun {
+    line: String,
+    output: Result<String, String>,
+    seconds: f64,
 }
 
 /// Returns the number in the last line of an output.

@@ -1843,6 +1843,38 @@ fn a_further_folder_that_is_writable_is_looked_after() {
     }
 }
 
+/// The mount over a file disappears in one command when another one, which has not got it, replaces the file.
+#[test]
+fn two_runs_at_the_same_time_plant_nothing_in_a_folder_of_both() {
+    let around = tempfile::tempdir().unwrap();
+    let (shared, canary) = (around.path().join("shared"), around.path().join("canary"));
+    fs::create_dir(&shared).unwrap();
+    let run = || {
+        ToolFixture::with(yolo_settings(), |policy| {
+            policy.writable = vec![shared.clone()];
+            policy.mode = SandboxMode::WorkspaceWrite;
+        })
+    };
+    let line = |line: &str| {
+        let line = line.replace("SHARED", shared.to_str().unwrap());
+        json!({"command": line.replace("CANARY", canary.to_str().unwrap()), "timeout": 60})
+    };
+    let (first, second) = (run(), run());
+    first.call("run_command", &line("git init -q SHARED/n; printf '#!/bin/sh\ntouch CANARY\n' > SHARED/bad; chmod +x SHARED/bad"));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let wait = "touch SHARED/ready; until test -e SHARED/go; do sleep 0.05; done; git -C SHARED/n config core.fsmonitor SHARED/bad";
+            second.call("run_command", &line(wait));
+        });
+        let replace = "until test -e SHARED/ready; do sleep 0.05; done; cp SHARED/n/.git/config SHARED/c; mv SHARED/c SHARED/n/.git/config; touch SHARED/go";
+        first.call("run_command", &line(replace));
+    });
+    assert!(shared.join("go").exists());
+    let _ = fs::remove_file(&canary);
+    user(&shared.join("n"), "git status");
+    assert!(!canary.exists());
+}
+
 /// A folder that holds the user's repositories, and no work tree itself.
 #[test]
 fn repositories_in_a_further_folder_that_is_writable_are_protected() {
@@ -1855,6 +1887,7 @@ fn repositories_in_a_further_folder_that_is_writable_are_protected() {
         ("git -C ../other/r config core.fsmonitor $PWD/bad", "git -C ../other/r status"),
         ("cp bad ../other/r/t/m", "git -C ../other/r status"),
         ("cp bad ../other/named/m", "git status"),
+        ("cp bad ../other/above/part/m", "git -C ../other/above status"),
         (
             "git init -q ../other/new; git -C ../other/new config core.fsmonitor $PWD/bad",
             "git -C ../other/new status",
@@ -1869,11 +1902,14 @@ fn repositories_in_a_further_folder_that_is_writable_are_protected() {
                 let before = format!(
                     "printf '#!/bin/sh\ntouch {}\n' > bad; chmod +x bad; git init -q .; git init -q ../other/r; \
                      git init -q ../other/a/b/c/r; cd ../other; mkdir named r/t; printf '#!/bin/sh\nfalse\n' > named/m; chmod +x named/m; \
-                     cp named/m r/t; git -C r config core.fsmonitor t/m; cd -; git config core.fsmonitor $PWD/../other/named/m",
+                     cp named/m r/t; git -C r config core.fsmonitor t/m; mkdir -p above/part; cp named/m above/part; git init -q above; \
+                     git -C above config core.fsmonitor part/m; cd -; git config core.fsmonitor $PWD/../other/named/m",
                     canary.display()
                 );
                 assert!(user(&policy.workspace, &before).0);
-                policy.writable = vec![other];
+                // Of one, a part only.
+                let is_part = attack.contains("above");
+                policy.writable = vec![if is_part { other.join("above/part") } else { other }];
                 (policy.mode, policy.ceiling) = (SandboxMode::WorkspaceWrite, level);
             });
             if world.supervisor.enforcement().unwrap().level != level {

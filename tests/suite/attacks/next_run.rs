@@ -121,6 +121,71 @@ fn only_what_a_command_changes_in_the_state_of_this_program_is_restored() {
     assert_eq!(read("sessions/next").as_deref(), Some("3"));
 }
 
+/// The user may start another program in any folder that has something for it.
+#[test]
+fn what_other_programs_obey_is_not_written_below_the_workspace() {
+    let home = TestHome::new();
+    let path = |path: &str| home.path("w").join(path);
+    let there = ["nest/.claude/settings.json", "sub/folder/.mcp.json", "sub/.codex/config.toml"];
+    for file in there {
+        fs::create_dir_all(path(file).parent().unwrap()).unwrap();
+        fs::write(path(file), "user").unwrap();
+    }
+    assert!(home.program("git", &path("nest")).args(["init", "-q"]).status().unwrap().success());
+    let lines = there.map(|file| {
+        command(&format!("echo evil > {file}; mv {file} {file}.old; cp {file}.old {file}"))
+    });
+    let new = ["nest/.mcp.json", "sub/new/.claude/settings.json"];
+    let tools = there.iter().chain(&new).map(|path| file(path));
+    let new_line = command("echo evil > nest/.mcp.json");
+    let calls: Vec<String> = lines.into_iter().chain(tools).chain([new_line]).collect();
+    let output = home.run(&path(""), &calls, &[]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    for file in there {
+        assert_eq!(fs::read_to_string(path(file)).unwrap(), "user", "{file}");
+    }
+    for file in new {
+        assert!(!path(file).exists(), "{file}");
+    }
+}
+
+/// A link in the repository, or one that an earlier command made, opens no other folder.
+#[test]
+fn a_writable_path_that_leads_out_of_the_workspace_is_ignored() {
+    let home = TestHome::new();
+    fs::create_dir(home.path("out")).unwrap();
+    symlink("../out", home.path("w/build")).unwrap();
+    symlink("..", home.path("w/up")).unwrap();
+    let calls = [command("touch build/x ../out/x up/out/x; true")];
+    for writable in ["build", "up/out", "./up/../w/build"] {
+        let set = format!("sandbox.writable=['{}']", home.path("w").join(writable).display());
+        let output = home.run(&home.path("w"), &calls, &["--set", &set]);
+        assert!(!home.path("out/x").exists(), "{writable}");
+        let printed = String::from_utf8_lossy(&output.stderr);
+        assert!(printed.contains("is a link out of a folder"), "{writable}: {printed}");
+    }
+    let set = format!("sandbox.writable=['{}']", home.path("w/../out").display());
+    home.run(&home.path("w"), &calls, &["--set", &set]);
+    assert!(home.path("out/x").exists());
+}
+
+#[test]
+fn the_user_s_configuration_is_not_written_where_its_folder_may_be() {
+    for is_there in [false, true] {
+        let home = TestHome::new();
+        let config = home.path(".config/architect/config.toml");
+        let set = format!("sandbox.writable=['{}']", home.path(".config").display());
+        fs::create_dir(home.path(".config")).unwrap();
+        if is_there {
+            fs::create_dir(config.parent().unwrap()).unwrap();
+        }
+        let line =
+            format!("mkdir -p {0}; touch {0}/config.toml", config.parent().unwrap().display());
+        home.run(&home.path("w"), &[command(&line)], &["--set", &set]);
+        assert!(!config.exists(), "there: {is_there}");
+    }
+}
+
 /// What leads to a protected folder is protected as well.
 #[test]
 fn a_link_to_what_steers_a_later_run_is_not_replaced() {

@@ -48,7 +48,7 @@ fn the_same_command_again_runs_nothing_twice_and_a_changed_task_runs_again() {
 fn a_failed_check_or_setup_is_a_result() {
     let batch = Batch::with_tasks(&["a", "b", "c"], ANSWER);
     let lines = [
-        json!({"id": "a", "prompt": "x", "workspace": "a", "setup": ["touch made"], "checks": ["test -e made", "test -e other"]}),
+        json!({"id": "a", "prompt": "x", "workspace": "a", "setup": ["touch made"], "checks": ["test -e made # Bearer abcdefghijklmnopq", "test -e other"]}),
         json!({"id": "b", "prompt": "x", "workspace": "b", "setup": ["echo no; exit 7"]}),
         json!({"id": "c", "prompt": "x", "workspace": "c", "checks": "true"}),
     ];
@@ -64,7 +64,10 @@ fn a_failed_check_or_setup_is_a_result() {
     let passed: Vec<_> = checks.iter().map(|check| (&check["name"], &check["passed"])).collect();
     assert_eq!(
         passed,
-        [(&json!("test -e made"), &json!(true)), (&json!("test -e other"), &json!(false))]
+        [
+            (&json!("test -e made # Bearer ***"), &json!(true)),
+            (&json!("test -e other"), &json!(false))
+        ]
     );
     assert_eq!(outcome(&results[1]), [json!("failed"), Value::Null, json!(1)]);
     let error = results[1]["error"].as_str().unwrap();
