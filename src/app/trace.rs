@@ -1,18 +1,36 @@
 //! Where a stored session spent its time.
 
+use std::collections::BTreeSet;
+
 use super::error::AppError;
 use super::undo::RecordedChanges;
-use crate::journal::{SessionHistory, SessionId, SessionStore, StoredContent};
-use crate::view::trace::{RecordContent, StepChange, Trace, TraceStep, TraceSubject, Tracer};
+use crate::journal::{ParentCall, SessionHistory, SessionId, SessionStore, StoredContent};
+use crate::machine::{Authorization, CallIntent, Event};
+use crate::model::RunTime;
+use crate::view::trace::{
+    RecordContent, StepChange, SubagentTrace, Trace, TraceStep, TraceSubject, Tracer,
+};
 
-/// Returns where the time of a stored session went.
+/// Returns where the time of a stored session went, with the traces of its sub-agents as far as they are stored.
 ///
 /// # Errors
 ///
 /// Fails when there is no such session, or it can't be read.
 pub fn trace_session(store: &SessionStore, session: SessionId) -> Result<Trace, AppError> {
-    let mut tracer = None;
+    Ok(trace_with_subagents(store, session, &mut BTreeSet::from([session]))?.0)
+}
+
+/// Returns a trace, and the call that dispatched its session, if any.
+fn trace_with_subagents(
+    store: &SessionStore,
+    session: SessionId,
+    seen: &mut BTreeSet<SessionId>,
+) -> Result<(Trace, Option<ParentCall>), AppError> {
+    let (mut tracer, mut dispatched) = (None, Vec::new());
     let (past, _) = store.replay(session, |past, stored, replayed| {
+        if let StoredContent::Event(event) = &stored.content {
+            dispatched.extend(dispatched_session(event));
+        }
         let what = match &stored.content {
             StoredContent::Event(event) => RecordContent::Event(event),
             StoredContent::Resumed(_) => RecordContent::Resumed,
@@ -34,7 +52,31 @@ pub fn trace_session(store: &SessionStore, session: SessionId) -> Result<Trace, 
         });
     })?;
     let trace = tracer.unwrap_or_else(|| begin_tracer(&past)).finish(&past.machine);
-    Ok(Trace { changes: step_changes(store, &past), ..trace })
+    let mut trace = Trace { changes: step_changes(store, &past), ..trace };
+    for child in dispatched {
+        if !seen.insert(child) {
+            continue;
+        }
+        // A session that was removed, or belongs to the original of a fork, is left out.
+        let Ok((found, parent)) = trace_with_subagents(store, child, seen) else { continue };
+        if let Some(parent) = parent.filter(|parent| parent.session == session) {
+            let tool = trace.tools.iter().rfind(|tool| tool.call == parent.call);
+            let started_at = tool.and_then(|tool| tool.started_at).unwrap_or(RunTime::START);
+            let subagent = SubagentTrace { call: Some(parent.call), started_at, trace: found };
+            trace.subagent_traces.push(subagent);
+        }
+    }
+    Ok((trace, past.header.dispatched_by))
+}
+
+/// Returns the session of a sub-agent that an event dispatches.
+pub(super) fn dispatched_session(event: &Event) -> Option<SessionId> {
+    let Event::Authorized { authorization: Authorization::Approved { intent, .. }, .. } = event
+    else {
+        return None;
+    };
+    let CallIntent::Delegated { session, .. } = intent else { return None };
+    session.as_ref()?.parse().ok()
 }
 
 /// Returns what each step of a stored session has changed, as far as it was recorded.

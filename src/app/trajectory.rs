@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use serde_json::{Map, json};
 
 use super::error::AppError;
+use super::trace::dispatched_session;
 use crate::journal::{SessionHistory, SessionId, SessionStore, StoredContent};
-use crate::machine::{Authorization, CallIntent, Event};
 use crate::view::atif::{Trajectory, TrajectoryAgent, TrajectoryBuilder, TrajectoryRecord};
 
 /// Returns the trajectory of a stored session, with those of its sub-agents as far as they are stored.
@@ -34,12 +34,7 @@ fn trajectory(
             StoredContent::Event(event) => Some(event),
             _ => None,
         };
-        if let Some(Event::Authorized { authorization, .. }) = event
-            && let Authorization::Approved { intent, .. } = authorization
-            && let CallIntent::Delegated { session: Some(child), .. } = intent
-        {
-            dispatched.extend(child.parse::<SessionId>());
-        }
+        dispatched.extend(event.and_then(dispatched_session));
         let at = history.epoch.plus(stored.at).to_string();
         let (machine, output) = (&history.machine, &history.output);
         builder.get_or_insert_with(|| begin(history)).add(&TrajectoryRecord {

@@ -2,15 +2,23 @@
 
 use std::fmt::Display;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
+use sha2::{Digest as _, Sha256};
 
 use super::sanitize;
 use super::trace::StepChange;
 use crate::machine::RunStatus;
 
-/// Forbids scripts and everything that would be loaded, whatever the page contains.
-const CONTENT_SECURITY_POLICY: &str =
-    "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'";
+/// Forbids everything that would be loaded, and all scripts but the page's own, whatever the page contains.
+fn content_security_policy(script: Option<&str>) -> String {
+    let hash = |script: &str| format!("'sha256-{}'", STANDARD.encode(Sha256::digest(script)));
+    let script = script.map_or_else(|| "'none'".to_owned(), hash);
+    format!(
+        "default-src 'none'; script-src {script}; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
+    )
+}
 
 const STYLE: &str = include_str!("page.css");
 
@@ -20,11 +28,13 @@ pub(super) struct PageFrame<'a> {
     pub(super) heading: &'a str,
     /// The style sheet of this kind of page, after the common one.
     pub(super) style: &'a str,
+    /// The script of this kind of page, if it has one.
+    pub(super) script: Option<&'static str>,
     /// The status of the run, which determines the colour of the header.
     pub(super) status: RunStatus,
     pub(super) outcome: &'a str,
     pub(super) key_figures: &'a [String],
-    /// The names and values in the footer.
+    /// The names and values in the footer, if there is one.
     pub(super) facts: &'a [(&'static str, String)],
 }
 
@@ -38,7 +48,7 @@ impl PageFrame<'_> {
                     meta charset="utf-8";
                     meta name="viewport" content="width=device-width, initial-scale=1";
                     meta name="color-scheme" content="light dark";
-                    meta http-equiv="Content-Security-Policy" content=(CONTENT_SECURITY_POLICY);
+                    meta http-equiv="Content-Security-Policy" content=(content_security_policy(self.script));
                     title { (self.title) }
                     style { (PreEscaped(STYLE)) (PreEscaped(self.style)) }
                 }
@@ -52,15 +62,19 @@ impl PageFrame<'_> {
                             }
                         }
                         (sections)
-                        footer {
-                            dl { @for (name, value) in self.facts { div { dt { (name) } dd { (value) } } } }
-                        }
+                        @if !self.facts.is_empty() { footer { (facts(self.facts)) } }
                     }
+                    @if let Some(script) = self.script { script { (PreEscaped(script)) } }
                 }
             }
         };
         page.into_string()
     }
+}
+
+/// Returns names and values.
+pub(super) fn facts(facts: &[(&'static str, String)]) -> Markup {
+    html! { dl { @for (name, value) in facts { div { dt { (name) } dd { (value) } } } } }
 }
 
 /// Returns a section of a page.
@@ -73,14 +87,41 @@ pub(super) fn step_changes(changes: &[StepChange]) -> Markup {
     html! {
         @for change in changes {
             details {
-                summary {
-                    "Step " (change.step) ": " code { (sanitize::line(&change.path)) }
-                    " +" (change.added) " −" (change.removed)
-                }
-                @if change.patch.is_empty() {
-                    p { "The patch is too long, or there is none." }
-                } @else {
-                    pre { (sanitize::multiline(&change.patch)) }
+                summary { "Step " (change.step) ": " (file_change(change)) }
+                (patch(change))
+            }
+        }
+    }
+}
+
+/// Returns the file of a change, with the numbers of its lines.
+pub(super) fn file_change(change: &StepChange) -> Markup {
+    html! { code { (sanitize::line(&change.path)) } " +" (change.added) " −" (change.removed) }
+}
+
+/// Returns the patch of a change, with its added and removed lines marked.
+pub(super) fn patch(change: &StepChange) -> Markup {
+    if change.patch.is_empty() {
+        return html! { p { "The patch is too long, or there is none." } };
+    }
+    let mut is_head = true;
+    let mut kind = |line: &str| {
+        is_head &= !line.starts_with('@');
+        match line.as_bytes().first() {
+            _ if is_head => "hunk",
+            Some(b'+') => "ins",
+            Some(b'-') => "del",
+            Some(b'@') => "hunk",
+            _ => "",
+        }
+    };
+    let lines: Vec<_> = change.patch.lines().map(|line| (kind(line), line)).collect();
+    let groups = lines.chunk_by(|one, next| one.0 == next.0);
+    html! {
+        pre.patch {
+            @for group in groups {
+                span class=(group[0].0) {
+                    @for (_, line) in group { (sanitize::multiline(line)) "\n" }
                 }
             }
         }

@@ -96,14 +96,8 @@ pub(crate) fn trace(args: &TraceArgs, world: &ProcessEnv) -> Result<u8, CliError
         stored.check_damage(session, args.partial)?;
         trace_session(&stored.store, session)?
     };
-    for change in &mut trace.changes {
-        // The sign before a line would look like a part of a key.
-        let lines = change.patch.lines().map(|line| {
-            let (sign, text) = line.split_at_checked(1).unwrap_or(("", line));
-            format!("{sign}{}\n", stored.secrets.mask_all(text))
-        });
-        change.patch = lines.collect();
-    }
+    // Before anything is escaped: a secret with a quotation mark would no longer be found.
+    trace.map_texts(&|text| stored.secrets.mask_all(text));
     if let Some(path) = &args.html {
         let html = stored.secrets.mask_all(&trace.html());
         save(Path::new("."), path, html.as_bytes()).map_err(|error| CliError::from_save(&error))?;

@@ -9,8 +9,8 @@ use crate::model::{
     CallId, MessageOrigin, MicroUsd, ReplyFinish, RunTime, TimeSpan, Tokens, ToolStatus, WordEnum,
 };
 use crate::view::trace::{
-    CallEnd, CallSpan, SpanUsage, Speaker, SubagentSpan, ToolSpan, Trace, TraceMessage,
-    TraceSubject,
+    CallEnd, CallSpan, SpanUsage, Speaker, SubagentSpan, SubagentTrace, ToolSpan, Trace,
+    TraceMessage, TraceSubject,
 };
 
 impl Trajectory {
@@ -44,6 +44,7 @@ impl Trajectory {
             subagents: Vec::new(),
             messages: Vec::new(),
             changes: Vec::new(),
+            subagent_traces: Vec::new(),
         };
         let mut at = RunTime::START;
         for step in &self.steps {
@@ -54,6 +55,11 @@ impl Trajectory {
         trace.duration = at.since(RunTime::START);
         for subagent in &self.subagent_trajectories {
             subagent.add_calls(begun, &mut trace.subagents);
+            trace.subagent_traces.push(SubagentTrace {
+                call: self.call_of(subagent),
+                started_at: subagent.steps.first().map_or(RunTime::START, |step| step.time(begun)),
+                trace: subagent.trace(),
+            });
         }
         let usages = trace.usages();
         trace.llm_calls = u32::try_from(usages.len()).unwrap_or(u32::MAX);
@@ -62,6 +68,20 @@ impl Trajectory {
         let sum = || usages.iter().filter_map(|one| one.cost).reduce(|sum, cost| sum + cost);
         trace.cost = total.and_then(MicroUsd::from_dollars).or_else(sum);
         trace
+    }
+
+    /// Returns the tool call that a sub-agent worked on, if a result refers to it.
+    fn call_of(&self, subagent: &Self) -> Option<CallId> {
+        let observations = self.steps.iter().filter_map(|step| step.observation.as_ref());
+        let mut results = observations.flat_map(|observation| &observation.results);
+        let found = results.find(|result| {
+            let is_same = |own: &Option<String>, other| own.is_some() && own == other;
+            result.subagent_trajectory_ref.iter().any(|reference| {
+                is_same(&reference.trajectory_id, &subagent.trajectory_id)
+                    || is_same(&reference.session_id, &subagent.session_id)
+            })
+        });
+        found?.source_call_id.as_deref().map(CallId::from)
     }
 
     fn stop_reason(&self) -> Option<StopReason> {
@@ -114,12 +134,14 @@ impl Trace {
     }
 
     fn add_step(&mut self, step: &TrajectoryStep, before: RunTime, at: RunTime) {
-        let seq = step.step_id as u64;
-        let mut say = |speaker: Speaker, text: String| {
+        let (seq, request) = (step.step_id as u64, self.calls.len());
+        let mut add = |speaker: Speaker, call: Option<CallId>, text: String| {
             if !text.is_empty() {
-                self.messages.push(TraceMessage { seq, at, speaker, text: text.into() });
+                let text = text.into();
+                self.messages.push(TraceMessage { seq, at, request, call, speaker, text });
             }
         };
+        let mut say = |speaker, text| add(speaker, None, text);
         let message = content_text(&step.message);
         match step.source {
             StepSource::System => say(Speaker::User { origin: MessageOrigin::System }, message),
@@ -136,13 +158,15 @@ impl Trace {
                 result.map(|_| known.and_then(ToolStatus::from_word).unwrap_or(ToolStatus::Ok));
             let arguments = Value::Object(call.arguments.clone()).to_string();
             let name = || call.function_name.as_str().into();
-            say(Speaker::ToolCall { name: name() }, arguments.clone());
+            let call_id = CallId::from(&*call.tool_call_id);
+            add(Speaker::ToolCall { name: name() }, Some(call_id.clone()), arguments.clone());
             if let Some((result, status)) = result.zip(status) {
                 let speaker = Speaker::ToolResult { name: name(), status };
-                say(speaker, content_text(&result.content));
+                add(speaker, Some(call_id.clone()), content_text(&result.content));
             }
             self.tools.push(ToolSpan {
-                call: CallId::from(&*call.tool_call_id),
+                call: call_id,
+                request,
                 name: name(),
                 arguments: arguments.into(),
                 authorized_at: at,
@@ -150,6 +174,7 @@ impl Trace {
                 ended_at: at,
                 status,
                 decision: None,
+                changes: Vec::new(),
             });
         }
         if step.source != StepSource::Agent {
@@ -161,6 +186,7 @@ impl Trace {
         self.calls.push(CallSpan {
             purpose: CallPurpose::Agent,
             attempt: 1,
+            step: has_calls.then_some(self.steps),
             messages: u32::try_from(step.step_id.saturating_sub(1)).unwrap_or(u32::MAX),
             started_at: before,
             duration: at.since(before),

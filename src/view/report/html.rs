@@ -17,6 +17,7 @@ pub(super) fn render(report: &RunReport<'_>) -> String {
         title: &format!("{sign} {heading}"),
         heading: &heading,
         style: include_str!("report.css"),
+        script: None,
         status: report.result.status,
         outcome: &format!("{sign} {word}"),
         key_figures: &key_figures(report),

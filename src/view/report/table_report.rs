@@ -65,6 +65,7 @@ impl TableReport {
             title: &self.heading,
             heading: &self.heading,
             style: include_str!("report.css"),
+            script: None,
             status: self.status,
             outcome: &self.outcome,
             key_figures: &self.key_figures,

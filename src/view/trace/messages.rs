@@ -9,7 +9,7 @@ use crate::machine::{
     CallState, ConversationEntry, EntryId, Executing, Machine, MachineNote, MachineOutput, State,
 };
 use crate::model::{
-    ConversationItem, MessageOrigin, Reply, RunTime, ToolCall, ToolResult, ToolStatus,
+    CallId, ConversationItem, MessageOrigin, Reply, RunTime, ToolCall, ToolResult, ToolStatus,
 };
 
 /// A message.
@@ -20,6 +20,11 @@ pub struct TraceMessage {
     /// When it was added.
     #[serde(rename = "at_ms", serialize_with = "moment")]
     pub at: RunTime,
+    /// The request that sends it first, or whose reply it belongs to, as an index of the requests.
+    pub request: usize,
+    /// The id of the tool call, if it is about one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub call: Option<CallId>,
     /// Its role.
     #[serde(flatten)]
     pub speaker: Speaker,
@@ -79,15 +84,27 @@ pub(in crate::view) fn new_entries<'a>(
 #[derive(Clone, Debug, Default)]
 pub(super) struct MessageCollector {
     pub(super) messages: Vec<TraceMessage>,
-    /// The present record, and when it came.
-    position: (u64, RunTime),
+    position: MessagePosition,
     newest: Option<EntryId>,
 }
 
+/// Where the next messages belong.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct MessagePosition {
+    /// The present record.
+    pub(super) seq: u64,
+    /// When it came.
+    pub(super) at: RunTime,
+    /// The request that will be sent next.
+    pub(super) next_request: usize,
+    /// The newest request whose reply is a part of the conversation.
+    pub(super) last_reply: usize,
+}
+
 impl MessageCollector {
-    /// Sets the record that adds the next messages.
-    pub(super) fn set_position(&mut self, seq: u64, at: RunTime) {
-        self.position = (seq, at);
+    /// Sets where the next messages belong.
+    pub(super) fn set_position(&mut self, position: MessagePosition) {
+        self.position = position;
     }
 
     /// Adds the new entries of the conversation.
@@ -96,7 +113,8 @@ impl MessageCollector {
             match &entry.item {
                 ConversationItem::User(message) => {
                     let speaker = Speaker::User { origin: message.origin };
-                    self.push(speaker, Arc::clone(&message.text));
+                    let text = Arc::clone(&message.text);
+                    self.push(speaker, self.position.next_request, None, text);
                 }
                 ConversationItem::Assistant(reply) => self.add_reply(reply),
                 ConversationItem::Exchange(exchange) => {
@@ -111,13 +129,15 @@ impl MessageCollector {
 
     /// Adds the partial text of a cancelled request.
     pub(super) fn add_partial(&mut self, text: &str) {
-        self.push(Speaker::Partial, text.into());
+        let request = self.position.next_request.saturating_sub(1);
+        self.push(Speaker::Partial, request, None, text.into());
     }
 
     /// Adds the reply whose calls are still running.
     pub(super) fn add_open_reply(&mut self, at: RunTime, machine: &Machine) {
         let State::Executing(Executing { reply, calls, .. }) = &machine.state else { return };
-        self.position = (self.messages.last().map_or(0, |message| message.seq), at);
+        let seq = self.messages.last().map_or(0, |message| message.seq);
+        self.position = MessagePosition { seq, at, ..self.position };
         self.add_reply(reply);
         for open in calls {
             let result = match &open.state {
@@ -130,21 +150,23 @@ impl MessageCollector {
 
     fn add_reply(&mut self, reply: &Reply) {
         if reply.has_text() {
-            self.push(Speaker::Assistant, reply.text());
+            self.push(Speaker::Assistant, self.position.last_reply, None, reply.text());
         }
     }
 
     fn add_call(&mut self, call: &ToolCall, result: Option<&ToolResult>) {
         let name = || Arc::clone(&call.name);
-        self.push(Speaker::ToolCall { name: name() }, call.arguments.text().into());
+        let (request, id) = (self.position.last_reply, || Some(call.id.clone()));
+        let arguments = call.arguments.text().into();
+        self.push(Speaker::ToolCall { name: name() }, request, id(), arguments);
         if let Some(result) = result {
             let speaker = Speaker::ToolResult { name: name(), status: result.status };
-            self.push(speaker, Arc::clone(&result.text));
+            self.push(speaker, request, id(), Arc::clone(&result.text));
         }
     }
 
-    fn push(&mut self, speaker: Speaker, text: Arc<str>) {
-        let (seq, at) = self.position;
-        self.messages.push(TraceMessage { seq, at, speaker, text });
+    fn push(&mut self, speaker: Speaker, request: usize, call: Option<CallId>, text: Arc<str>) {
+        let MessagePosition { seq, at, .. } = self.position;
+        self.messages.push(TraceMessage { seq, at, request, call, speaker, text });
     }
 }

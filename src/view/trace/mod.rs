@@ -1,9 +1,10 @@
-//! Where the time of a session was spent, by state: as a table, as JSON, and as a self-contained page.
+//! Where the time of a session was spent, by state and step by step: as a table, as JSON, and as a self-contained page.
 //!
 //! A [`Tracer`] gets the records of a session one after the other, each with the machine after it, and builds one
 //! [`Trace`]. Time is never guessed: the time between two records belongs to the state before the later one, and
 //! within that state to the phase that is known.
 
+mod call_details;
 mod chart;
 mod messages;
 mod page;
@@ -12,7 +13,9 @@ mod time_account;
 mod time_table;
 mod timeline;
 mod tracer;
+mod turn;
 mod usage_chart;
+mod waterfall;
 
 use serde::{Serialize, Serializer};
 
@@ -24,7 +27,7 @@ pub use timeline::{CallEnd, CallSpan, SpanUsage, SubagentSpan, ToolSpan};
 pub use tracer::{RecordContent, TraceStep, Tracer};
 
 use crate::machine::{StateKind, StopReason};
-use crate::model::{MicroUsd, RunTime, TimeSpan, Tokens};
+use crate::model::{CallId, MicroUsd, RunTime, TimeSpan, Tokens};
 use crate::view::public::{dollars, millis, reason};
 
 /// The session of a trace.
@@ -81,6 +84,22 @@ pub struct Trace {
     pub messages: Vec<TraceMessage>,
     /// What the steps have changed in the workspace, as far as it was recorded.
     pub changes: Vec<StepChange>,
+    /// The traces of its sub-agents, as far as they are stored.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub subagent_traces: Vec<SubagentTrace>,
+}
+
+/// The trace of a sub-agent.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct SubagentTrace {
+    /// The tool call that it worked on, if known.
+    pub call: Option<CallId>,
+    /// When it began, in the time of the dispatching session.
+    #[serde(rename = "begun_ms", serialize_with = "moment")]
+    pub started_at: RunTime,
+    /// Its trace. The usage of the dispatching session includes it.
+    #[serde(flatten)]
+    pub trace: Trace,
 }
 
 /// The change of a file by a step.
@@ -104,9 +123,30 @@ impl Trace {
         time_table::render(self)
     }
 
-    /// Returns the trace as a page that loads and runs nothing.
+    /// Returns the trace as a page that loads nothing, and runs nothing but its own search.
     pub fn html(&self) -> String {
         page::render(self)
+    }
+
+    /// Replaces each text of the model, the tools and the user.
+    pub fn map_texts(&mut self, map: &impl Fn(&str) -> String) {
+        for message in &mut self.messages {
+            message.text = map(&message.text).into();
+        }
+        for tool in &mut self.tools {
+            tool.arguments = map(&tool.arguments).into();
+        }
+        for change in &mut self.changes {
+            // The sign before a line would look like a part of a word.
+            let lines = change.patch.lines().map(|line| {
+                let (sign, text) = line.split_at_checked(1).unwrap_or(("", line));
+                format!("{sign}{}\n", map(text))
+            });
+            change.patch = lines.collect();
+        }
+        for subagent in &mut self.subagent_traces {
+            subagent.trace.map_texts(map);
+        }
     }
 }
 

@@ -4,68 +4,98 @@ use std::collections::BTreeMap;
 
 use maud::{Markup, html};
 
-use super::messages::{Speaker, TraceMessage};
+use super::messages::Speaker;
 use super::phase::TracePhase;
-use super::time_account::{add, subtract};
+use super::time_account::add;
 use super::time_table::{percent_of_time, time_rows};
-use super::timeline::{CallEnd, CallSpan, SpanUsage, ToolSpan};
+use super::turn::turns;
 use super::usage_chart::percent;
-use super::{Trace, chart, usage_chart};
-use crate::machine::{CallPurpose, RunStatus, StopReason};
-use crate::model::{Decision, MessageOrigin, RunTime, TimeSpan, ToolStatus, pluralize};
-use crate::view::page::{PageFrame, section, step_changes};
+use super::{StepChange, Trace, chart, usage_chart, waterfall};
+use crate::machine::{RunStatus, StopReason};
+use crate::model::{MessageOrigin, TimeSpan, pluralize};
+use crate::view::page::{PageFrame, facts, file_change, section, step_changes};
 use crate::view::sanitize;
 
-/// The longest headline of a message, in characters; the whole text is folded below it.
-const MAX_HEADLINE: usize = 140;
+/// The longest heading, in characters; the whole text is in the first step.
+const MAX_HEADING: usize = 140;
 
 /// Returns the page.
 pub(super) fn render(trace: &Trace) -> String {
     let subject = &trace.subject;
-    let end = trace
-        .stop_reason
-        .map_or_else(|| format!("in state {}", trace.state.as_str()), |reason| reason.to_string());
-    let mut key_figures = vec![
+    let end = match trace.stop_reason {
+        Some(reason) => format!("{} ({reason})", reason.status().as_str()),
+        None => format!("in state {}", trace.state.as_str()),
+    };
+    let key_figures = [
         trace.duration.to_string(),
         pluralize(trace.steps, "step", "steps"),
         pluralize(trace.llm_calls, "model call", "model calls"),
         pluralize(trace.tokens.0, "token", "tokens"),
     ];
-    key_figures.extend(trace.cost.map(|cost| cost.to_string()));
-    let facts = [
-        ("Session", &subject.session_id),
-        ("Created", &subject.created),
-        ("Model", &subject.model),
-        ("Agent", &subject.agent),
-        ("Workspace", &subject.workspace),
-        ("Program", &subject.program),
-    ];
     let frame = PageFrame {
-        title: &format!("Trace of {}", subject.session_id),
-        heading: &task(trace).unwrap_or_else(|| subject.session_id.clone()),
+        title: &format!("Trace of {}", sanitize::headline(&subject.session_id, MAX_HEADING)),
+        heading: &task(trace)
+            .unwrap_or_else(|| sanitize::headline(&subject.session_id, MAX_HEADING)),
         style: include_str!("trace.css"),
+        script: Some(include_str!("trace.js")),
         status: trace.stop_reason.map_or(RunStatus::Partial, StopReason::status),
         outcome: &end,
         key_figures: &key_figures,
-        facts: &facts.map(|(name, value)| (name, sanitize::line(value).into_owned())),
+        facts: &[],
     };
+    let (turns, unplaced) = turns(trace);
     let edges = html! { div.wide { (chart::render(trace)) } (edge_list(trace)) };
     frame.render(&html! {
-        (section("Time by state", &time_section(trace)))
-        (section("Transitions", &edges))
-        (section("Requests and tools", &timeline(trace)))
-        @if let Some(usage) = usage_chart::render(trace) { (section("Tokens and cost", &usage)) }
+        div.subject { (facts(&subject_facts(trace))) }
+        section aria-label="Steps" { (waterfall::render(trace, &turns)) }
         @if !trace.changes.is_empty() {
-            (section(format!("Changes ({})", trace.changes.len()), &step_changes(&trace.changes)))
+            (section(format!("Changes ({})", trace.changes.len()), &changes(trace, &unplaced)))
         }
-        (section(format!("Messages ({})", trace.messages.len()), &messages(trace)))
+        (section("Time by state", &time_section(trace)))
+        (section("Statechart", &edges))
+        @if let Some(usage) = usage_chart::render(trace) { (section("Tokens and cost", &usage)) }
     })
+}
+
+fn subject_facts(trace: &Trace) -> Vec<(&'static str, String)> {
+    let subject = &trace.subject;
+    let subagents = trace.subagents.iter().filter_map(|call| call.usage.cost);
+    let cost = match (trace.cost, subagents.reduce(|sum, cost| sum + cost)) {
+        (Some(cost), Some(part)) => format!("{cost} ({part} by sub-agents)"),
+        (Some(cost), None) => cost.to_string(),
+        (None, _) => "unknown: the model has no price".to_owned(),
+    };
+    let facts = [
+        ("Session", &*subject.session_id),
+        ("Model", &subject.model),
+        ("Folder", &subject.workspace),
+        ("Cost", &cost),
+        ("Agent", &subject.agent),
+        ("Created", &subject.created),
+        ("Program", &subject.program),
+    ];
+    let facts = facts.into_iter().filter(|(_, value)| !value.is_empty());
+    facts.map(|(name, value)| (name, sanitize::headline(value, MAX_HEADING))).collect()
+}
+
+/// Returns the changed files, each with its step, and the patches that are shown in no step.
+fn changes(trace: &Trace, unplaced: &[&StepChange]) -> Markup {
+    let is_placed = |change: &StepChange| !unplaced.iter().any(|other| other.step == change.step);
+    let unplaced: Vec<StepChange> = unplaced.iter().copied().cloned().collect();
+    html! {
+        ul.edges {
+            @for change in trace.changes.iter().filter(|change| is_placed(change)) {
+                li { (file_change(change)) " " a href={ "#step-" (change.step) } { "step " (change.step) } }
+            }
+        }
+        (step_changes(&unplaced))
+    }
 }
 
 fn task(trace: &Trace) -> Option<String> {
     trace.messages.iter().find_map(|message| match message.speaker {
         Speaker::User { origin: MessageOrigin::Task } => {
-            Some(sanitize::headline(&message.text, MAX_HEADLINE))
+            Some(sanitize::headline(&message.text, MAX_HEADING))
         }
         _ => None,
     })
@@ -107,7 +137,7 @@ fn time_section(trace: &Trace) -> Markup {
     }
 }
 
-fn css_class(phase: TracePhase) -> String {
+pub(super) fn css_class(phase: TracePhase) -> String {
     format!("p-{}", phase.as_str().replace('_', "-"))
 }
 
@@ -125,155 +155,5 @@ fn edge_list(trace: &Trace) -> Markup {
                 }
             }
         }
-    }
-}
-
-/// Returns a row for each request and each tool call, in the order in which they began.
-fn timeline(trace: &Trace) -> Markup {
-    let calls = trace.calls.iter().map(call_row);
-    let mut rows: Vec<TimelineRow> = calls.chain(trace.tools.iter().map(tool_row)).collect();
-    rows.sort_by_key(|row| row.started_at);
-    let share = |time| percent(time, trace.duration.0);
-    html! {
-        @if rows.is_empty() {
-            p { "None." }
-        } @else {
-            ol.timeline {
-                li.scale aria-hidden="true" { span { (time_scale(trace.duration)) } }
-                @for row in &rows {
-                    li class=[row.is_failed.then_some("bad")] {
-                        b { (row.label) } span.end { (row.end) } span.took { (row.duration) }
-                        span.track {
-                            i style={ "left:" (share(row.started_at.0)) "%;width:" (share(row.duration.0)) "%" } {
-                                @for (phase, time) in row.parts.iter().filter(|(_, time)| time.0 > 0) {
-                                    u class=(css_class(*phase)) style={ "flex:" (time.0) " 1 0" }
-                                        title={ (phase.name()) ": " (time) } {}
-                                }
-                            }
-                        }
-                    }
-                }
-            }
-        }
-    }
-}
-
-/// Returns five times since the session began, evenly spaced.
-fn time_scale(duration: TimeSpan) -> Markup {
-    html! { small { "0" } @for quarter in 1..=4 { small { (TimeSpan(duration.0 / 4 * quarter)) } } }
-}
-
-/// A row of the timeline.
-struct TimelineRow {
-    label: String,
-    end: String,
-    is_failed: bool,
-    started_at: RunTime,
-    duration: TimeSpan,
-    parts: Vec<(TracePhase, TimeSpan)>,
-}
-
-fn call_row(call: &CallSpan) -> TimelineRow {
-    let purpose = match call.purpose {
-        CallPurpose::Agent => "request",
-        CallPurpose::Compaction => "summary",
-        CallPurpose::Closing => "final summary",
-    };
-    let attempt =
-        if call.attempt > 1 { format!(", attempt {}", call.attempt) } else { String::new() };
-    let end = match &call.end {
-        CallEnd::Replied { finish, usage } => {
-            let messages = pluralize(call.messages, "message", "messages");
-            let SpanUsage { input_tokens, output_tokens, .. } = usage;
-            let finish = sanitize::headline(finish.name(), MAX_HEADLINE);
-            format!("{messages} · {input_tokens} → {output_tokens} tokens · {finish}")
-        }
-        CallEnd::Failed { reason } => sanitize::headline(reason, MAX_HEADLINE),
-        CallEnd::Cancelled => "cancelled".to_owned(),
-        CallEnd::Lost => "lost with its process".to_owned(),
-        CallEnd::Open => "under way".to_owned(),
-    };
-    let encode = call.encode.unwrap_or_default();
-    let first_byte = call.first_byte.unwrap_or_else(|| subtract(call.duration, encode));
-    let stream = subtract(subtract(call.duration, encode), first_byte);
-    TimelineRow {
-        label: format!("{purpose}{attempt}"),
-        end,
-        is_failed: !matches!(call.end, CallEnd::Replied { .. }),
-        started_at: call.started_at,
-        duration: call.duration,
-        parts: vec![
-            (TracePhase::Encoding, encode),
-            (TracePhase::FirstByte, first_byte),
-            (TracePhase::Stream, stream),
-        ],
-    }
-}
-
-fn tool_row(span: &ToolSpan) -> TimelineRow {
-    let arguments = sanitize::headline(&span.arguments, MAX_HEADLINE);
-    let started = span.started_at.unwrap_or(span.ended_at);
-    let is_failed = span.status != Some(ToolStatus::Ok);
-    let rule = match &span.decision {
-        Some(Decision::Allow { reason: rule } | Decision::Deny { reason: rule })
-            if !rule.is_empty() =>
-        {
-            format!(" · {}", sanitize::headline(rule, MAX_HEADLINE))
-        }
-        Some(_) | None => String::new(),
-    };
-    let status =
-        if is_failed { format!("{} · ", status_name(span.status)) } else { String::new() };
-    TimelineRow {
-        label: sanitize::line(&span.name).into_owned(),
-        end: format!("{status}{arguments}{rule}"),
-        is_failed,
-        started_at: span.authorized_at,
-        duration: span.ended_at.since(span.authorized_at),
-        parts: vec![
-            (TracePhase::Hooks, started.since(span.authorized_at)),
-            (TracePhase::Tools, span.ended_at.since(started)),
-        ],
-    }
-}
-
-fn status_name(status: Option<ToolStatus>) -> String {
-    match status {
-        None => "outcome unknown".to_owned(),
-        Some(ToolStatus::Unknown) => "no such tool".to_owned(),
-        Some(ToolStatus::Truncated) => "cut off".to_owned(),
-        Some(status) => status.as_str().replace('_', " "),
-    }
-}
-
-fn messages(trace: &Trace) -> Markup {
-    html! {
-        @for message in &trace.messages {
-            @let (class, speaker) = speaker(message);
-            details class={ "message " (class) } {
-                summary {
-                    b { (speaker) } " "
-                    span { (sanitize::headline(&message.text, MAX_HEADLINE)) } " "
-                    small { "record " (message.seq) " · " (message.at.since(RunTime::START)) }
-                }
-                // An HTML parser drops a leading line end.
-                pre { "\n" (sanitize::multiline(&message.text)) }
-            }
-        }
-    }
-}
-
-fn speaker(message: &TraceMessage) -> (&'static str, String) {
-    match &message.speaker {
-        Speaker::User { origin } => ("user", origin.as_str().replace('_', "-")),
-        Speaker::Assistant => ("assistant", "assistant".to_owned()),
-        Speaker::ToolCall { name } => ("call", format!("calls {}", sanitize::line(name))),
-        Speaker::ToolResult { name, status: ToolStatus::Ok } => {
-            ("result", sanitize::line(name).into_owned())
-        }
-        Speaker::ToolResult { name, status: end } => {
-            ("result bad", format!("{}: {}", sanitize::line(name), status_name(Some(*end))))
-        }
-        Speaker::Partial => ("bad", "cancelled reply".to_owned()),
     }
 }

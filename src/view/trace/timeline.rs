@@ -8,7 +8,8 @@ use serde::Serialize;
 use super::moment;
 use crate::machine::{Authorization, CallPurpose, Effect, Event, Machine, MachineOutput, State};
 use crate::model::{
-    CallId, Decision, EffectId, MicroUsd, ReplyFinish, RunTime, TimeSpan, ToolStatus, Usage,
+    CallId, Decision, EffectId, FileChange, MicroUsd, ReplyFinish, RunTime, TimeSpan, ToolStatus,
+    Usage,
 };
 use crate::port::CallTiming;
 use crate::view::public::{decision_of, dollars, message_count, millis};
@@ -20,6 +21,8 @@ pub struct CallSpan {
     pub purpose: CallPurpose,
     /// The attempt, counted from one.
     pub attempt: u32,
+    /// The step that its reply began; `None` if it has no tool calls.
+    pub step: Option<u32>,
     /// Messages in the request, without the system prompt.
     pub messages: u32,
     /// When it was sent.
@@ -68,8 +71,10 @@ pub enum CallEnd {
 /// A tool call.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ToolSpan {
-    /// The model call.
+    /// The id of the call.
     pub call: CallId,
+    /// The request whose reply has the call, as an index of the requests.
+    pub request: usize,
     /// The tool.
     pub name: Arc<str>,
     /// The arguments, as the model wrote them.
@@ -88,6 +93,9 @@ pub struct ToolSpan {
     /// The decision of the policy and its rule; `None` for a call that was not authorized.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub decision: Option<Decision>,
+    /// The files that it changed.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub changes: Vec<FileChange>,
 }
 
 /// The usage of a sub-agent's model call.
@@ -132,6 +140,10 @@ pub(super) struct Timeline {
     pub(super) calls: Vec<CallSpan>,
     pub(super) tools: Vec<ToolSpan>,
     pub(super) subagents: Vec<SubagentSpan>,
+    /// The newest request whose reply is a part of the conversation.
+    pub(super) last_reply: usize,
+    /// The steps until now.
+    steps: u32,
     /// The running requests.
     open_calls: HashMap<EffectId, usize>,
     /// The tool calls that are being authorized, or run.
@@ -155,6 +167,13 @@ impl Timeline {
                 self.spent = run.used.cost;
                 let usage = SpanUsage::new(&reply.usage, run.rules.price.map(|_| cost));
                 let finish = reply.finish.clone();
+                if let Some(&index) = self.open_calls.get(id)
+                    && self.calls[index].purpose != CallPurpose::Compaction
+                {
+                    self.last_reply = index;
+                    self.calls[index].step = (run.steps > self.steps).then_some(run.steps);
+                }
+                self.steps = run.steps;
                 self.call_ended(*id, at, times, CallEnd::Replied { finish, usage });
             }
             Event::CallFailed { id, fault } => {
@@ -172,7 +191,9 @@ impl Timeline {
                 }
             }
             Event::ToolCompleted { id, result } => {
-                self.tool_ended(*id, at, Some(result.status));
+                if let Some(tool) = self.tool_ended(*id, at, Some(result.status)) {
+                    tool.changes.clone_from(&result.changes);
+                }
             }
             Event::UsageReported { usage, cost, .. } => {
                 self.spent = self.spent + *cost;
@@ -196,6 +217,7 @@ impl Timeline {
                     self.calls.push(CallSpan {
                         purpose: *purpose,
                         attempt: *attempt,
+                        step: None,
                         messages: message_count(machine),
                         started_at: at,
                         duration: TimeSpan::ZERO,
@@ -208,6 +230,7 @@ impl Timeline {
                     self.open_tools.insert(*id, self.tools.len());
                     self.tools.push(ToolSpan {
                         call: call.id.clone(),
+                        request: self.last_reply,
                         name: Arc::clone(&call.name),
                         arguments: call.arguments.text().into(),
                         authorized_at: at,
@@ -215,6 +238,7 @@ impl Timeline {
                         ended_at: at,
                         status: None,
                         decision: None,
+                        changes: Vec::new(),
                     });
                 }
                 Effect::RunTool { id, call, .. } => {

@@ -1,6 +1,6 @@
 //! Turns the records of a session into its trace.
 
-use super::messages::MessageCollector;
+use super::messages::{MessageCollector, MessagePosition};
 use super::phase::TracePhase;
 use super::time_account::TimeAccount;
 use super::timeline::{CallEnd, Timeline};
@@ -63,10 +63,9 @@ impl Tracer {
     pub fn begin(subject: TraceSubject, machine: &Machine, output: &MachineOutput) -> Self {
         let mut account = TimeAccount::default();
         account.enter(machine.state.kind());
-        let mut timeline = Timeline::default();
-        timeline.on_effects(RunTime::START, machine, output);
-        let mut messages = MessageCollector::default();
+        let (mut timeline, mut messages) = (Timeline::default(), MessageCollector::default());
         messages.add_new(machine, output);
+        timeline.on_effects(RunTime::START, machine, output);
         let (at, waited) = (RunTime::START, TimeSpan::ZERO);
         let (state, phase) = (machine.state.kind(), TracePhase::from_state(machine));
         Self { subject, at, state, phase, waited, account, timeline, messages }
@@ -75,7 +74,6 @@ impl Tracer {
     /// Adds the next record.
     pub fn add(&mut self, step: &TraceStep<'_>) {
         self.add_time(step);
-        self.messages.set_position(step.seq, step.at);
         match step.content {
             RecordContent::Event(event) => {
                 for way in &step.output.transitions {
@@ -91,18 +89,30 @@ impl Tracer {
                 self.timeline.end_open(step.at, &CallEnd::Lost, None);
             }
             RecordContent::Partial(text) => {
+                self.set_position(step);
                 self.messages.add_partial(text);
                 return;
             }
             RecordContent::Other => return,
         }
-        self.timeline.on_effects(step.at, step.machine, step.output);
+        // A message that a step adds is in the request that it sends.
+        self.set_position(step);
         self.messages.add_new(step.machine, step.output);
+        self.timeline.on_effects(step.at, step.machine, step.output);
         let (state, phase) = (step.machine.state.kind(), TracePhase::from_state(step.machine));
         if state != self.state || !step.output.transitions.is_empty() {
             self.waited = TimeSpan::ZERO;
         }
         (self.state, self.phase) = (state, phase);
+    }
+
+    fn set_position(&mut self, step: &TraceStep<'_>) {
+        self.messages.set_position(MessagePosition {
+            seq: step.seq,
+            at: step.at,
+            next_request: self.timeline.calls.len(),
+            last_reply: self.timeline.last_reply,
+        });
     }
 
     /// Adds the time since the record before to the state before this one.
@@ -147,6 +157,7 @@ impl Tracer {
             subagents,
             messages: messages.messages,
             changes: Vec::new(),
+            subagent_traces: Vec::new(),
         }
     }
 }

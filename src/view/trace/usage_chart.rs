@@ -6,7 +6,10 @@ use super::Trace;
 use super::timeline::{CallEnd, SpanUsage};
 use crate::model::{MicroUsd, RunTime};
 
-/// The usage of one reply.
+/// The most columns; of more replies, each column has several.
+const MAX_COLUMNS: usize = 200;
+
+/// The usage of one reply, or of several in a row.
 struct UsageColumn {
     title: String,
     cached: u64,
@@ -35,6 +38,8 @@ pub(super) fn render(trace: &Trace) -> Option<Markup> {
         column.cumulative = spent;
     }
     let columns: Vec<UsageColumn> = columns.into_iter().map(|(_, column)| column).collect();
+    let each = columns.len().div_ceil(MAX_COLUMNS).max(1);
+    let columns: Vec<UsageColumn> = columns.chunks(each).filter_map(join).collect();
     let most = columns.iter().map(|used| used.cached + used.fresh + used.output).max()?;
     let bar = |class: &str, height: String| {
         html! { i class=(class) style={ "height:" (height) "%" } {} }
@@ -42,7 +47,11 @@ pub(super) fn render(trace: &Trace) -> Option<Markup> {
     Some(html! {
         figure {
             figcaption {
-                "Tokens of each reply, in order, " (most) " at most: "
+                @match each {
+                    1 => "Tokens of each reply",
+                    _ => { "Tokens of each " (each) " replies" },
+                }
+                ", in order, " (most) " at most: "
                 b.k-cached { "cached input" } " " b.k-fresh { "input" } " " b.k-output { "output" }
             }
             div.columns {
@@ -80,6 +89,23 @@ fn column(what: &str, usage: &SpanUsage) -> UsageColumn {
         output,
         cumulative: cost.map_or(0, |cost| cost.0),
     }
+}
+
+/// Returns a column for several replies in a row.
+fn join(columns: &[UsageColumn]) -> Option<UsageColumn> {
+    let (first, last) = (columns.first()?, columns.last()?);
+    let sum = |part: fn(&UsageColumn) -> u64| columns.iter().map(part).sum();
+    let title = match columns.len() {
+        1 => first.title.clone(),
+        more => format!("{}, and {} more", first.title, more - 1),
+    };
+    Some(UsageColumn {
+        title,
+        cached: sum(|one| one.cached),
+        fresh: sum(|one| one.fresh),
+        output: sum(|one| one.output),
+        cumulative: last.cumulative,
+    })
 }
 
 /// Returns a share in percent, with one decimal.

@@ -107,7 +107,7 @@ fn the_decision_on_a_call_is_reported_with_its_rule() {
     let page = fs::read_to_string(page).unwrap();
     assert!(
         page.contains("4 messages")
-            && page.contains("· stop<")
+            && page.contains("finish stop")
             && page.contains("permissions.allow"),
         "{page}"
     );

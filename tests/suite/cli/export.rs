@@ -132,6 +132,20 @@ fn the_trajectories_of_sub_agents_are_in_that_of_their_dispatcher() {
     // The cost of a dispatcher has that of its sub-agents.
     let total = trajectory["final_metrics"]["total_cost_usd"].as_f64().unwrap();
     assert!((total - ran.json()["cost"].as_f64().unwrap()).abs() < 1e-9, "{total}");
+    // The trace has them too, of the session and of its trajectory, each at the call that dispatched it.
+    world.write("own.json", &trajectory.to_string());
+    for name in ["last", "own.json"] {
+        let trace = world.run(&["trace", name, "--json"]).json();
+        let subagents = trace["subagent_traces"].as_array().unwrap();
+        for (index, subagent) in subagents.iter().enumerate() {
+            assert_eq!(subagent["call"], trace["tools"][index]["call"], "{name}");
+            let begun = |of: &Value| of["begun_ms"].as_f64();
+            assert!(begun(subagent) >= begun(&trace["tools"][index]), "{name}");
+        }
+        assert_eq!((subagents.len(), &trace["cost"]), (2, &ran.json()["cost"]), "{name}");
+        assert_eq!(world.run(&["trace", name, "--html", "page.html"]).code, 0);
+        assert_eq!(world.read("page.html").matches("sub-agent review").count(), 2, "{name}");
+    }
 }
 
 #[test]

@@ -10,3 +10,4 @@ mod report;
 mod slow_readers;
 mod stream;
 mod terminal;
+mod trace_page;
