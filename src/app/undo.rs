@@ -63,6 +63,14 @@ pub enum UndoError {
         /// The last one.
         last: u32,
     },
+    /// A link is on the way to the workspace now.
+    #[error("the workspace {} of the session has become a link to {}", .path.display(), .real.display())]
+    Link {
+        /// The workspace.
+        path: PathBuf,
+        /// Where the link leads.
+        real: PathBuf,
+    },
     /// Another process restores files in the workspace.
     #[error("another process restores files in {}", .0.display())]
     Busy(PathBuf),
@@ -83,7 +91,8 @@ impl UndoError {
             Self::NothingRecorded(..)
             | Self::NotRecorded { .. }
             | Self::NoRecord { .. }
-            | Self::NoStep { .. } => true,
+            | Self::NoStep { .. }
+            | Self::Link { .. } => true,
             Self::Busy(_) | Self::Interrupted { .. } => false,
         }
     }
@@ -581,6 +590,10 @@ impl UndoSession {
         let path = history.setup.workspace.root.clone();
         let root = WorkspaceRoot::open(&path)
             .map_err(|cause| AppError::Workspace { path: path.clone(), cause })?;
+        // A command of a later session may have made the link.
+        if root.path() != path {
+            return Err(UndoError::Link { real: root.path().to_owned(), path }.into());
+        }
         let log = RestoreLog::open(&store.root().join("undo"), root.path(), store.durability())?;
         let log = log.ok_or(UndoError::Busy(path))?;
         remove_leftovers(&root);

@@ -66,6 +66,17 @@ impl SessionLookup {
         };
         let root = &past.setup.workspace.root;
         let is_around = store.starts_with(root);
+        if let Ok(real) = root.canonicalize()
+            && real != *root
+            && workspace.is_none()
+        {
+            let [root, real] =
+                [root, &real].map(|path| sanitize::line(&path.to_string_lossy()).into_owned());
+            return Err(CliError::usage(format!(
+                "the workspace {root} of this session has become a link to {real}; a command may have made it"
+            ))
+            .hint(format!("`--workspace {real}` if that is right")));
+        }
         let is_exposed = self.is_named
             && (is_around || store.starts_with(&self.folder) || store.ancestors().any(in_project));
         if is_exposed && !is_around && *root != self.folder && workspace.is_none() {

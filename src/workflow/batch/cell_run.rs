@@ -181,6 +181,7 @@ impl CellRunner<'_> {
         }
         let CellConfig { mut config, agent, execution, options } =
             self.configurator.configure(cell)?;
+        check_place(&cell.task.workspace)?;
         let content = match &cell.task.workspace {
             TaskWorkspace::Changes(_) => Some(WorktreeContent::Uncommitted),
             TaskWorkspace::Repository { commit, .. } => {
@@ -422,6 +423,24 @@ fn outcome_of(result: &Value) -> CellOutcome {
         Some(0) => CellOutcome::Succeeded,
         Some(PARTIAL_EXIT_CODE) => CellOutcome::Partial,
         code => CellOutcome::Failed(code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1)),
+    }
+}
+
+/// Checks that the folder of a cell is still the one that was found at the start: a command of another cell may have
+/// put a link in its place.
+fn check_place(workspace: &TaskWorkspace) -> Result<(), CellError> {
+    let folder = match workspace {
+        TaskWorkspace::Common | TaskWorkspace::Changes(_) => return Ok(()),
+        TaskWorkspace::Folder(folder) | TaskWorkspace::Repository { folder, .. } => folder,
+    };
+    match folder.canonicalize() {
+        Ok(real) if real != *folder => Err(CellError::Broken(format!(
+            "the folder {} has become a link to {}, and is not used",
+            folder.display(),
+            real.display()
+        ))),
+        // That it is missing is reported where it is used.
+        Ok(_) | Err(_) => Ok(()),
     }
 }
 

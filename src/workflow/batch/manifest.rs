@@ -400,7 +400,8 @@ impl<'a> EntryReader<'a> {
             );
             self.problem(line.unwrap_or(1), message);
         }
-        path
+        // Without links, so that one that is made later is noticed.
+        path.canonicalize().unwrap_or(path)
     }
 
     fn options(&mut self, entry: &mut ManifestEntry) -> TaskOptions {

@@ -171,6 +171,34 @@ fn a_session_in_the_workspace_sets_no_program() {
     assert!(!workspace.canary.exists());
 }
 
+/// A command of a later session can put a link in the place of an earlier workspace.
+#[test]
+fn no_session_follows_a_link_that_was_made_later() {
+    let home = TestHome::new();
+    let (sub, config) = (home.path("w/sub"), home.path("out"));
+    fs::create_dir(&sub).unwrap();
+    fs::create_dir(&config).unwrap();
+    home.run(&sub, &[command("echo x > f"), command("rm f")], &[]);
+    home.run(&home.path("w"), &[command("mv sub old; ln -s ../out sub")], &[]);
+    let id = home.program(PROGRAM, &home.path("w")).args(["sessions", "--json"]).output();
+    let listed: serde_json::Value = serde_json::from_slice(&id.unwrap().stdout).unwrap();
+    let session = listed
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|it| it["workspace"].as_str().is_some_and(|path| path.ends_with("w/sub")));
+    let id = session.unwrap()["session_id"].as_str().unwrap();
+    let model = ["--model", "scripted/none.toml"];
+    for args in [&["undo", id, "--yes", "--to", "0"][..], &["resume", id, "x", model[0], model[1]]]
+    {
+        let output = home.program(PROGRAM, &home.path("w")).args(args).output().unwrap();
+        let printed = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(3), "{args:?}: {printed}");
+        assert!(printed.contains("has become a link"), "{args:?}: {printed}");
+    }
+    assert_eq!(fs::read_dir(&config).unwrap().count(), 0);
+}
+
 /// A command could have written which folder the session is about.
 #[test]
 fn an_undo_follows_no_session_to_another_workspace() {

@@ -71,7 +71,7 @@ fn a_report_shows_what_each_step_changed() {
     world.write("old.txt", "one\nold\nthree\n");
     for (name, pieces) in [
         ("r.md", ["Step 1: `new.txt` +1 −0", "+new", "Step 3: `old.txt` +1 −1", "-old\n+edited"]),
-        ("r.html", ["<code>new.txt</code>", "+new", "Step 3: ", "-old\n+edited"]),
+        ("r.html", ["<code>new.txt</code>", "+new", "-old\n", r#"<span class="ins">+edited"#]),
         ("r.json", [r#""step":1,"path":"new.txt""#, "+new", r#""step":3"#, r"-old\n+edited"]),
     ] {
         world.write("old.txt", "one\nold\nthree\n");

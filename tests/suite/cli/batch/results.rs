@@ -195,6 +195,23 @@ fn a_workspace_that_is_a_link_out_is_refused() {
     assert!(ran.err.contains("is a link out of this folder"), "{}", ran.err);
 }
 
+/// The first task's command puts a link in the place of the second one's folder.
+#[test]
+fn a_workspace_that_becomes_a_link_is_not_used() {
+    let script = "[[turn]]\ncalls = [{ name = \"run_command\", arguments = { command = \"mv sub old; ln -s .. sub; touch sub/made\" } }]\n[[turn]]\ntext = \"done\"\n";
+    let batch = Batch::with_tasks(&["a", "b"], script);
+    fs::create_dir(batch.cli.path("sub")).unwrap();
+    let lines = [
+        json!({"id": "a", "prompt": "x", "workspace": "."}),
+        json!({"id": "b", "prompt": "x", "workspace": "sub"}),
+    ];
+    batch.cli.write("tasks.jsonl", &lines.map(|line| format!("{line}\n")).concat());
+    let ran = batch.run(&["--jobs", "1"]);
+    let results = batch.results();
+    assert_eq!(results[1]["status"], "failed", "{}", ran.err);
+    assert!(results[1]["error"].as_str().unwrap().contains("has become a link"), "{results:?}");
+}
+
 #[test]
 fn a_lost_result_is_made_again_from_its_session() {
     let batch = Batch::with_tasks(&["a", "b", "c"], &appending(0));
