@@ -240,20 +240,22 @@ fn build_policy(
     }
 }
 
-/// Returns those paths that lead to no other place than they name: a link in a folder that commands may write, they or the
+/// Returns those paths, without links, that lead to no other place than they name: a link in a folder that commands may write, they or the
 /// author of the repository may have made. A warning names the others.
 fn without_links_out(key: &str, paths: &[PathBuf], workspace: &Path) -> Vec<PathBuf> {
     let roots = paths.iter().map(PathBuf::as_path).chain([workspace]);
     let roots: Vec<PathBuf> = roots.filter_map(exec::resolve_path).collect();
-    let (out, kept): (Vec<&PathBuf>, Vec<&PathBuf>) =
-        paths.iter().partition(|path| exec::leaves_by_link(path, &roots));
-    for path in out {
-        log::warn!(
-            "{} in {key} is a link out of a folder that commands may write, and is ignored; name the folder that is meant",
-            path.display()
-        );
-    }
-    kept.into_iter().cloned().collect()
+    let kept = paths.iter().filter_map(|path| {
+        let real = exec::resolve_within(path, &roots);
+        if real.is_none() {
+            log::warn!(
+                "{} in {key} is a link out of a folder that commands may write, and is ignored; name the folder that is meant",
+                path.display()
+            );
+        }
+        real
+    });
+    kept.collect()
 }
 
 /// Watches over what this program writes into a workspace for a run: restored, merged or applied files.

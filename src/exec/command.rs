@@ -133,6 +133,9 @@ pub enum ExecError {
     /// The supervisor could not be started.
     #[error("the supervisor of commands could not be started: {0}")]
     Supervisor(#[source] io::Error),
+    /// A link is on the way to the workspace now.
+    #[error("the workspace {} has become a link to {}", .0.display(), .1.display())]
+    Replaced(PathBuf, PathBuf),
     /// The supervisor ended before the command was started.
     #[error("the supervisor of commands ended unexpectedly")]
     Lost,

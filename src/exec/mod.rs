@@ -41,7 +41,7 @@ pub use command_env::variables::is_secret_variable;
 pub use command_env::{VariableFilter, clean_environment};
 pub use confine::policy::{
     CopiedFile, LinkedRepositoryAccess, NetworkAccess, ResourceLimits, SandboxMode, SandboxPolicy,
-    SandboxRequirement, TempOwner, leaves_by_link, resolve_path,
+    SandboxRequirement, TempOwner, resolve_path, resolve_within,
 };
 pub use confine::temp_folder::remove_abandoned;
 pub use confine::{Enforcement, SandboxGap, SandboxLevel};

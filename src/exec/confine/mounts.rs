@@ -89,6 +89,8 @@ pub(super) fn set_up_mounts(policy: &SandboxPolicy, sockets: &[PathBuf]) -> io::
         writable.extend(policy.writable.iter().cloned());
     }
     let mut writable: Vec<PathBuf> = real_paths(&writable).collect();
+    // Inner folders last: they stay mount points, which no command can replace, also if one around them is writable.
+    writable.sort_by_key(|path| path.components().count());
     let own = policy.temp.canonicalize()?;
     // The next mounts cover some of these.
     let handles: Vec<FolderHandle> =

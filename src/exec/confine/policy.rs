@@ -190,10 +190,10 @@ impl SandboxPolicy {
     }
 }
 
-/// Returns whether a link on the way along an absolute path leads out of one of these folders, which are without links.
-pub fn leaves_by_link(path: &Path, folders: &[PathBuf]) -> bool {
+/// Returns an absolute path without links; `None` if one of them leads out of one of these folders, which have none.
+pub fn resolve_within(path: &Path, folders: &[PathBuf]) -> Option<PathBuf> {
     let mut at = PathBuf::new();
-    path.components().any(|part| {
+    for part in path.components() {
         let next = match part {
             Component::Normal(name) => at.join(name),
             Component::ParentDir => at.parent().unwrap_or(Path::new("/")).to_owned(),
@@ -202,10 +202,12 @@ pub fn leaves_by_link(path: &Path, folders: &[PathBuf]) -> bool {
         let target = resolve_path(&next).unwrap_or_else(|| next.clone());
         let is_link = matches!(part, Component::Normal(_)) && target != next;
         let is_left = |folder: &PathBuf| at.starts_with(folder) && !target.starts_with(folder);
-        let leaves = is_link && folders.iter().any(is_left);
+        if is_link && folders.iter().any(is_left) {
+            return None;
+        }
         at = target;
-        leaves
-    })
+    }
+    Some(at)
 }
 
 /// Resolves links in a path. The last component need not exist.

@@ -44,6 +44,8 @@ pub struct Supervisor(Arc<SupervisorState>);
 struct SupervisorState {
     backend: WorkerBackend,
     policy: SandboxPolicy,
+    /// The workspace without links, as it was at the beginning.
+    workspace: Option<PathBuf>,
     env: Vec<Variable>,
     idle: Mutex<Vec<SupervisorWorker>>,
     /// Set by the first command.
@@ -92,7 +94,8 @@ impl Supervisor {
 
     fn with_backend(backend: WorkerBackend, policy: SandboxPolicy, env: Vec<Variable>) -> Self {
         let (idle, repositories) = (Mutex::default(), OnceLock::new());
-        Self(Arc::new(SupervisorState { backend, policy, env, idle, repositories }))
+        let workspace = policy.workspace.canonicalize().ok();
+        Self(Arc::new(SupervisorState { backend, policy, workspace, env, idle, repositories }))
     }
 
     /// Returns the policy, which the first command extends by the paths protected for git.
@@ -228,6 +231,13 @@ impl Supervisor {
             if worker.is_usable() {
                 return Ok(worker);
             }
+        }
+        let workspace = &self.0.policy.workspace;
+        if let Ok(now) = workspace.canonicalize()
+            && self.0.workspace.as_ref().is_some_and(|before| *before != now)
+        {
+            // It would be what the worker lets commands write.
+            return Err(ExecError::Replaced(workspace.clone(), now));
         }
         let worker =
             SupervisorWorker::start(&self.0.backend, self.repositories().policy(), &self.0.env)?;

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::manifest_file::{ManifestEntry, ManifestField, ReadEntry, read_entries};
 use super::manifest_settings::flatten_settings;
-use crate::exec::{leaves_by_link, resolve_path};
+use crate::exec::{resolve_path, resolve_within};
 use crate::model::{did_you_mean, nearest};
 
 /// What stands for the prompt of the task in the prompt of a variant.
@@ -131,7 +131,7 @@ pub struct ManifestText<'a> {
     pub text: &'a str,
 }
 
-/// The keys of a task. [`manifest_schema`](super::manifest_schema) describes them.
+/// The keys of a task. The schema of manifests describes them.
 pub(super) const TASK_KEYS: [&str; 11] = [
     "id",
     "prompt",
@@ -392,7 +392,7 @@ impl<'a> EntryReader<'a> {
             self.problem(line.unwrap_or(1), message);
         }
         let here: Vec<PathBuf> = resolve_path(self.cwd).into_iter().collect();
-        if leaves_by_link(&path, &here) {
+        if resolve_within(&path, &here).is_none() {
             // The user who has written the task need not have made the link.
             let message = format!(
                 "`{key}`: {} is a link out of this folder; name the folder that it leads to",
