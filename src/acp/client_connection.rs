@@ -156,6 +156,11 @@ impl ClientConnection {
         }
     }
 
+    /// Returns whether everything that was sent is written.
+    pub(super) fn is_written(&self) -> bool {
+        self.inner.unread.load(Ordering::Relaxed) == 0
+    }
+
     fn forget_on(&self, token: &CancellationToken, id: i64) -> CancelRegistration {
         let inner = Arc::clone(&self.inner);
         token.on_cancel(move || drop(lock(&inner.open).remove(&id)))

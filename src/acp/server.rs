@@ -66,9 +66,9 @@ const PAGE: usize = 100;
 /// Why the server ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ServeEnd {
-    /// The client has closed its output.
+    /// The client has closed its output, or also its input when it had all answers.
     InputClosed,
-    /// The client has closed its input.
+    /// The client has closed its input before it had all answers.
     OutputClosed,
     /// A signal has come.
     Interrupted(Signal),
@@ -134,10 +134,15 @@ pub fn serve(
         ServeEnd::Interrupted(signal) => signal,
         ServeEnd::InputClosed | ServeEnd::OutputClosed => Signal::Hangup,
     };
+    let mut is_busy = !connection.is_written();
     for session in lock(&server.sessions).values() {
-        session.close(signal);
+        is_busy |= session.close(signal);
     }
     drop(server);
+    if end == ServeEnd::OutputClosed && !is_busy {
+        // It closes both, in any order.
+        end = ServeEnd::InputClosed;
+    }
     // All workers have dropped their senders when this is disconnected.
     if workers.recv_timeout(SHUTDOWN_TIMEOUT) == Err(crossbeam_channel::RecvTimeoutError::Timeout) {
         log::warn!("a prompt has not ended in time");
@@ -273,7 +278,9 @@ impl Server {
         }
         match parse::<CancelNotification>(params) {
             Ok(cancel) => match lock(&self.sessions).get(&cancel.session_id) {
-                Some(session) => session.interrupt(Signal::Interrupt),
+                Some(session) => {
+                    session.interrupt(Signal::Interrupt);
+                }
                 None => log::warn!("an unknown session can't be cancelled: {}", cancel.session_id),
             },
             Err(error) => log::warn!("invalid {method}: {}", error.message),

@@ -111,18 +111,19 @@ impl OpenSession {
         lock(&self.state).running = None;
     }
 
-    /// Interrupts the prompt that runs, if there is one.
-    pub(super) fn interrupt(&self, signal: Signal) {
+    /// Interrupts the prompt that runs. Returns whether there is one.
+    pub(super) fn interrupt(&self, signal: Signal) -> bool {
         let running = lock(&self.state).running.clone();
-        if let Some(running) = running {
+        if let Some(running) = &running {
             running.interrupt(signal);
         }
+        running.is_some()
     }
 
-    /// Interrupts the prompt that runs; no other one begins.
-    pub(super) fn close(&self, signal: Signal) {
+    /// Interrupts the prompt that runs; no other one begins. Returns whether there is one.
+    pub(super) fn close(&self, signal: Signal) -> bool {
         lock(&self.state).is_closed = true;
-        self.interrupt(signal);
+        self.interrupt(signal)
     }
 }
 

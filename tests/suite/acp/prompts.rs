@@ -1,6 +1,9 @@
 //! Prompts: what is streamed, and how they end.
 
-use serde_json::json;
+use std::io::{BufRead, BufReader, Write};
+use std::process::Stdio;
+
+use serde_json::{Value, json};
 
 use super::client::{AcpClient, command};
 use crate::kit::cli::CliFixture;
@@ -143,10 +146,28 @@ fn a_signal_ends_the_prompts_and_the_process() {
 /// At once: until the next message, a command may run for an hour, or a question wait for ever.
 #[test]
 fn a_reader_that_is_gone_ends_everything() {
-    let world = CliFixture::new();
-    let mut child = command(&world, SLOW, &[]).stdin(std::process::Stdio::piped()).spawn().unwrap();
-    drop(child.stdout.take());
-    let _input = child.stdin.take().unwrap();
-    let ended = crate::kit::cli::wait_for_exit(child);
-    assert_eq!(ended.code, 141, "{}", ended.err);
+    for (is_busy, code) in [(false, 0), (true, 141)] {
+        let world = CliFixture::new();
+        let mut command = command(&world, SLOW, &["--mode", "yolo"]);
+        let mut child = command.stdin(Stdio::piped()).spawn().unwrap();
+        let mut input = child.stdin.take().unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+        let mut send = |id: u32, method: &str, params: Value| {
+            let line = json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params });
+            input.write_all(format!("{line}\n").as_bytes()).unwrap();
+        };
+        send(1, "initialize", json!({ "protocolVersion": 1, "clientCapabilities": {} }));
+        send(2, "session/new", json!({ "cwd": world.path(""), "mcpServers": [] }));
+        let opened = lines.find(|line| line.contains("sessionId")).unwrap();
+        if is_busy {
+            let opened: Value = serde_json::from_str(&opened).unwrap();
+            let prompt = json!([{ "type": "text", "text": "Wait." }]);
+            let session = &opened["result"]["sessionId"];
+            send(3, "session/prompt", json!({ "sessionId": session, "prompt": prompt }));
+            lines.find(|line| line.contains("in_progress")).unwrap();
+        }
+        drop(lines);
+        let ended = crate::kit::cli::wait_for_exit(child);
+        assert_eq!(ended.code, code, "{}", ended.err);
+    }
 }
