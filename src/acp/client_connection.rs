@@ -148,17 +148,11 @@ impl ClientConnection {
         }
     }
 
-    /// Waits until everything is written, but not longer than this.
-    pub(super) fn flush(&self, timeout: Duration) {
+    /// Waits until everything is written, but not longer than this. Returns whether it is.
+    pub(super) fn flush(&self, timeout: Duration) -> bool {
         let (sender, receiver) = bounded(1);
-        if self.inner.lines.send(OutputLine::Flush(sender)).is_ok() {
-            let _ = receiver.recv_timeout(timeout);
-        }
-    }
-
-    /// Returns whether everything that was sent is written.
-    pub(super) fn is_written(&self) -> bool {
-        self.inner.unread.load(Ordering::Relaxed) == 0
+        let is_sent = self.inner.lines.send(OutputLine::Flush(sender)).is_ok();
+        is_sent && receiver.recv_timeout(timeout).is_ok()
     }
 
     fn forget_on(&self, token: &CancellationToken, id: i64) -> CancelRegistration {

@@ -134,7 +134,7 @@ pub fn serve(
         ServeEnd::Interrupted(signal) => signal,
         ServeEnd::InputClosed | ServeEnd::OutputClosed => Signal::Hangup,
     };
-    let mut is_busy = !connection.is_written();
+    let mut is_busy = end == ServeEnd::OutputClosed && !connection.flush(FLUSH_TIMEOUT);
     for session in lock(&server.sessions).values() {
         is_busy |= session.close(signal);
     }

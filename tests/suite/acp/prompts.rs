@@ -159,6 +159,7 @@ fn a_reader_that_is_gone_ends_everything() {
         send(1, "initialize", json!({ "protocolVersion": 1, "clientCapabilities": {} }));
         send(2, "session/new", json!({ "cwd": world.path(""), "mcpServers": [] }));
         let opened = lines.find(|line| line.contains("sessionId")).unwrap();
+        lines.find(|line| line.contains("available_commands_update")).unwrap();
         if is_busy {
             let opened: Value = serde_json::from_str(&opened).unwrap();
             let prompt = json!([{ "type": "text", "text": "Wait." }]);
