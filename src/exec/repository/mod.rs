@@ -270,12 +270,20 @@ impl RepositoryGuard {
         }
         for name in ["config", "config.worktree", "commondir", "hooks"] {
             let path = repository.join(name);
+            // It may be below several folders that commands may write.
+            let policy = &self.policy;
+            let is_known = policy.copied.iter().any(|copied| copied.file == path)
+                || policy.protected.contains(&path)
+                || policy.links.contains(&path);
+            if is_known {
+                continue;
+            }
             let Ok(meta) = fs::symlink_metadata(&path) else { continue };
             if meta.is_symlink() {
                 // Its target is protected as well.
                 self.policy.protected.extend(path.canonicalize());
                 self.policy.links.push(path);
-            } else if name == "config" && !self.policy.protected.contains(&path) {
+            } else if name == "config" {
                 self.copy_config(repository);
             } else {
                 self.policy.protected.push(path);

@@ -1843,6 +1843,30 @@ fn a_further_folder_that_is_writable_is_looked_after() {
     }
 }
 
+/// What is protected in the workspace is below both folders.
+#[test]
+fn a_writable_folder_around_the_workspace_weakens_nothing() {
+    let run = |is_around: bool| {
+        ToolFixture::with(yolo_settings(), |policy| {
+            assert!(user(&policy.workspace, "git init -q .").0);
+            if is_around {
+                policy.writable = vec![policy.workspace.parent().unwrap().to_owned()];
+            }
+            policy.mode = SandboxMode::WorkspaceWrite;
+        })
+    };
+    let level = |world: &ToolFixture| world.supervisor.enforcement().unwrap().level;
+    let world = run(true);
+    assert_eq!(level(&world), level(&run(false)));
+    let bad = "git config core.fsmonitor x; touch .git/hooks/post-commit; mv $PWD ../moved";
+    for line in ["git config user.name n", bad] {
+        world.call("run_command", &json!({ "command": line }));
+    }
+    let config = fs::read_to_string(world.path.join(".git/config")).unwrap();
+    assert!(config.contains("name = n") && !config.contains("fsmonitor"), "{config}");
+    assert!(!world.path.join(".git/hooks/post-commit").exists());
+}
+
 /// The mount over a file disappears in one command when another one, which has not got it, replaces the file.
 #[test]
 fn two_runs_at_the_same_time_plant_nothing_in_a_folder_of_both() {
