@@ -377,11 +377,12 @@ fn mounted_sockets() -> io::Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// Returns the writable folders above protected and hidden paths, outer ones first. A command could rename such a
+/// Returns the writable folders above protected and hidden paths and above the workspace, outer ones first. A command could rename such a
 /// folder and replace it, unless it is a mount point.
 fn writable_ancestors(policy: &SandboxPolicy, writable: &WritablePaths) -> BTreeSet<PathBuf> {
     let lent = policy.copied.iter().map(|lent| &lent.file);
     let guarded = policy.protected.iter().chain(&policy.hidden).chain(&policy.links).chain(lent);
+    let guarded = guarded.chain([&policy.workspace]).chain(&policy.writable);
     let folders = guarded.filter_map(|path| path.parent()?.canonicalize().ok());
     let mut ways = BTreeSet::new();
     for folder in folders {
