@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::mem::take;
 use std::path::{Path, PathBuf};
 
 use super::changes::WorktreeState;
@@ -87,10 +88,13 @@ impl Worktrees {
         worktree: &mut Worktree,
         confined: Option<&dyn ConfinedGit>,
     ) -> Result<MergeOutcome, WorktreeError> {
-        // A merge that was interrupted is completed first.
+        // A merge that was interrupted is completed first, or decided again.
+        let mut before = Vec::new();
         if let Some(log) = MergeLog::load(&worktree.folder)? {
-            let changes = log.complete(&worktree.folder)?;
-            worktree.note_merge(log.digest, changes, confined.is_none())?;
+            before = log.changes();
+            if log.complete(&worktree.folder)? {
+                worktree.note_merge(log.digest, take(&mut before), confined.is_none())?;
+            }
         }
         let (state, changes) = examine(
             &worktree.record,
@@ -111,11 +115,17 @@ impl Worktrees {
         };
         let (outcome, changes) = match plan {
             MergePlan::FastForward(commit) => (MergeOutcome::FastForward(commit), Vec::new()),
-            MergePlan::Files((_, files)) if files.is_empty() => (MergeOutcome::Nothing, Vec::new()),
+            MergePlan::Files((_, files)) if files.is_empty() && before.is_empty() => {
+                (MergeOutcome::Nothing, Vec::new())
+            }
             MergePlan::Files((top, files)) => {
                 let log = MergeLog { digest: state.digest.clone(), top, files };
                 log.store(&worktree.folder)?;
-                let changes = log.make(&worktree.folder).map_err(|why| worktree.refused(why))?;
+                let mut changes =
+                    log.make(&worktree.folder).map_err(|why| worktree.refused(why))?;
+                // What is in the files already was made before the interrupt.
+                before.retain(|old| changes.iter().all(|new| new.path != old.path));
+                changes.append(&mut before);
                 (MergeOutcome::Files(changes.clone()), changes)
             }
         };

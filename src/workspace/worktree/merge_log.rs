@@ -171,8 +171,10 @@ impl MergeLog {
         Ok(self.changes())
     }
 
-    /// Completes changes that were interrupted anywhere. What was changed meanwhile by others stays.
-    pub(super) fn complete(&self, worktree: &Path) -> Result<Vec<FileChange>, WorktreeError> {
+    /// Completes changes that were interrupted anywhere. Returns `false` if others have changed one of the files
+    /// meanwhile: then nothing is written, and the merge is no longer decided. Whether such a file had its change before is
+    /// not known; a merge of what is there now finds out.
+    pub(super) fn complete(&self, worktree: &Path) -> Result<bool, WorktreeError> {
         let mut open = Vec::new();
         for file in &self.files {
             let path = self.top.join(&file.path);
@@ -184,14 +186,16 @@ impl MergeLog {
             if digest == file.before || is_between && digest != file.after.digest() {
                 open.push((file, ours));
             } else if digest != file.after.digest() {
-                log::warn!("{} was changed meanwhile, and stays", path.display());
+                log::debug!("{} was changed meanwhile", path.display());
+                Self::remove(worktree)?;
+                return Ok(false);
             }
         }
         self.write(worktree, &open).map_err(|why| WorktreeError::Conflicts {
             name: worktree.file_name().unwrap_or_default().to_string_lossy().into_owned(),
             conflicts: vec![why],
         })?;
-        Ok(self.changes())
+        Ok(true)
     }
 
     /// Reads an entry; there is nothing where a link is in the place of its folder.
@@ -216,7 +220,8 @@ impl MergeLog {
             || self.files.iter().any(is_nested)
     }
 
-    fn changes(&self) -> Vec<FileChange> {
+    /// Returns the changes as they are reported.
+    pub(super) fn changes(&self) -> Vec<FileChange> {
         self.files.iter().map(|file| file.change.clone()).collect()
     }
 

@@ -235,6 +235,32 @@ fn a_worktree_is_merged_by_fast_forward_or_as_changes() {
     assert_eq!(project.worktrees(&["rm", "p"]).code, 0);
 }
 
+/// Killed before and after the first file was written. The user then changes that file, which may have its change or not.
+#[test]
+fn a_killed_merge_keeps_what_is_changed_before_it_is_completed() {
+    for when in [1, 2] {
+        let project = Project::new();
+        project.run_line("sed -i 1ifirst a.txt; echo t >> sub/s.txt", &["--worktree", "w"]);
+        let merge = project.cli.command(&["worktrees", "merge", "w"]);
+        let kill = format!("inject=renameat:signal=KILL:when={when}");
+        let how = ["-f", "-qq", "-e", "trace=renameat", "-e", &kill];
+        let Ok(child) = under_strace(&merge, &project.cli.home().join("strace"), &how).spawn() else {
+            return println!("skipped: there is no strace");
+        };
+        wait_for_exit(child);
+        let written = project.cli.read("a.txt");
+        assert_eq!(written.starts_with("first"), when == 2, "{written}");
+        project.cli.write("a.txt", &format!("{written}last\n"));
+        let ran = project.worktrees(&["merge", "w", "--json"]);
+        assert_eq!(ran.code, 0, "{}", ran.err);
+        assert_eq!(project.cli.read("a.txt"), "first\none\ntwo\nthree\nlast\n", "{when}");
+        assert_eq!(project.cli.read("sub/s.txt"), "s\nt\n", "{when}");
+        let mut files: Vec<String> = serde_json::from_value(ran.json()["files"].clone()).unwrap();
+        files.sort();
+        assert_eq!(files, ["a.txt", "sub/s.txt"], "{when}");
+    }
+}
+
 /// Files, links and folders take each other's places.
 #[test]
 fn kinds_that_have_changed_are_merged() {
