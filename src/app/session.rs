@@ -1,11 +1,13 @@
 //! The session of a run: new, stored, or not stored at all.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::SystemTime;
 
 use super::error::AppError;
 use super::process_env::ProcessEnv;
 use crate::config::Config;
+use crate::exec::{resolve_path, resolve_within};
 use crate::journal::{
     FileJournal, JournalError, OpenedSession, ParentCall, ResumeOptions, ResumedSession,
     SessionHeader, SessionId, SessionOutputs, SessionSetup, SessionStore,
@@ -48,6 +50,12 @@ pub fn open_store(config: &Config, world: &ProcessEnv) -> Result<SessionStore, A
         .clone()
         .or_else(|| world.folders().state)
         .ok_or(JournalError::NoStateFolder)?;
+    let workspace: Vec<PathBuf> = resolve_path(&config.workspace).into_iter().collect();
+    if resolve_within(&root, &workspace).is_none() {
+        // The user who has named the folder need not have made the link.
+        let reason = "leads out of the workspace by a link, which may come from the repository";
+        return Err(JournalError::UntrustedFolder { path: root, reason }.into());
+    }
     Ok(SessionStore::open(&root, sessions.durability)?)
 }
 

@@ -7,6 +7,7 @@ use architect::config::{Config, LayerRank};
 use architect::journal::{JournalError, SessionHistory, SessionId, SessionStore};
 use architect::net::Secrets;
 use architect::view::sanitize;
+use architect::workspace::link_target;
 
 use super::args::{LastArgs, LayerArgs};
 use super::error::CliError;
@@ -49,13 +50,15 @@ impl SessionLookup {
         Ok(Self { store, secrets, folder, any_folder: last.any_folder, is_named, config })
     }
 
-    /// Returns whether commands, or the author of the repository, could have written the sessions: they are in the
-    /// session's workspace, in this folder, or in a repository, and nothing of the user's says that they belong there.
+    /// Checks where a session says that it worked. Returns whether commands, or the author of the repository, could have
+    /// written the sessions: they are in the session's workspace, in this folder, or in a repository, and nothing of the
+    /// user's says that they belong there.
     ///
     /// # Errors
     ///
-    /// Fails if such a session names a workspace that is neither here nor around its store, and `workspace` is not given.
-    pub(crate) fn is_exposed(
+    /// Unless `workspace` is given, fails if the workspace has become a link, and if such a session names one that is
+    /// neither here nor around its store.
+    pub(crate) fn check_workspace(
         &self,
         past: &SessionHistory,
         workspace: Option<&Path>,
@@ -66,10 +69,7 @@ impl SessionLookup {
         };
         let root = &past.setup.workspace.root;
         let is_around = store.starts_with(root);
-        if let Ok(real) = root.canonicalize()
-            && real != *root
-            && workspace.is_none()
-        {
+        if let (None, Some(real)) = (workspace, link_target(root)) {
             let [root, real] =
                 [root, &real].map(|path| sanitize::line(&path.to_string_lossy()).into_owned());
             return Err(CliError::usage(format!(

@@ -67,7 +67,7 @@ fn patterns(targets: &[CallTarget]) -> Vec<Option<String>> {
 
 /// Returns patterns for a command line: of its command with any arguments, and of the whole line.
 ///
-/// There is none for a line of which the same text can mean something else: what the shell replaces (`*`, `$x`, `~`), which
+/// A line gets none if the same text can mean something else: what the shell replaces (`*`, `$x`, `~`), which
 /// is a wildcard of the rule or depends on the moment; what a reader can't see (line ends, characters without width).
 fn command_patterns(command: &CommandTarget) -> Vec<String> {
     let text = command.text().trim_matches(' ');

@@ -102,17 +102,17 @@ pub(super) fn file_change(change: &StepChange) -> Markup {
 /// Returns the patch of a change, with its added and removed lines marked.
 pub(super) fn patch(change: &StepChange) -> Markup {
     if change.patch.is_empty() {
-        return html! { p { "The patch is too long, or there is none." } };
+        return html! { p { "This change has no patch, or one that is too long." } };
     }
     let mut is_head = true;
     let mut kind = |line: &str| {
         is_head &= !line.starts_with('@');
         match line.as_bytes().first() {
-            _ if is_head => "hunk",
-            Some(b'+') => "ins",
-            Some(b'-') => "del",
-            Some(b'@') => "hunk",
-            _ => "",
+            _ if is_head => Some("hunk"),
+            Some(b'+') => Some("ins"),
+            Some(b'-') => Some("del"),
+            Some(b'@') => Some("hunk"),
+            _ => None,
         }
     };
     let lines: Vec<_> = change.patch.lines().map(|line| (kind(line), line)).collect();
@@ -120,7 +120,7 @@ pub(super) fn patch(change: &StepChange) -> Markup {
     html! {
         pre.patch {
             @for group in groups {
-                span class=(group[0].0) {
+                span class=[group[0].0] {
                     @for (_, line) in group { (sanitize::multiline(line)) "\n" }
                 }
             }

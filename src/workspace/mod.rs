@@ -31,7 +31,7 @@ pub use generated::is_generated;
 pub use input_file::{open_input, read_input};
 pub use listing::{FileKind, FolderEntry, entries};
 pub use output_file::{open_for_append, open_without_links, resolve_inside};
-pub use path::{PathError, RelPath, escape_name};
+pub use path::{PathError, RelPath, escape_name, link_target};
 pub use root::{OpenFile, WorkspaceRoot};
 pub use text::{Encoding, TextFile, is_binary};
 pub use text_diff::unified_diff;

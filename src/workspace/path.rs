@@ -115,6 +115,12 @@ impl fmt::Display for RelPath {
     }
 }
 
+/// Returns where a folder leads that was resolved before, and is or follows a link now. `None` also if it is missing, which
+/// is reported where it is used.
+pub fn link_target(resolved: &Path) -> Option<PathBuf> {
+    resolved.canonicalize().ok().filter(|now| now != resolved)
+}
+
 /// Returns a name for display: invalid text and characters that change the display are escaped.
 pub fn escape_name(name: &OsStr) -> String {
     let mut text = String::with_capacity(name.len());

@@ -267,7 +267,7 @@ pub(crate) enum SchemaSubject {
 
 #[derive(Debug, Args)]
 pub(crate) struct ManArgs {
-    /// The command, such as `run`; the page of the program if there is none
+    /// The command, such as `run`; without it, the page of the program
     pub(crate) command: Option<String>,
 
     /// Write the pages of the program and of all its commands into this folder

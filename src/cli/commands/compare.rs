@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use super::batch::{
     BatchEnd, BatchPlan, VARIANTS_FORM, load_base_config, read_text, refuse, run_cells,
 };
-use super::worktrees::{merge, short};
+use super::worktrees::{MergeReport, merge, short};
 use crate::cli::args::{AppliedVariant, BatchArgs, CompareArgs, ComparedTask, OutputFormat};
 use crate::cli::batch_cells::common_options;
 use crate::cli::config_options::DEFAULT_AGENT;
@@ -88,7 +88,7 @@ pub(crate) fn run(args: CompareArgs, world: &ProcessEnv) -> Result<u8, CliError>
         (None, _) | (_, None) => None,
     };
     report.exit_code = match &merged {
-        Some(Ok(_)) => 0,
+        Some(Ok(merged)) => merged.exit_code,
         Some(Err(_)) => REFUSED_EXIT_CODE,
         None => report.exit_code,
     };
@@ -163,7 +163,7 @@ fn warn_about_changes(worktrees: &Worktrees, workspace: &Path, commit: &str) -> 
     ))
 }
 
-/// Merges the winner. Returns the outcome as JSON and as text.
+/// Merges the winner.
 fn apply(
     winner: &Winner,
     commit: &str,
@@ -171,10 +171,11 @@ fn apply(
     worktrees: &Worktrees,
     config: &Config,
     world: &ProcessEnv,
-) -> Result<(Value, String), CliError> {
+) -> Result<MergeReport, CliError> {
     let Some(name) = winner.branch.as_deref().and_then(|name| name.strip_prefix(BRANCH_PREFIX))
     else {
-        return Ok((json!({"merged": "nothing"}), "nothing to merge\n".to_owned()));
+        let document = json!({"merged": "nothing"});
+        return Ok(MergeReport { document, text: "nothing to merge\n".to_owned(), exit_code: 0 });
     };
     let branch = format!("refs/heads/{BRANCH_PREFIX}{name}");
     if let Ok(tip) = worktrees.find_commit(&config.workspace, Some(&branch))
@@ -195,12 +196,12 @@ fn print_comparison(
     format: OutputFormat,
     report: &BatchReport,
     rows: &[CellRow],
-    merged: Option<&Result<(Value, String), CliError>>,
+    merged: Option<&Result<MergeReport, CliError>>,
 ) -> Result<u8, CliError> {
     let mut document = report.summary();
     document["results"] = json!(rows);
     document["applied"] = match merged {
-        Some(Ok((applied, _))) => applied.clone(),
+        Some(Ok(merged)) => merged.document.clone(),
         Some(Err(_)) | None => Value::Null,
     };
     document["error"] = match merged {
@@ -221,7 +222,7 @@ fn print_comparison(
             let winner = report.comparison.as_ref().and_then(Comparison::winner);
             let branch = winner.and_then(|winner| winner.branch.as_deref());
             match (merged, branch.and_then(|name| name.strip_prefix(BRANCH_PREFIX))) {
-                (Some(Ok((_, outcome))), _) => text.push_str(outcome),
+                (Some(Ok(merged)), _) => text.push_str(&merged.text),
                 (None, Some(name)) => {
                     text.push_str(&format!("`architect worktrees merge {name}` merges it\n"));
                 }

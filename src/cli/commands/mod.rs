@@ -34,9 +34,14 @@ use run::with_result_document;
 
 /// Carries a command out, and returns the exit code.
 pub(crate) fn run(command: CliCommand, world: ProcessEnv) -> Result<u8, CliError> {
-    let is_about_files =
-        !matches!(command, CliCommand::Completions { .. } | CliCommand::Machine(_));
-    if is_about_files {
+    let only_prints = matches!(
+        command,
+        CliCommand::Completions { .. }
+            | CliCommand::Machine(_)
+            | CliCommand::Man(_)
+            | CliCommand::Schema { .. }
+    );
+    if !only_prints {
         finish_interrupted(&world);
     }
     match command {

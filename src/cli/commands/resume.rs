@@ -249,7 +249,7 @@ pub(super) fn saved_options(
         }
         return Ok(SavedOptions::default());
     }
-    if stored.is_exposed(past, settings.layers.workspace.as_deref())? {
+    if stored.check_workspace(past, settings.layers.workspace.as_deref())? {
         stored_options = stored_options.of_exposed_session();
     }
     // It works where it worked, wherever the command is typed.

@@ -101,8 +101,9 @@ fn restore_files(
     target: UndoTarget,
     world: &ProcessEnv,
 ) -> Result<u8, CliError> {
-    stored.check_root(session)?;
-    stored.complete_restore(session, world)?;
+    let (history, _) = stored.store.replay(session, |_, _, _| {})?;
+    stored.check_workspace(&history, None)?;
+    complete_pending_restore(&stored.store, &history.setup.workspace.root, &stored.config, world)?;
     let config = config_options::load_layers(&args.layers, world)?;
     let mut undo = UndoSession::open(&config, &stored.store, session).map_err(refused)?;
     let foreign = match args.force {
@@ -305,15 +306,9 @@ impl SessionLookup {
         let (history, _) = self.store.replay(session, |_, _, _| {})?;
         let root = &history.setup.workspace.root;
         // Nothing is written to a folder that a command may have named.
-        if self.is_exposed(&history, None).is_ok() {
+        if self.check_workspace(&history, None).is_ok() {
             complete_pending_restore(&self.store, root, &self.config, world)?;
         }
         Ok(())
-    }
-
-    /// Checks that the files of a session may be restored where it says that it worked.
-    fn check_root(&self, session: SessionId) -> Result<(), CliError> {
-        let (history, _) = self.store.replay(session, |_, _, _| {})?;
-        self.is_exposed(&history, None).map(drop)
     }
 }

@@ -12,11 +12,23 @@ use crate::cli::args::{WorktreesArgs, WorktreesCommand};
 use crate::cli::error::CliError;
 use crate::cli::{config_options, output, worktree_run};
 
+/// The exit code of a merge of which protected files were made harmless.
+const NOT_ALL_MERGED: u8 = 2;
+
+/// The outcome of a merge.
+pub(super) struct MergeReport {
+    /// `name`, `merged`, and by its value `commit` or `files`; `denied`, a sentence for each file that was made harmless.
+    pub document: Value,
+    pub text: String,
+    pub exit_code: u8,
+}
+
 pub(crate) fn run(args: &WorktreesArgs, world: &ProcessEnv) -> Result<u8, CliError> {
     let config = config_options::load_layers(&args.layers, world)?;
     let workspace = config.workspace.canonicalize().unwrap_or_else(|_| config.workspace.clone());
     worktree_run::sweep(world);
     let worktrees = open_worktrees(world)?;
+    let mut exit_code = 0;
     let (json, text) = match args.command.as_ref().unwrap_or(&WorktreesCommand::List) {
         WorktreesCommand::List => {
             let listed = worktrees.list(&workspace)?;
@@ -26,7 +38,11 @@ pub(crate) fn run(args: &WorktreesArgs, world: &ProcessEnv) -> Result<u8, CliErr
             };
             (listed.iter().map(to_json).collect(), text)
         }
-        WorktreesCommand::Merge { name } => merge(name, &worktrees, &config, world)?,
+        WorktreesCommand::Merge { name } => {
+            let merged = merge(name, &worktrees, &config, world)?;
+            exit_code = merged.exit_code;
+            (merged.document, merged.text)
+        }
         WorktreesCommand::Rm { names, force } => {
             let (mut documents, mut text) = (Vec::new(), String::new());
             for name in names {
@@ -53,7 +69,8 @@ pub(crate) fn run(args: &WorktreesArgs, world: &ProcessEnv) -> Result<u8, CliErr
             }
         }
     };
-    output::print(&if args.json { json.to_string() } else { text })
+    output::print(&if args.json { json.to_string() } else { text })?;
+    Ok(exit_code)
 }
 
 /// Removes a worktree. Returns the outcome as JSON and as text.
@@ -70,22 +87,21 @@ fn remove(
     Ok((json!({"name": name, "removed": true}), format!("worktree {name} removed{lost}\n")))
 }
 
-/// Merges a worktree into the workspace of a configuration. Returns the outcome as JSON and as text.
+/// Merges a worktree into the workspace of a configuration.
 pub(super) fn merge(
     name: &str,
     worktrees: &Worktrees,
     config: &Config,
     world: &ProcessEnv,
-) -> Result<(Value, String), CliError> {
+) -> Result<MergeReport, CliError> {
     let workspace = config.workspace.canonicalize().unwrap_or_else(|_| config.workspace.clone());
     let mut worktree = worktrees.open(&workspace, name)?;
     let confined = SandboxedGit { config, env: world };
-    let outcome = {
-        let _watch = watch_writes(config, world, &workspace);
-        worktrees.merge(&mut worktree, &confined)?
-    };
+    let watch = watch_writes(config, world, &workspace);
+    let outcome = worktrees.merge(&mut worktree, &confined)?;
+    let denied = watch.finish();
     let remove = format!("`architect worktrees rm {name}` removes the worktree");
-    Ok(match outcome {
+    let (mut document, text) = match outcome {
         MergeOutcome::Nothing => {
             (json!({"name": name, "merged": "nothing"}), "nothing to merge\n".to_owned())
         }
@@ -102,7 +118,10 @@ pub(super) fn merge(
                 format!("changed, and not committed:\n{lines}{remove}\n"),
             )
         }
-    })
+    };
+    document["denied"] = json!(denied);
+    let exit_code = if denied.is_empty() { 0 } else { NOT_ALL_MERGED };
+    Ok(MergeReport { document, text, exit_code })
 }
 
 pub(super) fn short(commit: &str) -> &str {

@@ -13,6 +13,7 @@ use crate::exec::protected::absent_paths::AbsentPaths;
 /// Each file may have been harmless where it came from, and not in its new place.
 pub struct WriteWatch {
     absent: AbsentPaths,
+    is_finished: bool,
     // Dropped last, with its record.
     guard: RepositoryGuard,
 }
@@ -27,17 +28,30 @@ impl WriteWatch {
         let guard = RepositoryGuard::new(&policy);
         // Nothing is mounted.
         guard.begin(SandboxLevel::Landlock);
-        Self { absent: AbsentPaths::new(guard.policy()), guard }
+        Self { absent: AbsentPaths::new(guard.policy()), is_finished: false, guard }
+    }
+
+    /// Ends the watch. Returns a sentence for each file that was made harmless; the log has them, too.
+    pub fn finish(mut self) -> Vec<String> {
+        self.end()
+    }
+
+    fn end(&mut self) -> Vec<String> {
+        if std::mem::replace(&mut self.is_finished, true) {
+            return Vec::new();
+        }
+        let mut sentences = self.guard.clean_up(&[]);
+        let renamed = self.absent.rename_created().into_iter();
+        sentences.extend(renamed.map(|path| {
+            format!("{} is protected; what was written there was renamed", path.display())
+        }));
+        sentences.iter().for_each(|sentence| log::warn!("{sentence}"));
+        sentences
     }
 }
 
 impl Drop for WriteWatch {
     fn drop(&mut self) {
-        for sentence in self.guard.clean_up(&[]) {
-            log::warn!("{sentence}");
-        }
-        for path in self.absent.rename_created() {
-            log::warn!("{} is protected; what was written there was renamed", path.display());
-        }
+        self.end();
     }
 }

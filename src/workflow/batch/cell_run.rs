@@ -26,10 +26,10 @@ use crate::view::{
 };
 use crate::workflow::command_check::{CommandCheck, CommandReport, run_check};
 use crate::workflow::self_eval::{RetryContext, evaluate};
-use crate::workspace::open_for_append;
 use crate::workspace::worktree::{
     Worktree, WorktreeContent, WorktreeError, WorktreeName, WorktreeRequest, Worktrees,
 };
+use crate::workspace::{link_target, open_for_append};
 
 /// The configuration of a cell.
 pub struct CellConfig {
@@ -433,14 +433,13 @@ fn check_place(workspace: &TaskWorkspace) -> Result<(), CellError> {
         TaskWorkspace::Common | TaskWorkspace::Changes(_) => return Ok(()),
         TaskWorkspace::Folder(folder) | TaskWorkspace::Repository { folder, .. } => folder,
     };
-    match folder.canonicalize() {
-        Ok(real) if real != *folder => Err(CellError::Broken(format!(
+    match link_target(folder) {
+        Some(real) => Err(CellError::Broken(format!(
             "the folder {} has become a link to {}, and is not used",
             folder.display(),
             real.display()
         ))),
-        // That it is missing is reported where it is used.
-        Ok(_) | Err(_) => Ok(()),
+        None => Ok(()),
     }
 }
 

@@ -40,10 +40,11 @@ impl Workspace {
         self.home.program("git", &self.folder).args(args).output().unwrap();
     }
 
-    fn architect(&self, args: &[&str]) -> String {
+    /// Returns the exit code, and what is printed for people.
+    fn architect(&self, args: &[&str]) -> (i32, String) {
         let output = self.home.program(PROGRAM, &self.folder).args(args).output().unwrap();
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        String::from_utf8_lossy(&output.stderr).into_owned()
+        let printed = String::from_utf8_lossy(&output.stderr).into_owned();
+        (output.status.code().unwrap(), printed)
     }
 
     /// Runs commands of a model, one after the other.
@@ -85,7 +86,9 @@ fn a_merge_brings_nothing_that_git_would_run() {
             workspace.run(&[line], &["--worktree", name]);
         }
         for name in &names {
-            workspace.architect(&["worktrees", "merge", name]);
+            let (code, printed) = workspace.architect(&["worktrees", "merge", name]);
+            let is_named = printed.contains("denied") || printed.contains("protected");
+            assert_eq!(code == 2, is_named, "{setting}: {printed}");
         }
         workspace.git(&["status"]);
         workspace.git(&["checkout", "-q"]);
@@ -106,8 +109,8 @@ fn a_merge_turns_no_hook_of_the_user_off() {
         workspace.git(&["commit", "-qm", "Add a hook"]);
         symlink("../../hook", workspace.folder.join(".git/hooks/pre-commit")).unwrap();
         workspace.run(&[line], &["--worktree", "w0"]);
-        let printed = workspace.architect(&["worktrees", "merge", "w0"]);
-        assert!(printed.contains("sandbox denied"), "{line}: {printed}");
+        let (code, printed) = workspace.architect(&["worktrees", "merge", "w0"]);
+        assert!(code == 2 && printed.contains("sandbox denied"), "{line}: {code} {printed}");
         assert_eq!(fs::metadata(&hook).unwrap().mode() & 0o777, 0o755, "{line}");
         assert_eq!(fs::read_to_string(&hook).unwrap(), "#!/bin/sh\nexit 1\n", "{line}");
     }
@@ -145,7 +148,7 @@ fn an_undo_keeps_the_addresses_of_the_user() {
     workspace.git(&["init", "-q", "--bare", origin.to_str().unwrap()]);
     workspace.git(&["remote", "add", "origin", origin.to_str().unwrap()]);
     workspace.run(&["echo x > f"], &[]);
-    workspace.architect(&["undo", "--yes"]);
+    assert_eq!(workspace.architect(&["undo", "--yes"]).0, 0);
     let config = fs::read_to_string(workspace.folder.join(".git/config")).unwrap();
     assert!(config.contains(origin.to_str().unwrap()), "{config}");
 }
@@ -164,10 +167,10 @@ fn a_session_in_the_workspace_sets_no_program() {
     let script = workspace.home.path("again.toml");
     fs::write(&script, "[[turn]]\ntext = \"done\"\n".repeat(3)).unwrap();
     let model = format!("scripted/{}", script.display());
-    let printed = workspace.architect(
+    let (code, printed) = workspace.architect(
         &[&["resume", "last", "x", "--model", &model, "--mode", "yolo"], &store[..]].concat(),
     );
-    assert!(printed.contains("hooks.session_start` is ignored"), "{printed}");
+    assert!(code == 0 && printed.contains("hooks.session_start` is ignored"), "{printed}");
     assert!(!workspace.canary.exists());
 }
 

@@ -746,10 +746,12 @@ fn files_of_the_user_follow_no_link_of_the_workspace() {
         ("-o", "d/bashrc"),
         ("--report-file", "link"),
         ("--report-file", "d/new.md"),
+        ("--set", "sessions.dir=\"d/sessions\""),
     ] {
         let output = run(folder.path(), &script, &[option, name]);
         assert_eq!(fs::read_to_string(&target).unwrap(), "mine\n", "{option} {name}");
-        assert!(!folder.path().join("new.md").exists(), "{option} {name}");
+        let is_new = |name: &str| folder.path().join(name).exists();
+        assert!(!is_new("new.md") && !is_new("sessions"), "{option} {name}");
         assert!(!output.status.success(), "{option} {name}: {output:?}");
     }
     for (option, name) in [("--log-file", "log"), ("-o", "answer"), ("--report-file", "r.md")] {

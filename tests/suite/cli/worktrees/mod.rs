@@ -10,6 +10,8 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 
 use self::fixture::{ANSWER, Project, command_script};
+use crate::cli::crash::strace::under_strace;
+use crate::kit::cli::wait_for_exit;
 
 /// The work of a run is in the worktree, on its branch. The user's tree, index, stash, hooks and configuration are as
 /// they were, whatever tools and commands try.
@@ -244,7 +246,8 @@ fn a_killed_merge_keeps_what_is_changed_before_it_is_completed() {
         let merge = project.cli.command(&["worktrees", "merge", "w"]);
         let kill = format!("inject=renameat:signal=KILL:when={when}");
         let how = ["-f", "-qq", "-e", "trace=renameat", "-e", &kill];
-        let Ok(child) = under_strace(&merge, &project.cli.home().join("strace"), &how).spawn() else {
+        let Ok(child) = under_strace(&merge, &project.cli.home().join("strace"), &how).spawn()
+        else {
             return println!("skipped: there is no strace");
         };
         wait_for_exit(child);
