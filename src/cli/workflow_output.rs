@@ -4,6 +4,7 @@ use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use architect::app::{
@@ -179,6 +180,7 @@ impl StartedWorkflow<'_> {
     ///
     /// Fails when a session or an undo could not begin, and when an output could not be written.
     pub(crate) fn run(self, open: OpenWorkflow) -> Result<u8, CliError> {
+        let begun = Instant::now();
         let OpenWorkflow { store, mut journal, program, events } = open;
         let interrupts = RunInterrupts::default();
         let received = listen(&interrupts, self.output.format.format())?;
@@ -216,6 +218,7 @@ impl StartedWorkflow<'_> {
             is_quiet: self.output.quiet,
             has_steps: self.workflow.steps.len() > 1,
             unfinished_cost: AtomicU64::new(0),
+            item_counts: Mutex::default(),
         };
         if !events.is_empty() || program != self.workflow.program() {
             let event = StepEvent::Continued { iterations: self.iterations };
@@ -258,6 +261,7 @@ impl StartedWorkflow<'_> {
         let finished = FinishedWorkflow { outcome, history: &history, progress: &progress };
         let results = reporter.results(StopReason::InternalError, "the run broke down");
         let result = self.result(&finished, &results, setup, &info);
+        let result = RunResult { duration: begun.elapsed().into(), ..result };
         let info =
             RunInfo { session_id: result.session_id.clone().unwrap_or_else(|| "".into()), ..info };
         let report = RunReport { info: &info, result: &result, changes: &[] };
@@ -297,7 +301,11 @@ impl StartedWorkflow<'_> {
         let sentence = progress.end(outcome, history, self.kind);
         progress.line(&progress.summary(&sentence, history, &self.folder.path, cost));
         let answer = report.map(|report| report.output.as_str()).filter(|text| !text.is_empty());
-        let joined = RunResult::join(results, results.len().saturating_sub(1));
+        // The last one speaks.
+        let mut counted =
+            progress.item_counts.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        counted.extend_from_slice(results);
+        let joined = RunResult::join(&counted, counted.len().saturating_sub(1));
         let mut result = joined.unwrap_or_else(|| RunResult::not_started(""));
         result.costs.total = cost;
         result.model.get_or_insert_with(|| info.model.clone());
@@ -428,6 +436,8 @@ struct WorkflowProgress {
     has_steps: bool,
     /// What the newest items that are done at the same time have cost, in micro-dollars.
     unfinished_cost: AtomicU64,
+    /// What the items have counted that were done at the same time.
+    item_counts: Mutex<Vec<RunResult>>,
 }
 
 /// The longest part of an output or a command in a line, in characters.
@@ -587,8 +597,12 @@ impl WorkflowObserver for WorkflowProgress {
                 format!("# {}: {}", self.text("not measured", "sin medir"), short(why))
             }
             WorkflowEvent::Undone(note) => format!("↶ {note}"),
-            WorkflowEvent::ItemEnded { step, number, is_success } => {
-                let mark = if is_success { '✓' } else { '✗' };
+            WorkflowEvent::ItemEnded { step, number, result } => {
+                self.item_counts
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .extend(RunResult::from_counts(result));
+                let mark = if result["exit_code"] == 0 { '✓' } else { '✗' };
                 format!("{mark} {}: {} {number}", short(&step.name), self.text("item", "elemento"))
             }
             WorkflowEvent::ItemFailed { step, why } => {

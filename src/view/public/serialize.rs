@@ -3,13 +3,13 @@
 use std::borrow::Cow;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Serialize, Serializer};
 
 use crate::machine::StopReason;
 use crate::model::{MicroUsd, TimeSpan, Tokens, Usage};
 
 /// The usage of one or several model calls. Input includes cached input; output includes reasoning.
-#[derive(Serialize, JsonSchema)]
+#[derive(Serialize, Deserialize, JsonSchema)]
 #[serde(remote = "Usage")]
 pub(in crate::view) struct TokenUsage {
     #[serde(rename = "input_tokens")]
@@ -22,6 +22,9 @@ pub(in crate::view) struct TokenUsage {
     cache_write: Tokens,
     #[serde(rename = "reasoning_tokens")]
     reasoning: Tokens,
+    /// Not in documents.
+    #[serde(skip)]
+    is_estimated: bool,
 }
 
 /// The schema of the name of a stop reason.

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use schemars::JsonSchema;
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Serialize, Serializer};
 use serde_json::{Map, Value};
 
 use super::changed_files::ChangedFiles;
@@ -154,7 +155,7 @@ pub struct RunCosts {
 }
 
 /// A tool call that was denied.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct DeniedCall {
     /// The tool.
     pub tool: Arc<str>,
@@ -234,6 +235,66 @@ impl RunResult {
             ..runs.get(speaker)?.clone()
         })
     }
+
+    /// Reads what a document counts: steps, calls, tools, files, usage, costs and denied calls. `None` if it is not a
+    /// result document.
+    pub fn from_counts(document: &Value) -> Option<Self> {
+        let counts = RunCounts::deserialize(document).ok()?;
+        let span = |millis: f64| Duration::try_from_secs_f64(millis / 1e3).unwrap_or_default();
+        let tool = |tool: CountedTool| ToolUsed {
+            name: tool.name,
+            success: tool.success,
+            path: tool.path,
+            duration: span(tool.duration_ms).into(),
+            error_line: tool.error.clone(),
+            error: tool.error,
+            arguments_line: "".into(),
+        };
+        let mut costs = RunCosts::default();
+        for (source, dollars) in counts.costs.by_source {
+            costs.add(source, MicroUsd::from_dollars(dollars).unwrap_or_default());
+        }
+        Some(Self {
+            session_id: document["session_id"].as_str().map(Into::into),
+            steps: counts.steps,
+            llm_calls: counts.llm_calls,
+            tools_used: counts.tools_used.into_iter().map(tool).collect(),
+            files_modified: counts.files_modified,
+            usage: counts.usage,
+            cost: costs.total,
+            costs,
+            denied: counts.denied,
+            error: None,
+            ..Self::not_started("")
+        })
+    }
+}
+
+/// What a result document counts.
+#[derive(Deserialize)]
+struct RunCounts {
+    steps: u32,
+    llm_calls: u32,
+    tools_used: Vec<CountedTool>,
+    files_modified: Vec<FileChange>,
+    #[serde(with = "TokenUsage")]
+    usage: Usage,
+    costs: CountedCosts,
+    denied: Vec<DeniedCall>,
+}
+
+#[derive(Deserialize)]
+struct CountedTool {
+    name: Arc<str>,
+    success: bool,
+    path: Option<Arc<str>>,
+    duration_ms: f64,
+    error: Option<Arc<str>>,
+}
+
+#[derive(Deserialize)]
+struct CountedCosts {
+    by_source: BTreeMap<CostSource, f64>,
 }
 
 /// Returns the newest run of each session, which includes the usage of those before it.

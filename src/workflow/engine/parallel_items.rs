@@ -385,7 +385,7 @@ impl BatchObserver for ItemProgress<'_> {
                 self.observer.on_event(WorkflowEvent::ItemEnded {
                     step: self.step,
                     number: count(index(cell).unwrap_or_default() + 1),
-                    is_success: result["exit_code"] == 0,
+                    result,
                 });
             }
             BatchEvent::Stopped { .. } => {}

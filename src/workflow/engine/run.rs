@@ -105,8 +105,8 @@ pub enum WorkflowEvent<'a> {
         step: &'a StepDefinition,
         /// The number of the item, from one.
         number: u32,
-        /// Whether it succeeded.
-        is_success: bool,
+        /// Its result document.
+        result: &'a Value,
     },
     /// An item ends its step, for this reason.
     ItemFailed {

@@ -99,7 +99,15 @@ fn items_run_in_worktrees_that_are_merged_at_the_end() {
     assert_eq!(ran.outcome(), (0, "llm_done".to_owned(), "success".to_owned()), "{}", ran.err);
     let names: Vec<Value> = items(&ran).iter().map(|it| it["item"].clone()).collect();
     assert_eq!(names, ["one", "two", "three"]);
-    assert_eq!(ran.json()["cost"], 0.012, "{}", ran.err);
+    let result = ran.json();
+    assert_eq!(
+        (&result["cost"], &result["costs"]["by_source"]["agent"]),
+        (&0.012.into(), &0.012.into())
+    );
+    // Two calls for each item, one for each of the two other steps.
+    assert_eq!((&result["steps"], &result["llm_calls"]), (&3.into(), &8.into()), "{result}");
+    assert_eq!(result["usage"]["input_tokens"], 6000);
+    assert_eq!(result["tools_used"].as_array().unwrap().len(), 3);
     for file in FILES {
         assert_eq!(parallel.project.cli.read(file), format!("{}\n", &file[..6]));
     }
