@@ -115,3 +115,8 @@ pub mod workflow;
 #[cfg(feature = "cli")]
 #[doc(hidden)]
 pub mod workspace;
+
+/// The example of the page about the library.
+#[cfg(all(doctest, feature = "cli"))]
+#[doc = include_str!("../docs/library.md")]
+pub struct LibraryPage;

@@ -1,4 +1,4 @@
-//! Reference tables for the README and `--help`, generated from the types.
+//! Reference tables for the pages in `docs/` and `--help`, generated from the types.
 
 use std::fmt::Write as _;
 

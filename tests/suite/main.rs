@@ -20,6 +20,7 @@ mod journal;
 #[path = "../kit/mod.rs"]
 mod kit;
 mod mcp;
+mod readme;
 mod runner;
 mod scenarios;
 mod simulator;

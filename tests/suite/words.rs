@@ -191,11 +191,11 @@ const ALLOWED: &[(&str, &str)] = &[
     ("vetted", "\\\"vetted"),
     ("verdict", "\"verdict"),
     ("said", "\"said\""),
-    ("vetted", "README.md"),
+    ("vetted", "docs/statechart.md"),
     ("vetted", "statecharts/"),
-    ("safety net", "README.md"),
+    ("safety net", "docs/statechart.md"),
     ("safety net", "statecharts/"),
-    ("last word", "README.md"),
+    ("last word", "docs/statechart.md"),
     ("last word", "statecharts/"),
 ];
 

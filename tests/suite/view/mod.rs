@@ -5,7 +5,6 @@ mod final_answer;
 mod fixture;
 mod log;
 mod otel;
-mod readme;
 mod report;
 mod slow_readers;
 mod stream;

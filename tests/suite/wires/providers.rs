@@ -1,4 +1,4 @@
-//! The providers in the help and in the configuration template. `view::readme` has those of the README.
+//! The providers in the help and in the configuration template. `readme` has those of the pages.
 
 use std::process::Command;
 

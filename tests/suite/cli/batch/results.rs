@@ -149,14 +149,14 @@ fn a_dry_run_changes_nothing() {
     assert!(batch.results()[0]["output"].as_str().unwrap().contains("run_command"));
 }
 
-/// The example of the README.
+/// The example of the page about batches.
 #[test]
-fn the_example_of_the_readme_works_as_written() {
-    let readme = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/README.md")).unwrap();
-    let section = readme.split("\n## Many tasks\n").nth(1).unwrap();
+fn the_example_of_the_page_works_as_written() {
+    let page = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/batches.md")).unwrap();
+    let section = page.split("\n## Many tasks\n").nth(1).unwrap();
     let toml = |nth: usize| {
-        let block = section.split("```toml\n").nth(nth).unwrap();
-        block.split("```").next().unwrap().to_owned()
+        let block = section.split("```toml file=").nth(nth).unwrap();
+        block.split_once('\n').unwrap().1.split("```").next().unwrap().to_owned()
     };
     let batch = Batch::with_tasks(&["parser", "docs"], ANSWER);
     batch.cli.write("tasks.toml", &toml(1)).write("variants.toml", &toml(2));

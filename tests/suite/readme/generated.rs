@@ -1,0 +1,89 @@
+//! Tables, diagrams and the picture of a run are made by the program.
+//!
+//! `UPDATE=1 cargo test readme` updates the generated sections.
+
+use std::env;
+use std::fs;
+use std::process::{Command, Stdio};
+
+use architect::llm::provider_table;
+use architect::view::chart::{StatechartFormat, render, render_overview};
+use architect::view::reference_tables;
+
+use super::pages::{pages, root};
+use crate::kit::cli::{CliFixture, wait_for_exit};
+
+/// The generated sections, by the names in their markers.
+fn sections() -> Vec<(&'static str, String)> {
+    let fenced = |diagram: String| format!("```mermaid\n{diagram}```\n");
+    vec![
+        ("demo", demo()),
+        ("providers", provider_table()),
+        ("overview", fenced(render_overview().unwrap())),
+        ("chart", fenced(render(StatechartFormat::Mermaid).unwrap())),
+        ("stop-reasons", reference_tables::stop_reasons().to_markdown()),
+        ("events", reference_tables::events().to_markdown()),
+    ]
+}
+
+/// Runs the demonstration, and returns what a terminal shows of it. Names that are new each time are replaced.
+fn demo() -> String {
+    let world = CliFixture::new();
+    let mut shell = Command::new("sh");
+    let program = format!("exec '{}' demo 2>&1", env!("CARGO_BIN_EXE_architect"));
+    shell.args(["-c", &program]).current_dir(world.path("")).env_clear().env("HOME", world.home());
+    shell.env("PATH", env::var_os("PATH").unwrap_or_default()).env("TMPDIR", "/tmp");
+    let ran = wait_for_exit(shell.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap());
+    assert_eq!(ran.code, 0, "{}", ran.out);
+    let out = with_fixed(&ran.out, "/architect-demo-", "x7Kq2P");
+    let out = with_fixed(&out, "▶ Session ", "01a20abf-1ad5-74f1-9213-4c1351db21fa");
+    format!("```console\n$ architect demo\n{}\n```\n", out.trim_end())
+}
+
+/// Returns the text with what follows the marker replaced by text of the same length.
+fn with_fixed(text: &str, marker: &str, fixed: &str) -> String {
+    let (before, after) =
+        text.split_once(marker).unwrap_or_else(|| panic!("no {marker} in {text}"));
+    format!("{before}{marker}{fixed}{}", &after[fixed.len()..])
+}
+
+/// Returns the text with a section replaced, or `None` if it has no such section.
+fn replaced(text: &str, name: &str, section: &str) -> Option<String> {
+    let (begin, end) = (format!("<!-- begin {name} -->\n"), format!("<!-- end {name} -->"));
+    let from = text.find(&begin)? + begin.len();
+    let to = from + text[from..].find(&end).unwrap_or_else(|| panic!("there is no {end}"));
+    Some(format!("{}{section}{}", &text[..from], &text[to..]))
+}
+
+#[test]
+fn the_generated_sections_of_the_readme_and_the_pages_are_up_to_date() {
+    let mut missing: Vec<_> = sections();
+    for page in pages() {
+        let mut fresh = page.text.clone();
+        missing.retain(|(name, section)| match replaced(&fresh, name, section) {
+            Some(text) => {
+                fresh = text;
+                false
+            }
+            None => true,
+        });
+        if env::var_os("UPDATE").is_some() {
+            fs::write(root().join(&page.path), &fresh).unwrap();
+        } else {
+            let name = page.name();
+            assert!(
+                page.text == fresh,
+                "{name} is not up to date; run `UPDATE=1 cargo test readme`"
+            );
+        }
+    }
+    assert!(missing.is_empty(), "no page has these sections: {missing:?}");
+}
+
+#[test]
+fn a_section_is_replaced_and_nothing_else() {
+    let text = "a\n<!-- begin x -->\nold\n<!-- end x -->\nb\n";
+    let replaced_text = "a\n<!-- begin x -->\nnew\n<!-- end x -->\nb\n";
+    assert_eq!(replaced(text, "x", "new\n").as_deref(), Some(replaced_text));
+    assert_eq!(replaced(text, "y", "new\n"), None);
+}
