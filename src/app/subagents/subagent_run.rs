@@ -224,8 +224,14 @@ fn finish_isolated(
     confined: &SandboxedGit<'_>,
 ) -> ToolOutput {
     if is_usable {
-        let _watch = watch_writes(confined.config, confined.env, worktree.origin());
-        return worktrees.apply(worktree, output, confined);
+        let watch = watch_writes(confined.config, confined.env, worktree.origin());
+        let output = worktrees.apply(worktree, output, confined);
+        let denied = watch.finish();
+        if denied.is_empty() {
+            return output;
+        }
+        let text = format!("{}\n\n[{}]", output.text, denied.join("\n"));
+        return ToolOutput { text, ..output };
     }
     let Some(stays) = worktrees.keep(worktree, confined) else { return output };
     let text = format!("{}\n\n[Its changes were not applied to your files. {stays}]", output.text);

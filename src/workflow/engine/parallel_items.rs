@@ -62,7 +62,7 @@ pub(super) struct ParallelItems<'a> {
 enum ItemsMerge {
     /// All of them are merged.
     Complete,
-    /// That of this item has conflicts, for this reason. It stays, as those after it do.
+    /// That of this item has conflicts, or something in it is denied, for this reason. Those after it stay.
     Refused(usize, String),
     /// A signal has stopped it.
     Interrupted,
@@ -253,8 +253,8 @@ impl ParallelItems<'_> {
         let stored = fs::read(&merged_file).unwrap_or_default();
         let mut merged: BTreeSet<String> = serde_json::from_slice(&stored).unwrap_or_default();
         let merge_watched = |worktree: &mut Worktree| {
-            let _watch = watch_writes(&setup.config, &setup.env, &workspace);
-            worktrees.merge(worktree, &confined)
+            let watch = watch_writes(&setup.config, &setup.env, &workspace);
+            worktrees.merge(worktree, &confined).map(|_| watch.finish())
         };
         for (index, row) in rows.iter().enumerate() {
             let Some(name) = row.branch.as_deref().and_then(|it| it.strip_prefix(BRANCH_PREFIX))
@@ -271,9 +271,9 @@ impl ParallelItems<'_> {
             if self.run.interrupts.signal().is_some() {
                 return Ok(ItemsMerge::Interrupted);
             }
-            let worktree = match worktrees.open(&workspace, name) {
+            let (worktree, denied) = match worktrees.open(&workspace, name) {
                 Ok(mut worktree) => match merge_watched(&mut worktree) {
-                    Ok(_) => Some(worktree),
+                    Ok(denied) => (Some(worktree), denied),
                     Err(error @ WorktreeError::Conflicts { .. }) => {
                         let (item, place) = (self.name_of(index), worktree.folder().display());
                         let why = format!(
@@ -291,7 +291,7 @@ impl ParallelItems<'_> {
                     log::warn!(
                         "{item}: its worktree {name} is gone, and not merged; its changes are in {patch}"
                     );
-                    None
+                    (None, Vec::new())
                 }
                 Err(error) => return Err(error.into()),
             };
@@ -299,6 +299,11 @@ impl ParallelItems<'_> {
             folder.write(&merged_file, json!(merged).to_string().as_bytes())?;
             if let Some(worktree) = worktree {
                 remove_merged(&worktrees, worktree);
+            }
+            if !denied.is_empty() {
+                let (item, why) = (self.name_of(index), denied.join("\n"));
+                let why = format!("{item}: {why}\nthe rest is merged; the same command continues");
+                return Ok(ItemsMerge::Refused(index, why));
             }
         }
         Ok(ItemsMerge::Complete)

@@ -145,6 +145,21 @@ fn a_conflict_is_reported_with_its_item_and_its_branch() {
     assert!(ran.err.contains("is gone, and not merged"), "{}", ran.err);
 }
 
+/// Each half is harmless: the folder of hooks, and the link to it that the user's configuration names.
+#[test]
+fn an_item_whose_merge_makes_something_harmless_ends_the_step() {
+    let line = "case $PWD in *each-1*) mkdir -p lib/hooks; touch lib/hooks/pre-commit; \
+                chmod +x lib/hooks/pre-commit;; *each-2*) ln -s lib tools;; esac";
+    let parallel = Parallel::new(line, "[]");
+    parallel.project.git("config core.hooksPath tools/hooks");
+    let ran = parallel.run(&[]);
+    assert_eq!(ran.outcome(), (2, "checks_failed".to_owned(), "partial".to_owned()), "{}", ran.err);
+    let error = ran.json()["error"].as_str().unwrap().to_owned();
+    assert!(error.starts_with("item 2 (two): ") && error.contains("renamed"), "{error}");
+    assert!(!parallel.is_there("tools/hooks/pre-commit"));
+    assert_eq!((parallel.run(&[]).code, parallel.item_sessions()), (0, 3));
+}
+
 /// Nothing is merged before all items have succeeded. The same command tries again what did not.
 #[test]
 fn an_item_that_fails_its_checks_is_tried_again() {
