@@ -264,10 +264,18 @@ impl<'a> StateList<'a> {
             let session = self.history.header.session;
             return Err(UndoError::NoStep { session, step, last }.into());
         }
-        let is_after = |(found, _): &(&StoredCheckpoint, ContentHash)| {
-            found.record.step >= step && found.record.kind == CheckpointKind::Step
-        };
-        Ok(self.states.iter().position(is_after).unwrap_or(self.states.len() - 1))
+        let records = || self.states.iter().map(|(found, _)| &found.record);
+        let is_own = |it: &CheckpointRecord| it.step == step && it.kind == CheckpointKind::Step;
+        if let Some(own) = records().position(is_own) {
+            return Ok(own);
+        }
+        // The step changed nothing. What comes after it, an undo for example, is not before it.
+        let earlier = records().take_while(|it| it.step < step).enumerate().last();
+        Ok(match earlier {
+            None => 0,
+            Some((at, it)) if it.kind.is_before_change() => (at + 1).min(self.states.len() - 1),
+            Some((at, _)) => at,
+        })
     }
 
     /// Returns what happened since the state to go back to; `None` if there is no change to take back.

@@ -468,6 +468,24 @@ fn every_step_of_a_random_session_is_taken_back_and_that_too() {
     (1..=cases()).for_each(undo_at_random);
 }
 
+/// An undo comes after the step, although the step changed nothing.
+#[test]
+fn a_step_that_changed_nothing_is_undone_to_the_state_before_it() {
+    let world = CliFixture::new();
+    world.write("a", "a\n");
+    let write = |path: &str| {
+        format!(
+            "[[turn]]\ncalls = [{{ name = \"write_file\", arguments = {{ path = \"{path}\", content = \"1\" }} }}]\n"
+        )
+    };
+    let script = format!("{}{}[[turn]]\ntext = \"Done.\"\n", write("b"), write("a/x"));
+    assert_eq!(world.run_script(&script, &["--mode", "yolo"]).code, 0);
+    for (target, is_there) in [(&["--start"][..], false), (&["--step", "2"], true)] {
+        let undone = world.run(&[&["undo", "--yes"], target].concat());
+        assert_eq!((undone.code, world.path("b").exists()), (0, is_there), "{}", undone.err);
+    }
+}
+
 /// A run that is killed in a step leaves the state before it.
 #[test]
 fn the_step_of_a_killed_run_is_taken_back() {
