@@ -24,7 +24,7 @@ use crate::workspace::checkpoint::{
     AuthoredChange, ChangeAuthor, ChangeInterval, ChangePatch, CheckpointError, ContentHash,
     ContentStore, ForeignChanges, PathChange, PathState, PendingRestore, RestoreLog, RestorePlan,
     Restorer, ScanOptions, SkipReason, SkippedEntry, StatCache, ToolEdit, WorkspaceScanner,
-    copy_names, remove_leftovers,
+    copy_beside, remove_leftovers,
 };
 use crate::workspace::worktree::FileWriter;
 
@@ -682,7 +682,12 @@ impl UndoSession {
             let path = changes.first().map_or_else(String::new, |it| it.path.display().to_string());
             return Err(CheckpointError::ChangedMeanwhile(path).into());
         }
-        let copies = plan.copies.iter().map(|path| keep_copy(&self.root, path));
+        let copies = plan.copies.iter().map(|path| {
+            copy_beside(&self.root, path).map_err(|cause| AppError::System {
+                what: "keep a copy of a file",
+                cause: format!("{}: {cause}", path.display()),
+            })
+        });
         let copies = copies.collect::<Result<Vec<_>, _>>()?;
         let step = self.opened.history.machine.state.run().steps;
         let (kind, since) = (CheckpointKind::BeforeUndo, RunActivity::Unknown);
@@ -764,31 +769,6 @@ fn restored_record(
 fn tree_of(state: &RecordedState) -> Result<ContentHash, CheckpointError> {
     let damaged = || CheckpointError::Damaged("the digest of a tree is invalid".to_owned());
     ContentHash::parse(&state.tree).ok_or_else(damaged)
-}
-
-/// Copies a file to a free name beside it.
-fn keep_copy(root: &WorkspaceRoot, path: &Path) -> Result<PathBuf, AppError> {
-    let failed = |cause: std::io::Error| AppError::System {
-        what: "keep a copy of a file",
-        cause: format!("{}: {cause}", path.display()),
-    };
-    let from = root.path().join(path);
-    for name in copy_names(path) {
-        let copy = path.with_file_name(name);
-        let to = root.path().join(&copy);
-        if to.symlink_metadata().is_ok() {
-            continue;
-        }
-        match from.symlink_metadata().map_err(failed)?.is_symlink() {
-            true => {
-                let target = std::fs::read_link(&from).map_err(failed)?;
-                std::os::unix::fs::symlink(target, &to).map_err(failed)?;
-            }
-            false => drop(std::fs::copy(&from, &to).map_err(failed)?),
-        }
-        return Ok(copy);
-    }
-    Ok(path.to_owned())
 }
 
 /// Completes a restore of files in this workspace that a killed process has left, and returns a note about it.

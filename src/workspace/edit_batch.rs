@@ -173,17 +173,17 @@ impl<'a> StagedChange<'a> {
         let existing = std::iter::successors(Some(parent.clone()), RelPath::parent);
         let mut existing = existing.filter_map(|folder| {
             let rest = path.strip_folder(&folder);
-            Some((root.dir().open_dir(folder.as_path()).ok()?, rest))
+            Some((root.open_folder(&folder).ok()?, rest))
         });
         if let Some((folder, rest)) = existing.next() {
             root.check_write(folder.as_fd(), rest.as_os_str(), path)?;
         }
-        if change.before.is_none() {
-            root.dir()
-                .create_dir_all(parent.as_path())
-                .map_err(|error| FileError::from_io("create the directory of", path, error))?;
-        }
-        let folder = root.dir().open_dir(parent.as_path()).map_err(failed)?;
+        let folder = match change.before {
+            None => root
+                .create_folder(&parent)
+                .map_err(|error| FileError::from_io("create the directory of", path, error))?,
+            Some(_) => root.open_folder(&parent).map_err(failed)?,
+        };
         root.check_write(folder.as_fd(), name, path)?;
         let mut staged = Self { change, folder, name: name.to_owned(), temp_name: None };
         if let Some(content) = &change.after {

@@ -15,6 +15,7 @@ use super::access_guard::{self, AccessGuard, AccessMode};
 use super::editor_buffers::{EditorBuffers, unsaved_content};
 use super::error::FileError;
 use super::listing::FileKind;
+use super::open_folder::{create_below, open_below, open_canonical};
 use super::path::{PathError, RelPath};
 
 /// The workspace: an open folder. Everything below is accessed through this handle. Clones share it.
@@ -23,8 +24,18 @@ pub struct WorkspaceRoot {
     dir: Arc<Dir>,
     path: PathBuf,
     given_path: PathBuf,
+    links: FolderLinks,
     guard: Option<Arc<dyn AccessGuard>>,
     buffers: Option<Arc<dyn EditorBuffers>>,
+}
+
+/// What happens with a link in the place of a folder in which a file is changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum FolderLinks {
+    /// It is followed, if it leads to a folder inside.
+    FollowInside,
+    /// The change fails.
+    Refuse,
 }
 
 /// A regular file opened for reading.
@@ -46,7 +57,40 @@ impl WorkspaceRoot {
         let given = std::path::absolute(path)?;
         let path = given.canonicalize()?;
         let dir = Dir::open_ambient_dir(&path, ambient_authority())?;
-        Ok(Self { dir: Arc::new(dir), path, given_path: given, guard: None, buffers: None })
+        Ok(Self::new(dir, path, given, FolderLinks::FollowInside))
+    }
+
+    /// Opens a folder as a workspace in which no file is changed behind a link.
+    ///
+    /// # Errors
+    ///
+    /// Fails when it is not a readable folder, or a folder of the absolute path is a link.
+    pub(super) fn open_without_links(path: &Path) -> io::Result<Self> {
+        let (dir, path) = (open_canonical(path)?, path.to_owned());
+        Ok(Self::new(dir, path.clone(), path, FolderLinks::Refuse))
+    }
+
+    fn new(dir: Dir, path: PathBuf, given_path: PathBuf, links: FolderLinks) -> Self {
+        Self { dir: Arc::new(dir), path, given_path, links, guard: None, buffers: None }
+    }
+
+    /// Opens a folder in which a file is to be changed.
+    pub(super) fn open_folder(&self, path: &RelPath) -> io::Result<Dir> {
+        match self.links {
+            FolderLinks::FollowInside => self.dir.open_dir(path.as_path()),
+            FolderLinks::Refuse => open_below(&self.dir, path.as_path()),
+        }
+    }
+
+    /// Opens a folder in which a file is to be created, and creates what is missing.
+    pub(super) fn create_folder(&self, path: &RelPath) -> io::Result<Dir> {
+        match self.links {
+            FolderLinks::FollowInside => {
+                self.dir.create_dir_all(path.as_path())?;
+                self.dir.open_dir(path.as_path())
+            }
+            FolderLinks::Refuse => create_below(&self.dir, path.as_path()),
+        }
     }
 
     /// Returns the same workspace with access limited by a guard.

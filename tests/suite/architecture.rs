@@ -6,11 +6,12 @@ use std::path::{Path, PathBuf};
 use crate::kit::sources::rust_files;
 
 /// The modules of each layer, from the lowest.
-const LAYERS: [&[&str]; 10] = [
+const LAYERS: [&[&str]; 11] = [
     &["model"],
     &["machine"],
     &["port"],
-    &["net", "exec", "workspace"],
+    &["workspace"],
+    &["net", "exec"],
     &["policy"],
     &["tools"],
     &["llm", "mcp", "hooks", "journal", "view", "config"],

@@ -4,16 +4,18 @@
 //! files that it created at such paths are renamed, to a name that no program reads.
 
 use std::ffi::{OsStr, OsString};
-use std::fs::{self, Permissions};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
+use cap_std::fs::Dir;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use crate::exec::confine::policy::{SandboxMode, SandboxPolicy};
+use crate::workspace::{
+    OWNER, enter_canonical_parent, open_canonical_parent, real_path, set_folder_mode,
+};
 
 /// Protected paths that did not exist when the list was made.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -40,33 +42,41 @@ impl AbsentPaths {
             })
         };
         let is_absent = |path: &&PathBuf| is_missing(path) && !is_in_new(path);
-        Self(policy.protected.iter().filter(is_absent).cloned().collect())
+        // Resolved, so that a link found later is known to be a command's.
+        let absent = policy.protected.iter().filter(is_absent).map(|path| real_path(path));
+        Self(absent.collect())
     }
 
     /// Returns whether one of the paths exists now.
     pub(in crate::exec) fn is_outdated(&self) -> bool {
-        self.0.iter().any(|path| exists(path))
+        let exists = |path| exists(&open_canonical_parent(path)?);
+        self.0.iter().any(|path| exists(path).is_ok_and(|exists| exists))
     }
 
-    /// Renames those that exist now, and returns their paths, also those that cannot be renamed.
+    /// Renames those that exist now, and returns their paths, also those that cannot be renamed. What is behind a link is
+    /// not what was protected.
     pub(in crate::exec) fn rename_created(&self) -> Vec<PathBuf> {
-        let found: Vec<_> = self.0.iter().filter(|path| exists(path)).cloned().collect();
-        for path in &found {
-            if rename_denied(path).is_err()
-                && let Some(folder) = path.parent()
-            {
+        let is_created = |path: &&PathBuf| {
+            let look = || {
+                let place = enter_canonical_parent(path)?;
+                Ok::<_, io::Error>(exists(&place)?.then_some(place))
+            };
+            let Ok(Some((folder, name))) = look() else { return false };
+            if rename_denied(&folder, name).is_err() {
                 // The command may have removed its permissions; the owner can set them.
-                let _ = fs::set_permissions(folder, Permissions::from_mode(0o700));
-                let _ = rename_denied(path);
+                let _ = set_folder_mode(&folder, OWNER);
+                let _ = rename_denied(&folder, name);
             }
-        }
-        found
+            true
+        };
+        self.0.iter().filter(is_created).cloned().collect()
     }
 }
 
-fn rename_denied(path: &Path) -> io::Result<()> {
-    let mut free = denied_names(path).filter(|path| !exists(path));
-    free.next().map_or(Ok(()), |free| fs::rename(path, free))
+fn rename_denied(folder: &Dir, name: &OsStr) -> io::Result<()> {
+    let is_free = |new: &PathBuf| folder.symlink_metadata(new).is_err();
+    let mut free = denied_names(Path::new(name)).filter(is_free);
+    free.next().map_or(Ok(()), |free| folder.rename(name, folder, free))
 }
 
 /// Returns the names under which a denied file is kept, in order: the last one is always free.
@@ -88,13 +98,20 @@ pub(in crate::exec) fn denied_names(path: &Path) -> impl Iterator<Item = PathBuf
     })
 }
 
-/// Returns whether the path exists, as a dangling link too.
-fn exists(path: &Path) -> bool {
-    path.symlink_metadata().is_ok()
+/// Returns whether there is an entry, a dangling link too.
+fn exists((folder, name): &(Dir, &OsStr)) -> io::Result<bool> {
+    match folder.symlink_metadata(name) {
+        Ok(_) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs::{self, Permissions};
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
     use super::*;
 
     #[test]
@@ -105,9 +122,10 @@ mod tests {
             fs::write(name, "").unwrap();
         }
         fs::write(&path, "").unwrap();
-        rename_denied(&path).unwrap();
-        assert!(!exists(&path));
-        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 101);
+        let (folder, name) = open_canonical_parent(&path).unwrap();
+        rename_denied(&folder, name).unwrap();
+        assert!(!path.exists());
+        assert_eq!(folder.entries().unwrap().count(), 101);
     }
 
     #[test]
@@ -137,5 +155,44 @@ mod tests {
         fs::create_dir_all(path("none/x")).unwrap();
         fs::create_dir_all(path("n/.git/hooks")).unwrap();
         assert_eq!(absent.rename_created(), [path("none/x")]);
+    }
+
+    /// Another session's command may replace a folder at any time.
+    #[test]
+    fn what_is_behind_a_new_link_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().canonicalize().unwrap().join(name);
+        fs::create_dir_all(path("w/a")).unwrap();
+        let policy = SandboxPolicy {
+            mode: SandboxMode::WorkspaceWrite,
+            protected: vec![path("w/a/hooks")],
+            ..SandboxPolicy::off(path("w"))
+        };
+        let absent = AbsentPaths::new(&policy);
+        fs::rename(path("w/a"), path("w/b")).unwrap();
+        fs::create_dir_all(path("mine/hooks")).unwrap();
+        symlink(path("mine"), path("w/a")).unwrap();
+        assert!(absent.rename_created().is_empty());
+        assert!(path("mine/hooks").exists());
+    }
+
+    /// A command may close the folder of what it created.
+    #[test]
+    fn what_is_in_a_closed_folder_is_renamed() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().canonicalize().unwrap().join(name);
+        fs::create_dir_all(path("a/b")).unwrap();
+        let policy = SandboxPolicy {
+            mode: SandboxMode::WorkspaceWrite,
+            protected: vec![path("a/b/new")],
+            ..SandboxPolicy::off(folder.path())
+        };
+        let absent = AbsentPaths::new(&policy);
+        fs::write(path("a/b/new"), "").unwrap();
+        for closed in ["a/b", "a"] {
+            fs::set_permissions(path(closed), Permissions::from_mode(0)).unwrap();
+        }
+        assert_eq!(absent.rename_created(), [path("a/b/new")]);
+        assert!(path("a/b/new.denied").exists());
     }
 }

@@ -4,12 +4,16 @@
 //! a command starts, and restored after the command and all its processes have ended.
 
 use std::collections::BTreeMap;
-use std::fs::{self, Permissions};
-use std::io;
-use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::ffi::OsStr;
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
+use cap_std::fs::{Dir, Metadata, MetadataExt, OpenOptions, Permissions, PermissionsExt};
+
 use crate::exec::confine::policy::{SandboxMode, SandboxPolicy};
+use crate::workspace::{
+    OWNER, open_below, open_canonical, open_canonical_parent, open_file, set_folder_mode,
+};
 
 /// Protected paths to restore after a command.
 pub(in crate::exec) struct ProtectedPaths {
@@ -73,16 +77,28 @@ impl ProtectedPaths {
             |path: &PathBuf| Some(path.parent()?.canonicalize().ok()?.join(path.file_name()?));
         for path in self.paths.iter().filter_map(real) {
             let is_writable = self.writable.iter().any(|root| path.starts_with(root));
-            if is_writable && path.symlink_metadata().is_ok() {
-                self.read_below(&path, &mut left, &mut entries)?;
+            if is_writable && entry_at(&path).is_ok() {
+                self.read_at(&path, &mut left, &mut entries)?;
                 roots.push(path);
             }
         }
         Ok(PathSnapshot { protected: self, roots, entries })
     }
 
+    fn read_at(
+        &self,
+        path: &Path,
+        left: &mut (u64, usize),
+        entries: &mut SavedEntries,
+    ) -> io::Result<()> {
+        let (folder, name) = open_canonical_parent(path)?;
+        self.read_below(&folder, name, path, left, entries)
+    }
+
     fn read_below(
         &self,
+        folder: &Dir,
+        name: &OsStr,
         path: &Path,
         left: &mut (u64, usize),
         entries: &mut SavedEntries,
@@ -90,13 +106,15 @@ impl ProtectedPaths {
         if self.own.iter().any(|own| own == path) {
             return Ok(());
         }
-        let entry = read_entry(path, &mut left.0)?;
+        let entry = read_entry(folder, name, &mut left.0)?;
         left.1 = left.1.checked_sub(1).ok_or(io::ErrorKind::FileTooLarge)?;
         let is_folder = matches!(entry, SavedEntry::Folder { .. });
         entries.insert(path.to_owned(), entry);
         if is_folder {
-            for inner in fs::read_dir(path)? {
-                self.read_below(&inner?.path(), left, entries)?;
+            let folder = open_below(folder, Path::new(name))?;
+            for inner in folder.entries()? {
+                let name = inner?.file_name();
+                self.read_below(&folder, &name, &path.join(&name), left, entries)?;
             }
         }
         Ok(())
@@ -125,7 +143,7 @@ impl PathSnapshot<'_> {
     fn is_unchanged(&self, root: &Path) -> bool {
         let (mut now, mut left) = (BTreeMap::new(), MAX_READ);
         self.writable_ancestors(root).iter().all(|folder| is_folder(folder))
-            && self.protected.read_below(root, &mut left, &mut now).is_ok()
+            && self.protected.read_at(root, &mut left, &mut now).is_ok()
             && now.iter().eq(self.entries_below(root))
     }
 
@@ -141,19 +159,23 @@ impl PathSnapshot<'_> {
     /// Restores everything at and below a path, outer folders first.
     fn restore(&self, root: &Path) {
         self.restore_ancestors(root);
-        let own: Vec<_> = self.entries_below(root).collect();
-        remove_others(root, &self.protected.own, &|path| self.entries.contains_key(path));
-        for (path, entry) in &own {
+        let saved: Vec<_> = self.entries_below(root).collect();
+        if let Ok((folder, name)) = open_canonical_parent(root) {
+            let was_there = |path: &Path| self.entries.contains_key(path);
+            remove_others(&folder, name, root, &self.protected.own, &was_there);
+        }
+        for (path, entry) in &saved {
+            let Ok((folder, name)) = open_canonical_parent(path) else { continue };
             let mut left = u64::MAX;
-            if read_entry(path, &mut left).is_ok_and(|now| now == **entry) {
+            if read_entry(&folder, name, &mut left).is_ok_and(|now| now == **entry) {
                 continue;
             }
-            let _ = write_entry(path, entry);
+            let _ = write_entry(&folder, name, entry);
         }
         // Set the permissions of a folder after its content.
-        for (path, entry) in own.iter().rev() {
+        for (path, entry) in saved.iter().rev() {
             if let SavedEntry::Folder { mode } = entry {
-                let _ = fs::set_permissions(path, Permissions::from_mode(*mode));
+                let _ = open_canonical(path).and_then(|folder| set_folder_mode(&folder, *mode));
             }
         }
     }
@@ -171,97 +193,115 @@ impl PathSnapshot<'_> {
     /// Creates the folders above a path again if a command removed or replaced them. Links are not followed: they may
     /// lead anywhere.
     fn restore_ancestors(&self, root: &Path) {
-        for folder in self.writable_ancestors(root) {
-            if is_folder(&folder) {
-                let _ = fs::set_permissions(&folder, owner_writable(&folder));
-            } else {
-                let _ = remove(&folder);
-                let _ = fs::create_dir(&folder);
+        for path in self.writable_ancestors(root) {
+            let Ok((folder, name)) = open_canonical_parent(&path) else { continue };
+            if open_to_owner(&folder, name).is_err() {
+                let _ = remove(&folder, name);
+                let _ = folder.create_dir(name);
             }
         }
     }
 }
 
+fn entry_at(path: &Path) -> io::Result<Metadata> {
+    let (folder, name) = open_canonical_parent(path)?;
+    folder.symlink_metadata(name)
+}
+
 fn is_folder(path: &Path) -> bool {
-    fs::symlink_metadata(path).is_ok_and(|found| found.is_dir())
+    entry_at(path).is_ok_and(|found| found.is_dir())
 }
 
-/// Returns permissions that let the owner work in a folder.
-fn owner_writable(path: &Path) -> Permissions {
-    let mode = fs::symlink_metadata(path).map_or(0o700, |found| found.mode() & 0o7777);
-    Permissions::from_mode(mode | 0o700)
+/// Opens a folder, and lets its owner work in it.
+fn open_to_owner(parent: &Dir, name: &OsStr) -> io::Result<Dir> {
+    let folder = open_below(parent, Path::new(name))?;
+    set_folder_mode(&folder, folder.dir_metadata()?.mode() & 0o7777 | OWNER)?;
+    Ok(folder)
 }
 
-fn read_entry(path: &Path, left: &mut u64) -> io::Result<SavedEntry> {
-    let found = fs::symlink_metadata(path)?;
+fn read_entry(folder: &Dir, name: &OsStr, left: &mut u64) -> io::Result<SavedEntry> {
+    let found = folder.symlink_metadata(name)?;
     let mode = found.mode() & 0o7777;
     if found.is_dir() {
         return Ok(SavedEntry::Folder { mode });
     }
     if found.is_symlink() {
-        return Ok(SavedEntry::Link { to: fs::read_link(path)? });
+        return Ok(SavedEntry::Link { to: folder.read_link_contents(name)? });
     }
     if !found.is_file() {
         // Reading a pipe would block.
         return Err(io::ErrorKind::InvalidData.into());
     }
     *left = left.checked_sub(found.len()).ok_or(io::ErrorKind::FileTooLarge)?;
-    Ok(SavedEntry::File { mode, content: fs::read(path)? })
+    let mut content = Vec::new();
+    open_file(folder, name)?.take(found.len() + 1).read_to_end(&mut content)?;
+    Ok(SavedEntry::File { mode, content })
 }
 
-fn write_entry(path: &Path, entry: &SavedEntry) -> io::Result<()> {
+fn write_entry(folder: &Dir, name: &OsStr, entry: &SavedEntry) -> io::Result<()> {
     match entry {
         SavedEntry::Folder { .. } => {
-            if !is_folder(path) {
-                let _ = remove(path);
-                fs::create_dir(path)?;
+            if open_to_owner(folder, name).is_err() {
+                let _ = remove(folder, name);
+                folder.create_dir(name)?;
             }
-            fs::set_permissions(path, owner_writable(path))
+            Ok(())
         }
         SavedEntry::Link { to } => {
-            let _ = remove(path);
-            symlink(to, path)
+            let _ = remove(folder, name);
+            folder.symlink_contents(to, name)
         }
         SavedEntry::File { mode, content } => {
             // Not written in place: the file may be a hard link to another one.
-            let _ = remove(path);
-            fs::write(path, content)?;
-            fs::set_permissions(path, Permissions::from_mode(*mode))
+            let _ = remove(folder, name);
+            let mut file =
+                folder.open_with(name, OpenOptions::new().write(true).create_new(true))?;
+            file.write_all(content)?;
+            file.set_permissions(Permissions::from_mode(*mode))
         }
     }
 }
 
 /// Removes everything that did not exist, except what this program writes.
-fn remove_others(path: &Path, own: &[PathBuf], was_there: &dyn Fn(&Path) -> bool) {
+fn remove_others(
+    folder: &Dir,
+    name: &OsStr,
+    path: &Path,
+    own: &[PathBuf],
+    was_there: &dyn Fn(&Path) -> bool,
+) {
     if own.iter().any(|own| own == path) {
         return;
     }
     if !was_there(path) {
-        let _ = remove(path);
+        let _ = remove(folder, name);
         return;
     }
-    if is_folder(path) {
-        let _ = fs::set_permissions(path, owner_writable(path));
-        for inner in fs::read_dir(path).into_iter().flatten().flatten() {
-            remove_others(&inner.path(), own, was_there);
+    if let Ok(folder) = open_to_owner(folder, name) {
+        for inner in folder.entries().into_iter().flatten().flatten() {
+            let name = inner.file_name();
+            remove_others(&folder, &name, &path.join(&name), own, was_there);
         }
     }
 }
 
-fn remove(path: &Path) -> io::Result<()> {
-    if !fs::symlink_metadata(path)?.is_dir() {
-        return fs::remove_file(path);
+fn remove(parent: &Dir, name: &OsStr) -> io::Result<()> {
+    if !parent.symlink_metadata(name)?.is_dir() {
+        return parent.remove_file(name);
     }
-    fs::set_permissions(path, owner_writable(path))?;
-    for inner in fs::read_dir(path)? {
-        let _ = remove(&inner?.path());
+    let folder = open_to_owner(parent, name)?;
+    for inner in folder.entries()? {
+        let _ = remove(&folder, &inner?.file_name());
     }
-    fs::remove_dir(path)
+    parent.remove_dir(name)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use std::fs::{self, Permissions};
+    use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+
+    use super::{Path, PathBuf, ProtectedPaths, SandboxMode, SandboxPolicy};
 
     type Attack = fn(&Path);
 
@@ -310,7 +350,7 @@ mod tests {
         fs::create_dir(outside.parent().unwrap()).unwrap();
         fs::write(&outside, "other").unwrap();
         for attack in attacks {
-            let _ = remove(&root);
+            let _ = fs::remove_dir_all(&root);
             fs::create_dir_all(path(".git/hooks")).unwrap();
             fs::write(path(".git/config"), "mine").unwrap();
             fs::write(path(".git/hooks/a"), "mine").unwrap();

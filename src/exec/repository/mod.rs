@@ -46,6 +46,7 @@ use super::confine::SandboxLevel;
 use super::confine::policy::{CopiedFile, LinkedRepositoryAccess, SandboxMode, SandboxPolicy};
 use super::protected::absent_paths::AbsentPaths;
 use crate::port::lock;
+use crate::workspace::open_canonical;
 
 /// A folder that is searched for repositories.
 struct ScanRoot {
@@ -152,7 +153,7 @@ impl RepositoryGuard {
     /// Adds a folder to search. Returns the work trees in it.
     fn add(&mut self, path: &Path, place: FolderRole, depth: ScanDepth) -> Vec<PathBuf> {
         let Ok(path) = path.canonicalize() else { return Vec::new() };
-        let Ok(dir) = Dir::open_ambient_dir(&path, ambient_authority()) else { return Vec::new() };
+        let Ok(dir) = open_canonical(&path) else { return Vec::new() };
         let mut scanner = Scanner::watching(depth).with_names(self.policy.obeyed.clone());
         let (before, repositories) = scanner.scan(&dir, place);
         if let ScanDepth::Levels(levels) = scanner.depth() {
@@ -742,7 +743,8 @@ pub fn finish_interrupted(state: &Path, user: &UserGitConfig) -> Vec<String> {
             Err(TryLockError::WouldBlock) => Ok(None),
             Err(TryLockError::Error(error)) => Err(error),
         });
-        let open = |path: &Path| Dir::open_ambient_dir(path, ambient_authority()).ok();
+        // A command may have put a link in its place meanwhile.
+        let open = |path: &Path| open_canonical(path).ok();
         let notices = match left {
             Ok(None) => return Vec::new(),
             Ok(Some(record)) => record.clean_up(user, open),
@@ -773,8 +775,8 @@ impl DeferredCleanup {
         let folder = marker.parent()?;
         // The engine writes its record before the first command.
         let _ = fs::DirBuilder::new().recursive(true).mode(0o700).create(folder);
-        let roots =
-            policy.repositories.iter().filter_map(|path| Some((path.clone(), open(path).ok()?)));
+        let roots = policy.repositories.iter();
+        let roots = roots.filter_map(|path| Some((path.clone(), open_canonical(path).ok()?)));
         Some(Self {
             records: open(folder).ok()?,
             name: marker.file_name()?.to_owned(),

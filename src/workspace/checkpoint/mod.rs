@@ -28,7 +28,7 @@ pub use merge::{
     UnrestorablePath,
 };
 pub use patch::ChangePatch;
-pub use restore::{Restorer, copy_names, remove_leftovers};
+pub use restore::{Restorer, copy_beside, remove_leftovers};
 pub use restore_log::{PendingRestore, RestoreLog};
 pub use scan::{ScanOptions, ScanTotals, ScannedState, WorkspaceScanner};
 pub use stat_cache::StatCache;

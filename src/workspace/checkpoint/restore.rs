@@ -31,6 +31,7 @@ use super::tree::{PathChange, PathState};
 use crate::model::Durability;
 use crate::port::CancellationToken;
 use crate::workspace::edit_batch::rename_to_new;
+use crate::workspace::open_folder::{copy_entry, open_parent};
 use crate::workspace::root::WorkspaceRoot;
 
 /// Changes files of a workspace to a recorded state.
@@ -270,8 +271,24 @@ fn keep_beside(root: &WorkspaceRoot, from: &OwnedFd, name: &str, path: &Path) ->
     None
 }
 
+/// Copies a file to a free name beside it, which is returned.
+///
+/// # Errors
+///
+/// Fails if the system does, and if a link is in the place of a folder.
+pub fn copy_beside(root: &WorkspaceRoot, path: &Path) -> io::Result<PathBuf> {
+    let (folder, name) = open_parent(root.dir(), path)?;
+    for copy in copy_names(path) {
+        match copy_entry(&folder, name, &folder, &copy) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            copied => return copied.map(|()| path.with_file_name(copy)),
+        }
+    }
+    Ok(path.to_owned())
+}
+
 /// Returns names for copies of a file.
-pub fn copy_names(path: &Path) -> impl Iterator<Item = OsString> {
+fn copy_names(path: &Path) -> impl Iterator<Item = OsString> {
     let name = path.file_name().unwrap_or_default();
     (1..10_000).map(move |number| {
         let mut copy = name.to_owned();

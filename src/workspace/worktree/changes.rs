@@ -4,12 +4,14 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
+use cap_std::fs::Dir;
 use sha2::{Digest, Sha256};
 
 use super::error::WorktreeError;
 use super::git::{GitTree, path_of};
-use super::tree_copy::{EntryContent, TreeManifest};
+use super::tree_copy::{EntryContent, TreeManifest, open_tree};
 use crate::model::hex;
+use crate::workspace::open_folder::open_parent;
 
 /// What was done in a worktree since it was made.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -102,6 +104,7 @@ pub(super) fn git_state(
     ];
     let (mut uncommitted, mut untracked) = (Vec::new(), Vec::new());
     let listed = tree.query(&args)?;
+    let top = open_tree(folder)?;
     for line in listed.split(|byte| *byte == 0).filter(|line| !line.is_empty()) {
         let fields = match line[0] {
             b'1' => 9,
@@ -114,8 +117,7 @@ pub(super) fn git_state(
         };
         let path = path_of(path);
         hash.update(line);
-        let entry =
-            EntryContent::read(&folder.join(&path)).map_err(WorktreeError::io("read", &path))?;
+        let entry = EntryContent::read(&top, &path).map_err(WorktreeError::io("read", &path))?;
         hash.update(entry.digest());
         if line[0] == b'?' {
             untracked.push(path.clone());
@@ -146,9 +148,10 @@ pub(super) fn git_changes(
         added += number();
         removed += number();
     }
+    let top = open_tree(folder)?;
     for path in &state.untracked {
         files += 1;
-        added += count_lines(&folder.join(path)).unwrap_or(0);
+        added += count_lines(&top, path).unwrap_or(0);
     }
     Ok(WorktreeChanges {
         commits: commits.and_then(|text| text.parse().ok()).unwrap_or(0),
@@ -188,11 +191,14 @@ pub(super) fn tree_patch(tree: &GitTree, from: &str, to: &str) -> Result<Vec<u8>
     tree.query(&[&diff[..], &["--no-ext-diff", "--no-textconv", from, to, "--"]].concat())
 }
 
-fn count_lines(path: &Path) -> io::Result<u64> {
-    if fs::symlink_metadata(path)?.len() > MAX_COUNTED_BYTES {
+fn count_lines(top: &Dir, path: &Path) -> io::Result<u64> {
+    let (folder, name) = open_parent(top, path)?;
+    if folder.symlink_metadata(name)?.len() > MAX_COUNTED_BYTES {
         return Ok(0);
     }
-    let EntryContent::File(content, _) = EntryContent::read(path)? else { return Ok(0) };
+    let EntryContent::File(content, _) = EntryContent::read(&folder, Path::new(name))? else {
+        return Ok(0);
+    };
     let lines = memchr::memchr_iter(b'\n', &content).count();
     let is_open = content.last().is_some_and(|byte| *byte != b'\n');
     Ok(lines as u64 + u64::from(is_open))
@@ -203,7 +209,7 @@ pub(super) fn copy_state(
     folder: &Path,
     before: &TreeManifest,
 ) -> Result<(String, WorktreeChanges), WorktreeError> {
-    let now = TreeManifest::of(folder).map_err(WorktreeError::io("read", folder))?;
+    let now = TreeManifest::of(&open_tree(folder)?).map_err(WorktreeError::io("read", folder))?;
     let uncommitted = before.changes_to(&now);
     let files = uncommitted.len() as u64;
     Ok((now.digest(), WorktreeChanges { files, uncommitted, ..WorktreeChanges::default() }))

@@ -8,18 +8,21 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
+use cap_std::fs::{Dir, FileType};
+
 use super::changes::git_state;
 use super::error::WorktreeError;
 use super::git::{GitTree, path_of};
 use super::record::{LockedRecord, RepositoryRecord, WorktreePhase, WorktreeRecord};
 use super::remove::is_orphan;
 use super::repository::Repository;
-use super::tree_copy::{TreeManifest, copy_entry, copy_folder, remove_all};
+use super::tree_copy::{TreeManifest, copy_folder, open_tree, remove_all, remove_entry};
 use super::{
     BRANCH_PREFIX, CARRIED_EXTENSION, ConfinedGit, MANIFEST_EXTENSION, Worktree, Worktrees,
-    read_manifest, real_path, record_path,
+    read_manifest, record_path,
 };
 use crate::port::unique_id;
+use crate::workspace::open_folder::{copy_entry, create_below, open_parent, real_path};
 
 /// A worktree to make.
 #[derive(Clone, Copy)]
@@ -328,7 +331,7 @@ impl NewWorktree<'_> {
             }
         }
         let failed = WorktreeError::io("read", &self.folder);
-        let manifest = TreeManifest::of(&self.folder).map_err(failed)?;
+        let manifest = TreeManifest::of(&open_tree(&self.folder)?).map_err(failed)?;
         write_manifest(&self.folder, base.as_ref().unwrap_or(&manifest))?;
         Ok(manifest.digest())
     }
@@ -422,39 +425,32 @@ impl NewWorktree<'_> {
             let update = ["update-index", "-z", "--index-info"];
             tree.change(&update, Some(&staged), self.locked.file())?;
         }
-        let top = main.work_tree().unwrap_or(self.request.workspace).to_owned();
+        let top = open_tree(main.work_tree().unwrap_or(self.request.workspace))?;
+        let folder = open_tree(&self.folder)?;
         // What is gone makes room for what is new.
         for path in &paths {
-            if !exists_in(&top, path) || top.join(path).is_dir() {
-                remove_all(&self.folder.join(path))?;
+            if !kind_at(&top, path).is_some_and(|kind| !kind.is_dir())
+                && let Ok((folder, name)) = open_parent(&folder, path)
+            {
+                remove_entry(&folder, name).map_err(WorktreeError::io("remove", path))?;
             }
         }
-        for path in paths.iter().filter(|path| exists_in(&top, path)) {
-            let (from, to) = (top.join(path), self.folder.join(path));
-            if from.symlink_metadata().is_ok_and(|found| found.is_dir()) {
-                continue;
-            }
-            make_parents(&self.folder, path)?;
-            remove_all(&to)?;
-            copy_entry(&from, &to)?;
-        }
+        copy_entries(&top, &folder, &paths)?;
         self.carry(&paths)
     }
 
     /// Keeps these files as they are now, as the base of a merge.
     fn carry(&self, paths: &BTreeSet<PathBuf>) -> Result<(), WorktreeError> {
         let carried = self.folder.with_extension(CARRIED_EXTENSION);
-        for path in paths.iter().filter(|path| exists_in(&self.folder, path)) {
-            let from = self.folder.join(path);
-            if !from.is_symlink() && from.is_dir() {
-                continue;
+        let folder = open_tree(&self.folder)?;
+        if paths.iter().any(|path| kind_at(&folder, path).is_some_and(|kind| !kind.is_dir())) {
+            if carried.symlink_metadata().is_err() {
+                create_folder(&carried)?;
             }
-            make_parents(&carried, path)?;
-            copy_entry(&from, &carried.join(path))?;
+            copy_entries(&folder, &open_tree(&carried)?, paths)?;
         }
         let failed = WorktreeError::io("read", &self.folder);
-        let manifest =
-            TreeManifest::of_paths(&self.folder, paths.iter().cloned()).map_err(failed)?;
+        let manifest = TreeManifest::of_paths(&folder, paths.iter().cloned()).map_err(failed)?;
         write_manifest(&self.folder, &manifest)
     }
 }
@@ -498,30 +494,42 @@ fn index_lines(diff: &[u8]) -> Result<Vec<u8>, WorktreeError> {
     Ok(lines)
 }
 
-/// Returns whether there is something at a path below a folder, not reached through a link.
-fn exists_in(top: &Path, path: &Path) -> bool {
-    let mut folders = path.ancestors().skip(1).filter(|folder| !folder.as_os_str().is_empty());
-    let is_link =
-        |folder: &Path| top.join(folder).symlink_metadata().is_ok_and(|found| found.is_symlink());
-    top.join(path).symlink_metadata().is_ok() && !folders.any(is_link)
+/// Returns what kind of an entry is at a path below a folder, not reached through a link.
+fn kind_at(top: &Dir, path: &Path) -> Option<FileType> {
+    let (folder, name) = open_parent(top, path).ok()?;
+    Some(folder.symlink_metadata(name).ok()?.file_type())
 }
 
-/// Makes the folders of a path below a folder. What is in their place is removed.
-fn make_parents(top: &Path, path: &Path) -> Result<(), WorktreeError> {
-    let mut folder = top.to_owned();
-    if folder.symlink_metadata().is_err() {
-        create_folder(&folder)?;
-    }
-    for part in path.parent().into_iter().flat_map(Path::components) {
-        folder.push(part);
-        match fs::symlink_metadata(&folder) {
-            Ok(found) if found.is_dir() => continue,
-            Ok(_) => remove_all(&folder)?,
-            Err(_) => {}
+/// Copies the files and links among these paths to another folder. What is in their place, or in that of their folders,
+/// is removed.
+fn copy_entries(from: &Dir, to: &Dir, paths: &BTreeSet<PathBuf>) -> Result<(), WorktreeError> {
+    for path in paths {
+        if kind_at(from, path).is_none_or(|kind| kind.is_dir()) {
+            continue;
         }
-        fs::create_dir(&folder).map_err(WorktreeError::io("create", &folder))?;
+        let copied = open_parent(from, path).and_then(|(source, name)| {
+            let target = make_parent(to, path)?;
+            remove_entry(&target, name)?;
+            copy_entry(&source, name, &target, name)
+        });
+        copied.map_err(WorktreeError::io("copy", path))?;
     }
     Ok(())
+}
+
+/// Makes the folder of a path below another one. What is in the place of a folder is removed.
+fn make_parent(top: &Dir, path: &Path) -> io::Result<Dir> {
+    let mut folder = top.try_clone()?;
+    for name in path.parent().into_iter().flat_map(Path::iter) {
+        folder = create_below(&folder, Path::new(name)).or_else(|error| {
+            if error.kind() != io::ErrorKind::NotADirectory {
+                return Err(error);
+            }
+            folder.remove_file(name)?;
+            create_below(&folder, Path::new(name))
+        })?;
+    }
+    Ok(folder)
 }
 
 fn write_manifest(folder: &Path, manifest: &TreeManifest) -> Result<(), WorktreeError> {

@@ -9,17 +9,20 @@ use std::fs;
 use std::mem::take;
 use std::path::{Path, PathBuf};
 
+use cap_std::fs::Dir;
+
 use super::changes::WorktreeState;
 use super::error::WorktreeError;
 use super::git::{GitTree, path_of};
 use super::merge_log::{MergeLog, PlannedChange};
 use super::record::WorktreePhase;
 use super::repository::Repository;
-use super::tree_copy::{EntryContent, TreeManifest};
+use super::tree_copy::{EntryContent, TreeManifest, open_tree};
 use super::{
     CARRIED_EXTENSION, ConfinedGit, MANIFEST_EXTENSION, Worktree, Worktrees, examine, read_manifest,
 };
 use crate::model::FileChange;
+use crate::workspace::open_folder::{open_below, open_parent};
 
 /// How a worktree was merged.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -250,6 +253,7 @@ fn branch_files(
     let diff = ["diff-index", "-z", "--no-renames", "--ignore-submodules=dirty"];
     let theirs = raw_changes(&tree.query(&[&diff[..], &[base]].concat())?);
     let ours = raw_changes(&main.query(&[&diff[..], &[base]].concat())?);
+    let top = open_tree(folder)?;
     let mut files = Vec::new();
     for (path, change) in &theirs {
         if change.is_submodule {
@@ -264,10 +268,10 @@ fn branch_files(
                 BaseContent::Blob { id: id.clone(), is_unchanged: !ours.contains_key(path) }
             }
         };
-        files.push(MergedFile { path: path.clone(), base, theirs: read_theirs(folder, path)? });
+        files.push(MergedFile { path: path.clone(), base, theirs: read_theirs(&top, path)? });
     }
     for path in state.untracked.iter().filter(|path| !theirs.contains_key(*path)) {
-        let entry = read(folder, path)?;
+        let entry = read(&top, path)?;
         if entry == EntryContent::Other {
             let why = format!("{}: a repository in the worktree can't be merged", path.display());
             return Err(BranchError::Conflict(why));
@@ -284,12 +288,18 @@ fn use_carried_base(folder: &Path, files: &mut Vec<MergedFile>) -> Result<(), Wo
         return Ok(());
     }
     let manifest = read_manifest(folder)?;
+    let top = open_tree(folder)?;
     files.retain(|file| manifest.entry(&file.path).is_none());
     for path in manifest.paths() {
-        let theirs = read_theirs(folder, &path)?;
+        let theirs = read_theirs(&top, &path)?;
         // What is as it was carried over is no change.
         if manifest.entry(&path) != Some(&*theirs.digest()) {
-            let base = BaseContent::Carried(read(&carried, &path)?);
+            // Without files, there is no folder of them.
+            let base = match carried.exists() {
+                true => read(&open_tree(&carried)?, &path)?,
+                false => EntryContent::Absent,
+            };
+            let base = BaseContent::Carried(base);
             files.push(MergedFile { path, base, theirs });
         }
     }
@@ -317,29 +327,27 @@ fn raw_changes(diff: &[u8]) -> BTreeMap<PathBuf, RawChange> {
     changes
 }
 
-fn read(folder: &Path, path: &Path) -> Result<EntryContent, WorktreeError> {
-    EntryContent::read(&folder.join(path)).map_err(WorktreeError::io("read", path))
+fn read(top: &Dir, path: &Path) -> Result<EntryContent, WorktreeError> {
+    EntryContent::read(top, path).map_err(WorktreeError::io("read", path))
 }
 
 /// Reads what was a file or a link of a worktree: it is gone if a folder is in its place, or a link in that of its folder.
-fn read_theirs(folder: &Path, path: &Path) -> Result<EntryContent, WorktreeError> {
-    let is_folder = folder.join(path).symlink_metadata().is_ok_and(|found| found.is_dir());
-    match is_folder || is_below_link(folder, path) {
-        true => Ok(EntryContent::Absent),
-        false => read(folder, path),
-    }
+fn read_theirs(top: &Dir, path: &Path) -> Result<EntryContent, WorktreeError> {
+    let is_folder = open_below(top, path).is_ok();
+    if is_folder { Ok(EntryContent::Absent) } else { read(top, path) }
 }
 
 fn merge_copy(worktree: &Worktree) -> Result<(PathBuf, Vec<PlannedChange>), WorktreeError> {
     let Worktree { folder, record, .. } = worktree;
     let before = read_manifest(folder)?;
-    let now = TreeManifest::of(folder).map_err(WorktreeError::io("read", folder))?;
+    let top = open_tree(folder)?;
+    let now = TreeManifest::of(&top).map_err(WorktreeError::io("read", folder))?;
     let files = before.changes_to(&now).into_iter().map(|path| {
         let base = match before.entry(&path) {
             None => BaseContent::Absent,
             Some(digest) => BaseContent::Digest(digest.to_owned()),
         };
-        Ok(MergedFile { theirs: read_theirs(folder, &path)?, path, base })
+        Ok(MergedFile { theirs: read_theirs(&top, &path)?, path, base })
     });
     let files = files.collect::<Result<_, WorktreeError>>()?;
     plan(worktree, &record.workspace, files, None)
@@ -353,18 +361,19 @@ fn plan(
     main: Option<&GitTree>,
 ) -> Result<(PathBuf, Vec<PlannedChange>), WorktreeError> {
     let (mut planned, mut conflicts) = (Vec::new(), Vec::new());
+    let tree = open_tree(top)?;
     let is_gone = |file: &&MergedFile| file.theirs == EntryContent::Absent;
     let gone: BTreeSet<PathBuf> = files.iter().filter(is_gone).map(|it| it.path.clone()).collect();
     for file in files {
         let is_replaced = file.path.ancestors().skip(1).any(|folder| gone.contains(folder));
-        let ours = match is_below_link(top, &file.path) {
+        let ours = match is_below_link(&tree, &file.path) {
             // The link is to be a folder.
             true if is_replaced => EntryContent::Absent,
             true => EntryContent::Other,
-            false => read(top, &file.path)?,
+            false => read(&tree, &file.path)?,
         };
         // The folder is to be a link or a file, and nothing stays in it.
-        let is_emptied = ours == EntryContent::Other && is_emptied(top, &file.path, &gone)?;
+        let is_emptied = ours == EntryContent::Other && is_emptied(&tree, &file.path, &gone)?;
         let merged =
             merge_file(&file, if is_emptied { &EntryContent::Absent } else { &ours }, main);
         match merged? {
@@ -380,13 +389,10 @@ fn plan(
 }
 
 /// Returns whether a path is a folder of the user in which everything is to be removed.
-fn is_emptied(top: &Path, path: &Path, gone: &BTreeSet<PathBuf>) -> Result<bool, WorktreeError> {
-    let full = top.join(path);
-    let failed = || WorktreeError::io("read", &full);
-    if !full.symlink_metadata().is_ok_and(|found| found.is_dir()) {
-        return Ok(false);
-    }
-    for entry in fs::read_dir(&full).map_err(failed())? {
+fn is_emptied(top: &Dir, path: &Path, gone: &BTreeSet<PathBuf>) -> Result<bool, WorktreeError> {
+    let Ok(folder) = open_below(top, path) else { return Ok(false) };
+    let failed = || WorktreeError::io("read", path);
+    for entry in folder.entries().map_err(failed())? {
         let below = path.join(entry.map_err(failed())?.file_name());
         if !gone.contains(&below) && !is_emptied(top, &below, gone)? {
             return Ok(false);
@@ -396,9 +402,12 @@ fn is_emptied(top: &Path, path: &Path, gone: &BTreeSet<PathBuf>) -> Result<bool,
 }
 
 /// Returns whether a folder of a path is a link, behind which the user's files are elsewhere.
-pub(super) fn is_below_link(top: &Path, path: &Path) -> bool {
+fn is_below_link(top: &Dir, path: &Path) -> bool {
     let folders = path.ancestors().skip(1).filter(|folder| !folder.as_os_str().is_empty());
-    let mut found = folders.filter_map(|folder| top.join(folder).symlink_metadata().ok());
+    let mut found = folders.filter_map(|folder| {
+        let (parent, name) = open_parent(top, folder).ok()?;
+        parent.symlink_metadata(name).ok()
+    });
     found.any(|found| found.is_symlink())
 }
 

@@ -1,21 +1,24 @@
 //! A merge that is decided: what is to be written is stored beside the worktree before the first file changes, so that it
 //! is completed after a kill, and never made twice.
 
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::ffi::OsStr;
+use std::fs::{self, DirBuilder, File};
 use std::io::{self, Write};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, symlink};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt};
 
 use serde::{Deserialize, Serialize};
 
 use super::MERGE_EXTENSION;
 use super::error::WorktreeError;
-use super::merge::is_below_link;
 use super::tree_copy::{EntryContent, remove_all};
 use crate::model::{FileAction, FileChange};
 use crate::workspace::edit_batch::{BatchedChange, apply_changes, leftover_path, sha256};
+use crate::workspace::open_folder::{create_below, open_below, open_parent};
 use crate::workspace::path::RelPath;
 use crate::workspace::root::WorkspaceRoot;
 
@@ -76,6 +79,19 @@ impl PlannedChange {
         let (added, removed) = (after.lines_not_in(before), before.lines_not_in(&after));
         let change = FileChange { path: path.to_string_lossy().into(), action, added, removed };
         Self { before: before.digest(), path, after, change }
+    }
+
+    /// Removes temporary files that a killed process has left beside it.
+    fn remove_leftovers(&self, top: &Dir, ours: &EntryContent) {
+        let Some(path) = self.path.to_str() else { return };
+        for content in [ours, &self.after] {
+            if let EntryContent::File(content, _) = content
+                && let leftover = leftover_path(path, &sha256(content))
+                && let Ok((folder, name)) = open_parent(top, &leftover)
+            {
+                let _ = folder.remove_file(name);
+            }
+        }
     }
 }
 
@@ -157,8 +173,9 @@ impl MergeLog {
     /// Makes the changes: those of files all or none, then those of links and of folders in the place of files. If it fails before those, it is not decided any
     /// more.
     pub(super) fn make(&self, worktree: &Path) -> Result<Vec<FileChange>, String> {
+        let root = self.open_top().map_err(|error| error.to_string())?;
         let files = self.files.iter().map(|file| {
-            let ours = self.read(file);
+            let ours = EntryContent::read(root.dir(), &file.path);
             let ours = ours.map_err(|error| format!("{}: {error}", file.path.display()))?;
             match ours.digest() == file.before {
                 true => Ok((file, ours)),
@@ -167,7 +184,7 @@ impl MergeLog {
         });
         let files = files.collect::<Result<Vec<_>, _>>();
         let files = files.inspect_err(|_| drop(Self::remove(worktree)))?;
-        self.write(worktree, &files)?;
+        self.write(worktree, &root, &files)?;
         Ok(self.changes())
     }
 
@@ -175,11 +192,13 @@ impl MergeLog {
     /// meanwhile: then nothing is written, and the merge is no longer decided. Whether such a file had its change before is
     /// not known; a merge of what is there now finds out.
     pub(super) fn complete(&self, worktree: &Path) -> Result<bool, WorktreeError> {
+        let root = self.open_top()?;
         let mut open = Vec::new();
         for file in &self.files {
             let path = self.top.join(&file.path);
-            let ours = self.read(file).map_err(WorktreeError::io("read", &path))?;
-            self.remove_leftovers(file, &ours);
+            let ours = EntryContent::read(root.dir(), &file.path);
+            let ours = ours.map_err(WorktreeError::io("read", &path))?;
+            file.remove_leftovers(root.dir(), &ours);
             let digest = ours.digest();
             // A link is removed before it is replaced.
             let is_between = ours == EntryContent::Absent && self.is_other_kind(file, &ours);
@@ -191,19 +210,16 @@ impl MergeLog {
                 return Ok(false);
             }
         }
-        self.write(worktree, &open).map_err(|why| WorktreeError::Conflicts {
+        self.write(worktree, &root, &open).map_err(|why| WorktreeError::Conflicts {
             name: worktree.file_name().unwrap_or_default().to_string_lossy().into_owned(),
             conflicts: vec![why],
         })?;
         Ok(true)
     }
 
-    /// Reads an entry; there is nothing where a link is in the place of its folder.
-    fn read(&self, file: &PlannedChange) -> io::Result<EntryContent> {
-        match is_below_link(&self.top, &file.path) {
-            true => Ok(EntryContent::Absent),
-            false => EntryContent::read(&self.top.join(&file.path)),
-        }
+    /// Opens the tree that is changed. It stays the same one, whatever commands do with its path meanwhile.
+    fn open_top(&self) -> Result<WorkspaceRoot, WorktreeError> {
+        WorkspaceRoot::open_without_links(&self.top).map_err(WorktreeError::io("open", &self.top))
     }
 
     /// Returns whether a change is not of a file alone: a link, or a folder in the place of a file.
@@ -225,19 +241,10 @@ impl MergeLog {
         self.files.iter().map(|file| file.change.clone()).collect()
     }
 
-    /// Removes temporary files that a killed process has left beside a file.
-    fn remove_leftovers(&self, file: &PlannedChange, ours: &EntryContent) {
-        let Some(path) = file.path.to_str() else { return };
-        for content in [ours, &file.after] {
-            if let EntryContent::File(content, _) = content {
-                let _ = fs::remove_file(self.top.join(leftover_path(path, &sha256(content))));
-            }
-        }
-    }
-
     fn write(
         &self,
         worktree: &Path,
+        root: &WorkspaceRoot,
         files: &[(&PlannedChange, EntryContent)],
     ) -> Result<(), String> {
         let (mut batch, mut links) = (Vec::new(), Vec::new());
@@ -261,9 +268,7 @@ impl MergeLog {
             let path = RelPath::new(&file.path).map_err(|error| error.to_string())?;
             batch.push(BatchedChange { path, before, after, mode });
         }
-        let root = WorkspaceRoot::open(&self.top);
-        let root = root.map_err(|error| format!("{}: {error}", self.top.display()))?;
-        apply_changes(&root, &batch).map_err(|error| {
+        apply_changes(root, &batch).map_err(|error| {
             // Nothing was changed, or what was is in the error.
             drop(Self::remove(worktree));
             error.to_string()
@@ -271,7 +276,7 @@ impl MergeLog {
         // What makes room for the others comes first.
         links.sort_by_key(|file| file.after != EntryContent::Absent);
         for file in links {
-            apply_link(&self.top.join(&file.path), &file.after).map_err(|error| {
+            apply_link(root.dir(), &file.path, &file.after).map_err(|error| {
                 // The rest is completed by the next merge.
                 let name = worktree.file_name().unwrap_or_default().to_string_lossy();
                 format!(
@@ -285,35 +290,45 @@ impl MergeLog {
 }
 
 /// Makes a change in which a link or a folder is created, replaced or removed.
-fn apply_link(path: &Path, after: &EntryContent) -> io::Result<()> {
-    match path.symlink_metadata() {
-        Ok(found) if found.is_dir() => remove_empty_folders(path)?,
-        Ok(_) => fs::remove_file(path)?,
+fn apply_link(top: &Dir, path: &Path, after: &EntryContent) -> io::Result<()> {
+    let folder = match after {
+        EntryContent::Absent | EntryContent::Other => match open_parent(top, path) {
+            Ok((folder, _)) => folder,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(error) => return Err(error),
+        },
+        EntryContent::Link(_) | EntryContent::File(..) => {
+            create_below(top, path.parent().unwrap_or(Path::new("")))?
+        }
+    };
+    let name = path.file_name().unwrap_or_default();
+    match folder.symlink_metadata(name) {
+        Ok(found) if found.is_dir() => remove_empty_folders(&folder, name)?,
+        Ok(_) => folder.remove_file(name)?,
         Err(_) => {}
-    }
-    if let Some(parent) = path.parent() {
-        fs::create_dir_all(parent)?;
     }
     match after {
         EntryContent::Absent | EntryContent::Other => Ok(()),
-        EntryContent::Link(target) => symlink(target, path),
+        EntryContent::Link(target) => folder.symlink_contents(target, name),
         EntryContent::File(content, is_executable) => {
             let mode = if *is_executable { 0o755 } else { 0o644 };
-            let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(path)?;
-            file.write_all(content)
+            let mut options = OpenOptions::new();
+            options.write(true).create_new(true).mode(mode);
+            folder.open_with(name, &options)?.write_all(content)
         }
     }
 }
 
 /// Removes a folder with no files in it.
-fn remove_empty_folders(path: &Path) -> io::Result<()> {
-    for entry in fs::read_dir(path)? {
+fn remove_empty_folders(parent: &Dir, name: &OsStr) -> io::Result<()> {
+    let folder = open_below(parent, Path::new(name))?;
+    for entry in folder.entries()? {
         let entry = entry?;
         if entry.file_type()?.is_dir() {
-            remove_empty_folders(&entry.path())?;
+            remove_empty_folders(&folder, &entry.file_name())?;
         }
     }
-    fs::remove_dir(path)
+    parent.remove_dir(name)
 }
 
 fn write_synced(path: &Path, content: &[u8]) -> io::Result<()> {
@@ -324,4 +339,68 @@ fn write_synced(path: &Path, content: &[u8]) -> io::Result<()> {
 
 fn path_of(bytes: Vec<u8>) -> PathBuf {
     std::ffi::OsString::from_vec(bytes).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::thread;
+    use std::time::{Duration, Instant};
+
+    use super::*;
+
+    /// While a folder of the tree is swapped for a link by another session's command.
+    #[test]
+    fn no_swapped_folder_leads_a_merge_outside() {
+        let temp = tempfile::tempdir().unwrap();
+        let path = |name: &str| temp.path().canonicalize().unwrap().join(name);
+        for folder in ["top", "plain", "outside/sub"] {
+            fs::create_dir_all(path(folder)).unwrap();
+        }
+        let fill = |folder: &str| {
+            let _ = fs::remove_file(path(folder).join("link"));
+            let _ = fs::remove_dir_all(path(folder).join("sub"));
+            fs::write(path(folder).join("gone"), "gone").unwrap();
+            fs::write(path(folder).join("changed"), "old").unwrap();
+        };
+        fill("outside");
+        let file = |text: &str| EntryContent::File(text.into(), false);
+        let files = vec![
+            PlannedChange::new("top/d/gone".into(), &file("gone"), EntryContent::Absent),
+            PlannedChange::new("top/d/changed".into(), &file("old"), file("new")),
+            PlannedChange::new(
+                "top/d/link".into(),
+                &EntryContent::Absent,
+                EntryContent::Link("x".into()),
+            ),
+            PlannedChange::new("top/d/sub/new".into(), &EntryContent::Absent, file("new")),
+        ];
+        let log = MergeLog { digest: String::new(), top: path(""), files };
+        let (end, begun, mut made) = (AtomicBool::new(false), Instant::now(), 0);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                while !end.load(Ordering::Relaxed) {
+                    // The merge makes folders, too.
+                    let _ = fs::remove_dir_all(path("top/d"));
+                    fs::create_dir_all(path("plain")).unwrap();
+                    fill("plain");
+                    let _ = fs::rename(path("plain"), path("top/d"));
+                    thread::sleep(Duration::from_micros(200));
+                    let _ = fs::rename(path("top/d"), path("plain"));
+                    let _ = symlink("../outside", path("top/d"));
+                    thread::sleep(Duration::from_micros(50));
+                }
+            });
+            while begun.elapsed() < Duration::from_millis(1500) {
+                made += u32::from(log.make(&path("worktree")).is_ok());
+            }
+            end.store(true, Ordering::Relaxed);
+        });
+        assert!(made > 0);
+        let mut left: Vec<_> = fs::read_dir(path("outside")).unwrap().flatten().collect();
+        left.sort_by_key(fs::DirEntry::file_name);
+        let left: Vec<_> = left.iter().map(|it| fs::read(it.path()).unwrap_or_default()).collect();
+        assert_eq!(left, [&b"old"[..], b"gone"], "changed, gone");
+    }
 }

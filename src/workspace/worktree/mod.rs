@@ -50,6 +50,7 @@ use self::record::{
 use self::repository::Repository;
 use self::tree_copy::TreeManifest;
 use crate::model::{FileChange, hex, pluralize};
+use crate::workspace::open_folder::real_path;
 
 /// The folder of all worktrees, in that for state.
 const WORKTREE_FOLDER: &str = "worktrees";
@@ -536,15 +537,6 @@ fn record_files(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let paths = entries.map(|entry| entry.path());
     paths.filter(|path| path.extension().is_some_and(|end| end == RECORD_EXTENSION)).collect()
-}
-
-/// Resolves links in a path whose end need not exist.
-fn real_path(path: &Path) -> PathBuf {
-    let real = path.ancestors().find_map(|existing| {
-        let rest = path.strip_prefix(existing).ok()?;
-        Some(existing.canonicalize().ok()?.join(rest))
-    });
-    real.map_or_else(|| path.to_owned(), |real| real.components().collect())
 }
 
 /// Returns the path of the record of a worktree. Names have no dots, so that no two have the same one.

@@ -1,20 +1,26 @@
 //! Copies of files and folders, and what is in a folder.
 //!
-//! A copied file shares its blocks with the original where the file system can do that, and never its content: no hard
-//! links.
+//! A copied file shares its blocks with the original where the system can do that, and never its content: no hard
+//! links. What is read may be replaced by commands meanwhile, so no link is followed.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File, FileTimes, OpenOptions};
+use std::ffi::OsStr;
+use std::fs;
 use std::io::{self, Read};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt, symlink};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
+use cap_std::ambient_authority;
+use cap_std::fs::{Dir, FileTypeExt, MetadataExt};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::error::WorktreeError;
 use crate::model::hex;
+use crate::workspace::open_folder::{
+    copy_entry, create_below, open_below, open_file, open_parent, set_folder_mode,
+};
 
 /// The files and links of a folder, each with a digest of its kind, mode and content.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -34,27 +40,25 @@ pub(super) enum EntryContent {
 }
 
 impl EntryContent {
-    /// Reads an entry, without following a link.
-    pub(super) fn read(path: &Path) -> io::Result<Self> {
-        let found = match fs::symlink_metadata(path) {
-            Ok(found) => found,
-            Err(error)
-                if matches!(
-                    error.kind(),
-                    io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
-                ) =>
-            {
-                return Ok(Self::Absent);
+    /// Reads an entry below a folder, without following a link; there is nothing where a link is in the place of a folder.
+    pub(super) fn read(top: &Dir, path: &Path) -> io::Result<Self> {
+        let read = || {
+            let (folder, name) = open_parent(top, path)?;
+            let found = folder.symlink_metadata(name)?;
+            if found.is_symlink() {
+                return Ok(Self::Link(folder.read_link_contents(name)?));
             }
-            Err(error) => return Err(error),
+            if !found.is_file() {
+                return Ok(Self::Other);
+            }
+            let mut content = Vec::new();
+            open_file(&folder, name)?.read_to_end(&mut content)?;
+            Ok(Self::File(content, found.mode() & 0o111 != 0))
         };
-        if found.is_symlink() {
-            return Ok(Self::Link(fs::read_link(path)?));
+        match read() {
+            Err(error) if is_gone(&error) => Ok(Self::Absent),
+            read => read,
         }
-        if !found.is_file() {
-            return Ok(Self::Other);
-        }
-        Ok(Self::File(read_file(path)?, found.mode() & 0o111 != 0))
     }
 
     /// Returns how many lines of it are not lines of another version.
@@ -98,30 +102,31 @@ impl EntryContent {
     }
 }
 
-/// Reads a regular file; neither a link nor a pipe in its place is followed.
-fn read_file(path: &Path) -> io::Result<Vec<u8>> {
-    let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK;
-    let mut file =
-        OpenOptions::new().read(true).custom_flags(flags.bits().cast_signed()).open(path)?;
-    let mut content = Vec::new();
-    file.read_to_end(&mut content)?;
-    Ok(content)
+fn is_gone(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+}
+
+/// Opens the folder of a tree, whose path is that of a user or in the folder for state.
+pub(super) fn open_tree(path: &Path) -> Result<Dir, WorktreeError> {
+    Dir::open_ambient_dir(path, ambient_authority()).map_err(WorktreeError::io("open", path))
 }
 
 impl TreeManifest {
     /// Reads what is in a folder.
-    pub(super) fn of(folder: &Path) -> io::Result<Self> {
+    pub(super) fn of(top: &Dir) -> io::Result<Self> {
         let mut entries = Vec::new();
         let mut folders = vec![PathBuf::new()];
         while let Some(inside) = folders.pop() {
-            for entry in fs::read_dir(folder.join(&inside))? {
+            let folder = open_below(top, &inside)?;
+            for entry in folder.entries()? {
                 let entry = entry?;
-                let path = inside.join(entry.file_name());
+                let name = entry.file_name();
+                let path = inside.join(&name);
                 if entry.file_type()?.is_dir() {
                     folders.push(path);
                     continue;
                 }
-                let digest = EntryContent::read(&folder.join(&path))?.digest();
+                let digest = EntryContent::read(&folder, Path::new(&name))?.digest();
                 entries.push((path.into_os_string().into_vec(), digest));
             }
         }
@@ -131,11 +136,11 @@ impl TreeManifest {
 
     /// Reads these paths of a folder; one may be absent.
     pub(super) fn of_paths(
-        folder: &Path,
+        top: &Dir,
         paths: impl IntoIterator<Item = PathBuf>,
     ) -> io::Result<Self> {
         let entries = paths.into_iter().map(|path| {
-            let digest = EntryContent::read(&folder.join(&path))?.digest();
+            let digest = EntryContent::read(top, &path)?.digest();
             Ok((path.into_os_string().into_vec(), digest))
         });
         let mut entries: Vec<_> = entries.collect::<io::Result<_>>()?;
@@ -179,22 +184,22 @@ impl TreeManifest {
     }
 }
 
-/// Copies a folder with everything in it. Returns the paths that are neither files, folders nor links; they are left out.
+/// Copies what is in a folder. Returns the paths that are neither files, folders nor links; they are left out.
 pub(super) fn copy_folder(from: &Path, to: &Path) -> Result<Vec<PathBuf>, WorktreeError> {
+    let (source_tree, target_tree) = (open_tree(from)?, open_tree(to)?);
     let mut left_out = Vec::new();
     let mut folders = vec![PathBuf::new()];
     // The modes of folders come last: one may be read-only.
     let mut modes = Vec::new();
     while let Some(inside) = folders.pop() {
-        let (source, target) = (from.join(&inside), to.join(&inside));
-        let failed = || WorktreeError::io("copy", &source);
-        if !inside.as_os_str().is_empty() {
-            fs::create_dir(&target).map_err(failed())?;
-        }
-        modes.push((target, fs::symlink_metadata(&source).map_err(failed())?.mode()));
-        for entry in fs::read_dir(&source).map_err(failed())? {
+        let shown = from.join(&inside);
+        let failed = || WorktreeError::io("copy", &shown);
+        let source = open_below(&source_tree, &inside).map_err(failed())?;
+        let target = create_below(&target_tree, &inside).map_err(failed())?;
+        let mode = source.dir_metadata().map_err(failed())?.mode();
+        for entry in source.entries().map_err(failed())? {
             let entry = entry.map_err(failed())?;
-            let path = inside.join(entry.file_name());
+            let (name, path) = (entry.file_name(), inside.join(entry.file_name()));
             let kind = entry.file_type().map_err(failed())?;
             if kind.is_dir() {
                 folders.push(path);
@@ -205,45 +210,35 @@ pub(super) fn copy_folder(from: &Path, to: &Path) -> Result<Vec<PathBuf>, Worktr
             {
                 left_out.push(path);
             } else {
-                copy_entry(&entry.path(), &to.join(&path))?;
+                let copied = copy_entry(&source, &name, &target, &name);
+                copied.map_err(WorktreeError::io("copy", &from.join(path)))?;
             }
         }
+        modes.push((inside, mode));
     }
-    for (folder, mode) in modes.into_iter().rev() {
-        let mode = fs::Permissions::from_mode(mode & 0o777);
-        fs::set_permissions(&folder, mode).map_err(WorktreeError::io("copy", &folder))?;
+    for (inside, mode) in modes.into_iter().rev() {
+        let set = open_below(&target_tree, &inside)
+            .and_then(|folder| set_folder_mode(&folder, mode & 0o777));
+        set.map_err(WorktreeError::io("copy", &to.join(inside)))?;
     }
     Ok(left_out)
 }
 
-/// Copies a file or a link, whose folder exists.
-pub(super) fn copy_entry(from: &Path, to: &Path) -> Result<(), WorktreeError> {
-    let failed = WorktreeError::io("copy", from);
-    let copied = (|| {
-        let found = fs::symlink_metadata(from)?;
-        if found.is_symlink() {
-            return symlink(fs::read_link(from)?, to);
-        }
-        if !found.is_file() {
-            return Ok(());
-        }
-        fs::copy(from, to)?;
-        if found.mode() & 0o200 != 0
-            && let Ok(modified) = found.modified()
-        {
-            File::options()
-                .write(true)
-                .open(to)?
-                .set_times(FileTimes::new().set_modified(modified))?;
-        }
-        Ok(())
-    })();
-    copied.map_err(failed)
+/// Removes an entry of a folder, with everything in it.
+pub(super) fn remove_entry(folder: &Dir, name: &OsStr) -> io::Result<()> {
+    let removed = match folder.symlink_metadata(name) {
+        Ok(found) if found.is_dir() => folder.remove_dir_all(name),
+        Ok(_) => folder.remove_file(name),
+        Err(error) => Err(error),
+    };
+    match removed {
+        Err(error) if is_gone(&error) => Ok(()),
+        removed => removed,
+    }
 }
 
 /// Removes a file or a link, or a folder with everything in it, whatever its modes.
 pub(super) fn remove_all(path: &Path) -> Result<(), WorktreeError> {
-    let is_gone = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
     let removed = match fs::symlink_metadata(path) {
         Ok(found) if found.is_dir() => fs::remove_dir_all(path).or_else(|error| {
             if error.kind() == io::ErrorKind::PermissionDenied {
@@ -285,13 +280,14 @@ mod tests {
         fs::write(from.join("a/b/x"), "x").unwrap();
         fs::hard_link(from.join("a/b/x"), from.join("a/y")).unwrap();
         fs::set_permissions(from.join("a/b/x"), fs::Permissions::from_mode(0o755)).unwrap();
-        symlink("/nowhere", from.join("link")).unwrap();
+        std::os::unix::fs::symlink("/nowhere", from.join("link")).unwrap();
         fs::set_permissions(from.join("a/b"), fs::Permissions::from_mode(0o555)).unwrap();
+        let [from_tree, to_tree] = [&from, &to].map(|path| open_tree(path).unwrap());
         copy_folder(&from, &to).unwrap();
-        let (before, after) = (TreeManifest::of(&from).unwrap(), TreeManifest::of(&to).unwrap());
+        let [before, after] = [&from_tree, &to_tree].map(|tree| TreeManifest::of(tree).unwrap());
         assert!(before.changes_to(&after).is_empty());
         fs::write(to.join("a/y"), "z").unwrap();
-        let after = TreeManifest::of(&to).unwrap();
+        let after = TreeManifest::of(&to_tree).unwrap();
         assert_eq!(before.changes_to(&after), [PathBuf::from("a/y")]);
         assert_eq!(fs::read_to_string(from.join("a/b/x")).unwrap(), "x");
         remove_all(&to).unwrap();

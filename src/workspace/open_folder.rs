@@ -1,0 +1,219 @@
+//! Folders that are opened without following links.
+//!
+//! A command may replace a folder by a link at any time. So a path that was looked at is not used again by name: each of
+//! its folders is opened in the one before, and what is changed is an entry of an open folder.
+
+use std::ffi::OsStr;
+use std::fs::{File, FileTimes, Permissions};
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Component, Path, PathBuf};
+
+use cap_std::ambient_authority;
+use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt};
+use rustix::fs::{Mode, OFlags, fchmod, mkdirat, openat};
+use rustix::io::Errno;
+
+/// All permissions of a folder's owner.
+pub(crate) const OWNER: u32 = 0o700;
+
+/// Opens a folder at an absolute path in which nothing is a link, as in one that was canonicalized.
+///
+/// # Errors
+///
+/// Fails for a link, also in the place of a folder above.
+pub(crate) fn open_canonical(path: &Path) -> io::Result<Dir> {
+    let (top, inside) = split_canonical(path)?;
+    open_below(&top, inside)
+}
+
+/// Opens the folder of an absolute path as [`open_canonical`] does. Returns it with the name in it.
+///
+/// # Errors
+///
+/// Fails for a link in the place of a folder.
+pub(crate) fn open_canonical_parent(path: &Path) -> io::Result<(Dir, &OsStr)> {
+    let (top, inside) = split_canonical(path)?;
+    match inside.file_name() {
+        Some(_) => open_parent(&top, inside),
+        None => Ok((top, OsStr::new("."))),
+    }
+}
+
+/// Does as [`open_canonical_parent`]. A folder that may not be entered is given all permissions of its owner.
+///
+/// # Errors
+///
+/// Fails for a link in the place of a folder, and for a closed folder of another user.
+pub(crate) fn enter_canonical_parent(path: &Path) -> io::Result<(Dir, &OsStr)> {
+    let (top, inside) = split_canonical(path)?;
+    let name = inside.file_name().ok_or(io::ErrorKind::InvalidInput)?;
+    let parent = inside.parent().unwrap_or(Path::new(""));
+    let enter = |folder: &Dir, name: &OsStr| match open_child(folder, name) {
+        Err(Errno::ACCESS) if set_folder_mode(folder, OWNER).is_ok() => open_child(folder, name),
+        opened => opened,
+    };
+    Ok((walk(&top, parent, enter)?, name))
+}
+
+fn split_canonical(path: &Path) -> io::Result<(Dir, &Path)> {
+    let inside = path.strip_prefix("/").map_err(|_| io::ErrorKind::InvalidInput)?;
+    Ok((Dir::open_ambient_dir("/", ambient_authority())?, inside))
+}
+
+/// Opens a folder below another one.
+///
+/// # Errors
+///
+/// Fails for a link, also in the place of a folder above.
+pub(crate) fn open_below(folder: &Dir, path: &Path) -> io::Result<Dir> {
+    walk(folder, path, open_child)
+}
+
+/// Opens a folder below another one, and creates what is missing.
+///
+/// # Errors
+///
+/// Fails for a link, also in the place of a folder above, and if a folder can't be created.
+pub(super) fn create_below(folder: &Dir, path: &Path) -> io::Result<Dir> {
+    walk(folder, path, |folder, name| match open_child(folder, name) {
+        Err(Errno::NOENT) => match mkdirat(folder, name, Mode::from_raw_mode(0o777)) {
+            Ok(()) | Err(Errno::EXIST) => open_child(folder, name),
+            Err(error) => Err(error),
+        },
+        opened => opened,
+    })
+}
+
+/// Opens the folder of a path below another one. Returns it with the name in it.
+///
+/// # Errors
+///
+/// Fails for a link in the place of a folder.
+pub(super) fn open_parent<'p>(folder: &Dir, path: &'p Path) -> io::Result<(Dir, &'p OsStr)> {
+    let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
+    Ok((open_below(folder, path.parent().unwrap_or(Path::new("")))?, name))
+}
+
+/// Opens a regular file of a folder for reading; neither a link nor a pipe in its place is followed.
+///
+/// # Errors
+///
+/// Fails if there is no file that can be read.
+pub(crate) fn open_file(folder: &Dir, name: &OsStr) -> io::Result<File> {
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    let mut options = OpenOptions::new();
+    options.read(true).custom_flags(flags.bits().cast_signed());
+    Ok(folder.open_with(name, &options)?.into_std())
+}
+
+/// Copies a file or a link, with its permissions and times, to a name that is new. Anything else is not copied.
+///
+/// # Errors
+///
+/// Fails if there is something already, and if the system does.
+pub(super) fn copy_entry(from: &Dir, name: &OsStr, to: &Dir, new: &OsStr) -> io::Result<()> {
+    let found = from.symlink_metadata(name)?;
+    if found.is_symlink() {
+        return to.symlink_contents(from.read_link_contents(name)?, new);
+    }
+    if !found.is_file() {
+        return Ok(());
+    }
+    let mut source = open_file(from, name)?;
+    let found = source.metadata()?;
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true).mode(0o600);
+    let mut copy = to.open_with(new, &options)?.into_std();
+    io::copy(&mut source, &mut copy)?;
+    if let Ok(modified) = found.modified() {
+        copy.set_times(FileTimes::new().set_modified(modified))?;
+    }
+    copy.set_permissions(Permissions::from_mode(found.permissions().mode() & 0o7777))
+}
+
+/// Sets the permissions of a folder, whatever it has.
+///
+/// # Errors
+///
+/// Fails for a folder of another user.
+pub(crate) fn set_folder_mode(folder: &Dir, mode: u32) -> io::Result<()> {
+    match fchmod(folder, Mode::from_bits_truncate(mode as _)) {
+        // It may not be read, and was opened as a place alone.
+        Err(Errno::BADF) => {
+            let link = format!("/proc/self/fd/{}", folder.as_raw_fd());
+            std::fs::set_permissions(link, Permissions::from_mode(mode))
+        }
+        set => Ok(set?),
+    }
+}
+
+/// Opens a folder; one that may not be read, as a place to look for names.
+fn open_child(folder: &Dir, name: &OsStr) -> rustix::io::Result<OwnedFd> {
+    let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    match openat(folder, name, flags | OFlags::RDONLY, Mode::empty()) {
+        // Systems differ in what they call a link.
+        Err(Errno::LOOP) => Err(Errno::NOTDIR),
+        #[cfg(target_os = "linux")]
+        Err(Errno::ACCESS) => openat(folder, name, flags | OFlags::PATH, Mode::empty()),
+        opened => opened,
+    }
+}
+
+/// Opens the folders of a path, each in the one before.
+fn walk(
+    folder: &Dir,
+    path: &Path,
+    open: impl Fn(&Dir, &OsStr) -> rustix::io::Result<OwnedFd>,
+) -> io::Result<Dir> {
+    let mut folder = folder.try_clone()?;
+    for part in path.components() {
+        match part {
+            Component::CurDir => {}
+            Component::Normal(name) => {
+                folder = Dir::from_std_file(File::from(open(&folder, name)?));
+            }
+            Component::Prefix(_) | Component::RootDir | Component::ParentDir => {
+                return Err(io::ErrorKind::InvalidInput.into());
+            }
+        }
+    }
+    Ok(folder)
+}
+
+/// Resolves the links of an absolute path, as far as it exists.
+pub(crate) fn real_path(path: &Path) -> PathBuf {
+    let real = path.ancestors().find_map(|existing| {
+        let rest = path.strip_prefix(existing).ok()?;
+        Some(existing.canonicalize().ok()?.join(rest))
+    });
+    real.map_or_else(|| path.to_owned(), |real| real.components().collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn no_link_is_followed_wherever_it_is() {
+        let temp = tempfile::tempdir().unwrap();
+        let top = temp.path().canonicalize().unwrap();
+        fs::create_dir_all(top.join("a/b")).unwrap();
+        symlink("a", top.join("link")).unwrap();
+        let folder = open_canonical(&top).unwrap();
+        assert!(open_below(&folder, Path::new("a/b")).is_ok());
+        assert!(create_below(&folder, Path::new("a/b/c/d")).is_ok());
+        assert!(open_canonical(&top.join("link/b")).is_err());
+        for path in ["link", "link/b", "a/../a", "/"] {
+            assert!(open_below(&folder, Path::new(path)).is_err(), "{path}");
+            assert!(create_below(&folder, Path::new(path)).is_err(), "{path}");
+        }
+        let of_file = open_parent(&folder, Path::new("a/x")).unwrap();
+        assert_eq!(of_file.1, "x");
+        assert!(open_parent(&folder, Path::new("link/x")).is_err());
+    }
+}
