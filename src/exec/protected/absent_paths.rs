@@ -190,7 +190,7 @@ mod tests {
         let absent = AbsentPaths::new(&policy);
         fs::write(path("a/b/new"), "").unwrap();
         for closed in ["a/b", "a"] {
-            fs::set_permissions(path(closed), Permissions::from_mode(0)).unwrap();
+            fs::set_permissions(path(closed), Permissions::from_mode(0o0)).unwrap();
         }
         assert_eq!(absent.rename_created(), [path("a/b/new")]);
         assert!(path("a/b/new.denied").exists());

@@ -429,7 +429,7 @@ impl NewWorktree<'_> {
         let folder = open_tree(&self.folder)?;
         // What is gone makes room for what is new.
         for path in &paths {
-            if !kind_at(&top, path).is_some_and(|kind| !kind.is_dir())
+            if kind_at(&top, path).is_none_or(|kind| kind.is_dir())
                 && let Ok((folder, name)) = open_parent(&folder, path)
             {
                 remove_entry(&folder, name).map_err(WorktreeError::io("remove", path))?;
