@@ -132,14 +132,19 @@ impl Driver {
 
     /// Writes a recorded state to the journal; the calls that wait for it start after that.
     pub(super) fn handle_checkpoint(mut self, record: Option<CheckpointRecord>) -> Self {
-        if record.as_ref().and_then(CheckpointRecord::state).is_none() {
+        let at = self.clock.now();
+        let written = match &record {
+            Some(record) => self.write(at, JournalRecord::Checkpoint(record)),
+            None => Ok(()),
+        };
+        if written.is_err() || record.as_ref().and_then(CheckpointRecord::state).is_none() {
             self.keep_activity();
         }
         self.checkpoint.is_running = false;
-        let Some(record) = record else { return self };
-        self.checkpoint.step = Some(record.step);
-        let at = self.clock.now();
-        match self.write(at, JournalRecord::Checkpoint(&record)) {
+        if let Some(record) = record {
+            self.checkpoint.step = Some(record.step);
+        }
+        match written {
             Ok(()) => self,
             Err(error) => self.fail_journal(&error),
         }
