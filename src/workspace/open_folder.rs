@@ -91,7 +91,7 @@ pub(super) fn create_below(folder: &Dir, path: &Path) -> io::Result<Dir> {
 /// # Errors
 ///
 /// Fails for a link in the place of a folder.
-pub(super) fn open_parent<'p>(folder: &Dir, path: &'p Path) -> io::Result<(Dir, &'p OsStr)> {
+pub(crate) fn open_parent<'p>(folder: &Dir, path: &'p Path) -> io::Result<(Dir, &'p OsStr)> {
     let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
     Ok((open_below(folder, path.parent().unwrap_or(Path::new("")))?, name))
 }

@@ -13,13 +13,14 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use crate::exec::confine::policy::{SandboxMode, SandboxPolicy};
+use crate::exec::stored_path;
 use crate::workspace::{
     OWNER, enter_canonical_parent, open_canonical_parent, real_path, set_folder_mode,
 };
 
 /// Protected paths that did not exist when the list was made.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(in crate::exec) struct AbsentPaths(Vec<PathBuf>);
+pub(in crate::exec) struct AbsentPaths(#[serde(with = "stored_path")] Vec<PathBuf>);
 
 /// Suffix of renamed files.
 pub(in crate::exec) const DENIED_SUFFIX: &str = ".denied";
