@@ -82,6 +82,15 @@ impl Drop for SandboxTemp {
 /// What git executes or follows is protected by the supervisor.
 const PROTECTED_PATHS: [&str; 5] = [".agents", ".architect", ".claude", ".codex", ".mcp.json"];
 
+/// What other version control systems run or follow at the top of a workspace: Mercurial, Jujutsu.
+const OTHER_REPOSITORIES: [&str; 5] = [
+    ".hg/hgrc",
+    ".hg/hgrc-not-shared",
+    ".hg/sharedpath",
+    ".jj/repo/config.toml",
+    ".jj/workspace-config.toml",
+];
+
 /// What this program writes in its folders of state while commands run.
 const OWN_STATE: &str =
     "caches index.db index.db-shm index.db-wal repositories sessions tmp workspaces worktrees";
@@ -187,7 +196,7 @@ fn build_policy(
     let followed = exec::followed_by_git(&workspace, &workspace, &user_git);
     let home = folders.home.and_then(|home| home.canonicalize().ok());
     let dotfiles = home.map(|home| workspace_dotfiles(&home, &workspace, &writable));
-    let own = PROTECTED_PATHS.map(|path| workspace.join(path)).into_iter();
+    let own = PROTECTED_PATHS.iter().chain(&OTHER_REPOSITORIES).map(|path| workspace.join(path));
     let own = exec::with_link_targets(own, &workspace).into_iter().chain(followed);
     // Programs of the user read these, and this one does.
     let configs =

@@ -1,5 +1,8 @@
 //! The isolated worktree of a run: made before it, reported and left or removed after it.
 
+use std::fs::File;
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use architect::app::{
@@ -12,6 +15,7 @@ use architect::view::WorktreeResult;
 use architect::workspace::worktree::{
     Worktree, WorktreeContent, WorktreeError, WorktreeName, WorktreeRequest, Worktrees,
 };
+use rustix::fs::OFlags;
 
 use super::error::CliError;
 
@@ -103,7 +107,12 @@ impl WorktreeRun {
             |error| CliError::failed(format!("could not write {}: {error}", marker.display()));
         let made = Self::create(config, env, WorktreeName::Given(name), content);
         if made.is_ok() || !is_own {
-            std::fs::write(marker, name).map_err(failed)?;
+            // A command may have put a link there, if the folder is in its workspace.
+            let flags = OFlags::NOFOLLOW.bits().cast_signed();
+            let mut options = File::options();
+            options.write(true).create(true).truncate(true).custom_flags(flags);
+            let mut file = options.open(marker).map_err(failed)?;
+            file.write_all(name.as_bytes()).map_err(failed)?;
         }
         made
     }

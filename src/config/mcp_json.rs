@@ -13,7 +13,7 @@ use super::effective::ReadReport;
 use super::origin::{ConfigDocument, ValueOrigin};
 use super::problem::{NoticeCause, ProblemKind};
 use super::value_tree::{ConfigNode, ConfigTable, ConfigValue, insert_at_path};
-use crate::exec::is_secret_variable;
+use crate::exec::{has_address_password, is_secret_variable};
 
 #[derive(Deserialize)]
 struct McpJson {
@@ -34,6 +34,11 @@ enum WithheldVariable {
          name this file with --mcp-config"
     )]
     Secret(String),
+    #[error(
+        "{0} has a password, and a file of the project gets none; declare the server in your own configuration, or \
+         name this file with --mcp-config"
+    )]
+    Password(String),
 }
 
 /// Returns the layer of a file.
@@ -47,6 +52,9 @@ pub(super) fn parse_layer<'a>(
         // A file that others can write must not send the user's keys to a server of their choice.
         FileOwner::Project if is_secret_variable(name) => {
             Err(WithheldVariable::Secret(name.to_owned()))
+        }
+        FileOwner::Project if variable(name).is_some_and(has_address_password) => {
+            Err(WithheldVariable::Password(name.to_owned()))
         }
         FileOwner::Project | FileOwner::Named | FileOwner::User => Ok(variable(name)),
     };

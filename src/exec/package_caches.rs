@@ -25,11 +25,13 @@ use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
 use super::command_env::Variable;
+use super::stored_path;
 
 /// The caches of package managers.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PackageCaches {
     /// The folder of the private folders; `None` if there are no caches.
+    #[serde(with = "stored_path")]
     pub store: Option<PathBuf>,
     /// One for each known tool.
     pub caches: Vec<PackageCache>,
@@ -41,6 +43,7 @@ pub struct PackageCache {
     /// The name of its private folder.
     pub name: String,
     /// The user's own folder, if it can be determined.
+    #[serde(with = "stored_path")]
     pub folder: Option<PathBuf>,
     /// Variables that name the private folder, each with a suffix to its path.
     pub variables: Vec<String>,

@@ -1,15 +1,15 @@
 //! Existing guarded files, for the sandbox of commands.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use cap_std::fs::MetadataExt as _;
 use ignore::WalkBuilder;
 
 use super::guardrails::Guardrails;
 use super::rules::{PermissionRule, PermissionRules, RuleScope};
-use crate::workspace::WorkspaceRoot;
+use crate::workspace::{WorkspaceRoot, open_canonical_parent};
 
 /// The guarded files that exist when a run begins, by their absolute paths.
 ///
@@ -115,10 +115,10 @@ impl DeniedFiles {
         let created = self.existing().into_iter().filter(|(path, file)| {
             before.get(path) != Some(file) && (path.exists() || path.is_symlink())
         });
-        let note = |(path, _): (PathBuf, _)| {
-            let name = path.strip_prefix(&self.root).unwrap_or(&path).to_str()?;
-            let rule = self.denying_rule(name)?.as_str();
-            let what = match rename_file(&path) {
+        let note = |(path, file): (PathBuf, _)| {
+            let name = path.strip_prefix(&self.root).unwrap_or(&path).to_string_lossy();
+            let rule = self.denying_rule(&name)?.as_str();
+            let what = match rename_file(&path, file) {
                 Some(other) => format!("was renamed to '{other}'"),
                 None => "could not be renamed".to_owned(),
             };
@@ -137,7 +137,8 @@ fn walk(root: &Path) -> impl Iterator<Item = (PathBuf, String)> {
     let entries = walk.filter_entry(|entry| entry.file_name() != ".git").build().flatten();
     entries.filter_map(move |entry| {
         let path = entry.into_path();
-        let name = path.strip_prefix(root).ok()?.to_str()?.to_owned();
+        // A name that is not UTF-8 is guarded, too.
+        let name = path.strip_prefix(root).ok()?.to_string_lossy().into_owned();
         Some((path, name))
     })
 }
@@ -145,13 +146,53 @@ fn walk(root: &Path) -> impl Iterator<Item = (PathBuf, String)> {
 /// The suffix of renamed files.
 const DENIED_SUFFIX: &str = ".denied";
 
-/// Renames a file; returns its new name.
-fn rename_file(path: &Path) -> Option<String> {
-    let name = path.file_name()?.to_str()?;
-    let names = std::iter::once(format!("{name}{DENIED_SUFFIX}"))
-        .chain((2..100).map(|number| format!("{name}-{number}{DENIED_SUFFIX}")));
-    let mut free = names.filter(|name| path.with_file_name(name).symlink_metadata().is_err());
+/// Renames a file of this identity; returns its new name. A link that was put in the place of a folder meanwhile is not
+/// followed.
+fn rename_file(path: &Path, file: (u64, u64)) -> Option<String> {
+    let (folder, name) = open_canonical_parent(path).ok()?;
+    let found = folder.symlink_metadata(name).ok()?;
+    if (found.dev(), found.ino()) != file {
+        return None;
+    }
+    let endings = std::iter::once(DENIED_SUFFIX.to_owned())
+        .chain((2..100).map(|number| format!("-{number}{DENIED_SUFFIX}")));
+    let names = endings.map(|ending| {
+        let mut new = name.to_owned();
+        new.push(ending);
+        new
+    });
+    let mut free = names.filter(|new| folder.symlink_metadata(new).is_err());
     let other = free.next()?;
-    fs::rename(path, path.with_file_name(&other)).ok()?;
-    Some(other)
+    folder.rename(name, &folder, &other).ok()?;
+    Some(other.to_string_lossy().into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    /// A server or another session may replace a folder at any time.
+    #[test]
+    fn what_is_behind_a_new_link_is_not_renamed() {
+        let temp = tempfile::tempdir().unwrap();
+        let path = |name: &str| temp.path().canonicalize().unwrap().join(name);
+        for folder in ["w/d", "mine"] {
+            fs::create_dir_all(path(folder)).unwrap();
+            fs::write(path(folder).join("x.pem"), "").unwrap();
+        }
+        let identity = |name: &str| {
+            let found = path(name).symlink_metadata().unwrap();
+            (MetadataExt::dev(&found), MetadataExt::ino(&found))
+        };
+        let (own, other) = (identity("w/d/x.pem"), identity("mine/x.pem"));
+        assert_eq!(rename_file(&path("w/d/x.pem"), other), None);
+        assert_eq!(rename_file(&path("w/d/x.pem"), own).unwrap(), "x.pem.denied");
+        fs::remove_dir_all(path("w/d")).unwrap();
+        symlink(path("mine"), path("w/d")).unwrap();
+        assert_eq!(rename_file(&path("w/d/x.pem"), other), None);
+        assert!(path("mine/x.pem").exists());
+    }
 }

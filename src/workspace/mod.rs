@@ -32,8 +32,8 @@ pub use generated::is_generated;
 pub use input_file::{open_input, read_input};
 pub use listing::{FileKind, FolderEntry, entries};
 pub(crate) use open_folder::{
-    OWNER, enter_canonical_parent, open_below, open_canonical, open_canonical_parent, open_file,
-    real_path, set_folder_mode,
+    OWNER, create_canonical, enter_canonical_parent, open_below, open_canonical,
+    open_canonical_parent, open_file, open_parent, real_path, set_folder_mode,
 };
 pub use output_file::{open_for_append, open_without_links, resolve_inside};
 pub use path::{PathError, RelPath, escape_name, link_target};

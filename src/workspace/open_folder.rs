@@ -28,6 +28,16 @@ pub(crate) fn open_canonical(path: &Path) -> io::Result<Dir> {
     open_below(&top, inside)
 }
 
+/// Opens a folder as [`open_canonical`] does, and creates what is missing.
+///
+/// # Errors
+///
+/// Fails for a link, also in the place of a folder above, and if a folder can't be created.
+pub(crate) fn create_canonical(path: &Path) -> io::Result<Dir> {
+    let (top, inside) = split_canonical(path)?;
+    create_below(&top, inside)
+}
+
 /// Opens the folder of an absolute path as [`open_canonical`] does. Returns it with the name in it.
 ///
 /// # Errors
@@ -91,7 +101,7 @@ pub(super) fn create_below(folder: &Dir, path: &Path) -> io::Result<Dir> {
 /// # Errors
 ///
 /// Fails for a link in the place of a folder.
-pub(super) fn open_parent<'p>(folder: &Dir, path: &'p Path) -> io::Result<(Dir, &'p OsStr)> {
+pub(crate) fn open_parent<'p>(folder: &Dir, path: &'p Path) -> io::Result<(Dir, &'p OsStr)> {
     let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
     Ok((open_below(folder, path.parent().unwrap_or(Path::new("")))?, name))
 }
@@ -208,6 +218,9 @@ mod tests {
         assert!(open_below(&folder, Path::new("a/b")).is_ok());
         assert!(create_below(&folder, Path::new("a/b/c/d")).is_ok());
         assert!(open_canonical(&top.join("link/b")).is_err());
+        assert!(create_canonical(&top.join("a/new/one")).is_ok());
+        assert!(create_canonical(&top.join("link/other")).is_err());
+        assert!(top.join("a/new/one").is_dir() && !top.join("a/other").exists());
         for path in ["link", "link/b", "a/../a", "/"] {
             assert!(open_below(&folder, Path::new(path)).is_err(), "{path}");
             assert!(create_below(&folder, Path::new(path)).is_err(), "{path}");

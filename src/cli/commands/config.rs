@@ -1,7 +1,8 @@
 //! `architect config`: the configuration, and where it comes from; `architect agents` and `architect init`.
 
-use std::fs::{self, OpenOptions};
+use std::fs;
 use std::io::{self, ErrorKind, Write};
+use std::path::Path;
 
 use architect::app::ProcessEnv;
 use architect::config::{
@@ -10,6 +11,8 @@ use architect::config::{
 };
 use architect::llm::provider_names;
 use architect::model::pluralize;
+use architect::workspace::{open_without_links, resolve_inside};
+use rustix::fs::OFlags;
 use serde_json::json;
 
 use crate::cli::args::{AgentsArgs, ConfigArgs, ConfigCommand, InitArgs};
@@ -132,11 +135,24 @@ pub(crate) fn init(args: &InitArgs, world: &ProcessEnv) -> Result<u8, CliError> 
             .hint("`architect init --print` prints the file instead"),
         _ => CliError::failed(format!("could not write {}: {error}", path.display())),
     };
-    fs::create_dir_all(workspace.join(".architect")).map_err(failed)?;
-    let mut file = OpenOptions::new().write(true).create_new(true).open(&path).map_err(failed)?;
+    fs::create_dir_all(&workspace).map_err(failed)?;
+    // The author of the repository may have put links there.
+    let open = |path: &Path, flags: OFlags| {
+        let inside = resolve_inside(&workspace, path)?.ok_or(ErrorKind::PermissionDenied)?;
+        if let Some(folder) = inside.parent() {
+            fs::create_dir_all(folder)?;
+        }
+        open_without_links(&inside, flags | OFlags::WRONLY | OFlags::CREATE, 0o666)
+    };
+    let schema_path = path.with_file_name(SCHEMA_FILE);
+    let mut schema_file = open(&schema_path, OFlags::empty()).map_err(|error| {
+        CliError::failed(format!("could not write {}: {error}", schema_path.display()))
+    })?;
+    let mut file = open(&path, OFlags::EXCL).map_err(failed)?;
     file.write_all(text.as_bytes()).map_err(failed)?;
     let schema = format!("{:#}\n", architect::config::schema(&provider_names()));
-    fs::write(path.with_file_name(SCHEMA_FILE), schema).map_err(failed)?;
+    let written = schema_file.set_len(0).and_then(|()| schema_file.write_all(schema.as_bytes()));
+    written.map_err(failed)?;
     output::print(&path.display().to_string())?;
     output::print_stderr(
         "Until you trust this folder, its configuration only tightens: `architect config trust`, or for one run `--trust` \

@@ -82,6 +82,15 @@ pub(in crate::exec) fn passed_value<'a>(name: &str, value: &'a str) -> Option<Co
     (strip_users(value) == value).then_some(Cow::Borrowed(value))
 }
 
+/// Parts of the addresses of databases that name a password.
+const PASSWORD_SETTINGS: [&str; 3] = ["password=", "passwd=", "pwd="];
+
+/// Returns whether a value is, or contains, an address with a password.
+pub fn has_address_password(value: &str) -> bool {
+    let lower: String = value.to_lowercase().split_whitespace().collect();
+    PASSWORD_SETTINGS.iter().any(|setting| lower.contains(setting)) || strip_users(value) != value
+}
+
 /// Returns a text without the user names in its addresses. A user name without a password stays, except in web
 /// addresses, where it may be a token.
 fn strip_users(text: &str) -> Cow<'_, str> {
@@ -114,6 +123,23 @@ fn strip_users(text: &str) -> Cow<'_, str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn addresses_with_passwords_are_recognized() {
+        for value in [
+            "postgres://me:s3cret@db/app",
+            "see amqp://a:b@h, or none",
+            "https://token@example.org/x",
+            "me:s3cret@tcp(db:3306)",
+            "host=db user=me password = s3cret",
+            "Server=db;Pwd=s3cret",
+        ] {
+            assert!(has_address_password(value), "{value}");
+        }
+        for value in ["postgres://me@db/app", "https://example.org/a@b", "a@b", "/usr/bin", ""] {
+            assert!(!has_address_password(value), "{value}");
+        }
+    }
 
     #[test]
     fn secrets_are_recognized_by_name() {

@@ -2,15 +2,18 @@
 
 use std::fs;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 use landlock::{
-    ABI, Access as _, AccessFs, AccessNet, CompatLevel, Compatible, LandlockStatus, Ruleset,
-    RulesetAttr, RulesetCreated, RulesetCreatedAttr, RulesetError, RulesetStatus, Scope,
-    path_beneath_rules,
+    ABI, Access as _, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, LandlockStatus,
+    PathBeneath, Ruleset, RulesetAttr, RulesetCreated, RulesetCreatedAttr, RulesetError,
+    RulesetStatus, Scope, path_beneath_rules,
 };
+use rustix::fs::{FileType, fstat};
 
 use super::SandboxGap;
+use super::mounts::open_without_links;
 use super::seccomp::SocketFilter;
 
 /// The newest version of the rules that this program uses.
@@ -25,7 +28,7 @@ const TERMINALS: [&str; 2] = ["/dev/ptmx", "/dev/pts"];
 
 /// The access to grant.
 pub(super) struct LandlockRules<'a> {
-    /// Writable paths; `None` for all.
+    /// Writable paths, in which nothing is a link; `None` for all.
     pub writable: Option<&'a [PathBuf]>,
     /// Paths that must not be read.
     pub hidden: &'a [PathBuf],
@@ -114,7 +117,21 @@ fn build_ruleset(rules: &LandlockRules<'_>) -> Result<RulesetCreated, RulesetErr
         .add_rules(path_beneath_rules(readable_paths(rules.hidden), read))?
         .add_rules(path_beneath_rules(DEVICES, device))?
         .add_rules(path_beneath_rules(terminals, device))?
-        .add_rules(path_beneath_rules(writable, write))
+        .add_rules(writable_rules(writable, write))
+}
+
+/// Returns the rules for writable paths, in which nothing is a link: a command may have put one in the place of a folder.
+fn writable_rules(
+    paths: &[PathBuf],
+    access: BitFlags<AccessFs>,
+) -> impl Iterator<Item = Result<PathBeneath<OwnedFd>, RulesetError>> {
+    let of_files = AccessFs::from_file(KNOWN_ABI);
+    paths.iter().filter_map(move |path| {
+        let place = open_without_links(path).ok()?;
+        let kind = FileType::from_raw_mode(fstat(&place).ok()?.st_mode);
+        let access = if kind == FileType::Directory { access } else { access & of_files };
+        Some(Ok(PathBeneath::new(place, access)))
+    })
 }
 
 /// Returns the readable paths: everything but devices and hidden paths. A folder with hidden paths in it is replaced by

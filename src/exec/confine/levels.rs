@@ -15,6 +15,7 @@ use rustix::process::{
 use serde::{Deserialize, Serialize};
 
 use super::landlock::{self, LandlockRules, TerminalAccess};
+use super::mounts::real_paths;
 use super::policy::{NetworkAccess, SandboxMode, SandboxPolicy};
 use super::seccomp::{self, SocketFilter};
 use super::spawner::CommandSpawner;
@@ -23,6 +24,7 @@ use crate::exec::command_env::Variable;
 use crate::exec::egress;
 use crate::exec::package_caches::OverlayFolders;
 use crate::exec::protected::snapshot::ProtectedPaths;
+use crate::exec::stored_path;
 use crate::exec::supervisor::anonymous_file;
 use crate::exec::supervisor::helper;
 use crate::exec::supervisor::process_tree::ProcessTree;
@@ -34,6 +36,7 @@ use crate::exec::supervisor::worker::is_shortage;
 #[derive(Serialize, Deserialize)]
 pub(in crate::exec) struct NamespaceSetup {
     policy: SandboxPolicy,
+    #[serde(with = "stored_path")]
     sockets: Vec<PathBuf>,
 }
 
@@ -132,7 +135,9 @@ fn set_up_namespaces(
     if let Some(way_out) = &way_out {
         env.extend(egress::proxy_variables(way_out.local_addr()?, &policy.allowed_hosts));
     }
-    let writable = view.writable;
+    // What a command may have made of a link meanwhile is a read-only mount.
+    let writable: Vec<PathBuf> =
+        view.writable.iter().filter_map(|path| path.canonicalize().ok()).collect();
     let (spawner, layers) = CommandSpawner::new(env, move || {
         restrict_thread(&LandlockRules {
             writable: is_bound.then_some(writable.as_slice()),
@@ -256,17 +261,18 @@ fn set_up_landlock(
     let mut env = confinement_variables();
     let writable = match policy.mode {
         SandboxMode::Off => None,
-        SandboxMode::ReadOnly => Some(policy.writable_roots()),
+        SandboxMode::ReadOnly => Some(real_paths(std::slice::from_ref(&policy.temp)).collect()),
         SandboxMode::WorkspaceWrite => {
             env.extend(policy.caches.variables(&caches));
-            let mut roots = policy.writable_roots();
-            roots.push(PathBuf::from("/dev/shm"));
-            roots.extend(policy.caches.private_root());
+            let mut own = vec![policy.temp.clone(), policy.workspace.clone()];
+            own.push(PathBuf::from("/dev/shm"));
+            own.extend(policy.caches.private_root());
+            // A command may have made links of the others.
+            let roots: Vec<PathBuf> = real_paths(&own).chain(policy.writable.clone()).collect();
             Some(roots)
         }
     };
-    let hidden: Vec<PathBuf> =
-        policy.hidden.iter().filter_map(|path| path.canonicalize().ok()).collect();
+    let hidden: Vec<PathBuf> = real_paths(&policy.hidden).collect();
     let is_inside =
         |path: &PathBuf| writable.iter().flatten().any(|root: &PathBuf| path.starts_with(root));
     let is_hidden_inside = hidden.iter().any(is_inside);

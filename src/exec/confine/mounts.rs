@@ -11,7 +11,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{FileTypeExt, symlink};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{CWD, Mode as FileMode, OFlags, openat};
+use rustix::fs::{CWD, FileType, Mode as FileMode, OFlags, fstat, openat};
 use rustix::io::Errno;
 use rustix::mount::{
     MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, mount, mount_bind,
@@ -22,6 +22,7 @@ use super::landlock;
 use super::policy::{CopiedFile, NetworkAccess, SandboxMode, SandboxPolicy};
 use crate::exec::command_env::Variable;
 use crate::exec::package_caches::{OverlayFolders, PackageCache};
+use crate::workspace::open_canonical_parent;
 
 /// The result of the mounts.
 pub(super) struct MountView {
@@ -43,6 +44,12 @@ impl FolderHandle {
     fn open(path: &Path) -> Option<Self> {
         let flags = OFlags::PATH | OFlags::CLOEXEC;
         let file = openat(CWD, path, flags, FileMode::empty()).ok()?;
+        Some(Self { path: path.to_owned(), file })
+    }
+
+    /// Opens a path in which nothing is a link.
+    fn open_without_links(path: &Path) -> Option<Self> {
+        let file = open_without_links(path).ok()?;
         Some(Self { path: path.to_owned(), file })
     }
 
@@ -83,18 +90,20 @@ pub(super) fn set_up_mounts(policy: &SandboxPolicy, sockets: &[PathBuf]) -> io::
         let env = variables(&policy.temp);
         return Ok(MountView { writable: everywhere.to_vec(), env, layers: None });
     }
-    let mut writable = Vec::new();
+    let mut handles = Vec::new();
     if policy.mode == SandboxMode::WorkspaceWrite {
-        writable.push(policy.workspace.clone());
-        writable.extend(policy.writable.iter().cloned());
+        let workspace = policy.workspace.canonicalize().ok();
+        handles.extend(workspace.and_then(|path| FolderHandle::open(&path)));
+        // A command may have put a link in the place of one of these, or of a folder above.
+        handles.extend(
+            policy.writable.iter().filter_map(|path| FolderHandle::open_without_links(path)),
+        );
     }
-    let mut writable: Vec<PathBuf> = real_paths(&writable).collect();
     // Inner folders last: they stay mount points, which no command can replace, also if one around them is writable.
-    writable.sort_by_key(|path| path.components().count());
+    handles.sort_by_key(|handle| handle.path.components().count());
+    let mut writable: Vec<PathBuf> = handles.iter().map(|handle| handle.path.clone()).collect();
     let own = policy.temp.canonicalize()?;
     // The next mounts cover some of these.
-    let handles: Vec<FolderHandle> =
-        writable.iter().filter_map(|path| FolderHandle::open(path)).collect();
     let temp_handle = FolderHandle::open(&own).ok_or(io::ErrorKind::NotFound)?;
     let mut sockets = sockets.to_vec();
     sockets.extend(mounted_sockets()?);
@@ -172,8 +181,19 @@ impl WritablePaths {
     }
 }
 
+/// Opens an absolute path in which nothing is a link, as a place.
+pub(super) fn open_without_links(path: &Path) -> io::Result<OwnedFd> {
+    let (folder, name) = open_canonical_parent(path)?;
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let place = openat(&folder, name, flags, FileMode::empty())?;
+    if FileType::from_raw_mode(fstat(&place)?.st_mode) == FileType::Symlink {
+        return Err(io::ErrorKind::NotADirectory.into());
+    }
+    Ok(place)
+}
+
 /// Returns those paths that exist, with links resolved as in the list of mounts.
-fn real_paths(paths: &[PathBuf]) -> impl Iterator<Item = PathBuf> {
+pub(super) fn real_paths(paths: &[PathBuf]) -> impl Iterator<Item = PathBuf> {
     paths.iter().filter_map(|path| path.canonicalize().ok())
 }
 

@@ -9,6 +9,7 @@ use super::SandboxLevel;
 use crate::exec::egress::AllowedHosts;
 use crate::exec::package_caches::PackageCaches;
 use crate::exec::repository::UserGitConfig;
+use crate::exec::stored_path;
 use crate::model::word_enum;
 
 /// How commands are confined.
@@ -25,33 +26,43 @@ pub struct SandboxPolicy {
     /// The highest level to try.
     pub ceiling: SandboxLevel,
     /// The workspace.
+    #[serde(with = "stored_path")]
     pub workspace: PathBuf,
     /// A private folder for temporary files.
+    #[serde(with = "stored_path")]
     pub temp: PathBuf,
     /// Who creates that folder and removes it at the end.
     pub temp_owner: TempOwner,
     /// Further writable paths.
+    #[serde(with = "stored_path")]
     pub writable: Vec<PathBuf>,
     /// The caches of package managers: those of the user are readable, private ones writable.
     pub caches: PackageCaches,
     /// Paths in writable folders that they may not write.
+    #[serde(with = "stored_path")]
     pub protected: Vec<PathBuf>,
     /// Paths below protected ones that this program writes while commands run. Where nothing is mounted, they are not
     /// restored.
+    #[serde(with = "stored_path")]
     pub own_state: Vec<PathBuf>,
     /// Paths that they may neither read nor write.
+    #[serde(with = "stored_path")]
     pub hidden: Vec<PathBuf>,
     /// Readable paths among those that would be hidden.
+    #[serde(with = "stored_path")]
     pub readable: Vec<PathBuf>,
     /// Limits of resources.
     pub limits: ResourceLimits,
     /// Symbolic links that they may not replace.
+    #[serde(with = "stored_path")]
     pub links: Vec<PathBuf>,
     /// Files replaced by a copy.
     pub copied: Vec<CopiedFile>,
     /// The folder for copies, in that for temporary files, one for each worker.
+    #[serde(with = "stored_path")]
     pub copies: PathBuf,
     /// Folders in which repositories of git are checked.
+    #[serde(with = "stored_path")]
     pub repositories: Vec<PathBuf>,
     /// What they may write of the repository, if it is elsewhere and the workspace is one of its linked work trees; for the
     /// engine alone.
@@ -64,6 +75,7 @@ pub struct SandboxPolicy {
     #[serde(skip)]
     pub obeyed: Vec<OsString>,
     /// The record of pending cleanup, in case the engine is killed.
+    #[serde(with = "stored_path")]
     pub record_path: Option<PathBuf>,
 }
 
@@ -71,8 +83,10 @@ pub struct SandboxPolicy {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CopiedFile {
     /// The original.
+    #[serde(with = "stored_path")]
     pub file: PathBuf,
     /// The folder of the copy, relative to that for copies.
+    #[serde(with = "stored_path")]
     pub copy: PathBuf,
 }
 

@@ -13,13 +13,14 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use crate::exec::confine::policy::{SandboxMode, SandboxPolicy};
+use crate::exec::stored_path;
 use crate::workspace::{
     OWNER, enter_canonical_parent, open_canonical_parent, real_path, set_folder_mode,
 };
 
 /// Protected paths that did not exist when the list was made.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(in crate::exec) struct AbsentPaths(Vec<PathBuf>);
+pub(in crate::exec) struct AbsentPaths(#[serde(with = "stored_path")] Vec<PathBuf>);
 
 /// Suffix of renamed files.
 pub(in crate::exec) const DENIED_SUFFIX: &str = ".denied";
@@ -53,15 +54,21 @@ impl AbsentPaths {
         self.0.iter().any(|path| exists(path).is_ok_and(|exists| exists))
     }
 
-    /// Renames those that exist now, and returns their paths, also those that cannot be renamed. What is behind a link is
-    /// not what was protected.
+    /// Renames those that exist now, and returns their paths, also those that cannot be renamed. Where a link in the place
+    /// of a folder leads to one, the link is renamed, and nothing behind it.
     pub(in crate::exec) fn rename_created(&self) -> Vec<PathBuf> {
         let is_created = |path: &&PathBuf| {
             let look = || {
                 let place = enter_canonical_parent(path)?;
                 Ok::<_, io::Error>(exists(&place)?.then_some(place))
             };
-            let Ok(Some((folder, name))) = look() else { return false };
+            let found = match look() {
+                Ok(found) => found,
+                // The path may exist through a link that was put in the place of a folder.
+                Err(_) if path.symlink_metadata().is_ok() => find_link(path),
+                Err(_) => None,
+            };
+            let Some((folder, name)) = found else { return false };
             if rename_denied(&folder, name).is_err() {
                 // The command may have removed its permissions; the owner can set them.
                 let _ = set_folder_mode(&folder, OWNER);
@@ -71,6 +78,14 @@ impl AbsentPaths {
         };
         self.0.iter().filter(is_created).cloned().collect()
     }
+}
+
+/// Returns the outermost link in the place of a folder of a path, which had none.
+fn find_link(path: &Path) -> Option<(Dir, &OsStr)> {
+    let folders: Vec<&Path> = path.ancestors().skip(1).collect();
+    let mut places =
+        folders.into_iter().rev().filter_map(|folder| enter_canonical_parent(folder).ok());
+    places.find(|(folder, name)| folder.symlink_metadata(name).is_ok_and(|it| it.is_symlink()))
 }
 
 fn rename_denied(folder: &Dir, name: &OsStr) -> io::Result<()> {
@@ -172,8 +187,10 @@ mod tests {
         fs::rename(path("w/a"), path("w/b")).unwrap();
         fs::create_dir_all(path("mine/hooks")).unwrap();
         symlink(path("mine"), path("w/a")).unwrap();
-        assert!(absent.rename_created().is_empty());
+        assert_eq!(absent.rename_created(), [path("w/a/hooks")]);
         assert!(path("mine/hooks").exists());
+        assert!(!path("w/a").exists() && path("w/a.denied").is_symlink());
+        assert!(absent.rename_created().is_empty());
     }
 
     /// A command may close the folder of what it created.

@@ -45,8 +45,9 @@ pub use self::write_watch::WriteWatch;
 use super::confine::SandboxLevel;
 use super::confine::policy::{CopiedFile, LinkedRepositoryAccess, SandboxMode, SandboxPolicy};
 use super::protected::absent_paths::AbsentPaths;
+use super::stored_path;
 use crate::port::lock;
-use crate::workspace::open_canonical;
+use crate::workspace::{open_canonical, real_path};
 
 /// A folder that is searched for repositories.
 struct ScanRoot {
@@ -83,21 +84,23 @@ pub(super) struct RepositoryGuard {
 /// The record of a run, in case it is killed.
 #[derive(Serialize, Deserialize)]
 struct CleanupRecord {
+    #[serde(with = "stored_path")]
     roots: Vec<(PathBuf, FolderRole, Vec<PathBuf>, GitItems)>,
     /// Paths that commands cannot change.
+    #[serde(with = "stored_path")]
     mounted: Vec<PathBuf>,
     /// The folders that the original items refer to, in the order of the roots.
     #[serde(default)]
-    #[serde(rename = "led")]
+    #[serde(rename = "led", with = "stored_path")]
     targets: Vec<LinkTargets>,
     /// Protected paths that did not exist.
     #[serde(default)]
     absent: AbsentPaths,
     /// What this program writes below protected paths.
-    #[serde(default)]
+    #[serde(default, with = "stored_path")]
     own: Vec<PathBuf>,
     /// Folders that commands may write, and that are not scanned.
-    #[serde(default)]
+    #[serde(default, with = "stored_path")]
     private: Vec<PathBuf>,
     /// How deep the roots are searched, in their order.
     #[serde(default)]
@@ -316,6 +319,7 @@ impl RepositoryGuard {
                     let parts = ["objects", "lfs", "reftable"].map(Path::new);
                     let parts = parts.into_iter().chain([branches.as_path(), &logs]);
                     let parts = parts.map(|part| common.join(part)).filter(|part| part.is_dir());
+                    let parts = parts.map(|part| real_path(&part));
                     let parts: Vec<PathBuf> = parts.collect();
                     self.policy.writable.extend(parts.into_iter().chain([own.clone()]));
                     return refs.into_iter().chain([(own, FolderRole::Repository)]).collect();
@@ -333,7 +337,8 @@ impl RepositoryGuard {
                 }
                 // Work trees may be in there, too.
                 let names = ["objects", "refs", "logs"];
-                let parts: Vec<_> = names.iter().map(|name| common.join(name)).collect();
+                let parts: Vec<_> =
+                    names.iter().map(|name| real_path(&common.join(name))).collect();
                 self.policy.writable.extend(parts.iter().cloned().chain([own.clone()]));
                 self.copy_config(&common);
                 let parts = parts.into_iter().map(|path| (path, FolderRole::Inside));
@@ -361,7 +366,10 @@ impl RepositoryGuard {
             match self.record(is_mounted).write(marker) {
                 Ok(file) => Some(file),
                 Err(error) => {
-                    log::debug!("{} was not written: {error}", marker.display());
+                    log::warn!(
+                        "{} was not written: {error}; if this process is killed, what commands made for git stays",
+                        marker.display()
+                    );
                     None
                 }
             }
@@ -653,7 +661,8 @@ fn linked_work_trees(workspace: &Path) -> Vec<PathBuf> {
 /// Returns the folder to scan for a further writable path, and how deep: if it is no work tree, it may be a cache of any
 /// size.
 fn scan_root_for(path: &Path) -> Option<(PathBuf, FolderRole, ScanDepth)> {
-    let path = path.canonicalize().ok()?;
+    // A command may have put a link there.
+    let path = path.canonicalize().ok().filter(|real| real == path)?;
     if path.ancestors().any(|folder| folder.file_name().is_some_and(scan::is_git_name)) {
         let place =
             if path.join("HEAD").exists() { FolderRole::Repository } else { FolderRole::Inside };

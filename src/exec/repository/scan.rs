@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use super::watches::{WatchId, Watches};
 use crate::exec::protected::absent_paths::DENIED_SUFFIX;
+use crate::exec::stored_path::{self, WithPaths};
 
 /// Something that git executes or follows.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -65,6 +66,18 @@ impl GitItem {
     }
 }
 
+impl WithPaths for GitItem {
+    type Stored = Self;
+
+    fn to_stored(&self) -> Self {
+        self.clone()
+    }
+
+    fn from_stored(stored: Self) -> Option<Self> {
+        Some(stored)
+    }
+}
+
 /// How git uses an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum GitItemKind {
@@ -96,7 +109,7 @@ impl GitItemKind {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum ItemContent {
     File(Vec<u8>),
-    Link(PathBuf),
+    Link(#[serde(with = "stored_path")] PathBuf),
     /// Something else, or too large.
     Other,
 }

@@ -19,6 +19,7 @@ use crate::exec::confine::policy::{SandboxMode, SandboxPolicy};
 use crate::exec::confine::temp_folder;
 #[cfg(target_os = "linux")]
 use crate::exec::repository::DeferredCleanup;
+use crate::workspace::create_canonical;
 
 /// The argument with which the program is started as a supervisor.
 pub const ARGUMENT: &str = "__exec";
@@ -79,8 +80,8 @@ fn run() -> io::Result<()> {
         return link.send(&SupervisorReport::NoTemp(error.to_string()), &[], &[]);
     }
     for path in policy.writable.iter().filter(|_| policy.mode == SandboxMode::WorkspaceWrite) {
-        // If it cannot be created, writing to it is denied and explained like elsewhere.
-        let _ = fs::create_dir_all(path);
+        // If it cannot be created, writing to it is denied and explained like elsewhere. A command may have put a link there.
+        let _ = create_canonical(path);
     }
     if policy.mode == SandboxMode::WorkspaceWrite
         && let Err(error) = policy.caches.create_folders(&policy.workspace)

@@ -36,6 +36,7 @@ use super::egress::EgressProxy;
 use super::output_watcher::OutputWatcher;
 use super::repository::RepositoryGuard;
 use crate::port::{CancellationToken, lock};
+use crate::workspace::real_path;
 
 /// Runs commands and ends all of their processes. Clones share their workers.
 #[derive(Clone)]
@@ -92,7 +93,9 @@ impl Supervisor {
         Self::with_backend(WorkerBackend::Thread, policy, env)
     }
 
-    fn with_backend(backend: WorkerBackend, policy: SandboxPolicy, env: Vec<Variable>) -> Self {
+    fn with_backend(backend: WorkerBackend, mut policy: SandboxPolicy, env: Vec<Variable>) -> Self {
+        // Once: what a command puts in the place of one of them later is not what was allowed.
+        policy.writable = policy.writable.iter().map(|path| real_path(path)).collect();
         let (idle, repositories) = (Mutex::default(), OnceLock::new());
         let workspace = policy.workspace.canonicalize().ok();
         Self(Arc::new(SupervisorState { backend, policy, workspace, env, idle, repositories }))

@@ -21,6 +21,7 @@ use crate::exec::command::CommandEnd;
 use crate::exec::command_env::Variable;
 use crate::exec::confine::policy::SandboxPolicy;
 use crate::exec::confine::{Enforcement, SandboxLevel};
+use crate::exec::stored_path;
 
 /// One end of the connection.
 #[derive(Debug)]
@@ -92,8 +93,10 @@ pub(in crate::exec) struct CommandReport {
     /// The number of processes that it left behind, which were killed.
     pub strays: u32,
     /// Files that it created at protected paths; renamed since.
+    #[serde(with = "stored_path")]
     pub renamed: Vec<PathBuf>,
     /// Protected paths that it changed; restored since.
+    #[serde(with = "stored_path")]
     pub restored: Vec<PathBuf>,
 }
 

@@ -12,20 +12,28 @@
 
 use std::fs::{self, TryLockError};
 use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use cap_std::ambient_authority;
+use cap_std::fs::Dir;
+use rustix::fs::OFlags;
 use serde_json::{Value, json};
 use thiserror::Error;
 
 use crate::journal::SessionId;
+use crate::workspace::open_parent;
 
 /// How long to wait for a process that writes the results. It may be suspended.
 const RESULTS_LOCK_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The pause between two attempts to take the lock of the results.
 const RESULTS_LOCK_INTERVAL: Duration = Duration::from_millis(10);
+
+/// The name of the file that is locked while the results are written.
+const RESULTS_LOCK: &str = ".results.lock";
 
 /// The folder of a batch.
 #[derive(Clone, Debug)]
@@ -154,7 +162,11 @@ impl BatchFolder {
     /// Waits until no other process writes the results of all cells, and keeps others from it until the file is closed.
     /// The process that writes last then has read what all others have finished. Without locks, each writes what it knows.
     pub fn lock_results(&self) -> Option<fs::File> {
-        let file = fs::File::create(self.0.join(".results.lock")).ok()?;
+        let mut options = fs::OpenOptions::new();
+        options.write(true).create(true).truncate(false);
+        // A command may have put a link there, if the folder is in its workspace.
+        options.custom_flags(OFlags::NOFOLLOW.bits().cast_signed());
+        let file = options.open(self.0.join(RESULTS_LOCK)).ok()?;
         let started = Instant::now();
         while let Err(TryLockError::WouldBlock) = file.try_lock() {
             if started.elapsed() > RESULTS_LOCK_TIMEOUT {
@@ -204,8 +216,43 @@ impl BatchFolder {
             writer.flush()?;
             drop(writer);
             new.as_file().sync_data()?;
-            new.persist(path).map_err(|error| error.error)
+            let (file, new) = new.into_parts();
+            // A command may have put a link in the place of an inner folder.
+            let inner = path.strip_prefix(&self.0).map_err(io::Error::other)?;
+            let top = Dir::open_ambient_dir(&self.0, ambient_authority())?;
+            let (folder, name) = open_parent(&top, inner)?;
+            top.rename(new.file_name().unwrap_or_default(), &folder, name)?;
+            Ok(file)
         };
         replace().map_err(|cause| BatchFileError { action: "write", path: path.to_owned(), cause })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    /// The folder may be in a workspace, where commands can put links.
+    #[test]
+    fn no_link_in_the_folder_is_followed() {
+        let temp = tempfile::tempdir().unwrap();
+        let path = |name: &str| temp.path().join(name);
+        let folder = BatchFolder::create(&path("out")).unwrap();
+        fs::create_dir(path("mine")).unwrap();
+        fs::write(path("mine/file"), "mine").unwrap();
+        let result = path("out/cells/x.json");
+        folder.write(&result, b"new").unwrap();
+        assert_eq!(fs::read_to_string(&result).unwrap(), "new");
+        assert!(folder.lock_results().is_some());
+        fs::remove_file(path("out").join(RESULTS_LOCK)).unwrap();
+        symlink(path("mine/file"), path("out").join(RESULTS_LOCK)).unwrap();
+        fs::rename(path("out/cells"), path("was")).unwrap();
+        symlink(path("mine"), path("out/cells")).unwrap();
+        assert!(folder.lock_results().is_none());
+        assert!(folder.write(&result, b"new").is_err());
+        assert_eq!(fs::read_dir(path("mine")).unwrap().count(), 1);
+        assert_eq!(fs::read_to_string(path("mine/file")).unwrap(), "mine");
     }
 }

@@ -1,5 +1,6 @@
 //! What was done in a worktree since it was made.
 
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -11,7 +12,7 @@ use super::error::WorktreeError;
 use super::git::{GitTree, path_of};
 use super::tree_copy::{EntryContent, TreeManifest, open_tree};
 use crate::model::hex;
-use crate::workspace::open_folder::open_parent;
+use crate::workspace::open_folder::{open_file, open_parent};
 
 /// What was done in a worktree since it was made.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -168,11 +169,16 @@ pub(super) fn snapshot(tree: &GitTree, lock: &File) -> Result<String, WorktreeEr
     let copy = tempfile::Builder::new().prefix("index-").tempfile_in(tree.git_dir());
     let copy = copy.map_err(failed())?.into_temp_path();
     // With what git knows of unchanged files, it does not read them again.
-    match fs::copy(tree.git_dir().join("index"), &copy) {
+    // Commands write there, too, and may put a link or a pipe in its place.
+    let index = open_tree(tree.git_dir()).map(|folder| open_file(&folder, OsStr::new("index")))?;
+    match index {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             fs::remove_file(&copy).map_err(failed())?;
         }
-        copied => drop(copied.map_err(failed())?),
+        index => {
+            let mut file = File::options().write(true).open(&copy).map_err(failed())?;
+            io::copy(&mut index.map_err(failed())?, &mut file).map_err(failed())?;
+        }
     }
     let tree = tree.with_index(&copy);
     if let Some(folder) = tree.work_tree() {

@@ -392,7 +392,10 @@ mod tests {
                     thread::sleep(Duration::from_micros(50));
                 }
             });
-            while begun.elapsed() < Duration::from_millis(1500) {
+            // On a busy machine, the first merge may take long to meet the plain folder.
+            let is_over =
+                |time: Duration, made| made > 0 && time.as_millis() > 1500 || time.as_secs() > 30;
+            while !is_over(begun.elapsed(), made) {
                 made += u32::from(log.make(&path("worktree")).is_ok());
             }
             end.store(true, Ordering::Relaxed);

@@ -21,6 +21,8 @@ use architect::exec::{
 use architect::port::CancellationToken;
 use tempfile::TempDir;
 
+use crate::tools::confined_workspace::ConfinedWorkspace;
+
 /// What is hidden, and must not occur in an output.
 const SECRET: &str = "CANARY-SECRET";
 
@@ -710,6 +712,29 @@ fn a_command_is_ended_before_it_takes_all_there_is() {
             // A shell tries it again for a while.
             assert_ne!(many.stdout.text().trim(), "all", "{level}");
             assert_eq!(run("true").end, CommandEnd::Exited(0));
+        }
+    }
+}
+
+/// A path that the user has made writable means the folder that it named at the start.
+#[test]
+fn a_link_in_the_place_of_a_writable_folder_opens_nothing() {
+    for level in [SandboxLevel::Namespaces, SandboxLevel::Landlock] {
+        for is_there in [false, true] {
+            let cage = ConfinedWorkspace::new(level, |policy| {
+                policy.writable = vec![policy.workspace.join("out/put")];
+                let made = policy.workspace.join(if is_there { "out/put" } else { "out" });
+                fs::create_dir_all(made).unwrap();
+            });
+            let Some(cage) = cage else { continue };
+            let outside = cage.outside.display();
+            assert!(cage.succeeds("true"));
+            cage.run(&format!("mv out was; mkdir out; ln -s {outside} out/put; ls -l out"));
+            // While a command runs, the next one is confined for itself.
+            let held = cage.world.supervisor.open(&CommandSpec::shell("cat", &cage.world.path));
+            cage.run(&format!("touch {outside}/planted out/put/planted"));
+            drop(held);
+            assert!(!cage.outside.join("planted").exists(), "{level}, {is_there}");
         }
     }
 }

@@ -6,7 +6,10 @@
 
 #![allow(clippy::print_stdout, clippy::print_stderr)] // what a failed test shows
 
+use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -1959,6 +1962,10 @@ fn what_was_planted_is_found_when_everything_was_killed() {
         fs::write(path.join("a"), "1\n").unwrap();
         fs::write(path.join("bad"), format!("#!/bin/sh\ntouch {}\n", canary.display())).unwrap();
         assert!(user(&path, &format!("chmod +x bad; {REPO}")).0);
+        // Names need not be UTF-8.
+        let odd = OsStr::from_bytes(b"odd\xff");
+        symlink("a", path.join(".git/info").join(odd)).unwrap();
+        assert!(user(&path, "git init -q odd && mv odd $(printf 'odd\\377')").0);
         let line = "git init -q lib; git -C lib -c user.name=n -c user.email=e commit -q --allow-empty -m l; git add lib; \
                     git -C lib config core.fsmonitor $PWD/bad; mkdir .claude; touch .claude/settings.json .mcp.json; touch planted; sleep 60";
         let script = format!(

@@ -1,7 +1,8 @@
 //! Attacks on the decisions about calls: rules, approvals, environment, secrets, output.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 use std::process::Command as Process;
@@ -458,6 +459,7 @@ fn a_denied_file_that_is_made_is_set_aside() {
         "ln -s y new.pem",
         "mkdir new.pem",
         "cp -r d e",
+        r#"echo x > "$(printf '\377').pem""#,
     ] {
         let rules = permission_rules(&["write_file(*.pem)"], &[], &["run_command"]).unwrap();
         let settings = ToolSettings { mode: ConfirmMode::Yolo, rules, ..ToolSettings::default() };
@@ -466,9 +468,9 @@ fn a_denied_file_that_is_made_is_set_aside() {
         });
         world.write("d/old.pem", "good");
         let result = world.registry_call(line);
-        let is_there = ["a/b/new.pem", "new.pem", "e/old.pem"]
+        let is_there = [&b"a/b/new.pem"[..], b"new.pem", b"e/old.pem", b"\xff.pem"]
             .iter()
-            .any(|name| world.path.join(name).symlink_metadata().is_ok());
+            .any(|name| world.path.join(OsStr::from_bytes(name)).symlink_metadata().is_ok());
         assert!(
             !is_there && result.contains("rule write_file(*.pem) of permissions.deny"),
             "{line}: {result}"

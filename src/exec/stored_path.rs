@@ -1,0 +1,172 @@
+//! Paths in messages and records: text as far as they are UTF-8, and digits otherwise.
+//!
+//! Names of files need not be UTF-8, and a command can choose such a name. `PathBuf` itself can't be serialized then. Used
+//! as `#[serde(with = "stored_path")]`.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::PathBuf;
+
+use serde::de::{DeserializeOwned, Error as _};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// The beginning of a path that is not UTF-8; no path contains it.
+const MARK: char = '\0';
+
+/// Serializes a value with paths.
+///
+/// # Errors
+///
+/// Fails if the format does.
+pub(super) fn serialize<V: WithPaths, S: Serializer>(
+    value: &V,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    value.to_stored().serialize(serializer)
+}
+
+/// Deserializes a value with paths.
+///
+/// # Errors
+///
+/// Fails if the value has another form.
+pub(super) fn deserialize<'de, V: WithPaths, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<V, D::Error> {
+    let stored = V::Stored::deserialize(deserializer)?;
+    V::from_stored(stored).ok_or_else(|| D::Error::custom("invalid path"))
+}
+
+/// A value with paths.
+pub(super) trait WithPaths: Sized {
+    /// What is stored for it.
+    type Stored: Serialize + DeserializeOwned;
+
+    /// Returns what is stored.
+    fn to_stored(&self) -> Self::Stored;
+
+    /// Returns the value; `None` if it is invalid.
+    fn from_stored(stored: Self::Stored) -> Option<Self>;
+}
+
+impl WithPaths for PathBuf {
+    type Stored = String;
+
+    fn to_stored(&self) -> String {
+        self.to_str().map_or_else(
+            || {
+                let mut text = String::from(MARK);
+                for byte in self.as_os_str().as_bytes() {
+                    let _ = write!(text, "{byte:02x}");
+                }
+                text
+            },
+            str::to_owned,
+        )
+    }
+
+    fn from_stored(stored: String) -> Option<Self> {
+        let Some(digits) = stored.strip_prefix(MARK) else { return Some(stored.into()) };
+        let (pairs, rest) = digits.as_bytes().as_chunks::<2>();
+        let byte = |pair: &[u8; 2]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
+        let bytes: Option<Vec<u8>> = pairs.iter().map(byte).collect();
+        bytes.filter(|_| rest.is_empty()).map(|bytes| std::ffi::OsString::from_vec(bytes).into())
+    }
+}
+
+impl<V: WithPaths> WithPaths for Vec<V> {
+    type Stored = Vec<V::Stored>;
+
+    fn to_stored(&self) -> Self::Stored {
+        self.iter().map(V::to_stored).collect()
+    }
+
+    fn from_stored(stored: Self::Stored) -> Option<Self> {
+        stored.into_iter().map(V::from_stored).collect()
+    }
+}
+
+impl<V: WithPaths> WithPaths for Option<V> {
+    type Stored = Option<V::Stored>;
+
+    fn to_stored(&self) -> Self::Stored {
+        self.as_ref().map(V::to_stored)
+    }
+
+    fn from_stored(stored: Self::Stored) -> Option<Self> {
+        match stored {
+            None => Some(None),
+            Some(stored) => V::from_stored(stored).map(Some),
+        }
+    }
+}
+
+impl<V: WithPaths> WithPaths for BTreeMap<PathBuf, V> {
+    type Stored = BTreeMap<String, V::Stored>;
+
+    fn to_stored(&self) -> Self::Stored {
+        self.iter().map(|(path, value)| (path.to_stored(), value.to_stored())).collect()
+    }
+
+    fn from_stored(stored: Self::Stored) -> Option<Self> {
+        let entry = |(path, value)| Some((PathBuf::from_stored(path)?, V::from_stored(value)?));
+        stored.into_iter().map(entry).collect()
+    }
+}
+
+impl<R, M> WithPaths for (PathBuf, R, Vec<PathBuf>, M)
+where
+    R: Clone + Serialize + DeserializeOwned,
+    M: WithPaths,
+{
+    type Stored = (String, R, Vec<String>, M::Stored);
+
+    fn to_stored(&self) -> Self::Stored {
+        let (path, role, paths, items) = self;
+        (path.to_stored(), role.clone(), paths.to_stored(), items.to_stored())
+    }
+
+    fn from_stored((path, role, paths, items): Self::Stored) -> Option<Self> {
+        let paths = Vec::from_stored(paths)?;
+        Some((PathBuf::from_stored(path)?, role, paths, M::from_stored(items)?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsString;
+
+    use super::*;
+
+    #[derive(Debug, PartialEq, Serialize, Deserialize)]
+    struct Example {
+        #[serde(with = "super")]
+        one: PathBuf,
+        #[serde(with = "super")]
+        list: Vec<PathBuf>,
+        #[serde(with = "super")]
+        may_be: Option<PathBuf>,
+        #[serde(with = "super")]
+        map: BTreeMap<PathBuf, PathBuf>,
+    }
+
+    #[test]
+    fn every_path_is_read_as_it_was_written() {
+        let odd = PathBuf::from(OsString::from_vec(b"/a/\xff\xc3\x00b".to_vec()));
+        let example = Example {
+            one: odd.clone(),
+            list: vec!["/plain/ü".into(), odd.clone()],
+            may_be: Some(odd.clone()),
+            map: BTreeMap::from([(odd.clone(), odd), ("".into(), "x".into())]),
+        };
+        let text = serde_json::to_string(&example).unwrap();
+        assert_eq!(serde_json::from_str::<Example>(&text).unwrap(), example);
+        // Records of older versions have plain text.
+        assert!(text.contains("\"/plain/ü\""), "{text}");
+        for wrong in ["\"\\u0000f\"", "\"\\u0000xx\""] {
+            let text = format!("{{\"one\":{wrong},\"list\":[],\"may_be\":null,\"map\":{{}}}}");
+            assert!(serde_json::from_str::<Example>(&text).is_err(), "{wrong}");
+        }
+    }
+}
