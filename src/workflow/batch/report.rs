@@ -114,7 +114,9 @@ impl BatchReport {
 
     /// Returns what the cells cost, for people.
     pub fn cost_text(&self) -> String {
-        self.total(cost).map_or("no price".to_owned(), |cost| format!("${cost:.6}"))
+        // Before a cell has ended, something may have been spent.
+        let cost = self.total(cost).or((self.spent > 0.0).then_some(self.spent));
+        cost.map_or("no price".to_owned(), |cost| format!("${cost:.6}"))
     }
 
     /// Returns the report as JSON, without the cells.
