@@ -230,7 +230,9 @@ impl<F: Fn() -> Option<BatchTotals> + Send> TableArea<F> {
     fn new(painter: Painter, cells: RunningCells, totals: F) -> Self {
         let began = cells.clock.now();
         let (newest, tokens) = (None, VecDeque::new());
-        Self { painter, cells, totals, began, ended_before: None, newest, tokens }
+        let mut area = Self { painter, cells, totals, began, ended_before: None, newest, tokens };
+        area.take_totals(began);
+        area
     }
 
     /// Returns the totals, which are at most a second old.
@@ -265,7 +267,7 @@ impl<F: Fn() -> Option<BatchTotals> + Send> TableArea<F> {
         let span = last.since(*first);
         let used = after.0.saturating_sub(before.0);
         let rate = used.saturating_mul(RATE_TIME.0).checked_div(span.0)?;
-        (span >= MIN_RATE_TIME).then_some(Tokens(rate))
+        (span >= MIN_RATE_TIME && rate > 0).then_some(Tokens(rate))
     }
 
     /// Returns the totals in lines that fit.
@@ -423,7 +425,7 @@ mod tests {
         let lines = area.lines(0, 40, 20);
         assert_eq!(lines.len(), 2 + 3, "{lines:?}");
         assert!(lines.iter().all(|line| width(line) < 40), "{lines:?}");
-        // The totals are what is left where there is no room.
+        // Where only one line fits, it has the totals.
         assert_eq!(area.lines(0, 40, 1), ["  4/20 done · 2 running · 1 failed"]);
         assert_eq!(area.lines(0, 100, 2)[0], "  … and 2 more");
         assert!(area.lines(0, 20, 3).iter().all(|line| width(line) < 20));

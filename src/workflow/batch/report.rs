@@ -114,8 +114,10 @@ impl BatchReport {
 
     /// Returns what the cells cost, for people.
     pub fn cost_text(&self) -> String {
-        // Before a cell has ended, something may have been spent.
-        let cost = self.total(cost).or((self.spent > 0.0).then_some(self.spent));
+        // Those that have not ended have no result, and may have spent something.
+        let is_unfinished = self.count(CellStatus::Unfinished) > 0 && self.spent > 0.0;
+        let known = [self.total(cost), is_unfinished.then_some(self.spent)];
+        let cost = known.into_iter().flatten().reduce(f64::max);
         cost.map_or("no price".to_owned(), |cost| format!("${cost:.6}"))
     }
 
