@@ -10,6 +10,7 @@ use architect::config::{
 };
 use architect::model::ConfirmMode;
 use architect::view::ReportSink;
+use architect::view::human::RunningCells;
 use architect::workflow::batch::{
     BatchCell, CellConfig, CellConfigurator, CommonOptions, ManifestProblem, TaskOptions,
     TaskWorkspace, log_file_sinks,
@@ -32,6 +33,8 @@ pub(crate) struct CellOptions<'a> {
     pub(crate) files: [String; 2],
     /// Whether the batch has a limit of money.
     pub(crate) has_budget: bool,
+    /// The table on the terminal, if there is one.
+    pub(crate) table: Option<RunningCells>,
 }
 
 /// Returns what the options of a command mean for every cell. Each of them can be overridden by a task.
@@ -292,7 +295,9 @@ impl CellConfigurator for CellOptions<'_> {
         Ok(CellConfig { config, agent, execution, options: json!(saved) })
     }
 
-    fn sinks(&self, config: &Config) -> Result<Vec<Box<dyn ReportSink>>, String> {
-        log_file_sinks(config, self.world, &self.common.workspace)
+    fn sinks(&self, cell: &BatchCell, config: &Config) -> Result<Vec<Box<dyn ReportSink>>, String> {
+        let mut sinks = log_file_sinks(config, self.world, &self.common.workspace)?;
+        sinks.extend(self.table.iter().map(|table| table.sink(&cell.label())));
+        Ok(sinks)
     }
 }

@@ -4,14 +4,15 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use architect::app::RunInterrupts;
 use architect::model::{Language, Signal};
+use architect::view::human::BatchTable;
 use architect::view::{jsonl, sanitize};
-use architect::workflow::batch::{BatchEvent, BatchObserver, CellRow};
+use architect::workflow::batch::{BatchCell, BatchEvent, BatchObserver, CellRow};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::args::OutputFormat;
 use super::error::CliError;
-use super::output;
+use super::{logging, output};
 
 /// Prints a line, or an event, for each cell.
 pub(crate) struct BatchProgress {
@@ -22,6 +23,7 @@ pub(crate) struct BatchProgress {
     cells: usize,
     finished: AtomicUsize,
     interrupts: RunInterrupts,
+    table: Option<BatchTable>,
 }
 
 /// The longest error in a line, in characters.
@@ -35,9 +37,10 @@ impl BatchProgress {
         (is_quiet, is_verbose): (bool, bool),
         (cells, finished): (usize, usize),
         interrupts: RunInterrupts,
+        table: Option<BatchTable>,
     ) -> Self {
         let finished = AtomicUsize::new(finished);
-        Self { lang, format, is_quiet, is_verbose, cells, finished, interrupts }
+        Self { lang, format, is_quiet, is_verbose, cells, finished, interrupts, table }
     }
 
     /// Prints that the batch begins.
@@ -57,8 +60,28 @@ impl BatchProgress {
     }
 
     fn line(&self, text: &str) {
-        if !self.is_quiet {
+        let is_written = || {
+            let table = self.table.as_ref().map(BatchTable::pause_drawing);
+            table.is_some_and(|table| table.write_lines(format!("{text}\n")))
+        };
+        if !self.is_quiet && !is_written() {
             output::print_stderr(text);
+        }
+    }
+
+    /// Erases the table, if there is one.
+    pub(crate) fn finish(self) {
+        let Some(table) = self.table else { return };
+        logging::write_through(None);
+        if let Err(error) = table.finish() {
+            log::debug!("the log on the terminal is incomplete: {error}");
+        }
+    }
+
+    /// Removes the row of a cell from the table.
+    fn end_row(&self, cell: &BatchCell) {
+        if let Some(table) = &self.table {
+            table.cells().end(&cell.label());
         }
     }
 
@@ -80,6 +103,9 @@ impl BatchObserver for BatchProgress {
     fn on_event(&self, event: BatchEvent<'_>) {
         match event {
             BatchEvent::Began { cell, lease, is_resumed } => {
+                if let Some(table) = &self.table {
+                    table.cells().begin(&cell.label());
+                }
                 let (id, variant) = (&cell.task.id, cell.variant_id());
                 let session = lease.session.to_string();
                 self.event(
@@ -99,13 +125,15 @@ impl BatchObserver for BatchProgress {
                     self.line(&format!("· {} {verb}", sanitize::line(&cell.label())));
                 }
             }
-            BatchEvent::Ended { result, .. } => {
+            BatchEvent::Ended { cell, result } => {
+                self.end_row(cell);
                 let finished = self.finished.fetch_add(1, Ordering::Relaxed) + 1;
                 let row = CellRow::from_result(result);
                 self.event("cell_end", json!(row));
                 self.line(&format_row(self.lang, &row, finished, self.cells));
             }
             BatchEvent::Stopped { cell } => {
+                self.end_row(cell);
                 let event = json!({"id": cell.task.id, "variant": cell.variant_id()});
                 self.event("cell_stopped", event);
                 let rest = match self.lang {

@@ -21,6 +21,14 @@ pub(crate) fn write_through(terminal: Option<PauseDrawing>) {
     }
 }
 
+/// Erases the status area for good, if there is one: the process ends at once.
+pub(crate) fn end_drawing() {
+    let terminal = TERMINAL.lock().ok().and_then(|mut terminal| terminal.take());
+    if let Some(terminal) = terminal {
+        terminal.end_drawing();
+    }
+}
+
 /// Writes lines to standard error, above the status area if there is one.
 fn write_lines(lines: &str) -> std::io::Result<()> {
     let terminal = TERMINAL.lock().ok().and_then(|terminal| terminal.clone());

@@ -6,11 +6,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use architect::app::{ProcessEnv, collect_secrets};
 use architect::config::Config;
+use architect::model::Language;
 use architect::net::MaskingWriter;
 use architect::runner::SystemClock;
 use architect::view::ci_commands::CommandEscaper;
 use architect::view::human::{
-    HumanLog, LogDetail, LogStyle, TerminalUser, TerminalView, can_redraw, should_use_color,
+    BatchTable, BatchTotals, ColorChoice, HumanLog, LogDetail, LogStyle, TerminalUser,
+    TerminalView, can_redraw, should_use_color,
 };
 use architect::view::{
     AnswerDestination, JsonFormat, JsonSink, OptionalSink, ReportSink, Reporter, TextSink,
@@ -18,7 +20,7 @@ use architect::view::{
 use architect::workspace::open_for_append;
 use signal_hook::consts::SIGCONT;
 
-use super::args::{OutputArgs, OutputFormat};
+use super::args::{BatchOutputArgs, OutputArgs, OutputFormat};
 use super::confirm::PromptSettings;
 use super::error::CliError;
 use super::{logging, output};
@@ -101,6 +103,33 @@ pub(crate) fn open_sinks(
         }
     });
     Ok(Sinks { reporter: Reporter::new(outputs), prompt, is_terminal })
+}
+
+/// Opens the table of a batch, where it can be drawn: on a terminal to which no events are written.
+///
+/// # Errors
+///
+/// Fails when the system has no thread for drawing.
+pub(crate) fn open_batch_table(
+    args: &BatchOutputArgs,
+    lang: Language,
+    world: &ProcessEnv,
+    totals: impl Fn() -> Option<BatchTotals> + Send + 'static,
+) -> Result<Option<BatchTable>, CliError> {
+    let (stderr, is_read) = (io::stderr(), output::is_read_by_ci());
+    let variable = |name: &str| world.variable(name).map(str::to_owned);
+    let has_events = args.format.format() == OutputFormat::StreamJson && io::stdout().is_terminal();
+    if args.quiet || has_events || !can_redraw(stderr.is_terminal(), variable) {
+        return Ok(None);
+    }
+    let has_color = should_use_color(ColorChoice::Auto, true, variable);
+    let style = LogStyle { lang, has_color, ..LogStyle::default() };
+    let stderr = CommandEscaper::new(stderr, is_read);
+    let clock = Arc::new(SystemClock::start());
+    let table = BatchTable::start(stderr, style, clock, watch_terminal(), totals)
+        .map_err(|error| CliError::failed(format!("could not start drawing: {error}")))?;
+    logging::write_through(Some(table.pause_drawing()));
+    Ok(Some(table))
 }
 
 /// Returns a function that returns the terminal of the log as it is.

@@ -535,7 +535,7 @@ fn end_texts(end: End, is_loop: bool, is_new: bool) -> (&'static str, &'static s
         }
         End::NothingChanged => (
             "two iterations in a row changed nothing; the same command tries again",
-            "dos iteraciones seguidas no cambiaron nada; otra tarea u otro --out empieza un bucle nuevo",
+            "dos iteraciones seguidas no cambiaron nada; la misma orden lo intenta de nuevo",
         ),
         End::TooManyItems => ("a step has too many items", "un paso tiene demasiados elementos"),
         End::ItemFailed => (

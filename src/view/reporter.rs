@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{RecvTimeoutError, bounded, select};
 
 use super::background_writer::OutputError;
-use super::public::EventProjector;
+use super::public::{EventProjector, PublicEvent};
 use super::result::{RunResult, RunResultBuilder};
 use super::run_info::RunInfo;
 use super::sink::{LiveEvent, ReportSink};
@@ -40,6 +40,23 @@ struct SignalState {
 pub struct RunReporter {
     reporter: Reporter,
     run_index: usize,
+}
+
+/// Passes the events of another run on.
+struct ParallelSink(Reporter);
+
+impl ReportSink for ParallelSink {
+    fn on_event(&mut self, event: &PublicEvent) -> Result<(), Disconnected> {
+        self.0.lock().sinks.iter_mut().try_for_each(|sink| sink.on_parallel_event(event))
+    }
+
+    fn on_result(&mut self, _: &RunResult) -> Result<(), Disconnected> {
+        Ok(())
+    }
+
+    fn finish(self: Box<Self>, _: Option<Duration>) -> Result<(), OutputError> {
+        Ok(())
+    }
 }
 
 struct ReporterState {
@@ -90,6 +107,11 @@ impl Reporter {
     /// Shows what is going on before a run has begun.
     pub fn show_live(&self, live: &LiveEvent<'_>) {
         self.lock().sinks.iter_mut().for_each(|sink| sink.on_live(live));
+    }
+
+    /// Returns a sink for a run that takes place beside those of this reporter. Its events go to the streams of events.
+    pub fn parallel_sink(&self) -> impl ReportSink + use<> {
+        ParallelSink(self.clone())
     }
 
     /// Returns the changes of files that a sink shows as diffs.

@@ -85,6 +85,16 @@ pub trait ReportSink: Send {
         Ok(())
     }
 
+    /// Adds an event of a run that takes place beside the others, at the same time as more such runs.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the reader is gone; that run then ends.
+    fn on_parallel_event(&mut self, event: &PublicEvent) -> Result<(), Disconnected> {
+        let _ = event;
+        Ok(())
+    }
+
     /// Looks at an event of the driver before the public events that are made of it, for what those don't have: the
     /// model's reasoning, and when an approved call starts.
     fn on_run_event(&mut self, event: &RunEvent<'_>) {
@@ -220,6 +230,10 @@ impl ReportSink for JsonSink {
                 self.writer.write(jsonl::to_line(event).map_err(|_| Disconnected)?)
             }
         }
+    }
+
+    fn on_parallel_event(&mut self, event: &PublicEvent) -> Result<(), Disconnected> {
+        self.on_event(event)
     }
 
     fn on_result(&mut self, result: &RunResult) -> Result<(), Disconnected> {

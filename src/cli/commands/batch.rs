@@ -16,6 +16,7 @@ use architect::journal::SessionStore;
 use architect::model::{Signal, pluralize};
 use architect::runner::{SystemClock, add_receiver};
 use architect::view::RunResult;
+use architect::view::human::BatchTotals;
 use architect::workflow::batch::coordination::{
     BatchLimits, CellOutcome, CoordinationError, CoordinationSettings, Coordinator, ReopenAs,
 };
@@ -31,6 +32,7 @@ use crate::cli::batch_cells::{CellOptions, common_options};
 use crate::cli::batch_output::{BatchProgress, print_totals};
 use crate::cli::config_options::{self, DEFAULT_AGENT};
 use crate::cli::error::CliError;
+use crate::cli::sinks::open_batch_table;
 use crate::cli::workflow_output::check_origin;
 use crate::cli::{approval, logging, task, worktree_run};
 
@@ -136,6 +138,7 @@ impl BatchPlan {
             out: self.out.clone(),
             files: self.files.clone(),
             has_budget: self.limits.budget_usd.is_some(),
+            table: None,
         };
         let mut problems = mem::take(&mut self.problems);
         problems.append(&mut options.find_problems(&cells));
@@ -154,13 +157,14 @@ pub(super) fn run_cells(
     world: &ProcessEnv,
 ) -> Result<BatchEnd, CliError> {
     let format = args.output.format.format();
-    let (options, cells) = plan.take_cells(args, world)?;
+    let (mut options, cells) = plan.take_cells(args, world)?;
     let BatchPlan { limits, name, out, warning, .. } = plan;
     worktree_run::sweep(world);
 
     check_origin(&out, world)?;
     let durability = config.settings.sessions.durability;
-    let store = SessionStore::open(&out, durability)?;
+    let store = SessionStore::open(&out, durability)
+        .map_err(|error| CliError::failed(error).hint("--out names another folder"))?;
     let folder = BatchFolder::create(&out)?;
     let is_own = |index: &usize| args.shard.is_none_or(|shard| shard.has(*index));
     let own: Cow<'_, [BatchCell]> = match args.shard {
@@ -192,8 +196,11 @@ pub(super) fn run_cells(
     let signals = listen(&interrupts, format)?;
     let lang = config.settings.language;
     let is_shown = (args.output.quiet, args.output.verbose > 0);
-    let progress =
-        BatchProgress::new(lang, format, is_shown, (own.len(), finished), interrupts.clone());
+    let totals = totals_source(&coordinator, own.len(), &limits);
+    let table = open_batch_table(&args.output, lang, world, totals)?;
+    options.table = table.as_ref().map(|table| table.cells().clone());
+    let shown = (own.len(), finished);
+    let progress = BatchProgress::new(lang, format, is_shown, shown, interrupts.clone(), table);
     progress.begin(&out.display().to_string());
     let timeout = limits.timeout.map(Duration::from);
     let cores = || thread::available_parallelism().map_or(1, usize::from);
@@ -210,6 +217,7 @@ pub(super) fn run_cells(
         observer: &progress,
     }
     .run();
+    progress.finish();
 
     // Also after an interrupt, and an error: what is finished is finished.
     let results_lock = folder.lock_results();
@@ -232,6 +240,30 @@ pub(super) fn run_cells(
     let report = BatchReport { name, folder: out, results, spent, exit_code, comparison: None };
     let is_stopped = stopped_by.is_some() && !is_success;
     Ok(BatchEnd { report, folder, results_lock, is_stopped })
+}
+
+/// Returns a function that returns what is done and used in a batch of so many cells.
+fn totals_source(
+    coordinator: &Arc<Coordinator>,
+    cells: usize,
+    limits: &LimitsConfig,
+) -> impl Fn() -> Option<BatchTotals> + Send + use<> {
+    let (coordinator, timeout) = (Arc::clone(coordinator), limits.timeout);
+    let budget = limits.budget_usd;
+    move || {
+        // The workers report why the log can't be read.
+        let progress = coordinator.progress().ok()?;
+        Some(BatchTotals {
+            cells,
+            succeeded: progress.succeeded,
+            failed: progress.partial + progress.failed,
+            running: progress.running,
+            spent: progress.spent.money,
+            budget,
+            tokens: progress.spent.tokens,
+            timeout,
+        })
+    }
 }
 
 /// Returns the configuration of the command itself, and the limits of the whole batch, which are no options of its cells
@@ -387,7 +419,10 @@ pub(crate) fn listen(
     let on_second = move |signal: Signal| {
         let why = format!("stopped by {} before the tasks had stopped", signal.name());
         let result = RunResult { exit_code: signal.exit_code(), ..RunResult::not_started(why) };
-        task::run_with_timeout(move || drop(super::print_result(&result, format)));
+        task::run_with_timeout(move || {
+            logging::end_drawing();
+            drop(super::print_result(&result, format));
+        });
     };
     add_receiver(on_first, on_second).map_err(CliError::failed)?;
     Ok(received)

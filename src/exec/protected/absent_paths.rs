@@ -36,12 +36,6 @@ impl AbsentPaths {
             let is_git = |folder: &Path| folder.file_name().is_some_and(|name| name == ".git");
             path.ancestors().skip(1).any(|folder| is_git(folder) && !folder.is_dir())
         };
-        // A path that can't be looked at may exist.
-        let is_missing = |path: &Path| {
-            path.symlink_metadata().is_err_and(|error| {
-                matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
-            })
-        };
         let is_absent = |path: &&PathBuf| is_missing(path) && !is_in_new(path);
         // Resolved, so that a link found later is known to be a command's.
         let absent = policy.protected.iter().filter(is_absent).map(|path| real_path(path));
@@ -51,24 +45,14 @@ impl AbsentPaths {
     /// Returns whether one of the paths exists now.
     pub(in crate::exec) fn is_outdated(&self) -> bool {
         let exists = |path| exists(&open_canonical_parent(path)?);
-        self.0.iter().any(|path| exists(path).is_ok_and(|exists| exists))
+        self.0.iter().any(|path| exists(path).unwrap_or_else(|_| !is_missing(path)))
     }
 
-    /// Renames those that exist now, and returns their paths, also those that cannot be renamed. Where a link in the place
-    /// of a folder leads to one, the link is renamed, and nothing behind it.
+    /// Renames those that exist now, and returns their paths, also those that cannot be renamed. What is behind a link
+    /// stays, and the link is renamed.
     pub(in crate::exec) fn rename_created(&self) -> Vec<PathBuf> {
         let is_created = |path: &&PathBuf| {
-            let look = || {
-                let place = enter_canonical_parent(path)?;
-                Ok::<_, io::Error>(exists(&place)?.then_some(place))
-            };
-            let found = match look() {
-                Ok(found) => found,
-                // The path may exist through a link that was put in the place of a folder.
-                Err(_) if path.symlink_metadata().is_ok() => find_link(path),
-                Err(_) => None,
-            };
-            let Some((folder, name)) = found else { return false };
+            let Ok(Some((folder, name))) = find_created(path) else { return false };
             if rename_denied(&folder, name).is_err() {
                 // The command may have removed its permissions; the owner can set them.
                 let _ = set_folder_mode(&folder, OWNER);
@@ -80,12 +64,30 @@ impl AbsentPaths {
     }
 }
 
-/// Returns the outermost link in the place of a folder of a path, which had none.
-fn find_link(path: &Path) -> Option<(Dir, &OsStr)> {
-    let folders: Vec<&Path> = path.ancestors().skip(1).collect();
-    let mut places =
-        folders.into_iter().rev().filter_map(|folder| enter_canonical_parent(folder).ok());
-    places.find(|(folder, name)| folder.symlink_metadata(name).is_ok_and(|it| it.is_symlink()))
+/// Returns whether nothing is at a path. One that can't be looked at may exist.
+fn is_missing(path: &Path) -> bool {
+    path.symlink_metadata().is_err_and(|error| {
+        matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+    })
+}
+
+/// Returns what a command has created so that a path exists: its entry, or a link in the place of one of its folders.
+fn find_created(path: &Path) -> io::Result<Option<(Dir, &OsStr)>> {
+    match enter_canonical_parent(path) {
+        Ok(place) => return Ok(exists(&place)?.then_some(place)),
+        Err(_) if is_missing(path) => return Ok(None),
+        Err(_) => {}
+    }
+    let mut folders: Vec<&Path> = path.ancestors().skip(1).collect();
+    // The root is no entry.
+    folders.pop();
+    while let Some(folder) = folders.pop() {
+        let (parent, name) = enter_canonical_parent(folder)?;
+        if parent.symlink_metadata(name)?.is_symlink() {
+            return Ok(Some((parent, name)));
+        }
+    }
+    Ok(None)
 }
 
 fn rename_denied(folder: &Dir, name: &OsStr) -> io::Result<()> {
@@ -187,8 +189,9 @@ mod tests {
         fs::rename(path("w/a"), path("w/b")).unwrap();
         fs::create_dir_all(path("mine/hooks")).unwrap();
         symlink(path("mine"), path("w/a")).unwrap();
+        assert!(absent.is_outdated());
         assert_eq!(absent.rename_created(), [path("w/a/hooks")]);
-        assert!(path("mine/hooks").exists());
+        assert!(path("mine/hooks").exists() && !absent.is_outdated());
         assert!(!path("w/a").exists() && path("w/a.denied").is_symlink());
         assert!(absent.rename_created().is_empty());
     }

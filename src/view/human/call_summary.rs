@@ -5,10 +5,20 @@ use serde_json::{Map, Value};
 use crate::model::Language;
 use crate::tools::{CallArguments, CallSummary, Subject, SummaryDetail, describe};
 use crate::view::catalogue::text;
+use crate::view::public::ToolCallStart;
 use crate::view::sanitize;
 
 /// The maximum length of a command, a pattern or other arguments, in characters.
 const MAX_SUMMARY: usize = 80;
+
+/// Returns the tool of a call and the summary of its arguments, on one line.
+pub(super) fn call_title(start: &ToolCallStart, lang: Language) -> String {
+    let name = sanitize::line(&start.name);
+    match summarize_call(&start.name, &start.arguments, lang) {
+        what if what.is_empty() => name.into_owned(),
+        what => format!("{name} → {what}"),
+    }
+}
 
 /// Returns a one-line summary of a call's arguments; may be empty.
 pub fn summarize_call(tool: &str, arguments: &Value, lang: Language) -> String {

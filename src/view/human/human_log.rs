@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use super::call_blocks::ToolCallBlocks;
-use super::call_summary::summarize_call;
+use super::call_summary::{call_title, summarize_call};
 use super::color::{BOLD, DIM, ERROR, Painter, SUCCESS, WARNING};
 use super::diff::diff_lines;
 use super::live_status::LiveStatus;
@@ -247,7 +247,7 @@ impl HumanLog {
         let what = summarize_call(&start.name, &start.arguments, self.style.lang);
         let name = self.painter.paint(BOLD, &sanitize::line(&start.name));
         let arrow = if what.is_empty() { "" } else { " → " };
-        let title = format!("{}{arrow}{what}", sanitize::line(&start.name));
+        let title = call_title(start, self.style.lang);
         self.update(|status| status.begin_call(&start.id, title));
         let lines = self.blocks.begin(&start.id, format!("   🔧 {name}{arrow}{what}"));
         if self.last_written != LastWritten::Tool {
@@ -479,6 +479,16 @@ fn denied_tools(result: &RunResult) -> String {
 }
 
 impl PauseDrawing {
+    pub(super) fn new(queue: Arc<WriteQueue<DrawCommand>>) -> Self {
+        Self(queue)
+    }
+
+    /// Erases the status area, and draws none any more.
+    pub fn end_drawing(&self) {
+        let _ = self.0.write(DrawCommand::Pause(true));
+        self.0.flush(CLEAR_TIMEOUT);
+    }
+
     /// Writes whole lines above the status area. Returns whether the log still takes them.
     pub fn write_lines(&self, lines: String) -> bool {
         self.0.write(DrawCommand::Lines(lines)).is_ok()

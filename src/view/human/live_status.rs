@@ -3,16 +3,35 @@
 //! The log updates it with the events of a run; the thread that draws takes its lines ten times a second. It holds only
 //! the newest state, so that nothing queues up.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use super::color::{DIM, Painter, WARNING};
 use crate::model::{
     CallId, EffectId, Language, MicroUsd, RunLimits, RunTime, TimeSpan, Tokens, Usage,
 };
-use crate::port::Clock;
+use crate::port::{Clock, lock};
 use crate::view::catalogue::text;
 use crate::view::sanitize;
 use crate::view::sink::ServerState;
+
+/// What is drawn below the log.
+pub(super) trait LiveArea: Send {
+    /// Returns whether there is anything to draw.
+    fn is_active(&self) -> bool;
+
+    /// Returns the lines for a terminal of this width: at most so many, and none that wraps.
+    fn lines(&mut self, frame: usize, columns: usize, most: usize) -> Vec<String>;
+}
+
+impl LiveArea for Arc<Mutex<LiveStatus>> {
+    fn is_active(&self) -> bool {
+        lock(self).is_active()
+    }
+
+    fn lines(&mut self, frame: usize, columns: usize, most: usize) -> Vec<String> {
+        lock(self).lines(frame, columns, most)
+    }
+}
 
 /// The present activity of a run.
 pub(super) struct LiveStatus {
@@ -60,7 +79,7 @@ pub(super) struct LiveTotals {
     pub(super) window: Tokens,
 }
 
-const FRAMES: [&str; 10] = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"];
+pub(super) const FRAMES: [&str; 10] = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"];
 
 /// The reasoning that is kept, in bytes.
 const MAX_REASONING: usize = 2_000;
@@ -404,7 +423,7 @@ pub(super) fn wrap(text: &str, columns: usize) -> Vec<String> {
     lines
 }
 
-fn short(tokens: Tokens) -> String {
+pub(super) fn short(tokens: Tokens) -> String {
     match tokens.0 {
         0..1_000 => tokens.0.to_string(),
         1_000..1_000_000 => format!("{}.{}k", tokens.0 / 1_000, tokens.0 % 1_000 / 100),
@@ -412,11 +431,11 @@ fn short(tokens: Tokens) -> String {
     }
 }
 
-fn dollars(cost: MicroUsd) -> String {
+pub(super) fn dollars(cost: MicroUsd) -> String {
     format!("${:.2}", cost.as_dollars())
 }
 
-fn minutes(span: TimeSpan) -> String {
+pub(super) fn minutes(span: TimeSpan) -> String {
     let seconds = span.0 / 1_000_000;
     format!("{}:{:02}", seconds / 60, seconds % 60)
 }

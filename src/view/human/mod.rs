@@ -2,8 +2,9 @@
 //!
 //! [`HumanLog`] turns public events into lines; the catalogue has the sentences, [`call_summary`] summarizes the
 //! arguments of a tool call, `call_blocks` groups the lines of calls that run in parallel, and `terminal_screen`
-//! draws an area below the log with what `live_status` knows of the present activity. Every byte from a model, a tool or a file name is sanitized first.
+//! draws an area below the log with what `live_status` knows of the present activity, or `batch_table` of a batch. Every byte from a model, a tool or a file name is sanitized first.
 
+mod batch_table;
 mod call_blocks;
 pub mod call_summary;
 mod color;
@@ -12,6 +13,7 @@ mod human_log;
 mod live_status;
 mod terminal_screen;
 
+pub use batch_table::{BatchTable, BatchTotals, RunningCells};
 pub use color::{ColorChoice, can_redraw, should_use_color};
 pub use diff::diff_lines;
 pub use human_log::{HumanLog, LogDetail, LogStyle, PauseDrawing};

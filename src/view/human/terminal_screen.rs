@@ -1,15 +1,13 @@
 //! A log with an area below it that is drawn again and again: the present activity.
 
 use std::io::{self, Write};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crossterm::cursor::{MoveToColumn, MoveUp};
 use crossterm::queue;
 use crossterm::terminal::{BeginSynchronizedUpdate, Clear, ClearType, EndSynchronizedUpdate};
 
-use super::live_status::{LiveStatus, width, wrap};
-use crate::port::lock;
+use super::live_status::{LiveArea, width, wrap};
 use crate::view::background_writer::{
     PlainTarget, WriteTarget, flush_blocking, write_all_blocking,
 };
@@ -59,9 +57,9 @@ impl TerminalView {
 /// A terminal with an area below the log that is redrawn: the line that is still incomplete, and the present activity.
 ///
 /// Each change is one write, which erases the area, adds to the log, and draws the area again.
-pub(super) struct TerminalScreen<W> {
+pub(super) struct TerminalScreen<W, A> {
     out: W,
-    status: Arc<Mutex<LiveStatus>>,
+    live: A,
     /// Returns the terminal as it is; called before each drawing.
     view: Box<dyn Fn() -> TerminalView + Send>,
     /// Whole lines that are not written yet.
@@ -86,15 +84,11 @@ const MIN_COLUMNS: usize = 20;
 /// The lines of an incomplete line that are drawn.
 const PARTIAL_LINES: usize = 6;
 
-impl<W: Write> TerminalScreen<W> {
-    pub(super) fn new(
-        out: W,
-        status: Arc<Mutex<LiveStatus>>,
-        view: Box<dyn Fn() -> TerminalView + Send>,
-    ) -> Self {
+impl<W: Write, A: LiveArea> TerminalScreen<W, A> {
+    pub(super) fn new(out: W, live: A, view: Box<dyn Fn() -> TerminalView + Send>) -> Self {
         Self {
             out,
-            status,
+            live,
             view,
             pending: String::new(),
             partial: String::new(),
@@ -106,7 +100,7 @@ impl<W: Write> TerminalScreen<W> {
     }
 
     fn is_active(&self) -> bool {
-        !self.is_paused && (!self.partial.is_empty() || lock(&self.status).is_active())
+        !self.is_paused && (!self.partial.is_empty() || self.live.is_active())
     }
 
     /// Writes what is pending, and draws the area or leaves it out.
@@ -137,7 +131,7 @@ impl<W: Write> TerminalScreen<W> {
                 self.partial_end = lines.concat();
             }
             let left = rows.saturating_sub(2 + lines.len());
-            let status = lock(&self.status).lines(self.frame, columns, left);
+            let status = self.live.lines(self.frame, columns, left);
             self.drawn = lines.iter().chain(&status).map(|line| visible_width(line)).collect();
             bytes.extend([lines, status].concat().join("\n").into_bytes());
         }
@@ -181,7 +175,7 @@ fn visible_width(line: &str) -> usize {
     total + width(rest)
 }
 
-impl<W: Write + Send> WriteTarget<DrawCommand> for TerminalScreen<W> {
+impl<W: Write + Send, A: LiveArea> WriteTarget<DrawCommand> for TerminalScreen<W, A> {
     fn write_item(&mut self, draw: DrawCommand) -> io::Result<()> {
         match draw {
             DrawCommand::Lines(lines) => {
@@ -253,12 +247,14 @@ impl<W: Write + Send> WriteTarget<DrawCommand> for PlainTarget<W> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::{Arc, Mutex};
     use std::time::SystemTime;
 
     use super::*;
     use crate::model::{Language, RunTime};
-    use crate::port::Clock;
+    use crate::port::{Clock, lock};
     use crate::view::human::color::Painter;
+    use crate::view::human::live_status::LiveStatus;
 
     struct StoppedClock;
 
@@ -272,7 +268,7 @@ mod tests {
         }
     }
 
-    type Screen<'a> = TerminalScreen<&'a mut Vec<u8>>;
+    type Screen<'a> = TerminalScreen<&'a mut Vec<u8>, Arc<Mutex<LiveStatus>>>;
 
     /// Returns what is written, with the erased area as `<`, and without the frame around each write.
     fn drawn(script: impl FnOnce(&mut Screen<'_>, &Mutex<LiveStatus>)) -> String {

@@ -15,6 +15,7 @@ use super::coordination::{
     CellId, CellOutcome, Claim, CoordinationError, Coordinator, Lease, LeaseToken, WorkerId,
 };
 use super::folder::BatchFolder;
+use super::open_files::limit_by_open_files;
 use super::results::lost_result;
 use crate::app::{ProcessEnv, RunInterrupts};
 use crate::journal::SessionStore;
@@ -117,7 +118,7 @@ impl BatchRun<'_> {
         let (leases, done) = (LeaseTable::default(), CancellationToken::new());
         thread::scope(|scope| {
             let keeper = scope.spawn(|| self.keep_leases(&leases, &done));
-            let workers = self.jobs.clamp(1, self.cells.len().max(1));
+            let workers = limit_by_open_files(self.jobs.clamp(1, self.cells.len().max(1)));
             let workers: Vec<_> = (0..workers)
                 .filter_map(|index| {
                     let name = format!("cell-{index}");

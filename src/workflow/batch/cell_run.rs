@@ -57,7 +57,7 @@ pub trait CellConfigurator: Sync {
     /// # Errors
     ///
     /// Fails if one can't be opened.
-    fn sinks(&self, config: &Config) -> Result<Vec<Box<dyn ReportSink>>, String>;
+    fn sinks(&self, cell: &BatchCell, config: &Config) -> Result<Vec<Box<dyn ReportSink>>, String>;
 }
 
 /// Returns the log file of the configuration, with the events as JSON, if it names one.
@@ -344,7 +344,7 @@ impl CellRunner<'_> {
             options: options.clone(),
             ..RunRequest::new(Arc::clone(&task), target, CostSource::Agent)
         };
-        let sinks = self.configurator.sinks(&setup.config).map_err(CellError::Broken)?;
+        let sinks = self.configurator.sinks(cell, &setup.config).map_err(CellError::Broken)?;
         let reporter = Reporter::new(sinks);
         let info = setup.run_info(&request);
         if let Some(telemetry) = start_telemetry(&setup.env, &info) {

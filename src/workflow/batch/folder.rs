@@ -88,9 +88,11 @@ impl BatchFolder {
     /// Fails if the folder has results, and not the log that shows which cells they are of: all cells would run again.
     fn check_log(&self) -> Result<(), BatchFileError> {
         let log = self.0.join(LOG_FILE);
-        if log.exists() {
-            return Ok(());
-        }
+        let problem = match fs::metadata(&log) {
+            Ok(found) if found.len() > 0 => return Ok(()),
+            Ok(_) => "empty",
+            Err(_) => "missing",
+        };
         let is_result =
             |entry: &fs::DirEntry| entry.path().extension().is_some_and(|it| it == "json");
         let mut entries = fs::read_dir(self.cells()).into_iter().flatten().flatten();
@@ -98,9 +100,9 @@ impl BatchFolder {
             false => Ok(()),
             true => Err(BatchFileError::unreadable(
                 log,
-                io::Error::other(
-                    "it is missing, and there are results of cells; bring it back, or use another folder",
-                ),
+                io::Error::other(format!(
+                    "it is {problem}, and there are results of cells; bring it back, or use another folder"
+                )),
             )),
         }
     }

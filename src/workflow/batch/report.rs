@@ -114,7 +114,11 @@ impl BatchReport {
 
     /// Returns what the cells cost, for people.
     pub fn cost_text(&self) -> String {
-        self.total(cost).map_or("no price".to_owned(), |cost| format!("${cost:.6}"))
+        // Those that have not ended have no result, and may have spent something.
+        let is_unfinished = self.count(CellStatus::Unfinished) > 0 && self.spent > 0.0;
+        let known = [self.total(cost), is_unfinished.then_some(self.spent)];
+        let cost = known.into_iter().flatten().reduce(f64::max);
+        cost.map_or("no price".to_owned(), |cost| format!("${cost:.6}"))
     }
 
     /// Returns the report as JSON, without the cells.

@@ -21,7 +21,7 @@ use crate::config::Config;
 use crate::journal::{SessionId, SessionStore};
 use crate::machine::{CloseReason, RunStatus, StopReason};
 use crate::runner::SystemClock;
-use crate::view::{ReportSink, sanitize};
+use crate::view::{ReportSink, Reporter, sanitize};
 use crate::workflow::batch::coordination::{
     BatchLimits, CellId, CellOutcome, CoordinationSettings, Coordinator, ReopenAs,
 };
@@ -129,7 +129,7 @@ impl ParallelItems<'_> {
             jobs: self.jobs,
             interrupts: &interrupts,
             deadline: self.run.limits.deadline,
-            configurator: &ItemConfigurator(self.setup),
+            configurator: &ItemConfigurator { setup: self.setup, reporter: &self.run.io.reporter },
             observer: &ItemProgress {
                 step: self.step,
                 items: &self.items,
@@ -342,12 +342,16 @@ fn remove_merged(worktrees: &Worktrees, worktree: Worktree) {
     }
 }
 
-/// Configures every item as its step.
-struct ItemConfigurator<'a>(&'a StepSetup);
+/// Configures every item as its step, and passes its events on.
+struct ItemConfigurator<'a> {
+    setup: &'a StepSetup,
+    /// The outputs of the workflow.
+    reporter: &'a Reporter,
+}
 
 impl CellConfigurator for ItemConfigurator<'_> {
     fn configure(&self, _: &BatchCell) -> Result<CellConfig, AppError> {
-        let StepSetup { setup, options } = self.0;
+        let StepSetup { setup, options } = self.setup;
         let mut config = setup.config.clone();
         // The batch has them, for all items together.
         let limits = &mut config.settings.limits;
@@ -356,9 +360,11 @@ impl CellConfigurator for ItemConfigurator<'_> {
         Ok(CellConfig { config, agent, execution, options: options.clone() })
     }
 
-    fn sinks(&self, config: &Config) -> Result<Vec<Box<dyn ReportSink>>, String> {
-        let setup = &self.0.setup;
-        log_file_sinks(config, &setup.env, &setup.config.workspace)
+    fn sinks(&self, _: &BatchCell, config: &Config) -> Result<Vec<Box<dyn ReportSink>>, String> {
+        let setup = &self.setup.setup;
+        let mut sinks = log_file_sinks(config, &setup.env, &setup.config.workspace)?;
+        sinks.push(Box::new(self.reporter.parallel_sink()));
+        Ok(sinks)
     }
 }
 

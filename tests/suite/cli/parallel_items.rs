@@ -1,5 +1,6 @@
 //! `architect pipeline`: a step whose items run at the same time, each in a worktree of its own.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::process::Child;
 
@@ -54,11 +55,15 @@ impl Parallel {
     }
 
     fn begin(&self, args: &[&str]) -> Child {
+        self.begin_with_format("--json", args)
+    }
+
+    fn begin_with_format(&self, format: &str, args: &[&str]) -> Child {
         let home = self.project.cli.home();
         let steps = home.join("steps.toml").display().to_string();
         let model = format!("scripted/{}", home.join("build.toml").display());
         let common = ["pipeline", &steps, "--model", &model, "--out", "ignored", "--mode", "yolo"];
-        let args = [&common[..], &["--json"], args].concat();
+        let args = [&common[..], &[format], args].concat();
         self.project.cli.command(&args).spawn().unwrap()
     }
 
@@ -241,4 +246,25 @@ fn without_a_repository_nothing_is_started() {
         "{}",
         ran.err
     );
+}
+
+#[test]
+fn the_stream_has_the_events_of_each_item_by_its_session() {
+    let parallel = Parallel::new(WRITE, "[]");
+    let ran = wait_for_exit(parallel.begin_with_format("--output-format=stream-json", &[]));
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    let lines = ran.lines();
+    let of_type = |name: &str| lines.iter().filter(|line| line["type"] == name).count();
+    // Two steps and three items; one result, on the last line.
+    assert_eq!((of_type("agent_start"), of_type("agent_end"), of_type("result")), (5, 5, 1));
+    assert_eq!(lines.last().unwrap()["type"], "result");
+    let calls = lines.iter().filter(|line| line["type"] == "tool_call_end");
+    let sessions: BTreeSet<&str> = calls.map(|it| it["session_id"].as_str().unwrap()).collect();
+    assert_eq!(sessions.len(), 3, "{sessions:?}");
+    for session in sessions {
+        let of_session = lines.iter().filter(|line| line["session_id"] == session);
+        let numbers: Vec<u64> = of_session.filter_map(|line| line["seq"].as_u64()).collect();
+        let expected: Vec<u64> = (1..).take(numbers.len()).collect();
+        assert_eq!(numbers, expected, "{session}");
+    }
 }

@@ -14,6 +14,17 @@ pub struct SlurmScript {
     pub options: Vec<String>,
 }
 
+/// Returns an option as sbatch reads it in a script: a value with blanks is quoted, unless the option has quotes.
+fn directive(option: &str) -> String {
+    let end = option.find(|c: char| c == '=' || c.is_whitespace());
+    let (name, value) = option.split_at(end.map_or(option.len(), |end| end + 1));
+    let is_word = |c: char| !c.is_whitespace() && c != '#';
+    if value.chars().all(is_word) || option.contains(['"', '\'', '\\']) {
+        return option.to_owned();
+    }
+    format!("{name}\"{value}\"")
+}
+
 impl SlurmScript {
     /// Returns the text of the script.
     pub fn render(&self) -> String {
@@ -30,7 +41,7 @@ impl SlurmScript {
         ];
         let options =
             options.iter().chain(&self.options).fold(String::new(), |mut lines, option| {
-                let _ = writeln!(lines, "#SBATCH {option}");
+                let _ = writeln!(lines, "#SBATCH {}", directive(option));
                 lines
             });
         let words = words.iter().fold(String::new(), |mut lines, word| {
@@ -90,5 +101,24 @@ fi
 exit "$code"
 "#
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_with_blanks_is_one_word() {
+        for (option, expected) in [
+            ("--time=4:00:00", "--time=4:00:00"),
+            ("--requeue", "--requeue"),
+            ("--partition long", "--partition long"),
+            ("--comment=two words #1", "--comment=\"two words #1\""),
+            ("--comment two words", "--comment \"two words\""),
+            ("--comment='two words'", "--comment='two words'"),
+        ] {
+            assert_eq!(directive(option), expected);
+        }
     }
 }

@@ -3,7 +3,9 @@
 mod budget;
 mod emit;
 mod fixture;
+mod live_table;
 mod manifest;
+mod open_files;
 mod repositories;
 mod results;
 mod shared;
