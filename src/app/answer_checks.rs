@@ -11,8 +11,8 @@ use super::sandbox::Sandbox;
 use crate::config::QualityGate;
 use crate::exec::CommandSpec;
 use crate::machine::CheckResult;
-use crate::tools::ToolRegistry;
 use crate::port::{AnswerChecks, EffectContext, EffectNotice, HookOutcome, HookPoint, HookRun};
+use crate::tools::ToolRegistry;
 
 /// Several checks; the first one that an answer does not pass decides.
 pub(super) struct CheckSequence(pub(super) Vec<Arc<dyn AnswerChecks>>);

@@ -17,8 +17,8 @@ use crate::policy::{
     PermissionRule, PermissionRules, QuotaUsage, Repositories, UnwritablePaths,
 };
 use crate::tools::{
-    BUILT_IN, BuiltInTool, CommandSettings, ExecutionMode, FileDeletion, MaxResultTokens, READ_OUTPUT, Tool,
-    ToolRegistry, ToolSettings, describe, rule_tools, standard_tools,
+    BUILT_IN, BuiltInTool, CommandSettings, ExecutionMode, FileDeletion, MaxResultTokens,
+    READ_OUTPUT, Tool, ToolRegistry, ToolSettings, describe, rule_tools, standard_tools,
 };
 
 impl RunSetup {

@@ -177,9 +177,8 @@ impl OpenedSession {
             (!is_decided && !changes.is_empty()).then(|| describe_changes(&changes).into());
         let ended = &history.background_commands;
         let ended = (!is_decided && !ended.is_empty()).then(|| describe_ended(ended).into());
-        let [notice, ended] = [notice, ended].map(|text| {
-            text.map(|text| QueuedMessage { kind: MessageKind::SystemNotice, text })
-        });
+        let [notice, ended] = [notice, ended]
+            .map(|text| text.map(|text| QueuedMessage { kind: MessageKind::SystemNotice, text }));
         let prompt = prompt.map(|text| QueuedMessage { kind: MessageKind::Task, text });
         // Before the decision, since the process may end after it; a repetition uses the same names.
         let last = history.header.created.plus(history.at);

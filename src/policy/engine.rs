@@ -173,7 +173,9 @@ impl PolicyEngine {
             CallTarget::Read(_) | CallTarget::Search(_) | CallTarget::Write(_) => None,
         });
         if let Some(why) = undecidable {
-            return Decision::ask(format!("the rules cannot be applied to the input, because {why}"));
+            return Decision::ask(format!(
+                "the rules cannot be applied to the input, because {why}"
+            ));
         }
         if self.guardrails.commands == CommandScope::AllowedOnly {
             return Decision::deny(

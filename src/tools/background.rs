@@ -113,6 +113,9 @@ impl BackgroundCommands {
             return Err("the run is over".to_owned());
         }
         let running = list.commands.iter().filter(|command| command.is_running());
+        if running.clone().any(|command| command.call == *call) {
+            return Err(format!("a command with call_id '{call}' runs already"));
+        }
         if running.count() >= MAX_RUNNING {
             return Err(format!(
                 "{MAX_RUNNING} commands run in the background already; end one with stop_command"
@@ -162,8 +165,11 @@ impl BackgroundCommands {
     /// Returns the running commands that were declared as needed, one description each.
     pub(super) fn needed(&self) -> Vec<String> {
         let list = lock(&self.0.0);
-        let needed = list.commands.iter().filter(|command| command.is_needed && command.is_running());
-        needed.map(|command| format!("{} (call_id \"{}\")", command.short_line(), command.call)).collect()
+        let needed =
+            list.commands.iter().filter(|command| command.is_needed && command.is_running());
+        needed
+            .map(|command| format!("{} (call_id \"{}\")", command.short_line(), command.call))
+            .collect()
     }
 
     /// Stops all commands, starts no more, and waits at most this long for their end.
@@ -175,7 +181,10 @@ impl BackgroundCommands {
         }
         let left = commands.iter().filter(|command| command.is_running()).count();
         if left > 0 {
-            log::debug!("{} still to be ended by their supervisors", pluralize(left, "command is", "commands are"));
+            log::debug!(
+                "{} still to be ended by their supervisors",
+                pluralize(left, "command is", "commands are")
+            );
         }
     }
 }
@@ -242,7 +251,8 @@ impl BackgroundCommand {
             if is_reached(&mut state) {
                 return true;
             }
-            let left = until.map_or(INTERVAL, |until| until.saturating_duration_since(Instant::now()));
+            let left =
+                until.map_or(INTERVAL, |until| until.saturating_duration_since(Instant::now()));
             if left.is_zero() || cancel.is_some_and(CancellationToken::is_cancelled) {
                 return false;
             }

@@ -25,7 +25,9 @@ pub(super) const TOOL: BuiltInTool = BuiltInTool {
         Some(build_tool(NAME, description, move |arguments: Arguments| {
             let Arguments { call_id, text, close } = arguments;
             if text.is_empty() && !close {
-                return Err(format!("Invalid arguments for {NAME}: text is empty, and close is not set."));
+                return Err(format!(
+                    "Invalid arguments for {NAME}: text is empty, and close is not set."
+                ));
             }
             let end = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
             Ok(Call { commands: commands.clone(), id: call_id, text: text + end, is_last: close })
@@ -69,7 +71,8 @@ impl ToolInvocation for Call {
     /// The text by itself, and as the end of everything that was written: a command may be spread over several calls.
     fn targets(&self) -> Vec<CallTarget> {
         let before = self.commands.find(&self.id).map(|command| command.written());
-        let whole = before.ok().filter(|before| !before.is_empty()).map(|before| before + &self.text);
+        let whole =
+            before.ok().filter(|before| !before.is_empty()).map(|before| before + &self.text);
         let texts = std::iter::once(self.text.clone()).chain(whole);
         texts.map(|text| CallTarget::Command(CommandTarget::input(&text))).collect()
     }

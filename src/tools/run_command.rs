@@ -16,7 +16,8 @@ use super::error_hints;
 use super::readiness::{ReadinessCondition, ReadinessOutcome};
 use super::tool::{CallContext, CallPlan, Tool, ToolInvocation, ToolOutput};
 use crate::exec::{
-    CommandEnd, CommandOutcome, CommandSpec, NetworkAccess, SandboxLevel, Supervisor, explain_denial,
+    CommandEnd, CommandOutcome, CommandSpec, NetworkAccess, SandboxLevel, Supervisor,
+    explain_denial,
 };
 use crate::machine::CallIntent;
 use crate::model::{CallAccess, TimeSpan, ToolStatus};
@@ -58,10 +59,13 @@ pub(super) const TOOL: BuiltInTool = BuiltInTool {
                     "timeout is {timeout}, and has to be between 1 and {MAX_TIMEOUT} seconds"
                 ));
             }
-            let has_condition = [ready_pattern.is_some(), ready_port.is_some(), ready_file.is_some()];
+            let has_condition =
+                [ready_pattern.is_some(), ready_port.is_some(), ready_file.is_some()];
             let conditions = has_condition.into_iter().filter(|is_given| *is_given).count();
             if !arguments.background && (conditions > 0 || needed) {
-                return invalid("ready_pattern, ready_port, ready_file and needed are for background: true");
+                return invalid(
+                    "ready_pattern, ready_port, ready_file and needed are for background: true",
+                );
             }
             if conditions > 1 {
                 return invalid("give one of ready_pattern, ready_port and ready_file");
@@ -79,7 +83,9 @@ pub(super) const TOOL: BuiltInTool = BuiltInTool {
                     );
                 }
                 (_, Some(port), _) => Some(ReadinessCondition::Port(port)),
-                (.., Some(path)) => Some(ReadinessCondition::file(&root, resolve(&root, Some(&path))?)),
+                (.., Some(path)) => {
+                    Some(ReadinessCondition::file(&root, resolve(&root, Some(&path))?))
+                }
                 (None, None, None) => None,
             };
             let background = arguments.background.then(|| BackgroundStart {

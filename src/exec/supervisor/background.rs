@@ -10,7 +10,7 @@ use crate::exec::command::{CommandInput, CommandOutcome, CommandSpec, ExecError}
 use crate::port::CancellationToken;
 
 /// The shortest time between two checks of the protected paths.
-const CHECK_INTERVAL: Duration = Duration::from_secs(2);
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// How many times as long as a check the time to the next one is at least.
 const CHECK_FACTOR: u32 = 20;
@@ -46,8 +46,11 @@ impl Supervisor {
         }
         let (reader, out) = create_pipe()?;
         let err = out.try_clone().map_err(ExecError::Supervisor)?;
-        let files =
-            CommandFiles { stdin: input.into(), outputs: [out, err], readers: [Some(reader), None] };
+        let files = CommandFiles {
+            stdin: input.into(),
+            outputs: [out, err],
+            readers: [Some(reader), None],
+        };
         let mut sink = BackgroundSink {
             supervisor: self,
             cancel,
@@ -92,7 +95,9 @@ impl CommandSink for BackgroundSink<'_> {
         self.renamed.extend(worker.rename_created());
         self.notices.extend(self.supervisor.repositories().clean_up(&worker.uncovered()));
         if self.renamed.len() + self.notices.len() > MAX_DENIED && !self.cancel.is_cancelled() {
-            self.notices.push("it was stopped, since it changed protected files again and again".to_owned());
+            self.notices.push(
+                "it was stopped, since it changed protected files again and again".to_owned(),
+            );
             self.cancel.cancel();
         }
         self.check_at = Instant::now() + CHECK_INTERVAL.max(begun.elapsed() * CHECK_FACTOR);

@@ -148,7 +148,8 @@ impl Supervisor {
         let (stdout, out) = create_pipe()?;
         let (stderr, err) = create_pipe()?;
         let stdin = open_input(&command.stdin)?;
-        let files = CommandFiles { stdin, outputs: [out, err], readers: [Some(stdout), Some(stderr)] };
+        let files =
+            CommandFiles { stdin, outputs: [out, err], readers: [Some(stdout), Some(stderr)] };
         self.run_with(command, cancel, files, &mut OutputWatcher::new(watch))
     }
 
