@@ -114,7 +114,7 @@ impl ToolInvocation for Call {
     }
 }
 
-/// The shortest wait that a result tells of.
+/// The shortest wait that a result reports.
 const SHORT_WAIT: Duration = Duration::from_millis(900);
 
 impl Call {

@@ -46,9 +46,9 @@ impl LineLog {
     /// Appends output.
     pub(super) fn add(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() {
-            let room = MAX_LINE - self.partial.len();
-            let end = memchr::memchr(b'\n', &bytes[..bytes.len().min(room)]);
-            let taken = end.map_or(bytes.len().min(room), |end| end + 1);
+            let space = MAX_LINE - self.partial.len();
+            let end = memchr::memchr(b'\n', &bytes[..bytes.len().min(space)]);
+            let taken = end.map_or(bytes.len().min(space), |end| end + 1);
             let (line, rest) = bytes.split_at(taken);
             self.partial.extend_from_slice(line);
             bytes = rest;

@@ -28,8 +28,8 @@ fn what_runs_in_the_background_ends_with_the_answer() {
     ]);
     let ran = world.run_with_server(&server, &YOLO);
     assert_eq!(ran.outcome(), outcome(0, "llm_done", "success"), "{}", ran.err);
-    let told = server.requests()[1].json()["messages"].to_string();
-    assert!(told.contains("started; it runs on in the background with call_id"), "{told}");
+    let shown = server.requests()[1].json()["messages"].to_string();
+    assert!(shown.contains("started; it runs on in the background with call_id"), "{shown}");
     assert_eq!(count_processes("4791.1"), 0);
 }
 
@@ -57,9 +57,9 @@ fn what_runs_in_the_background_ends_with_an_interrupted_run_and_with_its_time() 
     wait_until("nothing is left", || count_processes("4791.2") == 0);
 }
 
-/// The machine is told nothing of it: the journal has what was started.
+/// The machine is shown nothing of it: the journal has what was started.
 #[test]
-fn a_killed_run_leaves_nothing_and_the_resumed_one_is_told_what_is_gone() {
+fn a_killed_run_leaves_nothing_and_the_resumed_one_learns_what_is_gone() {
     let world = CliFixture::new();
     let server = Server::new([
         start("c1", "echo up; setsid sleep 4791.3 & sleep 4791.3", r#", "ready_pattern": "up""#),
@@ -82,18 +82,18 @@ fn a_killed_run_leaves_nothing_and_the_resumed_one_is_told_what_is_gone() {
     assert_eq!(ran.outcome(), outcome(0, "llm_done", "success"), "{}", ran.err);
     let gone = "What it had started in the background no longer runs: `echo up; setsid sleep 4791.3 & sleep 4791.3` \
                 (call_id \"c1\"). Start again what you need.";
-    let told = |request: usize| {
+    let shown = |request: usize| {
         let messages = server.requests()[request].json()["messages"].clone();
         let texts =
             messages.as_array().unwrap().iter().map(|message| message["content"].to_string());
         texts.filter(|text| text.contains(&json!(gone).to_string().trim_matches('"'))).count()
     };
-    assert_eq!(told(2), 1, "{}", server.requests()[2].json()["messages"]);
+    assert_eq!(shown(2), 1, "{}", server.requests()[2].json()["messages"]);
     let output = server.requests()[3].json()["messages"].to_string();
     assert!(output.contains("There is no command with call_id 'c1'"), "{output}");
     // Once is enough.
     assert_eq!(resume("More.").code, 0);
-    assert_eq!(told(4), 1);
+    assert_eq!(shown(4), 1);
     assert_eq!(world.run(&["replay", "last", "--verify"]).code, 0);
 }
 
@@ -114,10 +114,10 @@ fn an_answer_waits_for_a_command_that_is_needed() {
     assert_eq!(ran.outcome(), outcome(0, "llm_done", "success"), "{}", ran.err);
     assert_eq!(ran.json()["output"], "Now it is done.");
     assert_eq!(world.read("made"), "yes\n");
-    let told = server.requests()[2].json()["messages"].to_string();
+    let shown = server.requests()[2].json()["messages"].to_string();
     assert!(
-        told.contains("[SYSTEM] What was started as needed still runs: `read x; echo $x > made`"),
-        "{told}"
+        shown.contains("[SYSTEM] What was started as needed still runs: `read x; echo $x > made`"),
+        "{shown}"
     );
 }
 

@@ -70,7 +70,7 @@ fn a_command_runs_on_until_it_is_stopped_with_all_that_it_started() {
 }
 
 #[test]
-fn why_a_command_is_not_ready_is_said() {
+fn why_a_command_is_not_ready_is_reported() {
     let world = ToolFixture::new();
     let ended = start(&world, "echo no config >&2; exit 3", &json!({"ready_pattern": "up"}));
     assert_eq!(ended.status, ToolStatus::Failed);
@@ -257,7 +257,7 @@ fn with_rules(mode: ConfirmMode, deny: &[&str], allow: &[&str]) -> ToolFixture {
     ToolFixture::with(ToolSettings { mode, rules, ..ToolSettings::default() }, |_| {})
 }
 
-/// The text is judged as if the command were a shell, also if it comes in pieces.
+/// The text is checked as if the command were a shell, also if it comes in pieces.
 #[test]
 fn what_no_command_may_do_is_not_written_to_one() {
     let world = with_rules(ConfirmMode::Yolo, &["run_command(git push *)"], &[]);
