@@ -208,9 +208,8 @@ impl RunSetup {
         let RunSession { machine, output, journal } =
             target.begin(session, task.clone(), rules, context.request_bytes(), setup)?;
 
-        let toolbox: Arc<dyn Toolbox> = Arc::<ToolRegistry>::clone(&registry);
         let own = Ports {
-            tools: toolbox,
+            tools: Arc::<ToolRegistry>::clone(&registry),
             checks: self.answer_checks(&registry),
             observer: Box::new(reporter.observe_run(info)),
             ..Ports::new(model)

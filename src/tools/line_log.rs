@@ -177,7 +177,7 @@ mod tests {
         for number in 1..=200_000 {
             log.add(format!("line {number}\n").as_bytes());
         }
-        log.add(&[b'x'; 100_000]);
+        log.add("x".repeat(100_000).as_bytes());
         let kept: usize = log.lines_from(1).map(|(_, line)| line.len() + 1).sum();
         assert!(kept <= HEAD_BYTES + TAIL_BYTES + MAX_LINE, "{kept}");
         assert_eq!(log.read(Some(1), 1, 100).text, "line 1\n");

@@ -149,7 +149,7 @@ struct Arguments {
     /// Variables that are added to its environment.
     #[serde(default)]
     env: BTreeMap<String, String>,
-    /// Whether it runs on in the background after the call. command_output, command_input and stop_command take the id of
+    /// Whether it runs on in the background after the call. `command_output`, `command_input` and `stop_command` take the id of
     /// the call.
     #[serde(default)]
     background: bool,
