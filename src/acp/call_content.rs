@@ -129,7 +129,14 @@ fn locations(root: &WorkspaceRoot, tool: &str, arguments: &Value) -> Vec<ToolCal
         Some(TargetKind::Read) => {
             arguments["path"].as_str().map(str::to_owned).into_iter().collect()
         }
-        Some(TargetKind::Tool | TargetKind::Search | TargetKind::Command) | None => Vec::new(),
+        Some(
+            TargetKind::Tool
+            | TargetKind::Search
+            | TargetKind::Command
+            | TargetKind::Running
+            | TargetKind::Input,
+        )
+        | None => Vec::new(),
     };
     let location = |path: String| {
         let path = root.resolve(&path).ok()?;

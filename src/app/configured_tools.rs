@@ -17,8 +17,8 @@ use crate::policy::{
     PermissionRule, PermissionRules, QuotaUsage, Repositories, UnwritablePaths,
 };
 use crate::tools::{
-    BUILT_IN, CommandSettings, ExecutionMode, FileDeletion, MaxResultTokens, READ_OUTPUT, Tool,
-    ToolRegistry, ToolSettings, describe, rule_tools, standard_tools,
+    BUILT_IN, BuiltInTool, CommandSettings, ExecutionMode, FileDeletion, MaxResultTokens,
+    READ_OUTPUT, Tool, ToolRegistry, ToolSettings, describe, rule_tools, standard_tools,
 };
 
 impl RunSetup {
@@ -43,7 +43,9 @@ impl RunSetup {
         settings.guardrails.repositories = Repositories::new(&sandbox.model.policy().workspace);
         let mut tools = standard_tools(&self.root, &sandbox.model, &settings);
         if !config.settings.commands.enabled {
-            tools.retain(|tool| !runs_commands(&tool.spec().name));
+            let is_about_commands =
+                |name: &str| describe(name).is_some_and(BuiltInTool::is_about_commands);
+            tools.retain(|tool| !is_about_commands(&tool.spec().name));
         }
         let server_tools: Vec<_> = configured_servers::server_tools(&shared.servers).collect();
         if let Some(subagents) = subagents {

@@ -1,11 +1,12 @@
 //! One run, from its first effects to its end.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::answer_checks::{CheckSequence, QualityGates, SchemaCheck};
+use super::answer_checks::{CheckSequence, QualityGates, SchemaCheck, UnfinishedCalls};
 use super::checkpoints::SessionCheckpoints;
 use super::end_hooks::{RunDeadline, run_end_hooks};
 use super::error::AppError;
@@ -97,6 +98,10 @@ pub(super) struct SharedResources {
     /// The position in a script or a recording.
     pub(super) script_position: ScriptPosition,
 }
+
+/// How long the commands in the background may take to end: they are terminated, and killed soon after. The supervisors
+/// kill what is left when this process ends.
+const STOP_TIMEOUT: Duration = Duration::from_secs(4);
 
 impl RunSetup {
     /// Runs to the end, and shows it. The result is for the caller to report, since it may not be the only run.
@@ -203,10 +208,9 @@ impl RunSetup {
         let RunSession { machine, output, journal } =
             target.begin(session, task.clone(), rules, context.request_bytes(), setup)?;
 
-        let toolbox: Arc<dyn Toolbox> = Arc::<ToolRegistry>::clone(&registry);
         let own = Ports {
-            tools: toolbox,
-            checks: self.answer_checks(),
+            tools: Arc::<ToolRegistry>::clone(&registry),
+            checks: self.answer_checks(&registry),
             observer: Box::new(reporter.observe_run(info)),
             ..Ports::new(model)
         };
@@ -225,10 +229,11 @@ impl RunSetup {
         let clock = executor.clock();
         let machine = Driver::new(executor, ports, context, machine).run(output);
 
+        let deadline = RunDeadline::for_run(&machine, &*clock);
+        registry.finish(deadline.remaining().map_or(STOP_TIMEOUT, |left| left.min(STOP_TIMEOUT)));
         if let Some(worktrees) = worktrees {
             worktrees.forget_applied();
         }
-        let deadline = RunDeadline::for_run(&machine, &*clock);
         run_end_hooks(&hooks, &machine, &stopped, deadline, || {
             if !is_subagent {
                 shared.servers.stop(deadline.remaining());
@@ -328,9 +333,10 @@ impl RunSetup {
         })
     }
 
-    /// The schema first: it costs nothing. Then the commands.
-    fn answer_checks(&self) -> Arc<dyn AnswerChecks> {
-        let mut checks: Vec<Arc<dyn AnswerChecks>> = Vec::new();
+    /// What costs nothing is first. Then the commands.
+    fn answer_checks(&self, tools: &Arc<ToolRegistry>) -> Arc<dyn AnswerChecks> {
+        let mut checks: Vec<Arc<dyn AnswerChecks>> =
+            vec![Arc::new(UnfinishedCalls(Arc::clone(tools)))];
         if let Some(Ok(schema)) = self.schema.as_deref().map(SchemaCheck::new) {
             checks.push(Arc::new(schema));
         }

@@ -3,6 +3,8 @@
 use std::time::{Duration, Instant};
 
 use super::capture::strip_control_characters;
+use super::supervisor::CommandSink;
+use super::supervisor::worker::SupervisorWorker;
 
 /// The time between two reports.
 const INTERVAL: Duration = Duration::from_millis(200);
@@ -25,8 +27,10 @@ impl<'a> OutputWatcher<'a> {
     pub(super) fn new(report: &'a dyn Fn(&str)) -> Self {
         Self { report, tail: Vec::new(), reported_at: Instant::now(), is_new: false }
     }
+}
 
-    pub(super) fn add(&mut self, bytes: &[u8]) {
+impl CommandSink for OutputWatcher<'_> {
+    fn add(&mut self, bytes: &[u8]) {
         let bytes = &bytes[bytes.len().saturating_sub(KEPT_BYTES)..];
         let surplus = (self.tail.len() + bytes.len()).saturating_sub(KEPT_BYTES);
         self.tail.drain(..surplus);
@@ -35,12 +39,18 @@ impl<'a> OutputWatcher<'a> {
     }
 
     /// Returns the time until the next report; `None` if there is nothing new.
-    pub(super) fn remaining(&self) -> Option<Duration> {
+    fn remaining(&self) -> Option<Duration> {
         self.is_new.then(|| INTERVAL.saturating_sub(self.reported_at.elapsed()))
     }
 
+    fn do_due(&mut self, _: &SupervisorWorker) {
+        self.report_due();
+    }
+}
+
+impl OutputWatcher<'_> {
     /// Reports what is new, if it is time.
-    pub(super) fn report_due(&mut self) {
+    fn report_due(&mut self) {
         if self.remaining() == Some(Duration::ZERO) {
             (self.report)(&last_lines(&self.tail));
             (self.reported_at, self.is_new) = (Instant::now(), false);

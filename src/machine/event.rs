@@ -181,6 +181,11 @@ pub enum CallIntent {
     },
     /// Nothing shows whether the call had an effect.
     Opaque,
+    /// The call starts a command that runs on after it, until the end of the run. Nothing shows how far it came.
+    Background {
+        /// The command line.
+        command: Arc<str>,
+    },
     /// The call is a run of its own, with a budget share. Nothing here shows how far it came.
     Delegated {
         /// The session of that run, if it is stored.
@@ -196,7 +201,7 @@ impl CallIntent {
     pub fn worktree(&self) -> Option<&Arc<str>> {
         match self {
             Self::Delegated { worktree, .. } => worktree.as_ref(),
-            Self::ReadOnly | Self::Edit { .. } | Self::Opaque => None,
+            Self::ReadOnly | Self::Edit { .. } | Self::Opaque | Self::Background { .. } => None,
         }
     }
 
@@ -206,9 +211,10 @@ impl CallIntent {
             Self::ReadOnly => false,
             // Such calls run at the same time.
             Self::Delegated { worktree: Some(_), .. } => true,
-            Self::Edit { .. } | Self::Opaque | Self::Delegated { worktree: None, .. } => {
-                !matches!(access, CallAccess::Read(_))
-            }
+            Self::Edit { .. }
+            | Self::Opaque
+            | Self::Background { .. }
+            | Self::Delegated { worktree: None, .. } => !matches!(access, CallAccess::Read(_)),
         }
     }
 }

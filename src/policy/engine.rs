@@ -50,6 +50,7 @@ impl PolicyEngine {
             return Decision::allow(rule.allow_reason());
         }
         match targets {
+            [CallTarget::Command(command), ..] if command.is_input() => self.decide_input(targets),
             [CallTarget::Command(command)] => self.decide_command(command),
             targets => self.decide_files(tool, kind, targets),
         }
@@ -161,6 +162,31 @@ impl PolicyEngine {
             (_, ConfirmMode::Yolo) => Decision::allow(mode_reason(self.mode)),
             (_, ConfirmMode::ConfirmAll) => Decision::ask(mode_reason(self.mode)),
             (Ok(why) | Err(why), ConfirmMode::ConfirmSensitive) => Decision::ask(why),
+        }
+    }
+
+    /// Decides about the input of a command. The rules that allow commands say nothing about it, nor does what it would
+    /// be for a shell.
+    fn decide_input(&self, targets: &[CallTarget]) -> Decision {
+        let undecidable = targets.iter().find_map(|target| match target {
+            CallTarget::Command(command) => self.undecidable_reason(command.line()),
+            CallTarget::Read(_) | CallTarget::Search(_) | CallTarget::Write(_) => None,
+        });
+        if let Some(why) = undecidable {
+            return Decision::ask(format!(
+                "the rules cannot be applied to the input, because {why}"
+            ));
+        }
+        if self.guardrails.commands == CommandScope::AllowedOnly {
+            return Decision::deny(
+                "commands.allowed_only is set, and a command may run what it reads; a rule of permissions.allow for the tool would allow it",
+            );
+        }
+        match self.mode {
+            ConfirmMode::Yolo => Decision::allow(mode_reason(self.mode)),
+            ConfirmMode::ConfirmSensitive | ConfirmMode::ConfirmAll => {
+                Decision::ask(mode_reason(self.mode))
+            }
         }
     }
 

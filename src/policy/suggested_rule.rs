@@ -52,6 +52,7 @@ impl PolicyEngine {
 fn patterns(targets: &[CallTarget]) -> Vec<Option<String>> {
     match targets {
         [] => vec![None],
+        [target, ..] if target.is_input() => Vec::new(),
         [CallTarget::Command(command)] => command_patterns(command).into_iter().map(Some).collect(),
         targets => {
             let paths = targets.iter().filter_map(|target| match target {

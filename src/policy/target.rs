@@ -32,18 +32,37 @@ pub enum CallTarget {
     Command(CommandTarget),
 }
 
+impl CallTarget {
+    /// Returns whether it is the input of a command.
+    pub fn is_input(&self) -> bool {
+        matches!(self, Self::Command(command) if command.is_input())
+    }
+}
+
 /// A parsed command line. Clones share it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CommandTarget {
     env: Arc<[String]>,
     line: Arc<CommandLine>,
+    is_input: bool,
 }
 
 impl CommandTarget {
     /// Parses a command line that runs in a folder relative to the workspace (empty for the workspace itself), with these
     /// variables besides the usual ones.
     pub fn new(line: &str, folder: &str, env: Vec<String>) -> Self {
-        Self { env: env.into(), line: Arc::new(CommandLine::parse(line, folder)) }
+        let line = Arc::new(CommandLine::parse(line, folder));
+        Self { env: env.into(), line, is_input: false }
+    }
+
+    /// Parses the text that a command reads from its standard input, as if the command were a shell.
+    pub fn input(text: &str) -> Self {
+        Self { is_input: true, ..Self::new(text, "", Vec::new()) }
+    }
+
+    /// Returns whether it is the input of a command, whose meaning only that command knows.
+    pub(super) fn is_input(&self) -> bool {
+        self.is_input
     }
 
     /// Returns the command line as it was given.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
+use super::background::BackgroundCommands;
 use super::settings::ToolSettings;
 use super::tool::Tool;
 use crate::exec::Supervisor;
@@ -35,6 +36,10 @@ pub enum TargetKind {
     Write,
     /// The command line.
     Command,
+    /// A command that an earlier call has started, which the call reads or stops; rules match only the tool itself.
+    Running,
+    /// The text that a call writes to such a command. Rules that deny commands also hold for it.
+    Input,
 }
 
 /// The arguments of a call, for its summary.
@@ -92,16 +97,24 @@ pub(super) struct BuildContext<'a> {
     pub supervisor: &'a Supervisor,
     pub settings: &'a ToolSettings,
     pub policy: Arc<PolicyEngine>,
+    pub background: BackgroundCommands,
 }
 
 impl BuiltInTool {
     /// Returns what kind of effect its calls have.
     pub fn kind(&self) -> CallKind {
         match self.target {
-            TargetKind::Tool | TargetKind::Read | TargetKind::Search => CallKind::Reads,
+            TargetKind::Tool | TargetKind::Read | TargetKind::Search | TargetKind::Running => {
+                CallKind::Reads
+            }
             TargetKind::Write => CallKind::Changes,
-            TargetKind::Command => CallKind::Command,
+            TargetKind::Command | TargetKind::Input => CallKind::Command,
         }
+    }
+
+    /// Returns whether it is about commands, so that it is of no use where none may run.
+    pub fn is_about_commands(&self) -> bool {
+        matches!(self.target, TargetKind::Command | TargetKind::Running | TargetKind::Input)
     }
 }
 
@@ -109,13 +122,14 @@ impl TargetKind {
     /// Returns the targets of a call that is written like a rule, `tool(text)`; `None` if a required text is empty.
     pub fn parse(self, text: &str) -> Option<Vec<CallTarget>> {
         let target = match self {
-            Self::Tool => return text.is_empty().then(Vec::new),
+            Self::Tool | Self::Running => return text.is_empty().then(Vec::new),
             Self::Search if text.is_empty() => return Some(Vec::new()),
             _ if text.is_empty() => return None,
             Self::Read => CallTarget::Read(text.to_owned()),
             Self::Search => CallTarget::Search(text.to_owned()),
             Self::Write => CallTarget::Write(text.to_owned()),
             Self::Command => CallTarget::Command(CommandTarget::new(text, "", Vec::new())),
+            Self::Input => CallTarget::Command(CommandTarget::input(text)),
         };
         Some(vec![target])
     }

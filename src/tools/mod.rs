@@ -43,7 +43,10 @@
 //! ```
 
 mod apply_patch;
+mod background;
 mod calls;
+mod command_input;
+mod command_output;
 mod delete_file;
 mod description;
 mod edit_file;
@@ -52,12 +55,14 @@ mod file_edit;
 mod find_files;
 mod glob;
 mod grep;
+mod line_log;
 mod list_files;
 mod nearest_lines;
 mod output_store;
 mod patch;
 mod read_file;
 mod read_output;
+mod readiness;
 mod registry;
 mod replace;
 mod run_command;
@@ -65,6 +70,7 @@ mod schema;
 mod search;
 mod search_code;
 mod settings;
+mod stop_command;
 mod tool;
 mod write_file;
 
@@ -82,6 +88,7 @@ pub use tool::{CallContext, CallPlan, Tool, ToolInvocation, ToolOutput, Truncati
 
 use std::sync::Arc;
 
+use self::background::BackgroundCommands;
 use self::description::BuildContext;
 use crate::exec::Supervisor;
 use crate::policy::{CallTarget, PermissionRules, PolicyEngine, RuleError, RuleTools};
@@ -113,7 +120,7 @@ impl AccessGuard for ToolAccessGuard {
 }
 
 /// The built-in tools, in the order in which the model sees them.
-pub static BUILT_IN: [BuiltInTool; 11] = [
+pub static BUILT_IN: [BuiltInTool; 14] = [
     read_file::TOOL,
     write_file::TOOL,
     edit_file::TOOL,
@@ -123,6 +130,9 @@ pub static BUILT_IN: [BuiltInTool; 11] = [
     grep::TOOL,
     find_files::TOOL,
     run_command::TOOL,
+    command_output::TOOL,
+    command_input::TOOL,
+    stop_command::TOOL,
     delete_file::TOOL,
     read_output::TOOL,
 ];
@@ -165,7 +175,8 @@ pub fn standard_tools(
     settings: &ToolSettings,
 ) -> Vec<Box<dyn Tool>> {
     let policy = Arc::new(settings.policy_engine());
-    let context = BuildContext { root, supervisor, settings, policy };
+    let background = BackgroundCommands::default();
+    let context = BuildContext { root, supervisor, settings, policy, background };
     BUILT_IN.iter().filter_map(|tool| (tool.build)(&context)).collect()
 }
 

@@ -117,6 +117,11 @@ fn cut_middle(text: &str, capacity: usize) -> String {
     format!("{}\n[... {omitted} bytes omitted ...]\n{}", &text[..head], &text[tail..])
 }
 
+/// Returns the beginning of a text, at most this many bytes.
+pub(super) fn first_bytes(text: &str, capacity: usize) -> &str {
+    &text[..char_boundary(text, capacity)]
+}
+
 /// Returns the last character boundary up to `index`.
 pub(super) fn char_boundary(text: &str, index: usize) -> usize {
     (0..=index.min(text.len())).rev().find(|index| text.is_char_boundary(*index)).unwrap_or(0)

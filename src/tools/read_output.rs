@@ -51,9 +51,14 @@ const DEFAULT_LINES: u64 = 200;
 /// The size of a page in bytes if results are unlimited.
 const DEFAULT_PAGE_BYTES: usize = 64 * 1024;
 
+/// Returns the maximum size of a page in bytes, which leaves room for notes.
+pub(super) fn page_bytes(budget: Option<usize>) -> usize {
+    budget.map_or(DEFAULT_PAGE_BYTES, |budget| budget.saturating_sub(200).max(400))
+}
+
 /// Returns the tool with the maximum size of a page in bytes.
 pub(super) fn read_output(results: Arc<dyn OutputStore>, budget: Option<usize>) -> Box<dyn Tool> {
-    let budget = budget.map_or(DEFAULT_PAGE_BYTES, |budget| budget.saturating_sub(200).max(400));
+    let budget = page_bytes(budget);
     build_tool(
         NAME,
         "Reads the whole of a tool result that was shortened, in pages. The shortened result names its call_id.",

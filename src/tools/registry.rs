@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use super::output_store::{self, MemoryOutputStore, OutputStore};
 use super::read_output::{self, read_output};
@@ -120,6 +121,16 @@ impl ToolRegistry {
     /// Returns the calls that a dry run skipped, oldest first.
     pub fn planned_calls(&self) -> Vec<PlannedCall> {
         lock(&self.gate.quota.planned).clone()
+    }
+
+    /// Returns what calls have left running and what has to end before the task is done, one description each.
+    pub fn unfinished(&self) -> Vec<String> {
+        self.tools.iter().flat_map(|tool| tool.unfinished()).collect()
+    }
+
+    /// Ends what calls have left running, since the run is over. Waits at most about this long for its end.
+    pub fn finish(&self, most: Duration) {
+        self.tools.iter().for_each(|tool| tool.finish(most));
     }
 
     fn parse(&self, call: &ToolCall) -> Result<ParsedCall, ToolResult> {
@@ -506,7 +517,8 @@ impl ResultBuilder {
 
 /// Returns a rule that would allow a call.
 fn example_rule(tool: &str, prepared: &dyn ToolInvocation) -> String {
-    let target = prepared.targets().into_iter().next().map(|target| match target {
+    let first = prepared.targets().into_iter().next().filter(|target| !target.is_input());
+    let target = first.map(|target| match target {
         CallTarget::Read(path) | CallTarget::Write(path) | CallTarget::Search(path) => path,
         CallTarget::Command(command) => command.text().trim().to_owned(),
     });

@@ -1,22 +1,28 @@
 //! `run_command`: runs a shell command in the workspace.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::path::Path;
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use super::background::{BackgroundCommand, BackgroundCommands, CommandEnding};
 use super::calls::{build_tool, resolve};
 use super::description::{BuiltInTool, Subject, TargetKind};
 use super::error_hints;
-use super::tool::{CallContext, ToolInvocation, ToolOutput};
+use super::readiness::{ReadinessCondition, ReadinessOutcome};
+use super::tool::{CallContext, CallPlan, Tool, ToolInvocation, ToolOutput};
 use crate::exec::{
-    CommandEnd, CommandOutcome, CommandSpec, SandboxLevel, Supervisor, explain_denial,
+    CommandEnd, CommandOutcome, CommandSpec, NetworkAccess, SandboxLevel, Supervisor,
+    explain_denial,
 };
+use crate::machine::CallIntent;
 use crate::model::{CallAccess, TimeSpan, ToolStatus};
 use crate::policy::{CallKind, CallTarget, CommandTarget, DeniedFiles};
-use crate::port::EffectNotice;
+use crate::port::{CancellationToken, EffectNotice, ToolSpec};
 use crate::workspace::{FileKind, RelPath, WorkspaceRoot};
 
 const NAME: &str = "run_command";
@@ -32,11 +38,14 @@ pub(super) const TOOL: BuiltInTool = BuiltInTool {
         let description = format!(
             "Runs a shell command in the workspace and returns its output, its error output and its exit code. It has \
              no terminal and no input; it is ended after {} seconds unless timeout says otherwise, which can be up to {MAX_TIMEOUT}. Nothing that it \
-             leaves in the background survives it. Each command starts afresh: use cwd instead of cd.",
+             leaves in the background survives it, unless background is true: then the call returns and the command runs on, such as \
+             a development server, with an input that stays open, until stop_command or the end of the run. Each command starts afresh: use cwd instead of cd.",
             settings.default_timeout
         );
-        Some(build_tool(NAME, &description, move |arguments: Arguments| {
-            let Arguments { command, cwd, timeout, env } = arguments;
+        let background = context.background.clone();
+        let tool = build_tool(NAME, &description, move |arguments: Arguments| {
+            let Arguments { command, cwd, timeout, env, .. } = arguments;
+            let Arguments { ready_pattern, ready_port, ready_file, needed, .. } = arguments;
             let invalid = |what: &str| Err(format!("Invalid arguments for run_command: {what}."));
             if command.trim().is_empty() {
                 return invalid("command is empty");
@@ -50,6 +59,40 @@ pub(super) const TOOL: BuiltInTool = BuiltInTool {
                     "timeout is {timeout}, and has to be between 1 and {MAX_TIMEOUT} seconds"
                 ));
             }
+            let has_condition =
+                [ready_pattern.is_some(), ready_port.is_some(), ready_file.is_some()];
+            let conditions = has_condition.into_iter().filter(|is_given| *is_given).count();
+            if !arguments.background && (conditions > 0 || needed) {
+                return invalid(
+                    "ready_pattern, ready_port, ready_file and needed are for background: true",
+                );
+            }
+            if conditions > 1 {
+                return invalid("give one of ready_pattern, ready_port and ready_file");
+            }
+            let ready = match (ready_pattern, ready_port, ready_file) {
+                (Some(pattern), ..) => Some(
+                    ReadinessCondition::pattern(&pattern)
+                        .map_err(|error| format!("Invalid arguments for run_command: {error}."))?,
+                ),
+                (_, Some(0), _) => return invalid("ready_port is 0"),
+                (_, Some(_), _) if supervisor.policy().network != NetworkAccess::On => {
+                    return invalid(
+                        "ready_port is not possible, since each command has a network of its own here (--network): use \
+                         ready_pattern, and reach the port in the same command",
+                    );
+                }
+                (_, Some(port), _) => Some(ReadinessCondition::Port(port)),
+                (.., Some(path)) => {
+                    Some(ReadinessCondition::file(&root, resolve(&root, Some(&path))?))
+                }
+                (None, None, None) => None,
+            };
+            let background = arguments.background.then(|| BackgroundStart {
+                commands: background.clone(),
+                ready,
+                is_needed: needed,
+            });
             let cwd = resolve(&root, cwd.as_deref())?;
             let folder = if cwd.is_root() { String::new() } else { cwd.to_string() };
             Ok(Call {
@@ -61,10 +104,36 @@ pub(super) const TOOL: BuiltInTool = BuiltInTool {
                 env,
                 max_lines: settings.max_output_lines,
                 denied: denied.clone(),
+                background,
             })
-        }))
+        });
+        Some(Box::new(CommandTool { tool, background: context.background.clone() }))
     },
 };
+
+/// The tool, whose commands may run on after their calls.
+struct CommandTool {
+    tool: Box<dyn Tool>,
+    background: BackgroundCommands,
+}
+
+impl Tool for CommandTool {
+    fn spec(&self) -> &ToolSpec {
+        self.tool.spec()
+    }
+
+    fn prepare(&self, arguments: &str) -> Result<Box<dyn ToolInvocation>, String> {
+        self.tool.prepare(arguments)
+    }
+
+    fn unfinished(&self) -> Vec<String> {
+        self.background.needed()
+    }
+
+    fn finish(&self, most: Duration) {
+        self.background.close(most);
+    }
+}
 
 /// The arguments from the model.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -74,11 +143,25 @@ struct Arguments {
     command: String,
     /// The folder to run it in, relative to the workspace. Default: the workspace.
     cwd: Option<String>,
-    /// Seconds after which it is ended. Give it more for builds and tests that take long.
+    /// Seconds after which it is ended. Give it more for builds and tests that take long. In the background: seconds within
+    /// which it has to be ready.
     timeout: Option<u64>,
     /// Variables that are added to its environment.
     #[serde(default)]
     env: BTreeMap<String, String>,
+    /// Whether it runs on in the background after the call. `command_output`, `command_input` and `stop_command` take the id of
+    /// the call.
+    #[serde(default)]
+    background: bool,
+    /// In the background: it is ready when a line of its output matches this regular expression.
+    ready_pattern: Option<String>,
+    /// In the background: it is ready when this TCP port of the machine is open.
+    ready_port: Option<u16>,
+    /// In the background: it is ready when this file of the workspace is new or was changed.
+    ready_file: Option<String>,
+    /// In the background: whether it has to end before the task is done. Without it, it is stopped then.
+    #[serde(default)]
+    needed: bool,
 }
 
 struct Call {
@@ -90,7 +173,20 @@ struct Call {
     env: BTreeMap<String, String>,
     max_lines: usize,
     denied: DeniedFiles,
+    /// `None` for a command that is waited for.
+    background: Option<BackgroundStart>,
 }
+
+/// How a command is started in the background.
+struct BackgroundStart {
+    commands: BackgroundCommands,
+    /// `None` if it is ready as soon as it runs.
+    ready: Option<ReadinessCondition>,
+    is_needed: bool,
+}
+
+/// The time in which a command without a condition may fail for its call to report it.
+const START_TIME: Duration = Duration::from_millis(300);
 
 /// The maximum timeout of a command, in seconds.
 const MAX_TIMEOUT: u64 = 3_600;
@@ -125,6 +221,9 @@ impl ToolInvocation for Call {
         if !self.cwd.is_root() {
             summary += &format!(" (in {})", self.cwd);
         }
+        if self.background.is_some() {
+            summary += " (in the background)";
+        }
         if !self.env.is_empty() {
             let set =
                 self.env.iter().map(|(name, value)| format!("{name}={}", format_variable(value)));
@@ -137,7 +236,15 @@ impl ToolInvocation for Call {
         TimeSpan::from(self.timeout + Duration::from_secs(20))
     }
 
-    fn run(self: Box<Self>, context: &CallContext<'_>) -> ToolOutput {
+    fn plan(&mut self) -> Result<CallPlan, ToolOutput> {
+        let intent = match self.background {
+            Some(_) => CallIntent::Background { command: self.command.text().into() },
+            None => CallIntent::Opaque,
+        };
+        Ok(CallPlan { intent, changes: Vec::new() })
+    }
+
+    fn run(mut self: Box<Self>, context: &CallContext<'_>) -> ToolOutput {
         // The folder is resolved through the handle of the workspace, so that no symbolic link leads the command outside.
         match self.root.kind(&self.cwd) {
             Ok(FileKind::Directory) => {}
@@ -154,6 +261,10 @@ impl ToolInvocation for Call {
             timeout: Some(self.timeout),
             ..CommandSpec::shell(self.command.text(), cwd)
         };
+        if let Some(start) = self.background.take() {
+            let command = CommandSpec { timeout: None, ..command };
+            return self.run_in_background(start, command, context);
+        }
         let before = self.denied.existing();
         let watch = |text: &str| {
             let (call, text) = (context.call.clone(), text.into());
@@ -174,12 +285,109 @@ const SUPERVISOR_LOST: &str = "outcome unknown: the supervisor of the command br
      there before you repeat it";
 
 impl Call {
+    /// Starts the command on a thread, and waits until it is ready.
+    fn run_in_background(
+        self,
+        start: BackgroundStart,
+        command: CommandSpec,
+        context: &CallContext<'_>,
+    ) -> ToolOutput {
+        let BackgroundStart { commands, ready, is_needed } = start;
+        let failed = |error: &dyn fmt::Display| {
+            ToolOutput::failed(format!("The command was not run: {error}."))
+        };
+        let ready = match ready.map_or(Ok(None), |ready| ready.begin().map(Some)) {
+            Ok(ready) => ready,
+            Err(error) => return failed(&error),
+        };
+        let (input, writer) = match self.supervisor.open_input() {
+            Ok(pipe) => pipe,
+            Err(error) => return failed(&error),
+        };
+        let call = Arc::new(self);
+        let body = Arc::clone(&call);
+        let run = move |running: &BackgroundCommand, cancel: &CancellationToken| {
+            let before = body.denied.existing();
+            let output = |bytes: &[u8]| running.add_output(bytes);
+            let ended = body.supervisor.run_in_background(&command, cancel, input, &output);
+            match ended {
+                Ok(outcome) => {
+                    let denied = body.denied.rename_denied(&before);
+                    body.describe_end(&outcome, &command.cwd, denied)
+                }
+                Err(error) => CommandEnding {
+                    status: ToolStatus::Failed,
+                    text: format!("the command was not run: {error}"),
+                },
+            }
+        };
+        let started = commands.start(context.call, call.command.text(), is_needed, writer, run);
+        let running = match started {
+            Ok(running) => running,
+            Err(error) => return failed(&error),
+        };
+        let limit = if ready.is_some() { call.timeout } else { START_TIME };
+        let outcome = wait_until_ready(&running, ready, limit, context);
+        let age = format!("{:.1} s", running.age().as_secs_f64());
+        let goes_on = format!(
+            "it runs on in the background with call_id \"{}\": read its output with command_output, end it with stop_command",
+            context.call
+        );
+        let ending = running.state().ending.clone();
+        let (status, note) = match (outcome, ending) {
+            (ReadinessOutcome::Interrupted, _) => {
+                running.stop();
+                (ToolStatus::Interrupted, "interrupted, and stopped".to_owned())
+            }
+            (ReadinessOutcome::Ready(why), None) => {
+                (ToolStatus::Ok, format!("ready after {age}: {why}; {goes_on}"))
+            }
+            (ReadinessOutcome::Started, None) => (ToolStatus::Ok, format!("started; {goes_on}")),
+            (ReadinessOutcome::Started | ReadinessOutcome::Ready(_), Some(ending)) => {
+                (ending.status, ending.text)
+            }
+            (ReadinessOutcome::NotReady(_), Some(ending)) => {
+                let status = match ending.status {
+                    ToolStatus::Ok => ToolStatus::Failed,
+                    status => status,
+                };
+                (status, format!("it ended before it was ready: {}", ending.text))
+            }
+            (ReadinessOutcome::NotReady(why), None) => {
+                (ToolStatus::Failed, format!("not ready after {age}: {why}; {goes_on}"))
+            }
+        };
+        let whole = running.state().log.read_all();
+        let end = format!("[{note}]");
+        let (shown, is_cut) = call.truncate_output(&whole);
+        let full_text = is_cut.then(|| format_sections(&whole, "", &end).into());
+        ToolOutput { full_text, ..ToolOutput::new(status, format_sections(&shown, "", &end)) }
+    }
+
     fn describe_outcome(
         &self,
         outcome: &CommandOutcome,
         cwd: &Path,
         denied: Vec<String>,
     ) -> ToolOutput {
+        let CommandEnding { status, text: end } = self.describe_end(outcome, cwd, denied);
+        let whole = [outcome.stdout.text(), outcome.stderr.text()];
+        let [(stdout, out_cut), (stderr, err_cut)] =
+            whole.each_ref().map(|text| self.truncate_output(text));
+        let end = format!("[{end}]");
+        let text = format_sections(&stdout, &stderr, &end);
+        let whole =
+            (out_cut || err_cut).then(|| format_sections(&whole[0], &whole[1], &end).into());
+        ToolOutput { full_text: whole, ..ToolOutput::new(status, text) }
+    }
+
+    /// Returns how a command ended, and what became of what it did.
+    fn describe_end(
+        &self,
+        outcome: &CommandOutcome,
+        cwd: &Path,
+        denied: Vec<String>,
+    ) -> CommandEnding {
         let status = match outcome.end {
             CommandEnd::Exited(0) => ToolStatus::Ok,
             CommandEnd::Exited(_) | CommandEnd::Signalled(_) | CommandEnd::OutOfMemory => {
@@ -248,13 +456,7 @@ impl Call {
             let texts = if outcome.end.is_success() { &whole[1..] } else { &whole[..] };
             notes.extend(texts.iter().find_map(|text| explain_denial(text, policy, cwd)));
         }
-        let [(stdout, out_cut), (stderr, err_cut)] =
-            whole.each_ref().map(|text| self.truncate_output(text));
-        let end = format!("[{}]", notes.join("; "));
-        let text = format_sections(&stdout, &stderr, &end);
-        let whole =
-            (out_cut || err_cut).then(|| format_sections(&whole[0], &whole[1], &end).into());
-        ToolOutput { full_text: whole, ..ToolOutput::new(status, text) }
+        CommandEnding { status, text: notes.join("; ") }
     }
 
     /// Omits the middle of a long output, and returns whether lines were omitted.
@@ -270,6 +472,54 @@ impl Call {
         (format!("{head}[... {omitted} lines omitted ...]\n{tail}"), true)
     }
 }
+
+/// Waits until a command is ready, has ended, or the time is over. Shows its output meanwhile.
+fn wait_until_ready(
+    command: &BackgroundCommand,
+    ready: Option<ReadinessCondition>,
+    limit: Duration,
+    context: &CallContext<'_>,
+) -> ReadinessOutcome {
+    /// How often the output is shown.
+    const INTERVAL: Duration = Duration::from_millis(200);
+
+    let cancel = &context.scope.cancel;
+    let until = Instant::now() + limit;
+    let (mut shown, mut checked) = (0, ready);
+    loop {
+        let step = until.min(Instant::now() + INTERVAL);
+        let mut found = None;
+        command.wait_until(Some(step), Some(cancel), |state| {
+            found = checked.as_mut().and_then(|ready| ready.check(&state.log));
+            found.is_some() || state.ending.is_some()
+        });
+        if cancel.is_cancelled() {
+            return ReadinessOutcome::Interrupted;
+        }
+        if let Some(why) = found {
+            return ReadinessOutcome::Ready(why);
+        }
+        if !command.is_running() || Instant::now() >= until {
+            return checked.map_or(ReadinessOutcome::Started, |ready| {
+                ReadinessOutcome::NotReady(ready.describe_missing())
+            });
+        }
+        let (count, text) = {
+            let log = &command.state().log;
+            let first = log.complete().saturating_sub(SHOWN_LINES);
+            let lines: Vec<String> = log.lines_from(first + 1).map(|(_, line)| line).collect();
+            (log.complete(), lines.join("\n"))
+        };
+        if count > shown {
+            shown = count;
+            let (call, text) = (context.call.clone(), text.into());
+            context.scope.notify(EffectNotice::Output { call, text });
+        }
+    }
+}
+
+/// How many lines of the output are shown while a command gets ready.
+const SHOWN_LINES: u64 = 5;
 
 fn format_sections(stdout: &str, stderr: &str, end: &str) -> String {
     let mut text = String::with_capacity(stdout.len() + stderr.len() + end.len() + 16);

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use cap_std::ambient_authority;
-use cap_std::fs::{Dir, Metadata, OpenOptions, OpenOptionsExt};
+use cap_std::fs::{Dir, Metadata, MetadataExt, OpenOptions, OpenOptionsExt};
 use rustix::fs::OFlags;
 
 use super::access_guard::{self, AccessGuard, AccessMode};
@@ -202,6 +202,14 @@ impl WorkspaceRoot {
     /// Fails when it does not exist, or its path leads outside.
     pub fn link_kind(&self, path: &RelPath) -> Result<FileKind, FileError> {
         kind_of(path, self.dir.symlink_metadata(path.as_path()))
+    }
+
+    /// Returns what changes when a file is written or replaced: inode, size, and time of the last change in nanoseconds.
+    /// `None` if it does not exist.
+    pub fn change_stamp(&self, path: &RelPath) -> Option<(u64, u64, i64)> {
+        let found = self.dir.metadata(path.as_path()).ok()?;
+        let time = found.mtime().saturating_mul(1_000_000_000).saturating_add(found.mtime_nsec());
+        Some((found.ino(), found.size(), time))
     }
 
     /// Opens a regular file for reading. Never blocks: pipes, sockets and devices are refused.

@@ -3,6 +3,7 @@
 //! Starting and confining a supervisor costs more than starting a command, so a supervisor takes the next command when
 //! one has ended. Nothing of a command survives it, hence no state passes from one to the next.
 
+mod background;
 #[cfg(target_os = "linux")]
 mod children;
 pub mod helper;
@@ -147,11 +148,25 @@ impl Supervisor {
         cancel: &CancellationToken,
         watch: &dyn Fn(&str),
     ) -> Result<CommandOutcome, ExecError> {
-        let worker = self.take_worker()?;
         let (stdout, out) = create_pipe()?;
         let (stderr, err) = create_pipe()?;
         let stdin = open_input(&command.stdin)?;
+        let files =
+            CommandFiles { stdin, outputs: [out, err], readers: [Some(stdout), Some(stderr)] };
+        self.run_with(command, cancel, files, &mut OutputWatcher::new(watch))
+    }
+
+    /// Runs a command with these standard files, and passes its output on.
+    fn run_with(
+        &self,
+        command: &CommandSpec,
+        cancel: &CancellationToken,
+        files: CommandFiles,
+        sink: &mut dyn CommandSink,
+    ) -> Result<CommandOutcome, ExecError> {
+        let worker = self.take_worker()?;
         let stop = worker.link.try_clone().map_err(ExecError::Supervisor)?;
+        let CommandFiles { stdin, outputs: [out, err], readers } = files;
         let files = [stdin.as_fd(), out.as_fd(), err.as_fd()];
         let lent = self.send_start(&worker, command, &files)?;
         drop((stdin, out, err));
@@ -164,16 +179,8 @@ impl Supervisor {
                 timeout.saturating_add(command.kill_timeout).saturating_add(ANSWER_TIMEOUT),
             )
         });
-        let mut gathering = OutputCollector {
-            worker: &worker,
-            outputs: [
-                OutputPipe::new(stdout, command.kept_bytes),
-                OutputPipe::new(stderr, command.kept_bytes),
-            ],
-            due,
-            leader: None,
-            watcher: OutputWatcher::new(watch),
-        };
+        let outputs = readers.map(|pipe| OutputPipe::new(pipe, command.kept_bytes));
+        let mut gathering = OutputCollector { worker: &worker, outputs, due, leader: None, sink };
         let result = gathering.run();
         let level = worker.enforced.level;
         let refused = worker.egress.as_ref().map(EgressProxy::finish).unwrap_or_default();
@@ -259,6 +266,26 @@ impl Supervisor {
     }
 }
 
+/// Receives the output of a command while it runs.
+pub(super) trait CommandSink {
+    /// Receives what was read.
+    fn add(&mut self, bytes: &[u8]);
+
+    /// Returns the time until something is due; `None` if nothing is.
+    fn remaining(&self) -> Option<Duration>;
+
+    /// Does what is due for the running command of a worker.
+    fn do_due(&mut self, worker: &SupervisorWorker);
+}
+
+/// The standard files of a command.
+struct CommandFiles {
+    stdin: OwnedFd,
+    outputs: [io::PipeWriter; 2],
+    /// The other ends of the outputs; none for an output that is the same as the first one.
+    readers: [Option<io::PipeReader>; 2],
+}
+
 /// Reads the output of a command until it ends.
 struct OutputCollector<'a> {
     worker: &'a SupervisorWorker,
@@ -266,7 +293,7 @@ struct OutputCollector<'a> {
     due: Option<Instant>,
     /// The process ID of the command, in the worker's namespace.
     leader: Option<Pid>,
-    watcher: OutputWatcher<'a>,
+    sink: &'a mut dyn CommandSink,
 }
 
 /// The next thing to do.
@@ -284,17 +311,17 @@ struct OutputPipe {
 }
 
 impl OutputPipe {
-    fn new(pipe: io::PipeReader, keep: usize) -> Self {
-        Self { pipe: Some(pipe), capture: OutputCapture::new(keep) }
+    fn new(pipe: Option<io::PipeReader>, keep: usize) -> Self {
+        Self { pipe, capture: OutputCapture::new(keep) }
     }
 
-    fn read(&mut self, buffer: &mut [u8], watcher: &mut OutputWatcher<'_>) {
+    fn read(&mut self, buffer: &mut [u8], sink: &mut dyn CommandSink) {
         let Some(pipe) = &mut self.pipe else { return };
         match pipe.read(buffer) {
             Ok(0) => self.pipe = None,
             Ok(length) => {
                 self.capture.write(&buffer[..length]);
-                watcher.add(&buffer[..length]);
+                sink.add(&buffer[..length]);
             }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(_) => self.pipe = None,
@@ -327,7 +354,7 @@ impl OutputCollector<'_> {
         if left == Some(Duration::ZERO) {
             return PollEvent::Deadline;
         }
-        let left = match (left, self.watcher.remaining()) {
+        let left = match (left, self.sink.remaining()) {
             (Some(left), Some(watched)) => Some(left.min(watched)),
             (left, watched) => left.or(watched),
         };
@@ -349,10 +376,10 @@ impl OutputCollector<'_> {
         let mut ready = ready.into_iter();
         for output in self.outputs.iter_mut().filter(|output| output.pipe.is_some()) {
             if ready.next() == Some(true) {
-                output.read(buffer, &mut self.watcher);
+                output.read(buffer, self.sink);
             }
         }
-        self.watcher.report_due();
+        self.sink.do_due(self.worker);
         if ready.next() == Some(true) { PollEvent::Report } else { PollEvent::Outputs }
     }
 

@@ -199,6 +199,11 @@ impl SupervisorWorker {
         }
     }
 
+    /// Renames files at protected paths that did not exist when the worker started; returns these paths.
+    pub(super) fn rename_created(&self) -> Vec<PathBuf> {
+        self.absent.rename_created()
+    }
+
     /// Returns the paths that were covered when the worker started, and that something uncovered has replaced.
     #[cfg(target_os = "linux")]
     pub(super) fn uncovered(&self) -> Vec<PathBuf> {

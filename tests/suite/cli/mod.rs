@@ -1,6 +1,7 @@
 //! The command from outside: a real process, a real server, real files.
 
 mod approval;
+mod background;
 mod batch;
 mod call_reporting;
 mod compare;

@@ -91,7 +91,17 @@ impl ToolFixture {
         tool: &str,
         arguments: &Value,
     ) -> Result<AuthorizedCall, ToolResult> {
-        let call = ToolCall::new("call-1".into(), tool, &arguments.to_string());
+        self.authorize_as("call-1", tool, arguments)
+    }
+
+    /// Authorizes a call with this id.
+    pub(crate) fn authorize_as(
+        &self,
+        id: &str,
+        tool: &str,
+        arguments: &Value,
+    ) -> Result<AuthorizedCall, ToolResult> {
+        let call = ToolCall::new(id.into(), tool, &arguments.to_string());
         match self.registry.prepare(&call).authorize(&scope()) {
             AuthorizationOutcome::Approved { call: job, intent, reason, .. } => {
                 Ok(AuthorizedCall { job, intent, reason })

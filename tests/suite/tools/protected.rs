@@ -3,10 +3,14 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
+use std::time::Duration;
 
 use architect::exec::{SandboxLevel, SandboxPolicy};
 
+use serde_json::json;
+
 use super::confined_workspace::ConfinedWorkspace;
+use crate::kit::system::wait_until;
 
 /// Makes a repository of the workspace, with its configuration protected besides its hooks.
 fn repository(policy: &mut SandboxPolicy) {
@@ -40,6 +44,67 @@ fn what_is_protected_cannot_be_replaced() {
     cage.run("rm -rf .git; mkdir -p .git/hooks; echo evil > .git/hooks/pre-commit");
     let hooks = cage.world.path.join(".git/hooks");
     assert!(!hooks.join("pre-commit").exists() && cage.world.path.join(".git/config").exists());
+}
+
+/// A command in the background does not end for a long time; so what it makes is looked for when another one has ended,
+/// from time to time, and at the end of the run.
+#[test]
+fn what_a_command_in_the_background_makes_is_set_aside_while_it_runs() {
+    let script = "mkdir -p .vscode n; git init -q n; echo evil > .vscode/tasks.json\n\
+                  echo '#!/bin/sh' > n/.git/hooks/post-checkout; chmod +x n/.git/hooks/post-checkout; touch made\n";
+    for level in [SandboxLevel::Namespaces, SandboxLevel::Landlock] {
+        let Some(cage) = ConfinedWorkspace::new(level, |policy| {
+            repository(policy);
+            policy.protected.push(policy.workspace.join(".vscode/tasks.json"));
+        }) else {
+            continue;
+        };
+        let path = |name: &str| cage.world.path.join(name);
+        let hook = path("n/.git/hooks/post-checkout");
+        let is_made = || path("made").exists();
+        let again = |when: &str| {
+            let _ = fs::remove_file(path("made"));
+            cage.world.ok("command_input", &json!({"call_id": "call-1", "text": "go"}));
+            wait_until(when, is_made);
+        };
+        cage.world.write("make.sh", script);
+        let command = "trap 'sh make.sh; exit' TERM; while read x; do sh make.sh; done";
+        let begin = json!({"command": command, "background": true});
+        cage.world.ok("run_command", &begin);
+        again("the files are made");
+        cage.run("true");
+        assert!(!hook.exists(), "{level}: after another command");
+        wait_until("what was not there is set aside", || !path(".vscode/tasks.json").exists());
+        again("the files are made again");
+        wait_until("the hook is set aside", || !hook.exists());
+        wait_until("what was not there is set aside", || !path(".vscode/tasks.json").exists());
+        let state = cage.world.ok("command_output", &json!({"call_id": "call-1"}));
+        assert!(state.ends_with("still running]"), "{state}");
+        let _ = fs::remove_file(path("made"));
+        cage.world.registry.finish(Duration::from_secs(20));
+        assert!(is_made(), "{level}: it makes them at its end");
+        assert!(!hook.exists() && !path(".vscode/tasks.json").exists(), "{level}: at the end");
+    }
+}
+
+/// A program that makes protected files again and again is stopped.
+#[test]
+fn a_command_in_the_background_that_does_not_give_up_is_stopped() {
+    let Some(cage) = ConfinedWorkspace::new(SandboxLevel::Namespaces, |policy| {
+        policy.protected.extend((0..30).map(|number| policy.workspace.join(format!("p{number}"))));
+    }) else {
+        return;
+    };
+    let command = "while true; do touch p{0..29}; sleep 0.1; done";
+    cage.world.ok("run_command", &json!({"command": command, "background": true}));
+    let wait = json!({"call_id": "call-1", "wait": 30, "until_end": true});
+    let end = cage.world.ok("command_output", &wait);
+    assert!(
+        end.contains("it was stopped, since it changed protected files again and again"),
+        "{end}"
+    );
+    assert!(end.contains("p0 is protected"), "{end}");
+    assert!(!cage.world.path.join("p0").exists());
 }
 
 /// Fault X1: what is not there cannot be made read-only; so it is looked for after the command, whatever its end.

@@ -1,0 +1,333 @@
+//! Commands that run in the background while other calls are made.
+//!
+//! Each runs on a thread of its own, exactly as one that is waited for: supervised, confined, and cleaned up after. The
+//! [`BackgroundCommands`] of a set of tools end with the run.
+
+use std::io::{self, Write as _};
+use std::os::fd::AsFd;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, poll};
+
+use super::line_log::LineLog;
+use crate::model::{CallId, ToolStatus, pluralize};
+use crate::port::{CancellationToken, lock};
+
+/// The commands that calls have started in the background. Clones are the same. They are stopped when the last one is
+/// dropped.
+#[derive(Clone, Default)]
+pub(super) struct BackgroundCommands(Arc<CommandList>);
+
+#[derive(Default)]
+struct CommandList(Mutex<ListState>);
+
+#[derive(Default)]
+struct ListState {
+    commands: Vec<Arc<BackgroundCommand>>,
+    /// Whether the run is over.
+    is_closed: bool,
+}
+
+/// A command that was started in the background.
+pub(super) struct BackgroundCommand {
+    /// The call that started it.
+    pub(super) call: CallId,
+    /// The command line.
+    pub(super) line: String,
+    /// Whether the run may not end without it.
+    is_needed: bool,
+    started: Instant,
+    /// Stops it.
+    cancel: CancellationToken,
+    input: Mutex<InputPipe>,
+    state: Mutex<CommandState>,
+    changed: Condvar,
+}
+
+/// The standard input of a command.
+#[derive(Default)]
+struct InputPipe {
+    /// `None` once closed.
+    pipe: Option<io::PipeWriter>,
+    /// Everything that was written.
+    written: String,
+}
+
+#[derive(Default)]
+pub(super) struct CommandState {
+    /// Its output and error output.
+    pub(super) log: LineLog,
+    /// How it ended.
+    pub(super) ending: Option<CommandEnding>,
+}
+
+/// How a command ended.
+#[derive(Clone, Debug)]
+pub(super) struct CommandEnding {
+    /// The status of a call that waits for it.
+    pub(super) status: ToolStatus,
+    /// A description.
+    pub(super) text: String,
+}
+
+/// The most commands that run in the background at the same time.
+const MAX_RUNNING: usize = 8;
+
+/// The most commands whose output is kept after their end.
+const MAX_ENDED: usize = 8;
+
+/// The most bytes that are written to the input of a command in total.
+pub(super) const MAX_WRITTEN: usize = 64 << 10;
+
+/// How long a command that is stopped may take to end: it is killed earlier.
+const STOP_TIMEOUT: Duration = Duration::from_secs(10);
+
+impl BackgroundCommands {
+    /// Starts a command on a thread, which gets the command and the token that stops it, and returns how it ended.
+    ///
+    /// # Errors
+    ///
+    /// Fails with a message for the model when too many run.
+    pub(super) fn start(
+        &self,
+        call: &CallId,
+        line: &str,
+        is_needed: bool,
+        input: io::PipeWriter,
+        run: impl FnOnce(&BackgroundCommand, &CancellationToken) -> CommandEnding + Send + 'static,
+    ) -> Result<Arc<BackgroundCommand>, String> {
+        let command = Arc::new(BackgroundCommand {
+            call: call.clone(),
+            line: line.to_owned(),
+            is_needed,
+            started: Instant::now(),
+            cancel: CancellationToken::new(),
+            input: Mutex::new(InputPipe { pipe: Some(input), written: String::new() }),
+            state: Mutex::default(),
+            changed: Condvar::new(),
+        });
+        let mut list = lock(&self.0.0);
+        if list.is_closed {
+            return Err("the run is over".to_owned());
+        }
+        let running = list.commands.iter().filter(|command| command.is_running());
+        if running.clone().any(|command| command.call == *call) {
+            return Err(format!("a command with call_id '{call}' runs already"));
+        }
+        if running.count() >= MAX_RUNNING {
+            return Err(format!(
+                "{MAX_RUNNING} commands run in the background already; end one with stop_command"
+            ));
+        }
+        let body = Arc::clone(&command);
+        let thread = thread::Builder::new().name("background".to_owned());
+        let started = thread.spawn(move || {
+            let mut guard = EndGuard { command: &body, ending: None };
+            guard.ending = Some(run(&body, &body.cancel));
+        });
+        started.map_err(|error| format!("no thread could be started: {error}"))?;
+        list.commands.retain(|known| known.call != command.call);
+        list.commands.push(Arc::clone(&command));
+        let ended = list.commands.iter().filter(|command| !command.is_running()).count();
+        let mut surplus = ended.saturating_sub(MAX_ENDED);
+        list.commands.retain(|command| {
+            let is_dropped = surplus > 0 && !command.is_running();
+            surplus -= usize::from(is_dropped);
+            !is_dropped
+        });
+        Ok(command)
+    }
+
+    /// Returns the command that a call has started.
+    ///
+    /// # Errors
+    ///
+    /// Fails with a message for the model that names those that there are.
+    pub(super) fn find(&self, call: &str) -> Result<Arc<BackgroundCommand>, String> {
+        let list = lock(&self.0.0);
+        if let Some(command) = list.commands.iter().find(|command| command.call.as_str() == call) {
+            return Ok(Arc::clone(command));
+        }
+        let known = list.commands.iter().filter(|command| command.is_running());
+        let known: Vec<String> =
+            known.map(|command| format!("'{}' ({})", command.call, command.short_line())).collect();
+        let running = match known.is_empty() {
+            true => "No command runs in the background.".to_owned(),
+            false => format!("In the background run {}.", known.join(", ")),
+        };
+        Err(format!(
+            "There is no command with call_id '{call}'. {running} Those of an earlier part of the session ended with it."
+        ))
+    }
+
+    /// Returns the running commands that were declared as needed, one description each.
+    pub(super) fn needed(&self) -> Vec<String> {
+        let list = lock(&self.0.0);
+        let needed =
+            list.commands.iter().filter(|command| command.is_needed && command.is_running());
+        needed
+            .map(|command| format!("{} (call_id \"{}\")", command.short_line(), command.call))
+            .collect()
+    }
+
+    /// Stops all commands, starts no more, and waits at most this long for their end.
+    pub(super) fn close(&self, most: Duration) {
+        let until = Instant::now() + most;
+        let commands = self.0.close();
+        for command in &commands {
+            command.wait_until(Some(until), None, |state| state.ending.is_some());
+        }
+        let left = commands.iter().filter(|command| command.is_running()).count();
+        if left > 0 {
+            log::debug!(
+                "{} still to be ended by their supervisors",
+                pluralize(left, "command is", "commands are")
+            );
+        }
+    }
+}
+
+impl CommandList {
+    /// Stops all commands without waiting for their end, and returns them.
+    fn close(&self) -> Vec<Arc<BackgroundCommand>> {
+        let mut list = lock(&self.0);
+        list.is_closed = true;
+        let commands = std::mem::take(&mut list.commands);
+        drop(list);
+        commands.iter().for_each(|command| command.cancel.cancel());
+        commands
+    }
+}
+
+impl Drop for CommandList {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+impl BackgroundCommand {
+    pub(super) fn is_running(&self) -> bool {
+        lock(&self.state).ending.is_none()
+    }
+
+    pub(super) fn state(&self) -> MutexGuard<'_, CommandState> {
+        lock(&self.state)
+    }
+
+    /// Returns how long ago it was started.
+    pub(super) fn age(&self) -> Duration {
+        self.started.elapsed()
+    }
+
+    /// Returns the beginning of its command line.
+    pub(super) fn short_line(&self) -> String {
+        let first = self.line.trim().lines().next().unwrap_or_default();
+        let short: String = first.chars().take(80).collect();
+        let more = if short.len() < self.line.trim().len() { "…" } else { "" };
+        format!("`{short}{more}`")
+    }
+
+    /// Adds output.
+    pub(super) fn add_output(&self, bytes: &[u8]) {
+        lock(&self.state).log.add(bytes);
+        self.changed.notify_all();
+    }
+
+    /// Waits until the state fulfills a condition, at most until a moment. Returns whether it does. Ends early when the
+    /// call that waits is cancelled.
+    pub(super) fn wait_until(
+        &self,
+        until: Option<Instant>,
+        cancel: Option<&CancellationToken>,
+        mut is_reached: impl FnMut(&mut CommandState) -> bool,
+    ) -> bool {
+        /// How often a cancellation is looked for.
+        const INTERVAL: Duration = Duration::from_millis(50);
+
+        let mut state = self.state();
+        loop {
+            if is_reached(&mut state) {
+                return true;
+            }
+            let left =
+                until.map_or(INTERVAL, |until| until.saturating_duration_since(Instant::now()));
+            if left.is_zero() || cancel.is_some_and(CancellationToken::is_cancelled) {
+                return false;
+            }
+            let waited = self.changed.wait_timeout(state, left.min(INTERVAL));
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// Terminates it, and waits until it has ended with everything that it started.
+    pub(super) fn stop(&self) {
+        self.cancel.cancel();
+        self.wait_until(Some(Instant::now() + STOP_TIMEOUT), None, |state| state.ending.is_some());
+    }
+
+    /// Returns everything that was written to its input.
+    pub(super) fn written(&self) -> String {
+        lock(&self.input).written.clone()
+    }
+
+    /// Writes to its input, at most for this long. Returns how many bytes it was given.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the input is closed.
+    pub(super) fn write(
+        &self,
+        text: &str,
+        most: Duration,
+        cancel: &CancellationToken,
+    ) -> io::Result<usize> {
+        let mut input = lock(&self.input);
+        let InputPipe { pipe: Some(pipe), written } = &mut *input else {
+            return Err(io::ErrorKind::BrokenPipe.into());
+        };
+        rustix::io::ioctl_fionbio(pipe.as_fd(), true)?;
+        written.push_str(text);
+        let (until, bytes) = (Instant::now() + most, text.as_bytes());
+        let mut done = 0;
+        while done < bytes.len() {
+            match pipe.write(&bytes[done..]) {
+                Ok(length) => done += length,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    if Instant::now() >= until || cancel.is_cancelled() {
+                        break;
+                    }
+                    let pause = rustix::event::Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
+                    let _ = poll(&mut [PollFd::new(&*pipe, PollFlags::OUT)], Some(&pause));
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(done)
+    }
+
+    /// Closes its input.
+    pub(super) fn close_input(&self) {
+        lock(&self.input).pipe = None;
+    }
+}
+
+/// Records how a command ended, also if its thread panics.
+struct EndGuard<'a> {
+    command: &'a BackgroundCommand,
+    ending: Option<CommandEnding>,
+}
+
+impl Drop for EndGuard<'_> {
+    fn drop(&mut self) {
+        let ending = self.ending.take().unwrap_or_else(|| CommandEnding {
+            status: ToolStatus::InDoubt,
+            text: "its thread broke down".to_owned(),
+        });
+        self.command.close_input();
+        self.command.state().ending = Some(ending);
+        self.command.changed.notify_all();
+    }
+}

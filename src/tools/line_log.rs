@@ -1,0 +1,194 @@
+//! The numbered lines of a growing output, in bounded memory.
+
+use std::collections::VecDeque;
+
+use crate::model::strip_terminal_codes;
+
+/// The lines of an output: head and tail.
+#[derive(Debug, Default)]
+pub(super) struct LineLog {
+    head: Vec<String>,
+    /// The bytes in `head`.
+    head_bytes: usize,
+    tail: VecDeque<String>,
+    tail_bytes: usize,
+    /// The lines between head and tail that are no longer kept.
+    dropped: u64,
+    /// The beginning of the last line.
+    partial: Vec<u8>,
+    /// How much of it was read.
+    partial_read: usize,
+    /// The next line to be read, counted from 1.
+    next: u64,
+}
+
+/// Some lines of an output.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct LogPage {
+    /// The lines with their line ends.
+    pub(super) text: String,
+    /// The first and the last of them, counted from 1; `None` if there are none.
+    pub(super) lines: Option<(u64, u64)>,
+    /// The number of lines of the whole output.
+    pub(super) total: u64,
+}
+
+/// The bytes that are kept of the head.
+const HEAD_BYTES: usize = 128 << 10;
+
+/// The bytes that are kept of the tail.
+const TAIL_BYTES: usize = 384 << 10;
+
+/// The bytes after which a line is taken to be complete.
+const MAX_LINE: usize = 8 << 10;
+
+impl LineLog {
+    /// Appends output.
+    pub(super) fn add(&mut self, mut bytes: &[u8]) {
+        while !bytes.is_empty() {
+            let space = MAX_LINE - self.partial.len();
+            let end = memchr::memchr(b'\n', &bytes[..bytes.len().min(space)]);
+            let taken = end.map_or(bytes.len().min(space), |end| end + 1);
+            let (line, rest) = bytes.split_at(taken);
+            self.partial.extend_from_slice(line);
+            bytes = rest;
+            if end.is_some() || self.partial.len() >= MAX_LINE {
+                let line = std::mem::take(&mut self.partial);
+                self.partial_read = 0;
+                for line in plain_lines(&line) {
+                    self.push(line);
+                }
+            }
+        }
+    }
+
+    fn push(&mut self, line: String) {
+        let size = line.len() + 1;
+        if self.tail.is_empty() && self.dropped == 0 && self.head_bytes + size <= HEAD_BYTES {
+            self.head_bytes += size;
+            self.head.push(line);
+            return;
+        }
+        self.tail_bytes += size;
+        self.tail.push_back(line);
+        while self.tail_bytes > TAIL_BYTES {
+            let Some(line) = self.tail.pop_front() else { break };
+            self.tail_bytes -= line.len() + 1;
+            self.dropped += 1;
+        }
+    }
+
+    /// Returns the number of complete lines.
+    pub(super) fn complete(&self) -> u64 {
+        self.head.len() as u64 + self.dropped + self.tail.len() as u64
+    }
+
+    /// Returns whether there is output that was not read yet.
+    pub(super) fn has_new(&self) -> bool {
+        self.complete() >= self.next.max(1) || self.partial.len() > self.partial_read
+    }
+
+    /// Returns lines from one on, counted from 1, with the unfinished last one.
+    pub(super) fn lines_from(&self, first: u64) -> impl Iterator<Item = (u64, String)> {
+        let head = (1..).zip(&self.head);
+        let tail = (self.head.len() as u64 + self.dropped + 1..).zip(&self.tail);
+        let kept = head.chain(tail).map(|(number, line)| (number, line.clone()));
+        let last = (!self.partial.is_empty())
+            .then(|| (self.complete() + 1, plain_lines(&self.partial).join("\n")));
+        kept.chain(last).filter(move |(number, _)| *number >= first)
+    }
+
+    /// Returns the whole output as text, without what is no longer kept, and marks it as read.
+    pub(super) fn read_all(&mut self) -> String {
+        self.read(Some(1), u64::MAX, usize::MAX).text
+    }
+
+    /// Returns at most `limit` lines in at most `capacity` bytes: those from `first` on, or those that were not read yet.
+    pub(super) fn read(&mut self, first: Option<u64>, limit: u64, capacity: usize) -> LogPage {
+        let first = first.unwrap_or(self.next).max(1);
+        let (mut text, mut lines, mut expected) = (String::new(), None, first);
+        for (number, line) in self.lines_from(first) {
+            let (begin, _) = lines.unwrap_or((number, 0));
+            let is_long = lines.is_some() && text.len() + line.len() >= capacity;
+            if is_long || number - begin >= limit {
+                break;
+            }
+            if number > expected {
+                text += &format!("[... {} lines are no longer kept ...]\n", number - expected);
+            }
+            text.push_str(super::output_store::first_bytes(&line, capacity));
+            text.push('\n');
+            (lines, expected) = (Some((begin, number)), number + 1);
+        }
+        let complete = self.complete();
+        if lines.is_some() {
+            // An unfinished line is read again when it is complete.
+            self.next = self.next.max(expected.min(complete + 1));
+        }
+        if expected > complete + 1 {
+            self.partial_read = self.partial.len();
+        }
+        let total = complete + u64::from(!self.partial.is_empty());
+        LogPage { text, lines, total }
+    }
+}
+
+/// Returns lines without control codes. A line that was written over, as by a progress bar, is several.
+fn plain_lines(bytes: &[u8]) -> Vec<String> {
+    let text = strip_terminal_codes(&String::from_utf8_lossy(bytes));
+    text.trim_end_matches('\n').split('\n').map(str::to_owned).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn log(text: &str) -> LineLog {
+        let mut log = LineLog::default();
+        log.add(text.as_bytes());
+        log
+    }
+
+    #[test]
+    fn each_line_is_read_once_and_an_unfinished_one_again() {
+        let mut log = log("one\ntwo\nPass");
+        let page = log.read(None, 10, 1_000);
+        assert_eq!((page.text.as_str(), page.lines), ("one\ntwo\nPass\n", Some((1, 3))));
+        assert!(!log.has_new());
+        log.add(b"word: \n");
+        assert_eq!(log.read(None, 10, 1_000).text, "Password: \n");
+        let page = log.read(None, 10, 1_000);
+        assert_eq!(page, LogPage { text: String::new(), lines: None, total: 3 });
+        assert!(!log.has_new());
+        assert_eq!(log.read(Some(2), 1, 1_000).text, "two\n");
+    }
+
+    #[test]
+    fn a_page_is_bounded_by_lines_and_bytes() {
+        let mut log = log("aaaa\nbbbb\ncccc\n");
+        assert_eq!(log.read(Some(1), 2, 1_000).lines, Some((1, 2)));
+        assert_eq!(log.read(Some(1), 9, 10).lines, Some((1, 2)));
+        assert_eq!(log.read(Some(1), 9, 2).text, "aa\n");
+    }
+
+    #[test]
+    fn head_and_tail_of_a_flood_are_kept_with_their_numbers() {
+        let mut log = LineLog::default();
+        for number in 1..=200_000 {
+            log.add(format!("line {number}\n").as_bytes());
+        }
+        log.add("x".repeat(100_000).as_bytes());
+        let kept: usize = log.lines_from(1).map(|(_, line)| line.len() + 1).sum();
+        assert!(kept <= HEAD_BYTES + TAIL_BYTES + MAX_LINE, "{kept}");
+        assert_eq!(log.read(Some(1), 1, 100).text, "line 1\n");
+        assert_eq!(log.read(Some(200_000), 1, 100).text, "line 200000\n");
+        let page = log.read(Some(100_000), 1, 100);
+        assert!(page.text.contains("lines are no longer kept ...]\nline "), "{}", page.text);
+    }
+
+    #[test]
+    fn control_codes_are_left_out() {
+        let mut log = log("\u{1b}[32mready\u{1b}[0m\r\n10%\r20%\n");
+        assert_eq!(log.read_all(), "ready\n10%\n20%\n");
+    }
+}
