@@ -194,14 +194,7 @@ fn canonical(mut state: State) -> State {
         }
         State::Done(_) => {}
     }
-    let run = match &mut state {
-        State::Preparing(state) => &mut state.run,
-        State::Compacting(state) => &mut state.run,
-        State::Calling(state) => &mut state.run,
-        State::Executing(state) => &mut state.run,
-        State::Closing(state) => &mut state.run,
-        State::Done(state) => &mut state.run,
-    };
+    let run = small_model::run_mut(&mut state);
     run.next_effect = EffectId(10);
     run.model_calls = 0;
     run.requests = 0;

@@ -12,7 +12,9 @@ mod chart;
 mod explorer;
 mod guards;
 mod invariants;
+mod liveness;
 mod properties;
 mod seeded_defects;
 mod small_model;
+#[cfg(feature = "cli")] // the others need only the runner, and compile faster without the rest
 mod workflow;

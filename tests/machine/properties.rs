@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashSet};
 
 use architect::machine::{
     Authorization, CallPurpose, CallState, Conversation, Effect, EntryId, Event, Machine,
-    MachineOutput, RecoveredCall, ResumePrompt, Resumption, State, StateKind, StopReason,
+    MachineOutput, RecoveredCall, ResumePrompt, Resumption, State, StateKind, StopReason, rank,
 };
 use architect::model::{
     CallAccess, CallId, ConversationItem, EffectId, Fault, FaultKind, FileAction, FileChange,
@@ -76,8 +76,11 @@ impl RandomRun {
             Event::Tick { now } => now,
             _ => self.fold.state.run().now,
         };
+        let (before, clock) = (rank(&self.fold.state), matches!(event, Event::Tick { .. }));
         let (fold, output) = self.fold.handle(at, event);
         self.fold = fold;
+        let after = rank(&self.fold.state);
+        assert!(after <= before && (after < before || clock || output.effects.is_empty()));
         self.note(&output);
         self.check_conversation();
         self.check_pinned();

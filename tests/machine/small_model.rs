@@ -1,8 +1,8 @@
 //! The small model in which the machine is explored: few kinds of each event, and rules with small bounds.
 
 use architect::machine::{
-    Authorization, CallIntent, CallState, CheckResult, Event, RequestSize, State, StateKind,
-    deadline,
+    Authorization, CallAttempt, CallIntent, CallState, Calling, CallingStage, CheckResult, Event,
+    RequestSize, RunContext, State, StateKind, deadline,
 };
 use architect::model::{
     CallAccess, CallId, ContextLimits, ConversationItem, CountLimits, Digest, EffectId,
@@ -377,4 +377,26 @@ fn checked(id: EffectId) -> Vec<Event> {
     ]
     .map(|check| Event::Checked { id, result: check })
     .into()
+}
+
+/// Returns the extended state, to change it.
+pub(crate) fn run_mut(state: &mut State) -> &mut RunContext {
+    match state {
+        State::Preparing(state) => &mut state.run,
+        State::Compacting(state) => &mut state.run,
+        State::Calling(state) => &mut state.run,
+        State::Executing(state) => &mut state.run,
+        State::Closing(state) => &mut state.run,
+        State::Done(state) => &mut state.run,
+    }
+}
+
+/// Returns the number of the next attempt, if one waits.
+pub(crate) fn waiting_attempt(state: &mut State) -> Option<&mut u32> {
+    let attempt = match state {
+        State::Compacting(state) => &mut state.attempt,
+        State::Calling(Calling { stage: CallingStage::Requesting(attempt), .. }) => attempt,
+        _ => return None,
+    };
+    if let CallAttempt::Waiting { number, .. } = attempt { Some(number) } else { None }
 }
