@@ -45,8 +45,12 @@ pub fn rank(state: &State) -> Rank {
         + left(rules.context.max_compactions, run.compactions.count);
     let most_steps = rules.limit_baseline.steps.saturating_add(rules.limits.max_steps);
     let attempts = |attempt: CallAttempt| match attempt {
-        CallAttempt::Waiting { number, .. } => 2 * left(rules.backoff.retries + 1, number) + 2,
-        CallAttempt::Sending { number, .. } => 2 * left(rules.backoff.retries + 1, number) + 1,
+        CallAttempt::Waiting { number, .. } => {
+            2 * left(rules.backoff.retries.saturating_add(1), number) + 2
+        }
+        CallAttempt::Sending { number, .. } => {
+            2 * left(rules.backoff.retries.saturating_add(1), number) + 1
+        }
     };
     let (phase, work) = match state {
         State::Executing(state) => (7, state.calls.iter().map(|call| open(&call.state)).sum()),

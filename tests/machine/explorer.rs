@@ -151,7 +151,7 @@ impl StateSet {
 
 /// The same state without what affects nothing: effects are numbered from one; without a time limit from the start of
 /// the run, the time is always that of the start; without a budget, nothing was used.
-fn canonical(mut state: State) -> State {
+pub(crate) fn canonical(mut state: State) -> State {
     let now = state.run().now;
     let shift = match state.run().rules.limits.timeout {
         Some(_) => TimeSpan(0),

@@ -3,9 +3,11 @@
 
 use architect::machine::{CallState, CompactionHistory, Streaks};
 use architect::machine::{Event, Rank, State, StateKind, Step, deadline, rank, step};
+use architect::model::RunRules;
 
 use crate::explorer::{TransitionFn, explore};
-use crate::small_model;
+use crate::graph::StateGraph;
+use crate::small_model::{self, EventSet, SmallModel};
 
 /// Returns the facts about the rank that a step contradicts.
 pub(crate) fn violations(before: &State, event: &Event, next: &Step) -> Vec<&'static str> {
@@ -113,18 +115,29 @@ fn a_steering_message_that_resets_a_counter_is_found() {
     assert_found(endless, "Preparing on PREPARED -> Calling.Sending");
 }
 
+fn always_send_back(state: State, event: Event) -> Step {
+    let before = streaks(&state);
+    let mut next = step(state, event);
+    let run = small_model::run_mut(&mut next.state);
+    if run.streaks.sent_back > before.sent_back {
+        run.streaks = before;
+    }
+    next
+}
+
 #[test]
 fn a_check_that_always_sends_back_is_found() {
-    fn endless(state: State, event: Event) -> Step {
-        let before = streaks(&state);
-        let mut next = step(state, event);
-        let run = small_model::run_mut(&mut next.state);
-        if run.streaks.sent_back > before.sent_back {
-            run.streaks = before;
-        }
-        next
-    }
-    assert_found(endless, "Calling.Checking on CHECKED -> Preparing");
+    assert_found(always_send_back, "Calling.Checking on CHECKED -> Preparing");
+}
+
+/// The rank is not needed to see it: there is a cycle of states, and none in the function itself.
+#[test]
+fn a_run_without_an_end_is_a_cycle_of_states() {
+    let mut rules = RunRules { has_checks: true, ..small_model::rules() };
+    rules.limits.max_steps = 1;
+    let world = SmallModel { name: "checked", rules, words: EventSet::Small };
+    assert!(StateGraph::of(&world, always_send_back).longest_path().is_none());
+    assert!(StateGraph::of(&world, step).longest_path().is_some());
 }
 
 /// The search finds nothing in the function itself.

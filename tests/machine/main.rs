@@ -10,10 +10,12 @@
 mod bounds;
 mod chart;
 mod explorer;
+mod graph;
 mod guards;
 mod invariants;
 mod liveness;
 mod properties;
+mod run_bounds;
 mod seeded_defects;
 mod small_model;
 #[cfg(feature = "cli")] // the others need only the runner, and compile faster without the rest

@@ -4,7 +4,8 @@ use std::collections::{BTreeSet, HashSet};
 
 use architect::machine::{
     Authorization, CallPurpose, CallState, Conversation, Effect, EntryId, Event, Machine,
-    MachineOutput, RecoveredCall, ResumePrompt, Resumption, State, StateKind, StopReason, rank,
+    MachineOutput, RecoveredCall, ResumePrompt, Resumption, RunBounds, State, StateKind,
+    StopReason, rank,
 };
 use architect::model::{
     CallAccess, CallId, ConversationItem, EffectId, Fault, FaultKind, FileAction, FileChange,
@@ -321,13 +322,12 @@ proptest! {
         let run = life.fold.state.run();
         let attempts = rules.backoff.retries as usize + 1;
         let compactions = rules.context.max_compactions as usize;
-        // Each step is paid for by one accepted reply; requests without a step are bounded between two of them.
-        let free = 3 + 1 + 1 + 1 + 1 + 1;
-        let accepted = (rules.limits.max_steps as usize + 1) * (1 + free) * (1 + 2);
+        let bounds = RunBounds::new(&rules);
+        prop_assert!(u64::from(run.model_calls) <= bounds.calls);
+        prop_assert!(life.sent.len() as u64 <= bounds.requests);
         prop_assert!(run.steps <= rules.limits.max_steps);
         prop_assert!(life.sent(CallPurpose::Compaction) <= compactions * attempts);
         prop_assert!(life.sent(CallPurpose::Closing) <= 1);
-        prop_assert!(life.sent(CallPurpose::Agent) <= (accepted + compactions) * attempts);
         prop_assert!(life.ended <= 1);
         prop_assert_eq!(life.ended == 1, life.is_over());
     }
