@@ -125,6 +125,11 @@ impl CanonicalState {
     }
 }
 
+/// Returns the hash of the canonical form of a state, which is the same for all states that count as one.
+pub(crate) fn canonical_hash(state: &State) -> u64 {
+    CanonicalState::of(state.clone()).hash
+}
+
 /// A set of states by their hashes. States with the same hash are compared.
 #[derive(Default)]
 struct StateSet {
