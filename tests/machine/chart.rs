@@ -38,9 +38,9 @@ fn chart_and_code_take_the_same_transitions() {
     let taken = Mutex::new(BTreeSet::new());
     let sides: Mutex<BTreeMap<&str, BTreeSet<bool>>> = Mutex::default();
     let mut pairs = TransitionPairs::of(&chart);
-    for world in small_model::small_models() {
+    for (world, most) in small_model::models_of_pairs() {
         let met = Mutex::new(MetTransitions::default());
-        explore(&world, step, 60_000, |state, event, next| {
+        explore(&world, step, most, |state, event, next| {
             let (target, arrow) = chart.next_state(state, event).unwrap();
             let went = next.state != *state || !next.effects.is_empty();
             let moved = matches!(event.kind(), EventKind::Tick) || went == arrow.is_some();
