@@ -14,7 +14,7 @@ use architect::model::{EffectId, TimeSpan};
 use rayon::prelude::*;
 
 use crate::small_model::SmallModel;
-use crate::{invariants, small_model};
+use crate::{invariants, liveness, small_model};
 
 /// What is explored: the transition function, or one with a seeded defect.
 pub(crate) type TransitionFn = fn(State, Event) -> Step;
@@ -91,6 +91,7 @@ fn expand(
             let next = step(State::clone(state), event.clone());
             look.report.pairs += 1;
             look.report.violations.extend(invariants::violations(state, &event, &next));
+            look.report.violations.extend(liveness::violations(state, &event, &next));
             let stays = next.state == **state;
             if !stays || !next.effects.is_empty() {
                 look.report.edges.insert((state.kind(), event.kind(), next.state.kind()));

@@ -10,7 +10,7 @@ use crate::graph::StateGraph;
 use crate::small_model::{self, EventSet, SmallModel};
 
 /// Returns the facts about the rank that a step contradicts.
-pub(crate) fn violations(before: &State, event: &Event, next: &Step) -> Vec<&'static str> {
+pub(crate) fn violations(before: &State, event: &Event, next: &Step) -> Vec<String> {
     let (old, new) = (rank(before), rank(&next.state));
     let stutters = is_stutter(before, event, next);
     let due =
@@ -25,7 +25,12 @@ pub(crate) fn violations(before: &State, event: &Event, next: &Step) -> Vec<&'st
             (new.phase == 0) == (next.state.kind() == StateKind::Done)
         }),
     ];
-    facts.into_iter().filter(|(_, holds)| !holds).map(|(name, _)| name).collect()
+    let place = || {
+        let kinds = (before.kind(), event.kind(), next.state.kind());
+        format!("{} on {} -> {}", kinds.0.as_str(), kinds.1.as_str(), kinds.2.as_str())
+    };
+    let broken = facts.into_iter().filter(|(_, holds)| !holds);
+    broken.map(|(name, _)| format!("{name}: {}", place())).collect()
 }
 
 /// Returns whether a step changes at most the clock, the usage, and the budget shares of sub-agents. What else there is to

@@ -14,8 +14,8 @@ use architect::model::{
 };
 use proptest::prelude::*;
 
-use crate::invariants;
 use crate::small_model::{self, EventSet};
+use crate::{invariants, liveness};
 
 /// The bytes that are part of every request.
 const FIXED_BYTES: u64 = 40;
@@ -448,7 +448,8 @@ proptest! {
             let mut events = small_model::events(&state, EventSet::All);
             let event = events.swap_remove(usize::from(choice) % events.len());
             let next = architect::machine::step(state.clone(), event.clone());
-            let broken = invariants::violations(&state, &event, &next);
+            let mut broken = invariants::violations(&state, &event, &next);
+            broken.extend(liveness::violations(&state, &event, &next));
             prop_assert!(broken.is_empty(), "{:?}", broken);
             state = next.state;
         }

@@ -37,7 +37,8 @@ fn the_statechart_is_printed_in_each_format() {
 fn the_bounds_of_a_run_follow_from_its_options() {
     let world = CliFixture::new();
     let limits = ["--set", "limits.budget_usd=2", "--set", "limits.timeout=600"];
-    let ran = world.run(&[&["machine", "--bounds", "--set", "limits.max_steps=0"], &limits[..]].concat());
+    let ran =
+        world.run(&[&["machine", "--bounds", "--set", "limits.max_steps=0"], &limits[..]].concat());
     assert_eq!(ran.code, 0, "{}", ran.err);
     let lines: Vec<_> = ran.out.lines().collect();
     assert_eq!(lines[1..], ["at most $2.00", "at most 600 s", "at most 0 steps"]);
