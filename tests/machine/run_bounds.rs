@@ -53,7 +53,8 @@ fn greedy_event(state: &State) -> Option<Event> {
     let (run, id) = (state.run(), *state.pending_effects().first()?);
     let reply = |reply: Reply| Event::Replied { id, reply, access: [].into() };
     let failed = |kind| Event::CallFailed { id, fault: Fault::new(kind, "broken") };
-    let final_reply = || small_model::reply(vec![small_model::text("that is it")], ReplyFinish::Stop);
+    let final_reply =
+        || small_model::reply(vec![small_model::text("that is it")], ReplyFinish::Stop);
     Some(match state {
         State::Preparing(_) | State::Closing(_) if state.kind() != StateKind::ClosingSending => {
             // Smaller after a compaction, so that it isn't the last.

@@ -134,7 +134,7 @@ pub(crate) fn models_of_pairs() -> Vec<(SmallModel, usize)> {
         rules.limits.timeout = timeout;
         (rules.context.max_compactions, rules.backoff.retries) = (max_compactions, retries);
         rules.loop_detection = LoopDetection { warn_at: 9, end_at: 9 };
-        (SmallModel { name, rules, words }, 15_000)
+        (SmallModel { name, rules, words }, 8_000)
     };
     let mut models: Vec<_> = small_models().into_iter().map(|world| (world, 60_000)).collect();
     let late = Some(TimeSpan(400));
