@@ -12,6 +12,7 @@
 //!   built from the [`ConversationChange`]s of the steps; its types hold the invariant of every API format: each tool
 //!   call has exactly one result, in order, before the next request.
 //! * **Every cycle consumes something bounded**: steps, attempts, compactions, continuations, repairs, money or time.
+//!   [`rank`](rank()) measures what is left; it falls with each step, so that every run ends.
 //!
 //! `step.rs` is the transition table, `states` has a file for each of the six states. [`Machine`] is a state with its
 //! conversation; live runs, resume and replay all use it. The specification is the statechart `statecharts/run.json`:
@@ -32,7 +33,9 @@ mod fingerprint;
 mod machine;
 mod model_calls;
 mod output;
+mod rank;
 mod resume;
+mod run_bounds;
 mod run_context;
 mod state;
 mod states;
@@ -58,7 +61,9 @@ pub use fingerprint::Fingerprint;
 pub use machine::{Machine, MachineOutput, RequestContent, Transition};
 pub use model_calls::attempt::CallAttempt;
 pub use output::Step;
+pub use rank::{Rank, rank};
 pub use resume::{RecoveredCall, ResumePrompt, Resumption, resume};
+pub use run_bounds::RunBounds;
 pub use run_context::{BudgetUsage, RunContext, Streaks};
 pub use state::{State, StateKind};
 pub use states::calling::{Calling, CallingStage};

@@ -3,11 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 
-use architect::machine::chart::Chart;
-use architect::machine::{EventKind, Guard, StateKind, step};
+use architect::machine::chart::{Chart, ChartCounter, ChartTransition};
+use architect::machine::{EventKind, Guard, Rank, State, StateKind, rank, step};
 
 use crate::explorer::explore;
 use crate::small_model;
+use crate::transition_pairs::{MetTransitions, TransitionPairs};
 
 fn chart() -> Chart {
     Chart::for_run().unwrap()
@@ -36,8 +37,10 @@ fn chart_and_code_take_the_same_transitions() {
     let wrong = Mutex::new(BTreeSet::new());
     let taken = Mutex::new(BTreeSet::new());
     let sides: Mutex<BTreeMap<&str, BTreeSet<bool>>> = Mutex::default();
-    for world in small_model::small_models() {
-        explore(&world, step, 60_000, |state, event, next| {
+    let mut pairs = TransitionPairs::of(&chart);
+    for (world, most) in small_model::models_of_pairs() {
+        let met = Mutex::new(MetTransitions::default());
+        explore(&world, step, most, |state, event, next| {
             let (target, arrow) = chart.next_state(state, event).unwrap();
             let went = next.state != *state || !next.effects.is_empty();
             let moved = matches!(event.kind(), EventKind::Tick) || went == arrow.is_some();
@@ -51,6 +54,11 @@ fn chart_and_code_take_the_same_transitions() {
                 ));
             }
             if let Some(arrow) = arrow {
+                let number = pairs.number(arrow);
+                met.lock().unwrap().add(state, number, &next.state);
+                if !uses_its_counter(arrow, state, &next.state) {
+                    wrong.lock().unwrap().insert(format!("not what it uses: {arrow:?}"));
+                }
                 taken.lock().unwrap().insert((
                     state.kind(),
                     arrow.event.as_str(),
@@ -67,7 +75,9 @@ fn chart_and_code_take_the_same_transitions() {
                 }
             }
         });
+        pairs.cover(&met.into_inner().unwrap());
     }
+    pairs.compare_with_table();
     let (wrong, taken) = (wrong.into_inner().unwrap(), taken.into_inner().unwrap());
     let sides = sides.into_inner().unwrap();
     assert_eq!(wrong, BTreeSet::new());
@@ -84,6 +94,22 @@ fn chart_and_code_take_the_same_transitions() {
                     == (arrow.event.as_str(), arrow.guard.as_deref(), arrow.to.as_str())
         });
         assert!(is_taken, "the code never takes {arrow:?}");
+    }
+}
+
+/// The rank of the states shows what a transition uses. This is what models of the chart for other checkers rely on.
+fn uses_its_counter(arrow: &ChartTransition, before: &State, after: &State) -> bool {
+    let (old, new) = (rank(before), rank(after));
+    let same = |old: Rank, new: Rank| (old.steps, old.repeats) == (new.steps, new.repeats);
+    match arrow.counter() {
+        Some(ChartCounter::Steps) => new.steps + 1 == old.steps,
+        Some(ChartCounter::Repeats) => new.steps == old.steps && new.repeats + 1 == old.repeats,
+        Some(ChartCounter::Attempts | ChartCounter::Calls) => {
+            same(old, new) && new.phase == old.phase && new.work < old.work
+        }
+        None if arrow.event == EventKind::UsageReported.as_str() => new == old,
+        // Also a step that ends the run, or several replies in a row with only invalid calls.
+        None => new < old && (new.phase, new.work) < (old.phase, old.work),
     }
 }
 

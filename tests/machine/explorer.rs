@@ -14,7 +14,7 @@ use architect::model::{EffectId, TimeSpan};
 use rayon::prelude::*;
 
 use crate::small_model::SmallModel;
-use crate::{invariants, small_model};
+use crate::{invariants, liveness, small_model};
 
 /// What is explored: the transition function, or one with a seeded defect.
 pub(crate) type TransitionFn = fn(State, Event) -> Step;
@@ -91,6 +91,7 @@ fn expand(
             let next = step(State::clone(state), event.clone());
             look.report.pairs += 1;
             look.report.violations.extend(invariants::violations(state, &event, &next));
+            look.report.violations.extend(liveness::violations(state, &event, &next));
             let stays = next.state == **state;
             if !stays || !next.effects.is_empty() {
                 look.report.edges.insert((state.kind(), event.kind(), next.state.kind()));
@@ -125,6 +126,11 @@ impl CanonicalState {
     }
 }
 
+/// Returns the hash of the canonical form of a state, which is the same for all states that count as one.
+pub(crate) fn canonical_hash(state: &State) -> u64 {
+    CanonicalState::of(state.clone()).hash
+}
+
 /// A set of states by their hashes. States with the same hash are compared.
 #[derive(Default)]
 struct StateSet {
@@ -151,7 +157,7 @@ impl StateSet {
 
 /// The same state without what affects nothing: effects are numbered from one; without a time limit from the start of
 /// the run, the time is always that of the start; without a budget, nothing was used.
-fn canonical(mut state: State) -> State {
+pub(crate) fn canonical(mut state: State) -> State {
     let now = state.run().now;
     let shift = match state.run().rules.limits.timeout {
         Some(_) => TimeSpan(0),
@@ -194,14 +200,7 @@ fn canonical(mut state: State) -> State {
         }
         State::Done(_) => {}
     }
-    let run = match &mut state {
-        State::Preparing(state) => &mut state.run,
-        State::Compacting(state) => &mut state.run,
-        State::Calling(state) => &mut state.run,
-        State::Executing(state) => &mut state.run,
-        State::Closing(state) => &mut state.run,
-        State::Done(state) => &mut state.run,
-    };
+    let run = small_model::run_mut(&mut state);
     run.next_effect = EffectId(10);
     run.model_calls = 0;
     run.requests = 0;

@@ -10,9 +10,16 @@
 mod bounds;
 mod chart;
 mod explorer;
+mod graph;
 mod guards;
 mod invariants;
+mod liveness;
 mod properties;
+mod run_bounds;
 mod seeded_defects;
 mod small_model;
+#[cfg(feature = "cli")]
+mod spin;
+mod transition_pairs;
+#[cfg(feature = "cli")] // the others need only the runner, and compile faster without the rest
 mod workflow;

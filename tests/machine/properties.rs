@@ -4,7 +4,8 @@ use std::collections::{BTreeSet, HashSet};
 
 use architect::machine::{
     Authorization, CallPurpose, CallState, Conversation, Effect, EntryId, Event, Machine,
-    MachineOutput, RecoveredCall, ResumePrompt, Resumption, State, StateKind, StopReason,
+    MachineOutput, RecoveredCall, ResumePrompt, Resumption, RunBounds, State, StateKind,
+    StopReason, rank,
 };
 use architect::model::{
     CallAccess, CallId, ConversationItem, EffectId, Fault, FaultKind, FileAction, FileChange,
@@ -13,8 +14,8 @@ use architect::model::{
 };
 use proptest::prelude::*;
 
-use crate::invariants;
 use crate::small_model::{self, EventSet};
+use crate::{invariants, liveness};
 
 /// The bytes that are part of every request.
 const FIXED_BYTES: u64 = 40;
@@ -76,8 +77,11 @@ impl RandomRun {
             Event::Tick { now } => now,
             _ => self.fold.state.run().now,
         };
+        let (before, clock) = (rank(&self.fold.state), matches!(event, Event::Tick { .. }));
         let (fold, output) = self.fold.handle(at, event);
         self.fold = fold;
+        let after = rank(&self.fold.state);
+        assert!(after <= before && (after < before || clock || output.effects.is_empty()));
         self.note(&output);
         self.check_conversation();
         self.check_pinned();
@@ -318,13 +322,12 @@ proptest! {
         let run = life.fold.state.run();
         let attempts = rules.backoff.retries as usize + 1;
         let compactions = rules.context.max_compactions as usize;
-        // Each step is paid for by one accepted reply; requests without a step are bounded between two of them.
-        let free = 3 + 1 + 1 + 1 + 1 + 1;
-        let accepted = (rules.limits.max_steps as usize + 1) * (1 + free) * (1 + 2);
+        let bounds = RunBounds::new(&rules);
+        prop_assert!(u64::from(run.model_calls) <= bounds.calls);
+        prop_assert!(life.sent.len() as u64 <= bounds.requests);
         prop_assert!(run.steps <= rules.limits.max_steps);
         prop_assert!(life.sent(CallPurpose::Compaction) <= compactions * attempts);
         prop_assert!(life.sent(CallPurpose::Closing) <= 1);
-        prop_assert!(life.sent(CallPurpose::Agent) <= (accepted + compactions) * attempts);
         prop_assert!(life.ended <= 1);
         prop_assert_eq!(life.ended == 1, life.is_over());
     }
@@ -445,7 +448,8 @@ proptest! {
             let mut events = small_model::events(&state, EventSet::All);
             let event = events.swap_remove(usize::from(choice) % events.len());
             let next = architect::machine::step(state.clone(), event.clone());
-            let broken = invariants::violations(&state, &event, &next);
+            let mut broken = invariants::violations(&state, &event, &next);
+            broken.extend(liveness::violations(&state, &event, &next));
             prop_assert!(broken.is_empty(), "{:?}", broken);
             state = next.state;
         }

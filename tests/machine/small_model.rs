@@ -1,8 +1,8 @@
 //! The small model in which the machine is explored: few kinds of each event, and rules with small bounds.
 
 use architect::machine::{
-    Authorization, CallIntent, CallState, CheckResult, Event, RequestSize, State, StateKind,
-    deadline,
+    Authorization, CallAttempt, CallIntent, CallState, Calling, CallingStage, CheckResult, Event,
+    RequestSize, RunContext, State, StateKind, deadline,
 };
 use architect::model::{
     CallAccess, CallId, ContextLimits, ConversationItem, CountLimits, Digest, EffectId,
@@ -113,6 +113,36 @@ pub(crate) fn small_models() -> Vec<SmallModel> {
         world("delegating", EventSet::Delegating, both, false),
         world("turns", EventSet::Small, RunLimits { max_steps: 4, ..limits }, false),
     ]
+}
+
+/// Returns the small models, and others in which two transitions follow each other that don't in those: a second retry, a
+/// compaction after a step, several tool calls one after the other. With each, how many of its states are enough.
+pub(crate) fn models_of_pairs() -> Vec<(SmallModel, usize)> {
+    let once = CountLimits {
+        calls_per_reply: 1,
+        continuations: 0,
+        empty_replies: 0,
+        pauses: 0,
+        sent_back: 0,
+        repairs: 0,
+        follow_ups: 0,
+        ..rules().bounds
+    };
+    let several = CountLimits { calls_per_reply: 3, parallel_calls: 3, ..once.clone() };
+    let world = |name, words, bounds, max_compactions, retries, timeout: Option<TimeSpan>| {
+        let mut rules = RunRules { bounds, ..rules() };
+        rules.limits.timeout = timeout;
+        (rules.context.max_compactions, rules.backoff.retries) = (max_compactions, retries);
+        rules.loop_detection = LoopDetection { warn_at: 9, end_at: 9 };
+        (SmallModel { name, rules, words }, 8_000)
+    };
+    let mut models: Vec<_> = small_models().into_iter().map(|world| (world, 60_000)).collect();
+    let late = Some(TimeSpan(400));
+    models.push(world("retried", EventSet::Large, once.clone(), 2, 2, None));
+    models.push(world("late", EventSet::All, once, 1, 1, late));
+    models.push(world("several", EventSet::All, several.clone(), 0, 0, None));
+    models.push(world("several late", EventSet::All, several, 0, 0, late));
+    models
 }
 
 pub(crate) fn task() -> ConversationItem {
@@ -377,4 +407,26 @@ fn checked(id: EffectId) -> Vec<Event> {
     ]
     .map(|check| Event::Checked { id, result: check })
     .into()
+}
+
+/// Returns the extended state, to change it.
+pub(crate) fn run_mut(state: &mut State) -> &mut RunContext {
+    match state {
+        State::Preparing(state) => &mut state.run,
+        State::Compacting(state) => &mut state.run,
+        State::Calling(state) => &mut state.run,
+        State::Executing(state) => &mut state.run,
+        State::Closing(state) => &mut state.run,
+        State::Done(state) => &mut state.run,
+    }
+}
+
+/// Returns the number of the next attempt, if one waits.
+pub(crate) fn waiting_attempt(state: &mut State) -> Option<&mut u32> {
+    let attempt = match state {
+        State::Compacting(state) => &mut state.attempt,
+        State::Calling(Calling { stage: CallingStage::Requesting(attempt), .. }) => attempt,
+        _ => return None,
+    };
+    if let CallAttempt::Waiting { number, .. } = attempt { Some(number) } else { None }
 }

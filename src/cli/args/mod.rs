@@ -199,6 +199,13 @@ pub(crate) struct MachineArgs {
     /// The format
     #[arg(long, value_parser = words::<StatechartFormat>(), default_value = "mermaid")]
     pub(crate) format: StatechartFormat,
+
+    /// Print what a run with this configuration uses at most: model calls, cost, time and steps
+    #[arg(long, conflicts_with = "format")]
+    pub(crate) bounds: bool,
+
+    #[command(flatten)]
+    pub(crate) settings: SettingsArgs,
 }
 
 #[derive(Debug, Args)]

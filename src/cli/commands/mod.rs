@@ -8,6 +8,7 @@ mod config;
 mod demo;
 mod doctor;
 mod loops;
+mod machine;
 mod man;
 mod pipeline;
 mod resume;
@@ -21,7 +22,6 @@ mod worktrees;
 
 use architect::app::{ProcessEnv, finish_interrupted};
 use architect::journal::MessageKind;
-use architect::view::chart;
 
 pub(crate) use batch::{BATCH_LIMITS, listen};
 pub(crate) use run::print_result;
@@ -82,9 +82,7 @@ pub(crate) fn run(command: CliCommand, world: ProcessEnv) -> Result<u8, CliError
         CliCommand::Followup(args) => stored::send(&args, MessageKind::FollowUp, &world),
         CliCommand::Test(args) => test::run(&args, &world),
         CliCommand::Trace(args) => stored::trace(&args, &world),
-        CliCommand::Machine(args) => {
-            output::print(&chart::render(args.format).map_err(CliError::failed)?)
-        }
+        CliCommand::Machine(args) => machine::run(&args, &world),
         CliCommand::Agents(args) => config::list_agents(&args, &world),
         CliCommand::Config(args) => config::run(&args, &world),
         CliCommand::Doctor(args) => doctor::run(&args, &world),

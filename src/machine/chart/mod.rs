@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use thiserror::Error;
 
 use crate::machine::chart::transition_guards::Guard;
-use crate::machine::event::Event;
+use crate::machine::event::{Event, EventKind};
 use crate::machine::state::{State, StateKind};
 use crate::model::WordEnum;
 
@@ -65,6 +65,19 @@ pub struct ChartTransition {
     pub description: String,
 }
 
+/// What a transition uses up, so that a run can't take it for ever. Each is a part of the [`rank`](crate::machine::rank()).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ChartCounter {
+    /// The steps that are left. The other counters begin again.
+    Steps,
+    /// How often the model may still be asked again, or the context be compacted, without a step.
+    Repeats,
+    /// The attempts that are left for a model call.
+    Attempts,
+    /// The events that are left for the tool calls of a reply.
+    Calls,
+}
+
 /// Why a statechart is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum ChartError {
@@ -89,6 +102,32 @@ pub enum ChartError {
     /// The code doesn't know a name of the chart.
     #[error("the code knows no state or guard with the name {0:?}")]
     UnknownName(String),
+}
+
+impl ChartTransition {
+    /// Returns what the transition uses up. One that uses nothing leads to a later phase of the run, or, on
+    /// [`UsageReported`](Event::UsageReported), to the same state, which the clock ends.
+    pub fn counter(&self) -> Option<ChartCounter> {
+        let guard = self.guard.as_deref().and_then(Guard::from_word);
+        match guard {
+            Some(Guard::HasCalls | Guard::NoCallCanRun) => Some(ChartCounter::Steps),
+            Some(
+                Guard::AskedAgain
+                | Guard::CheckAsksAgain
+                | Guard::ContextOverThreshold
+                | Guard::ContextTooFull
+                | Guard::OverflowSummarized
+                | Guard::OverflowTrimmed,
+            ) => Some(ChartCounter::Repeats),
+            Some(Guard::TimeoutMayRetry | Guard::MayRetry | Guard::UnrecognizedMayRetry) => {
+                Some(ChartCounter::Attempts)
+            }
+            _ if self.from == self.to && self.event != EventKind::UsageReported.as_str() => {
+                Some(ChartCounter::Calls)
+            }
+            _ => None,
+        }
+    }
 }
 
 /// The chart or one of its states, as it is written.

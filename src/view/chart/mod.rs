@@ -1,11 +1,12 @@
 //! The statechart of a run as a diagram: the output of `architect machine`.
 //!
-//! All four formats are generated from the chart that the machine is tested against ([`Chart`]). `labels` makes its
+//! All formats are generated from the chart that the machine is tested against ([`Chart`]). `labels` makes its
 //! names readable, and transitions between the same two states are one arrow.
 
 mod dot;
 mod labels;
 mod mermaid;
+mod models;
 mod scxml;
 
 use crate::machine::chart::{self, Chart, ChartError, ChartState, ChartTransition};
@@ -24,6 +25,10 @@ word_enum! {
         Scxml = "scxml",
         /// The chart itself: an XState v5 configuration.
         Json = "json",
+        /// A model in Promela, for the checker Spin.
+        Promela = "promela",
+        /// A module in TLA+, for the checker TLC.
+        Tla = "tla",
     }
 }
 
@@ -39,6 +44,8 @@ pub fn render(format: StatechartFormat) -> Result<String, ChartError> {
         StatechartFormat::Dot => dot::render(&chart),
         StatechartFormat::Scxml => scxml::render(&chart),
         StatechartFormat::Json => chart::CHART_JSON.to_owned(),
+        StatechartFormat::Promela => models::promela(&chart),
+        StatechartFormat::Tla => models::tla(&chart),
     })
 }
 

@@ -19,13 +19,32 @@ fn the_demonstration_fixes_a_real_file() {
 #[test]
 fn the_statechart_is_printed_in_each_format() {
     let world = CliFixture::new();
-    for (format, begin) in
-        [("mermaid", "stateDiagram"), ("dot", "digraph"), ("scxml", "<?xml"), ("json", "{")]
-    {
+    for (format, begin) in [
+        ("mermaid", "stateDiagram"),
+        ("dot", "digraph"),
+        ("scxml", "<?xml"),
+        ("json", "{"),
+        ("promela", "/*"),
+        ("tla", "----"),
+    ] {
         let ran = world.run(&["machine", "--format", format]);
         assert_eq!(ran.code, 0);
         assert!(ran.out.trim_start().starts_with(begin), "{format}: {}", ran.out);
     }
+}
+
+#[test]
+fn the_bounds_of_a_run_follow_from_its_options() {
+    let world = CliFixture::new();
+    let limits = ["--set", "limits.budget_usd=2", "--set", "limits.timeout=600"];
+    let ran =
+        world.run(&[&["machine", "--bounds", "--set", "limits.max_steps=0"], &limits[..]].concat());
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    let lines: Vec<_> = ran.out.lines().collect();
+    assert_eq!(lines[1..], ["at most $2.00", "at most 600 s", "at most 0 steps"]);
+    assert!(lines[0].starts_with("at most 1 call of the model"), "{}", lines[0]);
+    let ran = world.run(&["machine", "--bounds", "--format", "dot"]);
+    assert_eq!(ran.code, 3);
 }
 
 #[test]

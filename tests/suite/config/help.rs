@@ -24,7 +24,7 @@ fn each_option_of_a_key_is_in_the_help_of_a_run() {
 fn a_word_that_an_option_does_not_know_is_rejected_with_the_words_that_it_knows() {
     let fixture = CliFixture::new();
     for (args, words) in [
-        (["machine", "--format", "png"], "mermaid, dot, scxml, json"),
+        (["machine", "--format", "png"], "mermaid, dot, scxml, json, promela, tla"),
         (["run", "--mode", "ask"], "confirm-all, confirm-sensitive, yolo"),
         (["run", "--color", "red"], "auto, always, never"),
         (["run", "--report", "pdf"], "json, markdown, github, html"),

@@ -1,0 +1,80 @@
+//! Why every run ends: a rank that falls with each step.
+//!
+//! A [`Rank`] is a tuple of natural numbers that are compared from left to right, so that no sequence of ranks falls for
+//! ever. Each number is read from the public fields of a state and its rules; none of the guards is asked.
+//!
+//! Three facts about a single step hold for every state and event, and are checked by `tests/machine`:
+//!
+//! 1. A step that changes more than the clock or the usage has a lower rank than the state before.
+//! 2. A step that changes only the clock or the usage has the same rank, and doesn't move the deadline.
+//! 3. Every state but `Done` has a deadline, and the tick at a deadline is a step of the first kind.
+//!
+//! So a run ends in every environment in which time passes, whatever the model, tools, checks and users do, or don't do.
+
+use crate::machine::model_calls::attempt::CallAttempt;
+use crate::machine::state::State;
+use crate::machine::states::calling::CallingStage;
+use crate::machine::states::closing::ClosingStage;
+use crate::machine::states::executing::CallState;
+
+/// What is left of a run at most. Ranks are compared field by field, the first one first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Rank {
+    /// Replies whose tool calls may still run. A step begins most counters below again.
+    pub steps: u64,
+    /// How often the model may still be asked again without a step: to continue a reply, to repeat an empty or a paused one,
+    /// to repair an answer, with a follow-up message, and after a compaction.
+    pub repeats: u64,
+    /// The phase of the turn; the last one is zero.
+    pub phase: u8,
+    /// What is left of the phase: attempts at a model call, or tool calls that are not complete.
+    pub work: u64,
+}
+
+/// Returns the rank of a state. Only that of the final state has the phase zero.
+pub fn rank(state: &State) -> Rank {
+    let run = state.run();
+    let (rules, streaks, bounds) = (&run.rules, &run.streaks, &run.rules.bounds);
+    let left = |most: u32, count: u32| u64::from(most.saturating_sub(count));
+    let repeats = left(bounds.continuations, streaks.truncated)
+        + left(bounds.empty_replies, streaks.empty)
+        + left(bounds.pauses, streaks.pauses)
+        + left(bounds.sent_back, streaks.sent_back)
+        + left(bounds.repairs, streaks.schema_violations)
+        + left(bounds.follow_ups, streaks.follow_ups)
+        + left(rules.context.max_compactions, run.compactions.count);
+    let most_steps = rules.limit_baseline.steps.saturating_add(rules.limits.max_steps);
+    let attempts = |attempt: CallAttempt| match attempt {
+        CallAttempt::Waiting { number, .. } => {
+            2 * left(rules.backoff.retries.saturating_add(1), number) + 2
+        }
+        CallAttempt::Sending { number, .. } => {
+            2 * left(rules.backoff.retries.saturating_add(1), number) + 1
+        }
+    };
+    let (phase, work) = match state {
+        State::Executing(state) => (7, state.calls.iter().map(|call| open(&call.state)).sum()),
+        State::Compacting(state) => (6, attempts(state.attempt)),
+        State::Preparing(_) => (5, 0),
+        State::Calling(state) => match state.stage {
+            CallingStage::Requesting(attempt) => (4, attempts(attempt)),
+            CallingStage::Checking { .. } => (3, 0),
+        },
+        State::Closing(state) => match state.stage {
+            ClosingStage::Preparing { .. } => (2, 0),
+            ClosingStage::Sending { .. } => (1, 0),
+        },
+        State::Done(_) => (0, 0),
+    };
+    Rank { steps: left(most_steps, run.steps), repeats, phase, work }
+}
+
+/// Returns how many events may still be about a tool call.
+fn open(call: &CallState) -> u64 {
+    match call {
+        CallState::Queued => 3,
+        CallState::Authorizing { .. } => 2,
+        CallState::Running { .. } => 1,
+        CallState::Completed(_) => 0,
+    }
+}
