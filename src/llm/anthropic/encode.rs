@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::{Anthropic, thought_binding};
 use crate::llm::encode::{MessageGroup, MessageWriter, json};
 use crate::llm::schema;
-use crate::llm::wire::{Encode, RequestFrame, ToolChoice, sendable_parts};
+use crate::llm::wire::{Cloud, Encode, RequestFrame, ToolChoice, sendable_parts};
 use crate::model::{CallId, OpaqueBlock, Reply, ReplyPart, Tokens, ToolCall, ToolResult};
 
 /// Consecutive user messages and tool results are blocks of one message; the provider would merge them anyway. The cache
@@ -31,6 +31,10 @@ const DEFAULT_MAX_OUTPUT: Tokens = Tokens(32_000);
 /// The output limit of a model that the model table does not have.
 const FALLBACK_MAX_OUTPUT: Tokens = Tokens(8_192);
 
+/// The version of the format on the clouds, which identify the model by the path.
+const BEDROCK_VERSION: &str = "bedrock-2023-05-31";
+const VERTEX_VERSION: &str = "vertex-2023-10-16";
+
 impl Encode for Anthropic {
     fn encode_head(&self, frame: &RequestFrame<'_>, out: &mut Vec<u8>) {
         let Self(setup) = self;
@@ -39,12 +43,20 @@ impl Encode for Anthropic {
                 block["cache_control"] = json!({"type": "ephemeral"});
             }
         };
-        let mut head = json!({"model": setup.model});
-        if setup.is_streaming {
+        let mut head = match setup.cloud {
+            None => json!({"model": setup.model}),
+            Some(Cloud::Bedrock) => json!({"anthropic_version": BEDROCK_VERSION}),
+            Some(Cloud::Vertex) => json!({"anthropic_version": VERTEX_VERSION}),
+        };
+        let is_bedrock = setup.cloud == Some(Cloud::Bedrock);
+        if setup.is_streaming && !is_bedrock {
             head["stream"] = true.into();
         }
         if thought_binding::binds_thoughts(&setup.model) {
             head["thinking"] = thought_binding::option();
+            if is_bedrock {
+                head["anthropic_beta"] = json!([thought_binding::BETA_HEADER.1]);
+            }
         }
         let tools = frame.tool_definitions(|tool| {
             json!({"name": tool.name, "description": tool.description, "input_schema": tool.schema})
@@ -53,7 +65,8 @@ impl Encode for Anthropic {
             tools.as_array_mut().and_then(|tools| tools.last_mut()).map(mark);
             head["tools"] = tools;
         }
-        let schema = frame.schema.filter(|schema| schema::is_strict(schema));
+        let has_schema_field = setup.cloud.is_none();
+        let schema = frame.schema.filter(|schema| has_schema_field && schema::is_strict(schema));
         if let Some(schema) = schema {
             head["output_config"] = json!({"format": {"type": "json_schema", "schema": schema}});
         }

@@ -178,6 +178,15 @@ impl ModelTable {
             ("openrouter", Some((vendor @ ("openai" | "anthropic"), name))) => (vendor, name),
             ("openrouter", Some(("google", name))) => ("gemini", name),
             ("openrouter", Some(("x-ai", name))) => ("xai", name),
+            // The clouds have the models of the original providers.
+            ("bedrock", _) => match asked_name.rsplit_once("anthropic.") {
+                Some((_, name)) => ("anthropic", name),
+                None => ("bedrock", asked_name.as_str()),
+            },
+            ("vertex", _) if asked_name.starts_with("claude-") => {
+                ("anthropic", asked_name.as_str())
+            }
+            ("vertex", _) => ("gemini", asked_name.as_str()),
             (provider, _) => (provider, asked_name.as_str()),
         };
         // OpenRouter writes versions with a dot, Anthropic with a hyphen.
