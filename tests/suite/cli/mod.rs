@@ -3,6 +3,7 @@
 mod approval;
 mod batch;
 mod call_reporting;
+mod clouds;
 mod compare;
 mod concurrent_sessions;
 mod confirmation;
