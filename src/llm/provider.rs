@@ -70,6 +70,7 @@ pub static PROVIDERS: [Provider; 14] = [
     Provider {
         format: &vertex::FORMAT,
         cloud: Some(Cloud::Vertex),
+        base_url_variable: Some("GOOGLE_VERTEX_BASE_URL"),
         default_path: vertex::DEFAULT_PATH,
         ..hosted("vertex", vertex::BASE_URL, &["VERTEX_ACCESS_TOKEN", "GOOGLE_OAUTH_ACCESS_TOKEN"])
     },

@@ -161,7 +161,7 @@ fn is_thinking(part: &ReplyPart) -> bool {
 mod tests {
     use super::*;
     use crate::llm::tests::fixtures::{self, EMPTY_FRAME, opaque_part, reply_of};
-    use crate::llm::wire::WireSetup;
+    use crate::llm::wire::{Wire as _, WireSetup};
     use crate::model::{ConversationItem, MessageOrigin, ToolStatus};
 
     fn wire(uses_cache: bool) -> Anthropic {
@@ -218,6 +218,30 @@ mod tests {
                 "max_tokens": 32_000,
             })
         );
+    }
+
+    #[test]
+    fn a_cloud_has_the_version_in_the_request_and_no_model() {
+        let strict = json!({"type": "object", "properties": {}, "additionalProperties": false});
+        let frame = RequestFrame { system: "s", schema: Some(&strict), ..EMPTY_FRAME };
+        let request = |cloud, model: &str| -> (Value, Vec<(&str, &str)>) {
+            let (Anthropic(setup), model) = (wire(false), model.to_owned());
+            let wire = Anthropic(WireSetup { cloud: Some(cloud), model, ..setup });
+            let request = serde_json::from_str(&text(&wire, &frame, &[])).unwrap();
+            (request, wire.headers())
+        };
+        let (bedrock, headers) = request(Cloud::Bedrock, "us.anthropic.claude-opus-5-5-v1:0");
+        assert_eq!(bedrock["anthropic_version"], "bedrock-2023-05-31");
+        assert_eq!(bedrock["anthropic_beta"], json!([thought_binding::BETA_HEADER.1]));
+        assert!(bedrock.get("stream").is_none() && headers.is_empty(), "{bedrock}");
+        let (vertex, headers) = request(Cloud::Vertex, "claude-opus-5-5@20260101");
+        assert_eq!(vertex["anthropic_version"], "vertex-2023-10-16");
+        assert_eq!((&vertex["stream"], vertex.get("anthropic_beta")), (&json!(true), None));
+        assert_eq!(headers, [thought_binding::BETA_HEADER]);
+        for request in [bedrock, vertex] {
+            assert!(request.get("model").is_none() && request.get("output_config").is_none());
+            assert!(request["system"][0]["text"].as_str().unwrap().contains("JSON Schema"));
+        }
     }
 
     #[test]

@@ -225,7 +225,8 @@ fn process_credentials(
 fn run_process(command: &str, cancel: &CancellationToken) -> Result<Vec<u8>, String> {
     let mut shell = Command::new("/bin/sh");
     shell.args(["-c", command]).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
-    for name in PROVIDERS.iter().flat_map(|provider| provider.key_variables) {
+    let keys = PROVIDERS.iter().flat_map(|provider| provider.key_variables);
+    for name in keys.chain(&["AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"]) {
         shell.env_remove(name);
     }
     let mut child = shell.spawn().map_err(|error| format!("could not be started: {error}"))?;

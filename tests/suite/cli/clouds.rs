@@ -16,7 +16,7 @@ const TOKEN: &str = "canary-token-0123456789";
 fn run(world: &CliFixture, server: &Server, has_profile: bool, args: &[&str]) -> CommandResult {
     let base = server.url("");
     let model = "bedrock/eu.anthropic.claude-sonnet-4-5-20250929-v1:0";
-    let common = ["run", "Do it.", "--model", model, "--api-base", &base, "--retries", "0"];
+    let common = ["run", "Do it.", "--model", model, "--api-base", &base, "--set", "llm.retries=0"];
     let mut command = world.command(&[&common[..], args].concat());
     if has_profile {
         let folder = world.home().join(".aws");
@@ -56,7 +56,7 @@ fn a_run_on_bedrock_shows_no_key_anywhere() {
             bedrock::call("run_command", &json!({"command": "env | grep AWS; echo listed"})),
             echo,
         ]);
-        let args = ["--log-level", "trace", "-vvv", "--record", "run.jsonl", "--auto"];
+        let args = ["--log-level", "trace", "-vvv", "--record", "run.jsonl", "--mode", "yolo"];
         let ran = run(&world, &server, has_profile, &args);
         assert_eq!((ran.code, &*ran.out), (0, "The key is ***.\n"), "{}", ran.err);
         let requests = server.requests();
@@ -69,6 +69,27 @@ fn a_run_on_bedrock_shows_no_key_anywhere() {
         assert_no_keys(&world.home());
         assert_no_keys(&world.path(""));
     }
+}
+
+#[test]
+fn the_command_of_a_profile_gets_no_keys_of_providers() {
+    let (world, server) = (CliFixture::new(), Server::new([bedrock::text("Done.")]));
+    let path = world.home().join("config");
+    let keys = json!({"AccessKeyId": "AKIDEXAMPLE", "SecretAccessKey": SECRET});
+    let command = format!("env > {}; echo '{keys}'", world.home().join("seen").display());
+    fs::write(&path, format!("[default]\ncredential_process = {command}\n")).unwrap();
+    let base = server.url("");
+    let args =
+        ["run", "Do it.", "--model", "bedrock/anthropic.claude-sonnet-5", "--api-base", &base];
+    let mut command = world.command(&args);
+    command.env("AWS_REGION", "eu-west-1").env("AWS_CONFIG_FILE", &path);
+    for name in ["OPENAI_API_KEY", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"] {
+        command.env(name, "canary-variable");
+    }
+    let ran = wait_for_exit(command.spawn().unwrap());
+    assert_eq!((ran.code, &*ran.out), (0, "Done.\n"), "{}", ran.err);
+    let seen = fs::read_to_string(world.home().join("seen")).unwrap();
+    assert!(seen.contains("AWS_REGION=eu-west-1") && !seen.contains("canary"), "{seen}");
 }
 
 #[test]

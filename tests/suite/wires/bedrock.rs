@@ -132,7 +132,7 @@ fn unknown_messages_are_ignored() {
 /// Fault L34: each exception of the operation, and an error without a model.
 #[test]
 fn an_exception_in_a_stream_is_classified() {
-    let start = &messages(&one(Wire::Anthropic, "text"))[..3];
+    let start = &messages(&one(Wire::Anthropic, "text"))[..4];
     let too_long =
         "The model returned the following errors: Input is too long for requested model.";
     let error =
