@@ -160,12 +160,11 @@ pub fn connect(
             };
             let client = HttpClient::new(&HttpOptions::from_env(&endpoint, timeouts, env))?;
             let signer = find_signer(provider, settings, env, &endpoint)?;
-            let (key, key_source, signer) = match signer {
-                Some((signer, source)) => (None, source, Some(signer)),
-                None => {
-                    let (key, source) = find_key(provider, settings, env, &endpoint)?;
-                    (key, source, None)
-                }
+            let (key, key_source, signer) = if let Some((signer, source)) = signer {
+                (None, source, Some(signer))
+            } else {
+                let (key, source) = find_key(provider, settings, env, &endpoint)?;
+                (key, source, None)
             };
             let (transport, key_source) = (Arc::new(client), Some(key_source));
             let connection =

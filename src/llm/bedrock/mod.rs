@@ -69,7 +69,7 @@ pub(super) fn read_message(
     };
     let error = |kind: &str, message: &str| {
         let (kind, message) = (kind.to_lowercase(), message.to_owned());
-        Err(classify_stream_error(&ApiError { kind, message, ..ApiError::default() }))
+        Err(classify_stream_error(&ApiError { message, kind, ..ApiError::default() }))
     };
     match (header(":message-type"), header(":event-type")) {
         ("event", "chunk") => {
