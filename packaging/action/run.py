@@ -23,7 +23,10 @@ MODES = {
 }
 
 # Variables with keys: their values are masked in the log.
-KEY_NAME = re.compile(r"(_API_KEY|_AUTH_TOKEN)$")
+KEY_NAME = re.compile(
+    r"(_API_KEY|_AUTH_TOKEN|^AWS_SECRET_ACCESS_KEY|^AWS_SESSION_TOKEN|^AWS_BEARER_TOKEN_BEDROCK"
+    r"|^VERTEX_ACCESS_TOKEN|^GOOGLE_OAUTH_ACCESS_TOKEN)$"
+)
 
 # Models that need no key.
 WITHOUT_KEY = ("scripted/", "replay/", "ollama/", "llama-cpp/", "vllm/")

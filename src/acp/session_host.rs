@@ -85,9 +85,11 @@ impl From<HostError> for Error {
 /// Returns the error for a failed operation. What is missing for a connection to the model is a matter of authentication.
 pub(super) fn app_error(error: &AppError) -> Error {
     let code = match error {
-        AppError::Connect(ConnectError::MissingKey { .. } | ConnectError::InvalidKey { .. }) => {
-            Error::auth_required()
-        }
+        AppError::Connect(
+            ConnectError::MissingKey { .. }
+            | ConnectError::InvalidKey { .. }
+            | ConnectError::Credentials(_),
+        ) => Error::auth_required(),
         AppError::Journal(JournalError::UnknownSession(_)) => Error::resource_not_found(None),
         AppError::Journal(JournalError::Busy { .. }) => Error::invalid_request(),
         error if error.is_user_error() => Error::invalid_params(),

@@ -10,7 +10,8 @@ use crate::llm::model_table::ModelTable;
 use crate::llm::scripted::{Script, ScriptPosition, ScriptedModel};
 use crate::llm::{ConnectError, ModelConnectionSettings, ModelSpec, Recorder, Recording, connect};
 use crate::model::did_you_mean;
-use crate::port::Model;
+use crate::port::{Model, WallClock};
+use crate::runner::SystemClock;
 
 /// The chosen model, with its limits.
 #[derive(Clone)]
@@ -196,6 +197,7 @@ impl ResolvedModel {
             timeout: llm.timeout.into(),
             idle_timeout: llm.idle_timeout.into(),
             position,
+            clock: Some(WallClock::new(Arc::new(SystemClock::start()))),
             ..ModelConnectionSettings::default()
         };
         let env = |name: &str| world.variable(name).map(str::to_owned);

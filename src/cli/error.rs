@@ -184,6 +184,11 @@ fn error_hints(error: &AppError) -> Vec<String> {
         AppError::Connect(ConnectError::MissingKey { .. }) => {
             &["set the variable, or name another one with --api-key-env"]
         }
+        AppError::Connect(ConnectError::Credentials(_)) => &[
+            "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE, or an API key of Bedrock in \
+             AWS_BEARER_TOKEN_BEDROCK",
+        ],
+        AppError::Connect(ConnectError::MissingAddressPart { .. }) => &["set the variable"],
         AppError::NoPrice(_) => &[
             "add its price to the file of `costs.prices_file`, or run without counting costs: --set costs.unknown_price=warn",
         ],

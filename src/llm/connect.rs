@@ -5,19 +5,21 @@ use std::time::Duration;
 
 use thiserror::Error;
 
+use super::bedrock::{self, BedrockSigner, CredentialsError, CredentialsSource};
 use super::cassette::{OnMismatch, Player, Recorder, Recording, ReplayModel};
-use super::exchange::{HttpTransport, KeySource, RequestTarget, WireModel};
+use super::exchange::{HttpTransport, KeySource, RequestSigner, RequestTarget, WireModel};
 use super::model_spec::{ModelSpec, ModelSpecError};
 use super::model_table::ModelTable;
 use super::playback_error::PlaybackError;
 use super::provider::Provider;
 use super::scripted::{Script, ScriptPosition, ScriptedModel};
-use super::wire::WireSetup;
+use super::vertex;
+use super::wire::{Cloud, StreamFraming, WireSetup};
 use crate::net::{
     Endpoint, EndpointError, HeaderMap, HeaderName, HeaderValue, HttpClient, HttpOptions,
     HttpTimeouts, NetError, Secret, SecretError, Secrets, header,
 };
-use crate::port::Model;
+use crate::port::{Model, WallClock};
 
 /// How to connect to a model.
 #[derive(Clone, Debug)]
@@ -46,6 +48,8 @@ pub struct ModelConnectionSettings {
     pub on_mismatch: OnMismatch,
     /// Records requests and responses.
     pub recorder: Option<Recorder>,
+    /// The time of day, for providers whose requests are signed.
+    pub clock: Option<WallClock>,
 }
 
 /// An error of the configuration of a model.
@@ -67,6 +71,23 @@ pub enum ConnectError {
         /// The reason.
         cause: SecretError,
     },
+    /// There are no keys to sign requests with.
+    #[error(transparent)]
+    Credentials(#[from] CredentialsError),
+    /// A part of the address is missing.
+    #[error("the address of {provider} is incomplete: the variable {} is not set", variables.join(" or "))]
+    MissingAddressPart {
+        /// The provider.
+        provider: &'static str,
+        /// The variables that may hold it.
+        variables: [&'static str; 2],
+    },
+    /// A part of the address has other characters than letters, digits, `-`, `.` and `:`.
+    #[error("the value of {0} can't be a part of an address")]
+    InvalidAddressPart(&'static str),
+    /// Requests can't be signed without the time of day.
+    #[error("requests to {0} are signed with the time of day, and there is no clock")]
+    MissingClock(&'static str),
     /// The base URL is invalid.
     #[error(transparent)]
     Address(#[from] EndpointError),
@@ -102,6 +123,7 @@ impl Default for ModelConnectionSettings {
             position: ScriptPosition::default(),
             on_mismatch: OnMismatch::default(),
             recorder: None,
+            clock: None,
         }
     }
 }
@@ -137,9 +159,16 @@ pub fn connect(
                 idle: settings.idle_timeout,
             };
             let client = HttpClient::new(&HttpOptions::from_env(&endpoint, timeouts, env))?;
-            let (key, key_source) = find_key(provider, settings, env, &endpoint)?;
+            let signer = find_signer(provider, settings, env, &endpoint)?;
+            let (key, key_source, signer) = if let Some((signer, source)) = signer {
+                (None, source, Some(signer))
+            } else {
+                let (key, source) = find_key(provider, settings, env, &endpoint)?;
+                (key, source, None)
+            };
             let (transport, key_source) = (Arc::new(client), Some(key_source));
-            let connection = ModelConnection { transport, endpoint, url: None, key, key_source };
+            let connection =
+                ModelConnection { transport, endpoint, url: None, key, key_source, signer };
             build_model(model, settings, table, connection)
         }
     }
@@ -162,6 +191,7 @@ fn connect_replay(
             url: Some(url.to_owned()),
             key: None,
             key_source: None,
+            signer: None,
         };
         models.push((model.to_owned(), build_model(&spec, &settings, table, connection)?));
     }
@@ -177,6 +207,7 @@ struct ModelConnection {
     key: Option<Secret>,
     /// Shown when the key is rejected.
     key_source: Option<KeySource>,
+    signer: Option<Arc<dyn RequestSigner>>,
 }
 
 /// Returns a model for a connection.
@@ -190,11 +221,12 @@ fn build_model(
         let (name, nearest) = (model.to_string(), None);
         return Err(ModelSpecError::UnknownName { name, nearest }.into());
     };
-    let ModelConnection { transport, endpoint, url, key, key_source } = connection;
+    let ModelConnection { transport, endpoint, url, key, key_source, signer } = connection;
     let id: Arc<str> = model.to_string().into();
     let setup = WireSetup {
         id: Arc::clone(&id),
         provider: provider.name(),
+        cloud: provider.cloud,
         host: endpoint.host().to_owned(),
         model: name.clone(),
         is_streaming: settings.stream,
@@ -205,7 +237,11 @@ fn build_model(
     let url = url.unwrap_or_else(|| endpoint.join(&(provider.format.path)(&setup)));
     let wire = (provider.format.wire)(setup);
     let mut headers = HeaderMap::new();
-    let accept = if settings.stream { "text/event-stream" } else { "application/json" };
+    let accept = match (settings.stream, wire.framing()) {
+        (false, _) => "application/json",
+        (true, StreamFraming::Sse) => "text/event-stream",
+        (true, StreamFraming::Amazon) => "application/vnd.amazon.eventstream",
+    };
     headers.insert(header::ACCEPT, HeaderValue::from_static(accept));
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     for (name, value) in wire.headers() {
@@ -221,7 +257,10 @@ fn build_model(
         value.set_sensitive(true);
         headers.insert(name, value);
     }
-    let masker = Secrets::from_keys(key);
+    let masker = match &signer {
+        Some(signer) => signer.secrets(),
+        None => Secrets::from_keys(key),
+    };
     let transport = match &settings.recorder {
         Some(recorder) => recorder.wrap_transport(transport, &id, masker.clone()),
         None => transport,
@@ -233,6 +272,7 @@ fn build_model(
         headers,
         masker,
         key_source,
+        signer,
         may_truncate: provider.may_truncate,
         wire,
     };
@@ -247,7 +287,8 @@ fn resolve_endpoint(
 ) -> Result<Endpoint, ConnectError> {
     let url = settings.api_base.clone().or_else(|| provider.base_url_variable.and_then(env));
     let Some(url) = url.filter(|url| !url.trim().is_empty()) else {
-        return Ok(Endpoint::parse(provider.base_url, settings.allow_http)?);
+        let url = fill_variables(provider, provider.base_url, env)?;
+        return Ok(Endpoint::parse(&vertex::with_location_host(&url), settings.allow_http)?);
     };
     let port = url.trim().rsplit_once(':').map(|(_, port)| port.parse::<u16>());
     let has_port = matches!(port, Some(Ok(_)));
@@ -258,7 +299,61 @@ fn resolve_endpoint(
     };
     let endpoint = Endpoint::parse(&url, settings.allow_http)?;
     let path = (provider.format.base_path)(endpoint.path(), provider.default_path);
-    Ok(endpoint.with_path(&path))
+    Ok(endpoint.with_path(&fill_variables(provider, &path, env)?))
+}
+
+/// Returns a base URL or a path with the values in place of the names in braces.
+fn fill_variables(
+    provider: &Provider,
+    text: &str,
+    env: EnvLookup<'_>,
+) -> Result<String, ConnectError> {
+    let set = |name: &&str| env(name).filter(|value| !value.trim().is_empty());
+    let mut filled = text.to_owned();
+    for variables in
+        [bedrock::REGION_VARIABLES, vertex::LOCATION_VARIABLES, vertex::PROJECT_VARIABLES]
+    {
+        let name = format!("{{{}}}", variables[0]);
+        if !filled.contains(&name) {
+            continue;
+        }
+        let value = match provider.cloud {
+            Some(Cloud::Bedrock) => bedrock::find_region(env),
+            Some(Cloud::Vertex) | None => variables.iter().find_map(set),
+        };
+        let provider = provider.name();
+        let value = value.ok_or(ConnectError::MissingAddressPart { provider, variables })?;
+        let is_valid = |c: char| c.is_ascii_alphanumeric() || "-.:".contains(c);
+        if !value.trim().chars().all(is_valid) {
+            return Err(ConnectError::InvalidAddressPart(variables[0]));
+        }
+        filled = filled.replace(&name, value.trim());
+    }
+    Ok(filled)
+}
+
+/// Returns what signs requests, and the source of its keys; `None` if a key in a header is enough.
+#[allow(clippy::type_complexity)]
+fn find_signer(
+    provider: &Provider,
+    settings: &ModelConnectionSettings,
+    env: EnvLookup<'_>,
+    endpoint: &Endpoint,
+) -> Result<Option<(Arc<dyn RequestSigner>, KeySource)>, ConnectError> {
+    let has_api_key = settings.api_key_env.is_some()
+        || env(bedrock::KEY_VARIABLES[0]).is_some_and(|key| !key.trim().is_empty());
+    if provider.cloud != Some(Cloud::Bedrock) || has_api_key {
+        return Ok(None);
+    }
+    let source = match CredentialsSource::from_env(env) {
+        // A server on this machine may need none.
+        Err(CredentialsError::Missing(_)) if endpoint.is_loopback() => return Ok(None),
+        source => source?,
+    };
+    let region = fill_variables(provider, "{AWS_REGION}", env)?;
+    let clock = settings.clock.clone().ok_or(ConnectError::MissingClock(provider.name()))?;
+    let description = KeySource::Signed(source.describe());
+    Ok(Some((Arc::new(BedrockSigner::new(source, region, clock)), description)))
 }
 
 /// Returns the key, if there is one, and its source.

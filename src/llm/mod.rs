@@ -11,6 +11,7 @@
 //! and recordings never contain a key.
 
 mod anthropic;
+mod bedrock;
 mod cassette;
 mod connect;
 mod decode;
@@ -28,8 +29,10 @@ mod schema;
 pub mod scripted;
 #[cfg(test)]
 mod tests;
+mod vertex;
 mod wire;
 
+pub use bedrock::CredentialsError;
 pub use cassette::{OnMismatch, RecordError, Recorder, Recording};
 pub use connect::{ConnectError, EnvLookup, ModelConnectionSettings, connect};
 pub use model_spec::{ModelSpec, ModelSpecError};

@@ -2,15 +2,17 @@
 
 use std::fmt::Write as _;
 
-use super::wire::ApiFormat;
-use super::{anthropic, gemini, openai_chat, openai_responses};
+use super::wire::{ApiFormat, Cloud};
+use super::{anthropic, bedrock, gemini, openai_chat, openai_responses, vertex};
 
 /// A provider of models.
 #[derive(Debug)]
 pub struct Provider {
     name: &'static str,
     pub(super) format: &'static ApiFormat,
-    /// The base URL unless the user sets another one.
+    /// The cloud, if it serves models of others with differences of its own.
+    pub(super) cloud: Option<Cloud>,
+    /// The base URL unless the user sets another one. A name in braces stands for the value of this variable.
     pub base_url: &'static str,
     /// The variable that holds another base URL.
     pub(super) base_url_variable: Option<&'static str>,
@@ -26,7 +28,7 @@ pub struct Provider {
 }
 
 /// The providers, in the order of the documentation. A provider with a known API format is one row here.
-pub static PROVIDERS: [Provider; 12] = [
+pub static PROVIDERS: [Provider; 14] = [
     Provider {
         format: &openai_responses::FORMAT,
         base_url_variable: Some("OPENAI_BASE_URL"),
@@ -59,6 +61,19 @@ pub static PROVIDERS: [Provider; 12] = [
         may_truncate: true,
         ..local("ollama", "http://127.0.0.1:11434/v1")
     },
+    Provider {
+        format: &bedrock::FORMAT,
+        cloud: Some(Cloud::Bedrock),
+        base_url_variable: Some("AWS_ENDPOINT_URL_BEDROCK_RUNTIME"),
+        ..hosted("bedrock", bedrock::BASE_URL, &bedrock::KEY_VARIABLES)
+    },
+    Provider {
+        format: &vertex::FORMAT,
+        cloud: Some(Cloud::Vertex),
+        base_url_variable: Some("GOOGLE_VERTEX_BASE_URL"),
+        default_path: vertex::DEFAULT_PATH,
+        ..hosted("vertex", vertex::BASE_URL, &["VERTEX_ACCESS_TOKEN", "GOOGLE_OAUTH_ACCESS_TOKEN"])
+    },
     hosted("openrouter", "https://openrouter.ai/api/v1", &["OPENROUTER_API_KEY"]),
     hosted("groq", "https://api.groq.com/openai/v1", &["GROQ_API_KEY"]),
     hosted("deepseek", "https://api.deepseek.com", &["DEEPSEEK_API_KEY"]),
@@ -83,6 +98,7 @@ const fn hosted(
     Provider {
         name,
         format: &openai_chat::FORMAT,
+        cloud: None,
         base_url,
         base_url_variable: None,
         default_path: "",

@@ -39,6 +39,24 @@ pub(super) fn path_or_default(path: &str, default: &str) -> String {
     if path.is_empty() { default } else { path }.to_owned()
 }
 
+/// A cloud that serves the models of others, with differences of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Cloud {
+    /// Amazon Bedrock.
+    Bedrock,
+    /// Google Vertex AI.
+    Vertex,
+}
+
+/// How a streamed reply is divided into events.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum StreamFraming {
+    /// Server-sent events.
+    Sse,
+    /// Amazon's event stream; server-sent events are read too.
+    Amazon,
+}
+
 /// What a wire is created for.
 #[derive(Clone, Debug, Default)]
 pub(super) struct WireSetup {
@@ -46,6 +64,8 @@ pub(super) struct WireSetup {
     pub(super) id: Arc<str>,
     /// The name of the provider.
     pub(super) provider: &'static str,
+    /// The cloud in place of the model's maker.
+    pub(super) cloud: Option<Cloud>,
     /// The host that serves the model.
     pub(super) host: String,
     pub(super) model: String,
@@ -68,6 +88,11 @@ pub(super) trait Wire: Encode + Send + Sync {
     /// Returns the header for a key from this variable, and the text before the key.
     fn key_header(&self, _variable: &str) -> (HeaderName, &'static str) {
         (header::AUTHORIZATION, "Bearer ")
+    }
+
+    /// Returns how a streamed reply is divided into events.
+    fn framing(&self) -> StreamFraming {
+        StreamFraming::Sse
     }
 
     /// Returns a reader for a reply.

@@ -55,6 +55,11 @@ impl RequestBody {
         self.parts.iter().flat_map(|part| &part.bytes[..part.length]).copied().collect()
     }
 
+    /// Returns the parts.
+    pub fn parts(&self) -> impl Iterator<Item = &[u8]> {
+        self.parts.iter().map(|part| &part.bytes[..part.length])
+    }
+
     pub(super) fn reader(&self) -> RequestBodyReader<'_> {
         RequestBodyReader { parts: &self.parts, position: 0 }
     }

@@ -2,13 +2,15 @@
 //!
 //! [`HttpClient`] does one HTTP exchange at a time on the thread of the caller. Each phase has a timeout, and a
 //! [`CancellationToken`](crate::port::CancellationToken) ends it in any phase by closing its socket. [`sse::SseParser`]
-//! reads event streams. This module knows neither models nor tools.
+//! reads event streams, and
+//! [`event_stream::EventStreamParser`] those of Amazon. This module knows neither models nor tools.
 
 mod body;
 mod client;
 mod drain;
 mod endpoint;
 mod error;
+pub mod event_stream;
 mod resolver;
 mod retry_after;
 mod secret;

@@ -2,6 +2,7 @@
 
 #![allow(dead_code)] // no test needs all of it
 
+pub(crate) mod bedrock;
 pub(crate) mod browser;
 pub(crate) mod chat;
 pub(crate) mod cli;

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::{Anthropic, thought_binding};
 use crate::llm::encode::{MessageGroup, MessageWriter, json};
 use crate::llm::schema;
-use crate::llm::wire::{Encode, RequestFrame, ToolChoice, sendable_parts};
+use crate::llm::wire::{Cloud, Encode, RequestFrame, ToolChoice, sendable_parts};
 use crate::model::{CallId, OpaqueBlock, Reply, ReplyPart, Tokens, ToolCall, ToolResult};
 
 /// Consecutive user messages and tool results are blocks of one message; the provider would merge them anyway. The cache
@@ -31,6 +31,10 @@ const DEFAULT_MAX_OUTPUT: Tokens = Tokens(32_000);
 /// The output limit of a model that the model table does not have.
 const FALLBACK_MAX_OUTPUT: Tokens = Tokens(8_192);
 
+/// The version of the format on the clouds, which identify the model by the path.
+const BEDROCK_VERSION: &str = "bedrock-2023-05-31";
+const VERTEX_VERSION: &str = "vertex-2023-10-16";
+
 impl Encode for Anthropic {
     fn encode_head(&self, frame: &RequestFrame<'_>, out: &mut Vec<u8>) {
         let Self(setup) = self;
@@ -39,12 +43,20 @@ impl Encode for Anthropic {
                 block["cache_control"] = json!({"type": "ephemeral"});
             }
         };
-        let mut head = json!({"model": setup.model});
-        if setup.is_streaming {
+        let mut head = match setup.cloud {
+            None => json!({"model": setup.model}),
+            Some(Cloud::Bedrock) => json!({"anthropic_version": BEDROCK_VERSION}),
+            Some(Cloud::Vertex) => json!({"anthropic_version": VERTEX_VERSION}),
+        };
+        let is_bedrock = setup.cloud == Some(Cloud::Bedrock);
+        if setup.is_streaming && !is_bedrock {
             head["stream"] = true.into();
         }
         if thought_binding::binds_thoughts(&setup.model) {
             head["thinking"] = thought_binding::option();
+            if is_bedrock {
+                head["anthropic_beta"] = json!([thought_binding::BETA_HEADER.1]);
+            }
         }
         let tools = frame.tool_definitions(|tool| {
             json!({"name": tool.name, "description": tool.description, "input_schema": tool.schema})
@@ -53,7 +65,8 @@ impl Encode for Anthropic {
             tools.as_array_mut().and_then(|tools| tools.last_mut()).map(mark);
             head["tools"] = tools;
         }
-        let schema = frame.schema.filter(|schema| schema::is_strict(schema));
+        let has_schema_field = setup.cloud.is_none();
+        let schema = frame.schema.filter(|schema| has_schema_field && schema::is_strict(schema));
         if let Some(schema) = schema {
             head["output_config"] = json!({"format": {"type": "json_schema", "schema": schema}});
         }
@@ -148,7 +161,7 @@ fn is_thinking(part: &ReplyPart) -> bool {
 mod tests {
     use super::*;
     use crate::llm::tests::fixtures::{self, EMPTY_FRAME, opaque_part, reply_of};
-    use crate::llm::wire::WireSetup;
+    use crate::llm::wire::{Wire as _, WireSetup};
     use crate::model::{ConversationItem, MessageOrigin, ToolStatus};
 
     fn wire(uses_cache: bool) -> Anthropic {
@@ -205,6 +218,30 @@ mod tests {
                 "max_tokens": 32_000,
             })
         );
+    }
+
+    #[test]
+    fn a_cloud_has_the_version_in_the_request_and_no_model() {
+        let strict = json!({"type": "object", "properties": {}, "additionalProperties": false});
+        let frame = RequestFrame { system: "s", schema: Some(&strict), ..EMPTY_FRAME };
+        let request = |cloud, model: &str| -> (Value, Vec<(&str, &str)>) {
+            let (Anthropic(setup), model) = (wire(false), model.to_owned());
+            let wire = Anthropic(WireSetup { cloud: Some(cloud), model, ..setup });
+            let request = serde_json::from_str(&text(&wire, &frame, &[])).unwrap();
+            (request, wire.headers())
+        };
+        let (bedrock, headers) = request(Cloud::Bedrock, "us.anthropic.claude-opus-5-5-v1:0");
+        assert_eq!(bedrock["anthropic_version"], "bedrock-2023-05-31");
+        assert_eq!(bedrock["anthropic_beta"], json!([thought_binding::BETA_HEADER.1]));
+        assert!(bedrock.get("stream").is_none() && headers.is_empty(), "{bedrock}");
+        let (vertex, headers) = request(Cloud::Vertex, "claude-opus-5-5@20260101");
+        assert_eq!(vertex["anthropic_version"], "vertex-2023-10-16");
+        assert_eq!((&vertex["stream"], vertex.get("anthropic_beta")), (&json!(true), None));
+        assert_eq!(headers, [thought_binding::BETA_HEADER]);
+        for request in [bedrock, vertex] {
+            assert!(request.get("model").is_none() && request.get("output_config").is_none());
+            assert!(request["system"][0]["text"].as_str().unwrap().contains("JSON Schema"));
+        }
     }
 
     #[test]

@@ -7,7 +7,7 @@ mod thought_binding;
 
 use std::sync::Arc;
 
-use super::wire::{ApiFormat, ReplyReader, Wire, WireSetup};
+use super::wire::{ApiFormat, Cloud, ReplyReader, StreamFraming, Wire, WireSetup};
 use crate::net::{HeaderName, header};
 
 /// Anthropic Messages.
@@ -25,7 +25,12 @@ struct Anthropic(WireSetup);
 
 impl Wire for Anthropic {
     fn headers(&self) -> Vec<(&'static str, &'static str)> {
-        let mut headers = vec![("anthropic-version", "2023-06-01")];
+        // The clouds have the version in the request, and Bedrock all of this.
+        let mut headers = match self.0.cloud {
+            None => vec![("anthropic-version", "2023-06-01")],
+            Some(Cloud::Vertex) => Vec::new(),
+            Some(Cloud::Bedrock) => return Vec::new(),
+        };
         if thought_binding::binds_thoughts(&self.0.model) {
             headers.push(thought_binding::BETA_HEADER);
         }
@@ -34,8 +39,16 @@ impl Wire for Anthropic {
 
     fn key_header(&self, variable: &str) -> (HeaderName, &'static str) {
         match variable {
+            _ if self.0.cloud.is_some() => (header::AUTHORIZATION, "Bearer "),
             "ANTHROPIC_AUTH_TOKEN" => (header::AUTHORIZATION, "Bearer "),
             _ => (HeaderName::from_static("x-api-key"), ""),
+        }
+    }
+
+    fn framing(&self) -> StreamFraming {
+        match self.0.cloud {
+            Some(Cloud::Bedrock) => StreamFraming::Amazon,
+            Some(Cloud::Vertex) | None => StreamFraming::Sse,
         }
     }
 

@@ -15,6 +15,8 @@ const FIRST_BINDING_VERSION: (u32, u32) = (5, 1);
 
 /// Returns whether a model binds its thinking blocks, going by its version.
 pub(super) fn binds_thoughts(model: &str) -> bool {
+    // Bedrock has the names of regions and of the maker before it.
+    let model = model.rsplit_once("anthropic.").map_or(model, |(_, name)| name);
     let Some(name) = model.strip_prefix("claude-") else { return false };
     // A longer number is a date.
     let number = |part: &str| part.parse::<u32>().ok().filter(|number| *number < 100);
@@ -46,6 +48,8 @@ mod tests {
             "claude-haiku-5-5",
             "claude-sonnet-6",
             "claude-opus-6-20270101",
+            "us.anthropic.claude-opus-5-5-20270101-v1:0",
+            "claude-opus-5-5@20270101",
         ] {
             assert!(binds_thoughts(model), "{model}");
         }
@@ -53,6 +57,7 @@ mod tests {
             "claude-opus-5",
             "claude-sonnet-5-20260630",
             "claude-opus-4-8",
+            "anthropic.claude-opus-5-20260101-v1:0",
             "claude-haiku-4-5-20251001",
             "claude-3-7-sonnet-latest",
             "kimi-k2",

@@ -117,8 +117,15 @@ pub(super) fn public_headers(headers: &HeaderMap) -> RecordedHeaders {
 }
 
 /// The headers of a response that affect the reply or a fault.
-const RELEVANT_HEADERS: [&str; 6] =
-    ["content-type", "date", "location", "retry-after", "retry-after-ms", "x-should-retry"];
+const RELEVANT_HEADERS: [&str; 7] = [
+    "content-type",
+    "date",
+    "location",
+    "retry-after",
+    "retry-after-ms",
+    "x-amzn-errortype",
+    "x-should-retry",
+];
 
 /// Returns the relevant headers of a response; others identify organisations or contain cookies.
 pub(super) fn relevant_headers(headers: &HeaderMap) -> RecordedHeaders {

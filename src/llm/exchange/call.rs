@@ -8,12 +8,14 @@ use serde_json::Value;
 use super::bom::BomSkipper;
 use super::transport::{IncomingResponse, ResponseBody};
 use super::wire_model::RequestTarget;
+use crate::llm::bedrock;
 use crate::llm::decode::{CallIds, DecodedReply, DeltaBuffer};
 use crate::llm::fault::{self, ApiError};
-use crate::llm::wire::{ReplyReader, Result, parse_json, protocol_fault};
-use crate::model::{Fault, FaultKind, Reply};
+use crate::llm::wire::{ReplyReader, Result, StreamFraming, parse_json, protocol_fault};
+use crate::model::{Fault, FaultKind, Reply, RetryAdvice};
+use crate::net::event_stream::{EventStreamError, EventStreamParser};
 use crate::net::sse::{SseError, SseParser};
-use crate::net::{HeaderMap, HttpRequest};
+use crate::net::{HeaderMap, HttpRequest, Secrets};
 use crate::port::{EffectContext, EffectNotice, ModelCall, ReplyDelta};
 
 /// A request, ready to be sent.
@@ -39,10 +41,16 @@ enum ResponseKind {
 }
 
 struct EventStream {
-    parser: SseParser,
+    parser: StreamParser,
     reader: Box<dyn ReplyReader>,
     /// Whether an event was received.
     has_event: bool,
+}
+
+/// The parser for the framing of a stream.
+enum StreamParser {
+    Sse(SseParser),
+    Amazon(EventStreamParser),
 }
 
 const READ_BUFFER_SIZE: usize = 16 << 10;
@@ -63,7 +71,7 @@ impl ModelCall for PreparedModelCall {
             scope.notify(EffectNotice::Warning { text: text.as_str().into() });
         }
         self.send_and_read(scope, sink).map_err(|fault| {
-            let mut message = fault::readable(&self.target.masker.mask_all(&fault.message));
+            let mut message = fault::readable(&self.masker().mask_all(&fault.message));
             if let (FaultKind::Auth, Some(key)) = (fault.kind, &self.target.key_source) {
                 message.push_str(&key.hint());
             }
@@ -78,13 +86,27 @@ impl PreparedModelCall {
         scope: &EffectContext,
         sink: &mut dyn FnMut(ReplyDelta),
     ) -> Result<Reply> {
-        let sent = self.target.transport.send(&self.request, &scope.cancel);
+        let signer = self.target.signer.as_ref();
+        let request = match signer {
+            Some(signer) => Cow::Owned(signer.sign(&self.request, &scope.cancel)?),
+            None => Cow::Borrowed(&self.request),
+        };
+        let sent = self.target.transport.send(&request, &scope.cancel);
         let mut response = sent.map_err(|error| fault::network_fault(&error, self.attempt))?;
         if !(200..300).contains(&response.status) {
-            return Err(self.read_error(&mut response));
+            let fault = self.read_error(&mut response);
+            // Temporary keys may have expired.
+            return Err(match signer {
+                Some(signer)
+                    if fault.kind == FaultKind::Auth && signer.has_new_keys(&scope.cancel) =>
+                {
+                    Fault { advice: RetryAdvice::Retry, ..fault }
+                }
+                _ => fault,
+            });
         }
         // From here on the provider may charge for the request.
-        let masker = &self.target.masker;
+        let masker = &self.masker();
         let mut deltas = DeltaBuffer::new(masker.clone());
         let reply = self.read_reply(response.body, &mut deltas, sink);
         // Text before an error is reported too.
@@ -103,6 +125,14 @@ impl PreparedModelCall {
             scope.notify(EffectNotice::Warning { text: text.into() });
         }
         Ok(reply)
+    }
+
+    /// Returns the keys in use.
+    fn masker(&self) -> Secrets {
+        match &self.target.signer {
+            Some(signer) => signer.secrets(),
+            None => self.target.masker.clone(),
+        }
     }
 
     /// Reads a response to its terminal event.
@@ -157,14 +187,19 @@ impl PreparedModelCall {
     }
 
     fn detect_kind(&self, first: u8) -> ResponseKind {
+        let wire = &self.target.wire;
+        let events = |parser| {
+            let reader = wire.reader();
+            ResponseKind::Events(Box::new(EventStream { parser, reader, has_event: false }))
+        };
         match first {
             b'{' | b'[' => ResponseKind::Document(Vec::new()),
             b'<' => ResponseKind::HtmlPage,
-            _ => ResponseKind::Events(Box::new(EventStream {
-                parser: SseParser::new(),
-                reader: self.target.wire.reader(),
-                has_event: false,
-            })),
+            // The first byte of the length of a message.
+            0 if wire.framing() == StreamFraming::Amazon => {
+                events(StreamParser::Amazon(EventStreamParser::new()))
+            }
+            _ => events(StreamParser::Sse(SseParser::new())),
         }
     }
 
@@ -183,8 +218,7 @@ impl PreparedModelCall {
     }
 
     fn classify(&self, status: u16, headers: &HeaderMap, body: &[u8]) -> Fault {
-        let RequestTarget { url, masker, .. } = &*self.target;
-        fault::classify_response(status, headers, body, url, masker)
+        fault::classify_response(status, headers, body, &self.target.url, &self.masker())
     }
 
     /// Returns a warning if the server counted far fewer tokens than the request has.
@@ -203,13 +237,30 @@ impl PreparedModelCall {
 impl EventStream {
     fn push(&mut self, chunk: &[u8], deltas: &mut DeltaBuffer) -> Result {
         let Self { parser, reader, has_event } = self;
-        let result = parser.push(chunk, |event| {
-            *has_event = true;
-            // Events after the terminal one are ignored.
-            if reader.is_complete() { Ok(()) } else { reader.push(event, deltas) }
-        });
+        // Events after the terminal one are ignored.
+        let result = match parser {
+            StreamParser::Sse(parser) => parser.push(chunk, |event| {
+                *has_event = true;
+                if reader.is_complete() { Ok(()) } else { reader.push(event, deltas) }
+            }),
+            StreamParser::Amazon(parser) => parser.push(chunk, |message| {
+                *has_event = true;
+                if reader.is_complete() {
+                    Ok(())
+                } else {
+                    bedrock::read_message(message, &mut **reader, deltas)
+                }
+            }),
+        };
         // So are errors.
         if reader.is_complete() { Ok(()) } else { result }
+    }
+}
+
+/// The stream violates the protocol of the reply too.
+impl From<EventStreamError> for Fault {
+    fn from(error: EventStreamError) -> Self {
+        protocol_fault(error)
     }
 }
 
@@ -230,7 +281,11 @@ impl ResponseKind {
         match self {
             Self::Unknown(_) => Err(Fault::new(FaultKind::Truncated, "the response is empty")),
             Self::HtmlPage => Err(not_an_api("a web page")),
-            Self::Events(events) if !events.has_event && !starts_event_stream(first) => {
+            Self::Events(events)
+                if !events.has_event
+                    && matches!(events.parser, StreamParser::Sse(_))
+                    && !starts_event_stream(first) =>
+            {
                 Err(not_an_api("something that is neither JSON nor an event stream"))
             }
             Self::Events(events) => events.reader.finish(),

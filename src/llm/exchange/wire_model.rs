@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use super::call::PreparedModelCall;
 use super::prefix_check::PrefixCheck;
+use super::signer::RequestSigner;
 use super::transport::HttpTransport;
 use crate::llm::decode::CallIds;
 use crate::llm::encode::{EncodedConversation, MessageWriter};
@@ -38,6 +39,8 @@ pub(crate) struct RequestTarget {
     pub(crate) masker: Secrets,
     /// The source of the key, for error messages; `None` for a recording.
     pub(crate) key_source: Option<KeySource>,
+    /// Signs each request, where a key in a header is not enough.
+    pub(crate) signer: Option<Arc<dyn RequestSigner>>,
     /// Whether to warn if the provider counts far fewer tokens than were sent.
     pub(crate) may_truncate: bool,
 }
@@ -49,6 +52,8 @@ pub(crate) enum KeySource {
     Variable(String),
     /// No key is sent, as none of these variables is set.
     Missing(Vec<String>),
+    /// Requests are signed with keys from here.
+    Signed(String),
 }
 
 impl KeySource {
@@ -56,6 +61,7 @@ impl KeySource {
     pub(super) fn hint(&self) -> String {
         match self {
             Self::Variable(variable) => format!("; the key is the one in {variable}"),
+            Self::Signed(source) => format!("; the keys are {source}"),
             Self::Missing(variables) if variables.is_empty() => {
                 "; no key was sent (--api-key-env NAME names the variable that holds one)"
                     .to_owned()
@@ -237,6 +243,7 @@ mod tests {
             headers: HeaderMap::new(),
             masker: Secrets::default(),
             key_source: None,
+            signer: None,
             may_truncate: false,
         };
         WireModel::new(target)

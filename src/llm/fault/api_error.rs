@@ -28,7 +28,7 @@ impl ApiError {
             Value::Array(items) => items.iter().find_map(Self::find),
             Value::Object(map) => {
                 let error = map.get("error").filter(|error| !error.is_null());
-                let others = ["errors", "detail", "message", "msg"];
+                let others = ["errors", "detail", "message", "Message", "msg"];
                 let other = || others.iter().find_map(|key| map.get(*key));
                 let mut found = Self::from_value(error.or_else(other)?)?;
                 found.fill_missing(answer);
@@ -155,7 +155,7 @@ const QUOTA: [&str; 11] = [
 ];
 
 /// Texts of a rejected key.
-const AUTH: [&str; 7] = [
+const AUTH: [&str; 11] = [
     "authentication_error",
     "permission_error",
     "invalid_api_key",
@@ -163,13 +163,23 @@ const AUTH: [&str; 7] = [
     "api key not valid",
     "api_key_invalid",
     "unauthenticated",
+    "accessdeniedexception", // Amazon, and the next three
+    "expiredtoken",
+    "unrecognizedclientexception",
+    "invalidsignatureexception",
 ];
 
 /// Texts of rate limits.
-const BUSY: [&str; 4] = ["rate_limit", "rate limit", "resource_exhausted", "too many requests"];
+const BUSY: [&str; 5] = [
+    "rate_limit",
+    "rate limit",
+    "resource_exhausted",
+    "too many requests",
+    "throttlingexception", // Amazon
+];
 
 /// Texts of server errors.
-const SERVER_FAILURE: [&str; 11] = [
+const SERVER_FAILURE: [&str; 15] = [
     "overloaded",
     "server_error",
     "api_error",
@@ -181,6 +191,10 @@ const SERVER_FAILURE: [&str; 11] = [
     "provider returned error",
     "engine_overloaded",
     "insufficient_system_resource",
+    "modelstreamerrorexception", // Amazon, and the next three
+    "modeltimeoutexception",
+    "modelerrorexception",
+    "modelnotreadyexception",
 ];
 
 /// Texts of requests rejected for their content.
@@ -221,7 +235,14 @@ pub(crate) fn kind_of_text(error: &ApiError) -> Option<FaultKind> {
     });
     let labels = format!("{} {}", error.kind, error.code);
     let labelled = |known: &[&str]| known.iter().any(|text| labels.contains(text));
-    let client_error = ["invalid_request", "not_found", "invalid_argument", "invalid_prompt"];
+    let client_error = [
+        "invalid_request",
+        "not_found",
+        "invalid_argument",
+        "invalid_prompt",
+        "validationexception",
+        "resourcenotfoundexception",
+    ];
     let kinds = [
         (says(&QUOTA), FaultKind::Quota),
         (is_overflow && !is_rate, FaultKind::Overflow),

@@ -27,7 +27,12 @@ pub(crate) fn classify_response(
     let text = String::from_utf8_lossy(body);
     // For a streaming request, some servers send the error as an event.
     let json: Option<Value> = serde_json::from_str(&text).ok().or_else(|| first_event(&text));
-    let error = json.as_ref().and_then(ApiError::find);
+    let mut error = json.as_ref().and_then(ApiError::find);
+    if let Some(kind) = headers.get("x-amzn-errortype").and_then(|kind| kind.to_str().ok()) {
+        // A namespace follows the kind.
+        let kind = kind.split(':').next().unwrap_or_default().to_lowercase();
+        error.get_or_insert_default().kind = kind;
+    }
     let by_text = error.as_ref().and_then(kind_of_text);
     let reported = error.as_ref().and_then(|error| error.status);
     let by_status = kind_of_status(if status < 400 { reported.unwrap_or(status) } else { status });

@@ -6,7 +6,7 @@ mod encode;
 use std::sync::Arc;
 
 use super::wire::{ApiFormat, ReplyReader, Wire, WireSetup, path_or_default};
-use crate::net::HeaderName;
+use crate::net::{HeaderName, header};
 
 /// Gemini.
 pub(super) static FORMAT: ApiFormat = ApiFormat {
@@ -37,7 +37,10 @@ impl Gemini {
 
 impl Wire for Gemini {
     fn key_header(&self, _: &str) -> (HeaderName, &'static str) {
-        (HeaderName::from_static("x-goog-api-key"), "")
+        match self.0.cloud {
+            Some(_) => (header::AUTHORIZATION, "Bearer "),
+            None => (HeaderName::from_static("x-goog-api-key"), ""),
+        }
     }
 
     fn reader(&self) -> Box<dyn ReplyReader> {

@@ -178,6 +178,15 @@ impl ModelTable {
             ("openrouter", Some((vendor @ ("openai" | "anthropic"), name))) => (vendor, name),
             ("openrouter", Some(("google", name))) => ("gemini", name),
             ("openrouter", Some(("x-ai", name))) => ("xai", name),
+            // The clouds have the models of the original providers.
+            ("bedrock", _) => match asked_name.rsplit_once("anthropic.") {
+                Some((_, name)) => ("anthropic", name),
+                None => ("bedrock", asked_name.as_str()),
+            },
+            ("vertex", _) if asked_name.starts_with("claude-") => {
+                ("anthropic", asked_name.as_str())
+            }
+            ("vertex", _) => ("gemini", asked_name.as_str()),
             (provider, _) => (provider, asked_name.as_str()),
         };
         // OpenRouter writes versions with a dot, Anthropic with a hyphen.
@@ -328,6 +337,15 @@ mod tests {
         assert_eq!(found("anthropic/claude-opus-5-20260724"), is("claude-opus-5", 5_000_000));
         assert_eq!(found("anthropic/claude-opus-5-9"), None);
         assert_eq!(found("openrouter/anthropic/claude-opus-4.8"), is("claude-opus-4-8", 5_000_000));
+        for name in [
+            "bedrock/global.anthropic.claude-opus-4-8-20260301-v1:0",
+            "bedrock/arn:aws:bedrock:us-east-1:1:inference-profile/us.anthropic.claude-opus-4-8",
+            "vertex/claude-opus-4-8@20260301",
+        ] {
+            assert_eq!(found(name), is("claude-opus-4-8", 5_000_000), "{name}");
+        }
+        assert_eq!(found("vertex/gemini-2.5-pro"), found("gemini/gemini-2.5-pro"));
+        assert!(found("gemini/gemini-2.5-pro").is_some());
         assert_eq!(found("deepseek/deepseek-v4-pro"), is("deepseek-v4-pro", 1_320_000));
     }
 
@@ -339,6 +357,7 @@ mod tests {
             "anthropic/gpt-4o",
             "openrouter/qwen/qwen3",
             "ollama/gpt-4o",
+            "bedrock/amazon.nova-pro-v1:0",
             "scripted/gpt-4o",
         ] {
             assert_eq!(found(model), None, "{model}");

@@ -4,6 +4,7 @@ mod approval;
 mod background;
 mod batch;
 mod call_reporting;
+mod clouds;
 mod compare;
 mod concurrent_sessions;
 mod confirmation;

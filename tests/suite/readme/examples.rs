@@ -18,11 +18,13 @@ const NOT_RUN: &[(&str, &str, &str)] = &[
     ("docs/batches.md", "kubectl", "needs a cluster"),
     ("docs/batches.md", "seq 4 | parallel", "GNU parallel is not on every machine"),
     ("docs/batches.md", "cd packaging/harbor", "needs the package harbor; .ci/run tests the agent"),
+    ("docs/models.md", "export GOOGLE_CLOUD_PROJECT", "needs gcloud, and an account there"),
     ("docs/editors.md", "{\"agent_servers\"", "the configuration of an editor"),
 ];
 
 /// The languages of blocks that no test runs: what other programs read, and diagrams. `rust` is for the doc tests.
-const OF_OTHERS: &[&str] = &["elisp", "groovy", "lua", "mermaid", "python", "rust,no_run", "yaml"];
+const OF_OTHERS: &[&str] =
+    &["elisp", "groovy", "ini", "lua", "mermaid", "python", "rust,no_run", "yaml"];
 
 /// The blocks that don't end with 0: page, how the block begins, and the exit code.
 const EXIT_CODES: &[(&str, &str, i32)] =
@@ -133,6 +135,9 @@ impl Example {
             .envs([
                 ("ANTHROPIC_API_KEY", "sk-ant-example"),
                 ("ANTHROPIC_BASE_URL", &*self.model.url("/v1")),
+                ("AWS_ACCESS_KEY_ID", "AKIDEXAMPLE"),
+                ("AWS_SECRET_ACCESS_KEY", "canary-example"),
+                ("AWS_ENDPOINT_URL_BEDROCK_RUNTIME", &*self.model.url("/v1")),
             ])
             .env("HOME", self.cli.home())
             .stdin(Stdio::null())

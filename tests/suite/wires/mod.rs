@@ -1,5 +1,6 @@
 //! The wires over real sockets: requests, replies and faults.
 
+mod bedrock;
 mod caller;
 mod cancel;
 mod chat;
@@ -20,3 +21,4 @@ mod timeouts;
 mod tls;
 mod transport;
 mod unusual_replies;
+mod vertex;
