@@ -196,6 +196,17 @@ impl ResolvedModel {
             timeout: llm.timeout.into(),
             idle_timeout: llm.idle_timeout.into(),
             position,
+            options: Arc::new(
+                llm.options
+                    .iter()
+                    .map(|(name, option)| (name.clone(), option.json().clone()))
+                    .collect(),
+            ),
+            headers: llm
+                .headers
+                .iter()
+                .map(|(name, value)| (name.clone(), value.reveal().to_owned()))
+                .collect(),
             ..ModelConnectionSettings::default()
         };
         let env = |name: &str| world.variable(name).map(str::to_owned);

@@ -34,6 +34,7 @@ mod merge;
 mod origin;
 mod overrides;
 mod problem;
+mod request_option;
 mod resolved;
 mod run_rules;
 mod setting_value;

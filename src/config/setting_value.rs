@@ -40,6 +40,8 @@ pub(super) enum ValueType {
     /// One of these words, the strictest first where one is stricter than another.
     Word(Vec<&'static str>),
     List(Box<Self>),
+    /// Any value.
+    Any,
     /// A table whose names are free.
     Map(Box<Self>),
     /// A list of tables with these keys.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde_json::{Map, Value};
 use thiserror::Error;
 
 use super::cassette::{OnMismatch, Player, Recorder, Recording, ReplayModel};
@@ -46,6 +47,10 @@ pub struct ModelConnectionSettings {
     pub on_mismatch: OnMismatch,
     /// Records requests and responses.
     pub recorder: Option<Recorder>,
+    /// More fields for the body of each request.
+    pub options: Arc<Map<String, Value>>,
+    /// More headers for each request. Those of the API format take precedence, and lists of values are joined.
+    pub headers: Vec<(String, String)>,
 }
 
 /// An error of the configuration of a model.
@@ -67,6 +72,9 @@ pub enum ConnectError {
         /// The reason.
         cause: SecretError,
     },
+    /// A header of the user can't be sent.
+    #[error("the header {0} of llm.headers has a name or a value that can't be sent")]
+    InvalidHeader(String),
     /// The base URL is invalid.
     #[error(transparent)]
     Address(#[from] EndpointError),
@@ -102,6 +110,8 @@ impl Default for ModelConnectionSettings {
             position: ScriptPosition::default(),
             on_mismatch: OnMismatch::default(),
             recorder: None,
+            options: Arc::default(),
+            headers: Vec::new(),
         }
     }
 }
@@ -201,6 +211,7 @@ fn build_model(
         uses_cache: settings.prompt_caching,
         cache_key: settings.cache_key.clone().filter(|_| settings.prompt_caching),
         max_output: table.lookup(model).and_then(|info| info.max_output),
+        options: Arc::clone(&settings.options),
     };
     let url = url.unwrap_or_else(|| endpoint.join(&(provider.format.path)(&setup)));
     let wire = (provider.format.wire)(setup);
@@ -208,8 +219,21 @@ fn build_model(
     let accept = if settings.stream { "text/event-stream" } else { "application/json" };
     headers.insert(header::ACCEPT, HeaderValue::from_static(accept));
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    for (name, value) in &settings.headers {
+        let invalid = |_| ConnectError::InvalidHeader(name.clone());
+        let value = HeaderValue::from_str(value).map_err(|_| ()).map_err(invalid)?;
+        headers.insert(
+            HeaderName::from_bytes(name.as_bytes()).map_err(|_| ()).map_err(invalid)?,
+            value,
+        );
+    }
     for (name, value) in wire.headers() {
-        headers.insert(HeaderName::from_static(name), HeaderValue::from_static(value));
+        // `anthropic-beta` is a list.
+        let own = headers.get(name).and_then(|own| own.to_str().ok());
+        let joined = own.filter(|_| name.ends_with("-beta")).map(|own| format!("{value},{own}"));
+        let joined = joined.and_then(|joined| HeaderValue::from_str(&joined).ok());
+        let value = joined.unwrap_or_else(|| HeaderValue::from_static(value));
+        headers.insert(HeaderName::from_static(name), value);
     }
     if let (Some(secret), Some(KeySource::Variable(variable))) = (&key, &key_source) {
         let (name, scheme) = wire.key_header(variable);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 use serde::de::IgnoredAny;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::decode::{DecodedReply, DeltaBuffer, TextField};
 use super::encode::MessageWriter;
@@ -56,6 +56,34 @@ pub(super) struct WireSetup {
     pub(super) cache_key: Option<String>,
     /// The output limit of the model, if the model table has it.
     pub(super) max_output: Option<Tokens>,
+    /// More fields for the body of each request.
+    pub(super) options: Arc<Map<String, Value>>,
+}
+
+impl WireSetup {
+    /// Adds the user's fields to the body of a request.
+    pub(super) fn add_options(&self, body: &mut Value) {
+        if let Value::Object(body) = body {
+            merge_fields(body, &self.options);
+        }
+    }
+}
+
+/// Merges fields into an object: tables are merged, lists are appended, and other values are replaced.
+pub(super) fn merge_fields(object: &mut Map<String, Value>, fields: &Map<String, Value>) {
+    for (name, value) in fields {
+        match (object.get_mut(name), value) {
+            (Some(Value::Object(below)), Value::Object(above)) => merge_fields(below, above),
+            (Some(Value::Array(items)), Value::Array(more)) => {
+                let new: Vec<Value> =
+                    more.iter().filter(|item| !items.contains(item)).cloned().collect();
+                items.extend(new);
+            }
+            _ => {
+                object.insert(name.clone(), value.clone());
+            }
+        }
+    }
 }
 
 /// An API format for one model: how its requests are written, and how replies are read.

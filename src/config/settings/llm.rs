@@ -1,12 +1,15 @@
 //! Calls of models, and what they cost.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use super::timeout;
-use crate::config::key_declaration::{default, optional, section};
+use crate::config::key_declaration::{default, map, optional, section};
 use crate::config::keys::UntrustedChange::{Allowed, Lower, Only, Stricter};
 use crate::config::keys::{option, switch};
-use crate::config::text_types::{HttpUrl, ModelName, VariableName};
+use crate::config::request_option::{RequestOption, is_header_name, is_reserved_header};
+use crate::config::settings_reader::SettingsReader;
+use crate::config::text_types::{HttpUrl, ModelName, SecretText, VariableName};
 use crate::model::{TimeSpan, Tokens, word_enum};
 
 section! {
@@ -47,7 +50,32 @@ section! {
             .range(Tokens(1)..=Tokens(10_000_000))
             .untrusted(Lower)
             .example("16000"),
+        /// More fields for the body of each request, such as `temperature`, `seed` or `service_tier`, in the names of the
+        /// API. Tables are merged. The model, the conversation, the tools and the limits are not set here.
+        options: BTreeMap<String, RequestOption> = map().example("{ temperature = 0.2, seed = 7 }"),
+        /// More headers for each request. A key is not set here, but in the variable of `api_key_env`.
+        headers: BTreeMap<String, SecretText> = map().example("{ X-Team = \"build\" }"),
     }
+}
+
+/// Reads the section, and reports fields and headers that a request sets itself.
+pub(super) fn read(from: &mut SettingsReader<'_>) -> LlmConfig {
+    let llm = LlmConfig::read(from);
+    for (name, option) in &llm.options {
+        if let Some((field, advice)) = option.reserved_field(name) {
+            from.reject_entry("options", name, &format!("can't set {field}; {advice}"));
+        }
+    }
+    for name in llm.headers.keys() {
+        if !is_header_name(name) {
+            from.reject_entry("headers", name, "is not the name of a header");
+        } else if is_reserved_header(name) {
+            let problem =
+                "can't be set here; a key belongs into a variable, which --api-key-env names";
+            from.reject_entry("headers", name, problem);
+        }
+    }
+    llm
 }
 
 section! {

@@ -32,7 +32,7 @@ section! {
         /// The language of the human log.
         language: Language = default(Language::En).untrusted(Allowed).option(option("lang", "LANGUAGE").output()),
         /// Calls of models.
-        llm: LlmConfig = table(LlmConfig::read),
+        llm: LlmConfig = table(llm::read),
         /// Agents. More can be in `.architect/agents/*.md`. What is not set is as for `build`.
         agents: BTreeMap<ConfigName, AgentConfig> = named_tables(AgentConfig::read),
         /// Limits of one run. 0 is a limit.

@@ -62,6 +62,7 @@ impl Encode for Anthropic {
             mark(&mut block);
             head["system"] = json!([block]);
         }
+        setup.add_options(&mut head);
         json::open_object(out, &head, "messages");
     }
 

@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::Gemini;
 use crate::llm::encode::{MessageGroup, MessageWriter, json};
-use crate::llm::wire::{Encode, RequestFrame};
+use crate::llm::wire::{Encode, RequestFrame, merge_fields};
 use crate::model::{CallId, OpaqueBlock, Reply, ReplyPart, Tokens, ToolCall, ToolResult};
 
 static USER: MessageGroup = group(r#"{"role":"user","parts":["#);
@@ -21,6 +21,9 @@ const fn group(open: &'static str) -> MessageGroup {
 /// The signature of a call by another model, as the provider documents it.
 const FOREIGN_SIGNATURE: &str = "skip_thought_signature_validator";
 
+/// The field with the settings of a reply.
+const GENERATION_CONFIG: &str = "generationConfig";
+
 impl Encode for Gemini {
     fn encode_head(&self, frame: &RequestFrame<'_>, out: &mut Vec<u8>) {
         let mut head = json!({});
@@ -35,6 +38,9 @@ impl Encode for Gemini {
         if let Some(tools) = tools {
             head["tools"] = json!([{"functionDeclarations": tools}]);
         }
+        self.0.add_options(&mut head);
+        // It is at the end of the request.
+        head.as_object_mut().map(|head| head.remove(GENERATION_CONFIG));
         json::open_object(out, &head, "contents");
     }
 
@@ -46,6 +52,11 @@ impl Encode for Gemini {
         if let Some(schema) = frame.schema.filter(|_| self.has_schema_field(frame)) {
             config["responseMimeType"] = "application/json".into();
             config["responseJsonSchema"] = schema.clone();
+        }
+        if let (Some(config), Some(Value::Object(options))) =
+            (config.as_object_mut(), self.0.options.get(GENERATION_CONFIG))
+        {
+            merge_fields(config, options);
         }
         json::field(out, r#"],"generationConfig":"#, &config);
         json::raw(out, "}");

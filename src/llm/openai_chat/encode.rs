@@ -56,6 +56,7 @@ impl Encode for Chat {
                 false => json!({"type": "json_object"}),
             };
         }
+        setup.add_options(&mut head);
         json::open_object(out, &head, "messages");
         if let Some(system) = frame.system_prompt(quirks.has_json_schema) {
             json::field(out, "", &json!({"role": quirks.system_role, "content": system}));

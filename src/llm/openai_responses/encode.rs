@@ -54,6 +54,7 @@ impl Encode for Responses {
                 "strict": schema::is_strict(schema), "schema": schema,
             }});
         }
+        setup.add_options(&mut head);
         json::open_object(out, &head, "input");
     }
 
