@@ -65,6 +65,11 @@ impl ResolvedModel {
                     let question = did_you_mean(meant.as_deref());
                     log::warn!("the model {spec} is not in the model table{question}");
                 }
+                if let (Some(effort), Some(info)) = (settings.llm.effort, table.lookup(&spec)) {
+                    let model = spec.to_string();
+                    info.effort_word(effort)
+                        .map_err(|cause| ConnectError::NoEffort { model, cause })?;
+                }
                 Self::from_spec(spec, table)
             }
         };
@@ -196,6 +201,7 @@ impl ResolvedModel {
             timeout: llm.timeout.into(),
             idle_timeout: llm.idle_timeout.into(),
             position,
+            effort: llm.effort,
             options: Arc::new(
                 llm.options
                     .iter()

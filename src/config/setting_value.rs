@@ -35,6 +35,8 @@ pub(super) enum ValueType {
     /// A whole number, not negative.
     Integer,
     Number,
+    /// A number of seconds, or a text such as "10m".
+    Duration,
     #[default]
     Text,
     /// One of these words, the strictest first where one is stricter than another.

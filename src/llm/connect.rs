@@ -9,11 +9,12 @@ use thiserror::Error;
 use super::cassette::{OnMismatch, Player, Recorder, Recording, ReplayModel};
 use super::exchange::{HttpTransport, KeySource, RequestTarget, WireModel};
 use super::model_spec::{ModelSpec, ModelSpecError};
-use super::model_table::ModelTable;
+use super::model_table::{EffortError, ModelTable};
 use super::playback_error::PlaybackError;
 use super::provider::Provider;
 use super::scripted::{Script, ScriptPosition, ScriptedModel};
-use super::wire::WireSetup;
+use super::wire::{EffortSetting, WireSetup};
+use crate::model::Effort;
 use crate::net::{
     Endpoint, EndpointError, HeaderMap, HeaderName, HeaderValue, HttpClient, HttpOptions,
     HttpTimeouts, NetError, Secret, SecretError, Secrets, header,
@@ -49,6 +50,8 @@ pub struct ModelConnectionSettings {
     pub recorder: Option<Recorder>,
     /// More fields for the body of each request.
     pub options: Arc<Map<String, Value>>,
+    /// How much the model is to reason.
+    pub effort: Option<Effort>,
     /// More headers for each request. Those of the API format take precedence, and lists of values are joined.
     pub headers: Vec<(String, String)>,
 }
@@ -71,6 +74,14 @@ pub enum ConnectError {
         variable: String,
         /// The reason.
         cause: SecretError,
+    },
+    /// The model can't reason as much, or as little, as the user asks.
+    #[error("{model}: {cause}")]
+    NoEffort {
+        /// The model.
+        model: String,
+        /// The reason.
+        cause: EffortError,
     },
     /// A header of the user can't be sent.
     #[error("the header {0} of llm.headers has a name or a value that can't be sent")]
@@ -111,6 +122,7 @@ impl Default for ModelConnectionSettings {
             on_mismatch: OnMismatch::default(),
             recorder: None,
             options: Arc::default(),
+            effort: None,
             headers: Vec::new(),
         }
     }
@@ -212,6 +224,7 @@ fn build_model(
         cache_key: settings.cache_key.clone().filter(|_| settings.prompt_caching),
         max_output: table.lookup(model).and_then(|info| info.max_output),
         options: Arc::clone(&settings.options),
+        effort: effort_setting(model, settings, table)?,
     };
     let url = url.unwrap_or_else(|| endpoint.join(&(provider.format.path)(&setup)));
     let wire = (provider.format.wire)(setup);
@@ -261,6 +274,22 @@ fn build_model(
         wire,
     };
     Ok(Box::new(WireModel::new(target)))
+}
+
+/// Returns how much a model is to reason.
+fn effort_setting(
+    model: &ModelSpec,
+    settings: &ModelConnectionSettings,
+    table: &ModelTable,
+) -> Result<Option<EffortSetting>, ConnectError> {
+    let Some(effort) = settings.effort else { return Ok(None) };
+    let word = match table.lookup(model) {
+        Some(info) => info
+            .effort_word(effort)
+            .map_err(|cause| ConnectError::NoEffort { model: model.to_string(), cause })?,
+        None => None,
+    };
+    Ok(Some(EffortSetting { effort, word: word.map(str::to_owned) }))
 }
 
 /// Returns the base URL of a provider.

@@ -12,7 +12,7 @@ use super::decode::{DecodedReply, DeltaBuffer, TextField};
 use super::encode::MessageWriter;
 use super::schema;
 use crate::model::{
-    ConversationItem, Fault, FaultKind, Reply, ReplyPart, Tokens, ToolCall, ToolResult,
+    ConversationItem, Effort, Fault, FaultKind, Reply, ReplyPart, Tokens, ToolCall, ToolResult,
 };
 use crate::net::sse::SseEvent;
 use crate::net::{HeaderName, header};
@@ -58,6 +58,27 @@ pub(super) struct WireSetup {
     pub(super) max_output: Option<Tokens>,
     /// More fields for the body of each request.
     pub(super) options: Arc<Map<String, Value>>,
+    /// How much the model is to reason.
+    pub(super) effort: Option<EffortSetting>,
+}
+
+/// How much a model is to reason.
+#[derive(Clone, Debug)]
+pub(super) struct EffortSetting {
+    pub(super) effort: Effort,
+    /// The provider's word, if the model table has it.
+    pub(super) word: Option<String>,
+}
+
+impl EffortSetting {
+    /// Returns the provider's word; for the highest effort of an unknown model, this one.
+    pub(super) fn word<'a>(&'a self, highest: &'a str) -> &'a str {
+        match (&self.word, self.effort) {
+            (Some(word), _) => word,
+            (None, Effort::Max) => highest,
+            (None, effort) => effort.as_str(),
+        }
+    }
 }
 
 impl WireSetup {

@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use super::timeout;
+use super::{DAY, timeout};
 use crate::config::key_declaration::{default, map, optional, section};
 use crate::config::keys::UntrustedChange::{Allowed, Lower, Only, Stricter};
 use crate::config::keys::{option, switch};
 use crate::config::request_option::{RequestOption, is_header_name, is_reserved_header};
 use crate::config::settings_reader::SettingsReader;
-use crate::config::text_types::{HttpUrl, ModelName, SecretText, VariableName};
-use crate::model::{TimeSpan, Tokens, word_enum};
+use crate::config::text_types::{HttpUrl, LongTime, ModelName, SecretText, VariableName};
+use crate::model::{Effort, TimeSpan, Tokens, word_enum};
 
 section! {
     /// Calls of models.
@@ -36,8 +36,14 @@ section! {
         idle_timeout: TimeSpan = timeout(120),
         /// Seconds for one attempt in all. Whichever of these limits is reached first holds.
         call_timeout: TimeSpan = timeout(600),
-        /// Attempts after the first one.
-        retries: u32 = default(3).range(0..=100).untrusted(Lower),
+        /// Attempts after the first one. The waits between them double up to 30 seconds, and a random part of each is waited:
+        /// a minute in all on average.
+        retries: u32 = default(8).range(0..=100).untrusted(Lower),
+        /// The time from the first failure of a call in which it is attempted again, in seconds or as "10m". It replaces
+        /// `retries`.
+        retry_for: Option<LongTime> = optional()
+            .range(LongTime(TimeSpan::ZERO)..=LongTime(DAY))
+            .example("\"10m\""),
         /// Whether replies are streamed.
         stream: bool = default(true)
             .untrusted(Allowed)
@@ -50,6 +56,9 @@ section! {
             .range(Tokens(1)..=Tokens(10_000_000))
             .untrusted(Lower)
             .example("16000"),
+        /// How much the model reasons: "none", "low", "medium", "high", or "max", the most that the model has. A model without
+        /// that effort is refused. By default as the provider decides.
+        effort: Option<Effort> = optional().example("\"high\"").option(option("effort", "EFFORT")),
         /// More fields for the body of each request, such as `temperature`, `seed` or `service_tier`, in the names of the
         /// API. Tables are merged. The model, the conversation, the tools and the limits are not set here.
         options: BTreeMap<String, RequestOption> = map().example("{ temperature = 0.2, seed = 7 }"),

@@ -6,7 +6,7 @@ use super::{Anthropic, thought_binding};
 use crate::llm::encode::{MessageGroup, MessageWriter, json};
 use crate::llm::schema;
 use crate::llm::wire::{Encode, RequestFrame, ToolChoice, sendable_parts};
-use crate::model::{CallId, OpaqueBlock, Reply, ReplyPart, Tokens, ToolCall, ToolResult};
+use crate::model::{CallId, Effort, OpaqueBlock, Reply, ReplyPart, Tokens, ToolCall, ToolResult};
 
 /// Consecutive user messages and tool results are blocks of one message; the provider would merge them anyway. The cache
 /// mark goes to the last block.
@@ -31,6 +31,9 @@ const DEFAULT_MAX_OUTPUT: Tokens = Tokens(32_000);
 /// The output limit of a model that the model table does not have.
 const FALLBACK_MAX_OUTPUT: Tokens = Tokens(8_192);
 
+/// The lowest number of tokens for thinking that the API accepts.
+const MIN_THINKING_BUDGET: u64 = 1_024;
+
 impl Encode for Anthropic {
     fn encode_head(&self, frame: &RequestFrame<'_>, out: &mut Vec<u8>) {
         let Self(setup) = self;
@@ -46,6 +49,19 @@ impl Encode for Anthropic {
         if thought_binding::binds_thoughts(&setup.model) {
             head["thinking"] = thought_binding::option();
         }
+        match &setup.effort {
+            Some(setting) if setting.effort == Effort::None => {
+                head["thinking"] = json!({"type": "disabled"});
+            }
+            Some(setting) if thought_binding::thinks_adaptively(&setup.model) => {
+                if head.get("thinking").is_none() {
+                    head["thinking"] = json!({"type": "adaptive"});
+                }
+                head["output_config"] = json!({"effort": setting.word("max")});
+            }
+            // The number of tokens depends on the output limit.
+            Some(_) | None => {}
+        }
         let tools = frame.tool_definitions(|tool| {
             json!({"name": tool.name, "description": tool.description, "input_schema": tool.schema})
         });
@@ -55,7 +71,7 @@ impl Encode for Anthropic {
         }
         let schema = frame.schema.filter(|schema| schema::is_strict(schema));
         if let Some(schema) = schema {
-            head["output_config"] = json!({"format": {"type": "json_schema", "schema": schema}});
+            head["output_config"]["format"] = json!({"type": "json_schema", "schema": schema});
         }
         if let Some(system) = frame.system_prompt(schema.is_some()) {
             let mut block = json!({"type": "text", "text": system});
@@ -71,6 +87,13 @@ impl Encode for Anthropic {
             self.0.max_output.map_or(FALLBACK_MAX_OUTPUT, |limit| limit.min(DEFAULT_MAX_OUTPUT))
         });
         json::field(out, r#"],"max_tokens":"#, &limit.0);
+        if let Some(budget) = self.thinking_budget(limit) {
+            json::field(
+                out,
+                r#","thinking":"#,
+                &json!({"type": "enabled", "budget_tokens": budget}),
+            );
+        }
         if frame.tool_choice == ToolChoice::Disabled {
             json::raw(out, r#","tool_choice":{"type":"none"}"#);
         }
@@ -119,6 +142,28 @@ impl Encode for Anthropic {
 
     fn has_cache_marks(&self) -> bool {
         self.0.uses_cache
+    }
+}
+
+impl Anthropic {
+    /// Returns how many tokens a model may think that does not decide it itself; less than the output limit, and `None`
+    /// if that leaves too few.
+    fn thinking_budget(&self, limit: Tokens) -> Option<u64> {
+        let Self(setup) = self;
+        let setting = setup.effort.as_ref()?;
+        if thought_binding::thinks_adaptively(&setup.model) {
+            return None;
+        }
+        let wanted = match setting.effort {
+            Effort::None => return None,
+            Effort::Low => 4_096,
+            Effort::Medium => 10_000,
+            Effort::High => 20_000,
+            Effort::Max => u64::MAX,
+        };
+        // A quarter is left for the answer.
+        let budget = limit.0.saturating_sub(limit.0 / 4).min(wanted);
+        (budget >= MIN_THINKING_BUDGET).then_some(budget)
     }
 }
 

@@ -11,7 +11,7 @@ use thiserror::Error;
 
 use super::model_spec::ModelSpec;
 use super::provider::Provider;
-use crate::model::{LongInputPrice, MicroUsd, Price, Tokens, nearest, nearest_within};
+use crate::model::{Effort, LongInputPrice, MicroUsd, Price, Tokens, nearest, nearest_within};
 use crate::workspace::read_input;
 
 /// The table of this release.
@@ -38,6 +38,8 @@ pub struct ModelInfo {
     pub window: Option<Tokens>,
     /// The output limit.
     pub max_output: Option<Tokens>,
+    /// The provider's words for how much the model reasons, the least first; `None` if they are unknown.
+    pub efforts: Option<Vec<String>>,
 }
 
 /// An error of loading a model table: the file, and the reason with its position.
@@ -63,6 +65,7 @@ struct ModelRow {
     output: Option<u64>,
     price: Option<PriceRow>,
     long: Option<LongContextPriceRow>,
+    efforts: Option<Vec<String>>,
 }
 
 /// Prices in dollars per million tokens.
@@ -103,8 +106,12 @@ impl ModelTable {
         let shown = path.display();
         let text = read_input(path)
             .map_err(|error| ModelTableError(format!("could not read {shown}: {error}")))?;
-        let over =
+        let mut over =
             Self::parse(&text).map_err(|cause| ModelTableError(format!("{shown}: {cause}")))?;
+        for row in &mut over.rows {
+            let known = self.rows.iter().find(|known| known.is_same_model(row));
+            row.efforts = row.efforts.take().or_else(|| known?.efforts.clone());
+        }
         self.rows.retain(|row| !over.rows.iter().any(|new| new.is_same_model(row)));
         self.rows.extend(over.rows);
         self.aliases.extend(over.aliases);
@@ -212,7 +219,48 @@ fn has_same_numbers(name: &str, id: &str) -> bool {
     digits(name) == digits(id)
 }
 
+/// A model does not have an effort.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum EffortError {
+    /// It has none at all.
+    #[error("the model has no setting for how much it reasons; leave out --effort")]
+    NoEfforts,
+    /// It has others.
+    #[error("the model has no effort '{asked}'; it has: {}", known.join(", "))]
+    Missing {
+        /// The word of the user.
+        asked: &'static str,
+        /// What it has, in the words of the user.
+        known: Vec<&'static str>,
+    },
+}
+
 impl ModelInfo {
+    /// Returns the provider's word for an effort; `None` if the efforts of the model are unknown.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the model does not have it.
+    pub fn effort_word(&self, effort: Effort) -> Result<Option<&str>, EffortError> {
+        let Some(words) = &self.efforts else { return Ok(None) };
+        let word = |effort: Effort| match effort {
+            Effort::Max => words.last().filter(|word| *word != Effort::None.as_str()),
+            _ => words.iter().find(|word| *word == effort.as_str()),
+        };
+        match word(effort) {
+            Some(word) => Ok(Some(word)),
+            None if words.is_empty() => Err(EffortError::NoEfforts),
+            None => Err(EffortError::Missing {
+                asked: effort.as_str(),
+                known: Effort::ALL
+                    .into_iter()
+                    .filter(|effort| word(*effort).is_some())
+                    .map(Effort::as_str)
+                    .collect(),
+            }),
+        }
+    }
+
     fn is_same_model(&self, other: &Self) -> bool {
         (self.provider, &self.id) == (other.provider, &other.id)
     }
@@ -226,7 +274,7 @@ impl ModelRow {
             (Some(price), long) => Some(price.price(long)?),
         };
         let (window, max_output) = (self.window.map(Tokens), self.output.map(Tokens));
-        Some(ModelInfo { provider, id, price, window, max_output })
+        Some(ModelInfo { provider, id, price, window, max_output, efforts: self.efforts })
     }
 }
 
@@ -329,6 +377,25 @@ mod tests {
         assert_eq!(found("anthropic/claude-opus-5-9"), None);
         assert_eq!(found("openrouter/anthropic/claude-opus-4.8"), is("claude-opus-4-8", 5_000_000));
         assert_eq!(found("deepseek/deepseek-v4-pro"), is("deepseek-v4-pro", 1_320_000));
+    }
+
+    #[test]
+    fn an_effort_is_a_word_of_the_provider_or_refused() {
+        let table = ModelTable::built_in();
+        let word = |model: &str, effort| {
+            let spec = ModelSpec::parse(model, &table, false).unwrap();
+            let word = table.lookup(&spec).unwrap().effort_word(effort);
+            word.map(|word| word.map(str::to_owned)).map_err(|error| error.to_string())
+        };
+        let is = |word: &str| Ok(Some(word.to_owned()));
+        assert_eq!(word("openai/gpt-5.5", Effort::Max), is("xhigh"));
+        assert_eq!(word("openai/gpt-5.1", Effort::Max), is("high"));
+        assert_eq!(word("anthropic/claude-opus-5-5", Effort::Max), is("max"));
+        assert_eq!(word("gemini/gemini-3.7-flash", Effort::Low), is("low"));
+        assert_eq!(word("deepseek/deepseek-v4-pro", Effort::High), Ok(None));
+        let missing = "the model has no effort 'none'; it has: low, medium, high, max";
+        assert_eq!(word("openai/gpt-5-codex", Effort::None), Err(missing.to_owned()));
+        assert!(word("openai/gpt-4o", Effort::Low).unwrap_err().contains("leave out --effort"));
     }
 
     #[test]

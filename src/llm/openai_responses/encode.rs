@@ -22,6 +22,9 @@ impl Encode for Responses {
         if has_reasoning(&setup.model) {
             head["include"] = json!(["reasoning.encrypted_content"]);
         }
+        if let Some(effort) = &setup.effort {
+            head["reasoning"] = json!({"effort": effort.word("xhigh")});
+        }
         if setup.is_streaming {
             head["stream"] = true.into();
         }
