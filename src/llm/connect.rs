@@ -67,6 +67,14 @@ pub enum ConnectError {
         /// The variables that may hold the key.
         variables: Vec<String>,
     },
+    /// Only the user can know the base URL.
+    #[error("there is no address for {provider}: set {variable}, or give --api-base")]
+    MissingAddress {
+        /// The provider.
+        provider: &'static str,
+        /// The variable that may hold it.
+        variable: &'static str,
+    },
     /// The key is invalid.
     #[error("the key in {variable} {cause}")]
     InvalidKey {
@@ -249,7 +257,8 @@ fn build_model(
         headers.insert(HeaderName::from_static(name), value);
     }
     if let (Some(secret), Some(KeySource::Variable(variable))) = (&key, &key_source) {
-        let (name, scheme) = wire.key_header(variable);
+        let own = provider.key_header.map(|name| (HeaderName::from_static(name), ""));
+        let (name, scheme) = own.unwrap_or_else(|| wire.key_header(variable));
         let value = HeaderValue::from_str(&format!("{scheme}{}", secret.expose()));
         let mut value = value.map_err(|_| ConnectError::InvalidKey {
             variable: variable.clone(),
@@ -300,6 +309,9 @@ fn resolve_endpoint(
 ) -> Result<Endpoint, ConnectError> {
     let url = settings.api_base.clone().or_else(|| provider.base_url_variable.and_then(env));
     let Some(url) = url.filter(|url| !url.trim().is_empty()) else {
+        if let ("", Some(variable)) = (provider.base_url, provider.base_url_variable) {
+            return Err(ConnectError::MissingAddress { provider: provider.name(), variable });
+        }
         return Ok(Endpoint::parse(provider.base_url, settings.allow_http)?);
     };
     let port = url.trim().rsplit_once(':').map(|(_, port)| port.parse::<u16>());

@@ -88,6 +88,30 @@ pub(super) fn read(from: &mut SettingsReader<'_>) -> LlmConfig {
 }
 
 section! {
+    /// A model that the user defines.
+    #[derive(Default)]
+    pub struct ModelConfig {
+        /// The model, as PROVIDER/NAME.
+        model: Option<ModelName> = optional().example("\"openai-chat/my-model\""),
+        /// Its base URL, instead of `llm.api_base`.
+        api_base: Option<HttpUrl> = optional().example("\"http://localhost:8000/v1\""),
+        /// The environment variable that holds its key, instead of `llm.api_key_env`.
+        api_key_env: Option<VariableName> = optional().example("\"MY_API_KEY\""),
+        /// The context window in tokens.
+        window: Option<Tokens> = optional()
+            .range(Tokens(1_000)..=Tokens(1_000_000_000))
+            .example("128000"),
+        /// Tokens that one reply may have at most.
+        output: Option<Tokens> = optional().range(Tokens(1)..=Tokens(10_000_000)).example("16000"),
+        /// The price in US dollars for a million tokens: `input` and `output`, and if they differ from `input`, `cached_input`
+        /// and `cache_write`.
+        price: BTreeMap<String, f64> = map().example("{ input = 1.0, output = 4.0 }"),
+        /// The provider's words for how much the model reasons, the least first; an empty list if it has no such setting.
+        efforts: Option<Vec<String>> = optional().example("[\"low\", \"high\"]"),
+    }
+}
+
+section! {
     /// Prices of models.
     pub struct CostsConfig {
         /// A TOML file with a table for each model, such as [models.openai-chat."my-model"]:

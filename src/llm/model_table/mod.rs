@@ -42,6 +42,19 @@ pub struct ModelInfo {
     pub efforts: Option<Vec<String>>,
 }
 
+/// What the user says about a model. What is missing is as in the table.
+#[derive(Clone, Debug, Default)]
+pub struct ModelFacts {
+    /// The context window.
+    pub window: Option<Tokens>,
+    /// The output limit.
+    pub max_output: Option<Tokens>,
+    /// Prices in dollars per million tokens: `input`, `output`, `cached_input`, `cache_write`.
+    pub price: BTreeMap<String, f64>,
+    /// The provider's words for how much the model reasons, the least first.
+    pub efforts: Option<Vec<String>>,
+}
+
 /// An error of loading a model table: the file, and the reason with its position.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{0}")]
@@ -119,6 +132,39 @@ impl ModelTable {
         Ok(self)
     }
 
+    /// Returns the table with what the user says about a model.
+    ///
+    /// # Errors
+    ///
+    /// Fails for an invalid price.
+    pub fn with_model(
+        mut self,
+        model: &ModelSpec,
+        facts: ModelFacts,
+    ) -> Result<Self, ModelTableError> {
+        let ModelSpec::Remote { provider, name } = model else { return Ok(self) };
+        let known = self.lookup(model);
+        let row = ModelInfo {
+            provider,
+            id: if provider.name() == "anthropic" { name.replace('.', "-") } else { name.clone() },
+            price: match facts.price.is_empty() {
+                true => known.and_then(|known| known.price),
+                false => Some(PriceRow::from_fields(&facts.price)?),
+            },
+            window: facts.window.or(known.and_then(|known| known.window)),
+            max_output: facts.max_output.or(known.and_then(|known| known.max_output)),
+            efforts: facts.efforts.or(known.and_then(|known| known.efforts.clone())),
+        };
+        self.rows.retain(|known| !known.is_same_model(&row));
+        self.rows.push(row);
+        Ok(self)
+    }
+
+    /// Returns the models, those of the release first.
+    pub fn rows(&self) -> &[ModelInfo] {
+        &self.rows
+    }
+
     fn parse(text: &str) -> Result<Self, String> {
         let file: ModelTableFile = toml::from_str(text).map_err(|error| error.to_string())?;
         let mut rows = Vec::new();
@@ -180,7 +226,8 @@ impl ModelTable {
     pub fn lookup(&self, model: &ModelSpec) -> Option<&ModelInfo> {
         let ModelSpec::Remote { provider: asked, name: asked_name } = model else { return None };
         let (provider, name) = match (asked.name(), asked_name.split_once('/')) {
-            ("openai-chat", _) => ("openai", asked_name.as_str()),
+            // A deployment of Azure mostly has the name of its model.
+            ("openai-chat" | "azure" | "azure-chat", _) => ("openai", asked_name.as_str()),
             // OpenRouter has the prices of the original providers.
             ("openrouter", Some((vendor @ ("openai" | "anthropic"), name))) => (vendor, name),
             ("openrouter", Some(("google", name))) => ("gemini", name),
@@ -236,6 +283,13 @@ pub enum EffortError {
 }
 
 impl ModelInfo {
+    /// Returns the efforts of the model in the words of the user; `None` if they are unknown.
+    pub fn efforts(&self) -> Option<Vec<&'static str>> {
+        self.efforts.as_ref()?;
+        let has = |effort: &Effort| matches!(self.effort_word(*effort), Ok(Some(_)));
+        Some(Effort::ALL.into_iter().filter(has).map(Effort::as_str).collect())
+    }
+
     /// Returns the provider's word for an effort; `None` if the efforts of the model are unknown.
     ///
     /// # Errors
@@ -279,6 +333,24 @@ impl ModelRow {
 }
 
 impl PriceRow {
+    /// Returns the price with these fields.
+    fn from_fields(fields: &BTreeMap<String, f64>) -> Result<Price, ModelTableError> {
+        let known = ["input", "output", "cached_input", "cache_write"];
+        let invalid = |what: &str| ModelTableError(format!("invalid price: {what}"));
+        if let Some(name) = fields.keys().find(|name| !known.contains(&name.as_str())) {
+            let text = format!("unknown field '{name}'; it has {}", known.join(", "));
+            return Err(invalid(&text));
+        }
+        let field = |name: &str| fields.get(name).copied();
+        let row = Self {
+            input: field("input").ok_or_else(|| invalid("`input` is missing"))?,
+            output: field("output").ok_or_else(|| invalid("`output` is missing"))?,
+            cached_input: field("cached_input"),
+            cache_write: field("cache_write"),
+        };
+        row.price(None).ok_or_else(|| invalid("a number is negative or too large"))
+    }
+
     pub(super) fn price(&self, long: Option<LongContextPriceRow>) -> Option<Price> {
         let input = micro_usd(self.input)?;
         let long = match long {

@@ -60,11 +60,16 @@ const DEFAULT: Quirks = Quirks {
 const STRICT: Quirks = Quirks { needs_done: true, has_strict_indexes: true, ..DEFAULT };
 
 /// The servers that differ: the name of the provider, the suffix of the host, and the differences.
-const KNOWN_SERVERS: [(&str, &str, Quirks); 6] = [
+const KNOWN_SERVERS: [(&str, &str, Quirks); 7] = [
     (
         "openai-chat",
         "api.openai.com",
         Quirks { output_limit_field: "max_completion_tokens", has_cache_key: true, ..STRICT },
+    ),
+    (
+        "azure-chat",
+        "openai.azure.com",
+        Quirks { output_limit_field: "max_completion_tokens", ..DEFAULT },
     ),
     (
         "openrouter",
