@@ -9,7 +9,7 @@ fn options_and_headers_are_sent_with_each_request() {
     let server = Server::new([chat::text("Done.")]);
     let sets = ["--set", "llm.options.temperature=0.2", "--set", "llm.headers.X-Team=build"];
     let done = CliFixture::new().run_with_server(&server, &sets);
-    assert_eq!(done.code, 0, "{}", done.stderr);
+    assert_eq!(done.code, 0, "{}", done.err);
     let request = &server.requests()[0];
     assert_eq!(request.json()["temperature"], 0.2);
     assert_eq!(request.header("x-team"), Some("build"));
@@ -20,7 +20,7 @@ fn a_reserved_option_ends_the_run_before_it_begins() {
     let server = Server::new([chat::text("Done.")]);
     for set in ["llm.options.model=other", "llm.headers.authorization=x"] {
         let done = CliFixture::new().run_with_server(&server, &["--set", set]);
-        assert_eq!(done.code, 3, "{}", done.stderr);
+        assert_eq!(done.code, 3, "{}", done.err);
     }
     assert_eq!(server.requests().len(), 0);
 }
@@ -40,7 +40,7 @@ fn an_effort_that_the_model_does_not_have_is_refused() {
         .env("OPENAI_API_KEY", "sk-test-canary")
         .output()
         .unwrap();
-    let error = String::from_utf8_lossy(&done.stderr);
+    let error = String::from_utf8_lossy(&done.err);
     assert_eq!(done.status.code(), Some(3), "{error}");
     assert!(error.contains("openai/gpt-4o: the model has no setting for how much it"), "{error}");
 }
@@ -54,7 +54,7 @@ fn azure_gets_the_key_in_its_header_below_the_address_of_the_resource() {
         .env("AZURE_OPENAI_API_KEY", "canary-of-azure")
         .output()
         .unwrap();
-    assert_eq!(done.status.code(), Some(0), "{}", String::from_utf8_lossy(&done.stderr));
+    assert_eq!(done.status.code(), Some(0), "{}", String::from_utf8_lossy(&done.err));
     let request = &server.requests()[0];
     assert_eq!(request.path, "/openai/v1/chat/completions");
     assert_eq!(request.header("api-key"), Some("canary-of-azure"));
@@ -69,7 +69,7 @@ fn azure_without_an_address_is_refused() {
         .env("AZURE_OPENAI_API_KEY", "canary-of-azure")
         .output()
         .unwrap();
-    let error = String::from_utf8_lossy(&done.stderr);
+    let error = String::from_utf8_lossy(&done.err);
     assert_eq!(done.status.code(), Some(3), "{error}");
     assert!(error.contains("set AZURE_OPENAI_ENDPOINT"), "{error}");
 }
