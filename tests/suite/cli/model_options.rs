@@ -40,7 +40,7 @@ fn an_effort_that_the_model_does_not_have_is_refused() {
         .env("OPENAI_API_KEY", "sk-test-canary")
         .output()
         .unwrap();
-    let error = String::from_utf8_lossy(&done.err);
+    let error = String::from_utf8_lossy(&done.stderr);
     assert_eq!(done.status.code(), Some(3), "{error}");
     assert!(error.contains("openai/gpt-4o: the model has no setting for how much it"), "{error}");
 }
@@ -54,7 +54,7 @@ fn azure_gets_the_key_in_its_header_below_the_address_of_the_resource() {
         .env("AZURE_OPENAI_API_KEY", "canary-of-azure")
         .output()
         .unwrap();
-    assert_eq!(done.status.code(), Some(0), "{}", String::from_utf8_lossy(&done.err));
+    assert_eq!(done.status.code(), Some(0), "{}", String::from_utf8_lossy(&done.stderr));
     let request = &server.requests()[0];
     assert_eq!(request.path, "/openai/v1/chat/completions");
     assert_eq!(request.header("api-key"), Some("canary-of-azure"));
@@ -69,7 +69,7 @@ fn azure_without_an_address_is_refused() {
         .env("AZURE_OPENAI_API_KEY", "canary-of-azure")
         .output()
         .unwrap();
-    let error = String::from_utf8_lossy(&done.err);
+    let error = String::from_utf8_lossy(&done.stderr);
     assert_eq!(done.status.code(), Some(3), "{error}");
     assert!(error.contains("set AZURE_OPENAI_ENDPOINT"), "{error}");
 }
