@@ -34,6 +34,9 @@ pub enum AppError {
     /// The model cannot be reached as it is set up.
     #[error(transparent)]
     Connect(#[from] ConnectError),
+    /// A model that the user defines has to name one.
+    #[error("models.{0} has no `model`; set it to PROVIDER/NAME")]
+    IncompleteModel(String),
     /// A run with a budget needs a price.
     #[error("the run has a budget, and the price of {0} is unknown")]
     NoPrice(String),

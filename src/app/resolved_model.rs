@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use super::error::AppError;
 use super::process_env::ProcessEnv;
-use crate::config::{Config, ModelLimits, UnknownPricePolicy};
-use crate::llm::model_table::ModelTable;
+use crate::config::{Config, ConfigName, ModelConfig, ModelLimits, UnknownPricePolicy};
+use crate::llm::model_table::{ModelFacts, ModelInfo, ModelTable};
 use crate::llm::scripted::{Script, ScriptPosition, ScriptedModel};
 use crate::llm::{ConnectError, ModelConnectionSettings, ModelSpec, Recorder, Recording, connect};
 use crate::model::did_you_mean;
@@ -21,6 +21,79 @@ pub struct ResolvedModel {
     pub limits: ModelLimits,
     models: ModelTable,
     wrapper: Option<ModelWrapper>,
+    /// Its address and key, if the user has defined it with them.
+    address: ModelAddress,
+}
+
+/// The address and the key of a model that the user has defined.
+#[derive(Clone, Default)]
+struct ModelAddress {
+    api_base: Option<String>,
+    api_key_env: Option<String>,
+}
+
+/// A model that can be named.
+#[derive(Clone, Debug)]
+pub struct KnownModel {
+    /// The name that the user has given it.
+    pub defined_as: Option<String>,
+    /// Its name, as `provider/name`.
+    pub name: String,
+    /// What is known about it.
+    pub info: ModelInfo,
+}
+
+/// Returns the models that the configuration defines, those of the model table, and the date of the table.
+///
+/// # Errors
+///
+/// Fails for an invalid table or definition.
+pub fn known_models(config: &Config) -> Result<(Vec<KnownModel>, String), AppError> {
+    let table = model_table(config)?;
+    let mut models = Vec::new();
+    for (name, own) in &config.settings.models {
+        let spec = defined_spec(name.as_str(), own, config, &table)?;
+        let table = table.clone().with_model(&spec, facts(own))?;
+        let info = table.lookup(&spec).cloned();
+        let defined_as = Some(name.to_string());
+        models.extend(info.map(|info| KnownModel { defined_as, name: spec.to_string(), info }));
+    }
+    models.extend(table.rows().iter().map(|info| KnownModel {
+        defined_as: None,
+        name: format!("{}/{}", info.provider.name(), info.id),
+        info: info.clone(),
+    }));
+    Ok((models, table.date().to_owned()))
+}
+
+/// Returns the model table, with the prices of the user.
+fn model_table(config: &Config) -> Result<ModelTable, AppError> {
+    match &config.settings.costs.prices_file {
+        None => Ok(ModelTable::built_in()),
+        Some(path) => Ok(ModelTable::built_in().with_file(path)?),
+    }
+}
+
+/// Returns the model of a definition.
+fn defined_spec(
+    name: &str,
+    own: &ModelConfig,
+    config: &Config,
+    table: &ModelTable,
+) -> Result<ModelSpec, AppError> {
+    let model = own.model.as_ref();
+    let model = model.ok_or_else(|| AppError::IncompleteModel(name.to_owned()))?;
+    let has_address = own.api_base.is_some() || config.settings.llm.api_base.is_some();
+    Ok(ModelSpec::parse(model.as_str(), table, has_address)?)
+}
+
+fn facts(own: &ModelConfig) -> ModelFacts {
+    ModelFacts {
+        window: own.window,
+        max_output: own.output,
+        price: own.price.clone(),
+        efforts: own.efforts.clone(),
+    }
 }
 
 /// Where a model comes from.
@@ -46,12 +119,20 @@ impl ResolvedModel {
     /// Fails if it names no model, if its script is invalid, and if it has no price although there is a budget.
     pub fn from_config(config: &Config, world: &ProcessEnv) -> Result<Self, AppError> {
         let settings = &config.settings;
-        let table = match settings.costs.prices_file.clone() {
-            None => ModelTable::built_in(),
-            Some(path) => ModelTable::built_in().with_file(&path)?,
-        };
+        let table = model_table(config)?;
         let name = settings.llm.model.as_ref().ok_or(AppError::NoModel)?;
-        let spec = ModelSpec::parse(name.as_str(), &table, settings.llm.api_base.is_some())?;
+        let own = ConfigName::parse(name.as_str()).and_then(|name| settings.models.get(&name));
+        let (spec, table) = match own {
+            Some(own) => {
+                let spec = defined_spec(name.as_str(), own, config, &table)?;
+                let table = table.with_model(&spec, facts(own))?;
+                (spec, table)
+            }
+            None => {
+                let has_address = settings.llm.api_base.is_some();
+                (ModelSpec::parse(name.as_str(), &table, has_address)?, table)
+            }
+        };
         let chosen = match spec {
             ModelSpec::Scripted(path) => {
                 let path = world.cwd.join(path);
@@ -66,10 +147,19 @@ impl ResolvedModel {
                     let question = did_you_mean(meant.as_deref());
                     log::warn!("the model {spec} is not in the model table{question}");
                 }
+                if let (Some(effort), Some(info)) = (settings.llm.effort, table.lookup(&spec)) {
+                    let model = spec.to_string();
+                    info.effort_word(effort)
+                        .map_err(|cause| ConnectError::NoEffort { model, cause })?;
+                }
                 Self::from_spec(spec, table)
             }
         };
-        chosen.with_known_price(config)
+        let address = own.map_or_else(ModelAddress::default, |own| ModelAddress {
+            api_base: own.api_base.as_ref().map(ToString::to_string),
+            api_key_env: own.api_key_env.as_ref().map(ToString::to_string),
+        });
+        Self { address, ..chosen }.with_known_price(config)
     }
 
     /// Returns the model, if it has a price or needs none.
@@ -100,6 +190,7 @@ impl ResolvedModel {
             limits: ModelLimits::default(),
             models: ModelTable::built_in(),
             wrapper: None,
+            address: ModelAddress::default(),
         }
     }
 
@@ -109,7 +200,8 @@ impl ResolvedModel {
             Box::new(ScriptedModel::new(script.clone(), position)) as Box<dyn Model>
         };
         let source = ModelSource::Local(name, Arc::new(play));
-        Self { source, limits: ModelLimits { price, window, max_output }, models, wrapper: None }
+        let limits = ModelLimits { price, window, max_output };
+        Self { source, limits, models, wrapper: None, address: ModelAddress::default() }
     }
 
     /// A recording has the price of the recorded model.
@@ -127,7 +219,8 @@ impl ResolvedModel {
             window: row.window,
             max_output: row.max_output,
         });
-        Self { source: ModelSource::Named(spec), limits, models, wrapper: None }
+        let (source, address) = (ModelSource::Named(spec), ModelAddress::default());
+        Self { source, limits, models, wrapper: None, address }
     }
 
     /// Returns the same model with this around it, in each run, those of sub-agents included.
@@ -187,8 +280,16 @@ impl ResolvedModel {
         };
         let llm = &config.settings.llm;
         let settings = ModelConnectionSettings {
-            api_base: llm.api_base.as_ref().map(ToString::to_string),
-            api_key_env: llm.api_key_env.as_ref().map(ToString::to_string),
+            api_base: self
+                .address
+                .api_base
+                .clone()
+                .or_else(|| llm.api_base.as_ref().map(ToString::to_string)),
+            api_key_env: self
+                .address
+                .api_key_env
+                .clone()
+                .or_else(|| llm.api_key_env.as_ref().map(ToString::to_string)),
             allow_http: llm.allow_http,
             stream: llm.stream,
             prompt_caching: llm.prompt_caching,
@@ -198,6 +299,18 @@ impl ResolvedModel {
             idle_timeout: llm.idle_timeout.into(),
             position,
             clock: Some(WallClock::new(Arc::new(SystemClock::start()))),
+            effort: llm.effort,
+            options: Arc::new(
+                llm.options
+                    .iter()
+                    .map(|(name, option)| (name.clone(), option.json().clone()))
+                    .collect(),
+            ),
+            headers: llm
+                .headers
+                .iter()
+                .map(|(name, value)| (name.clone(), value.reveal().to_owned()))
+                .collect(),
             ..ModelConnectionSettings::default()
         };
         let env = |name: &str| world.variable(name).map(str::to_owned);

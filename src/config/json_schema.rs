@@ -67,7 +67,9 @@ fn type_schema(value_type: &ValueType, providers: &str) -> Value {
         ValueType::Bool => json!({ "type": "boolean" }),
         ValueType::Integer => json!({ "type": "integer", "minimum": 0 }),
         ValueType::Number => json!({ "type": "number" }),
+        ValueType::Duration => json!({ "type": ["number", "string"] }),
         ValueType::Text => json!({ "type": "string" }),
+        ValueType::Any => json!({}),
         ValueType::Word(words) => json!({ "type": "string", "enum": words }),
         ValueType::List(items) => {
             json!({ "type": "array", "items": type_schema(items, providers) })

@@ -34,6 +34,7 @@ mod merge;
 mod origin;
 mod overrides;
 mod problem;
+mod request_option;
 mod resolved;
 mod run_rules;
 mod setting_value;
@@ -64,13 +65,14 @@ pub use run_rules::{ModelLimits, quality_gates, run_rules};
 pub use settings::{
     AgentConfig, CheckpointsConfig, CommandsConfig, ContextConfig, CostsConfig, EvaluationConfig,
     EvaluationMode, ExpectedDecision, GuardrailsConfig, HookConfig, HookConfinement, HooksConfig,
-    IndexerConfig, LimitsConfig, LlmConfig, LoggingConfig, McpConfig, McpServerConfig,
+    IndexerConfig, LimitsConfig, LlmConfig, LoggingConfig, McpConfig, McpServerConfig, ModelConfig,
     PermissionsConfig, QualityGate, SandboxConfig, SessionsConfig, Settings, UnknownPricePolicy,
     WorkspaceConfig,
 };
 pub use template::{ProjectPreset, SCHEMA_FILE, template};
 pub use text_types::{
-    ConfigName, HttpUrl, ModelName, PathPattern, ProcessArgument, SecretText, VariableName,
+    ConfigName, HttpUrl, LongTime, ModelName, PathPattern, ProcessArgument, SecretText,
+    VariableName,
 };
 pub use trust::{ChangedFile, TrustError, TrustStore};
 pub use user_rules::{UserRuleError, allow_in_user_config};

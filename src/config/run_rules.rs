@@ -68,7 +68,11 @@ pub fn run_rules(
             keep_recent: context.keep_recent_steps,
             ..defaults.context
         },
-        backoff: RetryBackoff { retries: llm.retries, ..defaults.backoff },
+        backoff: RetryBackoff {
+            retries: llm.retries,
+            retry_for: llm.retry_for.map(|time| time.0),
+            ..defaults.backoff
+        },
         bounds: match context.parallel_tools {
             true => defaults.bounds,
             false => CountLimits { parallel_calls: 1, ..defaults.bounds },
@@ -115,7 +119,9 @@ mod tests {
         let rules = rules_of(&[], &ModelLimits::default());
         let defaults = RunRules::default();
         let timeouts = EffectTimeouts { check: DEADLINE_MARGIN, ..defaults.timeouts };
-        assert_eq!(rules, RunRules { seed: 7, timeouts, ..defaults });
+        // About a minute, which outlasts a short outage.
+        let backoff = RetryBackoff { retries: 8, ..defaults.backoff };
+        assert_eq!(rules, RunRules { seed: 7, timeouts, backoff, ..defaults });
     }
 
     #[test]
@@ -124,6 +130,7 @@ mod tests {
             "limits.budget_usd=1",
             "limits.max_steps=3",
             "llm.retries=9",
+            "llm.retry_for=10m",
             "context.parallel_tools=false",
             "context.threshold=0.5",
             "guardrails.quality_gates=[{ name = 'g', command = 'x', timeout = 5 }]",
@@ -131,6 +138,7 @@ mod tests {
         let rules = rules_of(&sets, &ModelLimits::default());
         assert_eq!(rules.limits.budget, Some(MicroUsd(1_000_000)));
         assert_eq!((rules.limits.max_steps, rules.backoff.retries), (3, 9));
+        assert_eq!(rules.backoff.retry_for, Some(TimeSpan::from_secs(600)));
         assert_eq!((rules.bounds.parallel_calls, rules.context.threshold), (1, 50));
         assert_eq!((rules.timeouts.check, rules.has_checks), (TimeSpan::from_secs(35), true));
     }

@@ -35,11 +35,15 @@ pub(super) enum ValueType {
     /// A whole number, not negative.
     Integer,
     Number,
+    /// A number of seconds, or a text such as "10m".
+    Duration,
     #[default]
     Text,
     /// One of these words, the strictest first where one is stricter than another.
     Word(Vec<&'static str>),
     List(Box<Self>),
+    /// Any value.
+    Any,
     /// A table whose names are free.
     Map(Box<Self>),
     /// A list of tables with these keys.

@@ -245,6 +245,15 @@ impl<'a> SettingsReader<'a> {
         }
     }
 
+    /// Reports that an entry of a table whose names are free can't have this name or value.
+    pub(super) fn reject_entry(&mut self, name: &'static str, entry: &str, problem: &str) {
+        let node = self.node(name).and_then(|node| node.value.as_table()?.get(entry));
+        if let Some(node) = node {
+            let what = format!("`{}.{entry}` {problem}", self.key(name));
+            self.report.problem(node.key_origin.clone(), ProblemKind::Other(what));
+        }
+    }
+
     /// Returns the path of a key of this table.
     fn key(&self, name: &str) -> String {
         format!("{}{name}", self.path)

@@ -3,18 +3,20 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde_json::{Map, Value};
 use thiserror::Error;
 
 use super::bedrock::{self, BedrockSigner, CredentialsError, CredentialsSource};
 use super::cassette::{OnMismatch, Player, Recorder, Recording, ReplayModel};
 use super::exchange::{HttpTransport, KeySource, RequestSigner, RequestTarget, WireModel};
 use super::model_spec::{ModelSpec, ModelSpecError};
-use super::model_table::ModelTable;
+use super::model_table::{EffortError, ModelTable};
 use super::playback_error::PlaybackError;
 use super::provider::Provider;
 use super::scripted::{Script, ScriptPosition, ScriptedModel};
 use super::vertex;
-use super::wire::{Cloud, StreamFraming, WireSetup};
+use super::wire::{Cloud, EffortSetting, StreamFraming, WireSetup};
+use crate::model::Effort;
 use crate::net::{
     Endpoint, EndpointError, HeaderMap, HeaderName, HeaderValue, HttpClient, HttpOptions,
     HttpTimeouts, NetError, Secret, SecretError, Secrets, header,
@@ -50,6 +52,12 @@ pub struct ModelConnectionSettings {
     pub recorder: Option<Recorder>,
     /// The time of day, for providers whose requests are signed.
     pub clock: Option<WallClock>,
+    /// More fields for the body of each request.
+    pub options: Arc<Map<String, Value>>,
+    /// How much the model is to reason.
+    pub effort: Option<Effort>,
+    /// More headers for each request. Those of the API format take precedence, and lists of values are joined.
+    pub headers: Vec<(String, String)>,
 }
 
 /// An error of the configuration of a model.
@@ -62,6 +70,14 @@ pub enum ConnectError {
         provider: &'static str,
         /// The variables that may hold the key.
         variables: Vec<String>,
+    },
+    /// Only the user can know the base URL.
+    #[error("there is no address for {provider}: set {variable}, or give --api-base")]
+    MissingAddress {
+        /// The provider.
+        provider: &'static str,
+        /// The variable that may hold it.
+        variable: &'static str,
     },
     /// The key is invalid.
     #[error("the key in {variable} {cause}")]
@@ -88,6 +104,17 @@ pub enum ConnectError {
     /// Requests can't be signed without the time of day.
     #[error("requests to {0} are signed with the time of day, and there is no clock")]
     MissingClock(&'static str),
+    /// The model can't reason as much, or as little, as the user asks.
+    #[error("{model}: {cause}")]
+    NoEffort {
+        /// The model.
+        model: String,
+        /// The reason.
+        cause: EffortError,
+    },
+    /// A header of the user can't be sent.
+    #[error("the header {0} of llm.headers has a name or a value that can't be sent")]
+    InvalidHeader(String),
     /// The base URL is invalid.
     #[error(transparent)]
     Address(#[from] EndpointError),
@@ -124,6 +151,9 @@ impl Default for ModelConnectionSettings {
             on_mismatch: OnMismatch::default(),
             recorder: None,
             clock: None,
+            options: Arc::default(),
+            effort: None,
+            headers: Vec::new(),
         }
     }
 }
@@ -233,6 +263,8 @@ fn build_model(
         uses_cache: settings.prompt_caching,
         cache_key: settings.cache_key.clone().filter(|_| settings.prompt_caching),
         max_output: table.lookup(model).and_then(|info| info.max_output),
+        options: Arc::clone(&settings.options),
+        effort: effort_setting(model, settings, table)?,
     };
     let url = url.unwrap_or_else(|| endpoint.join(&(provider.format.path)(&setup)));
     let wire = (provider.format.wire)(setup);
@@ -244,11 +276,25 @@ fn build_model(
     };
     headers.insert(header::ACCEPT, HeaderValue::from_static(accept));
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    for (name, value) in &settings.headers {
+        let invalid = |_| ConnectError::InvalidHeader(name.clone());
+        let value = HeaderValue::from_str(value).map_err(|_| ()).map_err(invalid)?;
+        headers.insert(
+            HeaderName::from_bytes(name.as_bytes()).map_err(|_| ()).map_err(invalid)?,
+            value,
+        );
+    }
     for (name, value) in wire.headers() {
-        headers.insert(HeaderName::from_static(name), HeaderValue::from_static(value));
+        // `anthropic-beta` is a list.
+        let own = headers.get(name).and_then(|own| own.to_str().ok());
+        let joined = own.filter(|_| name.ends_with("-beta")).map(|own| format!("{value},{own}"));
+        let joined = joined.and_then(|joined| HeaderValue::from_str(&joined).ok());
+        let value = joined.unwrap_or_else(|| HeaderValue::from_static(value));
+        headers.insert(HeaderName::from_static(name), value);
     }
     if let (Some(secret), Some(KeySource::Variable(variable))) = (&key, &key_source) {
-        let (name, scheme) = wire.key_header(variable);
+        let own = provider.key_header.map(|name| (HeaderName::from_static(name), ""));
+        let (name, scheme) = own.unwrap_or_else(|| wire.key_header(variable));
         let value = HeaderValue::from_str(&format!("{scheme}{}", secret.expose()));
         let mut value = value.map_err(|_| ConnectError::InvalidKey {
             variable: variable.clone(),
@@ -279,6 +325,22 @@ fn build_model(
     Ok(Box::new(WireModel::new(target)))
 }
 
+/// Returns how much a model is to reason.
+fn effort_setting(
+    model: &ModelSpec,
+    settings: &ModelConnectionSettings,
+    table: &ModelTable,
+) -> Result<Option<EffortSetting>, ConnectError> {
+    let Some(effort) = settings.effort else { return Ok(None) };
+    let word = match table.lookup(model) {
+        Some(info) => info
+            .effort_word(effort)
+            .map_err(|cause| ConnectError::NoEffort { model: model.to_string(), cause })?,
+        None => None,
+    };
+    Ok(Some(EffortSetting { effort, word: word.map(str::to_owned) }))
+}
+
 /// Returns the base URL of a provider.
 fn resolve_endpoint(
     provider: &Provider,
@@ -287,6 +349,9 @@ fn resolve_endpoint(
 ) -> Result<Endpoint, ConnectError> {
     let url = settings.api_base.clone().or_else(|| provider.base_url_variable.and_then(env));
     let Some(url) = url.filter(|url| !url.trim().is_empty()) else {
+        if let ("", Some(variable)) = (provider.base_url, provider.base_url_variable) {
+            return Err(ConnectError::MissingAddress { provider: provider.name(), variable });
+        }
         let url = fill_variables(provider, provider.base_url, env)?;
         return Ok(Endpoint::parse(&vertex::with_location_host(&url), settings.allow_http)?);
     };

@@ -12,7 +12,7 @@ pub struct Provider {
     pub(super) format: &'static ApiFormat,
     /// The cloud, if it serves models of others with differences of its own.
     pub(super) cloud: Option<Cloud>,
-    /// The base URL unless the user sets another one. A name in braces stands for the value of this variable.
+    /// The base URL unless the user sets another one; empty if only the user can know it. A name in braces stands for the value of this variable.
     pub base_url: &'static str,
     /// The variable that holds another base URL.
     pub(super) base_url_variable: Option<&'static str>,
@@ -23,12 +23,14 @@ pub struct Provider {
     /// The variables that may hold the key, in the order in which they are read.
     pub key_variables: &'static [&'static str],
     pub(super) is_key_optional: bool,
+    /// The header for the key, if it is not that of the API format.
+    pub(super) key_header: Option<&'static str>,
     /// Whether the server drops the beginning of a request that exceeds its context window, without an error.
     pub(super) may_truncate: bool,
 }
 
 /// The providers, in the order of the documentation. A provider with a known API format is one row here.
-pub static PROVIDERS: [Provider; 14] = [
+pub static PROVIDERS: [Provider; 16] = [
     Provider {
         format: &openai_responses::FORMAT,
         base_url_variable: Some("OPENAI_BASE_URL"),
@@ -54,6 +56,8 @@ pub static PROVIDERS: [Provider; 14] = [
             &["GEMINI_API_KEY", "GOOGLE_API_KEY"],
         )
     },
+    Provider { format: &openai_responses::FORMAT, ..azure("azure") },
+    azure("azure-chat"),
     Provider {
         base_url_variable: Some("OLLAMA_HOST"),
         default_port: Some(11434),
@@ -89,6 +93,16 @@ pub(super) const COMPATIBLE: Provider = Provider {
     ..hosted("openai-chat", "https://api.openai.com/v1", &["OPENAI_API_KEY"])
 };
 
+/// Returns Azure OpenAI with Chat Completions. A model is the name of a deployment, and each user has an address.
+const fn azure(name: &'static str) -> Provider {
+    Provider {
+        base_url_variable: Some("AZURE_OPENAI_ENDPOINT"),
+        default_path: "/openai/v1",
+        key_header: Some("api-key"),
+        ..hosted(name, "", &["AZURE_OPENAI_API_KEY"])
+    }
+}
+
 /// Returns a provider of Chat Completions that needs a key.
 const fn hosted(
     name: &'static str,
@@ -105,6 +119,7 @@ const fn hosted(
         default_port: None,
         key_variables,
         is_key_optional: false,
+        key_header: None,
         may_truncate: false,
     }
 }
@@ -142,15 +157,13 @@ pub fn provider_table() -> String {
             keys if provider.is_key_optional => format!("{keys}, optional"),
             keys => keys,
         };
-        let variable = provider.base_url_variable.map(|name| format!(", or `{name}`"));
-        let _ = writeln!(
-            table,
-            "| `{}` | {keys} | {} | `{}`{} |",
-            provider.name,
-            provider.format.name,
-            provider.base_url,
-            variable.unwrap_or_default()
-        );
+        let address = match (provider.base_url, provider.base_url_variable) {
+            ("", variable) => format!("`{}`", variable.unwrap_or("--api-base")),
+            (url, Some(variable)) => format!("`{url}`, or `{variable}`"),
+            (url, None) => format!("`{url}`"),
+        };
+        let (name, format) = (provider.name, provider.format.name);
+        let _ = writeln!(table, "| `{name}` | {keys} | {format} | {address} |");
     }
     table
 }

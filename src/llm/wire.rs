@@ -6,13 +6,13 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 use serde::de::IgnoredAny;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::decode::{DecodedReply, DeltaBuffer, TextField};
 use super::encode::MessageWriter;
 use super::schema;
 use crate::model::{
-    ConversationItem, Fault, FaultKind, Reply, ReplyPart, Tokens, ToolCall, ToolResult,
+    ConversationItem, Effort, Fault, FaultKind, Reply, ReplyPart, Tokens, ToolCall, ToolResult,
 };
 use crate::net::sse::SseEvent;
 use crate::net::{HeaderName, header};
@@ -76,6 +76,55 @@ pub(super) struct WireSetup {
     pub(super) cache_key: Option<String>,
     /// The output limit of the model, if the model table has it.
     pub(super) max_output: Option<Tokens>,
+    /// More fields for the body of each request.
+    pub(super) options: Arc<Map<String, Value>>,
+    /// How much the model is to reason.
+    pub(super) effort: Option<EffortSetting>,
+}
+
+/// How much a model is to reason.
+#[derive(Clone, Debug)]
+pub(super) struct EffortSetting {
+    pub(super) effort: Effort,
+    /// The provider's word, if the model table has it.
+    pub(super) word: Option<String>,
+}
+
+impl EffortSetting {
+    /// Returns the provider's word; for the highest effort of an unknown model, this one.
+    pub(super) fn word<'a>(&'a self, highest: &'a str) -> &'a str {
+        match (&self.word, self.effort) {
+            (Some(word), _) => word,
+            (None, Effort::Max) => highest,
+            (None, effort) => effort.as_str(),
+        }
+    }
+}
+
+impl WireSetup {
+    /// Adds the user's fields to the body of a request.
+    pub(super) fn add_options(&self, body: &mut Value) {
+        if let Value::Object(body) = body {
+            merge_fields(body, &self.options);
+        }
+    }
+}
+
+/// Merges fields into an object: tables are merged, lists are appended, and other values are replaced.
+pub(super) fn merge_fields(object: &mut Map<String, Value>, fields: &Map<String, Value>) {
+    for (name, value) in fields {
+        match (object.get_mut(name), value) {
+            (Some(Value::Object(below)), Value::Object(above)) => merge_fields(below, above),
+            (Some(Value::Array(items)), Value::Array(more)) => {
+                let new: Vec<Value> =
+                    more.iter().filter(|item| !items.contains(item)).cloned().collect();
+                items.extend(new);
+            }
+            _ => {
+                object.insert(name.clone(), value.clone());
+            }
+        }
+    }
 }
 
 /// An API format for one model: how its requests are written, and how replies are read.

@@ -41,6 +41,9 @@ pub struct RunContext {
     pub repetition: TurnRepetition,
     /// The parts of an answer that the output limit split into several replies.
     pub partial_answer: Option<Arc<str>>,
+    /// When the current call failed first, if that limits its retries.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failing_since: Option<RunTime>,
 }
 
 /// What counts against the budget.

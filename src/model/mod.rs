@@ -42,7 +42,7 @@ pub use fault::{Fault, FaultClass, FaultKind, RetryAdvice};
 pub use ids::{CallId, EffectId};
 pub use money::{LongInputPrice, MicroUsd, Price};
 pub use nearest::{did_you_mean, edit_distance, nearest, nearest_within};
-pub use options::{ConfirmMode, Durability, HookFailurePolicy, Isolation, Language};
+pub use options::{ConfirmMode, Durability, Effort, HookFailurePolicy, Isolation, Language};
 pub use pluralize::pluralize;
 pub use reply::{OpaqueBlock, Reply, ReplyFinish, ReplyPart};
 pub use rules::{

@@ -17,6 +17,22 @@ word_enum! {
 }
 
 word_enum! {
+    /// How much a model reasons before it answers.
+    pub enum Effort {
+        /// Not at all.
+        None = "none",
+        /// Little.
+        Low = "low",
+        /// As a compromise between cost and quality.
+        Medium = "medium",
+        /// Much.
+        High = "high",
+        /// As much as the model can.
+        Max = "max",
+    }
+}
+
+word_enum! {
     /// Where a dispatched agent works that may change something.
     #[derive(Default)]
     pub enum Isolation {

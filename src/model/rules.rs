@@ -197,6 +197,9 @@ impl Default for ContextLimits {
 pub struct RetryBackoff {
     /// The number of attempts after the first one.
     pub retries: u32,
+    /// The time from the first failure of a call in which further attempts begin. It replaces the number of attempts.
+    #[serde(default, rename = "for", skip_serializing_if = "Option::is_none")]
+    pub retry_for: Option<TimeSpan>,
     /// The longest wait before the first retry. It doubles for each further retry.
     #[serde(rename = "base")]
     pub base_wait: TimeSpan,
@@ -212,6 +215,7 @@ impl Default for RetryBackoff {
     fn default() -> Self {
         Self {
             retries: 3,
+            retry_for: None,
             base_wait: TimeSpan::from_secs(1),
             max_wait: TimeSpan::from_secs(30),
             max_provider_wait: TimeSpan::from_secs(60),

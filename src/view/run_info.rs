@@ -5,7 +5,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use crate::machine::{CallPurpose, CostBreakdown, PricedUsage, RunStatus, StopReason};
-use crate::model::word_enum;
+use crate::model::{Effort, word_enum};
 
 /// What is known about a run before it begins, apart from its rules.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,6 +16,8 @@ pub struct RunInfo {
     pub agent: Arc<str>,
     /// The model, as `provider/name`.
     pub model: Arc<str>,
+    /// How much the model is to reason, if the user says so.
+    pub effort: Option<Effort>,
     /// The workspace.
     pub workspace: Arc<str>,
     /// The task, as the user gave it.

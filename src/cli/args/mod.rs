@@ -115,6 +115,8 @@ pub(crate) enum CliCommand {
     Machine(MachineArgs),
     /// List the agents
     Agents(AgentsArgs),
+    /// List the known models: context window, output limit, price, efforts
+    Models(ModelsArgs),
     /// Show or check the configuration, or trust that of a folder
     Config(ConfigArgs),
     /// Diagnose the installation and configuration
@@ -212,6 +214,20 @@ pub(crate) struct MachineArgs {
 pub(crate) struct AgentsArgs {
     #[command(flatten)]
     pub(crate) settings: SettingsArgs,
+
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ModelsArgs {
+    #[command(flatten)]
+    pub(crate) settings: SettingsArgs,
+
+    /// Only the models of this provider
+    #[arg(long, value_name = "PROVIDER")]
+    pub(crate) provider: Option<String>,
 
     /// Print JSON
     #[arg(long)]

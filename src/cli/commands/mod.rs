@@ -10,6 +10,7 @@ mod doctor;
 mod loops;
 mod machine;
 mod man;
+mod models;
 mod pipeline;
 mod resume;
 mod run;
@@ -85,6 +86,7 @@ pub(crate) fn run(command: CliCommand, world: ProcessEnv) -> Result<u8, CliError
         CliCommand::Machine(args) => machine::run(&args, &world),
         CliCommand::Agents(args) => config::list_agents(&args, &world),
         CliCommand::Config(args) => config::run(&args, &world),
+        CliCommand::Models(args) => models::run(&args, &world),
         CliCommand::Doctor(args) => doctor::run(&args, &world),
         CliCommand::Init(args) => config::init(&args, &world),
         CliCommand::Schema { subject } => schema::print(subject),

@@ -1,13 +1,16 @@
 //! Calls of models, and what they cost.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use super::timeout;
-use crate::config::key_declaration::{default, optional, section};
+use super::{DAY, timeout};
+use crate::config::key_declaration::{default, map, optional, section};
 use crate::config::keys::UntrustedChange::{Allowed, Lower, Only, Stricter};
 use crate::config::keys::{option, switch};
-use crate::config::text_types::{HttpUrl, ModelName, VariableName};
-use crate::model::{TimeSpan, Tokens, word_enum};
+use crate::config::request_option::{RequestOption, is_header_name, is_reserved_header};
+use crate::config::settings_reader::SettingsReader;
+use crate::config::text_types::{HttpUrl, LongTime, ModelName, SecretText, VariableName};
+use crate::model::{Effort, TimeSpan, Tokens, word_enum};
 
 section! {
     /// Calls of models.
@@ -33,8 +36,14 @@ section! {
         idle_timeout: TimeSpan = timeout(120),
         /// Seconds for one attempt in all. Whichever of these limits is reached first holds.
         call_timeout: TimeSpan = timeout(600),
-        /// Attempts after the first one.
-        retries: u32 = default(3).range(0..=100).untrusted(Lower),
+        /// Attempts after the first one. The waits between them double up to 30 seconds, and a random part of each is waited:
+        /// a minute in all on average.
+        retries: u32 = default(8).range(0..=100).untrusted(Lower),
+        /// The time from the first failure of a call in which it is attempted again, in seconds or as "10m". It replaces
+        /// `retries`.
+        retry_for: Option<LongTime> = optional()
+            .range(LongTime(TimeSpan::ZERO)..=LongTime(DAY))
+            .example("\"10m\""),
         /// Whether replies are streamed.
         stream: bool = default(true)
             .untrusted(Allowed)
@@ -47,6 +56,58 @@ section! {
             .range(Tokens(1)..=Tokens(10_000_000))
             .untrusted(Lower)
             .example("16000"),
+        /// How much the model reasons: "none", "low", "medium", "high", or "max", the most that the model has. A model without
+        /// that effort is refused. By default as the provider decides.
+        effort: Option<Effort> = optional().example("\"high\"").option(option("effort", "EFFORT")),
+        /// More fields for the body of each request, such as `temperature`, `seed` or `service_tier`, in the names of the
+        /// API. Tables are merged. The model, the conversation, the tools and the limits are not set here.
+        options: BTreeMap<String, RequestOption> = map().example("{ temperature = 0.2, seed = 7 }"),
+        /// More headers for each request. A key is not set here, but in the variable of `api_key_env`.
+        headers: BTreeMap<String, SecretText> = map().example("{ X-Team = \"build\" }"),
+    }
+}
+
+/// Reads the section, and reports fields and headers that a request sets itself.
+pub(super) fn read(from: &mut SettingsReader<'_>) -> LlmConfig {
+    let llm = LlmConfig::read(from);
+    for (name, option) in &llm.options {
+        if let Some((field, advice)) = option.reserved_field(name) {
+            from.reject_entry("options", name, &format!("can't set {field}; {advice}"));
+        }
+    }
+    for name in llm.headers.keys() {
+        if !is_header_name(name) {
+            from.reject_entry("headers", name, "is not the name of a header");
+        } else if is_reserved_header(name) {
+            let problem =
+                "can't be set here; a key belongs into a variable, which --api-key-env names";
+            from.reject_entry("headers", name, problem);
+        }
+    }
+    llm
+}
+
+section! {
+    /// A model that the user defines.
+    #[derive(Default)]
+    pub struct ModelConfig {
+        /// The model, as PROVIDER/NAME.
+        model: Option<ModelName> = optional().example("\"openai-chat/my-model\""),
+        /// Its base URL, instead of `llm.api_base`.
+        api_base: Option<HttpUrl> = optional().example("\"http://localhost:8000/v1\""),
+        /// The environment variable that holds its key, instead of `llm.api_key_env`.
+        api_key_env: Option<VariableName> = optional().example("\"MY_API_KEY\""),
+        /// The context window in tokens.
+        window: Option<Tokens> = optional()
+            .range(Tokens(1_000)..=Tokens(1_000_000_000))
+            .example("128000"),
+        /// Tokens that one reply may have at most.
+        output: Option<Tokens> = optional().range(Tokens(1)..=Tokens(10_000_000)).example("16000"),
+        /// The price in US dollars for a million tokens: `input` and `output`, and if they differ from `input`, `cached_input`
+        /// and `cache_write`.
+        price: BTreeMap<String, f64> = map().example("{ input = 1.0, output = 4.0 }"),
+        /// The provider's words for how much the model reasons, the least first; an empty list if it has no such setting.
+        efforts: Option<Vec<String>> = optional().example("[\"low\", \"high\"]"),
     }
 }
 

@@ -13,7 +13,7 @@ pub use commands::{
     SandboxConfig, WorkspaceConfig,
 };
 pub use hooks::{HookConfig, HookConfinement, HooksConfig};
-pub use llm::{CostsConfig, LlmConfig, UnknownPricePolicy};
+pub use llm::{CostsConfig, LlmConfig, ModelConfig, UnknownPricePolicy};
 pub use mcp::{McpConfig, McpServerConfig};
 pub use run::{
     AgentConfig, CheckpointsConfig, ContextConfig, EvaluationConfig, EvaluationMode, IndexerConfig,
@@ -32,7 +32,9 @@ section! {
         /// The language of the human log.
         language: Language = default(Language::En).untrusted(Allowed).option(option("lang", "LANGUAGE").output()),
         /// Calls of models.
-        llm: LlmConfig = table(LlmConfig::read),
+        llm: LlmConfig = table(llm::read),
+        /// Models that you define, for `--model NAME`. What is not set is as in the model table.
+        models: BTreeMap<ConfigName, ModelConfig> = named_tables(ModelConfig::read),
         /// Agents. More can be in `.architect/agents/*.md`. What is not set is as for `build`.
         agents: BTreeMap<ConfigName, AgentConfig> = named_tables(AgentConfig::read),
         /// Limits of one run. 0 is a limit.

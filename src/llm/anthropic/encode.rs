@@ -6,7 +6,7 @@ use super::{Anthropic, thought_binding};
 use crate::llm::encode::{MessageGroup, MessageWriter, json};
 use crate::llm::schema;
 use crate::llm::wire::{Cloud, Encode, RequestFrame, ToolChoice, sendable_parts};
-use crate::model::{CallId, OpaqueBlock, Reply, ReplyPart, Tokens, ToolCall, ToolResult};
+use crate::model::{CallId, Effort, OpaqueBlock, Reply, ReplyPart, Tokens, ToolCall, ToolResult};
 
 /// Consecutive user messages and tool results are blocks of one message; the provider would merge them anyway. The cache
 /// mark goes to the last block.
@@ -35,6 +35,9 @@ const FALLBACK_MAX_OUTPUT: Tokens = Tokens(8_192);
 const BEDROCK_VERSION: &str = "bedrock-2023-05-31";
 const VERTEX_VERSION: &str = "vertex-2023-10-16";
 
+/// The lowest number of tokens for thinking that the API accepts.
+const MIN_THINKING_BUDGET: u64 = 1_024;
+
 impl Encode for Anthropic {
     fn encode_head(&self, frame: &RequestFrame<'_>, out: &mut Vec<u8>) {
         let Self(setup) = self;
@@ -58,6 +61,19 @@ impl Encode for Anthropic {
                 head["anthropic_beta"] = json!([thought_binding::BETA_HEADER.1]);
             }
         }
+        match &setup.effort {
+            Some(setting) if setting.effort == Effort::None => {
+                head["thinking"] = json!({"type": "disabled"});
+            }
+            Some(setting) if thought_binding::thinks_adaptively(&setup.model) => {
+                if head.get("thinking").is_none() {
+                    head["thinking"] = json!({"type": "adaptive"});
+                }
+                head["output_config"] = json!({"effort": setting.word("max")});
+            }
+            // The number of tokens depends on the output limit.
+            Some(_) | None => {}
+        }
         let tools = frame.tool_definitions(|tool| {
             json!({"name": tool.name, "description": tool.description, "input_schema": tool.schema})
         });
@@ -68,13 +84,14 @@ impl Encode for Anthropic {
         let has_schema_field = setup.cloud.is_none();
         let schema = frame.schema.filter(|schema| has_schema_field && schema::is_strict(schema));
         if let Some(schema) = schema {
-            head["output_config"] = json!({"format": {"type": "json_schema", "schema": schema}});
+            head["output_config"]["format"] = json!({"type": "json_schema", "schema": schema});
         }
         if let Some(system) = frame.system_prompt(schema.is_some()) {
             let mut block = json!({"type": "text", "text": system});
             mark(&mut block);
             head["system"] = json!([block]);
         }
+        setup.add_options(&mut head);
         json::open_object(out, &head, "messages");
     }
 
@@ -83,6 +100,13 @@ impl Encode for Anthropic {
             self.0.max_output.map_or(FALLBACK_MAX_OUTPUT, |limit| limit.min(DEFAULT_MAX_OUTPUT))
         });
         json::field(out, r#"],"max_tokens":"#, &limit.0);
+        if let Some(budget) = self.thinking_budget(limit) {
+            json::field(
+                out,
+                r#","thinking":"#,
+                &json!({"type": "enabled", "budget_tokens": budget}),
+            );
+        }
         if frame.tool_choice == ToolChoice::Disabled {
             json::raw(out, r#","tool_choice":{"type":"none"}"#);
         }
@@ -131,6 +155,28 @@ impl Encode for Anthropic {
 
     fn has_cache_marks(&self) -> bool {
         self.0.uses_cache
+    }
+}
+
+impl Anthropic {
+    /// Returns how many tokens a model may think that does not decide it itself; less than the output limit, and `None`
+    /// if that leaves too few.
+    fn thinking_budget(&self, limit: Tokens) -> Option<u64> {
+        let Self(setup) = self;
+        let setting = setup.effort.as_ref()?;
+        if thought_binding::thinks_adaptively(&setup.model) {
+            return None;
+        }
+        let wanted = match setting.effort {
+            Effort::None => return None,
+            Effort::Low => 4_096,
+            Effort::Medium => 10_000,
+            Effort::High => 20_000,
+            Effort::Max => u64::MAX,
+        };
+        // A quarter is left for the answer.
+        let budget = limit.0.saturating_sub(limit.0 / 4).min(wanted);
+        (budget >= MIN_THINKING_BUDGET).then_some(budget)
     }
 }
 

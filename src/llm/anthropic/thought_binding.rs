@@ -15,20 +15,28 @@ const FIRST_BINDING_VERSION: (u32, u32) = (5, 1);
 
 /// Returns whether a model binds its thinking blocks, going by its version.
 pub(super) fn binds_thoughts(model: &str) -> bool {
+    version(model).is_some_and(|version| version >= FIRST_BINDING_VERSION)
+}
+
+/// Returns whether a model decides itself how much it thinks, guided by an effort; older ones have a number of tokens.
+pub(super) fn thinks_adaptively(model: &str) -> bool {
+    version(model).is_some_and(|version| version >= (4, 6))
+}
+
+/// Returns the version in the name of a model.
+fn version(model: &str) -> Option<(u32, u32)> {
     // Bedrock has the names of regions and of the maker before it.
     let model = model.rsplit_once("anthropic.").map_or(model, |(_, name)| name);
-    let Some(name) = model.strip_prefix("claude-") else { return false };
+    let name = model.strip_prefix("claude-")?;
     // A longer number is a date.
     let number = |part: &str| part.parse::<u32>().ok().filter(|number| *number < 100);
     let mut parts = name.split(['-', '@', '.']);
     // The oldest models have their version before their family.
     if parts.next().is_none_or(|family| number(family).is_some()) {
-        return false;
+        return None;
     }
     let mut version = parts.map_while(number);
-    version
-        .next()
-        .is_some_and(|major| (major, version.next().unwrap_or(0)) >= FIRST_BINDING_VERSION)
+    Some((version.next()?, version.next().unwrap_or(0)))
 }
 
 /// Returns the value of the option. `adaptive` is the default of these models.

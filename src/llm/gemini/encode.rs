@@ -4,8 +4,8 @@ use serde_json::{Map, Value, json};
 
 use super::Gemini;
 use crate::llm::encode::{MessageGroup, MessageWriter, json};
-use crate::llm::wire::{Encode, RequestFrame};
-use crate::model::{CallId, OpaqueBlock, Reply, ReplyPart, Tokens, ToolCall, ToolResult};
+use crate::llm::wire::{EffortSetting, Encode, RequestFrame, merge_fields};
+use crate::model::{CallId, Effort, OpaqueBlock, Reply, ReplyPart, Tokens, ToolCall, ToolResult};
 
 static USER: MessageGroup = group(r#"{"role":"user","parts":["#);
 
@@ -21,6 +21,9 @@ const fn group(open: &'static str) -> MessageGroup {
 /// The signature of a call by another model, as the provider documents it.
 const FOREIGN_SIGNATURE: &str = "skip_thought_signature_validator";
 
+/// The field with the settings of a reply.
+const GENERATION_CONFIG: &str = "generationConfig";
+
 impl Encode for Gemini {
     fn encode_head(&self, frame: &RequestFrame<'_>, out: &mut Vec<u8>) {
         let mut head = json!({});
@@ -35,6 +38,9 @@ impl Encode for Gemini {
         if let Some(tools) = tools {
             head["tools"] = json!([{"functionDeclarations": tools}]);
         }
+        self.0.add_options(&mut head);
+        // It is at the end of the request.
+        head.as_object_mut().map(|head| head.remove(GENERATION_CONFIG));
         json::open_object(out, &head, "contents");
     }
 
@@ -43,9 +49,17 @@ impl Encode for Gemini {
         if let Some(Tokens(limit)) = max_output {
             config["maxOutputTokens"] = limit.into();
         }
+        if let Some(effort) = &self.0.effort {
+            config["thinkingConfig"] = self.thinking_config(effort);
+        }
         if let Some(schema) = frame.schema.filter(|_| self.has_schema_field(frame)) {
             config["responseMimeType"] = "application/json".into();
             config["responseJsonSchema"] = schema.clone();
+        }
+        if let (Some(config), Some(Value::Object(options))) =
+            (config.as_object_mut(), self.0.options.get(GENERATION_CONFIG))
+        {
+            merge_fields(config, options);
         }
         json::field(out, r#"],"generationConfig":"#, &config);
         json::raw(out, "}");
@@ -123,6 +137,21 @@ impl Encode for Gemini {
 }
 
 impl Gemini {
+    /// Returns how much the model thinks: a level, and a number of tokens before the third generation.
+    fn thinking_config(&self, setting: &EffortSetting) -> Value {
+        if !self.is_before_third_generation() {
+            return json!({"thinkingLevel": setting.word("high")});
+        }
+        let budget = match setting.effort {
+            Effort::None => 0,
+            Effort::Low => 1_024,
+            Effort::Medium => 8_192,
+            Effort::Max if self.0.model.contains("pro") => 32_768,
+            Effort::High | Effort::Max => 24_576,
+        };
+        json!({"thinkingBudget": budget})
+    }
+
     /// Returns whether the request has a field for the schema; older models reject it together with tools.
     fn has_schema_field(&self, frame: &RequestFrame<'_>) -> bool {
         frame.tools.is_empty() || !self.is_before_third_generation()

@@ -11,7 +11,7 @@ use thiserror::Error;
 
 use super::model_spec::ModelSpec;
 use super::provider::Provider;
-use crate::model::{LongInputPrice, MicroUsd, Price, Tokens, nearest, nearest_within};
+use crate::model::{Effort, LongInputPrice, MicroUsd, Price, Tokens, nearest, nearest_within};
 use crate::workspace::read_input;
 
 /// The table of this release.
@@ -38,6 +38,21 @@ pub struct ModelInfo {
     pub window: Option<Tokens>,
     /// The output limit.
     pub max_output: Option<Tokens>,
+    /// The provider's words for how much the model reasons, the least first; `None` if they are unknown.
+    pub efforts: Option<Vec<String>>,
+}
+
+/// What the user says about a model. What is missing is as in the table.
+#[derive(Clone, Debug, Default)]
+pub struct ModelFacts {
+    /// The context window.
+    pub window: Option<Tokens>,
+    /// The output limit.
+    pub max_output: Option<Tokens>,
+    /// Prices in dollars per million tokens: `input`, `output`, `cached_input`, `cache_write`.
+    pub price: BTreeMap<String, f64>,
+    /// The provider's words for how much the model reasons, the least first.
+    pub efforts: Option<Vec<String>>,
 }
 
 /// An error of loading a model table: the file, and the reason with its position.
@@ -63,6 +78,7 @@ struct ModelRow {
     output: Option<u64>,
     price: Option<PriceRow>,
     long: Option<LongContextPriceRow>,
+    efforts: Option<Vec<String>>,
 }
 
 /// Prices in dollars per million tokens.
@@ -103,13 +119,50 @@ impl ModelTable {
         let shown = path.display();
         let text = read_input(path)
             .map_err(|error| ModelTableError(format!("could not read {shown}: {error}")))?;
-        let over =
+        let mut over =
             Self::parse(&text).map_err(|cause| ModelTableError(format!("{shown}: {cause}")))?;
+        for row in &mut over.rows {
+            let known = self.rows.iter().find(|known| known.is_same_model(row));
+            row.efforts = row.efforts.take().or_else(|| known?.efforts.clone());
+        }
         self.rows.retain(|row| !over.rows.iter().any(|new| new.is_same_model(row)));
         self.rows.extend(over.rows);
         self.aliases.extend(over.aliases);
         self.date = if over.date.is_empty() { self.date } else { over.date };
         Ok(self)
+    }
+
+    /// Returns the table with what the user says about a model.
+    ///
+    /// # Errors
+    ///
+    /// Fails for an invalid price.
+    pub fn with_model(
+        mut self,
+        model: &ModelSpec,
+        facts: ModelFacts,
+    ) -> Result<Self, ModelTableError> {
+        let ModelSpec::Remote { provider, name } = model else { return Ok(self) };
+        let known = self.lookup(model);
+        let row = ModelInfo {
+            provider,
+            id: if provider.name() == "anthropic" { name.replace('.', "-") } else { name.clone() },
+            price: match facts.price.is_empty() {
+                true => known.and_then(|known| known.price),
+                false => Some(PriceRow::from_fields(&facts.price)?),
+            },
+            window: facts.window.or(known.and_then(|known| known.window)),
+            max_output: facts.max_output.or(known.and_then(|known| known.max_output)),
+            efforts: facts.efforts.or(known.and_then(|known| known.efforts.clone())),
+        };
+        self.rows.retain(|known| !known.is_same_model(&row));
+        self.rows.push(row);
+        Ok(self)
+    }
+
+    /// Returns the models, those of the release first.
+    pub fn rows(&self) -> &[ModelInfo] {
+        &self.rows
     }
 
     fn parse(text: &str) -> Result<Self, String> {
@@ -173,7 +226,8 @@ impl ModelTable {
     pub fn lookup(&self, model: &ModelSpec) -> Option<&ModelInfo> {
         let ModelSpec::Remote { provider: asked, name: asked_name } = model else { return None };
         let (provider, name) = match (asked.name(), asked_name.split_once('/')) {
-            ("openai-chat", _) => ("openai", asked_name.as_str()),
+            // A deployment of Azure mostly has the name of its model.
+            ("openai-chat" | "azure" | "azure-chat", _) => ("openai", asked_name.as_str()),
             // OpenRouter has the prices of the original providers.
             ("openrouter", Some((vendor @ ("openai" | "anthropic"), name))) => (vendor, name),
             ("openrouter", Some(("google", name))) => ("gemini", name),
@@ -221,7 +275,55 @@ fn has_same_numbers(name: &str, id: &str) -> bool {
     digits(name) == digits(id)
 }
 
+/// A model does not have an effort.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum EffortError {
+    /// It has none at all.
+    #[error("the model has no setting for how much it reasons; leave out --effort")]
+    NoEfforts,
+    /// It has others.
+    #[error("the model has no effort '{asked}'; it has: {}", known.join(", "))]
+    Missing {
+        /// The word of the user.
+        asked: &'static str,
+        /// What it has, in the words of the user.
+        known: Vec<&'static str>,
+    },
+}
+
 impl ModelInfo {
+    /// Returns the efforts of the model in the words of the user; `None` if they are unknown.
+    pub fn efforts(&self) -> Option<Vec<&'static str>> {
+        self.efforts.as_ref()?;
+        let has = |effort: &Effort| matches!(self.effort_word(*effort), Ok(Some(_)));
+        Some(Effort::ALL.into_iter().filter(has).map(Effort::as_str).collect())
+    }
+
+    /// Returns the provider's word for an effort; `None` if the efforts of the model are unknown.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the model does not have it.
+    pub fn effort_word(&self, effort: Effort) -> Result<Option<&str>, EffortError> {
+        let Some(words) = &self.efforts else { return Ok(None) };
+        let word = |effort: Effort| match effort {
+            Effort::Max => words.last().filter(|word| *word != Effort::None.as_str()),
+            _ => words.iter().find(|word| *word == effort.as_str()),
+        };
+        match word(effort) {
+            Some(word) => Ok(Some(word)),
+            None if words.is_empty() => Err(EffortError::NoEfforts),
+            None => Err(EffortError::Missing {
+                asked: effort.as_str(),
+                known: Effort::ALL
+                    .into_iter()
+                    .filter(|effort| word(*effort).is_some())
+                    .map(Effort::as_str)
+                    .collect(),
+            }),
+        }
+    }
+
     fn is_same_model(&self, other: &Self) -> bool {
         (self.provider, &self.id) == (other.provider, &other.id)
     }
@@ -235,11 +337,29 @@ impl ModelRow {
             (Some(price), long) => Some(price.price(long)?),
         };
         let (window, max_output) = (self.window.map(Tokens), self.output.map(Tokens));
-        Some(ModelInfo { provider, id, price, window, max_output })
+        Some(ModelInfo { provider, id, price, window, max_output, efforts: self.efforts })
     }
 }
 
 impl PriceRow {
+    /// Returns the price with these fields.
+    fn from_fields(fields: &BTreeMap<String, f64>) -> Result<Price, ModelTableError> {
+        let known = ["input", "output", "cached_input", "cache_write"];
+        let invalid = |what: &str| ModelTableError(format!("invalid price: {what}"));
+        if let Some(name) = fields.keys().find(|name| !known.contains(&name.as_str())) {
+            let text = format!("unknown field '{name}'; it has {}", known.join(", "));
+            return Err(invalid(&text));
+        }
+        let field = |name: &str| fields.get(name).copied();
+        let row = Self {
+            input: field("input").ok_or_else(|| invalid("`input` is missing"))?,
+            output: field("output").ok_or_else(|| invalid("`output` is missing"))?,
+            cached_input: field("cached_input"),
+            cache_write: field("cache_write"),
+        };
+        row.price(None).ok_or_else(|| invalid("a number is negative or too large"))
+    }
+
     pub(super) fn price(&self, long: Option<LongContextPriceRow>) -> Option<Price> {
         let input = micro_usd(self.input)?;
         let long = match long {
@@ -347,6 +467,25 @@ mod tests {
         assert_eq!(found("vertex/gemini-2.5-pro"), found("gemini/gemini-2.5-pro"));
         assert!(found("gemini/gemini-2.5-pro").is_some());
         assert_eq!(found("deepseek/deepseek-v4-pro"), is("deepseek-v4-pro", 1_320_000));
+    }
+
+    #[test]
+    fn an_effort_is_a_word_of_the_provider_or_refused() {
+        let table = ModelTable::built_in();
+        let word = |model: &str, effort| {
+            let spec = ModelSpec::parse(model, &table, false).unwrap();
+            let word = table.lookup(&spec).unwrap().effort_word(effort);
+            word.map(|word| word.map(str::to_owned)).map_err(|error| error.to_string())
+        };
+        let is = |word: &str| Ok(Some(word.to_owned()));
+        assert_eq!(word("openai/gpt-5.5", Effort::Max), is("xhigh"));
+        assert_eq!(word("openai/gpt-5.1", Effort::Max), is("high"));
+        assert_eq!(word("anthropic/claude-opus-5-5", Effort::Max), is("max"));
+        assert_eq!(word("gemini/gemini-3.7-flash", Effort::Low), is("low"));
+        assert_eq!(word("deepseek/deepseek-v4-pro", Effort::High), Ok(None));
+        let missing = "the model has no effort 'none'; it has: low, medium, high, max";
+        assert_eq!(word("openai/gpt-5-codex", Effort::None), Err(missing.to_owned()));
+        assert!(word("openai/gpt-4o", Effort::Low).unwrap_err().contains("leave out --effort"));
     }
 
     #[test]

@@ -37,6 +37,16 @@ impl Encode for Chat {
                 head["stream_options"] = json!({"include_usage": true});
             }
         }
+        if let Some(effort) = &setup.effort {
+            match quirks.has_reasoning_object {
+                // It knows no higher word.
+                true => {
+                    let word = Some(effort.word("xhigh")).filter(|word| *word != "max");
+                    head["reasoning"] = json!({"effort": word.unwrap_or("xhigh")});
+                }
+                false => head["reasoning_effort"] = effort.word("high").into(),
+            }
+        }
         if let Some(key) = setup.cache_key.as_deref().filter(|_| quirks.has_cache_key) {
             head["prompt_cache_key"] = key.into();
         }
@@ -56,6 +66,7 @@ impl Encode for Chat {
                 false => json!({"type": "json_object"}),
             };
         }
+        setup.add_options(&mut head);
         json::open_object(out, &head, "messages");
         if let Some(system) = frame.system_prompt(quirks.has_json_schema) {
             json::field(out, "", &json!({"role": quirks.system_role, "content": system}));

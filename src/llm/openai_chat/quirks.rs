@@ -24,6 +24,8 @@ pub(super) struct Quirks {
     pub(super) has_json_schema: bool,
     /// Whether `prompt_cache_key` is supported.
     pub(super) has_cache_key: bool,
+    /// Whether the effort is in a `reasoning` object, and not in `reasoning_effort`.
+    pub(super) has_reasoning_object: bool,
     /// The role of the system prompt.
     pub(super) system_role: &'static str,
 }
@@ -50,6 +52,7 @@ const DEFAULT: Quirks = Quirks {
     needs_short_call_ids: false,
     has_json_schema: true,
     has_cache_key: false,
+    has_reasoning_object: false,
     system_role: "system",
 };
 
@@ -57,16 +60,26 @@ const DEFAULT: Quirks = Quirks {
 const STRICT: Quirks = Quirks { needs_done: true, has_strict_indexes: true, ..DEFAULT };
 
 /// The servers that differ: the name of the provider, the suffix of the host, and the differences.
-const KNOWN_SERVERS: [(&str, &str, Quirks); 6] = [
+const KNOWN_SERVERS: [(&str, &str, Quirks); 7] = [
     (
         "openai-chat",
         "api.openai.com",
         Quirks { output_limit_field: "max_completion_tokens", has_cache_key: true, ..STRICT },
     ),
     (
+        "azure-chat",
+        "openai.azure.com",
+        Quirks { output_limit_field: "max_completion_tokens", ..DEFAULT },
+    ),
+    (
         "openrouter",
         "openrouter.ai",
-        Quirks { needs_done: true, reasoning_echo: ReasoningEcho::Details, ..DEFAULT },
+        Quirks {
+            needs_done: true,
+            reasoning_echo: ReasoningEcho::Details,
+            has_reasoning_object: true,
+            ..DEFAULT
+        },
     ),
     ("groq", "api.groq.com", Quirks { output_limit_field: "max_completion_tokens", ..STRICT }),
     (

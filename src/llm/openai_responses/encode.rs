@@ -22,6 +22,9 @@ impl Encode for Responses {
         if has_reasoning(&setup.model) {
             head["include"] = json!(["reasoning.encrypted_content"]);
         }
+        if let Some(effort) = &setup.effort {
+            head["reasoning"] = json!({"effort": effort.word("xhigh")});
+        }
         if setup.is_streaming {
             head["stream"] = true.into();
         }
@@ -54,6 +57,7 @@ impl Encode for Responses {
                 "strict": schema::is_strict(schema), "schema": schema,
             }});
         }
+        setup.add_options(&mut head);
         json::open_object(out, &head, "input");
     }
 

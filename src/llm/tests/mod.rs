@@ -2,3 +2,4 @@
 
 mod corruption;
 pub(super) mod fixtures;
+mod options;

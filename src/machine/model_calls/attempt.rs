@@ -4,6 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::retry;
 use crate::machine::budget::charge_unanswered_call;
 use crate::machine::effect::{CallPurpose, Effect, EffectKind, MachineNote};
 use crate::machine::event::RequestSize;
@@ -58,11 +59,12 @@ impl CallAttempt {
     /// Waits before the next attempt.
     pub(crate) fn wait(
         self,
-        run: &RunContext,
+        run: &mut RunContext,
         out: &mut StepBuilder,
         wait: TimeSpan,
         fault: FaultKind,
     ) -> Self {
+        run.failing_since = retry::failing_since(run, self.number());
         let number = self.number() + 1;
         out.add_note(MachineNote::Retry { attempt: number, wait, fault });
         Self::Waiting { number, until: run.now.after(wait) }

@@ -33,13 +33,23 @@ pub(crate) fn decide(
             let asked = fault.retry_after.unwrap_or(TimeSpan::ZERO);
             let wait = backoff_wait(run, number).max(asked);
             let too_late = limit.is_some_and(|limit| run.now.after(wait) >= limit);
-            if number > rules.retries || asked > rules.max_provider_wait || too_late {
+            let is_used_up = match (rules.retry_for, failing_since(run, number)) {
+                (Some(time), Some(since)) => run.now.after(wait) >= since.after(time),
+                (Some(_) | None, _) => number > rules.retries,
+            };
+            if is_used_up || asked > rules.max_provider_wait || too_late {
                 RetryDecision::GiveUp
             } else {
                 RetryDecision::After(wait)
             }
         }
     }
+}
+
+/// Returns when a call failed first whose attempt `number` fails now, if that limits its retries.
+pub(crate) fn failing_since(run: &RunContext, number: u32) -> Option<RunTime> {
+    run.rules.backoff.retry_for?;
+    if number == 1 { Some(run.now) } else { run.failing_since.or(Some(run.now)) }
 }
 
 /// Returns the wait after attempt `number`: a random part of a time that doubles with each attempt.
@@ -64,7 +74,9 @@ fn splitmix(counter: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{EffectId, FaultKind, RunRules};
+    use std::sync::Arc;
+
+    use crate::model::{EffectId, FaultKind, RetryBackoff, RunRules};
 
     fn run(seed: u64) -> Box<RunContext> {
         RunContext::new(RunRules { seed, ..RunRules::default() })
@@ -112,6 +124,31 @@ mod tests {
         let fault = Fault::new(FaultKind::Server, "");
         assert!(matches!(decide(&run(1), 3, &fault, None), RetryDecision::After(_)));
         assert_eq!(decide(&run(1), 4, &fault, None), RetryDecision::GiveUp);
+    }
+
+    /// A time replaces the number of attempts.
+    #[test]
+    fn retries_end_after_their_time() {
+        let minutes = |count: u64| TimeSpan::from_secs(60 * count);
+        let backoff = RetryBackoff { retry_for: Some(minutes(10)), ..RetryBackoff::default() };
+        let rules = Arc::new(RunRules { backoff, ..RunRules::default() });
+        let since = RunTime::START.after(minutes(5));
+        let decide = |number, now| {
+            let context = *run(1);
+            let failing_since = Some(since);
+            let rules = Arc::clone(&rules);
+            decide(
+                &RunContext { rules, now, failing_since, ..context },
+                number,
+                &asking(TimeSpan::from_secs(30)),
+                None,
+            )
+        };
+        let after = |span| since.after(span);
+        assert!(matches!(decide(40, after(minutes(9))), RetryDecision::After(_)));
+        assert_eq!(decide(2, after(TimeSpan::from_secs(570))), RetryDecision::GiveUp);
+        // The first failure of a later call begins a time of its own.
+        assert!(matches!(decide(1, after(minutes(60))), RetryDecision::After(_)));
     }
 
     /// The reference values of `SplitMix64` with the seed 0.

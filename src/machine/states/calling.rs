@@ -238,7 +238,7 @@ impl Calling {
         };
         match retry::decide(&self.run, attempt.number(), &fault, self.retry_deadline()) {
             RetryDecision::After(wait) => {
-                let attempt = attempt.wait(&self.run, &mut out, wait, fault.kind);
+                let attempt = attempt.wait(&mut self.run, &mut out, wait, fault.kind);
                 self.stage = CallingStage::Requesting(attempt);
                 out.finish(State::Calling(self))
             }

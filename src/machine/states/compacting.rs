@@ -49,7 +49,10 @@ impl Compacting {
         number: u32,
     ) -> Step {
         match budget::reserve(&run, &size, CallPurpose::Compaction) {
-            Ok(max_output) if number <= run.rules.backoff.retries + 1 => {
+            Ok(max_output)
+                if run.rules.backoff.retry_for.is_some()
+                    || number <= run.rules.backoff.retries + 1 =>
+            {
                 let purpose = CallPurpose::Compaction;
                 let attempt = CallAttempt::send(&mut run, &mut out, purpose, number, max_output);
                 out.finish(State::Compacting(Self { run, size, target_size, attempt }))
@@ -104,7 +107,7 @@ impl Compacting {
         let limit = self.run.closing_time();
         match retry::decide(&self.run, self.attempt.number(), fault, limit) {
             RetryDecision::After(wait) => {
-                self.attempt = self.attempt.wait(&self.run, &mut out, wait, fault.kind);
+                self.attempt = self.attempt.wait(&mut self.run, &mut out, wait, fault.kind);
                 out.finish(State::Compacting(self))
             }
             RetryDecision::ShrinkRequest | RetryDecision::GiveUp => {

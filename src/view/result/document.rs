@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 
 use super::changed_files::ChangedFiles;
 use crate::machine::{RunStatus, StopReason};
-use crate::model::{FileAction, FileChange, MicroUsd, TimeSpan, Usage};
+use crate::model::{Effort, FileAction, FileChange, MicroUsd, TimeSpan, Usage};
 use crate::view::CostSource;
 use crate::view::public::{SCHEMA, StopReasonName, TokenUsage, dollars, millis, reason, seconds};
 
@@ -43,6 +43,9 @@ pub struct RunResult {
     pub duration: TimeSpan,
     /// The model, as `provider/name`.
     pub model: Option<Arc<str>>,
+    /// How much the model was to reason, if the user said so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub effort: Option<Effort>,
     /// The tool calls, in call order.
     pub tools_used: Vec<ToolUsed>,
     /// The changed files, each once.
@@ -184,6 +187,7 @@ impl RunResult {
             llm_calls: 0,
             duration: TimeSpan::ZERO,
             model: None,
+            effort: None,
             tools_used: Vec::new(),
             files_modified: Vec::new(),
             usage: Usage::default(),

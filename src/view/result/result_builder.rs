@@ -50,6 +50,7 @@ impl RunResultBuilder {
         let result = RunResult {
             session_id: Some(Arc::clone(&info.session_id)),
             model: Some(Arc::clone(&info.model)),
+            effort: info.effort,
             steps: info.prior_usage.steps,
             llm_calls: info.prior_usage.llm_calls,
             usage,

@@ -22,6 +22,7 @@ mod limits;
 mod live_status;
 mod loops;
 mod misuse;
+mod model_options;
 mod output;
 mod parallel_items;
 mod pipeline;

@@ -120,6 +120,7 @@ pub(crate) fn run_info() -> RunInfo {
         session_id: "s-1".into(),
         agent: "build".into(),
         model: "scripted/demo".into(),
+        effort: None,
         workspace: "/w".into(),
         task: "Edit the greeting".into(),
         sandbox: None,

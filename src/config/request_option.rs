@@ -1,0 +1,186 @@
+//! Values of `llm.options`: fields of a request body, as JSON.
+
+use serde_json::Value;
+
+use super::origin::ValueOrigin;
+use super::setting_value::{SettingValue, ValueType};
+use super::value_tree::{ConfigNode, ConfigValue};
+
+/// A field of a request body.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RequestOption(Value);
+
+/// The fields that a request sets itself, for all API formats, each with the reason or with what to use instead. A dot
+/// leads into a table.
+const RESERVED: [(&str, &str); 23] = [
+    ("model", "use --model"),
+    ("messages", CONVERSATION),
+    ("input", CONVERSATION),
+    ("contents", CONVERSATION),
+    ("system", PROMPT),
+    ("instructions", PROMPT),
+    ("systemInstruction", PROMPT),
+    ("tools", "the tools follow from the agent"),
+    ("tool_choice", "the tools follow from the agent"),
+    ("toolConfig", "the tools follow from the agent"),
+    ("stream", "use `llm.stream`"),
+    ("stream_options", "use `llm.stream`"),
+    ("max_tokens", LIMIT),
+    ("max_completion_tokens", LIMIT),
+    ("max_output_tokens", LIMIT),
+    ("generationConfig.maxOutputTokens", LIMIT),
+    ("n", REPLIES),
+    ("generationConfig.candidateCount", REPLIES),
+    ("response_format", SCHEMA),
+    ("text.format", SCHEMA),
+    ("output_config.format", SCHEMA),
+    ("generationConfig.responseJsonSchema", SCHEMA),
+    ("generationConfig.responseMimeType", SCHEMA),
+];
+
+const CONVERSATION: &str = "the request has the conversation there";
+const PROMPT: &str = "set `system_prompt` of an agent";
+const LIMIT: &str = "use `llm.max_output_tokens`";
+const REPLIES: &str = "a call has one reply";
+const SCHEMA: &str = "use --output-schema";
+
+impl RequestOption {
+    /// Returns the value.
+    pub fn json(&self) -> &Value {
+        &self.0
+    }
+
+    /// Returns the first reserved field that the option `name` sets, with what to do instead.
+    pub(super) fn reserved_field(&self, name: &str) -> Option<(&'static str, &'static str)> {
+        let is_set = |path: &str| match path.split_once('.') {
+            None => path == name,
+            Some((first, rest)) => first == name && self.0.get(rest).is_some(),
+        };
+        RESERVED.into_iter().find(|(path, _)| is_set(path))
+    }
+}
+
+/// Returns whether a header is set by the request itself, or carries a key.
+pub(super) fn is_reserved_header(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    let holds_key = ["authorization", "api-key", "apikey", "goog-api", "cookie", "token", "secret"];
+    holds_key.iter().any(|part| name.contains(part))
+        || ["accept", "connection", "content-length", "content-type", "host", "transfer-encoding"]
+            .contains(&&*name)
+}
+
+/// Returns whether a text can be the name of a header.
+pub(super) fn is_header_name(name: &str) -> bool {
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+    !name.is_empty() && name.bytes().all(fits)
+}
+
+impl SettingValue for RequestOption {
+    fn from_value(value: &ConfigValue) -> Result<Self, String> {
+        to_json(value)
+            .map(Self)
+            .ok_or_else(|| "a text, a number, true, false, a list or a table".to_owned())
+    }
+
+    fn to_value(&self) -> ConfigValue {
+        from_json(&self.0)
+    }
+
+    fn value_type() -> ValueType {
+        ValueType::Any
+    }
+}
+
+/// Returns a value as JSON; `None` if JSON does not have it. A text from an option is a number or a boolean if it can be.
+fn to_json(value: &ConfigValue) -> Option<Value> {
+    match value {
+        ConfigValue::Bool(value) => Some((*value).into()),
+        ConfigValue::Integer(number) => Some((*number).into()),
+        ConfigValue::Float(number) => serde_json::Number::from_f64(*number).map(Value::Number),
+        ConfigValue::Text(text) => Some(text.as_str().into()),
+        ConfigValue::Untyped(text) => Some(
+            serde_json::from_str(text.trim())
+                .ok()
+                .filter(|value: &Value| !value.is_null())
+                .unwrap_or_else(|| text.as_str().into()),
+        ),
+        ConfigValue::Date(_) => None,
+        ConfigValue::List(items) => items.iter().map(|item| to_json(&item.value)).collect(),
+        ConfigValue::Table(table) => {
+            let entry =
+                |(name, node): (&String, &ConfigNode)| Some((name.clone(), to_json(&node.value)?));
+            table.iter().map(entry).collect::<Option<serde_json::Map<_, _>>>().map(Value::Object)
+        }
+    }
+}
+
+fn from_json(value: &Value) -> ConfigValue {
+    let node = |value| ConfigNode::new(from_json(value), ValueOrigin::DEFAULT);
+    match value {
+        Value::Null => ConfigValue::Text(String::new()),
+        Value::Bool(value) => ConfigValue::Bool(*value),
+        Value::Number(number) => match number.as_i64() {
+            Some(number) => ConfigValue::Integer(number),
+            None => ConfigValue::Float(number.as_f64().unwrap_or_default()),
+        },
+        Value::String(text) => ConfigValue::Text(text.clone()),
+        Value::Array(items) => ConfigValue::List(items.iter().map(node).collect()),
+        Value::Object(fields) => ConfigValue::Table(
+            fields.iter().map(|(name, value)| (name.clone(), node(value))).collect(),
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::config::{ConfigSources, load};
+
+    fn loaded(set: &str) -> Result<Value, String> {
+        let sets = vec![set.to_owned()];
+        let config = load(&ConfigSources { sets, ..ConfigSources::default() });
+        let config = config.map_err(|error| error.to_string())?;
+        let options = config.settings.llm.options.iter();
+        Ok(options.map(|(name, option)| (name.clone(), option.json().clone())).collect())
+    }
+
+    #[test]
+    fn options_keep_their_types() {
+        for (set, expected) in [
+            ("llm.options.temperature=0.2", json!({"temperature": 0.2})),
+            ("llm.options.seed=7", json!({"seed": 7})),
+            ("llm.options.store=true", json!({"store": true})),
+            ("llm.options.service_tier=flex", json!({"service_tier": "flex"})),
+            (
+                "llm.options={ reasoning = { summary = 'auto' }, stop = ['a'] }",
+                json!({"reasoning": {"summary": "auto"}, "stop": ["a"]}),
+            ),
+        ] {
+            assert_eq!(loaded(set), Ok(expected), "{set}");
+        }
+    }
+
+    #[test]
+    fn what_the_request_sets_itself_is_refused() {
+        for (set, advice) in [
+            ("llm.options.model=x", "use --model"),
+            ("llm.options.messages=[]", "conversation"),
+            ("llm.options.stream=false", "use `llm.stream`"),
+            ("llm.options.max_tokens=5", "use `llm.max_output_tokens`"),
+            (
+                "llm.options={ generationConfig = { maxOutputTokens = 5 } }",
+                "use `llm.max_output_tokens`",
+            ),
+            ("llm.headers.Authorization=x", "--api-key-env"),
+            ("llm.headers.X-Api-Key=x", "--api-key-env"),
+            ("llm.headers.content-type=x", "--api-key-env"),
+            ("llm.headers={ 'a b' = 'x' }", "the name of a header"),
+        ] {
+            let error = loaded(set).unwrap_err();
+            assert!(error.contains(advice), "{set}: {error}");
+        }
+        assert!(loaded("llm.headers.anthropic-beta=context-1m").is_ok());
+    }
+}

@@ -1,0 +1,112 @@
+//! What a request has besides the conversation, as the user sets it, and models that the user defines.
+
+use crate::kit::chat;
+use crate::kit::cli::{CliFixture, wait_for_exit};
+use crate::kit::server::Server;
+
+#[test]
+fn options_and_headers_are_sent_with_each_request() {
+    let server = Server::new([chat::text("Done.")]);
+    let sets = ["--set", "llm.options.temperature=0.2", "--set", "llm.headers.X-Team=build"];
+    let done = CliFixture::new().run_with_server(&server, &sets);
+    assert_eq!(done.code, 0, "{}", done.err);
+    let request = &server.requests()[0];
+    assert_eq!(request.json()["temperature"], 0.2);
+    assert_eq!(request.header("x-team"), Some("build"));
+}
+
+#[test]
+fn a_reserved_option_ends_the_run_before_it_begins() {
+    let server = Server::new([chat::text("Done.")]);
+    for set in ["llm.options.model=other", "llm.headers.authorization=x"] {
+        let done = CliFixture::new().run_with_server(&server, &["--set", set]);
+        assert_eq!(done.code, 3, "{}", done.err);
+    }
+    assert_eq!(server.requests().len(), 0);
+}
+
+#[test]
+fn an_effort_is_sent_and_reported() {
+    let server = Server::new([chat::text("Done.")]);
+    let done = CliFixture::new().run_with_server(&server, &["--effort", "low", "--json"]);
+    assert_eq!(done.json()["effort"], "low");
+    assert_eq!(server.requests()[0].json()["reasoning_effort"], "low");
+}
+
+#[test]
+fn an_effort_that_the_model_does_not_have_is_refused() {
+    let done = CliFixture::new()
+        .command(&["run", "Do it.", "--model", "openai/gpt-4o", "--effort", "high"])
+        .env("OPENAI_API_KEY", "sk-test-canary")
+        .output()
+        .unwrap();
+    let error = String::from_utf8_lossy(&done.stderr);
+    assert_eq!(done.status.code(), Some(3), "{error}");
+    assert!(error.contains("openai/gpt-4o: the model has no setting for how much it"), "{error}");
+}
+
+#[test]
+fn azure_gets_the_key_in_its_header_below_the_address_of_the_resource() {
+    let server = Server::new([chat::text("Done.")]);
+    let done = CliFixture::new()
+        .command(&["run", "Do it.", "--model", "azure-chat/my-deployment"])
+        .env("AZURE_OPENAI_ENDPOINT", server.url("/"))
+        .env("AZURE_OPENAI_API_KEY", "canary-of-azure")
+        .output()
+        .unwrap();
+    assert_eq!(done.status.code(), Some(0), "{}", String::from_utf8_lossy(&done.stderr));
+    let request = &server.requests()[0];
+    assert_eq!(request.path, "/openai/v1/chat/completions");
+    assert_eq!(request.header("api-key"), Some("canary-of-azure"));
+    assert_eq!(request.header("authorization"), None);
+    assert_eq!(request.json()["model"], "my-deployment");
+}
+
+#[test]
+fn azure_without_an_address_is_refused() {
+    let done = CliFixture::new()
+        .command(&["run", "Do it.", "--model", "azure/my-deployment"])
+        .env("AZURE_OPENAI_API_KEY", "canary-of-azure")
+        .output()
+        .unwrap();
+    let error = String::from_utf8_lossy(&done.stderr);
+    assert_eq!(done.status.code(), Some(3), "{error}");
+    assert!(error.contains("set AZURE_OPENAI_ENDPOINT"), "{error}");
+}
+
+#[test]
+fn a_model_of_the_user_has_its_address_key_price_and_efforts() {
+    let server = Server::new([chat::text("Done.")]);
+    let fixture = CliFixture::new();
+    let define = format!(
+        "[models.mine]\nmodel = \"openai-chat/m1\"\napi_base = \"{}\"\napi_key_env = \"MY_KEY\"\n\
+         window = 50000\nprice = {{ input = 1.0, output = 4.0 }}\nefforts = [\"low\", \"ultra\"]\n",
+        server.url("/v1")
+    );
+    fixture.write("own.toml", &define);
+    let run = |args: &[&str]| {
+        let common = ["--config", "own.toml"];
+        let mut command = fixture.command(&[args, &common].concat());
+        wait_for_exit(command.env("MY_KEY", "canary-of-mine").spawn().unwrap())
+    };
+    let task = ["run", "Do it.", "--model", "mine", "--budget", "1", "--json"];
+    let done = run(&[&task[..], &["--effort", "max"]].concat());
+    assert_eq!((done.code, done.json()["model"].as_str()), (0, Some("openai-chat/m1")));
+    assert!(done.json()["cost"].as_f64().is_some_and(|cost| cost > 0.0));
+    let request = &server.requests()[0];
+    assert_eq!(request.header("authorization"), Some("Bearer canary-of-mine"));
+    assert_eq!(request.json()["reasoning_effort"], "ultra");
+    assert_eq!(run(&[&task[..], &["--effort", "high"]].concat()).code, 3);
+
+    let listed = run(&["models", "--json"]).json();
+    let (mine, rest) = listed.as_array().unwrap().split_first().unwrap();
+    assert_eq!((&mine["name"], &mine["window"]), (&"mine".into(), &50_000.into()));
+    assert_eq!(mine["efforts"], serde_json::json!(["low", "max"]));
+    let known = rest.iter().find(|model| model["model"] == "openai/gpt-4o").unwrap();
+    assert_eq!(
+        (&known["price"]["input"], &known["efforts"]),
+        (&2.5.into(), &serde_json::json!([]))
+    );
+    let anthropic = run(&["models", "--provider", "anthropic"]).out;
+    assert!(anthropic.contains("anthropic/claude-opus-5-5") && !anthropic.contains("gpt"));
+}
