@@ -122,16 +122,13 @@ impl ResolvedModel {
         let table = model_table(config)?;
         let name = settings.llm.model.as_ref().ok_or(AppError::NoModel)?;
         let own = ConfigName::parse(name.as_str()).and_then(|name| settings.models.get(&name));
-        let (spec, table) = match own {
-            Some(own) => {
-                let spec = defined_spec(name.as_str(), own, config, &table)?;
-                let table = table.with_model(&spec, facts(own))?;
-                (spec, table)
-            }
-            None => {
-                let has_address = settings.llm.api_base.is_some();
-                (ModelSpec::parse(name.as_str(), &table, has_address)?, table)
-            }
+        let (spec, table) = if let Some(own) = own {
+            let spec = defined_spec(name.as_str(), own, config, &table)?;
+            let table = table.with_model(&spec, facts(own))?;
+            (spec, table)
+        } else {
+            let has_address = settings.llm.api_base.is_some();
+            (ModelSpec::parse(name.as_str(), &table, has_address)?, table)
         };
         let chosen = match spec {
             ModelSpec::Scripted(path) => {

@@ -119,8 +119,8 @@ mod tests {
         let rules = rules_of(&[], &ModelLimits::default());
         let defaults = RunRules::default();
         let timeouts = EffectTimeouts { check: DEADLINE_MARGIN, ..defaults.timeouts };
-        // About a minute, which outlasts a short outage.
-        let backoff = RetryBackoff { retries: 8, ..defaults.backoff };
+        // About half a minute, which outlasts a short outage.
+        let backoff = RetryBackoff { retries: 6, ..defaults.backoff };
         assert_eq!(rules, RunRules { seed: 7, timeouts, backoff, ..defaults });
     }
 

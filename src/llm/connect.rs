@@ -277,12 +277,9 @@ fn build_model(
     headers.insert(header::ACCEPT, HeaderValue::from_static(accept));
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     for (name, value) in &settings.headers {
-        let invalid = |_| ConnectError::InvalidHeader(name.clone());
-        let value = HeaderValue::from_str(value).map_err(|_| ()).map_err(invalid)?;
-        headers.insert(
-            HeaderName::from_bytes(name.as_bytes()).map_err(|_| ()).map_err(invalid)?,
-            value,
-        );
+        let invalid = || ConnectError::InvalidHeader(name.clone());
+        let value = HeaderValue::from_str(value).map_err(|_| invalid())?;
+        headers.insert(HeaderName::from_bytes(name.as_bytes()).map_err(|_| invalid())?, value);
     }
     for (name, value) in wire.headers() {
         // `anthropic-beta` is a list.

@@ -6,6 +6,7 @@
 //! tests detect one that moved.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)] // in tests, helpers included
+#![allow(clippy::print_stdout)] // what Spin prints, or why it is skipped
 
 mod bounds;
 mod chart;

@@ -41,6 +41,7 @@ pub(crate) fn rules() -> RunRules {
         },
         backoff: RetryBackoff {
             retries: 1,
+            retry_for: None,
             base_wait: TimeSpan(20),
             max_wait: TimeSpan(20),
             max_provider_wait: TimeSpan(20),

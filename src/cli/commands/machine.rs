@@ -50,7 +50,7 @@ fn format_bounds(bounds: &RunBounds) -> String {
         ),
         cost.map_or_else(
             || no_limit("cost", "limits.budget_usd"),
-            |cost| format!("at most {}", dollars(cost.to_string())),
+            |cost| format!("at most {}", dollars(&cost.to_string())),
         ),
         time.map_or_else(
             || no_limit("time", "limits.timeout"),
@@ -63,10 +63,10 @@ fn format_bounds(bounds: &RunBounds) -> String {
 }
 
 /// Returns an amount with at least two decimals.
-fn dollars(amount: String) -> String {
+fn dollars(amount: &str) -> String {
     let kept = amount.trim_end_matches('0').len();
     let cents = amount.find('.').map_or(kept, |point| point + 3);
-    amount.get(..kept.max(cents)).map_or(amount.clone(), str::to_owned)
+    amount.get(..kept.max(cents)).unwrap_or(amount).to_owned()
 }
 
 /// Returns microseconds as seconds.

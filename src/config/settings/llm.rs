@@ -37,8 +37,8 @@ section! {
         /// Seconds for one attempt in all. Whichever of these limits is reached first holds.
         call_timeout: TimeSpan = timeout(600),
         /// Attempts after the first one. The waits between them double up to 30 seconds, and a random part of each is waited:
-        /// a minute in all on average.
-        retries: u32 = default(8).range(0..=100).untrusted(Lower),
+        /// half a minute in all on average.
+        retries: u32 = default(6).range(0..=100).untrusted(Lower),
         /// The time from the first failure of a call in which it is attempted again, in seconds or as "10m". It replaces
         /// `retries`.
         retry_for: Option<LongTime> = optional()

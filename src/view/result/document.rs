@@ -43,7 +43,7 @@ pub struct RunResult {
     pub duration: TimeSpan,
     /// The model, as `provider/name`.
     pub model: Option<Arc<str>>,
-    /// How much the model was to reason, if the user said so.
+    /// How much the model was to reason, if the user set it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub effort: Option<Effort>,
     /// The tool calls, in call order.

@@ -86,7 +86,7 @@ fn a_killed_run_leaves_nothing_and_the_resumed_one_learns_what_is_gone() {
         let messages = server.requests()[request].json()["messages"].clone();
         let texts =
             messages.as_array().unwrap().iter().map(|message| message["content"].to_string());
-        texts.filter(|text| text.contains(&json!(gone).to_string().trim_matches('"'))).count()
+        texts.filter(|text| text.contains(json!(gone).to_string().trim_matches('"'))).count()
     };
     assert_eq!(shown(2), 1, "{}", server.requests()[2].json()["messages"]);
     let output = server.requests()[3].json()["messages"].to_string();
