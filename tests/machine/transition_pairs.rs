@@ -1,6 +1,6 @@
 //! Every pair of consecutive transitions of the chart: which of them the explorer takes, and which are impossible.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt::Write as _;
 use std::path::Path;
 
@@ -69,7 +69,8 @@ impl<'a> TransitionPairs<'a> {
     /// Returns the table as Markdown.
     fn table(&self) -> String {
         let all = &self.chart.transitions;
-        let mut rows: BTreeMap<(&str, String), Vec<String>> = BTreeMap::new();
+        // Sorted: the order in which the chart is read depends on the features of the crate.
+        let mut rows: BTreeMap<(&str, String), BTreeSet<String>> = BTreeMap::new();
         let (mut taken, mut drawn, mut impossible) = (0, 0, 0);
         for (number, first) in all.iter().enumerate() {
             for (other, second) in all.iter().enumerate() {
@@ -87,7 +88,7 @@ impl<'a> TransitionPairs<'a> {
                         why.unwrap_or("possible: the small models are too small for it"),
                         label(first),
                     );
-                    rows.entry(row).or_default().push(format!("`{}`", short_label(second)));
+                    rows.entry(row).or_default().insert(format!("`{}`", short_label(second)));
                 }
             }
         }
@@ -103,6 +104,7 @@ impl<'a> TransitionPairs<'a> {
             drawn - taken - impossible
         );
         for ((why, first), seconds) in rows {
+            let seconds: Vec<String> = seconds.into_iter().collect();
             let _ = writeln!(text, "| `{first}` | {} | {why} |", seconds.join(", "));
         }
         text
