@@ -313,7 +313,8 @@ impl Call {
             match ended {
                 Ok(outcome) => {
                     let denied = body.denied.rename_denied(&before);
-                    body.describe_end(&outcome, &command.cwd, denied)
+                    let texts = [outcome.stdout.text(), outcome.stderr.text()];
+                    body.describe_end(&outcome, &texts, &command.cwd, denied)
                 }
                 Err(error) => CommandEnding {
                     status: ToolStatus::Failed,
@@ -370,8 +371,8 @@ impl Call {
         cwd: &Path,
         denied: Vec<String>,
     ) -> ToolOutput {
-        let CommandEnding { status, text: end } = self.describe_end(outcome, cwd, denied);
         let whole = [outcome.stdout.text(), outcome.stderr.text()];
+        let CommandEnding { status, text: end } = self.describe_end(outcome, &whole, cwd, denied);
         let [(stdout, out_cut), (stderr, err_cut)] =
             whole.each_ref().map(|text| self.truncate_output(text));
         let end = format!("[{end}]");
@@ -381,10 +382,11 @@ impl Call {
         ToolOutput { full_text: whole, ..ToolOutput::new(status, text) }
     }
 
-    /// Returns how a command ended, and what became of what it did.
+    /// Returns how a command with these texts of its output and error output ended, and what became of what it did.
     fn describe_end(
         &self,
         outcome: &CommandOutcome,
+        whole: &[String; 2],
         cwd: &Path,
         denied: Vec<String>,
     ) -> CommandEnding {
@@ -449,7 +451,6 @@ impl Call {
             )
         }));
         notes.extend(outcome.notices.iter().cloned());
-        let whole = [outcome.stdout.text(), outcome.stderr.text()];
         if outcome.level > SandboxLevel::None {
             let policy = self.supervisor.policy();
             // If the command failed, its standard output may contain the error, too.

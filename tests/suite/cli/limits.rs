@@ -44,7 +44,7 @@ fn a_file_larger_than_the_window_is_shortened_for_the_closing_call() {
     let server = Server::new([chat::calls(&[read]), chat::text("It has lines.")]);
     let sets =
         ["--set", "context.max_context_tokens=16000", "--set", "context.max_tool_result_tokens=0"];
-    let ran = world.run_with_server(&server, &[&sets[..], &["--json"]].concat());
+    let ran = world.run_with_server(&server, &[&sets[..], &["--no-commands", "--json"]].concat());
     assert_eq!(ran.outcome(), outcome(2, "context_full", "partial"), "{}", ran.err);
     assert_eq!(ran.json()["output"], "It has lines.");
     let requests = server.requests();

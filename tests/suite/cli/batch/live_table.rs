@@ -16,7 +16,8 @@ fn start(
     env: &[(&str, &str)],
     more: &[&str],
 ) -> Option<TmuxTerminal> {
-    batch.cli.write("quick.toml", &format!("{PRICE}{ANSWER}"));
+    let usage = "usage = { input = 1000, output = 10 }\n";
+    batch.cli.write("quick.toml", &format!("{PRICE}{ANSWER}{usage}"));
     let quick = "{\"id\": \"quick\", \"prompt\": \"Do it.\", \"model\": \"scripted/quick.toml\"}\n";
     let tasks = std::fs::read_to_string(batch.cli.path("tasks.jsonl")).unwrap();
     batch.cli.write("tasks.jsonl", &format!("{quick}{tasks}"));
@@ -49,7 +50,7 @@ fn each_running_task_and_the_totals_are_shown_until_the_batch_ends() {
         assert!(shown.contains("‖ slow-a stopped") && shown.contains("‖ slow-b"), "{shown}");
         assert!(!shown.contains("run_command") && !shown.contains(" running ·"), "{shown}");
         // With what the tasks have spent that were stopped.
-        assert!(shown.contains("\n$0.101097; the results"), "{shown}");
+        assert!(shown.contains("\n$0.101100; the results"), "{shown}");
         assert_eq!(terminal.cursor_is_visible(), "1", "{shown}");
     }
 }

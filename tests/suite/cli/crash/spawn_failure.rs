@@ -29,7 +29,9 @@ fn with_threads(most: usize) -> CommandResult {
         |name| format!("[[mcp.servers]]\nname = {name:?}\ncommand = \"cat\"\ntimeout = 1\n");
     fs::write(folder.join("config.toml"), ["a", "b", "c"].map(server).concat()).unwrap();
     let model = world.script_model(SCRIPT);
+    let limits = ["--set", "llm.retries=3"];
     let args = ["run", "Do it.", "--model", &model, "--mode", "yolo", "--json"];
+    let args = [&args[..], &limits].concat();
     let how = format!("inject=clone,clone3,fork,vfork:error=EAGAIN:when={}+", most + 1);
     let log = world.home().join("strace.log");
     wait_for_exit(
