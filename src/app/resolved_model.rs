@@ -287,6 +287,7 @@ impl ResolvedModel {
                 .api_key_env
                 .clone()
                 .or_else(|| llm.api_key_env.as_ref().map(ToString::to_string)),
+            api_key_command: llm.api_key_command.clone(),
             allow_http: llm.allow_http,
             stream: llm.stream,
             prompt_caching: llm.prompt_caching,

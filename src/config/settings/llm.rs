@@ -27,6 +27,9 @@ section! {
         api_key_env: Option<VariableName> = optional()
             .example("\"MY_API_KEY\"")
             .option(option("api-key-env", "NAME")),
+        /// A command that prints the key, for a shell; it runs once, and again when its key is rejected. The variable of
+        /// `api_key_env` takes precedence.
+        api_key_command: Option<String> = optional().example("\"pass show my-api-key\""),
         /// Whether a key may be sent to another machine unencrypted.
         allow_http: bool = default(false).untrusted(Only(false)),
         /// Seconds to connect and to wait for the first byte; ten times that without streaming, where the first byte comes

@@ -17,6 +17,7 @@ mod hooks;
 mod import;
 mod info_commands;
 mod interrupts;
+mod key_command;
 mod key_masking;
 mod limits;
 mod live_status;
