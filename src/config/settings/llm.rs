@@ -54,6 +54,9 @@ section! {
         /// Whether prompt caches are used where the API has marks for them.
         // Without caching the same run costs many times as much.
         prompt_caching: bool = default(true).untrusted(Only(true)),
+        /// The model that writes the summaries of older parts of a conversation, named like `model`; by default the same one.
+        /// `effort` does not apply to it.
+        summary_model: Option<ModelName> = optional().example("\"anthropic/claude-haiku-4-5\""),
         /// Tokens that one reply may have.
         max_output_tokens: Option<Tokens> = optional()
             .range(Tokens(1)..=Tokens(10_000_000))

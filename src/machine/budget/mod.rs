@@ -29,7 +29,7 @@ pub(crate) fn reserve(
     purpose: CallPurpose,
 ) -> Result<Option<Tokens>, Unaffordable> {
     let rules = &run.rules;
-    let money = rules.limits.budget.zip(rules.price);
+    let money = rules.limits.budget.zip(run.price_for(purpose));
     let tokens = rules.limits.max_tokens;
     if money.is_none() && tokens.is_none() {
         return Ok(rules.output.user_limit);
@@ -41,6 +41,8 @@ pub(crate) fn reserve(
     };
     let by_money = money.map_or(Some(wanted), |(budget, price)| {
         let kept = closing.map_or(MicroUsd::ZERO, |output| {
+            // The final summary is written by the model of the task.
+            let price = rules.price.unwrap_or(price);
             let most = price.max_cost(size.upper_bound + INSTRUCTION_TOKENS, output);
             most.min(MicroUsd(budget.0 / CLOSING_SHARE))
         });
@@ -97,7 +99,7 @@ fn charge_incomplete_call(
         Some(granted) => granted.min(received),
         None => received,
     };
-    run.charge_usage(&size.estimate_usage(output), out);
+    run.charge_usage(&size.estimate_usage(output), purpose, out);
 }
 
 #[cfg(test)]

@@ -24,6 +24,7 @@ mod live_status;
 mod loops;
 mod misuse;
 mod model_options;
+mod other_models;
 mod output;
 mod parallel_items;
 mod pipeline;
