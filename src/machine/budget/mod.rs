@@ -142,6 +142,22 @@ mod tests {
     }
 
     #[test]
+    fn a_summary_is_reserved_and_charged_at_its_own_price() {
+        let mut run = run(dollars(20_000));
+        std::sync::Arc::make_mut(&mut run.rules).summary_price =
+            Some(Price { input: 2_000_000, output: 5_000_000, ..Price::default() });
+        let granted = |run: &RunContext, purpose| reserve(run, &SIZE, purpose);
+        // 4 000 of 20 000 are kept for the final summary.
+        assert_eq!(granted(&run, CallPurpose::Agent), Ok(Some(Tokens(1_500))));
+        assert_eq!(granted(&run, CallPurpose::Compaction), Ok(Some(Tokens(2_800))));
+        let fault =
+            Fault { billed: true, received: Tokens(100), ..Fault::new(FaultKind::Truncated, "") };
+        let call = (&SIZE, CallPurpose::Compaction);
+        charge_failed_call(&mut run, &fault, call, &mut StepBuilder::default());
+        assert_eq!(run.used.cost, MicroUsd(2 * 800 + 5 * 100));
+    }
+
+    #[test]
     fn a_failed_call_is_charged_for_the_output_that_arrived() {
         let fault = |received, billed| Fault {
             received: Tokens(received),
