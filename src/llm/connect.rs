@@ -312,7 +312,11 @@ fn build_model(
             Some(KeySource::Signed(source))
         }
         Some(RequestKey::Command(command)) => {
-            let (header, scheme) = key_header("");
+            // Azure takes a token of Entra ID, which is a JWT, in another header than a key.
+            let (header, scheme) = match command.is_token() && provider.key_header.is_some() {
+                true => (header::AUTHORIZATION, "Bearer "),
+                false => key_header(""),
+            };
             signer = Some(Arc::new(command.into_signer(header, scheme)));
             Some(KeySource::Command)
         }

@@ -42,6 +42,12 @@ impl KeyCommand {
         Ok(Self { command: command.to_owned(), key, is_replaced: AtomicBool::new(false) })
     }
 
+    /// Returns whether the key is a JSON Web Token.
+    pub(super) fn is_token(&self) -> bool {
+        let key = lock(&self.key);
+        key.expose().starts_with("eyJ") && key.expose().matches('.').count() == 2
+    }
+
     /// Returns a signer that sends the key in this header, after a scheme.
     pub(super) fn into_signer(self, header: HeaderName, scheme: &'static str) -> KeyCommandSigner {
         KeyCommandSigner { command: self, header, scheme }

@@ -94,6 +94,20 @@ fn a_key_of_a_command_is_sent_as_the_provider_expects_it() {
         connect(model, &settings(&server, &command)).unwrap().call().reply();
         assert_eq!(server.requests()[0].header(header), Some(value), "{model}");
     }
+    for (model, reply, header) in [
+        ("azure-chat/m", chat::text("a"), "authorization"),
+        ("anthropic/claude-sonnet-4-5", claude(), "x-api-key"),
+    ] {
+        let server = Server::new([reply]);
+        let token = settings(&server, "echo eyJhbGciOiJub25lIn0.canary.0");
+        connect(model, &token).unwrap().call().reply();
+        let request = &server.requests()[0];
+        assert!(
+            request.header(header).unwrap().ends_with("eyJhbGciOiJub25lIn0.canary.0"),
+            "{model}"
+        );
+        assert_eq!(request.header("api-key"), None);
+    }
     let server = Server::new([ScriptedReply::with_length(404, "{}")]);
     connect("bedrock/m", &settings(&server, &command)).unwrap().call().fault();
     assert_eq!(server.requests()[0].header("authorization"), Some("Bearer canary-key"));
