@@ -217,7 +217,7 @@ impl AgentBuilder {
         }
         let model = match self.model {
             None => ResolvedModel::from_config(&config, &env)?,
-            Some(model) => model.with_known_price(&config)?,
+            Some(model) => model.with_known_price(&config)?.with_other_models(&config, &env)?,
         };
         model.check(&config, &env)?;
         let store = self.is_stored.then(|| open_store(&config, &env)).transpose()?;

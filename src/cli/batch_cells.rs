@@ -192,10 +192,12 @@ impl CellOptions<'_> {
     fn check_model(&self, config: &Config) -> Result<(), AppError> {
         let model = ResolvedModel::from_config(config, self.world)?;
         model.check(config, self.world)?;
-        let is_unknown = model.limits.price.is_none();
         let policy = config.settings.costs.unknown_price;
-        if is_unknown && self.has_budget && policy != UnknownPricePolicy::Warn {
-            return Err(AppError::NoPrice(model.name().to_string()));
+        if let Some(name) = model.unpriced()
+            && self.has_budget
+            && policy != UnknownPricePolicy::Warn
+        {
+            return Err(AppError::NoPrice(name.to_string()));
         }
         Ok(())
     }

@@ -184,6 +184,10 @@ fn error_hints(error: &AppError) -> Vec<String> {
         AppError::Connect(ConnectError::MissingKey { .. }) => {
             &["set the variable, or name another one with --api-key-env"]
         }
+        AppError::Connect(ConnectError::KeyCommand(_)) => &[
+            "run it in a shell: it has to print the key alone, within a minute, and gets no keys of providers in its \
+             environment",
+        ],
         AppError::Connect(ConnectError::Credentials(_)) => &[
             "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE, or an API key of Bedrock in \
              AWS_BEARER_TOKEN_BEDROCK",

@@ -130,18 +130,26 @@ impl Config {
             problem("sandbox.mode", &what);
         }
         let hooks = hooks.0.iter();
+        let can_be_written = |origin: &ValueOrigin| {
+            self.is_of_project(origin)
+                || origin.rank == LayerRank::File && self.is_in_workspace(origin)
+        };
         for (point, hook) in
             hooks.flat_map(|(point, hooks)| hooks.iter().map(move |hook| (point, hook)))
         {
             let key = format!("hooks.{}.{}.sandbox", point.as_str(), hook.name);
             let origin = self.origin(&key);
-            let can_be_written = self.is_of_project(&origin)
-                || origin.rank == LayerRank::File && self.is_in_workspace(&origin);
-            if hook.sandbox == HookConfinement::Off && can_be_written {
+            if hook.sandbox == HookConfinement::Off && can_be_written(&origin) {
                 let what = "only your own configuration can let a hook run unconfined, because the agent can change \
                             the files of a project";
                 problem(&key, what);
             }
+        }
+        let command = "llm.api_key_command";
+        if llm.api_key_command.is_some() && can_be_written(&self.origin(command)) {
+            let what = "only your own configuration can name a command for the key, because it runs unconfined, and the \
+                        agent can change the files of a project";
+            problem(command, what);
         }
         let tokens = mcp.servers.iter();
         let tokens = tokens.map(|server| (server_key(server, "token_env"), &server.token_env));

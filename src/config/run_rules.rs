@@ -13,6 +13,8 @@ use crate::port::HookPoint;
 pub struct ModelLimits {
     /// The price.
     pub price: Option<Price>,
+    /// The price of the model of summaries, if it is another one with a known price.
+    pub summary_price: Option<Price>,
     /// The context window.
     pub window: Option<Tokens>,
     /// The most tokens that it can generate in one call.
@@ -55,6 +57,7 @@ pub fn run_rules(
             warn_at: limits.warn_at_usd,
         },
         price: model.price,
+        summary_price: model.summary_price,
         output: OutputLimits {
             user_limit: llm.max_output_tokens,
             model_limit: model.max_output.unwrap_or(defaults.output.model_limit),

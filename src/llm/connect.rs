@@ -9,6 +9,7 @@ use thiserror::Error;
 use super::bedrock::{self, BedrockSigner, CredentialsError, CredentialsSource};
 use super::cassette::{OnMismatch, Player, Recorder, Recording, ReplayModel};
 use super::exchange::{HttpTransport, KeySource, RequestSigner, RequestTarget, WireModel};
+use super::key_command::KeyCommand;
 use super::model_spec::{ModelSpec, ModelSpecError};
 use super::model_table::{EffortError, ModelTable};
 use super::playback_error::PlaybackError;
@@ -21,7 +22,7 @@ use crate::net::{
     Endpoint, EndpointError, HeaderMap, HeaderName, HeaderValue, HttpClient, HttpOptions,
     HttpTimeouts, NetError, Secret, SecretError, Secrets, header,
 };
-use crate::port::{Model, WallClock};
+use crate::port::{CancellationToken, Model, WallClock};
 
 /// How to connect to a model.
 #[derive(Clone, Debug)]
@@ -30,6 +31,9 @@ pub struct ModelConnectionSettings {
     pub api_base: Option<String>,
     /// The variable that holds the key for that base URL.
     pub api_key_env: Option<String>,
+    /// The command that prints the key, for a shell. It runs once for the process, and again when its key is rejected;
+    /// `api_key_env` takes precedence.
+    pub api_key_command: Option<String>,
     /// Whether keys may be sent unencrypted to another machine.
     pub allow_http: bool,
     /// Whether to stream replies.
@@ -87,6 +91,9 @@ pub enum ConnectError {
         /// The reason.
         cause: SecretError,
     },
+    /// The command of the user prints no key.
+    #[error("llm.api_key_command {0}")]
+    KeyCommand(String),
     /// There are no keys to sign requests with.
     #[error(transparent)]
     Credentials(#[from] CredentialsError),
@@ -140,6 +147,7 @@ impl Default for ModelConnectionSettings {
         Self {
             api_base: None,
             api_key_env: None,
+            api_key_command: None,
             allow_http: false,
             stream: true,
             prompt_caching: true,
@@ -189,16 +197,9 @@ pub fn connect(
                 idle: settings.idle_timeout,
             };
             let client = HttpClient::new(&HttpOptions::from_env(&endpoint, timeouts, env))?;
-            let signer = find_signer(provider, settings, env, &endpoint)?;
-            let (key, key_source, signer) = if let Some((signer, source)) = signer {
-                (None, source, Some(signer))
-            } else {
-                let (key, source) = find_key(provider, settings, env, &endpoint)?;
-                (key, source, None)
-            };
-            let (transport, key_source) = (Arc::new(client), Some(key_source));
-            let connection =
-                ModelConnection { transport, endpoint, url: None, key, key_source, signer };
+            let key = find_key(provider, settings, env, &endpoint)?;
+            let transport = Arc::new(client);
+            let connection = ModelConnection { transport, endpoint, url: None, key: Some(key) };
             build_model(model, settings, table, connection)
         }
     }
@@ -220,8 +221,6 @@ fn connect_replay(
             endpoint: Endpoint::parse(url, true)?,
             url: Some(url.to_owned()),
             key: None,
-            key_source: None,
-            signer: None,
         };
         models.push((model.to_owned(), build_model(&spec, &settings, table, connection)?));
     }
@@ -234,10 +233,20 @@ struct ModelConnection {
     endpoint: Endpoint,
     /// The URL of requests, unless it follows from the endpoint.
     url: Option<String>,
-    key: Option<Secret>,
-    /// Shown when the key is rejected.
-    key_source: Option<KeySource>,
-    signer: Option<Arc<dyn RequestSigner>>,
+    /// The key; `None` for a recording.
+    key: Option<RequestKey>,
+}
+
+/// The key of requests.
+enum RequestKey {
+    /// The value of this variable.
+    Variable(Secret, String),
+    /// The output of a command.
+    Command(KeyCommand),
+    /// None is sent, as none of these variables is set.
+    Missing(Vec<String>),
+    /// Requests are signed, with keys from here.
+    Signed(Arc<dyn RequestSigner>, String),
 }
 
 /// Returns a model for a connection.
@@ -251,7 +260,7 @@ fn build_model(
         let (name, nearest) = (model.to_string(), None);
         return Err(ModelSpecError::UnknownName { name, nearest }.into());
     };
-    let ModelConnection { transport, endpoint, url, key, key_source, signer } = connection;
+    let ModelConnection { transport, endpoint, url, key } = connection;
     let id: Arc<str> = model.to_string().into();
     let setup = WireSetup {
         id: Arc::clone(&id),
@@ -289,21 +298,44 @@ fn build_model(
         let value = joined.unwrap_or_else(|| HeaderValue::from_static(value));
         headers.insert(HeaderName::from_static(name), value);
     }
-    if let (Some(secret), Some(KeySource::Variable(variable))) = (&key, &key_source) {
+    let key_header = |variable: &str| {
         let own = provider.key_header.map(|name| (HeaderName::from_static(name), ""));
-        let (name, scheme) = own.unwrap_or_else(|| wire.key_header(variable));
-        let value = HeaderValue::from_str(&format!("{scheme}{}", secret.expose()));
-        let mut value = value.map_err(|_| ConnectError::InvalidKey {
-            variable: variable.clone(),
-            cause: SecretError::Malformed,
-        })?;
-        value.set_sensitive(true);
-        headers.insert(name, value);
-    }
-    let masker = match &signer {
-        Some(signer) => signer.secrets(),
-        None => Secrets::from_keys(key),
+        own.unwrap_or_else(|| wire.key_header(variable))
     };
+    let mut masker = Secrets::default();
+    let mut signer: Option<Arc<dyn RequestSigner>> = None;
+    let key_source = match key {
+        None => None,
+        Some(RequestKey::Missing(variables)) => Some(KeySource::Missing(variables)),
+        Some(RequestKey::Signed(with, source)) => {
+            signer = Some(with);
+            Some(KeySource::Signed(source))
+        }
+        Some(RequestKey::Command(command)) => {
+            // Azure takes a token of Entra ID, which is a JWT, in another header than a key.
+            let (header, scheme) = match command.is_token() && provider.key_header.is_some() {
+                true => (header::AUTHORIZATION, "Bearer "),
+                false => key_header(""),
+            };
+            signer = Some(Arc::new(command.into_signer(header, scheme)));
+            Some(KeySource::Command)
+        }
+        Some(RequestKey::Variable(secret, variable)) => {
+            let (name, scheme) = key_header(&variable);
+            let value = HeaderValue::from_str(&format!("{scheme}{}", secret.expose()));
+            let mut value = value.map_err(|_| ConnectError::InvalidKey {
+                variable: variable.clone(),
+                cause: SecretError::Malformed,
+            })?;
+            value.set_sensitive(true);
+            headers.insert(name, value);
+            masker = Secrets::from_keys([secret]);
+            Some(KeySource::Variable(variable))
+        }
+    };
+    if let Some(signer) = &signer {
+        masker = signer.secrets();
+    }
     let transport = match &settings.recorder {
         Some(recorder) => recorder.wrap_transport(transport, &id, masker.clone()),
         None => transport,
@@ -395,13 +427,12 @@ fn fill_variables(
 }
 
 /// Returns what signs requests, and the source of its keys; `None` if a key in a header is enough.
-#[allow(clippy::type_complexity)]
 fn find_signer(
     provider: &Provider,
     settings: &ModelConnectionSettings,
     env: EnvLookup<'_>,
     endpoint: &Endpoint,
-) -> Result<Option<(Arc<dyn RequestSigner>, KeySource)>, ConnectError> {
+) -> Result<Option<RequestKey>, ConnectError> {
     let has_api_key = settings.api_key_env.is_some()
         || env(bedrock::KEY_VARIABLES[0]).is_some_and(|key| !key.trim().is_empty());
     if provider.cloud != Some(Cloud::Bedrock) || has_api_key {
@@ -414,17 +445,25 @@ fn find_signer(
     };
     let region = fill_variables(provider, "{AWS_REGION}", env)?;
     let clock = settings.clock.clone().ok_or(ConnectError::MissingClock(provider.name()))?;
-    let description = KeySource::Signed(source.describe());
-    Ok(Some((Arc::new(BedrockSigner::new(source, region, clock)), description)))
+    let description = source.describe();
+    let signer = BedrockSigner::new(source, region, clock);
+    Ok(Some(RequestKey::Signed(Arc::new(signer), description)))
 }
 
-/// Returns the key, if there is one, and its source.
+/// Returns the key: from the variable that the user names, from the command of the user, or as the provider has it.
 fn find_key(
     provider: &Provider,
     settings: &ModelConnectionSettings,
     env: EnvLookup<'_>,
     endpoint: &Endpoint,
-) -> Result<(Option<Secret>, KeySource), ConnectError> {
+) -> Result<RequestKey, ConnectError> {
+    if let (None, Some(command)) = (&settings.api_key_env, &settings.api_key_command) {
+        let command = KeyCommand::load(command, &CancellationToken::new());
+        return Ok(RequestKey::Command(command.map_err(ConnectError::KeyCommand)?));
+    }
+    if let Some(signer) = find_signer(provider, settings, env, endpoint)? {
+        return Ok(signer);
+    }
     let is_optional =
         settings.api_key_env.is_none() && (provider.is_key_optional || endpoint.is_loopback());
     let variables: Vec<String> = match &settings.api_key_env {
@@ -435,10 +474,10 @@ fn find_key(
     let found = variables.iter().find_map(|variable| Some((variable.clone(), key(variable)?)));
     match found {
         Some((variable, key)) => match Secret::new(&key) {
-            Ok(secret) => Ok((Some(secret), KeySource::Variable(variable))),
+            Ok(secret) => Ok(RequestKey::Variable(secret, variable)),
             Err(cause) => Err(ConnectError::InvalidKey { variable, cause }),
         },
-        None if is_optional => Ok((None, KeySource::Missing(variables))),
+        None if is_optional => Ok(RequestKey::Missing(variables)),
         None => Err(ConnectError::MissingKey { provider: provider.name(), variables }),
     }
 }

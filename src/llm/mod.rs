@@ -19,6 +19,7 @@ mod encode;
 mod exchange;
 mod fault;
 mod gemini;
+mod key_command;
 mod model_spec;
 pub mod model_table;
 mod openai_chat;
@@ -27,6 +28,7 @@ mod playback_error;
 mod provider;
 mod schema;
 pub mod scripted;
+mod secret_command;
 #[cfg(test)]
 mod tests;
 mod vertex;

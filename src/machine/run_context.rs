@@ -5,11 +5,11 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::machine::context::compaction_history::CompactionHistory;
-use crate::machine::effect::MachineNote;
+use crate::machine::effect::{CallPurpose, MachineNote};
 use crate::machine::output::StepBuilder;
 use crate::machine::stop_reason::StopReason;
 use crate::machine::tool_calls::loop_detection::TurnRepetition;
-use crate::model::{EffectId, MicroUsd, RunRules, RunTime, TimeSpan, Tokens, Usage};
+use crate::model::{EffectId, MicroUsd, Price, RunRules, RunTime, TimeSpan, Tokens, Usage};
 
 /// The extended state of a run. All of it is meaningful in every state.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -110,9 +110,23 @@ impl RunContext {
         }
     }
 
+    /// Returns the price of a call. `None` if no costs are counted.
+    pub(crate) fn price_for(&self, purpose: CallPurpose) -> Option<Price> {
+        let price = self.rules.price?;
+        match purpose {
+            CallPurpose::Compaction => Some(self.rules.summary_price.unwrap_or(price)),
+            CallPurpose::Agent | CallPurpose::Closing => Some(price),
+        }
+    }
+
     /// Charges the usage of a reply.
-    pub(crate) fn charge_usage(&mut self, usage: &Usage, out: &mut StepBuilder) {
-        let cost = self.rules.price.map_or(MicroUsd::ZERO, |price| price.cost(usage));
+    pub(crate) fn charge_usage(
+        &mut self,
+        usage: &Usage,
+        purpose: CallPurpose,
+        out: &mut StepBuilder,
+    ) {
+        let cost = self.price_for(purpose).map_or(MicroUsd::ZERO, |price| price.cost(usage));
         self.add_usage(BudgetUsage { cost, tokens: usage.total() }, out);
     }
 

@@ -18,6 +18,9 @@ pub struct RunRules {
     pub limit_baseline: LimitBaseline,
     /// The price of the model. Without it no costs are counted.
     pub price: Option<Price>,
+    /// The price of the model of summaries, if it is another one. Only counted if the model has a price too.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub summary_price: Option<Price>,
     /// The limits of a call's output.
     pub output: OutputLimits,
     /// The context window, and when it is compacted.

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::io::{self, Write};
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 
 use thiserror::Error;
 
@@ -51,6 +51,9 @@ impl Secret {
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Secrets(Arc<[Arc<str>]>);
 
+/// Keys that became known while the process runs. They are masked with any others.
+static LATE_KEYS: RwLock<Vec<Arc<str>>> = RwLock::new(Vec::new());
+
 /// The length of the shortest secret. A shorter one would match ordinary text.
 const MIN_SECRET_LENGTH: usize = 12;
 
@@ -75,6 +78,15 @@ impl Secrets {
         Self::from_texts(
             keys.into_iter().map(|key| key.0).filter(|key| key.len() >= MIN_KEY_LENGTH),
         )
+    }
+
+    /// Adds a key to those that are masked by all values of this type, also by those that exist.
+    pub(crate) fn mask_everywhere(key: &Secret) {
+        let texts = Self::from_keys([key.clone()]);
+        let mut known = LATE_KEYS.write().unwrap_or_else(PoisonError::into_inner);
+        known.extend(texts.0.iter().cloned());
+        known.sort_by_key(|text| std::cmp::Reverse((text.len(), Arc::clone(text))));
+        known.dedup();
     }
 
     /// Returns texts, each also as JSON escapes it: in a document, and in one that is a string of another, as the
@@ -102,7 +114,8 @@ impl Secrets {
 
     /// Returns the text with all secrets masked.
     pub fn mask(&self, text: String) -> String {
-        self.0.iter().fold(text, |text, secret| {
+        let late = LATE_KEYS.read().unwrap_or_else(PoisonError::into_inner);
+        self.0.iter().chain(&*late).fold(text, |text, secret| {
             if text.contains(&**secret) { text.replace(&**secret, MASK) } else { text }
         })
     }
@@ -246,6 +259,16 @@ mod tests {
         let mut log = Vec::new();
         MaskingWriter::new(&mut log, secrets).write_all(b"a sk-canary\n").unwrap();
         assert_eq!(log, b"a ***\n");
+    }
+
+    #[test]
+    fn a_key_that_becomes_known_later_is_masked_by_all() {
+        let (first, second) = (Secrets::default(), Secrets::from_values(["canary-0123456"]));
+        let key = Secret::new("late-canary-key").unwrap();
+        Secrets::mask_everywhere(&key);
+        Secrets::mask_everywhere(&key);
+        assert_eq!(first.mask_bytes(b"a late-canary-key"), b"a ***");
+        assert_eq!(second.mask("late-canary-key canary-0123456".to_owned()), "*** ***");
     }
 
     #[test]

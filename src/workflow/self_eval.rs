@@ -233,7 +233,7 @@ fn with_dry_run_plan(mut result: RunResult, ended: &FinishedRun) -> RunResult {
     result
 }
 
-/// Returns the setup of the evaluator: it has no tools and no hooks.
+/// Returns the setup of the evaluator: it has no tools, no hooks, and maybe another model.
 fn evaluator_setup(setup: &RunSetup, mut config: Config) -> RunSetup {
     config.settings.hooks = HooksConfig::default();
     config.settings.mcp = McpConfig::default();
@@ -247,7 +247,11 @@ fn evaluator_setup(setup: &RunSetup, mut config: Config) -> RunSetup {
         isolation: Isolation::None,
         max_steps: 1,
     };
-    setup.with_config(config).with_agent(agent)
+    let mut evaluator = setup.with_config(config).with_agent(agent);
+    if let Some(model) = setup.model.evaluator() {
+        evaluator.model = model;
+    }
+    evaluator
 }
 
 /// Returns the work for the evaluator: the calls with their results, and the answer.

@@ -246,10 +246,11 @@ fn budget(next: &Step) -> bool {
         let Effect::CallModel { max_output, .. } = effect else { return true };
         let limits = &run.rules.limits;
         let output = max_output.unwrap_or(Tokens(u64::MAX / 4));
-        let cost = run
-            .rules
-            .price
-            .map_or(MicroUsd::ZERO, |price| price.max_cost(size.upper_bound, output));
+        let price = match next.state {
+            State::Compacting(_) => run.rules.summary_price.or(run.rules.price),
+            _ => run.rules.price,
+        };
+        let cost = price.map_or(MicroUsd::ZERO, |price| price.max_cost(size.upper_bound, output));
         limits.budget.is_none_or(|budget| run.used.cost + cost <= budget)
             && limits
                 .max_tokens

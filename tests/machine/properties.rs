@@ -271,6 +271,12 @@ fn rules() -> impl Strategy<Value = RunRules> {
                 cache_write: 0,
                 long_input: None,
             });
+            // Another model may write the summaries, at a higher price.
+            rules.summary_price = (seed % 2 == 0).then_some(Price {
+                input: 9_000_000,
+                output: 12_000_000,
+                ..Price::default()
+            });
             rules.has_checks = checked;
             rules.context.window = Tokens(window);
             rules.backoff.retries = retries;

@@ -96,6 +96,9 @@ fn check_keys(config: &Config, world: &ProcessEnv) -> Finding {
     variables.dedup();
     let set: Vec<&str> =
         named.into_iter().chain(variables.iter().copied()).filter(is_set).collect();
+    if named.is_none() && config.settings.llm.api_key_command.is_some() {
+        return (Good, "llm.api_key_command prints the key".to_owned());
+    }
     match set.is_empty() {
         true => (Warning, format!("none of these is set: {}", variables.join(", "))),
         false => (Good, format!("set: {}", set.join(", "))),

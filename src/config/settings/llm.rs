@@ -27,6 +27,9 @@ section! {
         api_key_env: Option<VariableName> = optional()
             .example("\"MY_API_KEY\"")
             .option(option("api-key-env", "NAME")),
+        /// A command that prints the key, for a shell; it runs once, and again when its key is rejected. The variable of
+        /// `api_key_env` takes precedence.
+        api_key_command: Option<String> = optional().example("\"pass show my-api-key\""),
         /// Whether a key may be sent to another machine unencrypted.
         allow_http: bool = default(false).untrusted(Only(false)),
         /// Seconds to connect and to wait for the first byte; ten times that without streaming, where the first byte comes
@@ -51,6 +54,9 @@ section! {
         /// Whether prompt caches are used where the API has marks for them.
         // Without caching the same run costs many times as much.
         prompt_caching: bool = default(true).untrusted(Only(true)),
+        /// The model that writes the summaries of older parts of a conversation, named like `model`; by default the same one.
+        /// `effort` does not apply to it.
+        summary_model: Option<ModelName> = optional().example("\"anthropic/claude-haiku-4-5\""),
         /// Tokens that one reply may have.
         max_output_tokens: Option<Tokens> = optional()
             .range(Tokens(1)..=Tokens(10_000_000))

@@ -8,7 +8,7 @@ use super::DAY;
 use crate::config::key_declaration::{default, optional, section};
 use crate::config::keys::UntrustedChange::{AddItems, Lower, Only, RemoveItems, Stricter};
 use crate::config::keys::option;
-use crate::config::text_types::PathPattern;
+use crate::config::text_types::{ModelName, PathPattern};
 use crate::model::{
     ConfirmMode, Durability, Isolation, MicroUsd, TimeSpan, Tokens, WordEnum, word_enum,
 };
@@ -126,6 +126,8 @@ section! {
         mode: EvaluationMode = default(EvaluationMode::Off).option(
             option("self-eval", "MODE").help("Have a model evaluate the result: not at all, once, or until it is good"),
         ),
+        /// The model that evaluates, named like `llm.model`; by default the same one. `llm.effort` does not apply to it.
+        model: Option<ModelName> = optional().example("\"anthropic/claude-haiku-4-5\""),
         /// How often a run continues after an unsatisfied evaluation.
         max_retries: u32 = default(2).range(0..=20).untrusted(Lower),
         /// The evaluation is satisfied if it finds the task completed with at least this confidence.

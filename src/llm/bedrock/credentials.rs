@@ -1,16 +1,11 @@
 //! The keys for signatures: from the environment, from a profile, or from the command of a profile.
 
-use std::io::Read as _;
-use std::process::{Child, Command, ExitStatus, Stdio};
-use std::thread;
-use std::time::Duration;
-
 use jiff::Timestamp;
 use serde::Deserialize;
 use thiserror::Error;
 
 use super::profile::{Profile, ProfileFiles};
-use crate::llm::provider::PROVIDERS;
+use crate::llm::secret_command::run_secret_command;
 use crate::net::{Secret, SecretError, Secrets};
 use crate::port::CancellationToken;
 
@@ -62,15 +57,6 @@ pub enum CredentialsError {
         cause: String,
     },
 }
-
-/// How long the command of a profile may run.
-const PROCESS_TIMEOUT: Duration = Duration::from_secs(60);
-
-/// The time between two looks at a running command.
-const POLL_INTERVAL: Duration = Duration::from_millis(10);
-
-/// The longest output of the command, in bytes.
-const MAX_OUTPUT: u64 = 64 << 10;
 
 /// Keys of a profile that gets its keys elsewhere.
 const UNSUPPORTED_KEYS: [&str; 4] =
@@ -208,7 +194,7 @@ fn process_credentials(
     }
     let failed =
         |cause: String| CredentialsError::Process { profile: files.profile.clone(), cause };
-    let output = run_process(command, cancel).map_err(failed)?;
+    let output = run_secret_command(command, cancel).map_err(failed)?;
     // The error of the parser would show what was printed.
     let printed: Printed = serde_json::from_slice(&output).map_err(|_| {
         failed("did not print JSON with AccessKeyId and SecretAccessKey".to_owned())
@@ -218,55 +204,6 @@ fn process_credentials(
     let credentials = credentials
         .ok_or_else(|| failed("printed no AccessKeyId and SecretAccessKey".to_owned()))??;
     Ok(Credentials { expires: expiration, ..credentials })
-}
-
-/// Runs a command in a shell, without the keys of providers, and returns its output. What it prints to its standard
-/// error may contain keys, and is dropped.
-fn run_process(command: &str, cancel: &CancellationToken) -> Result<Vec<u8>, String> {
-    let mut shell = Command::new("/bin/sh");
-    shell.args(["-c", command]).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
-    let keys = PROVIDERS.iter().flat_map(|provider| provider.key_variables);
-    for name in keys.chain(&["AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"]) {
-        shell.env_remove(name);
-    }
-    let mut child = shell.spawn().map_err(|error| format!("could not be started: {error}"))?;
-    let pipe = child.stdout.take();
-    let (sender, receiver) = crossbeam_channel::bounded(1);
-    thread::spawn(move || {
-        let mut output = Vec::new();
-        if let Some(pipe) = pipe {
-            let _ = pipe.take(MAX_OUTPUT).read_to_end(&mut output);
-        }
-        let _ = sender.send(output);
-    });
-    let status = wait_for_end(&mut child, cancel);
-    if status.is_none() {
-        let _ = child.kill();
-        let _ = child.wait();
-    }
-    match status {
-        Some(status) if status.success() => {
-            // A process that it left behind may keep the pipe open.
-            receiver
-                .recv_timeout(Duration::from_secs(1))
-                .map_err(|_| "did not close its output".to_owned())
-        }
-        Some(status) => Err(format!("failed ({status}); run it by hand to see why")),
-        None if cancel.is_cancelled() => Err("was cancelled".to_owned()),
-        None => Err(format!("took more than {} s", PROCESS_TIMEOUT.as_secs())),
-    }
-}
-
-/// Waits for the end of a process; returns `None` at the time limit, and when cancelled.
-fn wait_for_end(child: &mut Child, cancel: &CancellationToken) -> Option<ExitStatus> {
-    for _ in 0..PROCESS_TIMEOUT.as_millis() / POLL_INTERVAL.as_millis() {
-        match child.try_wait() {
-            Ok(Some(status)) => return Some(status),
-            Ok(None) if !cancel.wait_for(POLL_INTERVAL) => {}
-            Ok(None) | Err(_) => return None,
-        }
-    }
-    None
 }
 
 #[cfg(test)]
@@ -341,12 +278,5 @@ mod tests {
             invalid.starts_with("the value of AWS_SECRET_ACCESS_KEY has a character"),
             "{invalid}"
         );
-    }
-
-    #[test]
-    fn a_cancelled_command_is_ended() {
-        let cancel = CancellationToken::new();
-        cancel.cancel();
-        assert_eq!(run_process("sleep 60", &cancel), Err("was cancelled".to_owned()));
     }
 }

@@ -105,6 +105,9 @@ impl PreparedModelCall {
                 _ => fault,
             });
         }
+        if let Some(signer) = signer {
+            signer.accept_keys();
+        }
         // From here on the provider may charge for the request.
         let masker = &self.masker();
         let mut deltas = DeltaBuffer::new(masker.clone());

@@ -29,7 +29,7 @@ pub(crate) fn reserve(
     purpose: CallPurpose,
 ) -> Result<Option<Tokens>, Unaffordable> {
     let rules = &run.rules;
-    let money = rules.limits.budget.zip(rules.price);
+    let money = rules.limits.budget.zip(run.price_for(purpose));
     let tokens = rules.limits.max_tokens;
     if money.is_none() && tokens.is_none() {
         return Ok(rules.output.user_limit);
@@ -41,6 +41,8 @@ pub(crate) fn reserve(
     };
     let by_money = money.map_or(Some(wanted), |(budget, price)| {
         let kept = closing.map_or(MicroUsd::ZERO, |output| {
+            // The final summary is written by the model of the task.
+            let price = rules.price.unwrap_or(price);
             let most = price.max_cost(size.upper_bound + INSTRUCTION_TOKENS, output);
             most.min(MicroUsd(budget.0 / CLOSING_SHARE))
         });
@@ -97,7 +99,7 @@ fn charge_incomplete_call(
         Some(granted) => granted.min(received),
         None => received,
     };
-    run.charge_usage(&size.estimate_usage(output), out);
+    run.charge_usage(&size.estimate_usage(output), purpose, out);
 }
 
 #[cfg(test)]
@@ -137,6 +139,22 @@ mod tests {
     fn without_a_budget_the_user_sets_the_output_limit() {
         let granted = reserve(&run(RunLimits::default()), &SIZE, CallPurpose::Agent);
         assert_eq!(granted, Ok(None));
+    }
+
+    #[test]
+    fn a_summary_is_reserved_and_charged_at_its_own_price() {
+        let mut run = run(dollars(20_000));
+        std::sync::Arc::make_mut(&mut run.rules).summary_price =
+            Some(Price { input: 2_000_000, output: 5_000_000, ..Price::default() });
+        let granted = |run: &RunContext, purpose| reserve(run, &SIZE, purpose);
+        // 4 000 of 20 000 are kept for the final summary.
+        assert_eq!(granted(&run, CallPurpose::Agent), Ok(Some(Tokens(1_500))));
+        assert_eq!(granted(&run, CallPurpose::Compaction), Ok(Some(Tokens(2_800))));
+        let fault =
+            Fault { billed: true, received: Tokens(100), ..Fault::new(FaultKind::Truncated, "") };
+        let call = (&SIZE, CallPurpose::Compaction);
+        charge_failed_call(&mut run, &fault, call, &mut StepBuilder::default());
+        assert_eq!(run.used.cost, MicroUsd(2 * 800 + 5 * 100));
     }
 
     #[test]

@@ -243,7 +243,7 @@ fn overflow_plan(state: &State, event: &Event) -> Option<NextCallPlan> {
     } else if let Event::Replied { reply, .. } = event
         && calling::classify_reply(&run, reply) == ReplyKind::ContextOverflow
     {
-        run.charge_usage(&reply.usage, &mut StepBuilder::default());
+        run.charge_usage(&reply.usage, CallPurpose::Agent, &mut StepBuilder::default());
     } else {
         return None;
     }

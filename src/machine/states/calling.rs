@@ -261,7 +261,7 @@ impl Calling {
 
     pub(crate) fn on_reply(mut self, reply: Reply, access: &[CallAccess]) -> Step {
         let mut out = StepBuilder::default();
-        self.run.charge_usage(&reply.usage, &mut out);
+        self.run.charge_usage(&reply.usage, CallPurpose::Agent, &mut out);
         let kind = classify_reply(&self.run, &reply);
         // Every other reply shows that the context was accepted.
         if !matches!(kind, ReplyKind::Unrecognized | ReplyKind::ContextOverflow) {

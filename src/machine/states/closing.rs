@@ -179,7 +179,7 @@ impl Closing {
 
     pub(crate) fn on_reply(self, reply: Reply) -> Step {
         let (mut run, mut out) = (self.run, StepBuilder::default());
-        run.charge_usage(&reply.usage, &mut out);
+        run.charge_usage(&reply.usage, CallPurpose::Closing, &mut out);
         let text = Some(reply.text()).filter(|text| !text.trim().is_empty());
         if text.is_some() && !reply.has_calls() {
             out.append(ConversationItem::Assistant(reply));

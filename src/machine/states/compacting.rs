@@ -93,7 +93,7 @@ impl Compacting {
     pub(crate) fn on_reply(self, reply: &Reply) -> Step {
         let Self { mut run, size, target_size, .. } = self;
         let mut out = StepBuilder::default();
-        run.charge_usage(&reply.usage, &mut out);
+        run.charge_usage(&reply.usage, CallPurpose::Compaction, &mut out);
         let summary = match is_summary(reply) {
             true => CompactionSummary::FromModel(reply.text()),
             false => CompactionSummary::Mechanical,

@@ -253,14 +253,15 @@ impl CellRunner<'_> {
         let limits = CallLimits {
             provider: name.split('/').next().unwrap_or_default().into(),
             price: limits.price,
+            summary_price: limits.summary_price,
             output: run_rules(&setup.config.settings, &setup.agent, limits, 0).output,
         };
         let payer = CellPayer::new(Arc::clone(self.coordinator), lease.clone(), limits);
         let of_models = payer.clone();
-        setup.model = setup
-            .model
-            .clone()
-            .wrapped(Arc::new(move |model| Box::new(BudgetedModel::new(model, of_models.clone()))));
+        setup.model = setup.model.clone().wrapped(Arc::new(move |model, limits| {
+            let payer = of_models.clone().with_prices(limits.price, limits.summary_price);
+            Box::new(BudgetedModel::new(model, payer))
+        }));
         payer
     }
 

@@ -18,6 +18,7 @@ const KEYS: &[(&str, &str, &str, &str)] = &[
     ("llm.model", "", "'openai/gpt-4o'", ""),
     ("llm.api_base", "", "'https://evil.example'", ""),
     ("llm.api_key_env", "", "'AWS_SECRET_ACCESS_KEY'", ""),
+    ("llm.api_key_command", "", "'evil'", ""),
     ("llm.allow_http", "true", "", "false"),
     ("llm.allow_http", "", "true", ""),
     ("llm.timeout", "", "61", "59"),
@@ -30,6 +31,7 @@ const KEYS: &[(&str, &str, &str, &str)] = &[
     ("llm.headers", "", "{ X-Team = 'x' }", ""),
     ("llm.stream", "", "", "false"),
     ("llm.prompt_caching", "", "false", "true"),
+    ("llm.summary_model", "", "'openai/gpt-4o'", ""),
     ("llm.max_output_tokens", "100", "101", "99"),
     ("llm.max_output_tokens", "", "", "100"),
     ("agents.build.description", "", "'x'", ""),
@@ -111,6 +113,7 @@ const KEYS: &[(&str, &str, &str, &str)] = &[
     ("hooks.session_end", "", "[{ name = 'h', command = 'evil' }]", ""),
     ("hooks.on_error", "", "[{ name = 'h', command = 'evil' }]", ""),
     ("evaluation.mode", "", "'full'", ""),
+    ("evaluation.model", "", "'openai/gpt-4o'", ""),
     ("evaluation.max_retries", "", "3", "1"),
     ("evaluation.confidence_threshold", "", "0.1", ""),
     ("costs.prices_file", "", "'free.toml'", ""),
@@ -192,6 +195,17 @@ fn a_trusted_project_can_loosen() {
     assert_eq!((count(&setup), setup.load().is_trusted), (1, true));
     assert_eq!(count(&setup.trust(ProjectTrust::Withheld)), 0);
     assert_eq!(count(&ConfigFixture::new().project(hook).trust(ProjectTrust::Granted)), 1);
+}
+
+/// It would run unconfined, and the agent can change the files of a project.
+#[test]
+fn not_even_a_trusted_project_names_the_command_for_a_key() {
+    let setup = ConfigFixture::new().project("llm.api_key_command = 'evil'").trusted();
+    let problems = setup.problems();
+    let expected = "only your own configuration can name a command for the key";
+    assert!(problems[0].contains(expected), "{problems:?}");
+    let setup = ConfigFixture::new().user("llm.api_key_command = 'good'").trusted();
+    assert_eq!(setup.load().settings.llm.api_key_command.as_deref(), Some("good"));
 }
 
 /// Fault X3: what would be ignored is not even read.

@@ -39,7 +39,12 @@ fn open(dir: &Path, limits: BatchLimits) -> Arc<Coordinator> {
 }
 
 fn paid(coordinator: &Arc<Coordinator>, model: Box<dyn Model>) -> Box<dyn Model> {
-    let limits = CallLimits { provider: "fake".into(), price: Some(PRICE), output: output() };
+    let limits = CallLimits {
+        provider: "fake".into(),
+        price: Some(PRICE),
+        summary_price: None,
+        output: output(),
+    };
     let payer = CellPayer::new(Arc::clone(coordinator), claim(coordinator), limits);
     Box::new(BudgetedModel::new(model, payer))
 }

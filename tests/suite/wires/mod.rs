@@ -7,6 +7,7 @@ mod chat;
 mod chat_servers;
 mod costs;
 mod gzip;
+mod key_command;
 mod machine_sleep;
 mod prompt_prefix;
 mod providers;

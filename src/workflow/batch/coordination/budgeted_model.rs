@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::coordinator::Coordinator;
 use super::error::{CoordinationError, ReserveError};
 use super::protocol::{BatchLimits, Charge, Lease, ReservationId};
+use crate::machine::CallPurpose;
 use crate::model::{Fault, FaultKind, MicroUsd, OutputLimits, Price, Reply, TimeSpan, Tokens};
 use crate::port::{EffectContext, Model, ModelCall, ModelRequest, ReplyDelta};
 
@@ -25,6 +26,8 @@ pub struct CallLimits {
     pub provider: Arc<str>,
     /// The price of the model. Without one, only tokens are counted.
     pub price: Option<Price>,
+    /// The price of summaries, if another model writes them.
+    pub summary_price: Option<Price>,
     /// The limits of a reply, by the rules of the run.
     pub output: OutputLimits,
 }
@@ -70,7 +73,11 @@ impl BudgetedModel {
 
 impl Model for BudgetedModel {
     fn prepare(&mut self, ask: &ModelRequest<'_>) -> Result<Box<dyn ModelCall>, Fault> {
-        let (input, payer) = (ask.input_bound, self.payer.clone());
+        let (input, mut payer) = (ask.input_bound, self.payer.clone());
+        if ask.purpose == CallPurpose::Compaction {
+            payer.limits.price =
+                payer.limits.price.and(payer.limits.summary_price.or(payer.limits.price));
+        }
         let wanted = ask.max_output.or(payer.limits.output.user_limit);
         let (limits, spent, reserved) = payer.coordinator.budget();
         let (max_output, output) = if limits == BatchLimits::default() {
@@ -137,6 +144,13 @@ impl CellPayer {
     /// Returns what pays from the batch of this lease.
     pub fn new(coordinator: Arc<Coordinator>, lease: Lease, limits: CallLimits) -> Self {
         Self { coordinator, lease, limits, is_over_budget: Arc::default() }
+    }
+
+    /// Returns what pays the calls of another model from the same budget.
+    #[must_use]
+    pub fn with_prices(mut self, price: Option<Price>, summary_price: Option<Price>) -> Self {
+        (self.limits.price, self.limits.summary_price) = (price, summary_price);
+        self
     }
 
     /// Returns whether the limits of the batch stopped a call.
