@@ -12,15 +12,24 @@ pub struct RequestOption(Value);
 
 /// The fields that a request sets itself, for all API formats, each with the reason or with what to use instead. A dot
 /// leads into a table.
-const RESERVED: [(&str, &str); 23] = [
+const RESERVED: &[(&str, &str)] = &[
     ("model", "use --model"),
+    ("models", "use --model"),
+    ("route", "use --model"),
+    ("preset", "use --model"),
     ("messages", CONVERSATION),
     ("input", CONVERSATION),
     ("contents", CONVERSATION),
+    ("cachedContent", CONVERSATION),
+    ("previous_response_id", CONVERSATION),
+    ("conversation", CONVERSATION),
+    ("prompt", CONVERSATION),
+    ("background", "a reply is awaited"),
     ("system", PROMPT),
     ("instructions", PROMPT),
     ("systemInstruction", PROMPT),
     ("tools", "the tools follow from the agent"),
+    ("functions", "the tools follow from the agent"),
     ("tool_choice", "the tools follow from the agent"),
     ("toolConfig", "the tools follow from the agent"),
     ("stream", "use `llm.stream`"),
@@ -35,6 +44,7 @@ const RESERVED: [(&str, &str); 23] = [
     ("text.format", SCHEMA),
     ("output_config.format", SCHEMA),
     ("generationConfig.responseJsonSchema", SCHEMA),
+    ("generationConfig.responseSchema", SCHEMA),
     ("generationConfig.responseMimeType", SCHEMA),
 ];
 
@@ -52,11 +62,20 @@ impl RequestOption {
 
     /// Returns the first reserved field that the option `name` sets, with what to do instead.
     pub(super) fn reserved_field(&self, name: &str) -> Option<(&'static str, &'static str)> {
-        let is_set = |path: &str| match path.split_once('.') {
-            None => path == name,
-            Some((first, rest)) => first == name && self.0.get(rest).is_some(),
+        // Gemini takes `generation_config` for `generationConfig`, too.
+        let is_same = |a: &str, b: &str| {
+            let letters = |text: &str| text.replace('_', "").to_ascii_lowercase();
+            letters(a) == letters(b)
         };
-        RESERVED.into_iter().find(|(path, _)| is_set(path))
+        let has = |field: &str| {
+            let mut fields = self.0.as_object().into_iter().flatten();
+            fields.any(|(name, _)| is_same(name, field))
+        };
+        let is_set = |path: &str| match path.split_once('.') {
+            None => is_same(path, name),
+            Some((first, rest)) => is_same(first, name) && has(rest),
+        };
+        RESERVED.iter().copied().find(|(path, _)| is_set(path))
     }
 }
 
@@ -173,6 +192,12 @@ mod tests {
                 "llm.options={ generationConfig = { maxOutputTokens = 5 } }",
                 "use `llm.max_output_tokens`",
             ),
+            (
+                "llm.options={ generation_config = { max_output_tokens = 5 } }",
+                "use `llm.max_output_tokens`",
+            ),
+            ("llm.options.models=[]", "use --model"),
+            ("llm.options.previous_response_id=x", "conversation"),
             ("llm.headers.Authorization=x", "--api-key-env"),
             ("llm.headers.X-Api-Key=x", "--api-key-env"),
             ("llm.headers.content-type=x", "--api-key-env"),

@@ -17,8 +17,8 @@ use crate::model::{ConversationItem, MessageOrigin, MicroUsd, RunRules, TimeSpan
 pub struct RunBounds {
     /// Model calls, each counted once with its retries.
     pub calls: u64,
-    /// Requests to the model, retries included.
-    pub requests: u64,
+    /// Requests to the model, retries included; `None` if retries are limited by time instead.
+    pub requests: Option<u64>,
     /// The cost, if there is a budget and the model has a price. A provider that reports more than was reserved exceeds it.
     pub cost: Option<MicroUsd>,
     /// Input and output tokens, if they are limited.
@@ -57,7 +57,10 @@ impl RunBounds {
         let attempts = u64::from(rules.backoff.retries) + 1;
         Self {
             calls: retried + closing,
-            requests: retried.saturating_mul(attempts).saturating_add(closing),
+            requests: match rules.backoff.retry_for {
+                Some(_) => None,
+                None => Some(retried.saturating_mul(attempts).saturating_add(closing)),
+            },
             cost: rules.limits.budget.filter(|_| rules.price.is_some()),
             tokens: rules.limits.max_tokens,
             time: rules.limits.timeout,

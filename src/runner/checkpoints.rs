@@ -23,6 +23,8 @@ pub(super) struct CheckpointProgress {
     since: RunActivity,
     /// What had worked until the one that is being recorded.
     until: RunActivity,
+    /// Whether a command was started that runs on after its call. Each call may be about what it does, or wait for it.
+    has_background: bool,
     /// Whether the state after the step is recorded, or can't be: a cancelled call may change something for a while.
     is_settled: bool,
 }
@@ -73,6 +75,13 @@ impl Driver {
         let activity = activity.map(|seen| checkpoints.weigh(seen));
         let since = activity.fold(self.checkpoint.since, RunActivity::max);
         self.checkpoint.since = since;
+        self.checkpoint.has_background |= self.pending.iter().any(|effect| match effect {
+            Effect::RunTool { call, .. } => {
+                let intent = self.approved.get(&call.id).map(|call| &call.intent);
+                matches!(intent, Some(CallIntent::Background { .. }))
+            }
+            _ => false,
+        });
         let is_cancel = |effect: &Effect| matches!(effect, Effect::Cancel { .. });
         self.checkpoint.is_settled |= self.pending.iter().any(is_cancel);
         let is_over = !matches!(self.machine.state, State::Executing(_) | State::Done(_));
@@ -96,7 +105,8 @@ impl Driver {
         // Such as a command that is proved to only read.
         let is_read_only = approved.is_some_and(|call| call.is_read_only);
         let intent = approved.map_or(&CallIntent::Opaque, |call| &call.intent);
-        (!is_read_only && intent.may_change(&tracked.access)).then_some(*id)
+        let may_change = !is_read_only && intent.may_change(&tracked.access);
+        (may_change || self.checkpoint.has_background).then_some(*id)
     }
 
     /// Starts recording. It is cancelled with the effect that it is for.

@@ -44,9 +44,12 @@ fn format_bounds(bounds: &RunBounds) -> String {
     let no_limit = |of: &str, key: &str| format!("no limit of {of}; `{key}` sets one");
     let calls = count(calls, "call", "calls");
     let mut lines = vec![
-        format!(
-            "at most {calls} of the model, {} with retries",
-            count(requests, "request", "requests")
+        requests.map_or_else(
+            || format!("at most {calls} of the model; `llm.retry_for` limits the time of retries, not their number"),
+            |requests| {
+                let requests = count(requests, "request", "requests");
+                format!("at most {calls} of the model, {requests} with retries")
+            },
         ),
         cost.map_or_else(
             || no_limit("cost", "limits.budget_usd"),
@@ -85,7 +88,7 @@ mod tests {
     fn each_bound_has_a_line() {
         let bounds = RunBounds {
             calls: 61,
-            requests: 241,
+            requests: Some(241),
             cost: Some(MicroUsd(2_000_000)),
             tokens: None,
             time: Some(TimeSpan::from_secs(600)),
@@ -100,7 +103,11 @@ mod tests {
         assert!(
             lines.contains("$1.2345\nat most 1.5 s\n") && lines.ends_with("at most 9000 tokens\n")
         );
-        let none = format_bounds(&RunBounds { cost: None, time: None, ..bounds });
+        let none = format_bounds(&RunBounds { cost: None, time: None, requests: None, ..bounds });
+        assert!(
+            none.starts_with("at most 61 calls of the model; `llm.retry_for` limits"),
+            "{none}"
+        );
         assert!(none.contains("no limit of cost; `limits.budget_usd` sets one\nno limit of time;"));
     }
 }

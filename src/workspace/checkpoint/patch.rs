@@ -46,7 +46,10 @@ impl ContentStore {
             note: note(before.as_ref(), after.as_ref()),
         };
         let (old, new) = (self.side(before.as_ref())?, self.side(after.as_ref())?);
+        let is_left_out = |state: &Option<PathState>| matches!(state, Some(PathState::LeftOut(_)));
         let parts = match (&old, &new) {
+            // The file is there, or was; its content is not known.
+            _ if is_left_out(before) || is_left_out(after) => Vec::new(),
             // A link and a file in one place are two changes for git.
             (Some(a), Some(b)) if (a.mode == LINK) != (b.mode == LINK) => {
                 vec![(old.as_ref(), None), (None, new.as_ref())]

@@ -121,6 +121,24 @@ fn an_answer_waits_for_a_command_that_is_needed() {
     );
 }
 
+/// What a call waits for is a change of the session.
+#[test]
+fn what_is_waited_for_is_undone() {
+    let world = CliFixture::new();
+    let server = Server::new([
+        start("c1", "echo up; read x; echo late > late", r#", "ready_pattern": "up""#),
+        chat::calls(&[
+            ("c2", "command_input", r#"{"call_id": "c1", "text": "go"}"#),
+            ("c3", "command_output", r#"{"call_id": "c1", "wait": 60, "until_end": true}"#),
+        ]),
+        chat::text("Done."),
+    ]);
+    let ran = world.run_with_server(&server, &YOLO);
+    assert_eq!((ran.code, world.read("late")), (0, "late\n".into()), "{}", ran.err);
+    let undone = world.run(&["undo", "last", "--start", "--yes"]);
+    assert_eq!((undone.code, world.path("late").exists()), (0, false), "{}", undone.err);
+}
+
 #[test]
 fn without_commands_there_is_nothing_for_the_background() {
     let (world, server) = (CliFixture::new(), Server::new([chat::text("Done.")]));
