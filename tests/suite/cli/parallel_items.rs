@@ -199,7 +199,8 @@ fn killed_and_interrupted_items_continue_inside_their_sessions() {
         let has_run = |name: &str| {
             let projects = fs::read_dir(parallel.project.worktree_folder()).into_iter().flatten();
             let inside = projects.flat_map(|it| fs::read_dir(it.unwrap().path()).unwrap());
-            inside.flatten().any(|it| it.path().join(name).exists())
+            // A shell makes the file before it writes.
+            inside.flatten().any(|it| fs::read(it.path().join(name)).is_ok_and(|it| !it.is_empty()))
         };
         wait_until("two items run", || FILES[..2].iter().all(|name| has_run(name)));
         kill_process(Pid::from_child(&child), signal).unwrap();
