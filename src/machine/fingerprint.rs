@@ -5,7 +5,7 @@ use crate::machine::effect::{CallPurpose, Effect};
 use crate::machine::machine::Machine;
 use crate::machine::run_context::RunContext;
 use crate::machine::state::StateKind;
-use crate::model::{Digest, EffectId};
+use crate::model::{Digest, DigestPiece, EffectId};
 
 /// The state of a machine by name, and a digest of its context, its pending effects and the effects of the last event.
 ///
@@ -26,7 +26,7 @@ impl Fingerprint {
     pub fn of(machine: &Machine, effects: &[Effect]) -> Self {
         let run = machine.state.run();
         let RunContext { streaks, compactions, used, .. } = run;
-        let mut input = FingerprintInput::default();
+        let mut input = FingerprintInput(DigestPiece::new());
         input.add([run.now.0, run.started_at.0, run.next_effect.0]);
         input.add([run.steps, run.model_calls, run.requests].map(u64::from));
         input.add([used.cost.0, used.tokens.0]);
@@ -48,18 +48,17 @@ impl Fingerprint {
         for effect in effects {
             input.add_effect(effect);
         }
-        Self { state: machine.state.kind(), digest: Digest::EMPTY.with_bytes(&input.0) }
+        Self { state: machine.state.kind(), digest: input.0.finish() }
     }
 }
 
 /// The numbers that the digest covers.
-#[derive(Default)]
-struct FingerprintInput(Vec<u8>);
+struct FingerprintInput(DigestPiece);
 
 impl FingerprintInput {
     fn add<const N: usize>(&mut self, numbers: [u64; N]) {
         for number in numbers {
-            self.0.extend_from_slice(&number.to_le_bytes());
+            self.0.add(&number.to_le_bytes());
         }
     }
 
@@ -77,11 +76,11 @@ impl FingerprintInput {
             }
             Effect::Authorize { id, call } => {
                 name(3, *id);
-                self.0.extend_from_slice(call.id.as_str().as_bytes());
+                self.0.add(call.id.as_str().as_bytes());
             }
             Effect::RunTool { id, call, budget } => {
                 name(4, *id);
-                self.0.extend_from_slice(call.id.as_str().as_bytes());
+                self.0.add(call.id.as_str().as_bytes());
                 // Fingerprints of releases without budget shares stay the same.
                 if let Some(BudgetShare { cost, tokens, time }) = budget.as_deref() {
                     let limits = [cost.map(|it| it.0), tokens.map(|it| it.0), time.map(|it| it.0)];

@@ -21,10 +21,14 @@ impl Digest {
 
     /// Returns the digest of `self` followed by `bytes`.
     pub fn with_bytes(self, bytes: &[u8]) -> Self {
+        let mut piece = DigestPiece { digest: self, length: 0 };
+        piece.add(bytes);
+        piece.finish()
+    }
+
+    fn mixed_with(self, bytes: &[u8]) -> Self {
         let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(Self::PRIME);
-        // The length closes the piece, so that ("ab", "c") and ("a", "bc") differ.
-        let hash = bytes.iter().fold(self.0, step);
-        Self((bytes.len() as u64).to_le_bytes().iter().fold(hash, step))
+        Self(bytes.iter().fold(self.0, step))
     }
 
     /// Returns the digest of `self` followed by another digest.
@@ -57,6 +61,28 @@ impl Digest {
     }
 }
 
+/// A piece whose bytes come one after another: the same digest as of all of them at once, without a copy of them.
+pub(crate) struct DigestPiece {
+    digest: Digest,
+    length: u64,
+}
+
+impl DigestPiece {
+    pub(crate) fn new() -> Self {
+        Self { digest: Digest::EMPTY, length: 0 }
+    }
+
+    pub(crate) fn add(&mut self, bytes: &[u8]) {
+        self.digest = self.digest.mixed_with(bytes);
+        self.length += bytes.len() as u64;
+    }
+
+    /// Returns the digest. The length closes the piece, so that ("ab", "c") and ("a", "bc") differ.
+    pub(crate) fn finish(self) -> Digest {
+        self.digest.mixed_with(&self.length.to_le_bytes())
+    }
+}
+
 impl fmt::Display for Digest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:016x}", self.0)
@@ -83,6 +109,14 @@ mod tests {
             Digest::EMPTY.with_bytes(b"ab").with_bytes(b"c"),
             Digest::EMPTY.with_bytes(b"a").with_bytes(b"bc")
         );
+    }
+
+    #[test]
+    fn a_piece_may_come_in_parts() {
+        let mut piece = DigestPiece::new();
+        piece.add(b"ab");
+        piece.add(b"c");
+        assert_eq!(piece.finish(), Digest::of("abc"));
     }
 
     #[test]

@@ -37,6 +37,7 @@ pub use conversation_item::{
     ConversationItem, MessageOrigin, ResultMismatch, ToolExchange, UserMessage,
 };
 pub use decision::Decision;
+pub(crate) use digest::DigestPiece;
 pub use digest::{Digest, hex};
 pub use fault::{Fault, FaultClass, FaultKind, RetryAdvice};
 pub use ids::{CallId, EffectId};
