@@ -23,8 +23,9 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use architect::app::ProcessEnv;
+use architect::exec::helper;
 use architect::model::nearest;
-use architect::runner::install_handlers;
+use architect::runner::{install_handlers, set_ending};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, Parser};
 use signal_hook::consts::{SIGUSR1, SIGUSR2, SIGXFSZ};
@@ -40,6 +41,7 @@ pub(crate) fn main() -> ExitCode {
     completion::answer_shell();
     // Before any file is touched. A run that can't catch signals reports that when it begins.
     let _ = install_handlers();
+    set_ending(helper::end_after_supervisors);
     logging::init();
     logging::report_panics();
     output::break_closed_stdout();

@@ -20,5 +20,7 @@ pub use clock::SystemClock;
 pub use driver::{Driver, Ports, RequestContext};
 pub use executor::{DriverInput, EffectTask, Executor, InputSink, TaskBody, TaskThread};
 pub use inline_executor::{InlineExecutor, VirtualClock};
-pub use signals::{SignalError, add_receiver, add_run, install_handlers, set_idle_action};
+pub use signals::{
+    SignalError, add_receiver, add_run, install_handlers, set_ending, set_idle_action,
+};
 pub use thread_executor::{DriverInputSender, ThreadExecutor, real_time_context};

@@ -31,6 +31,8 @@ struct SignalListeners {
     is_installed: bool,
     /// Runs before a signal ends a process without a run. Without it the process ends as if the signal weren't caught.
     idle_action: Option<SignalAction>,
+    /// Ends the process with this code. If there is none, or it returns, the process simply exits.
+    ending: Option<fn(u8)>,
     /// The receivers, the oldest first.
     receivers: Vec<SignalReceiver>,
 }
@@ -44,8 +46,12 @@ struct SignalReceiver {
 }
 
 // The actions of a listener leave nothing half done, so a poisoned lock is still consistent.
-static LISTENERS: Mutex<SignalListeners> =
-    Mutex::new(SignalListeners { is_installed: false, idle_action: None, receivers: Vec::new() });
+static LISTENERS: Mutex<SignalListeners> = Mutex::new(SignalListeners {
+    is_installed: false,
+    idle_action: None,
+    ending: None,
+    receivers: Vec::new(),
+});
 
 /// How long a repetition of a signal is ignored: `timeout` sends its signal to a process and then to the process group.
 const REPEAT_WINDOW: Duration = Duration::from_millis(150);
@@ -78,6 +84,11 @@ pub fn install_handlers() -> Result<(), SignalError> {
 /// Sets what runs before a signal ends a process that has no run yet.
 pub fn set_idle_action(action: impl Fn(Signal) + Send + 'static) {
     lock(&LISTENERS).idle_action = Some(Box::new(action));
+}
+
+/// Sets how a signal ends the process: `end` gets the exit code, and may wait for a moment. The process exits when it returns.
+pub fn set_ending(end: fn(u8)) {
+    lock(&LISTENERS).ending = Some(end);
 }
 
 /// Sends signals to a run from now on.
@@ -130,19 +141,27 @@ fn dispatch(number: i32) {
             None if process::id() > 1 => drop(emulate_default_handler(number)),
             None => {}
         }
-        process::exit(i32::from(signal.exit_code()));
+        end_process(listeners.ending, signal);
     }
+    let ending = listeners.ending;
     for receiver in &mut listeners.receivers {
         match receiver.interrupted_by {
             Some((before, at)) if before == number && at.elapsed() < REPEAT_WINDOW => continue,
             Some(_) => {
                 (receiver.on_second)(signal);
-                process::exit(i32::from(signal.exit_code()));
+                end_process(ending, signal);
             }
             None => receiver.interrupted_by = Some((number, Instant::now())),
         }
         (receiver.on_first)(signal);
     }
+}
+
+fn end_process(ending: Option<fn(u8)>, signal: Signal) -> ! {
+    if let Some(end) = ending {
+        end(signal.exit_code());
+    }
+    process::exit(i32::from(signal.exit_code()))
 }
 
 /// Returns the signals that this process ignores, as a bit mask; zero if the system doesn't report it.

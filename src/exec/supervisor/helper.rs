@@ -7,12 +7,15 @@
 use std::ffi::OsStr;
 use std::fs;
 use std::io;
+use std::os::unix::process::CommandExt;
 use std::process::ExitCode;
+use std::thread;
+use std::time::{Duration, Instant};
 
-use rustix::io::fcntl_dupfd_cloexec;
+use rustix::io::{Errno, fcntl_dupfd_cloexec};
 #[cfg(target_os = "linux")]
 use rustix::io::{FdFlags, fcntl_setfd};
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit, setsid};
+use rustix::process::{Resource, Rlimit, WaitOptions, getrlimit, setrlimit, setsid, wait};
 
 use super::protocol::{ReceivedMessage, SupervisorCommand, SupervisorLink, SupervisorReport};
 use crate::exec::confine::policy::{SandboxMode, SandboxPolicy};
@@ -28,6 +31,43 @@ pub const ARGUMENT: &str = "__exec";
 /// connected to the engine by standard output.
 #[cfg(target_os = "linux")]
 pub(in crate::exec) const INIT_ARGUMENT: &str = "first";
+
+/// The second argument for what an engine becomes that ends at once; the third one is its exit code.
+const ENDING_ARGUMENT: &str = "ending";
+
+/// How long an engine that ends at once waits for its supervisors.
+const ENDING_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// How often it looks whether they have ended.
+const ENDING_INTERVAL: Duration = Duration::from_millis(2);
+
+/// Ends this process with a code, but not before the supervisors that it has started have ended and have taken back what
+/// their commands may not leave behind; for two seconds at most. Returns only if that is not possible.
+///
+/// The process becomes another one that does nothing but wait. So all its threads are gone, and all connections to
+/// supervisors are closed, whatever the threads were doing.
+pub fn end_after_supervisors(code: u8) {
+    let program = match std::env::current_exe() {
+        Ok(path) if !cfg!(target_os = "linux") => path,
+        Ok(_) | Err(_) => "/proc/self/exe".into(),
+    };
+    let words = [ARGUMENT, ENDING_ARGUMENT, &code.to_string()].map(str::to_owned);
+    let error = std::process::Command::new(program).args(words).env_clear().exec();
+    log::debug!("the supervisors are not waited for: {error}");
+}
+
+/// Waits for all children, and returns the code that the engine ends with.
+fn wait_for_children(code: Option<u8>) -> ExitCode {
+    let until = Instant::now() + ENDING_TIMEOUT;
+    while Instant::now() < until {
+        match wait(WaitOptions::NOHANG) {
+            Ok(Some(_)) => {}
+            Ok(None) | Err(Errno::INTR) => thread::sleep(ENDING_INTERVAL),
+            Err(_) => break,
+        }
+    }
+    code.map_or(ExitCode::FAILURE, ExitCode::from)
+}
 
 /// Returns whether the program was started as a supervisor, and must call [`main`].
 pub fn is_requested(first: Option<&OsStr>) -> bool {
@@ -48,6 +88,10 @@ pub fn forbid_inspection() -> io::Result<()> {
 
 /// Supervises commands until the engine is gone. The engine is at the other end of standard input.
 pub fn main() -> ExitCode {
+    let mut words = std::env::args_os().skip(2);
+    if words.next().as_deref() == Some(OsStr::new(ENDING_ARGUMENT)) {
+        return wait_for_children(words.next().and_then(|code| code.to_str()?.parse().ok()));
+    }
     match run() {
         Ok(()) => ExitCode::SUCCESS,
         Err(_) => ExitCode::FAILURE,

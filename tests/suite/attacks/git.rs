@@ -1952,10 +1952,12 @@ fn repositories_in_a_further_folder_that_is_writable_are_protected() {
     }
 }
 
-/// The engine alone, and with its supervisors, at any moment: the latter finish its work, or the next start does.
+/// The engine alone, and with its supervisors, at any moment: the latter finish its work, or the next start does. After two
+/// interrupts, it has not ended before they have.
 #[test]
 fn what_was_planted_is_found_when_everything_was_killed() {
-    for kills_all in [false, true] {
+    for end in ["kill engine", "kill all", "interrupt twice"] {
+        let kills_all = end == "kill all";
         let home = tempfile::tempdir().unwrap();
         let (path, canary) = (home.path().join("w"), home.path().join("canary"));
         fs::create_dir(&path).unwrap();
@@ -1966,8 +1968,8 @@ fn what_was_planted_is_found_when_everything_was_killed() {
         let odd = OsStr::from_bytes(b"odd\xff");
         symlink("a", path.join(".git/info").join(odd)).unwrap();
         assert!(user(&path, "git init -q odd && mv odd $(printf 'odd\\377')").0);
-        let line = "git init -q lib; git -C lib -c user.name=n -c user.email=e commit -q --allow-empty -m l; git add lib; \
-                    git -C lib config core.fsmonitor $PWD/bad; mkdir .claude; touch .claude/settings.json .mcp.json; touch planted; sleep 60";
+        let line = "trap : INT TERM; git init -q lib; git -C lib -c user.name=n -c user.email=e commit -q --allow-empty -m l; git add lib; \
+                    git -C lib config core.fsmonitor $PWD/bad; mkdir .claude; touch .claude/settings.json .mcp.json; touch planted; while :; do sleep 60; done";
         let script = format!(
             "[[turn]]\ncalls = [{{ name = \"run_command\", arguments = {{ command = '{line}', timeout = 100 }} }}]\n[[turn]]\ntext = \"done\"\n"
         );
@@ -1999,11 +2001,18 @@ fn what_was_planted_is_found_when_everything_was_killed() {
             let all = supervisors.iter().map(|id| format!(" {id}")).collect::<String>();
             // Some end with another one, before their own signal; that all are gone is seen below.
             user(&path, &format!("kill -STOP {0} {all}; kill -KILL {0} {all}", engine.id()));
-        } else {
+        } else if end == "kill engine" {
             engine.kill().unwrap();
+        } else {
+            // The command goes on for a while after the first one; a second one that comes at once would not count.
+            user(&path, &format!("kill -INT {0}; sleep 0.3; kill -INT {0}", engine.id()));
         }
-        engine.wait().unwrap();
+        let ended = engine.wait().unwrap();
         let is_gone = |id: &u32| !Path::new(&format!("/proc/{id}/cwd")).exists();
+        if end == "interrupt twice" {
+            assert_eq!(ended.code(), Some(130));
+            assert!(supervisors.iter().all(is_gone), "a supervisor outlives the engine");
+        }
         while !supervisors.iter().all(is_gone) {
             assert!(Instant::now() < due + Duration::from_secs(10), "a supervisor stays");
             std::thread::sleep(Duration::from_millis(20));
@@ -2015,9 +2024,9 @@ fn what_was_planted_is_found_when_everything_was_killed() {
             assert!(next.stdout(Stdio::null()).status().unwrap().success());
         }
         user(&path, USUAL);
-        assert!(!canary.exists(), "all: {kills_all}");
+        assert!(!canary.exists(), "{end}");
         for name in [".claude", ".mcp.json"] {
-            assert!(!path.join(name).exists(), "{name}, all: {kills_all}");
+            assert!(!path.join(name).exists(), "{name}, {end}");
         }
         let left = fs::read_dir(home.path().join(".local/state/architect/repositories"));
         assert_eq!(left.map_or(0, Iterator::count), 0);
