@@ -60,6 +60,18 @@ impl BatchFileError {
     }
 }
 
+/// Fails if this is a link: what is written below it would be elsewhere.
+pub(in crate::workflow) fn refuse_link(path: &Path) -> Result<(), BatchFileError> {
+    match fs::symlink_metadata(path) {
+        Ok(found) if found.is_symlink() => Err(BatchFileError {
+            action: "create",
+            path: path.to_owned(),
+            cause: io::Error::other("there is a symbolic link of this name; remove it"),
+        }),
+        Ok(_) | Err(_) => Ok(()),
+    }
+}
+
 impl BatchFolder {
     /// Creates the folder, if it is missing.
     ///
@@ -70,6 +82,7 @@ impl BatchFolder {
         let folder = Self(path.to_owned());
         folder.check_log()?;
         for path in [folder.cells(), folder.0.join("patches")] {
+            refuse_link(&path)?;
             fs::create_dir_all(&path).map_err(|cause| BatchFileError {
                 action: "create",
                 path,
@@ -254,6 +267,8 @@ mod tests {
         symlink(path("mine"), path("out/cells")).unwrap();
         assert!(folder.lock_results().is_none());
         assert!(folder.write(&result, b"new").is_err());
+        let refused = BatchFolder::create(&path("out")).unwrap_err().to_string();
+        assert!(refused.contains("cells: there is a symbolic link"), "{refused}");
         assert_eq!(fs::read_dir(path("mine")).unwrap().count(), 1);
         assert_eq!(fs::read_to_string(path("mine/file")).unwrap(), "mine");
     }

@@ -31,6 +31,7 @@ pub use batch_run::{BatchEvent, BatchObserver, BatchRun, BatchRunError, LEASE_TI
 pub use cell::{BatchCell, CommonOptions, plain_name};
 pub use cell_run::{CellConfig, CellConfigurator, log_file_sinks};
 pub use comparison::{Comparison, ComparisonOutcome, Winner, WinnerBy, comparison_name};
+pub(in crate::workflow) use folder::refuse_link;
 pub use folder::{BatchFileError, BatchFolder};
 pub(in crate::workflow) use manifest::EntryReader;
 pub use manifest::{

@@ -26,7 +26,7 @@ use crate::workflow::batch::coordination::{
     BatchLimits, CellId, CellOutcome, CoordinationSettings, Coordinator, ReopenAs,
 };
 use crate::workflow::batch::{
-    BatchCell, BatchEvent, BatchFolder, BatchManifest, BatchObserver, BatchResults, BatchRun,
+    self, BatchCell, BatchEvent, BatchFolder, BatchManifest, BatchObserver, BatchResults, BatchRun,
     BatchTask, CellConfig, CellConfigurator, CellRow, CommonOptions, LEASE_TIME, StoredSessions,
     TaskOptions, TaskWorkspace, log_file_sinks,
 };
@@ -99,6 +99,7 @@ impl ParallelItems<'_> {
     /// Runs the items to their ends, and merges their worktrees. `None` if a signal or the end of the time stopped it.
     pub(super) fn run(&self) -> Result<Option<(SessionEnd, SessionReport)>, WorkflowError> {
         let path = batch_folder(self.run.store, self.id);
+        path.parent().map_or(Ok(()), batch::refuse_link)?;
         let durability = self.run.store.durability();
         let store = SessionStore::open(&path, durability).map_err(AppError::from)?;
         let folder = BatchFolder::create(&path)?;

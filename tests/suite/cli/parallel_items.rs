@@ -1,7 +1,8 @@
 //! `architect pipeline`: a step whose items run at the same time, each in a worktree of its own.
 
 use std::collections::BTreeSet;
-use std::fs;
+use std::fs::{self, DirBuilder};
+use std::os::unix::fs::{DirBuilderExt, symlink};
 use std::process::Child;
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -234,6 +235,23 @@ fn killed_merges_are_completed() {
         }
         assert!(parallel.worktrees().is_empty(), "{}", again.err);
     }
+}
+
+/// A command of an earlier run, or the author of the repository, may have put it there.
+#[test]
+fn a_link_in_the_folder_of_the_results_is_refused() {
+    let parallel = Parallel::new(WRITE, "[]");
+    let elsewhere = parallel.project.cli.home().join("elsewhere");
+    fs::create_dir(&elsewhere).unwrap();
+    DirBuilder::new().mode(0o700).create(parallel.project.cli.path("ignored")).unwrap();
+    symlink(&elsewhere, parallel.project.cli.path("ignored/batches")).unwrap();
+    let ran = parallel.run(&[]);
+    assert!(
+        ran.code != 0 && ran.err.contains("ignored/batches: there is a symbolic link"),
+        "{}",
+        ran.err
+    );
+    assert_eq!(fs::read_dir(&elsewhere).unwrap().count(), 0);
 }
 
 #[test]
