@@ -144,6 +144,11 @@ impl PolicyEngine {
         texts.find_map(|text| blocked.find(&text))
     }
 
+    /// Returns the mode of confirmation.
+    pub(crate) fn mode(&self) -> ConfirmMode {
+        self.mode
+    }
+
     fn decide_command(&self, command: &CommandTarget) -> Decision {
         if let Some(why) = self.undecidable_reason(command.line())
             && !self.rules.allow.iter().any(|rule| rule.is_whole_line(command.text()))

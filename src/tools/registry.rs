@@ -16,8 +16,8 @@ use crate::model::{
 };
 use crate::net::Secrets;
 use crate::policy::{
-    CallKind, CallTarget, CallUsage, ConfirmationAnswer, ConfirmationRequest, Confirmer,
-    GuardrailLimits, NoConfirmer, PermissionRule, PolicyEngine, Quota, QuotaUsage,
+    CallKind, CallTarget, CallUsage, ConfirmMode, ConfirmationAnswer, ConfirmationRequest,
+    Confirmer, GuardrailLimits, NoConfirmer, PermissionRule, PolicyEngine, Quota, QuotaUsage,
     command_findings,
 };
 use crate::port::{
@@ -434,9 +434,16 @@ impl RegisteredCall {
                     }
                 },
                 ConfirmationAnswer::Unavailable => {
+                    // The mode allows what the rules can be applied to.
+                    let mode = match self.gate.policy.mode() {
+                        ConfirmMode::Yolo => "",
+                        ConfirmMode::ConfirmSensitive | ConfirmMode::ConfirmAll => {
+                            "with --mode yolo, or "
+                        }
+                    };
                     return denied(&format!(
                         "{} needs a confirmation ({why}), and there is no terminal to ask on. The user can allow it \
-                         with --mode yolo, or with a rule like --allow '{}'",
+                         {mode}with a rule like --allow '{}'",
                         self.tool,
                         example_rule(&self.tool, &*self.invocation).replace('\'', r"'\''")
                     ));

@@ -211,11 +211,10 @@ fn modes_decide_where_no_rule_does() {
 #[test]
 fn what_cannot_be_held_against_a_denial_is_asked_about() {
     let careful = world(ConfirmMode::Yolo, &["run_command(git push *)"], &[], &[]);
-    assert!(
-        command(&careful, "coproc git push")
-            .unwrap_err()
-            .contains("the rules cannot be applied to the command")
-    );
+    let why = command(&careful, "coproc git push").unwrap_err();
+    assert!(why.contains("the rules cannot be applied to the command"), "{why}");
+    // The mode is what it is already.
+    assert!(why.contains("with a rule like") && !why.contains("--mode yolo"), "{why}");
     assert!(command(&careful, "make").is_ok());
     assert!(command(&world(ConfirmMode::Yolo, &[], &[], &[]), "coproc ls").is_ok());
 }
