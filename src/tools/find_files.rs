@@ -71,7 +71,11 @@ fn find(walk: &FileWalk, cancel: &CancellationToken) -> Result<ToolOutput, FileE
             }
         })
     })?;
-    let (files, total) = found.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let (mut files, mut total) = found.into_inner().unwrap_or_else(PoisonError::into_inner);
+    // Folders are listed by their paths, and one may have been replaced by a link out of the workspace meanwhile.
+    let listed = files.len();
+    files.retain(|path| walk.root.link_kind(path).is_ok());
+    total -= listed - files.len();
     if files.is_empty() && end == WalkEnd::Complete {
         return Ok(ToolOutput::ok("No files."));
     }

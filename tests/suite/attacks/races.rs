@@ -122,3 +122,25 @@ fn no_swapped_folder_leads_a_tool_to_guarded_files() {
         }
     }
 }
+
+/// The contents of files are read by the handle of the workspace; the names of folders are listed by their paths.
+#[test]
+fn no_swapped_folder_leads_a_search_outside() {
+    let world = ToolFixture::with(yolo_settings(), |_| {});
+    let outside = tempfile::tempdir().unwrap();
+    fs::write(outside.path().join("canary"), "canary\n").unwrap();
+    let target = outside.path().display().to_string();
+    for (tool, arguments) in [
+        ("find_files", json!({"pattern": "*", "path": "d"})),
+        ("find_files", json!({"pattern": "*"})),
+        ("grep", json!({"text": "a"})),
+        ("list_files", json!({"path": "d"})),
+    ] {
+        let texts = swapping(&world, &target, tool, &arguments);
+        let finds = |text: &String| text.contains("/f") || text.contains("f ");
+        assert!(texts.iter().any(finds), "{tool}: {texts:?}");
+        for text in texts {
+            assert!(!text.contains("canary"), "{tool}: {text}");
+        }
+    }
+}
