@@ -3,6 +3,8 @@
 //! For each effect that was pending when the process ended, this decides what happens to it. Nothing that may have had an
 //! effect outside is done twice, unless it was found that this is safe.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 
 use crate::machine::budget::charge_unanswered_call;
@@ -61,7 +63,12 @@ pub fn resume(mut state: State, now: RunTime, resumption: Resumption) -> Step {
     let mut out = StepBuilder::default();
     charge_lost_call(&mut state, &mut out);
     let renew = |mut run: Box<RunContext>| {
+        let model = resumed_model(&run, &rules);
         run.rules = rules.clone().into();
+        if model > 0 {
+            run.change_model(model);
+        }
+        run.model = model;
         run.now = run.now.max(now);
         run.started_at = run.now;
         run
@@ -81,6 +88,17 @@ pub fn resume(mut state: State, now: RunTime, resumption: Resumption) -> Step {
             resume_closing(Closing { run: renew(state.run), ..state }, prompt, out)
         }
         State::Done(state) => restart(renew(state.run), out, prompt),
+    }
+}
+
+/// Returns the model of a run that is resumed with these rules: the one that was called, unless the user has chosen another one.
+fn resumed_model(run: &RunContext, rules: &RunRules) -> u32 {
+    let name = |rules: &RunRules, index| rules.model(index).map(|model| Arc::clone(&model.name));
+    match (name(&run.rules, 0), name(rules, 0), name(&run.rules, run.model)) {
+        (Some(first), Some(chosen), Some(called)) if first == chosen => {
+            rules.model_index(&called).unwrap_or(0)
+        }
+        _ => 0,
     }
 }
 

@@ -266,6 +266,7 @@ mod tests {
         of: impl FnOnce(&ModelRequest<'_>) -> T,
     ) -> T {
         of(&ModelRequest {
+            model: 0,
             purpose: CallPurpose::Agent,
             attempt: 1,
             system: &"be good".into(),

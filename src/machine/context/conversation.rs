@@ -30,7 +30,8 @@ pub struct Conversation {
 /// An entry of a conversation.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ConversationEntry {
-    /// The id. It is never reused, so that encodings can be cached by it.
+    /// The id. It is never reused, so that each model can cache encodings by it. Other models than the first one get entries
+    /// without the blocks of earlier ones.
     pub id: EntryId,
     /// The item.
     pub item: ConversationItem,
@@ -110,6 +111,7 @@ impl Conversation {
             ConversationChange::Compact { summary, keep, target_size } => {
                 self.compact(&summary, keep, target_size);
             }
+            ConversationChange::ChangeModel => self.drop_opaque_blocks(),
         }
     }
 
@@ -129,6 +131,33 @@ impl Conversation {
         let id = self.next_id;
         self.next_id.0 += 1;
         self.entries.push(ConversationEntry { id, item });
+    }
+
+    /// Leaves out what only the model understands that was called so far, and entries with nothing else.
+    fn drop_opaque_blocks(&mut self) {
+        for entry in std::mem::take(&mut self.entries) {
+            let item = match &entry.item {
+                ConversationItem::Assistant(reply) if reply.has_opaque_blocks() => {
+                    ConversationItem::Assistant(reply.without_opaque_blocks())
+                }
+                ConversationItem::Exchange(exchange) if exchange.reply().has_opaque_blocks() => {
+                    ConversationItem::Exchange(exchange.without_opaque_blocks())
+                }
+                ConversationItem::User(_)
+                | ConversationItem::Assistant(_)
+                | ConversationItem::Exchange(_) => {
+                    self.entries.push(entry);
+                    continue;
+                }
+            };
+            self.context_usage.remove(context_usage::item_bytes(&entry.item));
+            if matches!(&item, ConversationItem::Assistant(reply) if reply.parts.is_empty()) {
+                continue;
+            }
+            self.context_usage.add(context_usage::item_bytes(&item));
+            self.entries.push(ConversationEntry { id: entry.id, item });
+        }
+        self.context_usage.forget_count();
     }
 
     /// Returns the index at which the newest `keep` turns begin. The user's first messages are always before it.
