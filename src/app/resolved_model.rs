@@ -255,7 +255,7 @@ impl ResolvedModel {
         let others =
             others.map(|(name, model)| model_rules(settings, Arc::clone(name), &model.limits));
         let models = std::iter::once(first).chain(others).collect();
-        RunRules { models, summary_model, ..rules }
+        RunRules { summary_model, models, ..rules }
     }
 
     /// Returns the model that this name means.

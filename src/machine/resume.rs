@@ -196,8 +196,8 @@ mod tests {
     use crate::machine::{Authorization, CallIntent, Event, RequestSize, start, step};
     use crate::machine::{CallPurpose, Effect};
     use crate::model::{
-        CallAccess, ConversationItem, EffectId, MessageOrigin, Reply, ReplyFinish, ReplyPart,
-        RetryBackoff, TimeSpan, Tokens, ToolCall, ToolStatus, Usage,
+        CallAccess, ConversationItem, EffectId, MessageOrigin, ModelRules, Reply, ReplyFinish,
+        ReplyPart, RetryBackoff, TimeSpan, Tokens, ToolCall, ToolStatus, Usage,
     };
 
     fn rules(retries: u32) -> RunRules {
@@ -285,5 +285,33 @@ mod tests {
             later = resume(later, RunTime::START, resumption.clone()).state;
             assert_eq!(later.run().now, now);
         }
+    }
+
+    #[test]
+    fn a_run_is_resumed_with_the_model_that_it_called_unless_another_one_is_chosen() {
+        let rules = |names: &[&str]| {
+            let model = |name: &&str| ModelRules {
+                name: (*name).into(),
+                price: None,
+                window: Tokens(name.len() as u64),
+                model_limit: Tokens(1),
+            };
+            RunRules { models: names.iter().map(model).collect(), ..RunRules::default() }
+        };
+        let resumed = |names: &[&str]| {
+            let task = ConversationItem::user(MessageOrigin::Task, "task");
+            let mut state = start(rules(&["a", "bbb", "cc"]), task).state;
+            state.run_mut().change_model(1);
+            let (rules, recovered, prompt) = (rules(names), vec![], ResumePrompt::Continue);
+            let next = resume(state, RunTime::START, Resumption { rules, recovered, prompt });
+            let run = next.state.run();
+            (run.model, run.rules.context.window)
+        };
+        assert_eq!(resumed(&["a", "bbb", "cc"]), (1, Tokens(3)));
+        assert_eq!(resumed(&["a", "cc", "bbb"]), (2, Tokens(3)));
+        let initial = (0, RunRules::default().context.window);
+        assert_eq!(resumed(&["other", "bbb"]), initial);
+        assert_eq!(resumed(&["a", "cc"]), initial);
+        assert_eq!(resumed(&[]), initial);
     }
 }

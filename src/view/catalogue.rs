@@ -423,6 +423,7 @@ mod tests {
                 messages,
                 context_tokens: Tokens::ZERO,
                 max_output_tokens: None,
+                model: None,
             });
             let ts = jiff::Timestamp::UNIX_EPOCH;
             let event = PublicEvent { seq: 1, ts, session_id: "s".into(), kind };

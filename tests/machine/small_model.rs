@@ -135,7 +135,7 @@ pub(crate) fn rules_with_fallbacks() -> RunRules {
     let models = [model("first", 1, 100), model("dear", 50, 100), model("last", 2, 90)].into();
     let budget = Some(MicroUsd(600));
     let limits = RunLimits { budget, max_steps: 1, ..RunLimits::default() };
-    RunRules { models, limits, ..rules() }.for_model(0)
+    RunRules { limits, models, ..rules() }.for_model(0)
 }
 
 /// Returns so many models with the price and the limits of these rules.

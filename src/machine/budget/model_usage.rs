@@ -49,18 +49,14 @@ impl ModelUsage {
         };
         let (old, new) = (before.run(), now.run());
         let cost = new.used.cost.saturating_sub(old.used.cost);
-        match event {
+        if matches!(event, Some(Event::UsageReported { .. })) {
             // The models of a sub-agent are not known; it begins with that of the run.
-            Some(Event::UsageReported { .. }) => {
-                let calls = u32::from(old.used != new.used);
-                Self::add(usages, main, calls, cost);
-            }
+            Self::add(usages, main, u32::from(old.used != new.used), cost);
+        } else {
             // The event ends a call of the state before, and may begin one.
-            Some(_) | None => {
-                Self::add(usages, &model(before), 0, cost);
-                let calls = new.model_calls.saturating_sub(old.model_calls);
-                Self::add(usages, &model(now), calls, MicroUsd::ZERO);
-            }
+            Self::add(usages, &model(before), 0, cost);
+            let calls = new.model_calls.saturating_sub(old.model_calls);
+            Self::add(usages, &model(now), calls, MicroUsd::ZERO);
         }
     }
 }

@@ -234,8 +234,8 @@ fn is_model_turn(item: &ConversationItem) -> bool {
 mod tests {
     use super::*;
     use crate::model::{
-        FileAction, FileChange, Reply, ReplyFinish, ReplyPart, ToolCall, ToolExchange, ToolResult,
-        ToolStatus,
+        FileAction, FileChange, OpaqueBlock, Reply, ReplyFinish, ReplyPart, ToolCall, ToolExchange,
+        ToolResult, ToolStatus,
     };
 
     fn exchange(name: &str, text: &str) -> ConversationItem {
@@ -281,6 +281,32 @@ mod tests {
             target_size: Tokens(target_size),
         });
         conversation
+    }
+
+    #[test]
+    fn another_model_gets_no_blocks_of_an_earlier_one_and_makes_its_own_count() {
+        let block = || {
+            let (wire, json) = ("wire".into(), "{}".into());
+            ReplyPart::Opaque(OpaqueBlock { wire, json })
+        };
+        let reply = |parts: &[ReplyPart]| Reply {
+            parts: parts.into(),
+            ..Reply::text_only("", ReplyFinish::Stop, Usage::default())
+        };
+        let mut conversation = Conversation::new(0);
+        conversation.push(ConversationItem::user(MessageOrigin::Task, "the task"));
+        let size = conversation.request_size();
+        conversation.push(ConversationItem::Assistant(reply(&[block()])));
+        conversation.push(ConversationItem::Assistant(reply(&[block(), block()])));
+        conversation.calibrate(&Usage { input: Tokens(9_000), ..Usage::default() });
+        conversation.apply(ConversationChange::ChangeModel);
+        assert_eq!(conversation.entries().len(), 1);
+        assert_eq!(conversation.request_size().upper_bound, size.upper_bound);
+        let text = ReplyPart::Text("text".into());
+        conversation.push(ConversationItem::Assistant(reply(&[block(), text.clone()])));
+        conversation.apply(ConversationChange::ChangeModel);
+        let expected = ConversationItem::Assistant(reply(&[text]));
+        assert_eq!(conversation.entries().last().unwrap().item, expected);
     }
 
     fn texts(conversation: &Conversation) -> Vec<String> {

@@ -35,9 +35,7 @@ pub(crate) fn decide(run: &RunContext, size: &RequestSize, fault: &Fault) -> Fal
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{
-        FaultKind, MicroUsd, ModelRules, Price, RunLimits, RunRules, Tokens, WordEnum,
-    };
+    use crate::model::{FaultKind, MicroUsd, ModelRules, Price, RunLimits, RunRules, Tokens};
 
     fn run(prices: &[u64], budget: u64) -> Box<RunContext> {
         let model = |price: &u64| ModelRules {
@@ -48,7 +46,7 @@ mod tests {
         };
         let limits = RunLimits { budget: Some(MicroUsd(budget)), ..RunLimits::default() };
         let models = prices.iter().map(model).collect();
-        RunContext::new(RunRules { models, limits, ..RunRules::default() }.for_model(0))
+        RunContext::new(RunRules { limits, models, ..RunRules::default() }.for_model(0))
     }
 
     fn decide(run: &RunContext, kind: FaultKind) -> FallbackDecision {
@@ -81,7 +79,7 @@ mod tests {
         let replaced: Vec<&str> = FaultKind::ALL
             .into_iter()
             .filter(|kind| decide(&run, *kind) == FallbackDecision::To(1))
-            .map(WordEnum::as_str)
+            .map(FaultKind::as_str)
             .collect();
         let expected =
             ["connect", "timeout", "rate_limited", "server", "truncated", "missing_model"];

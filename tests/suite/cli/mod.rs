@@ -13,6 +13,7 @@ mod crash;
 mod damaged_journals;
 mod exit_codes;
 mod export;
+mod fallback;
 mod hooks;
 mod import;
 mod info_commands;
