@@ -112,9 +112,26 @@ fn a_task_is_finished_by_another_model_and_resumed_with_it() {
     assert_eq!(ran.outcome(), outcome(0, "llm_done", "success"), "{}", ran.err);
     assert_eq!(models.requests(), (2, 2));
     assert_eq!(ran.json()["models"], used(2, 0.00048));
+    let costs = models.run(&["sessions", "costs"]);
+    assert!(costs.out.contains("openai-chat/second-model"), "{}", costs.out);
     // Without other models it is the first one again.
     let ran = models.run(&["resume", "last", "Again.", "--set", "llm.fallback=[]", "--json"]);
     assert_eq!((ran.code, models.requests()), (1, (3, 2)), "{}", ran.err);
+}
+
+/// It has the failed request to the first one, and the reply of the other one.
+#[test]
+fn a_recording_of_several_models_is_replayed() {
+    let models = Models::new([signed_call(), overloaded()], [chat::unstreamed("Done.")]);
+    let recorded = models.run(&["run", "Do it.", "--record", "run.jsonl", "--json"]);
+    let replay = ["run", "Do it.", "--model", "replay/run.jsonl", "--json"];
+    let replayed = wait_for_exit(models.world.command(&replay).spawn().unwrap());
+    assert_eq!(replayed.outcome(), outcome(0, "llm_done", "success"), "{}", replayed.err);
+    assert_eq!(models.requests(), (2, 1));
+    let of = |ran: &CommandResult| (ran.json()["output"].clone(), ran.json()["cost"].clone());
+    assert_eq!(of(&recorded), (json!("Done."), json!(0.00036)));
+    assert_eq!(of(&recorded).0, of(&replayed).0);
+    assert_eq!(replayed.json()["models"][1]["model"], "openai-chat/second-model");
 }
 
 #[test]
