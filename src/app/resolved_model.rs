@@ -13,7 +13,10 @@ use crate::config::{
 };
 use crate::llm::model_table::{ModelFacts, ModelInfo, ModelTable};
 use crate::llm::scripted::{Script, ScriptPosition, ScriptedModel};
-use crate::llm::{ConnectError, ModelConnectionSettings, ModelSpec, Recorder, Recording, connect};
+use crate::llm::{
+    ConnectError, ModelConnectionSettings, ModelSpec, Provider, Recorder, Recording, connect,
+    list_models,
+};
 use crate::machine::CallPurpose;
 use crate::model::{Effort, Fault, RunRules, Tokens, did_you_mean};
 use crate::port::{Model, ModelCall, ModelRequest, WallClock};
@@ -80,6 +83,54 @@ pub fn known_models(config: &Config) -> Result<(Vec<KnownModel>, String), AppErr
         info: info.clone(),
     }));
     Ok((models, table.date().to_owned()))
+}
+
+/// Requests the models that the key of a provider gives access to, with what the table knows of them. Without a provider it is
+/// that of the model of the configuration. The provider may refuse.
+///
+/// # Errors
+///
+/// Fails if the configuration names no provider, has no key for it, or the provider has no such list.
+pub fn available_models(
+    config: &Config,
+    world: &ProcessEnv,
+    provider: Option<&'static Provider>,
+) -> Result<Result<Vec<KnownModel>, Fault>, AppError> {
+    let chosen = match &config.settings.llm.model {
+        Some(name) => Some(ResolvedModel::named(name, config, world, None)?),
+        None => None,
+    };
+    let own = chosen.as_ref().and_then(|model| match &model.source {
+        ModelSource::Named(ModelSpec::Remote { provider, .. }) => Some(*provider),
+        ModelSource::Named(_) | ModelSource::Local(..) => None,
+    });
+    let provider = provider.or(own).ok_or(AppError::NoModel)?;
+    let table = model_table(config)?;
+    let spec = |id: &str| ModelSpec::Remote { provider, name: id.to_owned() };
+    let model = match chosen.filter(|_| own == Some(provider)) {
+        Some(model) => model,
+        None => ResolvedModel {
+            is_of_other_provider: own.is_some(),
+            ..ResolvedModel::from_spec(spec("models"), table.clone())
+        },
+    };
+    let env = |name: &str| world.variable(name).map(str::to_owned);
+    let listed = list_models(provider, &model.connection_settings(config), &table, &env)?;
+    Ok(listed.map(|names| {
+        let known = |id: String| {
+            let unknown = ModelInfo {
+                id: id.clone(),
+                provider,
+                price: None,
+                window: None,
+                max_output: None,
+                efforts: None,
+            };
+            let info = table.lookup(&spec(&id)).cloned().unwrap_or(unknown);
+            KnownModel { defined_as: None, name: format!("{}/{id}", provider.name()), info }
+        };
+        names.into_iter().map(known).collect()
+    }))
 }
 
 /// Returns the model table, with the prices of the user.
@@ -473,30 +524,36 @@ impl ResolvedModel {
             ModelSource::Local(_, connect) => return Ok(connect(position)),
             ModelSource::Named(spec) => spec,
         };
+        let settings = ModelConnectionSettings {
+            cache_key: Some(session.to_owned()),
+            recorder: recorder.cloned(),
+            position,
+            ..self.connection_settings(config)
+        };
+        let env = |name: &str| world.variable(name).map(str::to_owned);
+        Ok(connect(spec, &settings, &self.models, &env)?)
+    }
+
+    fn connection_settings(&self, config: &Config) -> ModelConnectionSettings {
         let llm = &config.settings.llm;
         let defaults = LlmConnection::new(llm);
         let common = if self.is_of_other_provider { LlmConnection::default() } else { defaults };
         let ModelAddress { api_base, api_key_env } = self.address.clone();
-        let settings = ModelConnectionSettings {
+        ModelConnectionSettings {
             api_base: api_base.or(common.api_base),
             api_key_env: api_key_env.or(common.api_key_env),
             api_key_command: common.api_key_command,
             allow_http: llm.allow_http,
             stream: llm.stream,
             prompt_caching: llm.prompt_caching,
-            cache_key: Some(session.to_owned()),
-            recorder: recorder.cloned(),
             timeout: llm.timeout.into(),
             idle_timeout: llm.idle_timeout.into(),
-            position,
             clock: Some(WallClock::new(Arc::new(SystemClock::start()))),
             effort: llm.effort.filter(|_| !self.has_default_effort),
             options: common.options,
             headers: common.headers,
             ..ModelConnectionSettings::default()
-        };
-        let env = |name: &str| world.variable(name).map(str::to_owned);
-        Ok(connect(spec, &settings, &self.models, &env)?)
+        }
     }
 }
 

@@ -24,6 +24,7 @@ mod limits;
 mod live_status;
 mod loops;
 mod misuse;
+mod model_list;
 mod model_options;
 mod other_models;
 mod output;
