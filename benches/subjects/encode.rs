@@ -73,6 +73,7 @@ impl SentConversation {
 
     fn prepare(&mut self) {
         let ask = ModelRequest {
+            model: 0,
             purpose: CallPurpose::Agent,
             attempt: 1,
             system: &self.system,

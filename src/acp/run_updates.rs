@@ -189,6 +189,10 @@ impl ReportSink for RunUpdates {
                     "The model is called again in {seconds:.1} s ({fault})."
                 ))
             }
+            PublicEventKind::ModelFallback(fallback) => self.send_thought(&format!(
+                "{} is out of reach ({}); {} is called from now on.",
+                fallback.from, fallback.fault, fallback.to
+            )),
             PublicEventKind::Error(error) => {
                 match error.severity {
                     Severity::Warning => log::warn!("{}", error.message),

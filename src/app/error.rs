@@ -37,6 +37,9 @@ pub enum AppError {
     /// A model that the user defines has to name one.
     #[error("models.{0} has no `model`; set it to PROVIDER/NAME")]
     IncompleteModel(String),
+    /// A model can't replace itself.
+    #[error("llm.fallback names {0}, which is called before it already")]
+    RepeatedFallback(String),
     /// A run with a budget needs a price.
     #[error("the run has a budget, and the price of {0} is unknown")]
     NoPrice(String),

@@ -103,6 +103,7 @@ pub fn probe_model(
         item: ConversationItem::user(MessageOrigin::Task, "Say: ok"),
     });
     let ask = ModelRequest {
+        model: 0,
         purpose: CallPurpose::Agent,
         attempt: 1,
         system: &Arc::from("Answer with one word."),

@@ -8,14 +8,17 @@ use serde_json::{Map, Value};
 use super::error::AppError;
 use super::process_env::ProcessEnv;
 use crate::config::{
-    Config, ConfigName, EvaluationMode, LlmConfig, ModelConfig, ModelLimits, ModelName,
-    UnknownPricePolicy,
+    Config, ConfigName, EvaluationMode, LlmConfig, ModelConfig, ModelLimits, ModelName, Settings,
+    UnknownPricePolicy, model_rules,
 };
 use crate::llm::model_table::{ModelFacts, ModelInfo, ModelTable};
 use crate::llm::scripted::{Script, ScriptPosition, ScriptedModel};
-use crate::llm::{ConnectError, ModelConnectionSettings, ModelSpec, Recorder, Recording, connect};
+use crate::llm::{
+    ConnectError, ModelConnectionSettings, ModelSpec, Provider, Recorder, Recording, connect,
+    list_models,
+};
 use crate::machine::CallPurpose;
-use crate::model::{Effort, Fault, Tokens, did_you_mean};
+use crate::model::{Effort, Fault, RunRules, Tokens, did_you_mean};
 use crate::port::{Model, ModelCall, ModelRequest, WallClock};
 use crate::runner::SystemClock;
 
@@ -37,6 +40,8 @@ pub struct ResolvedModel {
     summarizer: Option<Box<ResolvedModel>>,
     /// The model of evaluations, if it is another one.
     evaluator: Option<Box<ResolvedModel>>,
+    /// The models that are called instead when this one is out of reach, in their order, each with its name in this run.
+    fallbacks: Vec<(Arc<str>, ResolvedModel)>,
 }
 
 /// The address and the key of a model that the user has defined.
@@ -78,6 +83,54 @@ pub fn known_models(config: &Config) -> Result<(Vec<KnownModel>, String), AppErr
         info: info.clone(),
     }));
     Ok((models, table.date().to_owned()))
+}
+
+/// Requests the models that the key of a provider gives access to, with what the table knows of them. Without a provider it is
+/// that of the model of the configuration. The provider may refuse.
+///
+/// # Errors
+///
+/// Fails if the configuration names no provider, has no key for it, or the provider has no such list.
+pub fn available_models(
+    config: &Config,
+    world: &ProcessEnv,
+    provider: Option<&'static Provider>,
+) -> Result<Result<Vec<KnownModel>, Fault>, AppError> {
+    let chosen = match &config.settings.llm.model {
+        Some(name) => Some(ResolvedModel::named(name, config, world, None)?),
+        None => None,
+    };
+    let own = chosen.as_ref().and_then(|model| match &model.source {
+        ModelSource::Named(ModelSpec::Remote { provider, .. }) => Some(*provider),
+        ModelSource::Named(_) | ModelSource::Local(..) => None,
+    });
+    let provider = provider.or(own).ok_or(AppError::NoModel)?;
+    let table = model_table(config)?;
+    let spec = |id: &str| ModelSpec::Remote { provider, name: id.to_owned() };
+    let model = match chosen.filter(|_| own == Some(provider)) {
+        Some(model) => model,
+        None => ResolvedModel {
+            is_of_other_provider: own.is_some(),
+            ..ResolvedModel::from_spec(spec("models"), table.clone())
+        },
+    };
+    let env = |name: &str| world.variable(name).map(str::to_owned);
+    let listed = list_models(provider, &model.connection_settings(config), &table, &env)?;
+    Ok(listed.map(|names| {
+        let known = |id: String| {
+            let unknown = ModelInfo {
+                id: id.clone(),
+                provider,
+                price: None,
+                window: None,
+                max_output: None,
+                efforts: None,
+            };
+            let info = table.lookup(&spec(&id)).cloned().unwrap_or(unknown);
+            KnownModel { defined_as: None, name: format!("{}/{id}", provider.name()), info }
+        };
+        names.into_iter().map(known).collect()
+    }))
 }
 
 /// Returns the model table, with the prices of the user.
@@ -122,24 +175,27 @@ enum ModelSource {
 /// Returns a model around another one.
 pub type ModelWrapper = Arc<dyn Fn(Box<dyn Model>, &ModelLimits) -> Box<dyn Model> + Send + Sync>;
 
-/// A model whose summaries are written by another one.
-struct WithSummarizer {
-    model: Box<dyn Model>,
-    summarizer: Box<dyn Model>,
-    /// The most tokens of a summary.
-    max_output: Option<Tokens>,
+/// The models of a run: the first one, those that may be called instead, and perhaps one that writes the summaries.
+struct ModelSet {
+    first: Box<dyn Model>,
+    /// Empty for a recording, which has the replies of all.
+    fallbacks: Vec<Box<dyn Model>>,
+    /// With the most tokens of a summary.
+    summarizer: Option<(Box<dyn Model>, Option<Tokens>)>,
 }
 
-impl Model for WithSummarizer {
+impl Model for ModelSet {
     fn prepare(&mut self, ask: &ModelRequest<'_>) -> Result<Box<dyn ModelCall>, Fault> {
-        match ask.purpose {
-            CallPurpose::Agent | CallPurpose::Closing => self.model.prepare(ask),
-            CallPurpose::Compaction => {
-                let most = self.max_output.unwrap_or(Tokens(u64::MAX));
-                let max_output = ask.max_output.map(|output| output.min(most));
-                self.summarizer.prepare(&ModelRequest { max_output, ..*ask })
-            }
+        if let (CallPurpose::Compaction, Some((summarizer, most))) =
+            (ask.purpose, &mut self.summarizer)
+        {
+            let most = most.unwrap_or(Tokens(u64::MAX));
+            let max_output = ask.max_output.map(|output| output.min(most));
+            return summarizer.prepare(&ModelRequest { max_output, ..*ask });
         }
+        let index = usize::try_from(ask.model).unwrap_or(usize::MAX);
+        let fallback = index.checked_sub(1).and_then(|index| self.fallbacks.get_mut(index));
+        fallback.unwrap_or(&mut self.first).prepare(ask)
     }
 }
 
@@ -159,23 +215,23 @@ impl ResolvedModel {
             .with_other_models(config, world)
     }
 
-    /// Adds the models of summaries and evaluations. A recording has those of its run.
+    /// Adds the models of summaries and evaluations, and those that are called instead. A recording has those of its run.
     pub(super) fn with_other_models(
         mut self,
         config: &Config,
         world: &ProcessEnv,
     ) -> Result<Self, AppError> {
         let settings = &config.settings;
+        for name in &settings.llm.fallback {
+            self.add_fallback(name, config, world)?;
+        }
         if let ModelSource::Named(ModelSpec::Replay(_)) = self.source {
             return Ok(self);
         }
         let other = |name: &ModelName| {
             let mut other = Self::named(name, config, world, None)?;
             other.has_default_effort = true;
-            other.is_of_other_provider = match (self.provider(), other.provider()) {
-                (Some(own), Some(other)) => own != other,
-                _ => false,
-            };
+            other.is_of_other_provider = self.has_other_provider(&other);
             Ok::<_, AppError>(Box::new(other))
         };
         let summarizer = settings.llm.summary_model.as_ref().map(other).transpose()?;
@@ -187,9 +243,70 @@ impl ResolvedModel {
             let windows = [self.limits.window, summarizer.limits.window];
             self.limits.window = windows.into_iter().flatten().min();
             self.limits.summary_price = summarizer.limits.price;
+            for (_, fallback) in &mut self.fallbacks {
+                let windows = [fallback.limits.window, summarizer.limits.window];
+                fallback.limits.window = windows.into_iter().flatten().min();
+                fallback.limits.summary_price = summarizer.limits.price;
+            }
         }
         self.summarizer = summarizer;
         Ok(self)
+    }
+
+    /// Adds a model that is called instead of this one and of those that were added before. It reasons as much, if it can.
+    fn add_fallback(
+        &mut self,
+        name: &ModelName,
+        config: &Config,
+        world: &ProcessEnv,
+    ) -> Result<(), AppError> {
+        let mut other = Self::named(name, config, world, None)?;
+        let is_same = |known: &Self| {
+            known.name() == other.name() && known.address.api_base == other.address.api_base
+        };
+        if is_same(self) || self.fallbacks.iter().any(|(_, known)| is_same(known)) {
+            return Err(AppError::RepeatedFallback(other.name().to_string()));
+        }
+        // The same model at another address has the name that the user has given it.
+        let is_taken = self.name() == other.name()
+            || self.fallbacks.iter().any(|(known, _)| *known == other.name());
+        let shown = if is_taken { name.as_str().into() } else { other.name() };
+        other.is_of_other_provider = self.has_other_provider(&other);
+        if let Some(effort) = config.settings.llm.effort
+            && !other.has_effort(effort)
+        {
+            log::warn!("{shown} has no effort '{effort}', and reasons as its provider decides");
+            other.has_default_effort = true;
+        }
+        self.fallbacks.push((shown, other));
+        Ok(())
+    }
+
+    fn has_other_provider(&self, other: &Self) -> bool {
+        match (self.provider(), other.provider()) {
+            (Some(own), Some(other)) => own != other,
+            _ => false,
+        }
+    }
+
+    /// Returns whether the model can reason this much, as far as is known.
+    fn has_effort(&self, effort: Effort) -> bool {
+        let ModelSource::Named(spec) = &self.source else { return true };
+        self.models.lookup(spec).is_none_or(|info| info.effort_word(effort).is_ok())
+    }
+
+    /// Returns the rules of a run with what they have to know of several models.
+    pub fn add_to_rules(&self, settings: &Settings, rules: RunRules) -> RunRules {
+        let summary_model = self.summarizer.as_ref().map(|summarizer| summarizer.name());
+        if self.fallbacks.is_empty() {
+            return RunRules { summary_model, ..rules };
+        }
+        let first = model_rules(settings, self.name(), &self.limits);
+        let others = self.fallbacks.iter();
+        let others =
+            others.map(|(name, model)| model_rules(settings, Arc::clone(name), &model.limits));
+        let models = std::iter::once(first).chain(others).collect();
+        RunRules { summary_model, models, ..rules }
     }
 
     /// Returns the model that this name means.
@@ -276,6 +393,7 @@ impl ResolvedModel {
             has_default_effort: false,
             summarizer: None,
             evaluator: None,
+            fallbacks: Vec::new(),
         }
     }
 
@@ -322,7 +440,8 @@ impl ResolvedModel {
     /// Returns the name of the first model without a price.
     pub fn unpriced(&self) -> Option<Arc<str>> {
         let others = self.summarizer.iter().chain(&self.evaluator).map(|other| &**other);
-        let mut all = std::iter::once(self).chain(others);
+        let fallbacks = self.fallbacks.iter().map(|(_, model)| model);
+        let mut all = std::iter::once(self).chain(fallbacks).chain(others);
         all.find(|model| model.limits.price.is_none()).map(Self::name)
     }
 
@@ -370,19 +489,27 @@ impl ResolvedModel {
         if let Some(evaluator) = &self.evaluator {
             evaluator.check(config, world)?;
         }
-        let model = match &self.summarizer {
+        let wrap = |model: Box<dyn Model>, limits: &ModelLimits| match &self.wrapper {
+            Some(wrap) => wrap(model, limits),
             None => model,
-            Some(other) => {
-                let position = ScriptPosition::default();
-                let summarizer = other.connect_inner(config, world, session, position, recorder)?;
-                let max_output = other.limits.max_output;
-                Box::new(WithSummarizer { model, summarizer, max_output })
-            }
         };
-        Ok(match &self.wrapper {
-            Some(wrap) => wrap(model, &self.limits),
-            None => model,
-        })
+        let first = wrap(model, &self.limits);
+        let connect = |other: &Self| {
+            other.connect_inner(config, world, session, ScriptPosition::default(), recorder)
+        };
+        let summarizer = match &self.summarizer {
+            Some(other) => Some((wrap(connect(other)?, &self.limits), other.limits.max_output)),
+            None => None,
+        };
+        let is_recording = matches!(self.source, ModelSource::Named(ModelSpec::Replay(_)));
+        let fallbacks = self.fallbacks.iter().filter(|_| !is_recording);
+        let fallbacks = fallbacks
+            .map(|(_, other)| Ok(wrap(connect(other)?, &other.limits)))
+            .collect::<Result<Vec<_>, AppError>>()?;
+        if summarizer.is_none() && fallbacks.is_empty() {
+            return Ok(first);
+        }
+        Ok(Box::new(ModelSet { first, fallbacks, summarizer }))
     }
 
     fn connect_inner(
@@ -397,30 +524,36 @@ impl ResolvedModel {
             ModelSource::Local(_, connect) => return Ok(connect(position)),
             ModelSource::Named(spec) => spec,
         };
+        let settings = ModelConnectionSettings {
+            cache_key: Some(session.to_owned()),
+            recorder: recorder.cloned(),
+            position,
+            ..self.connection_settings(config)
+        };
+        let env = |name: &str| world.variable(name).map(str::to_owned);
+        Ok(connect(spec, &settings, &self.models, &env)?)
+    }
+
+    fn connection_settings(&self, config: &Config) -> ModelConnectionSettings {
         let llm = &config.settings.llm;
         let defaults = LlmConnection::new(llm);
         let common = if self.is_of_other_provider { LlmConnection::default() } else { defaults };
         let ModelAddress { api_base, api_key_env } = self.address.clone();
-        let settings = ModelConnectionSettings {
+        ModelConnectionSettings {
             api_base: api_base.or(common.api_base),
             api_key_env: api_key_env.or(common.api_key_env),
             api_key_command: common.api_key_command,
             allow_http: llm.allow_http,
             stream: llm.stream,
             prompt_caching: llm.prompt_caching,
-            cache_key: Some(session.to_owned()),
-            recorder: recorder.cloned(),
             timeout: llm.timeout.into(),
             idle_timeout: llm.idle_timeout.into(),
-            position,
             clock: Some(WallClock::new(Arc::new(SystemClock::start()))),
             effort: llm.effort.filter(|_| !self.has_default_effort),
             options: common.options,
             headers: common.headers,
             ..ModelConnectionSettings::default()
-        };
-        let env = |name: &str| world.variable(name).map(str::to_owned);
-        Ok(connect(spec, &settings, &self.models, &env)?)
+        }
     }
 }
 

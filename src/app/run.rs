@@ -279,6 +279,7 @@ impl RunSetup {
             has_schema: self.schema.is_some(),
             exit_on_partial: request.exit_on_partial,
             prior_usage: request.target.earlier_usage(),
+            prior_models: request.target.earlier_models(),
         }
     }
 
@@ -305,7 +306,9 @@ impl RunSetup {
 
     fn session_rules(&self, session: &str, target: &SessionTarget) -> RunRules {
         let seed = Digest::EMPTY.with_bytes(session.as_bytes()).0;
-        let rules = run_rules(&self.config.settings, &self.agent, &self.model.limits, seed);
+        let settings = &self.config.settings;
+        let rules = run_rules(settings, &self.agent, &self.model.limits, seed);
+        let rules = self.model.add_to_rules(settings, rules);
         let opened = target.opened();
         RunRules {
             // A session that others can reach may have a follow-up waiting.

@@ -12,7 +12,7 @@ use crate::journal::{
     FileJournal, JournalError, OpenedSession, ParentCall, ResumeOptions, ResumedSession,
     SessionHeader, SessionId, SessionOutputs, SessionSetup, SessionStore,
 };
-use crate::machine::{Conversation, Machine, MachineOutput, State};
+use crate::machine::{Conversation, Machine, MachineOutput, ModelUsage, State};
 use crate::model::{CallId, ConversationItem, LimitBaseline, MessageOrigin, RunRules, pluralize};
 use crate::tools::{OutputStore, ResultPage};
 use crate::view::PriorUsage;
@@ -109,6 +109,11 @@ impl SessionTarget {
             let llm_calls = run.model_calls + costs.subagent_calls;
             PriorUsage { costs, steps: run.steps, llm_calls }
         })
+    }
+
+    /// Returns what each model has used before.
+    pub(super) fn earlier_models(&self) -> Vec<ModelUsage> {
+        self.opened().map_or_else(Vec::new, |opened| opened.history.models.clone())
     }
 
     /// Opens the session. What was decided is durable when this returns. A stored session resumes without a task.

@@ -193,6 +193,9 @@ fn error_hints(error: &AppError) -> Vec<String> {
              AWS_BEARER_TOKEN_BEDROCK",
         ],
         AppError::Connect(ConnectError::MissingAddressPart { .. }) => &["set the variable"],
+        AppError::RepeatedFallback(_) => &[
+            "name other models in llm.fallback; requests to a model are retried by themselves: llm.retries, llm.retry_for",
+        ],
         AppError::NoPrice(_) => &[
             "add its price to the file of `costs.prices_file`, or run without counting costs: --set costs.unknown_price=warn",
         ],

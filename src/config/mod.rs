@@ -61,7 +61,7 @@ pub use origin::{ConfigDocument, LayerRank, OriginSource, SourceExcerpt, ValueOr
 pub use overrides::{OptionOverride, TRUST_VARIABLE};
 pub use problem::{ConfigError, ConfigNotice, ConfigProblem, NoticeCause, ProblemKind};
 pub use resolved::Config;
-pub use run_rules::{ModelLimits, quality_gates, run_rules};
+pub use run_rules::{ModelLimits, model_rules, quality_gates, run_rules};
 pub use settings::{
     AgentConfig, CheckpointsConfig, CommandsConfig, ContextConfig, CostsConfig, EvaluationConfig,
     EvaluationMode, ExpectedDecision, GuardrailsConfig, HookConfig, HookConfinement, HooksConfig,

@@ -1,10 +1,12 @@
 //! The rules of a run, from the settings.
 
+use std::sync::Arc;
+
 use super::agents::AgentDefinition;
 use super::settings::{QualityGate, Settings};
 use crate::model::{
-    ContextLimits, CountLimits, EffectTimeouts, OutputLimits, Price, RetryBackoff, RunLimits,
-    RunRules, TimeSpan, Tokens,
+    ContextLimits, CountLimits, EffectTimeouts, ModelRules, OutputLimits, Price, RetryBackoff,
+    RunLimits, RunRules, TimeSpan, Tokens,
 };
 use crate::port::HookPoint;
 
@@ -43,8 +45,6 @@ pub fn run_rules(
     let defaults = RunRules::default();
     let gates = quality_gates(settings, agent).iter().map(|gate| gate.timeout);
     let hooks_at = |point| hooks.enabled_at(point).map(|hook| hook.timeout);
-    // The lower of the user's limit and the model's; the user's if the model is unknown.
-    let windows = [context.max_context_tokens, model.window].into_iter();
     let has_checks = gates.len() > 0 || hooks.enabled_at(HookPoint::Stop).next().is_some();
     RunRules {
         seed,
@@ -60,12 +60,12 @@ pub fn run_rules(
         summary_price: model.summary_price,
         output: OutputLimits {
             user_limit: llm.max_output_tokens,
-            model_limit: model.max_output.unwrap_or(defaults.output.model_limit),
+            model_limit: output_limit(model),
             is_whole: !llm.stream,
             ..defaults.output
         },
         context: ContextLimits {
-            window: windows.flatten().min().unwrap_or(defaults.context.window),
+            window: window(settings, model),
             threshold: percent(context.threshold),
             summarize_after: context.summarize_after_steps,
             keep_recent: context.keep_recent_steps,
@@ -90,6 +90,26 @@ pub fn run_rules(
         fail_on_denied: settings.permissions.fail_on_denied,
         ..defaults
     }
+}
+
+/// Returns the rules of one of several models of a run.
+pub fn model_rules(settings: &Settings, name: Arc<str>, model: &ModelLimits) -> ModelRules {
+    ModelRules {
+        name,
+        price: model.price,
+        window: window(settings, model),
+        model_limit: output_limit(model),
+    }
+}
+
+/// Returns the lower of the user's limit and the model's; the user's if the model is unknown.
+fn window(settings: &Settings, model: &ModelLimits) -> Tokens {
+    let windows = [settings.context.max_context_tokens, model.window].into_iter();
+    windows.flatten().min().unwrap_or_else(|| ContextLimits::default().window)
+}
+
+fn output_limit(model: &ModelLimits) -> Tokens {
+    model.max_output.unwrap_or_else(|| OutputLimits::default().model_limit)
 }
 
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // between 5 and 95

@@ -15,7 +15,7 @@ use super::session_id::SessionId;
 use super::steering_queue::MessageId;
 use crate::machine::{
     Authorization, CallIntent, CostBreakdown, Event, FileDigests, Fingerprint, Machine,
-    MachineOutput, Resumption, RunStatus, State, StateKind,
+    MachineOutput, ModelUsage, Resumption, RunStatus, State, StateKind,
 };
 use crate::model::{
     CallId, CheckpointKind, CheckpointOutcome, CheckpointRecord, EffectId, FaultKind, RunTime,
@@ -39,6 +39,8 @@ pub struct SessionHistory {
     pub epoch: WallTime,
     /// The usage so far.
     pub costs: CostBreakdown,
+    /// The same by model, in the order of their first calls.
+    pub models: Vec<ModelUsage>,
     /// Completed model calls: answered, failed or given up, including those of sub-agents. A call that a crash or an
     /// interrupt cut off is not among them; the session makes it again.
     pub finished_calls: u32,
@@ -179,6 +181,7 @@ impl SessionHistory {
             output,
             at: RunTime::START,
             costs: CostBreakdown::default(),
+            models: Vec::new(),
             finished_calls: 0,
             ended: None,
             checkpoints: Vec::new(),
@@ -212,7 +215,9 @@ impl SessionHistory {
                 let is_charged = matches!(event, Event::UsageReported { .. })
                     && self.machine.state.awaits(event);
                 let completed = implied_reads::complete_event(event.clone(), &self.machine.state);
+                let state = self.machine.state.clone();
                 (self.machine, self.output) = self.machine.handle(stored.at, completed);
+                self.add_model_usage(&state, Some(event));
                 self.costs.add(before, Some(event), self.machine.state.run().used);
                 let is_over = running_call.is_some()
                     && pending_model_call(&self.machine.state) != running_call
@@ -232,7 +237,9 @@ impl SessionHistory {
                 }
                 self.epoch = stored.ts.map_or(self.epoch, |now| now.minus(stored.at));
                 self.remember_recovered(&resumption);
+                let state = self.machine.state.clone();
                 (self.machine, self.output) = self.machine.resume(stored.at, resumption);
+                self.add_model_usage(&state, None);
                 self.costs.add(before, None, self.machine.state.run().used);
                 true
             }
@@ -249,6 +256,11 @@ impl SessionHistory {
             StoredContent::Header(_) | StoredContent::Partial(_) | StoredContent::Other => false,
         };
         (self, ReplayedRecord { fingerprint, is_advanced, divergence: difference })
+    }
+
+    fn add_model_usage(&mut self, before: &State, event: Option<&Event>) {
+        let change = (before, event, &self.machine.state);
+        ModelUsage::add_between(&mut self.models, &self.setup.model, change);
     }
 
     /// Returns whether the setup comes from an import and the session was not resumed here since. Its options, folder

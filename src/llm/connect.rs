@@ -1,5 +1,6 @@
 //! Connecting to a model: its wire, its address and its key.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,6 +11,7 @@ use super::bedrock::{self, BedrockSigner, CredentialsError, CredentialsSource};
 use super::cassette::{OnMismatch, Player, Recorder, Recording, ReplayModel};
 use super::exchange::{HttpTransport, KeySource, RequestSigner, RequestTarget, WireModel};
 use super::key_command::KeyCommand;
+use super::model_list;
 use super::model_spec::{ModelSpec, ModelSpecError};
 use super::model_table::{EffortError, ModelTable};
 use super::playback_error::PlaybackError;
@@ -17,7 +19,7 @@ use super::provider::Provider;
 use super::scripted::{Script, ScriptPosition, ScriptedModel};
 use super::vertex;
 use super::wire::{Cloud, EffortSetting, StreamFraming, WireSetup};
-use crate::model::Effort;
+use crate::model::{Effort, Fault};
 use crate::net::{
     Endpoint, EndpointError, HeaderMap, HeaderName, HeaderValue, HttpClient, HttpOptions,
     HttpTimeouts, NetError, Secret, SecretError, Secrets, header,
@@ -122,6 +124,9 @@ pub enum ConnectError {
     /// A header of the user can't be sent.
     #[error("the header {0} of llm.headers has a name or a value that can't be sent")]
     InvalidHeader(String),
+    /// The provider lists no models in its API format.
+    #[error("{0} has no list of the models that a key gives access to")]
+    NoModelList(&'static str),
     /// The base URL is invalid.
     #[error(transparent)]
     Address(#[from] EndpointError),
@@ -187,22 +192,54 @@ pub fn connect(
         }
         ModelSpec::Replay(path) => connect_replay(Recording::load(path)?, settings, table),
         ModelSpec::Remote { provider, .. } => {
-            let endpoint = resolve_endpoint(provider, settings, env)?;
-            let timeouts = HttpTimeouts {
-                connect: settings.connect_timeout,
-                first_byte: match settings.stream {
-                    true => settings.timeout,
-                    false => settings.timeout.saturating_mul(UNSTREAMED_TIMEOUT_FACTOR),
-                },
-                idle: settings.idle_timeout,
-            };
-            let client = HttpClient::new(&HttpOptions::from_env(&endpoint, timeouts, env))?;
-            let key = find_key(provider, settings, env, &endpoint)?;
-            let transport = Arc::new(client);
-            let connection = ModelConnection { transport, endpoint, url: None, key: Some(key) };
+            let connection = open_connection(provider, settings, env)?;
             build_model(model, settings, table, connection)
         }
     }
+}
+
+/// Requests the names of the models that the key gives access to.
+///
+/// # Errors
+///
+/// Fails for an invalid or incomplete configuration, and for a provider without such a list. The provider may refuse.
+pub fn list_models(
+    provider: &'static Provider,
+    settings: &ModelConnectionSettings,
+    table: &ModelTable,
+    env: EnvLookup<'_>,
+) -> Result<Result<BTreeSet<String>, Fault>, ConnectError> {
+    if provider.cloud.is_some() {
+        return Err(ConnectError::NoModelList(provider.name()));
+    }
+    let connection = open_connection(provider, settings, env)?;
+    let url = connection.endpoint.join(model_list::list_path(provider.format.name));
+    let connection = ModelConnection { url: Some(url), ..connection };
+    let spec = ModelSpec::Remote { provider, name: "models".to_owned() };
+    let settings = ModelConnectionSettings { stream: false, effort: None, ..settings.clone() };
+    let target = build_target(&spec, &settings, table, connection)?;
+    Ok(model_list::request_list(&target, &CancellationToken::new()))
+}
+
+/// Returns where to send the requests of a provider, and with which key.
+fn open_connection(
+    provider: &Provider,
+    settings: &ModelConnectionSettings,
+    env: EnvLookup<'_>,
+) -> Result<ModelConnection, ConnectError> {
+    let endpoint = resolve_endpoint(provider, settings, env)?;
+    let timeouts = HttpTimeouts {
+        connect: settings.connect_timeout,
+        first_byte: match settings.stream {
+            true => settings.timeout,
+            false => settings.timeout.saturating_mul(UNSTREAMED_TIMEOUT_FACTOR),
+        },
+        idle: settings.idle_timeout,
+    };
+    let client = HttpClient::new(&HttpOptions::from_env(&endpoint, timeouts, env))?;
+    let key = find_key(provider, settings, env, &endpoint)?;
+    let transport = Arc::new(client);
+    Ok(ModelConnection { transport, endpoint, url: None, key: Some(key) })
 }
 
 /// Returns a model that replays the responses of a recording. Each recorded model keeps its wire and its address.
@@ -256,6 +293,15 @@ fn build_model(
     table: &ModelTable,
     connection: ModelConnection,
 ) -> Result<Box<dyn Model>, ConnectError> {
+    Ok(Box::new(WireModel::new(build_target(model, settings, table, connection)?)))
+}
+
+fn build_target(
+    model: &ModelSpec,
+    settings: &ModelConnectionSettings,
+    table: &ModelTable,
+    connection: ModelConnection,
+) -> Result<RequestTarget, ConnectError> {
     let ModelSpec::Remote { provider, name } = model else {
         let (name, nearest) = (model.to_string(), None);
         return Err(ModelSpecError::UnknownName { name, nearest }.into());
@@ -340,7 +386,7 @@ fn build_model(
         Some(recorder) => recorder.wrap_transport(transport, &id, masker.clone()),
         None => transport,
     };
-    let target = RequestTarget {
+    Ok(RequestTarget {
         transport,
         model: id,
         url,
@@ -350,8 +396,7 @@ fn build_model(
         signer,
         may_truncate: provider.may_truncate,
         wire,
-    };
-    Ok(Box::new(WireModel::new(target)))
+    })
 }
 
 /// Returns how much a model is to reason.

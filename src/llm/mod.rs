@@ -20,6 +20,7 @@ mod exchange;
 mod fault;
 mod gemini;
 mod key_command;
+mod model_list;
 mod model_spec;
 pub mod model_table;
 mod openai_chat;
@@ -36,7 +37,7 @@ mod wire;
 
 pub use bedrock::CredentialsError;
 pub use cassette::{OnMismatch, RecordError, Recorder, Recording};
-pub use connect::{ConnectError, EnvLookup, ModelConnectionSettings, connect};
+pub use connect::{ConnectError, EnvLookup, ModelConnectionSettings, connect, list_models};
 pub use model_spec::{ModelSpec, ModelSpecError};
 pub use playback_error::PlaybackError;
 pub use provider::{PROVIDERS, Provider, provider_names, provider_table};

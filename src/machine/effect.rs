@@ -113,6 +113,9 @@ pub enum ConversationChange {
         /// The size to reach. More exchanges are replaced, oldest first, until the context fits.
         target_size: Tokens,
     },
+    /// Prepares the conversation for another model: leaves out the blocks that only the previous one understands, and measures
+    /// the size without its counts.
+    ChangeModel,
 }
 
 /// What replaces exchanges that were compacted.
@@ -160,6 +163,20 @@ pub enum MachineNote {
         wait: TimeSpan,
         /// The fault of the previous attempt.
         fault: FaultKind,
+    },
+    /// The model is out of reach, and another one is called from now on.
+    FellBack {
+        /// The index of the previous model.
+        from: u32,
+        /// The index of the other model.
+        to: u32,
+        /// The fault of the last attempt.
+        fault: FaultKind,
+    },
+    /// The budget doesn't cover a call of another model, which would have been the next one.
+    FallbackUnaffordable {
+        /// The index of the model.
+        model: u32,
     },
     /// Turns are repeated.
     LoopDetected {

@@ -30,6 +30,10 @@ impl Fingerprint {
         input.add([run.now.0, run.started_at.0, run.next_effect.0]);
         input.add([run.steps, run.model_calls, run.requests].map(u64::from));
         input.add([used.cost.0, used.tokens.0]);
+        // Fingerprints of releases without other models stay the same.
+        if run.model > 0 {
+            input.add([run.model.into()]);
+        }
         input.add(
             [streaks.truncated, streaks.empty, streaks.pauses, streaks.invalid].map(u64::from),
         );

@@ -23,7 +23,7 @@ pub struct Rank {
     /// Replies whose tool calls may still run. A step begins most counters below again.
     pub steps: u64,
     /// How often the model may still be asked again without a step: to continue a reply, to repeat an empty or a paused one,
-    /// to repair an answer, with a follow-up message, and after a compaction.
+    /// to repair an answer, with a follow-up message, after a compaction, and after a change of the model.
     pub repeats: u64,
     /// The phase of the turn; the last one is zero.
     pub phase: u8,
@@ -42,7 +42,8 @@ pub fn rank(state: &State) -> Rank {
         + left(bounds.sent_back, streaks.sent_back)
         + left(bounds.repairs, streaks.schema_violations)
         + left(bounds.follow_ups, streaks.follow_ups)
-        + left(rules.context.max_compactions, run.compactions.count);
+        + left(rules.context.max_compactions, run.compactions.count)
+        + left(rules.fallbacks(), run.model);
     let most_steps = rules.limit_baseline.steps.saturating_add(rules.limits.max_steps);
     let attempts = |attempt: CallAttempt| match attempt {
         CallAttempt::Waiting { number, .. } => {

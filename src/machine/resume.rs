@@ -3,6 +3,8 @@
 //! For each effect that was pending when the process ended, this decides what happens to it. Nothing that may have had an
 //! effect outside is done twice, unless it was found that this is safe.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 
 use crate::machine::budget::charge_unanswered_call;
@@ -61,7 +63,12 @@ pub fn resume(mut state: State, now: RunTime, resumption: Resumption) -> Step {
     let mut out = StepBuilder::default();
     charge_lost_call(&mut state, &mut out);
     let renew = |mut run: Box<RunContext>| {
+        let model = resumed_model(&run, &rules);
         run.rules = rules.clone().into();
+        if model > 0 {
+            run.change_model(model);
+        }
+        run.model = model;
         run.now = run.now.max(now);
         run.started_at = run.now;
         run
@@ -81,6 +88,17 @@ pub fn resume(mut state: State, now: RunTime, resumption: Resumption) -> Step {
             resume_closing(Closing { run: renew(state.run), ..state }, prompt, out)
         }
         State::Done(state) => restart(renew(state.run), out, prompt),
+    }
+}
+
+/// Returns the model of a run that is resumed with these rules: the one that was called, unless the user has chosen another one.
+fn resumed_model(run: &RunContext, rules: &RunRules) -> u32 {
+    let name = |rules: &RunRules, index| rules.model(index).map(|model| Arc::clone(&model.name));
+    match (name(&run.rules, 0), name(rules, 0), name(&run.rules, run.model)) {
+        (Some(first), Some(chosen), Some(called)) if first == chosen => {
+            rules.model_index(&called).unwrap_or(0)
+        }
+        _ => 0,
     }
 }
 
@@ -178,8 +196,8 @@ mod tests {
     use crate::machine::{Authorization, CallIntent, Event, RequestSize, start, step};
     use crate::machine::{CallPurpose, Effect};
     use crate::model::{
-        CallAccess, ConversationItem, EffectId, MessageOrigin, Reply, ReplyFinish, ReplyPart,
-        RetryBackoff, TimeSpan, Tokens, ToolCall, ToolStatus, Usage,
+        CallAccess, ConversationItem, EffectId, MessageOrigin, ModelRules, Reply, ReplyFinish,
+        ReplyPart, RetryBackoff, TimeSpan, Tokens, ToolCall, ToolStatus, Usage,
     };
 
     fn rules(retries: u32) -> RunRules {
@@ -267,5 +285,33 @@ mod tests {
             later = resume(later, RunTime::START, resumption.clone()).state;
             assert_eq!(later.run().now, now);
         }
+    }
+
+    #[test]
+    fn a_run_is_resumed_with_the_model_that_it_called_unless_another_one_is_chosen() {
+        let rules = |names: &[&str]| {
+            let model = |name: &&str| ModelRules {
+                name: (*name).into(),
+                price: None,
+                window: Tokens(name.len() as u64),
+                model_limit: Tokens(1),
+            };
+            RunRules { models: names.iter().map(model).collect(), ..RunRules::default() }
+        };
+        let resumed = |names: &[&str]| {
+            let task = ConversationItem::user(MessageOrigin::Task, "task");
+            let mut state = start(rules(&["a", "bbb", "cc"]), task).state;
+            state.run_mut().change_model(1);
+            let (rules, recovered, prompt) = (rules(names), vec![], ResumePrompt::Continue);
+            let next = resume(state, RunTime::START, Resumption { rules, recovered, prompt });
+            let run = next.state.run();
+            (run.model, run.rules.context.window)
+        };
+        assert_eq!(resumed(&["a", "bbb", "cc"]), (1, Tokens(3)));
+        assert_eq!(resumed(&["a", "cc", "bbb"]), (2, Tokens(3)));
+        let initial = (0, RunRules::default().context.window);
+        assert_eq!(resumed(&["other", "bbb"]), initial);
+        assert_eq!(resumed(&["a", "cc"]), initial);
+        assert_eq!(resumed(&[]), initial);
     }
 }

@@ -11,8 +11,8 @@ use crate::model::{ConversationItem, MessageOrigin, MicroUsd, RunRules, TimeSpan
 /// tokens and time: a sub-agent is a run with bounds of its own.
 ///
 /// Steps and model calls follow from the [`rank`] of the first state: between two steps the model is asked again at most as
-/// often as `repeats` allows, and each compaction needs a reply before the next one. `tests/machine` has an
-/// environment that reaches each bound.
+/// often as `repeats` allows, each compaction needs a reply or another model before the next one, and a run never returns
+/// to an earlier model. `tests/machine` has an environment that reaches each bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RunBounds {
     /// Model calls, each counted once with its retries.
@@ -51,9 +51,11 @@ impl RunBounds {
         };
         let follow_ups = if steps > 0 { u64::from(follow_ups) } else { 0 };
         let replies = steps * (1 + of_replies + of_checks) + follow_ups;
+        // Each other model follows a call that failed with all its retries, and may compact the context for its own window.
+        let fallbacks = if replies > 0 { u64::from(rules.fallbacks()) } else { 0 };
         // A compaction costs a call that doesn't fit, and the call for the summary.
-        let compactions = u64::from(rules.context.max_compactions).min(replies);
-        let retried = replies + 2 * compactions;
+        let compactions = u64::from(rules.context.max_compactions).min(replies + fallbacks);
+        let retried = replies + fallbacks + 2 * compactions;
         let attempts = u64::from(rules.backoff.retries) + 1;
         Self {
             calls: retried + closing,

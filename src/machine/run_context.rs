@@ -24,7 +24,10 @@ pub struct RunContext {
     pub next_effect: EffectId,
     /// Replies whose tool calls ran.
     pub steps: u32,
-    /// Model calls, each counted once with its retries.
+    /// The model that is called: an index of `rules.models`, if there are several.
+    #[serde(default, skip_serializing_if = "is_first_model")]
+    pub model: u32,
+    /// Model calls, each counted once with its retries. One that another model answers counts for each model.
     pub model_calls: u32,
     /// Requests that were sent, retries included.
     pub requests: u32,
@@ -44,6 +47,11 @@ pub struct RunContext {
     /// When the current call failed first, if that limits its retries.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failing_since: Option<RunTime>,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // asked for by serde
+fn is_first_model(model: &u32) -> bool {
+    *model == 0
 }
 
 /// What counts against the budget.
@@ -108,6 +116,21 @@ impl RunContext {
         } else {
             StopReason::LlmDone
         }
+    }
+
+    /// Calls another one of the models from now on, with its price and limits.
+    pub(crate) fn change_model(&mut self, model: u32) {
+        self.model = model;
+        self.rules = self.rules.for_model(model).into();
+    }
+
+    /// Returns the name of the model that a call is for. `None` for the model of the run, if there is no other one.
+    pub fn called_model(&self, purpose: CallPurpose) -> Option<&Arc<str>> {
+        let summary_model = match purpose {
+            CallPurpose::Compaction => self.rules.summary_model.as_ref(),
+            CallPurpose::Agent | CallPurpose::Closing => None,
+        };
+        summary_model.or_else(|| self.rules.model(self.model).map(|model| &model.name))
     }
 
     /// Returns the price of a call. `None` if no costs are counted.

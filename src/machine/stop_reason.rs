@@ -159,6 +159,7 @@ impl From<FaultKind> for StopReason {
             | FaultKind::Quota
             | FaultKind::Refused
             | FaultKind::Request
+            | FaultKind::MissingModel
             | FaultKind::NotAnApi
             | FaultKind::Tls
             | FaultKind::Budget => Self::LlmError(LlmFailure::Other),

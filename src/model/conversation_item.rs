@@ -98,6 +98,12 @@ impl ToolExchange {
         }
     }
 
+    /// Returns the exchange without the blocks that only the provider of the reply understands.
+    #[must_use]
+    pub fn without_opaque_blocks(&self) -> Self {
+        Self { reply: self.reply.without_opaque_blocks(), results: Arc::clone(&self.results) }
+    }
+
     /// Returns the reply.
     pub fn reply(&self) -> &Reply {
         &self.reply

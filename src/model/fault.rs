@@ -50,8 +50,10 @@ word_enum! {
         Quota = "quota",
         /// The provider refuses the content of the request.
         Refused = "refused",
-        /// The request itself is wrong: a parameter, a model, an address.
+        /// The request itself is wrong: a parameter, an address.
         Request = "request",
+        /// The provider does not have the model, or not for this key.
+        MissingModel = "missing_model",
         /// The response isn't from a model API: a captive portal, a web page, a redirect.
         NotAnApi = "not_an_api",
         /// The connection cannot be trusted: a certificate or its name is wrong.
@@ -131,10 +133,34 @@ impl FaultKind {
             | Self::Quota
             | Self::Refused
             | Self::Request
+            | Self::MissingModel
             | Self::NotAnApi
             | Self::Tls
             | Self::Blocked
             | Self::Budget => FaultClass::Fatal,
+        }
+    }
+
+    /// Returns whether another model may answer the same request: this one is overloaded, out of reach or missing. A wrong key,
+    /// an empty account, a refusal or a wrong request is for the user to see.
+    pub fn permits_fallback(self) -> bool {
+        match self {
+            Self::Connect
+            | Self::Timeout
+            | Self::RateLimited
+            | Self::Server
+            | Self::Truncated
+            | Self::MissingModel => true,
+            Self::Protocol
+            | Self::Overflow
+            | Self::Auth
+            | Self::Quota
+            | Self::Refused
+            | Self::Request
+            | Self::NotAnApi
+            | Self::Tls
+            | Self::Blocked
+            | Self::Budget => false,
         }
     }
 }

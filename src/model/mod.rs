@@ -47,8 +47,8 @@ pub use options::{ConfirmMode, Durability, Effort, HookFailurePolicy, Isolation,
 pub use pluralize::pluralize;
 pub use reply::{OpaqueBlock, Reply, ReplyFinish, ReplyPart};
 pub use rules::{
-    ContextLimits, CountLimits, EffectTimeouts, LimitBaseline, LoopDetection, OutputLimits,
-    RetryBackoff, RunLimits, RunRules, UnknownFinishPolicy,
+    ContextLimits, CountLimits, EffectTimeouts, LimitBaseline, LoopDetection, ModelRules,
+    OutputLimits, RetryBackoff, RunLimits, RunRules, UnknownFinishPolicy,
 };
 pub use signal::Signal;
 pub use terminal_codes::strip_terminal_codes;

@@ -91,6 +91,18 @@ impl Reply {
         })
     }
 
+    /// Returns whether a part of it is a block that only its provider understands.
+    pub fn has_opaque_blocks(&self) -> bool {
+        self.parts.iter().any(|part| matches!(part, ReplyPart::Opaque(_)))
+    }
+
+    /// Returns the reply without such blocks.
+    #[must_use]
+    pub fn without_opaque_blocks(&self) -> Self {
+        let parts = self.parts.iter().filter(|part| !matches!(part, ReplyPart::Opaque(_)));
+        Self { parts: parts.cloned().collect(), ..self.clone() }
+    }
+
     /// Returns whether the model wants a tool to run.
     pub fn has_calls(&self) -> bool {
         self.calls().next().is_some()

@@ -1,6 +1,7 @@
 //! The rules of one run: everything that the machine needs to know in advance.
 
 use std::hash::{Hash, Hasher};
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
@@ -21,6 +22,12 @@ pub struct RunRules {
     /// The price of the model of summaries, if it is another one. Only counted if the model has a price too.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub summary_price: Option<Price>,
+    /// The model of summaries, if it is another one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub summary_model: Option<Arc<str>>,
+    /// The model, and after it those that are called instead when it is out of reach, in this order. Empty if there are none.
+    #[serde(default, skip_serializing_if = "<[ModelRules]>::is_empty")]
+    pub models: Arc<[ModelRules]>,
     /// The limits of a call's output.
     pub output: OutputLimits,
     /// The context window, and when it is compacted.
@@ -47,6 +54,50 @@ pub struct RunRules {
     /// Whether a run with a denied tool call ends as partial instead of as a success.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub fail_on_denied: bool,
+}
+
+/// What is known of one of several models.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ModelRules {
+    /// The name, as `provider/name`.
+    pub name: Arc<str>,
+    /// The price. Without it no costs are counted.
+    pub price: Option<Price>,
+    /// The context window.
+    pub window: Tokens,
+    /// The most that the model can write in one call.
+    #[serde(rename = "output")]
+    pub model_limit: Tokens,
+}
+
+impl RunRules {
+    /// Returns the number of models that may be called instead of the first one.
+    pub fn fallbacks(&self) -> u32 {
+        u32::try_from(self.models.len().saturating_sub(1)).unwrap_or(u32::MAX)
+    }
+
+    /// Returns the index of the model with this name, of those that may be called.
+    pub fn model_index(&self, name: &str) -> Option<u32> {
+        let index = self.models.iter().position(|model| *model.name == *name)?;
+        u32::try_from(index).ok()
+    }
+
+    /// Returns what is known of a model, if several may be called.
+    pub fn model(&self, index: u32) -> Option<&ModelRules> {
+        self.models.get(usize::try_from(index).ok()?)
+    }
+
+    /// Returns the same rules with the price and the limits of one of the models.
+    #[must_use]
+    pub fn for_model(&self, index: u32) -> Self {
+        let mut rules = self.clone();
+        if let Some(model) = self.model(index) {
+            rules.price = model.price;
+            rules.context.window = model.window;
+            rules.output.model_limit = model.model_limit;
+        }
+        rules
+    }
 }
 
 /// States of one run have the same rules, so that their hashes differ without them.

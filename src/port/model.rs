@@ -36,6 +36,8 @@ pub trait ModelCall: Send {
 /// A request to a model.
 #[derive(Debug)]
 pub struct ModelRequest<'a> {
+    /// The model: an index of those of the run, of which there is mostly one.
+    pub model: u32,
     /// The purpose of the call.
     pub purpose: CallPurpose,
     /// The attempt, counted from one.

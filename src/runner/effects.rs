@@ -96,6 +96,7 @@ impl Driver {
             CallPurpose::Compaction | CallPurpose::Closing => &no_tools,
         };
         let ask = ModelRequest {
+            model: self.machine.state.run().model,
             purpose,
             attempt,
             system: &self.request_context.system,

@@ -5,8 +5,8 @@
 
 use super::public::{
     AgentEnd, AgentStart, ApiCallEnd, ApiCallStart, CallOutcome, CompactionComplete, HookComplete,
-    IncompleteReply, LimitAction, MessageTiming, PublicEvent, PublicEventKind, RetryCause,
-    SummaryAuthor, ToolCallEnd,
+    IncompleteReply, LimitAction, MessageTiming, ModelFallback, PublicEvent, PublicEventKind,
+    RetryCause, SummaryAuthor, ToolCallEnd,
 };
 use super::result::WorktreeResult;
 use super::sanitize;
@@ -104,6 +104,15 @@ impl Language {
                     })
                     .to_owned(),
             },
+            PublicEventKind::ModelFallback(ModelFallback { from, to, fault }) => {
+                let fault = self.fault(*fault);
+                let [from, to] = [from, to].map(|name| sanitize::headline(name, MAX_DETAIL));
+                text!(
+                    self,
+                    "{from} is out of reach ({fault}); {to} is called from now on",
+                    "No se alcanza {from} ({fault}); desde ahora se llama a {to}"
+                )
+            }
             PublicEventKind::ToolCallEnd(end) => self.tool_outcome(end),
             PublicEventKind::HookComplete(HookComplete { name, outcome, message, .. }) => {
                 let name = sanitize::headline(name, MAX_DETAIL);
@@ -300,6 +309,7 @@ impl Language {
             FaultKind::Quota => ["no quota left", "sin cuota"],
             FaultKind::Refused => ["refused by the provider", "rechazado por el proveedor"],
             FaultKind::Request => ["invalid request", "petición inválida"],
+            FaultKind::MissingModel => ["no such model", "no existe ese modelo"],
             FaultKind::NotAnApi => ["not a model API", "no es una API de modelos"],
             FaultKind::Tls => ["untrusted connection", "conexión que no es de confianza"],
             FaultKind::Blocked => ["blocked by a hook", "bloqueado por un hook"],
@@ -413,6 +423,7 @@ mod tests {
                 messages,
                 context_tokens: Tokens::ZERO,
                 max_output_tokens: None,
+                model: None,
             });
             let ts = jiff::Timestamp::UNIX_EPOCH;
             let event = PublicEvent { seq: 1, ts, session_id: "s".into(), kind };

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use crate::machine::{CallPurpose, CostBreakdown, PricedUsage, RunStatus, StopReason};
+use crate::machine::{CallPurpose, CostBreakdown, ModelUsage, PricedUsage, RunStatus, StopReason};
 use crate::model::{Effort, word_enum};
 
 /// What is known about a run before it begins, apart from its rules.
@@ -34,6 +34,8 @@ pub struct RunInfo {
     pub exit_on_partial: Option<u8>,
     /// The earlier usage of its session.
     pub prior_usage: PriorUsage,
+    /// The same by model, in the order of their first calls.
+    pub prior_models: Vec<ModelUsage>,
 }
 
 /// The usage of a session before it was resumed.

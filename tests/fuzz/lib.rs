@@ -129,6 +129,7 @@ fn read(model: &str, url: &str, body: &[u8], size: usize) -> Result<Reply, Fault
         item: ConversationItem::user(MessageOrigin::Task, "task"),
     };
     let request = ModelRequest {
+        model: 0,
         purpose: CallPurpose::Agent,
         attempt: 1,
         system: &"".into(),

@@ -6,8 +6,9 @@ use architect::machine::{
     Event, Machine, RequestSize, State, StateKind, StopReason,
 };
 use architect::model::{
-    CountLimits, EffectId, Fault, FaultKind, LoopDetection, Reply, ReplyFinish, ReplyPart,
-    RunLimits, RunRules, TimeSpan, ToolCall, ToolResult, ToolStatus, UnknownFinishPolicy,
+    CountLimits, EffectId, Fault, FaultClass, FaultKind, LoopDetection, Reply, ReplyFinish,
+    ReplyPart, RunLimits, RunRules, TimeSpan, ToolCall, ToolResult, ToolStatus,
+    UnknownFinishPolicy,
 };
 
 use crate::small_model;
@@ -200,6 +201,30 @@ fn a_failed_call_is_retried_as_often_as_allowed() {
         assert_eq!((garbled.reason().name(), garbled.calls), ("llm_error", retries + 1));
         let run = &garbled.done().run;
         assert_eq!((run.model_calls, run.requests), (1, retries + 1));
+    }
+}
+
+/// Each fault that another model may help against is followed by all models, each with its retries; others by none.
+#[test]
+fn every_model_is_called_as_often_as_allowed_and_only_if_it_may_help() {
+    let mut rules = RunRules {
+        models: small_model::equal_models(&RunRules::default(), 3),
+        ..rules(CountLimits::default())
+    };
+    rules.backoff.retries = 2;
+    for kind in FaultKind::ALL {
+        let fault = Fault::new(kind, "broken");
+        let is_retried = fault.class() == FaultClass::Transient;
+        let models = if kind.permits_fallback() { 3 } else { 1 };
+        let course = FixedReplies::failing(fault).run(rules.clone());
+        if kind == FaultKind::Overflow {
+            assert_eq!(course.reason(), StopReason::Closed(CloseReason::ContextFull));
+            continue;
+        }
+        let requests = models * if is_retried { 3 } else { 1 };
+        assert_eq!((course.reason(), course.calls), (StopReason::from(kind), requests), "{kind}");
+        let run = &course.done().run;
+        assert_eq!((run.model + 1, run.model_calls, run.requests), (models, models, requests));
     }
 }
 

@@ -104,6 +104,8 @@ fn uses_its_counter(arrow: &ChartTransition, before: &State, after: &State) -> b
     match arrow.counter() {
         Some(ChartCounter::Steps) => new.steps + 1 == old.steps,
         Some(ChartCounter::Repeats) => new.steps == old.steps && new.repeats + 1 == old.repeats,
+        // Models that the budget doesn't cover are passed over.
+        Some(ChartCounter::Models) => new.steps == old.steps && new.repeats < old.repeats,
         Some(ChartCounter::Attempts | ChartCounter::Calls) => {
             same(old, new) && new.phase == old.phase && new.work < old.work
         }

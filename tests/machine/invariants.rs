@@ -6,7 +6,7 @@ use architect::machine::{
     CallAttempt, CallPurpose, CallState, CallingStage, CloseReason, ConversationChange, Effect,
     Event, State, StateKind, Step, StopReason, deadline,
 };
-use architect::model::{ConversationItem, EffectId, MicroUsd, RunLimits, Tokens};
+use architect::model::{ConversationItem, EffectId, FaultClass, MicroUsd, RunLimits, Tokens};
 
 /// Returns the invariants that a step breaks.
 pub(crate) fn violations(before: &State, event: &Event, next: &Step) -> Vec<String> {
@@ -34,6 +34,7 @@ pub(crate) fn violations(before: &State, event: &Event, next: &Step) -> Vec<Stri
     hold("no call is made that the budget does not cover", budget(next));
     hold("nothing larger than the window is sent", fits_window(next));
     hold("the budget shares of sub-agents fit what is left", reserves_budget(&next.state));
+    hold("another model follows only one that is out of reach", models(before, event, next));
     hold("time goes forward", before.run().now <= next.state.run().now);
     hold(
         "an effect or a deadline is pending",
@@ -256,6 +257,35 @@ fn budget(next: &Step) -> bool {
                 .max_tokens
                 .is_none_or(|most| run.used.tokens + size.upper_bound + output <= most)
     })
+}
+
+/// A run never returns to an earlier model, and each has its own price and window.
+fn models(before: &State, event: &Event, next: &Step) -> bool {
+    let (old, new) = (before.run().model, next.state.run());
+    let is_its_own = new.rules.model(new.model).is_none_or(|model| {
+        (model.price, model.window) == (new.rules.price, new.rules.context.window)
+    });
+    let is_used_up = match before {
+        State::Calling(calling) => match &calling.stage {
+            CallingStage::Requesting(CallAttempt::Sending { number, .. }) => {
+                *number > new.rules.backoff.retries
+            }
+            CallingStage::Requesting(CallAttempt::Waiting { .. })
+            | CallingStage::Checking { .. } => false,
+        },
+        _ => false,
+    };
+    let may_change = match event {
+        Event::CallFailed { fault, .. } => {
+            let is_retried = fault.class() == FaultClass::Transient && fault.retry_after.is_none();
+            fault.kind.permits_fallback() && (is_used_up || !is_retried)
+        }
+        Event::Tick { .. } => is_used_up,
+        _ => false,
+    };
+    is_its_own
+        && (new.model == old
+            || new.model > old && may_change && next.state.kind() == StateKind::Preparing)
 }
 
 /// The budget shares of sub-agents, with what was used already, are within the limits.

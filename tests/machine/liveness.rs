@@ -135,6 +135,21 @@ fn a_check_that_always_sends_back_is_found() {
     assert_found(always_send_back, "Calling.Checking on CHECKED -> Preparing");
 }
 
+#[test]
+fn a_change_of_the_model_that_does_not_count_is_found() {
+    fn endless(state: State, event: Event) -> Step {
+        let (model, rules) = (state.run().model, state.run().rules.clone());
+        let mut next = step(state, event);
+        let run = small_model::run_mut(&mut next.state);
+        if run.model > model {
+            (run.model, run.rules) = (model, rules);
+        }
+        next
+    }
+    assert_found(endless, "Calling.Sending on FAILED -> Preparing");
+    assert_found(endless, "Calling.Sending on TICK -> Preparing");
+}
+
 /// The rank is not needed to see it: there is a cycle of states, and none in the function itself.
 #[test]
 fn a_run_without_an_end_is_a_cycle_of_states() {

@@ -62,6 +62,7 @@ fn greedy_event(state: &State) -> Option<Event> {
             let size = RequestSize { estimate, exchanges: 1, ..RequestSize::default() };
             Event::Prepared { id, size, messages: [].into() }
         }
+        // Each model fails first with all its retries.
         State::Compacting(state) if is_retried(run, state.attempt) => failed(FaultKind::Server),
         State::Calling(calling) => match &calling.stage {
             architect::machine::CallingStage::Checking { .. } => {
@@ -71,9 +72,11 @@ fn greedy_event(state: &State) -> Option<Event> {
                 let compactions = run.compactions;
                 let shrinks = compactions.size_before.is_none()
                     && compactions.count < run.rules.context.max_compactions;
+                let has_fallback = run.model < run.rules.fallbacks();
                 match (is_retried(run, *attempt), shrinks) {
                     (true, _) => failed(FaultKind::Server),
                     (false, true) => failed(FaultKind::Overflow),
+                    (false, false) if has_fallback => failed(FaultKind::Server),
                     (false, false) => reply(greedy_reply(run)),
                 }
             }
@@ -142,6 +145,7 @@ proptest! {
         counts_of_rules in (0..4_u32, 0..3_u32, 0..3_u32, 0..3_u32, 0..3_u32, 0..3_u32, 0..3_u32),
         max_compactions in 0..30_u32,
         retries in 0..3_u32,
+        models in 0..4_usize,
         has_checks in any::<bool>(),
     ) {
         let (max_steps, continuations, empty_replies, pauses, sent_back, repairs, follow_ups) = counts_of_rules;
@@ -150,6 +154,7 @@ proptest! {
         rules.bounds = CountLimits { continuations, empty_replies, pauses, sent_back, repairs, follow_ups, ..rules.bounds };
         (rules.context.max_compactions, rules.backoff.retries) = (max_compactions, retries);
         (rules.loop_detection, rules.has_checks) = (LoopDetection { warn_at: 100, end_at: 100 }, has_checks);
+        rules.models = small_model::equal_models(&rules, models);
         prop_assert_eq!(greedy_run(rules.clone()), counts(&rules));
     }
 }
@@ -176,7 +181,7 @@ fn limits_that_allow_no_call_bound_a_run_by_none() {
 /// In every environment: the longest way through the graph of all reachable states.
 #[test]
 fn no_way_through_all_states_has_more_calls_and_one_has_as_many() {
-    for (has_checks, max_compactions) in [(false, 1), (true, 0)] {
+    for (has_checks, max_compactions, models) in [(false, 1, 0), (true, 0, 0), (false, 0, 3)] {
         let mut rules = RunRules { has_checks, ..small_model::rules() };
         rules.limits.max_steps = 1;
         rules.context.max_compactions = max_compactions;
@@ -188,6 +193,7 @@ fn no_way_through_all_states_has_more_calls_and_one_has_as_many() {
             calls_per_reply: 1,
             ..rules.bounds
         };
+        rules.models = small_model::equal_models(&rules, models);
         let bounds = RunBounds::new(&rules);
         let graph =
             StateGraph::of(&SmallModel { name: "bounds", rules, words: EventSet::Large }, step);

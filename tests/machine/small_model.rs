@@ -1,30 +1,35 @@
 //! The small model in which the machine is explored: few kinds of each event, and rules with small bounds.
 
+use std::sync::Arc;
+
 use architect::machine::{
     Authorization, CallAttempt, CallIntent, CallState, Calling, CallingStage, CheckResult, Event,
     RequestSize, RunContext, State, StateKind, deadline,
 };
 use architect::model::{
     CallAccess, CallId, ContextLimits, ConversationItem, CountLimits, Digest, EffectId,
-    EffectTimeouts, Fault, FaultKind, LoopDetection, MessageOrigin, MicroUsd, OutputLimits, Price,
-    Reply, ReplyFinish, ReplyPart, RetryBackoff, RunLimits, RunRules, RunTime, Signal, TimeSpan,
-    Tokens, ToolCall, ToolResult, ToolStatus, Usage, UserMessage,
+    EffectTimeouts, Fault, FaultKind, LoopDetection, MessageOrigin, MicroUsd, ModelRules,
+    OutputLimits, Price, Reply, ReplyFinish, ReplyPart, RetryBackoff, RunLimits, RunRules, RunTime,
+    Signal, TimeSpan, Tokens, ToolCall, ToolResult, ToolStatus, Usage, UserMessage,
 };
 
 /// An id that no effect ever has.
 pub(crate) const STALE_ID: EffectId = EffectId(u64::MAX);
 
+/// A micro-dollar per token.
+const PRICE: Price = Price {
+    input: 1_000_000,
+    output: 1_000_000,
+    cached_input: 0,
+    cache_write: 0,
+    long_input: None,
+};
+
 /// Rules under which every transition of the chart is within a few steps.
 pub(crate) fn rules() -> RunRules {
     RunRules {
         limits: RunLimits { max_steps: 2, ..RunLimits::default() },
-        price: Some(Price {
-            input: 1_000_000,
-            output: 1_000_000,
-            cached_input: 0,
-            cache_write: 0,
-            long_input: None,
-        }),
+        price: Some(PRICE),
         output: OutputLimits {
             user_limit: None,
             model_limit: Tokens(40),
@@ -83,6 +88,8 @@ pub(crate) enum EventSet {
     Large,
     Small,
     Delegating,
+    /// Every kind of fault, and little else.
+    Failing,
     All,
 }
 
@@ -113,7 +120,33 @@ pub(crate) fn small_models() -> Vec<SmallModel> {
         world("nothing", EventSet::Large, nothing, false),
         world("delegating", EventSet::Delegating, both, false),
         world("turns", EventSet::Small, RunLimits { max_steps: 4, ..limits }, false),
+        SmallModel { name: "fallbacks", rules: rules_with_fallbacks(), words: EventSet::Failing },
     ]
+}
+
+/// Three models, the second of which the budget never covers, and the third one not always. Its window is a smaller one.
+pub(crate) fn rules_with_fallbacks() -> RunRules {
+    let model = |name: &str, price: u64, window| ModelRules {
+        name: name.into(),
+        price: Some(Price { input: price * 1_000_000, output: price * 1_000_000, ..PRICE }),
+        window: Tokens(window),
+        model_limit: Tokens(40),
+    };
+    let models = [model("first", 1, 100), model("dear", 50, 100), model("last", 2, 90)].into();
+    let budget = Some(MicroUsd(600));
+    let limits = RunLimits { budget, max_steps: 1, ..RunLimits::default() };
+    RunRules { limits, models, ..rules() }.for_model(0)
+}
+
+/// Returns so many models with the price and the limits of these rules.
+pub(crate) fn equal_models(rules: &RunRules, count: usize) -> Arc<[ModelRules]> {
+    let model = |number| ModelRules {
+        name: format!("model {number}").into(),
+        price: rules.price,
+        window: rules.context.window,
+        model_limit: rules.output.model_limit,
+    };
+    (0..count).map(model).collect()
 }
 
 /// Returns the small models, and others in which two transitions follow each other that don't in those: a second retry, a
@@ -162,6 +195,9 @@ pub(crate) fn events(state: &State, words: EventSet) -> Vec<Event> {
     // The machine slept through every deadline.
     events.push(Event::Tick { now: state.run().now.after(TimeSpan(1_000)) });
     events.extend(completions(state, STALE_ID));
+    if words == EventSet::Failing {
+        events.extend(other_faults(state));
+    }
     for id in state.pending_effects() {
         events.extend(completions(state, id));
     }
@@ -169,6 +205,7 @@ pub(crate) fn events(state: &State, words: EventSet) -> Vec<Event> {
         EventSet::Large => !is_delegated(event),
         EventSet::Small => is_common(event) && !is_delegated(event),
         EventSet::Delegating => is_common(event),
+        EventSet::Failing => may_fail(event),
         EventSet::All => true,
     });
     events
@@ -192,6 +229,18 @@ fn is_common(event: &Event) -> bool {
         | Event::ToolCompleted { .. }
         | Event::UsageReported { .. }
         | Event::Checked { .. } => true,
+    }
+}
+
+/// Returns whether the set of faults includes the event. Each fault is in it once, and billed where that matters.
+fn may_fail(event: &Event) -> bool {
+    match event {
+        Event::Prepared { size, messages, .. } => {
+            messages.is_empty() && [0, 1, 3].contains(&size.exchanges)
+        }
+        Event::CallFailed { .. } => true,
+        Event::Tick { now } => now.0 > 0,
+        _ => is_common(event) && !is_delegated(event),
     }
 }
 
@@ -358,6 +407,16 @@ fn failed(id: EffectId) -> Vec<Event> {
     ]
     .map(|fault| Event::CallFailed { id, fault })
     .into()
+}
+
+/// Returns the faults of every kind, for a call that is being made.
+fn other_faults(state: &State) -> Vec<Event> {
+    let asking =
+        [StateKind::CallingSending, StateKind::CompactingSending, StateKind::ClosingSending];
+    let ids = state.pending_effects().into_iter().filter(|_| asking.contains(&state.kind()));
+    let faults =
+        |id| FaultKind::ALL.map(|kind| Event::CallFailed { id, fault: Fault::new(kind, "broken") });
+    ids.flat_map(faults).collect()
 }
 
 /// Returns the id of the call that an effect belongs to.

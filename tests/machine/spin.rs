@@ -56,7 +56,7 @@ fn spin_finds_that_every_run_ends_and_closes_once() {
     };
     // A sub-agent that reports its usage for ever is ended by the clock alone.
     assert_eq!(found, [without_fairness]);
-    for counter in ["steps--", "repeats--", "attempts--", "calls--"] {
+    for counter in ["steps--", "repeats--", "models--", "attempts--", "calls--"] {
         let defective = model.replace(counter, "skip");
         assert_eq!(violated(&defective, &[ENDS]).unwrap(), [ENDS], "without {counter}");
     }

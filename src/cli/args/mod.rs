@@ -229,6 +229,10 @@ pub(crate) struct ModelsArgs {
     #[arg(long, value_name = "PROVIDER")]
     pub(crate) provider: Option<String>,
 
+    /// Ask the provider which models the key gives access to; by default that of the configured model
+    #[arg(long)]
+    pub(crate) online: bool,
+
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,

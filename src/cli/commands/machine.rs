@@ -24,11 +24,13 @@ fn bounds(args: &SettingsArgs, env: &ProcessEnv) -> Result<RunBounds, CliError> 
     let config = config_options::load_settings(args, env)?;
     let agent =
         config.agent(args.agent.as_deref().unwrap_or(DEFAULT_AGENT)).map_err(AppError::from)?;
-    let limits = match config.settings.llm.model {
-        Some(_) => ResolvedModel::from_config(&config, env)?.limits,
-        None => ModelLimits::default(),
+    let rules = |limits: &ModelLimits| run_rules(&config.settings, &agent, limits, 0);
+    let rules = if config.settings.llm.model.is_some() {
+        let model = ResolvedModel::from_config(&config, env)?;
+        model.add_to_rules(&config.settings, rules(&model.limits))
+    } else {
+        rules(&ModelLimits::default())
     };
-    let rules = run_rules(&config.settings, &agent, &limits, 0);
     // A session that others can reach may have a follow-up waiting.
     let mut bounds = RunBounds::new(&RunRules { has_checks: true, ..rules });
     // The budget holds for any price.

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use architect::app::{KnownModel, ProcessEnv, known_models};
+use architect::app::{KnownModel, ProcessEnv, available_models, known_models};
 use architect::llm::{Provider, provider_names};
 use architect::model::Tokens;
 use serde_json::{Value, json};
@@ -14,22 +14,30 @@ use crate::cli::{config_options, output};
 pub(crate) fn run(args: &ModelsArgs, world: &ProcessEnv) -> Result<u8, CliError> {
     let config = config_options::load_settings(&args.settings, world)?;
     let (models, date) = known_models(&config)?;
-    if let Some(name) = args.provider.as_deref()
-        && Provider::from_name(name).is_none()
-    {
+    let provider = args.provider.as_deref().and_then(Provider::from_name);
+    if let (Some(name), None) = (args.provider.as_deref(), provider) {
         let known = provider_names();
         let text = format!("unknown provider '{name}'; known providers: {known}");
         return Err(CliError::failed(text));
+    }
+    if args.online {
+        let available = available_models(&config, world, provider)?;
+        let models = available.map_err(|fault| CliError::failed(&fault.message))?;
+        return print(&models.iter().collect::<Vec<_>>(), &date, args.json);
     }
     let is_asked = |model: &&KnownModel| {
         args.provider.as_ref().is_none_or(|name| model.info.provider.name() == name)
     };
     let models: Vec<&KnownModel> = models.iter().filter(is_asked).collect();
-    if args.json {
-        let documents: Value = models.iter().map(|model| document(model, &date)).collect();
+    print(&models, &date, args.json)
+}
+
+fn print(models: &[&KnownModel], date: &str, is_json: bool) -> Result<u8, CliError> {
+    if is_json {
+        let documents: Value = models.iter().map(|model| document(model, date)).collect();
         return output::print(&documents.to_string());
     }
-    output::print(&table(&models, &date))
+    output::print(&table(models, date))
 }
 
 fn table(models: &[&KnownModel], date: &str) -> String {

@@ -57,6 +57,9 @@ section! {
         /// The model that writes the summaries of older parts of a conversation, named like `model`; by default the same one.
         /// `effort` does not apply to it.
         summary_model: Option<ModelName> = optional().example("\"anthropic/claude-haiku-4-5\""),
+        /// Models that are called instead when the model is overloaded, rate limited, out of reach or missing and its retries are
+        /// used up, named like `model`, in this order. The run does not return to an earlier one.
+        fallback: Vec<ModelName> = default(Vec::new()).example("[\"openai/gpt-5.2\"]"),
         /// Tokens that one reply may have.
         max_output_tokens: Option<Tokens> = optional()
             .range(Tokens(1)..=Tokens(10_000_000))

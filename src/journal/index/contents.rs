@@ -12,9 +12,10 @@ use crate::journal::{
     JournalEndKind, JournalError, ListedSession, ParentCall, ReadOnlyReason, ReadRecord,
     ReplayedRecord, SessionHeader, SessionHistory, SessionStore, StoredContent, StoredRecord,
 };
-use crate::machine::{Authorization, CheckResult, Event, EventKind, StateKind};
+use crate::machine::{Authorization, CallPurpose, CheckResult, Event, EventKind, StateKind};
 use crate::model::{
     ConversationItem, MessageOrigin, MicroUsd, Reply, Tokens, ToolResult, Usage, UserMessage,
+    WordEnum,
 };
 
 /// What the index stores of a session.
@@ -262,10 +263,11 @@ impl DetailCollector {
         let run = history.machine.state.run();
         let cost = run.used.cost.saturating_sub(self.cost_so_far);
         self.cost_so_far = run.used.cost;
+        let model = CallPurpose::from_word(purpose).and_then(|purpose| run.called_model(purpose));
         self.calls.push(CallRow {
             seq: self.seq,
             ts: self.ts.clone(),
-            model: history.setup.model.to_string(),
+            model: model.unwrap_or(&history.setup.model).to_string(),
             purpose: purpose.to_owned(),
             input_tokens: usage.input,
             output_tokens: usage.output,

@@ -60,7 +60,7 @@ pub(crate) enum KeySource {
 
 impl KeySource {
     /// Returns the hint for a provider's rejection of the key.
-    pub(super) fn hint(&self) -> String {
+    pub(crate) fn hint(&self) -> String {
         match self {
             Self::Variable(variable) => format!("; the key is the one in {variable}"),
             Self::Command => "; the key is the one that llm.api_key_command prints".to_owned(),
@@ -266,6 +266,7 @@ mod tests {
         of: impl FnOnce(&ModelRequest<'_>) -> T,
     ) -> T {
         of(&ModelRequest {
+            model: 0,
             purpose: CallPurpose::Agent,
             attempt: 1,
             system: &"be good".into(),

@@ -223,6 +223,25 @@ pub(crate) fn is_unpaired(message: &str) -> bool {
 /// Texts of providers that could not parse the output of the model; a retry may help.
 const UNPARSABLE_OUTPUT: [&str; 2] = ["tool_use_failed", "output_parse_failed"];
 
+/// Texts of bad requests that mean a model that the provider doesn't have. Others return status 404.
+const MISSING_MODEL: [&str; 5] = [
+    "model_not_found",              // OpenAI, and many who copy it
+    "is not a valid model id",      // OpenRouter
+    "invalid model name",           // LiteLLM
+    "provided model identifier is", // Bedrock
+    "invalid_model",                // Mistral
+];
+
+/// Returns whether a provider rejects a request because it doesn't have the model. A path that it doesn't have is another error.
+pub(crate) fn is_missing_model(status: u16, error: &ApiError) -> bool {
+    let words = format!("{} {} {}", error.kind, error.code, error.message).to_lowercase();
+    match status {
+        404 => words.contains("model") || words.contains("deployment"),
+        400 | 422 => MISSING_MODEL.iter().any(|text| words.contains(text)),
+        _ => false,
+    }
+}
+
 /// Returns the kind of fault by the text of an error, the most reliable first; `None` for unknown text.
 pub(crate) fn kind_of_text(error: &ApiError) -> Option<FaultKind> {
     let message = error.message.to_lowercase();

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::api_error::{ApiError, is_unpaired, kind_of_text};
+use super::api_error::{ApiError, is_missing_model, is_unpaired, kind_of_text};
 use super::masking::{excerpt, readable};
 use crate::model::{Fault, FaultKind, RetryAdvice, TimeSpan};
 use crate::net::{HeaderMap, HeaderValue, Secrets, retry_after};
@@ -50,6 +50,12 @@ pub(crate) fn classify_response(
         (500.., _) => by_status,
         (_, Some(kind)) => kind,
         (_, None) => by_status,
+    };
+    let kind = match (kind, &error) {
+        (FaultKind::Request, Some(error)) if is_missing_model(status, error) => {
+            FaultKind::MissingModel
+        }
+        _ => kind,
     };
     let reported_text = match &error {
         Some(error) if !error.message.trim().is_empty() => error.message.clone(),
@@ -246,6 +252,33 @@ mod tests {
             fault(200, r#"{"error":{"code":429,"message":"m"}}"#).kind,
             FaultKind::RateLimited
         );
+    }
+
+    /// Another model may answer then, but not where the path is wrong.
+    #[test]
+    fn a_missing_model_is_recognized() {
+        let error = |kind: &str, text: &str| {
+            format!(r#"{{"error":{{"message":"{text}","type":"{kind}"}}}}"#)
+        };
+        for (status, kind, text) in [
+            (404, "invalid_request_error", "The model `gpt-9` does not exist"),
+            (404, "not_found_error", "model: claude-9"),
+            (404, "NOT_FOUND", "models/gemini-9 is not found for API version v1beta"),
+            (404, "DeploymentNotFound", "The API deployment for this resource does not exist."),
+            (404, "api_error", "model 'qwen9' not found"),
+            (400, "", "vendor/model-9 is not a valid model ID"),
+            (400, "invalid_model", "Invalid model: m-9"),
+            (400, "validationexception", "The provided model identifier is invalid."),
+        ] {
+            assert_eq!(fault(status, &error(kind, text)).kind, FaultKind::MissingModel, "{text}");
+        }
+        for (status, kind, text) in [
+            (404, "", "Not Found"),
+            (400, "invalid_request_error", "Unsupported parameter for this model"),
+            (403, "permission_error", "no access to this model"),
+        ] {
+            assert_ne!(fault(status, &error(kind, text)).kind, FaultKind::MissingModel, "{text}");
+        }
     }
 
     /// Faults L18 to L22, and Gemini's delay in the body.

@@ -196,6 +196,7 @@ mod tests {
         }];
         let (system, tools) = ("".into(), [].into());
         let ask = ModelRequest {
+            model: 0,
             purpose: CallPurpose::Agent,
             attempt: 1,
             system: &system,

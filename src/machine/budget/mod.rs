@@ -2,6 +2,7 @@
 
 pub(crate) mod budget_share;
 pub(crate) mod cost_breakdown;
+pub(crate) mod model_usage;
 
 use crate::machine::effect::CallPurpose;
 use crate::machine::event::RequestSize;

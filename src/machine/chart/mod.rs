@@ -72,6 +72,8 @@ pub enum ChartCounter {
     Steps,
     /// How often the model may still be asked again, or the context be compacted, without a step.
     Repeats,
+    /// The models that are left.
+    Models,
     /// The attempts that are left for a model call.
     Attempts,
     /// The events that are left for the tool calls of a reply.
@@ -122,6 +124,7 @@ impl ChartTransition {
             Some(Guard::TimeoutMayRetry | Guard::MayRetry | Guard::UnrecognizedMayRetry) => {
                 Some(ChartCounter::Attempts)
             }
+            Some(Guard::MayFallBack | Guard::TimeoutMayFallBack) => Some(ChartCounter::Models),
             _ if self.from == self.to && self.event != EventKind::UsageReported.as_str() => {
                 Some(ChartCounter::Calls)
             }

@@ -8,6 +8,7 @@ use crate::machine::deadline::DeadlineKind;
 use crate::machine::effect::CallPurpose;
 use crate::machine::event::{Authorization, Event, RequestSize};
 use crate::machine::model_calls::attempt::CallAttempt;
+use crate::machine::model_calls::fallback::{self, FallbackDecision};
 use crate::machine::model_calls::retry::{self, RetryDecision};
 use crate::machine::output::StepBuilder;
 use crate::machine::state::State;
@@ -30,6 +31,8 @@ word_enum! {
         EffectTimeoutDue = "watchLimitDue",
         /// An attempt timed out, and another one may follow.
         TimeoutMayRetry = "attemptMayRepeat",
+        /// An attempt timed out, and another model may answer.
+        TimeoutMayFallBack = "attemptMayFallBack",
         /// An attempt timed out.
         AttemptTimeoutDue = "attemptLimitDue",
         /// The wait before a retry is over, and the budget covers the retry.
@@ -66,6 +69,8 @@ word_enum! {
         ContextOverflow = "overflows",
         /// The call failed, and another attempt may follow.
         MayRetry = "mayRepeat",
+        /// The call failed because the model is out of reach, and another model may answer.
+        MayFallBack = "mayFallBack",
         /// The user aborts the run.
         UserAborts = "aborts",
         /// The call may run.
@@ -93,6 +98,7 @@ impl Guard {
             Self::ClosingTimeoutDue => due == Some(DeadlineKind::ClosingTimeout),
             Self::EffectTimeoutDue => due == Some(DeadlineKind::EffectTimeout),
             Self::TimeoutMayRetry => timeout_may_retry(state, event),
+            Self::TimeoutMayFallBack => timeout_may_fall_back(state, event),
             Self::AttemptTimeoutDue => due == Some(DeadlineKind::AttemptTimeout),
             Self::RetryAffordable => {
                 due == Some(DeadlineKind::RetryDue)
@@ -129,6 +135,9 @@ impl Guard {
             Self::ContextOverflow => overflow_plan(state, event).is_some(),
             Self::MayRetry => {
                 matches!(event, Event::CallFailed { fault, .. } if may_retry(state, fault))
+            }
+            Self::MayFallBack => {
+                matches!(event, Event::CallFailed { fault, .. } if may_fall_back(state, fault))
             }
             Self::UserAborts => {
                 matches!(event, Event::Authorized { authorization: Authorization::Abort, .. })
@@ -202,6 +211,20 @@ fn may_retry(state: &State, fault: &Fault) -> bool {
         let retry = retry::decide(state.run(), call.attempt.number(), fault, call.retry_deadline);
         matches!(retry, RetryDecision::After(_))
     })
+}
+
+fn timeout_may_fall_back(state: &State, event: &Event) -> bool {
+    let Some(now) = tick_time(state, event) else { return false };
+    step::due_deadline(state, now) == Some(DeadlineKind::AttemptTimeout)
+        && may_fall_back(state, &CallAttempt::timeout_fault(state.run()))
+}
+
+/// Returns whether another model may answer after this fault, which is charged first.
+fn may_fall_back(state: &State, fault: &Fault) -> bool {
+    let State::Calling(calling) = state else { return false };
+    let (mut run, call) = (calling.run.clone(), (&calling.size, CallPurpose::Agent));
+    budget::charge_failed_call(&mut run, fault, call, &mut StepBuilder::default());
+    matches!(fallback::decide(&run, &calling.size, fault), FallbackDecision::To(_))
 }
 
 fn all_tools_overdue(state: &State, event: &Event) -> bool {

@@ -58,6 +58,11 @@ impl ContextUsage {
         self.provider_count = None;
     }
 
+    /// Forgets the provider's count, which another provider would not make.
+    pub(crate) fn forget_count(&mut self) {
+        self.provider_count = None;
+    }
+
     /// Calibrates with the provider's count of the last request, unless it can't cover the whole request: some servers
     /// silently truncate.
     pub(crate) fn calibrate(&mut self, usage: &Usage) {

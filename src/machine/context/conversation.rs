@@ -30,7 +30,8 @@ pub struct Conversation {
 /// An entry of a conversation.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ConversationEntry {
-    /// The id. It is never reused, so that encodings can be cached by it.
+    /// The id. It is never reused, so that each model can cache encodings by it. Other models than the first one get entries
+    /// without the blocks of earlier ones.
     pub id: EntryId,
     /// The item.
     pub item: ConversationItem,
@@ -110,6 +111,7 @@ impl Conversation {
             ConversationChange::Compact { summary, keep, target_size } => {
                 self.compact(&summary, keep, target_size);
             }
+            ConversationChange::ChangeModel => self.drop_opaque_blocks(),
         }
     }
 
@@ -129,6 +131,33 @@ impl Conversation {
         let id = self.next_id;
         self.next_id.0 += 1;
         self.entries.push(ConversationEntry { id, item });
+    }
+
+    /// Leaves out what only the model understands that was called so far, and entries with nothing else.
+    fn drop_opaque_blocks(&mut self) {
+        for entry in std::mem::take(&mut self.entries) {
+            let item = match &entry.item {
+                ConversationItem::Assistant(reply) if reply.has_opaque_blocks() => {
+                    ConversationItem::Assistant(reply.without_opaque_blocks())
+                }
+                ConversationItem::Exchange(exchange) if exchange.reply().has_opaque_blocks() => {
+                    ConversationItem::Exchange(exchange.without_opaque_blocks())
+                }
+                ConversationItem::User(_)
+                | ConversationItem::Assistant(_)
+                | ConversationItem::Exchange(_) => {
+                    self.entries.push(entry);
+                    continue;
+                }
+            };
+            self.context_usage.remove(context_usage::item_bytes(&entry.item));
+            if matches!(&item, ConversationItem::Assistant(reply) if reply.parts.is_empty()) {
+                continue;
+            }
+            self.context_usage.add(context_usage::item_bytes(&item));
+            self.entries.push(ConversationEntry { id: entry.id, item });
+        }
+        self.context_usage.forget_count();
     }
 
     /// Returns the index at which the newest `keep` turns begin. The user's first messages are always before it.
@@ -205,8 +234,8 @@ fn is_model_turn(item: &ConversationItem) -> bool {
 mod tests {
     use super::*;
     use crate::model::{
-        FileAction, FileChange, Reply, ReplyFinish, ReplyPart, ToolCall, ToolExchange, ToolResult,
-        ToolStatus,
+        FileAction, FileChange, OpaqueBlock, Reply, ReplyFinish, ReplyPart, ToolCall, ToolExchange,
+        ToolResult, ToolStatus,
     };
 
     fn exchange(name: &str, text: &str) -> ConversationItem {
@@ -252,6 +281,32 @@ mod tests {
             target_size: Tokens(target_size),
         });
         conversation
+    }
+
+    #[test]
+    fn another_model_gets_no_blocks_of_an_earlier_one_and_makes_its_own_count() {
+        let block = || {
+            let (wire, json) = ("wire".into(), "{}".into());
+            ReplyPart::Opaque(OpaqueBlock { wire, json })
+        };
+        let reply = |parts: &[ReplyPart]| Reply {
+            parts: parts.into(),
+            ..Reply::text_only("", ReplyFinish::Stop, Usage::default())
+        };
+        let mut conversation = Conversation::new(0);
+        conversation.push(ConversationItem::user(MessageOrigin::Task, "the task"));
+        let size = conversation.request_size();
+        conversation.push(ConversationItem::Assistant(reply(&[block()])));
+        conversation.push(ConversationItem::Assistant(reply(&[block(), block()])));
+        conversation.calibrate(&Usage { input: Tokens(9_000), ..Usage::default() });
+        conversation.apply(ConversationChange::ChangeModel);
+        assert_eq!(conversation.entries().len(), 1);
+        assert_eq!(conversation.request_size().upper_bound, size.upper_bound);
+        let text = ReplyPart::Text("text".into());
+        conversation.push(ConversationItem::Assistant(reply(&[block(), text.clone()])));
+        conversation.apply(ConversationChange::ChangeModel);
+        let expected = ConversationItem::Assistant(reply(&[text]));
+        assert_eq!(conversation.entries().last().unwrap().item, expected);
     }
 
     fn texts(conversation: &Conversation) -> Vec<String> {

@@ -7,9 +7,10 @@ use serde::{Deserialize, Serialize};
 use crate::machine::budget::{self, Unaffordable};
 use crate::machine::context::instructions;
 use crate::machine::deadline::{CallingDeadline, StateDeadlines};
-use crate::machine::effect::{CallPurpose, Effect, EffectKind, MachineNote};
+use crate::machine::effect::{CallPurpose, ConversationChange, Effect, EffectKind, MachineNote};
 use crate::machine::event::{CheckResult, RequestSize};
 use crate::machine::model_calls::attempt::CallAttempt;
+use crate::machine::model_calls::fallback::{self, FallbackDecision};
 use crate::machine::model_calls::retry::{self, RetryDecision};
 use crate::machine::output::{Step, StepBuilder};
 use crate::machine::run_context::{RunContext, Streaks};
@@ -243,10 +244,44 @@ impl Calling {
                 out.finish(State::Calling(self))
             }
             RetryDecision::ShrinkRequest => self.on_overflow(out),
-            RetryDecision::GiveUp => {
-                Done::fail(self.run, out, StopReason::from(fault.kind), fault.message)
-            }
+            RetryDecision::GiveUp => self.give_up(out, fault),
         }
+    }
+
+    /// Calls another model if that may help and the budget covers it. Its call is prepared as any other, since its price and its
+    /// context window are other ones.
+    fn give_up(self, mut out: StepBuilder, fault: Fault) -> Step {
+        let Self { mut run, size, .. } = self;
+        let decision = fallback::decide(&run, &size, &fault);
+        let passed_over = match decision {
+            FallbackDecision::To(model) => run.model + 1..model,
+            FallbackDecision::Unaffordable => run.model + 1..run.rules.fallbacks() + 1,
+            FallbackDecision::GiveUp => 0..0,
+        };
+        for model in passed_over {
+            out.add_note(MachineNote::FallbackUnaffordable { model });
+        }
+        let mut message = fault.message;
+        match decision {
+            FallbackDecision::To(model) => {
+                out.add_note(MachineNote::FellBack {
+                    from: run.model,
+                    to: model,
+                    fault: fault.kind,
+                });
+                out.add_change(ConversationChange::ChangeModel);
+                run.change_model(model);
+                // Its context window may be a smaller one.
+                run.compactions.confirm();
+                return Preparing::enter(run, out);
+            }
+            FallbackDecision::Unaffordable => {
+                message =
+                    format!("{message}; the budget does not cover a call of another model").into();
+            }
+            FallbackDecision::GiveUp => {}
+        }
+        Done::fail(run, out, StopReason::from(fault.kind), message)
     }
 
     /// Compacts the context to half its size if possible, since the window is evidently smaller than configured.

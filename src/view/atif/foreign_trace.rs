@@ -186,6 +186,7 @@ impl Trace {
         self.calls.push(CallSpan {
             purpose: CallPurpose::Agent,
             attempt: 1,
+            model: None,
             step: has_calls.then_some(self.steps),
             messages: u32::try_from(step.step_id.saturating_sub(1)).unwrap_or(u32::MAX),
             started_at: before,

@@ -33,6 +33,7 @@ impl ModelStep<'_> {
         self.arrow.counter().map(|counter| match counter {
             ChartCounter::Steps => "steps",
             ChartCounter::Repeats => "repeats",
+            ChartCounter::Models => "models",
             ChartCounter::Attempts => "attempts",
             ChartCounter::Calls => "calls",
         })
@@ -97,6 +98,9 @@ const PROMELA_HEADER: &str = r"/* The statechart of a run: its guards are choice
 #ifndef REPEATS
 #define REPEATS 2   /* how often the model is asked again before the next step, or the context is compacted */
 #endif
+#ifndef MODELS
+#define MODELS 2    /* that are called when the one before is out of reach */
+#endif
 #ifndef RETRIES
 #define RETRIES 2   /* of a model call */
 #endif
@@ -113,7 +117,7 @@ pub(super) fn promela(chart: &Chart) -> String {
     let _ = writeln!(text, "mtype = {{ {} }};", names.join(", "));
     let _ = writeln!(text, "mtype state = {};", identifier(chart.initial_leaf(&chart.initial)));
     text.push_str(
-        "byte steps = STEPS, repeats = REPEATS, attempts, calls, closings, closing_calls;\n",
+        "byte steps = STEPS, repeats = REPEATS, models = MODELS, attempts, calls, closings, closing_calls;\n",
     );
     let done = identifier(StateKind::Done.as_str());
     let steps = model_steps(chart);
@@ -148,13 +152,13 @@ pub(super) fn promela(chart: &Chart) -> String {
 
 /// Returns the chart as a module in TLA+, with its specification and properties.
 pub(super) fn tla(chart: &Chart) -> String {
-    const VARIABLES: [&str; 7] =
-        ["state", "steps", "repeats", "attempts", "calls", "closings", "closing_calls"];
+    const VARIABLES: [&str; 8] =
+        ["state", "steps", "repeats", "models", "attempts", "calls", "closings", "closing_calls"];
     let mut text = String::from(
         "---------------------------- MODULE run ----------------------------\n\
          (* The statechart of a run: its guards are choices, and what a transition uses up is a counter. *)\n\
          EXTENDS Naturals\n\
-         CONSTANTS STEPS, REPEATS, RETRIES, CALLS\n",
+         CONSTANTS STEPS, REPEATS, MODELS, RETRIES, CALLS\n",
     );
     let all = VARIABLES.join(", ");
     let first = identifier(chart.initial_leaf(&chart.initial));
@@ -162,7 +166,7 @@ pub(super) fn tla(chart: &Chart) -> String {
     let _ = writeln!(
         text,
         "Init == /\\ state = \"{first}\" /\\ steps = STEPS /\\ repeats = REPEATS\n        \
-         /\\ attempts = 0 /\\ calls = 0 /\\ closings = 0 /\\ closing_calls = 0\n"
+         /\\ models = MODELS /\\ attempts = 0 /\\ calls = 0 /\\ closings = 0 /\\ closing_calls = 0\n"
     );
     let steps = model_steps(chart);
     for (action, ticks) in [("Environment", false), ("Tick", true)] {

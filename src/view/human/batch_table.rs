@@ -191,7 +191,9 @@ impl ReportSink for CellSink {
             PublicEventKind::TextDelta(_) => {
                 self.show(["the LLM is writing", "el LLM está escribiendo"]);
             }
-            PublicEventKind::Retry(_) | PublicEventKind::CompactionTriggered(_) => {
+            PublicEventKind::Retry(_)
+            | PublicEventKind::ModelFallback(_)
+            | PublicEventKind::CompactionTriggered(_) => {
                 let activity = sanitize::headline(&lang.sentence(event), 200);
                 self.cells.update(&self.label, |cell| cell.activity = activity);
             }

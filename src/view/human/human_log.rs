@@ -361,6 +361,7 @@ impl ReportSink for HumanLog {
                 }
                 self.write_detail("⏳", &self.painter.paint(WARNING, &text))
             }
+            PublicEventKind::ModelFallback(_) => self.warning("🔀", &text),
             PublicEventKind::ToolCallStart(start) => self.tool_started(start),
             PublicEventKind::ToolCallEnd(end) => self.tool_ended(end, &text),
             PublicEventKind::HookComplete(hook) => self.hook(hook, text),

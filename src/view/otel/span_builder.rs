@@ -67,6 +67,7 @@ impl SpanBuilder {
             PublicEventKind::ToolCallStart(start) => self.tool_started(at, start),
             PublicEventKind::ToolCallEnd(end) => return self.tool_ended(at, end),
             PublicEventKind::Retry(_)
+            | PublicEventKind::ModelFallback(_)
             | PublicEventKind::HookComplete(_)
             | PublicEventKind::SteeringReceived(_)
             | PublicEventKind::CompactionTriggered(_)
@@ -140,9 +141,10 @@ impl SpanBuilder {
     }
 
     fn call_started(&mut self, at: Timestamp, start: &ApiCallStart) {
-        let name = format!("chat {}", model_name(&self.model));
+        let model = Arc::clone(start.model.as_ref().unwrap_or(&self.model));
+        let name = format!("chat {}", model_name(&model));
         let mut call = self.span(at, name, SpanKind::Client, "chat");
-        set_model(&mut call, &self.model);
+        set_model(&mut call, &model);
         if let Some(most) = start.max_output_tokens {
             call.set_number("gen_ai.request.max_tokens", most.0);
         }

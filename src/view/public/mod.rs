@@ -15,7 +15,7 @@ pub(super) use projector::message_count;
 pub use public_event::{
     AgentEnd, AgentStart, ApiCallEnd, ApiCallStart, CallOutcome, CompactionComplete,
     CompactionTriggered, ErrorEvent, HookComplete, IncompleteReply, LimitAction, LoopDetected,
-    MessageTiming, PublicEvent, PublicEventKind, RetryCause, Severity, StateChange,
+    MessageTiming, ModelFallback, PublicEvent, PublicEventKind, RetryCause, Severity, StateChange,
     SteeringReceived, SubagentCall, SummaryAuthor, TextDelta, ToolCallEnd, ToolCallStart,
 };
 pub(in crate::view) use public_event::{decision_of, line_schema_with};

@@ -9,14 +9,13 @@ use super::tool_calls::ToolCallTracker;
 use super::{
     AgentEnd, AgentStart, ApiCallEnd, ApiCallStart, CallOutcome, CompactionComplete,
     CompactionTriggered, ErrorEvent, HookComplete, IncompleteReply, LimitAction, LoopDetected,
-    MessageTiming, PublicEvent, PublicEventKind, RetryCause, SCHEMA, Severity, StateChange,
-    SteeringReceived, SubagentCall, SummaryAuthor, TextDelta,
+    MessageTiming, ModelFallback, PublicEvent, PublicEventKind, RetryCause, SCHEMA, Severity,
+    StateChange, SteeringReceived, SubagentCall, SummaryAuthor, TextDelta,
 };
 use crate::machine::chart::Chart;
 use crate::machine::{
     BudgetUsage, CallPurpose, CallState, CheckResult, Effect, Event, EventKind, Machine,
-    MachineNote, MachineOutput, PricedUsage, RunContext, RunOutcome, State, StateKind, StopReason,
-    Transition,
+    MachineNote, MachineOutput, PricedUsage, RunOutcome, State, StateKind, StopReason, Transition,
 };
 use crate::model::{ConversationItem, EffectId, MessageOrigin, ReplyFinish, RunTime, TimeSpan};
 use crate::port::{EffectNotice, HookRun, ReplyDelta, RunEvent};
@@ -46,13 +45,15 @@ pub struct EventProjector {
 }
 
 /// A running model call; there is never more than one.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 struct OpenModelCall {
     id: EffectId,
     purpose: CallPurpose,
     attempt: u32,
     started_at: RunTime,
     first_byte: Option<TimeSpan>,
+    /// The model, if it is another one than that of the run.
+    model: Option<Arc<str>>,
 }
 
 impl EventProjector {
@@ -166,6 +167,7 @@ impl EventProjector {
         let run = machine.state.run();
         for effect in &output.effects {
             if let Effect::CallModel { id, purpose, attempt, max_output } = *effect {
+                let model = run.called_model(purpose).filter(|name| **name != self.info.model);
                 let start = ApiCallStart {
                     call: id,
                     purpose,
@@ -174,10 +176,11 @@ impl EventProjector {
                     messages: message_count(machine),
                     context_tokens: machine.conversation.context_usage().estimate(),
                     max_output_tokens: max_output,
+                    model: model.cloned(),
                 };
-                let call =
-                    OpenModelCall { id, purpose, attempt, started_at: self.now, first_byte: None };
-                self.call = Some(call);
+                let (started_at, first_byte, model) = (self.now, None, model.cloned());
+                self.call =
+                    Some(OpenModelCall { id, purpose, attempt, started_at, first_byte, model });
                 self.emit(start);
             }
         }
@@ -187,9 +190,8 @@ impl EventProjector {
     }
 
     fn call_ended(&mut self, event: &Event, machine: &Machine, output: &MachineOutput) {
-        let Some(OpenModelCall { id, purpose, attempt, started_at, first_byte }) = self.call else {
-            return;
-        };
+        let Some(call) = self.call.clone() else { return };
+        let OpenModelCall { id, purpose, attempt, started_at, first_byte, model } = call;
         let outcome = match event {
             Event::Replied { id: replied, reply, .. } if *replied == id => CallOutcome::Replied {
                 finish: reply.finish.clone(),
@@ -204,12 +206,23 @@ impl EventProjector {
             _ => return,
         };
         self.call = None;
-        let RunContext { rules, used: spent, .. } = machine.state.run();
-        let PricedUsage { usage, cost } = PricedUsage::between(self.usage, *spent, Some(event));
-        let (cost, duration) = (rules.price.map(|_| cost), self.now.since(started_at));
-        let call = id;
-        let end = ApiCallEnd { call, purpose, attempt, outcome, duration, first_byte, usage, cost };
-        self.emit(end);
+        let spent = machine.state.run().used;
+        let PricedUsage { usage, cost } = PricedUsage::between(self.usage, spent, Some(event));
+        // Another model, which this event may have led to, has a price of its own.
+        let has_price =
+            self.state_before.as_ref().is_some_and(|state| state.run().rules.price.is_some());
+        let (cost, duration) = (has_price.then_some(cost), self.now.since(started_at));
+        self.emit(ApiCallEnd {
+            call: id,
+            purpose,
+            attempt,
+            called_model: model,
+            outcome,
+            duration,
+            first_byte,
+            usage,
+            cost,
+        });
     }
 
     /// Emits the usage of a sub-agent.
@@ -263,6 +276,16 @@ impl EventProjector {
             MachineNote::CostWarning { cost: cost_usd } => LimitAction::Warn { cost_usd }.into(),
             MachineNote::Retry { attempt, wait, fault } => {
                 RetryCause::Fault { fault, attempt, wait }.into()
+            }
+            MachineNote::FellBack { from, to, fault } => {
+                let (from, to) = (model_name(machine, from), model_name(machine, to));
+                ModelFallback { from, to, fault }.into()
+            }
+            MachineNote::FallbackUnaffordable { model } => {
+                let model = model_name(machine, model);
+                let message =
+                    format!("the budget does not cover a call of {model}; it is passed over");
+                ErrorEvent { severity: Severity::Warning, message: message.into() }.into()
             }
             MachineNote::AskedAgain => {
                 RetryCause::IncompleteReply { reason: incomplete_reason(event) }.into()
@@ -369,6 +392,12 @@ impl EventProjector {
         };
         self.emit(end);
     }
+}
+
+/// Returns the name of one of the models of a run.
+fn model_name(machine: &Machine, index: u32) -> Arc<str> {
+    let model = machine.state.run().rules.model(index);
+    model.map_or_else(|| "".into(), |model| Arc::clone(&model.name))
 }
 
 /// Returns the guard of a transition, as the statechart names it; `None` if it has none.

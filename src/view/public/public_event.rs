@@ -86,6 +86,8 @@ event_kinds! {
         "The request ended: `replied`, `failed` or `cancelled`; usage and cost.";
     Retry(RetryCause) = "retry",
         "The model is called again: after a fault, or because a reply is incomplete.";
+    ModelFallback(ModelFallback) = "model_fallback",
+        "The model is out of reach, and another one is called from now on: both models, the fault.";
     TextDelta(TextDelta) = "text_delta",
         "A piece of a reply; it counts only when its call ends as `replied`.";
     ToolCallStart(ToolCallStart) = "tool_call_start",
@@ -214,6 +216,9 @@ pub struct ApiCallStart {
     pub context_tokens: Tokens,
     /// The output limit, if there is one.
     pub max_output_tokens: Option<Tokens>,
+    /// The model, if it is another one than that of `agent_start`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub model: Option<Arc<str>>,
 }
 
 /// See [`PublicEventKind::ApiCallEnd`].
@@ -225,6 +230,9 @@ pub struct ApiCallEnd {
     pub purpose: CallPurpose,
     /// The attempt, counted from one.
     pub attempt: u32,
+    /// The model, if it is another one than that of `agent_start`; part of the start.
+    #[serde(skip)]
+    pub called_model: Option<Arc<str>>,
     /// How it ended.
     #[serde(flatten)]
     pub outcome: CallOutcome,
@@ -306,6 +314,17 @@ pub enum IncompleteReply {
     Empty,
     /// It was paused by the provider.
     Pause,
+}
+
+/// See [`PublicEventKind::ModelFallback`].
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct ModelFallback {
+    /// The previous model.
+    pub from: Arc<str>,
+    /// The model that is called from now on.
+    pub to: Arc<str>,
+    /// The fault of the last attempt.
+    pub fault: FaultKind,
 }
 
 /// See [`PublicEventKind::TextDelta`].

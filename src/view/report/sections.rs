@@ -4,7 +4,7 @@ use super::RunReport;
 use crate::machine::{RunStatus, StopReason};
 use crate::model::{FileChange, MicroUsd, pluralize};
 use crate::view::CostSource;
-use crate::view::result::{DeniedCall, ToolUsed};
+use crate::view::result::{DeniedCall, ModelUsed, ToolUsed};
 use crate::view::sanitize;
 
 /// The cells of a row, as plain text.
@@ -96,7 +96,7 @@ pub(super) fn names(report: &RunReport<'_>) -> Vec<(&'static str, String)> {
 
 /// Returns the tables that are not empty.
 pub(super) fn tables(report: &RunReport<'_>) -> Vec<ReportTable> {
-    let all = [files(report), tools(report), denied(report), costs(report)];
+    let all = [files(report), tools(report), denied(report), models(report), costs(report)];
     all.into_iter().filter(|facts| !facts.rows.is_empty()).collect()
 }
 
@@ -110,6 +110,17 @@ fn files(report: &RunReport<'_>) -> ReportTable {
     };
     let rows = report.result.files_modified.iter().map(row).collect();
     ReportTable { title: "Files", header: &["file", "change", "lines"], rows, code_columns: 1 }
+}
+
+/// The models, if there were several.
+fn models(report: &RunReport<'_>) -> ReportTable {
+    let row = |used: &ModelUsed| {
+        let cost = used.cost.map_or_else(String::new, |cost| cost.to_string());
+        vec![cell(&used.model), used.calls.to_string(), cost]
+    };
+    let all = &report.result.models;
+    let rows = if all.len() > 1 { all.iter().map(row).collect() } else { Vec::new() };
+    ReportTable { title: "Models", header: &["model", "calls", "cost"], rows, code_columns: 1 }
 }
 
 fn tools(report: &RunReport<'_>) -> ReportTable {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
 
 use super::changed_files::ChangedFiles;
@@ -61,6 +61,9 @@ pub struct RunResult {
     pub cost: Option<MicroUsd>,
     /// The same cost, by purpose.
     pub costs: RunCosts,
+    /// The models and their calls, in the order of their first calls, if there were several.
+    #[serde(skip_serializing_if = "is_single")]
+    pub models: Vec<ModelUsed>,
     /// The tool calls that were denied.
     pub denied: Vec<DeniedCall>,
     /// What went wrong, if anything.
@@ -108,6 +111,40 @@ pub struct WorktreeResult {
     pub merge_command: Option<String>,
     /// The command that removes it; null if it is removed.
     pub remove_command: Option<String>,
+}
+
+/// What one of several models was used for.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ModelUsed {
+    /// The model, as `provider/name`.
+    pub model: Arc<str>,
+    /// Its calls, each counted once with its retries. Those of sub-agents count for the model of the run.
+    pub calls: u32,
+    /// Their cost; null if the model has no price.
+    #[serde(serialize_with = "dollars", deserialize_with = "read_dollars", default)]
+    #[schemars(with = "Option<f64>")]
+    pub cost: Option<MicroUsd>,
+}
+
+impl ModelUsed {
+    /// Adds calls and costs of a model to those of several.
+    pub(super) fn add(used: &mut Vec<Self>, model: &Arc<str>, calls: u32, cost: Option<MicroUsd>) {
+        if let Some(known) = used.iter_mut().find(|known| known.model == *model) {
+            known.calls += calls;
+            let costs = [known.cost, cost].into_iter().flatten();
+            known.cost = costs.reduce(|sum, cost| sum + cost);
+        } else {
+            used.push(Self { model: Arc::clone(model), calls, cost });
+        }
+    }
+}
+
+fn is_single(models: &[ModelUsed]) -> bool {
+    models.len() < 2
+}
+
+fn read_dollars<'de, D: Deserializer<'de>>(from: D) -> Result<Option<MicroUsd>, D::Error> {
+    Ok(Option::<f64>::deserialize(from)?.and_then(MicroUsd::from_dollars))
 }
 
 /// One tool call.
@@ -193,6 +230,7 @@ impl RunResult {
             usage: Usage::default(),
             cost: None,
             costs: RunCosts::default(),
+            models: Vec::new(),
             denied: Vec::new(),
             error: Some(error),
             resume_command: None,
@@ -225,6 +263,10 @@ impl RunResult {
         for (source, cost) in last_runs().flat_map(|run| &run.costs.by_source) {
             costs.add(*source, *cost);
         }
+        let mut models = Vec::new();
+        for used in last_runs().flat_map(|run| &run.models) {
+            ModelUsed::add(&mut models, &used.model, used.calls, used.cost);
+        }
         costs.total = last_runs().filter_map(|run| run.cost).reduce(|sum, cost| sum + cost);
         Some(Self {
             steps: last_runs().map(|run| run.steps).sum(),
@@ -235,6 +277,7 @@ impl RunResult {
             usage: last_runs().fold(Usage::default(), |sum, run| sum + run.usage),
             cost: costs.total,
             costs,
+            models,
             denied: runs.iter().flat_map(|run| run.denied.clone()).collect(),
             ..runs.get(speaker)?.clone()
         })
@@ -267,6 +310,7 @@ impl RunResult {
             usage: counts.usage,
             cost: costs.total,
             costs,
+            models: counts.models,
             denied: counts.denied,
             error: None,
             ..Self::not_started("")
@@ -284,6 +328,8 @@ struct RunCounts {
     #[serde(with = "TokenUsage")]
     usage: Usage,
     costs: CountedCosts,
+    #[serde(default)]
+    models: Vec<ModelUsed>,
     denied: Vec<DeniedCall>,
 }
 

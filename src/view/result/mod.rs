@@ -4,5 +4,5 @@ mod changed_files;
 mod document;
 mod result_builder;
 
-pub use document::{DeniedCall, RunCosts, RunResult, ToolUsed, WorktreeResult};
+pub use document::{DeniedCall, ModelUsed, RunCosts, RunResult, ToolUsed, WorktreeResult};
 pub use result_builder::RunResultBuilder;

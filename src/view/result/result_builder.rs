@@ -6,8 +6,8 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::changed_files::ChangedFiles;
-use super::{DeniedCall, RunCosts, RunResult, ToolUsed};
-use crate::machine::StopReason;
+use super::{DeniedCall, ModelUsed, RunCosts, RunResult, ToolUsed};
+use crate::machine::{ModelUsage, StopReason};
 use crate::model::{CallId, MicroUsd, TimeSpan, ToolStatus, Usage};
 use crate::view::human::call_summary::summarize_call;
 use crate::view::public::{AgentEnd, PublicEvent, PublicEventKind, ToolCallEnd, ToolCallStart};
@@ -47,7 +47,13 @@ impl RunResultBuilder {
                 costs.add(source, charge.cost);
             }
         }
+        let models = info.prior_models.iter();
+        let models = models.map(|ModelUsage { model, calls, cost }| {
+            let cost = Some(*cost).filter(|cost| *cost > MicroUsd::ZERO);
+            ModelUsed { model: Arc::clone(model), calls: *calls, cost }
+        });
         let result = RunResult {
+            models: models.collect(),
             session_id: Some(Arc::clone(&info.session_id)),
             model: Some(Arc::clone(&info.model)),
             effort: info.effort,
@@ -75,16 +81,20 @@ impl RunResultBuilder {
         self.latest_at = Some(event.ts);
         match &event.kind {
             PublicEventKind::ApiCallStart(start) => {
-                self.result.llm_calls += u32::from(start.attempt == 1);
+                let calls = u32::from(start.attempt == 1);
+                self.result.llm_calls += calls;
+                self.add_model(start.model.as_ref(), calls, None);
             }
             PublicEventKind::ApiCallEnd(end) => {
                 self.add_usage(end.usage, end.cost, self.info.source_of(end.purpose));
+                self.add_model(end.called_model.as_ref(), 0, end.cost);
             }
             PublicEventKind::ToolCallStart(start) => self.tool_started(start),
             PublicEventKind::ToolCallEnd(end) => self.tool_ended(end),
             PublicEventKind::SubagentCall(call) => {
                 self.result.llm_calls += 1;
                 self.add_usage(call.usage, call.cost, CostSource::Subagent);
+                self.add_model(None, 1, call.cost);
             }
             PublicEventKind::AgentEnd(end) => self.end = Some(end.clone()),
             _ => {}
@@ -154,6 +164,12 @@ impl RunResultBuilder {
         if let Some(cost) = cost {
             self.result.costs.add(source, cost);
         }
+    }
+
+    /// Adds to the usage of a model; by default of that of the run.
+    fn add_model(&mut self, model: Option<&Arc<str>>, calls: u32, cost: Option<MicroUsd>) {
+        let model = Arc::clone(model.unwrap_or(&self.info.model));
+        ModelUsed::add(&mut self.result.models, &model, calls, cost);
     }
 
     fn tool_started(&mut self, start: &ToolCallStart) {

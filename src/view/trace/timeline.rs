@@ -21,6 +21,9 @@ pub struct CallSpan {
     pub purpose: CallPurpose,
     /// The attempt, counted from one.
     pub attempt: u32,
+    /// The model, if there are several.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub model: Option<Arc<str>>,
     /// The step that its reply began; `None` if it has no tool calls.
     pub step: Option<u32>,
     /// Messages in the request, without the system prompt.
@@ -217,6 +220,7 @@ impl Timeline {
                     self.calls.push(CallSpan {
                         purpose: *purpose,
                         attempt: *attempt,
+                        model: machine.state.run().called_model(*purpose).cloned(),
                         step: None,
                         messages: message_count(machine),
                         started_at: at,

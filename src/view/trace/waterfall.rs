@@ -222,7 +222,7 @@ fn request_row(call: &CallSpan, reply: Option<&TraceMessage>, scale: Scale) -> M
     html! {
         details.at.bad[is_failed] {
             summary.row {
-                b { (purpose) @if call.attempt > 1 { ", attempt " (call.attempt) } }
+                b { (purpose) @if call.attempt > 1 { ", attempt " (call.attempt) } @if let Some(model) = &call.model { " · " (sanitize::line(model)) } }
                 span {
                     @match reply {
                         Some(reply) => (sanitize::headline(&reply.text, MAX_DESCRIPTION)),

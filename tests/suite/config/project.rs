@@ -32,6 +32,7 @@ const KEYS: &[(&str, &str, &str, &str)] = &[
     ("llm.stream", "", "", "false"),
     ("llm.prompt_caching", "", "false", "true"),
     ("llm.summary_model", "", "'openai/gpt-4o'", ""),
+    ("llm.fallback", "", "['openai/gpt-4o']", ""),
     ("llm.max_output_tokens", "100", "101", "99"),
     ("llm.max_output_tokens", "", "", "100"),
     ("agents.build.description", "", "'x'", ""),

@@ -129,6 +129,7 @@ pub(crate) fn run_info() -> RunInfo {
         has_schema: false,
         exit_on_partial: None,
         prior_usage: PriorUsage::default(),
+        prior_models: Vec::new(),
     }
 }
 

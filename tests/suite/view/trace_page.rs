@@ -77,6 +77,7 @@ impl TraceBuilder {
         self.trace.calls.push(CallSpan {
             purpose: CallPurpose::Agent,
             attempt: 1,
+            model: None,
             step,
             messages: u32::try_from(self.trace.messages.len()).unwrap(),
             started_at: RunTime(self.now),

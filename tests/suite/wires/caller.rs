@@ -125,6 +125,7 @@ impl WireCaller {
 
     pub(crate) fn call_in(&mut self, scope: &EffectContext) -> CallResult {
         let ask = ModelRequest {
+            model: 0,
             purpose: CallPurpose::Agent,
             attempt: self.attempt,
             system: &self.system,

@@ -311,7 +311,9 @@ fn fault(model: &str, reply: ScriptedReply) -> Fault {
 #[test]
 #[allow(clippy::too_many_lines)] // a table
 fn the_error_texts_of_each_server_are_classified() {
-    use FaultKind::{Overflow, Protocol, Quota, RateLimited, Refused, Request, Server as Trouble};
+    use FaultKind::{
+        MissingModel, Overflow, Protocol, Quota, RateLimited, Refused, Request, Server as Trouble,
+    };
     for (model, status, body, kind) in [
         (
             "llama-cpp/m",
@@ -337,7 +339,7 @@ fn the_error_texts_of_each_server_are_classified() {
             "ollama/m",
             404,
             json!({"error": {"message": "model \"m\" not found, try pulling it first", "type": "api_error"}}),
-            Request,
+            MissingModel,
         ),
         (
             "ollama/m",
