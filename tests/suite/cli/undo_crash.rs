@@ -310,6 +310,26 @@ fn each_call_of_a_record(faults: &[SyscallFault], every: usize) {
     println!("{} cases", cases.len());
 }
 
+/// The state before the first change could not be recorded, and later ones were: they are no replacement.
+#[test]
+fn a_start_that_could_not_be_recorded_is_reported() {
+    let run = RecordedRun::new();
+    let contents = &run.paths()[2];
+    let Some((ran, _)) = run.resume(contents, &["-e", "inject=openat:error=EIO:when=1"]) else {
+        return println!("skipped: there is no strace");
+    };
+    if ran.code != 0 {
+        return println!("skipped: strace may not watch a process here: {}", ran.err);
+    }
+    assert!(ran.err.contains("is not recorded"), "{}", ran.err);
+    for target in [&["--start"][..], &["--step", "2"]] {
+        let undone = run.world.run(&[&["undo", &run.session, "--yes"], target].concat());
+        let is_reported = undone.err.contains("the files before step 2 are not recorded: ");
+        assert!(undone.code == 3 && is_reported, "{}: {}", undone.code, undone.err);
+        assert_eq!(files(&run.world), run.states[1]);
+    }
+}
+
 /// A run that is killed while it records a state leaves the last complete one.
 #[test]
 fn a_run_that_is_killed_while_it_records_can_be_taken_back() {
