@@ -43,6 +43,18 @@ pub enum UndoError {
         /// The reason.
         reason: String,
     },
+    /// The state before a step was to be recorded, and could not be.
+    #[error(
+        "the files before step {step} are not recorded: {reason}; --to {next} restores the next recorded state"
+    )]
+    StepNotRecorded {
+        /// The step.
+        step: u32,
+        /// The reason.
+        reason: Arc<str>,
+        /// The record with the next state.
+        next: u64,
+    },
     /// The session has no such record.
     #[error("session {session} has no record {seq}; its last one is {last}")]
     NoRecord {
@@ -90,6 +102,7 @@ impl UndoError {
         match self {
             Self::NothingRecorded(..)
             | Self::NotRecorded { .. }
+            | Self::StepNotRecorded { .. }
             | Self::NoRecord { .. }
             | Self::NoStep { .. }
             | Self::Link { .. } => true,
@@ -177,7 +190,9 @@ impl<'a> StateList<'a> {
                 // An undo that failed has no restored state.
                 let is_made = found.record.kind != CheckpointKind::BeforeUndo
                     || next.is_some_and(|next| next.record.kind == CheckpointKind::Restored);
-                of_kind(found.record.kind.is_before_change() && is_made)
+                let to = next.map_or(u64::MAX, |next| next.seq);
+                let is_failed = self.failed_steps(found.seq, to).next().is_some();
+                of_kind(found.record.kind.is_before_change() && is_made || is_failed)
             }
         }
     }
@@ -208,12 +223,37 @@ impl<'a> StateList<'a> {
         intervals.filter(|(interval, _)| interval.author != ChangeAuthor::Others)
     }
 
-    /// Returns whether the session's last change has no recorded end: its process was killed.
+    /// Returns whether the session's last change has no recorded end: its process was killed, or records failed.
     fn is_open(&self) -> bool {
         let is_open = |(found, _): &(&StoredCheckpoint, _)| {
-            found.record.kind == CheckpointKind::Step && !self.is_inherited(found)
+            let is_failed = self.failed_steps(found.seq, u64::MAX).next().is_some();
+            (found.record.kind == CheckpointKind::Step || is_failed) && !self.is_inherited(found)
         };
         self.states.last().is_some_and(is_open)
+    }
+
+    /// Returns the session's own records between two others that were to have the state before a step, and failed.
+    fn failed_steps(&self, from: u64, to: u64) -> impl Iterator<Item = &'a CheckpointRecord> {
+        let header = &self.history.header;
+        let inherited = header.ancestry.map_or(0, |parent| parent.seq);
+        let first = from.max(inherited).max(header.imported_up_to.unwrap_or(0));
+        let between =
+            self.history.checkpoints.iter().filter(move |it| it.seq > first && it.seq < to);
+        let failed = between.filter(|it| it.is_failed() && it.record.kind == CheckpointKind::Step);
+        failed.map(|it| &it.record)
+    }
+
+    /// Returns the error of the first step, from this one on, whose earlier state was to be recorded before a state, and is not.
+    fn missing_before(&self, index: usize, step: u32) -> Option<UndoError> {
+        let next = self.states[index].0.seq;
+        let failed = self.failed_steps(0, next).find(|it| it.step >= step)?;
+        let CheckpointOutcome::Failed(reason) = &failed.outcome else { return None };
+        Some(UndoError::StepNotRecorded { step: failed.step, reason: Arc::clone(reason), next })
+    }
+
+    /// Fails if the state before the session's first change is not recorded.
+    fn check_start(&self) -> Result<(), UndoError> {
+        self.missing_before(0, 0).map_or(Ok(()), Err)
     }
 
     /// Returns whether the next change after a state is not that of a fork, but of its original.
@@ -271,11 +311,13 @@ impl<'a> StateList<'a> {
         }
         // The step changed nothing. What comes after it, an undo for example, is not before it.
         let earlier = records().take_while(|it| it.step < step).enumerate().last();
-        Ok(match earlier {
+        let found = match earlier {
             None => 0,
             Some((at, it)) if it.kind.is_before_change() => (at + 1).min(self.states.len() - 1),
             Some((at, _)) => at,
-        })
+        };
+        // Or its record failed.
+        self.missing_before(found, step).map_or(Ok(found), |error| Err(error.into()))
     }
 
     /// Returns what happened since the state to go back to; `None` if there is no change to take back.
@@ -295,10 +337,16 @@ impl<'a> StateList<'a> {
                         break;
                     }
                 }
-                let Some(first) = last else { return Ok(None) };
+                let Some(first) = last else {
+                    self.check_start()?;
+                    return Ok(None);
+                };
                 first
             }
-            UndoTarget::Start => 0,
+            UndoTarget::Start => {
+                self.check_start()?;
+                0
+            }
             UndoTarget::Step(step) => self.before_step(step)?,
             UndoTarget::Record(seq) => self.after_record(seq)?,
         };
@@ -312,6 +360,8 @@ pub struct RecordedChanges {
     pub patches: Vec<ChangePatch>,
     /// Whether the session's last change has no recorded end.
     pub is_open: bool,
+    /// Why the state before the first change is not recorded.
+    pub missing_start: Option<UndoError>,
 }
 
 impl RecordedChanges {
@@ -346,7 +396,11 @@ impl RecordedChanges {
             changes
         };
         let patches = changes.iter().map(|change| contents.patch(change));
-        Ok(Self { patches: patches.collect::<Result<_, _>>()?, is_open: list.is_open() })
+        Ok(Self {
+            patches: patches.collect::<Result<_, _>>()?,
+            is_open: list.is_open(),
+            missing_start: list.check_start().err(),
+        })
     }
 
     /// Returns what each step has changed, in at most this many bytes of patches each.

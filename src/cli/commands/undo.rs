@@ -39,6 +39,9 @@ pub(crate) fn diff(args: &DiffArgs, world: &ProcessEnv) -> Result<u8, CliError> 
             "The session's last step has no recorded end: it runs, or was killed. The patch has what came before.",
         );
     }
+    if let (Some(missing), None) = (&changes.missing_start, between) {
+        output::print_stderr(&format!("The patch has only what came later: {missing}"));
+    }
     print_patches(&changes.patches)?;
     changes.patches.iter().filter_map(note).for_each(|note| output::print_stderr(&note));
     Ok(0)

@@ -37,29 +37,43 @@ pub(super) struct MountView {
 /// A folder that stays reachable when something is mounted over it.
 struct FolderHandle {
     path: PathBuf,
+    /// Its path without links, as the system names it.
+    real_path: PathBuf,
     file: OwnedFd,
 }
 
 impl FolderHandle {
     fn open(path: &Path) -> Option<Self> {
         let flags = OFlags::PATH | OFlags::CLOEXEC;
-        let file = openat(CWD, path, flags, FileMode::empty()).ok()?;
-        Some(Self { path: path.to_owned(), file })
+        Self::new(path, openat(CWD, path, flags, FileMode::empty()).ok()?)
     }
 
     /// Opens a path in which nothing is a link.
     fn open_without_links(path: &Path) -> Option<Self> {
-        let file = open_without_links(path).ok()?;
-        Some(Self { path: path.to_owned(), file })
+        Self::new(path, open_without_links(path).ok()?)
+    }
+
+    fn new(path: &Path, file: OwnedFd) -> Option<Self> {
+        let real_path = fs::read_link(path_of_file(&file)).ok()?;
+        Some(Self { path: path.to_owned(), real_path, file })
     }
 
     /// Mounts it at its original path, which is created if something without it was mounted above.
+    ///
+    /// # Errors
+    ///
+    /// Fails if another process has removed or renamed it: what it was to be mounted at is then not created on the
+    /// user's file system.
     fn bind(&self) -> io::Result<()> {
         if self.path.symlink_metadata().is_err() {
+            let file = path_of_file(&self.file);
+            if fs::read_link(&file)? != self.real_path {
+                return Err(describe_error(Errno::NOENT, "bind", &self.path));
+            }
             if let Some(parent) = self.path.parent() {
                 fs::create_dir_all(parent)?;
             }
-            if fs::metadata(format!("/proc/self/fd/{}", self.file.as_raw_fd()))?.is_dir() {
+            if fs::metadata(file)?.is_dir() {
                 fs::create_dir(&self.path)?;
             } else {
                 fs::File::create(&self.path)?;
@@ -69,9 +83,14 @@ impl FolderHandle {
     }
 
     fn bind_at(&self, at: &Path) -> io::Result<()> {
-        let file = format!("/proc/self/fd/{}", self.file.as_raw_fd());
+        let file = path_of_file(&self.file);
         mount_bind_recursive(file, at).map_err(|error| describe_error(error, "bind", at))
     }
+}
+
+/// Returns the path with which the system names an open file.
+fn path_of_file(file: &OwnedFd) -> String {
+    format!("/proc/self/fd/{}", file.as_raw_fd())
 }
 
 /// Creates the mounts that a policy describes, and hides `sockets`, those of other programs.
@@ -567,6 +586,23 @@ pub(in crate::exec) fn named_sockets() -> Vec<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_folder_that_is_removed_or_renamed_meanwhile_is_not_created_again() {
+        let temp = tempfile::tempdir().unwrap();
+        let path = temp.path().canonicalize().unwrap().join("around/folder");
+        for is_renamed in [false, true] {
+            fs::create_dir_all(&path).unwrap();
+            let handle = FolderHandle::open(&path).unwrap();
+            if is_renamed {
+                fs::rename(path.parent().unwrap(), temp.path().join("other")).unwrap();
+            } else {
+                fs::remove_dir_all(path.parent().unwrap()).unwrap();
+            }
+            assert_eq!(handle.bind().unwrap_err().kind(), io::ErrorKind::NotFound);
+            assert!(!path.parent().unwrap().exists());
+        }
+    }
 
     #[test]
     fn a_mount_is_parsed_with_its_flags() {

@@ -467,3 +467,26 @@ fn too_many_files_are_an_error() {
     let scanned = world.scanner.scan(&world.store, &CancellationToken::new());
     assert!(matches!(scanned, Err(CheckpointError::TooManyFiles(3))));
 }
+
+/// A file that is gone, and that could not be read before, has a note instead of a patch.
+#[test]
+fn the_patch_of_a_removed_file_that_could_not_be_read_is_empty() {
+    let mut world = RecordedWorkspace::new(options());
+    let path = world.path().join("secret");
+    fs::write(&path, "secret\n").unwrap();
+    fs::set_permissions(&path, Permissions::from_mode(0)).unwrap();
+    let can_read = fs::read(&path).is_ok();
+    let before = world.record().tree;
+    fs::remove_file(&path).unwrap();
+    let after = world.record().tree;
+    let mut changes = world.store.changes(&before, &after).unwrap();
+    let [change] = &mut changes[..] else { panic!("{changes:?}") };
+    if can_read {
+        // As root; what a scan finds as another user:
+        let unreadable = SkippedEntry { reason: SkipReason::Unreadable, size: 7, modified: 1 };
+        change.before = Some(PathState::LeftOut(unreadable));
+    }
+    let patch = world.store.patch(change).unwrap();
+    assert_eq!((patch.text, patch.added, patch.removed), (Vec::new(), 0, 0));
+    assert_eq!(patch.note.as_deref(), Some("not recorded: it can't be read"));
+}

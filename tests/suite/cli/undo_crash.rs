@@ -214,8 +214,8 @@ text = "Done."
 struct RecordedRun {
     world: CliFixture,
     session: String,
-    /// The files before its changes, between them, and after them.
-    states: [Snapshot; 3],
+    /// The files before its changes, and after them.
+    states: [Snapshot; 2],
 }
 
 impl RecordedRun {
@@ -226,12 +226,11 @@ impl RecordedRun {
         let ran = world.run_script(STEPS, &["--mode", "yolo", "--json"]);
         assert_eq!(ran.code, 0, "{}", ran.err);
         let session = ran.json()["session_id"].as_str().unwrap().to_owned();
-        let mut between = before.clone();
-        between.get_mut(Path::new("a")).unwrap().2 = "new\n".into();
-        let mut after = between.clone();
+        let mut after = before.clone();
+        after.get_mut(Path::new("a")).unwrap().2 = "new\n".into();
         after.remove(Path::new("d/x"));
-        after.insert("b".into(), between[Path::new("a")].clone());
-        Self { world, session, states: [before, between, after] }
+        after.insert("b".into(), after[Path::new("a")].clone());
+        Self { world, session, states: [before, after] }
     }
 
     /// Returns the files and folders that a checkpoint reads and writes.
@@ -253,19 +252,22 @@ impl RecordedRun {
         Some((wait_for_exit(child), log))
     }
 
-    /// Takes back what was recorded.
+    /// Takes back the session: its files are as before its changes, or undo reports why they stay as they are.
     fn check(&self, fault: SyscallFault, case: &str) {
-        let before = files(&self.world);
-        let undone = self.world.run(&["undo", &self.session, "--start", "--yes"]);
         let now = files(&self.world);
+        let undone = self.world.run(&["undo", &self.session, "--start", "--yes"]);
+        let is_taken_back = files(&self.world) == self.states[0];
         if undone.code == 0 {
-            // Where the first record failed, the run went on without; where all but the last one did, it is the first.
-            let is_last = !matches!(fault, SyscallFault::Kill) && now == before;
-            let is_recorded = is_last || self.states[..2].contains(&now);
-            assert!(is_recorded, "{case}: {:?}\n{}", now.keys(), undone.err);
+            assert!(is_taken_back, "{case}: {:?}\n{}", files(&self.world).keys(), undone.err);
         } else {
-            assert!(undone.err.contains("no recorded states"), "{case}: {}", undone.err);
-            assert_eq!(now, before, "{case}");
+            let is_reported = ["no recorded states", "are not recorded: ", "it can't be read"]
+                .iter()
+                .any(|reason| undone.err.contains(reason));
+            assert!(is_reported, "{case}: {}", undone.err);
+            assert_eq!(files(&self.world), now, "{case}");
+            // A killed process has changed nothing before the state was recorded.
+            let is_killed = matches!(fault, SyscallFault::Kill);
+            assert!(!is_killed || is_taken_back, "{case}: {}", undone.err);
         }
         let verified = self.world.run(&["replay", &self.session, "--verify"]);
         assert_eq!(verified.code, 0, "{case}: {}{}", verified.out, verified.err);
@@ -284,7 +286,7 @@ fn each_call_of_a_record(faults: &[SyscallFault], every: usize) {
         if ran.code != 0 {
             return println!("skipped: strace may not watch a process here: {}", ran.err);
         }
-        assert_eq!(snapshot(&run.world.path("")), run.states[2]);
+        assert_eq!(snapshot(&run.world.path("")), run.states[1]);
         for fault in faults {
             let calls = calls(&log, *fault).into_iter().step_by(every);
             cases.extend(calls.map(|call| (index, fault.strace_option(&call), *fault)));
@@ -306,6 +308,26 @@ fn each_call_of_a_record(faults: &[SyscallFault], every: usize) {
         (0..2).for_each(|_| drop(scope.spawn(work)));
     });
     println!("{} cases", cases.len());
+}
+
+/// The state before the first change could not be recorded, and later ones were: they are no replacement.
+#[test]
+fn a_start_that_could_not_be_recorded_is_reported() {
+    let run = RecordedRun::new();
+    let contents = &run.paths()[2];
+    let Some((ran, _)) = run.resume(contents, &["-e", "inject=openat:error=EIO:when=1"]) else {
+        return println!("skipped: there is no strace");
+    };
+    if ran.code != 0 {
+        return println!("skipped: strace may not watch a process here: {}", ran.err);
+    }
+    assert!(ran.err.contains("is not recorded"), "{}", ran.err);
+    for target in [&["--start"][..], &["--step", "2"]] {
+        let undone = run.world.run(&[&["undo", &run.session, "--yes"], target].concat());
+        let is_reported = undone.err.contains("the files before step 2 are not recorded: ");
+        assert!(undone.code == 3 && is_reported, "{}: {}", undone.code, undone.err);
+        assert_eq!(files(&run.world), run.states[1]);
+    }
 }
 
 /// A run that is killed while it records a state leaves the last complete one.

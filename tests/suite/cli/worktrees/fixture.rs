@@ -6,6 +6,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
+use crate::cli::undo::snapshot;
 use crate::kit::cli::{CliFixture, CommandResult};
 
 /// A project in a repository with one commit.
@@ -116,7 +117,8 @@ impl Project {
         let left: Vec<_> = left.map(inside).collect();
         assert!(left.is_empty(), "{case}: {left:?}");
         assert_eq!(self.git("branch --list architect/*"), "", "{case}");
-        assert!(!self.cli.path(".git/worktrees").exists(), "{case}");
+        let linked = self.cli.path(".git/worktrees");
+        assert!(!linked.exists(), "{case}: {:?}", snapshot(&linked).keys());
         self.assert_sound(case);
     }
 
