@@ -61,8 +61,13 @@ struct Arguments {
 fn find(walk: &FileWalk, cancel: &CancellationToken) -> Result<ToolOutput, FileError> {
     let found: Mutex<(BTreeSet<RelPath>, usize)> = Mutex::default();
     let found_in = &found;
+    let lookup = walk.lookup()?;
     let end = walk.for_each_file(cancel, &|| {
+        let mut lookup = lookup.clone();
         Box::new(move |path| {
+            if lookup.as_mut().is_some_and(|lookup| !walk.is_in_workspace(lookup, &path)) {
+                return;
+            }
             let mut found = lock(found_in);
             found.1 += 1;
             found.0.insert(path);
