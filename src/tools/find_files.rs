@@ -61,8 +61,13 @@ struct Arguments {
 fn find(walk: &FileWalk, cancel: &CancellationToken) -> Result<ToolOutput, FileError> {
     let found: Mutex<(BTreeSet<RelPath>, usize)> = Mutex::default();
     let found_in = &found;
+    let lookup = walk.lookup()?;
     let end = walk.for_each_file(cancel, &|| {
+        let mut lookup = lookup.clone();
         Box::new(move |path| {
+            if lookup.as_mut().is_some_and(|lookup| !walk.is_in_workspace(lookup, &path)) {
+                return;
+            }
             let mut found = lock(found_in);
             found.1 += 1;
             found.0.insert(path);
@@ -71,11 +76,7 @@ fn find(walk: &FileWalk, cancel: &CancellationToken) -> Result<ToolOutput, FileE
             }
         })
     })?;
-    let (mut files, mut total) = found.into_inner().unwrap_or_else(PoisonError::into_inner);
-    // Folders are listed by their paths, and one may have been replaced by a link out of the workspace meanwhile.
-    let listed = files.len();
-    files.retain(|path| walk.root.link_kind(path).is_ok());
-    total -= listed - files.len();
+    let (files, total) = found.into_inner().unwrap_or_else(PoisonError::into_inner);
     if files.is_empty() && end == WalkEnd::Complete {
         return Ok(ToolOutput::ok("No files."));
     }

@@ -1,13 +1,20 @@
 //! Entries of folders.
 
 use std::ffi::OsString;
+use std::fs;
 use std::io;
 use std::iter;
+use std::os::fd::AsFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use cap_std::fs::{FileType, FileTypeExt};
+use cap_std::fs::{Dir, FileType, FileTypeExt};
+use rustix::fs::{AtFlags, FileType as RawFileType, statat};
 
+use super::access_guard;
 use super::error::FileError;
+use super::open_folder::open_below;
 use super::path::RelPath;
 use super::root::WorkspaceRoot;
 
@@ -16,6 +23,59 @@ use super::root::WorkspaceRoot;
 pub fn entries(mut walk: ignore::Walk) -> impl Iterator<Item = ignore::DirEntry> {
     let next = move || catch_unwind(AssertUnwindSafe(|| walk.next())).ok().flatten();
     iter::from_fn(next).flatten()
+}
+
+/// The files that a walk reads in each folder.
+const IGNORE_FILES: [&str; 3] = [".gitignore", ".ignore", ".git/info/exclude"];
+
+/// The largest file that is read, in bytes.
+const MAX_IGNORE_FILE_SIZE: u64 = 1 << 20;
+
+/// Returns whether each ignore file in a folder is a regular file of acceptable size, or missing.
+///
+/// The walk opens them wherever they are. A hostile workspace may have a pipe there, which would block, or a link to an
+/// endless device.
+pub fn has_readable_ignore_files(folder: &Path) -> bool {
+    IGNORE_FILES.iter().all(|list| match fs::metadata(folder.join(list)) {
+        Ok(meta) => meta.is_file() && meta.len() <= MAX_IGNORE_FILE_SIZE || meta.is_dir(),
+        Err(_) => true,
+    })
+}
+
+/// A folder of the workspace that was opened to look for files below it. No link below it is followed.
+#[derive(Clone, Debug)]
+pub struct FileLookup {
+    dir: Arc<Dir>,
+    path: RelPath,
+    /// The path with links resolved; `None` if the folder was removed or moved out of the workspace.
+    real_path: Option<RelPath>,
+    /// The folder of the last file, relative to the one that was opened.
+    last: Option<(PathBuf, Arc<Dir>)>,
+}
+
+impl FileLookup {
+    /// Returns whether there is a regular file below the folder, and no folder above it is a link.
+    pub fn has_file(&mut self, path: &RelPath) -> bool {
+        let inside = path.strip_folder(&self.path);
+        let (Some(parent), Some(name)) = (inside.parent(), inside.file_name()) else {
+            return false;
+        };
+        if self.last.as_ref().is_none_or(|(last, _)| last != parent) {
+            let opened = open_below(&self.dir, parent).ok();
+            self.last = opened.map(|dir| (parent.to_owned(), Arc::new(dir)));
+        }
+        let Some((_, dir)) = &self.last else { return false };
+        statat(dir, name, AtFlags::SYMLINK_NOFOLLOW).is_ok_and(|found| {
+            RawFileType::from_raw_mode(found.st_mode) == RawFileType::RegularFile
+        })
+    }
+
+    /// Returns the path, with links resolved, of a file below the folder; `None` if the folder is not in the workspace any
+    /// more.
+    pub fn real_path(&self, path: &RelPath) -> Option<RelPath> {
+        let real = self.real_path.as_ref()?;
+        Some(RelPath::from_entry(&real.as_path().join(path.strip_folder(&self.path))))
+    }
 }
 
 /// An entry of a folder.
@@ -75,6 +135,18 @@ impl FileKind {
 }
 
 impl WorkspaceRoot {
+    /// Opens a folder to look for files below it. Links in its own path are followed if they lead to a folder inside.
+    ///
+    /// # Errors
+    ///
+    /// Fails when it is not a readable folder, or its path leads outside.
+    pub fn look_below(&self, path: &RelPath) -> Result<FileLookup, FileError> {
+        let failed = |error: io::Error| FileError::from_io("list", path, error);
+        let dir = self.dir().open_dir(path.as_path()).map_err(failed)?;
+        let real_path = access_guard::real_path(self.dir().as_fd(), dir.as_fd());
+        Ok(FileLookup { dir: Arc::new(dir), path: path.clone(), real_path, last: None })
+    }
+
     /// Returns the entries of a folder, sorted by name: at most `most`, and whether there are more.
     ///
     /// # Errors
@@ -98,5 +170,39 @@ impl WorkspaceRoot {
         }
         entries.sort();
         Ok((entries, more))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn a_file_behind_a_link_below_the_folder_is_not_found() {
+        let temp = tempfile::tempdir().unwrap();
+        let at = |path: &str| temp.path().join(path);
+        for folder in ["w/d/e", "out/e"] {
+            fs::create_dir_all(at(folder)).unwrap();
+            fs::write(at(folder).join("f"), "").unwrap();
+        }
+        symlink("d", at("w/inside")).unwrap();
+        symlink("../out", at("w/outside")).unwrap();
+        let root = WorkspaceRoot::open(at("w")).unwrap();
+        let path = |text| RelPath::new(text).unwrap();
+        let mut below = root.look_below(&RelPath::root()).unwrap();
+        assert!(below.has_file(&path("d/e/f")));
+        for other in ["inside/e/f", "outside/e/f", "d/e", "d/e/g", "inside"] {
+            assert!(!below.has_file(&path(other)), "{other}");
+        }
+        assert!(root.look_below(&path("outside")).is_err());
+        let mut linked = root.look_below(&path("inside")).unwrap();
+        assert!(linked.has_file(&path("inside/e/f")));
+        assert_eq!(linked.real_path(&path("inside/e/f")), Some(path("d/e/f")));
+        fs::rename(at("w/d/e"), at("w/d/old")).unwrap();
+        symlink("../../out/e", at("w/d/e")).unwrap();
+        assert!(!linked.clone().has_file(&path("inside/e/g")));
+        assert!(!root.look_below(&path("inside")).unwrap().has_file(&path("inside/e/f")));
     }
 }

@@ -30,7 +30,7 @@ pub use editor_buffers::EditorBuffers;
 pub use error::FileError;
 pub use generated::is_generated;
 pub use input_file::{open_input, read_input};
-pub use listing::{FileKind, FolderEntry, entries};
+pub use listing::{FileKind, FileLookup, FolderEntry, entries, has_readable_ignore_files};
 pub(crate) use open_folder::{
     OWNER, create_canonical, enter_canonical_parent, open_below, open_canonical,
     open_canonical_parent, open_file, open_parent, real_path, set_folder_mode,

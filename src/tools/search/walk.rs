@@ -14,7 +14,10 @@ use crate::policy::PolicyEngine;
 use crate::port::CancellationToken;
 use crate::tools::glob::compile_glob;
 
-use crate::workspace::{FileError, FileKind, RelPath, WorkspaceRoot, entries, is_generated};
+use crate::workspace::{
+    FileError, FileKind, FileLookup, RelPath, WorkspaceRoot, entries, has_readable_ignore_files,
+    is_generated,
+};
 
 /// A walk through the files below a folder that a search may read.
 #[derive(Clone)]
@@ -86,9 +89,14 @@ impl FileWalk {
         walk.filter_entry(|entry| {
             let is_folder = entry.file_type().is_some_and(|kind| kind.is_dir());
             // The requested folder is always searched.
-            let is_left_out = is_folder && entry.depth() > 0 && is_generated(entry.path());
+            let is_left_out = is_folder
+                && entry.depth() > 0
+                && (is_generated(entry.path()) || !has_readable_ignore_files(entry.path()));
             entry.file_name() != ".git" && !is_left_out
         });
+        if !from.ancestors().all(has_readable_ignore_files) {
+            walk.standard_filters(false);
+        }
         let stop = || match () {
             () if cancel.is_cancelled() => WalkEnd::Cancelled,
             () if begun.elapsed() > MAX_DURATION => WalkEnd::TimedOut,
@@ -129,6 +137,32 @@ impl FileWalk {
         });
         // The threads may have skipped files that were found before the time limit.
         Ok(if walked == WalkEnd::Complete { stop() } else { walked })
+    }
+
+    /// Opens the folder, so that a visitor can look up files that it names with [`is_in_workspace`](Self::is_in_workspace).
+    ///
+    /// # Errors
+    ///
+    /// Fails if the path leads outside, or the folder can't be opened.
+    pub(in crate::tools) fn lookup(&self) -> Result<Option<FileLookup>, FileError> {
+        match self.root.kind(&self.path)? {
+            FileKind::Directory => self.root.look_below(&self.path).map(Some),
+            _ => Ok(None),
+        }
+    }
+
+    /// Returns whether a visited file is in the workspace, and not in a folder that is excluded from searches.
+    ///
+    /// The walk is by path: while another process replaces a folder by a link, it visits files behind the link.
+    pub(in crate::tools) fn is_in_workspace(
+        &self,
+        lookup: &mut FileLookup,
+        path: &RelPath,
+    ) -> bool {
+        let may =
+            |real: RelPath| real == *path || self.policy.can_search(self.tool, &real.to_string());
+        lookup.has_file(path)
+            && (!self.policy.has_search_limits() || lookup.real_path(path).is_some_and(may))
     }
 
     /// Returns the path of an entry if it is a file to be visited.

@@ -1,6 +1,5 @@
 //! Walks a workspace on a background thread.
 
-use std::fs;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -14,7 +13,7 @@ use super::cache::IndexCache;
 use super::{IndexError, IndexSettings, WorkspaceIndex, language};
 use crate::port::lock;
 use crate::workspace::generated::is_generated;
-use crate::workspace::listing::entries;
+use crate::workspace::listing::{entries, has_readable_ignore_files};
 use crate::workspace::path::RelPath;
 use crate::workspace::root::WorkspaceRoot;
 
@@ -196,21 +195,4 @@ fn exclude_patterns(root: &Path, patterns: &[String]) -> Result<Override, IndexE
         builder.add(&format!("!{pattern}")).map_err(wrong(pattern))?;
     }
     builder.build().map_err(wrong(&patterns.join(", ")))
-}
-
-/// The files that a walk reads in each folder.
-const IGNORE_FILES: [&str; 2] = [".gitignore", ".ignore"];
-
-/// The largest file that is read, in bytes.
-const MAX_IGNORE_FILE_SIZE: u64 = 1 << 20;
-
-/// Returns whether each ignore file in a folder is a regular file of acceptable size, or missing.
-///
-/// The walk opens them wherever they are. A hostile workspace may have a pipe there, which would block, or a link to an
-/// endless device.
-fn has_readable_ignore_files(folder: &Path) -> bool {
-    IGNORE_FILES.iter().all(|list| match fs::metadata(folder.join(list)) {
-        Ok(meta) => meta.is_file() && meta.len() <= MAX_IGNORE_FILE_SIZE || meta.is_dir(),
-        Err(_) => true,
-    })
 }

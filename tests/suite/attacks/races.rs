@@ -144,3 +144,23 @@ fn no_swapped_folder_leads_a_search_outside() {
         }
     }
 }
+
+/// Names are walked by path, so what is found is looked up again in the folder that was opened at the start.
+#[test]
+fn no_names_are_listed_from_behind_a_link_that_replaces_a_folder() {
+    let world = ToolFixture::new();
+    let beside = |name: &str| world.path.parent().unwrap().join(name);
+    world.write("d/f", "");
+    fs::create_dir_all(beside("outside/d")).unwrap();
+    for name in ["d/f", "d/secret", "secret"] {
+        fs::write(beside("outside").join(name), "").unwrap();
+    }
+    fs::rename(&world.path, beside("moved")).unwrap();
+    symlink(beside("outside"), &world.path).unwrap();
+    for path in [".", "d"] {
+        for tool in ["find_files", "list_files"] {
+            let found = world.ok(tool, &json!({"pattern": "*", "path": path}));
+            assert!(!found.contains("secret"), "{tool} {path}: {found}");
+        }
+    }
+}

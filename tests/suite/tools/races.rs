@@ -20,6 +20,8 @@ fn under_attack(world: &ToolFixture, act: impl Fn()) -> u64 {
     let outside = world.path.parent().unwrap().join("outside");
     fs::create_dir_all(&outside).unwrap();
     fs::write(outside.join("f"), "secret\n").unwrap();
+    fs::create_dir_all(outside.join("secret")).unwrap();
+    fs::write(outside.join("secret/name"), "").unwrap();
     fs::create_dir_all(world.path.join("real")).unwrap();
     fs::write(world.path.join("real/f"), "plain\n").unwrap();
     let end = Arc::new(AtomicBool::new(false));
@@ -45,7 +47,7 @@ fn under_attack(world: &ToolFixture, act: impl Fn()) -> u64 {
     let mut left: Vec<_> =
         fs::read_dir(&outside).unwrap().map(|e| e.unwrap().file_name()).collect();
     left.sort();
-    assert_eq!(left, ["f"], "something was written outside");
+    assert_eq!(left, ["f", "secret"], "something was written outside");
     assert_eq!(fs::read_to_string(outside.join("f")).unwrap(), "secret\n");
     swaps.load(Ordering::Relaxed)
 }
@@ -60,13 +62,17 @@ fn a_folder_that_is_swapped_leads_nowhere() {
             ("grep", json!({"text": "secret"})),
             ("grep", json!({"text": "secret", "path": "d"})),
             ("list_files", json!({"path": "d"})),
+            ("find_files", json!({"pattern": "name"})),
+            ("find_files", json!({"pattern": "name", "path": "d"})),
             ("write_file", json!({"path": "d/new", "content": "x"})),
             ("edit_file", json!({"path": "d/f", "old_str": "secret", "new_str": "x"})),
             ("apply_patch", json!({"patch": "--- a/d/f\n+++ b/d/f\n@@ -1 +1 @@\n-secret\n+x\n"})),
             ("apply_patch", json!({"patch": "--- /dev/null\n+++ b/d/made\n@@ -0,0 +1 @@\n+x\n"})),
         ] {
             let output = world.call(tool, &arguments).text;
-            let is_leak = output.contains("secret\n") || output.ends_with("secret");
+            let is_leak = output.contains("secret\n")
+                || output.ends_with("secret")
+                || output.contains("secret/name");
             assert!(!is_leak, "{tool}: {output}");
         }
     });

@@ -92,6 +92,40 @@ fn only_text_of_the_project_is_searched() {
     assert!(begun.elapsed() < Duration::from_secs(5));
 }
 
+/// The walk opens ignore files by itself, and a pipe without a writer would block it for ever.
+#[test]
+fn ignore_files_that_can_t_be_read_block_no_search() {
+    let pipe = |world: &ToolFixture, name: &str| {
+        world.write("open", "hit\n");
+        fs::create_dir_all(world.path.join(name).parent().unwrap()).unwrap();
+        assert!(Command::new("mkfifo").arg(world.path.join(name)).status().unwrap().success());
+    };
+    for name in [".gitignore", ".git/info/exclude", "d/.ignore"] {
+        let world = ToolFixture::new();
+        pipe(&world, name);
+        assert_eq!(world.ok("grep", &json!({"text": "hit"})), "open\n1:hit", "{name}");
+        assert_eq!(world.ok("find_files", &json!({"pattern": "o*"})), "open", "{name}");
+    }
+}
+
+/// A link in the requested path is followed inside the workspace, and rules hold for what is behind it.
+#[test]
+fn files_behind_a_requested_link_are_found_unless_they_are_guarded() {
+    let guardrails = Guardrails {
+        sensitive: FilePatterns::parse(&["private/**"]).unwrap(),
+        ..Guardrails::default()
+    };
+    let world = ToolFixture::with(ToolSettings { guardrails, ..yolo_settings() }, |_| {});
+    world.write("src/d/a", "");
+    world.write("private/a", "");
+    for (target, name) in [("src", "l"), ("private", "p")] {
+        symlink(target, world.path.join(name)).unwrap();
+    }
+    let find = |path: &str| world.call("find_files", &json!({"pattern": "a", "path": path})).text;
+    assert_eq!(find("l").to_string(), "l/d/a");
+    assert!(!find("p").to_string().contains("p/a"), "{}", find("p"));
+}
+
 #[test]
 fn guarded_files_are_not_searched() {
     let sensitive = FilePatterns::parse(&[".env"]).unwrap();
