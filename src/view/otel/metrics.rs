@@ -37,7 +37,7 @@ const SHARED_ATTRIBUTES: [&str; 4] = [
     "gen_ai.response.model",
 ];
 
-/// Sums up the model calls of a run and its sub-agents.
+/// The model calls of a run and its sub-agents.
 pub(super) struct ModelMetrics {
     durations: Histogram,
     tokens: Histogram,
