@@ -20,6 +20,7 @@ mod client_servers;
 mod history;
 mod modes;
 mod permission;
+mod plan;
 mod prompt;
 mod prompt_commands;
 mod prompt_content;

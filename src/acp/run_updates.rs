@@ -10,8 +10,9 @@ use agent_client_protocol_schema::v1::{
     ToolCallUpdate, ToolCallUpdateFields, UsageUpdate,
 };
 
-use super::call_content::{OldFile, call_fields, old_files, result_content};
+use super::call_content::{OldFile, bounded, call_fields, old_files, result_content};
 use super::client_connection::ClientConnection;
+use super::plan::plan_of;
 use crate::machine::{CallPurpose, Effect, Event, RunStatus, StopReason};
 use crate::model::{CallId, EffectId};
 use crate::port::{Disconnected, ReplyDelta, RunEvent, lock};
@@ -19,7 +20,7 @@ use crate::view::public::{
     AgentEnd, ApiCallEnd, CallOutcome, PublicEvent, PublicEventKind, RetryCause, Severity,
     ToolCallEnd, ToolCallStart,
 };
-use crate::view::{OutputError, ReportSink, RunResult};
+use crate::view::{LiveEvent, OutputError, ReportSink, RunResult, ServerState};
 use crate::workspace::WorkspaceRoot;
 
 /// The calls that were shown to the client and have not ended.
@@ -36,6 +37,8 @@ pub(super) struct RunUpdates {
     call: Option<ShownModelCall>,
     /// The last complete text that the client has.
     last_text: String,
+    /// The agent that runs.
+    agent: Arc<str>,
 }
 
 struct ShownModelCall {
@@ -54,7 +57,7 @@ impl RunUpdates {
         shown: ShownCalls,
     ) -> Self {
         let (old, call, last_text) = (HashMap::new(), None, String::new());
-        Self { connection, session, root, shown, old, call, last_text }
+        Self { connection, session, root, shown, old, call, last_text, agent: "".into() }
     }
 
     fn send(&self, update: SessionUpdate) -> Result<(), Disconnected> {
@@ -122,6 +125,11 @@ impl RunUpdates {
     fn on_end(&self, end: &AgentEnd) -> Result<(), Disconnected> {
         let is_interrupted = matches!(end.reason, StopReason::UserInterrupt(_));
         let Some(output) = end.output.as_deref() else { return Ok(()) };
+        if end.status == RunStatus::Success
+            && let Some(plan) = plan_of(&self.agent, output)
+        {
+            self.send(SessionUpdate::Plan(plan))?;
+        }
         if is_interrupted
             || end.status == RunStatus::Failed
             || output.trim() == self.last_text.trim()
@@ -163,8 +171,29 @@ impl ReportSink for RunUpdates {
         }
     }
 
+    fn on_live(&mut self, live: &LiveEvent<'_>) {
+        // A client that is gone is noticed with the public events.
+        let _ = match *live {
+            LiveEvent::Output { call, text } if lock(&self.shown).contains_key(call) => {
+                let fields = ToolCallUpdateFields::new().content(vec![bounded(text).into()]);
+                self.send(SessionUpdate::ToolCallUpdate(ToolCallUpdate::new(call_id(call), fields)))
+            }
+            LiveEvent::Server { name, state: ServerState::Starting } => {
+                self.send_thought(&format!("The MCP server {name} is being started."))
+            }
+            LiveEvent::Server { name, state: ServerState::Failed } => {
+                self.send_thought(&format!("The MCP server {name} could not be started."))
+            }
+            _ => Ok(()),
+        };
+    }
+
     fn on_event(&mut self, event: &PublicEvent) -> Result<(), Disconnected> {
         match &event.kind {
+            PublicEventKind::AgentStart(start) => {
+                self.agent = Arc::clone(&start.agent);
+                Ok(())
+            }
             PublicEventKind::ApiCallStart(start) => {
                 let is_shown = match start.purpose {
                     CallPurpose::Agent | CallPurpose::Closing => true,

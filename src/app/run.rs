@@ -193,6 +193,7 @@ impl RunSetup {
             store: target.store().cloned(),
             options: options.clone(),
             confirm: Arc::new(OneQuestion::new(Arc::clone(&io.confirm))),
+            reporter: io.reporter.clone(),
             shared: shared.clone(),
             clock: subagent_clock,
         });

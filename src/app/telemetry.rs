@@ -1,4 +1,4 @@
-//! Spans of a run, for a collector of the user's: off unless the environment names one.
+//! Spans and metrics of a run, for a collector of the user's: off unless the environment names one.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,8 +22,15 @@ pub fn start_telemetry(world: &ProcessEnv, about: &RunInfo) -> Option<Box<dyn Re
     let started =
         OtelSettings::from_env(env).map_err(|error| error.to_string()).and_then(|settings| {
             let Some(settings) = settings else { return Ok(None) };
-            let client = build_client(&settings, world)?;
-            let send = move |export: &ExportRequest<'_>| send_export(&client, export);
+            let for_spans = build_client(&settings, &settings.url, world)?;
+            let for_metrics = settings.metrics_url.as_deref();
+            let for_metrics = for_metrics.map(|url| build_client(&settings, url, world));
+            let for_metrics = for_metrics.transpose()?;
+            let url = settings.url.clone();
+            let send = move |export: &ExportRequest<'_>| {
+                let own = for_metrics.as_ref().filter(|_| export.url != url);
+                send_export(own.unwrap_or(&for_spans), export)
+            };
             OtelSink::new(settings, about, send).map(Some).map_err(|error| error.to_string())
         });
     match started {
@@ -35,8 +42,12 @@ pub fn start_telemetry(world: &ProcessEnv, about: &RunInfo) -> Option<Box<dyn Re
     }
 }
 
-fn build_client(settings: &OtelSettings, world: &ProcessEnv) -> Result<Arc<HttpClient>, String> {
-    let endpoint = Endpoint::parse(&settings.url, true).map_err(|error| error.to_string())?;
+fn build_client(
+    settings: &OtelSettings,
+    url: &str,
+    world: &ProcessEnv,
+) -> Result<Arc<HttpClient>, String> {
+    let endpoint = Endpoint::parse(url, true).map_err(|error| error.to_string())?;
     let limits = HttpTimeouts {
         connect: settings.timeout.min(Duration::from_secs(5)),
         first_byte: settings.timeout,

@@ -12,7 +12,7 @@ use super::result::{RunResult, RunResultBuilder};
 use super::run_info::RunInfo;
 use super::sink::{LiveEvent, ReportSink};
 use crate::machine::{Effect, StopReason};
-use crate::model::Signal;
+use crate::model::{CallId, Signal};
 use crate::port::{CancellationToken, Disconnected, EffectNotice, Observer, ReplyDelta, RunEvent};
 use crate::tools::ShownDiffs;
 
@@ -165,6 +165,11 @@ impl Reporter {
                 Err(RecvTimeoutError::Disconnected) => Err(broken()),
             },
         }
+    }
+
+    /// Returns the outputs for the run of a sub-agent that this call has dispatched.
+    pub fn subagent_sinks(&self, call: &CallId) -> Vec<Box<dyn ReportSink>> {
+        self.lock().sinks.iter().filter_map(|sink| sink.subagent_sink(call)).collect()
     }
 
     /// Notes a signal that comes when no run is active.

@@ -75,6 +75,11 @@ pub enum ServerState {
 
 /// An output of a run: a log, a stream, a document.
 pub trait ReportSink: Send {
+    /// Returns an output for the run of a sub-agent that this call has dispatched; `None` if it needs none.
+    fn subagent_sink(&self, _call: &CallId) -> Option<Box<dyn ReportSink>> {
+        None
+    }
+
     /// Adds an event.
     ///
     /// # Errors

@@ -38,6 +38,8 @@ pub(in crate::app) struct SubagentContext {
     pub(in crate::app) options: Value,
     /// Asks for confirmations.
     pub(in crate::app) confirm: Arc<dyn Confirmer>,
+    /// Shows the dispatching run.
+    pub(in crate::app) reporter: Reporter,
     /// What they share.
     pub(in crate::app) shared: SharedResources,
     /// The worktrees of those that may change something; `None` if there can't be any.
@@ -110,13 +112,18 @@ fn drive(
     let meter = UsageMeter::new(scope.clone(), agent.name.as_str().into(), Arc::clone(&changes));
     let meter = meter.after(used.unwrap_or_default());
     let drive = |executor: Box<dyn Executor>| {
-        // The observers of the dispatching run see this one through the meter alone.
-        let reporter = Reporter::new(Vec::new());
+        // Most outputs of the dispatching run get this one through the meter alone.
+        let sinks = subagents.reporter.subagent_sinks(&context.call);
+        let is_shown = !sinks.is_empty();
+        let reporter = Reporter::new(sinks);
         let io = RunIo { reporter, confirm: Arc::clone(&subagents.confirm), sandbox: None };
         let environment = RunEnvironment {
             executor,
             subagent_clock: subagents.clock,
-            ports: Box::new(|ports| Ports { observer: Box::new(meter), ..ports }),
+            ports: Box::new(move |ports| {
+                let shown = is_shown.then_some(ports.observer);
+                Ports { observer: Box::new(meter.with_observer(shown)), ..ports }
+            }),
         };
         setup.drive(Some(environment), request, io, Some(subagents.shared.clone()))
     };

@@ -12,6 +12,8 @@ pub(super) struct UsageMeter {
     agent: Arc<str>,
     reported: BudgetUsage,
     changes: ObservedChanges,
+    /// Observes the run too.
+    next: Option<Box<dyn Observer>>,
 }
 
 /// The files that a sub-agent has changed, in order.
@@ -20,12 +22,17 @@ pub(super) type ObservedChanges = Arc<Mutex<Vec<FileChange>>>;
 impl UsageMeter {
     /// Returns a meter that reports to the dispatching call.
     pub(super) fn new(scope: EffectContext, agent: Arc<str>, changes: ObservedChanges) -> Self {
-        Self { scope, agent, reported: BudgetUsage::default(), changes }
+        Self { scope, agent, reported: BudgetUsage::default(), changes, next: None }
     }
 
     /// Returns the same for a run that has used this before, which was reported then.
     pub(super) fn after(self, reported: BudgetUsage) -> Self {
         Self { reported, ..self }
+    }
+
+    /// Returns the same, with another observer of the run.
+    pub(super) fn with_observer(self, next: Option<Box<dyn Observer>>) -> Self {
+        Self { next, ..self }
     }
 
     fn report_usage(&mut self, event: &Event, now: BudgetUsage) {
@@ -39,6 +46,9 @@ impl UsageMeter {
 
 impl Observer for UsageMeter {
     fn on_event(&mut self, seen: &port::RunEvent<'_>) -> Result<(), Disconnected> {
+        if let Some(next) = &mut self.next {
+            next.on_event(seen)?;
+        }
         let port::RunEvent::Handled { event, machine, output, .. } = seen else {
             return Ok(());
         };

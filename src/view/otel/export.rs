@@ -1,14 +1,17 @@
-//! Exports spans to a collector, on a thread of its own.
+//! Exports spans and metrics to a collector, on a thread of its own.
 
 use std::io;
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use super::ids::TraceParent;
+use super::metrics::ModelMetrics;
 use super::settings::OtelSettings;
-use super::span::{OtelSpan, encode_body};
+use super::span::{OtelSpan, encode_spans};
 use super::span_builder::SpanBuilder;
+use crate::model::CallId;
 use crate::port::Disconnected;
-use crate::view::background_writer::{BackgroundWriter, OutputError, WriteTarget};
+use crate::view::background_writer::{BackgroundWriter, OutputError, WriteQueue, WriteTarget};
 use crate::view::public::PublicEvent;
 use crate::view::result::RunResult;
 use crate::view::run_info::RunInfo;
@@ -38,11 +41,20 @@ pub struct OtelSink {
     writer: BackgroundWriter<OtelSpan>,
 }
 
+/// Sends the spans of a sub-agent's run with those of the run that dispatched it.
+struct SubagentSpans {
+    span_builder: SpanBuilder,
+    queue: Arc<WriteQueue<OtelSpan>>,
+}
+
 /// The maximum number of spans per request.
 const MAX_BATCH: usize = 256;
 
 /// How long a span waits for others before it is sent.
 const EXPORT_INTERVAL: Duration = Duration::from_secs(5);
+
+/// How long metrics wait for more before they are sent during a run.
+const METRICS_INTERVAL: Duration = Duration::from_secs(60);
 
 /// How long the end of a run waits for the collector.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(2);
@@ -55,6 +67,8 @@ struct BatchExporter {
     settings: OtelSettings,
     trace: u128,
     batch: Vec<OtelSpan>,
+    metrics: ModelMetrics,
+    metrics_sent_at: Instant,
     failures: u32,
 }
 
@@ -69,10 +83,19 @@ impl OtelSink {
         info: &RunInfo,
         sender: impl FnMut(&ExportRequest<'_>) -> Result<(), String> + Send + 'static,
     ) -> io::Result<Self> {
-        let spans = SpanBuilder::new(&info.session_id, info.started_at, settings.parent);
+        let content = settings.captures_content.then(|| Arc::clone(&info.task));
+        let spans = SpanBuilder::new(&info.session_id, info.started_at, settings.parent, content);
         settings.headers.insert(0, ("content-type".to_owned(), "application/json".to_owned()));
         let (sender, trace) = (Box::new(sender), spans.trace);
-        let collector = BatchExporter { sender, settings, trace, batch: Vec::new(), failures: 0 };
+        let collector = BatchExporter {
+            sender,
+            settings,
+            trace,
+            batch: Vec::new(),
+            metrics: ModelMetrics::new(),
+            metrics_sent_at: Instant::now(),
+            failures: 0,
+        };
         Ok(Self { span_builder: spans, writer: BackgroundWriter::start("traces", collector)? })
     }
 
@@ -97,6 +120,11 @@ impl ReportSink for OtelSink {
         Ok(())
     }
 
+    fn subagent_sink(&self, call: &CallId) -> Option<Box<dyn ReportSink>> {
+        let span_builder = self.span_builder.below_call(call)?;
+        Some(Box::new(SubagentSpans { span_builder, queue: self.writer.queue() }))
+    }
+
     /// Waits briefly, and never fails: a run does not depend on its collector.
     fn finish(self: Box<Self>, timeout: Option<Duration>) -> Result<(), OutputError> {
         let timeout = timeout.map_or(SHUTDOWN_TIMEOUT, |most| most.min(SHUTDOWN_TIMEOUT));
@@ -107,19 +135,60 @@ impl ReportSink for OtelSink {
     }
 }
 
+impl ReportSink for SubagentSpans {
+    fn on_event(&mut self, event: &PublicEvent) -> Result<(), Disconnected> {
+        if let Some(span) = self.span_builder.on_event(event) {
+            let _ = self.queue.write(span);
+        }
+        Ok(())
+    }
+
+    fn on_result(&mut self, _: &RunResult) -> Result<(), Disconnected> {
+        Ok(())
+    }
+
+    fn finish(self: Box<Self>, _: Option<Duration>) -> Result<(), OutputError> {
+        Ok(())
+    }
+}
+
+impl Drop for SubagentSpans {
+    /// Ends what a run that broke off has left open.
+    fn drop(&mut self) {
+        for span in self.span_builder.close_all() {
+            let _ = self.queue.write(span);
+        }
+    }
+}
+
 impl BatchExporter {
-    fn send(&mut self) {
+    fn send_spans(&mut self) {
         let batch = std::mem::take(&mut self.batch);
-        if batch.is_empty() || self.failures >= MAX_FAILURES {
+        if !batch.is_empty() {
+            let body = encode_spans(self.trace, &self.settings.resource, &batch);
+            let url = self.settings.url.clone();
+            self.send(&url, &body, "spans");
+        }
+    }
+
+    fn send_metrics(&mut self) {
+        self.metrics_sent_at = Instant::now();
+        let Some(url) = self.settings.metrics_url.clone() else { return };
+        if let Some(body) = self.metrics.encode(&self.settings.resource) {
+            self.send(&url, &body, "metrics");
+        }
+    }
+
+    fn send(&mut self, url: &str, body: &[u8], what: &str) {
+        if self.failures >= MAX_FAILURES {
             return;
         }
-        let OtelSettings { url, headers, timeout, resource, .. } = &self.settings;
-        let body = encode_body(self.trace, resource, &batch);
-        match (self.sender)(&ExportRequest { url, headers, body: &body, timeout: *timeout }) {
+        let OtelSettings { headers, timeout, .. } = &self.settings;
+        match (self.sender)(&ExportRequest { url, headers, body, timeout: *timeout }) {
             Ok(()) => self.failures = 0,
             Err(reason) => {
                 self.failures += 1;
-                log::warn!("could not send {} spans: {reason}", batch.len());
+                log::warn!("could not send {what}: {reason}");
             }
         }
     }
@@ -127,9 +196,10 @@ impl BatchExporter {
 
 impl WriteTarget<OtelSpan> for BatchExporter {
     fn write_item(&mut self, span: OtelSpan) -> io::Result<()> {
+        self.metrics.record(&span);
         self.batch.push(span);
         if self.batch.len() >= MAX_BATCH {
-            self.send();
+            self.send_spans();
         }
         Ok(())
     }
@@ -144,12 +214,16 @@ impl WriteTarget<OtelSpan> for BatchExporter {
     }
 
     fn on_tick(&mut self) -> io::Result<()> {
-        self.send();
+        self.send_spans();
+        if self.metrics_sent_at.elapsed() >= METRICS_INTERVAL {
+            self.send_metrics();
+        }
         Ok(())
     }
 
     fn close(&mut self) -> io::Result<()> {
-        self.send();
+        self.send_spans();
+        self.send_metrics();
         Ok(())
     }
 }

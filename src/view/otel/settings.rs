@@ -1,4 +1,4 @@
-//! Whether and where to send traces, from the standard OpenTelemetry environment variables.
+//! Whether and where to send traces and metrics, from the standard OpenTelemetry environment variables.
 
 use std::fmt;
 use std::time::Duration;
@@ -11,8 +11,10 @@ use super::ids::TraceParent;
 /// Where traces are sent.
 #[derive(Clone, PartialEq, Eq)]
 pub struct OtelSettings {
-    /// The URL.
+    /// The URL for traces.
     pub url: String,
+    /// The URL for metrics; `None` if they are off.
+    pub metrics_url: Option<String>,
     /// Additional headers; may be secret.
     pub headers: Vec<(String, String)>,
     /// The name of the service and other attributes of this process.
@@ -21,6 +23,8 @@ pub struct OtelSettings {
     pub timeout: Duration,
     /// The parent of the run's span.
     pub parent: Option<TraceParent>,
+    /// Whether prompts, replies, and the arguments and results of tool calls are sent too.
+    pub captures_content: bool,
 }
 
 /// Why traces cannot be sent.
@@ -33,6 +37,9 @@ pub struct OtelSettingsError {
 
 const ENDPOINT: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
 const TRACES_ENDPOINT: &str = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT";
+const METRICS_ENDPOINT: &str = "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT";
+/// The variable of the instrumentations for generative AI that asks for content.
+const CAPTURE_CONTENT: &str = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT";
 const PROTOCOLS: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"];
 const HEADERS: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_HEADERS", "OTEL_EXPORTER_OTLP_HEADERS"];
 const TIMEOUTS: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_TIMEOUT", "OTEL_EXPORTER_OTLP_TIMEOUT"];
@@ -53,9 +60,10 @@ impl OtelSettings {
         let is_off = env("OTEL_SDK_DISABLED").is_some_and(|off| off.eq_ignore_ascii_case("true"))
             || env("OTEL_TRACES_EXPORTER").is_some_and(|exporter| exporter != "otlp");
         let Some((name, value)) = find_url(&env).filter(|_| !is_off) else { return Ok(None) };
-        if !(value.starts_with("http://") || value.starts_with("https://")) {
-            let problem = format!("'{value}' is not an http URL");
-            return Err(OtelSettingsError { name, problem });
+        check_url(name, &value)?;
+        let metrics = find_metrics_url(&env);
+        if let Some((name, value)) = &metrics {
+            check_url(name, value)?;
         }
         let protocol = PROTOCOLS.into_iter().find_map(|name| Some((name, env(name)?)));
         // Collectors of the binary form over HTTP accept JSON at the same URL.
@@ -75,12 +83,21 @@ impl OtelSettings {
         let named = named.into_iter().next_back().map(|(_, name)| name);
         let service = env("OTEL_SERVICE_NAME").or(named).unwrap_or_else(|| "architect".to_owned());
         resource.push(("service.name".to_owned(), service));
+        if resource.iter().all(|(name, _)| name != "service.version") {
+            resource.push(("service.version".to_owned(), env!("CARGO_PKG_VERSION").to_owned()));
+        }
+        let captures_content = env(CAPTURE_CONTENT).is_some_and(|value| {
+            let value = value.trim().to_ascii_lowercase();
+            ["true", "span_only", "span_and_event"].contains(&value.as_str())
+        });
         Ok(Some(Self {
             url: value,
+            metrics_url: metrics.map(|(_, url)| url),
             headers: headers.unwrap_or_default(),
             resource,
             timeout: timeout.map_or(TIMEOUT, Duration::from_millis),
             parent,
+            captures_content,
         }))
     }
 }
@@ -91,6 +108,24 @@ fn find_url(env: &impl Fn(&str) -> Option<String>) -> Option<(&'static str, Stri
     own.or_else(|| {
         env(ENDPOINT).map(|url| (ENDPOINT, format!("{}/v1/traces", url.trim_end_matches('/'))))
     })
+}
+
+/// Returns the URL for metrics, and the variable that it comes from; `None` if they are off.
+fn find_metrics_url(env: &impl Fn(&str) -> Option<String>) -> Option<(&'static str, String)> {
+    if env("OTEL_METRICS_EXPORTER").is_some_and(|exporter| exporter != "otlp") {
+        return None;
+    }
+    let own = env(METRICS_ENDPOINT).map(|url| (METRICS_ENDPOINT, url));
+    own.or_else(|| {
+        env(ENDPOINT).map(|url| (ENDPOINT, format!("{}/v1/metrics", url.trim_end_matches('/'))))
+    })
+}
+
+fn check_url(name: &'static str, value: &str) -> Result<(), OtelSettingsError> {
+    if value.starts_with("http://") || value.starts_with("https://") {
+        return Ok(());
+    }
+    Err(OtelSettingsError { name, problem: format!("'{value}' is not an http URL") })
 }
 
 /// Parses `key=value,key=value`, with percent-encoded values.
@@ -132,7 +167,17 @@ mod tests {
         assert_eq!(read(&[on, ("TRACEPARENT", unsampled)]), Ok(None));
         let settings = read(&[on]).unwrap().unwrap();
         assert_eq!(settings.url, "http://127.0.0.1:4318/v1/traces");
-        assert_eq!(settings.resource, [("service.name".to_owned(), "architect".to_owned())]);
+        assert_eq!(settings.metrics_url.as_deref(), Some("http://127.0.0.1:4318/v1/metrics"));
+        let version = env!("CARGO_PKG_VERSION");
+        let expected = [("service.name", "architect"), ("service.version", version)];
+        assert_eq!(
+            settings.resource,
+            expected.map(|(name, value)| (name.to_owned(), value.to_owned()))
+        );
+        assert!(!settings.captures_content);
+        assert!(read(&[on, (CAPTURE_CONTENT, "true")]).unwrap().unwrap().captures_content);
+        let traces_only = read(&[on, ("OTEL_METRICS_EXPORTER", "none")]).unwrap().unwrap();
+        assert_eq!(traces_only.metrics_url, None);
     }
 
     #[test]
@@ -142,14 +187,17 @@ mod tests {
             (TRACES_ENDPOINT, "http://127.0.0.1:2/in"),
             (HEADERS[1], "authorization=Bearer%20x, a = b"),
             ("OTEL_SERVICE_NAME", "ci"),
-            ("OTEL_RESOURCE_ATTRIBUTES", "service.name=other,team=core"),
+            ("OTEL_RESOURCE_ATTRIBUTES", "service.name=other,team=core,service.version=7"),
             (TIMEOUTS[1], "250"),
         ]);
         let settings = settings.unwrap().unwrap();
         assert_eq!(settings.url, "http://127.0.0.1:2/in");
         let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
         assert_eq!(settings.headers, [pair("authorization", "Bearer x"), pair("a", "b")]);
-        assert_eq!(settings.resource, [pair("team", "core"), pair("service.name", "ci")]);
+        let resource = ["team=core", "service.version=7", "service.name=ci"];
+        let resource = resource.map(|text| text.split_once('=').unwrap());
+        assert_eq!(settings.resource, resource.map(|(name, value)| pair(name, value)));
+        assert_eq!(settings.metrics_url.as_deref(), Some("http://127.0.0.1:1/v1/metrics"));
         assert_eq!(settings.timeout, Duration::from_millis(250));
         assert!(!format!("{settings:?}").contains("Bearer"));
     }

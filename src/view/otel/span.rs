@@ -57,6 +57,12 @@ impl OtelSpan {
         self.events.push(json!({ "timeUnixNano": nanos(at), "name": name }));
     }
 
+    /// Returns the value of an attribute as text.
+    pub(super) fn text(&self, key: &str) -> Option<&str> {
+        let attribute = self.attributes.iter().find(|attribute| attribute["key"] == key)?;
+        attribute["value"].as_object()?.values().next()?.as_str()
+    }
+
     fn encode(&self, trace: u128) -> Value {
         let mut span = json!({
             "traceId": format!("{trace:032x}"),
@@ -81,24 +87,38 @@ impl OtelSpan {
     }
 }
 
-/// Returns the body of a request.
-pub(super) fn encode_body(
+/// Returns the body of a request for spans.
+pub(super) fn encode_spans(
     trace: u128,
     resource: &[(String, String)],
     spans: &[OtelSpan],
 ) -> Vec<u8> {
-    let attribute =
-        |(key, text): &(String, String)| json!({ "key": key, "value": { "stringValue": text } });
-    let attributes: Vec<Value> = resource.iter().map(attribute).collect();
-    let scope = json!({ "name": env!("CARGO_PKG_NAME"), "version": env!("CARGO_PKG_VERSION") });
     let spans: Vec<Value> = spans.iter().map(|span| span.encode(trace)).collect();
-    let scope_spans = json!([{ "scope": scope, "spans": spans }]);
-    let resource = json!({ "attributes": attributes });
+    let scope_spans = json!([{ "scope": encode_scope(), "spans": spans }]);
+    let resource = encode_resource(resource);
     json!({ "resourceSpans": [{ "resource": resource, "scopeSpans": scope_spans }] })
         .to_string()
         .into_bytes()
 }
 
-fn nanos(time: Timestamp) -> String {
+/// Returns this process as the origin of spans or metrics.
+pub(super) fn encode_resource(resource: &[(String, String)]) -> Value {
+    let attributes: Vec<Value> =
+        resource.iter().map(|(key, text)| text_attribute(key, text)).collect();
+    json!({ "attributes": attributes })
+}
+
+/// Returns the part of the program that makes spans and metrics.
+pub(super) fn encode_scope() -> Value {
+    json!({ "name": env!("CARGO_PKG_NAME"), "version": env!("CARGO_PKG_VERSION") })
+}
+
+/// Returns an attribute that is a text.
+pub(super) fn text_attribute(key: &str, text: &str) -> Value {
+    json!({ "key": key, "value": { "stringValue": text } })
+}
+
+/// Returns a time as OTLP writes it.
+pub(super) fn nanos(time: Timestamp) -> String {
     time.as_nanosecond().max(0).to_string()
 }

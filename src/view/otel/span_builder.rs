@@ -29,11 +29,21 @@ pub(super) struct SpanBuilder {
     tools: HashMap<CallId, (OtelSpan, Usage, Option<MicroUsd>)>,
     usage: Usage,
     latest: Timestamp,
+    /// The task, if prompts, replies, and the arguments and results of tool calls are sent.
+    content: Option<Arc<str>>,
 }
+
+/// The longest text of a message, an argument or a result that is sent, in characters.
+const MAX_CONTENT: usize = 32 << 10;
 
 impl SpanBuilder {
     /// Returns a builder for a run that began at this time, below `parent`.
-    pub(super) fn new(session: &str, began: Timestamp, parent: Option<TraceParent>) -> Self {
+    pub(super) fn new(
+        session: &str,
+        began: Timestamp,
+        parent: Option<TraceParent>,
+        content: Option<Arc<str>>,
+    ) -> Self {
         let mut ids = TraceIdGenerator::new(session, began);
         let (trace, root) = (ids.trace(), ids.span());
         Self {
@@ -47,7 +57,17 @@ impl SpanBuilder {
             tools: HashMap::new(),
             usage: Usage::default(),
             latest: began,
+            content,
         }
+    }
+
+    /// Returns a builder for the run of a sub-agent that a tool call has dispatched; `None` if the call does not run.
+    pub(super) fn below_call(&self, call: &CallId) -> Option<Self> {
+        let (span, ..) = self.tools.get(call)?;
+        let parent = TraceParent { trace: self.trace, span: span.id, is_sampled: true };
+        // The span of the call has the task among its arguments.
+        let content = self.content.as_ref().map(|_| "".into());
+        Some(Self::new(&format!("{:016x}", span.id), self.latest, Some(parent), content))
     }
 
     /// Returns the parent for the commands of the run.
@@ -122,6 +142,9 @@ impl SpanBuilder {
         run.set_text("gen_ai.agent.name", &start.agent);
         run.set_text("gen_ai.agent.version", start.version);
         run.set_text("gen_ai.conversation.id", session);
+        if let Some(task) = self.content.as_deref().filter(|task| !task.is_empty()) {
+            run.set_text("gen_ai.input.messages", &message("user", task, None));
+        }
         self.run = Some(run);
     }
 
@@ -158,12 +181,16 @@ impl SpanBuilder {
         self.usage = self.usage + end.usage;
         call.ended_at = at;
         match &end.outcome {
-            CallOutcome::Replied { finish, model, .. } => {
+            CallOutcome::Replied { finish, model, text, .. } => {
                 set_usage(&mut call, end.usage);
                 let finish = match finish {
                     ReplyFinish::Refused => "content_filter",
                     finish => finish.name(),
                 };
+                if self.content.is_some() && !text.is_empty() {
+                    let reply = message("assistant", text, Some(finish));
+                    call.set_text("gen_ai.output.messages", &reply);
+                }
                 let finish = json!({ "arrayValue": { "values": [{ "stringValue": finish }] } });
                 call.set("gen_ai.response.finish_reasons", &finish);
                 if let Some(model) = model {
@@ -186,6 +213,10 @@ impl SpanBuilder {
         span.set_text("gen_ai.tool.name", &start.name);
         span.set_text("gen_ai.tool.type", "function");
         span.set_text("gen_ai.tool.call.id", start.id.as_str());
+        if self.content.is_some() {
+            let arguments = start.arguments.to_string();
+            span.set_text("gen_ai.tool.call.arguments", bounded(&arguments));
+        }
         self.tools.insert(start.id.clone(), (span, Usage::default(), None));
     }
 
@@ -206,7 +237,10 @@ impl SpanBuilder {
             set_usage(&mut tool, used);
         }
         set_cost(&mut tool, cost);
-        // The output of a tool may be secret; its status is enough.
+        // The output of a tool may be secret; its status is enough unless the user asks for it.
+        if self.content.is_some() {
+            tool.set_text("gen_ai.tool.call.result", bounded(&end.output));
+        }
         let kind = match end.status {
             ToolStatus::Ok => return Some(tool),
             ToolStatus::TimedOut => "timeout",
@@ -217,6 +251,21 @@ impl SpanBuilder {
         tool.set_error(kind, kind);
         Some(tool)
     }
+}
+
+/// Returns a message as the conventions write it.
+fn message(role: &str, text: &str, finish: Option<&str>) -> String {
+    let parts = json!([{ "type": "text", "content": bounded(text) }]);
+    let mut message = json!({ "role": role, "parts": parts });
+    if let Some(finish) = finish {
+        message["finish_reason"] = finish.into();
+    }
+    json!([message]).to_string()
+}
+
+/// Returns the beginning of a text that is too long to be sent.
+fn bounded(text: &str) -> &str {
+    text.char_indices().nth(MAX_CONTENT).map_or(text, |(end, _)| &text[..end])
 }
 
 fn set_usage(span: &mut OtelSpan, used: Usage) {

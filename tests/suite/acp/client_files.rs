@@ -158,7 +158,7 @@ fn commands_choose_an_agent_for_one_prompt_and_show_changes() {
 [[turn]]
 calls = [{ id = "p", name = "write_file", arguments = { path = "a.txt", content = "planned\n" } }]
 [[turn]]
-text = "Planned."
+text = "The plan:\n1. Write it.\n2. Test it."
 [[turn]]
 calls = [{ id = "w", name = "write_file", arguments = { path = "a.txt", content = "built\n" } }]
 [[turn]]
@@ -175,8 +175,38 @@ text = "Built."
     assert!(client.text("agent_message_chunk").contains("nothing"));
     assert_eq!(client.prompt(&session, "/plan Write a file."), "end_turn");
     assert!(!world.path("a.txt").exists());
+    let plans = client.updates.iter().filter(|it| it["sessionUpdate"] == "plan");
+    let plan = plans.last().unwrap();
+    let steps: Vec<(&Value, &Value)> = plan["entries"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|entry| (&entry["content"], &entry["status"]))
+        .collect();
+    let pending = json!("pending");
+    assert_eq!(steps, [(&json!("Write it."), &pending), (&json!("Test it."), &pending)]);
     assert_eq!(client.prompt(&session, "Build it."), "end_turn");
     assert_eq!(world.read("a.txt"), "built\n");
     assert_eq!(client.prompt(&session, "/diff"), "end_turn");
     assert!(client.text("agent_message_chunk").contains("+built"));
+}
+
+/// The client sees what it waits for, and can cancel.
+#[test]
+fn a_server_of_the_client_that_says_nothing_delays_no_cancellation() {
+    let world = CliFixture::new();
+    let script = "[[turn]]\ntext = \"Done.\"";
+    let mut client = AcpClient::start(&world, script, &["--mode", "yolo"]);
+    let server = json!({ "name": "mute", "command": "sleep", "args": ["300"], "env": [] });
+    let opened = json!({ "cwd": world.path(""), "mcpServers": [server] });
+    let opened = client.call("session/new", &opened).unwrap();
+    let session = opened["sessionId"].as_str().unwrap();
+    let id = client.send_prompt(session, "Go.");
+    client.wait_until(|message| {
+        let text = &message["params"]["update"]["content"]["text"];
+        text == "The MCP server mute is being started."
+    });
+    client.notify("session/cancel", &json!({ "sessionId": session }));
+    assert_eq!(client.wait_for(id).unwrap()["stopReason"], "cancelled");
+    assert_eq!(client.close(), 0);
 }

@@ -118,6 +118,58 @@ fn a_cancelled_prompt_ends_as_cancelled_and_the_next_one_continues() {
 }
 
 #[test]
+fn the_output_of_a_command_is_shown_while_it_runs() {
+    let script = SLOW.replace("sleep 300", "echo begun; sleep 300");
+    let world = CliFixture::new();
+    let mut client = AcpClient::start(&world, &script, &["--mode", "yolo"]);
+    let session = client.new_session(&world);
+    let id = client.send_prompt(&session, "Wait.");
+    client.wait_until(|message| {
+        let update = &message["params"]["update"];
+        let shown = update["content"][0]["content"]["text"].as_str();
+        update["toolCallId"] == "s" && shown.is_some_and(|text| text.contains("begun"))
+    });
+    client.notify("session/cancel", &json!({ "sessionId": session }));
+    assert_eq!(client.wait_for(id).unwrap()["stopReason"], "cancelled");
+}
+
+/// Nonsense, a line without end, a second prompt, and more cancellations than prompts, all while a question is open.
+#[test]
+fn a_prompt_ends_whatever_the_client_sends() {
+    let script = r#"
+[[turn]]
+calls = [{ id = "w", name = "write_file", arguments = { path = "a.txt", content = "new" } }]
+[[turn]]
+text = "After it."
+"#;
+    let world = CliFixture::new();
+    let mut client = AcpClient::start(&world, script, &[]);
+    let session = client.new_session(&world);
+    let id = client.send_prompt(&session, "Write.");
+    let asked = client.wait_until(|message| message["method"] == "session/request_permission");
+    client.send_line("{ nonsense");
+    client.wait_until(|message| message["error"]["code"] == -32700);
+    client.send_line(&"x".repeat((64 << 20) + 2));
+    client.wait_until(|message| message["error"]["code"] == -32600);
+    // An answer to a question that was not asked.
+    client.send(&json!({ "jsonrpc": "2.0", "id": "other", "result": {} }));
+    let second = client.send_prompt(&session, "And this.");
+    assert_eq!(client.wait_for(second).unwrap_err()["code"], -32600);
+    for _ in 0..3 {
+        client.notify("session/cancel", &json!({ "sessionId": session }));
+    }
+    assert_eq!(client.wait_for(id).unwrap()["stopReason"], "cancelled");
+    // It comes too late.
+    let outcome = json!({ "outcome": { "outcome": "selected", "optionId": "once" } });
+    client.send(&json!({ "jsonrpc": "2.0", "id": asked["id"], "result": outcome }));
+    client.notify("session/cancel", &json!({ "sessionId": session }));
+    assert!(!world.path("a.txt").exists());
+    assert_eq!(client.prompt(&session, "Go on."), "end_turn");
+    assert_eq!(client.text("agent_message_chunk"), "After it.");
+    assert_eq!(client.close(), 0);
+}
+
+#[test]
 fn a_prompt_ends_when_the_input_is_closed_and_so_does_the_process() {
     let world = CliFixture::new();
     let mut client = AcpClient::start(&world, SLOW, &["--mode", "yolo"]);

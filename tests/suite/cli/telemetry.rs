@@ -1,5 +1,9 @@
 //! Spans are exported to a collector, and no run depends on it.
 
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
 use crate::kit::chat;
 use crate::kit::cli::{CliFixture, wait_for_exit};
 use crate::kit::server::{ScriptedReply, Server};
@@ -18,7 +22,8 @@ fn the_spans_of_a_run_reach_their_collector() {
     assert!(spans.concat().contains("gen_ai.request.model"), "{spans:?}");
 }
 
-/// The usage of a sub-agent is in the span of its call and of the run, as in the result document.
+/// The usage of a sub-agent is in the span of its call and of the run, as in the result document. Its own spans are below
+/// that of its call, and its model calls count once in the metrics.
 #[test]
 fn a_sub_agent_counts_where_it_was_sent_from() {
     let dispatch = r#"{"agent": "review", "task": "Look."}"#;
@@ -33,12 +38,16 @@ fn a_sub_agent_counts_where_it_was_sent_from() {
     let ran =
         wait_for_exit(task.env("OTEL_EXPORTER_OTLP_ENDPOINT", collector.url("")).spawn().unwrap());
     assert_eq!(ran.code, 0, "{}", ran.err);
+    let bodies: Vec<Value> =
+        collector.requests().into_iter().map(|request| request.json()).collect();
+    let spans: Vec<&Value> = bodies
+        .iter()
+        .filter_map(|body| body["resourceSpans"][0]["scopeSpans"][0]["spans"].as_array())
+        .flatten()
+        .collect();
+    let find = |name: &str| *spans.iter().find(|found| found["name"] == name).unwrap();
     let input = |span: &str| {
-        let bodies = collector.requests().into_iter().map(|request| request.json());
-        let spans = bodies.flat_map(|body| {
-            body["resourceSpans"][0]["scopeSpans"][0]["spans"].as_array().unwrap().clone()
-        });
-        let span = spans.into_iter().find(|found| found["name"] == span).unwrap();
+        let span = find(span);
         let attributes = span["attributes"].as_array().unwrap();
         let usage =
             attributes.iter().find(|one| one["key"] == "gen_ai.usage.input_tokens").unwrap();
@@ -46,6 +55,20 @@ fn a_sub_agent_counts_where_it_was_sent_from() {
     };
     assert_eq!(input("execute_tool dispatch_subagent"), chat::USAGE.0);
     assert_eq!(ran.json()["usage"]["input_tokens"], input("invoke_agent build"));
+    let subagent = find("invoke_agent review");
+    assert_eq!(subagent["parentSpanId"], find("execute_tool dispatch_subagent")["spanId"]);
+    assert_eq!(input("invoke_agent review"), chat::USAGE.0);
+    let ids: BTreeSet<&str> = spans.iter().map(|span| span["spanId"].as_str().unwrap()).collect();
+    assert_eq!(ids.len(), spans.len());
+    let below = |parent: &Value| {
+        let is_below = |span: &&&Value| span["parentSpanId"] == parent["spanId"];
+        spans.iter().filter(is_below).filter(|span| span["kind"] == 3).count()
+    };
+    assert_eq!((below(subagent), below(find("invoke_agent build"))), (1, 2));
+    let metrics = bodies.iter().find(|body| body.get("resourceMetrics").is_some()).unwrap();
+    let metrics = &metrics["resourceMetrics"][0]["scopeMetrics"][0]["metrics"];
+    assert_eq!(metrics[0]["name"], "gen_ai.client.operation.duration");
+    assert_eq!(metrics[0]["histogram"]["dataPoints"][0]["count"], "3");
 }
 
 #[test]

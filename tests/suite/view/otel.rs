@@ -1,7 +1,8 @@
-//! Traces, as a collector gets them over a real socket.
+//! Traces and metrics, as a collector gets them.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -68,13 +69,20 @@ fn send(export: &ExportRequest<'_>) -> Result<(), String> {
 }
 
 fn run(url: &str) -> (RunResult, String) {
+    run_with(settings(url), send)
+}
+
+fn run_with(
+    settings: OtelSettings,
+    send: impl FnMut(&ExportRequest<'_>) -> Result<(), String> + Send + 'static,
+) -> (RunResult, String) {
     let edit = r#"{"path":"secret-name.py","old_str":"a","new_str":"b"}"#;
     let fixture = ViewFixture::new(vec![
         fault_turn("Half", Fault::new(FaultKind::Truncated, "the stream ended early")),
         call_turn("I look.", &[("c1", "edit_file", edit), ("c2", "fail", "{}")]),
         text_turn("Done."),
     ]);
-    let telemetry = OtelSink::new(settings(url), &run_info(), send).unwrap();
+    let telemetry = OtelSink::new(settings, &run_info(), send).unwrap();
     let parent = telemetry.trace_parent().to_string();
     let outputs: Vec<Box<dyn ReportSink>> = vec![Box::new(telemetry)];
     let (result, finished) = fixture.run(outputs);
@@ -167,6 +175,126 @@ fn a_run_is_a_tree_of_spans_with_the_names_of_the_conventions() {
       * retry
       * hook_complete
     "#);
+}
+
+/// Runs with these settings, and returns the URL and the document of each request.
+fn exported(settings: OtelSettings) -> Vec<(String, Value)> {
+    let requests = Arc::new(Mutex::new(Vec::new()));
+    let taken = Arc::clone(&requests);
+    run_with(settings, move |export| {
+        let body = serde_json::from_slice(export.body).unwrap();
+        taken.lock().unwrap().push((export.url.to_owned(), body));
+        Ok(())
+    });
+    let requests = std::mem::take(&mut *requests.lock().unwrap());
+    requests
+}
+
+/// A metric of the semantic conventions for generative AI: name, unit, boundaries of its buckets, required attributes, and
+/// the others that it may have.
+type Convention =
+    (&'static str, &'static str, [f64; 14], &'static [&'static str], &'static [&'static str]);
+
+const CONVENTIONS: [Convention; 2] = [
+    (
+        "gen_ai.client.operation.duration",
+        "s",
+        [0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92],
+        &["gen_ai.operation.name", "gen_ai.provider.name"],
+        &[
+            "error.type",
+            "gen_ai.request.model",
+            "gen_ai.response.model",
+            "server.address",
+            "server.port",
+        ],
+    ),
+    (
+        "gen_ai.client.token.usage",
+        "{token}",
+        [
+            1.0,
+            4.0,
+            16.0,
+            64.0,
+            256.0,
+            1024.0,
+            4096.0,
+            16384.0,
+            65536.0,
+            262_144.0,
+            1_048_576.0,
+            4_194_304.0,
+            16_777_216.0,
+            67_108_864.0,
+        ],
+        &["gen_ai.operation.name", "gen_ai.provider.name", "gen_ai.token.type"],
+        &["gen_ai.request.model", "gen_ai.response.model", "server.address", "server.port"],
+    ),
+];
+
+#[test]
+fn metrics_have_the_names_buckets_and_attributes_of_the_conventions() {
+    let requests = exported(settings("http://127.0.0.1:1"));
+    let (_, body) = requests.iter().find(|(url, _)| url.ends_with("/v1/metrics")).unwrap();
+    let body = &body["resourceMetrics"][0];
+    let resource = body["resource"]["attributes"].as_array().unwrap();
+    let version = resource.iter().find(|one| one["key"] == "service.version").unwrap();
+    assert_eq!(version["value"]["stringValue"], env!("CARGO_PKG_VERSION"));
+    let metrics = body["scopeMetrics"][0]["metrics"].as_array().unwrap();
+    let mut printed = Vec::new();
+    for (metric, (name, unit, bounds, required, optional)) in metrics.iter().zip(CONVENTIONS) {
+        assert_eq!((metric["name"].as_str(), metric["unit"].as_str()), (Some(name), Some(unit)));
+        assert_eq!(metric["histogram"]["aggregationTemporality"], 2);
+        for point in metric["histogram"]["dataPoints"].as_array().unwrap() {
+            assert_eq!(point["explicitBounds"], serde_json::json!(bounds));
+            let buckets = point["bucketCounts"].as_array().unwrap().iter();
+            let buckets: Vec<u64> =
+                buckets.map(|count| count.as_str().unwrap().parse().unwrap()).collect();
+            assert_eq!(buckets.len(), bounds.len() + 1);
+            assert_eq!(point["count"], buckets.iter().sum::<u64>().to_string());
+            let attributes = point["attributes"].as_array().unwrap().iter();
+            let attributes: Vec<(&str, &str)> = attributes
+                .map(|one| {
+                    (one["key"].as_str().unwrap(), one["value"]["stringValue"].as_str().unwrap())
+                })
+                .collect();
+            let has = |key: &&str| attributes.iter().any(|(own, _)| own == key);
+            assert!(required.iter().all(has), "{name}: {attributes:?}");
+            let is_known = |key: &str| required.contains(&key) || optional.contains(&key);
+            assert!(attributes.iter().all(|(key, _)| is_known(key)), "{name}: {attributes:?}");
+            let values: Vec<&str> = attributes.iter().map(|(_, value)| *value).collect();
+            let sum = point["sum"].as_f64().unwrap();
+            printed.push(format!("{name} {}: {} of {sum:.1}", values.join(" "), point["count"]));
+        }
+    }
+    insta::assert_snapshot!(printed.join("\n"), @r#"
+    gen_ai.client.operation.duration chat scripted demo: "2" of 1.2
+    gen_ai.client.operation.duration chat scripted demo truncated: "1" of 0.1
+    gen_ai.client.token.usage chat scripted demo input: "2" of 200.0
+    gen_ai.client.token.usage chat scripted demo output: "2" of 40.0
+    "#);
+}
+
+#[test]
+fn content_is_sent_only_on_request() {
+    let content = ["I look.", "secret-name.py", "Done."];
+    for captures_content in [false, true] {
+        let settings = OtelSettings { captures_content, ..settings("http://127.0.0.1:1") };
+        let sent = exported(settings).into_iter().map(|(_, body)| body.to_string());
+        let sent = sent.collect::<String>();
+        for text in content {
+            assert_eq!(sent.contains(text), captures_content, "{text}");
+        }
+        for key in [
+            "gen_ai.input.messages",
+            "gen_ai.output.messages",
+            "gen_ai.tool.call.arguments",
+            "gen_ai.tool.call.result",
+        ] {
+            assert_eq!(sent.contains(key), captures_content, "{key}");
+        }
+    }
 }
 
 /// Returns a span in a few lines.
