@@ -7,6 +7,7 @@ mod batch;
 mod compare;
 mod emit;
 mod keys;
+mod laboratory;
 mod loops;
 mod pipeline;
 mod sessions;
@@ -29,6 +30,8 @@ use compare::COMPARE_HELP;
 pub(crate) use compare::*;
 pub(crate) use emit::*;
 use keys::words;
+use laboratory::CONFORM_HELP;
+pub(crate) use laboratory::*;
 use loops::LOOP_HELP;
 pub(crate) use loops::LoopArgs;
 use pipeline::PIPELINE_HELP;
@@ -111,6 +114,11 @@ pub(crate) enum CliCommand {
     Test(TestArgs),
     /// Show where a session spent its time
     Trace(TraceArgs),
+    /// Show statistics over all stored sessions: outcomes, time, cost, tools
+    Stats(StatsArgs),
+    /// Check recorded sessions of other programs against the invariants of a run
+    #[command(after_long_help = CONFORM_HELP)]
+    Conform(ConformArgs),
     /// Print the statechart that a run follows
     Machine(MachineArgs),
     /// List the agents

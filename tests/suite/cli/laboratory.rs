@@ -1,0 +1,136 @@
+//! Questions about stored and recorded sessions.
+
+use serde_json::{Value, json};
+
+use crate::kit::cli::CliFixture;
+
+const PRICED: &str = r#"
+[[turn]]
+usage = { input = 1000, output = 10, cached_input = 250 }
+calls = [
+    { name = "read_file", arguments = { path = "a" } },
+    { name = "read_file", arguments = { path = "missing" } },
+]
+[[turn]]
+usage = { input = 1000, output = 10, cached_input = 750 }
+calls = [{ name = "run_command", arguments = { command = "true" } }]
+[[turn]]
+usage = { input = 2000, output = 20, cached_input = 0 }
+text = "Done."
+"#;
+
+/// Returns a store with two sessions of different ends.
+fn two_sessions() -> CliFixture {
+    let world = CliFixture::new();
+    world.write("a", "text\n");
+    let ran = world.run_script(PRICED, &["--deny", "run_command", "--json"]);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    let ran = world.run_script(PRICED, &["--max-steps", "1", "--mode", "yolo", "--json"]);
+    assert_eq!(ran.code, 2, "{}", ran.err);
+    world
+}
+
+fn row<'a>(rows: &'a Value, key: &str, value: &str) -> &'a Value {
+    let mut found = rows.as_array().unwrap().iter().filter(|row| row[key] == value);
+    found.next().unwrap_or_else(|| panic!("{value}: {rows}"))
+}
+
+#[test]
+fn statistics_count_what_the_sessions_did() {
+    let world = two_sessions();
+    let failing =
+        "[[turn]]\nerror = { kind = \"server\", wait_ms = 1 }\n[[turn]]\ntext = \"Done.\"\n";
+    assert_eq!(world.run_script(failing, &[]).code, 0);
+    let stats = world.run(&["stats", "--json"]).json();
+    assert_eq!((&stats["sessions"], &stats["subagents"]), (&json!(3), &json!(0)));
+    assert_eq!(row(&stats["outcomes"], "stop_reason", "llm_done")["sessions"], 2);
+    assert_eq!(row(&stats["outcomes"], "stop_reason", "max_steps")["status"], "partial");
+    assert_eq!((&stats["failed_calls"], &stats["retries"]), (&json!(1), &json!(1)));
+    assert_eq!(row(&stats["failures"], "kind", "server")["count"], 1);
+    let reads = row(&stats["tools"], "name", "read_file");
+    assert_eq!(
+        (&reads["calls"], &reads["ok"], &reads["failed"]),
+        (&json!(4), &json!(2), &json!(2))
+    );
+    assert!(reads["p50"].as_f64().unwrap() <= reads["max"].as_f64().unwrap());
+    let commands = row(&stats["tools"], "name", "run_command");
+    assert_eq!((&commands["calls"], &commands["denied"]), (&json!(1), &json!(1)));
+    assert_eq!((&stats["denials"], &stats["tool_calls"]), (&json!(1), &json!(5)));
+    assert_eq!(stats["tool_failure_rate"], json!(0.4));
+    let steps = stats["step_costs"].as_array().unwrap();
+    assert_eq!((steps.len(), &steps[0]["llm_calls"]), (2, &json!(2)));
+    assert_eq!((&steps[1]["step"], &steps[1]["cached_input_tokens"]), (&json!(2), &json!(750)));
+    assert_eq!(row(&stats["states"], "state", "Calling.Waiting")["visits"], 1);
+    assert_eq!(row(&stats["states"], "state", "Done")["visits"], 3);
+    let costs = world.run(&["sessions", "costs", "--total", "--json"]).json();
+    assert_eq!(costs["llm_calls"], stats["llm_calls"]);
+    assert_eq!(costs["input_tokens"], stats["input_tokens"]);
+    let steps = row(&stats["percentiles"], "measure", "session_steps");
+    assert_eq!(
+        (&steps["p50"], &steps["p99"], &steps["count"]),
+        (&json!(1.0), &json!(2.0), &json!(3))
+    );
+}
+
+#[test]
+fn statistics_of_a_time_without_sessions_are_empty() {
+    let world = two_sessions();
+    let stats = world.run(&["stats", "--since", "2999-01-01", "--json"]).json();
+    assert_eq!((&stats["sessions"], &stats["llm_calls"]), (&json!(0), &json!(0)));
+    assert_eq!((&stats["cost"], &stats["cache_hit_rate"]), (&Value::Null, &Value::Null));
+    assert_eq!(world.run(&["stats", "--since", "1h", "--json"]).json()["sessions"], 2);
+    let wrong = world.run(&["stats", "--since", "yesterday"]);
+    assert!(wrong.code == 3 && wrong.err.contains("30d"), "{}", wrong.err);
+}
+
+#[test]
+fn a_fork_counts_from_where_it_was_forked() {
+    let world = CliFixture::new();
+    let text = "[[turn]]\nusage = { input = 100, output = 1 }\ntext = \"Done.\"\n";
+    assert_eq!(world.run_script(text, &[]).code, 0);
+    assert_eq!(world.run(&["fork", "last", "--only"]).code, 0);
+    let stats = world.run(&["stats", "--json"]).json();
+    assert_eq!((&stats["sessions"], &stats["llm_calls"]), (&json!(2), &json!(1)));
+    assert_eq!(row(&stats["states"], "state", "Done")["visits"], 1);
+}
+
+#[test]
+fn statistics_are_tables_and_a_page_without_scripts() {
+    let world = two_sessions();
+    let text = world.run(&["stats"]).out;
+    for expected in ["2 sessions\n", "cache hit rate", "max_steps", "read_file", "50.0 %"] {
+        assert!(text.contains(expected), "{expected}: {text}");
+    }
+    let page = world.run(&["stats", "--format", "html"]).out;
+    assert!(page.contains("<svg class=\"plot\"") && page.contains("read_file"), "{page}");
+    assert!(!page.contains("<script") && page.contains("script-src 'none'"), "{page}");
+}
+
+/// The tables that the page about the laboratory describes are those of the index, and its queries have answers.
+#[test]
+fn the_documented_queries_run_on_the_documented_tables() {
+    let world = two_sessions();
+    assert_eq!(world.run(&["stats"]).code, 0);
+    let index = world.home().join(".local/state/architect/index.db");
+    let database = rusqlite::Connection::open(index).unwrap();
+    let page = include_str!("../../../docs/laboratory.md");
+    let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let mut tables = database
+        .prepare("SELECT sql FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'words%' AND sql NOT NULL")
+        .unwrap();
+    let tables: Vec<String> =
+        tables.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect();
+    assert_eq!(tables.len(), 6);
+    for table in tables {
+        assert!(words(page).contains(&format!("{};", words(&table))), "{table}");
+    }
+    let queries = page.split("```sql\n").skip(1).map(|rest| rest.split("```").next().unwrap());
+    let answers: Vec<usize> = queries
+        .map(|query| {
+            let mut query = database.prepare(query).unwrap();
+            query.query_map([], |_| Ok(())).unwrap().map(Result::unwrap).count()
+        })
+        .collect();
+    // One session has a single call of this purpose.
+    assert_eq!(answers, [2, 1]);
+}
