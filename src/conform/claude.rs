@@ -8,14 +8,14 @@ use std::collections::HashMap;
 
 use serde_json::Value;
 
-use super::document::Line;
+use super::document::RecordingLine;
 use super::{ParentEntry, TraceEntry, TraceItem, damaged_entry, elements, text_of};
 
 /// The model of replies that the program itself writes: errors, and notes about an interrupt.
 const SYNTHETIC: &str = "<synthetic>";
 
 /// Reads a recording; `None` if no line is a message.
-pub(super) fn read(lines: Vec<(&Line, bool)>) -> Option<Vec<TraceEntry>> {
+pub(super) fn read(lines: Vec<(&RecordingLine, bool)>) -> Option<Vec<TraceEntry>> {
     let mut entries = Vec::new();
     // The entries by uuid, and the newest one of each conversation.
     let mut by_uuid: HashMap<&str, usize> = HashMap::new();

@@ -5,14 +5,14 @@
 
 use serde_json::Value;
 
-use super::document::Line;
+use super::document::RecordingLine;
 use super::{ParentEntry, TraceEntry, TraceItem, damaged_entry, text_of};
 
 /// The part of a context window, in percent, that is stated as the window: a tenth is kept for rounding and estimates.
 const STATED_WINDOW_PERCENT: u64 = 90;
 
 /// Reads a recording; `None` if no line is an item of a conversation.
-pub(super) fn read(lines: Vec<(&Line, bool)>) -> Option<Vec<TraceEntry>> {
+pub(super) fn read(lines: Vec<(&RecordingLine, bool)>) -> Option<Vec<TraceEntry>> {
     let (mut entries, mut is_recording) = (Vec::new(), false);
     let mut is_in_reply = false;
     for (line, is_last) in lines {

@@ -5,13 +5,13 @@ use serde_json::Value;
 /// A recording.
 pub(super) enum Document {
     /// One JSON value.
-    Whole(Line),
+    Whole(RecordingLine),
     /// A value on each line.
-    Lines(Vec<Line>),
+    Lines(Vec<RecordingLine>),
 }
 
 /// A line that is not blank.
-pub(super) struct Line {
+pub(super) struct RecordingLine {
     /// Its number, counted from one.
     pub(super) number: usize,
     /// Its value; `None` if it is not JSON.
@@ -27,15 +27,16 @@ impl Document {
         if (!is_first_whole || !has_more)
             && let Ok(value) = serde_json::from_str(text)
         {
-            return Self::Whole(Line { number: 1, value: Some(value) });
+            return Self::Whole(RecordingLine { number: 1, value: Some(value) });
         }
         let lines = (1..).zip(text.lines()).filter(|(_, line)| !line.trim().is_empty());
-        let parse = |(number, line)| Line { number, value: serde_json::from_str(line).ok() };
+        let parse =
+            |(number, line)| RecordingLine { number, value: serde_json::from_str(line).ok() };
         Self::Lines(lines.map(parse).collect())
     }
 
     /// Returns the lines, and whether each is the last one. A single value is the only line.
-    pub(super) fn lines(&self) -> Vec<(&Line, bool)> {
+    pub(super) fn lines(&self) -> Vec<(&RecordingLine, bool)> {
         match self {
             Self::Whole(line) => vec![(line, true)],
             Self::Lines(lines) => mark_last(lines),
@@ -52,13 +53,13 @@ impl Document {
 }
 
 /// Returns each line, and whether it is the last one.
-pub(super) fn mark_last(lines: &[Line]) -> Vec<(&Line, bool)> {
+pub(super) fn mark_last(lines: &[RecordingLine]) -> Vec<(&RecordingLine, bool)> {
     lines.iter().enumerate().map(|(index, line)| (line, index + 1 == lines.len())).collect()
 }
 
 /// Returns the line of the value that a path such as `$.steps[3].message` means, or of the last value on the way to it.
 pub(super) fn line_of(text: &str, path: &str) -> usize {
-    let mut scanner = Scanner { bytes: text.as_bytes(), at: 0 };
+    let mut scanner = JsonScanner { bytes: text.as_bytes(), at: 0 };
     let mut rest = path.strip_prefix('$').unwrap_or(path);
     scanner.skip_blank();
     let mut found = scanner.at;
@@ -83,12 +84,12 @@ pub(super) fn line_of(text: &str, path: &str) -> usize {
 }
 
 /// A position in valid JSON.
-struct Scanner<'a> {
+struct JsonScanner<'a> {
     bytes: &'a [u8],
     at: usize,
 }
 
-impl Scanner<'_> {
+impl JsonScanner<'_> {
     fn peek(&self) -> u8 {
         self.bytes.get(self.at).copied().unwrap_or_default()
     }

@@ -17,7 +17,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::model::word_enum;
-use document::{Document, Line};
+use document::{Document, RecordingLine};
 use invariants::InvariantChecker;
 
 word_enum! {
@@ -192,7 +192,7 @@ pub fn check(format: TraceFormat, text: &str) -> Option<ConformanceReport> {
 }
 
 /// Returns the entry of a line that is not JSON. The last line may be half written.
-fn damaged_entry(line: &Line, is_last: bool) -> TraceEntry {
+fn damaged_entry(line: &RecordingLine, is_last: bool) -> TraceEntry {
     let violated = TraceItem::Violated {
         invariant: Invariant::DamagedLine,
         path: "$".to_owned(),

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::document::{Document, Line, mark_last};
+use super::document::{Document, RecordingLine, mark_last};
 use super::{Invariant, ParentEntry, TraceEntry, TraceItem, damaged_entry, elements, text_of};
 
 /// Reads a recording: its conversations; `None` if it has no message.
@@ -14,7 +14,7 @@ pub(super) fn read(document: &Document) -> Option<Vec<Vec<TraceEntry>>> {
     match document {
         Document::Whole(_) => None,
         Document::Lines(lines) if lines.iter().any(is_message_line) => {
-            let entry = |(line, is_last): (&Line, bool)| match &line.value {
+            let entry = |(line, is_last): (&RecordingLine, bool)| match &line.value {
                 Some(message) => entry(line.number, message, "$"),
                 None => damaged_entry(line, is_last),
             };
@@ -25,7 +25,7 @@ pub(super) fn read(document: &Document) -> Option<Vec<Vec<TraceEntry>>> {
 }
 
 /// Reads a request, or a conversation, on each line.
-fn read_requests(lines: &[Line]) -> Option<Vec<Vec<TraceEntry>>> {
+fn read_requests(lines: &[RecordingLine]) -> Option<Vec<Vec<TraceEntry>>> {
     let mut conversations = Vec::new();
     let (mut before, mut is_recording) = (None, false);
     for (line, is_last) in mark_last(lines) {
@@ -52,7 +52,7 @@ fn read_requests(lines: &[Line]) -> Option<Vec<Vec<TraceEntry>>> {
     is_recording.then_some(conversations)
 }
 
-fn is_message_line(line: &Line) -> bool {
+fn is_message_line(line: &RecordingLine) -> bool {
     line.value.as_ref().is_some_and(|value| text_of(value, "role").is_some())
 }
 

@@ -4,11 +4,11 @@ use std::collections::HashMap;
 
 use serde_json::Value;
 
-use super::document::Line;
+use super::document::RecordingLine;
 use super::{ParentEntry, TraceEntry, TraceItem, damaged_entry, elements, text_of};
 
 /// Reads a recording; `None` if no line is the head of a session or a message.
-pub(super) fn read(lines: Vec<(&Line, bool)>) -> Option<Vec<TraceEntry>> {
+pub(super) fn read(lines: Vec<(&RecordingLine, bool)>) -> Option<Vec<TraceEntry>> {
     let (mut entries, mut is_recording) = (Vec::<TraceEntry>::new(), false);
     let mut by_id: HashMap<&str, usize> = HashMap::new();
     for (line, is_last) in lines {

@@ -16,6 +16,8 @@ pub(super) struct Measures {
     pub(super) states: BTreeMap<StateKind, StateRow>,
     /// The attempt of the newest model call that was answered, and its time in microseconds.
     pub(super) last_reply: Option<(u32, u64)>,
+    /// Whether there was a record.
+    is_begun: bool,
     /// The time of the record before.
     at: RunTime,
     /// The pending model calls: the attempt, and when it began.
@@ -45,9 +47,10 @@ impl Measures {
         let known = (self.failures.len(), self.tools.len());
         let micros = stored.at.since(self.at).0;
         self.at = self.at.max(stored.at);
-        let mut entered = Vec::new();
+        let is_first = !std::mem::replace(&mut self.is_begun, true);
+        let mut entered: Vec<StateKind> =
+            is_first.then_some(replayed.fingerprint.state).into_iter().collect();
         match &stored.content {
-            StoredContent::Header(_) => entered.push(history.machine.state.kind()),
             StoredContent::Event(event) => {
                 self.add_event(history, stored, event, ts);
                 entered.extend(history.output.transitions.iter().map(|step| step.to));
@@ -65,15 +68,13 @@ impl Measures {
                 let state = history.machine.state.kind();
                 entered.extend((state != replayed.fingerprint.state).then_some(state));
             }
-            StoredContent::Checkpoint(_)
+            StoredContent::Header(_)
+            | StoredContent::Checkpoint(_)
             | StoredContent::Ended(_)
             | StoredContent::Partial(_)
             | StoredContent::Other => {}
         }
-        if matches!(
-            stored.content,
-            StoredContent::Header(_) | StoredContent::Event(_) | StoredContent::Resumed(_)
-        ) {
+        if replayed.is_advanced {
             self.add_effects(history, stored, ts);
         }
         if is_own {

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::kit::cli::CliFixture;
+use crate::kit::cli::{CliFixture, wait_for_exit};
 
 const PRICED: &str = r#"
 [[turn]]
@@ -62,6 +62,8 @@ fn statistics_count_what_the_sessions_did() {
     assert_eq!((&steps[1]["step"], &steps[1]["cached_input_tokens"]), (&json!(2), &json!(750)));
     assert_eq!(row(&stats["states"], "state", "Calling.Waiting")["visits"], 1);
     assert_eq!(row(&stats["states"], "state", "Done")["visits"], 3);
+    let preparing = row(&stats["states"], "state", "Preparing");
+    assert_eq!(preparing["visits"], 6, "before each model call, and where a limit ends the run");
     let costs = world.run(&["sessions", "costs", "--total", "--json"]).json();
     assert_eq!(costs["llm_calls"], stats["llm_calls"]);
     assert_eq!(costs["input_tokens"], stats["input_tokens"]);
@@ -133,4 +135,82 @@ fn the_documented_queries_run_on_the_documented_tables() {
         .collect();
     // One session has a single call of this purpose.
     assert_eq!(answers, [2, 1]);
+}
+
+/// Runs a task whose model answers at once.
+fn answer(world: &CliFixture, text: &str, args: &[&str]) {
+    let script = format!("[[turn]]\ntext = \"{text}\"\n");
+    assert_eq!(world.run_script(&script, args).code, 0);
+}
+
+#[test]
+fn stored_sessions_become_the_fewest_scenarios_that_take_their_transitions() {
+    let world = two_sessions();
+    answer(&world, "One.", &[]);
+    let twice = "[[turn]]\ntext = \"Two.\"\n[[turn]]\ntext = \"Three.\"\n";
+    assert_eq!(world.run_script(twice, &[]).code, 0);
+    assert_eq!(world.run(&["resume", "last", "And now?"]).code, 0);
+    let suite = world.run(&["test", "--from-all", "--out", "suite", "--json"]).json();
+    assert_eq!((&suite["sessions"], &suite["paths"]), (&json!(3), &json!(3)), "{suite}");
+    assert_eq!(suite["resumed"], 1);
+    // What the answer took, the others took, too.
+    let scenarios = suite["scenarios"].as_array().unwrap();
+    assert_eq!(scenarios.len(), 2, "{suite}");
+    let added: u64 = scenarios.iter().map(|one| one["added"].as_u64().unwrap()).sum();
+    assert_eq!(suite["transitions"], added);
+    let tested = world.run(&["test", "suite"]);
+    assert_eq!(tested.code, 0, "{}{}", tested.out, tested.err);
+    let answers = world.run(&["test", "--from-all", "LLM_DONE", "--out", "answers"]);
+    assert!(answers.out.contains("1 scenario from 2 sessions with 2 paths"), "{}", answers.out);
+    assert!(answers.out.contains("left out: 1 resumed"), "{}", answers.out);
+    let nothing = world.run(&["test", "--from-all", "zebra"]);
+    assert!(nothing.code == 3 && nothing.err.contains("zebra"), "{}", nothing.err);
+}
+
+#[test]
+fn a_scenario_from_a_session_has_no_key() {
+    let (world, key) = (CliFixture::new(), "sk-test-canary-1234567890");
+    answer(&world, &format!("The key is {key}."), &[]);
+    let made = |args: &[&str]| {
+        let mut command = world.command(args);
+        wait_for_exit(command.env("OPENAI_API_KEY", key).spawn().unwrap())
+    };
+    assert_eq!(made(&["test", "--from-all", "--out", "suite"]).code, 0);
+    let file = std::fs::read_dir(world.path("suite")).unwrap().next().unwrap().unwrap().path();
+    let texts = [std::fs::read_to_string(file).unwrap(), made(&["test", "--from", "last"]).out];
+    for text in texts {
+        assert!(text.contains("The key is") && !text.contains(key), "{text}");
+    }
+}
+
+#[test]
+fn recordings_of_other_programs_are_checked() {
+    let world = CliFixture::new();
+    let user = r#"{"role": "user", "content": "Do it."}"#;
+    let call = r#"{"role": "assistant", "tool_calls": [{"id": "a"}]}"#;
+    let result = |id: &str| format!(r#"{{"role": "tool", "tool_call_id": "{id}", "content": ""}}"#);
+    let trace = |last: &str| [user, call, last, ""].join("\n");
+    world.write("sound.jsonl", &trace(&result("a"))).write("broken.jsonl", &trace(&result("b")));
+    let conform = |file: &str, args: &[&str]| {
+        world.run(&[&["conform", file, "--from", "openai"][..], args].concat())
+    };
+    let sound = conform("sound.jsonl", &[]);
+    assert_eq!(
+        (sound.code, &*sound.out),
+        (0, "sound.jsonl: conforms: 1 reply, 1 call, 1 result\n")
+    );
+    let broken = conform("broken.jsonl", &[]);
+    let expected =
+        "broken.jsonl:3: orphan_result at $.tool_call_id: a result for b, which no call has\n";
+    assert_eq!((broken.code, &*broken.out), (1, expected));
+    let both = conform("broken.jsonl", &["sound.jsonl", "--json"]);
+    let [first, second] = &both.lines()[..] else { panic!("{}", both.out) };
+    assert_eq!((both.code, &first["violation"]["line"]), (1, &json!(3)));
+    assert_eq!((&first["conforms"], &second["conforms"]), (&json!(false), &json!(true)));
+    assert_eq!((&second["file"], &second["violation"]), (&json!("sound.jsonl"), &Value::Null));
+    world.write("other", "no recording\n");
+    for file in ["other", "missing"] {
+        let wrong = conform(file, &[]);
+        assert!(wrong.code == 3 && wrong.out.is_empty(), "{}{}", wrong.out, wrong.err);
+    }
 }
