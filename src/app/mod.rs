@@ -38,6 +38,7 @@ mod telemetry;
 mod trace;
 mod trajectory;
 mod undo;
+mod what_if;
 mod worktree;
 
 pub use crate::tools::ExecutionMode;
@@ -67,4 +68,5 @@ pub use undo::{
     UndoneSession, complete_pending_restore, has_changed_files, undo_whole_session,
     verify_checkpoints,
 };
+pub use what_if::{ChangedDecision, SessionUsage, WhatIfDivergence, WhatIfReport, what_if};
 pub use worktree::{SandboxedGit, open_worktrees, worktree_result};

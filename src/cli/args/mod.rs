@@ -30,8 +30,8 @@ use compare::COMPARE_HELP;
 pub(crate) use compare::*;
 pub(crate) use emit::*;
 use keys::words;
-use laboratory::CONFORM_HELP;
 pub(crate) use laboratory::*;
+use laboratory::{CONFORM_HELP, WHAT_IF_HELP};
 use loops::LOOP_HELP;
 pub(crate) use loops::LoopArgs;
 use pipeline::PIPELINE_HELP;
@@ -116,6 +116,9 @@ pub(crate) enum CliCommand {
     Trace(TraceArgs),
     /// Show statistics over all stored sessions: outcomes, time, cost, tools
     Stats(StatsArgs),
+    /// Show what other settings would have changed in stored sessions, without a model
+    #[command(after_long_help = WHAT_IF_HELP)]
+    WhatIf(WhatIfArgs),
     /// Check recorded sessions of other programs against the invariants of a run
     #[command(after_long_help = CONFORM_HELP)]
     Conform(ConformArgs),

@@ -21,6 +21,7 @@ mod stats;
 mod stored;
 mod test;
 mod undo;
+mod what_if;
 mod worktrees;
 
 use architect::app::{ProcessEnv, finish_interrupted};
@@ -85,6 +86,7 @@ pub(crate) fn run(command: CliCommand, world: ProcessEnv) -> Result<u8, CliError
         CliCommand::Steer(args) => stored::send(&args, MessageKind::Steering, &world),
         CliCommand::Followup(args) => stored::send(&args, MessageKind::FollowUp, &world),
         CliCommand::Conform(args) => conform::run(&args),
+        CliCommand::WhatIf(args) => what_if::run(&args, &world),
         CliCommand::Stats(args) => stats::run(&args, &world),
         CliCommand::Test(args) => test::run(&args, &world),
         CliCommand::Trace(args) => stored::trace(&args, &world),

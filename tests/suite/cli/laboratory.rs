@@ -214,3 +214,64 @@ fn recordings_of_other_programs_are_checked() {
         assert!(wrong.code == 3 && wrong.out.is_empty(), "{}{}", wrong.out, wrong.err);
     }
 }
+
+const EDITS: &str = r#"
+[[turn]]
+usage = { input = 1000, output = 10 }
+calls = [{ name = "write_file", arguments = { path = "a", content = "1\n" } }]
+[[turn]]
+usage = { input = 1000, output = 10 }
+calls = [{ name = "run_command", arguments = { command = "cat a; echo done" } }]
+[[turn]]
+usage = { input = 1000, output = 10 }
+text = "Done."
+"#;
+
+#[test]
+fn other_settings_show_where_a_stored_session_would_have_differed() {
+    let world = CliFixture::new();
+    assert_eq!(world.run_script(EDITS, &["--mode", "yolo"]).code, 0);
+    let what_if = |args: &[&str]| {
+        let ran = world.run(&[&["what-if", "last", "--json"][..], args].concat());
+        assert_eq!(ran.code, 0, "{}", ran.err);
+        ran.json()
+    };
+    let same = what_if(&["--set", "limits.max_steps=50"]);
+    assert_eq!((&same["first_difference"], &same["divergence"]), (&Value::Null, &Value::Null));
+    assert_eq!((&same["recorded"]["steps"], &same["stop_reason"]), (&json!(2), &json!("llm_done")));
+    let shorter = what_if(&["--set", "limits.max_steps=1"]);
+    let found = &shorter["divergence"];
+    assert_eq!((&found["stop_reason"], &found["used"]["steps"]), (&json!("max_steps"), &json!(1)));
+    assert_eq!((&found["used"]["llm_calls"], &found["used"]["tokens"]), (&json!(1), &json!(1010)));
+    assert_eq!(shorter["first_difference"], found["seq"]);
+    let tokens = what_if(&["--set", "limits.max_tokens=1500"]);
+    assert_eq!(tokens["divergence"]["stop_reason"], "budget_exceeded", "{tokens}");
+    world.write("policy.toml", "[permissions]\ndeny = [\"run_command(cat *)\"]\n");
+    let denied = what_if(&["--policy", "policy.toml"]);
+    let [decision] = &denied["decisions"].as_array().unwrap()[..] else { panic!("{denied}") };
+    assert_eq!((&decision["tool"], &decision["ran"]), (&json!("run_command"), &json!(true)));
+    assert_eq!((&denied["divergence"], denied["first_difference"].is_u64()), (&Value::Null, true));
+    let asked = what_if(&["--set", "agents.build.confirm_mode=confirm-all"]);
+    assert_eq!(asked["decisions"].as_array().unwrap().len(), 2, "{asked}");
+    assert_eq!(asked["first_difference"], Value::Null);
+    // The session itself is as it was.
+    assert_eq!(world.run(&["replay", "last", "--verify"]).code, 0);
+}
+
+#[test]
+fn what_would_have_changed_is_shown_in_words() {
+    let world = CliFixture::new();
+    assert_eq!(world.run_script(EDITS, &["--mode", "yolo"]).code, 0);
+    let deny = r#"permissions.deny=["run_command(cat *)"]"#;
+    let ran = world.run(&["what-if", "last", "--set", deny, "--set", "limits.max_steps=2"]);
+    assert!(ran.out.contains("allowed, then denied (rule run_command(cat *)"), "{}", ran.out);
+    assert!(ran.out.contains("; it ran"), "{}", ran.out);
+    let same = world.run(&["what-if", "last", "--set", "limits.max_steps=50"]);
+    assert!(same.out.ends_with("nothing would have changed\n"), "{}", same.out);
+    for wrong in ["[limits]\nmax_steps = 1\n", "deny = 1", "[permissions]\n", "["] {
+        world.write("policy.toml", wrong);
+        let refused = world.run(&["what-if", "last", "--policy", "policy.toml"]);
+        assert!(refused.code == 3 && refused.err.contains("policy.toml"), "{}", refused.err);
+    }
+    assert_eq!(world.run(&["what-if", "last"]).code, 3);
+}
