@@ -142,7 +142,7 @@ pub fn what_if(
     let settings = [before, after].map(|config| WhatIfSettings::new(config, agent, &root));
     let [old, new] = settings;
     let (old, new) = (old?, new?);
-    let rules = ChangedRules::new((before, &old.agent), (after, &new.agent), &header.rules)?;
+    let rules = ChangedRules::new((before, &old.agent), (after, &new.agent), &header.rules);
     let mut changed_header = header.clone();
     changed_header.rules = rules.apply(&header.rules)?;
     let mut replay = WhatIfReplay {
@@ -175,7 +175,7 @@ impl ChangedRules {
         (before, old): (&Config, &AgentDefinition),
         (after, new): (&Config, &AgentDefinition),
         recorded: &RunRules,
-    ) -> Result<Self, AppError> {
+    ) -> Self {
         let limits = ModelLimits {
             price: recorded.price,
             summary_price: recorded.summary_price,
@@ -183,7 +183,7 @@ impl ChangedRules {
             max_output: None,
         };
         let value = |config: &Config, agent| json!(run_rules(&config.settings, agent, &limits, 0));
-        Ok(Self { before: value(before, old), after: value(after, new) })
+        Self { before: value(before, old), after: value(after, new) }
     }
 
     /// Returns recorded rules with the changed values.

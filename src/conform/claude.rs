@@ -31,13 +31,20 @@ pub(super) fn read(lines: Vec<(&RecordingLine, bool)>) -> Option<Vec<TraceEntry>
             continue;
         }
         let conversation = text_of(value, "parent_tool_use_id").unwrap_or_default();
+        let mut items = items(value);
         let parent = match value.get("parentUuid") {
-            Some(Value::String(parent)) => by_uuid.get(&**parent).copied(),
+            Some(Value::String(parent)) => {
+                let known = by_uuid.get(&**parent).copied();
+                if known.is_none() {
+                    // The recording begins within a conversation.
+                    items = items.into_iter().map(may_be_earlier).collect();
+                }
+                known
+            }
             Some(_) => None,
             None => newest.get(conversation).copied(),
         };
         let parent = parent.map_or(ParentEntry::Root, ParentEntry::Entry);
-        let items = items(value);
         is_recording |= value.get("message").is_some() && !items.is_empty();
         if let Some(uuid) = uuid {
             by_uuid.insert(uuid, entries.len());
@@ -49,6 +56,13 @@ pub(super) fn read(lines: Vec<(&RecordingLine, bool)>) -> Option<Vec<TraceEntry>
         }
     }
     is_recording.then_some(entries)
+}
+
+fn may_be_earlier(item: TraceItem) -> TraceItem {
+    match item {
+        TraceItem::Result { call: Some(call), path } => TraceItem::EarlierResult { call, path },
+        item => item,
+    }
 }
 
 fn items(value: &Value) -> Vec<TraceItem> {

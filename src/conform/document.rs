@@ -16,6 +16,8 @@ pub(super) struct RecordingLine {
     pub(super) number: usize,
     /// Its value; `None` if it is not JSON.
     pub(super) value: Option<Value>,
+    /// Whether it has several values.
+    pub(super) is_joined: bool,
 }
 
 impl Document {
@@ -27,11 +29,14 @@ impl Document {
         if (!is_first_whole || !has_more)
             && let Ok(value) = serde_json::from_str(text)
         {
-            return Self::Whole(RecordingLine { number: 1, value: Some(value) });
+            return Self::Whole(RecordingLine { number: 1, value: Some(value), is_joined: false });
         }
         let lines = (1..).zip(text.lines()).filter(|(_, line)| !line.trim().is_empty());
-        let parse =
-            |(number, line)| RecordingLine { number, value: serde_json::from_str(line).ok() };
+        let parse = |(number, line)| {
+            let value = serde_json::from_str(line).ok();
+            let is_joined = value.is_none() && has_several_values(line);
+            RecordingLine { number, value, is_joined }
+        };
         Self::Lines(lines.map(parse).collect())
     }
 
@@ -50,6 +55,14 @@ impl Document {
             Self::Lines(_) => None,
         }
     }
+}
+
+/// Returns whether a text is values without a line end between them.
+fn has_several_values(text: &str) -> bool {
+    serde_json::Deserializer::from_str(text)
+        .into_iter::<Value>()
+        .try_fold(0, |count, value| value.map(|_| count + 1))
+        .is_ok_and(|count| count > 1)
 }
 
 /// Returns each line, and whether it is the last one.
@@ -80,7 +93,7 @@ pub(super) fn line_of(text: &str, path: &str) -> usize {
         found = scanner.at;
         rest = rest.get(end + usize::from(is_index)..).unwrap_or_default();
     }
-    1 + text.as_bytes()[..found].iter().filter(|byte| **byte == b'\n').count()
+    1 + text.get(..found).map_or(0, |before| before.matches('\n').count())
 }
 
 /// A position in valid JSON.

@@ -102,6 +102,13 @@ impl<'a> InvariantChecker<'a> {
                 self.check_call(index, entry, id, path, *needs_result)?;
             }
             TraceItem::Result { call, path } => self.check_result(entry, call.as_deref(), path)?,
+            TraceItem::EarlierResult { call, path } => {
+                if self.calls.contains_key(&**call) {
+                    self.check_result(entry, Some(call), path)?;
+                } else {
+                    self.result_count += 1;
+                }
+            }
             TraceItem::User => {
                 (self.has_ended, self.failed_attempts) = (false, 0);
                 if self.rule == CutOffRule::Allowed {

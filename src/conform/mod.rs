@@ -128,6 +128,8 @@ enum TraceItem {
     Call { id: String, path: String, needs_result: bool },
     /// A result. Without a call, it answers the oldest call without a result.
     Result { call: Option<String>, path: String },
+    /// A result of a call that may have been before the recording began.
+    EarlierResult { call: String, path: String },
     /// A message of the user, or the beginning of a turn. Calls without a result before it were cut off.
     User,
     /// The messages before are replaced.
@@ -193,12 +195,16 @@ pub fn check(format: TraceFormat, text: &str) -> Option<ConformanceReport> {
 
 /// Returns the entry of a line that is not JSON. The last line may be half written.
 fn damaged_entry(line: &RecordingLine, is_last: bool) -> TraceEntry {
+    let message = match line.is_joined {
+        true => "the line has several records: a line end is missing",
+        false => "the line is not JSON, and others follow it",
+    };
     let violated = TraceItem::Violated {
         invariant: Invariant::DamagedLine,
         path: "$".to_owned(),
-        message: "the line is not JSON, and others follow it".to_owned(),
+        message: message.to_owned(),
     };
-    let items = if is_last { Vec::new() } else { vec![violated] };
+    let items = if is_last && !line.is_joined { Vec::new() } else { vec![violated] };
     TraceEntry { line: line.number, parent: ParentEntry::Previous, items }
 }
 

@@ -112,6 +112,27 @@ fn results_and_ids_are_checked() {
 }
 
 #[test]
+fn a_recording_that_begins_within_a_session_is_no_violation() {
+    let begin = [("2", "before", "", &["result:a"] as &[_]), ("3", "2", "m2", &["use:b"])];
+    assert_eq!(violation(TraceFormat::Claude, &claude(&begin)), "");
+    let twice = [("4", "3", "", &["result:b"] as &[_]), ("5", "lost", "", &["result:b"])];
+    assert_eq!(
+        violation(TraceFormat::Claude, &claude(&[&begin[..], &twice].concat())),
+        "answered_twice 4 $.message.content[0].tool_use_id"
+    );
+}
+
+#[test]
+fn records_without_a_line_end_between_them_are_found() {
+    let [one, other] = ["1", "2"].map(|uuid| claude_line(uuid, "", "", &["Do it."]));
+    let joined = format!("{one}\n{one}{other}\n");
+    let report = check(TraceFormat::Claude, &joined).unwrap();
+    let found = report.violation.unwrap();
+    assert_eq!((found.line, found.invariant), (2, Invariant::DamagedLine));
+    assert!(found.message.contains("a line end is missing"), "{}", found.message);
+}
+
+#[test]
 fn retries_of_claude_code_keep_their_limit() {
     let begin = claude_line("1", "", "", &["Do it."]);
     let retry = |attempt: u32| {

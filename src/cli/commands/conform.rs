@@ -17,19 +17,32 @@ pub(crate) fn run(args: &ConformArgs) -> Result<u8, CliError> {
     let mut code = 0;
     for path in &args.traces {
         let name = sanitize::line(&path.to_string_lossy()).into_owned();
-        let text = read(path)
-            .map_err(|error| CliError::usage(format!("could not read {name}: {error}")))?;
-        let report = check(args.from, &text).ok_or_else(|| {
-            CliError::usage(format!("{name} is not a recording in the format {}", args.from))
-                .hint("--from names the program that wrote it")
-        })?;
-        code |= u8::from(!report.conforms);
-        output::print(&match args.json {
-            true => document(&name, &report).to_string(),
-            false => line(&name, &report),
-        })?;
+        // The other files are checked too.
+        let checked = match check_file(path, &name, args) {
+            Err(failure) if args.traces.len() > 1 => {
+                failure.print();
+                failure.code()
+            }
+            checked => checked?,
+        };
+        code = code.max(checked);
     }
     Ok(code)
+}
+
+/// Checks one recording, and returns the exit code.
+fn check_file(path: &Path, name: &str, args: &ConformArgs) -> Result<u8, CliError> {
+    let text =
+        read(path).map_err(|error| CliError::usage(format!("could not read {name}: {error}")))?;
+    let report = check(args.from, &text).ok_or_else(|| {
+        CliError::usage(format!("{name} is not a recording in the format {}", args.from))
+            .hint("--from names the program that wrote it")
+    })?;
+    output::print(&match args.json {
+        true => document(name, &report).to_string(),
+        false => line(name, &report),
+    })?;
+    Ok(u8::from(!report.conforms))
 }
 
 /// Reads a recording. Bytes that are not UTF-8 can only be in texts.

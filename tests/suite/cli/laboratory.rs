@@ -209,6 +209,8 @@ fn recordings_of_other_programs_are_checked() {
     assert_eq!((&first["conforms"], &second["conforms"]), (&json!(false), &json!(true)));
     assert_eq!((&second["file"], &second["violation"]), (&json!("sound.jsonl"), &Value::Null));
     world.write("other", "no recording\n");
+    let mixed = conform("other", &["broken.jsonl"]);
+    assert_eq!((mixed.code, &*mixed.out), (3, expected), "{}", mixed.err);
     for file in ["other", "missing"] {
         let wrong = conform(file, &[]);
         assert!(wrong.code == 3 && wrong.out.is_empty(), "{}{}", wrong.out, wrong.err);
