@@ -52,6 +52,7 @@
 //! | 8 | `app` | composition: the only module that knows every adapter; the façade |
 //! | 7 | `runner` | the driver, which turns effects into calls of ports; executors |
 //! | 6 | `llm`, `mcp`, `hooks`, `journal`, `view`, `config` | adapters |
+//! | 6 | `conform` | recordings of other programs, checked against the invariants |
 //! | 5 | `tools` | the built-in tools and the registry that runs them |
 //! | 4 | `policy` | rules, guardrails and modes: whether a call may run |
 //! | 3 | `net`, `exec`, `workspace` | HTTP and SSE; supervised processes; confined paths |
@@ -75,6 +76,9 @@ pub mod app;
 #[cfg(feature = "cli")]
 #[doc(hidden)]
 pub mod config;
+#[cfg(feature = "cli")]
+#[doc(hidden)]
+pub mod conform;
 #[cfg(feature = "cli")]
 #[doc(hidden)]
 pub mod exec;

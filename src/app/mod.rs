@@ -32,11 +32,13 @@ mod run_setup;
 mod sandbox;
 mod secrets;
 mod session;
+mod stats;
 mod subagents;
 mod telemetry;
 mod trace;
 mod trajectory;
 mod undo;
+mod what_if;
 mod worktree;
 
 pub use crate::tools::ExecutionMode;
@@ -56,6 +58,7 @@ pub use run_setup::RunSetup;
 pub use sandbox::{Sandbox, finish_interrupted, watch_writes};
 pub use secrets::{collect_secrets, mask_message};
 pub use session::{SessionTarget, open_store, restart_limits};
+pub use stats::session_statistics;
 pub(crate) use subagents::DISPATCH as DISPATCH_TOOL;
 pub use telemetry::start_telemetry;
 pub use trace::{recorded_step_changes, trace_session};
@@ -65,4 +68,5 @@ pub use undo::{
     UndoneSession, complete_pending_restore, has_changed_files, undo_whole_session,
     verify_checkpoints,
 };
+pub use what_if::{ChangedDecision, SessionUsage, WhatIfDivergence, WhatIfReport, what_if};
 pub use worktree::{SandboxedGit, open_worktrees, worktree_result};

@@ -109,6 +109,30 @@ pub(crate) fn load_settings(args: &SettingsArgs, world: &ProcessEnv) -> Result<C
     load_config(args, None, world, &SavedOptions::default()).map(|(config, _)| config)
 }
 
+/// Returns the configuration that a stored session has, with changed settings.
+///
+/// # Errors
+///
+/// Fails with everything that is wrong with it.
+pub(crate) fn load_changed(
+    layers: &LayerArgs,
+    saved: &SavedOptions,
+    changes: &[String],
+    world: &ProcessEnv,
+) -> Result<Config, CliError> {
+    let file = layers.config.clone().or_else(|| saved.config.as_ref().map(Into::into));
+    let sources = ConfigSources {
+        trust: project_trust(layers),
+        file,
+        profile: layers.profile.clone().or_else(|| saved.profile.clone()),
+        untrusted_sets: saved.untrusted_sets.clone(),
+        sets: [&saved.sets, changes].concat(),
+        options: workspace(layers).into_iter().collect(),
+        ..base_sources(world)
+    };
+    Ok(load(&sources).map_err(AppError::from)?)
+}
+
 /// Returns the configuration of a command that needs no more than the store of sessions.
 ///
 /// # Errors

@@ -133,6 +133,22 @@ impl ToolRegistry {
         self.tools.iter().for_each(|tool| tool.finish(most));
     }
 
+    /// Decides about a call by its arguments alone: no file is read, and the user is not asked. Of a tool that is not among
+    /// these, such as one of a server, only the name is known.
+    pub fn decide(&self, call: &ToolCall) -> Decision {
+        match self.parse(call) {
+            Ok((_, invocation)) => {
+                self.gate.policy.decide(&call.name, invocation.kind(), &invocation.targets())
+            }
+            Err(result)
+                if result.status == ToolStatus::Unknown && self.settings.allows(&call.name) =>
+            {
+                self.gate.policy.decide(&call.name, CallKind::External, &[])
+            }
+            Err(result) => Decision::deny(result.text),
+        }
+    }
+
     fn parse(&self, call: &ToolCall) -> Result<ParsedCall, ToolResult> {
         let result = |status, text: String| ToolResult::new(call.id.clone(), status, text);
         let available = || {

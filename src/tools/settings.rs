@@ -1,5 +1,6 @@
 //! Settings of the tools.
 
+use super::output_store::bytes_for_tokens;
 use crate::policy::{ConfirmMode, Guardrails, PermissionRules, PolicyEngine};
 
 /// Settings of the tools.
@@ -33,6 +34,13 @@ impl ToolSettings {
 /// The maximum length of a result in tokens; zero for no limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MaxResultTokens(pub u64);
+
+impl MaxResultTokens {
+    /// Returns whether a text is longer, so that it is shortened for the model.
+    pub fn is_exceeded(self, text: &str) -> bool {
+        bytes_for_tokens(self.0).is_some_and(|most| text.len() > most)
+    }
+}
 
 impl Default for MaxResultTokens {
     fn default() -> Self {

@@ -30,6 +30,7 @@ pub mod reference_tables;
 pub mod report;
 pub mod result;
 pub mod sanitize;
+pub mod stats;
 pub mod trace;
 
 pub use crate::model::Language;

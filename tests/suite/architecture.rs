@@ -14,7 +14,7 @@ const LAYERS: [&[&str]; 11] = [
     &["net", "exec"],
     &["policy"],
     &["tools"],
-    &["llm", "mcp", "hooks", "journal", "view", "config"],
+    &["llm", "mcp", "hooks", "journal", "view", "config", "conform"],
     &["runner"],
     &["app"],
     &["workflow", "acp"],

@@ -7,6 +7,7 @@ mod batch;
 mod compare;
 mod emit;
 mod keys;
+mod laboratory;
 mod loops;
 mod pipeline;
 mod sessions;
@@ -29,6 +30,8 @@ use compare::COMPARE_HELP;
 pub(crate) use compare::*;
 pub(crate) use emit::*;
 use keys::words;
+pub(crate) use laboratory::*;
+use laboratory::{CONFORM_HELP, WHAT_IF_HELP};
 use loops::LOOP_HELP;
 pub(crate) use loops::LoopArgs;
 use pipeline::PIPELINE_HELP;
@@ -111,6 +114,14 @@ pub(crate) enum CliCommand {
     Test(TestArgs),
     /// Show where a session spent its time
     Trace(TraceArgs),
+    /// Show statistics over all stored sessions: outcomes, time, cost, tools
+    Stats(StatsArgs),
+    /// Show what other settings would have changed in stored sessions, without a model
+    #[command(after_long_help = WHAT_IF_HELP)]
+    WhatIf(WhatIfArgs),
+    /// Check recorded sessions of other programs against the invariants of a run
+    #[command(after_long_help = CONFORM_HELP)]
+    Conform(ConformArgs),
     /// Print the statechart that a run follows
     Machine(MachineArgs),
     /// List the agents

@@ -331,7 +331,7 @@ pub(crate) struct TraceArgs {
 #[derive(Debug, Args)]
 pub(crate) struct TestArgs {
     /// Scenarios: files, or folders with files that end in .toml
-    #[arg(required_unless_present = "from")]
+    #[arg(required_unless_present_any = ["from", "from_all"])]
     pub(crate) paths: Vec<PathBuf>,
 
     /// Update the expectations to what was observed
@@ -349,6 +349,22 @@ pub(crate) struct TestArgs {
     /// Print a scenario made from this session: its replies, tool results and files
     #[arg(long, value_name = "SESSION", conflicts_with_all = ["paths", "update", "json", "junit"])]
     pub(crate) from: Option<String>,
+
+    /// Write scenarios made from the stored sessions into --out: the fewest that take all transitions of the chart that the
+    /// sessions took. With a text, of the sessions whose id begins with it, or whose task, agent, model, status or stop
+    /// reason contains it
+    #[arg(
+        long,
+        value_name = "TEXT",
+        num_args = 0..=1,
+        default_missing_value = "",
+        conflicts_with_all = ["paths", "update", "junit", "from"]
+    )]
+    pub(crate) from_all: Option<String>,
+
+    /// With --from-all, the folder of the scenarios
+    #[arg(long, value_name = "DIR", default_value = ".", requires = "from_all")]
+    pub(crate) out: PathBuf,
 
     /// With --from, use what precedes the damage of a damaged journal
     #[arg(long, requires = "from")]

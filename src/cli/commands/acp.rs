@@ -89,7 +89,9 @@ impl SessionHost for CommandHost {
         let settings = SettingsArgs { layers, ..self.settings.clone() };
         let last = LastArgs { any_folder: false };
         SessionLookup::open(&settings.layers, last, &self.world)
-            .and_then(|stored| saved_options(&stored, history, &settings))
+            .and_then(|stored| {
+                saved_options(&stored, history, settings.layers.workspace.as_deref())
+            })
             .map(|options| json!(options))
             .map_err(|error| host_error(&error))
     }

@@ -5,6 +5,7 @@ mod batch;
 mod batch_emit;
 mod compare;
 mod config;
+mod conform;
 mod demo;
 mod doctor;
 mod loops;
@@ -16,9 +17,11 @@ mod resume;
 mod run;
 mod schema;
 mod sessions;
+mod stats;
 mod stored;
 mod test;
 mod undo;
+mod what_if;
 mod worktrees;
 
 use architect::app::{ProcessEnv, finish_interrupted};
@@ -38,6 +41,7 @@ pub(crate) fn run(command: CliCommand, world: ProcessEnv) -> Result<u8, CliError
     let only_prints = matches!(
         command,
         CliCommand::Completions { .. }
+            | CliCommand::Conform(_)
             | CliCommand::Machine(_)
             | CliCommand::Man(_)
             | CliCommand::Schema { .. }
@@ -81,6 +85,9 @@ pub(crate) fn run(command: CliCommand, world: ProcessEnv) -> Result<u8, CliError
         CliCommand::Worktrees(args) => worktrees::run(&args, &world),
         CliCommand::Steer(args) => stored::send(&args, MessageKind::Steering, &world),
         CliCommand::Followup(args) => stored::send(&args, MessageKind::FollowUp, &world),
+        CliCommand::Conform(args) => conform::run(&args),
+        CliCommand::WhatIf(args) => what_if::run(&args, &world),
+        CliCommand::Stats(args) => stats::run(&args, &world),
         CliCommand::Test(args) => test::run(&args, &world),
         CliCommand::Trace(args) => stored::trace(&args, &world),
         CliCommand::Machine(args) => machine::run(&args, &world),

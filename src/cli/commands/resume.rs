@@ -102,7 +102,7 @@ fn create_worktree(
 ) -> Result<WorktreeRun, CliError> {
     let (history, _) = stored.store.replay(session, |_, _, _| {})?;
     let WorkspaceIdentity { root, head, origin, .. } = &history.setup.workspace;
-    let mut options = saved_options(stored, &history, &args.settings)?;
+    let mut options = saved_options(stored, &history, args.settings.layers.workspace.as_deref())?;
     if let Some(origin) = origin {
         options.sets.push(format!("workspace.root={}", origin.display()));
     }
@@ -162,7 +162,8 @@ fn resume_session(
     if let Some(torn) = &opened.saved_tail {
         log::warn!("the end of the journal was torn; it is saved as {}", torn.display());
     }
-    let mut stored_options = saved_options(stored, &opened.history, request.settings)?;
+    let mut stored_options =
+        saved_options(stored, &opened.history, request.settings.layers.workspace.as_deref())?;
     // Dropped after the set-up, whose commands work there. Before the sweep, which takes unused ones for abandoned.
     let mut worktree = request.worktree.take();
     let root = &opened.history.setup.workspace.root;
@@ -233,7 +234,7 @@ fn restart_limits(
 pub(super) fn saved_options(
     stored: &SessionLookup,
     past: &SessionHistory,
-    settings: &SettingsArgs,
+    workspace: Option<&Path>,
 ) -> Result<SavedOptions, CliError> {
     let mut stored_options = SavedOptions::from_json(&past.setup.options);
     if past.is_imported_setup() {
@@ -249,7 +250,7 @@ pub(super) fn saved_options(
         }
         return Ok(SavedOptions::default());
     }
-    if stored.check_workspace(past, settings.layers.workspace.as_deref())? {
+    if stored.check_workspace(past, workspace)? {
         stored_options = stored_options.of_exposed_session();
     }
     // It works where it worked, wherever the command is typed.

@@ -4,8 +4,12 @@ use std::fs;
 use std::path::Path;
 
 use architect::app::ProcessEnv;
-use architect::view::save;
-use architect::workflow::scenario::{self, Scenario, ScenarioOutcome, ScenarioResult};
+use architect::model::pluralize;
+use architect::view::{sanitize, save};
+use architect::workflow::scenario::{
+    self, ChosenSession, Scenario, ScenarioOutcome, ScenarioResult, ScenarioSuite,
+};
+use serde_json::{Value, json};
 
 use crate::cli::args::TestArgs;
 use crate::cli::error::CliError;
@@ -17,7 +21,11 @@ pub(crate) fn run(args: &TestArgs, world: &ProcessEnv) -> Result<u8, CliError> {
         let stored = SessionLookup::open(&args.layers, args.last, world)?;
         let session = stored.find_and_report_folder(session)?;
         stored.check_damage(session, args.partial)?;
-        return output::print(&scenario::scenario_from_session(&stored.store, session)?);
+        let text = scenario::scenario_from_session(&stored.store, session)?;
+        return output::print(&stored.secrets.mask_all(&text));
+    }
+    if let Some(text) = &args.from_all {
+        return write_suite(args, text, world);
     }
     let scenarios = load_scenarios(args)?;
     let mut tested = scenario::run_all(&scenarios, world);
@@ -36,6 +44,78 @@ pub(crate) fn run(args: &TestArgs, world: &ProcessEnv) -> Result<u8, CliError> {
         false => scenario::format_text(&tested),
     })?;
     Ok(u8::from(!tested.iter().all(ScenarioResult::has_passed)))
+}
+
+/// Writes the scenarios of a suite, each into a file that its session names.
+fn write_suite(args: &TestArgs, text: &str, world: &ProcessEnv) -> Result<u8, CliError> {
+    let stored = SessionLookup::open(&args.layers, args.last, world)?;
+    let suite = scenario::choose_sessions(&stored.store, text)?;
+    if suite.chosen.is_empty() {
+        let found = match text {
+            "" => "no stored session has ended".to_owned(),
+            text => format!("no stored session that has ended matches '{text}'"),
+        };
+        return Err(CliError::usage(found).hint("`architect sessions` lists the stored sessions"));
+    }
+    fs::create_dir_all(&args.out).map_err(|error| {
+        CliError::failed(format!("could not create {}: {error}", args.out.display()))
+    })?;
+    for chosen in &suite.chosen {
+        let text = scenario::scenario_from_session(&stored.store, chosen.session)?;
+        let file = args.out.join(scenario_name(chosen));
+        save(Path::new("."), &file, stored.secrets.mask_all(&text).as_bytes())
+            .map_err(|error| CliError::from_save(&error))?;
+    }
+    let printed = match args.json {
+        true => suite_document(&suite).to_string(),
+        false => format_suite(&suite),
+    };
+    output::print(&stored.secrets.mask_all(&printed))
+}
+
+fn scenario_name(chosen: &ChosenSession) -> String {
+    format!("{}.toml", chosen.session)
+}
+
+fn suite_document(suite: &ScenarioSuite) -> Value {
+    let scenario = |chosen: &ChosenSession| {
+        json!({
+            "file": scenario_name(chosen), "session_id": chosen.session, "prompt": chosen.prompt,
+            "transitions": chosen.transitions, "added": chosen.added,
+        })
+    };
+    json!({
+        "sessions": suite.sessions, "paths": suite.paths, "transitions": suite.transitions,
+        "resumed": suite.resumed, "unfinished": suite.unfinished, "unreadable": suite.unreadable,
+        "scenarios": suite.chosen.iter().map(scenario).collect::<Value>(),
+    })
+}
+
+fn format_suite(suite: &ScenarioSuite) -> String {
+    let mut text = String::new();
+    for chosen in &suite.chosen {
+        let prompt = sanitize::headline(&chosen.prompt, 40);
+        let (file, added) = (scenario_name(chosen), chosen.added);
+        text.push_str(&format!("{file}  {added:>3} of {:>3}  {prompt}\n", chosen.transitions));
+    }
+    text.push_str(&format!(
+        "{} from {} with {}: all {} that they took\n",
+        pluralize(suite.chosen.len(), "scenario", "scenarios"),
+        pluralize(suite.sessions, "session", "sessions"),
+        pluralize(suite.paths, "path", "paths"),
+        pluralize(suite.transitions, "transition", "transitions"),
+    ));
+    let left_out = [
+        (suite.resumed, "resumed"),
+        (suite.unfinished, "not ended"),
+        (suite.unreadable, "damaged or unreadable"),
+    ];
+    let left_out = left_out.into_iter().filter(|(count, _)| *count > 0);
+    let left_out: Vec<String> = left_out.map(|(count, why)| format!("{count} {why}")).collect();
+    if !left_out.is_empty() {
+        text.push_str(&format!("left out: {}\n", left_out.join(", ")));
+    }
+    text
 }
 
 /// Reads all of them before one is played; everything that is wrong is reported at once.

@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
+use super::measures::Measures;
 use super::rows::{CallRow, FileRow, MessageRole, MessageRow, SessionDetail, SessionRow};
 use crate::journal::{
     JournalEndKind, JournalError, ListedSession, ParentCall, ReadOnlyReason, ReadRecord,
@@ -28,6 +29,8 @@ pub(super) struct SessionContents {
     pub(super) dispatched_by: Option<ParentCall>,
     /// The last record that was copied from another session. The calls up to it were paid for there.
     pub(super) copied_up_to: Option<u64>,
+    /// What the records after that measure, if the journal was replayed.
+    pub(super) measures: Measures,
 }
 
 impl SessionContents {
@@ -35,7 +38,7 @@ impl SessionContents {
         let dispatched_by = header.and_then(|header| header.dispatched_by.clone());
         let ancestry = header.and_then(|header| header.ancestry);
         let copied_up_to = ancestry.map(|ancestry| ancestry.seq);
-        Self { detail, is_whole, dispatched_by, copied_up_to }
+        Self { detail, is_whole, dispatched_by, copied_up_to, measures: Measures::default() }
     }
 
     /// Reads the list entry of a session from its header and its last record.
@@ -122,10 +125,10 @@ impl SessionContents {
             ..SessionRow::new(listed, header, setup, history.ended.as_ref())
         };
         collector.add_unanswered_cost(&history, end.position.seq);
-        let DetailCollector { messages, calls, files, .. } = collector;
+        let DetailCollector { messages, calls, files, measures, .. } = collector;
         let files = files.into_values().collect();
         let detail = SessionDetail { session: entry, messages, calls, files };
-        Some(Self::new(Some(header), detail, true))
+        Some(Self { measures, ..Self::new(Some(header), detail, true) })
     }
 }
 
@@ -142,6 +145,7 @@ struct DetailCollector {
     tool_names: HashMap<String, Arc<str>>,
     /// The cost of the calls so far.
     cost_so_far: MicroUsd,
+    measures: Measures,
 }
 
 impl DetailCollector {
@@ -154,6 +158,7 @@ impl DetailCollector {
     ) {
         self.add_header(&history.header);
         (self.seq, self.ts) = (stored.seq, history.epoch.plus(stored.at).to_string());
+        self.measures.add_record(history, stored, replayed, &self.ts);
         match &stored.content {
             StoredContent::Event(event) => self.add_event(history, replayed, event),
             StoredContent::Partial(partial) => {
@@ -203,6 +208,13 @@ impl DetailCollector {
                 };
                 self.add_reply(reply, role);
                 self.add_call(history, purpose, &reply.usage);
+                let is_step = purpose == "agent" && reply.calls().next().is_some();
+                if let Some(call) = self.calls.last_mut() {
+                    call.step = is_step.then_some(history.machine.state.run().steps);
+                    if let Some((attempt, micros)) = self.measures.last_reply {
+                        (call.attempt, call.micros) = (attempt, Some(micros));
+                    }
+                }
             }
             Event::ToolCompleted { result, .. }
             | Event::Authorized { authorization: Authorization::Rejected { result }, .. } => {
@@ -273,6 +285,9 @@ impl DetailCollector {
             output_tokens: usage.output,
             cached_input_tokens: usage.cached_input,
             cost: run.rules.price.map(|_| cost),
+            attempt: 1,
+            step: None,
+            micros: None,
         });
     }
 

@@ -11,18 +11,21 @@ use rusqlite::{Connection, Params, Row, Transaction, params};
 use serde::de::DeserializeOwned;
 
 use super::contents::SessionContents;
+use super::measures::Measures;
 use super::rows::SessionDetail;
 use super::update::modified_nanos;
-use crate::journal::{ListedSession, ParentCall};
+use crate::journal::ListedSession;
 
 /// The version of the tables. Tables of another version are dropped.
-const SCHEMA_VERSION: u32 = 4;
+const SCHEMA_VERSION: u32 = 5;
 
 /// How long to wait for another process that holds the database.
 const BUSY_TIMEOUT: Duration = Duration::from_millis(200);
 
 /// The tables. Message texts are stored once; the search has an index of their words.
-const TABLES: &str = "
+///
+/// The page about the laboratory explains them to users, who may query them.
+pub(super) const TABLES: &str = "
     BEGIN;
     CREATE TABLE sessions (
         key INTEGER PRIMARY KEY,
@@ -31,6 +34,7 @@ const TABLES: &str = "
         modified INTEGER NOT NULL,
         whole INTEGER NOT NULL,
         listed INTEGER NOT NULL,
+        kind TEXT NOT NULL,
         entry TEXT NOT NULL
     );
     CREATE TABLE messages (
@@ -53,9 +57,39 @@ const TABLES: &str = "
         model TEXT NOT NULL,
         purpose TEXT NOT NULL,
         input INTEGER NOT NULL,
+        cached INTEGER NOT NULL,
         output INTEGER NOT NULL,
         cost INTEGER,
+        attempt INTEGER NOT NULL,
+        step INTEGER,
+        time INTEGER,
         PRIMARY KEY (session, seq)
+    ) WITHOUT ROWID;
+    CREATE TABLE failures (
+        session INTEGER NOT NULL,
+        seq INTEGER NOT NULL,
+        day TEXT NOT NULL,
+        model TEXT NOT NULL,
+        kind TEXT NOT NULL,
+        attempt INTEGER NOT NULL,
+        PRIMARY KEY (session, seq)
+    ) WITHOUT ROWID;
+    CREATE TABLE tools (
+        key INTEGER PRIMARY KEY,
+        session INTEGER NOT NULL,
+        seq INTEGER NOT NULL,
+        day TEXT NOT NULL,
+        name TEXT NOT NULL,
+        status TEXT NOT NULL,
+        time INTEGER
+    );
+    CREATE INDEX tools_of ON tools (session);
+    CREATE TABLE states (
+        session INTEGER NOT NULL,
+        state TEXT NOT NULL,
+        visits INTEGER NOT NULL,
+        time INTEGER NOT NULL,
+        PRIMARY KEY (session, state)
     ) WITHOUT ROWID;
     COMMIT;
 ";
@@ -170,14 +204,20 @@ pub(super) fn insert_session(
     listed: &ListedSession,
     contents: &SessionContents,
 ) -> rusqlite::Result<()> {
-    let SessionContents { detail, is_whole, dispatched_by, copied_up_to } = contents;
+    let SessionContents { detail, is_whole, dispatched_by, copied_up_to, measures } = contents;
     let SessionDetail { session, messages, calls, .. } = detail;
     let id = listed.session.to_string();
-    let is_listed = !dispatched_by.as_ref().is_some_and(ParentCall::is_evaluation);
+    let kind = match dispatched_by {
+        Some(parent) if parent.is_evaluation() => "eval",
+        Some(_) => "subagent",
+        None => "session",
+    };
+    let is_listed = kind != "eval";
     let entry = serde_json::to_string(session)
         .map_err(|error| rusqlite::Error::ToSqlConversionFailure(Box::new(error)))?;
-    let values = params![id, listed.bytes, modified_nanos(listed), is_whole, is_listed, entry];
-    let sql = "INSERT INTO sessions (id, bytes, modified, whole, listed, entry) VALUES (?, ?, ?, ?, ?, ?)";
+    let values =
+        params![id, listed.bytes, modified_nanos(listed), is_whole, is_listed, kind, entry];
+    let sql = "INSERT INTO sessions (id, bytes, modified, whole, listed, kind, entry) VALUES (?, ?, ?, ?, ?, ?, ?)";
     change.prepare_cached(sql)?.execute(values)?;
     let key = change.last_insert_rowid();
     let mut insert = change.prepare_cached(
@@ -190,18 +230,47 @@ pub(super) fn insert_session(
         index.execute(params![insert.insert(values)?, message.text])?;
     }
     let mut insert = change.prepare_cached(
-        "INSERT INTO calls (session, seq, day, model, purpose, input, output, cost) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        "INSERT INTO calls (session, seq, day, model, purpose, input, cached, output, cost, attempt, step, time) \
+             VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
     )?;
     for call in calls.iter().filter(|call| Some(call.seq) > *copied_up_to) {
-        let purpose = match dispatched_by {
-            Some(parent) if parent.is_evaluation() => "eval",
-            Some(_) => "subagent",
-            None => &call.purpose,
-        };
+        let purpose = if kind == "session" { &call.purpose } else { kind };
         let day = call.ts.get(..10);
         let (input, output) = (call.input_tokens.0, call.output_tokens.0);
-        let cost = call.cost.map(|cost| cost.0);
-        insert.execute(params![key, call.seq, day, call.model, purpose, input, output, cost])?;
+        let (cached, cost) = (call.cached_input_tokens.0, call.cost.map(|cost| cost.0));
+        let (attempt, step, time) = (call.attempt, call.step, call.micros);
+        insert.execute(params![
+            key, call.seq, day, call.model, purpose, input, cached, output, cost, attempt, step,
+            time
+        ])?;
+    }
+    insert_measures(change, key, measures)
+}
+
+/// Writes what the records of a session measure.
+fn insert_measures(
+    change: &Transaction<'_>,
+    key: i64,
+    measures: &Measures,
+) -> rusqlite::Result<()> {
+    let mut insert = change.prepare_cached(
+        "INSERT INTO failures (session, seq, day, model, kind, attempt) VALUES (?, ?, ?, ?, ?, ?)",
+    )?;
+    for failed in &measures.failures {
+        let (day, kind) = (failed.ts.get(..10), failed.kind.as_str());
+        insert.execute(params![key, failed.seq, day, failed.model, kind, failed.attempt])?;
+    }
+    let mut insert = change.prepare_cached(
+        "INSERT INTO tools (session, seq, day, name, status, time) VALUES (?, ?, ?, ?, ?, ?)",
+    )?;
+    for tool in &measures.tools {
+        let (day, status) = (tool.ts.get(..10), tool.status.as_str());
+        insert.execute(params![key, tool.seq, day, tool.name, status, tool.micros])?;
+    }
+    let mut insert = change
+        .prepare_cached("INSERT INTO states (session, state, visits, time) VALUES (?, ?, ?, ?)")?;
+    for (state, row) in &measures.states {
+        insert.execute(params![key, state.as_str(), row.visits, row.micros])?;
     }
     Ok(())
 }
@@ -212,6 +281,9 @@ pub(super) fn delete_session(change: &Transaction<'_>, key: i64) -> rusqlite::Re
         "INSERT INTO words (words, rowid, text) SELECT 'delete', key, text FROM messages WHERE session = ?1",
         "DELETE FROM messages WHERE session = ?1",
         "DELETE FROM calls WHERE session = ?1",
+        "DELETE FROM failures WHERE session = ?1",
+        "DELETE FROM tools WHERE session = ?1",
+        "DELETE FROM states WHERE session = ?1",
         "DELETE FROM sessions WHERE key = ?1",
     ] {
         change.prepare_cached(sql)?.execute([key])?;

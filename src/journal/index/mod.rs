@@ -8,17 +8,21 @@
 
 mod contents;
 mod database;
+mod measures;
 mod rows;
+mod statistics;
 mod update;
 
 use std::time::SystemTime;
 
 use rusqlite::{Connection, ErrorCode, params};
+use serde::de::DeserializeOwned;
 
 pub use rows::{
     CallRow, CostRow, FileRow, MessageRole, MessageRow, SearchHit, SessionDetail, SessionRow,
     SessionStatus,
 };
+pub use statistics::StatisticsTable;
 pub use update::IndexUpdate;
 
 use super::error::{JournalError, Result};
@@ -150,6 +154,22 @@ impl SessionIndex {
     pub fn costs(&mut self) -> Result<Vec<CostRow>> {
         let costs = |database: &Connection| database::query_json(database, database::COSTS, []);
         self.query(costs, true)
+    }
+
+    /// Returns a table of statistics of the sessions that were created since this time, in RFC 3339.
+    ///
+    /// `T` has the columns of [the table](StatisticsTable).
+    ///
+    /// # Errors
+    ///
+    /// Fails if the database fails, or a column doesn't fit `T`.
+    pub fn statistics<T: DeserializeOwned>(
+        &mut self,
+        table: StatisticsTable,
+        since: &str,
+    ) -> Result<Vec<T>> {
+        let sql = table.sql();
+        self.query(|database| database::query_json(database, &sql, [since]), true)
     }
 
     /// Removes a session with all its files.

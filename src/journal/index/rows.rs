@@ -1,11 +1,15 @@
 //! The results of queries. Their JSON is what `--json` prints.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::journal::{
     EndedRecord, ListedSession, SessionHeader, SessionId, SessionSetup, WallTime,
 };
-use crate::model::{ConversationItem, FileAction, MicroUsd, Tokens, WordEnum as _, word_enum};
+use crate::model::{
+    ConversationItem, FaultKind, FileAction, MicroUsd, Tokens, ToolStatus, WordEnum as _, word_enum,
+};
 
 /// A session in a list.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -134,6 +138,52 @@ pub struct CallRow {
     /// Its cost in dollars, including lost attempts before it; `None` if the model has no price.
     #[serde(with = "dollars")]
     pub cost: Option<MicroUsd>,
+    /// The attempt, counted from one.
+    #[serde(skip)]
+    pub(super) attempt: u32,
+    /// The step that its reply began; `None` if the reply has no tool call.
+    #[serde(skip)]
+    pub(super) step: Option<u32>,
+    /// How long it took, in microseconds of session time; `None` if its start is in no record.
+    #[serde(skip)]
+    pub(super) micros: Option<u64>,
+}
+
+/// A model call that failed.
+pub(super) struct FailureRow {
+    /// The record of the failure.
+    pub(super) seq: u64,
+    /// When, in RFC 3339.
+    pub(super) ts: String,
+    /// The model.
+    pub(super) model: String,
+    /// The kind of the fault.
+    pub(super) kind: FaultKind,
+    /// The attempt, counted from one.
+    pub(super) attempt: u32,
+}
+
+/// A tool call that has ended.
+pub(super) struct ToolRow {
+    /// The record that ended it.
+    pub(super) seq: u64,
+    /// When, in RFC 3339.
+    pub(super) ts: String,
+    /// The tool.
+    pub(super) name: Arc<str>,
+    /// How it ended.
+    pub(super) status: ToolStatus,
+    /// How long it ran, in microseconds of session time; `None` if it did not run.
+    pub(super) micros: Option<u64>,
+}
+
+/// The time of a session in one state.
+#[derive(Default)]
+pub(super) struct StateRow {
+    /// How often it was entered.
+    pub(super) visits: u64,
+    /// The time in it, in microseconds of session time.
+    pub(super) micros: u64,
 }
 
 /// A file that tools changed.

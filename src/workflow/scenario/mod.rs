@@ -50,6 +50,7 @@ mod recording;
 mod report;
 mod run;
 mod session_scenario;
+mod suite;
 
 pub use expectations::{
     EventPattern, Expectations, ExpectedFile, ExpectedRequest, ExpectedTool, PartialText,
@@ -62,3 +63,4 @@ pub use parse::{
 pub use report::{ScenarioResult, format_text, to_json, to_junit};
 pub use run::{ScenarioOutcome, find_scenarios, run_all};
 pub use session_scenario::scenario_from_session;
+pub use suite::{ChosenSession, ScenarioSuite, choose_sessions};

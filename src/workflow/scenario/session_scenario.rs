@@ -1,6 +1,6 @@
 //! A stored session as a scenario: its replies, its tool results and its files.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use serde_json::{Value, json};
 
@@ -10,9 +10,9 @@ use super::parse::{expectations_toml, without_nulls};
 use crate::journal::{
     JournalError, SessionHistory, SessionId, SessionStore, StoredContent, StoredRecord,
 };
-use crate::machine::{Authorization, CallIntent, CheckResult, Event, StateKind};
+use crate::machine::{Authorization, CallIntent, CheckResult, Effect, Event, StateKind};
 use crate::model::{
-    ConversationItem, Fault, MessageOrigin, MicroUsd, Price, Reply, ReplyFinish, ReplyPart,
+    CallId, ConversationItem, Fault, MessageOrigin, MicroUsd, Price, Reply, ReplyFinish, ReplyPart,
     RetryAdvice, Signal, ToolCall, ToolResult,
 };
 
@@ -23,6 +23,8 @@ struct SessionExtract {
     actions: Vec<Value>,
     /// The tool calls in call order, with their results.
     calls: Vec<(ToolCall, Option<ToolResult>)>,
+    /// The calls whose authorization began. The others are those of a reply at which the run ended.
+    authorized: HashSet<CallId>,
     replies: u32,
     /// Model calls, including those that failed.
     attempts: u32,
@@ -74,6 +76,7 @@ pub fn scenario_from_session(
         });
         (path, file)
     });
+    extract.calls.retain(|(call, _)| extract.authorized.contains(&call.id));
     let expect = expectations_from(&past, &extract.calls, files.collect());
     let rules = &past.header.rules;
     let is_imported = past.header.imported_up_to.is_some();
@@ -156,6 +159,10 @@ impl SessionExtract {
         let stood = self.last_state.replace(past.machine.state.kind());
         self.add_turn(stored);
         let StoredContent::Event(event) = &stored.content else { return };
+        self.authorized.extend(past.output.effects.iter().filter_map(|effect| match effect {
+            Effect::Authorize { call, .. } => Some(call.id.clone()),
+            _ => None,
+        }));
         match event {
             Event::Replied { reply, .. } => {
                 self.replies += 1;

@@ -20,6 +20,7 @@ mod info_commands;
 mod interrupts;
 mod key_command;
 mod key_masking;
+mod laboratory;
 mod limits;
 mod live_status;
 mod loops;

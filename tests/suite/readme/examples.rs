@@ -24,7 +24,7 @@ const NOT_RUN: &[(&str, &str, &str)] = &[
 
 /// The languages of blocks that no test runs: what other programs read, and diagrams. `rust` is for the doc tests.
 const OF_OTHERS: &[&str] =
-    &["elisp", "groovy", "ini", "lua", "mermaid", "python", "rust,no_run", "yaml"];
+    &["elisp", "groovy", "ini", "lua", "mermaid", "python", "rust,no_run", "sql", "yaml"];
 
 /// The blocks that don't end with 0: page, how the block begins, and the exit code.
 const EXIT_CODES: &[(&str, &str, i32)] =
@@ -86,6 +86,7 @@ page_tests! {
     events: "docs/events.md",
     hooks: "docs/hooks.md",
     install: "docs/install.md",
+    laboratory: "docs/laboratory.md",
     library: "docs/library.md",
     mcp: "docs/mcp.md",
     models: "docs/models.md",

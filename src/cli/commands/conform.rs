@@ -1,0 +1,83 @@
+//! `architect conform`: checks recorded sessions of other programs against the invariants of a run.
+
+use std::io::Read as _;
+use std::path::Path;
+
+use architect::conform::{ConformanceReport, check};
+use architect::model::pluralize;
+use architect::view::sanitize;
+use architect::workspace::open_input;
+use serde_json::{Value, json};
+
+use crate::cli::args::ConformArgs;
+use crate::cli::error::CliError;
+use crate::cli::output;
+
+pub(crate) fn run(args: &ConformArgs) -> Result<u8, CliError> {
+    let mut code = 0;
+    for path in &args.traces {
+        let name = sanitize::line(&path.to_string_lossy()).into_owned();
+        // The other files are checked too.
+        let checked = match check_file(path, &name, args) {
+            Err(failure) if args.traces.len() > 1 => {
+                failure.print();
+                failure.code()
+            }
+            checked => checked?,
+        };
+        code = code.max(checked);
+    }
+    Ok(code)
+}
+
+/// Checks one recording, and returns the exit code.
+fn check_file(path: &Path, name: &str, args: &ConformArgs) -> Result<u8, CliError> {
+    let text =
+        read(path).map_err(|error| CliError::usage(format!("could not read {name}: {error}")))?;
+    let report = check(args.from, &text).ok_or_else(|| {
+        CliError::usage(format!("{name} is not a recording in the format {}", args.from))
+            .hint("--from names the program that wrote it")
+    })?;
+    output::print(&match args.json {
+        true => document(name, &report).to_string(),
+        false => line(name, &report),
+    })?;
+    Ok(u8::from(!report.conforms))
+}
+
+/// Reads a recording. Bytes that are not UTF-8 can only be in texts.
+fn read(path: &Path) -> std::io::Result<String> {
+    let mut bytes = Vec::new();
+    open_input(path)?.read_to_end(&mut bytes)?;
+    Ok(match String::from_utf8(bytes) {
+        Ok(text) => text,
+        Err(error) => String::from_utf8_lossy(error.as_bytes()).into_owned(),
+    })
+}
+
+fn line(name: &str, report: &ConformanceReport) -> String {
+    if let Some(found) = &report.violation {
+        let message = sanitize::headline(&found.message, 200);
+        return format!("{name}:{}: {} at {}: {message}", found.line, found.invariant, found.path);
+    }
+    let mut text = format!(
+        "{name}: conforms: {}, {}, {}",
+        pluralize(report.replies, "reply", "replies"),
+        pluralize(report.calls, "call", "calls"),
+        pluralize(report.results, "result", "results"),
+    );
+    if report.cut_off_calls > 0 {
+        text.push_str(&format!(", {} cut off", pluralize(report.cut_off_calls, "call", "calls")));
+    }
+    if report.compactions > 0 {
+        let compactions = pluralize(report.compactions, "compaction", "compactions");
+        text.push_str(&format!(", {compactions}"));
+    }
+    text
+}
+
+fn document(name: &str, report: &ConformanceReport) -> Value {
+    let mut document = json!(report);
+    document["file"] = json!(name);
+    document
+}

@@ -1,0 +1,116 @@
+//! `architect what-if`: what other settings would have changed in stored sessions.
+
+use std::path::Path;
+
+use architect::app::{ChangedDecision, ProcessEnv, SessionUsage, WhatIfReport, what_if};
+use architect::model::{Decision, pluralize};
+use architect::view::sanitize;
+use architect::workspace::read_input;
+use serde_json::json;
+
+use super::resume::saved_options;
+use crate::cli::args::WhatIfArgs;
+use crate::cli::config_options::{self, DEFAULT_AGENT};
+use crate::cli::error::CliError;
+use crate::cli::output;
+use crate::cli::session_lookup::SessionLookup;
+
+pub(crate) fn run(args: &WhatIfArgs, world: &ProcessEnv) -> Result<u8, CliError> {
+    let policy = args.policy.as_deref().map(read_policy).transpose()?.unwrap_or_default();
+    let changes = [policy, args.layers.set.clone()].concat();
+    if changes.is_empty() {
+        return Err(
+            CliError::usage("nothing is changed").hint("give --set KEY=VALUE, or --policy FILE")
+        );
+    }
+    let stored = SessionLookup::open(&args.layers, args.last, world)?;
+    for name in &args.sessions {
+        let session = stored.find(name)?;
+        let (history, _) = stored.store.replay(session, |_, _, _| {})?;
+        let saved = saved_options(&stored, &history, args.layers.workspace.as_deref())?;
+        let load = |changes| config_options::load_changed(&args.layers, &saved, changes, world);
+        let (before, after) = (load(&[])?, load(&changes)?);
+        let agent = saved.agent.as_deref().unwrap_or(DEFAULT_AGENT);
+        let report = what_if(&stored.store, session, agent, [&before, &after])?;
+        let text = if args.json { json!(report).to_string() } else { format_report(&report) };
+        output::print(&stored.secrets.mask_all(&text))?;
+    }
+    Ok(0)
+}
+
+/// Reads a policy, and returns its keys as `--set` takes them.
+fn read_policy(path: &Path) -> Result<Vec<String>, CliError> {
+    let name = sanitize::line(&path.to_string_lossy()).into_owned();
+    let wrong = |why: String| {
+        CliError::usage(format!("{name}: {why}"))
+            .hint("a policy is a TOML file with a table [permissions], as in the configuration")
+    };
+    let text = read_input(path)
+        .map_err(|error| CliError::usage(format!("could not read {name}: {error}")))?;
+    let table: toml::Table =
+        text.parse().map_err(|error: toml::de::Error| wrong(error.message().to_owned()))?;
+    if let Some(other) = table.keys().find(|key| *key != "permissions") {
+        return Err(wrong(format!("'{other}' is not a part of a policy")));
+    }
+    match table.get("permissions").and_then(toml::Value::as_table) {
+        Some(rules) if !rules.is_empty() => {
+            Ok(rules.iter().map(|(key, value)| format!("permissions.{key}={value}")).collect())
+        }
+        _ => Err(wrong("it has no permissions".to_owned())),
+    }
+}
+
+fn format_report(report: &WhatIfReport) -> String {
+    let end = report.stop_reason.unwrap_or("not ended");
+    let mut text = format!("{}: {end}, {}\n", report.session_id, format_usage(&report.recorded));
+    let Some(first) = report.first_difference else {
+        text.push_str(match report.decisions.is_empty() {
+            true => "  nothing would have changed\n",
+            false => "  only confirmations would have changed\n",
+        });
+        report.decisions.iter().for_each(|decision| text.push_str(&format_decision(decision)));
+        return text;
+    };
+    text.push_str(&format!("  the first difference is after record {first}\n"));
+    report.decisions.iter().for_each(|decision| text.push_str(&format_decision(decision)));
+    if report.shortened_results > 0 {
+        let results = pluralize(report.shortened_results, "result", "results");
+        text.push_str(&format!("  {results} would have been shortened\n"));
+    }
+    if let Some(found) = &report.divergence {
+        let what = match found.stop_reason {
+            Some(reason) => format!("ended with {reason}"),
+            None => format!("gone to {} instead of {}", found.state, found.recorded_state),
+        };
+        let used = format_usage(&found.used);
+        text.push_str(&format!("  the run would have {what} after record {}: {used}\n", found.seq));
+    }
+    text
+}
+
+fn format_usage(usage: &SessionUsage) -> String {
+    let cost = usage.cost.map_or_else(String::new, |cost| format!(", ${cost:.4}"));
+    format!(
+        "{}, {}, {}{cost}",
+        pluralize(usage.steps, "step", "steps"),
+        pluralize(usage.llm_calls, "model call", "model calls"),
+        pluralize(usage.tokens, "token", "tokens")
+    )
+}
+
+fn format_decision(decision: &ChangedDecision) -> String {
+    let ChangedDecision { seq, tool, arguments, before, after, .. } = decision;
+    let arguments = sanitize::headline(arguments, 60);
+    let recorded = match decision.ran {
+        Some(true) => "; it ran",
+        Some(false) => "; it was denied",
+        None => "",
+    };
+    let [(before, _), (after, reason)] = [before, after].map(|decision| match decision {
+        Decision::Allow { reason } => ("allowed", reason),
+        Decision::Ask { reason } => ("to be confirmed", reason),
+        Decision::Deny { reason } => ("denied", reason),
+    });
+    let reason = sanitize::headline(reason, 120);
+    format!("  @{seq} {tool} {arguments}: {before}, then {after} ({reason}){recorded}\n")
+}

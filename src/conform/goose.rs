@@ -1,0 +1,76 @@
+//! Sessions of goose: JSON lines with a head, or an export as JSON.
+//!
+//! Calls of one reply may be written as several messages, each with its result behind it or all results at the end.
+
+use serde_json::Value;
+
+use super::document::Document;
+use super::{ParentEntry, TraceEntry, TraceItem, damaged_entry, elements, text_of};
+
+/// Reads a recording; `None` if it has no message.
+pub(super) fn read(document: &Document) -> Option<Vec<TraceEntry>> {
+    let (mut entries, mut is_in_reply, mut is_recording) = (Vec::new(), false, false);
+    let mut add = |line, message: &Value, path: &str, entries: &mut Vec<TraceEntry>| {
+        let items = message_items(message, path, &mut is_in_reply);
+        is_recording |= !items.is_empty();
+        entries.push(TraceEntry { line, parent: ParentEntry::Previous, items });
+    };
+    let is_export =
+        |value: &&Value| value["conversation"].is_array() || value["messages"].is_array();
+    if let Some(value) = document.value().filter(is_export) {
+        let key = if value["conversation"].is_array() { "conversation" } else { "messages" };
+        for (index, message) in elements(value, key) {
+            add(1, message, &format!("$.{key}[{index}]"), &mut entries);
+        }
+    } else {
+        for (line, is_last) in document.lines() {
+            match &line.value {
+                Some(message) => add(line.number, message, "$", &mut entries),
+                None => entries.push(damaged_entry(line, is_last)),
+            }
+        }
+    }
+    is_recording.then_some(entries)
+}
+
+fn message_items(message: &Value, path: &str, is_in_reply: &mut bool) -> Vec<TraceItem> {
+    let role = text_of(message, "role").unwrap_or_default();
+    if !message["content"].is_array() || !matches!(role, "user" | "assistant") {
+        return Vec::new();
+    }
+    let (mut items, mut has_results, mut has_text) = (Vec::new(), false, false);
+    let mut is_reply = false;
+    for (index, block) in elements(message, "content") {
+        let path = format!("{path}.content[{index}].id");
+        let id = text_of(block, "id").map(str::to_owned);
+        match (text_of(block, "type").unwrap_or_default(), id) {
+            ("toolRequest" | "frontendToolRequest", Some(id)) => {
+                items.push(TraceItem::Call { id, path, needs_result: true });
+                is_reply = true;
+            }
+            ("toolResponse", call) => {
+                items.push(TraceItem::Result { call, path });
+                has_results = true;
+            }
+            ("text" | "thinking" | "redactedThinking" | "reasoning" | "image", _) => {
+                has_text = true;
+                is_reply |= role == "assistant";
+            }
+            ("conversationCompacted" | "summarizationRequested", _) => {
+                items.push(TraceItem::Compaction);
+            }
+            _ => {}
+        }
+    }
+    if is_reply {
+        if !std::mem::replace(is_in_reply, true) {
+            items.insert(0, TraceItem::Reply { id: None, path: path.to_owned() });
+        }
+    } else if has_results || has_text {
+        *is_in_reply = false;
+        if !has_results {
+            items.push(TraceItem::User);
+        }
+    }
+    items
+}

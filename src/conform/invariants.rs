@@ -1,0 +1,276 @@
+//! The invariants, checked entry by entry.
+
+use std::collections::{HashMap, HashSet};
+
+use super::{
+    ConformanceReport, CutOffRule, Invariant, ParentEntry, TraceEntry, TraceItem, Violation,
+};
+
+/// The most failed attempts in a row for which a program need not state a limit.
+const MAX_UNSTATED_RETRIES: u64 = 100;
+
+/// A call.
+struct RecordedCall<'a> {
+    /// The entry that has it, and the line of that.
+    entry: usize,
+    line: usize,
+    /// The reply that has it.
+    reply: Option<&'a str>,
+    needs_result: bool,
+    /// The line of its result.
+    answered: Option<usize>,
+    /// Whether it was cut off.
+    is_cut_off: bool,
+}
+
+/// Checks the entries of a conversation.
+pub(super) struct InvariantChecker<'a> {
+    entries: &'a [TraceEntry],
+    rule: CutOffRule,
+    calls: HashMap<&'a str, RecordedCall<'a>>,
+    /// The ids of calls, by entry.
+    calls_of: Vec<Vec<&'a str>>,
+    /// Whether all calls of an entry, and of those that it follows, are answered or were cut off.
+    is_settled: Vec<bool>,
+    /// The ids of calls without a result, in order.
+    open: Vec<&'a str>,
+    replies: HashSet<&'a str>,
+    newest_reply: Option<&'a str>,
+    reply_count: usize,
+    result_count: usize,
+    compaction_count: usize,
+    has_ended: bool,
+    failed_attempts: u64,
+}
+
+impl<'a> InvariantChecker<'a> {
+    pub(super) fn new(entries: &'a [TraceEntry], rule: CutOffRule) -> Self {
+        Self {
+            entries,
+            rule,
+            calls: HashMap::new(),
+            calls_of: entries.iter().map(|_| Vec::new()).collect(),
+            is_settled: vec![false; entries.len()],
+            open: Vec::new(),
+            replies: HashSet::new(),
+            newest_reply: None,
+            reply_count: 0,
+            result_count: 0,
+            compaction_count: 0,
+            has_ended: false,
+            failed_attempts: 0,
+        }
+    }
+
+    /// Returns the first violation.
+    pub(super) fn check(&mut self) -> Option<Violation> {
+        let entries = self.entries;
+        for (index, entry) in entries.iter().enumerate() {
+            for item in &entry.items {
+                if let Err((invariant, path, message)) = self.check_item(index, entry, item) {
+                    return Some(Violation {
+                        invariant,
+                        line: entry.line,
+                        path: path.to_owned(),
+                        message,
+                    });
+                }
+            }
+        }
+        None
+    }
+
+    /// Adds what was read to a report.
+    pub(super) fn count(&self, report: &mut ConformanceReport) {
+        report.replies += self.reply_count;
+        report.calls += self.calls.len();
+        report.results += self.result_count;
+        report.compactions += self.compaction_count;
+        let is_cut_off = |call: &&RecordedCall<'_>| call.answered.is_none() && call.needs_result;
+        report.cut_off_calls += self.calls.values().filter(is_cut_off).count();
+    }
+
+    fn check_item(
+        &mut self,
+        index: usize,
+        entry: &'a TraceEntry,
+        item: &'a TraceItem,
+    ) -> Result<(), (Invariant, &'a str, String)> {
+        match item {
+            TraceItem::Reply { id, path } => self.check_reply(index, id.as_deref(), path)?,
+            TraceItem::Call { id, path, needs_result } => {
+                self.check_call(index, entry, id, path, *needs_result)?;
+            }
+            TraceItem::Result { call, path } => self.check_result(entry, call.as_deref(), path)?,
+            TraceItem::EarlierResult { call, path } => {
+                if self.calls.contains_key(&**call) {
+                    self.check_result(entry, Some(call), path)?;
+                } else {
+                    self.result_count += 1;
+                }
+            }
+            TraceItem::User => {
+                (self.has_ended, self.failed_attempts) = (false, 0);
+                if self.rule == CutOffRule::Allowed {
+                    self.cut_off(index);
+                }
+            }
+            TraceItem::Compaction => {
+                self.compaction_count += 1;
+                self.is_settled[index] = true;
+                self.open.clear();
+            }
+            TraceItem::End => self.has_ended = true,
+            TraceItem::Retry { attempt, most, path } => {
+                self.failed_attempts += 1;
+                let (count, most) = match most {
+                    Some(most) => (*attempt, *most),
+                    None => (self.failed_attempts, MAX_UNSTATED_RETRIES),
+                };
+                if count > most {
+                    let message = format!("attempt {count} of at most {most}");
+                    return Err((Invariant::UnboundedRetries, path, message));
+                }
+            }
+            TraceItem::Limit { value, limit, what, path } => {
+                if value > limit {
+                    let message = format!("{what}: {value}, and the stated limit is {limit}");
+                    return Err((Invariant::LimitExceeded, path, message));
+                }
+            }
+            TraceItem::Violated { invariant, path, message } => {
+                return Err((*invariant, path, message.clone()));
+            }
+        }
+        Ok(())
+    }
+
+    fn parent(&self, index: usize) -> Option<usize> {
+        match self.entries[index].parent {
+            ParentEntry::Previous => index.checked_sub(1),
+            ParentEntry::Entry(parent) => Some(parent).filter(|parent| *parent < index),
+            ParentEntry::Root => None,
+        }
+    }
+
+    /// Returns the entries that an entry follows, up to one whose calls are all settled.
+    fn unsettled_ancestors(&self, index: usize) -> Vec<usize> {
+        let mut found = Vec::new();
+        let mut at = self.parent(index);
+        while let Some(entry) = at.filter(|entry| !self.is_settled[*entry]) {
+            found.push(entry);
+            at = self.parent(entry);
+        }
+        found
+    }
+
+    /// Settles the calls that a message of the user follows.
+    fn cut_off(&mut self, index: usize) {
+        for entry in self.unsettled_ancestors(index) {
+            for id in &self.calls_of[entry] {
+                if let Some(call) = self.calls.get_mut(id) {
+                    call.is_cut_off = true;
+                }
+            }
+            self.is_settled[entry] = true;
+        }
+    }
+
+    fn check_reply(
+        &mut self,
+        index: usize,
+        id: Option<&'a str>,
+        path: &'a str,
+    ) -> Result<(), (Invariant, &'a str, String)> {
+        self.newest_reply = id;
+        if id.is_some_and(|id| !self.replies.insert(id)) {
+            return Ok(());
+        }
+        self.reply_count += 1;
+        self.failed_attempts = 0;
+        if self.has_ended {
+            let message = "a reply after the end of the run, without a new turn".to_owned();
+            return Err((Invariant::ReplyAfterEnd, path, message));
+        }
+        let ancestors = self.unsettled_ancestors(index);
+        for &entry in ancestors.iter().rev() {
+            for id in &self.calls_of[entry] {
+                let Some(call) = self.calls.get(id) else { continue };
+                let is_open = call.needs_result && call.answered.is_none() && !call.is_cut_off;
+                if is_open && call.entry == entry {
+                    let message =
+                        format!("a reply, while the call {id} of line {} has no result", call.line);
+                    return Err((Invariant::UnansweredCall, path, message));
+                }
+            }
+        }
+        ancestors.into_iter().for_each(|entry| self.is_settled[entry] = true);
+        Ok(())
+    }
+
+    fn check_call(
+        &mut self,
+        index: usize,
+        entry: &TraceEntry,
+        id: &'a str,
+        path: &'a str,
+        needs_result: bool,
+    ) -> Result<(), (Invariant, &'a str, String)> {
+        if let Some(before) = self.calls.get(id) {
+            if before.reply.is_some() && before.reply == self.newest_reply {
+                // The same part of the same reply, written again.
+                return Ok(());
+            }
+            let message = format!("line {} has a call with the id {id}, too", before.line);
+            return Err((Invariant::DuplicateCallId, path, message));
+        }
+        self.calls.insert(
+            id,
+            RecordedCall {
+                entry: index,
+                line: entry.line,
+                reply: self.newest_reply,
+                needs_result,
+                answered: None,
+                is_cut_off: false,
+            },
+        );
+        self.calls_of[index].push(id);
+        self.open.push(id);
+        Ok(())
+    }
+
+    fn check_result(
+        &mut self,
+        entry: &TraceEntry,
+        id: Option<&'a str>,
+        path: &'a str,
+    ) -> Result<(), (Invariant, &'a str, String)> {
+        self.result_count += 1;
+        let Some(id) = id.or_else(|| self.open.first().copied()) else {
+            return Ok(());
+        };
+        self.open.retain(|open| *open != id);
+        let Some(call) = self.calls.get_mut(id) else {
+            let later = self.entries.iter().find(|entry| {
+                let is_it = |item: &TraceItem| matches!(item, TraceItem::Call { id: call, .. } if call == id);
+                entry.items.iter().any(is_it)
+            });
+            return Err(match later {
+                Some(call) => (
+                    Invariant::ResultBeforeCall,
+                    path,
+                    format!("the result of the call {id}, which is in line {}", call.line),
+                ),
+                None => {
+                    (Invariant::OrphanResult, path, format!("a result for {id}, which no call has"))
+                }
+            });
+        };
+        if let Some(line) = call.answered.replace(entry.line) {
+            let message = format!("another result for {id}; the first one is in line {line}");
+            return Err((Invariant::AnsweredTwice, path, message));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,201 @@
+//! Stored sessions as a suite of scenarios: the fewest that take every transition that the sessions took.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::journal::index::{SessionRow, SessionStatus};
+use crate::journal::{JournalError, SessionId, SessionIndex, SessionStore, StoredContent};
+use crate::machine::{EventKind, StateKind};
+
+/// A transition of the chart that a session took.
+type TakenTransition = (StateKind, EventKind, StateKind);
+
+/// A suite of scenarios, and the sessions that it was chosen from.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ScenarioSuite {
+    /// The sessions that become scenarios.
+    pub chosen: Vec<ChosenSession>,
+    /// The sessions that could have become one.
+    pub sessions: usize,
+    /// Their different paths through the chart.
+    pub paths: usize,
+    /// The different transitions that they took; the chosen ones take all of them.
+    pub transitions: usize,
+    /// Sessions that were resumed, which a scenario does not repeat.
+    pub resumed: usize,
+    /// Sessions that have not ended.
+    pub unfinished: usize,
+    /// Sessions whose journal is damaged or can't be read.
+    pub unreadable: usize,
+}
+
+/// A session that becomes a scenario.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ChosenSession {
+    /// The session.
+    pub session: SessionId,
+    /// The first line of its task.
+    pub prompt: String,
+    /// The different transitions that it took.
+    pub transitions: usize,
+    /// Those of them that no session that was chosen before took.
+    pub added: usize,
+}
+
+/// A session that may be chosen.
+struct SuiteCandidate {
+    session: SessionId,
+    prompt: String,
+    /// The length of its path.
+    steps: usize,
+    taken: BTreeSet<TakenTransition>,
+}
+
+/// Chooses sessions for a suite: those whose id begins with a text, or whose task, agent, model, status or stop reason
+/// contains it. Sessions of sub-agents and evaluations are parts of others.
+///
+/// # Errors
+///
+/// Fails if the store can't be listed, or its index fails.
+pub fn choose_sessions(store: &SessionStore, text: &str) -> Result<ScenarioSuite, JournalError> {
+    let mut suite = ScenarioSuite::default();
+    // The shortest session of each path.
+    let mut by_path: BTreeMap<Vec<TakenTransition>, SuiteCandidate> = BTreeMap::new();
+    let rows = SessionIndex::open(store)?.list()?;
+    for row in rows.iter().filter(|row| is_asked(row, text)) {
+        match row.status {
+            SessionStatus::Unreadable => suite.unreadable += 1,
+            _ if row.damaged => suite.unreadable += 1,
+            SessionStatus::Running | SessionStatus::Unfinished => suite.unfinished += 1,
+            SessionStatus::Success | SessionStatus::Partial | SessionStatus::Failed => {
+                add_candidate(store, row, &mut suite, &mut by_path);
+            }
+        }
+    }
+    suite.paths = by_path.len();
+    choose(by_path.into_values().collect(), &mut suite);
+    Ok(suite)
+}
+
+fn is_asked(row: &SessionRow, text: &str) -> bool {
+    let text = text.to_lowercase();
+    let fields = [&row.prompt, &row.agent, &row.model, &row.stop_reason].into_iter().flatten();
+    row.session_id.to_string().starts_with(&text)
+        || row.status.as_str().contains(&text)
+        || fields.into_iter().any(|field| field.to_lowercase().contains(&text))
+}
+
+fn add_candidate(
+    store: &SessionStore,
+    row: &SessionRow,
+    suite: &mut ScenarioSuite,
+    by_path: &mut BTreeMap<Vec<TakenTransition>, SuiteCandidate>,
+) {
+    let (mut path, mut is_resumed) = (Vec::new(), false);
+    let replayed = store.replay(row.session_id, |history, stored, _| match &stored.content {
+        StoredContent::Event(_) => {
+            let steps = history.output.transitions.iter();
+            path.extend(steps.map(|step| (step.from, step.event, step.to)));
+        }
+        StoredContent::Resumed(_) => is_resumed = true,
+        _ => {}
+    });
+    match replayed {
+        Ok((history, _)) if history.header.dispatched_by.is_some() => return,
+        Ok(_) if is_resumed => {
+            suite.resumed += 1;
+            return;
+        }
+        Ok(_) => {}
+        Err(_) => {
+            suite.unreadable += 1;
+            return;
+        }
+    }
+    suite.sessions += 1;
+    let candidate = SuiteCandidate {
+        session: row.session_id,
+        prompt: row.prompt.clone().unwrap_or_default(),
+        steps: path.len(),
+        taken: path.iter().copied().collect(),
+    };
+    // Rows are newest first: the newest session of a path stays.
+    by_path.entry(path).or_insert(candidate);
+}
+
+/// Chooses greedily: each time the candidate that adds the most transitions, and of equal ones the shortest. A chosen one
+/// whose transitions the others take is dropped again.
+fn choose(mut candidates: Vec<SuiteCandidate>, suite: &mut ScenarioSuite) {
+    let (mut covered, mut chosen) = (BTreeSet::new(), Vec::<SuiteCandidate>::new());
+    loop {
+        let added = |candidate: &SuiteCandidate| candidate.taken.difference(&covered).count();
+        let best = candidates.iter().enumerate().max_by(|(_, one), (_, other)| {
+            let order = added(one).cmp(&added(other));
+            order.then(other.steps.cmp(&one.steps)).then(one.session.cmp(&other.session))
+        });
+        let Some((index, _)) = best.filter(|(_, best)| added(best) > 0) else { break };
+        let best = candidates.swap_remove(index);
+        covered.extend(best.taken.iter().copied());
+        chosen.push(best);
+    }
+    suite.transitions = covered.len();
+    let mut index = 0;
+    while index < chosen.len() {
+        let others = chosen.iter().enumerate().filter(|(other, _)| *other != index);
+        let taken: BTreeSet<_> = others.flat_map(|(_, other)| &other.taken).collect();
+        match chosen[index].taken.iter().all(|step| taken.contains(step)) {
+            true => drop(chosen.remove(index)),
+            false => index += 1,
+        }
+    }
+    let mut covered = BTreeSet::new();
+    for candidate in chosen {
+        let before = covered.len();
+        covered.extend(candidate.taken.iter().copied());
+        suite.chosen.push(ChosenSession {
+            session: candidate.session,
+            prompt: candidate.prompt,
+            transitions: candidate.taken.len(),
+            added: covered.len() - before,
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const STATES: [StateKind; 4] =
+        [StateKind::Preparing, StateKind::CallingSending, StateKind::Executing, StateKind::Done];
+
+    /// A session that takes the transitions from these states to the first one.
+    fn candidate(taken: &[usize], steps: usize) -> SuiteCandidate {
+        let taken = taken.iter().map(|at| (STATES[*at], EventKind::Tick, STATES[0])).collect();
+        SuiteCandidate { session: SessionId::generate(), prompt: String::new(), steps, taken }
+    }
+
+    fn added(candidates: Vec<SuiteCandidate>) -> Vec<usize> {
+        let mut suite = ScenarioSuite::default();
+        choose(candidates, &mut suite);
+        assert_eq!(suite.chosen.iter().map(|one| one.added).sum::<usize>(), suite.transitions);
+        suite.chosen.iter().map(|one| one.added).collect()
+    }
+
+    #[test]
+    fn few_sessions_take_all_transitions() {
+        assert_eq!(added(vec![candidate(&[0], 1), candidate(&[0, 1], 2), candidate(&[1], 1)]), [2]);
+        assert_eq!(added(vec![candidate(&[0, 1], 9), candidate(&[2, 3], 9)]), [2, 2]);
+        // The first choice becomes superfluous.
+        let all = vec![candidate(&[1, 2], 1), candidate(&[0, 1], 2), candidate(&[2, 3], 2)];
+        assert_eq!(added(all), [2, 2]);
+        assert_eq!(added(Vec::new()), [0; 0]);
+    }
+
+    #[test]
+    fn of_equal_sessions_the_shortest_is_chosen() {
+        let (long, short) = (candidate(&[0, 1], 5), candidate(&[0, 1], 3));
+        let expected = short.session;
+        let mut suite = ScenarioSuite::default();
+        choose(vec![long, short], &mut suite);
+        assert_eq!(suite.chosen[0].session, expected);
+    }
+}

@@ -1,0 +1,279 @@
+//! Questions about stored and recorded sessions.
+
+use serde_json::{Value, json};
+
+use crate::kit::cli::{CliFixture, wait_for_exit};
+
+const PRICED: &str = r#"
+[[turn]]
+usage = { input = 1000, output = 10, cached_input = 250 }
+calls = [
+    { name = "read_file", arguments = { path = "a" } },
+    { name = "read_file", arguments = { path = "missing" } },
+]
+[[turn]]
+usage = { input = 1000, output = 10, cached_input = 750 }
+calls = [{ name = "run_command", arguments = { command = "true" } }]
+[[turn]]
+usage = { input = 2000, output = 20, cached_input = 0 }
+text = "Done."
+"#;
+
+/// Returns a store with two sessions of different ends.
+fn two_sessions() -> CliFixture {
+    let world = CliFixture::new();
+    world.write("a", "text\n");
+    let ran = world.run_script(PRICED, &["--deny", "run_command", "--json"]);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    let ran = world.run_script(PRICED, &["--max-steps", "1", "--mode", "yolo", "--json"]);
+    assert_eq!(ran.code, 2, "{}", ran.err);
+    world
+}
+
+fn row<'a>(rows: &'a Value, key: &str, value: &str) -> &'a Value {
+    let mut found = rows.as_array().unwrap().iter().filter(|row| row[key] == value);
+    found.next().unwrap_or_else(|| panic!("{value}: {rows}"))
+}
+
+#[test]
+fn statistics_count_what_the_sessions_did() {
+    let world = two_sessions();
+    let failing =
+        "[[turn]]\nerror = { kind = \"server\", wait_ms = 1 }\n[[turn]]\ntext = \"Done.\"\n";
+    assert_eq!(world.run_script(failing, &[]).code, 0);
+    let stats = world.run(&["stats", "--json"]).json();
+    assert_eq!((&stats["sessions"], &stats["subagents"]), (&json!(3), &json!(0)));
+    assert_eq!(row(&stats["outcomes"], "stop_reason", "llm_done")["sessions"], 2);
+    assert_eq!(row(&stats["outcomes"], "stop_reason", "max_steps")["status"], "partial");
+    assert_eq!((&stats["failed_calls"], &stats["retries"]), (&json!(1), &json!(1)));
+    assert_eq!(row(&stats["failures"], "kind", "server")["count"], 1);
+    let reads = row(&stats["tools"], "name", "read_file");
+    assert_eq!(
+        (&reads["calls"], &reads["ok"], &reads["failed"]),
+        (&json!(4), &json!(2), &json!(2))
+    );
+    assert!(reads["p50"].as_f64().unwrap() <= reads["max"].as_f64().unwrap());
+    let commands = row(&stats["tools"], "name", "run_command");
+    assert_eq!((&commands["calls"], &commands["denied"]), (&json!(1), &json!(1)));
+    assert_eq!((&stats["denials"], &stats["tool_calls"]), (&json!(1), &json!(5)));
+    assert_eq!(stats["tool_failure_rate"], json!(0.4));
+    let steps = stats["step_costs"].as_array().unwrap();
+    assert_eq!((steps.len(), &steps[0]["llm_calls"]), (2, &json!(2)));
+    assert_eq!((&steps[1]["step"], &steps[1]["cached_input_tokens"]), (&json!(2), &json!(750)));
+    assert_eq!(row(&stats["states"], "state", "Calling.Waiting")["visits"], 1);
+    assert_eq!(row(&stats["states"], "state", "Done")["visits"], 3);
+    let preparing = row(&stats["states"], "state", "Preparing");
+    assert_eq!(preparing["visits"], 6, "before each model call, and where a limit ends the run");
+    let costs = world.run(&["sessions", "costs", "--total", "--json"]).json();
+    assert_eq!(costs["llm_calls"], stats["llm_calls"]);
+    assert_eq!(costs["input_tokens"], stats["input_tokens"]);
+    let steps = row(&stats["percentiles"], "measure", "session_steps");
+    assert_eq!(
+        (&steps["p50"], &steps["p99"], &steps["count"]),
+        (&json!(1.0), &json!(2.0), &json!(3))
+    );
+}
+
+#[test]
+fn statistics_of_a_time_without_sessions_are_empty() {
+    let world = two_sessions();
+    let stats = world.run(&["stats", "--since", "2999-01-01", "--json"]).json();
+    assert_eq!((&stats["sessions"], &stats["llm_calls"]), (&json!(0), &json!(0)));
+    assert_eq!((&stats["cost"], &stats["cache_hit_rate"]), (&Value::Null, &Value::Null));
+    assert_eq!(world.run(&["stats", "--since", "1h", "--json"]).json()["sessions"], 2);
+    let wrong = world.run(&["stats", "--since", "yesterday"]);
+    assert!(wrong.code == 3 && wrong.err.contains("30d"), "{}", wrong.err);
+}
+
+#[test]
+fn a_fork_counts_from_where_it_was_forked() {
+    let world = CliFixture::new();
+    let text = "[[turn]]\nusage = { input = 100, output = 1 }\ntext = \"Done.\"\n";
+    assert_eq!(world.run_script(text, &[]).code, 0);
+    assert_eq!(world.run(&["fork", "last", "--only"]).code, 0);
+    let stats = world.run(&["stats", "--json"]).json();
+    assert_eq!((&stats["sessions"], &stats["llm_calls"]), (&json!(2), &json!(1)));
+    assert_eq!(row(&stats["states"], "state", "Done")["visits"], 1);
+}
+
+#[test]
+fn statistics_are_tables_and_a_page_without_scripts() {
+    let world = two_sessions();
+    let text = world.run(&["stats"]).out;
+    for expected in ["2 sessions\n", "cache hit rate", "max_steps", "read_file", "50.0 %"] {
+        assert!(text.contains(expected), "{expected}: {text}");
+    }
+    let page = world.run(&["stats", "--format", "html"]).out;
+    assert!(page.contains("<svg class=\"plot\"") && page.contains("read_file"), "{page}");
+    assert!(!page.contains("<script") && page.contains("script-src 'none'"), "{page}");
+}
+
+/// The tables that the page about the laboratory describes are those of the index, and its queries have answers.
+#[test]
+fn the_documented_queries_run_on_the_documented_tables() {
+    let world = two_sessions();
+    assert_eq!(world.run(&["stats"]).code, 0);
+    let index = world.home().join(".local/state/architect/index.db");
+    let database = rusqlite::Connection::open(index).unwrap();
+    let page = include_str!("../../../docs/laboratory.md");
+    let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let mut tables = database
+        .prepare("SELECT sql FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'words%' AND sql NOT NULL")
+        .unwrap();
+    let tables: Vec<String> =
+        tables.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect();
+    assert_eq!(tables.len(), 6);
+    for table in tables {
+        assert!(words(page).contains(&format!("{};", words(&table))), "{table}");
+    }
+    let queries = page.split("```sql\n").skip(1).map(|rest| rest.split("```").next().unwrap());
+    let answers: Vec<usize> = queries
+        .map(|query| {
+            let mut query = database.prepare(query).unwrap();
+            query.query_map([], |_| Ok(())).unwrap().map(Result::unwrap).count()
+        })
+        .collect();
+    // One session has a single call of this purpose.
+    assert_eq!(answers, [2, 1]);
+}
+
+/// Runs a task whose model answers at once.
+fn answer(world: &CliFixture, text: &str, args: &[&str]) {
+    let script = format!("[[turn]]\ntext = \"{text}\"\n");
+    assert_eq!(world.run_script(&script, args).code, 0);
+}
+
+#[test]
+fn stored_sessions_become_the_fewest_scenarios_that_take_their_transitions() {
+    let world = two_sessions();
+    answer(&world, "One.", &[]);
+    let twice = "[[turn]]\ntext = \"Two.\"\n[[turn]]\ntext = \"Three.\"\n";
+    assert_eq!(world.run_script(twice, &[]).code, 0);
+    assert_eq!(world.run(&["resume", "last", "And now?"]).code, 0);
+    let suite = world.run(&["test", "--from-all", "--out", "suite", "--json"]).json();
+    assert_eq!((&suite["sessions"], &suite["paths"]), (&json!(3), &json!(3)), "{suite}");
+    assert_eq!(suite["resumed"], 1);
+    // What the answer took, the others took, too.
+    let scenarios = suite["scenarios"].as_array().unwrap();
+    assert_eq!(scenarios.len(), 2, "{suite}");
+    let added: u64 = scenarios.iter().map(|one| one["added"].as_u64().unwrap()).sum();
+    assert_eq!(suite["transitions"], added);
+    let tested = world.run(&["test", "suite"]);
+    assert_eq!(tested.code, 0, "{}{}", tested.out, tested.err);
+    let answers = world.run(&["test", "--from-all", "LLM_DONE", "--out", "answers"]);
+    assert!(answers.out.contains("1 scenario from 2 sessions with 2 paths"), "{}", answers.out);
+    assert!(answers.out.contains("left out: 1 resumed"), "{}", answers.out);
+    let nothing = world.run(&["test", "--from-all", "zebra"]);
+    assert!(nothing.code == 3 && nothing.err.contains("zebra"), "{}", nothing.err);
+}
+
+#[test]
+fn a_scenario_from_a_session_has_no_key() {
+    let (world, key) = (CliFixture::new(), "sk-test-canary-1234567890");
+    answer(&world, &format!("The key is {key}."), &[]);
+    let made = |args: &[&str]| {
+        let mut command = world.command(args);
+        wait_for_exit(command.env("OPENAI_API_KEY", key).spawn().unwrap())
+    };
+    assert_eq!(made(&["test", "--from-all", "--out", "suite"]).code, 0);
+    let file = std::fs::read_dir(world.path("suite")).unwrap().next().unwrap().unwrap().path();
+    let texts = [std::fs::read_to_string(file).unwrap(), made(&["test", "--from", "last"]).out];
+    for text in texts {
+        assert!(text.contains("The key is") && !text.contains(key), "{text}");
+    }
+}
+
+#[test]
+fn recordings_of_other_programs_are_checked() {
+    let world = CliFixture::new();
+    let user = r#"{"role": "user", "content": "Do it."}"#;
+    let call = r#"{"role": "assistant", "tool_calls": [{"id": "a"}]}"#;
+    let result = |id: &str| format!(r#"{{"role": "tool", "tool_call_id": "{id}", "content": ""}}"#);
+    let trace = |last: &str| [user, call, last, ""].join("\n");
+    world.write("sound.jsonl", &trace(&result("a"))).write("broken.jsonl", &trace(&result("b")));
+    let conform = |file: &str, args: &[&str]| {
+        world.run(&[&["conform", file, "--from", "openai"][..], args].concat())
+    };
+    let sound = conform("sound.jsonl", &[]);
+    assert_eq!(
+        (sound.code, &*sound.out),
+        (0, "sound.jsonl: conforms: 1 reply, 1 call, 1 result\n")
+    );
+    let broken = conform("broken.jsonl", &[]);
+    let expected =
+        "broken.jsonl:3: orphan_result at $.tool_call_id: a result for b, which no call has\n";
+    assert_eq!((broken.code, &*broken.out), (1, expected));
+    let both = conform("broken.jsonl", &["sound.jsonl", "--json"]);
+    let [first, second] = &both.lines()[..] else { panic!("{}", both.out) };
+    assert_eq!((both.code, &first["violation"]["line"]), (1, &json!(3)));
+    assert_eq!((&first["conforms"], &second["conforms"]), (&json!(false), &json!(true)));
+    assert_eq!((&second["file"], &second["violation"]), (&json!("sound.jsonl"), &Value::Null));
+    world.write("other", "no recording\n");
+    let mixed = conform("other", &["broken.jsonl"]);
+    assert_eq!((mixed.code, &*mixed.out), (3, expected), "{}", mixed.err);
+    for file in ["other", "missing"] {
+        let wrong = conform(file, &[]);
+        assert!(wrong.code == 3 && wrong.out.is_empty(), "{}{}", wrong.out, wrong.err);
+    }
+}
+
+const EDITS: &str = r#"
+[[turn]]
+usage = { input = 1000, output = 10 }
+calls = [{ name = "write_file", arguments = { path = "a", content = "1\n" } }]
+[[turn]]
+usage = { input = 1000, output = 10 }
+calls = [{ name = "run_command", arguments = { command = "cat a; echo done" } }]
+[[turn]]
+usage = { input = 1000, output = 10 }
+text = "Done."
+"#;
+
+#[test]
+fn other_settings_show_where_a_stored_session_would_have_differed() {
+    let world = CliFixture::new();
+    assert_eq!(world.run_script(EDITS, &["--mode", "yolo"]).code, 0);
+    let what_if = |args: &[&str]| {
+        let ran = world.run(&[&["what-if", "last", "--json"][..], args].concat());
+        assert_eq!(ran.code, 0, "{}", ran.err);
+        ran.json()
+    };
+    let same = what_if(&["--set", "limits.max_steps=50"]);
+    assert_eq!((&same["first_difference"], &same["divergence"]), (&Value::Null, &Value::Null));
+    assert_eq!((&same["recorded"]["steps"], &same["stop_reason"]), (&json!(2), &json!("llm_done")));
+    let shorter = what_if(&["--set", "limits.max_steps=1"]);
+    let found = &shorter["divergence"];
+    assert_eq!((&found["stop_reason"], &found["used"]["steps"]), (&json!("max_steps"), &json!(1)));
+    assert_eq!((&found["used"]["llm_calls"], &found["used"]["tokens"]), (&json!(1), &json!(1010)));
+    assert_eq!(shorter["first_difference"], found["seq"]);
+    let tokens = what_if(&["--set", "limits.max_tokens=1500"]);
+    assert_eq!(tokens["divergence"]["stop_reason"], "budget_exceeded", "{tokens}");
+    world.write("policy.toml", "[permissions]\ndeny = [\"run_command(cat *)\"]\n");
+    let denied = what_if(&["--policy", "policy.toml"]);
+    let [decision] = &denied["decisions"].as_array().unwrap()[..] else { panic!("{denied}") };
+    assert_eq!((&decision["tool"], &decision["ran"]), (&json!("run_command"), &json!(true)));
+    assert_eq!((&denied["divergence"], denied["first_difference"].is_u64()), (&Value::Null, true));
+    let asked = what_if(&["--set", "agents.build.confirm_mode=confirm-all"]);
+    assert_eq!(asked["decisions"].as_array().unwrap().len(), 2, "{asked}");
+    assert_eq!(asked["first_difference"], Value::Null);
+    // The session itself is as it was.
+    assert_eq!(world.run(&["replay", "last", "--verify"]).code, 0);
+}
+
+#[test]
+fn what_would_have_changed_is_shown_in_words() {
+    let world = CliFixture::new();
+    assert_eq!(world.run_script(EDITS, &["--mode", "yolo"]).code, 0);
+    let deny = r#"permissions.deny=["run_command(cat *)"]"#;
+    let ran = world.run(&["what-if", "last", "--set", deny, "--set", "limits.max_steps=2"]);
+    assert!(ran.out.contains("allowed, then denied (rule run_command(cat *)"), "{}", ran.out);
+    assert!(ran.out.contains("; it ran"), "{}", ran.out);
+    let same = world.run(&["what-if", "last", "--set", "limits.max_steps=50"]);
+    assert!(same.out.ends_with("nothing would have changed\n"), "{}", same.out);
+    for wrong in ["[limits]\nmax_steps = 1\n", "deny = 1", "[permissions]\n", "["] {
+        world.write("policy.toml", wrong);
+        let refused = world.run(&["what-if", "last", "--policy", "policy.toml"]);
+        assert!(refused.code == 3 && refused.err.contains("policy.toml"), "{}", refused.err);
+    }
+    assert_eq!(world.run(&["what-if", "last"]).code, 3);
+}
