@@ -114,6 +114,7 @@ pub(super) fn tool_settings(
         commands: CommandSettings {
             default_timeout: commands.default_timeout.0.div_ceil(1_000_000).max(1),
             max_output_lines: commands.max_output_lines as usize,
+            max_stored_output: u64::from(commands.max_stored_output_mb) << 20,
         },
         delete: if settings.workspace.allow_delete {
             FileDeletion::Allowed

@@ -1,5 +1,7 @@
 //! The session of a run: new, stored, or not stored at all.
 
+use std::fs::File;
+use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -14,8 +16,9 @@ use crate::journal::{
 };
 use crate::machine::{Conversation, Machine, MachineOutput, ModelUsage, State};
 use crate::model::{CallId, ConversationItem, LimitBaseline, MessageOrigin, RunRules, pluralize};
-use crate::tools::{OutputStore, ResultPage};
+use crate::tools::{OutputStore, TextWriter};
 use crate::view::PriorUsage;
+use crate::workspace::{LinePage, LinePosition};
 
 /// The session that a run is part of.
 #[derive(Debug)]
@@ -164,16 +167,20 @@ impl SessionTarget {
 pub(super) struct SessionResults(pub(super) SessionOutputs);
 
 impl OutputStore for SessionResults {
-    fn store(&self, call: &CallId, text: Arc<str>) {
-        // The model can have it again by asking the tool again.
-        if let Err(error) = self.0.store(call, &text) {
-            log::warn!("the whole result of a call is lost: {error}");
-        }
+    fn store(&self, call: &CallId, text: Arc<str>) -> io::Result<()> {
+        self.0.store(call, &text).map_err(io::Error::other)
     }
 
-    fn page(&self, call: &CallId, first: u64, lines: u64) -> Option<ResultPage> {
-        let page = self.0.page(call, first, lines);
-        let page = page.inspect_err(|error| log::warn!("{error}")).ok()??;
-        Some(ResultPage { text: page.text, total_lines: page.lines })
+    fn store_written(&self, call: &CallId, write: TextWriter<'_>) -> io::Result<()> {
+        self.0.store_written(call, write).map_err(io::Error::other)
+    }
+
+    fn open_spool(&self) -> io::Result<File> {
+        self.0.open_spool().map_err(io::Error::other)
+    }
+
+    fn page(&self, call: &CallId, first: LinePosition, lines: u64) -> Option<LinePage> {
+        let page = self.0.page_from(call, first, lines);
+        page.inspect_err(|error| log::warn!("{error}")).ok()?
     }
 }

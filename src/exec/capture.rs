@@ -1,6 +1,11 @@
-//! The output of a command: head and tail, in bounded memory.
+//! The output of a command: head and tail in bounded memory, and the whole in a file.
 
 use std::collections::VecDeque;
+use std::fmt;
+use std::fs::File;
+use std::io::{self, Write as _};
+use std::os::unix::fs::FileExt as _;
+use std::sync::Arc;
 
 /// Head and tail of an output, in bounded memory.
 #[derive(Clone, Debug, Default)]
@@ -9,6 +14,48 @@ pub struct OutputCapture {
     tail: VecDeque<u8>,
     capacity: usize,
     total: u64,
+    line_ends: u64,
+    spool: SpoolState,
+}
+
+/// The place for the whole of an output that memory does not hold.
+#[derive(Clone)]
+pub struct OutputSpool {
+    /// Returns a new file for it.
+    pub open: Arc<dyn Fn() -> io::Result<File> + Send + Sync>,
+    /// The most bytes that are stored.
+    pub limit: u64,
+}
+
+/// What of an output is in a file.
+#[derive(Clone, Debug, Default)]
+enum SpoolState {
+    /// Nothing ever is.
+    #[default]
+    Unused,
+    /// Nothing yet, since head and tail are still everything.
+    Waiting(OutputSpool),
+    /// Its beginning: all of it, up to the limit.
+    Begun { file: Arc<File>, stored: u64, limit: u64 },
+    /// Nothing, since it could not be written.
+    Failed(Arc<str>),
+}
+
+/// A part of an output that is left out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Omission {
+    /// The note in its place, with its line end.
+    pub note: String,
+    /// The number of lines that are left out as a whole.
+    pub lines: u64,
+    /// The number of bytes.
+    pub bytes: u64,
+}
+
+impl fmt::Debug for OutputSpool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OutputSpool").field("limit", &self.limit).finish_non_exhaustive()
+    }
 }
 
 impl OutputCapture {
@@ -17,8 +64,16 @@ impl OutputCapture {
         Self { capacity, ..Self::default() }
     }
 
+    /// Returns the capture with a place for the whole of the output.
+    pub fn with_spool(mut self, spool: Option<OutputSpool>) -> Self {
+        self.spool = spool.map_or(SpoolState::Unused, SpoolState::Waiting);
+        self
+    }
+
     /// Appends output.
     pub fn write(&mut self, bytes: &[u8]) {
+        self.write_spool(bytes);
+        self.line_ends += memchr::memchr_iter(b'\n', bytes).count() as u64;
         self.total += bytes.len() as u64;
         let (head, rest) = bytes.split_at(bytes.len().min(self.capacity - self.head.len()));
         self.head.extend_from_slice(head);
@@ -26,6 +81,127 @@ impl OutputCapture {
         let surplus = (self.tail.len() + rest.len()).saturating_sub(self.capacity);
         self.tail.drain(..surplus);
         self.tail.extend(rest);
+    }
+
+    /// Writes to the file once memory does not hold the whole.
+    fn write_spool(&mut self, bytes: &[u8]) {
+        if let SpoolState::Waiting(OutputSpool { open, limit }) = &self.spool
+            && self.total + bytes.len() as u64 > 2 * self.capacity as u64
+        {
+            let (front, back) = self.tail.as_slices();
+            let written = open().and_then(|mut file| {
+                [&self.head, front, back].iter().try_for_each(|part| file.write_all(part))?;
+                Ok(file)
+            });
+            self.spool = match written {
+                Ok(file) => {
+                    let (file, stored, limit) = (Arc::new(file), self.total, *limit);
+                    SpoolState::Begun { file, stored, limit }
+                }
+                Err(error) => SpoolState::Failed(error.to_string().into()),
+            };
+        }
+        let SpoolState::Begun { file, stored, limit } = &mut self.spool else { return };
+        let space = usize::try_from(limit.saturating_sub(*stored)).unwrap_or(usize::MAX);
+        let taken = &bytes[..bytes.len().min(space)];
+        match (&**file).write_all(taken) {
+            Ok(()) => *stored += taken.len() as u64,
+            Err(error) => {
+                // The session needs the space more.
+                let _ = file.set_len(0);
+                self.spool = SpoolState::Failed(error.to_string().into());
+            }
+        }
+    }
+
+    /// Passes the whole output on as [`text`](Self::text) has it, piece by piece. Returns what is not stored of it, as a
+    /// sentence without its end; `None` if it is whole.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the file can't be read, or the function fails.
+    pub fn write_whole(
+        &self,
+        out: &mut dyn FnMut(&str) -> io::Result<()>,
+    ) -> io::Result<Option<String>> {
+        let mut plain = PlainWriter { out, pending: Vec::new() };
+        let mut at = 0;
+        let reason = match &self.spool {
+            SpoolState::Begun { file, stored, limit } => {
+                let (mut buffer, mut written) = (vec![0; 64 << 10], 0);
+                while at < *stored && written < *limit {
+                    let size = (*stored - at).min(buffer.len() as u64);
+                    let read =
+                        file.read_at(&mut buffer[..usize::try_from(size).unwrap_or(0)], at)?;
+                    if read == 0 {
+                        return Err(io::ErrorKind::UnexpectedEof.into());
+                    }
+                    at += read as u64;
+                    written += plain.add(&buffer[..read])?;
+                }
+                format!("an output is stored up to {limit} bytes")
+            }
+            state => {
+                plain.add(&self.head)?;
+                at = self.head.len() as u64;
+                match state {
+                    SpoolState::Failed(error) => format!("it could not be stored: {error}"),
+                    _ => "an output of this kind is not stored".to_owned(),
+                }
+            }
+        };
+        let tail_at = self.total - self.tail.len() as u64;
+        let missing = tail_at.saturating_sub(at);
+        if missing > 0 {
+            plain.finish()?;
+            (plain.out)(&format!("\n[... {missing} bytes are not stored ...]\n"))?;
+        }
+        let (front, back) = self.tail.as_slices();
+        let mut skipped = usize::try_from(at.saturating_sub(tail_at)).unwrap_or(usize::MAX);
+        for part in [front, back] {
+            let skip = skipped.min(part.len());
+            skipped -= skip;
+            plain.add(&part[skip..])?;
+        }
+        plain.finish()?;
+        Ok((missing > 0).then(|| format!("{missing} bytes of it are not stored: {reason}")))
+    }
+
+    /// Returns the first and the last lines as text, and what is omitted between them. The note gives bytes if no whole
+    /// lines are known.
+    pub fn excerpt(&self, first: usize, last: usize) -> (String, Option<Omission>) {
+        let (front, back) = self.tail.as_slices();
+        let tail = [front, back].concat();
+        let whole = self.complete();
+        if let Some(whole) = &whole
+            && self.lines() <= first.saturating_add(last) as u64
+        {
+            return (strip_control_characters(&String::from_utf8_lossy(whole)), None);
+        }
+        let (head, tail) = whole.as_ref().map_or((&self.head, &tail), |whole| (whole, whole));
+        let mut ends = memchr::memchr_iter(b'\n', head).map(|end| end + 1).take(first);
+        let end = ends.by_ref().last().unwrap_or(if first == 0 { 0 } else { head.len() });
+        let inner = &tail[..tail.len().saturating_sub(1)];
+        let starts = memchr::memrchr_iter(b'\n', inner).map(|end| end + 1).take(last);
+        let start = starts.last().unwrap_or(if last == 0 { tail.len() } else { 0 });
+        let (head, rest) = (&head[..end], &tail[start..]);
+        let bytes = self.total - (head.len() + rest.len()) as u64;
+        let lines = self.lines().saturating_sub(count_lines(head) + count_lines(rest));
+        let is_whole = head.last().is_none_or(|end| *end == b'\n') && (start > 0 || last == 0);
+        let note = match is_whole {
+            true => format!("[... {lines} lines omitted ...]\n"),
+            false => format!("[... {bytes} bytes omitted ...]\n"),
+        };
+        let plain = |bytes: &[u8]| strip_control_characters(&String::from_utf8_lossy(bytes));
+        let line_end = if is_whole || head.ends_with(b"\n") { "" } else { "\n" };
+        let text = [&plain(head), line_end, &note, &plain(rest)].concat();
+        (text, Some(Omission { note, lines, bytes }))
+    }
+
+    /// Returns how many lines were written; the last one need not have an end.
+    pub fn lines(&self) -> u64 {
+        let last = self.tail.back().or(self.head.last());
+        self.line_ends + u64::from(last.is_some_and(|byte| *byte != b'\n'))
     }
 
     /// Returns how many bytes were written.
@@ -64,6 +240,41 @@ impl OutputCapture {
             bytes.extend_from_slice(back);
         }
         strip_control_characters(&String::from_utf8_lossy(&bytes))
+    }
+}
+
+/// Returns the number of lines, of which the last one need not have an end.
+fn count_lines(bytes: &[u8]) -> u64 {
+    let ends = memchr::memchr_iter(b'\n', bytes).count() as u64;
+    ends + u64::from(bytes.last().is_some_and(|byte| *byte != b'\n'))
+}
+
+/// Turns bytes into text without control characters, piece by piece.
+struct PlainWriter<'a> {
+    out: &'a mut dyn FnMut(&str) -> io::Result<()>,
+    /// The beginning of a character, or of a line end.
+    pending: Vec<u8>,
+}
+
+impl PlainWriter<'_> {
+    /// Adds bytes, and returns how many bytes of text were passed on.
+    fn add(&mut self, bytes: &[u8]) -> io::Result<u64> {
+        self.pending.extend_from_slice(bytes);
+        let mut pieces = self.pending.utf8_chunks();
+        let last = pieces.by_ref().last().map_or(&[][..], |piece| piece.invalid());
+        let is_open = std::str::from_utf8(last).is_err_and(|error| error.error_len().is_none());
+        let held = if is_open { last.len() } else { usize::from(self.pending.ends_with(b"\r")) };
+        let end = self.pending.len() - held;
+        let text = strip_control_characters(&String::from_utf8_lossy(&self.pending[..end]));
+        self.pending.drain(..end);
+        (self.out)(&text)?;
+        Ok(text.len() as u64)
+    }
+
+    /// Passes on what is left.
+    fn finish(&mut self) -> io::Result<()> {
+        let rest = std::mem::take(&mut self.pending);
+        (self.out)(&strip_control_characters(&String::from_utf8_lossy(&rest)))
     }
 }
 

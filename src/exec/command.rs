@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use super::capture::OutputCapture;
+use super::capture::{OutputCapture, OutputSpool};
 use super::command_env::Variable;
 use super::confine::SandboxLevel;
 use super::egress::ConnectionRefusal;
@@ -33,6 +33,8 @@ pub struct CommandSpec {
     pub kill_timeout: Duration,
     /// How many bytes of the head, and of the tail, are kept of each output.
     pub kept_bytes: usize,
+    /// The place for the whole of each output; `None` to keep head and tail only.
+    pub spool: Option<OutputSpool>,
 }
 
 /// The standard input of a command; never a terminal.
@@ -177,6 +179,7 @@ impl CommandSpec {
             timeout: None,
             kill_timeout: Duration::from_secs(2),
             kept_bytes: 256 * 1024,
+            spool: None,
         }
     }
 

@@ -33,7 +33,7 @@ mod repository;
 mod stored_path;
 mod supervisor;
 
-pub use capture::OutputCapture;
+pub use capture::{Omission, OutputCapture, OutputSpool};
 pub use command::{
     CONFINEMENT_HELP, CommandEnd, CommandInput, CommandOutcome, CommandSpec, ExecError,
     shell_is_bash,

@@ -102,25 +102,81 @@ pub(super) fn sha256_of_file(file: &mut File) -> io::Result<String> {
 
 /// Replaces a file atomically: a reader sees the old content or the new.
 pub(super) fn replace_file(path: &Path, content: &[u8], durability: Durability) -> io::Result<()> {
-    let folder = path.parent().unwrap_or(Path::new("."));
-    let temporary = folder.join(format!(".{}", unique_id()));
-    let write = || {
-        let mut file = create_private_file(&temporary)?;
-        file.write_all(content)?;
+    let temporary = TemporaryFile::create(path.parent().unwrap_or(Path::new(".")))?;
+    temporary.file().write_all(content)?;
+    temporary.publish(path, durability)
+}
+
+/// A file that is removed unless it is published.
+pub(super) struct TemporaryFile {
+    path: PathBuf,
+    file: File,
+    is_published: bool,
+}
+
+impl TemporaryFile {
+    /// Creates a file in a folder, whose name no other has.
+    pub(super) fn create(folder: &Path) -> io::Result<Self> {
+        let path = folder.join(format!(".{}", unique_id()));
+        let file = create_private_file(&path)?;
+        Ok(Self { path, file, is_published: false })
+    }
+
+    /// Returns the file.
+    pub(super) fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// Gives the file a name in its folder; it replaces one that has the name.
+    pub(super) fn publish(mut self, path: &Path, durability: Durability) -> io::Result<()> {
         if durability == Durability::Full {
-            file.sync_all()?;
+            self.file.sync_all()?;
         }
-        fs::rename(&temporary, path)?;
+        fs::rename(&self.path, path)?;
+        self.is_published = true;
         if durability == Durability::Full {
-            folder::sync_folder(folder)?;
+            folder::sync_folder(path.parent().unwrap_or(Path::new(".")))?;
         }
         Ok(())
-    };
-    let written = write();
-    if written.is_err() {
-        let _ = fs::remove_file(&temporary);
     }
-    written
+}
+
+impl Drop for TemporaryFile {
+    fn drop(&mut self) {
+        if !self.is_published {
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// Computes the SHA-256 of what is written.
+pub(super) struct HashingWriter<W> {
+    out: W,
+    hasher: Sha256,
+}
+
+impl<W: Write> HashingWriter<W> {
+    pub(super) fn new(out: W) -> Self {
+        Self { out, hasher: Sha256::new() }
+    }
+
+    /// Returns the digest, in hexadecimal digits.
+    pub(super) fn finish(mut self) -> io::Result<String> {
+        self.out.flush()?;
+        Ok(hex(&self.hasher.finalize()))
+    }
+}
+
+impl<W: Write> Write for HashingWriter<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.out.write(bytes)?;
+        self.hasher.update(&bytes[..written]);
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
 }
 
 /// Renames a file, unless the new name is taken: then the file is removed.

@@ -48,7 +48,7 @@ pub use replay::{
 };
 pub use resume::{OpenedSession, ResumeOptions, ResumedSession};
 pub use session_id::SessionId;
-pub use session_outputs::{OutputPage, SessionOutputs};
+pub use session_outputs::SessionOutputs;
 pub use session_store::{DamagePolicy, ListedSession, SessionStore, default_root};
 pub use steering_queue::{MessageId, MessageKind, QueuedMessage, SteeringQueue};
 pub use workspace_identity::{GitHead, WorkspaceChange, WorkspaceIdentity};

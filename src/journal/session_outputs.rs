@@ -1,14 +1,15 @@
 //! The complete outputs of tools that were truncated for the model.
 
 use std::fs::{self, File};
-use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
+use std::io::{self, BufReader, BufWriter, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use super::Durability;
-use super::blobs::{replace_file, sha256_hex, sha256_of_file};
+use super::blobs::{HashingWriter, TemporaryFile, replace_file, sha256_hex, sha256_of_file};
 use super::error::{IoContext, Result};
 use super::folder;
 use crate::model::CallId;
+use crate::workspace::{LinePage, LinePosition, read_line_page};
 
 /// The complete outputs of one session, by call.
 ///
@@ -18,18 +19,6 @@ pub struct SessionOutputs {
     folder: PathBuf,
     durability: Durability,
 }
-
-/// A part of an output.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OutputPage {
-    /// Its lines, including their ends.
-    pub text: String,
-    /// Lines of the whole output.
-    pub lines: u64,
-}
-
-/// The longest page, in bytes; a single line may be longer than any page.
-const MAX_PAGE_BYTES: usize = 64 << 10;
 
 impl SessionOutputs {
     pub(super) fn new(folder: PathBuf, durability: Durability) -> Self {
@@ -43,10 +32,40 @@ impl SessionOutputs {
     /// Fails on an I/O error.
     pub fn store(&self, call: &CallId, text: &str) -> Result<()> {
         folder::create_durable(&self.folder, self.durability)?;
-        let path = self.path(call, text);
+        let path = self.path(call, &sha256_hex(text.as_bytes()));
         let other = self.find(call).filter(|other| *other != path);
         replace_file(&path, text.as_bytes(), self.durability).io_context("write", &path)?;
         other.map_or(Ok(()), |other| fs::remove_file(&other).io_context("remove", &other))
+    }
+
+    /// Stores the complete output of a call as a function writes it, in bounded memory.
+    ///
+    /// # Errors
+    ///
+    /// Fails on an I/O error, and if the function fails.
+    pub fn store_written(
+        &self,
+        call: &CallId,
+        write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+    ) -> Result<()> {
+        folder::create_durable(&self.folder, self.durability)?;
+        let file = TemporaryFile::create(&self.folder).io_context("write", &self.folder)?;
+        let mut out = HashingWriter::new(BufWriter::new(file.file()));
+        let written = write(&mut out).and_then(|()| out.finish());
+        let path = self.path(call, &written.io_context("write", &self.folder)?);
+        let other = self.find(call).filter(|other| *other != path);
+        file.publish(&path, self.durability).io_context("write", &path)?;
+        other.map_or(Ok(()), |other| fs::remove_file(&other).io_context("remove", &other))
+    }
+
+    /// Returns a new file beside the outputs, which is removed when it is closed.
+    ///
+    /// # Errors
+    ///
+    /// Fails on an I/O error.
+    pub fn open_spool(&self) -> Result<File> {
+        folder::create_durable(&self.folder, self.durability)?;
+        tempfile::tempfile_in(&self.folder).io_context("write", &self.folder)
     }
 
     /// Returns up to `limit` lines of an output from line `offset` on, counted from one; `None` if no output of this
@@ -55,33 +74,32 @@ impl SessionOutputs {
     /// # Errors
     ///
     /// Fails if the output can't be read, or differs from what was stored.
-    pub fn page(&self, call: &CallId, offset: u64, limit: u64) -> Result<Option<OutputPage>> {
-        let offset = offset.max(1);
+    pub fn page(&self, call: &CallId, offset: u64, limit: u64) -> Result<Option<LinePage>> {
+        self.page_from(call, LinePosition::line(offset.max(1)), limit)
+    }
+
+    /// Does the same from a position within a line on.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the output can't be read, or differs from what was stored.
+    pub fn page_from(
+        &self,
+        call: &CallId,
+        first: LinePosition,
+        limit: u64,
+    ) -> Result<Option<LinePage>> {
         let Some(path) = self.find(call) else { return Ok(None) };
         let mut file = File::open(&path).io_context("open", &path)?;
         check_digest(&mut file, &path).io_context("read", &path)?;
-        let mut input = BufReader::new(file);
-        let (mut page, mut lines) = (Vec::new(), 0);
-        let mut read_line = || -> io::Result<usize> {
-            lines += 1;
-            let remaining = MAX_PAGE_BYTES.saturating_sub(page.len()) as u64;
-            let is_wanted = lines >= offset && lines - offset < limit && remaining > 0;
-            let read = match is_wanted {
-                true => input.by_ref().take(remaining).read_until(b'\n', &mut page)?,
-                false => 0,
-            };
-            let is_whole = is_wanted && (read == 0 || page.ends_with(b"\n"));
-            Ok(read + if is_whole { 0 } else { input.skip_until(b'\n')? })
-        };
-        while read_line().io_context("read", &path)? > 0 {}
-        let text = String::from_utf8_lossy(&page).into_owned();
-        Ok(Some(OutputPage { text, lines: lines - 1 }))
+        let mut input = BufReader::with_capacity(64 << 10, file);
+        read_line_page(&mut input, first, limit).io_context("read", &path).map(Some)
     }
 
     /// The id of a call is a text of the model, so no file is named by it. The name contains a digest of the content
     /// too, so that a partial file after a power cut is detected.
-    fn path(&self, call: &CallId, text: &str) -> PathBuf {
-        let (call, content) = (sha256_hex(call.as_str().as_bytes()), sha256_hex(text.as_bytes()));
+    fn path(&self, call: &CallId, content: &str) -> PathBuf {
+        let call = sha256_hex(call.as_str().as_bytes());
         self.folder.join(format!("{call}.{content}"))
     }
 
@@ -126,6 +144,7 @@ fn check_digest(file: &mut File, path: &Path) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::workspace::MAX_LINE_PAGE;
 
     fn outputs() -> (tempfile::TempDir, SessionOutputs) {
         let temp = tempfile::tempdir().unwrap();
@@ -162,10 +181,13 @@ mod tests {
         let text: Vec<String> = (1..=100).map(|line| format!("line {line}\n")).collect();
         outputs.store(&call, &text.concat()).unwrap();
         let page = |offset, limit| outputs.page(&call, offset, limit).unwrap().unwrap();
-        assert_eq!(page(99, 10), OutputPage { text: "line 99\nline 100\n".to_owned(), lines: 100 });
+        assert_eq!(
+            page(99, 10),
+            LinePage { text: "line 99\nline 100\n".to_owned(), lines: 100, cut: 0 }
+        );
         assert_eq!(page(3, 2).text, "line 3\nline 4\n");
         assert_eq!(page(0, 1).text, "line 1\n");
-        assert_eq!(page(1_000, 10), OutputPage { text: String::new(), lines: 100 });
+        assert_eq!(page(1_000, 10), LinePage { text: String::new(), lines: 100, cut: 0 });
     }
 
     #[test]
@@ -174,7 +196,31 @@ mod tests {
         let call = CallId::from("c");
         outputs.store(&call, &format!("{}\nend", "x".repeat(1 << 20))).unwrap();
         let page = outputs.page(&call, 1, 10).unwrap().unwrap();
-        assert_eq!((page.text.len(), page.lines), (MAX_PAGE_BYTES, 2));
+        assert_eq!(
+            (page.text.len(), page.lines, page.cut),
+            (MAX_LINE_PAGE, 2, (1 << 20) - (64 << 10) + 1)
+        );
         assert_eq!(outputs.page(&call, 2, 10).unwrap().unwrap().text, "end");
+        let last = LinePosition { line: 1, byte: (1 << 20) - 3 };
+        assert_eq!(outputs.page_from(&call, last, 1).unwrap().unwrap().text, "xxx\n");
+        assert_eq!(outputs.page_from(&call, last, 2).unwrap().unwrap().text, "xxx\nend");
+    }
+
+    #[test]
+    fn an_output_that_is_written_in_pieces_is_stored_as_one() {
+        let (_temp, outputs) = outputs();
+        let call = CallId::from("c");
+        outputs.store(&call, "earlier").unwrap();
+        let failed = outputs.store_written(&call, |out| {
+            out.write_all(b"lost")?;
+            Err(io::ErrorKind::StorageFull.into())
+        });
+        assert!(failed.is_err());
+        assert_eq!(outputs.page(&call, 1, 9).unwrap().unwrap().text, "earlier");
+        outputs
+            .store_written(&call, |out| (1..=3).try_for_each(|line| writeln!(out, "{line}")))
+            .unwrap();
+        assert_eq!(outputs.page(&call, 3, 9).unwrap().unwrap().text, "3\n");
+        assert_eq!(fs::read_dir(&outputs.folder).unwrap().count(), 1);
     }
 }

@@ -135,7 +135,8 @@ impl Secrets {
             let mut lengths = (1..secret.len().min(text.len() + 1)).rev();
             lengths.find(|length| text.as_bytes().ends_with(&secret.as_bytes()[..*length]))
         };
-        self.0.iter().filter_map(longest).max().unwrap_or(0)
+        let late = LATE_KEYS.read().unwrap_or_else(PoisonError::into_inner);
+        self.0.iter().chain(&*late).filter_map(longest).max().unwrap_or(0)
     }
 }
 

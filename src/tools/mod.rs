@@ -70,6 +70,7 @@ mod schema;
 mod search;
 mod search_code;
 mod settings;
+mod spooled_text;
 mod stop_command;
 mod tool;
 mod write_file;
@@ -77,13 +78,14 @@ mod write_file;
 pub use description::{
     BuiltInTool, CallArguments, CallSummary, Subject, SummaryDetail, TargetKind,
 };
-pub use output_store::{MemoryOutputStore, OutputStore, ResultPage};
+pub use output_store::{MemoryOutputStore, OutputStore, TextWriter};
 pub use read_file::implied_read;
 pub use read_output::NAME as READ_OUTPUT;
 pub use registry::{PlannedCall, SharedQuota, ToolRegistry};
 pub use schema::{parse_arguments, tool_spec};
 pub use settings::ShownDiffs;
 pub use settings::{CommandSettings, ExecutionMode, FileDeletion, MaxResultTokens, ToolSettings};
+pub use spooled_text::SpooledText;
 pub use tool::{CallContext, CallPlan, Tool, ToolInvocation, ToolOutput, Truncation};
 
 use std::sync::Arc;

@@ -13,6 +13,7 @@ use super::output_store::{OutputStore, char_boundary};
 use super::tool::{CallContext, Tool, ToolInvocation, ToolOutput, Truncation};
 use crate::model::{CallAccess, CallId};
 use crate::policy::CallKind;
+use crate::workspace::{LinePage, LinePosition};
 
 /// The name of the tool.
 pub const NAME: &str = "read_output";
@@ -35,12 +36,14 @@ struct Arguments {
     offset: Option<u64>,
     /// How many lines to read. Default: 200.
     limit: Option<u64>,
+    /// How many bytes of the first line to leave out, for a line that is longer than a page. Default: 0.
+    byte: Option<u64>,
 }
 
 struct Call {
     results: Arc<dyn OutputStore>,
     id: CallId,
-    first: u64,
+    first: LinePosition,
     lines: u64,
     budget: usize,
 }
@@ -62,11 +65,11 @@ pub(super) fn read_output(results: Arc<dyn OutputStore>, budget: Option<usize>) 
     build_tool(
         NAME,
         "Reads the whole of a tool result that was shortened, in pages. The shortened result names its call_id.",
-        move |Arguments { call_id, offset, limit }| {
+        move |Arguments { call_id, offset, limit, byte }| {
             Ok(Call {
                 results: Arc::clone(&results),
                 id: call_id.as_str().into(),
-                first: offset.unwrap_or(1).max(1),
+                first: LinePosition { line: offset.unwrap_or(1).max(1), byte: byte.unwrap_or(0) },
                 lines: limit.unwrap_or(DEFAULT_LINES).max(1),
                 budget,
             })
@@ -93,14 +96,20 @@ impl ToolInvocation for Call {
             return ToolOutput::failed(text);
         };
         if kept.text.is_empty() {
-            let (id, total, first) = (&self.id, kept.total_lines, self.first);
-            let text = format!("The result of '{id}' has {total} lines; there is no line {first}.");
+            let (id, total, LinePosition { line, byte }) = (&self.id, kept.lines, self.first);
+            let text = match line > total {
+                true => format!("The result of '{id}' has {total} lines; there is no line {line}."),
+                false => {
+                    format!("Line {line} of the result of '{id}' has no more than {byte} bytes.")
+                }
+            };
             return ToolOutput::failed(text);
         }
-        let (mut text, lines) = take_lines(&kept.text, self.budget);
-        let last = self.first + lines - 1;
-        let more = last < kept.total_lines;
-        end_page(&mut text, self.first..=last, &kept.total_lines.to_string(), more);
+        let (mut text, lines) = take_lines(&kept, self.budget, self.first);
+        let first = self.first.line;
+        let last = first + lines - 1;
+        let more = last < kept.lines;
+        end_page(&mut text, first..=last, &kept.lines.to_string(), more);
         ToolOutput { truncation: Truncation::Done, ..ToolOutput::ok(text) }
     }
 }
@@ -118,20 +127,29 @@ pub(super) fn end_page(text: &mut String, lines: RangeInclusive<u64>, total: &st
     text.push(']');
 }
 
-/// Returns the first lines of a text that fit into `capacity` bytes, and their number. The first line is cut if it does
-/// not fit.
-fn take_lines(text: &str, capacity: usize) -> (String, u64) {
+/// Returns the first lines of a page that fit into `capacity` bytes, and their number. A line is cut if it alone does not
+/// fit, or the page has only its beginning; a note says where to read on.
+fn take_lines(kept: &LinePage, capacity: usize, first: LinePosition) -> (String, u64) {
     let mut page = String::new();
     let mut lines = 0;
-    for line in text.split_inclusive('\n') {
+    let mut rest = kept.text.len();
+    for line in kept.text.split_inclusive('\n') {
+        rest -= line.len();
         if lines > 0 && page.len() + line.len() > capacity {
             break;
         }
         lines += 1;
-        if line.len() > capacity {
+        let beyond = if rest == 0 { kept.cut } else { 0 };
+        if line.len() > capacity || beyond > 0 {
             let end = char_boundary(line, capacity);
             page.push_str(&line[..end]);
-            let _ = writeln!(page, "[... {} bytes of this line omitted ...]", line.len() - end);
+            let omitted = (line.len() - end) as u64 + beyond;
+            let before = if lines == 1 { first.byte } else { 0 };
+            let (number, byte) = (first.line + lines - 1, before + end as u64);
+            let _ = write!(
+                page,
+                "\n[... {omitted} bytes of line {number} omitted; read on in it with offset {number} and byte {byte} ...]"
+            );
             break;
         }
         page.push_str(line);

@@ -274,7 +274,11 @@ impl PreparedCall for RegisteredCall {
                     let masked = (invocation.kind() == CallKind::Command)
                         .then(|| mask_output(scope, &gate.results.secrets));
                     let scope = masked.as_ref().unwrap_or(scope);
-                    let output = invocation.run(&CallContext { scope, call: &id });
+                    let output = invocation.run(&CallContext {
+                        scope,
+                        call: &id,
+                        results: &gate.results.results,
+                    });
                     if output.status == ToolStatus::Ok {
                         notify_diff(&id, diff, scope);
                     }
@@ -515,24 +519,45 @@ struct ResultBuilder {
 impl ResultBuilder {
     /// Masks secrets, and shortens a text that is too long; its full text is stored.
     fn build(&self, call: &CallId, output: ToolOutput) -> ToolResult {
-        let ToolOutput { status, text, full_text, changes, reads, truncation } = output;
+        let ToolOutput { status, text, full_text, spooled, omissions, changes, reads, truncation } =
+            output;
         let text = self.secrets.mask(text);
         let short = match truncation {
-            Truncation::Allowed => {
-                self.budget.and_then(|budget| output_store::truncate_text(&text, budget))
-            }
+            Truncation::Allowed => self
+                .budget
+                .and_then(|budget| output_store::truncate_text(&text, budget, &omissions)),
             Truncation::Done => None,
         };
-        let is_part = full_text.is_some() || short.is_some();
+        let is_part = full_text.is_some() || spooled.is_some() || short.is_some();
         let mut shown = short.unwrap_or_else(|| text.clone());
         if is_part {
-            let whole =
-                full_text.map_or(text, |whole| self.secrets.mask(whole.as_ref().to_owned()));
-            self.results.store(call, whole.into());
+            let mut missing = String::new();
+            let stored = match spooled {
+                Some(spooled) => self.results.store_written(call, &mut |out| {
+                    missing = spooled.write(&self.secrets, out)?;
+                    Ok(())
+                }),
+                None => {
+                    let masked = |whole: Arc<str>| self.secrets.mask(whole.as_ref().to_owned());
+                    self.results.store(call, full_text.map_or(text, masked).into())
+                }
+            };
             if !shown.ends_with('\n') {
                 shown.push('\n');
             }
-            let _ = write!(shown, "[The whole is stored: read_output with call_id \"{call}\".]");
+            let _ = match (stored, missing.as_str()) {
+                (Ok(()), "") => {
+                    write!(shown, "[The whole is stored: read_output with call_id \"{call}\".]")
+                }
+                (Ok(()), missing) => write!(
+                    shown,
+                    "[A part is stored: read_output with call_id \"{call}\".{missing}]"
+                ),
+                (Err(error), _) => {
+                    log::warn!("the whole result of a call is lost: {error}");
+                    write!(shown, "[The whole could not be stored: {error}.]")
+                }
+            };
         }
         ToolResult { changes, reads, ..ToolResult::new(call.clone(), status, shown) }
     }

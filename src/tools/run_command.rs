@@ -14,10 +14,11 @@ use super::calls::{build_tool, resolve};
 use super::description::{BuiltInTool, Subject, TargetKind};
 use super::error_hints;
 use super::readiness::{ReadinessCondition, ReadinessOutcome};
+use super::spooled_text::SpooledText;
 use super::tool::{CallContext, CallPlan, Tool, ToolInvocation, ToolOutput};
 use crate::exec::{
-    CommandEnd, CommandOutcome, CommandSpec, NetworkAccess, SandboxLevel, Supervisor,
-    explain_denial,
+    CommandEnd, CommandOutcome, CommandSpec, NetworkAccess, Omission, OutputCapture, OutputSpool,
+    SandboxLevel, Supervisor, explain_denial,
 };
 use crate::machine::CallIntent;
 use crate::model::{CallAccess, TimeSpan, ToolStatus};
@@ -103,6 +104,7 @@ pub(super) const TOOL: BuiltInTool = BuiltInTool {
                 timeout: Duration::from_secs(timeout),
                 env,
                 max_lines: settings.max_output_lines,
+                max_stored: settings.max_stored_output,
                 denied: denied.clone(),
                 background,
             })
@@ -172,6 +174,8 @@ struct Call {
     timeout: Duration,
     env: BTreeMap<String, String>,
     max_lines: usize,
+    /// The most bytes of each output that are stored.
+    max_stored: u64,
     denied: DeniedFiles,
     /// `None` for a command that is waited for.
     background: Option<BackgroundStart>,
@@ -259,10 +263,17 @@ impl ToolInvocation for Call {
         let command = CommandSpec {
             env: env.collect(),
             timeout: Some(self.timeout),
+            spool: Some(OutputSpool {
+                open: {
+                    let results = Arc::clone(context.results);
+                    Arc::new(move || results.open_spool())
+                },
+                limit: self.max_stored,
+            }),
             ..CommandSpec::shell(self.command.text(), cwd)
         };
         if let Some(start) = self.background.take() {
-            let command = CommandSpec { timeout: None, ..command };
+            let command = CommandSpec { timeout: None, spool: None, ..command };
             return self.run_in_background(start, command, context);
         }
         let before = self.denied.existing();
@@ -360,9 +371,13 @@ impl Call {
         };
         let whole = running.state().log.read_all();
         let end = format!("[{note}]");
-        let (shown, is_cut) = call.truncate_output(&whole);
-        let full_text = is_cut.then(|| format_sections(&whole, "", &end).into());
-        ToolOutput { full_text, ..ToolOutput::new(status, format_sections(&shown, "", &end)) }
+        let mut output = OutputCapture::new(whole.len());
+        output.write(whole.as_bytes());
+        let (shown, omission) = call.truncate_output(&output);
+        let full_text = omission.is_some().then(|| format_sections(&whole, "", &end).into());
+        let text = format_sections(&shown, "", &end);
+        let omissions = omission.into_iter().collect();
+        ToolOutput { full_text, omissions, ..ToolOutput::new(status, text) }
     }
 
     fn describe_outcome(
@@ -373,13 +388,21 @@ impl Call {
     ) -> ToolOutput {
         let whole = [outcome.stdout.text(), outcome.stderr.text()];
         let CommandEnding { status, text: end } = self.describe_end(outcome, &whole, cwd, denied);
-        let [(stdout, out_cut), (stderr, err_cut)] =
-            whole.each_ref().map(|text| self.truncate_output(text));
+        let outputs = [&outcome.stdout, &outcome.stderr];
+        let [(stdout, out_omission), (stderr, err_omission)] =
+            outputs.map(|output| self.truncate_output(output));
         let end = format!("[{end}]");
         let text = format_sections(&stdout, &stderr, &end);
-        let whole =
-            (out_cut || err_cut).then(|| format_sections(&whole[0], &whole[1], &end).into());
-        ToolOutput { full_text: whole, ..ToolOutput::new(status, text) }
+        let omissions: Vec<Omission> = out_omission.into_iter().chain(err_omission).collect();
+        let is_whole = outputs.iter().all(|output| output.omitted() == 0);
+        let full_text = (is_whole && !omissions.is_empty())
+            .then(|| format_sections(&whole[0], &whole[1], &end).into());
+        let spooled = (!is_whole).then(|| {
+            let sections =
+                vec![("", outcome.stdout.clone()), ("[stderr]\n", outcome.stderr.clone())];
+            Arc::new(SpooledText { sections, end })
+        });
+        ToolOutput { full_text, spooled, omissions, ..ToolOutput::new(status, text) }
     }
 
     /// Returns how a command with these texts of its output and error output ended, and what became of what it did.
@@ -460,17 +483,13 @@ impl Call {
         CommandEnding { status, text: notes.join("; ") }
     }
 
-    /// Omits the middle of a long output, and returns whether lines were omitted.
-    fn truncate_output(&self, text: &str) -> (String, bool) {
-        let lines: Vec<&str> = text.split_inclusive('\n').collect();
-        if self.max_lines == 0 || lines.len() <= self.max_lines {
-            return (text.to_owned(), false);
-        }
+    /// Omits the middle of a long output.
+    fn truncate_output(&self, output: &OutputCapture) -> (String, Option<Omission>) {
         let tail = self.max_lines / 2;
-        let head = self.max_lines - tail;
-        let omitted = lines.len() - self.max_lines;
-        let (head, tail) = (lines[..head].concat(), lines[lines.len() - tail..].concat());
-        (format!("{head}[... {omitted} lines omitted ...]\n{tail}"), true)
+        match self.max_lines {
+            0 => output.excerpt(usize::MAX, usize::MAX),
+            lines => output.excerpt(lines - tail, tail),
+        }
     }
 }
 

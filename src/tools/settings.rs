@@ -55,11 +55,13 @@ pub struct CommandSettings {
     pub default_timeout: u64,
     /// The maximum number of output lines in a result.
     pub max_output_lines: usize,
+    /// The most bytes that are stored of a command's output, and as many of its error output.
+    pub max_stored_output: u64,
 }
 
 impl Default for CommandSettings {
     fn default() -> Self {
-        Self { default_timeout: 120, max_output_lines: 200 }
+        Self { default_timeout: 120, max_output_lines: 200, max_stored_output: 256 << 20 }
     }
 }
 

@@ -4,6 +4,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::output_store::OutputStore;
+use super::spooled_text::SpooledText;
+use crate::exec::Omission;
 use crate::machine::CallIntent;
 use crate::model::{CallAccess, CallId, FileChange, TimeSpan, ToolStatus};
 use crate::policy::{CallKind, CallTarget};
@@ -104,6 +107,8 @@ pub struct CallContext<'a> {
     pub scope: &'a EffectContext,
     /// The id of the call.
     pub call: &'a CallId,
+    /// The store for long results.
+    pub results: &'a Arc<dyn OutputStore>,
 }
 
 /// The output of a call.
@@ -115,6 +120,10 @@ pub struct ToolOutput {
     pub text: String,
     /// The full text, if `text` is only a part of it.
     pub full_text: Option<Arc<str>>,
+    /// The full text, if it is too long for memory.
+    pub spooled: Option<Arc<SpooledText>>,
+    /// The parts that `text` omits.
+    pub omissions: Vec<Omission>,
     /// The files that were changed.
     pub changes: Vec<FileChange>,
     /// The files whose content is in the text, relative to the workspace.
@@ -149,6 +158,8 @@ impl ToolOutput {
             status,
             text: text.into(),
             full_text: None,
+            spooled: None,
+            omissions: Vec::new(),
             changes: Vec::new(),
             reads: Vec::new(),
             truncation: Truncation::Allowed,

@@ -14,6 +14,7 @@ mod error;
 mod generated;
 pub mod index;
 mod input_file;
+mod line_page;
 mod listing;
 mod open_folder;
 mod output_file;
@@ -30,6 +31,7 @@ pub use editor_buffers::EditorBuffers;
 pub use error::FileError;
 pub use generated::is_generated;
 pub use input_file::{open_input, read_input};
+pub use line_page::{LinePage, LinePosition, MAX_LINE_PAGE, read_line_page};
 pub use listing::{FileKind, FileLookup, FolderEntry, entries, has_readable_ignore_files};
 pub(crate) use open_folder::{
     OWNER, create_canonical, enter_canonical_parent, open_below, open_canonical,

@@ -28,7 +28,7 @@ use rustix::process::Pid;
 use self::protocol::{CommandReport, StartFailure, SupervisorCommand, SupervisorReport};
 use self::supervise::timespec;
 use self::worker::{SupervisorWorker, WorkerBackend};
-use super::capture::OutputCapture;
+use super::capture::{OutputCapture, OutputSpool};
 use super::command::{CommandEnd, CommandInput, CommandOutcome, CommandSpec, ExecError};
 use super::command_env::Variable;
 use super::confine::Enforcement;
@@ -179,7 +179,8 @@ impl Supervisor {
                 timeout.saturating_add(command.kill_timeout).saturating_add(ANSWER_TIMEOUT),
             )
         });
-        let outputs = readers.map(|pipe| OutputPipe::new(pipe, command.kept_bytes));
+        let outputs =
+            readers.map(|pipe| OutputPipe::new(pipe, command.kept_bytes, command.spool.clone()));
         let mut gathering = OutputCollector { worker: &worker, outputs, due, leader: None, sink };
         let result = gathering.run();
         let level = worker.enforced.level;
@@ -311,8 +312,8 @@ struct OutputPipe {
 }
 
 impl OutputPipe {
-    fn new(pipe: Option<io::PipeReader>, keep: usize) -> Self {
-        Self { pipe, capture: OutputCapture::new(keep) }
+    fn new(pipe: Option<io::PipeReader>, keep: usize, spool: Option<OutputSpool>) -> Self {
+        Self { pipe, capture: OutputCapture::new(keep).with_spool(spool) }
     }
 
     fn read(&mut self, buffer: &mut [u8], sink: &mut dyn CommandSink) {

@@ -63,6 +63,7 @@ const KEYS: &[(&str, &str, &str, &str)] = &[
     ("commands.enabled", "", "", "false"),
     ("commands.default_timeout", "", "121", "119"),
     ("commands.max_output_lines", "", "201", "199"),
+    ("commands.max_stored_output_mb", "", "257", "255"),
     ("commands.blocked_patterns", "['a']", "", "['a', 'b']"),
     ("commands.safe_commands", "", "['rm']", ""),
     ("commands.allowed_only", "true", "false", ""),

@@ -1,13 +1,18 @@
 //! Commands: what they say, how they end, and what is left of them.
 
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use architect::model::{ToolCall, ToolStatus};
+use architect::model::{CallId, ToolCall, ToolStatus};
 use architect::port::{AuthorizationOutcome, CancellationToken, Toolbox};
+use architect::tools::{OutputStore, TextWriter, ToolSettings};
+use architect::workspace::{LinePage, LinePosition};
 use serde_json::json;
 
-use super::fixture::ToolFixture;
+use super::fixture::{ToolFixture, yolo_settings};
 use crate::kit::effect::scope_with;
 use crate::kit::system::{count_sleeping, wait_until};
 
@@ -135,6 +140,106 @@ fn a_flood_of_output_costs_little() {
     let lines = run(&world, "seq 1 1000000");
     assert!(lines.starts_with("1\n2\n") && lines.contains("\n1000000\n[exit code 0]"), "{lines}");
     assert!(lines.contains(" lines omitted ...]\n"));
+}
+
+/// Returns settings that store this many bytes of each output.
+fn settings_that_store(bytes: u64) -> ToolSettings {
+    let mut settings = yolo_settings();
+    settings.commands.max_stored_output = bytes;
+    settings
+}
+
+fn page(world: &ToolFixture, offset: u64, byte: u64) -> String {
+    world.ok(
+        "read_output",
+        &json!({"call_id": "call-1", "offset": offset, "byte": byte, "limit": 2}),
+    )
+}
+
+#[test]
+fn the_whole_of_ten_megabytes_is_stored_and_its_lines_are_counted() {
+    let world = ToolFixture::new();
+    let output = run(&world, "seq -f 'line %.0f of many lines that are written' 1 250000");
+    // A result has 40 and 20 lines, the last of which is the exit code.
+    assert!(output.contains("\n[... 249941 lines omitted ...]\n"), "{output}");
+    assert!(output.ends_with("[The whole is stored: read_output with call_id \"call-1\".]"));
+    assert!(page(&world, 125_000, 0).starts_with("line 125000 of many"));
+    let last = page(&world, 250_000, 0);
+    assert!(
+        last.starts_with("line 250000 of many lines that are written\n[exit code 0]\n"),
+        "{last}"
+    );
+    assert!(last.ends_with("[lines 250000-250001 of 250001]"), "{last}");
+}
+
+#[test]
+fn a_line_of_megabytes_is_paged_by_bytes() {
+    let world = ToolFixture::new();
+    let output = run(&world, "head -c 5000000 /dev/zero | tr '\\0' x; echo end; echo two");
+    assert!(output.contains(" bytes omitted ...]\n"), "{output}");
+    let first = page(&world, 1, 0);
+    assert!(first.contains("; read on in it with offset 1 and byte "), "{first}");
+    assert!(page(&world, 1, 4_999_998).starts_with("xxend\ntwo\n[lines 1-2 of 3"));
+}
+
+#[test]
+fn binary_output_is_stored_as_text() {
+    let world = ToolFixture::new();
+    run(&world, "head -c 1000000 /dev/zero | tr '\\0' '\\377'; printf '\\nlast \\0 line\\n' >&2");
+    let last = page(&world, 3, 0);
+    assert!(last.starts_with("last \\u{0} line\n[exit code 0]\n"), "{last}");
+}
+
+#[test]
+fn what_is_beyond_the_limit_of_stored_output_is_reported() {
+    let world = ToolFixture::with(settings_that_store(1 << 20), |_| {});
+    let output = run(&world, "yes 1234567 | head -n 250000");
+    let missing = 2_000_000 - (1 << 20) - (256 << 10);
+    let note = format!(
+        "[A part is stored: read_output with call_id \"call-1\". {missing} bytes of it are not stored: an output is \
+         stored up to 1048576 bytes.]"
+    );
+    assert!(output.ends_with(&note), "{output}");
+    assert!(output.contains("\n[... 249941 lines omitted ...]\n"), "{output}");
+    let gap = world.ok("read_output", &json!({"call_id": "call-1", "offset": 131_073, "limit": 3}));
+    assert!(gap.contains(&format!("[... {missing} bytes are not stored ...]")), "{gap}");
+}
+
+/// A store on a full disk.
+#[derive(Debug)]
+struct FullStore;
+
+impl OutputStore for FullStore {
+    fn store(&self, _: &CallId, _: Arc<str>) -> io::Result<()> {
+        Err(io::ErrorKind::StorageFull.into())
+    }
+
+    fn store_written(&self, call: &CallId, write: TextWriter<'_>) -> io::Result<()> {
+        let mut text = Vec::new();
+        write(&mut text)?;
+        let text = String::from_utf8_lossy(&text);
+        assert!(text.len() < 600_000 && text.contains(" bytes are not stored ...]"));
+        self.store(call, text.into())
+    }
+
+    fn open_spool(&self) -> io::Result<File> {
+        OpenOptions::new().write(true).open("/dev/full")
+    }
+
+    fn page(&self, _: &CallId, _: LinePosition, _: u64) -> Option<LinePage> {
+        None
+    }
+}
+
+#[test]
+fn a_full_disk_loses_only_the_stored_output() {
+    let mut world = ToolFixture::new();
+    world.registry = world.registry.with_results(Arc::new(FullStore));
+    for command in ["seq 1 300000", "seq 1 1000"] {
+        let output = run(&world, command);
+        assert!(output.starts_with("1\n2\n") && output.contains("\n[exit code 0]\n"), "{output}");
+        assert!(output.contains("[The whole could not be stored: "), "{output}");
+    }
 }
 
 /// Fault T10: the result names the cause of what the system refuses.

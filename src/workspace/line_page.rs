@@ -1,0 +1,91 @@
+//! Pages of a text by lines, read in bounded memory.
+
+use std::io::{self, BufRead, Read as _};
+
+/// The longest page, in bytes; a single line may be longer than any page.
+pub const MAX_LINE_PAGE: usize = 64 << 10;
+
+/// Where a page begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LinePosition {
+    /// The line, counted from 1.
+    pub line: u64,
+    /// How many bytes of this line are left out.
+    pub byte: u64,
+}
+
+/// Some lines of a text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LinePage {
+    /// The lines with their line ends.
+    pub text: String,
+    /// The number of lines of the whole text.
+    pub lines: u64,
+    /// How many bytes of the last line of the page do not fit into it.
+    pub cut: u64,
+}
+
+impl LinePosition {
+    /// Returns the beginning of a line.
+    pub fn line(line: u64) -> Self {
+        Self { line, byte: 0 }
+    }
+}
+
+/// Reads a text to its end, and returns up to `limit` lines from a position on, at most [`MAX_LINE_PAGE`] bytes.
+///
+/// # Errors
+///
+/// Fails if the text can't be read.
+pub fn read_line_page(
+    input: &mut impl BufRead,
+    first: LinePosition,
+    limit: u64,
+) -> io::Result<LinePage> {
+    let (mut page, mut lines, mut cut) = (Vec::new(), 0, 0);
+    while !input.fill_buf()?.is_empty() {
+        lines += 1;
+        let is_wanted = lines >= first.line
+            && lines - first.line < limit
+            && page.len() < MAX_LINE_PAGE
+            && cut == 0;
+        if !is_wanted {
+            input.skip_until(b'\n')?;
+            continue;
+        }
+        let begin = if lines == first.line { first.byte } else { 0 };
+        if skip_in_line(input, begin)? {
+            continue;
+        }
+        let space = (MAX_LINE_PAGE - page.len()) as u64;
+        input.by_ref().take(space).read_until(b'\n', &mut page)?;
+        if !page.ends_with(b"\n") {
+            cut = input.skip_until(b'\n')? as u64;
+            if let Err(error) = std::str::from_utf8(&page)
+                && error.error_len().is_none()
+            {
+                cut += (page.len() - error.valid_up_to()) as u64;
+                page.truncate(error.valid_up_to());
+            }
+        }
+    }
+    Ok(LinePage { text: String::from_utf8_lossy(&page).into_owned(), lines, cut })
+}
+
+/// Skips bytes of a line, and returns whether its end was among them.
+fn skip_in_line(input: &mut impl BufRead, mut count: u64) -> io::Result<bool> {
+    while count > 0 {
+        let buffer = input.fill_buf()?;
+        let length = buffer.len().min(usize::try_from(count).unwrap_or(usize::MAX));
+        if length == 0 {
+            return Ok(true);
+        }
+        if let Some(end) = memchr::memchr(b'\n', &buffer[..length]) {
+            input.consume(end + 1);
+            return Ok(true);
+        }
+        input.consume(length);
+        count -= length as u64;
+    }
+    Ok(false)
+}
