@@ -8,6 +8,7 @@ use crate::machine::CallIntent;
 use crate::model::{CallAccess, CallId, FileChange, TimeSpan, ToolStatus};
 use crate::policy::{CallKind, CallTarget};
 use crate::port::{EffectContext, ToolSpec};
+use crate::workspace::image::ImageSource;
 
 /// A tool: its specification for the model, and its parser of arguments.
 ///
@@ -119,6 +120,8 @@ pub struct ToolOutput {
     pub changes: Vec<FileChange>,
     /// The files whose content is in the text, relative to the workspace.
     pub reads: Vec<Arc<str>>,
+    /// Images for the model; each adds a line to the text.
+    pub images: Vec<ImageSource>,
     /// Whether a long text is shortened; pages are not.
     pub truncation: Truncation,
 }
@@ -151,6 +154,7 @@ impl ToolOutput {
             full_text: None,
             changes: Vec::new(),
             reads: Vec::new(),
+            images: Vec::new(),
             truncation: Truncation::Allowed,
         }
     }

@@ -14,6 +14,7 @@ mod damaged_journals;
 mod exit_codes;
 mod export;
 mod hooks;
+mod images;
 mod import;
 mod info_commands;
 mod interrupts;
