@@ -14,6 +14,7 @@ use super::client_files::ClientFiles;
 use super::modes::ChosenMode;
 use super::permission::PermissionRequests;
 use super::prompt_commands::{PromptCommand, parse_command};
+use super::prompt_content::PromptContent;
 use super::run_updates::{RunUpdates, ShownCalls, chunk};
 use super::session::OpenSession;
 use super::session_host::{ConfiguredSession, SessionHost, app_error, with_message};
@@ -50,9 +51,9 @@ pub(super) fn run_prompt(
     client: &PromptClient,
     session: &OpenSession,
     interrupts: &RunInterrupts,
-    text: &str,
+    content: PromptContent,
 ) -> Result<PromptResponse, Error> {
-    let done = try_run(host, client, session, interrupts, text);
+    let done = try_run(host, client, session, interrupts, content);
     // Whatever the run came to, this is what the client has asked for.
     if interrupts.signal().is_some() {
         let meta = done.ok().and_then(|response| response.meta);
@@ -66,11 +67,12 @@ fn try_run(
     client: &PromptClient,
     session: &OpenSession,
     interrupts: &RunInterrupts,
-    text: &str,
+    content: PromptContent,
 ) -> Result<PromptResponse, Error> {
     let failed = |error: AppError| app_error(&error);
     let mut configured = session.configure(host)?;
-    let command = parse_command(&configured.setup.config, host.default_agent(), text);
+    let PromptContent { text, images } = content;
+    let command = parse_command(&configured.setup.config, host.default_agent(), &text);
     let text = match command {
         PromptCommand::Task(text) => text,
         PromptCommand::TaskFor(agent, text) => {
@@ -114,7 +116,8 @@ fn try_run(
         }
         Err(error) => return Err(failed(error.into())),
     };
-    let request = RunRequest { options, ..RunRequest::new(text, target, CostSource::Agent) };
+    let request =
+        RunRequest { options, images, ..RunRequest::new(text, target, CostSource::Agent) };
     let shown = ShownCalls::default();
     let updates = RunUpdates::new(connection.clone(), id.clone(), root, Arc::clone(&shown));
     let reporter = Reporter::new(vec![Box::new(updates)]);

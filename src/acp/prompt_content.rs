@@ -1,4 +1,4 @@
-//! The content of prompts, as the text that the model reads.
+//! The content of prompts, as the model gets it.
 
 use std::fmt::Write as _;
 
@@ -6,14 +6,22 @@ use agent_client_protocol_schema::v1::{ContentBlock, EmbeddedResourceResource, E
 use percent_encoding::percent_decode_str;
 
 use super::session_host::with_message;
+use crate::workspace::image::ImageSource;
 
-/// Returns a prompt as text.
+/// What the model gets of a prompt.
+#[derive(Debug, Default)]
+pub(super) struct PromptContent {
+    pub(super) text: String,
+    pub(super) images: Vec<ImageSource>,
+}
+
+/// Returns the content of a prompt.
 ///
 /// # Errors
 ///
-/// Fails if it is empty.
-pub(super) fn prompt_text(prompt: &[ContentBlock]) -> Result<String, Error> {
-    let (mut text, mut attached) = (String::new(), String::new());
+/// Fails if it is empty, or has an image that can't be decoded.
+pub(super) fn prompt_content(prompt: &[ContentBlock]) -> Result<PromptContent, Error> {
+    let (mut text, mut attached, mut images) = (String::new(), String::new(), Vec::new());
     for block in prompt {
         match block {
             ContentBlock::Text(block) => text.push_str(&block.text),
@@ -33,17 +41,25 @@ pub(super) fn prompt_text(prompt: &[ContentBlock]) -> Result<String, Error> {
                 }
                 _ => text.push_str(UNSUPPORTED),
             },
-            ContentBlock::Image(_) => {
-                text.push_str("[an image, which can't be shown to the model]");
+            ContentBlock::Image(image) => {
+                let name = match &image.uri {
+                    Some(uri) => path_of(uri),
+                    None => format!("prompt-{}", images.len() + 1),
+                };
+                let source = ImageSource::from_base64(name, &image.data).map_err(|error| {
+                    let why = format!("an image of the prompt can't be used: {error}");
+                    with_message(Error::invalid_params(), why)
+                })?;
+                images.push(source);
             }
             ContentBlock::Audio(_) => text.push_str("[audio, which can't be played to the model]"),
             _ => text.push_str(UNSUPPORTED),
         }
     }
     text.push_str(&attached);
-    match text.trim().is_empty() {
+    match text.trim().is_empty() && images.is_empty() {
         true => Err(with_message(Error::invalid_params(), "the prompt is empty")),
-        false => Ok(text),
+        false => Ok(PromptContent { text, images }),
     }
 }
 
@@ -84,16 +100,20 @@ mod tests {
             ContentBlock::from("."),
         ];
         assert_eq!(
-            prompt_text(&prompt).unwrap(),
+            prompt_content(&prompt).unwrap().text,
             "Look at [/w/a b.rs] and [b.rs](/w/b.rs).\n\n/w/a b.rs:\n````\nfn a() {}\n```\n````"
         );
     }
 
     #[test]
-    fn an_image_is_named_and_an_empty_prompt_refused() {
-        let image = ContentBlock::Image(ImageContent::new("", "image/png"));
-        assert!(prompt_text(&[image]).unwrap().contains("image"));
-        assert!(prompt_text(&[ContentBlock::from(" \n")]).is_err());
-        assert!(prompt_text(&[]).is_err());
+    fn an_image_is_decoded_and_an_empty_prompt_refused() {
+        let image = |data: &str| ContentBlock::Image(ImageContent::new(data, "image/png"));
+        let content = prompt_content(&[image("AAAA"), image("AAAB")]).unwrap();
+        assert_eq!((&*content.text, content.images.len()), ("", 2));
+        let second = ImageSource { name: "prompt-2".to_owned(), bytes: vec![0, 0, 1] };
+        assert_eq!(content.images[1], second);
+        assert!(prompt_content(&[image("?")]).is_err());
+        assert!(prompt_content(&[ContentBlock::from(" \n")]).is_err());
+        assert!(prompt_content(&[]).is_err());
     }
 }

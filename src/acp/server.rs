@@ -37,7 +37,7 @@ use super::history::read_session;
 use super::modes::{mode_state, parse_mode};
 use super::prompt::{PromptClient, run_prompt};
 use super::prompt_commands::available_commands;
-use super::prompt_content::prompt_text;
+use super::prompt_content::prompt_content;
 use super::session::{OpenSession, PromptGuard};
 use super::session_host::{ConfiguredSession, SessionHost, app_error, with_message};
 use crate::app::{RunInterrupts, RunSetup};
@@ -295,7 +295,7 @@ impl Server {
             .close(SessionCloseCapabilities::new());
         let capabilities = AgentCapabilities::new()
             .load_session(true)
-            .prompt_capabilities(PromptCapabilities::new().embedded_context(true))
+            .prompt_capabilities(PromptCapabilities::new().embedded_context(true).image(true))
             .mcp_capabilities(McpCapabilities::new().http(true))
             .session_capabilities(sessions);
         let by_key = AuthMethodAgent::new(KEY_VARIABLE, "Key in an environment variable").description(
@@ -328,17 +328,17 @@ impl Server {
     fn prompt(&self, id: RequestId, params: Value) {
         let begun = parse::<PromptRequest>(params).and_then(|request| {
             let session = self.handler().find(&request.session_id)?;
-            let text = prompt_text(&request.prompt)?;
+            let content = prompt_content(&request.prompt)?;
             let interrupts = session.begin_prompt()?;
-            Ok((session, text, interrupts))
+            Ok((session, content, interrupts))
         });
-        let (session, text, interrupts) = match begun {
+        let (session, content, interrupts) = match begun {
             Err(error) => return self.connection.respond(&id, Err(error)),
             Ok(begun) => begun,
         };
         let guard = PromptGuard(Arc::clone(&session));
         self.spawn(id, move |work| {
-            let done = run_prompt(&*work.host, &work.client, &session, &interrupts, &text);
+            let done = run_prompt(&*work.host, &work.client, &session, &interrupts, content);
             // Before the answer: the client may send the next prompt as soon as it has it.
             drop(guard);
             done

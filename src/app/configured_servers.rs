@@ -155,8 +155,9 @@ impl Tool for McpTool {
             summary: serde_json::Value::Object(arguments.clone()).to_string(),
             time_limit: tool.timeout(),
             run: move |context: &CallContext<'_>| {
-                let CallResult { status, text } = tool.call(arguments, context.call, context.scope);
-                ToolOutput::new(status, text)
+                let result = tool.call(arguments, context.call, context.scope);
+                let CallResult { status, text, images } = result;
+                ToolOutput { images, ..ToolOutput::new(status, text) }
             },
         }))
     }

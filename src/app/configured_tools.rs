@@ -61,6 +61,7 @@ impl RunSetup {
             .with_confirmer(Arc::clone(&io.confirm))
             .with_shared_quota(shared.quota.clone())
             .with_secrets(secrets)
+            .with_images(self.model.images)
             .with_diffs(io.reporter.shown_diffs());
         Ok(match results {
             Some(results) => registry.with_results(Arc::new(results)),

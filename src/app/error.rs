@@ -14,6 +14,7 @@ use crate::journal::JournalError;
 use crate::llm::model_table::ModelTableError;
 use crate::llm::{ConnectError, ModelSpecError, PlaybackError};
 use crate::workspace::checkpoint::CheckpointError;
+use crate::workspace::image::ImageError;
 
 /// Why a run could not be set up.
 #[derive(Debug, Error)]
@@ -25,6 +26,14 @@ pub enum AppError {
     /// No model is chosen.
     #[error("no model is chosen")]
     NoModel,
+    /// An image of the user can't be sent.
+    #[error("could not use the image {name}: {cause}")]
+    Image {
+        /// The name of the image.
+        name: String,
+        /// Why.
+        cause: ImageError,
+    },
     /// What is chosen names no model.
     #[error(transparent)]
     Model(#[from] ModelSpecError),

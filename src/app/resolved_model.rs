@@ -21,6 +21,7 @@ use crate::machine::CallPurpose;
 use crate::model::{Effort, Fault, RunRules, Tokens, did_you_mean};
 use crate::port::{Model, ModelCall, ModelRequest, WallClock};
 use crate::runner::SystemClock;
+use crate::workspace::image::ImageLimits;
 
 /// The chosen model, with its limits.
 #[derive(Clone)]
@@ -28,6 +29,8 @@ pub struct ResolvedModel {
     source: ModelSource,
     /// Price and sizes, from the model table or its script.
     pub limits: ModelLimits,
+    /// The limits for images; `None` if the model takes none.
+    pub(super) images: Option<&'static ImageLimits>,
     models: ModelTable,
     wrapper: Option<ModelWrapper>,
     /// Its address and key, if the user has defined it with them.
@@ -160,6 +163,7 @@ fn facts(own: &ModelConfig) -> ModelFacts {
         max_output: own.output,
         price: own.price.clone(),
         efforts: own.efforts.clone(),
+        images: own.images,
     }
 }
 
@@ -386,6 +390,7 @@ impl ResolvedModel {
         Self {
             source,
             limits: ModelLimits::default(),
+            images: None,
             models: ModelTable::built_in(),
             wrapper: None,
             address: ModelAddress::default(),
@@ -423,7 +428,8 @@ impl ResolvedModel {
             window: row.window,
             max_output: row.max_output,
         });
-        Self { limits, models, ..Self::from_source(ModelSource::Named(spec)) }
+        let images = row.and_then(ModelInfo::image_limits);
+        Self { limits, images, models, ..Self::from_source(ModelSource::Named(spec)) }
     }
 
     /// Returns the same model with this around it, in each run, those of sub-agents included.

@@ -29,12 +29,15 @@ use crate::port::{AnswerChecks, CancellationToken, HookPoint, Toolbox};
 use crate::runner::{Driver, Ports, RequestContext};
 use crate::tools::{ExecutionMode, PlannedCall, SharedQuota, ToolRegistry};
 use crate::view::{CostSource, Reporter, RunInfo};
+use crate::workspace::image::{AttachedImages, ImageSource};
 
 /// What one run is to do.
 #[derive(Debug)]
 pub struct RunRequest {
     /// The user's message; `None` resumes a stored session as it is.
     pub task: Option<Arc<str>>,
+    /// Images for the model, with the user's message.
+    pub images: Vec<ImageSource>,
     /// The session, new or stored.
     pub target: SessionTarget,
     /// Options of the caller, which are stored in the journal.
@@ -49,7 +52,7 @@ impl RunRequest {
     /// Returns the request for a task, without options.
     pub fn new(task: impl Into<Arc<str>>, target: SessionTarget, source: CostSource) -> Self {
         let (task, options) = (Some(task.into()), Value::Null);
-        Self { task, target, options, source, exit_on_partial: None }
+        Self { task, images: Vec::new(), target, options, source, exit_on_partial: None }
     }
 }
 
@@ -143,12 +146,17 @@ impl RunSetup {
             sandbox: io.sandbox.clone(),
             ..self.run_info(&request)
         };
-        let RunRequest { task, target, options, .. } = request;
+        let RunRequest { task, images, target, options, .. } = request;
+        let images = self.attach_images(&images)?;
         if let (Some(store), None, None) = (target.store(), target.opened(), &shared) {
             complete_pending_restore(store, self.root.path(), &self.config, &self.env)?;
         }
         let secrets = collect_secrets(&self.config, &self.env);
-        let task = task.map(|task| Arc::from(mask_message(&task, &secrets)));
+        let task = task.map(|task| {
+            let mut text = mask_message(&task, &secrets);
+            images.add_lines_to(&mut text);
+            Arc::from(text)
+        });
         let hooks = self.hooks(&name, target.opened().is_some(), secrets.clone())?;
         let finished_calls = target.opened().map_or(0, |opened| opened.history.finished_calls);
         let position = shared.as_ref().map_or_else(
@@ -206,8 +214,13 @@ impl RunSetup {
         };
         let context = self.request_context(&*registry, &shared.servers, &target);
         let setup = || self.session_setting(&context, options);
-        let RunSession { machine, output, journal } =
-            target.begin(session, task.clone(), rules, context.request_bytes(), setup)?;
+        let RunSession { machine, output, journal } = target.begin(
+            session,
+            (task.clone(), images.images),
+            rules,
+            context.request_bytes(),
+            setup,
+        )?;
 
         let own = Ports {
             tools: Arc::<ToolRegistry>::clone(&registry),
@@ -262,6 +275,20 @@ impl RunSetup {
         let used = used.map(configured_tools::used_quota).unwrap_or_default();
         let quota = SharedQuota::new(configured_tools::quota_limits(&self.config), used);
         Ok(SharedResources { servers: Arc::new(servers), quota, script_position })
+    }
+
+    /// Prepares the user's images for the model.
+    fn attach_images(&self, images: &[ImageSource]) -> Result<AttachedImages, AppError> {
+        let limits = self.model.images;
+        if limits.is_none() && !images.is_empty() {
+            log::warn!(
+                "the model {} is not known to take images, and is told their names and sizes; if it takes them, \
+                 define it with `images = true` in [models.NAME]",
+                self.model.name()
+            );
+        }
+        AttachedImages::prepare_all(images, limits)
+            .map_err(|(name, cause)| AppError::Image { name, cause })
     }
 
     /// Returns what is known of a run before it begins, but for its session.

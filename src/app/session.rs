@@ -15,7 +15,9 @@ use crate::journal::{
     SessionHeader, SessionId, SessionOutputs, SessionSetup, SessionStore,
 };
 use crate::machine::{Conversation, Machine, MachineOutput, ModelUsage, State};
-use crate::model::{CallId, ConversationItem, LimitBaseline, MessageOrigin, RunRules, pluralize};
+use crate::model::{
+    CallId, ConversationItem, Image, LimitBaseline, MessageOrigin, RunRules, UserMessage, pluralize,
+};
 use crate::tools::{OutputStore, TextWriter};
 use crate::view::PriorUsage;
 use crate::workspace::{LinePage, LinePosition};
@@ -123,26 +125,32 @@ impl SessionTarget {
     pub(super) fn begin(
         self,
         session: SessionId,
-        task: Option<Arc<str>>,
+        (task, images): (Option<Arc<str>>, Vec<Image>),
         rules: RunRules,
         fixed_bytes: u64,
         setup: impl FnOnce() -> Result<SessionSetup, AppError>,
     ) -> Result<RunSession, AppError> {
-        let item = |task: Option<Arc<str>>| {
-            ConversationItem::user(MessageOrigin::Task, task.unwrap_or_default())
+        let item = |task: Option<Arc<str>>, images: Vec<Image>| {
+            let text = task.unwrap_or_default();
+            ConversationItem::User(UserMessage { origin: MessageOrigin::Task, text, images })
         };
         let now = SystemTime::now();
         let (store, dispatched_by) = match self {
             Self::Ephemeral => {
                 let conversation = Conversation::new(fixed_bytes);
-                let (machine, output) = Machine::start(rules, conversation, item(task));
+                let (machine, output) = Machine::start(rules, conversation, item(task, images));
                 return Ok(RunSession { machine, output, journal: None });
             }
             Self::New(store, _) => (store, None),
             Self::Child(store, _, dispatcher) => (store, Some(dispatcher)),
             Self::Stored(_, opened) => {
-                let resumed =
-                    opened.resume(ResumeOptions { now, setup: setup()?, rules, prompt: task })?;
+                let resumed = opened.resume(ResumeOptions {
+                    now,
+                    setup: setup()?,
+                    rules,
+                    prompt: task,
+                    images,
+                })?;
                 for changes in resumed.workspace_changes {
                     log::warn!("{changes}");
                 }
@@ -154,7 +162,7 @@ impl SessionTarget {
                 return Ok(RunSession { machine, output, journal: Some(journal) });
             }
         };
-        let header = SessionHeader::new(session, now, setup()?, rules, item(task));
+        let header = SessionHeader::new(session, now, setup()?, rules, item(task, images));
         let header = SessionHeader { dispatched_by, fixed_bytes, ..header };
         let journal = store.create(&header)?;
         let (machine, output) = header.start_machine();

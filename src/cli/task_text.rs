@@ -2,7 +2,11 @@
 
 use std::fs;
 use std::io::{self, IsTerminal, Read};
+use std::path::PathBuf;
 
+use architect::workspace::image::{ImageError, ImageSource, is_image};
+
+use super::args::ImageArgs;
 use super::error::CliError;
 
 /// The largest task, in bytes.
@@ -33,6 +37,19 @@ pub(crate) fn read_task(prompt: Option<&str>, append_stdin: bool) -> Result<Stri
         return Err(CliError::usage(format!("the task is empty{read}")).hint("describe what to do"));
     }
     Ok(task)
+}
+
+/// Reads the images of a task.
+pub(crate) fn read_images(args: &ImageArgs) -> Result<Vec<ImageSource>, CliError> {
+    let read = |path: &PathBuf| {
+        let failed = |error| format!("could not read the image {}: {error}", path.display());
+        let source = ImageSource::open(path).map_err(failed).map_err(CliError::usage)?;
+        match is_image(&source.bytes) {
+            true => Ok(source),
+            false => Err(CliError::usage(failed(ImageError::UnknownFormat))),
+        }
+    };
+    args.files.iter().map(read).collect()
 }
 
 /// Returns a message for a session, given like a task.

@@ -110,8 +110,7 @@ impl PreCallHooks for PreCallHookRunner {
                 break;
             }
         }
-        let message =
-            |text: String| UserMessage { origin: MessageOrigin::Check, text: text.into() };
+        let message = |text: String| UserMessage::new(MessageOrigin::Check, text);
         texts.into_iter().map(message).collect()
     }
 }

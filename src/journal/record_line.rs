@@ -153,6 +153,9 @@ const OTHER_BODIES: [&[u8]; 5] =
 /// The key for the texts that are stored separately.
 const BLOBS: &[u8] = b"\"blobs\":";
 
+/// The beginning of a list of images, which are stored separately: the same image is stored once.
+const IMAGES: &[u8] = b"\"images\":[{\"name\":";
+
 /// Lines longer than this are searched for texts to store separately.
 const LONG_LINE: usize = 64 << 10;
 
@@ -191,7 +194,7 @@ impl<'a> RecordLine<'a> {
     pub(super) fn write(&self, blobs: &BlobStore, out: &mut Vec<u8>) -> Result<()> {
         let unwritable = |error| blobs.io_error("write a record to", error);
         serde_json::to_writer(&mut *out, self).map_err(unwritable)?;
-        if out.len() > LONG_LINE {
+        if out.len() > LONG_LINE || memmem::find(out, IMAGES).is_some() {
             let mut value: Value = serde_json::from_slice(out).map_err(unwritable)?;
             let mut moved = BTreeMap::new();
             extract_long_texts(&mut value, "", blobs, &mut moved)?;
@@ -205,7 +208,13 @@ impl<'a> RecordLine<'a> {
     }
 }
 
-/// Moves the long texts of the value at this JSON pointer into files of their own, and leaves empty ones in their places.
+/// Returns whether the text at a JSON pointer is the content of an image.
+fn is_image(pointer: &str) -> bool {
+    let mut fields = pointer.rsplit('/');
+    fields.next() == Some("data") && fields.nth(1) == Some("images")
+}
+
+/// Moves the long texts and the images of the value at this JSON pointer into files of their own, and leaves empty ones in their places.
 fn extract_long_texts(
     value: &mut Value,
     pointer: &str,
@@ -213,7 +222,9 @@ fn extract_long_texts(
     moved: &mut BTreeMap<String, BlobRef>,
 ) -> Result<()> {
     match value {
-        Value::String(text) if text.len() > LONG_TEXT => {
+        Value::String(text)
+            if text.len() > LONG_TEXT || (is_image(pointer) && !text.is_empty()) =>
+        {
             moved.insert(pointer.to_owned(), blobs.put(text)?);
             text.clear();
             Ok(())
@@ -380,7 +391,7 @@ impl StoredFingerprint {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{ToolResult, ToolStatus};
+    use crate::model::{Image, ImageType, Tokens, ToolResult, ToolStatus};
 
     fn blobs() -> (tempfile::TempDir, BlobStore) {
         let temp = tempfile::tempdir().unwrap();
@@ -495,5 +506,25 @@ mod tests {
         let new = br#"{"seq":3,"at":4,"event":{"sparkled":{"a":1}},"crc":"00000000"}"#;
         let ReadRecord::Unknown(reason) = read_record(new, &blobs) else { panic!("it is known") };
         assert!(reason.contains("sparkled"), "{reason}");
+    }
+
+    #[test]
+    fn an_image_is_stored_once_and_read_back() {
+        let (temp, blobs) = blobs();
+        let image = |name: &str| Image {
+            name: name.into(),
+            media_type: ImageType::Png,
+            width: 8,
+            height: 6,
+            tokens: Tokens(1),
+            data: "QUJD".into(),
+        };
+        let result = ToolResult::new("c".into(), ToolStatus::Ok, "two images");
+        let result = result.with_images(vec![image("a"), image("b")]);
+        let event = Event::ToolCompleted { id: EffectId(7), result };
+        let line = written(&event, &blobs);
+        assert!(memmem::find(&line, b"QUJD").is_none());
+        assert_eq!(std::fs::read_dir(temp.path().join("blobs")).unwrap().count(), 1);
+        assert_eq!(record(&line, &blobs).content, StoredContent::Event(event));
     }
 }

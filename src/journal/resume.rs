@@ -22,7 +22,7 @@ use crate::machine::{
     ResumePrompt, Resumption, State,
 };
 use crate::model::{
-    CallId, CheckpointRecord, FileAction, FileChange, LimitBaseline, RunRules, ToolCall,
+    CallId, CheckpointRecord, FileAction, FileChange, Image, LimitBaseline, RunRules, ToolCall,
     ToolResult, ToolStatus,
 };
 use crate::workspace::leftover_path;
@@ -53,6 +53,8 @@ pub struct ResumeOptions {
     pub rules: RunRules,
     /// The user's prompt; without it the model is asked to continue.
     pub prompt: Option<Arc<str>>,
+    /// The images that the prompt mentions.
+    pub images: Vec<Image>,
 }
 
 /// A resumed session.
@@ -132,7 +134,7 @@ impl OpenedSession {
     /// Fails if the journal can't be written.
     pub fn resume(self, how: ResumeOptions) -> Result<ResumedSession> {
         let Self { mut journal, history, delegated, .. } = self;
-        let ResumeOptions { now, setup, rules, prompt } = how;
+        let ResumeOptions { now, setup, rules, prompt, images } = how;
         let files = WorkspaceFiles::open(&setup.workspace.root)?;
         // One in a worktree of its own has its files there.
         let here = delegated.iter().filter(|it| it.setup.workspace.root == setup.workspace.root);
@@ -177,9 +179,10 @@ impl OpenedSession {
             (!is_decided && !changes.is_empty()).then(|| describe_changes(&changes).into());
         let ended = &history.background_commands;
         let ended = (!is_decided && !ended.is_empty()).then(|| describe_ended(ended).into());
-        let [notice, ended] = [notice, ended]
-            .map(|text| text.map(|text| QueuedMessage { kind: MessageKind::SystemNotice, text }));
-        let prompt = prompt.map(|text| QueuedMessage { kind: MessageKind::Task, text });
+        let [notice, ended] = [notice, ended].map(|text| {
+            text.map(|text: Arc<str>| QueuedMessage::new(MessageKind::SystemNotice, text))
+        });
+        let prompt = prompt.map(|text| QueuedMessage { kind: MessageKind::Task, text, images });
         // Before the decision, since the process may end after it; a repetition uses the same names.
         let last = history.header.created.plus(history.at);
         for (rank, message) in (0..).zip([notice, ended, prompt]) {

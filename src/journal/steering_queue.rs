@@ -17,7 +17,7 @@ use super::error::{IoContext, JournalError, Result};
 use super::folder;
 use super::header::WallTime;
 use crate::machine::{CheckResult, Event};
-use crate::model::{Digest, MessageOrigin, UserMessage};
+use crate::model::{Digest, Image, MessageOrigin, UserMessage};
 use crate::port::{MessageSource, lock, unique_id};
 
 /// The messages for one session. Clones share the queue.
@@ -39,6 +39,16 @@ pub struct QueuedMessage {
     pub kind: MessageKind,
     /// Its content.
     pub text: Arc<str>,
+    /// Its images.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub images: Vec<Image>,
+}
+
+impl QueuedMessage {
+    /// Returns a message without images.
+    pub fn new(kind: MessageKind, text: impl Into<Arc<str>>) -> Self {
+        Self { kind, text: text.into(), images: Vec::new() }
+    }
 }
 
 /// When a message is delivered, and who wrote it.
@@ -201,7 +211,7 @@ impl From<QueuedMessage> for UserMessage {
             MessageKind::Task => MessageOrigin::Task,
             MessageKind::SystemNotice => MessageOrigin::System,
         };
-        Self { origin, text: message.text }
+        Self { origin, text: message.text, images: message.images }
     }
 }
 
@@ -224,7 +234,7 @@ mod tests {
     }
 
     fn put(queue: &SteeringQueue, kind: MessageKind, text: &str) -> MessageId {
-        queue.add(&QueuedMessage { kind, text: text.into() }).unwrap()
+        queue.add(&QueuedMessage::new(kind, text)).unwrap()
     }
 
     fn texts(queue: &mut SteeringQueue) -> Vec<String> {
@@ -292,10 +302,8 @@ mod tests {
     #[test]
     fn a_message_that_is_too_long_is_refused() {
         let (_temp, queue) = empty_queue();
-        let message = QueuedMessage {
-            kind: MessageKind::Steering,
-            text: "x".repeat(MAX_MESSAGE_BYTES + 1).into(),
-        };
+        let long = "x".repeat(MAX_MESSAGE_BYTES + 1);
+        let message = QueuedMessage::new(MessageKind::Steering, long);
         assert!(matches!(queue.add(&message), Err(JournalError::MessageTooLong(_))));
     }
 }

@@ -318,6 +318,7 @@ fn build_target(
         uses_cache: settings.prompt_caching,
         cache_key: settings.cache_key.clone().filter(|_| settings.prompt_caching),
         max_output: table.lookup(model).and_then(|info| info.max_output),
+        takes_images: table.lookup(model).is_some_and(|info| info.takes_images()),
         options: Arc::clone(&settings.options),
         effort: effort_setting(model, settings, table)?,
     };

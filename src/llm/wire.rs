@@ -12,7 +12,8 @@ use super::decode::{DecodedReply, DeltaBuffer, TextField};
 use super::encode::MessageWriter;
 use super::schema;
 use crate::model::{
-    ConversationItem, Effort, Fault, FaultKind, Reply, ReplyPart, Tokens, ToolCall, ToolResult,
+    ConversationItem, Effort, Fault, FaultKind, Image, Reply, ReplyPart, Tokens, ToolCall,
+    ToolResult,
 };
 use crate::net::sse::SseEvent;
 use crate::net::{HeaderName, header};
@@ -76,6 +77,8 @@ pub(super) struct WireSetup {
     pub(super) cache_key: Option<String>,
     /// The output limit of the model, if the model table has it.
     pub(super) max_output: Option<Tokens>,
+    /// Whether the model takes images.
+    pub(super) takes_images: bool,
     /// More fields for the body of each request.
     pub(super) options: Arc<Map<String, Value>>,
     /// How much the model is to reason.
@@ -156,19 +159,57 @@ pub(super) trait Encode {
     /// Writes an entry of the conversation.
     fn encode_item(&self, item: &ConversationItem, writer: &mut MessageWriter<'_>) {
         match item {
-            ConversationItem::User(message) => self.encode_user(&message.text, writer),
+            ConversationItem::User(message) if message.images.is_empty() => {
+                self.encode_user(&message.text, writer);
+            }
+            ConversationItem::User(message) if self.takes_images() => {
+                self.encode_images(&message.text, &message.images, writer);
+            }
+            ConversationItem::User(message) => {
+                self.encode_user(&Image::omit_all(&message.text, &message.images), writer);
+            }
             ConversationItem::Assistant(reply) => self.encode_reply(reply, writer),
             ConversationItem::Exchange(exchange) => {
                 self.encode_reply(exchange.reply(), writer);
                 for (call, result) in exchange.reply().calls().zip(exchange.results()) {
-                    self.encode_result(call, result, writer);
+                    if result.images.is_empty() || self.takes_images() {
+                        self.encode_result(call, result, writer);
+                    } else {
+                        let text = Image::omit_all(&result.text, &result.images);
+                        self.encode_result(call, &ToolResult { text, ..result.clone() }, writer);
+                    }
+                }
+                if !self.has_images_in_results() && self.takes_images() {
+                    self.encode_images_of_results(exchange.results(), writer);
                 }
             }
         }
     }
 
+    /// Writes the images of tool results as a message of the user.
+    fn encode_images_of_results(&self, results: &[ToolResult], writer: &mut MessageWriter<'_>) {
+        let images: Vec<Image> =
+            results.iter().flat_map(|result| &result.images).cloned().collect();
+        if !images.is_empty() {
+            let names: Vec<String> = images.iter().map(Image::placeholder).collect();
+            let text = format!("The images of the tool results: {}", names.join(" "));
+            self.encode_images(&text, &images, writer);
+        }
+    }
+
     /// Writes a message of the user.
     fn encode_user(&self, text: &str, writer: &mut MessageWriter<'_>);
+
+    /// Writes a message of the user with its images.
+    fn encode_images(&self, text: &str, images: &[Image], writer: &mut MessageWriter<'_>);
+
+    /// Returns whether the model takes images.
+    fn takes_images(&self) -> bool;
+
+    /// Returns whether the result of a tool call can have images. Otherwise they follow in a message of the user.
+    fn has_images_in_results(&self) -> bool {
+        false
+    }
 
     /// Writes a reply of the model.
     fn encode_reply(&self, reply: &Reply, writer: &mut MessageWriter<'_>);

@@ -61,6 +61,12 @@ pub struct RequestContent<'a> {
     pub upper_bound: Tokens,
 }
 
+/// Returns the bytes of a message that is not yet part of the conversation.
+fn message_bytes(message: &UserMessage) -> u64 {
+    let images = context_usage::image_bytes(&message.images);
+    message.text.len() as u64 + images + MESSAGE_FRAME_BYTES
+}
+
 /// The upper bound for the frame of a message, in bytes.
 const MESSAGE_FRAME_BYTES: u64 = 64;
 
@@ -108,8 +114,7 @@ impl Machine {
     /// Returns the size of the next model call, with these messages before it and a system prompt of this many bytes.
     pub fn request_size(&self, messages: &[UserMessage], system: u64) -> RequestSize {
         let size = self.conversation.request_size();
-        let more: u64 =
-            messages.iter().map(|message| message.text.len() as u64 + MESSAGE_FRAME_BYTES).sum();
+        let more: u64 = messages.iter().map(message_bytes).sum();
         let size = RequestSize {
             estimate: size.estimate + self.conversation.context_usage().estimate_tokens(more),
             upper_bound: size.upper_bound + Tokens(more),

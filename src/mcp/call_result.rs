@@ -7,6 +7,7 @@ use serde_json::Value;
 use super::error::ServerError;
 use super::tool_description::truncate;
 use crate::model::{ToolStatus, strip_terminal_codes};
+use crate::workspace::image::ImageSource;
 
 /// The result of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,6 +16,8 @@ pub struct CallResult {
     pub status: ToolStatus,
     /// The text for the model.
     pub text: String,
+    /// The images, which the text does not mention.
+    pub images: Vec<ImageSource>,
 }
 
 /// Returns the fields that a deferred call must carry when it is repeated. A server may defer without asking for
@@ -37,7 +40,13 @@ impl CallResult {
             return Self::input_required(result);
         }
         let content = result.get("content").and_then(Value::as_array);
-        let parts: Vec<String> = content.into_iter().flatten().map(content_text).collect();
+        let (mut parts, mut images) = (Vec::new(), Vec::new());
+        for item in content.into_iter().flatten() {
+            match image_source(item, images.len() + 1) {
+                Some(image) => images.push(image),
+                None => parts.push(content_text(item)),
+            }
+        }
         let mut text = parts.join("\n");
         // Most servers repeat structured content as text.
         let has_text = content.is_some_and(|items| items.iter().any(|item| item["type"] == "text"));
@@ -45,12 +54,12 @@ impl CallResult {
             let gap = if text.is_empty() { "" } else { "\n" };
             let _ = write!(text, "{gap}{structured}");
         }
-        if text.is_empty() {
+        if text.is_empty() && images.is_empty() {
             "[no output]".clone_into(&mut text);
         }
         let is_error = result.get("isError").and_then(Value::as_bool) == Some(true);
         let status = if is_error { ToolStatus::Failed } else { ToolStatus::Ok };
-        Self { status, text: truncate(strip_terminal_codes(&text), most) }
+        Self { status, text: truncate(strip_terminal_codes(&text), most), images }
     }
 
     /// Returns the result of a call for which a server wants further input.
@@ -61,14 +70,14 @@ impl CallResult {
         wanted.dedup();
         if wanted.is_empty() {
             let text = "The call was not completed: the server deferred it repeatedly.".to_owned();
-            return Self { status: ToolStatus::Failed, text };
+            return Self::without_images(ToolStatus::Failed, &text);
         }
         let wanted = wanted.join(", ");
         let text = format!(
             "The call was not completed: the server asks for {wanted}, which a run without a user does not have. Give it \
              what it needs as arguments, if it takes them."
         );
-        Self { status: ToolStatus::Failed, text: strip_terminal_codes(&text) }
+        Self::without_images(ToolStatus::Failed, &text)
     }
 
     /// Returns the result of a call that failed without an answer.
@@ -84,8 +93,19 @@ impl CallResult {
             ServerError::Refused(refusal) => refusal.message.clone(),
             error => format!("MCP server '{server}': {error}.{doubt}"),
         };
-        Self { status, text: strip_terminal_codes(&text) }
+        Self::without_images(status, &text)
     }
+
+    /// Returns a result that is text.
+    pub(super) fn without_images(status: ToolStatus, text: &str) -> Self {
+        Self { status, text: strip_terminal_codes(text), images: Vec::new() }
+    }
+}
+
+/// Returns a part of a result that is an image, the n-th one; `None` if it is something else, or can't be decoded.
+fn image_source(item: &Value, n: usize) -> Option<ImageSource> {
+    let data = item["data"].as_str().filter(|_| item["type"] == "image")?;
+    ImageSource::from_base64(format!("result-{n}"), data).ok()
 }
 
 /// Returns one part of a result as text, with a note in place of other content.
@@ -158,7 +178,7 @@ mod tests {
             { "type": "hologram" },
             7,
         ]});
-        let expected = "ab\n[image: image/png, 3 bytes, not shown]\n[audio: audio/wav, damaged]\n\
+        let expected = "ab\n[audio: audio/wav, damaged]\n\
                         [link: file:///a n]\n[resource: file:///b]\nB\n[resource: file:///c, 2 bytes, not shown]\n\
                         [content of an unknown kind: hologram]\n[content of an unknown kind: unknown]";
         assert_eq!(text(&content), expected);
@@ -189,7 +209,7 @@ mod tests {
     #[test]
     fn an_error_of_a_tool_is_a_failed_call() {
         let error = json!({ "content": [{ "type": "text", "text": "no" }], "isError": true });
-        let failed = CallResult { status: ToolStatus::Failed, text: "no".to_owned() };
+        let failed = CallResult::without_images(ToolStatus::Failed, "no");
         assert_eq!(CallResult::from_result(&error, 100), failed);
     }
 
@@ -201,5 +221,15 @@ mod tests {
         let answer = CallResult::from_result(&wanting, 1_000);
         assert_eq!(answer.status, ToolStatus::Failed);
         assert!(answer.text.contains("asks for sampling/createMessage, which"), "{}", answer.text);
+    }
+
+    #[test]
+    fn images_are_decoded() {
+        let image = |data: &str| json!({ "type": "image", "mimeType": "image/png", "data": data });
+        let content = json!({ "content": [image("AAAA"), image("?")] });
+        let result = CallResult::from_result(&content, 1_000);
+        let decoded = ImageSource { name: "result-1".to_owned(), bytes: vec![0; 3] };
+        assert_eq!(result.images, [decoded]);
+        assert_eq!(result.text, "[image: image/png, damaged]");
     }
 }

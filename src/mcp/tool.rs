@@ -104,7 +104,7 @@ impl ServerTool {
     ) -> CallResult {
         let PinnedTool { spec, remote, hints, mirrors, server, .. } = &*self.0;
         if scope.cancel.is_cancelled() {
-            return CallResult { status: ToolStatus::Interrupted, text: "interrupted".to_owned() };
+            return CallResult::without_images(ToolStatus::Interrupted, "interrupted");
         }
         let last_report = Cell::new(None::<Instant>);
         let progress = |text: &str| {

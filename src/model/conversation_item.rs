@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use super::{Reply, ToolResult, word_enum};
+use super::{Image, Reply, ToolResult, word_enum};
 
 /// One entry of a conversation. A tool call never stands without its answer: both are in one entry.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -26,6 +26,16 @@ pub struct UserMessage {
     pub origin: MessageOrigin,
     /// The text, as the model reads it.
     pub text: Arc<str>,
+    /// The images that the text mentions.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub images: Vec<Image>,
+}
+
+impl UserMessage {
+    /// Returns a message without images.
+    pub fn new(origin: MessageOrigin, text: impl Into<Arc<str>>) -> Self {
+        Self { origin, text: text.into(), images: Vec::new() }
+    }
 }
 
 word_enum! {
@@ -126,7 +136,7 @@ impl TryFrom<RawToolExchange> for ToolExchange {
 impl ConversationItem {
     /// Returns a message to the model.
     pub fn user(origin: MessageOrigin, text: impl Into<Arc<str>>) -> Self {
-        Self::User(UserMessage { origin, text: text.into() })
+        Self::User(UserMessage::new(origin, text))
     }
 }
 

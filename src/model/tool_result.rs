@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::{CallId, Digest, TimeSpan, word_enum};
+use super::{CallId, Digest, Image, TimeSpan, word_enum};
 
 /// The result of one tool call. Every call gets exactly one.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -26,6 +26,9 @@ pub struct ToolResult {
     /// The files it read, relative to the workspace. Only files whose content is in `text`: a search reads none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub reads: Vec<Arc<str>>,
+    /// The images that the text mentions.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub images: Vec<Image>,
 }
 
 word_enum! {
@@ -104,7 +107,14 @@ impl ToolResult {
             duration: TimeSpan::ZERO,
             changes: Vec::new(),
             reads: Vec::new(),
+            images: Vec::new(),
         }
+    }
+
+    /// Returns the result with these images. Other images make another result, also with the same text.
+    pub fn with_images(self, images: Vec<Image>) -> Self {
+        let mix = |digest: Digest, image: &Image| digest.with_bytes(image.data.as_bytes());
+        Self { digest: images.iter().fold(self.digest, mix), images, ..self }
     }
 
     /// Returns whether the tool did what was requested.

@@ -1,4 +1,4 @@
-//! `read_file`: reads a text file or a page of it.
+//! `read_file`: reads a text file or a page of it, or an image.
 
 use std::io::{Cursor, Read};
 use std::sync::Arc;
@@ -13,6 +13,7 @@ use super::read_output::end_page;
 use super::tool::{ToolOutput, Truncation};
 use crate::model::{ToolCall, ToolStatus};
 use crate::policy::CallTarget;
+use crate::workspace::image::{ImageSource, is_image};
 use crate::workspace::{
     Encoding, FileError, OpenFile, PageLimits, RelPath, TextFile, TextPage, WorkspaceRoot,
     is_binary,
@@ -34,7 +35,7 @@ pub(super) const TOOL: BuiltInTool = BuiltInTool {
         let (root, budget) = (context.guarded_root(NAME), context.budget());
         Some(build_tool(
             NAME,
-            "Reads a text file. Without offset and limit the whole file is read; a long one is shortened in the \
+            "Reads a text file, or an image (PNG, JPEG, GIF, WebP). Without offset and limit the whole file is read; a long one is shortened in the \
              middle, so read it in pages with offset and limit.",
             move |Arguments { path, offset, limit }| {
                 let path = resolve(&root, Some(&path))?;
@@ -105,6 +106,15 @@ impl PageRequest {
         let failed = |source| FileError::Io { action: "read", path: path.clone(), source };
         let mut start = Vec::new();
         (&mut file).take(8 * 1024).read_to_end(&mut start).map_err(failed)?;
+        if is_image(&start) {
+            let name = path.to_string();
+            return Ok(match ImageSource::read_rest(name, start, file) {
+                Ok(image) => ToolOutput { images: vec![image], ..ToolOutput::ok("") },
+                Err(error) => {
+                    ToolOutput::failed(format!("could not read the image '{path}': {error}"))
+                }
+            });
+        }
         if is_binary(&start) {
             return Ok(ToolOutput::failed(format!(
                 "'{path}' is a binary file of {size} bytes; it cannot be shown as text."

@@ -24,6 +24,7 @@ use crate::port::{
     AuthorizationOutcome, EffectContext, EffectMessage, EffectNotice, PreparedCall, ToolSpec,
     Toolbox, lock,
 };
+use crate::workspace::image::{AttachedImages, ImageLimits};
 
 /// The tools that a model may call, and the policy for their use.
 pub struct ToolRegistry {
@@ -77,6 +78,7 @@ impl ToolRegistry {
                 results: Arc::clone(&results),
                 budget: output_store::bytes_for_tokens(settings.max_result_tokens.0),
                 secrets: Secrets::default(),
+                images: None,
             },
         };
         let tools = tools.into_iter().map(Arc::from).collect();
@@ -115,6 +117,12 @@ impl ToolRegistry {
     /// Returns the registry with secrets that are masked in results.
     pub fn with_secrets(mut self, secrets: Secrets) -> Self {
         self.gate.results.secrets = secrets;
+        self
+    }
+
+    /// Returns the registry for a model with these limits for images; `None` if it takes none.
+    pub fn with_images(mut self, limits: Option<&'static ImageLimits>) -> Self {
+        self.gate.results.images = limits;
         self
     }
 
@@ -514,13 +522,24 @@ struct ResultBuilder {
     results: Arc<dyn OutputStore>,
     budget: Option<usize>,
     secrets: Secrets,
+    /// The limits of the model for images; `None` if it takes none.
+    images: Option<&'static ImageLimits>,
 }
 
 impl ResultBuilder {
     /// Masks secrets, and shortens a text that is too long; its full text is stored.
     fn build(&self, call: &CallId, output: ToolOutput) -> ToolResult {
-        let ToolOutput { status, text, full_text, spooled, omissions, changes, reads, truncation } =
-            output;
+        let ToolOutput {
+            status,
+            text,
+            full_text,
+            spooled,
+            omissions,
+            changes,
+            reads,
+            images,
+            truncation,
+        } = output;
         let text = self.secrets.mask(text);
         let short = match truncation {
             Truncation::Allowed => self
@@ -559,7 +578,11 @@ impl ResultBuilder {
                 }
             };
         }
-        ToolResult { changes, reads, ..ToolResult::new(call.clone(), status, shown) }
+        let attached = AttachedImages::prepare(&images, self.images);
+        attached.add_lines_to(&mut shown);
+        let shown = if images.is_empty() { shown } else { self.secrets.mask(shown) };
+        let result = ToolResult::new(call.clone(), status, shown).with_images(attached.images);
+        ToolResult { changes, reads, ..result }
     }
 }
 

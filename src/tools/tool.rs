@@ -11,6 +11,7 @@ use crate::machine::CallIntent;
 use crate::model::{CallAccess, CallId, FileChange, TimeSpan, ToolStatus};
 use crate::policy::{CallKind, CallTarget};
 use crate::port::{EffectContext, ToolSpec};
+use crate::workspace::image::ImageSource;
 
 /// A tool: its specification for the model, and its parser of arguments.
 ///
@@ -128,6 +129,8 @@ pub struct ToolOutput {
     pub changes: Vec<FileChange>,
     /// The files whose content is in the text, relative to the workspace.
     pub reads: Vec<Arc<str>>,
+    /// Images for the model; each adds a line to the text.
+    pub images: Vec<ImageSource>,
     /// Whether a long text is shortened; pages are not.
     pub truncation: Truncation,
 }
@@ -162,6 +165,7 @@ impl ToolOutput {
             omissions: Vec::new(),
             changes: Vec::new(),
             reads: Vec::new(),
+            images: Vec::new(),
             truncation: Truncation::Allowed,
         }
     }

@@ -29,6 +29,7 @@ pub fn plan_first(
     let store = request.target.store().cloned();
     let planning = RunRequest {
         options: request.options.clone(),
+        images: request.images.clone(),
         exit_on_partial: request.exit_on_partial,
         ..RunRequest::new(Arc::clone(&task), SessionTarget::new(store), CostSource::Plan)
     };

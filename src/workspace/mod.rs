@@ -12,6 +12,7 @@ mod edit_batch;
 mod editor_buffers;
 mod error;
 mod generated;
+pub mod image;
 pub mod index;
 mod input_file;
 mod line_page;

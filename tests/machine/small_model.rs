@@ -327,7 +327,7 @@ fn prepared(id: EffectId) -> Vec<Event> {
             exchanges: 1,
             ..RequestSize::default()
         },
-        messages: [UserMessage { origin: MessageOrigin::Steering, text: "left".into() }].into(),
+        messages: [UserMessage::new(MessageOrigin::Steering, "left")].into(),
     });
     events
 }

@@ -106,8 +106,14 @@ fn drive(
     let used = target.opened().map(|opened| opened.history.machine.state.run().used);
     // A stored session has its task.
     let task = used.is_none().then(|| Arc::clone(task));
-    let request =
-        RunRequest { task, target, options, source: CostSource::Subagent, exit_on_partial: None };
+    let request = RunRequest {
+        task,
+        images: Vec::new(),
+        target,
+        options,
+        source: CostSource::Subagent,
+        exit_on_partial: None,
+    };
     let changes = ObservedChanges::default();
     let meter = UsageMeter::new(scope.clone(), agent.name.as_str().into(), Arc::clone(&changes));
     let meter = meter.after(used.unwrap_or_default());

@@ -159,6 +159,9 @@ pub(crate) struct RunArgs {
     pub(crate) stdin: bool,
 
     #[command(flatten)]
+    pub(crate) images: ImageArgs,
+
+    #[command(flatten)]
     pub(crate) settings: SettingsArgs,
 
     #[command(flatten)]
@@ -195,6 +198,14 @@ pub(crate) struct RunArgs {
     /// Don't store the session
     #[arg(long, conflicts_with = "session")]
     pub(crate) ephemeral: bool,
+}
+
+/// Images for the model.
+#[derive(Debug, Default, Args)]
+pub(crate) struct ImageArgs {
+    /// Give the model an image with the task: PNG, JPEG, GIF or WebP (repeatable)
+    #[arg(long = "image", value_name = "FILE")]
+    pub(crate) files: Vec<PathBuf>,
 }
 
 #[derive(Debug, Args)]

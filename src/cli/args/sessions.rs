@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 
-use super::{LastArgs, LayerArgs, OutputArgs, SettingsArgs};
+use super::{ImageArgs, LastArgs, LayerArgs, OutputArgs, SettingsArgs};
 
 #[derive(Debug, Args)]
 pub(crate) struct ResumeArgs {
@@ -21,6 +21,9 @@ pub(crate) struct ResumeArgs {
 
     #[command(flatten)]
     pub(crate) last: LastArgs,
+
+    #[command(flatten)]
+    pub(crate) images: ImageArgs,
 
     #[command(flatten)]
     pub(crate) settings: SettingsArgs,
@@ -56,6 +59,9 @@ pub(crate) struct ForkArgs {
 
     #[command(flatten)]
     pub(crate) last: LastArgs,
+
+    #[command(flatten)]
+    pub(crate) images: ImageArgs,
 
     #[command(flatten)]
     pub(crate) settings: SettingsArgs,

@@ -12,11 +12,12 @@ use architect::journal::{
 };
 use architect::model::ToolStatus;
 use architect::view::{CostSource, sanitize};
+use architect::workspace::image::ImageSource;
 use architect::workspace::read_input;
 use architect::workspace::worktree::{RecordedFiles, WorktreeContent, WorktreeName};
 use serde_json::json;
 
-use crate::cli::args::{ForkArgs, OutputArgs, ResumeArgs, SettingsArgs};
+use crate::cli::args::{ForkArgs, ImageArgs, OutputArgs, ResumeArgs, SettingsArgs};
 use crate::cli::config_options::{self, SavedOptions};
 use crate::cli::error::CliError;
 use crate::cli::session_lookup::SessionLookup;
@@ -29,10 +30,11 @@ pub(crate) fn resume(args: &ResumeArgs, world: ProcessEnv) -> Result<u8, CliErro
     let stored = SessionLookup::open(&args.settings.layers, args.last, &world)?;
     let session = stored.find(&args.session)?;
     let prompt = read_prompt(args.prompt.as_deref())?;
+    let images = read_images(&args.images, prompt.as_ref())?;
     let repair = if args.repair { DamagePolicy::Truncate } else { DamagePolicy::Refuse };
     stored.complete_restore(session, &world)?;
     let (settings, output) = (&args.settings, &args.output);
-    let request = ResumeRequest { repair, prompt, worktree: None, settings, output };
+    let request = ResumeRequest { repair, prompt, images, worktree: None, settings, output };
     resume_session(&stored, session, request, world)
 }
 
@@ -59,6 +61,7 @@ pub(crate) fn fork(args: &ForkArgs, world: ProcessEnv) -> Result<u8, CliError> {
         after => after,
     };
     let prompt = read_prompt(args.prompt.as_deref())?;
+    let images = read_images(&args.images, prompt.as_ref())?;
     let mut replacement = None;
     if let Some(path) = &args.tool_result {
         let text = read_input(path)
@@ -88,7 +91,7 @@ pub(crate) fn fork(args: &ForkArgs, world: ProcessEnv) -> Result<u8, CliError> {
     }
     let repair = DamagePolicy::Refuse;
     let (settings, output) = (&args.settings, &args.output);
-    let request = ResumeRequest { repair, prompt, worktree, settings, output };
+    let request = ResumeRequest { repair, prompt, images, worktree, settings, output };
     resume_session(&stored, session, request, world)
 }
 
@@ -141,10 +144,20 @@ fn read_prompt(prompt: Option<&str>) -> Result<Option<String>, CliError> {
     prompt.map(|text| task_text::read_task(Some(text), false)).transpose()
 }
 
+/// Returns the images of the next task.
+fn read_images(args: &ImageArgs, prompt: Option<&String>) -> Result<Vec<ImageSource>, CliError> {
+    if prompt.is_none() && !args.files.is_empty() {
+        return Err(CliError::usage("--image needs a next task that it belongs to")
+            .hint("write the task behind the session"));
+    }
+    task_text::read_images(args)
+}
+
 /// How a session is resumed.
 struct ResumeRequest<'a> {
     repair: DamagePolicy,
     prompt: Option<String>,
+    images: Vec<ImageSource>,
     /// The worktree that was made for it.
     worktree: Option<WorktreeRun>,
     settings: &'a SettingsArgs,
@@ -198,6 +211,7 @@ fn resume_session(
     }
     let run_request = RunRequest {
         task: request.prompt.map(Arc::from),
+        images: request.images,
         target: SessionTarget::Stored(stored.store.clone(), Box::new(opened)),
         options: json!(saved),
         source: CostSource::Agent,

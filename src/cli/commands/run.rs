@@ -58,6 +58,7 @@ pub(crate) fn run(args: &RunArgs, world: ProcessEnv) -> Result<u8, CliError> {
     )?;
     let (prompt, worktree) = prompt_and_worktree(args);
     let text = task_text::read_task(prompt, args.stdin)?;
+    let images = task_text::read_images(&args.images)?;
     worktree_run::sweep(&world);
     let target = match (args.ephemeral, &args.session) {
         (true, _) => SessionTarget::Ephemeral,
@@ -99,6 +100,7 @@ pub(crate) fn run(args: &RunArgs, world: ProcessEnv) -> Result<u8, CliError> {
     }
     let request = RunRequest {
         options: json!(saved),
+        images,
         exit_on_partial: args.output.exit_code_on_partial,
         ..RunRequest::new(text, target, CostSource::Agent)
     };

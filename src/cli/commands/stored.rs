@@ -27,7 +27,7 @@ pub(crate) fn send(
     let stored = SessionLookup::open(&args.layers, args.last, world)?;
     let session = stored.find_and_report_folder(&args.session)?;
     let text = mask_message(&task_text::read_message(&args.message)?, &stored.secrets);
-    stored.store.send(session, &QueuedMessage { kind, text: text.into() })?;
+    stored.store.send(session, &QueuedMessage::new(kind, text))?;
     let when = match kind {
         MessageKind::Steering => "before its next model call",
         _ => "when it would have ended",

@@ -6,7 +6,9 @@ use super::{Anthropic, thought_binding};
 use crate::llm::encode::{MessageGroup, MessageWriter, json};
 use crate::llm::schema;
 use crate::llm::wire::{Cloud, Encode, RequestFrame, ToolChoice, sendable_parts};
-use crate::model::{CallId, Effort, OpaqueBlock, Reply, ReplyPart, Tokens, ToolCall, ToolResult};
+use crate::model::{
+    CallId, Effort, Image, OpaqueBlock, Reply, ReplyPart, Tokens, ToolCall, ToolResult,
+};
 
 /// Consecutive user messages and tool results are blocks of one message; the provider would merge them anyway. The cache
 /// mark goes to the last block.
@@ -120,6 +122,21 @@ impl Encode for Anthropic {
         }
     }
 
+    fn encode_images(&self, text: &str, images: &[Image], writer: &mut MessageWriter<'_>) {
+        self.encode_user(text, writer);
+        for image in images {
+            writer.add(&USER, |out| encode_image(image, out));
+        }
+    }
+
+    fn takes_images(&self) -> bool {
+        self.0.takes_images
+    }
+
+    fn has_images_in_results(&self) -> bool {
+        true
+    }
+
     fn encode_reply(&self, reply: &Reply, writer: &mut MessageWriter<'_>) {
         let mut parts = sendable_parts(reply, &self.0.id);
         // The API rejects a message that ends with a thinking block.
@@ -143,7 +160,18 @@ impl Encode for Anthropic {
     fn encode_result(&self, _: &ToolCall, result: &ToolResult, writer: &mut MessageWriter<'_>) {
         writer.add(&USER, |out| {
             json::field(out, r#""type":"tool_result","tool_use_id":"#, &call_id(&result.call));
-            json::field(out, r#","content":"#, json::tool_output(result));
+            json::raw(out, r#","content":"#);
+            let images: &[Image] = if self.0.takes_images { &result.images } else { &[] };
+            if images.is_empty() {
+                json::field(out, "", json::tool_output(result));
+            } else {
+                json::field(out, r#"[{"type":"text","text":"#, json::tool_output(result));
+                for image in images {
+                    json::raw(out, "},{");
+                    encode_image(image, out);
+                }
+                json::raw(out, "}]");
+            }
             json::raw(out, if result.is_ok() { "" } else { r#","is_error":true"# });
         });
     }
@@ -178,6 +206,15 @@ impl Anthropic {
         let budget = limit.0.saturating_sub(limit.0 / 4).min(wanted);
         (budget >= MIN_THINKING_BUDGET).then_some(budget)
     }
+}
+
+/// Writes the fields of an image.
+fn encode_image(image: &Image, out: &mut Vec<u8>) {
+    let prefix = r#""type":"image","source":{"type":"base64","media_type":"#;
+    json::field(out, prefix, image.media_type.as_str());
+    json::raw(out, r#","data":""#);
+    json::raw(out, &image.data);
+    json::raw(out, "\"}");
 }
 
 /// Returns an id, which may be from another provider, in the characters that the API accepts.
@@ -336,5 +373,32 @@ mod tests {
         assert_eq!(request(&strict)["output_config"]["format"]["schema"], strict);
         assert!(request(&loose).get("output_config").is_none());
         assert!(request(&loose)["system"][0]["text"].as_str().unwrap().contains("JSON Schema"));
+    }
+
+    #[test]
+    fn images_are_blocks_of_messages_and_of_tool_results() {
+        let Anthropic(setup) = wire(false);
+        let wire = Anthropic(WireSetup { takes_images: true, ..setup });
+        let text = text(&wire, &EMPTY_FRAME, &fixtures::items_with_images());
+        let image = |data: &str| {
+            let source = json!({"type": "base64", "media_type": "image/png", "data": data});
+            json!({"type": "image", "source": source})
+        };
+        assert_eq!(
+            serde_json::from_str::<Value>(&text).unwrap()["messages"],
+            json!([
+                {"role": "user", "content": [
+                    {"type": "text", "text": "look\n[image a.png, 8x6]"}, image("AAAA"),
+                ]},
+                {"role": "assistant", "content": [
+                    {"type": "tool_use", "id": "c1", "name": "grep", "input": {}},
+                ]},
+                {"role": "user", "content": [
+                    {"type": "tool_result", "tool_use_id": "c1", "content": [
+                        {"type": "text", "text": "[image b.png, 8x6]"}, image("BBBB"),
+                    ]},
+                ]},
+            ])
+        );
     }
 }

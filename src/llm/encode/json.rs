@@ -3,7 +3,7 @@
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::model::{ToolArguments, ToolCall, ToolResult};
+use crate::model::{Image, ToolArguments, ToolCall, ToolResult};
 
 /// Writes text and then a JSON value: `,"name":` and `"grep"`.
 pub(crate) fn field<T: Serialize + ?Sized>(out: &mut Vec<u8>, prefix: &str, value: &T) {
@@ -26,6 +26,13 @@ pub(crate) fn unquoted(out: &mut Vec<u8>, text: &str) {
     field(out, "", text);
     out.pop();
     out.remove(start);
+}
+
+/// Writes an image as a `data:` URL in quotes.
+pub(crate) fn data_url(out: &mut Vec<u8>, image: &Image) {
+    for text in ["\"data:", image.media_type.as_str(), ";base64,", &image.data, "\""] {
+        raw(out, text);
+    }
 }
 
 /// Writes text as it is.

@@ -5,7 +5,9 @@ use serde_json::{Map, Value, json};
 use super::Gemini;
 use crate::llm::encode::{MessageGroup, MessageWriter, json};
 use crate::llm::wire::{EffortSetting, Encode, RequestFrame, merge_fields};
-use crate::model::{CallId, Effort, OpaqueBlock, Reply, ReplyPart, Tokens, ToolCall, ToolResult};
+use crate::model::{
+    CallId, Effort, Image, OpaqueBlock, Reply, ReplyPart, Tokens, ToolCall, ToolResult,
+};
 
 static USER: MessageGroup = group(r#"{"role":"user","parts":["#);
 
@@ -72,6 +74,23 @@ impl Encode for Gemini {
                 json::raw(out, "}");
             });
         }
+    }
+
+    fn encode_images(&self, text: &str, images: &[Image], writer: &mut MessageWriter<'_>) {
+        self.encode_user(text, writer);
+        for image in images {
+            writer.add(&USER, |out| {
+                let prefix = r#"{"inlineData":{"mimeType":"#;
+                json::field(out, prefix, image.media_type.as_str());
+                json::raw(out, r#","data":""#);
+                json::raw(out, &image.data);
+                json::raw(out, "\"}}");
+            });
+        }
+    }
+
+    fn takes_images(&self) -> bool {
+        self.0.takes_images
     }
 
     fn encode_reply(&self, reply: &Reply, writer: &mut MessageWriter<'_>) {
@@ -304,5 +323,19 @@ mod tests {
         assert_eq!(old["generationConfig"], json!({"maxOutputTokens": 9}));
         let system = old["systemInstruction"]["parts"][0]["text"].as_str().unwrap().to_owned();
         assert!(system.contains("JSON Schema"));
+    }
+
+    #[test]
+    fn images_are_inline_data_of_the_user() {
+        let Gemini(setup) = wire("gemini-3-pro");
+        let wire = Gemini(WireSetup { takes_images: true, ..setup });
+        let request = text(&wire, &EMPTY_FRAME, &fixtures::items_with_images());
+        let image = |data: &str| json!({"inlineData": {"mimeType": "image/png", "data": data}});
+        let contents = serde_json::from_str::<Value>(&request).unwrap()["contents"].clone();
+        let parts = |index: usize| contents[index]["parts"].clone();
+        assert_eq!(parts(0), json!([{"text": "look\n[image a.png, 8x6]"}, image("AAAA")]));
+        assert_eq!(parts(2)[0]["functionResponse"]["response"]["output"], "[image b.png, 8x6]");
+        let names = json!({"text": "The images of the tool results: [image b.png, 8x6]"});
+        assert_eq!(parts(3), json!([names, image("BBBB")]));
     }
 }

@@ -12,6 +12,7 @@ use thiserror::Error;
 use super::model_spec::ModelSpec;
 use super::provider::Provider;
 use crate::model::{Effort, LongInputPrice, MicroUsd, Price, Tokens, nearest, nearest_within};
+use crate::workspace::image::{self, ImageLimits};
 use crate::workspace::read_input;
 
 /// The table of this release.
@@ -40,6 +41,8 @@ pub struct ModelInfo {
     pub max_output: Option<Tokens>,
     /// The provider's words for how much the model reasons, the least first; `None` if they are unknown.
     pub efforts: Option<Vec<String>>,
+    /// Whether it takes images, if that is known.
+    pub images: Option<bool>,
 }
 
 /// What the user says about a model. What is missing is as in the table.
@@ -53,6 +56,8 @@ pub struct ModelFacts {
     pub price: BTreeMap<String, f64>,
     /// The provider's words for how much the model reasons, the least first.
     pub efforts: Option<Vec<String>>,
+    /// Whether it takes images.
+    pub images: Option<bool>,
 }
 
 /// An error of loading a model table: the file, and the reason with its position.
@@ -79,6 +84,7 @@ struct ModelRow {
     price: Option<PriceRow>,
     long: Option<LongContextPriceRow>,
     efforts: Option<Vec<String>>,
+    images: Option<bool>,
 }
 
 /// Prices in dollars per million tokens.
@@ -124,6 +130,7 @@ impl ModelTable {
         for row in &mut over.rows {
             let known = self.rows.iter().find(|known| known.is_same_model(row));
             row.efforts = row.efforts.take().or_else(|| known?.efforts.clone());
+            row.images = row.images.or_else(|| known?.images);
         }
         self.rows.retain(|row| !over.rows.iter().any(|new| new.is_same_model(row)));
         self.rows.extend(over.rows);
@@ -154,6 +161,7 @@ impl ModelTable {
             window: facts.window.or(known.and_then(|known| known.window)),
             max_output: facts.max_output.or(known.and_then(|known| known.max_output)),
             efforts: facts.efforts.or(known.and_then(|known| known.efforts.clone())),
+            images: facts.images.or(known.and_then(|known| known.images)),
         };
         self.rows.retain(|known| !known.is_same_model(&row));
         self.rows.push(row);
@@ -292,6 +300,22 @@ pub enum EffortError {
 }
 
 impl ModelInfo {
+    /// Returns whether the model takes images.
+    pub fn takes_images(&self) -> bool {
+        self.images == Some(true)
+    }
+
+    /// Returns the limits of its provider for images; `None` if it takes none.
+    pub fn image_limits(&self) -> Option<&'static ImageLimits> {
+        let is_of =
+            |maker: &str, family: &str| self.provider.name() == maker || self.id.contains(family);
+        self.takes_images().then_some(match () {
+            () if is_of("anthropic", "claude") => &image::ANTHROPIC,
+            () if is_of("gemini", "gemini") => &image::GEMINI,
+            () => &image::OPENAI,
+        })
+    }
+
     /// Returns the efforts of the model in the words of the user; `None` if they are unknown.
     pub fn efforts(&self) -> Option<Vec<&'static str>> {
         self.efforts.as_ref()?;
@@ -337,7 +361,8 @@ impl ModelRow {
             (Some(price), long) => Some(price.price(long)?),
         };
         let (window, max_output) = (self.window.map(Tokens), self.output.map(Tokens));
-        Some(ModelInfo { provider, id, price, window, max_output, efforts: self.efforts })
+        let Self { efforts, images, .. } = self;
+        Some(ModelInfo { provider, id, price, window, max_output, efforts, images })
     }
 }
 

@@ -9,7 +9,9 @@ use super::quirks::ReasoningEcho;
 use crate::llm::encode::{MessageGroup, MessageWriter, json};
 use crate::llm::schema;
 use crate::llm::wire::{Encode, RequestFrame};
-use crate::model::{CallId, Digest, OpaqueBlock, Reply, ReplyPart, Tokens, ToolCall, ToolResult};
+use crate::model::{
+    CallId, Digest, Image, OpaqueBlock, Reply, ReplyPart, Tokens, ToolCall, ToolResult,
+};
 
 /// Consecutive messages of the user are merged: templates of many local models require alternating roles.
 static USER: MessageGroup = MessageGroup {
@@ -17,6 +19,14 @@ static USER: MessageGroup = MessageGroup {
     between: r"\n\n",
     close: r#""}"#,
     close_with_mark: r#""}"#,
+};
+
+/// The parts of a message of the user with images.
+static USER_PARTS: MessageGroup = MessageGroup {
+    open: r#"{"role":"user","content":["#,
+    between: ",",
+    close: "]}",
+    close_with_mark: "]}",
 };
 
 static ASSISTANT: MessageGroup =
@@ -87,10 +97,29 @@ impl Encode for Chat {
         if text.trim().is_empty() {
             return;
         }
-        if self.quirks.needs_assistant_after_tools && writer.is_in(&TOOL) {
-            writer.add(&ASSISTANT, |out| json::raw(out, ASSISTANT_BRIDGE));
-        }
+        self.encode_bridge(writer);
         writer.add(&USER, |out| json::unquoted(out, text));
+    }
+
+    fn encode_images(&self, text: &str, images: &[Image], writer: &mut MessageWriter<'_>) {
+        self.encode_bridge(writer);
+        if !text.trim().is_empty() {
+            writer.add(&USER_PARTS, |out| {
+                json::field(out, r#"{"type":"text","text":"#, text);
+                json::raw(out, "}");
+            });
+        }
+        for image in images {
+            writer.add(&USER_PARTS, |out| {
+                json::raw(out, r#"{"type":"image_url","image_url":{"url":"#);
+                json::data_url(out, image);
+                json::raw(out, "}}");
+            });
+        }
+    }
+
+    fn takes_images(&self) -> bool {
+        self.setup.takes_images
     }
 
     fn encode_reply(&self, reply: &Reply, writer: &mut MessageWriter<'_>) {
@@ -123,6 +152,13 @@ impl Encode for Chat {
 }
 
 impl Chat {
+    /// Writes a message of the assistant after tool results, for a server that requires it before the user's.
+    fn encode_bridge(&self, writer: &mut MessageWriter<'_>) {
+        if self.quirks.needs_assistant_after_tools && writer.is_in(&TOOL) {
+            writer.add(&ASSISTANT, |out| json::raw(out, ASSISTANT_BRIDGE));
+        }
+    }
+
     /// Writes the reasoning that the server expects back.
     fn encode_reasoning(&self, reply: &Reply, out: &mut Vec<u8>) {
         let own = |part: &'_ ReplyPart| match part {
@@ -277,5 +313,29 @@ mod tests {
         assert_eq!(request["response_format"], json!({"type": "json_object"}));
         let system = request["messages"][0]["content"].as_str().unwrap();
         assert!(system.contains(r#""properties":{"a""#));
+    }
+
+    #[test]
+    fn images_of_results_follow_in_a_message_of_the_user() {
+        let mut chat = chat("openai-chat", "api.openai.com");
+        chat.setup.takes_images = true;
+        let image = |data: &str| {
+            let url = format!("data:image/png;base64,{data}");
+            json!({"type": "image_url", "image_url": {"url": url}})
+        };
+        let text = |text: &str| json!({"type": "text", "text": text});
+        assert_eq!(
+            messages(&chat, &fixtures::items_with_images()),
+            json!([
+                {"role": "user", "content": [text("look\n[image a.png, 8x6]"), image("AAAA")]},
+                {"role": "assistant", "content": null, "tool_calls": [
+                    {"id": "c1", "type": "function", "function": {"name": "grep", "arguments": "{}"}},
+                ]},
+                {"role": "tool", "tool_call_id": "c1", "content": "[image b.png, 8x6]"},
+                {"role": "user", "content": [
+                    text("The images of the tool results: [image b.png, 8x6]"), image("BBBB"),
+                ]},
+            ])
+        );
     }
 }

@@ -7,7 +7,7 @@ use super::item::MessageFrame;
 use crate::llm::encode::{MessageGroup, MessageWriter, json};
 use crate::llm::schema;
 use crate::llm::wire::{Encode, RequestFrame, sendable_parts};
-use crate::model::{OpaqueBlock, Reply, ReplyPart, Tokens, ToolCall, ToolResult};
+use crate::model::{Image, OpaqueBlock, Reply, ReplyPart, Tokens, ToolCall, ToolResult};
 
 /// The input is one flat list.
 static ITEM: MessageGroup = MessageGroup { open: "", between: ",", close: "", close_with_mark: "" };
@@ -77,6 +77,22 @@ impl Encode for Responses {
                 json::raw(out, "}]}");
             });
         }
+    }
+
+    fn encode_images(&self, text: &str, images: &[Image], writer: &mut MessageWriter<'_>) {
+        self.encode_user(text, writer);
+        for image in images {
+            writer.add(&ITEM, |out| {
+                let prefix = r#"{"role":"user","content":[{"type":"input_image","image_url":"#;
+                json::raw(out, prefix);
+                json::data_url(out, image);
+                json::raw(out, "}]}");
+            });
+        }
+    }
+
+    fn takes_images(&self) -> bool {
+        self.0.takes_images
     }
 
     fn encode_reply(&self, reply: &Reply, writer: &mut MessageWriter<'_>) {
@@ -232,5 +248,24 @@ mod tests {
             !text(&wire("gpt-4o", "api.openai.com"), &EMPTY_FRAME, &[])
                 .contains("include\":[\"reasoning")
         );
+    }
+
+    #[test]
+    fn images_are_input_of_the_user() {
+        let Responses(setup) = wire("gpt-5.5", "localhost");
+        let wire = Responses(WireSetup { takes_images: true, ..setup });
+        let request = text(&wire, &EMPTY_FRAME, &fixtures::items_with_images());
+        let user = |content: Value| json!({"role": "user", "content": [content]});
+        let image = |data: &str| {
+            let url = format!("data:image/png;base64,{data}");
+            user(json!({"type": "input_image", "image_url": url}))
+        };
+        let text = |text: &str| user(json!({"type": "input_text", "text": text}));
+        let input = serde_json::from_str::<Value>(&request).unwrap()["input"].clone();
+        let input = input.as_array().unwrap();
+        assert_eq!(input[..2], [text("look\n[image a.png, 8x6]"), image("AAAA")]);
+        assert_eq!(input[3]["output"], "[image b.png, 8x6]");
+        let names = text("The images of the tool results: [image b.png, 8x6]");
+        assert_eq!(input[4..], [names, image("BBBB")]);
     }
 }

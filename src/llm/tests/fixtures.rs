@@ -8,8 +8,8 @@ use crate::llm::encode::MessageWriter;
 use crate::llm::wire::{ApiFormat, RequestFrame, ToolChoice, Wire, WireSetup};
 use crate::llm::{anthropic, gemini, openai_chat, openai_responses};
 use crate::model::{
-    ConversationItem, OpaqueBlock, Reply, ReplyFinish, ReplyPart, Tokens, ToolCall, ToolExchange,
-    ToolResult, ToolStatus, Usage,
+    ConversationItem, Image, ImageType, MessageOrigin, OpaqueBlock, Reply, ReplyFinish, ReplyPart,
+    Tokens, ToolCall, ToolExchange, ToolResult, ToolStatus, Usage, UserMessage,
 };
 use crate::port::ToolSpec;
 
@@ -64,6 +64,28 @@ pub(in crate::llm) fn tool_exchange(
     let results: Vec<ToolResult> = results.collect();
     parts.extend(calls.into_iter().map(ReplyPart::Call));
     ConversationItem::Exchange(ToolExchange::new(reply_of(parts), results).unwrap())
+}
+
+/// Returns a conversation with an image from the user, and one in the result of a tool.
+pub(in crate::llm) fn items_with_images() -> [ConversationItem; 2] {
+    let image = |name: &str, data: &str| Image {
+        name: name.into(),
+        media_type: ImageType::Png,
+        width: 8,
+        height: 6,
+        tokens: Tokens(1),
+        data: data.into(),
+    };
+    let (origin, text) = (MessageOrigin::Task, "look\n[image a.png, 8x6]".into());
+    let images = vec![image("a.png", "AAAA")];
+    let call = ToolCall::new("c1".into(), "grep", "{}");
+    let result = ToolResult::new("c1".into(), ToolStatus::Ok, "[image b.png, 8x6]");
+    let result = result.with_images(vec![image("b.png", "BBBB")]);
+    let exchange = ToolExchange::new(reply_of(vec![ReplyPart::Call(call)]), [result]).unwrap();
+    [
+        ConversationItem::User(UserMessage { origin, text, images }),
+        ConversationItem::Exchange(exchange),
+    ]
 }
 
 /// Returns the request for a conversation.

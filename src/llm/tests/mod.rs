@@ -2,4 +2,5 @@
 
 mod corruption;
 pub(super) mod fixtures;
+mod images;
 mod options;

@@ -5,7 +5,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::{ConversationItem, OpaqueBlock, Reply, ReplyPart, Tokens, Usage};
+use crate::model::{
+    ConversationItem, Image, OpaqueBlock, Reply, ReplyPart, Tokens, ToolResult, Usage,
+};
 
 /// Measures a conversation in bytes and estimates its size in tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -40,6 +42,9 @@ const SHORT_BYTES: u64 = 16_000;
 
 /// The bytes of the frame of a message, a call or a result.
 const FRAME_BYTES: u64 = 16;
+
+/// The bytes of text that a token of an image counts as. More than most texts have, so that the estimate is not too low.
+const BYTES_PER_IMAGE_TOKEN: u64 = 4;
 
 impl ContextUsage {
     /// Returns the usage of an empty conversation with this many bytes of system prompt and tools.
@@ -134,12 +139,13 @@ pub(crate) fn instruction_bytes(text: &str) -> u64 {
 /// Returns the bytes of an item in a request, without the details of its format.
 pub(crate) fn item_bytes(item: &ConversationItem) -> u64 {
     match item {
-        ConversationItem::User(message) => FRAME_BYTES + text_bytes(&message.text),
+        ConversationItem::User(message) => {
+            FRAME_BYTES + text_bytes(&message.text) + image_bytes(&message.images)
+        }
         ConversationItem::Assistant(reply) => reply_bytes(reply),
         ConversationItem::Exchange(exchange) => {
             let results = exchange.results().iter();
-            let results: u64 =
-                results.map(|result| 2 * FRAME_BYTES + text_bytes(&result.text)).sum();
+            let results: u64 = results.map(|result| 2 * FRAME_BYTES + result_bytes(result)).sum();
             reply_bytes(exchange.reply()) + results
         }
     }
@@ -154,6 +160,15 @@ fn reply_bytes(reply: &Reply) -> u64 {
         ReplyPart::Opaque(OpaqueBlock { json, .. }) => text_bytes(json),
     };
     FRAME_BYTES + reply.parts.iter().map(part).sum::<u64>()
+}
+
+fn result_bytes(result: &ToolResult) -> u64 {
+    text_bytes(&result.text) + image_bytes(&result.images)
+}
+
+/// Returns the bytes of text that have as many tokens as these images. Their content is far longer.
+pub(crate) fn image_bytes(images: &[Image]) -> u64 {
+    images.iter().map(|image| image.tokens.0.saturating_mul(BYTES_PER_IMAGE_TOKEN)).sum()
 }
 
 fn text_bytes(text: &str) -> u64 {

@@ -9,6 +9,7 @@ use std::collections::VecDeque;
 use serde::{Deserialize, Serialize};
 
 use crate::machine::context::context_usage::{self, ContextUsage};
+use crate::machine::context::images;
 use crate::machine::context::repeated_results;
 use crate::machine::context::shorten;
 use crate::machine::context::work_record::WorkRecord;
@@ -89,8 +90,13 @@ impl Conversation {
         if self.context_usage.estimate_request(whole) <= rules.window.percent(rules.full_at) {
             return (Cow::Borrowed(entries), whole);
         }
+        let entries = images::without_images(entries);
+        let whole = beside + entry_bytes(&entries);
+        if self.context_usage.estimate_request(whole) <= rules.window.percent(rules.full_at) {
+            return (Cow::Owned(entries), whole);
+        }
         let limit = self.context_usage.bytes_within(rules.window.percent(rules.threshold));
-        let entries = shorten::shorten_results(entries, whole.saturating_sub(limit));
+        let entries = shorten::shorten_results(&entries, whole.saturating_sub(limit));
         let sent = beside + entry_bytes(&entries);
         (Cow::Owned(entries), sent)
     }
@@ -128,9 +134,43 @@ impl Conversation {
             ConversationItem::User(_) | ConversationItem::Assistant(_) => item,
         };
         self.context_usage.add(context_usage::item_bytes(&item));
+        let has_images = images::count_images(&item) > 0;
+        let entry = ConversationEntry { id: self.take_id(), item };
+        self.entries.push(entry);
+        if has_images {
+            self.limit_images();
+        }
+    }
+
+    fn take_id(&mut self) -> EntryId {
         let id = self.next_id;
         self.next_id.0 += 1;
-        self.entries.push(ConversationEntry { id, item });
+        id
+    }
+
+    /// Leaves out the oldest images if there are too many for one request. Those of the newest entry stay.
+    fn limit_images(&mut self) {
+        let count = |entry: &ConversationEntry| images::count_images(&entry.item);
+        let mut total: usize = self.entries.iter().map(count).sum();
+        if total <= images::MAX_IMAGES {
+            return;
+        }
+        for index in 0..self.entries.len().saturating_sub(1) {
+            if total <= images::KEPT_IMAGES {
+                break;
+            }
+            total -= count(&self.entries[index]);
+            let entry = self.entries[index].clone();
+            self.entries[index] = self.omit_images(entry);
+        }
+    }
+
+    /// Returns the entry with text in place of its images.
+    fn omit_images(&mut self, entry: ConversationEntry) -> ConversationEntry {
+        let Some(item) = images::omit_images(&entry.item) else { return entry };
+        self.context_usage.remove(context_usage::item_bytes(&entry.item));
+        self.context_usage.add(context_usage::item_bytes(&item));
+        ConversationEntry { id: self.take_id(), item }
     }
 
     /// Leaves out what only the model understands that was called so far, and entries with nothing else.
@@ -178,12 +218,20 @@ impl Conversation {
             self.work_record.set_summary(text);
         }
         self.retain_pinned(older);
+        // Then images are left out, oldest first, but for those of the newest entry.
+        for index in 0..newer.len().saturating_sub(1) {
+            if images::count_images(&newer[index].item) == 0 {
+                continue;
+            }
+            if self.fits_with_summary(target_size) {
+                break;
+            }
+            let entry = newer[index].clone();
+            newer[index] = self.omit_images(entry);
+        }
         // Then whole turns are replaced, oldest first, until the rest fits beside the summary. The newest one stays.
         let mut turns = newer.iter().filter(|entry| is_model_turn(&entry.item)).count();
-        while turns > 1
-            && self.context_usage.estimate() + self.size_with_summary(self.work_record.text())
-                > target_size
-        {
+        while turns > 1 && !self.fits_with_summary(target_size) {
             let Some(entry) = newer.pop_front() else { break };
             turns -= usize::from(is_model_turn(&entry.item));
             self.work_record.add(&entry.item);
@@ -201,10 +249,17 @@ impl Conversation {
         }))
     }
 
+    /// Returns whether what is left has this size together with the summary.
+    fn fits_with_summary(&self, target_size: Tokens) -> bool {
+        let summary = self.size_with_summary(self.work_record.text());
+        self.context_usage.estimate() + summary <= target_size
+    }
+
     /// Keeps the user's messages, and removes everything else from the size.
     fn retain_pinned(&mut self, entries: Vec<ConversationEntry>) {
         for entry in entries {
             if is_pinned(&entry.item) {
+                let entry = self.omit_images(entry);
                 self.entries.push(entry);
             } else {
                 self.context_usage.remove(context_usage::item_bytes(&entry.item));

@@ -93,7 +93,7 @@ pub(crate) fn user_message(message: &UserMessage) -> ConversationItem {
         | MessageOrigin::Check
         | MessageOrigin::Summary => Arc::clone(&message.text),
     };
-    ConversationItem::user(message.origin, text)
+    ConversationItem::User(UserMessage { text, ..message.clone() })
 }
 
 /// The result of a call beyond the limit of calls in a reply.

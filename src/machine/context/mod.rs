@@ -3,6 +3,7 @@
 pub(crate) mod compaction_history;
 pub(crate) mod context_usage;
 pub(crate) mod conversation;
+mod images;
 pub(crate) mod instructions;
 pub(crate) mod repeated_results;
 pub(crate) mod shorten;

@@ -292,7 +292,7 @@ mod tests {
 
     #[test]
     fn messages_are_appended_and_steering_is_reported() {
-        let message = |origin| UserMessage { origin, text: "mind the gap".into() };
+        let message = |origin| UserMessage::new(origin, "mind the gap");
         let mut out = StepBuilder::default();
         append_messages(
             &mut out,

@@ -92,9 +92,7 @@ impl ReportSink for EventScript {
         for happening in due {
             match happening {
                 ScenarioAction::Steer(text) => {
-                    inner
-                        .steering
-                        .push(UserMessage { origin: MessageOrigin::Steering, text: text.into() });
+                    inner.steering.push(UserMessage::new(MessageOrigin::Steering, text));
                 }
                 ScenarioAction::FollowUp(text) => inner.follow_ups.push_back(text.into()),
                 ScenarioAction::Signal(signal) => {

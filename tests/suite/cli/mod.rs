@@ -15,6 +15,7 @@ mod exit_codes;
 mod export;
 mod fallback;
 mod hooks;
+mod images;
 mod import;
 mod info_commands;
 mod interrupts;

@@ -192,6 +192,7 @@ impl SessionFixture {
             setup: self.setting()?,
             rules: rules(),
             prompt: prompt.map(Arc::from),
+            images: Vec::new(),
         })
     }
 

@@ -210,7 +210,7 @@ fn a_completed_session_without_a_new_message_stays_as_it_is() {
     let again = fixture.resume(session, None);
     assert_eq!(again, before);
     assert_eq!(fs::read(fixture.journal(session)).unwrap(), journal);
-    let message = QueuedMessage { kind: MessageKind::Steering, text: "one more thing".into() };
+    let message = QueuedMessage::new(MessageKind::Steering, "one more thing");
     let running = fixture.reopen(session);
     fixture.store.send(session, &message).unwrap();
     drop(running);
@@ -346,7 +346,7 @@ fn messages_from_another_process_reach_the_running_session_once() {
     let session = journal.session();
     let store = fixture.store.clone();
     let message = move |kind, text: &str| {
-        store.send(session, &QueuedMessage { kind, text: text.into() }).unwrap();
+        store.send(session, &QueuedMessage::new(kind, text)).unwrap();
     };
     // While the first call is prepared, a steering message comes; before the last one, a follow-up.
     let send = move |turn| match turn {
@@ -380,7 +380,7 @@ fn a_follow_up_beyond_the_limit_waits_for_the_next_run() {
     let (journal, machine, output) = fixture.try_begin_by(rules).unwrap();
     let session = journal.session();
     for text in ["once more", "and again"] {
-        let message = QueuedMessage { kind: MessageKind::FollowUp, text: text.into() };
+        let message = QueuedMessage::new(MessageKind::FollowUp, text);
         fixture.store.send(session, &message).unwrap();
     }
     let machine = fixture.drive(journal, machine, output, RunTime::START);

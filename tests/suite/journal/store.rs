@@ -16,7 +16,7 @@ use architect::port::{Journal, JournalRecord};
 use super::fixture::SessionFixture;
 
 fn steering(text: &str) -> QueuedMessage {
-    QueuedMessage { kind: MessageKind::Steering, text: text.into() }
+    QueuedMessage::new(MessageKind::Steering, text)
 }
 
 /// Fault S8.

@@ -88,7 +88,7 @@ fn the_server_of_everything_is_used() {
     assert_eq!(texts[0], "Echo: hello");
     assert!(texts[1].contains('5'), "{texts:?}");
     assert!(
-        texts[2].contains("[image: image/png, ") && texts[3].contains("temperature"),
+        texts[2].contains("[image result-1, ") && texts[3].contains("temperature"),
         "{texts:?}"
     );
     let succeeded: Vec<bool> = results.iter().map(|(success, _)| *success).collect();

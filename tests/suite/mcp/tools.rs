@@ -45,7 +45,7 @@ impl ToolInvocation for ForeignCall {
     }
 
     fn run(self: Box<Self>, context: &CallContext<'_>) -> ToolOutput {
-        let CallResult { status, text } = self.0.call(self.1, context.call, context.scope);
+        let CallResult { status, text, .. } = self.0.call(self.1, context.call, context.scope);
         ToolOutput::new(status, text)
     }
 }

@@ -176,10 +176,8 @@ pub(super) struct SimulatedQueue(pub(super) Rng);
 
 impl MessageSource for SimulatedQueue {
     fn take_messages(&mut self) -> Vec<UserMessage> {
-        let message = || UserMessage {
-            origin: architect::model::MessageOrigin::Steering,
-            text: "mind the gap".into(),
-        };
+        let message =
+            || UserMessage::new(architect::model::MessageOrigin::Steering, "mind the gap");
         (0..self.0.below(8).saturating_sub(6)).map(|_| message()).collect()
     }
 

@@ -176,8 +176,7 @@ struct ScriptedMessages(Vec<&'static str>);
 impl MessageSource for ScriptedMessages {
     fn take_messages(&mut self) -> Vec<UserMessage> {
         let messages = self.0.drain(..);
-        let message =
-            |text: &str| UserMessage { origin: MessageOrigin::Steering, text: text.into() };
+        let message = |text: &str| UserMessage::new(MessageOrigin::Steering, text);
         messages.map(message).collect()
     }
 

@@ -363,7 +363,13 @@ impl RecordedRun {
         let workspace = WorkspaceIdentity { root: workspace, ..past.setup.workspace.clone() };
         let setting = SessionSetup { workspace, ..past.setup.clone() };
         let rules = architect::model::RunRules::clone(&past.machine.state.run().rules);
-        let how = ResumeOptions { now: SystemTime::now(), setup: setting, rules, prompt: None };
+        let how = ResumeOptions {
+            now: SystemTime::now(),
+            setup: setting,
+            rules,
+            prompt: None,
+            images: Vec::new(),
+        };
         let going = opened.resume(how).unwrap_or_else(|e| panic!("{name}: {e}"));
         drop(going);
         let again = store.replay(session, |_, stored, replayed| {

@@ -1,0 +1,95 @@
+//! Images for the model.
+
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Tokens, word_enum};
+
+/// An image in a message to the model or in the result of a tool call.
+///
+/// The text of its message has its [`placeholder`](Self::placeholder). Clones share the content.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Image {
+    /// The name of its file, or another name for people and the model.
+    pub name: Arc<str>,
+    /// The format.
+    pub media_type: ImageType,
+    /// The width in pixels.
+    pub width: u32,
+    /// The height in pixels.
+    pub height: u32,
+    /// The estimated input tokens.
+    pub tokens: Tokens,
+    /// The content in Base64, as all API formats have it.
+    pub data: Arc<str>,
+}
+
+word_enum! {
+    /// The format of an image, by its media type.
+    pub enum ImageType {
+        /// PNG
+        Png = "image/png",
+        /// JPEG
+        Jpeg = "image/jpeg",
+        /// GIF
+        Gif = "image/gif",
+        /// WebP
+        WebP = "image/webp",
+    }
+}
+
+impl Image {
+    /// Returns the text that stands for the image: `[image shot.png, 800x600]`.
+    pub fn placeholder(&self) -> String {
+        format!("[image {}, {}x{}]", self.name, self.width, self.height)
+    }
+
+    /// Returns the text that stands for the image where the model does not get it.
+    fn omitted_placeholder(&self) -> String {
+        format!("[image {}, {}x{}, not shown]", self.name, self.width, self.height)
+    }
+
+    /// Returns the text of a message without its images.
+    pub fn omit_all(text: &Arc<str>, images: &[Self]) -> Arc<str> {
+        images.iter().fold(Arc::clone(text), |text, image| {
+            text.replace(&image.placeholder(), &image.omitted_placeholder()).into()
+        })
+    }
+}
+
+impl Hash for Image {
+    /// The content is long; equal images have the same size.
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (&self.name, self.width, self.height, self.tokens, self.data.len()).hash(state);
+    }
+}
+
+impl fmt::Debug for Image {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Image({}, {} bytes of Base64)", self.placeholder(), self.data.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_tells_which_images_are_not_shown() {
+        let image = Image {
+            name: "a.png".into(),
+            media_type: ImageType::Png,
+            width: 8,
+            height: 6,
+            tokens: Tokens(1),
+            data: "AAAA".into(),
+        };
+        let text = format!("Look: {} there", image.placeholder()).into();
+        let omitted = Image::omit_all(&text, std::slice::from_ref(&image));
+        assert_eq!(&*omitted, "Look: [image a.png, 8x6, not shown] there");
+        assert!(!format!("{image:?}").contains("AAAA"));
+    }
+}

@@ -1,0 +1,117 @@
+//! Images for the model: from the user, and from files that it reads.
+
+use std::fs;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Value, json};
+
+use crate::kit::chat;
+use crate::kit::cli::{CliFixture, CommandResult, outcome, wait_for_exit};
+use crate::kit::server::Server;
+
+/// A red image of 4x2 pixels.
+const PNG: &str = "iVBORw0KGgoAAAANSUhEUgAAAAQAAAACCAIAAADwyuo0AAAAEElEQVR4nGM4wcUFRwzIHABfagbhiIfHegAAAABJRU5ErkJggg==";
+
+fn workspace() -> CliFixture {
+    let world = CliFixture::new();
+    for name in ["shot.png", "other.png"] {
+        fs::write(world.path(name), STANDARD.decode(PNG).unwrap()).unwrap();
+    }
+    world
+}
+
+fn run(world: &CliFixture, server: &Server, model: &str, args: &[&str]) -> CommandResult {
+    let base = server.url("/v1");
+    let mut command =
+        world.command(&[args, &["--model", model, "--api-base", &base, "--json"]].concat());
+    command.env("OPENAI_API_KEY", "sk-test-canary");
+    wait_for_exit(command.spawn().unwrap())
+}
+
+fn image() -> Value {
+    json!({"type": "image_url", "image_url": {"url": format!("data:image/png;base64,{PNG}")}})
+}
+
+#[test]
+fn images_reach_the_model_and_stay_in_the_session() {
+    let world = workspace();
+    let read = r#"{"path": "other.png"}"#;
+    let server = Server::new([
+        chat::calls(&[("c1", "read_file", read)]),
+        chat::text("Red."),
+        chat::text("Still red."),
+    ]);
+    let model = "openai-chat/gpt-5.5";
+    let ran = run(&world, &server, model, &["run", "What is it?", "--image", "shot.png"]);
+    assert_eq!(ran.outcome(), outcome(0, "llm_done", "success"), "{}", ran.err);
+    let session = ran.json()["session_id"].as_str().unwrap().to_owned();
+    let resume = ["resume", &session, "And this?", "--image", "shot.png"];
+    let ran = run(&world, &server, model, &resume);
+    assert_eq!(ran.outcome(), outcome(0, "llm_done", "success"), "{}", ran.err);
+
+    let requests = server.requests();
+    let messages = requests[2].json()["messages"].as_array().unwrap()[1..].to_vec();
+    let text = |text: &str| json!({"type": "text", "text": text});
+    let task = "What is it?\n[image shot.png, 4x2]";
+    assert_eq!(messages[0]["content"], json!([text(task), image()]));
+    assert_eq!(messages[2]["content"], "[image other.png, 4x2]");
+    let names = "The images of the tool results: [image other.png, 4x2]";
+    assert_eq!(messages[3]["content"], json!([text(names), image()]));
+    let next = "And this?\n[image shot.png, 4x2]";
+    assert_eq!(messages[5]["content"], json!([text(next), image()]));
+    // The first requests had the same.
+    assert_eq!(requests[0].json()["messages"][1], messages[0]);
+
+    // The content is stored once.
+    let sessions = world.home().join(".local/state/architect/sessions");
+    let blobs = find_folders(&sessions, "blobs");
+    assert_eq!(blobs.iter().flat_map(|folder| fs::read_dir(folder).unwrap()).count(), 1);
+}
+
+/// Returns the folders of this name below a folder.
+fn find_folders(below: &std::path::Path, name: &str) -> Vec<std::path::PathBuf> {
+    let entries = fs::read_dir(below).unwrap().map(|entry| entry.unwrap().path());
+    let folders = entries.filter(|path| path.is_dir());
+    folders
+        .flat_map(|folder| match folder.ends_with(name) {
+            true => vec![folder],
+            false => find_folders(&folder, name),
+        })
+        .collect()
+}
+
+#[test]
+fn a_model_that_is_not_known_to_take_images_is_told_of_them() {
+    let world = workspace();
+    let server = Server::new([chat::text("What image?")]);
+    let ran = run(&world, &server, "openai-chat/fake", &["run", "Look.", "--image", "shot.png"]);
+    assert_eq!(ran.outcome(), outcome(0, "llm_done", "success"), "{}", ran.err);
+    assert!(ran.err.contains("not known to take images"), "{}", ran.err);
+    assert_eq!(
+        server.requests()[0].json()["messages"][1]["content"],
+        "Look.\n[image shot.png, 4x2, not shown: this model takes no images]"
+    );
+}
+
+#[test]
+fn a_file_that_is_no_image_is_refused_before_the_run() {
+    let world = workspace();
+    world.write("notes.txt", "text");
+    fs::write(world.path("cut.png"), &STANDARD.decode(PNG).unwrap()[..30]).unwrap();
+    let server = Server::new([]);
+    for (file, reason) in [
+        ("notes.txt", "it is not an image in PNG, JPEG, GIF or WebP"),
+        ("none.png", "No such file"),
+        ("cut.png", "it is damaged"),
+    ] {
+        let args = ["run", "Look.", "--image", file];
+        let ran = run(&world, &server, "openai-chat/gpt-5.5", &args);
+        assert!(ran.code != 0 && ran.err.contains(file), "{}", ran.err);
+        assert!(ran.err.contains(reason), "{}", ran.err);
+    }
+    let ran =
+        run(&world, &server, "openai-chat/gpt-5.5", &["resume", "last", "--image", "shot.png"]);
+    assert!(ran.code != 0, "{}", ran.err);
+    assert!(server.requests().is_empty());
+}
