@@ -206,8 +206,7 @@ impl RunSetup {
             clock: subagent_clock,
         });
         let results = target.store().map(|store| SessionResults(store.outputs(session)));
-        let registry = self.tool_registry(&io, &shared, results, subagents, secrets)?;
-        let (registry, reporter) = (Arc::new(registry), io.reporter);
+        let registry = Arc::new(self.tool_registry(&io, &shared, results, subagents, secrets)?);
         let checkpoints = match target.store() {
             Some(store) if !is_subagent => SessionCheckpoints::new(self, store, session, &target),
             _ => None,
@@ -225,7 +224,7 @@ impl RunSetup {
         let own = Ports {
             tools: Arc::<ToolRegistry>::clone(&registry),
             checks: self.answer_checks(&registry),
-            observer: Box::new(reporter.observe_run(info)),
+            observer: Box::new(io.reporter.observe_run(info)),
             ..Ports::new(model)
         };
         let own = match checkpoints {

@@ -119,7 +119,7 @@ fn drive(
     let meter = meter.after(used.unwrap_or_default());
     let drive = |executor: Box<dyn Executor>| {
         // Most outputs of the dispatching run get this one through the meter alone.
-        let sinks = subagents.reporter.subagent_sinks(&context.call);
+        let sinks = subagents.reporter.subagent_sinks(context.call);
         let is_shown = !sinks.is_empty();
         let reporter = Reporter::new(sinks);
         let io = RunIo { reporter, confirm: Arc::clone(&subagents.confirm), sandbox: None };
