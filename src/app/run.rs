@@ -281,7 +281,7 @@ impl RunSetup {
         let limits = self.model.images;
         if limits.is_none() && !images.is_empty() {
             log::warn!(
-                "the model {} is not known to take images, and is told their names and sizes; if it takes them, \
+                "the model {} is not known to take images, and gets their names and sizes as text; if it takes them, \
                  define it with `images = true` in [models.NAME]",
                 self.model.name()
             );

@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_text_tells_which_images_are_not_shown() {
+    fn a_text_names_the_images_that_are_not_shown() {
         let image = Image {
             name: "a.png".into(),
             media_type: ImageType::Png,

@@ -117,7 +117,7 @@ section! {
         price: BTreeMap<String, f64> = map().example("{ input = 1.0, output = 4.0 }"),
         /// The provider's words for how much the model reasons, the least first; an empty list if it has no such setting.
         efforts: Option<Vec<String>> = optional().example("[\"low\", \"high\"]"),
-        /// Whether the model takes images. A model that is not known to take them is told their names and sizes.
+        /// Whether the model takes images. A model that is not known to take them gets their names and sizes as text.
         images: Option<bool> = optional().example("true"),
     }
 }

@@ -3,7 +3,7 @@
 use super::fixtures::{self, EMPTY_FRAME};
 
 #[test]
-fn a_model_without_images_is_told_of_them_as_text() {
+fn a_model_without_images_gets_them_as_text() {
     for (name, wire) in fixtures::wires() {
         let items = fixtures::items_with_images();
         let request = fixtures::encode_request(&*wire, &EMPTY_FRAME, &items, None);

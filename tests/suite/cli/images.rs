@@ -82,7 +82,7 @@ fn find_folders(below: &std::path::Path, name: &str) -> Vec<std::path::PathBuf> 
 }
 
 #[test]
-fn a_model_that_is_not_known_to_take_images_is_told_of_them() {
+fn a_model_that_is_not_known_to_take_images_gets_text() {
     let world = workspace();
     let server = Server::new([chat::text("What image?")]);
     let ran = run(&world, &server, "openai-chat/fake", &["run", "Look.", "--image", "shot.png"]);
