@@ -299,7 +299,8 @@ impl CellConfigurator for CellOptions<'_> {
 
     fn sinks(&self, cell: &BatchCell, config: &Config) -> Result<Vec<Box<dyn ReportSink>>, String> {
         let mut sinks = log_file_sinks(config, self.world, &self.common.workspace)?;
-        sinks.extend(self.table.iter().map(|table| table.sink(&cell.label())));
+        let has_checks = !cell.task.checks.is_empty();
+        sinks.extend(self.table.iter().map(|table| table.sink(&cell.label(), has_checks)));
         Ok(sinks)
     }
 }
