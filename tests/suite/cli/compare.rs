@@ -269,9 +269,9 @@ fn an_evaluation_of_the_changes_decides_before_the_cost() {
     assert_eq!(table[4], "winner: good (the best evaluation)");
 }
 
-/// Killed in the middle of an evaluation: the variant does not run again, the budget holds, and the evaluation is resumed.
+/// Interrupted in the middle of an evaluation: the variant does not run again, the budget holds, and the evaluation is resumed.
 #[test]
-fn a_killed_evaluation_is_resumed() {
+fn an_interrupted_evaluation_is_resumed() {
     let project = Project::new();
     let model = project.model("m", &script("echo ran >> ran", 10, 0));
     let answer = |delay: u64| {
@@ -295,10 +295,10 @@ fn a_killed_evaluation_is_resumed() {
         fs::read_to_string(out.join("sessions").join(format!("{session}.jsonl"))).ok()
     };
     wait_until("the evaluator is asked", || {
-        journal().is_some_and(|text| text.contains("call_model"))
+        journal().is_some_and(|text| text.contains("\"prepared\""))
     });
-    kill_process(Pid::from_child(&child), Signal::KILL).unwrap();
-    wait_for_exit(child);
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    assert_eq!(wait_for_exit(child).code, 130);
     let before = journal().unwrap();
     project.model("judge", &answer(0));
     let ran = project.cli.run(&args);
