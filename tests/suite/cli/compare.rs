@@ -219,7 +219,7 @@ fn an_evaluation_of_the_changes_decides_before_the_cost() {
         json!({"completed": completed, "confidence": 0.9, "issues": issues}).to_string()
     });
     let server = Server::new([chat::text(&bad), chat::text(&good)]);
-    let config = project.cli.home().join("judge.toml");
+    let config = project.cli.home().join("models.toml");
     let model = format!(
         "model = 'openrouter/m'\napi_base = '{}'\napi_key_env = 'MY_KEY'",
         server.url("/v1")
