@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use architect::app::{AppError, ProcessEnv, ResolvedModel, RunSetup, open_worktrees};
 use architect::config::{
-    Config, ConfigError, ConfigProblem, ConfigSources, OptionOverride, OriginSource, ProblemKind,
-    UnknownPricePolicy, load,
+    Config, ConfigError, ConfigProblem, ConfigSources, ModelName, OptionOverride, OriginSource,
+    ProblemKind, UnknownPricePolicy, load,
 };
 use architect::model::ConfirmMode;
 use architect::view::ReportSink;
@@ -15,6 +15,7 @@ use architect::workflow::batch::{
     BatchCell, CellConfig, CellConfigurator, CommonOptions, ManifestProblem, TaskOptions,
     TaskWorkspace, log_file_sinks,
 };
+use architect::workflow::with_evaluator;
 use serde_json::json;
 
 use super::args::SettingsArgs;
@@ -35,6 +36,8 @@ pub(crate) struct CellOptions<'a> {
     pub(crate) has_budget: bool,
     /// The table on the terminal, if there is one.
     pub(crate) table: Option<RunningCells>,
+    /// The model that evaluates the changes of successful cells.
+    pub(crate) evaluator: Option<ModelName>,
 }
 
 /// Returns what the options of a command mean for every cell. Each of them can be overridden by a task.
@@ -190,6 +193,8 @@ impl CellOptions<'_> {
     }
 
     fn check_model(&self, config: &Config) -> Result<(), AppError> {
+        let evaluated = self.evaluator.clone().map(|model| with_evaluator(config, model));
+        let config = evaluated.as_ref().unwrap_or(config);
         let model = ResolvedModel::from_config(config, self.world)?;
         model.check(config, self.world)?;
         let policy = config.settings.costs.unknown_price;
@@ -294,12 +299,14 @@ impl CellConfigurator for CellOptions<'_> {
             disable_mcp: settings.disable_mcp == Some(true),
         };
         let execution = execution_mode(saved.dry_run);
-        Ok(CellConfig { config, agent, execution, options: json!(saved) })
+        let evaluator = self.evaluator.clone();
+        Ok(CellConfig { config, agent, execution, options: json!(saved), evaluator })
     }
 
     fn sinks(&self, cell: &BatchCell, config: &Config) -> Result<Vec<Box<dyn ReportSink>>, String> {
         let mut sinks = log_file_sinks(config, self.world, &self.common.workspace)?;
-        sinks.extend(self.table.iter().map(|table| table.sink(&cell.label())));
+        let has_checks = !cell.task.checks.is_empty();
+        sinks.extend(self.table.iter().map(|table| table.sink(&cell.label(), has_checks)));
         Ok(sinks)
     }
 }

@@ -13,4 +13,4 @@ mod self_eval;
 mod xml_text;
 
 pub use plan_first::plan_first;
-pub use self_eval::{EvaluatedRuns, Evaluation, RetryContext, evaluate};
+pub use self_eval::{EvaluatedRuns, Evaluation, RetryContext, evaluate, with_evaluator};

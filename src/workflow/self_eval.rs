@@ -5,11 +5,15 @@ use serde_json::Value;
 
 use super::batch::coordination::Charge;
 use super::remaining_limits::remaining_config;
-use crate::app::{AppError, FinishedRun, RunIo, RunRequest, RunSetup, SessionTarget};
-use crate::config::{AgentDefinition, Config, ConfigName, EvaluationMode, HooksConfig, McpConfig};
+use crate::app::{
+    AppError, FinishedRun, ResolvedModel, RunIo, RunRequest, RunSetup, SessionTarget,
+};
+use crate::config::{
+    AgentDefinition, Config, ConfigName, EvaluationMode, HooksConfig, McpConfig, ModelName,
+};
 use crate::journal::{DamagePolicy, JournalError, ParentCall, SessionId, SessionStore};
 use crate::machine::{Machine, ResumePrompt, Resumption, State, StopReason, resume};
-use crate::model::{ConfirmMode, ConversationItem, Isolation, RunTime, ToolStatus};
+use crate::model::{ConfirmMode, ConversationItem, Isolation, RunTime, Tokens, ToolStatus};
 use crate::view::{CostSource, RunInfo, RunResult, sanitize};
 
 /// The result of an evaluation.
@@ -50,6 +54,9 @@ const EVALUATOR_PROMPT: &str = "You evaluate whether a coding task was completed
 
 /// The maximum length of the shown calls, in bytes.
 const MAX_SHOWN_BYTES: usize = 24 << 10;
+
+/// The maximum length of a shown change, in bytes.
+const MAX_CHANGE_BYTES: usize = 96 << 10;
 
 /// The maximum length of the shown arguments of a call, and of its shown result, in characters.
 const MAX_LINE_CHARS: usize = 300;
@@ -254,6 +261,55 @@ fn evaluator_setup(setup: &RunSetup, mut config: Config) -> RunSetup {
     evaluator
 }
 
+/// Returns the configuration in which this model evaluates.
+pub fn with_evaluator(config: &Config, model: ModelName) -> Config {
+    let mut config = config.clone();
+    config.settings.evaluation.mode = EvaluationMode::Basic;
+    config.settings.evaluation.model = Some(model);
+    config
+}
+
+/// Returns the setup in which this model evaluates the change that a run has made.
+///
+/// # Errors
+///
+/// Fails if the model can't be used.
+pub(super) fn change_evaluator(setup: &RunSetup, model: ModelName) -> Result<RunSetup, AppError> {
+    let config = with_evaluator(&setup.config, model);
+    let model = ResolvedModel::from_config(&config, &setup.env)?;
+    let mut config = setup.config.clone();
+    config.settings.evaluation.mode = EvaluationMode::Off;
+    let mut evaluator = evaluator_setup(setup, config);
+    evaluator.model = model.evaluator().unwrap_or(model);
+    Ok(evaluator)
+}
+
+/// Returns the message for the evaluator of a change.
+pub(super) fn change_message(
+    task: &str,
+    patch: &str,
+    answer: &str,
+    window: Option<Tokens>,
+) -> String {
+    let most = window.map_or(MAX_CHANGE_BYTES, |window| shown_bytes(window, MAX_CHANGE_BYTES));
+    let end = (0..=most.min(patch.len())).rev().find(|at| patch.is_char_boundary(*at)).unwrap_or(0);
+    let left_out = match patch.len() - end {
+        0 => String::new(),
+        bytes => format!("\n({bytes} more bytes are not shown)"),
+    };
+    let change = match patch {
+        "" => "No file was changed.".to_owned(),
+        _ => format!("The files were changed as follows:\n\n{}{left_out}", &patch[..end]),
+    };
+    format!("## Task\n\n{task}\n\n## What was done\n\n{change}\n\n## Final answer\n\n{answer}")
+}
+
+/// Returns how many bytes of work are shown: half of a window is enough for them, at 3.5 bytes for a token.
+fn shown_bytes(window: Tokens, most: usize) -> usize {
+    let half = window.0.saturating_mul(7) / 4;
+    most.min(usize::try_from(half).unwrap_or(most))
+}
+
 /// Returns the work for the evaluator: the calls with their results, and the answer.
 fn format_work(machine: &Machine) -> String {
     let mut done = String::new();
@@ -266,9 +322,8 @@ fn format_work(machine: &Machine) -> String {
             done.push_str(&format!("- {} {arguments} → {}: {text}\n", call.name, status));
         }
     }
-    // The newest calls matter most. Half of a window is enough for them, at 3.5 bytes for a token.
-    let half = machine.state.run().rules.context.window.0.saturating_mul(7) / 4;
-    let most = MAX_SHOWN_BYTES.min(usize::try_from(half).unwrap_or(MAX_SHOWN_BYTES));
+    // The newest calls matter most.
+    let most = shown_bytes(machine.state.run().rules.context.window, MAX_SHOWN_BYTES);
     let from = done.len().saturating_sub(most);
     let from = (from..=done.len()).find(|at| done.is_char_boundary(*at)).unwrap_or(0);
     let answer = machine.state.outcome().and_then(|outcome| outcome.output.as_deref());
@@ -278,7 +333,7 @@ fn format_work(machine: &Machine) -> String {
 
 impl Evaluation {
     /// Parses the first evaluation in a text; what surrounds it does not matter.
-    fn parse(text: &str) -> Option<Self> {
+    pub(super) fn parse(text: &str) -> Option<Self> {
         let parse = |(at, _)| {
             let mut read = serde_json::Deserializer::from_str(&text[at..]).into_iter::<Self>();
             read.next()?.ok()

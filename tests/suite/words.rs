@@ -153,6 +153,8 @@ const ALLOWED: &[(&str, &str)] = &[
     ("post", "posttool"),
     ("post", "postllm"),
     ("post", "postcompact"),
+    ("judge", "--judge"), // an option
+    ("judge", "\"judge\""),
     ("mail", "\"mail\""), // the folder of a stored session
     ("mail", "user.mail"),
     ("letter", "capital letter"),

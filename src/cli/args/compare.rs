@@ -3,6 +3,7 @@
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
+use architect::config::ModelName;
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, ValueEnum};
 
@@ -15,7 +16,11 @@ checked out. Branches and worktrees stay, also after a merge, until `architect w
 variant without changes is removed. A file of variants is that of `batch --variants`.
 
 The winner is the variant that succeeded (the run, every --check and, with --self-eval, the evaluation) and, among
-several, has changed something, costs less, changes fewer lines, comes first: the first difference decides.
+several, is evaluated best, has changed something, costs less, changes fewer lines, comes first: the first difference
+decides.
+
+The model of --judge reads the task, the change and the answer of each variant that succeeded. It has no tools, and its
+calls are paid from the same limits. The same command again does not pay them twice.
 
 --budget, --max-tokens and --timeout limit all variants together. The same command again skips what is finished and
 resumes what was interrupted; at another commit it begins again.
@@ -48,6 +53,10 @@ pub(crate) struct CompareArgs {
     /// A shell command that prepares each worktree before the run; may be repeated
     #[arg(long, value_name = "CMD", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) setup: Vec<String>,
+
+    /// Have this model evaluate the change of each variant that succeeded
+    #[arg(long = "judge", value_name = "MODEL", value_parser = parse_model)]
+    pub(crate) evaluator: Option<ModelName>,
 
     /// Merge the winner into the workspace at the end, as `architect worktrees merge` does
     #[arg(long, value_enum, value_name = "WHICH")]
@@ -86,17 +95,23 @@ pub(crate) struct ComparedTask {
     pub(crate) attempts: u16,
     pub(crate) checks: Vec<String>,
     pub(crate) setup: Vec<String>,
+    pub(crate) evaluator: Option<ModelName>,
     pub(crate) apply: Option<AppliedVariant>,
+}
+
+/// Parses the name of a model.
+fn parse_model(text: &str) -> Result<ModelName, &'static str> {
+    ModelName::parse(text).ok_or("expected the name of a model, such as anthropic/claude-haiku-4-5")
 }
 
 impl CompareArgs {
     /// Returns the task, and the options of the batch that runs its variants.
     pub(crate) fn into_batch(self) -> (ComparedTask, BatchArgs) {
-        let Self { prompt, variants, attempts, checks, setup, apply, .. } = self;
+        let Self { prompt, variants, attempts, checks, setup, evaluator, apply, .. } = self;
         let Self { out, jobs, retry_failed, settings, output, .. } = self;
         let tasks = String::new();
         let batch =
             BatchArgs { tasks, out, jobs, variants, shard: None, retry_failed, settings, output };
-        (ComparedTask { prompt, attempts, checks, setup, apply }, batch)
+        (ComparedTask { prompt, attempts, checks, setup, evaluator, apply }, batch)
     }
 }

@@ -11,7 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use architect::app::{ProcessEnv, RunInterrupts, collect_secrets};
-use architect::config::{Config, LimitsConfig};
+use architect::config::{Config, LimitsConfig, ModelName};
 use architect::journal::SessionStore;
 use architect::model::{Signal, pluralize};
 use architect::runner::{SystemClock, add_receiver};
@@ -90,6 +90,8 @@ pub(super) struct BatchPlan {
     pub(super) files: [String; 2],
     /// What the user should know before cells run.
     pub(super) warning: Option<String>,
+    /// The model that evaluates the changes of successful cells.
+    pub(super) evaluator: Option<ModelName>,
 }
 
 /// How the cells of a batch have ended.
@@ -120,6 +122,7 @@ pub(super) fn plan_manifest(
         out: out_folder(args, world),
         files: file_names(args),
         warning: None,
+        evaluator: None,
     })
 }
 
@@ -139,6 +142,7 @@ impl BatchPlan {
             files: self.files.clone(),
             has_budget: self.limits.budget_usd.is_some(),
             table: None,
+            evaluator: self.evaluator.clone(),
         };
         let mut problems = mem::take(&mut self.problems);
         problems.append(&mut options.find_problems(&cells));

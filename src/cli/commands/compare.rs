@@ -8,8 +8,9 @@ use architect::config::Config;
 use architect::model::pluralize;
 use architect::view::sanitize;
 use architect::workflow::batch::{
-    BatchFolder, BatchManifest, BatchReport, BatchTask, BatchVariant, CellRow, Comparison,
-    ComparisonOutcome, ManifestText, TaskOptions, TaskWorkspace, Winner, comparison_name,
+    BatchFolder, BatchManifest, BatchReport, BatchTask, BatchVariant, CellRow, ChangeEvaluation,
+    Comparison, ComparisonOutcome, ManifestText, TaskOptions, TaskWorkspace, Winner,
+    comparison_name,
 };
 use architect::workspace::worktree::{BRANCH_PREFIX, Worktrees};
 use serde_json::{Value, json};
@@ -56,7 +57,8 @@ pub(crate) fn run(args: CompareArgs, world: &ProcessEnv) -> Result<u8, CliError>
         setup: task.setup,
         checks: task.checks,
     };
-    let common = common_options(&args.settings, workspace.clone(), DEFAULT_AGENT);
+    let mut common = common_options(&args.settings, workspace.clone(), DEFAULT_AGENT);
+    common.others.extend(task.evaluator.as_ref().map(|model| format!("--judge {model}")));
     let name = comparison_name(&compared, &common);
     let (out, commit) = find_comparison(args.out.as_deref(), &name, head, world);
     let warning = warn_about_changes(&worktrees, &workspace, &commit);
@@ -72,6 +74,7 @@ pub(crate) fn run(args: CompareArgs, world: &ProcessEnv) -> Result<u8, CliError>
         out,
         files: [String::new(), files.unwrap_or_default()],
         warning,
+        evaluator: task.evaluator,
     };
     let end = run_cells(&args, plan, &config, world)?;
     let BatchEnd { mut report, folder, results_lock, is_stopped } = end;
@@ -244,20 +247,23 @@ fn print_comparison(
 
 /// Returns a line for each variant, in columns.
 fn format_table(rows: &[CellRow]) -> String {
-    let header = ["variant", "status", "checks", "changes", "cost", "time", "branch"];
-    let mut table = vec![header.map(str::to_owned)];
+    let header = ["variant", "status", "checks", "evaluation", "changes", "cost", "time", "branch"];
+    let mut table = vec![header.map(str::to_owned).to_vec()];
     table.extend(rows.iter().map(format_row));
-    let widths: Vec<usize> = (0..header.len())
+    if rows.iter().all(|row| row.change_evaluation.is_none()) {
+        table.iter_mut().for_each(|row| drop(row.remove(3)));
+    }
+    let widths: Vec<usize> = (0..table[0].len())
         .map(|column| table.iter().map(|row| row[column].chars().count()).max().unwrap_or(0))
         .collect();
-    let line = |row: &[String; 7]| {
+    let line = |row: &Vec<String>| {
         let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}"));
         format!("{}\n", cells.collect::<Vec<_>>().join("  ").trim_end())
     };
     table.iter().map(line).collect()
 }
 
-fn format_row(row: &CellRow) -> [String; 7] {
+fn format_row(row: &CellRow) -> Vec<String> {
     let dash = || "-".to_owned();
     let status = match &row.stop_reason {
         Some(reason) if !row.is_success() => format!("{} ({reason})", row.status),
@@ -267,10 +273,11 @@ fn format_row(row: &CellRow) -> [String; 7] {
         0 => dash(),
         all => format!("{}/{all}", row.checks_passed),
     };
-    [
+    vec![
         sanitize::line(row.variant.as_deref().unwrap_or_default()).into_owned(),
         status,
         checks,
+        row.change_evaluation.as_ref().map_or_else(dash, ChangeEvaluation::text),
         row.changes_text().unwrap_or_else(dash),
         row.cost.map_or_else(dash, |cost| format!("${cost:.6}")),
         if row.is_finished() { format!("{:.1} s", row.duration_seconds) } else { dash() },

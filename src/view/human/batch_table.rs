@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::io::{self, Write};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -31,6 +32,8 @@ pub struct RunningCells {
     lang: Language,
     clock: Arc<dyn Clock>,
     cells: Arc<Mutex<Vec<RunningCell>>>,
+    /// How many cells have begun, and how many have ended.
+    changes: Arc<AtomicUsize>,
 }
 
 /// What is done and used in a batch, by all of its processes.
@@ -71,8 +74,8 @@ struct TableArea<F> {
     began: RunTime,
     /// The cells that had ended before this process began.
     ended_before: Option<usize>,
-    /// The newest totals, and when they were taken.
-    newest: Option<(RunTime, BatchTotals)>,
+    /// The newest totals, when they were taken, and after how many changes of the cells.
+    newest: Option<(RunTime, usize, BatchTotals)>,
     /// The tokens within the last minute.
     tokens: VecDeque<(RunTime, Tokens)>,
 }
@@ -109,7 +112,7 @@ impl BatchTable {
         view: impl Fn() -> TerminalView + Send + 'static,
         totals: impl Fn() -> Option<BatchTotals> + Send + 'static,
     ) -> io::Result<Self> {
-        let cells = RunningCells { lang: style.lang, clock, cells: Arc::default() };
+        let cells = RunningCells::new(style.lang, clock);
         let painter = Painter { has_color: style.has_color };
         let area = TableArea::new(painter, cells.clone(), totals);
         let screen = TerminalScreen::new(out, area, Box::new(view));
@@ -137,6 +140,10 @@ impl BatchTable {
 }
 
 impl RunningCells {
+    fn new(lang: Language, clock: Arc<dyn Clock>) -> Self {
+        Self { lang, clock, cells: Arc::default(), changes: Arc::default() }
+    }
+
     /// Adds a cell.
     pub fn begin(&self, label: &str) {
         lock(&self.cells).push(RunningCell {
@@ -146,18 +153,20 @@ impl RunningCells {
             activity: self.lang.pick(["starting", "empieza"]).to_owned(),
             calls: Vec::new(),
         });
+        self.changes.fetch_add(1, Ordering::Release);
     }
 
     /// Removes a cell.
     pub fn end(&self, label: &str) {
         let label = sanitize::line(label);
         lock(&self.cells).retain(|cell| cell.label != label);
+        self.changes.fetch_add(1, Ordering::Release);
     }
 
-    /// Returns what sees the events of a cell.
-    pub fn sink(&self, label: &str) -> Box<dyn ReportSink> {
+    /// Returns what sees the events of a cell, which may have checks.
+    pub fn sink(&self, label: &str, has_checks: bool) -> Box<dyn ReportSink> {
         let label = sanitize::line(label).into_owned();
-        Box::new(CellSink { cells: self.clone(), label })
+        Box::new(CellSink { cells: self.clone(), label, has_checks })
     }
 
     fn update(&self, label: &str, change: impl FnOnce(&mut RunningCell)) {
@@ -171,6 +180,7 @@ impl RunningCells {
 struct CellSink {
     cells: RunningCells,
     label: String,
+    has_checks: bool,
 }
 
 impl CellSink {
@@ -206,7 +216,10 @@ impl ReportSink for CellSink {
             }
             PublicEventKind::AgentEnd(_) => {
                 self.cells.update(&self.label, |cell| cell.calls.clear());
-                self.show(["checks", "comprobaciones"]);
+                match self.has_checks {
+                    true => self.show(["checks", "comprobaciones"]),
+                    false => self.show(["ending", "termina"]),
+                }
             }
             _ => {}
         }
@@ -237,17 +250,20 @@ impl<F: Fn() -> Option<BatchTotals> + Send> TableArea<F> {
         area
     }
 
-    /// Returns the totals, which are at most a second old.
+    /// Returns the totals, which are at most a second old, and have all cells of this process that have ended.
     fn take_totals(&mut self, now: RunTime) -> BatchTotals {
-        if let Some((taken, totals)) = self.newest
+        // Before the totals: what changes meanwhile is seen the next time.
+        let changes = self.cells.changes.load(Ordering::Acquire);
+        if let Some((taken, seen, totals)) = self.newest
+            && seen == changes
             && now.since(taken) < TOTALS_INTERVAL
         {
             return totals;
         }
-        let known = self.newest.map(|(_, totals)| totals);
+        let known = self.newest.map(|(_, _, totals)| totals);
         let totals = (self.totals)().or(known).unwrap_or_default();
         self.ended_before.get_or_insert(totals.succeeded + totals.failed);
-        self.newest = Some((now, totals));
+        self.newest = Some((now, changes, totals));
         self.tokens.push_back((now, totals.tokens));
         while self.tokens.front().is_some_and(|(taken, _)| now.since(*taken) > RATE_TIME) {
             self.tokens.pop_front();
@@ -370,12 +386,13 @@ impl<F: Fn() -> Option<BatchTotals> + Send> LiveArea for TableArea<F> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicU64, Ordering};
+    use std::sync::atomic::AtomicU64;
     use std::time::SystemTime;
 
     use super::*;
+    use crate::machine::{RunStatus, StopReason};
     use crate::model::ToolStatus;
-    use crate::view::public::{ToolCallEnd, ToolCallStart};
+    use crate::view::public::{AgentEnd, ToolCallEnd, ToolCallStart};
 
     #[derive(Default)]
     struct SetClock(AtomicU64);
@@ -398,8 +415,7 @@ mod tests {
     fn rows_and_totals_fit_at_each_width() {
         let clock = Arc::new(SetClock::default());
         let totals = Arc::new(Mutex::new(BatchTotals { cells: 20, ..BatchTotals::default() }));
-        let cells =
-            RunningCells { lang: Language::En, clock: clock.clone(), cells: Arc::default() };
+        let cells = RunningCells::new(Language::En, clock.clone());
         let source = Arc::clone(&totals);
         let painter = Painter { has_color: false };
         let mut area = TableArea::new(painter, cells.clone(), move || Some(*lock(&source)));
@@ -433,14 +449,30 @@ mod tests {
         assert!(area.lines(0, 20, 3).iter().all(|line| width(line) < 20));
     }
 
+    /// The log has a line for the cell at the same moment.
+    #[test]
+    fn the_totals_are_new_as_soon_as_a_cell_has_ended() {
+        let clock = Arc::new(SetClock::default());
+        let totals = Arc::new(Mutex::new(BatchTotals { cells: 2, ..BatchTotals::default() }));
+        let (cells, source) = (RunningCells::new(Language::En, clock), Arc::clone(&totals));
+        let painter = Painter { has_color: false };
+        let mut area = TableArea::new(painter, cells.clone(), move || Some(*lock(&source)));
+        cells.begin("a");
+        lock(&totals).running = 1;
+        assert_eq!(area.lines(0, 80, 20)[1], "  0/2 done · 1 running · 0:00");
+        *lock(&totals) = BatchTotals { cells: 2, succeeded: 1, ..BatchTotals::default() };
+        cells.end("a");
+        assert_eq!(area.lines(0, 80, 20), ["  1/2 done · 0 running · 0:00"]);
+    }
+
     #[test]
     fn a_row_shows_what_its_cell_does_until_that_ends() {
         let clock = Arc::new(SetClock::default());
-        let cells = RunningCells { lang: Language::Es, clock, cells: Arc::default() };
+        let cells = RunningCells::new(Language::Es, clock);
         let painter = Painter { has_color: false };
         let mut area = TableArea::new(painter, cells.clone(), || Some(BatchTotals::default()));
         cells.begin("a");
-        let mut sink = cells.sink("a");
+        let mut sink = cells.sink("a", true);
         let mut row = || area.lines(0, 80, 5)[0].clone();
         sink.on_live(&LiveEvent::Reasoning("hm"));
         assert_eq!(row(), "⠋ a  el LLM está pensando 0 s");
@@ -468,6 +500,23 @@ mod tests {
         };
         sink.on_event(&event(PublicEventKind::ToolCallEnd(end))).unwrap();
         assert_eq!(row(), "⠋ a  run_command → make 1 0 s");
+        let mut unchecked = cells.sink("a", false);
+        let agent_end = AgentEnd {
+            status: RunStatus::Success,
+            reason: StopReason::LlmDone,
+            exit_code: 0,
+            steps: 1,
+            llm_calls: 1,
+            duration: TimeSpan::ZERO,
+            cost: None,
+            output: None,
+            error: None,
+        };
+        let agent_end = event(PublicEventKind::AgentEnd(agent_end));
+        unchecked.on_event(&agent_end).unwrap();
+        assert_eq!(row(), "⠋ a  termina 0 s");
+        sink.on_event(&agent_end).unwrap();
+        assert_eq!(row(), "⠋ a  comprobaciones 0 s");
         cells.end("a");
         assert_eq!(row(), "  0/0 hechas · 0 en curso · 0:00");
     }

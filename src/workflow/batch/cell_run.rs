@@ -8,14 +8,17 @@ use serde_json::{Value, json};
 use thiserror::Error;
 
 use super::cell::{BatchCell, plain_name};
-use super::coordination::{BudgetedModel, CallLimits, CellOutcome, CellPayer, Coordinator, Lease};
+use super::coordination::{
+    BudgetedModel, CallLimits, CellOutcome, CellPayer, Charge, Coordinator, Lease,
+};
 use super::folder::{BatchFileError, BatchFolder};
 use super::manifest::TaskWorkspace;
+use super::results::{CHANGE_EVALUATION, ChangeEvaluation};
 use crate::app::{
     AppError, ExecutionMode, ProcessEnv, ResolvedModel, RunInterrupts, RunIo, RunRequest, RunSetup,
     SandboxedGit, SessionTarget, collect_secrets, open_worktrees, start_telemetry, worktree_result,
 };
-use crate::config::{Config, run_rules};
+use crate::config::{Config, ModelName, run_rules};
 use crate::journal::{DamagePolicy, JournalError, SessionStore};
 use crate::machine::{CloseReason, RunStatus, StopReason};
 use crate::model::FaultKind;
@@ -25,7 +28,10 @@ use crate::view::{
     CostSource, JsonFormat, JsonSink, OptionalSink, ReportSink, Reporter, RunResult,
 };
 use crate::workflow::command_check::{CommandCheck, CommandReport, run_check};
-use crate::workflow::self_eval::{RetryContext, evaluate};
+use crate::workflow::engine::{SessionRun, StepSetup, WorkflowError};
+use crate::workflow::self_eval::{
+    Evaluation, RetryContext, change_evaluator, change_message, evaluate,
+};
 use crate::workspace::worktree::{
     Worktree, WorktreeContent, WorktreeError, WorktreeName, WorktreeRequest, Worktrees,
 };
@@ -41,6 +47,8 @@ pub struct CellConfig {
     pub execution: ExecutionMode,
     /// The options that are stored in the session.
     pub options: Value,
+    /// The model that evaluates the change of a successful cell, if one does.
+    pub evaluator: Option<ModelName>,
 }
 
 /// Configures cells, as the command line does it for one run.
@@ -112,6 +120,15 @@ enum CellError {
     Broken(String),
 }
 
+impl From<WorkflowError> for CellError {
+    fn from(error: WorkflowError) -> Self {
+        match error {
+            WorkflowError::App(error) => Self::App(error),
+            error => Self::Broken(error.to_string()),
+        }
+    }
+}
+
 impl CellError {
     fn exit_code(&self) -> u8 {
         match self {
@@ -179,7 +196,7 @@ impl CellRunner<'_> {
         if let Some(result) = stored.as_ref().filter(|result| result.get("checks").is_some()) {
             return Ok(CellEnd::Finished(outcome_of(result), result.clone()));
         }
-        let CellConfig { mut config, agent, execution, options } =
+        let CellConfig { mut config, agent, execution, options, evaluator } =
             self.configurator.configure(cell)?;
         check_place(&cell.task.workspace)?;
         let content = match &cell.task.workspace {
@@ -216,7 +233,7 @@ impl CellRunner<'_> {
         }
         let mut result = match stored {
             Some(result) => result,
-            None => match self.run_session(cell, lease, &setup, options, &payer)? {
+            None => match self.run_session(cell, lease, &setup, options.clone(), &payer)? {
                 Some(result) => result,
                 None => return Ok(CellEnd::Interrupted),
             },
@@ -233,10 +250,23 @@ impl CellRunner<'_> {
         if !is_resumable && !check(cell, &setup, &mut result) {
             return Ok(CellEnd::Interrupted);
         }
+        let is_evaluated = execution == ExecutionMode::Real && result["exit_code"] == 0;
+        let evaluator = evaluator.filter(|_| is_evaluated && !is_resumable);
+        let evaluator = evaluator.map(|model| change_evaluator(&setup, model)).transpose()?;
         drop(setup);
-        if let Some(place) = place.take() {
+        let mut patch = Vec::new();
+        if let Some(place) = &place {
             let file = self.folder.patch(&cell.file_name());
-            place.finish(self.folder, lease, &file, &mut result, is_resumable)?;
+            patch = place.write_patch(self.folder, lease, &file, &mut result)?;
+        }
+        if let Some(setup) = evaluator {
+            let step = StepSetup { setup, options };
+            if !self.evaluate_change(cell, lease, step, &patch, &mut result)? {
+                return Ok(CellEnd::Interrupted);
+            }
+        }
+        if let Some(place) = place.take() {
+            place.finish(&mut result, is_resumable)?;
         }
         if is_resumable {
             result["checks"] = json!([]);
@@ -376,6 +406,49 @@ impl CellRunner<'_> {
     }
 }
 
+impl CellRunner<'_> {
+    /// Evaluates the change of a cell, or resumes that, or reads it. Returns whether it was not interrupted.
+    fn evaluate_change(
+        &self,
+        cell: &BatchCell,
+        lease: &Lease,
+        mut step: StepSetup,
+        patch: &[u8],
+        result: &mut Value,
+    ) -> Result<bool, CellError> {
+        let session = self.folder.evaluation_session(lease.session)?;
+        self.pay_from_batch(&mut step.setup, lease);
+        let limits = &step.setup.model.limits;
+        let (has_price, window) = (limits.price.is_some(), limits.window);
+        let answer = result["output"].as_str().unwrap_or_default();
+        let patch = String::from_utf8_lossy(patch);
+        let run = SessionRun {
+            setup: &step,
+            store: self.store,
+            session,
+            task: change_message(&cell.prompt(), &patch, answer, window).into(),
+            earlier_evaluations: Charge::default(),
+            known_records: None,
+            deadline: None,
+        };
+        let reporter = Reporter::new(Vec::new());
+        let io = RunIo { reporter, confirm: Arc::new(NoConfirmer), sandbox: None };
+        let Some((_, report)) = run.run(&io)? else { return Ok(false) };
+        let evaluation = Evaluation::parse(&report.output);
+        let error = match &evaluation {
+            Some(_) => None,
+            None => Some(report.error.unwrap_or_else(|| "the answer is no evaluation".to_owned())),
+        };
+        if let Some(why) = &error {
+            log::warn!("the change of {} is not evaluated: {why}", cell.label());
+        }
+        let cost = has_price.then(|| report.charge.money.as_dollars());
+        result[CHANGE_EVALUATION] =
+            json!(ChangeEvaluation { session_id: session.to_string(), cost, evaluation, error });
+        Ok(true)
+    }
+}
+
 /// The worktree of a cell.
 struct CellWorktree {
     worktrees: Worktrees,
@@ -385,21 +458,25 @@ struct CellWorktree {
 }
 
 impl CellWorktree {
-    /// Writes the patch, and ends the use of the worktree: an unchanged one is removed.
-    fn finish(
-        self,
+    /// Writes the patch, and returns it.
+    fn write_patch(
+        &self,
         folder: &BatchFolder,
         lease: &Lease,
         file: &Path,
         result: &mut Value,
-        is_resumable: bool,
-    ) -> Result<(), CellError> {
+    ) -> Result<Vec<u8>, CellError> {
         let from = folder.read_setup(lease.session).unwrap_or_default();
         let patch = self.worktree.patch_since(&from)?.unwrap_or_default();
         if !patch.is_empty() {
             folder.write(file, &patch)?;
             result["patch_file"] = json!(file);
         }
+        Ok(patch)
+    }
+
+    /// Ends the use of the worktree: an unchanged one is removed.
+    fn finish(self, result: &mut Value, is_resumable: bool) -> Result<(), CellError> {
         result["worktree"] = json!(worktree_result(&self.worktree));
         if !is_resumable {
             self.worktrees.finish(self.worktree)?;

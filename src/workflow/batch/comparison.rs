@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::cell::{CommonOptions, plain_name};
 use super::manifest::BatchTask;
-use super::results::CellRow;
+use super::results::{CellRow, ChangeEvaluation};
 use crate::journal::sha256_hex;
 
 /// The variants of one task, compared.
@@ -49,6 +49,8 @@ pub struct Winner {
 pub enum WinnerBy {
     /// No other variant succeeded: with all checks passed and, with a self-evaluation, an evaluator that was satisfied.
     Success,
+    /// The evaluation of its change is better. A missing one is between both answers.
+    Evaluation,
     /// The others changed nothing.
     Changes,
     /// It costs less. An unknown cost counts as the highest one.
@@ -63,6 +65,7 @@ impl WinnerBy {
     fn describe(self) -> &'static str {
         match self {
             Self::Success => "the only one that succeeded",
+            Self::Evaluation => "the best evaluation",
             Self::Changes => "the only one that changed something",
             Self::Cost => "the lowest cost",
             Self::Size => "the smallest change",
@@ -115,7 +118,9 @@ fn rank(one: &CellRow, other: &CellRow) -> (WinnerBy, Ordering) {
         let lines = row.lines_added.unwrap_or(0) + row.lines_removed.unwrap_or(0);
         (lines, row.files_changed.unwrap_or(0))
     };
+    let score = |row: &CellRow| row.change_evaluation.as_ref().map_or(0.0, ChangeEvaluation::score);
     let orders = [
+        (WinnerBy::Evaluation, score(other).total_cmp(&score(one))),
         (WinnerBy::Changes, is_unchanged(one).cmp(&is_unchanged(other))),
         (WinnerBy::Cost, cost(one).total_cmp(&cost(other))),
         (WinnerBy::Size, size(one).cmp(&size(other))),
@@ -156,6 +161,35 @@ mod tests {
         let comparison = Comparison::new(String::new(), rows);
         let winner = comparison.winner().map(|winner| (&*winner.variant, winner.by));
         assert_eq!(winner, expected);
+    }
+
+    #[test]
+    fn an_evaluation_decides_before_the_cost() {
+        let evaluated = |variant: &str, cost: f64, evaluation: Value| {
+            let mut row = row(variant, 0, &json!(cost), 1);
+            let document = json!({"change_evaluation": evaluation});
+            row.change_evaluation = CellRow::from_result(&document).change_evaluation;
+            assert_eq!(row.change_evaluation.is_some(), !evaluation.is_null());
+            row
+        };
+        let answer = |completed: bool, confidence: f64| json!({"session_id": "s", "cost": 0.1, "completed": completed, "confidence": confidence, "error": null});
+        let sure = evaluated("sure", 0.9, answer(true, 0.9));
+        let unsure = evaluated("unsure", 0.3, answer(true, 0.5));
+        let also = evaluated("also", 0.2, answer(true, 0.5));
+        let failed = evaluated(
+            "failed",
+            0.2,
+            json!({"session_id": "s", "cost": null, "error": "no answer"}),
+        );
+        let doubtful = evaluated("doubtful", 0.2, answer(false, 0.2));
+        let wrong = evaluated("wrong", 0.1, answer(false, 0.9));
+        check(&[wrong.clone(), unsure.clone(), sure.clone()], Some(("sure", WinnerBy::Evaluation)));
+        check(&[wrong.clone(), doubtful.clone()], Some(("doubtful", WinnerBy::Evaluation)));
+        check(&[doubtful, failed.clone()], Some(("failed", WinnerBy::Evaluation)));
+        check(&[failed, unsure.clone()], Some(("unsure", WinnerBy::Evaluation)));
+        check(&[unsure, also], Some(("also", WinnerBy::Cost)));
+        let checked = row("checked", 2, &json!(0.1), 1);
+        check(&[checked, wrong], Some(("wrong", WinnerBy::Success)));
     }
 
     #[test]

@@ -138,6 +138,10 @@ impl BatchFolder {
         self.cells().join(format!("{session}.json"))
     }
 
+    fn evaluation(&self, session: SessionId) -> PathBuf {
+        self.cells().join(format!("{session}.evaluation"))
+    }
+
     fn setup(&self, session: SessionId) -> PathBuf {
         self.cells().join(format!("{session}.setup"))
     }
@@ -172,6 +176,22 @@ impl BatchFolder {
     /// Stores that the setup of a session is done.
     pub(super) fn write_setup(&self, session: SessionId, tree: &str) -> Result<(), BatchFileError> {
         self.write(&self.setup(session), tree.as_bytes())
+    }
+
+    /// Returns the session in which the change of this session is evaluated. The same one again, so that an interrupted
+    /// evaluation is resumed, and a finished one is not paid twice.
+    pub(super) fn evaluation_session(
+        &self,
+        session: SessionId,
+    ) -> Result<SessionId, BatchFileError> {
+        let path = self.evaluation(session);
+        let stored = fs::read_to_string(&path).ok().and_then(|text| text.parse().ok());
+        if let Some(stored) = stored {
+            return Ok(stored);
+        }
+        let new = SessionId::generate();
+        self.write(&path, new.to_string().as_bytes())?;
+        Ok(new)
     }
 
     /// Waits until no other process writes the results of all cells, and keeps others from it until the file is closed.

@@ -41,6 +41,6 @@ pub use manifest::{
 pub(in crate::workflow) use manifest_file::{ManifestEntry, read_entries};
 pub use manifest_schema::manifest_schema;
 pub use report::BatchReport;
-pub use results::{BatchResults, CellFigures, CellRow, CellStatus};
+pub use results::{BatchResults, CellFigures, CellRow, CellStatus, ChangeEvaluation};
 pub use statistics::Estimate;
 pub use stored_sessions::StoredSessions;

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::comparison::Comparison;
 use super::folder::{BatchFileError, BatchFolder};
-use super::results::{BatchResults, CellFigures, CellRow, CellStatus};
+use super::results::{BatchResults, CellFigures, CellRow, CellStatus, ChangeEvaluation};
 use super::statistics::Estimate;
 use crate::machine::RunStatus;
 use crate::model::pluralize;
@@ -87,6 +87,14 @@ fn tokens(cell: &CellFigures) -> Option<f64> {
     Some(cell.tokens as f64)
 }
 
+/// The columns of the table of cells.
+const COLUMNS: &[&str] =
+    &["Cell", "Status", "Reason", "Checks", "Changes", "Cost", "Time", "Error"];
+
+/// The same if changes were evaluated.
+const EVALUATED_COLUMNS: &[&str] =
+    &["Cell", "Status", "Reason", "Checks", "Changes", "Cost", "Time", "Error", "Evaluation"];
+
 /// What stands for the test cases in the report for build servers.
 const CASES_MARK: &str = "<!-- cases -->";
 
@@ -114,11 +122,16 @@ impl BatchReport {
 
     /// Returns what the cells cost, for people.
     pub fn cost_text(&self) -> String {
-        // Those that have not ended have no result, and may have spent something.
-        let is_unfinished = self.count(CellStatus::Unfinished) > 0 && self.spent > 0.0;
-        let known = [self.total(cost), is_unfinished.then_some(self.spent)];
+        // Those that have not ended have no result, and may have spent something; and evaluations of changes cost more.
+        let is_unfinished = self.count(CellStatus::Unfinished) > 0;
+        let has_more = (is_unfinished || self.has_evaluations()) && self.spent > 0.0;
+        let known = [self.total(cost), has_more.then_some(self.spent)];
         let cost = known.into_iter().flatten().reduce(f64::max);
         cost.map_or("no price".to_owned(), |cost| format!("${cost:.6}"))
+    }
+
+    fn has_evaluations(&self) -> bool {
+        self.results.figures.iter().any(|cell| cell.is_evaluated)
     }
 
     /// Returns the report as JSON, without the cells.
@@ -254,7 +267,8 @@ impl BatchReport {
     pub fn write(&self, folder: &BatchFolder) -> Result<(), BatchFileError> {
         let path = |extension: &str| folder.path().join(format!("report.{extension}"));
         let tables = self.tables();
-        let rows = || self.results.rows().map(|row| Ok(table_row(&row?)));
+        let has_evaluations = self.has_evaluations();
+        let rows = || self.results.rows().map(|row| Ok(table_row(&row?, has_evaluations)));
         folder.write_parts(&path("json"), |file| self.write_json(file))?;
         folder.write_parts(&path("md"), |file| tables.write_markdown(file, rows()))?;
         folder.write_parts(&path("html"), |file| tables.write_html(file, rows()))?;
@@ -304,7 +318,7 @@ impl BatchReport {
             tables: self.report_tables(),
             last: ReportTable {
                 title: "Cells",
-                header: &["Cell", "Status", "Reason", "Checks", "Changes", "Cost", "Time", "Error"],
+                header: if self.has_evaluations() { EVALUATED_COLUMNS } else { COLUMNS },
                 rows: Vec::new(),
                 code_columns: 1,
             },
@@ -390,8 +404,8 @@ impl BatchReport {
 }
 
 /// Returns the row of a cell in the table for people.
-fn table_row(row: &CellRow) -> TableRow {
-    vec![
+fn table_row(row: &CellRow, has_evaluations: bool) -> TableRow {
+    let mut columns = vec![
         row.label(),
         row.status.clone(),
         row.stop_reason.clone().unwrap_or_default(),
@@ -403,7 +417,12 @@ fn table_row(row: &CellRow) -> TableRow {
         row.cost.map_or(String::new(), |cost| format!("${cost:.6}")),
         format!("{:.2} s", row.duration_seconds),
         sanitize::headline(row.error.as_deref().unwrap_or_default(), 120),
-    ]
+    ];
+    if has_evaluations {
+        let evaluation = row.change_evaluation.as_ref();
+        columns.push(evaluation.map_or_else(String::new, ChangeEvaluation::explanation));
+    }
+    columns
 }
 
 fn junit_case(row: &CellRow) -> String {
@@ -504,7 +523,7 @@ mod tests {
         assert!(xml.contains("tests=\"4\" failures=\"0\" errors=\"1\" skipped=\"0\""), "{xml}");
         assert!(xml.contains("failed check: test\nno &lt;reply&gt;\u{fffd}</error>"), "{xml}");
         let (tables, rows) =
-            (report.tables(), || report.results.rows().map(|row| Ok(table_row(&row?))));
+            (report.tables(), || report.results.rows().map(|row| Ok(table_row(&row?, false))));
         let markdown = written(|to| tables.write_markdown(to, rows()));
         assert!(markdown.contains("`y − x`") && markdown.contains("## Cells (4)"), "{markdown}");
         assert!(markdown.ends_with("|  | \\$0.300000 | 1.50 s |  |\n"), "{markdown}");

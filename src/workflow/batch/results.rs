@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Seek, Write};
 use std::path::PathBuf;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::cell::BatchCell;
@@ -12,7 +12,60 @@ use super::coordination::Coordinator;
 use super::folder::{BatchFileError, BatchFolder};
 use super::manifest::TaskWorkspace;
 use crate::model::{pluralize, word_enum};
-use crate::view::{RunResult, jsonl};
+use crate::view::{RunResult, jsonl, sanitize};
+use crate::workflow::self_eval::Evaluation;
+
+/// The key of the evaluation of a change in a result.
+pub(super) const CHANGE_EVALUATION: &str = "change_evaluation";
+
+/// The evaluation of what a cell has changed, by another model.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ChangeEvaluation {
+    /// Its session.
+    pub session_id: String,
+    /// Its cost in dollars, which is not part of that of the cell; null if it is unknown.
+    pub cost: Option<f64>,
+    /// The evaluation; `None` if the model gave none.
+    #[serde(flatten)]
+    pub evaluation: Option<Evaluation>,
+    /// Why there is none.
+    pub error: Option<String>,
+}
+
+impl ChangeEvaluation {
+    /// Returns the one of a result, if there is one.
+    fn read(result: &Value) -> Option<Self> {
+        Self::deserialize(&result[CHANGE_EVALUATION]).ok()
+    }
+
+    /// Returns what orders changes, the best last: from -1, certainly not what the task asks for, to 1, certainly that.
+    pub fn score(&self) -> f64 {
+        match &self.evaluation {
+            Some(Evaluation { completed: true, confidence, .. }) => *confidence,
+            Some(Evaluation { completed: false, confidence, .. }) => -confidence,
+            None => 0.0,
+        }
+    }
+
+    /// Returns it for people.
+    pub fn text(&self) -> String {
+        match &self.evaluation {
+            Some(one) if one.completed => format!("completed ({:.2})", one.confidence),
+            Some(one) => format!("not completed ({:.2})", one.confidence),
+            None => "failed".to_owned(),
+        }
+    }
+
+    /// Returns it for people, with its reasons.
+    pub fn explanation(&self) -> String {
+        let issues = self.evaluation.iter().flat_map(|evaluation| &evaluation.issues);
+        let reasons: Vec<&str> = issues.chain(&self.error).map(String::as_str).collect();
+        match reasons.is_empty() {
+            true => self.text(),
+            false => sanitize::headline(&format!("{}: {}", self.text(), reasons.join("; ")), 120),
+        }
+    }
+}
 
 /// The result of a cell, as reports show it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -53,6 +106,9 @@ pub struct CellRow {
     pub denied_calls: usize,
     /// What went wrong.
     pub error: Option<String>,
+    /// The evaluation of its change; absent without one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub change_evaluation: Option<ChangeEvaluation>,
 }
 
 /// The status of a cell that has not ended.
@@ -90,6 +146,7 @@ impl CellRow {
             lines_removed: worktree["lines_removed"].as_u64(),
             denied_calls: result["denied"].as_array().map_or(0, Vec::len),
             error: text("error"),
+            change_evaluation: ChangeEvaluation::read(result),
         }
     }
 
@@ -154,6 +211,8 @@ pub struct CellFigures {
     pub duration_seconds: f64,
     /// Input and output tokens.
     pub tokens: u64,
+    /// Whether its change was evaluated.
+    pub is_evaluated: bool,
 }
 
 word_enum! {
@@ -185,6 +244,7 @@ impl From<&CellRow> for CellFigures {
             cost: row.cost,
             duration_seconds: row.duration_seconds,
             tokens: row.tokens,
+            is_evaluated: row.change_evaluation.is_some(),
         }
     }
 }

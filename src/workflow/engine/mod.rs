@@ -35,6 +35,7 @@ pub use run::{
     StepSetup, WorkflowError, WorkflowEvent, WorkflowLimits, WorkflowObserver, WorkflowOutcome,
     WorkflowRun,
 };
+pub(in crate::workflow) use session::SessionRun;
 
 use machine::{Direction, Goal, Program, StepRules};
 use serde::Serialize;

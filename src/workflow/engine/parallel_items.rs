@@ -358,7 +358,7 @@ impl CellConfigurator for ItemConfigurator<'_> {
         let limits = &mut config.settings.limits;
         (limits.budget_usd, limits.max_tokens, limits.timeout) = (None, None, None);
         let (agent, execution) = (setup.agent.name.to_string(), setup.execution);
-        Ok(CellConfig { config, agent, execution, options: options.clone() })
+        Ok(CellConfig { config, agent, execution, options: options.clone(), evaluator: None })
     }
 
     fn sinks(&self, _: &BatchCell, config: &Config) -> Result<Vec<Box<dyn ReportSink>>, String> {

@@ -23,23 +23,23 @@ pub(super) const MAX_ANSWER: usize = 4_000_000;
 const CLOSING_TIME: Duration = Duration::from_secs(31);
 
 /// A session to run.
-pub(super) struct SessionRun<'a> {
-    pub(super) setup: &'a StepSetup,
-    pub(super) store: &'a SessionStore,
-    pub(super) session: SessionId,
+pub(in crate::workflow) struct SessionRun<'a> {
+    pub(in crate::workflow) setup: &'a StepSetup,
+    pub(in crate::workflow) store: &'a SessionStore,
+    pub(in crate::workflow) session: SessionId,
     /// The message that it begins with.
-    pub(super) task: Arc<str>,
+    pub(in crate::workflow) task: Arc<str>,
     /// What evaluations of its answers have used before, which count in no run of this process.
-    pub(super) earlier_evaluations: Charge,
+    pub(in crate::workflow) earlier_evaluations: Charge,
     /// The number of records of its journal at its last end that is known.
-    pub(super) known_records: Option<u64>,
+    pub(in crate::workflow) known_records: Option<u64>,
     /// When the time of the workflow is over.
-    pub(super) deadline: Option<Instant>,
+    pub(in crate::workflow) deadline: Option<Instant>,
 }
 
 impl SessionRun<'_> {
     /// Runs it to its end. `None` if it was interrupted.
-    pub(super) fn run(
+    pub(in crate::workflow) fn run(
         &self,
         io: &RunIo,
     ) -> Result<Option<(SessionEnd, SessionReport)>, WorkflowError> {

@@ -7,7 +7,9 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 use crate::cli::worktrees::fixture::Project;
+use crate::kit::chat;
 use crate::kit::cli::{CommandResult, wait_for_exit, wait_until};
+use crate::kit::server::Server;
 
 /// A delay that no test waits for.
 const LONG: u64 = 600_000;
@@ -205,6 +207,107 @@ fn without_a_winner_nothing_is_applied() {
     assert!(ran.out.contains("\nwinner: none, no variant succeeded\n"), "{}", ran.out);
     assert_eq!(project.user_state(), before);
     assert_eq!(project.branches().len(), 2);
+}
+
+/// The model of `--judge` sees the task, the change and the answer, and no tools; its evaluation decides before the cost.
+/// The same command again asks it nothing, also if the results are lost.
+#[test]
+fn an_evaluation_of_the_changes_decides_before_the_cost() {
+    let project = Project::new();
+    let [bad, good] = [(false, "It is empty."), (true, "")].map(|(completed, issue)| {
+        let issues: Vec<&str> = Some(issue).filter(|issue| !issue.is_empty()).into_iter().collect();
+        json!({"completed": completed, "confidence": 0.9, "issues": issues}).to_string()
+    });
+    let server = Server::new([chat::text(&bad), chat::text(&good)]);
+    let config = project.cli.home().join("models.toml");
+    let model = format!(
+        "model = 'openrouter/m'\napi_base = '{}'\napi_key_env = 'MY_KEY'",
+        server.url("/v1")
+    );
+    fs::write(&config, format!("[models.second]\n{model}\n")).unwrap();
+    let variants =
+        [("cheap", "echo > b.txt", 10), ("good", "echo useful > b.txt", 20), ("failed", "true", 5)];
+    let file = project.variants(&variants);
+    let args = ["compare", "Do it.", "--mode", "yolo", "--jobs", "1", "--variants", &file];
+    let args = [&args[..], &["--config", config.to_str().unwrap(), "--judge", "second"]].concat();
+    let args = [&args[..], &["--check", "test -e b.txt"]].concat();
+    let compare = |more: &[&str]| {
+        let mut command = project.cli.command(&[&args[..], more].concat());
+        wait_for_exit(command.env("MY_KEY", "k").spawn().unwrap())
+    };
+    let ran = compare(&["--json"]);
+    assert_eq!(ran.code, 2, "{}", ran.err);
+    let document = ran.json();
+    assert_eq!(
+        (&document["winner"], &document["winner_by"]),
+        (&json!("good"), &json!("evaluation"))
+    );
+    let evaluations = values(&document, "change_evaluation");
+    assert_eq!(evaluations[0]["issues"], json!(["It is empty."]), "{document}");
+    assert_eq!((&evaluations[1]["completed"], &evaluations[2]), (&json!(true), &Value::Null));
+    let requests = server.requests();
+    assert_eq!(requests.len(), 2);
+    let request = requests[1].json();
+    assert!(request["tools"].as_array().is_none_or(Vec::is_empty), "{request}");
+    let text = request["messages"].to_string();
+    assert!(["Do it.", "+useful", "Done."].iter().all(|part| text.contains(part)), "{text}");
+
+    let folder = Path::new(document["folder"].as_str().unwrap());
+    let report = fs::read_to_string(folder.join("report.md")).unwrap();
+    assert!(report.contains("not completed (0.90): It is empty."), "{report}");
+    for entry in fs::read_dir(folder.join("cells")).unwrap().flatten() {
+        if entry.path().extension().is_some_and(|end| end == "json") {
+            fs::remove_file(entry.path()).unwrap();
+        }
+    }
+    let ran = compare(&[]);
+    assert!(ran.err.contains("is lost or damaged"), "{}", ran.err);
+    assert_eq!(server.requests().len(), 2, "{}", ran.err);
+    let table: Vec<&str> = ran.out.lines().collect();
+    assert!(table[0].contains("checks  evaluation            changes"), "{}", ran.out);
+    assert!(table[1].contains("1/1     not completed (0.90)  1 file"), "{}", ran.out);
+    assert_eq!(table[4], "winner: good (the best evaluation)");
+}
+
+/// Interrupted in the middle of an evaluation: the variant does not run again, the budget holds, and the evaluation is resumed.
+#[test]
+fn an_interrupted_evaluation_is_resumed() {
+    let project = Project::new();
+    let model = project.model("m", &script("echo ran >> ran", 10, 0));
+    let answer = |delay: u64| {
+        let text = json!({"completed": true, "confidence": 0.5}).to_string();
+        format!(
+            "price = {{ input = 1.0, output = 1.0 }}\nmax_output = 10\n[[turn]]\ntext = '{text}'\n\
+                 usage = {{ input = 30, output = 0 }}\ndelay_ms = {delay}\n"
+        )
+    };
+    let evaluator = project.model("judge", &answer(LONG));
+    let out = project.cli.home().join("out");
+    let args = ["compare", "Do it.", "--mode", "yolo", "--model", &model, "--judge", &evaluator];
+    let args = [&args[..], &["--attempts", "1", "--budget", "1", "--out"]].concat();
+    let args = [&args[..], &[out.to_str().unwrap(), "--json"]].concat();
+    let child = project.cli.command(&args).spawn().unwrap();
+    let journal = || {
+        let files = fs::read_dir(out.join("cells")).ok()?.flatten().map(|entry| entry.path());
+        let mut files =
+            files.filter(|path| path.extension().is_some_and(|end| end == "evaluation"));
+        let session = fs::read_to_string(files.next()?).ok()?;
+        fs::read_to_string(out.join("sessions").join(format!("{session}.jsonl"))).ok()
+    };
+    wait_until("the evaluator is asked", || {
+        journal().is_some_and(|text| text.contains("\"prepared\""))
+    });
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    assert_eq!(wait_for_exit(child).code, 130);
+    let before = journal().unwrap();
+    project.model("judge", &answer(0));
+    let ran = project.cli.run(&args);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    let document = ran.json();
+    assert!(journal().unwrap().starts_with(&before), "another session");
+    assert_eq!(values(&document, "change_evaluation")[0]["completed"], true, "{document}");
+    assert_eq!(values(&document, "lines_added"), [1]);
+    assert!(document["spent"].as_f64().unwrap() <= 1.0, "{document}");
 }
 
 /// Attempts are variants that are all alike. With more of them, only the new ones run.
