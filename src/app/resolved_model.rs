@@ -128,6 +128,7 @@ pub fn available_models(
                 window: None,
                 max_output: None,
                 efforts: None,
+                images: None,
             };
             let info = table.lookup(&spec(&id)).cloned().unwrap_or(unknown);
             KnownModel { defined_as: None, name: format!("{}/{id}", provider.name()), info }

@@ -204,7 +204,7 @@ pub(crate) struct RunArgs {
 #[derive(Debug, Default, Args)]
 pub(crate) struct ImageArgs {
     /// Give the model an image with the task: PNG, JPEG, GIF or WebP (repeatable)
-    #[arg(long = "image", value_name = "FILE")]
+    #[arg(long = "image", id = "image", value_name = "FILE")]
     pub(crate) files: Vec<PathBuf>,
 }
 
