@@ -138,11 +138,8 @@ impl RunSetup {
     ) -> Result<FinishedRun, AppError> {
         let session = request.target.session();
         let name: Arc<str> = session.to_string().into();
-        let info = RunInfo {
-            session_id: Arc::clone(&name),
-            sandbox: io.sandbox.clone(),
-            ..self.run_info(&request)
-        };
+        let (session_id, sandbox) = (Arc::clone(&name), io.sandbox.clone());
+        let info = RunInfo { session_id, sandbox, ..self.run_info(&request) };
         let RunRequest { task, target, options, .. } = request;
         if let (Some(store), None, None) = (target.store(), target.opened(), &shared) {
             complete_pending_restore(store, self.root.path(), &self.config, &self.env)?;
@@ -198,7 +195,8 @@ impl RunSetup {
             clock: subagent_clock,
         });
         let results = target.store().map(|store| SessionResults(store.outputs(session)));
-        let registry = Arc::new(self.tool_registry(&io, &shared, results, subagents, secrets)?);
+        let registry = self.tool_registry(&io, &shared, results, subagents, secrets)?;
+        let (registry, reporter) = (Arc::new(registry), io.reporter);
         let checkpoints = match target.store() {
             Some(store) if !is_subagent => SessionCheckpoints::new(self, store, session, &target),
             _ => None,
@@ -211,7 +209,7 @@ impl RunSetup {
         let own = Ports {
             tools: Arc::<ToolRegistry>::clone(&registry),
             checks: self.answer_checks(&registry),
-            observer: Box::new(io.reporter.observe_run(info)),
+            observer: Box::new(reporter.observe_run(info)),
             ..Ports::new(model)
         };
         let own = match checkpoints {
