@@ -117,7 +117,7 @@ fn try_run(
         Err(error) => return Err(failed(error.into())),
     };
     let request =
-        RunRequest { options, images, ..RunRequest::new(text, target, CostSource::Agent) };
+        RunRequest { images, options, ..RunRequest::new(text, target, CostSource::Agent) };
     let shown = ShownCalls::default();
     let updates = RunUpdates::new(connection.clone(), id.clone(), root, Arc::clone(&shown));
     let reporter = Reporter::new(vec![Box::new(updates)]);

@@ -25,7 +25,7 @@ use crate::machine::{Machine, RunOutcome, RunStatus};
 use crate::mcp::McpServers;
 use crate::model::{Digest, RunRules, RunTime};
 use crate::policy::Confirmer;
-use crate::port::{AnswerChecks, CancellationToken, HookPoint, Toolbox};
+use crate::port::{AnswerChecks, CancelRegistration, CancellationToken, HookPoint, Toolbox};
 use crate::runner::{Driver, Ports, RequestContext};
 use crate::tools::{ExecutionMode, PlannedCall, SharedQuota, ToolRegistry};
 use crate::view::{CostSource, Reporter, RunInfo};
@@ -130,6 +130,26 @@ impl RunSetup {
         self.drive(Some(environment), request, io, None)
     }
 
+    /// Returns the given environment, or that of the command, with what its caller interrupts it by. The run begins at a
+    /// time, and runs at most so many tools at a time.
+    fn environment(
+        &self,
+        given: Option<RunEnvironment>,
+        (at, parallel): (RunTime, u32),
+        reporter: &Reporter,
+        stopped: &CancellationToken,
+    ) -> Result<(RunEnvironment, Option<CancelRegistration>), AppError> {
+        Ok(match (given, &self.interrupts) {
+            (Some(environment), _) => (environment, None),
+            (None, None) => (RunEnvironment::real(at, parallel, reporter, stopped)?, None),
+            (None, Some(interrupts)) => {
+                let (environment, registration) =
+                    RunEnvironment::interrupted_by(interrupts, at, parallel, stopped);
+                (environment, Some(registration))
+            }
+        })
+    }
+
     /// Opens the session, builds the ports, drives the machine, and finishes. Without an environment, it is that of the
     /// command. A sub-agent's run shares resources with the run that dispatched it.
     pub(super) fn drive(
@@ -141,11 +161,8 @@ impl RunSetup {
     ) -> Result<FinishedRun, AppError> {
         let session = request.target.session();
         let name: Arc<str> = session.to_string().into();
-        let info = RunInfo {
-            session_id: Arc::clone(&name),
-            sandbox: io.sandbox.clone(),
-            ..self.run_info(&request)
-        };
+        let (session_id, sandbox) = (Arc::clone(&name), io.sandbox.clone());
+        let info = RunInfo { session_id, sandbox, ..self.run_info(&request) };
         let RunRequest { task, images, target, options, .. } = request;
         let images = self.attach_images(&images)?;
         if let (Some(store), None, None) = (target.store(), target.opened(), &shared) {
@@ -171,17 +188,8 @@ impl RunSetup {
         let stopped = CancellationToken::new();
         let at = target.opened().map_or(RunTime::START, |opened| opened.history.at);
         let parallel = rules.bounds.parallel_calls;
-        let mut _interruptible = None;
-        let environment = match (environment, &self.interrupts) {
-            (Some(environment), _) => environment,
-            (None, None) => RunEnvironment::real(at, parallel, &io.reporter, &stopped)?,
-            (None, Some(interrupts)) => {
-                let (environment, registration) =
-                    RunEnvironment::interrupted_by(interrupts, at, parallel, &stopped);
-                _interruptible = Some(registration);
-                environment
-            }
-        };
+        let (environment, _interruptible) =
+            self.environment(environment, (at, parallel), &io.reporter, &stopped)?;
         let RunEnvironment { executor, subagent_clock, ports } = environment;
         let is_subagent = shared.is_some();
         let shared = match shared {
@@ -206,7 +214,8 @@ impl RunSetup {
             clock: subagent_clock,
         });
         let results = target.store().map(|store| SessionResults(store.outputs(session)));
-        let registry = Arc::new(self.tool_registry(&io, &shared, results, subagents, secrets)?);
+        let registry = self.tool_registry(&io, &shared, results, subagents, secrets)?;
+        let (registry, reporter) = (Arc::new(registry), io.reporter);
         let checkpoints = match target.store() {
             Some(store) if !is_subagent => SessionCheckpoints::new(self, store, session, &target),
             _ => None,
@@ -224,7 +233,7 @@ impl RunSetup {
         let own = Ports {
             tools: Arc::<ToolRegistry>::clone(&registry),
             checks: self.answer_checks(&registry),
-            observer: Box::new(io.reporter.observe_run(info)),
+            observer: Box::new(reporter.observe_run(info)),
             ..Ports::new(model)
         };
         let own = match checkpoints {

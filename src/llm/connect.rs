@@ -13,7 +13,7 @@ use super::exchange::{HttpTransport, KeySource, RequestSigner, RequestTarget, Wi
 use super::key_command::KeyCommand;
 use super::model_list;
 use super::model_spec::{ModelSpec, ModelSpecError};
-use super::model_table::{EffortError, ModelTable};
+use super::model_table::{EffortError, ModelInfo, ModelTable};
 use super::playback_error::PlaybackError;
 use super::provider::Provider;
 use super::scripted::{Script, ScriptPosition, ScriptedModel};
@@ -318,7 +318,7 @@ fn build_target(
         uses_cache: settings.prompt_caching,
         cache_key: settings.cache_key.clone().filter(|_| settings.prompt_caching),
         max_output: table.lookup(model).and_then(|info| info.max_output),
-        takes_images: table.lookup(model).is_some_and(|info| info.takes_images()),
+        takes_images: table.lookup(model).is_some_and(ModelInfo::takes_images),
         options: Arc::clone(&settings.options),
         effort: effort_setting(model, settings, table)?,
     };

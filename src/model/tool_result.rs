@@ -27,8 +27,8 @@ pub struct ToolResult {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub reads: Vec<Arc<str>>,
     /// The images that the text mentions.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub images: Vec<Image>,
+    #[serde(default, skip_serializing_if = "<[_]>::is_empty")]
+    pub images: Box<[Image]>,
 }
 
 word_enum! {
@@ -107,13 +107,14 @@ impl ToolResult {
             duration: TimeSpan::ZERO,
             changes: Vec::new(),
             reads: Vec::new(),
-            images: Vec::new(),
+            images: Box::default(),
         }
     }
 
     /// Returns the result with these images. Other images make another result, also with the same text.
-    pub fn with_images(self, images: Vec<Image>) -> Self {
+    pub fn with_images(self, images: impl Into<Box<[Image]>>) -> Self {
         let mix = |digest: Digest, image: &Image| digest.with_bytes(image.data.as_bytes());
+        let images = images.into();
         Self { digest: images.iter().fold(self.digest, mix), images, ..self }
     }
 

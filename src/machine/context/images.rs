@@ -36,7 +36,7 @@ pub(crate) fn omit_images(item: &ConversationItem) -> Option<ConversationItem> {
         ConversationItem::Exchange(exchange) => {
             let results = exchange.results().iter().map(|result| {
                 let text = Image::omit_all(&result.text, &result.images);
-                ToolResult { text, images: Vec::new(), ..result.clone() }
+                ToolResult { text, images: Box::default(), ..result.clone() }
             });
             let results: Arc<[ToolResult]> = results.collect();
             ToolExchange::new(exchange.reply().clone(), results)

@@ -175,8 +175,8 @@ text = "Built."
     assert!(client.text("agent_message_chunk").contains("nothing"));
     assert_eq!(client.prompt(&session, "/plan Write a file."), "end_turn");
     assert!(!world.path("a.txt").exists());
-    let plans = client.updates.iter().filter(|it| it["sessionUpdate"] == "plan");
-    let plan = plans.last().unwrap();
+    let mut plans = client.updates.iter().filter(|it| it["sessionUpdate"] == "plan");
+    let plan = plans.next_back().unwrap();
     let steps: Vec<(&Value, &Value)> = plan["entries"]
         .as_array()
         .unwrap()

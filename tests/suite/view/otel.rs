@@ -186,8 +186,7 @@ fn exported(settings: OtelSettings) -> Vec<(String, Value)> {
         taken.lock().unwrap().push((export.url.to_owned(), body));
         Ok(())
     });
-    let requests = std::mem::take(&mut *requests.lock().unwrap());
-    requests
+    std::mem::take(&mut *requests.lock().unwrap())
 }
 
 /// A metric of the semantic conventions for generative AI: name, unit, boundaries of its buckets, required attributes, and
