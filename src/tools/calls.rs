@@ -183,7 +183,7 @@ impl<E: Edit> ToolInvocation for EditCall<E> {
         self.edit.summary()
     }
 
-    fn plan(&mut self) -> Result<CallPlan, ToolOutput> {
+    fn plan(&mut self) -> Result<CallPlan, Box<ToolOutput>> {
         let edit = self.edit.edit(&self.root).map_err(ToolOutput::failed)?;
         Ok(self.planned.insert(edit).plan())
     }

@@ -345,7 +345,7 @@ impl RegisteredCall {
         let decision = self.resolve().map_err(AuthorizationOutcome::Rejected)?;
         self.check_denial(&decision)?;
         let CallPlan { intent, changes } = self.invocation.plan().map_err(|output| {
-            AuthorizationOutcome::Rejected(self.gate.results.build(&self.id, output))
+            AuthorizationOutcome::Rejected(self.gate.results.build(&self.id, *output))
         })?;
         let kind = self.invocation.kind();
         let is_harmless = matches!(kind, CallKind::Reads | CallKind::Delegates)
@@ -551,15 +551,14 @@ impl ResultBuilder {
         let mut shown = short.unwrap_or_else(|| text.clone());
         if is_part {
             let mut missing = String::new();
-            let stored = match spooled {
-                Some(spooled) => self.results.store_written(call, &mut |out| {
+            let stored = if let Some(spooled) = spooled {
+                self.results.store_written(call, &mut |out| {
                     missing = spooled.write(&self.secrets, out)?;
                     Ok(())
-                }),
-                None => {
-                    let masked = |whole: Arc<str>| self.secrets.mask(whole.as_ref().to_owned());
-                    self.results.store(call, full_text.map_or(text, masked).into())
-                }
+                })
+            } else {
+                let masked = |whole: Arc<str>| self.secrets.mask(whole.as_ref().to_owned());
+                self.results.store(call, full_text.map_or(text, masked).into())
             };
             if !shown.ends_with('\n') {
                 shown.push('\n');

@@ -240,7 +240,7 @@ impl ToolInvocation for Call {
         TimeSpan::from(self.timeout + Duration::from_secs(20))
     }
 
-    fn plan(&mut self) -> Result<CallPlan, ToolOutput> {
+    fn plan(&mut self) -> Result<CallPlan, Box<ToolOutput>> {
         let intent = match self.background {
             Some(_) => CallIntent::Background { command: self.command.text().into() },
             None => CallIntent::Opaque,

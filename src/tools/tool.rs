@@ -77,7 +77,7 @@ pub trait ToolInvocation: Send {
     /// # Errors
     ///
     /// Fails with the output of the call if the call would fail.
-    fn plan(&mut self) -> Result<CallPlan, ToolOutput> {
+    fn plan(&mut self) -> Result<CallPlan, Box<ToolOutput>> {
         let is_read_only = self.kind() == CallKind::Reads;
         let intent = if is_read_only { CallIntent::ReadOnly } else { CallIntent::Opaque };
         Ok(CallPlan { intent, changes: Vec::new() })

@@ -361,12 +361,15 @@ fn decode(mut decoder: impl ImageDecoder) -> Result<(DynamicImage, bool), ImageE
     Ok((image, is_turned))
 }
 
+/// The bytes of an image, their format, and its size in pixels.
+type EncodedImage = (Vec<u8>, ImageType, (u32, u32));
+
 /// Scales an image down until it fits: without loss if that is small enough, and as JPEG otherwise.
 fn scale(
     image: &DynamicImage,
     media_type: ImageType,
     limits: &ImageLimits,
-) -> Result<(Vec<u8>, ImageType, (u32, u32)), ImageError> {
+) -> Result<EncodedImage, ImageError> {
     let mut edge = limits.max_edge.min(image.width().max(image.height()));
     let has_alpha = image.color().has_alpha();
     let source = image.to_rgba8();

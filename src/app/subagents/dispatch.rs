@@ -159,7 +159,7 @@ impl ToolInvocation for DispatchCall {
         TimeSpan(subagent_run::MAX_RUN_TIME.0 + TimeSpan::from_secs(60).0)
     }
 
-    fn plan(&mut self) -> Result<CallPlan, ToolOutput> {
+    fn plan(&mut self) -> Result<CallPlan, Box<ToolOutput>> {
         let session = self.subagents.store.as_ref().map(|_| self.session.to_string().into());
         let worktree = self.worktrees().map(|_| SubagentWorktrees::name_of(self.session).into());
         Ok(CallPlan { intent: CallIntent::Delegated { session, worktree }, changes: Vec::new() })

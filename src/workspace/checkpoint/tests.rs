@@ -474,7 +474,7 @@ fn the_patch_of_a_removed_file_that_could_not_be_read_is_empty() {
     let mut world = RecordedWorkspace::new(options());
     let path = world.path().join("secret");
     fs::write(&path, "secret\n").unwrap();
-    fs::set_permissions(&path, Permissions::from_mode(0)).unwrap();
+    fs::set_permissions(&path, Permissions::from_mode(0o000)).unwrap();
     let can_read = fs::read(&path).is_ok();
     let before = world.record().tree;
     fs::remove_file(&path).unwrap();
