@@ -31,8 +31,8 @@ use self::worker::{SupervisorWorker, WorkerBackend};
 use super::capture::{OutputCapture, OutputSpool};
 use super::command::{CommandEnd, CommandInput, CommandOutcome, CommandSpec, ExecError};
 use super::command_env::Variable;
-use super::confine::Enforcement;
 use super::confine::policy::SandboxPolicy;
+use super::confine::{Enforcement, SandboxLevel};
 use super::egress::EgressProxy;
 use super::output_watcher::OutputWatcher;
 use super::repository::RepositoryGuard;
@@ -189,13 +189,19 @@ impl Supervisor {
         drop(guard);
         let mut notices = self.repositories().merge_copies(&worker.copies, &lent);
         notices.extend(self.repositories().clean_up(&worker.uncovered()));
-        let CommandReport { end, strays, renamed, restored } = match result {
+        let CommandReport { end, strays, renamed, restored, unrecorded } = match result {
             Ok(report) => report,
             Err(failure) => {
                 self.return_worker(worker);
                 return Err(command.start_error(failure));
             }
         };
+        if let Some(why) = unrecorded.filter(|_| level == SandboxLevel::Landlock) {
+            log::warn!("protected files could not be recorded before a command: {why}");
+            notices.push(format!(
+                "the protected files could not be recorded before the command ({why}): what it changed in them was not undone"
+            ));
+        }
         // A late request to stop must not reach the next command, nor may a stuck command; and shared memory stays in use
         // as long as the namespaces.
         let is_clean =

@@ -98,11 +98,13 @@ pub(in crate::exec) struct CommandReport {
     /// Protected paths that it changed; restored since.
     #[serde(with = "stored_path")]
     pub restored: Vec<PathBuf>,
+    /// Why the protected paths could not be recorded before it, so that nothing was restored.
+    pub unrecorded: Option<String>,
 }
 
 impl From<CommandEnd> for CommandReport {
     fn from(end: CommandEnd) -> Self {
-        Self { end, strays: 0, renamed: Vec::new(), restored: Vec::new() }
+        Self { end, strays: 0, renamed: Vec::new(), restored: Vec::new(), unrecorded: None }
     }
 }
 

@@ -241,7 +241,10 @@ pub(in crate::exec) fn serve(
             return Err(io::ErrorKind::InvalidData.into());
         };
         let cwd = words.cwd.clone();
-        let before = rules.protected.snapshot().ok();
+        let (before, unrecorded) = match rules.protected.snapshot() {
+            Ok(before) => (Some(before), None),
+            Err(error) => (None, Some(error.to_string())),
+        };
         match spawn(CommandStart { words, stdin, stdout, stderr }) {
             Ok(leader) => {
                 let pid = leader.as_raw_nonzero().get();
@@ -260,7 +263,7 @@ pub(in crate::exec) fn serve(
                 let renamed = rules.absent.rename_created();
                 let restored = before.map(PathSnapshot::restore_changed).unwrap_or_default();
                 let Some((end, strays)) = ended else { return Ok(()) };
-                let report = CommandReport { end, strays, renamed, restored };
+                let report = CommandReport { end, strays, renamed, restored, unrecorded };
                 link.send(&SupervisorReport::Ended(report), &[], &[])?;
             }
             Err(error) => {

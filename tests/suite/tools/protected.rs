@@ -87,6 +87,17 @@ fn what_a_command_in_the_background_makes_is_set_aside_while_it_runs() {
     }
 }
 
+/// Where what a command changed is undone, a copy is needed. Without it the command's result says so.
+#[test]
+fn protected_files_that_grow_too_large_to_be_restored_are_reported() {
+    let Some(cage) = ConfinedWorkspace::new(SandboxLevel::Landlock, repository) else { return };
+    assert!(cage.run("echo evil >> .git/config").contains("was undone"));
+    let large = fs::File::create(cage.world.path.join(".git/hooks/large")).unwrap();
+    large.set_len(33 << 20).unwrap();
+    let text = cage.run("true");
+    assert!(text.contains("protected files could not be recorded before the command"), "{text}");
+}
+
 /// A program that makes protected files again and again is stopped.
 #[test]
 fn a_command_in_the_background_that_does_not_give_up_is_stopped() {
