@@ -1,6 +1,6 @@
 //! Recorded sessions of other programs, checked against the invariants of a run.
 //!
-//! A reader for each format turns a recording into [`TraceEntry`]s; [`invariants`] checks them in order and stops at the
+//! A reader for each format turns a recording into `TraceEntry`s; `invariants` checks them in order and stops at the
 //! first violation. What programs do as intended is no violation: calls that are answered in any order within a turn, a call
 //! without a result at the end of a recording or before the next message of the user, a compaction, a copied history.
 
