@@ -24,6 +24,7 @@ use crate::llm::scripted::ScriptPosition;
 use crate::machine::{Machine, RunOutcome, RunStatus};
 use crate::mcp::McpServers;
 use crate::model::{Digest, RunRules, RunTime};
+use crate::net::Secrets;
 use crate::policy::Confirmer;
 use crate::port::{AnswerChecks, CancelRegistration, CancellationToken, HookPoint, Toolbox};
 use crate::runner::{Driver, Ports, RequestContext};
@@ -164,11 +165,11 @@ impl RunSetup {
         let (session_id, sandbox) = (Arc::clone(&name), io.sandbox.clone());
         let info = RunInfo { session_id, sandbox, ..self.run_info(&request) };
         let RunRequest { task, images, target, options, .. } = request;
-        let images = self.attach_images(&images)?;
         if let (Some(store), None, None) = (target.store(), target.opened(), &shared) {
             complete_pending_restore(store, self.root.path(), &self.config, &self.env)?;
         }
         let secrets = collect_secrets(&self.config, &self.env);
+        let images = self.attach_images(images, &secrets)?;
         let task = task.map(|task| {
             let mut text = mask_message(&task, &secrets);
             images.add_lines_to(&mut text);
@@ -286,7 +287,11 @@ impl RunSetup {
     }
 
     /// Prepares the user's images for the model.
-    fn attach_images(&self, images: &[ImageSource]) -> Result<AttachedImages, AppError> {
+    fn attach_images(
+        &self,
+        images: Vec<ImageSource>,
+        secrets: &Secrets,
+    ) -> Result<AttachedImages, AppError> {
         let limits = self.model.images;
         if limits.is_none() && !images.is_empty() {
             log::warn!(
@@ -295,7 +300,9 @@ impl RunSetup {
                 self.model.name()
             );
         }
-        AttachedImages::prepare_all(images, limits)
+        let masked = |it: ImageSource| ImageSource { name: secrets.mask_all(&it.name), ..it };
+        let images: Vec<ImageSource> = images.into_iter().map(masked).collect();
+        AttachedImages::prepare_all(&images, limits)
             .map_err(|(name, cause)| AppError::Image { name, cause })
     }
 

@@ -53,13 +53,12 @@ fn read_requests(lines: &[RecordingLine]) -> Option<Vec<Vec<TraceEntry>>> {
 }
 
 fn is_message_line(line: &RecordingLine) -> bool {
-    line.value.as_ref().is_some_and(|value| text_of(value, "role").is_some())
+    line.value.as_ref().is_some_and(has_role)
 }
 
 /// Returns the messages of a recording, and their path.
 fn find_messages(value: &Value) -> Option<(&'static str, &Vec<Value>)> {
-    let is_messages =
-        |messages: &&Vec<Value>| messages.iter().any(|message| text_of(message, "role").is_some());
+    let is_messages = |messages: &&Vec<Value>| messages.iter().any(has_role);
     let places = [
         ("$", value.as_array()),
         ("$.messages", value["messages"].as_array()),
@@ -72,6 +71,22 @@ fn find_messages(value: &Value) -> Option<(&'static str, &Vec<Value>)> {
     found.filter(|(_, messages)| is_messages(messages))
 }
 
+/// Returns the id of a call. Some programs write numbers.
+fn call_id(value: &Value) -> Option<String> {
+    match value {
+        Value::String(id) => Some(id.clone()),
+        Value::Number(id) => Some(id.to_string()),
+        Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => None,
+    }
+}
+
+/// The roles of messages. A list without any of them is something else.
+const ROLES: [&str; 6] = ["system", "developer", "user", "assistant", "tool", "function"];
+
+fn has_role(message: &Value) -> bool {
+    text_of(message, "role").is_some_and(|role| ROLES.contains(&role))
+}
+
 fn conversation(line: usize, messages: &[Value], path: &str) -> Vec<TraceEntry> {
     let messages = messages.iter().enumerate();
     messages.map(|(index, message)| entry(line, message, &format!("{path}[{index}]"))).collect()
@@ -82,9 +97,9 @@ fn entry(line: usize, message: &Value, path: &str) -> TraceEntry {
         "assistant" => {
             let mut items = vec![TraceItem::Reply { id: None, path: path.to_owned() }];
             for (index, call) in elements(message, "tool_calls") {
-                if let Some(id) = text_of(call, "id") {
+                if let Some(id) = call_id(&call["id"]) {
                     let path = format!("{path}.tool_calls[{index}].id");
-                    items.push(TraceItem::Call { id: id.to_owned(), path, needs_result: true });
+                    items.push(TraceItem::Call { id, path, needs_result: true });
                 }
             }
             items
@@ -93,13 +108,21 @@ fn entry(line: usize, message: &Value, path: &str) -> TraceEntry {
             let ids = elements(message, "tool_call_ids");
             let mut items: Vec<_> = ids
                 .map(|(index, id)| TraceItem::Result {
-                    call: id.as_str().map(str::to_owned),
+                    call: call_id(id),
                     path: format!("{path}.tool_call_ids[{index}]"),
                 })
                 .collect();
             if items.is_empty() {
-                let call = text_of(message, "tool_call_id").map(str::to_owned);
-                items.push(TraceItem::Result { call, path: format!("{path}.tool_call_id") });
+                let (call, path) =
+                    (call_id(&message["tool_call_id"]), format!("{path}.tool_call_id"));
+                items.push(match call {
+                    Some(_) => TraceItem::Result { call, path },
+                    None => TraceItem::Violated {
+                        invariant: Invariant::OrphanResult,
+                        path,
+                        message: "the result names no call".to_owned(),
+                    },
+                });
             }
             items
         }

@@ -111,6 +111,20 @@ fn results_and_ids_are_checked() {
     assert_eq!(violation(TraceFormat::Claude, &damaged), "damaged_line 1 $");
 }
 
+/// An id may be a number, and a result without any belongs to no call.
+#[test]
+fn results_of_messages_name_their_calls() {
+    let recorded = |id: &str, result: &str| {
+        let messages = format!(
+            r#"[{{"role":"user","content":"x"}},{{"role":"assistant","tool_calls":[{{"id":{id}}}]}},{{"role":"tool"{result}}}]"#
+        );
+        violation(TraceFormat::OpenAi, &messages)
+    };
+    assert_eq!(recorded("5", r#","tool_call_id":5"#), "");
+    assert_eq!(recorded("5", r#","tool_call_id":6"#), "orphan_result 1 $[2].tool_call_id");
+    assert_eq!(recorded("5", ""), "orphan_result 1 $[2].tool_call_id");
+}
+
 #[test]
 fn a_recording_that_begins_within_a_session_is_no_violation() {
     let begin = [("2", "before", "", &["result:a"] as &[_]), ("3", "2", "m2", &["use:b"])];

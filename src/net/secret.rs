@@ -54,6 +54,13 @@ pub struct Secrets(Arc<[Arc<str>]>);
 /// Keys that became known while the process runs. They are masked with any others.
 static LATE_KEYS: RwLock<Vec<Arc<str>>> = RwLock::new(Vec::new());
 
+/// The beginning of a line that stands for what is left out.
+const CUT: &str = "[... ";
+
+/// The length of the shortest part of a secret that is masked beside a cut. A shorter one says little, and ordinary words
+/// end so.
+const MIN_REST: usize = 4;
+
 /// The length of the shortest secret. A shorter one would match ordinary text.
 const MIN_SECRET_LENGTH: usize = 12;
 
@@ -127,6 +134,72 @@ impl Secrets {
             masked.extend_from_slice(chunk.invalid());
             masked
         })
+    }
+
+    /// Returns the text with all secrets masked, and what a cut has left of one: the beginning before a line that stands for
+    /// what is left out, such as `[... 10 bytes omitted ...]`, and the end behind it.
+    pub fn mask_cut(&self, text: String) -> String {
+        let text = self.mask(text);
+        if !text.contains(CUT) {
+            return text;
+        }
+        let mut masked = String::with_capacity(text.len());
+        let mut is_behind_cut = false;
+        for line in text.split_inclusive('\n') {
+            let is_cut = line.starts_with(CUT) && line.trim_end().ends_with(" ...]");
+            if is_cut {
+                let line_end = masked.ends_with('\n');
+                let before = masked.trim_end_matches('\n');
+                let rest = self.unfinished(before);
+                if rest >= MIN_REST {
+                    masked.truncate(before.len() - rest);
+                    masked.push_str(MASK);
+                    masked.push_str(if line_end { "\n" } else { "" });
+                }
+                masked.push_str(line);
+            } else {
+                let rest = if is_behind_cut { self.remainder(line) } else { 0 };
+                if rest >= MIN_REST {
+                    masked.push_str(MASK);
+                    masked.push_str(&line[rest..]);
+                } else {
+                    masked.push_str(line);
+                }
+            }
+            is_behind_cut = is_cut;
+        }
+        masked
+    }
+
+    /// Returns the length of the beginning of a text that is the end of a secret.
+    fn remainder(&self, text: &str) -> usize {
+        let longest = |secret: &Arc<str>| {
+            let mut lengths = (1..secret.len().min(text.len() + 1)).rev();
+            lengths.find(|length| {
+                text.as_bytes().starts_with(&secret.as_bytes()[secret.len() - length..])
+            })
+        };
+        let late = LATE_KEYS.read().unwrap_or_else(PoisonError::into_inner);
+        self.0.iter().chain(&*late).filter_map(longest).max().unwrap_or(0)
+    }
+
+    /// Returns the length of the beginning of a text that can be masked by itself: whatever follows the text, no secret
+    /// begins in this part and ends behind it.
+    pub fn complete(&self, text: &str) -> usize {
+        let late = LATE_KEYS.read().unwrap_or_else(PoisonError::into_inner);
+        let mut end = text.len() - self.unfinished(text);
+        // One that ends in the rest begins there too.
+        loop {
+            let crosses = |secret: &Arc<str>| {
+                let starts = end.saturating_sub(secret.len() - 1)..end;
+                let mut starts = starts.filter(|start| text.is_char_boundary(*start));
+                starts.find(|start| text[*start..].starts_with(&**secret))
+            };
+            match self.0.iter().chain(&*late).filter(|it| !it.is_empty()).find_map(crosses) {
+                Some(start) => end = start,
+                None => return end,
+            }
+        }
     }
 
     /// Returns the length of the end of a text that is the beginning of a secret.

@@ -540,7 +540,7 @@ impl ResultBuilder {
             images,
             truncation,
         } = output;
-        let text = self.secrets.mask(text);
+        let text = self.secrets.mask_cut(text);
         let short = match truncation {
             Truncation::Allowed => self
                 .budget

@@ -31,7 +31,7 @@ impl SpooledText {
     /// Fails if an output can't be read, or the text can't be written.
     pub(super) fn write(&self, secrets: &Secrets, out: &mut dyn Write) -> io::Result<String> {
         let mut missing = String::new();
-        let mut masked = MaskedText { secrets, out, pending: String::new() };
+        let mut masked = MaskedText { secrets, out, pending: String::new(), is_at_cut: false };
         let sections = self.sections.iter().filter(|(_, output)| output.total() > 0);
         for (title, output) in sections {
             masked.add(title)?;
@@ -57,19 +57,48 @@ struct MaskedText<'a> {
     out: &'a mut dyn Write,
     /// What may be the beginning of a secret.
     pending: String,
+    /// Whether `pending` follows a part that is left out.
+    is_at_cut: bool,
 }
+
+/// No secret is expected to be longer, in bytes.
+const MAX_REST: usize = 16 << 10;
 
 impl MaskedText<'_> {
     fn add(&mut self, text: &str) -> io::Result<()> {
+        if text.starts_with("\n[... ") {
+            // What precedes may be the beginning of a secret, and what follows the end of one.
+            let before = std::mem::take(&mut self.pending);
+            self.is_at_cut = true;
+            let masked = self.secrets.mask_cut(before + text);
+            return self.out.write_all(masked.as_bytes());
+        }
         self.pending.push_str(text);
-        let masked = self.secrets.mask(std::mem::take(&mut self.pending));
-        let (done, open) = masked.split_at(masked.len() - self.secrets.unfinished(&masked));
-        self.pending.push_str(open);
-        self.out.write_all(done.as_bytes())
+        if self.is_at_cut {
+            // As long as it may be the end of a secret, the line that precedes is needed.
+            if self.pending.len() < MAX_REST {
+                return Ok(());
+            }
+            self.end_cut();
+        }
+        let rest = self.pending.split_off(self.secrets.complete(&self.pending));
+        let done = std::mem::replace(&mut self.pending, rest);
+        self.out.write_all(self.secrets.mask(done).as_bytes())
     }
 
-    fn finish(self) -> io::Result<()> {
-        self.out.write_all(self.pending.as_bytes())
+    /// Masks what a cut has left of a secret at the beginning.
+    fn end_cut(&mut self) {
+        const NOTE: &str = "[... ...]\n";
+        let masked = self.secrets.mask_cut(format!("{NOTE}{}", self.pending));
+        masked[NOTE.len()..].clone_into(&mut self.pending);
+        self.is_at_cut = false;
+    }
+
+    fn finish(mut self) -> io::Result<()> {
+        if self.is_at_cut {
+            self.end_cut();
+        }
+        self.out.write_all(self.secrets.mask(self.pending).as_bytes())
     }
 }
 
@@ -81,12 +110,66 @@ mod tests {
     fn a_secret_is_masked_across_pieces() {
         let secrets = Secrets::from_values(["geheim-123456"]);
         let mut out = Vec::new();
-        let mut masked = MaskedText { secrets: &secrets, out: &mut out, pending: String::new() };
+        let mut masked = MaskedText {
+            secrets: &secrets,
+            out: &mut out,
+            pending: String::new(),
+            is_at_cut: false,
+        };
         for piece in ["a gehei", "m-1", "23456 b gehe", "n"] {
             masked.add(piece).unwrap();
         }
         masked.finish().unwrap();
         let text = String::from_utf8(out).unwrap();
         assert!(!text.contains("123456") && text.ends_with(" b gehen"), "{text}");
+    }
+
+    #[test]
+    fn what_a_cut_leaves_of_a_secret_is_masked() {
+        let secrets = Secrets::from_values(["geheim-123456"]);
+        for (before, behind) in
+            [("a geheim-12345", " b"), ("a ", "eheim-123456 b"), ("geheim", "123456")]
+        {
+            let mut out = Vec::new();
+            let mut masked = MaskedText {
+                secrets: &secrets,
+                out: &mut out,
+                pending: String::new(),
+                is_at_cut: false,
+            };
+            for piece in [before, "\n[... 9 bytes are not stored ...]\n", behind] {
+                masked.add(piece).unwrap();
+            }
+            masked.finish().unwrap();
+            let text = String::from_utf8(out).unwrap();
+            assert!(
+                !text.contains("hei") && !text.contains("345") && text.contains("9 bytes"),
+                "{text}"
+            );
+            let cut = secrets.mask_cut(format!("{before}\n[... 9 bytes omitted ...]\n{behind}"));
+            assert!(
+                !cut.contains("hei") && !cut.contains("345") && cut.contains("9 bytes"),
+                "{cut}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_longer_one_of_two_secrets_is_masked_across_pieces() {
+        let secrets =
+            Secrets::from_values(["geheim-123456", "geheim-123456-und-mehr", "56-noch-eines"]);
+        for pieces in [["a geheim-123456", "-und-mehr b"], ["a geheim-123456", "-noch-eines b"]] {
+            let mut out = Vec::new();
+            let mut masked = MaskedText {
+                secrets: &secrets,
+                out: &mut out,
+                pending: String::new(),
+                is_at_cut: false,
+            };
+            pieces.iter().for_each(|piece| masked.add(piece).unwrap());
+            masked.finish().unwrap();
+            let text = String::from_utf8(out).unwrap();
+            assert!(!text.contains("geheim") && !text.contains("mehr"), "{text}");
+        }
     }
 }

@@ -28,6 +28,9 @@ use crate::cli::{output, task_text};
 /// The id of the task, and the beginning of the names of its branches.
 const TASK_ID: &str = "compare";
 
+/// The exit code if variants succeeded, and no change could be evaluated.
+const NO_EVALUATION_EXIT_CODE: u8 = 2;
+
 /// The exit code if the winner can't be merged.
 const REFUSED_EXIT_CODE: u8 = 1;
 
@@ -93,6 +96,9 @@ pub(crate) fn run(args: CompareArgs, world: &ProcessEnv) -> Result<u8, CliError>
     report.exit_code = match &merged {
         Some(Ok(merged)) => merged.exit_code,
         Some(Err(_)) => REFUSED_EXIT_CODE,
+        None if comparison.outcome == ComparisonOutcome::NoEvaluation => {
+            report.exit_code.max(NO_EVALUATION_EXIT_CODE)
+        }
         None => report.exit_code,
     };
     report.comparison = Some(comparison);

@@ -4,6 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use architect::app::{ProcessEnv, session_statistics};
 use architect::journal::WallTime;
+use jiff::civil::Date;
 use serde_json::json;
 
 use crate::cli::args::{LastArgs, StatsArgs, StatsFormat};
@@ -31,7 +32,10 @@ fn parse_since(text: &str, now: SystemTime) -> Result<String, CliError> {
             4 | 7 => byte == b'-',
             _ => byte.is_ascii_digit(),
         });
-    if is_date && (text.len() == 10 || text.as_bytes()[10] == b'T') {
+    if is_date
+        && text[..10].parse::<Date>().is_ok()
+        && (text.len() == 10 || text.as_bytes()[10] == b'T')
+    {
         return Ok(text.to_owned());
     }
     let wrong = || {
@@ -62,7 +66,9 @@ mod tests {
         assert_eq!(since("2026-11-01").as_deref(), Some("2026-11-01"));
         assert_eq!(since("36h").as_deref(), Some("1970-01-01T12:00:00Z"));
         assert_eq!(since("9999999d").as_deref(), Some("1970-01-01T00:00:00Z"));
-        for wrong in ["", "d", "-1d", "1.5h", "yesterday", "2026-11", "2026-11-01x", "7é"] {
+        for wrong in
+            ["", "d", "-1d", "1.5h", "yesterday", "2026-11", "2026-11-01x", "2026-02-31", "7é"]
+        {
             assert_eq!(since(wrong), None, "{wrong}");
         }
     }

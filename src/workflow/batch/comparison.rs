@@ -26,6 +26,8 @@ pub enum ComparisonOutcome {
     Winner(Winner),
     /// No variant succeeded.
     NoSuccess,
+    /// Some succeeded, and the model that was to evaluate their changes evaluated none.
+    NoEvaluation,
     /// It was interrupted, and can be resumed.
     Interrupted,
 }
@@ -78,6 +80,12 @@ impl Comparison {
     /// Chooses the winner among variants that began from a commit.
     pub fn new(commit: String, rows: &[CellRow]) -> Self {
         let mut best: Vec<&CellRow> = rows.iter().filter(|row| row.is_success()).collect();
+        let is_refused = |row: &&CellRow| {
+            row.change_evaluation.as_ref().is_some_and(|it| it.evaluation.is_none())
+        };
+        if !best.is_empty() && best.iter().all(is_refused) {
+            return Self { commit, outcome: ComparisonOutcome::NoEvaluation };
+        }
         // Equals keep their order.
         best.sort_by(|one, other| rank(one, other).1);
         let winner = best.first().map(|first| Winner {
@@ -94,7 +102,9 @@ impl Comparison {
     pub fn winner(&self) -> Option<&Winner> {
         match &self.outcome {
             ComparisonOutcome::Winner(winner) => Some(winner),
-            ComparisonOutcome::NoSuccess | ComparisonOutcome::Interrupted => None,
+            ComparisonOutcome::NoSuccess
+            | ComparisonOutcome::NoEvaluation
+            | ComparisonOutcome::Interrupted => None,
         }
     }
 
@@ -105,6 +115,10 @@ impl Comparison {
                 format!("{variant} ({})", by.describe())
             }
             ComparisonOutcome::NoSuccess => "none, no variant succeeded".to_owned(),
+            ComparisonOutcome::NoEvaluation => {
+                "none, no change could be evaluated; without --judge the lowest cost decides"
+                    .to_owned()
+            }
             ComparisonOutcome::Interrupted => "none yet, the same command continues".to_owned(),
         }
     }
@@ -186,6 +200,8 @@ mod tests {
         check(&[wrong.clone(), unsure.clone(), sure.clone()], Some(("sure", WinnerBy::Evaluation)));
         check(&[wrong.clone(), doubtful.clone()], Some(("doubtful", WinnerBy::Evaluation)));
         check(&[doubtful, failed.clone()], Some(("failed", WinnerBy::Evaluation)));
+        // A model that evaluates nothing decides nothing.
+        check(&[failed.clone(), failed.clone()], None);
         check(&[failed, unsure.clone()], Some(("unsure", WinnerBy::Evaluation)));
         check(&[unsure, also], Some(("also", WinnerBy::Cost)));
         let checked = row("checked", 2, &json!(0.1), 1);

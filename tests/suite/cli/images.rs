@@ -34,6 +34,18 @@ fn image() -> Value {
 }
 
 #[test]
+fn a_key_in_the_name_of_an_image_is_masked() {
+    let world = workspace();
+    fs::rename(world.path("shot.png"), world.path("sk-test-canary.png")).unwrap();
+    let server = Server::new([chat::text("Red.")]);
+    let args = ["run", "What is it?", "--image", "sk-test-canary.png"];
+    let ran = run(&world, &server, "openai-chat/gpt-5.5", &args);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    let messages = server.requests()[0].json()["messages"].clone();
+    assert_eq!(messages[1]["content"][0]["text"], "What is it?\n[image ***.png, 4x2]");
+}
+
+#[test]
 fn images_reach_the_model_and_stay_in_the_session() {
     let world = workspace();
     let read = r#"{"path": "other.png"}"#;

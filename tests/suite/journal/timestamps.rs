@@ -79,6 +79,7 @@ fn the_wall_clock_is_read_only_for_display() {
             "src/cli/batch_output.rs",
             "src/cli/commands/resume.rs",
             "src/cli/commands/sessions.rs",
+            "src/cli/commands/stats.rs",
             "src/cli/commands/stored.rs",
             "src/cli/commands/undo.rs",
             // Whether a folder changed so recently that its time would not show another change.
