@@ -20,10 +20,18 @@ pub(super) struct Measures {
     is_begun: bool,
     /// The time of the record before.
     at: RunTime,
-    /// The pending model calls: the attempt, and when it began.
-    open_calls: HashMap<EffectId, (u32, RunTime)>,
+    /// The pending model calls.
+    open_calls: HashMap<EffectId, OpenCall>,
     /// The pending tool calls.
     open_tools: HashMap<EffectId, OpenTool>,
+}
+
+/// A model call that has not ended.
+struct OpenCall {
+    attempt: u32,
+    started_at: RunTime,
+    /// The model, if the run knows several.
+    model: Option<Arc<str>>,
 }
 
 /// A tool call that has not ended.
@@ -96,16 +104,18 @@ impl Measures {
         match event {
             Event::Replied { id, .. } => {
                 let open = self.open_calls.remove(id);
-                self.last_reply = open.map(|(attempt, from)| (attempt, stored.at.since(from).0));
+                self.last_reply =
+                    open.map(|open| (open.attempt, stored.at.since(open.started_at).0));
             }
             Event::CallFailed { id, fault } => {
-                let attempt = self.open_calls.remove(id).map_or(1, |(attempt, _)| attempt);
+                let open = self.open_calls.remove(id);
+                let model = open.as_ref().and_then(|open| open.model.clone());
                 self.failures.push(FailureRow {
                     seq: stored.seq,
                     ts: ts.to_owned(),
-                    model: history.setup.model.to_string(),
+                    model: model.unwrap_or_else(|| Arc::clone(&history.setup.model)).to_string(),
                     kind: fault.kind,
-                    attempt,
+                    attempt: open.map_or(1, |open| open.attempt),
                 });
             }
             Event::Authorized { id, authorization } => match authorization {
@@ -121,8 +131,10 @@ impl Measures {
     fn add_effects(&mut self, history: &SessionHistory, stored: &StoredRecord, ts: &str) {
         for effect in &history.output.effects {
             match effect {
-                Effect::CallModel { id, attempt, .. } => {
-                    self.open_calls.insert(*id, (*attempt, stored.at));
+                Effect::CallModel { id, attempt, purpose, .. } => {
+                    let model = history.machine.state.run().called_model(*purpose).cloned();
+                    let open = OpenCall { attempt: *attempt, started_at: stored.at, model };
+                    self.open_calls.insert(*id, open);
                 }
                 Effect::Authorize { id, call } => {
                     let (name, call) = (Arc::clone(&call.name), call.id.clone());

@@ -199,3 +199,17 @@ fn the_bounds_of_a_run_count_the_calls_of_other_models() {
     // The first one fails with its only attempt.
     assert_eq!(bounds("llm.fallback=['second']"), (calls + 1, requests + 1));
 }
+
+#[test]
+fn statistics_count_the_failures_of_each_model() {
+    let models = Models::new([overloaded()], [overloaded()]);
+    assert_ne!(models.run(&["run", "Do it."]).code, 0);
+    let printed = models.run(&["stats", "--json"]).json();
+    let rows = printed["models"].as_array().unwrap();
+    let mut failures: Vec<_> =
+        rows.iter().map(|row| (row["model"].as_str().unwrap(), &row["failures"])).collect();
+    failures.sort_by_key(|(model, _)| *model);
+    let one = json!(1);
+    let expected = [("anthropic/first-model", &one), ("openai-chat/second-model", &one)];
+    assert_eq!(failures, expected, "{printed}");
+}
