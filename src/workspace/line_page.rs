@@ -43,18 +43,22 @@ pub fn read_line_page(
     limit: u64,
 ) -> io::Result<LinePage> {
     let (mut page, mut lines, mut cut) = (Vec::new(), 0, 0);
+    // The first line is shorter than what is left out of it: the page would begin with another one.
+    let mut is_behind_line = false;
     while !input.fill_buf()?.is_empty() {
         lines += 1;
         let is_wanted = lines >= first.line
             && lines - first.line < limit
             && page.len() < MAX_LINE_PAGE
-            && cut == 0;
+            && cut == 0
+            && !is_behind_line;
         if !is_wanted {
             input.skip_until(b'\n')?;
             continue;
         }
         let begin = if lines == first.line { first.byte } else { 0 };
         if skip_in_line(input, begin)? {
+            is_behind_line = true;
             continue;
         }
         let space = (MAX_LINE_PAGE - page.len()) as u64;
@@ -88,4 +92,23 @@ fn skip_in_line(input: &mut impl BufRead, mut count: u64) -> io::Result<bool> {
         count -= length as u64;
     }
     Ok(false)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn page(line: u64, byte: u64) -> (String, u64) {
+        let page =
+            read_line_page(&mut &b"abc\nde\nf\n"[..], LinePosition { line, byte }, 9).unwrap();
+        (page.text, page.lines)
+    }
+
+    #[test]
+    fn a_page_begins_within_its_line_or_is_empty() {
+        assert_eq!(page(1, 0), ("abc\nde\nf\n".to_owned(), 3));
+        assert_eq!(page(1, 2), ("c\nde\nf\n".to_owned(), 3));
+        assert_eq!(page(2, 3), (String::new(), 3));
+        assert_eq!(page(1, 99), (String::new(), 3));
+    }
 }
