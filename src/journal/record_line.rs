@@ -1,7 +1,9 @@
 //! One record as one line: writing, sealing with a checksum, verifying and parsing.
 
 use std::collections::BTreeMap;
+use std::sync::LazyLock;
 
+use memchr::memmem::Finder;
 use memchr::{memchr, memmem};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -153,8 +155,8 @@ const OTHER_BODIES: [&[u8]; 5] =
 /// The key for the texts that are stored separately.
 const BLOBS: &[u8] = b"\"blobs\":";
 
-/// The beginning of a list of images, which are stored separately: the same image is stored once.
-const IMAGES: &[u8] = b"\"images\":[{\"name\":";
+/// Finds the beginning of a list of images, which are stored separately: the same image is stored once.
+static IMAGES: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"\"images\":[{\"name\":"));
 
 /// Lines longer than this are searched for texts to store separately.
 const LONG_LINE: usize = 64 << 10;
@@ -194,7 +196,7 @@ impl<'a> RecordLine<'a> {
     pub(super) fn write(&self, blobs: &BlobStore, out: &mut Vec<u8>) -> Result<()> {
         let unwritable = |error| blobs.io_error("write a record to", error);
         serde_json::to_writer(&mut *out, self).map_err(unwritable)?;
-        if out.len() > LONG_LINE || memmem::find(out, IMAGES).is_some() {
+        if out.len() > LONG_LINE || IMAGES.find(out).is_some() {
             let mut value: Value = serde_json::from_slice(out).map_err(unwritable)?;
             let mut moved = BTreeMap::new();
             extract_long_texts(&mut value, "", blobs, &mut moved)?;
