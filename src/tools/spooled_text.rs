@@ -31,7 +31,7 @@ impl SpooledText {
     /// Fails if an output can't be read, or the text can't be written.
     pub(super) fn write(&self, secrets: &Secrets, out: &mut dyn Write) -> io::Result<String> {
         let mut missing = String::new();
-        let mut masked = MaskedText { secrets, out, pending: String::new(), is_at_cut: false };
+        let mut masked = MaskedText::new(secrets, out);
         let sections = self.sections.iter().filter(|(_, output)| output.total() > 0);
         for (title, output) in sections {
             masked.add(title)?;
@@ -64,7 +64,11 @@ struct MaskedText<'a> {
 /// No secret is expected to be longer, in bytes.
 const MAX_REST: usize = 16 << 10;
 
-impl MaskedText<'_> {
+impl<'a> MaskedText<'a> {
+    fn new(secrets: &'a Secrets, out: &'a mut dyn Write) -> Self {
+        Self { secrets, out, pending: String::new(), is_at_cut: false }
+    }
+
     fn add(&mut self, text: &str) -> io::Result<()> {
         if text.starts_with("\n[... ") {
             // What precedes may be the beginning of a secret, and what follows the end of one.
@@ -106,21 +110,18 @@ impl MaskedText<'_> {
 mod tests {
     use super::*;
 
+    fn masked(secrets: &Secrets, pieces: &[&str]) -> String {
+        let mut out = Vec::new();
+        let mut masked = MaskedText::new(secrets, &mut out);
+        pieces.iter().for_each(|piece| masked.add(piece).unwrap());
+        masked.finish().unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
     #[test]
     fn a_secret_is_masked_across_pieces() {
         let secrets = Secrets::from_values(["geheim-123456"]);
-        let mut out = Vec::new();
-        let mut masked = MaskedText {
-            secrets: &secrets,
-            out: &mut out,
-            pending: String::new(),
-            is_at_cut: false,
-        };
-        for piece in ["a gehei", "m-1", "23456 b gehe", "n"] {
-            masked.add(piece).unwrap();
-        }
-        masked.finish().unwrap();
-        let text = String::from_utf8(out).unwrap();
+        let text = masked(&secrets, &["a gehei", "m-1", "23456 b gehe", "n"]);
         assert!(!text.contains("123456") && text.ends_with(" b gehen"), "{text}");
     }
 
@@ -130,27 +131,13 @@ mod tests {
         for (before, behind) in
             [("a geheim-12345", " b"), ("a ", "eheim-123456 b"), ("geheim", "123456")]
         {
-            let mut out = Vec::new();
-            let mut masked = MaskedText {
-                secrets: &secrets,
-                out: &mut out,
-                pending: String::new(),
-                is_at_cut: false,
-            };
-            for piece in [before, "\n[... 9 bytes are not stored ...]\n", behind] {
-                masked.add(piece).unwrap();
+            let stored =
+                masked(&secrets, &[before, "\n[... 9 bytes are not stored ...]\n", behind]);
+            let shown = secrets.mask_cut(format!("{before}\n[... 9 bytes omitted ...]\n{behind}"));
+            for text in [stored, shown] {
+                assert!(!text.contains("hei") && !text.contains("345"), "{text}");
+                assert!(text.contains("9 bytes"), "{text}");
             }
-            masked.finish().unwrap();
-            let text = String::from_utf8(out).unwrap();
-            assert!(
-                !text.contains("hei") && !text.contains("345") && text.contains("9 bytes"),
-                "{text}"
-            );
-            let cut = secrets.mask_cut(format!("{before}\n[... 9 bytes omitted ...]\n{behind}"));
-            assert!(
-                !cut.contains("hei") && !cut.contains("345") && cut.contains("9 bytes"),
-                "{cut}"
-            );
         }
     }
 
@@ -159,16 +146,7 @@ mod tests {
         let secrets =
             Secrets::from_values(["geheim-123456", "geheim-123456-und-mehr", "56-noch-eines"]);
         for pieces in [["a geheim-123456", "-und-mehr b"], ["a geheim-123456", "-noch-eines b"]] {
-            let mut out = Vec::new();
-            let mut masked = MaskedText {
-                secrets: &secrets,
-                out: &mut out,
-                pending: String::new(),
-                is_at_cut: false,
-            };
-            pieces.iter().for_each(|piece| masked.add(piece).unwrap());
-            masked.finish().unwrap();
-            let text = String::from_utf8(out).unwrap();
+            let text = masked(&secrets, &pieces);
             assert!(!text.contains("geheim") && !text.contains("mehr"), "{text}");
         }
     }
