@@ -45,14 +45,18 @@ fn check_file(path: &Path, name: &str, args: &ConformArgs) -> Result<u8, CliErro
     Ok(u8::from(!report.conforms))
 }
 
-/// Reads a recording. Bytes that are not UTF-8 can only be in texts.
+/// The largest recording in bytes: its values take several times as much memory.
+const MAX_RECORDING: u64 = 256 << 20;
+
+/// Reads a recording without a byte order mark. Bytes that are not UTF-8 can only be in texts.
 fn read(path: &Path) -> std::io::Result<String> {
     let mut bytes = Vec::new();
-    open_input(path)?.read_to_end(&mut bytes)?;
-    Ok(match String::from_utf8(bytes) {
-        Ok(text) => text,
-        Err(error) => String::from_utf8_lossy(error.as_bytes()).into_owned(),
-    })
+    open_input(path)?.take(MAX_RECORDING + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > MAX_RECORDING {
+        return Err(std::io::Error::other("it is larger than 256 MiB; split it"));
+    }
+    let text = String::from_utf8_lossy(&bytes);
+    Ok(text.strip_prefix('\u{feff}').unwrap_or(&text).to_owned())
 }
 
 fn line(name: &str, report: &ConformanceReport) -> String {

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use super::measures::Measures;
+use super::measures::{CalledModel, Measures};
 use super::rows::{CallRow, FileRow, MessageRole, MessageRow, SessionDetail, SessionRow};
 use crate::journal::{
     JournalEndKind, JournalError, ListedSession, ParentCall, ReadOnlyReason, ReadRecord,
@@ -16,7 +16,6 @@ use crate::journal::{
 use crate::machine::{Authorization, CallPurpose, CheckResult, Event, EventKind, StateKind};
 use crate::model::{
     ConversationItem, MessageOrigin, MicroUsd, Reply, Tokens, ToolResult, Usage, UserMessage,
-    WordEnum,
 };
 
 /// What the index stores of a session.
@@ -124,7 +123,7 @@ impl SessionContents {
             damaged: damage.is_some(),
             ..SessionRow::new(listed, header, setup, history.ended.as_ref())
         };
-        collector.add_unanswered_cost(&history, end.position.seq);
+        collector.add_end(&history, end.position.seq);
         let DetailCollector { messages, calls, files, measures, .. } = collector;
         let files = files.into_values().collect();
         let detail = SessionDetail { session: entry, messages, calls, files };
@@ -158,21 +157,34 @@ impl DetailCollector {
     ) {
         self.add_header(&history.header);
         (self.seq, self.ts) = (stored.seq, history.epoch.plus(stored.at).to_string());
+        // The record itself may begin the next one.
+        let called = self.measures.last_call.clone();
         self.measures.add_record(history, stored, replayed, &self.ts);
         match &stored.content {
-            StoredContent::Event(event) => self.add_event(history, replayed, event),
+            StoredContent::Event(event) => {
+                self.add_event(history, replayed, event, called.as_ref());
+            }
             StoredContent::Partial(partial) => {
                 self.add_message(MessageRole::Partial, None, &partial.text);
             }
             StoredContent::Resumed(resumed) => {
                 let found = &resumed.resumption.recovered;
                 found.iter().for_each(|found| self.add_result(&found.result));
+                self.add_unanswered_cost(history, called.as_ref());
             }
             StoredContent::Header(_)
             | StoredContent::Checkpoint(_)
             | StoredContent::Ended(_)
             | StoredContent::Other => {}
         }
+    }
+
+    /// Adds what follows from the end: the cost of calls that the last process lost.
+    fn add_end(&mut self, history: &SessionHistory, seq: u64) {
+        self.add_header(&history.header);
+        (self.seq, self.ts) = (seq, history.epoch.plus(history.at).to_string());
+        let called = self.measures.last_call.clone();
+        self.add_unanswered_cost(history, called.as_ref());
     }
 
     /// Adds the messages before the first event.
@@ -195,20 +207,26 @@ impl DetailCollector {
         }
     }
 
-    fn add_event(&mut self, history: &SessionHistory, replayed: &ReplayedRecord, event: &Event) {
+    fn add_event(
+        &mut self,
+        history: &SessionHistory,
+        replayed: &ReplayedRecord,
+        event: &Event,
+        called: Option<&CalledModel>,
+    ) {
         match event {
             Event::Prepared { messages, .. } => {
                 messages.iter().for_each(|message| self.add_user_message(message));
             }
             Event::Replied { reply, .. } => {
-                let (purpose, role) = match replayed.fingerprint.state {
-                    StateKind::CompactingSending => ("compaction", MessageRole::Summary),
-                    StateKind::ClosingSending => ("closing", MessageRole::Assistant),
-                    _ => ("agent", MessageRole::Assistant),
+                let role = match replayed.fingerprint.state {
+                    StateKind::CompactingSending => MessageRole::Summary,
+                    _ => MessageRole::Assistant,
                 };
                 self.add_reply(reply, role);
-                self.add_call(history, purpose, &reply.usage);
-                let is_step = purpose == "agent" && reply.calls().next().is_some();
+                self.add_call(history, called, &reply.usage);
+                let is_step = called.is_none_or(|called| called.purpose == CallPurpose::Agent)
+                    && reply.calls().next().is_some();
                 if let Some(call) = self.calls.last_mut() {
                     call.step = is_step.then_some(history.machine.state.run().steps);
                     if let Some((attempt, micros)) = self.measures.last_reply {
@@ -231,7 +249,7 @@ impl DetailCollector {
             },
             // Its own journal contains its calls.
             Event::UsageReported { cost, .. } => self.cost_so_far = self.cost_so_far + *cost,
-            _ => {}
+            _ => self.add_unanswered_cost(history, called),
         }
     }
 
@@ -271,16 +289,17 @@ impl DetailCollector {
     }
 
     /// Adds a model call. Its cost is what was spent since the one before.
-    fn add_call(&mut self, history: &SessionHistory, purpose: &str, usage: &Usage) {
+    fn add_call(&mut self, history: &SessionHistory, called: Option<&CalledModel>, usage: &Usage) {
         let run = history.machine.state.run();
         let cost = run.used.cost.saturating_sub(self.cost_so_far);
         self.cost_so_far = run.used.cost;
-        let model = CallPurpose::from_word(purpose).and_then(|purpose| run.called_model(purpose));
+        let model = called.and_then(|called| called.model.as_ref());
+        let purpose = called.map_or(CallPurpose::Agent, |called| called.purpose);
         self.calls.push(CallRow {
             seq: self.seq,
             ts: self.ts.clone(),
             model: model.unwrap_or(&history.setup.model).to_string(),
-            purpose: purpose.to_owned(),
+            purpose: purpose.to_string(),
             input_tokens: usage.input,
             output_tokens: usage.output,
             cached_input_tokens: usage.cached_input,
@@ -291,13 +310,11 @@ impl DetailCollector {
         });
     }
 
-    /// Adds what was charged for calls without a reply after the last reply.
-    fn add_unanswered_cost(&mut self, history: &SessionHistory, seq: u64) {
-        self.add_header(&history.header);
+    /// Adds a call without a reply, if one was charged since the last call.
+    fn add_unanswered_cost(&mut self, history: &SessionHistory, called: Option<&CalledModel>) {
         let run = history.machine.state.run();
         if run.rules.price.is_some() && run.used.cost > self.cost_so_far {
-            (self.seq, self.ts) = (seq, history.epoch.plus(history.at).to_string());
-            self.add_call(history, "agent", &Usage::default());
+            self.add_call(history, called, &Usage::default());
         }
     }
 

@@ -17,7 +17,7 @@ use super::update::modified_nanos;
 use crate::journal::ListedSession;
 
 /// The version of the tables. Tables of another version are dropped.
-const SCHEMA_VERSION: u32 = 5;
+const SCHEMA_VERSION: u32 = 6;
 
 /// How long to wait for another process that holds the database.
 const BUSY_TIMEOUT: Duration = Duration::from_millis(200);
@@ -141,6 +141,10 @@ pub(super) fn remove_files(path: &Path) {
 }
 
 fn connect(path: &Path) -> rusqlite::Result<Connection> {
+    // A named pipe would block, and a link lead elsewhere.
+    if fs::symlink_metadata(path).is_ok_and(|found| !found.is_file()) {
+        return Err(cannot_open("it is not a file"));
+    }
     // SQLite itself would create it readable for everyone; if this fails, SQLite reports why.
     let _ = OpenOptions::new().append(true).create(true).mode(0o600).open(path);
     let database = Connection::open(path)?;
@@ -149,6 +153,11 @@ fn connect(path: &Path) -> rusqlite::Result<Connection> {
     database.pragma_update(None, "synchronous", "OFF")?;
     database.pragma_update(None, "journal_mode", "TRUNCATE")?;
     Ok(database)
+}
+
+fn cannot_open(reason: &str) -> rusqlite::Error {
+    let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_CANTOPEN);
+    rusqlite::Error::SqliteFailure(code, Some(reason.to_owned()))
 }
 
 fn create_tables(database: Connection) -> rusqlite::Result<Connection> {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::rows::{FailureRow, StateRow, ToolRow};
 use crate::journal::{ReplayedRecord, SessionHistory, StoredContent, StoredRecord};
-use crate::machine::{Authorization, Effect, Event, StateKind};
+use crate::machine::{Authorization, CallPurpose, Effect, Event, StateKind};
 use crate::model::{CallId, EffectId, RunTime, ToolStatus};
 
 /// The measures of a session. Records that were copied from another session are left out.
@@ -16,6 +16,8 @@ pub(super) struct Measures {
     pub(super) states: BTreeMap<StateKind, StateRow>,
     /// The attempt of the newest model call that was answered, and its time in microseconds.
     pub(super) last_reply: Option<(u32, u64)>,
+    /// The newest model call.
+    pub(super) last_call: Option<CalledModel>,
     /// Whether there was a record.
     is_begun: bool,
     /// The time of the record before.
@@ -24,6 +26,13 @@ pub(super) struct Measures {
     open_calls: HashMap<EffectId, OpenCall>,
     /// The pending tool calls.
     open_tools: HashMap<EffectId, OpenTool>,
+}
+
+/// What a model call is for, and the model, if the run knows several.
+#[derive(Clone)]
+pub(super) struct CalledModel {
+    pub(super) purpose: CallPurpose,
+    pub(super) model: Option<Arc<str>>,
 }
 
 /// A model call that has not ended.
@@ -133,6 +142,7 @@ impl Measures {
             match effect {
                 Effect::CallModel { id, attempt, purpose, .. } => {
                     let model = history.machine.state.run().called_model(*purpose).cloned();
+                    self.last_call = Some(CalledModel { purpose: *purpose, model: model.clone() });
                     let open = OpenCall { attempt: *attempt, started_at: stored.at, model };
                     self.open_calls.insert(*id, open);
                 }

@@ -119,6 +119,24 @@ fn a_task_is_finished_by_another_model_and_resumed_with_it() {
     assert_eq!((ran.code, models.requests()), (1, (3, 2)), "{}", ran.err);
 }
 
+#[test]
+fn a_lost_call_is_counted_for_the_model_that_was_called() {
+    let models = Models::new([ScriptedReply::closed()], [chat::unstreamed("Done.")]);
+    let ran = models.run(&["run", "Do it.", "--json"]);
+    assert_eq!(ran.outcome(), outcome(0, "llm_done", "success"), "{}", ran.err);
+    let stats = models.run(&["stats", "--json"]).json();
+    let costs = |rows: &Value| -> Vec<(String, f64)> {
+        let cost = |row: &Value| (row["model"].to_string(), row["cost"].as_f64().unwrap());
+        rows.as_array().unwrap().iter().map(cost).collect()
+    };
+    let mut expected = costs(&ran.json()["models"]);
+    let mut counted = costs(&stats["models"]);
+    expected.sort_by(|a, b| a.0.cmp(&b.0));
+    counted.sort_by(|a, b| a.0.cmp(&b.0));
+    assert_eq!((counted.len(), &counted), (2, &expected), "{stats}");
+    assert!(expected[0].1 > 0.0, "what was sent is charged");
+}
+
 /// It has the failed request to the first one, and the reply of the other one.
 #[test]
 fn a_recording_of_several_models_is_replayed() {

@@ -199,6 +199,8 @@ fn recordings_of_other_programs_are_checked() {
         (sound.code, &*sound.out),
         (0, "sound.jsonl: conforms: 1 reply, 1 call, 1 result\n")
     );
+    world.write("marked.jsonl", &format!("\u{feff}{}", trace(&result("a"))));
+    assert_eq!(conform("marked.jsonl", &[]).code, 0, "a byte order mark is skipped");
     let broken = conform("broken.jsonl", &[]);
     let expected =
         "broken.jsonl:3: orphan_result at $.tool_call_id: a result for b, which no call has\n";

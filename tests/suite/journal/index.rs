@@ -255,4 +255,11 @@ fn an_unusable_index_is_replaced_by_one_in_memory() {
     fs::create_dir(file(&fixture)).unwrap();
     assert_eq!(list(&fixture)[0].records, list(&fixture)[0].records);
     assert_eq!(found(&fixture, "further").len(), 1);
+    fs::remove_dir(file(&fixture)).unwrap();
+    rustix::fs::mkfifoat(rustix::fs::CWD, file(&fixture), rustix::fs::Mode::RWXU).unwrap();
+    assert_eq!(list(&fixture).len(), 1, "a named pipe blocks nothing");
+    fs::remove_file(file(&fixture)).unwrap();
+    std::os::unix::fs::symlink("elsewhere", file(&fixture)).unwrap();
+    assert_eq!(list(&fixture).len(), 1);
+    assert!(!file(&fixture).with_file_name("elsewhere").exists());
 }
