@@ -12,6 +12,7 @@ mod bounds;
 mod chart;
 mod explorer;
 mod graph;
+mod guard_table;
 mod guards;
 mod invariants;
 mod liveness;
