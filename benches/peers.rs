@@ -1,14 +1,16 @@
 //! What an agent's loop costs beside a minimum: any agent's command line against one scripted server.
 //!
 //! ```text
-//! cargo bench --bench peers -- [--steps 10,100] [--runs 5] [--tool NAME] [--arguments JSON] [--child LINE] [-- COMMAND…]
+//! cargo bench --bench peers -- [--steps 10,100] [--runs 5] [--tool NAME] [--arguments JSON] [--child LINE]
+//!     [--agent NAME:TOOL=LINE]… [--plot FILE] [-- COMMAND…]
 //! ```
 //!
 //! The server speaks Chat Completions. It asks for one tool call at a time — `--tool` with `--arguments` — so many times, and
 //! then says `Done.`. `{n}` in the arguments is the number of the step, since the same call again and again may end a run.
 //! `COMMAND` is run in a throw-away workspace with `a.txt` in it; `{base}` in it is the address of the interface, which is
 //! in `OPENAI_BASE_URL` too. Without one it is this program: without a journal, with one that survives the end of the
-//! process, and with one that survives the end of the machine. What it sent is then sent again as a baseline: a raw socket,
+//! process, and with one that survives the end of the machine; and beside it the command lines of other agents, each with
+//! its name and the tool that it is asked for, with the same arguments. `--plot` draws the time of a step of each over its minimum, at the last number of steps. What it sent is then sent again as a baseline: a raw socket,
 //! the bodies as they were, and, with `--child`, the same child process each time. Nothing that has to do the same can be
 //! faster.
 //!
@@ -19,10 +21,12 @@
 
 use std::io::{BufReader, Write};
 use std::net::TcpStream;
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use maud::{Markup, html};
 use server::{Requests, Server, ServerBehavior, request};
 
 #[path = "subjects/server.rs"]
@@ -35,7 +39,16 @@ struct RequestTimes {
     tool: String,
     arguments: String,
     child: Option<String>,
-    commands: Vec<(String, Vec<String>)>,
+    commands: Vec<MeasuredCommand>,
+    plot: Option<PathBuf>,
+}
+
+/// An agent whose loop is measured.
+struct MeasuredCommand {
+    name: String,
+    /// The tool that the server asks for.
+    tool: String,
+    words: Vec<String>,
 }
 
 /// What a run took: to its first request, and for a step.
@@ -62,8 +75,9 @@ fn asked() -> RequestTimes {
         arguments: r#"{"path":"a.txt","offset":{n},"limit":20}"#.to_owned(),
         child: None,
         commands: Vec::new(),
+        plot: None,
     };
-    let mut command = Vec::new();
+    let (mut command, mut agents) = (Vec::new(), Vec::new());
     while let Some(arg) = args.next() {
         match arg.as_str() {
             "--steps" => {
@@ -74,6 +88,17 @@ fn asked() -> RequestTimes {
             "--tool" => asked.tool = args.next().unwrap(),
             "--arguments" => asked.arguments = args.next().unwrap(),
             "--child" => asked.child = args.next(),
+            "--plot" => asked.plot = args.next().map(PathBuf::from),
+            "--agent" => {
+                let agent = args.next().unwrap();
+                let (name, line) = agent.split_once('=').unwrap();
+                let (name, tool) = name.split_once(':').unwrap();
+                agents.push(MeasuredCommand {
+                    name: name.to_owned(),
+                    tool: tool.to_owned(),
+                    words: ["sh", "-c", &format!("exec {line}")].map(str::to_owned).into(),
+                });
+            }
             "--" => command.extend(args.by_ref()),
             _ => command.push(arg),
         }
@@ -84,7 +109,8 @@ fn asked() -> RequestTimes {
             "run -m openai-chat/fake --api-base {base} --mode yolo --quiet --max-steps 100000 Go.";
         let own = |name: &str, more: &[&str]| {
             let words = std::iter::once(program).chain(own.split(' ')).chain(more.iter().copied());
-            (name.to_owned(), words.map(str::to_owned).collect())
+            let words = words.map(str::to_owned).collect();
+            MeasuredCommand { name: name.to_owned(), tool: asked.tool.clone(), words }
         };
         asked.commands = vec![
             own("no journal", &["--ephemeral"]),
@@ -92,8 +118,10 @@ fn asked() -> RequestTimes {
             own("journal: full", &[]),
         ];
     } else {
-        asked.commands = vec![("command".to_owned(), command)];
+        let (name, tool) = ("command".to_owned(), asked.tool.clone());
+        asked.commands = vec![MeasuredCommand { name, tool, words: command }];
     }
+    asked.commands.extend(agents);
     asked
 }
 
@@ -178,8 +206,39 @@ fn fastest(runs: impl Iterator<Item = LoopTimes>) -> LoopTimes {
     runs.reduce(least).unwrap()
 }
 
+/// Draws bars on a logarithmic scale: they differ by factors.
+fn plot(over: &[(&str, f64)], steps: usize) -> Markup {
+    let most = over.iter().map(|(_, millis)| *millis).fold(1.0, f64::max).log10().ceil();
+    let least =
+        over.iter().map(|(_, millis)| *millis).fold(1.0, f64::min).max(0.01).log10().floor();
+    let at = |millis: f64| 180.0 + 480.0 * (millis.max(0.01).log10() - least) / (most - least);
+    let height = 30 * over.len() + 60;
+    let mut ticks = Vec::new();
+    let mut power = least;
+    while power <= most {
+        ticks.push(10_f64.powf(power));
+        power += 1.0;
+    }
+    html! {
+        svg xmlns="http://www.w3.org/2000/svg" viewBox=(format!("0 0 720 {height}")) font-family="sans-serif" font-size="13" {
+            rect width="720" height=(height) fill="white";
+            text x="10" y="20" { "Milliseconds per step over the minimum, " (steps) " steps (logarithmic)" }
+            @for tick in ticks {
+                line x1=(at(tick)) x2=(at(tick)) y1="30" y2=(height - 25) stroke="#ddd";
+                text x=(at(tick)) y=(height - 8) text-anchor="middle" fill="#555" { (tick) }
+            }
+            @for (row, (name, millis)) in over.iter().enumerate() {
+                text x="170" y=(30 * row + 55) text-anchor="end" { (name) }
+                rect x="180" y=(30 * row + 40) width=((at(*millis) - 180.0).max(1.0)) height="20" fill="#3b6ea5";
+                text x=(at(*millis) + 6.0) y=(30 * row + 55) { (format!("{millis:.2}")) }
+            }
+        }
+    }
+}
+
 fn main() {
     let asked = asked();
+    let mut over = Vec::new();
     println!(
         "{:<14} {:>6} {:>10} {:>8} {:>8} {:>8} {:>7} {:>12} {:>11}",
         "ms per step",
@@ -193,16 +252,18 @@ fn main() {
         "last tenth"
     );
     for &steps in &asked.steps {
-        let (tool, arguments) = (asked.tool.clone(), asked.arguments.clone());
-        let server = Server::start(ServerBehavior::Works { steps, tool, arguments });
-        for (name, command) in &asked.commands {
+        over.clear();
+        for MeasuredCommand { name, tool, words } in &asked.commands {
+            let (tool, arguments) = (tool.clone(), asked.arguments.clone());
+            let server = Server::start(ServerBehavior::Works { steps, tool, arguments });
             let mut requests = Vec::new();
             let agent = fastest((0..asked.runs).map(|_| {
-                let (sent, took) = run(command, &server, steps);
+                let (sent, took) = run(words, &server, steps);
                 requests = sent;
                 took
             }));
             let minimum = fastest((0..asked.runs).map(|_| baseline(&asked, &server, &requests)));
+            over.push((name.as_str(), agent.step - minimum.step));
             println!(
                 "{name:<14} {steps:>6} {:>10.3} {:>8.3} {:>8.3} {:>7.1}x {:>7.1} {:>12.3} {:>11.3}",
                 agent.step,
@@ -214,5 +275,8 @@ fn main() {
                 agent.late,
             );
         }
+    }
+    if let (Some(path), Some(steps)) = (&asked.plot, asked.steps.last()) {
+        std::fs::write(path, plot(&over, *steps).into_string()).unwrap();
     }
 }
