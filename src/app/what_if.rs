@@ -59,6 +59,31 @@ pub struct SessionUsage {
     pub cost: Option<f64>,
 }
 
+impl SessionUsage {
+    /// Returns what a session has used up to now.
+    pub(crate) fn of(history: &SessionHistory) -> Self {
+        let run = history.machine.state.run();
+        Self {
+            steps: run.steps,
+            llm_calls: run.model_calls,
+            tokens: run.used.tokens.0,
+            cost: run.rules.price.map(|_| MicroUsd::as_dollars(run.used.cost)),
+        }
+    }
+
+    /// Returns what was used since an earlier state of the same session.
+    pub(crate) fn since(&self, earlier: &Self) -> Self {
+        Self {
+            steps: self.steps.saturating_sub(earlier.steps),
+            llm_calls: self.llm_calls.saturating_sub(earlier.llm_calls),
+            tokens: self.tokens.saturating_sub(earlier.tokens),
+            cost: self
+                .cost
+                .map(|cost| ((cost - earlier.cost.unwrap_or_default()) * 1e6).round() / 1e6),
+        }
+    }
+}
+
 /// Where a run would have taken another path.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct WhatIfDivergence {
@@ -280,7 +305,7 @@ impl WhatIfReplay {
             recorded_state: self.recorded.machine.state.kind(),
             state: changed.machine.state.kind(),
             stop_reason,
-            used: usage(changed),
+            used: SessionUsage::of(changed),
         });
     }
 
@@ -347,21 +372,11 @@ impl WhatIfReplay {
         WhatIfReport {
             session_id: session,
             stop_reason: outcome.map(|outcome| outcome.reason.name()),
-            recorded: usage(&self.recorded),
+            recorded: SessionUsage::of(&self.recorded),
             first_difference: self.first_difference,
             divergence: self.divergence,
             decisions: self.decisions,
             shortened_results: self.shortened_results,
         }
-    }
-}
-
-fn usage(history: &SessionHistory) -> SessionUsage {
-    let run = history.machine.state.run();
-    SessionUsage {
-        steps: run.steps,
-        llm_calls: run.model_calls,
-        tokens: run.used.tokens.0,
-        cost: run.rules.price.map(|_| MicroUsd::as_dollars(run.used.cost)),
     }
 }

@@ -195,7 +195,11 @@ pub(crate) fn run_with_timeout(say: impl FnOnce() + Send + 'static) {
 }
 
 /// Runs the task, and its plan or evaluation.
-fn run_workflow(
+///
+/// # Errors
+///
+/// Fails when it could not begin.
+pub(crate) fn run_workflow(
     setup: &RunSetup,
     request: RunRequest,
     mode: RunMode,

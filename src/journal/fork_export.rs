@@ -20,7 +20,7 @@ use super::session_store::SessionStore;
 use super::workspace_identity::WorkspaceIdentity;
 use super::{Durability, folder};
 use crate::machine::Event;
-use crate::model::{RunTime, ToolResult, ToolStatus};
+use crate::model::{ConversationItem, MessageOrigin, RunTime, ToolResult, ToolStatus};
 use crate::net::Secrets;
 use crate::workspace::open_input;
 
@@ -31,6 +31,8 @@ pub struct ForkOptions {
     pub after: Option<u64>,
     /// The result that replaces the one in that record.
     pub replacement: Option<ReplacementResult>,
+    /// The task that replaces that of the original; `None` for the same one.
+    pub task: Option<Arc<str>>,
     /// A workspace of its own; `None` for that of the original.
     pub workspace: Option<WorkspaceIdentity>,
     /// The wall-clock time.
@@ -91,6 +93,10 @@ impl SessionStore {
         }
         let created = fork.now.into();
         let imported = history.header.imported_up_to.map(|imported| imported.min(after));
+        let task = match &fork.task {
+            Some(task) => ConversationItem::user(MessageOrigin::Task, Arc::clone(task)),
+            None => history.header.task,
+        };
         let header = SessionHeader {
             session: child,
             created,
@@ -98,6 +104,7 @@ impl SessionStore {
             imported_up_to: imported,
             dispatched_by: None,
             setup,
+            task,
             ..history.header
         };
         let replacement = fork.replacement.as_ref();

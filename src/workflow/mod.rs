@@ -10,6 +10,7 @@ mod plan_first;
 mod remaining_limits;
 pub mod scenario;
 mod self_eval;
+pub mod what_if_lanes;
 mod xml_text;
 
 pub use plan_first::plan_first;

@@ -6,7 +6,7 @@ use architect::conform::TraceFormat;
 use clap::{Args, ValueEnum};
 
 use super::keys::words;
-use super::{LastArgs, LayerArgs};
+use super::{LastArgs, LayerArgs, SettingsArgs};
 
 pub(super) const CONFORM_HELP: &str = "Exit codes: 0 no violation; 1 a violation; 3 a file can't be read, or is not such a recording.";
 
@@ -57,20 +57,36 @@ pub(super) const WHAT_IF_HELP: &str = "\
 Examples:
   architect what-if last --set limits.max_steps=5
   architect what-if last --set 'permissions.deny=[\"run_command(git push *)\"]' --json
+  architect what-if last --model anthropic/claude-haiku-4-5 --lanes 5 --check 'cargo test'
 
-No model is called: what follows the first difference is as if the model had replied the same.";
+Without --model, --agent and --prompt no model is called: what follows the first difference is as if the model had
+replied the same. With one of them, the session is run again from its beginning, or from a record, in a fork with a
+worktree and the files as they were; the limits of the session hold for each lane.";
 
 #[derive(Debug, Args)]
 pub(crate) struct WhatIfArgs {
-    /// The sessions: ids, beginnings of them, or `last` for the last one of this folder
-    #[arg(required = true, value_name = "SESSION")]
+    /// The sessions: ids, beginnings of them, or `last` for the last one of this folder; with @SEQ, lanes begin just after
+    /// that record
+    #[arg(required = true, value_name = "SESSION[@SEQ]")]
     pub(crate) sessions: Vec<String>,
 
     /// A TOML file with a table [permissions]; its rules are added to those of the session
     #[arg(long, value_name = "FILE")]
     pub(crate) policy: Option<PathBuf>,
 
-    /// Print a JSON document for each session, one a line
+    /// Run with this task instead, or, after a record, with this message; `-` reads standard input, `@FILE` reads a file
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) prompt: Option<String>,
+
+    /// How often each session is run again [default: 1]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1000))]
+    pub(crate) lanes: Option<u16>,
+
+    /// A shell command that is run in the files of each lane; it passes with exit code 0. Can be repeated
+    #[arg(long = "check", value_name = "CMD")]
+    pub(crate) checks: Vec<String>,
+
+    /// Print a JSON document for each session, one a line, and one with the mean differences if a model was called
     #[arg(long)]
     pub(crate) json: bool,
 
@@ -78,5 +94,5 @@ pub(crate) struct WhatIfArgs {
     pub(crate) last: LastArgs,
 
     #[command(flatten)]
-    pub(crate) layers: LayerArgs,
+    pub(crate) settings: SettingsArgs,
 }

@@ -118,7 +118,7 @@ pub(crate) enum CliCommand {
     Stats(StatsArgs),
     /// Show what other settings would have changed in stored sessions, without a model
     #[command(after_long_help = WHAT_IF_HELP)]
-    WhatIf(WhatIfArgs),
+    WhatIf(Box<WhatIfArgs>),
     /// Check recorded sessions of other programs against the invariants of a run
     #[command(after_long_help = CONFORM_HELP)]
     Conform(ConformArgs),

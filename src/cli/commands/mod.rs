@@ -22,6 +22,7 @@ mod stored;
 mod test;
 mod undo;
 mod what_if;
+mod what_if_lanes;
 mod worktrees;
 
 use architect::app::{ProcessEnv, finish_interrupted};

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use architect::app::{self, ProcessEnv, RecordedWorkspace, RunRequest, SessionTarget};
+use architect::app::{self, ProcessEnv, RecordedWorkspace, RunRequest, RunSetup, SessionTarget};
 use architect::config::Config;
 use architect::journal::{
     DamagePolicy, ForkOptions, OpenedSession, ReplacementResult, SessionHistory, SessionId,
@@ -34,6 +34,7 @@ pub(crate) fn resume(args: &ResumeArgs, world: ProcessEnv) -> Result<u8, CliErro
     let repair = if args.repair { DamagePolicy::Truncate } else { DamagePolicy::Refuse };
     stored.complete_restore(session, &world)?;
     let (settings, output) = (&args.settings, &args.output);
+    let output = Some(output);
     let request = ResumeRequest { repair, prompt, images, worktree: None, settings, output };
     resume_session(&stored, session, request, world)
 }
@@ -41,16 +42,7 @@ pub(crate) fn resume(args: &ResumeArgs, world: ProcessEnv) -> Result<u8, CliErro
 /// `architect fork`: continues in a copy of a session; the original stays as it is.
 pub(crate) fn fork(args: &ForkArgs, world: ProcessEnv) -> Result<u8, CliError> {
     let stored = SessionLookup::open(&args.settings.layers, args.last, &world)?;
-    let (name, after) = match args.session.split_once('@') {
-        None => (args.session.as_str(), None),
-        Some((name, seq)) => {
-            let seq = seq.parse::<u64>().map_err(|_| {
-                CliError::usage(format!("invalid record number '{seq}'"))
-                    .hint("`architect sessions export ID` shows the records with their `seq`")
-            })?;
-            (name, Some(seq))
-        }
-    };
+    let (name, after) = split_record(&args.session)?;
     let parent = stored.find(name)?;
     let after = match after {
         None if args.partial => {
@@ -71,11 +63,18 @@ pub(crate) fn fork(args: &ForkArgs, world: ProcessEnv) -> Result<u8, CliError> {
     stored.complete_restore(parent, &world)?;
     // Before the copy of the conversation, so that none is left without its files.
     let worktree = match args.files {
-        true => Some(create_worktree(args, &stored, parent, after, &world)?),
+        true => {
+            let history = stored.store.replay(parent, |_, _, _| {})?.0;
+            let options = (&args.settings, Some(&args.output));
+            let (worktree, note) = create_worktree(options, &stored, &history, after, &world)?;
+            output::print_stderr(&format!("The fork works in {note}"));
+            Some(worktree)
+        }
         false => None,
     };
     let workspace = worktree.as_ref().and_then(WorktreeRun::identity).transpose()?;
-    let options = ForkOptions { after, replacement, workspace, now: SystemTime::now() };
+    let now = SystemTime::now();
+    let options = ForkOptions { after, replacement, task: None, workspace, now };
     let session = stored.store.fork(parent, &options)?;
     if let (None, Some(seq), false) = (&worktree, after, args.output.quiet) {
         output::print_stderr(&format!(
@@ -91,27 +90,37 @@ pub(crate) fn fork(args: &ForkArgs, world: ProcessEnv) -> Result<u8, CliError> {
     }
     let repair = DamagePolicy::Refuse;
     let (settings, output) = (&args.settings, &args.output);
+    let output = Some(output);
     let request = ResumeRequest { repair, prompt, images, worktree, settings, output };
     resume_session(&stored, session, request, world)
 }
 
-/// Makes a worktree with the files of a session, as they were just after a record.
-fn create_worktree(
-    args: &ForkArgs,
+/// Splits the name of a session from that of a record.
+pub(super) fn split_record(name: &str) -> Result<(&str, Option<u64>), CliError> {
+    let Some((name, seq)) = name.split_once('@') else { return Ok((name, None)) };
+    let seq = seq.parse().map_err(|_| {
+        CliError::usage(format!("invalid record number '{seq}'"))
+            .hint("`architect sessions export ID` shows the records with their `seq`")
+    })?;
+    Ok((name, Some(seq)))
+}
+
+/// Makes a worktree with the files of a session, as they were just after a record. Returns also where it is, and what is
+/// not as it was, in words.
+pub(super) fn create_worktree(
+    (settings, output): (&SettingsArgs, Option<&OutputArgs>),
     stored: &SessionLookup,
-    session: SessionId,
+    history: &SessionHistory,
     after: Option<u64>,
     world: &ProcessEnv,
-) -> Result<WorktreeRun, CliError> {
-    let (history, _) = stored.store.replay(session, |_, _, _| {})?;
+) -> Result<(WorktreeRun, String), CliError> {
     let WorkspaceIdentity { root, head, origin, .. } = &history.setup.workspace;
-    let mut options = saved_options(stored, &history, args.settings.layers.workspace.as_deref())?;
+    let mut options = saved_options(stored, history, settings.layers.workspace.as_deref())?;
     if let Some(origin) = origin {
         options.sets.push(format!("workspace.root={}", origin.display()));
     }
-    let (mut config, _) =
-        config_options::load_config(&args.settings, Some(&args.output), world, &options)?;
-    let files = RecordedWorkspace::load(&stored.store, &history, after, &config)?;
+    let (mut config, _) = config_options::load_config(settings, output, world, &options)?;
+    let files = RecordedWorkspace::load(&stored.store, history, after, &config)?;
     let content = WorktreeContent::Recorded(RecordedFiles {
         workspace: root,
         commit: head.as_ref().and_then(|head| head.commit.as_deref()),
@@ -122,7 +131,7 @@ fn create_worktree(
     let worktree = WorktreeRun::create(&mut config, world, name, content)?;
     let folder = sanitize::line(&config.workspace.to_string_lossy()).into_owned();
     let left_out = files.left_out();
-    let mut note = format!("The fork works in the worktree {}: {folder}.", worktree.name());
+    let mut note = format!("the worktree {}: {folder}.", worktree.name());
     if !left_out.is_empty() {
         note.push_str(" These are not as they were:");
     }
@@ -132,8 +141,7 @@ fn create_worktree(
     if left_out.len() > MAX_LISTED {
         note.push_str(&format!("\n  … and {} more", left_out.len() - MAX_LISTED));
     }
-    output::print_stderr(&note);
-    Ok(worktree)
+    Ok((worktree, note))
 }
 
 /// Paths that are listed.
@@ -154,30 +162,56 @@ fn read_images(args: &ImageArgs, prompt: Option<&String>) -> Result<Vec<ImageSou
 }
 
 /// How a session is resumed.
-struct ResumeRequest<'a> {
-    repair: DamagePolicy,
-    prompt: Option<String>,
-    images: Vec<ImageSource>,
+pub(super) struct ResumeRequest<'a> {
+    pub(super) repair: DamagePolicy,
+    pub(super) prompt: Option<String>,
+    pub(super) images: Vec<ImageSource>,
     /// The worktree that was made for it.
-    worktree: Option<WorktreeRun>,
-    settings: &'a SettingsArgs,
-    output: &'a OutputArgs,
+    pub(super) worktree: Option<WorktreeRun>,
+    pub(super) settings: &'a SettingsArgs,
+    /// `None` if its result is not printed.
+    pub(super) output: Option<&'a OutputArgs>,
+}
+
+/// A stored session that can be run.
+pub(super) struct PreparedResume {
+    pub(super) request: RunRequest,
+    pub(super) setup: RunSetup,
+    /// Dropped after the set-up, whose commands work there.
+    pub(super) worktree: Option<WorktreeRun>,
+    notes: Vec<String>,
 }
 
 /// Resumes a session with its stored options, and with those given now.
 fn resume_session(
     stored: &SessionLookup,
     session: SessionId,
-    mut request: ResumeRequest<'_>,
+    request: ResumeRequest<'_>,
     world: ProcessEnv,
 ) -> Result<u8, CliError> {
+    let Some(output) = request.output else { return Ok(0) };
+    let PreparedResume { worktree, setup, request, notes } =
+        prepare_resume(stored, session, request, world)?;
+    if !output.quiet {
+        notes.iter().for_each(|note| output::print_stderr(note));
+    }
+    task::run(&setup, request, RunMode::Direct, output, worktree.as_ref())
+}
+
+/// Opens a session, and sets its run up with its stored options and with those given now.
+pub(super) fn prepare_resume(
+    stored: &SessionLookup,
+    session: SessionId,
+    mut request: ResumeRequest<'_>,
+    world: ProcessEnv,
+) -> Result<PreparedResume, CliError> {
     let mut opened = stored.store.reopen(session, request.repair)?;
     if let Some(torn) = &opened.saved_tail {
         log::warn!("the end of the journal was torn; it is saved as {}", torn.display());
     }
     let mut stored_options =
         saved_options(stored, &opened.history, request.settings.layers.workspace.as_deref())?;
-    // Dropped after the set-up, whose commands work there. Before the sweep, which takes unused ones for abandoned.
+    // Before the sweep, which takes unused ones for abandoned.
     let mut worktree = request.worktree.take();
     let root = &opened.history.setup.workspace.root;
     let own_root = worktree.is_none() && request.settings.layers.workspace.is_none();
@@ -189,12 +223,8 @@ fn resume_session(
     if let Some(origin) = worktree.as_ref().and_then(WorktreeRun::origin) {
         stored_options.sets.push(format!("workspace.root={}", origin.display()));
     }
-    let (mut config, saved) = config_options::load_config(
-        request.settings,
-        Some(request.output),
-        &world,
-        &stored_options,
-    )?;
+    let (mut config, saved) =
+        config_options::load_config(request.settings, request.output, &world, &stored_options)?;
     let note = restart_limits(&mut opened, &config, &request);
     if let Some(worktree) = &mut worktree {
         worktree.use_for(Some(session))?;
@@ -205,19 +235,16 @@ fn resume_session(
     if let Some(schema) = opened.history.setup.schema.as_deref() {
         setup = setup.with_schema(schema.clone())?;
     }
-    if !request.output.quiet {
-        let notes = stored.other_folder_note(&opened.history).into_iter().chain(note);
-        notes.for_each(|note| output::print_stderr(&note));
-    }
-    let run_request = RunRequest {
+    let notes = stored.other_folder_note(&opened.history).into_iter().chain(note).collect();
+    let request = RunRequest {
         task: request.prompt.map(Arc::from),
         images: request.images,
         target: SessionTarget::Stored(stored.store.clone(), Box::new(opened)),
         options: json!(saved),
         source: CostSource::Agent,
-        exit_on_partial: request.output.exit_code_on_partial,
+        exit_on_partial: request.output.and_then(|output| output.exit_code_on_partial),
     };
-    task::run(&setup, run_request, RunMode::Direct, request.output, worktree.as_ref())
+    Ok(PreparedResume { request, setup, worktree, notes })
 }
 
 /// Restarts the limits of steps and time, for a session that has ended or gets another message. Returns a note about

@@ -8,29 +8,48 @@ use architect::view::sanitize;
 use architect::workspace::read_input;
 use serde_json::json;
 
-use super::resume::saved_options;
+use super::resume::{saved_options, split_record};
+use super::what_if_lanes;
 use crate::cli::args::WhatIfArgs;
-use crate::cli::config_options::{self, DEFAULT_AGENT};
+use crate::cli::config_options::{self, DEFAULT_AGENT, as_sets};
 use crate::cli::error::CliError;
 use crate::cli::output;
 use crate::cli::session_lookup::SessionLookup;
 
 pub(crate) fn run(args: &WhatIfArgs, world: &ProcessEnv) -> Result<u8, CliError> {
     let policy = args.policy.as_deref().map(read_policy).transpose()?.unwrap_or_default();
-    let changes = [policy, args.layers.set.clone()].concat();
-    if changes.is_empty() {
-        return Err(
-            CliError::usage("nothing is changed").hint("give --set KEY=VALUE, or --policy FILE")
-        );
+    let keys = &args.settings.keys.overrides;
+    let is_run = args.prompt.is_some()
+        || args.settings.agent.is_some()
+        || keys.iter().any(|set| set.key == "llm.model");
+    if is_run {
+        return what_if_lanes::run(args, &policy, world);
     }
-    let stored = SessionLookup::open(&args.layers, args.last, world)?;
+    if args.lanes.is_some() || !args.checks.is_empty() {
+        return Err(CliError::usage("--lanes and --check are for runs with a model")
+            .hint("give --model, --agent or --prompt"));
+    }
+    let layers = &args.settings.layers;
+    let changes = [policy, layers.set.clone(), as_sets(keys)].concat();
+    if changes.is_empty() && args.settings.mode.is_none() {
+        return Err(CliError::usage("nothing is changed")
+            .hint("give --set KEY=VALUE, --policy FILE, or --model MODEL to run it again"));
+    }
+    let stored = SessionLookup::open(layers, args.last, world)?;
     for name in &args.sessions {
+        let (name, seq) = split_record(name)?;
+        if seq.is_some() {
+            return Err(CliError::usage("a record is where a run with a model begins")
+                .hint("give --model, --agent or --prompt, or the session alone"));
+        }
         let session = stored.find(name)?;
         let (history, _) = stored.store.replay(session, |_, _, _| {})?;
-        let saved = saved_options(&stored, &history, args.layers.workspace.as_deref())?;
-        let load = |changes| config_options::load_changed(&args.layers, &saved, changes, world);
-        let (before, after) = (load(&[])?, load(&changes)?);
+        let saved = saved_options(&stored, &history, layers.workspace.as_deref())?;
         let agent = saved.agent.as_deref().unwrap_or(DEFAULT_AGENT);
+        let mode = args.settings.mode.map(|mode| format!("agents.{agent}.confirm_mode={mode}"));
+        let changes: Vec<String> = changes.iter().cloned().chain(mode).collect();
+        let load = |changes| config_options::load_changed(layers, &saved, changes, world);
+        let (before, after) = (load(&[])?, load(&changes)?);
         let report = what_if(&stored.store, session, agent, [&before, &after])?;
         let text = if args.json { json!(report).to_string() } else { format_report(&report) };
         output::print(&stored.secrets.mask_all(&text))?;
@@ -88,7 +107,7 @@ fn format_report(report: &WhatIfReport) -> String {
     text
 }
 
-fn format_usage(usage: &SessionUsage) -> String {
+pub(super) fn format_usage(usage: &SessionUsage) -> String {
     let cost = usage.cost.map_or_else(String::new, |cost| format!(", ${cost:.4}"));
     format!(
         "{}, {}, {}{cost}",

@@ -279,3 +279,78 @@ fn what_would_have_changed_is_shown_in_words() {
     }
     assert_eq!(world.run(&["what-if", "last"]).code, 3);
 }
+
+/// The command fails without the file, which the session has made and the lane begins without.
+#[test]
+fn a_session_is_run_again_with_another_model_in_its_files() {
+    let world = CliFixture::new();
+    world.write("first", "as it was\n");
+    assert_eq!(world.run_script(EDITS, &["--mode", "yolo"]).code, 0);
+    world.write("first", "changed since\n");
+    let other = EDITS
+        .replace("write_file", "run_command")
+        .replace(r#"path = "a", content = "1\n""#, r#"command = "cat first > a; test ! -e b""#);
+    world.write("other.toml", &other);
+    let ran = world.run(&[
+        "what-if",
+        "last",
+        "--model",
+        "scripted/other.toml",
+        "--lanes",
+        "2",
+        "--json",
+        "--check",
+        "grep -q 'as it was' a",
+        "--check",
+        "test -e missing",
+    ]);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    let [compared, summary] = &ran.lines()[..] else { panic!("{}", ran.out) };
+    assert_eq!((&compared["after"], &compared["has_recorded_files"]), (&json!(0), &json!(true)));
+    let (recorded, lanes) = (&compared["recorded"], compared["lanes"].as_array().unwrap());
+    assert_eq!((&recorded["steps"], &recorded["stop_reason"]), (&json!(2), &json!("llm_done")));
+    assert_eq!(lanes.len(), 2);
+    for lane in lanes {
+        assert_eq!((&lane["steps"], &lane["status"]), (&json!(2), &json!("success")), "{lane}");
+        let found = &lane["first_divergence"];
+        assert_eq!(found["reply"], 1);
+        assert!(found["recorded"].as_str().unwrap().starts_with("write_file "), "{found}");
+        let passed = lane["checks"].as_array().unwrap().iter().map(|check| &check["passed"]);
+        assert_eq!(passed.collect::<Vec<_>>(), [&json!(true), &json!(false)]);
+    }
+    let summary = &summary["summary"];
+    assert_eq!(
+        (&summary["steps"]["value"], &summary["success"]["value"]),
+        (&json!(0.0), &json!(0.0))
+    );
+    assert_eq!(summary["checks_passed"]["value"], 0.0);
+    // The session and its folder are as they were.
+    assert_eq!((world.read("first"), world.read("a")), ("changed since\n".into(), "1\n".into()));
+    assert_eq!(world.run(&["replay", "last", "--verify"]).code, 0);
+}
+
+#[test]
+fn another_task_replaces_the_one_of_the_session() {
+    let world = CliFixture::new();
+    answer(&world, "One.", &[]);
+    world.write("two.toml", "[[turn]]\ntext = \"Two.\"\n");
+    let ran = world.run(&[
+        "what-if",
+        "last",
+        "--prompt",
+        "Another task.",
+        "--model",
+        "scripted/two.toml",
+    ]);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    for expected in
+        ["no files are recorded", "reply 1: Two.", "recorded: One.", "1 lane of 1 session"]
+    {
+        assert!(ran.out.contains(expected), "{expected}: {}", ran.out);
+    }
+    let lane = ran.out.lines().find_map(|line| line.trim().strip_prefix("session ")).unwrap();
+    let shown = world.run(&["sessions", "show", lane.split(' ').next().unwrap()]).out;
+    assert!(shown.contains("Another task."), "{shown}");
+    let without = world.run(&["what-if", "last", "--set", "limits.max_steps=1", "--lanes", "2"]);
+    assert!(without.code == 3 && without.err.contains("--model"), "{}", without.err);
+}

@@ -14,7 +14,7 @@ use architect::net::Secrets;
 use super::fixture::SessionFixture;
 
 fn fork(after: Option<u64>) -> ForkOptions {
-    ForkOptions { after, replacement: None, workspace: None, now: SystemTime::now() }
+    ForkOptions { after, replacement: None, task: None, workspace: None, now: SystemTime::now() }
 }
 
 /// Returns the sequence numbers of the records with this name.

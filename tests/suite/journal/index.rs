@@ -152,8 +152,13 @@ fn copied_calls_of_a_fork_are_not_charged_twice() {
     let fixture = SessionFixture::new();
     let (session, _) = fixture.run();
     let before = open(&fixture).costs().unwrap();
-    let fork =
-        ForkOptions { after: None, replacement: None, workspace: None, now: SystemTime::now() };
+    let fork = ForkOptions {
+        after: None,
+        replacement: None,
+        task: None,
+        workspace: None,
+        now: SystemTime::now(),
+    };
     fixture.store.fork(session, &fork).unwrap();
     assert_eq!(open(&fixture).costs().unwrap(), before);
 }

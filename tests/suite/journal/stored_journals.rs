@@ -165,6 +165,7 @@ fn forked(fixture: &SessionFixture) -> SessionId {
     let fork = ForkOptions {
         after: Some(settled),
         replacement: instead,
+        task: None,
         workspace: None,
         now: SystemTime::now(),
     };

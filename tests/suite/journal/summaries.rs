@@ -43,7 +43,13 @@ fn fork(fixture: &SessionFixture, session: SessionId, after: Option<u64>) -> Ses
         .store
         .fork(
             session,
-            &ForkOptions { after, replacement: None, workspace: None, now: SystemTime::now() },
+            &ForkOptions {
+                after,
+                replacement: None,
+                task: None,
+                workspace: None,
+                now: SystemTime::now(),
+            },
         )
         .unwrap()
 }

@@ -1,0 +1,235 @@
+//! `architect what-if` with a model: stored sessions are run again, in forks with the files as they were.
+
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use architect::app::{ProcessEnv, RunIo};
+use architect::journal::{DamagePolicy, ForkOptions, SessionHistory, WorkspaceIdentity};
+use architect::machine::StopReason;
+use architect::model::{Signal, pluralize};
+use architect::policy::NoConfirmer;
+use architect::view::{Reporter, sanitize};
+use architect::workflow::batch::Estimate;
+use architect::workflow::what_if_lanes::{
+    Lane, LaneComparison, LaneSummary, SessionPart, check_lane,
+};
+use architect::workspace::worktree::{WorktreeContent, WorktreeName};
+use serde_json::json;
+
+use super::resume::{
+    PreparedResume, ResumeRequest, create_worktree, prepare_resume, saved_options, split_record,
+};
+use super::what_if::format_usage;
+use crate::cli::args::{SettingsArgs, WhatIfArgs};
+use crate::cli::error::CliError;
+use crate::cli::session_lookup::SessionLookup;
+use crate::cli::task::{self, RunMode};
+use crate::cli::worktree_run::{self, WorktreeRun};
+use crate::cli::{config_options, output, task_text};
+
+/// Where lanes begin.
+struct LaneStart {
+    history: SessionHistory,
+    /// The last record that is shared with the session.
+    after: u64,
+    /// The task of the lanes, if it is another one.
+    task: Option<Arc<str>>,
+    /// The message that follows the record.
+    message: Option<String>,
+}
+
+/// The record of the header: nothing has happened yet.
+const FIRST_RECORD: u64 = 0;
+
+/// The exit code after an interrupt.
+const INTERRUPTED_EXIT_CODE: u8 = 130;
+
+/// Runs sessions again, with these settings in addition to the options.
+pub(super) fn run(args: &WhatIfArgs, more: &[String], world: &ProcessEnv) -> Result<u8, CliError> {
+    let mut settings = args.settings.clone();
+    settings.layers.set.splice(0..0, more.iter().cloned());
+    let stored = SessionLookup::open(&settings.layers, args.last, world)?;
+    let prompt = args.prompt.as_deref().map(|text| task_text::read_task(Some(text), false));
+    let prompt = prompt.transpose()?;
+    // All of them are looked up before the first model call.
+    let starts = args.sessions.iter().map(|name| LaneStart::find(name, prompt.as_ref(), &stored));
+    let starts = starts.collect::<Result<Vec<_>, _>>()?;
+    let mut comparisons = Vec::new();
+    for start in starts {
+        let session = start.history.header.session;
+        let recorded = SessionPart::read(&stored.store, session, start.after)?;
+        let has_recorded_files = !start.history.checkpoints.is_empty();
+        let (mut lanes, mut is_interrupted) = (Vec::new(), false);
+        for number in 1..=args.lanes.unwrap_or(1) {
+            if !args.json {
+                output::print_stderr(&format!("{session}: lane {number}"));
+            }
+            let lane = run_lane(&start, (&settings, &args.checks), &stored, &recorded, world)?;
+            is_interrupted = lane.part.stop_reason.as_deref().is_some_and(is_interrupt);
+            lanes.push(lane);
+            if is_interrupted {
+                break;
+            }
+        }
+        let after = start.after;
+        let compared =
+            LaneComparison { session_id: session, after, has_recorded_files, recorded, lanes };
+        let text = if args.json { json!(compared).to_string() } else { format_lanes(&compared) };
+        output::print(&stored.secrets.mask_all(&text))?;
+        comparisons.push(compared);
+        if is_interrupted {
+            return Ok(INTERRUPTED_EXIT_CODE);
+        }
+    }
+    let summary = LaneSummary::new(&comparisons);
+    output::print(&match args.json {
+        true => json!({"summary": summary}).to_string(),
+        false => format_summary(&summary),
+    })
+}
+
+fn is_interrupt(reason: &str) -> bool {
+    Signal::ALL.iter().any(|signal| StopReason::UserInterrupt(*signal).name() == reason)
+}
+
+impl LaneStart {
+    fn find(name: &str, prompt: Option<&String>, stored: &SessionLookup) -> Result<Self, CliError> {
+        let (name, after) = split_record(name)?;
+        let session = stored.find(name)?;
+        stored.check_damage(session, false)?;
+        let (history, _) = stored.store.replay(session, |_, _, _| {})?;
+        let (task, message) = match after {
+            None | Some(FIRST_RECORD) => (prompt.map(|text| text.as_str().into()), None),
+            Some(_) => (None, prompt.cloned()),
+        };
+        Ok(Self { history, after: after.unwrap_or(FIRST_RECORD), task, message })
+    }
+
+    /// Makes the worktree of a lane. A session that changed nothing has recorded no files; those of now are taken.
+    fn worktree(
+        &self,
+        settings: &SettingsArgs,
+        stored: &SessionLookup,
+        world: &ProcessEnv,
+    ) -> Result<WorktreeRun, CliError> {
+        if !self.history.checkpoints.is_empty() {
+            let options = (settings, None);
+            let made = create_worktree(options, stored, &self.history, Some(self.after), world)?;
+            log::info!("the lane works in {}", made.1);
+            return Ok(made.0);
+        }
+        let WorkspaceIdentity { origin, .. } = &self.history.setup.workspace;
+        let mut options =
+            saved_options(stored, &self.history, settings.layers.workspace.as_deref())?;
+        options.sets.extend(origin.iter().map(|path| format!("workspace.root={}", path.display())));
+        let (mut config, _) = config_options::load_config(settings, None, world, &options)?;
+        worktree_run::sweep(world);
+        let name = WorktreeName::Generated("fork");
+        WorktreeRun::create(&mut config, world, name, WorktreeContent::Uncommitted)
+    }
+}
+
+/// Runs a session again.
+fn run_lane(
+    start: &LaneStart,
+    (settings, checks): (&SettingsArgs, &[String]),
+    stored: &SessionLookup,
+    recorded: &SessionPart,
+    world: &ProcessEnv,
+) -> Result<Lane, CliError> {
+    let worktree = start.worktree(settings, stored, world)?;
+    let options = ForkOptions {
+        after: Some(start.after),
+        replacement: None,
+        task: start.task.clone(),
+        workspace: worktree.identity().transpose()?,
+        now: SystemTime::now(),
+    };
+    let session = stored.store.fork(start.history.header.session, &options)?;
+    let request = ResumeRequest {
+        repair: DamagePolicy::Refuse,
+        prompt: start.message.clone(),
+        images: Vec::new(),
+        worktree: Some(worktree),
+        settings,
+        output: None,
+    };
+    let PreparedResume { worktree, setup, request, .. } =
+        prepare_resume(stored, session, request, world.clone())?;
+    let reporter = Reporter::new(Vec::new());
+    let io = RunIo { reporter, confirm: Arc::new(NoConfirmer), sandbox: None };
+    task::run_workflow(&setup, request, RunMode::Direct, &io)?;
+    let part = SessionPart::read(&stored.store, session, start.after)?;
+    Ok(Lane {
+        session_id: session,
+        first_divergence: recorded.first_divergence(&part),
+        checks: checks.iter().map(|line| check_lane(&setup, line)).collect(),
+        worktree: worktree.as_ref().and_then(WorktreeRun::result),
+        part,
+    })
+}
+
+fn format_lanes(compared: &LaneComparison) -> String {
+    let LaneComparison { session_id, after, recorded, .. } = compared;
+    let mut text = format!("{session_id}, after record {after}\n");
+    if !compared.has_recorded_files {
+        text.push_str("  no files are recorded; the lanes began with those of now\n");
+    }
+    text.push_str(&format!("  recorded: {}\n", format_part(recorded)));
+    for (number, lane) in (1..).zip(&compared.lanes) {
+        text.push_str(&format!("  lane {number}: {}\n", format_part(&lane.part)));
+        if let Some(found) = &lane.first_divergence {
+            let reply = |reply: &Option<Arc<str>>| match reply {
+                Some(text) => sanitize::headline(text, 100),
+                None => "none".to_owned(),
+            };
+            let (recorded, own) = (reply(&found.recorded), reply(&found.lane));
+            text.push_str(&format!("    reply {}: {own}\n", found.reply));
+            text.push_str(&format!("    recorded: {recorded}\n"));
+        }
+        for check in &lane.checks {
+            let end = if check.passed { "passed" } else { "failed" };
+            text.push_str(&format!("    check {end}: {}\n", sanitize::headline(&check.name, 100)));
+        }
+        let place = lane.worktree.as_ref().filter(|worktree| worktree.kept);
+        let place = place.map_or(String::new(), |worktree| format!(" in {}", worktree.name));
+        text.push_str(&format!("    session {}{place}\n", lane.session_id));
+    }
+    text
+}
+
+fn format_part(part: &SessionPart) -> String {
+    let end = part.stop_reason.as_deref().unwrap_or("not ended");
+    format!("{end}, {}, {:.1} s", format_usage(&part.used), part.duration_seconds)
+}
+
+fn format_summary(summary: &LaneSummary) -> String {
+    let mut text = format!(
+        "{} of {}; mean differences, with 95 % confidence intervals:\n",
+        pluralize(summary.lanes, "lane", "lanes"),
+        pluralize(summary.sessions, "session", "sessions")
+    );
+    let rows = [
+        ("success", &summary.success),
+        ("steps", &summary.steps),
+        ("model calls", &summary.llm_calls),
+        ("tokens", &summary.tokens),
+        ("cost in $", &summary.cost),
+        ("seconds", &summary.duration_seconds),
+    ];
+    for (name, estimate) in rows {
+        if let Some(Estimate { value, low, high }) = estimate {
+            let interval = low
+                .zip(*high)
+                .map_or(String::new(), |(low, high)| format!(" [{low:+.4}, {high:+.4}]"));
+            text.push_str(&format!("  {name}: {value:+.4}{interval}\n"));
+        }
+    }
+    if let Some(Estimate { value, low, high }) = summary.checks_passed {
+        let (low, high) = (low.unwrap_or(value), high.unwrap_or(value));
+        text.push_str(&format!(
+            "  lanes with all checks passed: {value:.2} [{low:.2}, {high:.2}]\n"
+        ));
+    }
+    text
+}
