@@ -12,7 +12,7 @@ use tempfile::TempPath;
 use super::Durability;
 use super::error::{IoContext, JournalError, Result};
 use super::folder;
-use crate::model::hex;
+use crate::model::{Sha256Digest, hex};
 use crate::port::unique_id;
 
 /// The long texts of one session.
@@ -85,6 +85,11 @@ impl BlobStore {
 /// Returns the SHA-256 digest in hexadecimal.
 pub(crate) fn sha256_hex(bytes: &[u8]) -> String {
     hex(&Sha256::digest(bytes))
+}
+
+/// Returns the digest of what was hashed so far.
+pub(super) fn digest_of(hasher: &Sha256) -> Sha256Digest {
+    Sha256Digest(hasher.clone().finalize().into())
 }
 
 /// Returns the SHA-256 digest of the rest of a file, in hexadecimal.

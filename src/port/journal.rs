@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::machine::{Done, Event, Fingerprint};
-use crate::model::{CheckpointRecord, EffectId, RunTime, TimeSpan};
+use crate::model::{CheckpointRecord, EffectId, RunTime, Sha256Digest, TimeSpan};
 
 /// The journal of a run.
 pub trait Journal: Send {
@@ -25,6 +25,11 @@ pub trait Journal: Send {
     /// Fails if that isn't certain. No further effect may start then, and the call must not be repeated: a system that has
     /// lost data may report success the second time.
     fn sync(&mut self) -> Result<(), StoreError>;
+
+    /// Returns the SHA-256 of all records so far; `None` if it is not known what is stored.
+    fn head(&self) -> Option<Sha256Digest> {
+        None
+    }
 }
 
 /// A record of the journal.

@@ -186,7 +186,8 @@ impl Driver {
             self = self.handle_input(input);
         }
         self.wait_idle();
-        let ended = RunEvent::Ended { at: self.clock.now(), machine: &self.machine };
+        let (at, journal_hash) = (self.clock.now(), self.ports.journal.head());
+        let ended = RunEvent::Ended { at, machine: &self.machine, journal_hash };
         let result = self.ports.observer.on_event(&ended);
         self.check_observer(result);
         self.machine

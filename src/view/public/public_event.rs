@@ -11,10 +11,7 @@ use super::serialize::{StopReasonName, TokenUsage, dollars, millis, reason, seco
 use crate::machine::{
     Authorization, CallPurpose, CloseReason, NoFinalSummary, RunStatus, StopReason,
 };
-use crate::model::{
-    CallId, Decision, EffectId, FaultKind, FileChange, MicroUsd, ReplyFinish, RunLimits, TimeSpan,
-    Tokens, ToolStatus, Usage,
-};
+use crate::model::{CallId, Decision, EffectId, FaultKind, FileChange, MicroUsd, ReplyFinish, RunLimits, Sha256Digest, TimeSpan, Tokens, ToolStatus, Usage};
 use crate::port::{HookOutcome, HookPoint};
 
 /// One public event.
@@ -173,6 +170,10 @@ pub struct AgentEnd {
     #[serde(serialize_with = "dollars")]
     #[schemars(with = "Option<f64>")]
     pub cost: Option<MicroUsd>,
+    /// The SHA-256 of the journal at the end of the run; missing without a journal.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub journal_hash: Option<Sha256Digest>,
     /// The final text, if any; part of the result document.
     #[serde(skip)]
     pub output: Option<Arc<str>>,
