@@ -177,6 +177,9 @@ impl SessionStore {
             {
                 remove_mark(&mut masked);
             }
+            if is_masked && stored.timing.is_some_and(|timing| timing.request.is_some()) {
+                remove_request(&mut masked);
+            }
             copy.write_record(masked, &stored)?;
             records += 1;
         }
@@ -195,11 +198,12 @@ impl SessionStore {
         let mut again = file.try_clone().io_context("open", path)?;
         let mut reader = JournalReader::new(path, file, nowhere.clone());
         let no = |reason: String| JournalError::NotAnExport { path: path.to_owned(), reason };
-        let (history, end) =
-            replay(&mut reader, SessionId::generate(), |_, _, _| {}).map_err(|error| match error {
+        let (history, end) = replay(&mut reader, SessionId::generate(), |_, _, _| {}).map_err(
+            |error| match error {
                 JournalError::ReadOnly { reason, .. } => no(reason.to_string()),
                 error => error,
-            })?;
+            },
+        )?;
         if let JournalEndKind::ReadOnly(reason) = &end.kind {
             return Err(no(reason.to_string()));
         }
@@ -307,6 +311,15 @@ fn remove_mark(text: &mut Vec<u8>) {
     let digest = &text[start + MARK.len()..];
     if let Some(length) = digest.iter().position(|byte| *byte == b'"') {
         text.drain(start..=start + MARK.len() + length);
+    }
+}
+
+/// Removes the digest of a request from a record that has one: behind a masked text, another request is built. What comes
+/// before it in the record are numbers and names.
+fn remove_request(text: &mut Vec<u8>) {
+    let Some(start) = memmem::find(text, b",\"request\":{") else { return };
+    if let Some(length) = text[start..].iter().position(|byte| *byte == b'}') {
+        text.drain(start..=start + length);
     }
 }
 

@@ -432,7 +432,11 @@ mod tests {
     fn written(event: &Event, blobs: &BlobStore) -> Vec<u8> {
         let fingerprint = Fingerprint { state: StateKind::CallingSending, digest: Digest(0xab) };
         let line = RecordLine {
-            timing: Some(CallTiming { encode: TimeSpan(5), first_byte: Some(TimeSpan(9)) }),
+            timing: Some(CallTiming {
+                encode: TimeSpan(5),
+                first_byte: Some(TimeSpan(9)),
+                request: None,
+            }),
             sync_time: TimeSpan(1_000),
             ..RecordLine::new(3, RunTime(44), RecordBody::Event(event))
                 .with_fingerprint(fingerprint)

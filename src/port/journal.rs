@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use super::RequestDigest;
 use crate::machine::{Done, Event, Fingerprint};
 use crate::model::{CheckpointRecord, EffectId, RunTime, Sha256Digest, TimeSpan};
 
@@ -62,7 +63,7 @@ pub enum JournalRecord<'a> {
     },
 }
 
-/// The timing of a model call. It is only shown; no decision depends on it.
+/// The timing and the request of a model call. They are only shown; no decision depends on them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CallTiming {
     /// The time for encoding the request.
@@ -70,6 +71,9 @@ pub struct CallTiming {
     /// The time from there to the first byte of the reply, or `None` if no byte arrived.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_byte: Option<TimeSpan>,
+    /// The digest of the request, which a replay compares with the one that it builds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request: Option<RequestDigest>,
 }
 
 /// Why a record could not be stored.
