@@ -77,7 +77,7 @@ event_kinds! {
     AgentStart(AgentStart) = "agent_start",
         "A run begins: schema, version, agent, model, workspace, limits.";
     AgentEnd(AgentEnd) = "agent_end",
-        "A run ends: status, stop reason, exit code, steps, calls, cost.";
+        "A run ends: status, stop reason, exit code, steps, calls, cost, hash of the journal.";
     StateChange(StateChange) = "state_change",
         "The machine went to another state: event, guard, how long it was there.";
     ApiCallStart(ApiCallStart) = "api_call_start",
