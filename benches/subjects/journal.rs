@@ -21,6 +21,7 @@ pub(crate) fn begin(
         system: "Be brief.".into(),
         tools: [].into(),
         schema: None,
+        requests: serde_json::Value::Null,
         options: serde_json::Value::Null,
     };
     let limits = RunLimits { max_steps: u32::MAX, ..RunLimits::default() };

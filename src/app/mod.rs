@@ -38,6 +38,7 @@ mod telemetry;
 mod trace;
 mod trajectory;
 mod undo;
+mod verification;
 mod what_if;
 mod worktree;
 
@@ -66,7 +67,10 @@ pub use trajectory::session_trajectory;
 pub use undo::{
     KeptFiles, RecordedChanges, RecordedWorkspace, UndoError, UndoSession, UndoTarget,
     UndoneSession, complete_pending_restore, has_changed_files, undo_whole_session,
-    verify_checkpoints,
+};
+pub use verification::{
+    OutputError, RequestComparison, RequestDifference, SessionVerification, WrongHash,
+    verify_session,
 };
 pub use what_if::{ChangedDecision, SessionUsage, WhatIfDivergence, WhatIfReport, what_if};
 pub use worktree::{SandboxedGit, open_worktrees, worktree_result};

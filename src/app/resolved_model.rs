@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::error::AppError;
 use super::process_env::ProcessEnv;
@@ -14,8 +14,8 @@ use crate::config::{
 use crate::llm::model_table::{ModelFacts, ModelInfo, ModelTable};
 use crate::llm::scripted::{Script, ScriptPosition, ScriptedModel};
 use crate::llm::{
-    ConnectError, ModelConnectionSettings, ModelSpec, Provider, Recorder, Recording, connect,
-    list_models,
+    ConnectError, ModelConnectionSettings, ModelSpec, Provider, Recorder, Recording,
+    RequestSettingsError, connect, encoding_model, list_models,
 };
 use crate::machine::CallPurpose;
 use crate::model::{Effort, Fault, RunRules, Tokens, did_you_mean};
@@ -202,6 +202,31 @@ impl Model for ModelSet {
         let fallback = index.checked_sub(1).and_then(|index| self.fallbacks.get_mut(index));
         fallback.unwrap_or(&mut self.first).prepare(ask)
     }
+
+    fn request_settings(&self) -> Value {
+        let models = std::iter::once(&self.first).chain(&self.fallbacks);
+        let models: Vec<Value> = models.map(|model| model.request_settings()).collect();
+        let summaries = self.summarizer.as_ref();
+        let settings = summaries.map(|(model, _)| model.request_settings());
+        let limit = summaries.and_then(|(_, most)| *most);
+        json!({ "models": models, "summaries": settings, "summary_limit": limit })
+    }
+}
+
+/// Returns a model that encodes the requests of a run as they were sent, and sends none.
+///
+/// # Errors
+///
+/// Fails if their settings are not stored, or are those of another release.
+pub(super) fn encoding_models(settings: &Value) -> Result<Box<dyn Model>, RequestSettingsError> {
+    let Some(models) = settings["models"].as_array() else { return encoding_model(settings) };
+    let mut models = models.iter().map(encoding_model).collect::<Result<Vec<_>, _>>()?.into_iter();
+    let summarizer = match &settings["summaries"] {
+        Value::Null => None,
+        own => Some((encoding_model(own)?, settings["summary_limit"].as_u64().map(Tokens))),
+    };
+    let first = models.next().ok_or(RequestSettingsError::Missing)?;
+    Ok(Box::new(ModelSet { first, fallbacks: models.collect(), summarizer }))
 }
 
 /// Returns a model, which plays a script from this position if it has one.

@@ -184,6 +184,7 @@ impl RunSetup {
         let recorder = self.recorder.as_ref();
         let model =
             self.model.connect(&self.config, &self.env, &name, position.clone(), recorder)?;
+        let requests = storable_settings(model.request_settings(), &secrets);
         let rules = self.session_rules(&name, &target);
         // Servers may take long to start, and the user may not want to wait for them.
         let stopped = CancellationToken::new();
@@ -222,7 +223,7 @@ impl RunSetup {
             _ => None,
         };
         let context = self.request_context(&*registry, &shared.servers, &target);
-        let setup = || self.session_setting(&context, options);
+        let setup = || self.session_setting(&context, requests, options);
         let RunSession { machine, output, journal } = target.begin(
             session,
             (task.clone(), images.images),
@@ -364,6 +365,7 @@ impl RunSetup {
     fn session_setting(
         &self,
         context: &RequestContext,
+        requests: Value,
         options: Value,
     ) -> Result<SessionSetup, AppError> {
         Ok(SessionSetup {
@@ -376,6 +378,7 @@ impl RunSetup {
             system: Arc::clone(&context.system),
             tools: Arc::clone(&context.tools),
             schema: context.schema.clone(),
+            requests,
             options,
         })
     }
@@ -393,6 +396,12 @@ impl RunSetup {
         }
         Arc::new(CheckSequence(checks))
     }
+}
+
+/// Returns the settings of requests as they are stored: not at all if there is a key in them, as in an option of the user.
+fn storable_settings(settings: Value, secrets: &Secrets) -> Value {
+    let text = settings.to_string();
+    if secrets.mask_all(&text) == text { settings } else { Value::Null }
 }
 
 /// Returns the ports with hooks around them; without hooks, as they are.

@@ -16,7 +16,8 @@ use crate::journal::{
 };
 use crate::machine::{Conversation, Machine, MachineOutput, ModelUsage, State};
 use crate::model::{
-    CallId, ConversationItem, Image, LimitBaseline, MessageOrigin, RunRules, UserMessage, pluralize,
+    CallId, ConversationItem, Image, LimitBaseline, MessageOrigin, RunRules, Sha256Digest,
+    UserMessage, pluralize,
 };
 use crate::tools::{OutputStore, TextWriter};
 use crate::view::PriorUsage;
@@ -175,12 +176,16 @@ impl SessionTarget {
 pub(super) struct SessionResults(pub(super) SessionOutputs);
 
 impl OutputStore for SessionResults {
-    fn store(&self, call: &CallId, text: Arc<str>) -> io::Result<()> {
-        self.0.store(call, &text).map_err(io::Error::other)
+    fn store(&self, call: &CallId, text: Arc<str>) -> io::Result<Option<Sha256Digest>> {
+        self.0.store(call, &text).map(Some).map_err(io::Error::other)
     }
 
-    fn store_written(&self, call: &CallId, write: TextWriter<'_>) -> io::Result<()> {
-        self.0.store_written(call, write).map_err(io::Error::other)
+    fn store_written(
+        &self,
+        call: &CallId,
+        write: TextWriter<'_>,
+    ) -> io::Result<Option<Sha256Digest>> {
+        self.0.store_written(call, write).map(Some).map_err(io::Error::other)
     }
 
     fn open_spool(&self) -> io::Result<File> {

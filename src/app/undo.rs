@@ -523,13 +523,16 @@ fn open_contents(
     )
 }
 
-/// Verifies that every content of a session's checkpoints is there and intact. Returns how many are.
+/// Verifies that every content of a session's checkpoints is there and intact.
 ///
 /// # Errors
 ///
 /// Fails with the first one that is missing or damaged.
-pub fn verify_checkpoints(store: &SessionStore, history: &SessionHistory) -> Result<u64, AppError> {
-    let Ok(list) = StateList::new(history) else { return Ok(0) };
+pub(super) fn verify_checkpoints(
+    store: &SessionStore,
+    history: &SessionHistory,
+) -> Result<(), AppError> {
+    let Ok(list) = StateList::new(history) else { return Ok(()) };
     let contents = open_contents(store, history)?;
     let mut hashes = BTreeSet::new();
     for (_, tree) in &list.states {
@@ -542,7 +545,7 @@ pub fn verify_checkpoints(store: &SessionStore, history: &SessionHistory) -> Res
     for hash in &hashes {
         contents.get(hash)?;
     }
-    Ok(hashes.len() as u64)
+    Ok(())
 }
 
 /// The files of a session's workspace at an earlier time.

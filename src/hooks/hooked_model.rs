@@ -3,13 +3,15 @@
 use std::mem::{replace, take};
 use std::sync::{Arc, Mutex};
 
+use serde_json::Value;
+
 use super::hook_input::HookInput;
 use super::hook_list::{HookBlock, HookChainResult, Hooks};
 use crate::machine::CallPurpose;
 use crate::model::{Fault, FaultKind, MessageOrigin, Reply, UserMessage};
 use crate::port::{
-    EffectContext, HookPoint, Model, ModelCall, ModelRequest, PreCallHooks, ReplyDelta, ToolSpec,
-    lock,
+    EffectContext, HookPoint, Model, ModelCall, ModelRequest, PreCallHooks, ReplyDelta,
+    RequestDigest, ToolSpec, lock,
 };
 
 /// A model with hooks around its calls. Changes by hooks before a call are collected by the [`PreCallHookRunner`].
@@ -118,19 +120,25 @@ impl PreCallHooks for PreCallHookRunner {
 impl Model for HookedModel {
     fn prepare(&mut self, ask: &ModelRequest<'_>) -> Result<Box<dyn ModelCall>, Fault> {
         let mut next = lock(&self.shared.next);
+        let mut is_altered = false;
         let call = match ask.purpose {
             CallPurpose::Agent => {
                 if let Some(fault) = next.blocked.take() {
                     return Err(fault);
                 }
+                is_altered = next.system.is_some() || next.tools.is_some();
                 let system = next.system.as_ref().unwrap_or(ask.system);
                 let tools = next.tools.as_ref().unwrap_or(ask.tools);
                 self.model.prepare(&ModelRequest { system, tools, ..*ask })?
             }
             CallPurpose::Compaction | CallPurpose::Closing => self.model.prepare(ask)?,
         };
-        let (purpose, attempt) = (ask.purpose, ask.attempt);
-        Ok(Box::new(HookedModelCall { call, purpose, attempt, shared: Arc::clone(&self.shared) }))
+        let (purpose, attempt, shared) = (ask.purpose, ask.attempt, Arc::clone(&self.shared));
+        Ok(Box::new(HookedModelCall { call, purpose, attempt, is_altered, shared }))
+    }
+
+    fn request_settings(&self) -> Value {
+        self.model.request_settings()
     }
 }
 
@@ -139,6 +147,8 @@ struct HookedModelCall {
     call: Box<dyn ModelCall>,
     purpose: CallPurpose,
     attempt: u32,
+    /// Whether hooks changed the system prompt or the tools.
+    is_altered: bool,
     shared: Arc<HookedModelState>,
 }
 
@@ -148,7 +158,7 @@ impl ModelCall for HookedModelCall {
         scope: &EffectContext,
         sink: &mut dyn FnMut(ReplyDelta),
     ) -> Result<Reply, Fault> {
-        let Self { call, purpose, attempt, shared } = *self;
+        let Self { call, purpose, attempt, shared, .. } = *self;
         let hooks = &shared.hooks;
         if purpose == CallPurpose::Compaction && attempt == 1 {
             lock(&shared.next).was_compacted = true;
@@ -174,6 +184,11 @@ impl ModelCall for HookedModelCall {
         }
         lock(&shared.next).context.extend(chain.context());
         Ok(reply)
+    }
+
+    fn request_digest(&self) -> Option<RequestDigest> {
+        let digest = self.call.request_digest()?;
+        Some(RequestDigest { is_altered: digest.is_altered || self.is_altered, ..digest })
     }
 }
 

@@ -231,7 +231,7 @@ fn with_remarks(result: ToolResult, remarks: &[String]) -> ToolResult {
         }
         text.push_str(remark);
     }
-    let ToolResult { call, status, duration, changes, reads, images, .. } = result;
+    let ToolResult { call, status, duration, changes, reads, images, whole_output, .. } = result;
     let result = ToolResult::new(call, status, text).with_images(images);
-    ToolResult { duration, changes, reads, ..result }
+    ToolResult { duration, changes, reads, whole_output, ..result }
 }

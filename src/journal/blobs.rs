@@ -12,7 +12,7 @@ use tempfile::TempPath;
 use super::Durability;
 use super::error::{IoContext, JournalError, Result};
 use super::folder;
-use crate::model::hex;
+use crate::model::{Sha256Digest, hex};
 use crate::port::unique_id;
 
 /// The long texts of one session.
@@ -82,9 +82,19 @@ impl BlobStore {
     }
 }
 
+/// Returns the SHA-256 digest.
+pub(super) fn sha256(bytes: &[u8]) -> Sha256Digest {
+    Sha256Digest(Sha256::digest(bytes).into())
+}
+
 /// Returns the SHA-256 digest in hexadecimal.
 pub(crate) fn sha256_hex(bytes: &[u8]) -> String {
-    hex(&Sha256::digest(bytes))
+    sha256(bytes).to_string()
+}
+
+/// Returns the digest of what was hashed so far.
+pub(super) fn digest_of(hasher: &Sha256) -> Sha256Digest {
+    Sha256Digest(hasher.clone().finalize().into())
 }
 
 /// Returns the SHA-256 digest of the rest of a file, in hexadecimal.
@@ -160,10 +170,10 @@ impl<W: Write> HashingWriter<W> {
         Self { out, hasher: Sha256::new() }
     }
 
-    /// Returns the digest, in hexadecimal digits.
-    pub(super) fn finish(mut self) -> io::Result<String> {
+    /// Returns the digest.
+    pub(super) fn finish(mut self) -> io::Result<Sha256Digest> {
         self.out.flush()?;
-        Ok(hex(&self.hasher.finalize()))
+        Ok(digest_of(&self.hasher))
     }
 }
 

@@ -9,8 +9,10 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use sha2::{Digest as _, Sha256};
+
 use super::Durability;
-use super::blobs::BlobStore;
+use super::blobs::{BlobStore, digest_of};
 use super::error::{IoContext, JournalError, Result};
 use super::header::{EndedRecord, ResumedRecord, SessionHeader, WallTime};
 use super::journal_reader::JournalPosition;
@@ -19,7 +21,7 @@ use super::session_id::SessionId;
 use super::space_reservation::SpaceReservation;
 use super::steering_queue::SteeringQueue;
 use crate::machine::{Done, Event, Fingerprint};
-use crate::model::{CheckpointRecord, RunTime, TimeSpan};
+use crate::model::{CheckpointRecord, RunTime, Sha256Digest, TimeSpan};
 use crate::port::{Journal, JournalRecord, StoreError};
 
 /// The journal of a session that this process runs.
@@ -35,6 +37,8 @@ pub struct FileJournal {
     pub(super) blobs: BlobStore,
     pub(super) queue: SteeringQueue,
     pub(super) position: JournalPosition,
+    /// Hashes all records.
+    pub(super) hasher: Sha256,
     pub(super) reservation: SpaceReservation,
     pub(super) health: WriterHealth,
     /// The wall-clock time at session time zero.
@@ -89,7 +93,8 @@ impl FileJournal {
     ) -> Result<()> {
         self.epoch = now.minus(at);
         let line = self.record_line(at, RecordBody::Resumed(resumed)).with_fingerprint(fingerprint);
-        self.write_line(&RecordLine { ts: Some(now), ..line })?;
+        let hash_before = Some(digest_of(&self.hasher));
+        self.write_line(&RecordLine { ts: Some(now), hash_before, ..line })?;
         self.sync_file()
     }
 
@@ -127,6 +132,7 @@ impl FileJournal {
                     .io_context("reserve space for", &self.path)?;
             }
             self.file.write_all_at(&buffer, offset).io_context("write to", &self.path)?;
+            self.hasher.update(&buffer);
             self.position = next;
             self.sync_time = TimeSpan::ZERO;
             Ok(())
@@ -197,7 +203,8 @@ impl Journal for FileJournal {
                 let ended = ended_record(done);
                 let line = self.record_line(at, RecordBody::Ended(&ended));
                 let line = line.with_fingerprint(fingerprint);
-                let written = self.write_line(&RecordLine { ts, ..line });
+                let hash_before = Some(digest_of(&self.hasher));
+                let written = self.write_line(&RecordLine { ts, hash_before, ..line });
                 // The end summarizes records that can be synced without it.
                 if matches!(self.health, WriterHealth::Full(_)) {
                     self.health = before;
@@ -211,6 +218,11 @@ impl Journal for FileJournal {
     fn sync(&mut self) -> Result<(), StoreError> {
         self.check_health()?;
         self.sync_file().map_err(|error| StoreError(text(&error)))
+    }
+
+    fn head(&self) -> Option<Sha256Digest> {
+        let is_known = !matches!(self.health, WriterHealth::Poisoned(_));
+        is_known.then(|| digest_of(&self.hasher))
     }
 }
 

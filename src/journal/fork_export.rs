@@ -7,8 +7,9 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use memchr::memmem;
+use sha2::{Digest as _, Sha256};
 
-use super::blobs::{self, BlobStore};
+use super::blobs::{self, BlobStore, digest_of};
 use super::error::{IoContext, JournalError, Result};
 use super::file_journal::lock;
 use super::header::{Ancestry, SessionHeader};
@@ -161,7 +162,7 @@ impl SessionStore {
         out: &mut dyn Write,
     ) -> Result<u64> {
         let mut reader = self.reader(session)?;
-        let mut copy = RecordCopier { out, crc: 0 };
+        let mut copy = RecordCopier::new(out);
         let (mut records, mut is_masked) = (0, false);
         while let Some(stored) = next_record(&mut reader)? {
             let mut text = reader.last_record();
@@ -183,7 +184,10 @@ impl SessionStore {
             {
                 remove_mark(&mut masked);
             }
-            copy.write_record(masked)?;
+            if is_masked && stored.timing.is_some_and(|timing| timing.request.is_some()) {
+                remove_request(&mut masked);
+            }
+            copy.write_record(masked, &stored)?;
             records += 1;
         }
         Ok(records)
@@ -199,13 +203,14 @@ impl SessionStore {
         // An export contains all texts, so references are not resolved.
         let nowhere = BlobStore::new(path.join("none"), Durability::Os);
         let mut again = file.try_clone().io_context("open", path)?;
-        let reader = JournalReader::new(path, file, nowhere.clone());
+        let mut reader = JournalReader::new(path, file, nowhere.clone());
         let no = |reason: String| JournalError::NotAnExport { path: path.to_owned(), reason };
-        let (history, end) =
-            replay(reader, SessionId::generate(), |_, _, _| {}).map_err(|error| match error {
+        let (history, end) = replay(&mut reader, SessionId::generate(), |_, _, _| {}).map_err(
+            |error| match error {
                 JournalError::ReadOnly { reason, .. } => no(reason.to_string()),
                 error => error,
-            })?;
+            },
+        )?;
         if let JournalEndKind::ReadOnly(reason) = &end.kind {
             return Err(no(reason.to_string()));
         }
@@ -252,7 +257,7 @@ impl SessionStore {
             // No other process knows the file; the lock shows that it is in use.
             lock(&file, &temporary)?;
             let mut out = BufWriter::new(&file);
-            let mut copy = RecordCopier { out: &mut out, crc: 0 };
+            let mut copy = RecordCopier::new(&mut out);
             while let Some(stored) = next_record(&mut reader)?.filter(|stored| stored.seq <= last) {
                 match (&stored.content, replacement.filter(|_| stored.seq == last)) {
                     (content, Some(instead)) => {
@@ -280,7 +285,7 @@ impl SessionStore {
                         for blob in stored.blobs.values() {
                             blobs.copy_from(blob, reader.blobs())?;
                         }
-                        copy.write_record(reader.last_record())?;
+                        copy.write_record(reader.last_record(), &stored)?;
                     }
                 }
             }
@@ -316,6 +321,15 @@ fn remove_mark(text: &mut Vec<u8>) {
     }
 }
 
+/// Removes the digest of a request from a record that has one: behind a masked text, another request is built. What comes
+/// before it in the record are numbers and names.
+fn remove_request(text: &mut Vec<u8>) {
+    let Some(start) = memmem::find(text, b",\"request\":{") else { return };
+    if let Some(length) = text[start..].iter().position(|byte| *byte == b'}') {
+        text.drain(start..=start + length);
+    }
+}
+
 /// Escapes the record so that no text in it is a command to a CI system that it may be printed to: `##[name]` and
 /// `##vso[name]` are commands anywhere in a line. The escaped bracket is the same JSON.
 fn without_commands(text: Vec<u8>) -> Vec<u8> {
@@ -345,18 +359,31 @@ fn replace_result(content: &StoredContent, instead: &ReplacementResult) -> Optio
 struct RecordCopier<'a> {
     out: &'a mut dyn Write,
     crc: u32,
+    hasher: Sha256,
 }
 
-impl RecordCopier<'_> {
+impl<'a> RecordCopier<'a> {
+    fn new(out: &'a mut dyn Write) -> Self {
+        Self { out, crc: 0, hasher: Sha256::new() }
+    }
+
     fn write_line(&mut self, line: &RecordLine<'_>, blobs: &BlobStore) -> Result<()> {
         let mut text = Vec::new();
         line.write(blobs, &mut text)?;
-        self.write_record(text)
+        self.write_text(text)
     }
 
-    /// Writes a record unchanged.
-    fn write_record(&mut self, mut text: Vec<u8>) -> Result<()> {
+    /// Writes a record unchanged, but for the hash of the records before it.
+    fn write_record(&mut self, mut text: Vec<u8>, stored: &StoredRecord) -> Result<()> {
+        if stored.hash_before.is_some() {
+            record_line::replace_hash(&mut text, digest_of(&self.hasher));
+        }
+        self.write_text(text)
+    }
+
+    fn write_text(&mut self, mut text: Vec<u8>) -> Result<()> {
         self.crc = seal(&mut text, self.crc);
+        self.hasher.update(&text);
         self.out.write_all(&text).io_context("write", Path::new("the copy"))
     }
 }

@@ -74,6 +74,9 @@ pub struct SessionSetup {
     /// The JSON Schema of the final answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schema: Option<Arc<Value>>,
+    /// The settings that the bytes of requests depend on; null if they are not known.
+    #[serde(default, skip_serializing_if = "Value::is_null")]
+    pub requests: Value,
     /// Further options of the run, to be used when it is resumed.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub options: Value,

@@ -4,12 +4,14 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
+use sha2::{Digest as _, Sha256};
 use thiserror::Error;
 
-use super::blobs::BlobStore;
+use super::blobs::{BlobStore, digest_of};
 use super::error::{IoContext, Result};
 use super::record_line::{self, StoredContent, StoredRecord};
 use crate::machine::EventKind;
+use crate::model::Sha256Digest;
 
 /// The damage of a record.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -78,6 +80,10 @@ pub struct JournalReader {
     blobs: BlobStore,
     line: Vec<u8>,
     position: JournalPosition,
+    /// Hashes the valid prefix, if it is wanted.
+    hasher: Option<Sha256>,
+    /// Whether the newest record has another hash of those before it than they have.
+    has_wrong_hash: bool,
 }
 
 /// The longest line that was ever written.
@@ -91,7 +97,29 @@ impl JournalReader {
             blobs,
             line: Vec::new(),
             position: JournalPosition::default(),
+            hasher: None,
+            has_wrong_hash: false,
         }
+    }
+
+    /// Returns the reader with a hash of what it reads.
+    pub(super) fn with_hash(self) -> Self {
+        Self { hasher: Some(Sha256::new()), ..self }
+    }
+
+    /// Returns the SHA-256 of the valid prefix that was read so far, if it is wanted.
+    pub(super) fn hash(&self) -> Option<Sha256Digest> {
+        self.hasher.as_ref().map(digest_of)
+    }
+
+    /// Returns the hasher of the valid prefix, if it is wanted.
+    pub(super) fn into_hasher(self) -> Option<Sha256> {
+        self.hasher
+    }
+
+    /// Returns whether the newest record has another hash of those before it than they have.
+    pub(super) fn has_wrong_hash(&self) -> bool {
+        self.has_wrong_hash
     }
 
     /// Returns the end of the valid prefix that was read so far.
@@ -169,12 +197,18 @@ impl JournalReader {
         if matches!(stored.content, StoredContent::Header(_)) != (seq == 0) {
             return ReadRecord::Damage(RecordDamage::MisplacedHeader);
         }
+        let stated = stored.hash_before.filter(|_| self.hasher.is_some());
+        self.has_wrong_hash = stated.is_some() && stated != self.hash();
         self.pass(crc);
         ReadRecord::Record(stored)
     }
 
     /// Adds the last line to the valid prefix.
     fn pass(&mut self, crc: u32) {
+        if let Some(hasher) = &mut self.hasher {
+            hasher.update(&self.line);
+            hasher.update(b"\n");
+        }
         let JournalPosition { offset, seq, .. } = self.position;
         self.position =
             JournalPosition { offset: offset + self.line.len() as u64 + 1, seq: seq + 1, crc };
@@ -191,7 +225,7 @@ impl JournalReader {
     /// # Errors
     ///
     /// Fails if the file can't be read.
-    pub(super) fn scan_after_damage(mut self) -> Result<RecordsAfterDamage> {
+    pub(super) fn scan_after_damage(&mut self) -> Result<RecordsAfterDamage> {
         let offset = self.position.offset;
         self.input.seek(SeekFrom::Start(offset)).io_context("read", &self.path)?;
         // Either the checksum alone may be damaged, or anything but the checksum.

@@ -6,8 +6,9 @@
 //! ```
 //!
 //! One line of JSON per record, with its sequence number and a checksum that continues the one of the line before.
-//! One process writes, any can read. Everything else (the state of a session, how it is resumed, the [`index`] across
-//! sessions) is computed from these lines.
+//! A writer hashes all lines with SHA-256, and stores the hash where a run is resumed or ends; texts in files of their own
+//! are covered by their digests in the lines. One process writes, any can read. Everything else (the state of a session,
+//! how it is resumed, the [`index`] across sessions) is computed from these lines.
 
 mod blobs;
 mod error;

@@ -14,7 +14,7 @@ use super::header::{EndedRecord, ResumedRecord, SessionHeader, WallTime};
 use super::journal_reader::{ReadRecord, RecordDamage};
 use super::steering_queue::MessageId;
 use crate::machine::{Event, EventKind, Fingerprint, StateKind};
-use crate::model::{CheckpointRecord, Digest, EffectId, RunTime, TimeSpan};
+use crate::model::{CheckpointRecord, Digest, EffectId, RunTime, Sha256Digest, TimeSpan};
 use crate::port::CallTiming;
 
 /// A stored record.
@@ -34,6 +34,8 @@ pub struct StoredRecord {
     pub sync_time: TimeSpan,
     /// The messages from other processes that it contains.
     pub message_ids: Vec<MessageId>,
+    /// The SHA-256 of all records before it, in records at which a run begins again or ends.
+    pub hash_before: Option<Sha256Digest>,
     /// Its content.
     pub content: StoredContent,
     /// The texts that are stored separately, with their JSON pointers.
@@ -95,6 +97,8 @@ pub(super) struct RecordLine<'a> {
     pub(super) sync_time: TimeSpan,
     #[serde(rename = "mail", skip_serializing_if = "<[MessageId]>::is_empty")]
     pub(super) message_ids: &'a [MessageId],
+    #[serde(rename = "chain", skip_serializing_if = "Option::is_none")]
+    pub(super) hash_before: Option<Sha256Digest>,
     #[serde(flatten)]
     pub(super) body: RecordBody<'a>,
 }
@@ -128,6 +132,8 @@ struct ParsedFields<'a> {
     sync_time: TimeSpan,
     #[serde(default, rename = "mail")]
     message_ids: Vec<MessageId>,
+    #[serde(rename = "chain")]
+    hash_before: Option<Sha256Digest>,
     #[serde(default)]
     blobs: BTreeMap<String, BlobRef>,
     header: Option<Box<SessionHeader>>,
@@ -144,6 +150,9 @@ const CRC_SUFFIX: &[u8] = b"\"}";
 
 /// The length of the sealed end of a line.
 const SEAL_LENGTH: usize = CRC_PREFIX.len() + 8 + CRC_SUFFIX.len();
+
+/// The text before the hash of the records before a record.
+const HASH: &[u8] = b",\"chain\":\"";
 
 /// The prefix of an event record, up to the event's name.
 const EVENT: &[u8] = b"\"event\":{\"";
@@ -181,6 +190,7 @@ impl<'a> RecordLine<'a> {
             timing: None,
             sync_time: TimeSpan::ZERO,
             message_ids: &[],
+            hash_before: None,
             body,
         }
     }
@@ -253,6 +263,18 @@ pub(crate) fn seal(line: &mut Vec<u8>, before: u32) -> u32 {
     line.extend_from_slice(CRC_SUFFIX);
     line.push(b'\n');
     crc
+}
+
+/// Replaces the stored hash of the records before a record that has one: in a copy, other records come before it. What
+/// precedes it in the record are numbers and names.
+pub(super) fn replace_hash(record: &mut [u8], hash: Sha256Digest) {
+    if let Some(start) = memmem::find(record, HASH) {
+        let digits = hash.to_string();
+        let start = start + HASH.len();
+        if let Some(stored) = record.get_mut(start..start + digits.len()) {
+            stored.copy_from_slice(digits.as_bytes());
+        }
+    }
 }
 
 /// Splits a line without its end into its body and its checksum, without verifying that.
@@ -371,6 +393,7 @@ impl ParsedFields<'_> {
             timing: self.timing,
             sync_time: self.sync_time,
             message_ids: self.message_ids,
+            hash_before: self.hash_before,
             content: content.unwrap_or(StoredContent::Other),
             blobs: self.blobs,
         }
@@ -409,7 +432,11 @@ mod tests {
     fn written(event: &Event, blobs: &BlobStore) -> Vec<u8> {
         let fingerprint = Fingerprint { state: StateKind::CallingSending, digest: Digest(0xab) };
         let line = RecordLine {
-            timing: Some(CallTiming { encode: TimeSpan(5), first_byte: Some(TimeSpan(9)) }),
+            timing: Some(CallTiming {
+                encode: TimeSpan(5),
+                first_byte: Some(TimeSpan(9)),
+                request: None,
+            }),
             sync_time: TimeSpan(1_000),
             ..RecordLine::new(3, RunTime(44), RecordBody::Event(event))
                 .with_fingerprint(fingerprint)

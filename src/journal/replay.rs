@@ -19,7 +19,7 @@ use crate::machine::{
 };
 use crate::model::{
     CallId, CheckpointKind, CheckpointOutcome, CheckpointRecord, EffectId, FaultKind, RunTime,
-    TimeSpan,
+    Sha256Digest, TimeSpan,
 };
 
 /// The state of a session, and what a resume needs to know of its records.
@@ -112,6 +112,10 @@ pub struct ReplayedRecord {
     pub is_advanced: bool,
     /// Where the replay differs from the stored records, if it does here.
     pub divergence: Option<Divergence>,
+    /// The SHA-256 of the journal up to the record, if it is wanted.
+    pub hash: Option<Sha256Digest>,
+    /// Whether the record has another hash of those before it than they have, if hashes are wanted.
+    pub has_wrong_hash: bool,
 }
 
 /// A record that was written in another state than the replay is in.
@@ -136,6 +140,8 @@ pub struct JournalEnd {
     pub position: JournalPosition,
     /// What follows it.
     pub kind: JournalEndKind,
+    /// The SHA-256 of the valid prefix, if it is wanted.
+    pub hash: Option<Sha256Digest>,
 }
 
 /// What follows the valid prefix of a journal.
@@ -255,7 +261,9 @@ impl SessionHistory {
             }
             StoredContent::Header(_) | StoredContent::Partial(_) | StoredContent::Other => false,
         };
-        (self, ReplayedRecord { fingerprint, is_advanced, divergence: difference })
+        let (hash, has_wrong_hash) = (None, false);
+        let divergence = difference;
+        (self, ReplayedRecord { fingerprint, is_advanced, divergence, hash, has_wrong_hash })
     }
 
     fn add_model_usage(&mut self, before: &State, event: Option<&Event>) {
@@ -421,7 +429,7 @@ fn is_unpaid(event: &Event) -> bool {
 ///
 /// Fails if the file can't be read, or has no header.
 pub(super) fn replay(
-    mut reader: JournalReader,
+    reader: &mut JournalReader,
     session: SessionId,
     mut see: impl FnMut(&SessionHistory, &StoredRecord, &ReplayedRecord),
 ) -> Result<(SessionHistory, JournalEnd)> {
@@ -445,7 +453,8 @@ pub(super) fn replay(
             ReadRecord::Record(stored) => {
                 is_synced |= stored.sync_time > TimeSpan::ZERO;
                 let (next, replayed) = history.apply(&stored);
-                see(&next, &stored, &replayed);
+                let (hash, has_wrong_hash) = (reader.hash(), reader.has_wrong_hash());
+                see(&next, &stored, &ReplayedRecord { hash, has_wrong_hash, ..replayed });
                 history = next;
             }
             ReadRecord::End => break JournalEndKind::Whole,
@@ -456,7 +465,7 @@ pub(super) fn replay(
             ReadRecord::Damage(damage) => break JournalEndKind::Torn(damage),
         }
     };
-    let position = reader.position();
+    let (position, hash) = (reader.position(), reader.hash());
     let is_hole = reader.has_zeros();
     let kind = match kind {
         JournalEndKind::Whole | JournalEndKind::Torn(RecordDamage::Unterminated) if is_newer => {
@@ -474,7 +483,7 @@ pub(super) fn replay(
         },
         other => other,
     };
-    Ok((history, JournalEnd { position, kind }))
+    Ok((history, JournalEnd { position, kind, hash }))
 }
 
 impl StoredContent {

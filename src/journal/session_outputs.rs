@@ -5,10 +5,12 @@ use std::io::{self, BufReader, BufWriter, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use super::Durability;
-use super::blobs::{HashingWriter, TemporaryFile, replace_file, sha256_hex, sha256_of_file};
+use super::blobs::{
+    HashingWriter, TemporaryFile, replace_file, sha256, sha256_hex, sha256_of_file,
+};
 use super::error::{IoContext, Result};
 use super::folder;
-use crate::model::CallId;
+use crate::model::{CallId, Sha256Digest};
 use crate::workspace::{LinePage, LinePosition, read_line_page};
 
 /// The complete outputs of one session, by call.
@@ -25,20 +27,21 @@ impl SessionOutputs {
         Self { folder, durability }
     }
 
-    /// Stores the complete output of a call.
+    /// Stores the complete output of a call, and returns its digest.
     ///
     /// # Errors
     ///
     /// Fails on an I/O error.
-    pub fn store(&self, call: &CallId, text: &str) -> Result<()> {
+    pub fn store(&self, call: &CallId, text: &str) -> Result<Sha256Digest> {
         folder::create_durable(&self.folder, self.durability)?;
-        let path = self.path(call, &sha256_hex(text.as_bytes()));
+        let digest = sha256(text.as_bytes());
+        let path = self.path(call, digest);
         let other = self.find(call).filter(|other| *other != path);
         replace_file(&path, text.as_bytes(), self.durability).io_context("write", &path)?;
-        other.map_or(Ok(()), |other| fs::remove_file(&other).io_context("remove", &other))
+        remove_other(other).map(|()| digest)
     }
 
-    /// Stores the complete output of a call as a function writes it, in bounded memory.
+    /// Does the same as a function writes the output, in bounded memory.
     ///
     /// # Errors
     ///
@@ -47,15 +50,26 @@ impl SessionOutputs {
         &self,
         call: &CallId,
         write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
-    ) -> Result<()> {
+    ) -> Result<Sha256Digest> {
         folder::create_durable(&self.folder, self.durability)?;
         let file = TemporaryFile::create(&self.folder).io_context("write", &self.folder)?;
         let mut out = HashingWriter::new(BufWriter::new(file.file()));
         let written = write(&mut out).and_then(|()| out.finish());
-        let path = self.path(call, &written.io_context("write", &self.folder)?);
+        let digest = written.io_context("write", &self.folder)?;
+        let path = self.path(call, digest);
         let other = self.find(call).filter(|other| *other != path);
         file.publish(&path, self.durability).io_context("write", &path)?;
-        other.map_or(Ok(()), |other| fs::remove_file(&other).io_context("remove", &other))
+        remove_other(other).map(|()| digest)
+    }
+
+    /// Verifies that the complete output of a call is stored as it was.
+    ///
+    /// # Errors
+    ///
+    /// Fails if it is missing, or differs.
+    pub fn verify(&self, call: &CallId, digest: Sha256Digest) -> io::Result<()> {
+        let path = self.path(call, digest);
+        check_digest(&mut File::open(&path)?, &path)
     }
 
     /// Returns a new file beside the outputs, which is removed when it is closed.
@@ -98,7 +112,7 @@ impl SessionOutputs {
 
     /// The id of a call is a text of the model, so no file is named by it. The name contains a digest of the content
     /// too, so that a partial file after a power cut is detected.
-    fn path(&self, call: &CallId, content: &str) -> PathBuf {
+    fn path(&self, call: &CallId, content: Sha256Digest) -> PathBuf {
         let call = sha256_hex(call.as_str().as_bytes());
         self.folder.join(format!("{call}.{content}"))
     }
@@ -130,6 +144,11 @@ impl SessionOutputs {
         }
         folder::sync(&self.folder, self.durability)
     }
+}
+
+/// Removes the earlier output of a call.
+fn remove_other(other: Option<PathBuf>) -> Result<()> {
+    other.map_or(Ok(()), |other| fs::remove_file(&other).io_context("remove", &other))
 }
 
 /// Fails unless a file has the content that its name says.

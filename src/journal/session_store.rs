@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use rustix::fs::OFlags;
+use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
 
 use super::blobs::{self, BlobStore};
@@ -132,7 +133,8 @@ impl SessionStore {
             // No other process knows the file yet, so its lock is free; it is locked before it gets its name.
             lock(&file, &temporary)?;
             let (start, arrived) = (JournalPosition::default(), BTreeSet::new());
-            let mut journal = self.journal(session, file, start, header.created, arrived);
+            let begun = (start, Sha256::new());
+            let mut journal = self.journal(session, file, begun, header.created, arrived);
             journal.write_header(header)?;
             self.publish(&temporary, session).map(|()| journal)
         };
@@ -212,8 +214,10 @@ impl SessionStore {
             return Err(JournalError::UnknownSession(session.to_string()));
         }
         let read = file.try_clone().io_context("open", &path)?;
-        let reader = JournalReader::new(&path, read, self.blobs(session));
-        let (history, JournalEnd { position, kind }) = replay(reader, session, |_, _, _| {})?;
+        let mut reader = JournalReader::new(&path, read, self.blobs(session)).with_hash();
+        let (history, end) = replay(&mut reader, session, |_, _, _| {})?;
+        let JournalEnd { position, kind, .. } = end;
+        let begun = (position, reader.into_hasher().unwrap_or_default());
         let history = check_session(session, history)?;
         if let Some(reason) = history.header.newer_format() {
             return Err(JournalError::ReadOnly { session, reason });
@@ -231,7 +235,7 @@ impl SessionStore {
             }
         };
         let arrived = history.delivered_messages.clone();
-        let journal = self.journal(session, file, position, history.epoch, arrived);
+        let journal = self.journal(session, file, begun, history.epoch, arrived);
         let is_over = |session: &SessionId| self.is_running(*session).is_ok_and(|is| !is);
         let delegated = history.delegated_sessions().into_iter().filter(is_over);
         let delegated = delegated.filter_map(|session| self.replay(session, |_, _, _| {}).ok());
@@ -300,7 +304,21 @@ impl SessionStore {
         session: SessionId,
         see: impl FnMut(&SessionHistory, &StoredRecord, &ReplayedRecord),
     ) -> Result<(SessionHistory, JournalEnd)> {
-        let (history, end) = replay(self.reader(session)?, session, see)?;
+        let (history, end) = replay(&mut self.reader(session)?, session, see)?;
+        Ok((check_session(session, history)?, end))
+    }
+
+    /// Does the same, with the hashes of the records.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`replay`](Self::replay) does.
+    pub fn replay_with_hashes(
+        &self,
+        session: SessionId,
+        see: impl FnMut(&SessionHistory, &StoredRecord, &ReplayedRecord),
+    ) -> Result<(SessionHistory, JournalEnd)> {
+        let (history, end) = replay(&mut self.reader(session)?.with_hash(), session, see)?;
         Ok((check_session(session, history)?, end))
     }
 
@@ -555,7 +573,7 @@ impl SessionStore {
         &self,
         session: SessionId,
         file: File,
-        position: JournalPosition,
+        (position, hasher): (JournalPosition, Sha256),
         epoch: WallTime,
         arrived: BTreeSet<MessageId>,
     ) -> FileJournal {
@@ -567,6 +585,7 @@ impl SessionStore {
             blobs: self.blobs(session),
             queue: SteeringQueue::new(self.session_folder(session).join("mail"), arrived),
             position,
+            hasher,
             reservation: SpaceReservation::default(),
             health: WriterHealth::default(),
             epoch,

@@ -16,6 +16,7 @@ use super::model_spec::{ModelSpec, ModelSpecError};
 use super::model_table::{EffortError, ModelInfo, ModelTable};
 use super::playback_error::PlaybackError;
 use super::provider::Provider;
+use super::request_settings::RequestSettings;
 use super::scripted::{Script, ScriptPosition, ScriptedModel};
 use super::vertex;
 use super::wire::{Cloud, EffortSetting, StreamFraming, WireSetup};
@@ -323,6 +324,7 @@ fn build_target(
         effort: effort_setting(model, settings, table)?,
     };
     let url = url.unwrap_or_else(|| endpoint.join(&(provider.format.path)(&setup)));
+    let request_settings = RequestSettings::new(&setup).to_json();
     let wire = (provider.format.wire)(setup);
     let mut headers = HeaderMap::new();
     let accept = match (settings.stream, wire.framing()) {
@@ -396,6 +398,7 @@ fn build_target(
         key_source,
         signer,
         may_truncate: provider.may_truncate,
+        settings: request_settings,
         wire,
     })
 }

@@ -27,6 +27,7 @@ mod openai_chat;
 mod openai_responses;
 mod playback_error;
 mod provider;
+mod request_settings;
 mod schema;
 pub mod scripted;
 mod secret_command;
@@ -41,3 +42,4 @@ pub use connect::{ConnectError, EnvLookup, ModelConnectionSettings, connect, lis
 pub use model_spec::{ModelSpec, ModelSpecError};
 pub use playback_error::PlaybackError;
 pub use provider::{PROVIDERS, Provider, provider_names, provider_table};
+pub use request_settings::{RequestSettingsError, encoding_model};

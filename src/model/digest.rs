@@ -1,9 +1,12 @@
 //! A short, stable fingerprint: equal contents have equal digests, on every machine and in every release.
 
 use std::fmt;
+use std::str::FromStr;
 
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
+use thiserror::Error;
 
 /// A 64-bit FNV-1a fingerprint, for recognising a repetition; it protects against nothing.
 #[derive(
@@ -89,6 +92,56 @@ impl fmt::Display for Digest {
     }
 }
 
+/// A SHA-256 digest, written as 64 hexadecimal digits.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Sha256Digest(pub [u8; 32]);
+
+/// The text is not a SHA-256 digest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("a SHA-256 digest has 64 hexadecimal digits")]
+pub struct InvalidDigest;
+
+impl fmt::Display for Sha256Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&hex(&self.0))
+    }
+}
+
+impl fmt::Debug for Sha256Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self}")
+    }
+}
+
+impl FromStr for Sha256Digest {
+    type Err = InvalidDigest;
+
+    fn from_str(text: &str) -> Result<Self, InvalidDigest> {
+        let digits = text.as_bytes();
+        if digits.len() != 64 || !digits.iter().all(u8::is_ascii_hexdigit) {
+            return Err(InvalidDigest);
+        }
+        let mut bytes = [0; 32];
+        for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
+            let pair = std::str::from_utf8(pair).map_err(|_| InvalidDigest)?;
+            *byte = u8::from_str_radix(pair, 16).map_err(|_| InvalidDigest)?;
+        }
+        Ok(Self(bytes))
+    }
+}
+
+impl Serialize for Sha256Digest {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Sha256Digest {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        String::deserialize(from)?.parse().map_err(D::Error::custom)
+    }
+}
+
 /// Returns bytes in hexadecimal.
 pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
@@ -101,6 +154,19 @@ mod tests {
     #[test]
     fn a_digest_never_changes_between_releases() {
         assert_eq!(Digest::of("architect").to_string(), "2d74ded882c9893d");
+    }
+
+    #[test]
+    fn a_digest_is_read_back_as_it_was_written() {
+        let digest = Sha256Digest(std::array::from_fn(|index| index as u8 * 8));
+        let text = digest.to_string();
+        assert_eq!((text.len(), text.parse()), (64, Ok(digest)));
+        assert_eq!(text.to_uppercase().parse(), Ok(digest));
+        for invalid in ["", &text[1..], &format!("+{}", &text[1..]), &"é".repeat(32)] {
+            assert_eq!(invalid.parse::<Sha256Digest>(), Err(InvalidDigest), "{invalid}");
+        }
+        let json = serde_json::to_string(&digest).unwrap();
+        assert_eq!(serde_json::from_str::<Sha256Digest>(&json).unwrap(), digest);
     }
 
     #[test]

@@ -39,7 +39,7 @@ pub use conversation_item::{
 };
 pub use decision::Decision;
 pub(crate) use digest::DigestPiece;
-pub use digest::{Digest, hex};
+pub use digest::{Digest, InvalidDigest, Sha256Digest, hex};
 pub use fault::{Fault, FaultClass, FaultKind, RetryAdvice};
 pub use ids::{CallId, EffectId};
 pub use image::{Image, ImageType};

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::{CallId, Digest, Image, TimeSpan, word_enum};
+use super::{CallId, Digest, Image, Sha256Digest, TimeSpan, word_enum};
 
 /// The result of one tool call. Every call gets exactly one.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -29,6 +29,9 @@ pub struct ToolResult {
     /// The images that the text mentions.
     #[serde(default, skip_serializing_if = "<[_]>::is_empty")]
     pub images: Box<[Image]>,
+    /// The SHA-256 of the whole output, if the text is a part of it and the whole is stored beside the journal.
+    #[serde(default, rename = "whole", skip_serializing_if = "Option::is_none")]
+    pub whole_output: Option<Sha256Digest>,
 }
 
 word_enum! {
@@ -108,6 +111,7 @@ impl ToolResult {
             changes: Vec::new(),
             reads: Vec::new(),
             images: Box::default(),
+            whole_output: None,
         }
     }
 

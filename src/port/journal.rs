@@ -5,8 +5,9 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use super::RequestDigest;
 use crate::machine::{Done, Event, Fingerprint};
-use crate::model::{CheckpointRecord, EffectId, RunTime, TimeSpan};
+use crate::model::{CheckpointRecord, EffectId, RunTime, Sha256Digest, TimeSpan};
 
 /// The journal of a run.
 pub trait Journal: Send {
@@ -25,6 +26,11 @@ pub trait Journal: Send {
     /// Fails if that isn't certain. No further effect may start then, and the call must not be repeated: a system that has
     /// lost data may report success the second time.
     fn sync(&mut self) -> Result<(), StoreError>;
+
+    /// Returns the SHA-256 of all records so far; `None` if it is not known what is stored.
+    fn head(&self) -> Option<Sha256Digest> {
+        None
+    }
 }
 
 /// A record of the journal.
@@ -57,7 +63,7 @@ pub enum JournalRecord<'a> {
     },
 }
 
-/// The timing of a model call. It is only shown; no decision depends on it.
+/// The timing and the request of a model call. They are only shown; no decision depends on them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CallTiming {
     /// The time for encoding the request.
@@ -65,6 +71,9 @@ pub struct CallTiming {
     /// The time from there to the first byte of the reply, or `None` if no byte arrived.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_byte: Option<TimeSpan>,
+    /// The digest of the request, which a replay compares with the one that it builds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request: Option<RequestDigest>,
 }
 
 /// Why a record could not be stored.

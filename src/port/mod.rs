@@ -26,7 +26,7 @@ pub use effect_context::{EffectContext, EffectMessage, Sleep};
 pub use effect_notice::{EffectNotice, HookOutcome, HookPoint, HookRun};
 pub use journal::{CallTiming, Journal, JournalRecord, NoJournal, StoreError};
 pub use message_source::{MessageSource, NoMessages};
-pub use model::{Model, ModelCall, ModelRequest, ReplyDelta, ToolSpec};
+pub use model::{Model, ModelCall, ModelRequest, ReplyDelta, RequestDigest, ToolSpec};
 pub use observer::{Disconnected, NoObserver, Observer, RunEvent};
 pub use pre_call_hooks::{NoPreCallHooks, PreCallHooks};
 pub use toolbox::{ApprovedCall, AuthorizationOutcome, NoTools, PreparedCall, Toolbox};

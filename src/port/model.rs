@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::EffectContext;
 use crate::machine::{CallPurpose, ConversationEntry};
-use crate::model::{Fault, Reply, Tokens};
+use crate::model::{Fault, Reply, Sha256Digest, Tokens};
 
 /// A model behind an API format.
 pub trait Model: Send {
@@ -17,6 +17,12 @@ pub trait Model: Send {
     ///
     /// Fails if the request can't be made, for example without an API key.
     fn prepare(&mut self, ask: &ModelRequest<'_>) -> Result<Box<dyn ModelCall>, Fault>;
+
+    /// Returns the settings that its requests depend on besides their content, with which they can be encoded again; null
+    /// for a model that sends none.
+    fn request_settings(&self) -> Value {
+        Value::Null
+    }
 }
 
 /// A request that is ready to be sent.
@@ -31,6 +37,23 @@ pub trait ModelCall: Send {
         scope: &EffectContext,
         sink: &mut dyn FnMut(ReplyDelta),
     ) -> Result<Reply, Fault>;
+
+    /// Returns the digest of the request; `None` if none is sent.
+    fn request_digest(&self) -> Option<RequestDigest> {
+        None
+    }
+}
+
+/// The digest of the body of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RequestDigest {
+    /// The SHA-256 of the body.
+    pub sha256: Sha256Digest,
+    /// The length of the body.
+    pub bytes: u64,
+    /// Whether something changed the request that is not stored: a hook, or the budget of a batch.
+    #[serde(default, rename = "altered", skip_serializing_if = "std::ops::Not::not")]
+    pub is_altered: bool,
 }
 
 /// A request to a model.

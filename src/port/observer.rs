@@ -3,7 +3,7 @@
 use thiserror::Error;
 
 use crate::machine::{Event, Machine, MachineOutput};
-use crate::model::{EffectId, RunTime};
+use crate::model::{EffectId, RunTime, Sha256Digest};
 use crate::port::{EffectNotice, ReplyDelta};
 
 /// An observer of a run. It can't change the run.
@@ -68,6 +68,8 @@ pub enum RunEvent<'a> {
         at: RunTime,
         /// The machine in its final state.
         machine: &'a Machine,
+        /// The SHA-256 of the journal, if there is one.
+        journal_hash: Option<Sha256Digest>,
     },
 }
 

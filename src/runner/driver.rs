@@ -8,16 +8,17 @@ use serde_json::Value;
 use super::checkpoints::CheckpointProgress;
 use super::executor::{DriverInput, Executor};
 use crate::machine::{
-    Authorization, CallIntent, Effect, Event, Fingerprint, Machine, MachineOutput, State,
+    Authorization, CallIntent, CallPurpose, Effect, Event, Fingerprint, Machine, MachineOutput,
+    State,
 };
 use crate::model::{
-    CallId, EffectId, RunTime, Signal, TimeSpan, ToolResult, ToolStatus, UserMessage,
+    CallId, EffectId, RunTime, Signal, TimeSpan, Tokens, ToolResult, ToolStatus, UserMessage,
 };
 use crate::port::{
     AnswerChecks, ApprovedCall, AuthorizationOutcome, CallTiming, CancellationToken, Checkpoints,
-    Clock, Disconnected, Journal, JournalRecord, MessageSource, Model, NoAnswerChecks,
-    NoCheckpoints, NoJournal, NoMessages, NoObserver, NoPreCallHooks, NoTools, Observer,
-    PreCallHooks, PreparedCall, ReplyDelta, RunEvent, StoreError, ToolSpec, Toolbox,
+    Clock, Disconnected, Journal, JournalRecord, MessageSource, Model, ModelRequest,
+    NoAnswerChecks, NoCheckpoints, NoJournal, NoMessages, NoObserver, NoPreCallHooks, NoTools,
+    Observer, PreCallHooks, PreparedCall, ReplyDelta, RunEvent, StoreError, ToolSpec, Toolbox,
 };
 
 /// Drives one run from its first effects to its end.
@@ -124,6 +125,34 @@ impl RequestContext {
         self.system.len() as u64
     }
 
+    /// Makes a request for this state of a run, and calls a function with it and its estimated size.
+    pub fn with_request<T>(
+        &self,
+        machine: &Machine,
+        (purpose, attempt, max_output): (CallPurpose, u32, Option<Tokens>),
+        of: impl FnOnce(&ModelRequest<'_>, Tokens) -> T,
+    ) -> T {
+        let no_tools = [].into();
+        let content = machine.request_content(purpose, self.system_bytes());
+        let tools = match purpose {
+            CallPurpose::Agent => &self.tools,
+            CallPurpose::Compaction | CallPurpose::Closing => &no_tools,
+        };
+        let request = ModelRequest {
+            model: machine.state.run().model,
+            purpose,
+            attempt,
+            system: &self.system,
+            tools,
+            entries: &content.entries,
+            input_bound: content.upper_bound,
+            instruction: content.instruction.as_deref(),
+            max_output,
+            schema: self.schema.as_ref().filter(|_| purpose == CallPurpose::Agent),
+        };
+        of(&request, content.size)
+    }
+
     /// Returns the bytes that are part of every request, for estimates of its size.
     pub fn request_bytes(&self) -> u64 {
         let tool = |tool: &ToolSpec| {
@@ -186,7 +215,8 @@ impl Driver {
             self = self.handle_input(input);
         }
         self.wait_idle();
-        let ended = RunEvent::Ended { at: self.clock.now(), machine: &self.machine };
+        let (at, journal_hash) = (self.clock.now(), self.ports.journal.head());
+        let ended = RunEvent::Ended { at, machine: &self.machine, journal_hash };
         let result = self.ports.observer.on_event(&ended);
         self.check_observer(result);
         self.machine

@@ -9,7 +9,7 @@ use crate::model::{
     EffectId, Fault, FaultKind, Tokens, ToolCall, ToolResult, ToolStatus, UserMessage,
 };
 use crate::port::{
-    AuthorizationOutcome, CallTiming, CancellationToken, EffectContext, JournalRecord, ModelRequest,
+    AuthorizationOutcome, CallTiming, CancellationToken, EffectContext, JournalRecord,
 };
 
 impl Driver {
@@ -89,41 +89,29 @@ impl Driver {
         attempt: u32,
         max_output: Option<Tokens>,
     ) {
-        let no_tools = [].into();
-        let request = self.machine.request_content(purpose, self.request_context.system_bytes());
-        let tools = match purpose {
-            CallPurpose::Agent => &self.request_context.tools,
-            CallPurpose::Compaction | CallPurpose::Closing => &no_tools,
-        };
-        let ask = ModelRequest {
-            model: self.machine.state.run().model,
-            purpose,
-            attempt,
-            system: &self.request_context.system,
-            tools,
-            entries: &request.entries,
-            input_bound: request.upper_bound,
-            instruction: request.instruction.as_deref(),
-            max_output,
-            schema: self.request_context.schema.as_ref().filter(|_| purpose == CallPurpose::Agent),
-        };
         self.partial_text.clear();
         let asked = self.clock.now();
-        let call = match self.ports.model.prepare(&ask) {
+        let (model, context) = (&mut self.ports.model, &self.request_context);
+        let (call, size) =
+            context.with_request(&self.machine, (purpose, attempt, max_output), |request, size| {
+                (model.prepare(request), size)
+            });
+        let call = match call {
             Ok(call) => call,
             Err(fault) => return self.local_events.push_back(Event::CallFailed { id, fault }),
         };
         let window = self.machine.state.run().rules.context.window;
-        if request.size > window {
+        if size > window {
             let message = format!(
                 "the request has about {} tokens, more than the context window of {}; it was not sent",
-                request.size.0, window.0
+                size.0, window.0
             );
             let fault = Fault::new(FaultKind::Overflow, message);
             return self.local_events.push_back(Event::CallFailed { id, fault });
         }
         let ready = self.clock.now();
-        let times = CallTiming { encode: ready.since(asked), first_byte: None };
+        let request = call.request_digest();
+        let times = CallTiming { encode: ready.since(asked), first_byte: None, request };
         self.timing = Some(PendingTiming { id, encoded_at: ready, timing: times });
         let tools = Arc::clone(&self.ports.tools);
         self.start_task(

@@ -7,7 +7,7 @@ use std::io::{self, BufReader, BufWriter, Read, Seek as _, Write};
 use std::sync::{Arc, Mutex};
 
 use crate::exec::Omission;
-use crate::model::CallId;
+use crate::model::{CallId, Sha256Digest};
 use crate::port::lock;
 use crate::workspace::{LinePage, LinePosition, read_line_page};
 
@@ -16,19 +16,23 @@ pub type TextWriter<'a> = &'a mut dyn FnMut(&mut dyn Write) -> io::Result<()>;
 
 /// Stores the full text of shortened results.
 pub trait OutputStore: Send + Sync + Debug {
-    /// Stores the full text of a call's result.
+    /// Stores the full text of a call's result. Returns its SHA-256 if the text outlives the process.
     ///
     /// # Errors
     ///
     /// Fails if it can't be stored.
-    fn store(&self, call: &CallId, text: Arc<str>) -> io::Result<()>;
+    fn store(&self, call: &CallId, text: Arc<str>) -> io::Result<Option<Sha256Digest>>;
 
-    /// Stores the full text of a call's result as a function writes it, in bounded memory.
+    /// Does the same as a function writes the text, in bounded memory.
     ///
     /// # Errors
     ///
     /// Fails if it can't be stored, or the function fails.
-    fn store_written(&self, call: &CallId, write: TextWriter<'_>) -> io::Result<()>;
+    fn store_written(
+        &self,
+        call: &CallId,
+        write: TextWriter<'_>,
+    ) -> io::Result<Option<Sha256Digest>>;
 
     /// Returns a new file for output until its text is stored. It is removed when it is closed.
     ///
@@ -103,16 +107,20 @@ impl MemoryOutputStore {
 }
 
 impl OutputStore for MemoryOutputStore {
-    fn store(&self, call: &CallId, text: Arc<str>) -> io::Result<()> {
+    fn store(&self, call: &CallId, text: Arc<str>) -> io::Result<Option<Sha256Digest>> {
         self.add(call, StoredText::Text(text));
-        Ok(())
+        Ok(None)
     }
 
-    fn store_written(&self, call: &CallId, write: TextWriter<'_>) -> io::Result<()> {
+    fn store_written(
+        &self,
+        call: &CallId,
+        write: TextWriter<'_>,
+    ) -> io::Result<Option<Sha256Digest>> {
         let mut out = BufWriter::new(tempfile::tempfile()?);
         write(&mut out)?;
         self.add(call, StoredText::File(out.into_inner()?));
-        Ok(())
+        Ok(None)
     }
 
     fn page(&self, call: &CallId, first: LinePosition, lines: u64) -> Option<LinePage> {

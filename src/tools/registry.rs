@@ -549,6 +549,7 @@ impl ResultBuilder {
         };
         let is_part = full_text.is_some() || spooled.is_some() || short.is_some();
         let mut shown = short.unwrap_or_else(|| text.clone());
+        let mut whole_output = None;
         if is_part {
             let mut missing = String::new();
             let stored = if let Some(spooled) = spooled {
@@ -563,7 +564,7 @@ impl ResultBuilder {
             if !shown.ends_with('\n') {
                 shown.push('\n');
             }
-            let _ = match (stored, missing.as_str()) {
+            let _ = match (stored.map(|digest| whole_output = digest), missing.as_str()) {
                 (Ok(()), "") => {
                     write!(shown, "[The whole is stored: read_output with call_id \"{call}\".]")
                 }
@@ -581,7 +582,7 @@ impl ResultBuilder {
         attached.add_lines_to(&mut shown);
         let shown = if images.is_empty() { shown } else { self.secrets.mask(shown) };
         let result = ToolResult::new(call.clone(), status, shown).with_images(attached.images);
-        ToolResult { changes, reads, ..result }
+        ToolResult { changes, reads, whole_output, ..result }
     }
 }
 

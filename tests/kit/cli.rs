@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use architect::app::verify_session;
 use architect::journal::{Durability, SessionStore};
 use serde_json::Value;
 use wait_timeout::ChildExt;
@@ -111,7 +112,8 @@ impl CliFixture {
     }
 }
 
-/// Whatever a test was about: each journal that it leaves behind replays to where its run stood.
+/// Whatever a test was about: each journal that it leaves behind replays to where its run stood, and leads to the requests
+/// that were sent.
 impl Drop for CliFixture {
     fn drop(&mut self) {
         let root = self.home().join(".local/state/architect");
@@ -120,10 +122,10 @@ impl Drop for CliFixture {
         }
         let store = SessionStore::open(&root, Durability::Os).unwrap();
         for listed in store.list().unwrap() {
-            let replayed = store.replay(listed.session, |_, stored, replayed| {
-                assert_eq!(replayed.divergence, None, "record {}", stored.seq);
-            });
-            assert!(replayed.is_ok(), "{replayed:?}");
+            let verified = verify_session(&store, listed.session, None).unwrap();
+            assert_eq!(verified.divergence, None);
+            assert_eq!(verified.wrong_hash, None);
+            assert_eq!(verified.requests.difference, None);
         }
     }
 }

@@ -10,6 +10,7 @@ pub(crate) mod effect;
 pub(crate) mod harmless_syscalls;
 pub(crate) mod model;
 pub(crate) mod run;
+pub(crate) mod sealing;
 pub(crate) mod server;
 pub(crate) mod sources;
 pub(crate) mod system;

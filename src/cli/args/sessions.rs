@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use architect::model::Sha256Digest;
 use clap::{Args, Subcommand, ValueEnum};
 
 use super::{ImageArgs, LastArgs, LayerArgs, OutputArgs, SettingsArgs};
@@ -136,9 +137,13 @@ pub(crate) struct ReplayArgs {
     /// The session: its id, a prefix of it, or `last` for the last one of this folder
     pub(crate) session: String,
 
-    /// Compare states and effects with the stored ones; a difference is reported with exit code 1
+    /// Compare states, effects, hashes and requests with the stored ones; a difference is reported with exit code 1
     #[arg(long)]
     pub(crate) verify: bool,
+
+    /// With --verify: fail unless the journal has this SHA-256, which its run has printed
+    #[arg(long, value_name = "SHA256", requires = "verify")]
+    pub(crate) expect_hash: Option<Sha256Digest>,
 
     /// Print JSON
     #[arg(long)]

@@ -3,13 +3,19 @@
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use architect::app::{ProcessEnv, mask_message, open_store, trace_session, verify_checkpoints};
-use architect::journal::{Divergence, JournalEndKind, MessageKind, QueuedMessage, SessionIndex};
+use architect::app::{
+    OutputError, ProcessEnv, RequestComparison, SessionVerification, mask_message, open_store,
+    trace_session, verify_session,
+};
+use architect::journal::{
+    Divergence, JournalEnd, JournalEndKind, MessageKind, QueuedMessage, SessionHistory, SessionId,
+    SessionIndex,
+};
 use architect::model::pluralize;
 use architect::view::atif::Trajectory;
 use architect::view::save;
 use architect::workspace::read_input;
-use serde_json::json;
+use serde_json::{Map, Value, json};
 
 use crate::cli::args::{CleanupArgs, MessageArgs, ReplayArgs, TraceArgs};
 use crate::cli::error::CliError;
@@ -40,49 +46,139 @@ pub(crate) fn send(
 pub(crate) fn replay(args: &ReplayArgs, world: &ProcessEnv) -> Result<u8, CliError> {
     let stored = SessionLookup::open(&args.settings.layers, args.last, world)?;
     let session = stored.find_and_report_folder(&args.session)?;
-    let (mut records, mut difference): (u64, Option<Divergence>) = (0, None);
-    let (past, end) = stored.store.replay(session, |_, _, replayed| {
+    if args.verify {
+        let verified = verify_session(&stored.store, session, args.expect_hash)?;
+        return print_verification(session, &verified, args);
+    }
+    let (mut records, mut divergence): (u64, Option<Divergence>) = (0, None);
+    let (history, end) = stored.store.replay(session, |_, _, replayed| {
         records += 1;
-        difference = difference.take().or_else(|| replayed.divergence.clone());
+        divergence = divergence.take().or_else(|| replayed.divergence.clone());
     })?;
-    let contents = match args.verify {
-        true => verify_checkpoints(&stored.store, &past).map_err(|error| error.to_string()),
-        false => Ok(0),
-    };
-    let state = past.machine.state.kind().as_str();
-    let reason = past.machine.state.outcome().map(|outcome| outcome.reason.name());
-    let text = if args.json {
-        json!({
-            "session_id": session.to_string(),
-            "records": records,
-            "state": state,
-            "stop_reason": reason,
-            "whole": end.kind == JournalEndKind::Whole,
-            "files_error": contents.as_ref().err(),
-            "difference": difference.as_ref().map(|found| json!({ "seq": found.seq, "event": found.record })),
-        })
-        .to_string()
-    } else {
-        let counted = pluralize(records, "record", "records");
-        let ending = match &end.kind {
-            JournalEndKind::Whole => String::new(),
-            JournalEndKind::Torn(damage) => format!("; what comes behind is torn ({damage})"),
-            JournalEndKind::ReadOnly(why) => format!("; the rest is not readable: {why}"),
-        };
-        let reason = reason.map_or(String::new(), |reason| format!(" ({reason})"));
-        match &difference {
-            None if args.verify => match &contents {
-                Ok(_) => format!("{counted}, all as stored: {state}{reason}{ending}"),
-                Err(error) => format!("the recorded files are damaged: {error}"),
-            },
-            Some(found) if args.verify => format!("record {} differs: {found}", found.seq),
-            _ => format!("{counted}: {state}{reason}{ending}"),
+    match args.json {
+        true => {
+            let fields = describe_replay(session, &history, &end, records, divergence.as_ref());
+            output::print(&Value::from(fields).to_string())
         }
-    };
-    output::print(&text)?;
+        false => output::print(&format!(
+            "{}: {}{}",
+            pluralize(records, "record", "records"),
+            describe_state(&history),
+            describe_end(&end)
+        )),
+    }
+}
+
+fn describe_replay(
+    session: SessionId,
+    history: &SessionHistory,
+    end: &JournalEnd,
+    records: u64,
+    divergence: Option<&Divergence>,
+) -> Map<String, Value> {
+    let reason = history.machine.state.outcome().map(|outcome| outcome.reason.name());
+    let difference = divergence.map(|found| json!({ "seq": found.seq, "event": found.record }));
+    let fields = [
+        ("session_id", json!(session.to_string())),
+        ("records", json!(records)),
+        ("state", json!(history.machine.state.kind().as_str())),
+        ("stop_reason", json!(reason)),
+        ("whole", json!(end.kind == JournalEndKind::Whole)),
+        ("files_error", Value::Null),
+        ("difference", json!(difference)),
+    ];
+    fields.map(|(name, value)| (name.to_owned(), value)).into_iter().collect()
+}
+
+fn describe_state(history: &SessionHistory) -> String {
+    let state = &history.machine.state;
+    let reason = state.outcome().map(|outcome| format!(" ({})", outcome.reason.name()));
+    format!("{}{}", state.kind().as_str(), reason.unwrap_or_default())
+}
+
+fn describe_end(end: &JournalEnd) -> String {
+    match &end.kind {
+        JournalEndKind::Whole => String::new(),
+        JournalEndKind::Torn(damage) => format!("; what comes behind is torn ({damage})"),
+        JournalEndKind::ReadOnly(why) => format!("; the rest is not readable: {why}"),
+    }
+}
+
+/// Prints what was found, and returns the exit code.
+fn print_verification(
+    session: SessionId,
+    verified: &SessionVerification,
+    args: &ReplayArgs,
+) -> Result<u8, CliError> {
+    let SessionVerification { history, end, records, divergence, requests, files, .. } = verified;
+    let mut problems: Vec<String> = Vec::new();
+    problems
+        .extend(divergence.iter().map(|found| format!("record {} differs: {found}", found.seq)));
+    problems.extend(verified.wrong_hash.iter().map(ToString::to_string));
+    problems.extend(requests.difference.iter().map(ToString::to_string));
+    problems.extend(
+        files.as_ref().err().map(|error| format!("the recorded files are damaged: {error}")),
+    );
+    problems.extend(verified.output_error.iter().map(|OutputError { seq, error }| {
+        format!("the whole output of the call in record {seq} is damaged: {error}")
+    }));
+    problems.extend(describe_unexpected_hash(verified, args));
     // Half a line at the end is what a crash leaves behind, and is no damage.
     let is_damaged = end.damage().is_some() || matches!(end.kind, JournalEndKind::ReadOnly(_));
-    Ok(u8::from(args.verify && (difference.is_some() || is_damaged || contents.is_err())))
+    let text = if args.json {
+        let mut fields = describe_replay(session, history, end, *records, divergence.as_ref());
+        let difference = requests.difference.as_ref().map(|found| json!({ "seq": found.seq }));
+        fields["files_error"] = json!(files.as_ref().err());
+        fields.insert("journal_hash".to_owned(), json!(end.hash));
+        fields.insert(
+            "requests".to_owned(),
+            json!({ "same": requests.same, "not_compared": requests.skipped, "difference": difference }),
+        );
+        fields.insert("problems".to_owned(), json!(problems));
+        Value::from(fields).to_string()
+    } else {
+        let mut lines = problems.clone();
+        if problems.is_empty() {
+            let counted = pluralize(*records, "record", "records");
+            let (state, ending) = (describe_state(history), describe_end(end));
+            lines.push(format!("{counted}, all as stored: {state}{ending}"));
+            lines.extend(describe_requests(requests));
+        }
+        let hash = end.hash.map(|hash| hash.to_string()).unwrap_or_default();
+        lines.push(format!("journal: sha256 {hash}"));
+        lines.join("\n")
+    };
+    output::print(&text)?;
+    Ok(u8::from(is_damaged || !problems.is_empty()))
+}
+
+/// Returns what is wrong with the hash of a journal that should have another one.
+fn describe_unexpected_hash(verified: &SessionVerification, args: &ReplayArgs) -> Option<String> {
+    let expected = args.expect_hash.filter(|hash| verified.end.hash != Some(*hash))?;
+    let last = verified.end.position.seq.saturating_sub(1);
+    Some(match verified.expected_at {
+        Some(seq) => format!(
+            "the expected hash is that of the records up to {seq}; those after it, up to {last}, are not covered"
+        ),
+        None => format!(
+            "the journal does not have the expected hash {expected}: a record was changed, or records are missing at its end"
+        ),
+    })
+}
+
+fn describe_requests(requests: &RequestComparison) -> Vec<String> {
+    let mut lines = Vec::new();
+    if requests.same > 0 {
+        let counted = pluralize(requests.same, "request", "requests");
+        lines.push(format!("{counted} built again, as sent"));
+    }
+    for (reason, count) in &requests.skipped {
+        lines.push(format!("requests not compared: {count} ({reason})"));
+    }
+    if lines.is_empty() {
+        lines.push("requests not compared: the journal has no digests of requests".to_owned());
+    }
+    lines
 }
 
 /// `architect trace`: shows where a session spent its time.

@@ -4,6 +4,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use serde_json::Value;
+
 use super::mismatch::RequestMismatch;
 use super::record::RequestRecord;
 use super::recording::{ExchangeEnd, RecordedExchange, Recording};
@@ -160,6 +162,14 @@ impl Model for ReplayModel {
         match self.models.iter_mut().find(|(known, _)| known == name) {
             Some((_, model)) => model.prepare(request),
             None => Err(Fault::new(FaultKind::Request, "the recording has no model")),
+        }
+    }
+
+    /// Those of several models are not stored: which of them is called follows from the recording.
+    fn request_settings(&self) -> Value {
+        match self.models.as_slice() {
+            [(_, model)] => model.request_settings(),
+            _ => Value::Null,
         }
     }
 }

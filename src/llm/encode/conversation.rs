@@ -28,6 +28,8 @@ pub(crate) struct MessageGroup {
 pub(crate) struct EncodedConversation {
     bytes: Arc<Vec<u8>>,
     entry_ends: Vec<EntryEnd>,
+    /// How often encoded entries were replaced by others.
+    rewrites: u64,
     #[cfg(test)]
     encoded_bytes: u64,
 }
@@ -46,6 +48,9 @@ pub(crate) struct EncodedPrefix {
     pub(crate) bytes: Arc<Vec<u8>>,
     pub(crate) end: usize,
     pub(crate) open_group: Option<&'static MessageGroup>,
+    /// How often encoded entries were replaced by others: between two prefixes with the same number, the longer one begins
+    /// with the shorter one.
+    pub(crate) rewrites: u64,
 }
 
 /// Writes parts, and the text between them.
@@ -70,6 +75,7 @@ impl EncodedConversation {
                 last.map_or((0, None), |entry_end| (entry_end.end, entry_end.open_group));
             // Copied only while a cancelled call still holds it.
             let bytes = Arc::make_mut(&mut self.bytes);
+            self.rewrites += u64::from(end < bytes.len());
             bytes.truncate(end);
             for entry in &entries[unchanged..] {
                 let mut writer = MessageWriter::new(bytes, open);
@@ -84,7 +90,8 @@ impl EncodedConversation {
         }
         let last = entries.len().checked_sub(1).and_then(|last| self.entry_ends.get(last));
         let (end, open) = last.map_or((0, None), |entry_end| (entry_end.end, entry_end.open_group));
-        EncodedPrefix { bytes: Arc::clone(&self.bytes), end, open_group: open }
+        let (bytes, rewrites) = (Arc::clone(&self.bytes), self.rewrites);
+        EncodedPrefix { bytes, end, open_group: open, rewrites }
     }
 
     /// Returns the number of bytes encoded so far, for tests of the cost of a step.

@@ -1,6 +1,8 @@
-//! Writing requests. Each entry of a conversation is encoded once, for all requests.
+//! Writing requests. Each entry of a conversation is encoded and hashed once, for all requests.
 
 mod conversation;
 pub(super) mod json;
+mod request_hasher;
 
 pub(super) use conversation::{EncodedConversation, MessageGroup, MessageWriter};
+pub(super) use request_hasher::RequestHasher;

@@ -16,7 +16,7 @@ use crate::model::{Fault, FaultKind, Reply, RetryAdvice};
 use crate::net::event_stream::{EventStreamError, EventStreamParser};
 use crate::net::sse::{SseError, SseParser};
 use crate::net::{HeaderMap, HttpRequest, Secrets};
-use crate::port::{EffectContext, EffectNotice, ModelCall, ReplyDelta};
+use crate::port::{EffectContext, EffectNotice, ModelCall, ReplyDelta, RequestDigest};
 
 /// A request, ready to be sent.
 pub(super) struct PreparedModelCall {
@@ -24,6 +24,7 @@ pub(super) struct PreparedModelCall {
     pub(super) call_ids: CallIds,
     pub(super) attempt: u32,
     pub(super) request: HttpRequest,
+    pub(super) digest: RequestDigest,
     /// A problem of the request that does not prevent sending it.
     pub(super) warning: Option<String>,
 }
@@ -77,6 +78,10 @@ impl ModelCall for PreparedModelCall {
             }
             Fault { message: message.into(), ..fault }
         })
+    }
+
+    fn request_digest(&self) -> Option<RequestDigest> {
+        Some(self.digest)
     }
 }
 

@@ -9,12 +9,12 @@ use super::prefix_check::PrefixCheck;
 use super::signer::RequestSigner;
 use super::transport::HttpTransport;
 use crate::llm::decode::CallIds;
-use crate::llm::encode::{EncodedConversation, MessageWriter};
+use crate::llm::encode::{EncodedConversation, MessageWriter, RequestHasher};
 use crate::llm::wire::{RequestFrame, Result, ToolChoice, Wire};
 use crate::machine::CallPurpose;
 use crate::model::{Fault, FaultKind};
 use crate::net::{HeaderMap, HttpRequest, Method, RequestBody, Secrets};
-use crate::port::{Model, ModelCall, ModelRequest, ToolSpec};
+use crate::port::{Model, ModelCall, ModelRequest, RequestDigest, ToolSpec};
 
 /// A model over HTTP. It keeps the encoded conversation and encodes only new entries, which it recognizes by their ids;
 /// so it serves one conversation.
@@ -43,6 +43,8 @@ pub(crate) struct RequestTarget {
     pub(crate) signer: Option<Arc<dyn RequestSigner>>,
     /// Whether to warn if the provider counts far fewer tokens than were sent.
     pub(crate) may_truncate: bool,
+    /// What the encoding of requests depends on, as it is stored.
+    pub(crate) settings: Value,
 }
 
 /// The source of the key of a request.
@@ -83,6 +85,7 @@ struct EncodedHead {
     tools: Arc<[ToolSpec]>,
     schema: Option<Arc<Value>>,
     bytes: Arc<Vec<u8>>,
+    hasher: RequestHasher,
 }
 
 /// With and without tools, before and after a change by a hook.
@@ -107,11 +110,17 @@ impl WireModel {
         self.conversation.encoded_bytes()
     }
 
-    /// Encodes the next request; returns it with its head.
+    /// Returns the bytes of conversations and tails hashed so far.
+    #[cfg(test)]
+    pub(crate) fn hashed_bytes(&self) -> u64 {
+        self.heads.iter().map(|head| head.hasher.hashed_bytes()).sum()
+    }
+
+    /// Encodes the next request; returns it with its head and its digest.
     pub(super) fn encode_request(
         &mut self,
         request: &ModelRequest<'_>,
-    ) -> (HttpRequest, Arc<Vec<u8>>) {
+    ) -> (HttpRequest, Arc<Vec<u8>>, RequestDigest) {
         let (target, call_ids) = (Arc::clone(&self.target), &mut self.call_ids);
         let wire = &target.wire;
         let part = self.conversation.encode(request.entries, |item, writer| {
@@ -125,7 +134,7 @@ impl WireModel {
             tool_choice,
             schema: request.schema.map(|schema| &**schema),
         };
-        let head = self.encode_head(request, &tools, &frame);
+        let (head, hasher) = self.encode_head(request, &tools, &frame);
         let mut tail = Vec::with_capacity(256);
         let mut writer = MessageWriter::new(&mut tail, part.open_group);
         if let Some(instruction) = request.instruction {
@@ -133,10 +142,11 @@ impl WireModel {
         }
         writer.close(wire.has_cache_marks() && request.instruction.is_none());
         wire.encode_tail(&frame, request.max_output, &mut tail);
+        let digest = hasher.digest(&head, &part, &tail);
         let body = RequestBody::new().with(Arc::clone(&head));
         let body = body.with_part(part.bytes, part.end).with(tail);
         let (url, headers) = (target.url.clone(), target.headers.clone());
-        (HttpRequest { method: Method::POST, url, headers, body }, head)
+        (HttpRequest { method: Method::POST, url, headers, body }, head, digest)
     }
 
     /// Returns the tools to define, and whether they may be called. Where earlier calls require definitions, these are
@@ -162,28 +172,29 @@ impl WireModel {
         request: &ModelRequest<'_>,
         tools: &Arc<[ToolSpec]>,
         frame: &RequestFrame<'_>,
-    ) -> Arc<Vec<u8>> {
-        let same = |head: &&EncodedHead| {
+    ) -> (Arc<Vec<u8>>, &mut RequestHasher) {
+        let same = |head: &EncodedHead| {
             same_arc(&head.system, request.system)
                 && same_arc(&head.tools, tools)
                 && head.schema.as_ref() == request.schema
         };
-        if let Some(head) = self.heads.iter().find(same) {
-            return Arc::clone(&head.bytes);
-        }
-        let mut bytes = Vec::new();
-        self.target.wire.encode_head(frame, &mut bytes);
-        let bytes = Arc::new(bytes);
-        if self.heads.len() == MAX_CACHED_HEADS {
-            self.heads.remove(0);
-        }
-        self.heads.push(EncodedHead {
-            system: Arc::clone(request.system),
-            tools: Arc::clone(tools),
-            schema: request.schema.cloned(),
-            bytes: Arc::clone(&bytes),
+        let index = self.heads.iter().position(same).unwrap_or_else(|| {
+            let mut bytes = Vec::new();
+            self.target.wire.encode_head(frame, &mut bytes);
+            if self.heads.len() == MAX_CACHED_HEADS {
+                self.heads.remove(0);
+            }
+            self.heads.push(EncodedHead {
+                system: Arc::clone(request.system),
+                tools: Arc::clone(tools),
+                schema: request.schema.cloned(),
+                hasher: RequestHasher::new(&bytes),
+                bytes: Arc::new(bytes),
+            });
+            self.heads.len() - 1
         });
-        bytes
+        let head = &mut self.heads[index];
+        (Arc::clone(&head.bytes), &mut head.hasher)
     }
 }
 
@@ -192,7 +203,7 @@ impl Model for WireModel {
         if request.entries.is_empty() && request.instruction.is_none() {
             return Err(Fault::new(FaultKind::Request, "the request is empty"));
         }
-        let (http_request, head) = self.encode_request(request);
+        let (http_request, head, digest) = self.encode_request(request);
         let warning = match request.purpose {
             CallPurpose::Agent => self.prefix_check.check(&head, request.entries),
             CallPurpose::Compaction | CallPurpose::Closing => None,
@@ -202,8 +213,13 @@ impl Model for WireModel {
             call_ids: self.call_ids.for_reply(request.entries),
             attempt: request.attempt,
             request: http_request,
+            digest,
             warning,
         }))
+    }
+
+    fn request_settings(&self) -> Value {
+        self.target.settings.clone()
     }
 }
 
@@ -224,6 +240,8 @@ fn same_arc<T: ?Sized + PartialEq>(a: &Arc<T>, b: &Arc<T>) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use sha2::{Digest as _, Sha256};
+
     use super::*;
     use crate::llm::tests::fixtures::{tool_exchange, wires};
     use crate::machine::{ConversationEntry, EntryId};
@@ -248,6 +266,7 @@ mod tests {
             key_source: None,
             signer: None,
             may_truncate: false,
+            settings: Value::Null,
         };
         WireModel::new(target)
     }
@@ -305,7 +324,7 @@ mod tests {
         }
     }
 
-    /// Every wire encodes only the new entries of a step, for any length of the conversation.
+    /// Every wire encodes and hashes only the new entries of a step, for any length of the conversation.
     #[test]
     fn a_step_encodes_only_new_entries_on_every_wire() {
         let (all, tools) = (conversation(200), [].into());
@@ -313,12 +332,17 @@ mod tests {
             let mut model = model_of(wire);
             let steps: Vec<u64> = (1..=all.len())
                 .map(|count| {
-                    let before = model.encoded_bytes();
-                    let sent = with_ask(&all[..count], &tools, |request| {
-                        model.encode_request(request).0.body.to_vec()
+                    let before = (model.encoded_bytes(), model.hashed_bytes());
+                    let (sent, digest) = with_ask(&all[..count], &tools, |request| {
+                        let (sent, _, digest) = model.encode_request(request);
+                        (sent.body.to_vec(), digest)
                     });
                     assert!(sent.len() > 1_000 * (count - 1), "{name}: everything is sent");
-                    model.encoded_bytes() - before
+                    let whole: [u8; 32] = Sha256::digest(&sent).into();
+                    assert_eq!((digest.sha256.0, digest.bytes), (whole, sent.len() as u64));
+                    let hashed = model.hashed_bytes() - before.1;
+                    assert!(hashed < 1_800, "{name}: step {count} hashes {hashed} bytes");
+                    model.encoded_bytes() - before.0
                 })
                 .collect();
             // The digits of the numbers differ.
@@ -336,6 +360,13 @@ mod tests {
         let before =
             with_ask(&all, &tools, |request| model.encode_request(request).0.body.to_vec());
         let encoded = model.encoded_bytes();
+        let digest = |model: &mut WireModel, entries: &[ConversationEntry]| {
+            with_ask(entries, &tools, |request| {
+                let (sent, _, digest) = model.encode_request(request);
+                assert_eq!(digest.sha256.0, <[u8; 32]>::from(Sha256::digest(sent.body.to_vec())));
+                digest
+            })
+        };
         let summary = with_ask(&all[..10], &none, |request| {
             let request = ModelRequest { instruction: Some("summarize"), ..*request };
             model.encode_request(&request).0.body.to_vec()
@@ -349,6 +380,12 @@ mod tests {
             before
         );
         assert_eq!(model.encoded_bytes(), encoded);
+        // The hash begins again where entries are replaced by others, or fewer are sent.
+        let all_digest = digest(&mut model, &all);
+        let compacted: Vec<_> = [&all[..1], &[step(99)], &all[10..]].concat();
+        assert_ne!(digest(&mut model, &compacted), all_digest);
+        digest(&mut model, &compacted[..3]);
+        assert_eq!(digest(&mut model, &all), all_digest);
     }
 
     #[test]

@@ -509,6 +509,7 @@ mod tests {
             llm_calls: 1,
             duration: TimeSpan::ZERO,
             cost: None,
+            journal_hash: None,
             output: None,
             error: None,
         };

@@ -455,6 +455,10 @@ impl ReportSink for HumanLog {
             let begin = lang.pick(["Continue with", "Para continuar"]);
             self.line(format!("↩️  {begin}: {command}"))?;
         }
+        if let Some(hash) = result.journal_hash {
+            let journal = lang.pick(["Journal", "Diario"]);
+            self.line(format!("🔏 {journal}: sha256 {hash}"))?;
+        }
         Ok(())
     }
 

@@ -17,7 +17,9 @@ use crate::machine::{
     BudgetUsage, CallPurpose, CallState, CheckResult, Effect, Event, EventKind, Machine,
     MachineNote, MachineOutput, PricedUsage, RunOutcome, State, StateKind, StopReason, Transition,
 };
-use crate::model::{ConversationItem, EffectId, MessageOrigin, ReplyFinish, RunTime, TimeSpan};
+use crate::model::{
+    ConversationItem, EffectId, MessageOrigin, ReplyFinish, RunTime, Sha256Digest, TimeSpan,
+};
 use crate::port::{EffectNotice, HookRun, ReplyDelta, RunEvent};
 use crate::view::RunInfo;
 
@@ -96,7 +98,7 @@ impl EventProjector {
             RunEvent::Handled { event, machine, output, .. } => self.event(event, machine, output),
             RunEvent::ReplyDelta { id, delta, .. } => self.delta(id, delta),
             RunEvent::Notice { notice, .. } => self.notice(notice),
-            RunEvent::Ended { machine, .. } => self.end(machine),
+            RunEvent::Ended { machine, journal_hash, .. } => self.end(machine, journal_hash),
         }
         std::mem::take(&mut self.events)
     }
@@ -372,7 +374,7 @@ impl EventProjector {
         }
     }
 
-    fn end(&mut self, machine: &Machine) {
+    fn end(&mut self, machine: &Machine, journal_hash: Option<Sha256Digest>) {
         let run = machine.state.run();
         let outcome = machine.state.outcome().cloned().unwrap_or_else(|| RunOutcome {
             reason: StopReason::InternalError,
@@ -387,6 +389,7 @@ impl EventProjector {
             llm_calls: run.model_calls + self.subagent_calls,
             duration: self.now.since(self.started_at),
             cost: run.rules.price.map(|_| run.used.cost),
+            journal_hash,
             output: outcome.output,
             error: outcome.error,
         };

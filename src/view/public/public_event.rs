@@ -12,8 +12,8 @@ use crate::machine::{
     Authorization, CallPurpose, CloseReason, NoFinalSummary, RunStatus, StopReason,
 };
 use crate::model::{
-    CallId, Decision, EffectId, FaultKind, FileChange, MicroUsd, ReplyFinish, RunLimits, TimeSpan,
-    Tokens, ToolStatus, Usage,
+    CallId, Decision, EffectId, FaultKind, FileChange, MicroUsd, ReplyFinish, RunLimits,
+    Sha256Digest, TimeSpan, Tokens, ToolStatus, Usage,
 };
 use crate::port::{HookOutcome, HookPoint};
 
@@ -77,7 +77,7 @@ event_kinds! {
     AgentStart(AgentStart) = "agent_start",
         "A run begins: schema, version, agent, model, workspace, limits.";
     AgentEnd(AgentEnd) = "agent_end",
-        "A run ends: status, stop reason, exit code, steps, calls, cost.";
+        "A run ends: status, stop reason, exit code, steps, calls, cost, hash of the journal.";
     StateChange(StateChange) = "state_change",
         "The machine went to another state: event, guard, how long it was there.";
     ApiCallStart(ApiCallStart) = "api_call_start",
@@ -173,6 +173,10 @@ pub struct AgentEnd {
     #[serde(serialize_with = "dollars")]
     #[schemars(with = "Option<f64>")]
     pub cost: Option<MicroUsd>,
+    /// The SHA-256 of the journal at the end of the run; missing without a journal.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub journal_hash: Option<Sha256Digest>,
     /// The final text, if any; part of the result document.
     #[serde(skip)]
     pub output: Option<Arc<str>>,

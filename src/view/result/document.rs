@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 
 use super::changed_files::ChangedFiles;
 use crate::machine::{RunStatus, StopReason};
-use crate::model::{Effort, FileAction, FileChange, MicroUsd, TimeSpan, Usage};
+use crate::model::{Effort, FileAction, FileChange, MicroUsd, Sha256Digest, TimeSpan, Usage};
 use crate::view::CostSource;
 use crate::view::public::{SCHEMA, StopReasonName, TokenUsage, dollars, millis, reason, seconds};
 
@@ -21,6 +21,10 @@ pub struct RunResult {
     pub schema: u32,
     /// The session; null if it was not created yet.
     pub session_id: Option<Arc<str>>,
+    /// The SHA-256 of the session's journal at the end of the run; missing without a journal.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub journal_hash: Option<Sha256Digest>,
     /// The status of the run.
     pub status: RunStatus,
     /// Why it ended; null if it did not start.
@@ -215,6 +219,7 @@ impl RunResult {
         Self {
             schema: SCHEMA,
             session_id: None,
+            journal_hash: None,
             status: RunStatus::Failed,
             stop_reason: None,
             exit_code: CONFIGURATION_EXIT_CODE,

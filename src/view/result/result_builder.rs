@@ -123,6 +123,7 @@ impl RunResultBuilder {
         let is_fit = self.info.has_schema && end.reason == StopReason::LlmDone;
         let answer = end.output.as_ref().filter(|_| is_fit);
         RunResult {
+            journal_hash: end.journal_hash,
             status: end.status,
             stop_reason: Some(end.reason),
             exit_code: end.exit_code,
@@ -154,6 +155,7 @@ impl RunResultBuilder {
             llm_calls: self.result.llm_calls,
             duration: duration.unwrap_or_default(),
             cost: self.result.costs.total,
+            journal_hash: None,
             output: None,
             error: Some(error.into()),
         }

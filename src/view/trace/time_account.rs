@@ -133,7 +133,8 @@ mod tests {
     fn the_time_of_a_request_is_split_when_it_comes_back() {
         let mut account = TimeAccount::default();
         account.add_time(StateKind::CallingSending, TracePhase::FirstByte, TimeSpan(100));
-        let times = CallTiming { encode: TimeSpan(10), first_byte: Some(TimeSpan(60)) };
+        let times =
+            CallTiming { encode: TimeSpan(10), first_byte: Some(TimeSpan(60)), request: None };
         account.split_call(StateKind::CallingSending, TimeSpan(100), times);
         let split =
             [(TracePhase::Encoding, 10), (TracePhase::FirstByte, 60), (TracePhase::Stream, 30)];
@@ -145,7 +146,11 @@ mod tests {
     fn no_time_is_made_by_times_that_don_t_fit() {
         let mut account = TimeAccount::default();
         account.add_time(StateKind::CallingSending, TracePhase::FirstByte, TimeSpan(100));
-        let times = CallTiming { encode: TimeSpan(70), first_byte: Some(TimeSpan(u64::MAX)) };
+        let times = CallTiming {
+            encode: TimeSpan(70),
+            first_byte: Some(TimeSpan(u64::MAX)),
+            request: None,
+        };
         account.split_call(StateKind::CallingSending, TimeSpan(100), times);
         assert_eq!(phases(&account), [(TracePhase::Encoding, 70), (TracePhase::FirstByte, 30)]);
     }

@@ -152,6 +152,10 @@ impl Model for RecordingModel {
         drop(inner);
         self.model.prepare(ask)
     }
+
+    fn request_settings(&self) -> Value {
+        self.model.request_settings()
+    }
 }
 
 /// Returns an entry as readable lines.

@@ -19,6 +19,7 @@ mod images;
 mod import;
 mod info_commands;
 mod interrupts;
+mod journal_hash;
 mod key_command;
 mod key_masking;
 mod laboratory;

@@ -28,6 +28,7 @@ fn begin(session: SessionId, fixture: &SessionFixture, task: &str) -> SessionHea
         system: "".into(),
         tools: [].into(),
         schema: None,
+        requests: Value::Null,
         options: Value::Null,
     };
     let task = ConversationItem::user(MessageOrigin::Task, task);

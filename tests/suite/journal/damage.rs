@@ -11,6 +11,7 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 
 use super::fixture::SessionFixture;
+use crate::kit::sealing::resealed;
 
 /// The rest of a journal: bytes of its valid prefix, or nothing if it has no header.
 fn prefix(store: &SessionStore, session: SessionId) -> (u64, Option<JournalEndKind>) {
@@ -174,7 +175,7 @@ fn a_newer_release_s_journal_can_only_be_read() {
     let path = fixture.journal(session);
     let whole = fs::read_to_string(&path).unwrap();
     let newer = whole.replacen("\"format\":1", "\"format\":2", 1);
-    fs::write(&path, super::replay::resealed(&newer)).unwrap();
+    fs::write(&path, resealed(&newer)).unwrap();
     let error = fixture.store.reopen(session, DamagePolicy::Truncate).unwrap_err().to_string();
     assert!(
         error.ends_with("can only be read: it was written by a newer release (format 2)"),
@@ -193,10 +194,10 @@ fn optional_records_are_ignored_and_required_ones_are_not() {
     let last = whole.lines().count() - 1;
     let line = whole.lines().last().unwrap();
     let sparkle = line.replacen("\"ended\":", "\"sparkled\":", 1);
-    fs::write(&path, super::replay::resealed(&whole.replacen(line, &sparkle, 1))).unwrap();
+    fs::write(&path, resealed(&whole.replacen(line, &sparkle, 1))).unwrap();
     assert_eq!(fixture.reopen(session).history.machine, machine);
     let event = line.replacen("\"ended\":", "\"event\":", 1);
-    fs::write(&path, super::replay::resealed(&whole.replacen(line, &event, 1))).unwrap();
+    fs::write(&path, resealed(&whole.replacen(line, &event, 1))).unwrap();
     let error = fixture.store.reopen(session, DamagePolicy::Truncate).unwrap_err().to_string();
     let expected = format!("can only be read: record {last} is unknown to this release:");
     assert!(error.contains(&expected), "{error}");

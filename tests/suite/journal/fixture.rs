@@ -79,6 +79,7 @@ impl SessionFixture {
             system: "You are a test.".into(),
             tools: tools(self.workspace()).specs(),
             schema: None,
+            requests: Value::Null,
             options: Value::Null,
         })
     }

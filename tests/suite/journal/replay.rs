@@ -1,11 +1,10 @@
 //! A replayed journal ends in the state of the run.
 
-use std::fmt::Write as _;
-
 use architect::journal::{JournalEndKind, StoredContent, StoredRecord};
 use architect::machine::StateKind;
 
 use super::fixture::SessionFixture;
+use crate::kit::sealing::resealed;
 
 #[test]
 fn a_replay_ends_where_the_run_ended() {
@@ -72,20 +71,6 @@ fn a_divergence_is_reported_at_its_first_event() {
         "record 2 leads to another state in the replay: record 3 (vetted) was written in state Executing, but with other \
          usage or effects"
     );
-}
-
-/// Returns a journal with new checksums.
-pub(super) fn resealed(text: &str) -> String {
-    let mut crc = 0;
-    let mut sealed = String::new();
-    for line in text.lines() {
-        let (body, _) = line.rsplit_once(",\"crc\":").unwrap();
-        let mut hasher = crc32fast::Hasher::new_with_initial(crc);
-        hasher.update(body.as_bytes());
-        crc = hasher.finalize();
-        writeln!(sealed, "{body},\"crc\":\"{crc:08x}\"}}").unwrap();
-    }
-    sealed
 }
 
 #[test]

@@ -8,6 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+use architect::app::{RequestComparison, verify_session};
 use architect::journal::{
     ForkOptions, JournalEndKind, ReplacementResult, SessionHistory, SessionId,
 };
@@ -19,10 +20,10 @@ use architect::net::Secrets;
 use architect::port::Model;
 
 use crate::kit::model::model;
+use crate::kit::sealing::resealed;
 
 use super::fixture::{Participants, SessionFixture, immediate, reply, rules};
 use super::interrupted_effects::{RequestCounts, narrow, reading_model};
-use super::replay::resealed;
 use super::resume::{crash_at, interrupted_session};
 
 fn folder() -> PathBuf {
@@ -117,6 +118,18 @@ fn every_stored_journal_is_exported_byte_for_byte() {
         let mut out = Vec::new();
         fixture.store.export(session, &Secrets::default(), &mut out).unwrap();
         assert!(out == fs::read(&path).unwrap(), "{}", path.display());
+    }
+}
+
+/// The releases that made them stored neither hashes nor digests of requests.
+#[test]
+fn every_stored_journal_verifies() {
+    for path in stored_journals() {
+        let (fixture, session, _) = replayed(&path);
+        let verified = verify_session(&fixture.store, session, None).unwrap();
+        let found = (verified.divergence, verified.wrong_hash, verified.requests, verified.files);
+        let requests = RequestComparison::default();
+        assert_eq!(found, (None, None, requests, Ok(())), "{}", path.display());
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use architect::model::{CallId, ToolCall, ToolStatus};
+use architect::model::{CallId, Sha256Digest, ToolCall, ToolStatus};
 use architect::port::{AuthorizationOutcome, CancellationToken, Toolbox};
 use architect::tools::{OutputStore, TextWriter, ToolSettings};
 use architect::workspace::{LinePage, LinePosition};
@@ -210,11 +210,15 @@ fn what_is_beyond_the_limit_of_stored_output_is_reported() {
 struct FullStore;
 
 impl OutputStore for FullStore {
-    fn store(&self, _: &CallId, _: Arc<str>) -> io::Result<()> {
+    fn store(&self, _: &CallId, _: Arc<str>) -> io::Result<Option<Sha256Digest>> {
         Err(io::ErrorKind::StorageFull.into())
     }
 
-    fn store_written(&self, call: &CallId, write: TextWriter<'_>) -> io::Result<()> {
+    fn store_written(
+        &self,
+        call: &CallId,
+        write: TextWriter<'_>,
+    ) -> io::Result<Option<Sha256Digest>> {
         let mut text = Vec::new();
         write(&mut text)?;
         let text = String::from_utf8_lossy(&text);

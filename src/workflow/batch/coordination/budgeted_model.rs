@@ -3,12 +3,14 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use serde_json::Value;
+
 use super::coordinator::Coordinator;
 use super::error::{CoordinationError, ReserveError};
 use super::protocol::{BatchLimits, Charge, Lease, ReservationId};
 use crate::machine::CallPurpose;
 use crate::model::{Fault, FaultKind, MicroUsd, OutputLimits, Price, Reply, TimeSpan, Tokens};
-use crate::port::{EffectContext, Model, ModelCall, ModelRequest, ReplyDelta};
+use crate::port::{EffectContext, Model, ModelCall, ModelRequest, ReplyDelta, RequestDigest};
 
 /// A model whose calls are reserved in the budget of a batch before they are sent, and settled after.
 ///
@@ -47,6 +49,8 @@ struct BudgetedCall {
     payer: CellPayer,
     input: Tokens,
     output: Tokens,
+    /// Whether the budget has changed the output limit of the request.
+    is_altered: bool,
 }
 
 /// How often a call looks whether others have left something for it.
@@ -90,7 +94,12 @@ impl Model for BudgetedModel {
             (Some(output), output)
         };
         let call = self.model.prepare(&ModelRequest { max_output, ..*ask })?;
-        Ok(Box::new(BudgetedCall { call, payer, input, output }))
+        let is_altered = max_output != ask.max_output;
+        Ok(Box::new(BudgetedCall { call, payer, input, output, is_altered }))
+    }
+
+    fn request_settings(&self) -> Value {
+        self.model.request_settings()
     }
 }
 
@@ -109,7 +118,7 @@ impl ModelCall for BudgetedCall {
         scope: &EffectContext,
         sink: &mut dyn FnMut(ReplyDelta),
     ) -> Result<Reply, Fault> {
-        let Self { call, payer, input, output } = *self;
+        let Self { call, payer, input, output, .. } = *self;
         payer.wait_for_provider(scope)?;
         let id = payer.reserve(payer.worst_case(input, output), scope)?;
         let result = call.run(scope, sink);
@@ -137,6 +146,11 @@ impl ModelCall for BudgetedCall {
             }
         }
         result
+    }
+
+    fn request_digest(&self) -> Option<RequestDigest> {
+        let digest = self.call.request_digest()?;
+        Some(RequestDigest { is_altered: digest.is_altered || self.is_altered, ..digest })
     }
 }
 

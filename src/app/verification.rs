@@ -1,0 +1,248 @@
+//! Verification of a stored session: its records, its requests, and the files beside its journal.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::sync::Arc;
+
+use super::error::AppError;
+use super::resolved_model::encoding_models;
+use super::undo::verify_checkpoints;
+use crate::journal::{
+    Divergence, JournalEnd, ReplayedRecord, SessionHistory, SessionId, SessionStore, StoredContent,
+    StoredRecord,
+};
+use crate::llm::RequestSettingsError;
+use crate::machine::{CallPurpose, Effect, Event};
+use crate::model::{CallId, EffectId, Sha256Digest, Tokens};
+use crate::port::{Model, RequestDigest};
+use crate::runner::RequestContext;
+
+/// The result of verifying a session.
+pub struct SessionVerification {
+    /// Its state.
+    pub history: SessionHistory,
+    /// The end of its journal, with the hash of it.
+    pub end: JournalEnd,
+    /// Its records, without the header.
+    pub records: u64,
+    /// The first record that was written in another state than the replay is in.
+    pub divergence: Option<Divergence>,
+    /// The first record that has another hash of those before it than they have, and the last one before it with the right
+    /// hash.
+    pub wrong_hash: Option<WrongHash>,
+    /// Its requests.
+    pub requests: RequestComparison,
+    /// What is wrong with the recorded files of the workspace, if anything.
+    pub files: Result<(), String>,
+    /// The first output that is not stored as it was.
+    pub output_error: Option<OutputError>,
+    /// The record up to which the journal has the expected hash.
+    pub expected_at: Option<u64>,
+}
+
+/// A record that has another hash of those before it than they have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WrongHash {
+    /// The record.
+    pub seq: u64,
+    /// The last record whose hash is right: what differs comes after it.
+    pub after: Option<u64>,
+}
+
+/// An output that is not stored as it was.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OutputError {
+    /// The record of the result.
+    pub seq: u64,
+    /// What is wrong.
+    pub error: String,
+}
+
+/// The comparison of the requests that were sent with those that the records lead to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RequestComparison {
+    /// Requests that are the same.
+    pub same: u64,
+    /// The number of those that were not compared, by the reason.
+    pub skipped: BTreeMap<String, u64>,
+    /// The first one that differs.
+    pub difference: Option<RequestDifference>,
+}
+
+/// A request that differs from the one that the records before it lead to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RequestDifference {
+    /// The record of its reply or its failure.
+    pub seq: u64,
+    /// The request that was sent.
+    pub sent: RequestDigest,
+    /// The request that the records lead to; `None` if they lead to none.
+    pub built: Option<RequestDigest>,
+    /// The record of the newest request before it that is the same.
+    pub same: Option<u64>,
+}
+
+/// Replays a session with its hashes, builds its requests again, and looks at all files beside its journal.
+///
+/// # Errors
+///
+/// Fails if there is no such session, or it can't be read.
+pub fn verify_session(
+    store: &SessionStore,
+    session: SessionId,
+    expected: Option<Sha256Digest>,
+) -> Result<SessionVerification, AppError> {
+    let (mut records, mut divergence, mut wrong_hash) = (0, None, None);
+    let (mut expected_at, mut hashed) = (None, None);
+    let mut requests = RequestVerifier::default();
+    let mut outputs = HashMap::<CallId, (u64, Sha256Digest)>::new();
+    let (history, end) = store.replay_with_hashes(session, |history, stored, replayed| {
+        records += 1;
+        divergence = divergence.take().or_else(|| replayed.divergence.clone());
+        if stored.hash_before.is_some() && wrong_hash.is_none() {
+            let wrong = WrongHash { seq: stored.seq, after: hashed };
+            wrong_hash = replayed.has_wrong_hash.then_some(wrong);
+            hashed = Some(stored.seq);
+        }
+        if expected.is_some() && replayed.hash == expected {
+            expected_at = Some(stored.seq);
+        }
+        if divergence.is_none() {
+            requests.verify(history, stored, replayed);
+        }
+        if let StoredContent::Event(Event::ToolCompleted { result, .. }) = &stored.content
+            && let Some(digest) = result.whole_output
+        {
+            outputs.insert(result.call.clone(), (stored.seq, digest));
+        }
+    })?;
+    // An export has no outputs.
+    let first = history.header.imported_up_to.map_or(0, |last| last + 1);
+    let stored = store.outputs(session);
+    let output_errors = outputs.into_iter().filter(|(_, (seq, _))| *seq >= first);
+    let output_errors = output_errors.filter_map(|(call, (seq, digest))| {
+        let error = stored.verify(&call, digest).err()?.to_string();
+        Some(OutputError { seq, error })
+    });
+    let output_error = output_errors.min_by_key(|wrong| wrong.seq);
+    let files = verify_checkpoints(store, &history).map_err(|error| error.to_string());
+    let requests = requests.comparison;
+    Ok(SessionVerification {
+        history,
+        end,
+        records,
+        divergence,
+        wrong_hash,
+        requests,
+        files,
+        output_error,
+        expected_at,
+    })
+}
+
+/// Compares requests while a session is replayed.
+#[derive(Default)]
+struct RequestVerifier {
+    comparison: RequestComparison,
+    /// Encodes the requests of the present process of the session.
+    model: Option<Result<Box<dyn Model>, RequestSettingsError>>,
+    /// The newest request.
+    built: Option<(EffectId, RequestDigest)>,
+    /// The record of the newest request that is the same.
+    same: Option<u64>,
+}
+
+impl RequestVerifier {
+    fn verify(&mut self, history: &SessionHistory, stored: &StoredRecord, next: &ReplayedRecord) {
+        let id = match &stored.content {
+            StoredContent::Event(event) => event.completed_effect(),
+            _ => None,
+        };
+        if let (Some(id), Some(sent)) = (id, stored.timing.and_then(|timing| timing.request)) {
+            self.compare(stored.seq, id, sent);
+        }
+        if matches!(stored.content, StoredContent::Resumed(_)) {
+            // Another process has encoded what follows, with other settings perhaps.
+            self.model = None;
+        }
+        for effect in history.output.effects.iter().filter(|_| next.is_advanced) {
+            if let Effect::CallModel { id, purpose, attempt, max_output } = effect {
+                let digest = self.build(history, (*purpose, *attempt, *max_output));
+                self.built = digest.map(|digest| (*id, digest));
+            }
+        }
+    }
+
+    fn compare(&mut self, seq: u64, id: EffectId, sent: RequestDigest) {
+        let comparison = &mut self.comparison;
+        let mut skip = |reason: String| *comparison.skipped.entry(reason).or_default() += 1;
+        if sent.is_altered {
+            return skip("changed by a hook or by the budget of a batch".to_owned());
+        }
+        if let Some(Err(error)) = &self.model {
+            return skip(error.to_string());
+        }
+        let built = self.built.filter(|(built, _)| *built == id).map(|(_, digest)| digest);
+        if built == Some(sent) {
+            comparison.same += 1;
+            self.same = Some(seq);
+        } else if comparison.difference.is_none() {
+            let same = self.same;
+            comparison.difference = Some(RequestDifference { seq, sent, built, same });
+        }
+    }
+
+    /// Returns the digest of a request in the state that the replay is in.
+    fn build(
+        &mut self,
+        history: &SessionHistory,
+        call: (CallPurpose, u32, Option<Tokens>),
+    ) -> Option<RequestDigest> {
+        let setup = &history.setup;
+        let model = self.model.get_or_insert_with(|| encoding_models(&setup.requests));
+        let model = model.as_mut().ok()?;
+        let context = RequestContext {
+            system: Arc::clone(&setup.system),
+            tools: Arc::clone(&setup.tools),
+            schema: setup.schema.clone(),
+        };
+        context.with_request(&history.machine, call, |request, _| {
+            model.prepare(request).ok()?.request_digest()
+        })
+    }
+}
+
+impl fmt::Display for WrongHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { seq, after } = self;
+        let first = after.map_or(0, |after| after + 1);
+        write!(f, "the hash in record {seq} is not that of the records before it: ")?;
+        write!(f, "at least one of the records from {first} on was changed, moved or removed")
+    }
+}
+
+impl fmt::Display for RequestDifference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { seq, sent, built, same } = self;
+        write!(f, "the request of record {seq} had {} bytes (sha256 {})", sent.bytes, sent.sha256)?;
+        match built {
+            Some(built) => {
+                let RequestDigest { bytes, sha256, .. } = built;
+                write!(
+                    f,
+                    ", and the records before it lead to one of {bytes} bytes (sha256 {sha256})"
+                )?;
+            }
+            None => write!(f, ", and the records before it lead to no request")?,
+        }
+        match same {
+            Some(same) => {
+                write!(
+                    f,
+                    "; the request of record {same} is the same, so what differs comes after it"
+                )
+            }
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! The settings that the bytes of requests depend on besides their content, as a journal stores them.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use thiserror::Error;
+
+use super::exchange::{HttpTransport, IncomingResponse, RequestTarget, WireModel};
+use super::provider::Provider;
+use super::wire::{EffortSetting, WireSetup};
+use crate::model::{Effort, Tokens};
+use crate::net::{HeaderMap, HttpRequest, NetError, Secrets};
+use crate::port::{CancellationToken, Model};
+
+/// The version of the encoding. It is increased when the same request is encoded to other bytes than before.
+const ENCODING: u32 = 1;
+
+/// The settings of the requests to a model.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct RequestSettings {
+    encoding: u32,
+    /// `provider/model`.
+    model: Arc<str>,
+    host: String,
+    #[serde(rename = "stream")]
+    is_streaming: bool,
+    #[serde(rename = "cache")]
+    uses_cache: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    cache_key: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    max_output: Option<Tokens>,
+    #[serde(rename = "images")]
+    takes_images: bool,
+    #[serde(default, skip_serializing_if = "is_empty")]
+    options: Arc<Map<String, Value>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    effort: Option<Effort>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    effort_word: Option<String>,
+}
+
+/// Why requests can't be encoded again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum RequestSettingsError {
+    /// They are not stored.
+    #[error("their settings are not stored")]
+    Missing,
+    /// They are those of another release, or were changed.
+    #[error("another version of this program has encoded them")]
+    OtherEncoding,
+}
+
+fn is_empty(options: &Map<String, Value>) -> bool {
+    options.is_empty()
+}
+
+impl RequestSettings {
+    pub(super) fn new(setup: &WireSetup) -> Self {
+        let WireSetup { id, host, .. } = setup;
+        Self {
+            encoding: ENCODING,
+            model: Arc::clone(id),
+            host: host.clone(),
+            is_streaming: setup.is_streaming,
+            uses_cache: setup.uses_cache,
+            cache_key: setup.cache_key.clone(),
+            max_output: setup.max_output,
+            takes_images: setup.takes_images,
+            options: Arc::clone(&setup.options),
+            effort: setup.effort.as_ref().map(|setting| setting.effort),
+            effort_word: setup.effort.as_ref().and_then(|setting| setting.word.clone()),
+        }
+    }
+
+    pub(super) fn to_json(&self) -> Value {
+        serde_json::to_value(self).unwrap_or_default()
+    }
+
+    /// Returns the setup; `None` if this release does not know the provider.
+    fn setup(self) -> Option<(&'static Provider, WireSetup)> {
+        let (provider, model) = self.model.split_once('/')?;
+        let provider = Provider::from_name(provider)?;
+        let word = self.effort_word;
+        let setup = WireSetup {
+            provider: provider.name(),
+            cloud: provider.cloud,
+            host: self.host,
+            model: model.to_owned(),
+            is_streaming: self.is_streaming,
+            uses_cache: self.uses_cache,
+            cache_key: self.cache_key,
+            max_output: self.max_output,
+            takes_images: self.takes_images,
+            options: self.options,
+            effort: self.effort.map(|effort| EffortSetting { effort, word }),
+            id: self.model,
+        };
+        Some((provider, setup))
+    }
+}
+
+/// Returns a model that encodes requests as one with these settings did, and sends none.
+///
+/// # Errors
+///
+/// Fails if the settings are not stored, or are those of another release.
+pub fn encoding_model(settings: &Value) -> Result<Box<dyn Model>, RequestSettingsError> {
+    if settings.is_null() {
+        return Err(RequestSettingsError::Missing);
+    }
+    let stored = RequestSettings::deserialize(settings).ok();
+    let stored = stored.filter(|stored| stored.encoding == ENCODING);
+    let (provider, setup) =
+        stored.and_then(RequestSettings::setup).ok_or(RequestSettingsError::OtherEncoding)?;
+    Ok(Box::new(WireModel::new(RequestTarget {
+        transport: Arc::new(NoTransport),
+        model: Arc::clone(&setup.id),
+        url: String::new(),
+        headers: HeaderMap::new(),
+        masker: Secrets::default(),
+        key_source: None,
+        signer: None,
+        may_truncate: false,
+        settings: settings.clone(),
+        wire: (provider.format.wire)(setup),
+    })))
+}
+
+/// Sends nothing.
+struct NoTransport;
+
+impl HttpTransport for NoTransport {
+    fn send(&self, _: &HttpRequest, _: &CancellationToken) -> Result<IncomingResponse, NetError> {
+        Err(NetError::Cancelled)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sha2::{Digest as _, Sha256};
+
+    use super::*;
+    use crate::llm::tests::fixtures::{
+        encode_request, grep_tool, items_with_images, setup, tool_exchange, wires,
+    };
+    use crate::llm::wire::{RequestFrame, ToolChoice};
+    use crate::model::{ConversationItem, MessageOrigin, ReplyPart, ToolCall, ToolStatus, hex};
+
+    /// Journals of earlier releases are verified with the encoding of this one. If the digest changes, increase [`ENCODING`],
+    /// so that requests of the others are not compared.
+    #[test]
+    fn a_change_of_the_encoding_has_a_new_number() {
+        let mut hasher = Sha256::new();
+        let call = ToolCall::new("c".into(), "grep", r#"{"text":"a"}"#);
+        let text = ReplyPart::Text("I look.".into());
+        let mut items = vec![
+            ConversationItem::user(MessageOrigin::Task, "do it"),
+            tool_exchange(vec![text], [call], ToolStatus::Ok, "found"),
+        ];
+        items.extend(items_with_images());
+        let tools = [grep_tool()];
+        let schema = serde_json::json!({"type": "object", "properties": {"a": {"type": "string"}}});
+        let schema = Some(&schema);
+        for (_, wire) in wires() {
+            for tool_choice in [ToolChoice::Auto, ToolChoice::Disabled] {
+                let frame =
+                    RequestFrame { system: "Be brief.", tools: &tools, tool_choice, schema };
+                hasher.update(encode_request(&*wire, &frame, &items, Some(Tokens(1_000))));
+            }
+        }
+        let digest = "6352c018dfacc449aa4f5ebe4b67f8159b20550cac171617ec9c9e8e67f67ced";
+        assert_eq!((ENCODING, hex(&hasher.finalize()).as_str()), (1, digest));
+    }
+
+    #[test]
+    fn settings_are_read_back_as_they_were_stored() {
+        let options = Arc::new(Map::from_iter([("seed".to_owned(), Value::from(7))]));
+        let effort = Some(EffortSetting { effort: Effort::High, word: Some("much".to_owned()) });
+        let all = WireSetup { host: "h".to_owned(), options, effort, ..setup("gemini/a/b") };
+        for setup in [setup("openai/m"), all] {
+            let settings = RequestSettings::new(&setup);
+            let read = RequestSettings::deserialize(&settings.to_json()).unwrap();
+            assert_eq!(read, settings);
+            let (provider, read) = read.setup().unwrap();
+            assert_eq!(format!("{}/{}", provider.name(), read.model), *setup.id);
+            assert_eq!(RequestSettings::new(&read), settings);
+        }
+    }
+
+    #[test]
+    fn settings_of_another_release_are_not_used() {
+        let settings = RequestSettings::new(&setup("openai/m")).to_json();
+        assert!(encoding_model(&settings).is_ok());
+        let mut other = settings;
+        other["encoding"] = 0.into();
+        for unknown in [other, "x".into()] {
+            assert_eq!(encoding_model(&unknown).err(), Some(RequestSettingsError::OtherEncoding));
+        }
+        assert_eq!(encoding_model(&Value::Null).err(), Some(RequestSettingsError::Missing));
+    }
+}
