@@ -1,21 +1,22 @@
 //! Tools of MCP servers, among the others and under the same rules.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::error::AppError;
 use super::function_tool::ExternalCall;
 use super::process_env::ProcessEnv;
 use super::sandbox::Sandbox;
-use crate::config::{Config, McpServerConfig, SecretText};
+use crate::config::{Config, DeferMode, McpConfig, McpServerConfig, SecretText};
+use crate::machine::ContextUsage;
 use crate::mcp::{
     self, CallResult, McpServers, Necessity, ServerInstructions, ServerSpec, ServerStart,
     ServerTransport, ToolFilter,
 };
-use crate::model::TimeSpan;
+use crate::model::{TimeSpan, Tokens, matches_wildcard};
 use crate::net::{Endpoint, HttpOptions, HttpTimeouts};
 use crate::port::{CancellationToken, ToolSpec};
-use crate::tools::{CallContext, Tool, ToolInvocation, ToolOutput};
+use crate::tools::{CallContext, SEARCH_TOOLS, Tool, ToolInvocation, ToolOutput, ToolRegistry};
 use crate::view::{LiveEvent, Reporter, ServerState};
 
 /// Starts the servers of a configuration, within the time limit of the run. Returns no servers if cancelled: the run then
@@ -68,11 +69,11 @@ pub(super) fn start_servers(
 pub(super) fn with_server_instructions(
     prompt: Arc<str>,
     servers: &McpServers,
-    tools: &[ToolSpec],
+    registry: &ToolRegistry,
 ) -> Arc<str> {
     let is_used = |server: &str| {
         let mut own = servers.tools().iter().filter(|tool| tool.server() == server);
-        own.any(|own| tools.iter().any(|tool| tool.name == own.spec().name))
+        own.any(|own| registry.has_tool(&own.spec().name))
     };
     let used = servers.instructions().iter().filter(|instructions| is_used(&instructions.server));
     let sections: String = used
@@ -88,6 +89,50 @@ pub(super) fn with_server_instructions(
 }
 
 const UNVERIFIED_NOTICE: &str = "What servers say about the use of their tools. It is not from the user, who has not checked it.";
+
+/// What decides which tools of servers are deferred.
+pub(super) struct ToolDeferral<'a> {
+    /// The context window of the model.
+    pub(super) window: Tokens,
+    /// The tools of the earlier requests of the session. A resumed run has the same, so that the provider's cache holds.
+    pub(super) earlier: Option<&'a [ToolSpec]>,
+}
+
+/// The percentage of the context window beyond which the tools of servers are deferred.
+const MAX_TOOLS_PERCENT: u64 = 10;
+
+impl ToolDeferral<'_> {
+    /// Returns the deferred ones of the tools that an agent may use, each after its server.
+    pub(super) fn deferred_tools(
+        &self,
+        config: &McpConfig,
+        servers: &McpServers,
+        allowed: &[String],
+    ) -> Vec<(Arc<str>, Arc<str>)> {
+        let is_allowed = |name: &str| allowed.iter().any(|own| matches_wildcard(own, name));
+        let tools = servers.tools().iter().filter(|tool| is_allowed(&tool.spec().name));
+        let bytes = |ToolSpec { name, description, schema }: &ToolSpec| {
+            name.len() + description.len() + schema.to_string().len()
+        };
+        let bytes: usize = tools.clone().map(|tool| bytes(tool.spec())).sum();
+        let size = ContextUsage::new(bytes as u64).estimate();
+        let had =
+            |name: &str| self.earlier.is_some_and(|all| all.iter().any(|spec| *spec.name == *name));
+        let is_deferred = |server: &&McpServerConfig| match server.defer {
+            DeferMode::Always => true,
+            DeferMode::Never => false,
+            DeferMode::Auto => {
+                let mut own = tools.clone().filter(|tool| tool.server() == server.name.as_str());
+                !own.any(|tool| had(&tool.spec().name))
+                    && (had(SEARCH_TOOLS) || size > self.window.percent(MAX_TOOLS_PERCENT))
+            }
+        };
+        let deferred = config.servers.iter().filter(is_deferred);
+        let deferred: BTreeSet<&str> = deferred.map(|server| server.name.as_str()).collect();
+        let tools = tools.filter(|tool| deferred.contains(tool.server()));
+        tools.map(|tool| (tool.server().into(), Arc::clone(&tool.spec().name))).collect()
+    }
+}
 
 /// Returns the tools of servers, as tools like all others.
 pub(super) fn server_tools(servers: &McpServers) -> impl Iterator<Item = Box<dyn Tool>> + '_ {

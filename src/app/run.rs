@@ -8,6 +8,8 @@ use serde_json::Value;
 
 use super::answer_checks::{CheckSequence, QualityGates, SchemaCheck, UnfinishedCalls};
 use super::checkpoints::SessionCheckpoints;
+use super::configured_servers::{self, ToolDeferral};
+use super::configured_tools;
 use super::end_hooks::{RunDeadline, run_end_hooks};
 use super::error::AppError;
 use super::run_environment::{RunEnvironment, SubagentClock};
@@ -16,7 +18,6 @@ use super::secrets::{collect_secrets, mask_message};
 use super::session::{RunSession, SessionResults, SessionTarget};
 use super::subagents::{OneQuestion, SubagentContext, SubagentWorktrees};
 use super::undo::complete_pending_restore;
-use super::{configured_servers, configured_tools};
 use crate::config::{quality_gates, run_rules};
 use crate::hooks::{HookedAnswerChecks, HookedTools, Hooks, with_hooks};
 use crate::journal::{SessionId, SessionSetup, WorkspaceIdentity};
@@ -26,7 +27,9 @@ use crate::mcp::McpServers;
 use crate::model::{Digest, RunRules, RunTime};
 use crate::net::Secrets;
 use crate::policy::Confirmer;
-use crate::port::{AnswerChecks, CancelRegistration, CancellationToken, HookPoint, Toolbox};
+use crate::port::{
+    AnswerChecks, CancelRegistration, CancellationToken, HookPoint, ToolSpec, Toolbox,
+};
 use crate::runner::{Driver, Ports, RequestContext};
 use crate::tools::{ExecutionMode, PlannedCall, SharedQuota, ToolRegistry};
 use crate::view::{CostSource, Reporter, RunInfo};
@@ -215,13 +218,14 @@ impl RunSetup {
             clock: subagent_clock,
         });
         let results = target.store().map(|store| SessionResults(store.outputs(session)));
-        let registry = self.tool_registry(&io, &shared, results, subagents, secrets)?;
+        let deferral = ToolDeferral { window: rules.context.window, earlier: kept_tools(&target) };
+        let registry = self.tool_registry(&io, &shared, results, subagents, secrets, &deferral)?;
         let (registry, reporter) = (Arc::new(registry), io.reporter);
         let checkpoints = match target.store() {
             Some(store) if !is_subagent => SessionCheckpoints::new(self, store, session, &target),
             _ => None,
         };
-        let context = self.request_context(&*registry, &shared.servers, &target);
+        let context = self.request_context(&registry, &shared.servers, &target);
         let setup = || self.session_setting(&context, options);
         let RunSession { machine, output, journal } = target.begin(
             session,
@@ -235,7 +239,7 @@ impl RunSetup {
             tools: Arc::<ToolRegistry>::clone(&registry),
             checks: self.answer_checks(&registry),
             observer: Box::new(reporter.observe_run(info)),
-            ..Ports::new(model)
+            ..Ports::new(registry.with_deferred_calls(model))
         };
         let own = match checkpoints {
             Some(checkpoints) => Ports { checkpoints: Arc::new(checkpoints), ..own },
@@ -330,11 +334,10 @@ impl RunSetup {
     /// That of an imported one is of unknown origin.
     fn request_context(
         &self,
-        tools: &dyn Toolbox,
+        registry: &ToolRegistry,
         servers: &McpServers,
         target: &SessionTarget,
     ) -> RequestContext {
-        let tools = tools.specs();
         let kept = target.opened().map(|opened| &opened.history).filter(|history| {
             *history.setup.agent == *self.agent.name.as_str() && !history.is_imported_setup()
         });
@@ -342,9 +345,9 @@ impl RunSetup {
             Arc::clone(&history.setup.system)
         } else {
             let prompt = self.system_prompt(target.store().is_some());
-            configured_servers::with_server_instructions(prompt, servers, &tools)
+            configured_servers::with_server_instructions(prompt, servers, registry)
         };
-        RequestContext { system, tools, schema: self.schema.clone() }
+        RequestContext { system, tools: registry.specs(), schema: self.schema.clone() }
     }
 
     fn session_rules(&self, session: &str, target: &SessionTarget) -> RunRules {
@@ -393,6 +396,12 @@ impl RunSetup {
         }
         Arc::new(CheckSequence(checks))
     }
+}
+
+/// Returns the tools of the requests of a stored session.
+fn kept_tools(target: &SessionTarget) -> Option<&[ToolSpec]> {
+    let history = target.opened().map(|opened| &opened.history);
+    history.filter(|history| !history.is_imported_setup()).map(|history| &*history.setup.tools)
 }
 
 /// Returns the ports with hooks around them; without hooks, as they are.

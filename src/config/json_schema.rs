@@ -65,6 +65,7 @@ fn key_schema(key: &KeySpec, providers: &str) -> Value {
 fn type_schema(value_type: &ValueType, providers: &str) -> Value {
     match value_type {
         ValueType::Bool => json!({ "type": "boolean" }),
+        ValueType::BoolOr(word) => json!({ "enum": [true, false, word] }),
         ValueType::Integer => json!({ "type": "integer", "minimum": 0 }),
         ValueType::Number => json!({ "type": "number" }),
         ValueType::Duration => json!({ "type": ["number", "string"] }),

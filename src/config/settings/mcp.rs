@@ -4,8 +4,10 @@ use std::collections::BTreeMap;
 
 use super::timeout;
 use crate::config::key_declaration::{default, given, map, optional, section, table_list};
+use crate::config::setting_value::{SettingValue, ValueType};
 use crate::config::settings_reader::SettingsReader;
 use crate::config::text_types::{ConfigName, HttpUrl, ProcessArgument, SecretText, VariableName};
+use crate::config::value_tree::ConfigValue;
 use crate::model::TimeSpan;
 
 section! {
@@ -55,8 +57,49 @@ section! {
         enabled_tools: Option<Vec<String>> = optional(),
         /// The tools not to use, as patterns.
         disabled_tools: Vec<String> = default(Vec::new()),
+        /// Whether its tools are left out of requests, where the model finds them with `search_tools` and calls them with
+        /// `call_tool`: true, false, or "auto", once the tools of all servers take more than a tenth of the context window.
+        defer: DeferMode = default(DeferMode::Auto),
         /// Whether a run ends that can't have the server.
         required: bool = default(false),
+    }
+}
+
+/// Whether the tools of a server are left out of requests, for the model to find.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DeferMode {
+    /// Once the tools of all servers take too much of the context window.
+    #[default]
+    Auto,
+    /// They are left out.
+    Always,
+    /// They are part of each request.
+    Never,
+}
+
+/// The word for [`DeferMode::Auto`].
+const AUTO: &str = "auto";
+
+impl SettingValue for DeferMode {
+    fn from_value(value: &ConfigValue) -> Result<Self, String> {
+        match bool::from_value(value) {
+            Ok(true) => Ok(Self::Always),
+            Ok(false) => Ok(Self::Never),
+            Err(_) if value.as_text() == Some(AUTO) => Ok(Self::Auto),
+            Err(expected) => Err(format!("{expected} or \"{AUTO}\"")),
+        }
+    }
+
+    fn to_value(&self) -> ConfigValue {
+        match self {
+            Self::Auto => ConfigValue::Text(AUTO.to_owned()),
+            Self::Always => ConfigValue::Bool(true),
+            Self::Never => ConfigValue::Bool(false),
+        }
+    }
+
+    fn value_type() -> ValueType {
+        ValueType::BoolOr(AUTO)
     }
 }
 
