@@ -90,6 +90,7 @@ fn empty_server(name: ConfigName) -> McpServerConfig {
         url: None,
         headers: BTreeMap::new(),
         token_env: None,
+        oauth: None,
         timeout: TIMEOUT,
         enabled_tools: None,
         disabled_tools: Vec::new(),

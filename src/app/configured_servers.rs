@@ -7,14 +7,17 @@ use super::error::AppError;
 use super::function_tool::ExternalCall;
 use super::process_env::ProcessEnv;
 use super::sandbox::Sandbox;
-use crate::config::{Config, DeferMode, McpConfig, McpServerConfig, SecretText};
+use crate::config::{
+    Config, DeferMode, HttpUrl, McpConfig, McpServerConfig, OauthConfig, SecretText,
+};
+use crate::llm;
 use crate::machine::ContextUsage;
 use crate::mcp::{
-    self, CallResult, McpServers, Necessity, ServerInstructions, ServerSpec, ServerStart,
-    ServerTransport, ToolFilter,
+    self, CallResult, ClientCredentials, McpServers, Necessity, SecretSource, ServerInstructions,
+    ServerSpec, ServerStart, ServerTransport, ToolFilter,
 };
 use crate::model::{TimeSpan, Tokens, matches_wildcard};
-use crate::net::{Endpoint, HttpOptions, HttpTimeouts};
+use crate::net::{Endpoint, HttpOptions, HttpTimeouts, Secret};
 use crate::port::{CancellationToken, ToolSpec};
 use crate::tools::{CallContext, SEARCH_TOOLS, Tool, ToolInvocation, ToolOutput, ToolRegistry};
 use crate::view::{LiveEvent, Reporter, ServerState};
@@ -167,7 +170,10 @@ pub(super) fn server_spec(
             let endpoint = endpoint.map_err(|error| wrong(error.to_string()))?;
             let env = |name: &str| world.variable(name).map(str::to_owned);
             let options = HttpOptions::from_env(&endpoint, HttpTimeouts::default(), &env);
-            ServerTransport::Http { url: url.to_string(), headers, options }
+            let oauth = server.oauth.as_ref();
+            let credentials = oauth.map(|oauth| client_credentials(oauth, world).map_err(wrong));
+            let credentials = credentials.transpose()?;
+            ServerTransport::Http { url: url.to_string(), headers, options, credentials }
         }
     };
     Ok(ServerSpec {
@@ -180,6 +186,42 @@ pub(super) fn server_spec(
             disabled: server.disabled_tools.clone(),
         },
         necessity: if server.required { Necessity::Required } else { Necessity::Optional },
+    })
+}
+
+/// Returns the client credentials of a server; fails if there is no secret in its variable.
+fn client_credentials(
+    oauth: &OauthConfig,
+    world: &ProcessEnv,
+) -> Result<ClientCredentials, String> {
+    let secret: Arc<SecretSource> = match (&oauth.client_secret_env, &oauth.client_secret_command) {
+        (Some(name), _) => {
+            let text = world.variable(name.as_str()).unwrap_or_default();
+            let secret = Secret::new(text);
+            let secret = secret.map_err(|error| format!("{name}, its client secret, {error}"))?;
+            Arc::new(move |_: &CancellationToken| Ok(secret.clone()))
+        }
+        (None, command) => {
+            let command = command.clone().unwrap_or_default();
+            Arc::new(move |cancel: &CancellationToken| {
+                let printed = llm::command_key(&command, cancel);
+                printed.map_err(|error| format!("`oauth.client_secret_command` {error}"))
+            })
+        }
+    };
+    let world = world.clone();
+    let options = move |endpoint: &Endpoint| {
+        let env = |name: &str| world.variable(name).map(str::to_owned);
+        HttpOptions::from_env(endpoint, HttpTimeouts::default(), &env)
+    };
+    let text = |url: &HttpUrl| url.to_string();
+    Ok(ClientCredentials {
+        client_id: oauth.client_id.clone(),
+        secret,
+        scopes: oauth.scopes.clone(),
+        issuer: oauth.issuer.as_ref().map(text),
+        token_url: oauth.token_url.as_ref().map(text),
+        options: Arc::new(options),
     })
 }
 

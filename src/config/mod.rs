@@ -66,8 +66,8 @@ pub use settings::{
     AgentConfig, CheckpointsConfig, CommandsConfig, ContextConfig, CostsConfig, DeferMode,
     EvaluationConfig, EvaluationMode, ExpectedDecision, GuardrailsConfig, HookConfig,
     HookConfinement, HooksConfig, IndexerConfig, LimitsConfig, LlmConfig, LoggingConfig, McpConfig,
-    McpServerConfig, ModelConfig, PermissionsConfig, QualityGate, SandboxConfig, SessionsConfig,
-    Settings, UnknownPricePolicy, WorkspaceConfig,
+    McpServerConfig, ModelConfig, OauthConfig, PermissionsConfig, QualityGate, SandboxConfig,
+    SessionsConfig, Settings, UnknownPricePolicy, WorkspaceConfig,
 };
 pub use template::{ProjectPreset, SCHEMA_FILE, template};
 pub use text_types::{

@@ -6,8 +6,7 @@
 //! whether it was required.
 //!
 //! ```text
-//! servers ── server ── connection ── channel: stdio | http
-//! //! servers ── server ── connection ── channel: stdio | http
+//! servers ── server ── connection ── channel: stdio | http ── oauth: access tokens
 //!    │         └ restarts
 //!    └ tools: names, filters, caps; outcome: what a result says
 //! ```
@@ -32,5 +31,8 @@ mod validate;
 pub use call_result::CallResult;
 pub use error::{RpcError, ServerError, ServerProblem};
 pub use servers::{McpServers, ServerInstructions, ServerStart};
-pub use settings::{Necessity, ServerLimits, ServerSetup, ServerSpec, ServerTransport, ToolFilter};
+pub use settings::{
+    ClientCredentials, Necessity, SecretSource, ServerLimits, ServerSetup, ServerSpec,
+    ServerTransport, ToolFilter,
+};
 pub use tool::{ServerTool, ToolHints};

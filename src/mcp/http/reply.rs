@@ -112,6 +112,7 @@ impl HttpState {
         if let Some(session) = self.session() {
             headers.insert(SESSION_HEADER, session);
         }
+        self.set_token(&mut headers, self.current_token(wait)?);
         let (url, body) = (self.url.clone(), RequestBody::new());
         let get = HttpRequest { method: Method::GET, url, headers, body };
         self.exchange(ResendPolicy::OnLoss, &get, wait, |response| {

@@ -83,7 +83,10 @@ impl Tool for CallTool {
 
 impl DeferredToolsModel {
     /// Returns a model that calls these tools by their names.
-    pub(in crate::tools) fn new(model: Box<dyn Model>, names: impl IntoIterator<Item = Arc<str>>) -> Self {
+    pub(in crate::tools) fn new(
+        model: Box<dyn Model>,
+        names: impl IntoIterator<Item = Arc<str>>,
+    ) -> Self {
         let names = Arc::new(names.into_iter().collect());
         Self { model, names, written: Vec::new() }
     }

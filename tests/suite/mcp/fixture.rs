@@ -97,7 +97,8 @@ impl McpFixture {
     pub(crate) fn http_server(url: &str, headers: &[(&str, &str)]) -> ServerSpec {
         let headers = headers.iter().map(|(name, value)| ((*name).into(), (*value).into()));
         let (headers, options) = (headers.collect(), HttpOptions::default());
-        let transport = ServerTransport::Http { url: url.to_owned(), headers, options };
+        let (url, credentials) = (url.to_owned(), None);
+        let transport = ServerTransport::Http { url, headers, options, credentials };
         ServerSpec { transport, ..Self::real_server("h", "", &[]) }
     }
 
