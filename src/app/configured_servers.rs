@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::error::AppError;
 use super::function_tool::ExternalCall;
 use super::process_env::ProcessEnv;
+use super::run::RunIo;
 use super::sandbox::Sandbox;
 use crate::config::{
     Config, DeferMode, HttpUrl, McpConfig, McpServerConfig, OauthConfig, SecretText,
@@ -18,9 +19,10 @@ use crate::mcp::{
 };
 use crate::model::{TimeSpan, Tokens, matches_wildcard};
 use crate::net::{Endpoint, HttpOptions, HttpTimeouts, Secret};
+use crate::policy::Confirmer;
 use crate::port::{CancellationToken, ToolSpec};
 use crate::tools::{CallContext, SEARCH_TOOLS, Tool, ToolInvocation, ToolOutput, ToolRegistry};
-use crate::view::{LiveEvent, Reporter, ServerState};
+use crate::view::{LiveEvent, ServerState};
 
 /// Starts the servers of a configuration, within the time limit of the run. Returns no servers if cancelled: the run then
 /// ends before it needs them.
@@ -33,7 +35,7 @@ pub(super) fn start_servers(
     world: &ProcessEnv,
     sandbox: &Sandbox,
     cancel: &CancellationToken,
-    reporter: &Reporter,
+    io: &RunIo,
 ) -> Result<McpServers, AppError> {
     let mut specs = Vec::new();
     for server in &config.settings.mcp.servers {
@@ -46,14 +48,15 @@ pub(super) fn start_servers(
     if specs.is_empty() {
         return Ok(McpServers::default());
     }
-    let setup = mcp::ServerSetup::new(sandbox.model.clone());
+    let mut setup = mcp::ServerSetup::new(sandbox.model.clone());
+    setup.has_user = io.confirm.can_answer();
     let (servers, problems) = McpServers::start(specs, &setup, cancel, &|name, start| {
         let state = match start {
             ServerStart::Begun => ServerState::Starting,
             ServerStart::Done => ServerState::Ready,
             ServerStart::Failed => ServerState::Failed,
         };
-        reporter.show_live(&LiveEvent::Server { name, state });
+        io.reporter.show_live(&LiveEvent::Server { name, state });
     });
     if cancel.is_cancelled() {
         return Ok(servers);
@@ -138,8 +141,12 @@ impl ToolDeferral<'_> {
 }
 
 /// Returns the tools of servers, as tools like all others.
-pub(super) fn server_tools(servers: &McpServers) -> impl Iterator<Item = Box<dyn Tool>> + '_ {
-    servers.tools().iter().map(|tool| Box::new(McpTool(tool.clone())) as Box<dyn Tool>)
+pub(super) fn server_tools<'a>(
+    servers: &'a McpServers,
+    user: &'a Arc<dyn Confirmer>,
+) -> impl Iterator<Item = Box<dyn Tool>> + 'a {
+    let tools = servers.tools().iter();
+    tools.map(|tool| Box::new(McpTool(tool.clone(), Arc::clone(user))) as Box<dyn Tool>)
 }
 
 pub(super) fn server_spec(
@@ -225,8 +232,8 @@ fn client_credentials(
     })
 }
 
-/// A tool of a server.
-struct McpTool(mcp::ServerTool);
+/// A tool of a server, and the user who answers its questions.
+struct McpTool(mcp::ServerTool, Arc<dyn Confirmer>);
 
 impl Tool for McpTool {
     fn spec(&self) -> &ToolSpec {
@@ -235,14 +242,14 @@ impl Tool for McpTool {
 
     fn prepare(&self, arguments: &str) -> Result<Box<dyn ToolInvocation>, String> {
         let arguments = self.0.parse_arguments(arguments)?;
-        let tool = self.0.clone();
+        let (tool, user) = (self.0.clone(), Arc::clone(&self.1));
         Ok(Box::new(ExternalCall {
             // A server's own description of its tools is not relied on.
             is_read_only: false,
             summary: serde_json::Value::Object(arguments.clone()).to_string(),
             time_limit: tool.timeout(),
             run: move |context: &CallContext<'_>| {
-                let result = tool.call(arguments, context.call, context.scope);
+                let result = tool.call(arguments, context.call, context.scope, &*user);
                 let CallResult { status, text, images } = result;
                 ToolOutput { images, ..ToolOutput::new(status, text) }
             },

@@ -49,7 +49,8 @@ impl RunSetup {
                 |name: &str| describe(name).is_some_and(BuiltInTool::is_about_commands);
             tools.retain(|tool| !is_about_commands(&tool.spec().name));
         }
-        let server_tools: Vec<_> = configured_servers::server_tools(&shared.servers).collect();
+        let server_tools: Vec<_> =
+            configured_servers::server_tools(&shared.servers, &io.confirm).collect();
         if let Some(subagents) = subagents {
             let names = tools.iter().chain(&server_tools).map(|tool| Arc::clone(&tool.spec().name));
             let has =

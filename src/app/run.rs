@@ -198,7 +198,7 @@ impl RunSetup {
         let is_subagent = shared.is_some();
         let shared = match shared {
             Some(shared) => shared,
-            None => self.start_shared(&target, position, &stopped, &io.reporter)?,
+            None => self.start_shared(&target, position, &stopped, &io)?,
         };
         let worktrees = match subagent_clock {
             SubagentClock::Real if !is_subagent && self.execution == ExecutionMode::Real => {
@@ -275,15 +275,10 @@ impl RunSetup {
         target: &SessionTarget,
         script_position: ScriptPosition,
         stopped: &CancellationToken,
-        reporter: &Reporter,
+        io: &RunIo,
     ) -> Result<SharedResources, AppError> {
-        let servers = configured_servers::start_servers(
-            &self.config,
-            &self.env,
-            &self.sandbox,
-            stopped,
-            reporter,
-        )?;
+        let servers =
+            configured_servers::start_servers(&self.config, &self.env, &self.sandbox, stopped, io)?;
         let used = target.opened().map(|opened| &opened.history.machine.conversation);
         let used = used.map(configured_tools::used_quota).unwrap_or_default();
         let quota = SharedQuota::new(configured_tools::quota_limits(&self.config), used);

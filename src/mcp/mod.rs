@@ -11,11 +11,13 @@
 //!    └ tools: names, filters, caps; outcome: what a result says
 //! ```
 //!
-//! A server gets the arguments of its tools and nothing else: its own requests (a model's answer, user input, folders)
-//! are refused, and no capability for them is announced. Its output is untrusted and limited.
+//! A server gets the arguments of its tools, and the user's answers to simple questions where there is a user. Its other
+//! requests (a model's answer, folders) are refused, and no capability for them is announced. Its output is untrusted and
+//! limited.
 
 mod call_result;
 mod connection;
+mod elicitation;
 mod error;
 mod http;
 mod message;

@@ -111,11 +111,9 @@ impl McpServer {
         wait: &ReplyDeadline<'_>,
     ) -> Result<Arc<ServerConnection>> {
         life.connection = None;
-        let open = |version| {
-            ServerConnection::open(self.channel()?, version, self.setup.probe_timeout, wait)
-        };
+        let open = |version| ServerConnection::open(self.channel()?, version, &self.setup, wait);
         // A server that starts too slowly gets no more time to end.
-        self.shutdown.set_deadline(Some(wait.at));
+        self.shutdown.set_deadline(Some(wait.until()));
         let opened = match open(life.version) {
             // Some servers exit when the first message does not begin a session.
             Err(ServerError::Exited { .. }) if life.version.is_none() => {

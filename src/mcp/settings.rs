@@ -98,6 +98,8 @@ pub struct ServerSetup {
     pub folder: PathBuf,
     /// Limits of their output.
     pub limits: ServerLimits,
+    /// Whether there is a user who can answer questions of servers.
+    pub has_user: bool,
     /// How long to wait for a server that may not know the newest mode before trying the older one.
     pub probe_timeout: Duration,
     /// The least time between two restarts of a server.
@@ -138,6 +140,7 @@ impl ServerSetup {
             folder: supervisor.policy().workspace.clone(),
             supervisor,
             limits: ServerLimits::default(),
+            has_user: false,
             probe_timeout: Duration::from_secs(10),
             restart_interval: Duration::from_secs(30),
             shutdown_timeout: Duration::from_secs(2),

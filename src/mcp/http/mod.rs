@@ -8,6 +8,7 @@ mod oauth;
 mod reply;
 
 use std::sync::{Arc, Mutex};
+use std::time::Instant;
 use std::{io, thread};
 
 use serde_json::Value;
@@ -370,10 +371,15 @@ impl ExchangeWatch {
         let (exchange, done) = (CancellationToken::new(), CancellationToken::new());
         let cancelled = exchange.clone();
         let guard = wait.cancel.on_cancel(move || cancelled.cancel());
-        let (late, over, left) = (exchange.clone(), done.clone(), wait.remaining());
+        let (late, over, at) = (exchange.clone(), done.clone(), wait.at);
+        let time = wait.questions.map(|questions| Arc::clone(&questions.time)).unwrap_or_default();
+        // The deadline moves while the user is asked.
+        let left = move || (at + time.total()).saturating_duration_since(Instant::now());
         thread::Builder::new().name("mcp-watch".to_owned()).spawn(move || {
-            if !over.wait_for(left) {
-                late.cancel();
+            while !over.wait_for(left()) {
+                if left().is_zero() {
+                    return late.cancel();
+                }
             }
         })?;
         Ok(Self { exchange, done, _guard: guard })

@@ -14,7 +14,7 @@ use crate::kit::server::{ScriptedReply, Server};
 use crate::kit::system::{count_with_variable, wait_until};
 
 /// Returns a fixture with this user configuration.
-pub(super) fn world(config: &str) -> CliFixture {
+pub(crate) fn world(config: &str) -> CliFixture {
     let world = CliFixture::new();
     configure(&world, config);
     world
@@ -27,7 +27,7 @@ pub(super) fn configure(world: &CliFixture, config: &str) {
 }
 
 /// Returns the entry of a server that is this program.
-pub(super) fn stdio(name: &str, behaviour: &str) -> String {
+pub(crate) fn stdio(name: &str, behaviour: &str) -> String {
     logged(name, behaviour, "/dev/null")
 }
 
@@ -41,7 +41,7 @@ fn logged(name: &str, behaviour: &str, log: &str) -> String {
     )
 }
 
-fn script(tool: &str) -> String {
+pub(crate) fn script(tool: &str) -> String {
     format!(
         "[[turn]]\ncalls = [{{ name = {tool:?}, arguments = {{ text = \"hello\" }} }}]\n\n\
          [[turn]]\ntext = \"Done.\"\n"

@@ -11,6 +11,7 @@ use architect::mcp::{
 };
 use architect::model::ToolStatus;
 use architect::net::HttpOptions;
+use architect::policy::NoConfirmer;
 use architect::port::{CancellationToken, EffectContext};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -141,7 +142,7 @@ impl StartedServers {
         let tool = self.tool(tool);
         let arguments: Value = json!({ "text": text });
         let arguments = tool.parse_arguments(&arguments.to_string()).unwrap();
-        tool.call(arguments, &"call-7".into(), scope)
+        tool.call(arguments, &"call-7".into(), scope, &NoConfirmer)
     }
 
     pub(crate) fn call(&self, tool: &str, text: &str) -> CallResult {

@@ -1,6 +1,7 @@
 //! MCP servers: real processes and real sockets.
 
-mod cli_runs;
+pub(crate) mod cli_runs;
+mod elicitation;
 mod fixture;
 mod http;
 mod oauth;
