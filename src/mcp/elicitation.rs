@@ -155,6 +155,8 @@ fn field_type(property: &Value) -> Option<ElicitationType> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::mcp::connection::ReplyDeadline;
+    use crate::port::CancellationToken;
 
     fn params(properties: &Value) -> Value {
         json!({ "message": "Who?", "requestedSchema": { "type": "object", "properties": properties, "required": ["a"] } })
@@ -215,6 +217,25 @@ mod tests {
         assert_eq!(answer(&fields, &accept(json!({ "a": "long" }))), declined());
         assert_eq!(answer(&fields, &accept(json!({}))), declined());
         assert_eq!(answer(&fields, &ElicitationAnswer::Cancel)["action"], "cancel");
+    }
+
+    /// The time of the user is not that of the server.
+    #[test]
+    fn a_deadline_moves_while_the_user_is_asked() {
+        let ask = |_: &Elicitation| {
+            let from = Instant::now();
+            while from.elapsed().is_zero() {}
+            ElicitationAnswer::Decline
+        };
+        let (questions, cancel) = (UserQuestions::new("s", &ask), CancellationToken::new());
+        let wait = ReplyDeadline::new(Duration::from_secs(60), &cancel, &|_| {});
+        let wait = ReplyDeadline { questions: Some(&questions), ..wait };
+        assert_eq!(wait.until(), wait.at);
+        let asked_at = Instant::now();
+        questions.answer(&params(&json!({})));
+        let moved = wait.until() - wait.at;
+        assert!(!moved.is_zero() && moved <= asked_at.elapsed());
+        assert_eq!(wait.until() - wait.at, moved);
     }
 
     #[test]

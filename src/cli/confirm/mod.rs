@@ -68,8 +68,8 @@ impl Confirmer for TerminalPrompt {
         _: &CallId,
         scope: &EffectContext,
     ) -> ElicitationAnswer {
-        let Some(mut terminal) = Terminal::open() else { return ElicitationAnswer::Cancel };
-        let ask = || server_question::ask(question, &mut terminal, &scope.cancel);
+        let Some(terminal) = Terminal::open() else { return ElicitationAnswer::Cancel };
+        let ask = || server_question::ask(question, terminal, &scope.cancel);
         let answer = match &self.0.pause_drawing {
             Some(pause_drawing) => pause_drawing.during(ask),
             None => ask(),

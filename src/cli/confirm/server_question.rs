@@ -11,7 +11,7 @@ use super::terminal::{Input, Terminal};
 /// longer waits.
 pub(super) fn ask(
     question: &Elicitation,
-    terminal: &mut Terminal,
+    mut terminal: Terminal,
     cancel: &CancellationToken,
 ) -> Option<ElicitationAnswer> {
     terminal.discard_input();
@@ -23,7 +23,7 @@ pub(super) fn ask(
     ));
     loop {
         terminal.write("  answer it? [y]es [n]o [c]ancel: ");
-        match read(terminal, cancel)?.trim() {
+        match read(&mut terminal, cancel)?.trim() {
             "y" | "Y" | "yes" | "sí" | "si" => break,
             "n" | "N" | "no" => return Some(ElicitationAnswer::Decline),
             "c" | "C" | "cancel" => return Some(ElicitationAnswer::Cancel),
@@ -32,7 +32,7 @@ pub(super) fn ask(
     }
     let mut values = Map::new();
     for field in &question.fields {
-        if let Some(value) = ask_field(field, terminal, cancel)? {
+        if let Some(value) = ask_field(field, &mut terminal, cancel)? {
             values.insert(field.name.clone(), value);
         }
     }

@@ -1,7 +1,5 @@
 //! Questions of a server to the user.
 
-use std::time::Duration;
-
 use architect::mcp::ServerSpec;
 use architect::model::CallId;
 use architect::policy::{
@@ -16,8 +14,8 @@ use crate::kit::effect::scope_with;
 use crate::kit::server::{ScriptedReply, Server};
 use crate::kit::terminal::TmuxTerminal;
 
-/// A user who takes some time, and gives this name.
-struct User(Duration, &'static str);
+/// A user who gives this name.
+struct User(&'static str);
 
 impl Confirmer for User {
     fn confirm(&self, _: &ConfirmationRequest<'_>, _: &EffectContext) -> ConfirmationAnswer {
@@ -28,16 +26,10 @@ impl Confirmer for User {
         true
     }
 
-    fn answer(
-        &self,
-        question: &Elicitation,
-        _: &CallId,
-        scope: &EffectContext,
-    ) -> ElicitationAnswer {
-        scope.cancel.wait_for(self.0);
+    fn answer(&self, question: &Elicitation, _: &CallId, _: &EffectContext) -> ElicitationAnswer {
         assert_eq!((&*question.server, &*question.message), ("s", "Who?"));
         assert_eq!(question.fields[0].name, "name");
-        let name = ("name".to_owned(), Value::from(self.1));
+        let name = ("name".to_owned(), Value::from(self.0));
         ElicitationAnswer::Accept(Map::from_iter([name]))
     }
 }
@@ -58,29 +50,18 @@ fn a_server_gets_the_answer_of_the_user() {
         let mut world = McpFixture::new();
         world.setup.has_user = true;
         let started = world.start([world.test_server("s", behaviour)]);
-        let answer = answered(&started, &User(Duration::ZERO, "me"));
+        let answer = answered(&started, &User("me"));
         assert!(answer.contains(ACCEPTED), "{behaviour}: {answer}");
-        let long = answered(&started, &User(Duration::ZERO, "too long for the schema"));
+        let long = answered(&started, &User("too long for the schema"));
         assert!(long.contains(r#"{"action":"decline"}"#), "{behaviour}: {long}");
     }
-}
-
-/// The time of the user is not that of the server.
-#[test]
-fn a_slow_user_is_waited_for() {
-    let mut world = McpFixture::new();
-    world.setup.has_user = true;
-    let spec = world.test_server("s", "");
-    let started = world.start([ServerSpec { timeout: Duration::from_secs(6), ..spec }]);
-    let answer = answered(&started, &User(Duration::from_secs(7), "me"));
-    assert!(answer.contains(ACCEPTED), "{answer}");
 }
 
 #[test]
 fn a_server_without_a_user_is_told_so() {
     let world = McpFixture::new();
     let started = world.start([world.test_server("s", "")]);
-    let answer = answered(&started, &User(Duration::ZERO, "me"));
+    let answer = answered(&started, &User("me"));
     assert!(answer.contains(r#"{"action":"decline"}"#), "{answer}");
 }
 
@@ -110,7 +91,7 @@ fn a_server_at_an_address_asks_in_its_stream() {
     world.setup.has_user = true;
     let spec = McpFixture::http_server(&server.url("/mcp"), &[]);
     let started = world.start([ServerSpec { name: "s".to_owned(), ..spec }]);
-    assert_eq!(answered(&started, &User(Duration::ZERO, "me")), "done");
+    assert_eq!(answered(&started, &User("me")), "done");
     let requests = server.requests();
     let offered = &requests[1].json()["params"]["capabilities"];
     assert_eq!(*offered, json!({ "elicitation": { "form": {} } }));
