@@ -37,7 +37,7 @@ const MAX_QUESTIONS: usize = 10;
 const MAX_FIELDS: usize = 20;
 const MAX_CHOICES: usize = 50;
 
-/// The most bytes of a message, and of what is said of a field.
+/// The most bytes of a message, and of the description of a field.
 const MAX_MESSAGE: usize = 2_000;
 const MAX_TEXT: usize = 300;
 

@@ -54,9 +54,9 @@ struct TokenIssuer {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ClientAuthentication {
     /// By a header.
-    Basic,
+    Header,
     /// By fields of the body.
-    Post,
+    Body,
 }
 
 struct AccessToken {
@@ -133,7 +133,7 @@ impl TokenSource {
         if let (None, Some(url)) = (&state.issuer, &self.credentials.token_url) {
             state.issuer = Some(TokenIssuer {
                 url: url.clone(),
-                method: ClientAuthentication::Basic,
+                method: ClientAuthentication::Header,
                 resource: self.endpoint.to_string(),
                 scopes: self.credentials.scopes.clone(),
             });
@@ -302,7 +302,7 @@ impl TokenSource {
         let form = HeaderValue::from_static("application/x-www-form-urlencoded");
         headers.insert(header::CONTENT_TYPE, form);
         match issuer.method {
-            ClientAuthentication::Basic => {
+            ClientAuthentication::Header => {
                 let pair = format!("{}:{}", encode(client_id), encode(secret.expose()));
                 let value = format!("Basic {}", BASE64_STANDARD.encode(pair));
                 let value = HeaderValue::from_str(&value);
@@ -310,7 +310,7 @@ impl TokenSource {
                 value.set_sensitive(true);
                 headers.insert(header::AUTHORIZATION, value);
             }
-            ClientAuthentication::Post => {
+            ClientAuthentication::Body => {
                 fields.extend([("client_id", &**client_id), ("client_secret", secret.expose())]);
             }
         }
@@ -414,12 +414,12 @@ fn encode(text: &str) -> String {
 
 /// Returns the method to use of those that a token endpoint supports.
 fn choose_method(supported: Option<&[String]>) -> Result<ClientAuthentication> {
-    let Some(supported) = supported else { return Ok(ClientAuthentication::Basic) };
+    let Some(supported) = supported else { return Ok(ClientAuthentication::Header) };
     let has = |method: &str| supported.iter().any(|known| known == method);
     if has("client_secret_basic") {
-        Ok(ClientAuthentication::Basic)
+        Ok(ClientAuthentication::Header)
     } else if has("client_secret_post") {
-        Ok(ClientAuthentication::Post)
+        Ok(ClientAuthentication::Body)
     } else {
         let known = quote(&supported.join(", "));
         Err(failed(&format!(
@@ -518,10 +518,10 @@ mod tests {
             let methods: Vec<String> = methods.iter().map(|text| (*text).to_owned()).collect();
             choose_method(Some(&methods))
         };
-        assert_eq!(choose_method(None), Ok(ClientAuthentication::Basic));
-        assert_eq!(choose(&["none", "client_secret_post"]), Ok(ClientAuthentication::Post));
+        assert_eq!(choose_method(None), Ok(ClientAuthentication::Header));
+        assert_eq!(choose(&["none", "client_secret_post"]), Ok(ClientAuthentication::Body));
         let both = ["client_secret_post", "client_secret_basic"];
-        assert_eq!(choose(&both), Ok(ClientAuthentication::Basic));
+        assert_eq!(choose(&both), Ok(ClientAuthentication::Header));
         let error = choose(&["private_key_jwt"]).unwrap_err().to_string();
         assert!(error.contains("takes no client secret, only private_key_jwt"), "{error}");
     }

@@ -58,7 +58,7 @@ fn a_server_gets_the_answer_of_the_user() {
 }
 
 #[test]
-fn a_server_without_a_user_is_told_so() {
+fn a_question_without_a_user_is_declined() {
     let world = McpFixture::new();
     let started = world.start([world.test_server("s", "")]);
     let answer = answered(&started, &User("me"));
@@ -100,7 +100,7 @@ fn a_server_at_an_address_asks_in_its_stream() {
     assert_eq!(answer["result"].to_string(), ACCEPTED);
 }
 
-/// In a pipe nobody waits.
+/// There is no user in a pipe.
 #[test]
 fn a_run_in_a_pipe_declines() {
     let world = world(&stdio("s", ""));
@@ -129,6 +129,6 @@ fn the_user_answers_on_the_terminal() {
     assert!(shown.contains("Done."), "{shown}");
     let exported = world.run(&["sessions", "export", "last"]);
     let answer = r#"{\"action\":\"accept\",\"content\":{\"name\":\"me\",\"color\":\"blue\"}}"#;
-    let told = exported.out.replace(r#"\\\""#, r#"\""#);
-    assert!(told.contains(answer), "{}", exported.out);
+    let stored = exported.out.replace(r#"\\\""#, r#"\""#);
+    assert!(stored.contains(answer), "{}", exported.out);
 }

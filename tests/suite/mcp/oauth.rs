@@ -193,21 +193,22 @@ fn a_rejected_request_leads_to_a_token() {
 #[test]
 fn the_metadata_says_where_and_how_the_secret_is_sent() {
     // It is at the place that the challenge names, and takes the secret in the body.
-    let post = Behaviour {
+    let in_body = Behaviour {
         challenge: r#", scope="a b", resource_metadata="ORIGIN/.well-known/oauth-protected-resource/mcp""#,
         issuer: |issuer| {
             issuer["token_endpoint_auth_methods_supported"] = json!(["client_secret_post"]);
         },
         ..Behaviour::default()
     };
-    let posted = server(post);
-    assert_eq!(start(&posted).ok("do it", ""), "done");
-    let form = &forms(&posted)[0];
+    let body_server = server(in_body);
+    assert_eq!(start(&body_server).ok("do it", ""), "done");
+    let form = &forms(&body_server)[0];
     assert!(
         form.contains("&scope=a%20b&client_id=my%20client&client_secret=canary-4711%2F"),
         "{form}"
     );
-    let token = posted.requests().into_iter().find(|request| request.path == "/token").unwrap();
+    let token =
+        body_server.requests().into_iter().find(|request| request.path == "/token").unwrap();
     assert_eq!(token.header("authorization"), None);
     // The places of an authorization server with a path, up to that of OpenID Connect.
     for issuer_place in [
@@ -270,12 +271,12 @@ fn a_token_that_is_rejected_is_renewed_once() {
     // A new token that is rejected at once is not renewed.
     let refused = server(Behaviour {
         accepts: |_, _| false,
-        challenge: r#", error_description="wrong audience""#,
+        challenge: r#", error_description="wrong resource""#,
         ..Behaviour::default()
     });
     let problem = problem_of(&start(&refused));
     assert!(
-        problem.ends_with("it rejects the token of its authorization server: wrong audience"),
+        problem.ends_with("it rejects the token of its authorization server: wrong resource"),
         "{problem}"
     );
     assert_eq!(forms(&refused).len(), 1);

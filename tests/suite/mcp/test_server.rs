@@ -185,7 +185,7 @@ fn call(id: &Value, params: &Value) {
             io::stdin().read_line(&mut answer).unwrap();
             reply_text(id, &answer);
         }
-        // Asks the user, as the mode has it, and tells the answer.
+        // Asks the user, as the mode has it, and returns the answer.
         "form" if std::env::var("MCP_TEST").unwrap().contains("modern") => {
             match params.get("inputResponses") {
                 Some(answers) => reply_text(id, &answers["who"].to_string()),
