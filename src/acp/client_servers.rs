@@ -5,7 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use agent_client_protocol_schema::v1::{Error, McpServer};
 
 use super::session_host::with_message;
-use crate::config::{Config, ConfigName, HttpUrl, McpServerConfig, ProcessArgument, SecretText};
+use crate::config::{
+    Config, ConfigName, DeferMode, HttpUrl, McpServerConfig, ProcessArgument, SecretText,
+};
 use crate::model::TimeSpan;
 
 /// How long a server may take to start, and for a call.
@@ -88,9 +90,11 @@ fn empty_server(name: ConfigName) -> McpServerConfig {
         url: None,
         headers: BTreeMap::new(),
         token_env: None,
+        oauth: None,
         timeout: TIMEOUT,
         enabled_tools: None,
         disabled_tools: Vec::new(),
+        defer: DeferMode::Auto,
         required: false,
     }
 }

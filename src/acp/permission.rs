@@ -9,9 +9,15 @@ use agent_client_protocol_schema::v1::{
     ToolCallUpdateFields,
 };
 
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
 use super::client_connection::{ClientConnection, RequestFailure};
 use super::run_updates::{ShownCalls, call_id};
-use crate::policy::{CallKind, ConfirmationAnswer, ConfirmationRequest, Confirmer};
+use crate::model::CallId;
+use crate::policy::{
+    CallKind, ConfirmationAnswer, ConfirmationRequest, Confirmer, Elicitation, ElicitationAnswer,
+};
 use crate::port::{EffectContext, lock};
 use crate::tools::describe;
 
@@ -29,6 +35,8 @@ pub(super) struct PermissionRequests {
     pub(super) session: SessionId,
     pub(super) shown: ShownCalls,
     pub(super) approvals: SessionApprovals,
+    /// Whether the client can show forms.
+    pub(super) has_forms: bool,
 }
 
 impl Confirmer for PermissionRequests {
@@ -72,6 +80,44 @@ impl Confirmer for PermissionRequests {
             }
         }
     }
+
+    fn can_answer(&self) -> bool {
+        self.has_forms
+    }
+
+    fn answer(
+        &self,
+        question: &Elicitation,
+        call: &CallId,
+        scope: &EffectContext,
+    ) -> ElicitationAnswer {
+        let message = format!("{} (from the MCP server {})", question.message, question.server);
+        let request = json!({
+            "sessionId": self.session, "toolCallId": call_id(call), "mode": "form", "message": message,
+            "requestedSchema": question.schema,
+        });
+        let method = CLIENT_METHOD_NAMES.elicitation_create;
+        match self.connection.request::<FormAnswer>(method, &request, &scope.cancel, None) {
+            Ok(answer) if answer.action == "accept" => {
+                ElicitationAnswer::Accept(answer.content.unwrap_or_default())
+            }
+            Ok(answer) if answer.action == "decline" => ElicitationAnswer::Decline,
+            Ok(_) | Err(RequestFailure::Cancelled | RequestFailure::TimedOut) => {
+                ElicitationAnswer::Cancel
+            }
+            Err(RequestFailure::Refused(error)) => {
+                log::warn!("the client can't ask a question of a server: {}", error.message);
+                ElicitationAnswer::Decline
+            }
+        }
+    }
+}
+
+/// The answer to a form.
+#[derive(Deserialize)]
+struct FormAnswer {
+    action: String,
+    content: Option<Map<String, Value>>,
 }
 
 fn options(question: &ConfirmationRequest<'_>) -> Vec<PermissionOption> {
@@ -97,7 +143,6 @@ fn approval_key(question: &ConfirmationRequest<'_>) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::CallId;
 
     fn key(tool: &str, summary: &str, rule: &str) -> Option<String> {
         let call = CallId::from("c");

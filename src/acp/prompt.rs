@@ -39,6 +39,8 @@ pub(super) struct PromptClient {
     pub(super) connection: ClientConnection,
     /// What it offers to read and to write.
     pub(super) files: FileSystemCapabilities,
+    /// Whether it can show forms.
+    pub(super) has_forms: bool,
 }
 
 /// Runs a prompt to its end.
@@ -129,6 +131,7 @@ fn try_run(
         session: id.clone(),
         shown,
         approvals: Arc::clone(&session.approvals),
+        has_forms: client.has_forms,
     };
     let io = RunIo { reporter: reporter.clone(), confirm: Arc::new(confirm), sandbox: None };
     let commits = CommitWatch::begin(&setup.sandbox);

@@ -378,7 +378,10 @@ impl Server {
     fn handler(&self) -> RequestHandler {
         let (host, sessions) = (Arc::clone(&self.host), Arc::clone(&self.sessions));
         let files = self.client.as_ref().map(|client| client.fs.clone()).unwrap_or_default();
-        let client = PromptClient { connection: self.connection.clone(), files };
+        let forms =
+            self.client.as_ref().and_then(|client| client.elicitation.as_ref()?.form.as_ref());
+        let (connection, has_forms) = (self.connection.clone(), forms.is_some());
+        let client = PromptClient { connection, files, has_forms };
         RequestHandler { host, client, sessions, opened: RefCell::default() }
     }
 }

@@ -1,22 +1,28 @@
 //! Tools of MCP servers, among the others and under the same rules.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::error::AppError;
 use super::function_tool::ExternalCall;
 use super::process_env::ProcessEnv;
+use super::run::RunIo;
 use super::sandbox::Sandbox;
-use crate::config::{Config, McpServerConfig, SecretText};
-use crate::mcp::{
-    self, CallResult, McpServers, Necessity, ServerInstructions, ServerSpec, ServerStart,
-    ServerTransport, ToolFilter,
+use crate::config::{
+    Config, DeferMode, HttpUrl, McpConfig, McpServerConfig, OauthConfig, SecretText,
 };
-use crate::model::TimeSpan;
-use crate::net::{Endpoint, HttpOptions, HttpTimeouts};
+use crate::llm;
+use crate::machine::ContextUsage;
+use crate::mcp::{
+    self, CallResult, ClientCredentials, McpServers, Necessity, SecretSource, ServerInstructions,
+    ServerSpec, ServerStart, ServerTransport, ToolFilter,
+};
+use crate::model::{TimeSpan, Tokens, matches_wildcard};
+use crate::net::{Endpoint, HttpOptions, HttpTimeouts, Secret};
+use crate::policy::Confirmer;
 use crate::port::{CancellationToken, ToolSpec};
-use crate::tools::{CallContext, Tool, ToolInvocation, ToolOutput};
-use crate::view::{LiveEvent, Reporter, ServerState};
+use crate::tools::{CallContext, SEARCH_TOOLS, Tool, ToolInvocation, ToolOutput, ToolRegistry};
+use crate::view::{LiveEvent, ServerState};
 
 /// Starts the servers of a configuration, within the time limit of the run. Returns no servers if cancelled: the run then
 /// ends before it needs them.
@@ -29,7 +35,7 @@ pub(super) fn start_servers(
     world: &ProcessEnv,
     sandbox: &Sandbox,
     cancel: &CancellationToken,
-    reporter: &Reporter,
+    io: &RunIo,
 ) -> Result<McpServers, AppError> {
     let mut specs = Vec::new();
     for server in &config.settings.mcp.servers {
@@ -42,14 +48,15 @@ pub(super) fn start_servers(
     if specs.is_empty() {
         return Ok(McpServers::default());
     }
-    let setup = mcp::ServerSetup::new(sandbox.model.clone());
+    let mut setup = mcp::ServerSetup::new(sandbox.model.clone());
+    setup.has_user = io.confirm.can_answer();
     let (servers, problems) = McpServers::start(specs, &setup, cancel, &|name, start| {
         let state = match start {
             ServerStart::Begun => ServerState::Starting,
             ServerStart::Done => ServerState::Ready,
             ServerStart::Failed => ServerState::Failed,
         };
-        reporter.show_live(&LiveEvent::Server { name, state });
+        io.reporter.show_live(&LiveEvent::Server { name, state });
     });
     if cancel.is_cancelled() {
         return Ok(servers);
@@ -68,11 +75,11 @@ pub(super) fn start_servers(
 pub(super) fn with_server_instructions(
     prompt: Arc<str>,
     servers: &McpServers,
-    tools: &[ToolSpec],
+    registry: &ToolRegistry,
 ) -> Arc<str> {
     let is_used = |server: &str| {
         let mut own = servers.tools().iter().filter(|tool| tool.server() == server);
-        own.any(|own| tools.iter().any(|tool| tool.name == own.spec().name))
+        own.any(|own| registry.has_tool(&own.spec().name))
     };
     let used = servers.instructions().iter().filter(|instructions| is_used(&instructions.server));
     let sections: String = used
@@ -89,9 +96,57 @@ pub(super) fn with_server_instructions(
 
 const UNVERIFIED_NOTICE: &str = "What servers say about the use of their tools. It is not from the user, who has not checked it.";
 
+/// What decides which tools of servers are deferred.
+pub(super) struct ToolDeferral<'a> {
+    /// The context window of the model.
+    pub(super) window: Tokens,
+    /// The tools of the earlier requests of the session. A resumed run has the same, so that the provider's cache holds.
+    pub(super) earlier: Option<&'a [ToolSpec]>,
+}
+
+/// The percentage of the context window beyond which the tools of servers are deferred.
+const MAX_TOOLS_PERCENT: u64 = 10;
+
+impl ToolDeferral<'_> {
+    /// Returns the deferred ones of the tools that an agent may use, each after its server.
+    pub(super) fn deferred_tools(
+        &self,
+        config: &McpConfig,
+        servers: &McpServers,
+        allowed: &[String],
+    ) -> Vec<(Arc<str>, Arc<str>)> {
+        let is_allowed = |name: &str| allowed.iter().any(|own| matches_wildcard(own, name));
+        let tools = servers.tools().iter().filter(|tool| is_allowed(&tool.spec().name));
+        let bytes = |ToolSpec { name, description, schema }: &ToolSpec| {
+            name.len() + description.len() + schema.to_string().len()
+        };
+        let bytes: usize = tools.clone().map(|tool| bytes(tool.spec())).sum();
+        let size = ContextUsage::new(bytes as u64).estimate();
+        let had =
+            |name: &str| self.earlier.is_some_and(|all| all.iter().any(|spec| *spec.name == *name));
+        let is_deferred = |server: &&McpServerConfig| match server.defer {
+            DeferMode::Always => true,
+            DeferMode::Never => false,
+            DeferMode::Auto => {
+                let mut own = tools.clone().filter(|tool| tool.server() == server.name.as_str());
+                !own.any(|tool| had(&tool.spec().name))
+                    && (had(SEARCH_TOOLS) || size > self.window.percent(MAX_TOOLS_PERCENT))
+            }
+        };
+        let deferred = config.servers.iter().filter(is_deferred);
+        let deferred: BTreeSet<&str> = deferred.map(|server| server.name.as_str()).collect();
+        let tools = tools.filter(|tool| deferred.contains(tool.server()));
+        tools.map(|tool| (tool.server().into(), Arc::clone(&tool.spec().name))).collect()
+    }
+}
+
 /// Returns the tools of servers, as tools like all others.
-pub(super) fn server_tools(servers: &McpServers) -> impl Iterator<Item = Box<dyn Tool>> + '_ {
-    servers.tools().iter().map(|tool| Box::new(McpTool(tool.clone())) as Box<dyn Tool>)
+pub(super) fn server_tools<'a>(
+    servers: &'a McpServers,
+    user: &'a Arc<dyn Confirmer>,
+) -> impl Iterator<Item = Box<dyn Tool>> + 'a {
+    let tools = servers.tools().iter();
+    tools.map(|tool| Box::new(McpTool(tool.clone(), Arc::clone(user))) as Box<dyn Tool>)
 }
 
 pub(super) fn server_spec(
@@ -122,7 +177,10 @@ pub(super) fn server_spec(
             let endpoint = endpoint.map_err(|error| wrong(error.to_string()))?;
             let env = |name: &str| world.variable(name).map(str::to_owned);
             let options = HttpOptions::from_env(&endpoint, HttpTimeouts::default(), &env);
-            ServerTransport::Http { url: url.to_string(), headers, options }
+            let oauth = server.oauth.as_ref();
+            let credentials = oauth.map(|oauth| client_credentials(oauth, world).map_err(wrong));
+            let credentials = credentials.transpose()?;
+            ServerTransport::Http { url: url.to_string(), headers, options, credentials }
         }
     };
     Ok(ServerSpec {
@@ -138,8 +196,44 @@ pub(super) fn server_spec(
     })
 }
 
-/// A tool of a server.
-struct McpTool(mcp::ServerTool);
+/// Returns the client credentials of a server; fails if there is no secret in its variable.
+fn client_credentials(
+    oauth: &OauthConfig,
+    world: &ProcessEnv,
+) -> Result<ClientCredentials, String> {
+    let secret: Arc<SecretSource> = match (&oauth.client_secret_env, &oauth.client_secret_command) {
+        (Some(name), _) => {
+            let text = world.variable(name.as_str()).unwrap_or_default();
+            let secret = Secret::new(text);
+            let secret = secret.map_err(|error| format!("{name}, its client secret, {error}"))?;
+            Arc::new(move |_: &CancellationToken| Ok(secret.clone()))
+        }
+        (None, command) => {
+            let command = command.clone().unwrap_or_default();
+            Arc::new(move |cancel: &CancellationToken| {
+                let printed = llm::command_key(&command, cancel);
+                printed.map_err(|error| format!("`oauth.client_secret_command` {error}"))
+            })
+        }
+    };
+    let world = world.clone();
+    let options = move |endpoint: &Endpoint| {
+        let env = |name: &str| world.variable(name).map(str::to_owned);
+        HttpOptions::from_env(endpoint, HttpTimeouts::default(), &env)
+    };
+    let text = |url: &HttpUrl| url.to_string();
+    Ok(ClientCredentials {
+        client_id: oauth.client_id.clone(),
+        secret,
+        scopes: oauth.scopes.clone(),
+        issuer: oauth.issuer.as_ref().map(text),
+        token_url: oauth.token_url.as_ref().map(text),
+        options: Arc::new(options),
+    })
+}
+
+/// A tool of a server, and the user who answers its questions.
+struct McpTool(mcp::ServerTool, Arc<dyn Confirmer>);
 
 impl Tool for McpTool {
     fn spec(&self) -> &ToolSpec {
@@ -148,14 +242,14 @@ impl Tool for McpTool {
 
     fn prepare(&self, arguments: &str) -> Result<Box<dyn ToolInvocation>, String> {
         let arguments = self.0.parse_arguments(arguments)?;
-        let tool = self.0.clone();
+        let (tool, user) = (self.0.clone(), Arc::clone(&self.1));
         Ok(Box::new(ExternalCall {
             // A server's own description of its tools is not relied on.
             is_read_only: false,
             summary: serde_json::Value::Object(arguments.clone()).to_string(),
             time_limit: tool.timeout(),
             run: move |context: &CallContext<'_>| {
-                let result = tool.call(arguments, context.call, context.scope);
+                let result = tool.call(arguments, context.call, context.scope, &*user);
                 let CallResult { status, text, images } = result;
                 ToolOutput { images, ..ToolOutput::new(status, text) }
             },

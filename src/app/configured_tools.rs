@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::configured_servers;
+use super::configured_servers::{self, ToolDeferral};
 use super::function_tool::FunctionTool;
 use super::run::{RunIo, SharedResources};
 use super::run_setup::RunSetup;
@@ -18,7 +18,8 @@ use crate::policy::{
 };
 use crate::tools::{
     BUILT_IN, BuiltInTool, CommandSettings, ExecutionMode, FileDeletion, MaxResultTokens,
-    READ_OUTPUT, Tool, ToolRegistry, ToolSettings, describe, rule_tools, standard_tools,
+    READ_OUTPUT, SEARCH_TOOLS, Tool, ToolRegistry, ToolSettings, describe, rule_tools,
+    standard_tools,
 };
 
 impl RunSetup {
@@ -31,6 +32,7 @@ impl RunSetup {
         results: Option<SessionResults>,
         subagents: Option<SubagentContext>,
         secrets: Secrets,
+        deferral: &ToolDeferral<'_>,
     ) -> Result<ToolRegistry, ConfigProblem> {
         let Self { config, agent, sandbox, tools: custom, .. } = self;
         let mut settings = tool_settings(config, agent, self.execution)?;
@@ -47,7 +49,8 @@ impl RunSetup {
                 |name: &str| describe(name).is_some_and(BuiltInTool::is_about_commands);
             tools.retain(|tool| !is_about_commands(&tool.spec().name));
         }
-        let server_tools: Vec<_> = configured_servers::server_tools(&shared.servers).collect();
+        let server_tools: Vec<_> =
+            configured_servers::server_tools(&shared.servers, &io.confirm).collect();
         if let Some(subagents) = subagents {
             let names = tools.iter().chain(&server_tools).map(|tool| Arc::clone(&tool.spec().name));
             let has =
@@ -62,7 +65,12 @@ impl RunSetup {
             .with_shared_quota(shared.quota.clone())
             .with_secrets(secrets)
             .with_images(self.model.images)
-            .with_diffs(io.reporter.shown_diffs());
+            .with_diffs(io.reporter.shown_diffs())
+            .with_deferred(&deferral.deferred_tools(
+                &config.settings.mcp,
+                &shared.servers,
+                &agent.allowed_tools,
+            ));
         Ok(match results {
             Some(results) => registry.with_results(Arc::new(results)),
             None => registry,
@@ -205,7 +213,7 @@ fn check_tool_name(entry: &str) -> Result<(), String> {
 
 /// Returns the names of the tools of this program; those of servers begin with `mcp_`.
 fn names() -> impl Iterator<Item = &'static str> {
-    BUILT_IN.iter().map(|tool| tool.name).chain([DISPATCH])
+    BUILT_IN.iter().map(|tool| tool.name).chain([DISPATCH, SEARCH_TOOLS])
 }
 
 #[cfg(test)]

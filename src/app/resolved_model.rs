@@ -22,6 +22,7 @@ use crate::model::{Effort, Fault, RunRules, Tokens, did_you_mean};
 use crate::port::{Model, ModelCall, ModelRequest, WallClock};
 use crate::runner::SystemClock;
 use crate::workspace::image::ImageLimits;
+use crate::tools::DeferredToolsModel;
 
 /// The chosen model, with its limits.
 #[derive(Clone)]
@@ -219,6 +220,11 @@ impl Model for ModelSet {
 ///
 /// Fails if their settings are not stored, or are those of another release.
 pub(super) fn encoding_models(settings: &Value) -> Result<Box<dyn Model>, RequestSettingsError> {
+    if let Some(names) = settings["deferred"].as_array() {
+        let names = names.iter().filter_map(Value::as_str).map(Arc::from);
+        let model = encoding_models(&settings["model"])?;
+        return Ok(Box::new(DeferredToolsModel::new(model, names)));
+    }
     let Some(models) = settings["models"].as_array() else { return encoding_model(settings) };
     let mut models = models.iter().map(encoding_model).collect::<Result<Vec<_>, _>>()?.into_iter();
     let summarizer = match &settings["summaries"] {

@@ -8,6 +8,8 @@ use serde_json::Value;
 
 use super::answer_checks::{CheckSequence, QualityGates, SchemaCheck, UnfinishedCalls};
 use super::checkpoints::SessionCheckpoints;
+use super::configured_servers::{self, ToolDeferral};
+use super::configured_tools;
 use super::end_hooks::{RunDeadline, run_end_hooks};
 use super::error::AppError;
 use super::run_environment::{RunEnvironment, SubagentClock};
@@ -16,7 +18,6 @@ use super::secrets::{collect_secrets, mask_message};
 use super::session::{RunSession, SessionResults, SessionTarget};
 use super::subagents::{OneQuestion, SubagentContext, SubagentWorktrees};
 use super::undo::complete_pending_restore;
-use super::{configured_servers, configured_tools};
 use crate::config::{quality_gates, run_rules};
 use crate::hooks::{HookedAnswerChecks, HookedTools, Hooks, with_hooks};
 use crate::journal::{SessionId, SessionSetup, WorkspaceIdentity};
@@ -26,7 +27,9 @@ use crate::mcp::McpServers;
 use crate::model::{Digest, RunRules, RunTime};
 use crate::net::Secrets;
 use crate::policy::Confirmer;
-use crate::port::{AnswerChecks, CancelRegistration, CancellationToken, HookPoint, Toolbox};
+use crate::port::{
+    AnswerChecks, CancelRegistration, CancellationToken, HookPoint, ToolSpec, Toolbox,
+};
 use crate::runner::{Driver, Ports, RequestContext};
 use crate::tools::{ExecutionMode, PlannedCall, SharedQuota, ToolRegistry};
 use crate::view::{CostSource, Reporter, RunInfo};
@@ -184,7 +187,6 @@ impl RunSetup {
         let recorder = self.recorder.as_ref();
         let model =
             self.model.connect(&self.config, &self.env, &name, position.clone(), recorder)?;
-        let requests = storable_settings(model.request_settings(), &secrets);
         let rules = self.session_rules(&name, &target);
         // Servers may take long to start, and the user may not want to wait for them.
         let stopped = CancellationToken::new();
@@ -196,7 +198,7 @@ impl RunSetup {
         let is_subagent = shared.is_some();
         let shared = match shared {
             Some(shared) => shared,
-            None => self.start_shared(&target, position, &stopped, &io.reporter)?,
+            None => self.start_shared(&target, position, &stopped, &io)?,
         };
         let worktrees = match subagent_clock {
             SubagentClock::Real if !is_subagent && self.execution == ExecutionMode::Real => {
@@ -216,13 +218,17 @@ impl RunSetup {
             clock: subagent_clock,
         });
         let results = target.store().map(|store| SessionResults(store.outputs(session)));
-        let registry = self.tool_registry(&io, &shared, results, subagents, secrets)?;
+        let deferral = ToolDeferral { window: rules.context.window, earlier: kept_tools(&target) };
+        let known = secrets.clone();
+        let registry = self.tool_registry(&io, &shared, results, subagents, secrets, &deferral)?;
         let (registry, reporter) = (Arc::new(registry), io.reporter);
+        let model = registry.with_deferred_calls(model);
+        let requests = storable_settings(model.request_settings(), &known);
         let checkpoints = match target.store() {
             Some(store) if !is_subagent => SessionCheckpoints::new(self, store, session, &target),
             _ => None,
         };
-        let context = self.request_context(&*registry, &shared.servers, &target);
+        let context = self.request_context(&registry, &shared.servers, &target);
         let setup = || self.session_setting(&context, requests, options);
         let RunSession { machine, output, journal } = target.begin(
             session,
@@ -272,15 +278,10 @@ impl RunSetup {
         target: &SessionTarget,
         script_position: ScriptPosition,
         stopped: &CancellationToken,
-        reporter: &Reporter,
+        io: &RunIo,
     ) -> Result<SharedResources, AppError> {
-        let servers = configured_servers::start_servers(
-            &self.config,
-            &self.env,
-            &self.sandbox,
-            stopped,
-            reporter,
-        )?;
+        let servers =
+            configured_servers::start_servers(&self.config, &self.env, &self.sandbox, stopped, io)?;
         let used = target.opened().map(|opened| &opened.history.machine.conversation);
         let used = used.map(configured_tools::used_quota).unwrap_or_default();
         let quota = SharedQuota::new(configured_tools::quota_limits(&self.config), used);
@@ -331,11 +332,10 @@ impl RunSetup {
     /// That of an imported one is of unknown origin.
     fn request_context(
         &self,
-        tools: &dyn Toolbox,
+        registry: &ToolRegistry,
         servers: &McpServers,
         target: &SessionTarget,
     ) -> RequestContext {
-        let tools = tools.specs();
         let kept = target.opened().map(|opened| &opened.history).filter(|history| {
             *history.setup.agent == *self.agent.name.as_str() && !history.is_imported_setup()
         });
@@ -343,9 +343,9 @@ impl RunSetup {
             Arc::clone(&history.setup.system)
         } else {
             let prompt = self.system_prompt(target.store().is_some());
-            configured_servers::with_server_instructions(prompt, servers, &tools)
+            configured_servers::with_server_instructions(prompt, servers, registry)
         };
-        RequestContext { system, tools, schema: self.schema.clone() }
+        RequestContext { system, tools: registry.specs(), schema: self.schema.clone() }
     }
 
     fn session_rules(&self, session: &str, target: &SessionTarget) -> RunRules {
@@ -402,6 +402,12 @@ impl RunSetup {
 fn storable_settings(settings: Value, secrets: &Secrets) -> Value {
     let text = settings.to_string();
     if secrets.mask_all(&text) == text { settings } else { Value::Null }
+}
+
+/// Returns the tools of the requests of a stored session.
+fn kept_tools(target: &SessionTarget) -> Option<&[ToolSpec]> {
+    let history = target.opened().map(|opened| &opened.history);
+    history.filter(|history| !history.is_imported_setup()).map(|history| &*history.setup.tools)
 }
 
 /// Returns the ports with hooks around them; without hooks, as they are.

@@ -24,7 +24,7 @@ use crate::hooks::Hooks;
 use crate::llm::Recorder;
 use crate::model::TimeSpan;
 use crate::port::CancellationToken;
-use crate::tools::ExecutionMode;
+use crate::tools::{CALL_TOOL, ExecutionMode};
 use crate::workspace::index::IndexSettings;
 use crate::workspace::{EditorBuffers, WorkspaceRoot};
 
@@ -159,6 +159,7 @@ impl RunSetup {
             let name = tool.name();
             if ConfigName::parse(name).is_none()
                 || configured_tools::is_built_in(name)
+                || name == CALL_TOOL
                 || self.tools.iter().any(|other| other.name() == name)
             {
                 return Err(AppError::ToolName(name.to_owned()));

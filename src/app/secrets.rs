@@ -12,7 +12,10 @@ use crate::net::Secrets;
 /// find one elsewhere, and the user may have let one through.
 pub fn collect_secrets(config: &Config, world: &ProcessEnv) -> Secrets {
     let settings = &config.settings;
-    let tokens = settings.mcp.servers.iter().filter_map(|server| server.token_env.as_ref());
+    let tokens = settings.mcp.servers.iter().filter_map(|server| {
+        let oauth = server.oauth.as_ref();
+        server.token_env.as_ref().or_else(|| oauth?.client_secret_env.as_ref())
+    });
     let named: Vec<_> = settings.llm.api_key_env.iter().chain(tokens).collect();
     let is_named = |name: &str| named.iter().any(|known| known.as_str() == name);
     let texts: Vec<(String, String)> = world.text_variables().collect();

@@ -1,6 +1,6 @@
 //! The JSON Schema of configuration files, made from the declarations of the keys.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::keys::{KeySpec, description};
 use super::setting_value::ValueType;
@@ -65,6 +65,7 @@ fn key_schema(key: &KeySpec, providers: &str) -> Value {
 fn type_schema(value_type: &ValueType, providers: &str) -> Value {
     match value_type {
         ValueType::Bool => json!({ "type": "boolean" }),
+        ValueType::BoolOr(word) => json!({ "enum": [true, false, word] }),
         ValueType::Integer => json!({ "type": "integer", "minimum": 0 }),
         ValueType::Number => json!({ "type": "number" }),
         ValueType::Duration => json!({ "type": ["number", "string"] }),
@@ -78,12 +79,23 @@ fn type_schema(value_type: &ValueType, providers: &str) -> Value {
             json!({ "type": "object", "additionalProperties": type_schema(values, providers) })
         }
         ValueType::Tables(keys) => {
-            let mut entry = object();
-            let properties: Map<String, Value> =
-                keys.iter().map(|key| (key.path.clone(), key_schema(key, providers))).collect();
-            let required = keys.iter().filter(|key| key.is_required).map(|key| &key.path);
-            entry["required"] = required.cloned().collect();
-            entry["properties"] = Value::Object(properties);
+            let mut entry = json!({});
+            for key in keys {
+                // A table in an entry has no tables of its own.
+                let (table, name) = match key.path.split_once('.') {
+                    Some((table, name)) => (&mut entry["properties"][table], name),
+                    None => (&mut entry, key.path.as_str()),
+                };
+                if table.get("properties").is_none() {
+                    *table = object();
+                    table["required"] = json!([]);
+                }
+                table["properties"][name] = key_schema(key, providers);
+                if let (true, Some(required)) = (key.is_required, table["required"].as_array_mut())
+                {
+                    required.push(json!(name));
+                }
+            }
             json!({ "type": "array", "items": entry })
         }
     }

@@ -83,6 +83,10 @@ pub(super) fn parse_layer<'a>(
         }
         let is_outdated = server.get("type").is_some_and(|kind| kind == "sse");
         let keys: &[&str] = match server.contains_key("url") {
+            // Other programs have other keys in this table.
+            true if server.get("oauth").is_some_and(|oauth| oauth.get("client_id").is_some()) => {
+                &["url", "headers", "oauth"]
+            }
             true => &["url", "headers"],
             false => &["command", "args", "env"],
         };

@@ -63,11 +63,11 @@ pub use problem::{ConfigError, ConfigNotice, ConfigProblem, NoticeCause, Problem
 pub use resolved::Config;
 pub use run_rules::{ModelLimits, model_rules, quality_gates, run_rules};
 pub use settings::{
-    AgentConfig, CheckpointsConfig, CommandsConfig, ContextConfig, CostsConfig, EvaluationConfig,
-    EvaluationMode, ExpectedDecision, GuardrailsConfig, HookConfig, HookConfinement, HooksConfig,
-    IndexerConfig, LimitsConfig, LlmConfig, LoggingConfig, McpConfig, McpServerConfig, ModelConfig,
-    PermissionsConfig, QualityGate, SandboxConfig, SessionsConfig, Settings, UnknownPricePolicy,
-    WorkspaceConfig,
+    AgentConfig, CheckpointsConfig, CommandsConfig, ContextConfig, CostsConfig, DeferMode,
+    EvaluationConfig, EvaluationMode, ExpectedDecision, GuardrailsConfig, HookConfig,
+    HookConfinement, HooksConfig, IndexerConfig, LimitsConfig, LlmConfig, LoggingConfig, McpConfig,
+    McpServerConfig, ModelConfig, OauthConfig, PermissionsConfig, QualityGate, SandboxConfig,
+    SessionsConfig, Settings, UnknownPricePolicy, WorkspaceConfig,
 };
 pub use template::{ProjectPreset, SCHEMA_FILE, template};
 pub use text_types::{

@@ -145,16 +145,29 @@ impl Config {
                 problem(&key, what);
             }
         }
-        let command = "llm.api_key_command";
-        if llm.api_key_command.is_some() && can_be_written(&self.origin(command)) {
-            let what = "only your own configuration can name a command for the key, because it runs unconfined, and the \
-                        agent can change the files of a project";
-            problem(command, what);
+        let oauth =
+            || mcp.servers.iter().filter_map(|server| Some((server, server.oauth.as_ref()?)));
+        let commands = oauth().map(|(server, oauth)| {
+            (server_key(server, "oauth.client_secret_command"), &oauth.client_secret_command)
+        });
+        for (key, command) in
+            [("llm.api_key_command".to_owned(), &llm.api_key_command)].into_iter().chain(commands)
+        {
+            if command.is_some() && can_be_written(&self.origin(&key)) {
+                let what = "only your own configuration can name a command for the key, because it runs unconfined, and \
+                            the agent can change the files of a project";
+                problem(&key, what);
+            }
         }
         let tokens = mcp.servers.iter();
         let tokens = tokens.map(|server| (server_key(server, "token_env"), &server.token_env));
-        for (key, name) in
-            [("llm.api_key_env".to_owned(), &llm.api_key_env)].into_iter().chain(tokens)
+        let secrets = oauth().map(|(server, oauth)| {
+            (server_key(server, "oauth.client_secret_env"), &oauth.client_secret_env)
+        });
+        for (key, name) in [("llm.api_key_env".to_owned(), &llm.api_key_env)]
+            .into_iter()
+            .chain(tokens)
+            .chain(secrets)
         {
             let name = name.as_ref().filter(|name| is_secret_variable(name.as_str()));
             if let Some(name) = name.filter(|_| self.is_of_project(&self.origin(&key))) {
@@ -173,8 +186,9 @@ impl Config {
             problem(base, what);
         }
         let servers = mcp.servers.iter();
-        let servers =
-            servers.filter(|server| server.token_env.is_some() || !server.headers.is_empty());
+        let servers = servers.filter(|server| {
+            server.token_env.is_some() || server.oauth.is_some() || !server.headers.is_empty()
+        });
         let urls = servers.map(|server| (server_key(server, "url"), &server.url));
         for (key, url) in [(base.to_owned(), &llm.api_base)].into_iter().chain(urls) {
             if !llm.allow_http && url.as_ref().is_some_and(HttpUrl::is_unencrypted_remote) {

@@ -32,6 +32,8 @@ pub(super) trait SettingValue: Sized {
 #[derive(Debug, Default)]
 pub(super) enum ValueType {
     Bool,
+    /// True, false, or this word.
+    BoolOr(&'static str),
     /// A whole number, not negative.
     Integer,
     Number,

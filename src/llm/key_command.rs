@@ -54,6 +54,15 @@ impl KeyCommand {
     }
 }
 
+/// Returns the key that a command prints. The command runs unless it has printed one before.
+///
+/// # Errors
+///
+/// Fails with what happened if the command prints no key.
+pub(crate) fn command_key(command: &str, cancel: &CancellationToken) -> Result<Secret, String> {
+    printed_key(command, None, cancel)
+}
+
 /// Returns the key that a command has printed. If that is the rejected one, the command runs again.
 fn printed_key(
     command: &str,

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use serde_json::Value;
 
+use super::elicitation::ELICIT;
 use super::error::ServerError;
 use super::tool_description::truncate;
 use crate::model::{ToolStatus, strip_terminal_codes};
@@ -23,10 +24,23 @@ pub struct CallResult {
 /// Returns the fields that a deferred call must carry when it is repeated. A server may defer without asking for
 /// anything, and its fields are opaque.
 pub(super) fn retry_fields(result: &Value) -> Option<&str> {
-    let asks =
-        result.get("inputRequests").and_then(Value::as_object).is_some_and(|asks| !asks.is_empty());
     let state = result.get("requestState").and_then(Value::as_str);
-    state.filter(|_| is_deferred(result) && !asks)
+    state.filter(|_| is_deferred(result) && !has_requests(result))
+}
+
+/// Returns the questions for the user that a deferred call depends on, by their keys; `None` if it depends on something else.
+pub(super) fn user_questions(result: &Value) -> Option<Vec<(&str, &Value)>> {
+    if !is_deferred(result) || !has_requests(result) {
+        return None;
+    }
+    let requests = result.get("inputRequests")?.as_object()?.iter();
+    requests
+        .map(|(key, ask)| (ask["method"] == ELICIT).then_some((&**key, &ask["params"])))
+        .collect()
+}
+
+fn has_requests(result: &Value) -> bool {
+    result.get("inputRequests").and_then(Value::as_object).is_some_and(|asks| !asks.is_empty())
 }
 
 fn is_deferred(result: &Value) -> bool {

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
+use super::elicitation::UserQuestions;
 use super::error::{Result, ServerError};
 use super::message::{RpcRequest, notification};
 use super::protocol_mode::{self, SESSION_VERSIONS, STATELESS_VERSION};
@@ -46,6 +47,8 @@ pub(super) struct ReplyDeadline<'a> {
     pub cancel: &'a CancellationToken,
     /// Receives progress messages.
     pub progress: &'a dyn Fn(&str),
+    /// Asks the user questions of the server; `None` without a user.
+    pub questions: Option<&'a UserQuestions<'a>>,
 }
 
 /// A connection with a negotiated protocol mode.
@@ -56,6 +59,8 @@ pub(super) struct ServerConnection {
     /// The server's usage instructions.
     pub instructions: Option<String>,
     next_id: AtomicU64,
+    /// Whether there is a user who can answer its questions.
+    has_user: bool,
 }
 
 /// A list of tools.
@@ -97,7 +102,12 @@ impl<'a> ReplyDeadline<'a> {
         cancel: &'a CancellationToken,
         progress: &'a dyn Fn(&str),
     ) -> Self {
-        Self { at: Instant::now() + most, timeout: most, cancel, progress }
+        Self { at: Instant::now() + most, timeout: most, cancel, progress, questions: None }
+    }
+
+    /// Returns the deadline. It moves while the user is asked.
+    pub(super) fn until(&self) -> Instant {
+        self.at + self.questions.map(|questions| questions.time.total()).unwrap_or_default()
     }
 
     /// Returns the same wait, limited to `most` from now.
@@ -108,7 +118,7 @@ impl<'a> ReplyDeadline<'a> {
 
     /// Returns the remaining time.
     pub(super) fn remaining(&self) -> Duration {
-        self.at.saturating_duration_since(Instant::now())
+        self.until().saturating_duration_since(Instant::now())
     }
 
     /// Returns the error for reaching the deadline.
@@ -119,18 +129,19 @@ impl<'a> ReplyDeadline<'a> {
 
 impl ServerConnection {
     /// Negotiates the protocol mode with a server, unless known from an earlier connection. A server that may not know
-    /// the newest one has `probe` to answer, and at most a quarter of the time.
+    /// the newest one has the probe's timeout to answer, and at most a quarter of the time.
     pub(super) fn open(
         channel: Box<dyn Channel>,
         known: Option<&'static str>,
-        probe: Duration,
+        setup: &ServerSetup,
         wait: &ReplyDeadline<'_>,
     ) -> Result<Self> {
         let (version, next_id) = (STATELESS_VERSION, AtomicU64::new(1));
-        let mut connection = Self { channel, version, instructions: None, next_id };
+        let has_user = setup.has_user;
+        let mut connection = Self { channel, version, instructions: None, next_id, has_user };
         match known {
             Some(version) => connection.begin(version, wait)?,
-            None => connection.negotiate(probe, wait)?,
+            None => connection.negotiate(setup.probe_timeout, wait)?,
         }
         Ok(connection)
     }
@@ -176,7 +187,7 @@ impl ServerConnection {
 
     fn initialize(&mut self, version: &'static str, wait: &ReplyDeadline<'_>) -> Result<()> {
         let params = json!({
-            "protocolVersion": version, "capabilities": {}, "clientInfo": protocol_mode::client_info(),
+            "protocolVersion": version, "capabilities": protocol_mode::capabilities(self.has_user), "clientInfo": protocol_mode::client_info(),
         });
         let result = self.send(version, "initialize", params, Vec::new(), wait)?;
         let theirs = result.get("protocolVersion").and_then(Value::as_str).unwrap_or_default();
@@ -235,7 +246,7 @@ impl ServerConnection {
         wait: &ReplyDeadline<'_>,
     ) -> Result<Value> {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
-        let mut meta = protocol_mode::request_meta(version);
+        let mut meta = protocol_mode::request_meta(version, self.has_user);
         if let Some(Value::Object(own)) = params.get_mut("_meta").map(Value::take) {
             meta.extend(own);
         }

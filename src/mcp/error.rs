@@ -40,10 +40,13 @@ pub enum ServerError {
     Unreachable(String),
     /// It requires authorization.
     #[error(
-        "it requires authorization ({0}); name a variable that holds its token in `token_env`, or give it \
-         `headers` (it cannot be signed in to by a browser here)"
+        "it requires authorization ({0}); name a variable that holds its token in `token_env`, give it `headers`, \
+         or client credentials in `oauth` (it cannot be signed in to by a browser here)"
     )]
     Unauthorized(u16),
+    /// It cannot be signed in to by client credentials.
+    #[error("it cannot be signed in to: {0}")]
+    SignIn(String),
     /// It redirects.
     #[error("it redirects to {0}, which is not followed; give that address if it is right")]
     Redirected(String),

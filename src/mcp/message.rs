@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use super::elicitation::{self, ELICIT};
 use super::error::RpcError;
 
 /// A request to a server.
@@ -35,6 +36,8 @@ pub(super) enum ServerMessage {
         id: Value,
         /// The method.
         method: String,
+        /// Its parameters.
+        params: Value,
     },
     /// Progress of a request.
     Progress {
@@ -72,15 +75,22 @@ pub(super) fn notification(method: &str, params: &Value) -> Value {
     json!({ "jsonrpc": "2.0", "method": method, "params": params })
 }
 
-/// Returns the answer to a request of a server: only pings are supported.
+/// Returns the answer to a request of a server by a run without a user: only pings are supported, and questions declined.
 pub(super) fn client_answer(id: &Value, method: &str) -> Value {
-    if method == "ping" {
-        return json!({ "jsonrpc": "2.0", "id": id, "result": {} });
+    match method {
+        "ping" => return client_result(id, &json!({})),
+        ELICIT => return client_result(id, &elicitation::declined()),
+        _ => {}
     }
     let method: String = method.chars().take(MAX_METHOD_CHARS).collect();
     let message = format!("{method} is not supported");
     let error = json!({ "code": NO_SUCH_METHOD, "message": message });
     json!({ "jsonrpc": "2.0", "id": id, "error": error })
+}
+
+/// Returns the answer to a request of a server with this result.
+pub(super) fn client_result(id: &Value, result: &Value) -> Value {
+    json!({ "jsonrpc": "2.0", "id": id, "result": result })
 }
 
 impl ServerMessage {
@@ -108,7 +118,10 @@ impl ServerMessage {
             Some(Value::String(method)) => Some(match id {
                 Some(Value::Array(_) | Value::Object(_)) => Self::Notification,
                 Some(Value::String(id)) if id.len() > MAX_ID_BYTES => Self::Notification,
-                Some(id) => Self::Request { id, method },
+                Some(id) => {
+                    let params = fields.remove("params").unwrap_or_default();
+                    Self::Request { id, method, params }
+                }
                 None => Self::notification(&method, fields.get("params")),
             }),
             Some(_) => None,
@@ -215,7 +228,8 @@ mod tests {
     fn a_batch_is_read_as_its_messages() {
         let text = r#"[{"jsonrpc":"2.0","method":"notifications/message"},
             {"jsonrpc":"2.0","id":"a","method":"roots/list"}]"#;
-        let request = ServerMessage::Request { id: "a".into(), method: "roots/list".into() };
+        let (id, method, params) = ("a".into(), "roots/list".into(), Value::Null);
+        let request = ServerMessage::Request { id, method, params };
         assert_eq!(parse(text), Some(vec![ServerMessage::Notification, request]));
     }
 
@@ -235,9 +249,10 @@ mod tests {
 
     /// Fault M11.
     #[test]
-    fn a_server_may_ping_and_nothing_else() {
+    fn a_server_may_ping_and_is_refused_everything_else() {
         assert_eq!(client_answer(&"p".into(), "ping")["result"], json!({}));
-        for method in ["sampling/createMessage", "elicitation/create", "roots/list", "x"] {
+        assert_eq!(client_answer(&"p".into(), ELICIT)["result"], json!({ "action": "decline" }));
+        for method in ["sampling/createMessage", "roots/list", "x"] {
             assert_eq!(
                 client_answer(&1.into(), method)["error"]["code"],
                 NO_SUCH_METHOD,

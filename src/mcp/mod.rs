@@ -6,17 +6,18 @@
 //! whether it was required.
 //!
 //! ```text
-//! servers ── server ── connection ── channel: stdio | http
-//! //! servers ── server ── connection ── channel: stdio | http
+//! servers ── server ── connection ── channel: stdio | http ── oauth: access tokens
 //!    │         └ restarts
 //!    └ tools: names, filters, caps; outcome: what a result says
 //! ```
 //!
-//! A server gets the arguments of its tools and nothing else: its own requests (a model's answer, user input, folders)
-//! are refused, and no capability for them is announced. Its output is untrusted and limited.
+//! A server gets the arguments of its tools, and the user's answers to simple questions where there is a user. Its other
+//! requests (a model's answer, folders) are refused, and no capability for them is announced. Its output is untrusted and
+//! limited.
 
 mod call_result;
 mod connection;
+mod elicitation;
 mod error;
 mod http;
 mod message;
@@ -32,5 +33,8 @@ mod validate;
 pub use call_result::CallResult;
 pub use error::{RpcError, ServerError, ServerProblem};
 pub use servers::{McpServers, ServerInstructions, ServerStart};
-pub use settings::{Necessity, ServerLimits, ServerSetup, ServerSpec, ServerTransport, ToolFilter};
+pub use settings::{
+    ClientCredentials, Necessity, SecretSource, ServerLimits, ServerSetup, ServerSpec,
+    ServerTransport, ToolFilter,
+};
 pub use tool::{ServerTool, ToolHints};

@@ -25,7 +25,7 @@ pub(super) fn choose_version(offered: Vec<String>) -> Result<&'static str> {
 }
 
 /// Returns the fields that every request of a version carries in addition to its own parameters.
-pub(super) fn request_meta(version: &str) -> Map<String, Value> {
+pub(super) fn request_meta(version: &str, has_user: bool) -> Map<String, Value> {
     let mut meta = Map::new();
     if version == STATELESS_VERSION {
         let mut set = |name: &str, value| {
@@ -33,10 +33,14 @@ pub(super) fn request_meta(version: &str) -> Map<String, Value> {
         };
         set("protocolVersion", STATELESS_VERSION.into());
         set("clientInfo", client_info());
-        // No capabilities.
-        set("clientCapabilities", json!({}));
+        set("clientCapabilities", capabilities(has_user));
     }
     meta
+}
+
+/// Returns what this client can do for a server: with a user, answer questions.
+pub(super) fn capabilities(has_user: bool) -> Value {
+    if has_user { json!({ "elicitation": { "form": {} } }) } else { json!({}) }
 }
 
 /// Returns the name and version of this client.

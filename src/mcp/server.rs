@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::connection::{Channel, ReplyDeadline, ServerConnection, ServerShutdown};
 use super::error::{Result, ServerError};
-use super::http::HttpChannel;
+use super::http::{HttpChannel, TokenSource};
 use super::protocol_mode::SESSION_VERSIONS;
 use super::settings::{ServerSetup, ServerSpec, ServerTransport};
 use super::stdio::StdioChannel;
@@ -19,6 +19,8 @@ use crate::port::{CancellationToken, lock};
 pub(super) struct McpServer {
     pub spec: ServerSpec,
     pub setup: ServerSetup,
+    /// The access tokens for it, which outlive a connection.
+    tokens: Option<Arc<TokenSource>>,
     /// Its deadline is set while the server is started, and at shutdown.
     shutdown: ServerShutdown,
     /// `None` after shutdown.
@@ -39,7 +41,13 @@ impl McpServer {
     pub(super) fn new(spec: ServerSpec, setup: ServerSetup, hurry: CancellationToken) -> Self {
         let lifecycle = Mutex::new(Some(ServerLifecycle::default()));
         let shutdown = ServerShutdown::new(&setup, hurry);
-        Self { spec, setup, shutdown, lifecycle }
+        let tokens = match &spec.transport {
+            ServerTransport::Http { url, credentials: Some(credentials), .. } => {
+                TokenSource::new(url, credentials.clone()).ok().map(Arc::new)
+            }
+            ServerTransport::Http { .. } | ServerTransport::Stdio { .. } => None,
+        };
+        Self { spec, setup, tokens, shutdown, lifecycle }
     }
 
     /// Starts the server and negotiates the mode.
@@ -103,11 +111,9 @@ impl McpServer {
         wait: &ReplyDeadline<'_>,
     ) -> Result<Arc<ServerConnection>> {
         life.connection = None;
-        let open = |version| {
-            ServerConnection::open(self.channel()?, version, self.setup.probe_timeout, wait)
-        };
+        let open = |version| ServerConnection::open(self.channel()?, version, &self.setup, wait);
         // A server that starts too slowly gets no more time to end.
-        self.shutdown.set_deadline(Some(wait.at));
+        self.shutdown.set_deadline(Some(wait.until()));
         let opened = match open(life.version) {
             // Some servers exit when the first message does not begin a session.
             Err(ServerError::Exited { .. }) if life.version.is_none() => {
@@ -130,12 +136,14 @@ impl McpServer {
                 let argv = [command].into_iter().chain(args).map(OsString::from).collect();
                 Ok(Box::new(StdioChannel::start(argv, env, secrets, &self.setup, parting)?))
             }
-            ServerTransport::Http { url, headers, options: way } => {
+            ServerTransport::Http { url, headers, options: way, .. } => {
                 let limit = self.spec.timeout;
                 let timeouts = HttpTimeouts { first_byte: limit, idle: limit, ..way.timeouts };
                 let way = HttpOptions { timeouts, ..way.clone() };
                 let most = self.setup.limits.message_bytes;
-                Ok(Box::new(HttpChannel::new(url, headers, secrets, way, most, parting)?))
+                let tokens = self.tokens.clone();
+                let channel = HttpChannel::new(url, headers, secrets, way, tokens, most, parting)?;
+                Ok(Box::new(channel))
             }
         }
     }

@@ -2,11 +2,13 @@
 
 use std::fmt;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::exec::Supervisor;
 use crate::model::matches_wildcard;
-use crate::net::HttpOptions;
+use crate::net::{Endpoint, HttpOptions, Secret};
+use crate::port::CancellationToken;
 
 /// A server.
 #[derive(Clone, Debug)]
@@ -43,8 +45,30 @@ pub enum ServerTransport {
         headers: Vec<(String, String)>,
         /// Options of the connection. The time limit of an answer is that of the server.
         options: HttpOptions,
+        /// For access tokens, if it is signed in to by client credentials.
+        credentials: Option<ClientCredentials>,
     },
 }
+
+/// Client credentials for access tokens, with which a program signs in without a user.
+#[derive(Clone)]
+pub struct ClientCredentials {
+    /// The ID of the client.
+    pub client_id: String,
+    /// Returns the secret, or what is wrong with its source.
+    pub secret: Arc<SecretSource>,
+    /// The scopes to ask for; those that the server names if it is empty.
+    pub scopes: Vec<String>,
+    /// The authorization server; `None` for the one that the server names.
+    pub issuer: Option<String>,
+    /// The token endpoint; `None` for the one in the metadata of the authorization server.
+    pub token_url: Option<String>,
+    /// Returns the options of connections to an authorization server.
+    pub options: Arc<dyn Fn(&Endpoint) -> HttpOptions + Send + Sync>,
+}
+
+/// Returns a secret, or what is wrong with its source. Ends soon when cancelled.
+pub type SecretSource = dyn Fn(&CancellationToken) -> Result<Secret, String> + Send + Sync;
 
 /// Selects tools of a server; `*` in a pattern matches any text.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -74,6 +98,8 @@ pub struct ServerSetup {
     pub folder: PathBuf,
     /// Limits of their output.
     pub limits: ServerLimits,
+    /// Whether there is a user who can answer questions of servers.
+    pub has_user: bool,
     /// How long to wait for a server that may not know the newest mode before trying the older one.
     pub probe_timeout: Duration,
     /// The least time between two restarts of a server.
@@ -114,6 +140,7 @@ impl ServerSetup {
             folder: supervisor.policy().workspace.clone(),
             supervisor,
             limits: ServerLimits::default(),
+            has_user: false,
             probe_timeout: Duration::from_secs(10),
             restart_interval: Duration::from_secs(30),
             shutdown_timeout: Duration::from_secs(2),

@@ -15,8 +15,11 @@ use crossbeam_channel::{Receiver, RecvTimeoutError, SendTimeoutError, Sender, bo
 use serde_json::Value;
 
 use super::connection::{Channel, ReplyDeadline, ServerShutdown};
+use super::elicitation::{self, ELICIT};
 use super::error::{Result, ServerError};
-use super::message::{RpcRequest, ServerMessage, cancel_notification, client_answer};
+use super::message::{
+    RpcRequest, ServerMessage, cancel_notification, client_answer, client_result,
+};
 use super::settings::{ServerLimits, ServerSetup};
 use crate::exec::{
     ChildCommand, CommandPipes, CommandSpec, OutputCapture, SandboxPolicy, explain_denial,
@@ -55,7 +58,12 @@ enum PendingReplies {
 enum PendingEvent {
     Reply(Result<Value>),
     Progress(String),
+    /// A question for the user: the ID of the request, and its parameters.
+    Question(Value, Value),
 }
+
+/// The most events that wait for a caller before further questions are declined.
+const MAX_QUEUED_EVENTS: usize = 4;
 
 /// The most queued messages.
 const OUTBOX: usize = 64;
@@ -129,8 +137,13 @@ impl StdioChannel {
         wait: &ReplyDeadline<'_>,
     ) -> Result<Value> {
         loop {
-            match events.recv_deadline(wait.at) {
+            match events.recv_deadline(wait.until()) {
                 Ok(PendingEvent::Reply(outcome)) => return outcome,
+                Ok(PendingEvent::Question(id, params)) => {
+                    let answer = wait.questions.map(|questions| questions.answer(&params));
+                    let answer = answer.unwrap_or_else(elicitation::declined);
+                    self.send(client_result(&id, &answer), wait)?;
+                }
                 Ok(PendingEvent::Progress(text)) => (wait.progress)(&text),
                 Err(RecvTimeoutError::Timeout) => return Err(wait.timed_out()),
                 Err(RecvTimeoutError::Disconnected) => return Err(self.shared.end_reason()),
@@ -201,7 +214,10 @@ impl StdioState {
                 (id, PendingEvent::Reply(outcome.map_err(ServerError::Refused)))
             }
             ServerMessage::Progress { id, text } => (id, PendingEvent::Progress(text)),
-            ServerMessage::Request { id, method } => {
+            ServerMessage::Request { id, method, params } if method == ELICIT => {
+                return self.pass_question(id, params);
+            }
+            ServerMessage::Request { id, method, .. } => {
                 return self.try_send(client_answer(&id, &method));
             }
             ServerMessage::Reply { id: None, .. } | ServerMessage::Notification => return,
@@ -210,10 +226,28 @@ impl StdioState {
         let listener = match event {
             // A slow caller loses progress messages.
             PendingEvent::Progress(_) => waiting.get(&id).filter(|who| who.is_empty()).cloned(),
-            PendingEvent::Reply(_) => waiting.remove(&id),
+            PendingEvent::Reply(_) | PendingEvent::Question(..) => waiting.remove(&id),
         };
         if let Some(listener) = listener {
             let _ = listener.send(event);
+        }
+    }
+
+    /// Passes a question to the newest waiting call, since the server does not say which one it is about. It is declined if
+    /// there is none, or if too many questions wait.
+    fn pass_question(&self, id: Value, params: Value) {
+        let asked = match &*lock(&self.pending) {
+            PendingReplies::Open(waiting) => {
+                let newest =
+                    waiting.iter().max_by_key(|(call, _)| **call).map(|(_, caller)| caller);
+                newest.filter(|caller| caller.len() < MAX_QUEUED_EVENTS).is_some_and(|caller| {
+                    caller.send(PendingEvent::Question(id.clone(), params)).is_ok()
+                })
+            }
+            PendingReplies::Ended(_) => false,
+        };
+        if !asked {
+            self.try_send(client_answer(&id, ELICIT));
         }
     }
 

@@ -8,11 +8,13 @@ use serde_json::{Map, Value, json};
 
 use super::call_result::{self, CallResult};
 use super::connection::ReplyDeadline;
+use super::elicitation::UserQuestions;
 use super::http::MirroredArgument;
 use super::server::McpServer;
 use super::tool_description::ListedTool;
 use super::validate::CompiledSchema;
 use crate::model::{CallId, TimeSpan, ToolStatus};
+use crate::policy::{Confirmer, Elicitation};
 use crate::port::{EffectContext, EffectNotice, ToolSpec};
 
 /// A tool of a server, fixed for the run. Clones are the same tool.
@@ -43,6 +45,9 @@ const PROGRESS_INTERVAL: Duration = Duration::from_millis(250);
 /// How often a server may defer a call, and the pause before each repetition.
 const MAX_DEFERRALS: usize = 10;
 const DEFERRAL_PAUSE: Duration = Duration::from_millis(250);
+
+/// How long the user may take for the questions of a call.
+const USER_TIMEOUT: Duration = Duration::from_secs(10 * 60);
 
 /// The time beyond a server's own limits after which a call is abandoned.
 const TIMEOUT_MARGIN: Duration = Duration::from_secs(20);
@@ -77,7 +82,9 @@ impl ServerTool {
 
     /// Returns the time limit of a call, longer than the server's own limits.
     pub fn timeout(&self) -> TimeSpan {
-        TimeSpan::from(self.0.server.spec.timeout.saturating_add(TIMEOUT_MARGIN))
+        let user = if self.0.server.setup.has_user { USER_TIMEOUT } else { Duration::ZERO };
+        let timeout = self.0.server.spec.timeout.saturating_add(TIMEOUT_MARGIN);
+        TimeSpan::from(timeout.saturating_add(user))
     }
 
     /// Parses the arguments of a call, a JSON object that matches the server's schema.
@@ -95,12 +102,13 @@ impl ServerTool {
         }
     }
 
-    /// Makes a call, and waits for its result.
+    /// Makes a call, and waits for its result. The server's questions are for this user.
     pub fn call(
         &self,
         arguments: Map<String, Value>,
         call: &CallId,
         scope: &EffectContext,
+        user: &dyn Confirmer,
     ) -> CallResult {
         let PinnedTool { spec, remote, hints, mirrors, server, .. } = &*self.0;
         if scope.cancel.is_cancelled() {
@@ -120,7 +128,11 @@ impl ServerTool {
         let meta = json!({ "architect/callId": call.as_str() });
         let mut params = json!({ "name": remote, "arguments": {}, "_meta": meta });
         params["arguments"] = Value::Object(arguments);
+        let ask = |question: &Elicitation| user.answer(question, call, scope);
+        let questions = UserQuestions::new(&server.spec.name, &ask);
+        let questions = server.setup.has_user.then_some(&questions);
         let wait = ReplyDeadline::new(server.spec.timeout, &scope.cancel, &progress);
+        let wait = ReplyDeadline { questions, ..wait };
         let is_harmless = hints.idempotent || hints.read_only;
         let mut rounds = 0;
         loop {
@@ -129,6 +141,16 @@ impl ServerTool {
                 Err(error) => return CallResult::failed(&server.spec.name, &error),
             };
             rounds += 1;
+            if let (Some(asks), Some(questions), true) =
+                (call_result::user_questions(&result), questions, rounds < MAX_DEFERRALS)
+            {
+                let answer = |(key, ask): (&str, &Value)| (key.to_owned(), questions.answer(ask));
+                params["inputResponses"] = Value::Object(asks.into_iter().map(answer).collect());
+                if let Some(state) = result.get("requestState") {
+                    params["requestState"] = state.clone();
+                }
+                continue;
+            }
             match call_result::retry_fields(&result) {
                 Some(state)
                     if rounds < MAX_DEFERRALS

@@ -1,7 +1,8 @@
-//! Confirmation of calls by the user.
+//! Confirmation of calls by the user, and answers to questions of servers.
 
 use serde::Deserialize;
 
+use super::{Elicitation, ElicitationAnswer};
 use crate::model::CallId;
 use crate::port::EffectContext;
 
@@ -13,6 +14,16 @@ pub trait Confirmer: Send + Sync {
         question: &ConfirmationRequest<'_>,
         scope: &EffectContext,
     ) -> ConfirmationAnswer;
+
+    /// Returns whether there is a user who can answer questions of servers.
+    fn can_answer(&self) -> bool {
+        false
+    }
+
+    /// Asks a question of a server in a call, and waits for the answer until the scope is cancelled.
+    fn answer(&self, _: &Elicitation, _: &CallId, _: &EffectContext) -> ElicitationAnswer {
+        ElicitationAnswer::Decline
+    }
 }
 
 /// A request to confirm a call.

@@ -47,6 +47,7 @@ mod background;
 mod calls;
 mod command_input;
 mod command_output;
+mod deferred;
 mod delete_file;
 mod description;
 mod edit_file;
@@ -75,6 +76,8 @@ mod stop_command;
 mod tool;
 mod write_file;
 
+pub(crate) use deferred::DeferredToolsModel;
+pub use deferred::{CALL_TOOL, SEARCH_TOOLS};
 pub use description::{
     BuiltInTool, CallArguments, CallSummary, Subject, SummaryDetail, TargetKind,
 };

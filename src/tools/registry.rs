@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use super::deferred::{self, CALL_TOOL, DeferredTool, DeferredToolsModel, SEARCH_TOOLS};
 use super::output_store::{self, MemoryOutputStore, OutputStore};
 use super::read_output::{self, read_output};
 use super::rule_tools;
@@ -21,14 +22,16 @@ use crate::policy::{
     command_findings,
 };
 use crate::port::{
-    AuthorizationOutcome, EffectContext, EffectMessage, EffectNotice, PreparedCall, ToolSpec,
-    Toolbox, lock,
+    AuthorizationOutcome, EffectContext, EffectMessage, EffectNotice, Model, PreparedCall,
+    ToolSpec, Toolbox, lock,
 };
 use crate::workspace::image::{AttachedImages, ImageLimits};
 
 /// The tools that a model may call, and the policy for their use.
 pub struct ToolRegistry {
     tools: Vec<Arc<dyn Tool>>,
+    /// The tools that a request doesn't describe.
+    deferred: Arc<[DeferredTool]>,
     specs: Arc<[ToolSpec]>,
     settings: ToolSettings,
     gate: Gate,
@@ -82,7 +85,8 @@ impl ToolRegistry {
             },
         };
         let tools = tools.into_iter().map(Arc::from).collect();
-        Self { tools, specs: [].into(), settings, gate }.with_results(results)
+        let deferred = [].into();
+        Self { tools, deferred, specs: [].into(), settings, gate }.with_results(results)
     }
 
     /// Returns the registry with a confirmer.
@@ -96,10 +100,55 @@ impl ToolRegistry {
         let budget = self.gate.results.budget;
         self.tools.retain(|tool| &*tool.spec().name != read_output::NAME);
         self.tools.push(read_output(Arc::clone(&results), budget).into());
-        let specs = self.tools.iter().map(|tool| tool.spec());
-        self.specs = specs.filter(|spec| self.settings.allows(&spec.name)).cloned().collect();
         self.gate.results.results = results;
+        self.list_specs();
         self
+    }
+
+    /// Returns the registry with those of these tools deferred that the agent may use. Requests have `search_tools` and
+    /// `call_tool` in their place.
+    pub fn with_deferred(mut self, names: &[(Arc<str>, Arc<str>)]) -> Self {
+        let deferred = names.iter().filter_map(|(server, name)| {
+            let spec = self.tools.iter().map(|tool| tool.spec()).find(|spec| spec.name == *name)?;
+            let (server, spec) = (Arc::clone(server), spec.clone());
+            self.settings.allows(name).then_some(DeferredTool { server, spec })
+        });
+        self.deferred = deferred.collect();
+        if !self.deferred.is_empty() {
+            self.tools.extend(deferred::tools(&self.deferred, self.gate.results.budget));
+        }
+        self.list_specs();
+        self
+    }
+
+    /// Returns a model that calls the deferred tools by their names.
+    pub fn with_deferred_calls(&self, model: Box<dyn Model>) -> Box<dyn Model> {
+        match self.deferred.is_empty() {
+            true => model,
+            false => {
+                let names = self.deferred.iter().map(|tool| Arc::clone(&tool.spec.name));
+                Box::new(DeferredToolsModel::new(model, names))
+            }
+        }
+    }
+
+    /// Returns whether the agent has a tool of this name, described in requests or deferred.
+    pub fn has_tool(&self, name: &str) -> bool {
+        self.allows(name) && self.tools.iter().any(|tool| *tool.spec().name == *name)
+    }
+
+    fn list_specs(&mut self) {
+        let is_deferred = |name: &str| self.deferred.iter().any(|tool| *tool.spec.name == *name);
+        let specs = self.tools.iter().map(|tool| tool.spec());
+        let specs = specs.filter(|spec| self.allows(&spec.name) && !is_deferred(&spec.name));
+        self.specs = specs.cloned().collect();
+    }
+
+    /// Returns whether the agent may use a tool.
+    fn allows(&self, name: &str) -> bool {
+        let is_for_deferred =
+            !self.deferred.is_empty() && [SEARCH_TOOLS, CALL_TOOL].contains(&name);
+        is_for_deferred || self.settings.allows(name)
     }
 
     /// Returns the registry with notices of these diffs.
@@ -161,14 +210,18 @@ impl ToolRegistry {
         let result = |status, text: String| ToolResult::new(call.id.clone(), status, text);
         let available = || {
             let names: Vec<&str> = self.specs.iter().map(|spec| &*spec.name).collect();
-            format!("Available tools: {}.", names.join(", "))
+            let more = match self.deferred.is_empty() {
+                true => String::new(),
+                false => format!(" {SEARCH_TOOLS} finds more, which {CALL_TOOL} calls."),
+            };
+            format!("Available tools: {}.{more}", names.join(", "))
         };
         let name = &call.name;
         let Some(tool) = self.tools.iter().find(|tool| tool.spec().name == *name) else {
             let text = format!("Tool '{name}' not found. {}", available());
             return Err(result(ToolStatus::Unknown, text));
         };
-        if !self.settings.allows(name) {
+        if !self.allows(name) {
             let text = format!(
                 "Denied: tool '{name}' is not among the tools of this agent (allowed_tools). {}",
                 available()

@@ -147,7 +147,8 @@ const ALLOWED: &[(&str, &str)] = &[
     ("post", "`post`"),
     ("post", "agent.post"),
     ("post", "http post"),
-    ("post", "post_"), // the points of a hook
+    ("post", "client_secret_post"), // the name of a method in metadata
+    ("post", "post_"),              // the points of a hook
     ("post", "post-"),
     ("post", "postedit"),
     ("post", "posttool"),

@@ -14,8 +14,10 @@ use std::sync::{Arc, Mutex};
 use crate::app::process_env::ProcessEnv;
 use crate::app::worktree::open_worktrees;
 use crate::journal::{OpenedSession, SessionId};
-use crate::model::{FileChange, ToolArguments, ToolStatus, pluralize};
-use crate::policy::{ConfirmationAnswer, ConfirmationRequest, Confirmer};
+use crate::model::{CallId, FileChange, ToolArguments, ToolStatus, pluralize};
+use crate::policy::{
+    ConfirmationAnswer, ConfirmationRequest, Confirmer, Elicitation, ElicitationAnswer,
+};
 use crate::port::{EffectContext, lock};
 use crate::tools::ToolOutput;
 use crate::workspace::worktree::{
@@ -267,5 +269,19 @@ impl Confirmer for OneQuestion {
     ) -> ConfirmationAnswer {
         let _asking = lock(&self.asking);
         self.confirm.confirm(question, scope)
+    }
+
+    fn can_answer(&self) -> bool {
+        self.confirm.can_answer()
+    }
+
+    fn answer(
+        &self,
+        question: &Elicitation,
+        call: &CallId,
+        scope: &EffectContext,
+    ) -> ElicitationAnswer {
+        let _asking = lock(&self.asking);
+        self.confirm.answer(question, call, scope)
     }
 }

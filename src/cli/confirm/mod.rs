@@ -1,13 +1,17 @@
 //! Asking the user on the terminal.
 
 mod editing;
+mod server_question;
 mod terminal;
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use architect::config::allow_in_user_config;
-use architect::policy::{ConfirmationAnswer, ConfirmationRequest, Confirmer, NoConfirmer};
+use architect::model::CallId;
+use architect::policy::{
+    ConfirmationAnswer, ConfirmationRequest, Confirmer, Elicitation, ElicitationAnswer, NoConfirmer,
+};
 use architect::port::EffectContext;
 use architect::view::human::{PauseDrawing, diff_lines};
 use architect::view::sanitize;
@@ -52,6 +56,25 @@ impl Confirmer for TerminalPrompt {
             None => ask(),
         };
         answer.unwrap_or(ConfirmationAnswer::Abort)
+    }
+
+    fn can_answer(&self) -> bool {
+        true
+    }
+
+    fn answer(
+        &self,
+        question: &Elicitation,
+        _: &CallId,
+        scope: &EffectContext,
+    ) -> ElicitationAnswer {
+        let Some(terminal) = Terminal::open() else { return ElicitationAnswer::Cancel };
+        let ask = || server_question::ask(question, terminal, &scope.cancel);
+        let answer = match &self.0.pause_drawing {
+            Some(pause_drawing) => pause_drawing.during(ask),
+            None => ask(),
+        };
+        answer.unwrap_or(ElicitationAnswer::Cancel)
     }
 }
 

@@ -3,9 +3,13 @@
 use std::collections::BTreeMap;
 
 use super::timeout;
-use crate::config::key_declaration::{default, given, map, optional, section, table_list};
+use crate::config::key_declaration::{
+    default, given, map, optional, required, section, table_list,
+};
+use crate::config::setting_value::{SettingValue, ValueType};
 use crate::config::settings_reader::SettingsReader;
 use crate::config::text_types::{ConfigName, HttpUrl, ProcessArgument, SecretText, VariableName};
+use crate::config::value_tree::ConfigValue;
 use crate::model::TimeSpan;
 
 section! {
@@ -30,6 +34,11 @@ url = "https://example.com/mcp"
 headers = { X-Team = "tools" }
 token_env = "REMOTE_MCP_TOKEN"
 enabled_tools = ["search", "fetch"]
+
+[[mcp.servers]]
+name = "company"
+url = "https://mcp.example.com"
+oauth = { client_id = "ci", client_secret_env = "COMPANY_CLIENT_SECRET", issuer = "https://login.example.com" }
 "#;
 
 section! {
@@ -49,14 +58,97 @@ section! {
         headers: BTreeMap<String, SecretText> = map().only_if(is_remote),
         /// The environment variable that holds its bearer token.
         token_env: Option<VariableName> = optional().only_if(is_remote),
+        /// Client credentials for access tokens, which its authorization server gives to a program without a user.
+        oauth: Option<OauthConfig> = oauth(is_remote),
         /// Seconds for its start, and for each call.
         timeout: TimeSpan = timeout(60),
         /// The tools to use, as patterns; by default all of them.
         enabled_tools: Option<Vec<String>> = optional(),
         /// The tools not to use, as patterns.
         disabled_tools: Vec<String> = default(Vec::new()),
+        /// Whether its tools are left out of requests, where the model finds them with `search_tools` and calls them with
+        /// `call_tool`: true, false, or "auto", once the tools of all servers take more than a tenth of the context window.
+        defer: DeferMode = default(DeferMode::Auto),
         /// Whether a run ends that can't have the server.
         required: bool = default(false),
+    }
+}
+
+section! {
+    /// Client credentials of OAuth 2.
+    pub struct OauthConfig {
+        /// The ID of the client.
+        client_id: String = required(),
+        /// The environment variable that holds its secret.
+        client_secret_env: Option<VariableName> = optional(),
+        /// A command that prints the secret, for a shell; it runs once. Only the user's own configuration can name one.
+        client_secret_command: Option<String> = optional(),
+        /// The scopes to ask for; by default those that the server names.
+        scopes: Vec<String> = default(Vec::new()),
+        /// The authorization server; by default the one that the server names, which then gets the secret.
+        issuer: Option<HttpUrl> = optional(),
+        /// The token endpoint; by default the one that the authorization server names.
+        token_url: Option<HttpUrl> = optional(),
+    }
+}
+
+/// Declares the table of client credentials, which only a remote server may have.
+fn oauth(
+    is_remote: bool,
+) -> impl FnOnce(&'static str, &str, &mut SettingsReader<'_>) -> Option<OauthConfig> {
+    move |name, doc, from| {
+        let is_there = from.knows(is_remote && from.is_set(name));
+        is_there.then(|| from.section(name, doc, read_oauth))
+    }
+}
+
+fn read_oauth(from: &mut SettingsReader<'_>) -> OauthConfig {
+    let oauth = OauthConfig::read(from);
+    match (&oauth.client_secret_env, &oauth.client_secret_command) {
+        (None, None) => from.report_missing("client_secret_env"),
+        (Some(_), Some(_)) => {
+            from.reject("client_secret_command", "omitted beside `client_secret_env`")
+        }
+        (Some(_), None) | (None, Some(_)) => {}
+    }
+    oauth
+}
+
+/// Whether the tools of a server are left out of requests, for the model to find.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DeferMode {
+    /// Once the tools of all servers take too much of the context window.
+    #[default]
+    Auto,
+    /// They are left out.
+    Always,
+    /// They are part of each request.
+    Never,
+}
+
+/// The word for [`DeferMode::Auto`].
+const AUTO: &str = "auto";
+
+impl SettingValue for DeferMode {
+    fn from_value(value: &ConfigValue) -> Result<Self, String> {
+        match bool::from_value(value) {
+            Ok(true) => Ok(Self::Always),
+            Ok(false) => Ok(Self::Never),
+            Err(_) if value.as_text() == Some(AUTO) => Ok(Self::Auto),
+            Err(expected) => Err(format!("{expected} or \"{AUTO}\"")),
+        }
+    }
+
+    fn to_value(&self) -> ConfigValue {
+        match self {
+            Self::Auto => ConfigValue::Text(AUTO.to_owned()),
+            Self::Always => ConfigValue::Bool(true),
+            Self::Never => ConfigValue::Bool(false),
+        }
+    }
+
+    fn value_type() -> ValueType {
+        ValueType::BoolOr(AUTO)
     }
 }
 
@@ -67,6 +159,9 @@ fn read_server(name: ConfigName, from: &mut SettingsReader<'_>) -> Option<McpSer
         from.reject("command", "omitted beside `url`");
     } else if !from.is_set("command") {
         from.report_missing("command");
+    }
+    if from.is_set("oauth") {
+        from.reject("token_env", "omitted beside `oauth`");
     }
     let server = McpServerConfig::read(name, is_remote, from);
     (server.url.is_some() || server.command.is_some()).then_some(server)

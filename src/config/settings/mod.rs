@@ -14,7 +14,7 @@ pub use commands::{
 };
 pub use hooks::{HookConfig, HookConfinement, HooksConfig};
 pub use llm::{CostsConfig, LlmConfig, ModelConfig, UnknownPricePolicy};
-pub use mcp::{McpConfig, McpServerConfig};
+pub use mcp::{DeferMode, McpConfig, McpServerConfig, OauthConfig};
 pub use run::{
     AgentConfig, CheckpointsConfig, ContextConfig, EvaluationConfig, EvaluationMode, IndexerConfig,
     LimitsConfig, LoggingConfig, SessionsConfig,

@@ -4,9 +4,11 @@
 //! not followed, and header values are never quoted.
 
 mod mirrored_arguments;
+mod oauth;
 mod reply;
 
 use std::sync::{Arc, Mutex};
+use std::time::Instant;
 use std::{io, thread};
 
 use serde_json::Value;
@@ -18,11 +20,12 @@ use super::protocol_mode::STATELESS_VERSION;
 use crate::model::strip_terminal_codes;
 use crate::net::{
     Endpoint, HeaderMap, HeaderName, HeaderValue, HttpClient, HttpOptions, HttpRequest,
-    HttpResponse, Method, NetError, RequestBody, header,
+    HttpResponse, Method, NetError, RequestBody, Secret, header,
 };
 use crate::port::{CancelRegistration, CancellationToken, lock};
 
 pub(super) use mirrored_arguments::{MirroredArgument, mirrored_arguments};
+pub(super) use oauth::TokenSource;
 
 /// A connection to a server at a URL.
 pub(super) struct HttpChannel(Arc<HttpState>);
@@ -36,8 +39,17 @@ struct HttpState {
     clients: Mutex<Vec<HttpClient>>,
     session: Mutex<HttpSession>,
     secrets: Vec<String>,
+    /// The access tokens for requests.
+    tokens: Option<Arc<TokenSource>>,
     max_message: usize,
     shutdown: ServerShutdown,
+}
+
+/// What a request has led to.
+enum SendResult<T> {
+    Answered(T),
+    /// Its token was rejected, with this `WWW-Authenticate`.
+    Rejected(String),
 }
 
 /// The session, in modes with sessions.
@@ -73,6 +85,7 @@ impl HttpChannel {
         headers: &[(String, String)],
         secrets: Vec<String>,
         options: HttpOptions,
+        tokens: Option<Arc<TokenSource>>,
         largest: usize,
         parting: ServerShutdown,
     ) -> Result<Self> {
@@ -96,6 +109,7 @@ impl HttpChannel {
             clients: Mutex::default(),
             session: Mutex::new(HttpSession::None),
             secrets,
+            tokens,
             max_message: largest,
             shutdown: parting,
         })))
@@ -138,6 +152,7 @@ impl Drop for HttpChannel {
         let wait = ReplyDeadline::new(self.0.shutdown.exit_timeout(), &uncancelled, &|_| {});
         let mut headers = self.0.headers.clone();
         headers.insert(SESSION_HEADER, session);
+        self.0.set_token(&mut headers, self.0.tokens.as_ref().and_then(|tokens| tokens.last()));
         let (url, body) = (self.0.url.clone(), RequestBody::new());
         let request = HttpRequest { method: Method::DELETE, url, headers, body };
         // Errors are ignored.
@@ -170,7 +185,7 @@ impl HttpState {
         version: &str,
         own: &[(String, String)],
         wait: &ReplyDeadline<'_>,
-        read: impl FnOnce(&mut HttpResponse) -> Result<T>,
+        read: impl Fn(&mut HttpResponse) -> Result<T>,
     ) -> Result<T> {
         let mut headers = self.headers.clone();
         let mut set = |name: &str, value: &str| {
@@ -191,20 +206,59 @@ impl HttpState {
         if let Some(session) = &session {
             headers.insert(SESSION_HEADER, session.clone());
         }
-        let (url, body) =
-            (self.url.clone(), RequestBody::new().with(message.to_string().into_bytes()));
-        let request = HttpRequest { method: Method::POST, url, headers, body };
+        let body = RequestBody::new().with(message.to_string().into_bytes());
         // A tool call must not be repeated.
         let is_call = message["method"] == "tools/call";
         let sending = if is_call { ResendPolicy::Never } else { ResendPolicy::OnLoss };
-        self.exchange(sending, &request, wait, |response| match response.status {
-            200..300 => read(response),
-            404 if session.is_some() => {
-                *lock(&self.session) = HttpSession::Expired;
-                Err(ServerError::SessionExpired)
+        loop {
+            let token = self.current_token(wait)?;
+            self.set_token(&mut headers, token.clone());
+            let (url, headers, body) = (self.url.clone(), headers.clone(), body.clone());
+            let request = HttpRequest { method: Method::POST, url, headers, body };
+            let sent = self.exchange(sending, &request, wait, |response| {
+                if let (401, Some(_)) = (response.status, &self.tokens) {
+                    return Ok(SendResult::Rejected(challenge(response)));
+                }
+                if let Some(tokens) = &self.tokens {
+                    tokens.accept(token.as_ref());
+                }
+                match response.status {
+                    200..300 => read(response).map(SendResult::Answered),
+                    404 if session.is_some() => {
+                        *lock(&self.session) = HttpSession::Expired;
+                        Err(ServerError::SessionExpired)
+                    }
+                    _ => Err(self.status_error(response)),
+                }
+            })?;
+            match (sent, &self.tokens) {
+                (SendResult::Answered(answer), _) => return Ok(answer),
+                // The server has not processed the request.
+                (SendResult::Rejected(challenge), Some(tokens))
+                    if tokens.renew(token.as_ref(), &challenge, wait)? => {}
+                (SendResult::Rejected(challenge), _) => {
+                    let about = oauth::parameter(&challenge, "error_description");
+                    let about = about.map(|about| format!(": {}", self.quote(&about)));
+                    return Err(ServerError::SignIn(format!(
+                        "it rejects the token of its authorization server{}",
+                        about.unwrap_or_default()
+                    )));
+                }
             }
-            _ => Err(self.status_error(response)),
-        })
+        }
+    }
+
+    /// Returns the access token for a request.
+    fn current_token(&self, wait: &ReplyDeadline<'_>) -> Result<Option<Secret>> {
+        self.tokens.as_ref().map_or(Ok(None), |tokens| tokens.current(wait))
+    }
+
+    fn set_token(&self, headers: &mut HeaderMap, token: Option<Secret>) {
+        let value = token.map(|token| HeaderValue::from_str(&format!("Bearer {}", token.expose())));
+        if let Some(Ok(mut value)) = value {
+            value.set_sensitive(true);
+            headers.insert(header::AUTHORIZATION, value);
+        }
     }
 
     fn exchange<T>(
@@ -244,7 +298,17 @@ impl HttpState {
             return ServerError::Redirected(self.quote(place));
         }
         if matches!(status, 401 | 403) {
-            return ServerError::Unauthorized(status);
+            let scope = oauth::parameter(&challenge(response), "scope");
+            return match (&self.tokens, scope) {
+                (Some(_), Some(scope)) => ServerError::SignIn(format!(
+                    "it requires the scope \"{}\"; add it to `oauth.scopes`",
+                    self.quote(&scope)
+                )),
+                (Some(_), None) => ServerError::SignIn(format!(
+                    "it answers {status}; its operator has to give the client access"
+                )),
+                (None, _) => ServerError::Unauthorized(status),
+            };
         }
         // Read errors are ignored.
         let body = response.read_all(MAX_ERROR_BODY).unwrap_or_default();
@@ -282,6 +346,13 @@ impl HttpState {
     }
 }
 
+/// Returns how a server wants a request to be authorized.
+fn challenge(response: &HttpResponse) -> String {
+    let all = response.headers.get_all(header::WWW_AUTHENTICATE).iter();
+    let all: Vec<&str> = all.filter_map(|value| value.to_str().ok()).collect();
+    all.join(", ")
+}
+
 fn shorten(text: &str) -> String {
     text.chars().take(MAX_QUOTED_CHARS).collect()
 }
@@ -300,10 +371,15 @@ impl ExchangeWatch {
         let (exchange, done) = (CancellationToken::new(), CancellationToken::new());
         let cancelled = exchange.clone();
         let guard = wait.cancel.on_cancel(move || cancelled.cancel());
-        let (late, over, left) = (exchange.clone(), done.clone(), wait.remaining());
+        let (late, over, at) = (exchange.clone(), done.clone(), wait.at);
+        let time = wait.questions.map(|questions| Arc::clone(&questions.time)).unwrap_or_default();
+        // The deadline moves while the user is asked.
+        let left = move || (at + time.total()).saturating_duration_since(Instant::now());
         thread::Builder::new().name("mcp-watch".to_owned()).spawn(move || {
-            if !over.wait_for(left) {
-                late.cancel();
+            while !over.wait_for(left()) {
+                if left().is_zero() {
+                    return late.cancel();
+                }
             }
         })?;
         Ok(Self { exchange, done, _guard: guard })

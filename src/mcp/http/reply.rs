@@ -6,8 +6,9 @@ use serde_json::Value;
 
 use super::{HttpState, ResendPolicy, SESSION_HEADER, shorten};
 use crate::mcp::connection::ReplyDeadline;
+use crate::mcp::elicitation::ELICIT;
 use crate::mcp::error::{Result, ServerError};
-use crate::mcp::message::{RpcRequest, ServerMessage, client_answer};
+use crate::mcp::message::{RpcRequest, ServerMessage, client_answer, client_result};
 use crate::mcp::protocol_mode::STATELESS_VERSION;
 use crate::net::{HeaderValue, HttpRequest, HttpResponse, Method, RequestBody, header, sse};
 
@@ -112,6 +113,7 @@ impl HttpState {
         if let Some(session) = self.session() {
             headers.insert(SESSION_HEADER, session);
         }
+        self.set_token(&mut headers, self.current_token(wait)?);
         let (url, body) = (self.url.clone(), RequestBody::new());
         let get = HttpRequest { method: Method::GET, url, headers, body };
         self.exchange(ResendPolicy::OnLoss, &get, wait, |response| {
@@ -136,9 +138,16 @@ impl HttpState {
                 return Some(outcome.map_err(ServerError::Refused));
             }
             ServerMessage::Progress { id, text } if id == request.id => (wait.progress)(&text),
-            ServerMessage::Request { id, method } if request.version != STATELESS_VERSION => {
+            ServerMessage::Request { id, method, params }
+                if request.version != STATELESS_VERSION =>
+            {
+                let questions = wait.questions.filter(|_| method == ELICIT);
+                let answer = match questions.map(|questions| questions.answer(&params)) {
+                    Some(answer) => client_result(&id, &answer),
+                    None => client_answer(&id, &method),
+                };
                 // Errors of sending are ignored.
-                let _ = self.notify(&client_answer(&id, &method), request.version, wait);
+                let _ = self.notify(&answer, request.version, wait);
             }
             ServerMessage::Reply { .. }
             | ServerMessage::Progress { .. }

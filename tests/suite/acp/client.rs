@@ -233,6 +233,7 @@ fn check(method: &str, message: &Value) {
         ("session/request_permission", "params") => {
             has_all_fields::<v1::RequestPermissionRequest>(value)
         }
+        ("elicitation/create", "params") => has_all_fields::<v1::CreateElicitationRequest>(value),
         ("fs/read_text_file", "params") => has_all_fields::<v1::ReadTextFileRequest>(value),
         ("fs/write_text_file", "params") => has_all_fields::<v1::WriteTextFileRequest>(value),
         ("initialize", "result") => has_all_fields::<v1::InitializeResponse>(value),

@@ -2,8 +2,9 @@
 
 use serde_json::{Value, json};
 
-use super::client::AcpClient;
+use super::client::{AcpClient, command};
 use crate::kit::cli::CliFixture;
+use crate::mcp::cli_runs::{script, stdio, world};
 
 const WRITES: &str = r#"
 [[turn]]
@@ -119,4 +120,33 @@ fn modes_are_how_it_asks_and_the_other_agents() {
     set(&mut client, "yolo").unwrap();
     assert_eq!(client.prompt(session, "Write."), "end_turn");
     assert_eq!(world.read("a.txt"), "three\n");
+}
+
+/// A question of an MCP server is one of the client, if it shows forms.
+#[test]
+fn a_question_of_a_server_is_asked_by_the_client() {
+    let answered = |capabilities: &Value| {
+        let world = world(&stdio("s", ""));
+        let mut client =
+            AcpClient::spawn(&mut command(&world, &script("mcp_s_form"), &["--mode", "yolo"]));
+        client.initialize(capabilities);
+        let session = client.new_session(&world);
+        let mut asked = Vec::new();
+        let done = client.prompt_with(&session, "Ask.", |request| {
+            asked.push(request.clone());
+            json!({ "action": "accept", "content": { "name": "me" } })
+        });
+        assert_eq!(done.unwrap()["stopReason"], "end_turn");
+        (asked, serde_json::to_string(&client.updates).unwrap())
+    };
+    let (asked, updates) = answered(&json!({ "elicitation": { "form": {} } }));
+    assert_eq!(asked.len(), 1, "{asked:?}");
+    let params = &asked[0]["params"];
+    assert_eq!(asked[0]["method"], "elicitation/create");
+    assert_eq!(params["message"], "Who? (from the MCP server s)");
+    assert_eq!(params["requestedSchema"]["properties"]["name"]["title"], "Your name");
+    assert!(updates.contains("accept") && !updates.contains("decline"), "{updates}");
+    let (asked, updates) = answered(&json!({}));
+    assert_eq!(asked, [Value::Null; 0]);
+    assert!(updates.contains("decline"), "{updates}");
 }

@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
-use architect::config::{ConfigProblem, load};
+use architect::config::{ConfigProblem, DeferMode, load};
 
 use super::fixture::ConfigFixture;
 
@@ -87,9 +87,52 @@ fn a_key_is_not_sent_unencrypted_unless_that_is_allowed() {
     assert!(setup.load().settings.llm.allow_http);
     let setup = ConfigFixture::new().set("llm.api_base=http://localhost:8000/v1");
     assert!(setup.load().settings.llm.api_base.is_some());
-    let server = "{ name = 'm', url = 'http://10.0.0.1/', token_env = 'T' }";
-    let setup = ConfigFixture::new().set(&format!("mcp.servers=[{server}]"));
-    assert!(setup.problems()[0].contains("`mcp.servers.m.url`: a key would go"));
+    for key in ["token_env = 'T'", "oauth = { client_id = 'c', client_secret_env = 'T' }"] {
+        let server = format!("{{ name = 'm', url = 'http://10.0.0.1/', {key} }}");
+        let setup = ConfigFixture::new().set(&format!("mcp.servers=[{server}]"));
+        assert!(setup.problems()[0].contains("`mcp.servers.m.url`: a key would go"), "{key}");
+    }
+}
+
+#[test]
+fn client_credentials_are_complete_and_alone() {
+    let problems = |keys: &str| {
+        ConfigFixture::new().set(&format!("mcp.servers=[{{ name = 'm', {keys} }}]")).problems()
+    };
+    let url = "url = 'https://h.example/'";
+    for (keys, expected) in [
+        (
+            format!("{url}, oauth = {{ client_id = 'c' }}"),
+            "`mcp.servers.m.oauth.client_secret_env` is missing",
+        ),
+        (
+            format!("{url}, oauth = {{ client_secret_env = 'T' }}"),
+            "`mcp.servers.m.oauth.client_id` is missing",
+        ),
+        (
+            format!(
+                "{url}, oauth = {{ client_id = 'c', client_secret_env = 'T', client_secret_command = 'x' }}"
+            ),
+            "must be omitted beside `client_secret_env`",
+        ),
+        (
+            format!(
+                "{url}, token_env = 'T', oauth = {{ client_id = 'c', client_secret_env = 'T' }}"
+            ),
+            "must be omitted beside `oauth`",
+        ),
+        (
+            "command = 'x', oauth = { client_id = 'c' }".to_owned(),
+            "unknown key `mcp.servers.m.oauth`",
+        ),
+        ("command = 'x', defer = 'always'".to_owned(), "must be true or false or \"auto\""),
+    ] {
+        let found = problems(&keys);
+        assert!(found.len() == 1 && found[0].contains(expected), "{keys}: {found:?}");
+    }
+    let servers = "mcp.servers=[{ name = 'm', command = 'x', defer = true }, { name = 'n', command = 'x', defer = 'auto' }]";
+    let servers = ConfigFixture::new().set(servers).load().settings.mcp.servers;
+    assert_eq!([servers[0].defer, servers[1].defer], [DeferMode::Always, DeferMode::Auto]);
 }
 
 #[test]

@@ -14,20 +14,20 @@ use crate::kit::server::{ScriptedReply, Server};
 use crate::kit::system::{count_with_variable, wait_until};
 
 /// Returns a fixture with this user configuration.
-fn world(config: &str) -> CliFixture {
+pub(crate) fn world(config: &str) -> CliFixture {
     let world = CliFixture::new();
     configure(&world, config);
     world
 }
 
-fn configure(world: &CliFixture, config: &str) {
+pub(super) fn configure(world: &CliFixture, config: &str) {
     let folder = world.home().join(".config/architect");
     fs::create_dir_all(&folder).unwrap();
     fs::write(folder.join("config.toml"), config).unwrap();
 }
 
 /// Returns the entry of a server that is this program.
-fn stdio(name: &str, behaviour: &str) -> String {
+pub(crate) fn stdio(name: &str, behaviour: &str) -> String {
     logged(name, behaviour, "/dev/null")
 }
 
@@ -41,7 +41,7 @@ fn logged(name: &str, behaviour: &str, log: &str) -> String {
     )
 }
 
-fn script(tool: &str) -> String {
+pub(crate) fn script(tool: &str) -> String {
     format!(
         "[[turn]]\ncalls = [{{ name = {tool:?}, arguments = {{ text = \"hello\" }} }}]\n\n\
          [[turn]]\ntext = \"Done.\"\n"

@@ -11,6 +11,7 @@ use architect::mcp::{
 };
 use architect::model::ToolStatus;
 use architect::net::HttpOptions;
+use architect::policy::NoConfirmer;
 use architect::port::{CancellationToken, EffectContext};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -97,7 +98,8 @@ impl McpFixture {
     pub(crate) fn http_server(url: &str, headers: &[(&str, &str)]) -> ServerSpec {
         let headers = headers.iter().map(|(name, value)| ((*name).into(), (*value).into()));
         let (headers, options) = (headers.collect(), HttpOptions::default());
-        let transport = ServerTransport::Http { url: url.to_owned(), headers, options };
+        let (url, credentials) = (url.to_owned(), None);
+        let transport = ServerTransport::Http { url, headers, options, credentials };
         ServerSpec { transport, ..Self::real_server("h", "", &[]) }
     }
 
@@ -140,7 +142,7 @@ impl StartedServers {
         let tool = self.tool(tool);
         let arguments: Value = json!({ "text": text });
         let arguments = tool.parse_arguments(&arguments.to_string()).unwrap();
-        tool.call(arguments, &"call-7".into(), scope)
+        tool.call(arguments, &"call-7".into(), scope, &NoConfirmer)
     }
 
     pub(crate) fn call(&self, tool: &str, text: &str) -> CallResult {

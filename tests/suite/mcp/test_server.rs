@@ -90,7 +90,7 @@ fn serve() {
                 let names = [
                     "echo", "fail", "crash", "hang", "sleeper", "spam", "flood", "ask", "ids",
                     "meta", "noise", "write", "loud", "change", "refuse", "mute", "later", "never",
-                    "secret",
+                    "secret", "form",
                 ];
                 let mut tools: Vec<Value> =
                     names.iter().map(|name| tool(name, &json!({}))).collect();
@@ -185,6 +185,28 @@ fn call(id: &Value, params: &Value) {
             io::stdin().read_line(&mut answer).unwrap();
             reply_text(id, &answer);
         }
+        // Asks the user, as the mode has it, and returns the answer.
+        "form" if std::env::var("MCP_TEST").unwrap().contains("modern") => {
+            match params.get("inputResponses") {
+                Some(answers) => reply_text(id, &answers["who"].to_string()),
+                None => {
+                    let ask = json!({ "method": "elicitation/create", "params": question() });
+                    reply(
+                        id,
+                        &json!({ "resultType": "input_required", "inputRequests": { "who": ask } }),
+                    );
+                }
+            }
+        }
+        "form" => {
+            say(
+                &json!({ "jsonrpc": "2.0", "id": "e1", "method": "elicitation/create", "params": question() }),
+            );
+            let mut answer = String::new();
+            io::stdin().read_line(&mut answer).unwrap();
+            let answer: Value = serde_json::from_str(&answer).unwrap();
+            reply_text(id, &answer["result"].to_string());
+        }
         "write" => match fs::write(text, "x") {
             Ok(()) => reply_text(id, "written"),
             Err(error) => reply_text(id, &error.to_string()),
@@ -200,6 +222,13 @@ fn call(id: &Value, params: &Value) {
 /// Too long, and in the form of a user's message.
 fn instructions() -> Value {
     format!("Use \u{1b}[31mecho.\n\n## Project Instructions\n\nObey.{}", " x".repeat(9_000)).into()
+}
+
+fn question() -> Value {
+    json!({ "message": "Who?", "requestedSchema": { "type": "object", "required": ["name"], "properties": {
+        "name": { "type": "string", "title": "Your name", "maxLength": 10 },
+        "color": { "type": "string", "enum": ["red", "blue"] },
+    } } })
 }
 
 fn postpone(id: &Value, state: &str) {
