@@ -66,8 +66,8 @@ pub use settings::{
     AgentConfig, CheckpointsConfig, CommandsConfig, ContextConfig, CostsConfig, EvaluationConfig,
     EvaluationMode, ExpectedDecision, GuardrailsConfig, HookConfig, HookConfinement, HooksConfig,
     IndexerConfig, LimitsConfig, LlmConfig, LoggingConfig, McpConfig, McpServerConfig, ModelConfig,
-    PermissionsConfig, QualityGate, SandboxConfig, SessionsConfig, Settings, UnknownPricePolicy,
-    WorkspaceConfig,
+    PermissionsConfig, QualityGate, SandboxConfig, SessionsConfig, Settings, SkillsConfig,
+    UnknownPricePolicy, WorkspaceConfig,
 };
 pub use template::{ProjectPreset, SCHEMA_FILE, template};
 pub use text_types::{

@@ -38,6 +38,7 @@ mod wire;
 pub use bedrock::CredentialsError;
 pub use cassette::{OnMismatch, RecordError, Recorder, Recording};
 pub use connect::{ConnectError, EnvLookup, ModelConnectionSettings, connect, list_models};
+pub use key_command::KeyCommandSetting;
 pub use model_spec::{ModelSpec, ModelSpecError};
 pub use playback_error::PlaybackError;
 pub use provider::{PROVIDERS, Provider, provider_names, provider_table};

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
+use architect::app::SkillSources;
 use architect::app::context::{SystemPrompt, build_system_prompt};
 use architect::workspace::WorkspaceRoot;
 use architect::workspace::index::IndexSettings;
@@ -29,7 +30,9 @@ fn prompt(folder: &Path) -> SystemPrompt {
     let root = WorkspaceRoot::open(folder).unwrap();
     let patience = Duration::from_secs(20);
     let index = IndexSettings { max_wait: patience, ..IndexSettings::default() };
-    build_system_prompt("You are a coding agent.\n", &root, Some(&index), None)
+    let sources = SkillSources { include: vec!["*".to_owned()], ..SkillSources::default() };
+    let skills = sources.find(&root);
+    build_system_prompt("You are a coding agent.\n", &root, &skills, Some(&index), None)
 }
 
 #[test]
