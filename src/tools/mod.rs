@@ -55,6 +55,7 @@ mod file_edit;
 mod find_files;
 mod glob;
 mod grep;
+mod line_file;
 mod line_log;
 mod list_files;
 mod nearest_lines;

@@ -13,7 +13,7 @@ const PREFACE: &str = "\
 Instructions for certain kinds of work. When the task is of such a kind, read the skill before you begin, and follow it: \
 ";
 
-/// Returns what skills there are. If all descriptions together are too long, each gets the same room.
+/// Returns what skills there are. If all descriptions together are too long, each gets the same space.
 pub(super) fn skills_section(skills: &[Skill]) -> PromptSection {
     let mut section = PromptSection::default();
     let is_invalid = |skill: &&Skill| skill.status == SkillStatus::Invalid;

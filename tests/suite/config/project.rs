@@ -90,7 +90,7 @@ const KEYS: &[(&str, &str, &str, &str)] = &[
     ("sandbox.required", "", "", "true"),
     ("sandbox.writable", "", "['/']", ""),
     ("skills.folders", "", "['/evil']", ""),
-    ("skills.include", "", "[]", "['pdf-*']"),
+    ("skills.include", "['pdf-*']", "['*']", "['pdf-a']"),
     ("skills.exclude", "", "", "['pdf-*']"),
     ("sandbox.readable", "", "['~/.ssh']", ""),
     ("sandbox.max_processes", "", "4097", "4095"),

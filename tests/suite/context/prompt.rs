@@ -67,7 +67,7 @@ fn a_system_prompt_contains_all_that_is_known_of_a_project() {
 
     ## Skills
 
-    Instructions for certain kinds of work. When the task is of such a kind, read the file with `read_file` before you begin, and follow it.
+    Instructions for certain kinds of work. When the task is of such a kind, read the skill before you begin, and follow it: its file with `read_file`.
 
     * `release` (.agents/skills/release/SKILL.md): Cut one.
 
