@@ -88,7 +88,7 @@ pub(super) fn app_error(error: &AppError) -> Error {
         AppError::Connect(
             ConnectError::MissingKey { .. }
             | ConnectError::InvalidKey { .. }
-            | ConnectError::KeyCommand(_)
+            | ConnectError::KeyCommand { .. }
             | ConnectError::Credentials(_),
         ) => Error::auth_required(),
         AppError::Journal(JournalError::UnknownSession(_)) => Error::resource_not_found(None),

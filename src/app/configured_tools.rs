@@ -7,6 +7,7 @@ use super::function_tool::FunctionTool;
 use super::run::{RunIo, SharedResources};
 use super::run_setup::RunSetup;
 use super::session::SessionResults;
+use super::skills::SkillStatus;
 use super::subagents::{DISPATCH, DispatchTool, SubagentContext};
 use crate::config::{AgentDefinition, Config, ConfigProblem, PathPattern, PermissionsConfig};
 use crate::machine::Conversation;
@@ -18,7 +19,7 @@ use crate::policy::{
 };
 use crate::tools::{
     BUILT_IN, BuiltInTool, CommandSettings, ExecutionMode, FileDeletion, MaxResultTokens,
-    READ_OUTPUT, SEARCH_TOOLS, Tool, ToolRegistry, ToolSettings, describe, rule_tools,
+    READ_OUTPUT, SEARCH_TOOLS, SkillFolder, Tool, ToolRegistry, ToolSettings, describe, rule_tools,
     standard_tools,
 };
 
@@ -41,6 +42,11 @@ impl RunSetup {
         if let (Some(allowed), true) = (&mut settings.allowed_tools, subagents.is_some()) {
             allowed.extend(custom.iter().map(|tool| tool.name().to_owned()));
         }
+        let used = self.skills.iter().filter(|skill| skill.status == SkillStatus::Active);
+        let used = used.filter_map(|skill| {
+            Some(SkillFolder { name: skill.name.clone(), path: skill.user_folder()?.to_owned() })
+        });
+        settings.skills = used.collect();
         settings.guardrails.unwritable = UnwritablePaths::new(sandbox.model.policy());
         settings.guardrails.repositories = Repositories::new(&sandbox.model.policy().workspace);
         let mut tools = standard_tools(&self.root, &sandbox.model, &settings);
@@ -125,6 +131,7 @@ pub(super) fn tool_settings(
             max_output_lines: commands.max_output_lines as usize,
             max_stored_output: u64::from(commands.max_stored_output_mb) << 20,
         },
+        skills: Vec::new(),
         delete: if settings.workspace.allow_delete {
             FileDeletion::Allowed
         } else {

@@ -14,8 +14,8 @@ use crate::config::{
 use crate::llm::model_table::{ModelFacts, ModelInfo, ModelTable};
 use crate::llm::scripted::{Script, ScriptPosition, ScriptedModel};
 use crate::llm::{
-    ConnectError, ModelConnectionSettings, ModelSpec, Provider, Recorder, Recording,
-    RequestSettingsError, connect, encoding_model, list_models,
+    ConnectError, KeyCommandSetting, ModelConnectionSettings, ModelSpec, Provider, Recorder,
+    Recording, RequestSettingsError, connect, encoding_model, list_models,
 };
 use crate::machine::CallPurpose;
 use crate::model::{Effort, Fault, RunRules, Tokens, did_you_mean};
@@ -53,6 +53,7 @@ pub struct ResolvedModel {
 struct ModelAddress {
     api_base: Option<String>,
     api_key_env: Option<String>,
+    api_key_command: Option<KeyCommandSetting>,
 }
 
 /// A model that can be named.
@@ -388,6 +389,10 @@ impl ResolvedModel {
         let address = own.map_or_else(ModelAddress::default, |own| ModelAddress {
             api_base: own.api_base.as_ref().map(ToString::to_string),
             api_key_env: own.api_key_env.as_ref().map(ToString::to_string),
+            api_key_command: own.api_key_command.as_ref().map(|command| KeyCommandSetting {
+                key: format!("models.{name}.api_key_command"),
+                command: command.clone(),
+            }),
         });
         Self { address, ..chosen }.with_known_price(config)
     }
@@ -576,11 +581,16 @@ impl ResolvedModel {
         let llm = &config.settings.llm;
         let defaults = LlmConnection::new(llm);
         let common = if self.is_of_other_provider { LlmConnection::default() } else { defaults };
-        let ModelAddress { api_base, api_key_env } = self.address.clone();
+        let ModelAddress { api_base, api_key_env, api_key_command } = self.address.clone();
+        // A model with a key of its own gets no other one.
+        let (api_key_env, api_key_command) = match (&api_key_env, &api_key_command) {
+            (None, None) => (common.api_key_env, common.api_key_command),
+            _ => (api_key_env, api_key_command),
+        };
         ModelConnectionSettings {
             api_base: api_base.or(common.api_base),
-            api_key_env: api_key_env.or(common.api_key_env),
-            api_key_command: common.api_key_command,
+            api_key_env,
+            api_key_command,
             allow_http: llm.allow_http,
             stream: llm.stream,
             prompt_caching: llm.prompt_caching,
@@ -600,7 +610,7 @@ impl ResolvedModel {
 struct LlmConnection {
     api_base: Option<String>,
     api_key_env: Option<String>,
-    api_key_command: Option<String>,
+    api_key_command: Option<KeyCommandSetting>,
     options: Arc<Map<String, Value>>,
     headers: Vec<(String, String)>,
 }
@@ -612,7 +622,10 @@ impl LlmConnection {
         Self {
             api_base: llm.api_base.as_ref().map(ToString::to_string),
             api_key_env: llm.api_key_env.as_ref().map(ToString::to_string),
-            api_key_command: llm.api_key_command.clone(),
+            api_key_command: llm.api_key_command.as_ref().map(|command| KeyCommandSetting {
+                key: "llm.api_key_command".to_owned(),
+                command: command.clone(),
+            }),
             options: Arc::new(
                 options.map(|(name, option)| (name.clone(), option.json().clone())).collect(),
             ),

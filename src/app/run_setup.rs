@@ -12,6 +12,7 @@ use super::answer_checks::SchemaCheck;
 use super::configured_tools;
 use super::context::{
     DiffError, SystemPrompt, WorkspaceDiff, build_system_prompt, diff_since, find_git,
+    readable_skills,
 };
 use super::error::AppError;
 use super::function_tool::FunctionTool;
@@ -19,10 +20,11 @@ use super::process_env::ProcessEnv;
 use super::resolved_model::ResolvedModel;
 use super::run_interrupts::RunInterrupts;
 use super::sandbox::Sandbox;
+use super::skills::{Skill, SkillSources};
 use crate::config::{AgentDefinition, Config, ConfigName};
 use crate::hooks::Hooks;
 use crate::llm::Recorder;
-use crate::model::TimeSpan;
+use crate::model::{TimeSpan, matches_wildcard};
 use crate::port::CancellationToken;
 use crate::tools::{CALL_TOOL, ExecutionMode};
 use crate::workspace::index::IndexSettings;
@@ -53,6 +55,7 @@ pub struct RunSetup {
     pub interrupts: Option<RunInterrupts>,
     /// Tools besides those of this program and of servers.
     pub(super) tools: Vec<FunctionTool>,
+    pub(super) skills: Arc<[Skill]>,
     pub(super) diff: Option<WorkspaceDiff>,
     pub(super) root: WorkspaceRoot,
     pub(super) hook_depth: u32,
@@ -73,6 +76,7 @@ const HOOK_DEPTH_VARIABLE: &str = "ARCHITECT_HOOK_DEPTH";
 /// What can only be had if the configuration, the workspace and the system allow a run.
 struct CheckedSetup {
     root: WorkspaceRoot,
+    skills: Arc<[Skill]>,
     sandbox: Sandbox,
     hook_depth: u32,
 }
@@ -97,7 +101,8 @@ impl CheckedSetup {
         }
         let guarded = settings.guardrails.guarded_files(&root, &settings.rules);
         let sandbox = Sandbox::new(config, world, root.path().to_owned(), guarded)?;
-        Ok(Self { root, sandbox, hook_depth: depth })
+        let skills = SkillSources::new(config, world).find(&root).into();
+        Ok(Self { root, skills, sandbox, hook_depth: depth })
     }
 }
 
@@ -115,7 +120,7 @@ impl RunSetup {
         model: ResolvedModel,
     ) -> Result<Self, AppError> {
         let agent = config.agent(agent)?;
-        let CheckedSetup { root, sandbox, hook_depth } =
+        let CheckedSetup { root, skills, sandbox, hook_depth } =
             CheckedSetup::new(&config, &world, &agent)?;
         Ok(Self {
             config,
@@ -129,6 +134,7 @@ impl RunSetup {
             origin: None,
             interrupts: None,
             tools: Vec::new(),
+            skills,
             diff: None,
             root,
             hook_depth,
@@ -182,7 +188,9 @@ impl RunSetup {
         let guarded = settings.guardrails.guarded_files(&root, &settings.rules);
         let sandbox = Sandbox::new(&config, &self.env, root.path().to_owned(), guarded)?;
         let origin = self.origin.clone().unwrap_or_else(|| self.root.path().to_owned());
-        Ok(Self { config, sandbox, root, origin: Some(origin), diff: None, ..self.clone() })
+        let origin = Some(origin);
+        let skills = SkillSources::new(&config, &self.env).find(&root).into();
+        Ok(Self { config, sandbox, root, skills, origin, diff: None, ..self.clone() })
     }
 
     /// Returns the same, whose tools see the unsaved changes of an editor.
@@ -234,8 +242,12 @@ impl RunSetup {
             ..IndexSettings::default()
         });
         let diff = self.diff.as_ref();
+        let allowed = &self.agent.allowed_tools;
+        let may_use = |tool: &str| allowed.iter().any(|own| matches_wildcard(own, tool));
+        let skills = readable_skills(&self.skills, may_use);
+        let prompt = &self.agent.system_prompt;
         let SystemPrompt { text, notices } =
-            build_system_prompt(&self.agent.system_prompt, &self.root, index.as_ref(), diff);
+            build_system_prompt(prompt, &self.root, &skills, index.as_ref(), diff);
         for notice in notices {
             log::warn!("{notice}");
         }

@@ -15,6 +15,7 @@ use super::checkpoints::OWN_FOLDERS;
 use super::error::AppError;
 use super::hidden_paths::hidden_paths;
 use super::process_env::ProcessEnv;
+use super::skills::SkillSources;
 use crate::config::{self, Config, OriginSource, TRUST_VARIABLE};
 use crate::exec::{
     self, CONFINEMENT_HELP, CommandSpec, Enforcement, LinkedRepositoryAccess, NetworkAccess,
@@ -206,7 +207,12 @@ fn build_policy(
     let open: Vec<PathBuf> = writable.iter().filter_map(|path| exec::resolve_path(path)).collect();
     let settings = world.folders().config.and_then(|path| exec::resolve_path(&path));
     let settings = settings.filter(|path| open.iter().any(|open| path.starts_with(open)));
+    let skills = SkillSources::new(config, world).user_folders();
+    let is_open =
+        |path: &&PathBuf| open.iter().chain([&workspace]).any(|open| path.starts_with(open));
+    let open_skills: Vec<PathBuf> = skills.iter().filter(is_open).cloned().collect();
     let own = own.chain(dotfiles.into_iter().flatten()).chain(configs).chain(settings);
+    let own = own.chain(open_skills);
     SandboxPolicy {
         mode: sandbox.mode,
         network: sandbox.network,
@@ -227,6 +233,7 @@ fn build_policy(
         caches: build_caches(world, &workspace, temp),
         hidden: hidden_paths(world, &sessions, &readable, &[&workspace, temp]),
         readable,
+        visible: skills,
         linked_repository: linked_repository_access(world, &workspace),
         limits: resource_limits(sandbox),
         own_state: state

@@ -184,7 +184,7 @@ fn error_hints(error: &AppError) -> Vec<String> {
         AppError::Connect(ConnectError::MissingKey { .. }) => {
             &["set the variable, or name another one with --api-key-env"]
         }
-        AppError::Connect(ConnectError::KeyCommand(_)) => &[
+        AppError::Connect(ConnectError::KeyCommand { .. }) => &[
             "run it in a shell: it has to print the key alone, within a minute, and gets no keys of providers in its \
              environment",
         ],
@@ -193,6 +193,10 @@ fn error_hints(error: &AppError) -> Vec<String> {
              AWS_BEARER_TOKEN_BEDROCK",
         ],
         AppError::Connect(ConnectError::MissingAddressPart { .. }) => &["set the variable"],
+        AppError::Connect(ConnectError::AzureAddress { .. }) => &[
+            "the address is the Azure OpenAI endpoint of your resource, such as https://RESOURCE.openai.azure.com; the \
+             model is the name of the deployment: azure/DEPLOYMENT",
+        ],
         AppError::RepeatedFallback(_) => &[
             "name other models in llm.fallback; requests to a model are retried by themselves: llm.retries, llm.retry_for",
         ],

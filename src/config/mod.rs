@@ -67,7 +67,7 @@ pub use settings::{
     EvaluationConfig, EvaluationMode, ExpectedDecision, GuardrailsConfig, HookConfig,
     HookConfinement, HooksConfig, IndexerConfig, LimitsConfig, LlmConfig, LoggingConfig, McpConfig,
     McpServerConfig, ModelConfig, OauthConfig, PermissionsConfig, QualityGate, SandboxConfig,
-    SessionsConfig, Settings, UnknownPricePolicy, WorkspaceConfig,
+    SessionsConfig, Settings, SkillsConfig, UnknownPricePolicy, WorkspaceConfig,
 };
 pub use template::{ProjectPreset, SCHEMA_FILE, template};
 pub use text_types::{

@@ -9,7 +9,7 @@ use super::layers::ConfigFile;
 use super::origin::{LayerRank, ValueOrigin};
 use super::problem::{ConfigNotice, ConfigProblem, ProblemKind};
 use super::settings::{HookConfinement, McpServerConfig, Settings};
-use super::text_types::{ConfigName, HttpUrl};
+use super::text_types::{ConfigName, HttpUrl, VariableName};
 use super::trust::ChangedFile;
 use crate::exec::{SandboxMode, is_secret_variable};
 
@@ -119,9 +119,29 @@ impl Config {
         })
     }
 
+    /// Returns the access to the models of `llm` and of each definition, by the section of its keys.
+    fn model_access(&self) -> Vec<(String, ModelAccess<'_>)> {
+        let Settings { llm, models, .. } = &self.settings;
+        let common = ModelAccess {
+            api_base: llm.api_base.as_ref(),
+            api_key_env: llm.api_key_env.as_ref(),
+            api_key_command: llm.api_key_command.as_deref(),
+        };
+        let defined = models.iter().map(|(name, model)| {
+            let access = ModelAccess {
+                api_base: model.api_base.as_ref(),
+                api_key_env: model.api_key_env.as_ref(),
+                api_key_command: model.api_key_command.as_deref(),
+            };
+            (format!("models.{name}"), access)
+        });
+        [("llm".to_owned(), common)].into_iter().chain(defined).collect()
+    }
+
     /// Returns what is wrong although each value by itself is right.
     pub(super) fn check_consistency(&self) -> Vec<ConfigProblem> {
         let Settings { sandbox, llm, mcp, hooks, .. } = &self.settings;
+        let access = self.model_access();
         let mut problems = Vec::new();
         let mut problem = |key: &str, what: &str| problems.push(self.problem_with(key, what));
         if sandbox.required && sandbox.mode == SandboxMode::Off {
@@ -147,29 +167,31 @@ impl Config {
         }
         let oauth =
             || mcp.servers.iter().filter_map(|server| Some((server, server.oauth.as_ref()?)));
-        let commands = oauth().map(|(server, oauth)| {
-            (server_key(server, "oauth.client_secret_command"), &oauth.client_secret_command)
+        let of_models = access.iter().map(|(section, access)| {
+            (format!("{section}.api_key_command"), access.api_key_command.is_some())
         });
-        for (key, command) in
-            [("llm.api_key_command".to_owned(), &llm.api_key_command)].into_iter().chain(commands)
-        {
-            if command.is_some() && can_be_written(&self.origin(&key)) {
+        let of_servers = oauth().map(|(server, oauth)| {
+            let key = server_key(server, "oauth.client_secret_command");
+            (key, oauth.client_secret_command.is_some())
+        });
+        for (key, is_set) in of_models.chain(of_servers) {
+            if is_set && can_be_written(&self.origin(&key)) {
                 let what = "only your own configuration can name a command for the key, because it runs unconfined, and \
                             the agent can change the files of a project";
                 problem(&key, what);
             }
         }
+        let variables = access
+            .iter()
+            .map(|(section, access)| (format!("{section}.api_key_env"), access.api_key_env));
         let tokens = mcp.servers.iter();
-        let tokens = tokens.map(|server| (server_key(server, "token_env"), &server.token_env));
+        let tokens =
+            tokens.map(|server| (server_key(server, "token_env"), server.token_env.as_ref()));
         let secrets = oauth().map(|(server, oauth)| {
-            (server_key(server, "oauth.client_secret_env"), &oauth.client_secret_env)
+            (server_key(server, "oauth.client_secret_env"), oauth.client_secret_env.as_ref())
         });
-        for (key, name) in [("llm.api_key_env".to_owned(), &llm.api_key_env)]
-            .into_iter()
-            .chain(tokens)
-            .chain(secrets)
-        {
-            let name = name.as_ref().filter(|name| is_secret_variable(name.as_str()));
+        for (key, name) in variables.chain(tokens).chain(secrets) {
+            let name = name.filter(|name| is_secret_variable(name.as_str()));
             if let Some(name) = name.filter(|_| self.is_of_project(&self.origin(&key))) {
                 let what = format!(
                     "{name} may hold a secret, and a file of the project gets none; set it in your own configuration, \
@@ -178,20 +200,25 @@ impl Config {
                 problem(&key, &what);
             }
         }
-        let base = "llm.api_base";
-        let is_elsewhere = llm.api_base.as_ref().is_some_and(|url| !url.is_here());
-        if is_elsewhere && self.is_of_project(&self.origin(base)) {
-            let what = "the provider's key would go to an address that a file of the project chooses; set it in your \
-                        own configuration, or with --api-base";
-            problem(base, what);
+        let bases = access.iter();
+        let bases: Vec<(String, Option<&HttpUrl>)> = bases
+            .map(|(section, access)| (format!("{section}.api_base"), access.api_base))
+            .collect();
+        for (key, url) in &bases {
+            let is_elsewhere = url.is_some_and(|url| !url.is_here());
+            if is_elsewhere && self.is_of_project(&self.origin(key)) {
+                let what = "the provider's key would go to an address that a file of the project chooses; set it in your \
+                            own configuration, or with --api-base";
+                problem(key, what);
+            }
         }
         let servers = mcp.servers.iter();
         let servers = servers.filter(|server| {
             server.token_env.is_some() || server.oauth.is_some() || !server.headers.is_empty()
         });
-        let urls = servers.map(|server| (server_key(server, "url"), &server.url));
-        for (key, url) in [(base.to_owned(), &llm.api_base)].into_iter().chain(urls) {
-            if !llm.allow_http && url.as_ref().is_some_and(HttpUrl::is_unencrypted_remote) {
+        let urls = servers.map(|server| (server_key(server, "url"), server.url.as_ref()));
+        for (key, url) in bases.into_iter().chain(urls) {
+            if !llm.allow_http && url.is_some_and(HttpUrl::is_unencrypted_remote) {
                 let what = "a key would go to another machine unencrypted; use https, or set \
                             `llm.allow_http = true`";
                 problem(&key, what);
@@ -199,6 +226,13 @@ impl Config {
         }
         problems
     }
+}
+
+/// The address of a model and where its key comes from.
+struct ModelAccess<'a> {
+    api_base: Option<&'a HttpUrl>,
+    api_key_env: Option<&'a VariableName>,
+    api_key_command: Option<&'a str>,
 }
 
 fn server_key(server: &McpServerConfig, key: &str) -> String {

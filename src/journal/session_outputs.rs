@@ -202,11 +202,11 @@ mod tests {
         let page = |offset, limit| outputs.page(&call, offset, limit).unwrap().unwrap();
         assert_eq!(
             page(99, 10),
-            LinePage { text: "line 99\nline 100\n".to_owned(), lines: 100, cut: 0 }
+            LinePage { text: "line 99\nline 100\n".to_owned(), byte: 0, lines: 100, cut: 0 }
         );
         assert_eq!(page(3, 2).text, "line 3\nline 4\n");
         assert_eq!(page(0, 1).text, "line 1\n");
-        assert_eq!(page(1_000, 10), LinePage { text: String::new(), lines: 100, cut: 0 });
+        assert_eq!(page(1_000, 10), LinePage { text: String::new(), byte: 0, lines: 100, cut: 0 });
     }
 
     #[test]

@@ -10,7 +10,7 @@ use thiserror::Error;
 use super::bedrock::{self, BedrockSigner, CredentialsError, CredentialsSource};
 use super::cassette::{OnMismatch, Player, Recorder, Recording, ReplayModel};
 use super::exchange::{HttpTransport, KeySource, RequestSigner, RequestTarget, WireModel};
-use super::key_command::KeyCommand;
+use super::key_command::{KeyCommand, KeyCommandSetting};
 use super::model_list;
 use super::model_spec::{ModelSpec, ModelSpecError};
 use super::model_table::{EffortError, ModelInfo, ModelTable};
@@ -36,7 +36,7 @@ pub struct ModelConnectionSettings {
     pub api_key_env: Option<String>,
     /// The command that prints the key, for a shell. It runs once for the process, and again when its key is rejected;
     /// `api_key_env` takes precedence.
-    pub api_key_command: Option<String>,
+    pub api_key_command: Option<KeyCommandSetting>,
     /// Whether keys may be sent unencrypted to another machine.
     pub allow_http: bool,
     /// Whether to stream replies.
@@ -95,8 +95,13 @@ pub enum ConnectError {
         cause: SecretError,
     },
     /// The command of the user prints no key.
-    #[error("llm.api_key_command {0}")]
-    KeyCommand(String),
+    #[error("{key} {cause}")]
+    KeyCommand {
+        /// The key of the configuration that names the command.
+        key: String,
+        /// What happened.
+        cause: String,
+    },
     /// There are no keys to sign requests with.
     #[error(transparent)]
     Credentials(#[from] CredentialsError),
@@ -131,6 +136,16 @@ pub enum ConnectError {
     /// The base URL is invalid.
     #[error(transparent)]
     Address(#[from] EndpointError),
+    /// The address is not that of a resource of Azure.
+    #[error("the address of {provider}, {address}, {cause}")]
+    AzureAddress {
+        /// The provider.
+        provider: &'static str,
+        /// The address.
+        address: String,
+        /// What is wrong with it.
+        cause: &'static str,
+    },
     /// The proxy or the certificates can't be used.
     #[error(transparent)]
     Network(#[from] NetError),
@@ -366,8 +381,9 @@ fn build_target(
                 true => (header::AUTHORIZATION, "Bearer "),
                 false => key_header(""),
             };
+            let config_key = command.config_key().to_owned();
             signer = Some(Arc::new(command.into_signer(header, scheme)));
-            Some(KeySource::Command)
+            Some(KeySource::Command(config_key))
         }
         Some(RequestKey::Variable(secret, variable)) => {
             let (name, scheme) = key_header(&variable);
@@ -441,8 +457,37 @@ fn resolve_endpoint(
         Some(_) | None => url,
     };
     let endpoint = Endpoint::parse(&url, settings.allow_http)?;
+    if let Some(cause) = provider.is_azure().then(|| azure_address_problem(&endpoint)).flatten() {
+        let (provider, address) = (provider.name(), endpoint.to_string());
+        return Err(ConnectError::AzureAddress { provider, address, cause });
+    }
     let path = (provider.format.base_path)(endpoint.path(), provider.default_path);
     Ok(endpoint.with_path(&fill_variables(provider, &path, env)?))
+}
+
+/// Returns why an address can't be that of a resource of Azure, of a gateway to one, or of a server on this machine.
+fn azure_address_problem(endpoint: &Endpoint) -> Option<&'static str> {
+    let host = endpoint.host().to_ascii_lowercase();
+    let path = endpoint.path().to_ascii_lowercase();
+    if path.contains("/deployments") {
+        return Some("has the path of a deployment");
+    }
+    if ["/chat/completions", "/responses"].iter().any(|end| path.ends_with(end)) {
+        return Some("has the path of a request");
+    }
+    if endpoint.is_loopback() {
+        return None;
+    }
+    if ["portal.azure.com", "ai.azure.com", "oai.azure.com"].contains(&&*host) {
+        return Some("is a web site for people");
+    }
+    if ["openai.azure.com", "cognitiveservices.azure.com", "services.ai.azure.com"]
+        .contains(&&*host)
+    {
+        return Some("has no name of a resource");
+    }
+    // The name of a resource alone is a common mistake. Addresses of IPv6 have no dot either.
+    (!host.contains('.') && !host.starts_with('[')).then_some("has no domain")
 }
 
 /// Returns a base URL or a path with the values in place of the names in braces.
@@ -507,8 +552,9 @@ fn find_key(
     endpoint: &Endpoint,
 ) -> Result<RequestKey, ConnectError> {
     if let (None, Some(command)) = (&settings.api_key_env, &settings.api_key_command) {
-        let command = KeyCommand::load(command, &CancellationToken::new());
-        return Ok(RequestKey::Command(command.map_err(ConnectError::KeyCommand)?));
+        let loaded = KeyCommand::load(command, &CancellationToken::new());
+        let failed = |cause| ConnectError::KeyCommand { key: command.key.clone(), cause };
+        return loaded.map(RequestKey::Command).map_err(failed);
     }
     if let Some(signer) = find_signer(provider, settings, env, endpoint)? {
         return Ok(signer);

@@ -14,9 +14,18 @@ use crate::port::{CancellationToken, lock};
 /// the runs of a batch share its key.
 static PRINTED: Mutex<Vec<(String, Secret)>> = Mutex::new(Vec::new());
 
+/// A command of the user that prints a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyCommandSetting {
+    /// The key of the configuration that names it.
+    pub key: String,
+    /// The command, for a shell.
+    pub command: String,
+}
+
 /// A command that prints a key.
 pub(super) struct KeyCommand {
-    command: String,
+    setting: KeyCommandSetting,
     /// The key of the last request.
     key: Mutex<Secret>,
     /// Whether the key has been replaced since the last request that was accepted.
@@ -37,9 +46,17 @@ impl KeyCommand {
     /// # Errors
     ///
     /// Fails with what happened if the command prints no key.
-    pub(super) fn load(command: &str, cancel: &CancellationToken) -> Result<Self, String> {
-        let key = Mutex::new(printed_key(command, None, cancel)?);
-        Ok(Self { command: command.to_owned(), key, is_replaced: AtomicBool::new(false) })
+    pub(super) fn load(
+        setting: &KeyCommandSetting,
+        cancel: &CancellationToken,
+    ) -> Result<Self, String> {
+        let key = Mutex::new(printed_key(&setting.command, None, cancel)?);
+        Ok(Self { setting: setting.clone(), key, is_replaced: AtomicBool::new(false) })
+    }
+
+    /// Returns the key of the configuration that names the command.
+    pub(super) fn config_key(&self) -> &str {
+        &self.setting.key
     }
 
     /// Returns whether the key is a JSON Web Token.
@@ -101,19 +118,19 @@ impl RequestSigner for KeyCommandSigner {
     }
 
     fn has_new_keys(&self, cancel: &CancellationToken) -> bool {
-        let KeyCommand { command, key, is_replaced } = &self.command;
+        let KeyCommand { setting, key, is_replaced } = &self.command;
         if is_replaced.swap(true, Ordering::Relaxed) {
             return false;
         }
         let rejected = lock(key).clone();
-        match printed_key(command, Some(&rejected), cancel) {
+        match printed_key(&setting.command, Some(&rejected), cancel) {
             Ok(printed) => {
                 let is_new = printed != rejected;
                 *lock(key) = printed;
                 is_new
             }
             Err(cause) => {
-                log::warn!("the key was rejected, and llm.api_key_command {cause}");
+                log::warn!("the key was rejected, and {} {cause}", setting.key);
                 false
             }
         }

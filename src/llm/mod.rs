@@ -39,6 +39,7 @@ mod wire;
 pub use bedrock::CredentialsError;
 pub use cassette::{OnMismatch, RecordError, Recorder, Recording};
 pub use connect::{ConnectError, EnvLookup, ModelConnectionSettings, connect, list_models};
+pub use key_command::KeyCommandSetting;
 pub(crate) use key_command::command_key;
 pub use model_spec::{ModelSpec, ModelSpecError};
 pub use playback_error::PlaybackError;

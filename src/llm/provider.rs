@@ -93,10 +93,13 @@ pub(super) const COMPATIBLE: Provider = Provider {
     ..hosted("openai-chat", "https://api.openai.com/v1", &["OPENAI_API_KEY"])
 };
 
+/// The variable with the address of a resource of Azure.
+const AZURE_VARIABLE: &str = "AZURE_OPENAI_ENDPOINT";
+
 /// Returns Azure OpenAI with Chat Completions. A model is the name of a deployment, and each user has an address.
 const fn azure(name: &'static str) -> Provider {
     Provider {
-        base_url_variable: Some("AZURE_OPENAI_ENDPOINT"),
+        base_url_variable: Some(AZURE_VARIABLE),
         default_path: "/openai/v1",
         key_header: Some("api-key"),
         ..hosted(name, "", &["AZURE_OPENAI_API_KEY"])
@@ -133,6 +136,11 @@ impl Provider {
     /// Returns the provider with this name.
     pub fn from_name(name: &str) -> Option<&'static Self> {
         PROVIDERS.iter().find(|provider| provider.name == name)
+    }
+
+    /// Returns whether it is Azure, where each user has an address.
+    pub(super) fn is_azure(&self) -> bool {
+        self.base_url_variable == Some(AZURE_VARIABLE)
     }
 
     /// Returns the name before the slash of `provider/model`.

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, poll};
 
 use super::line_log::LineLog;
+use crate::exec::OutputSpool;
 use crate::model::{CallId, ToolStatus, pluralize};
 use crate::port::{CancellationToken, lock};
 
@@ -55,7 +56,7 @@ struct InputPipe {
     written: String,
 }
 
-#[derive(Default)]
+/// The output of a command, and how it ended.
 pub(super) struct CommandState {
     /// Its output and error output.
     pub(super) log: LineLog,
@@ -85,7 +86,7 @@ pub(super) const MAX_WRITTEN: usize = 64 << 10;
 const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl BackgroundCommands {
-    /// Starts a command on a thread, which gets the command and the token that stops it, and returns how it ended.
+    /// Starts a command, whose output beyond what memory holds is stored, on a thread, which gets the command and the token that stops it, and returns how it ended.
     ///
     /// # Errors
     ///
@@ -96,6 +97,7 @@ impl BackgroundCommands {
         line: &str,
         is_needed: bool,
         input: io::PipeWriter,
+        spool: OutputSpool,
         run: impl FnOnce(&BackgroundCommand, &CancellationToken) -> CommandEnding + Send + 'static,
     ) -> Result<Arc<BackgroundCommand>, String> {
         let command = Arc::new(BackgroundCommand {
@@ -105,7 +107,7 @@ impl BackgroundCommands {
             started: Instant::now(),
             cancel: CancellationToken::new(),
             input: Mutex::new(InputPipe { pipe: Some(input), written: String::new() }),
-            state: Mutex::default(),
+            state: Mutex::new(CommandState { log: LineLog::with_spool(spool), ending: None }),
             changed: Condvar::new(),
         });
         let mut list = lock(&self.0.0);

@@ -26,7 +26,7 @@ pub struct BuiltInTool {
 /// The part of a call that the rules of its tool match.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TargetKind {
-    /// Only the tool itself, which reads what this program has stored.
+    /// Only the tool itself, which reads what this program has stored, or a skill of the user.
     Tool,
     /// The file that a call reads.
     Read,

@@ -2,9 +2,11 @@
 
 use std::collections::VecDeque;
 
+use super::line_file::LineFile;
+use crate::exec::OutputSpool;
 use crate::model::strip_terminal_codes;
 
-/// The lines of an output: head and tail.
+/// The lines of an output: head and tail, and once these are not all, a file with the whole.
 #[derive(Debug, Default)]
 pub(super) struct LineLog {
     head: Vec<String>,
@@ -12,14 +14,27 @@ pub(super) struct LineLog {
     head_bytes: usize,
     tail: VecDeque<String>,
     tail_bytes: usize,
-    /// The lines between head and tail that are no longer kept.
+    /// The lines between head and tail.
     dropped: u64,
+    store: LineStore,
     /// The beginning of the last line.
     partial: Vec<u8>,
     /// How much of it was read.
     partial_read: usize,
     /// The next line to be read, counted from 1.
     next: u64,
+}
+
+/// The place for lines that memory does not hold.
+#[derive(Debug, Default)]
+enum LineStore {
+    /// There is none.
+    #[default]
+    Unused,
+    /// Nothing is stored yet, since head and tail are all lines.
+    Waiting(OutputSpool),
+    /// The file has all lines, up to its limit.
+    Begun(LineFile),
 }
 
 /// Some lines of an output.
@@ -43,6 +58,11 @@ const TAIL_BYTES: usize = 384 << 10;
 const MAX_LINE: usize = 8 << 10;
 
 impl LineLog {
+    /// Returns an empty log with a place for lines that memory does not hold.
+    pub(super) fn with_spool(spool: OutputSpool) -> Self {
+        Self { store: LineStore::Waiting(spool), ..Self::default() }
+    }
+
     /// Appends output.
     pub(super) fn add(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() {
@@ -64,6 +84,9 @@ impl LineLog {
 
     fn push(&mut self, line: String) {
         let size = line.len() + 1;
+        if let LineStore::Begun(file) = &mut self.store {
+            file.add(&line);
+        }
         if self.tail.is_empty() && self.dropped == 0 && self.head_bytes + size <= HEAD_BYTES {
             self.head_bytes += size;
             self.head.push(line);
@@ -71,11 +94,29 @@ impl LineLog {
         }
         self.tail_bytes += size;
         self.tail.push_back(line);
+        if self.tail_bytes > TAIL_BYTES {
+            self.begin_file();
+        }
         while self.tail_bytes > TAIL_BYTES {
             let Some(line) = self.tail.pop_front() else { break };
             self.tail_bytes -= line.len() + 1;
             self.dropped += 1;
         }
+    }
+
+    /// Stores all lines in a file, from now on.
+    fn begin_file(&mut self) {
+        let LineStore::Waiting(spool) = &self.store else { return };
+        self.store = match LineFile::create(spool) {
+            Ok(mut file) => {
+                self.head.iter().chain(&self.tail).for_each(|line| file.add(line));
+                LineStore::Begun(file)
+            }
+            Err(error) => {
+                log::debug!("the output of a command in the background can't be stored: {error}");
+                LineStore::Unused
+            }
+        };
     }
 
     /// Returns the number of complete lines.
@@ -90,17 +131,34 @@ impl LineLog {
 
     /// Returns lines from one on, counted from 1, with the unfinished last one.
     pub(super) fn lines_from(&self, first: u64) -> impl Iterator<Item = (u64, String)> {
-        let head = (1..).zip(&self.head);
-        let tail = (self.head.len() as u64 + self.dropped + 1..).zip(&self.tail);
-        let kept = head.chain(tail).map(|(number, line)| (number, line.clone()));
+        let begin = self.head.len() as u64 + 1;
+        let end = begin + self.dropped;
+        let head = (1..).zip(&self.head).map(|(number, line)| (number, line.clone()));
+        let from = first.max(begin);
+        let file = match &self.store {
+            LineStore::Begun(file) if from < end => Some((from..end).zip(file.lines_from(from))),
+            LineStore::Begun(_) | LineStore::Unused | LineStore::Waiting(_) => None,
+        };
+        let tail = (end..).zip(&self.tail).map(|(number, line)| (number, line.clone()));
         let last = (!self.partial.is_empty())
             .then(|| (self.complete() + 1, plain_lines(&self.partial).join("\n")));
+        let kept = head.chain(file.into_iter().flatten()).chain(tail);
         kept.chain(last).filter(move |(number, _)| *number >= first)
     }
 
-    /// Returns the whole output as text, without what is no longer kept, and marks it as read.
-    pub(super) fn read_all(&mut self) -> String {
-        self.read(Some(1), u64::MAX, usize::MAX).text
+    /// Passes all lines on with their line ends, with notes in place of those that are not stored, and marks them as read.
+    pub(super) fn read_all(&mut self, out: &mut dyn FnMut(&[u8])) {
+        let mut expected = 1;
+        for (number, mut line) in self.lines_from(1) {
+            if number > expected {
+                out(missing_note(number - expected).as_bytes());
+            }
+            line.push('\n');
+            out(line.as_bytes());
+            expected = number + 1;
+        }
+        self.next = self.next.max(self.complete() + 1);
+        self.partial_read = self.partial.len();
     }
 
     /// Returns at most `limit` lines in at most `capacity` bytes: those from `first` on, or those that were not read yet.
@@ -114,9 +172,16 @@ impl LineLog {
                 break;
             }
             if number > expected {
-                text += &format!("[... {} lines are no longer kept ...]\n", number - expected);
+                text += &missing_note(number - expected);
             }
-            text.push_str(super::output_store::first_bytes(&line, capacity));
+            let shown = super::output_store::first_bytes(&line, capacity);
+            text.push_str(shown);
+            if shown.len() < line.len() {
+                text += &format!(
+                    "\n[... {} bytes of line {number} omitted ...]",
+                    line.len() - shown.len()
+                );
+            }
             text.push('\n');
             (lines, expected) = (Some((begin, number)), number + 1);
         }
@@ -133,6 +198,10 @@ impl LineLog {
     }
 }
 
+fn missing_note(lines: u64) -> String {
+    format!("[... {lines} lines are not stored ...]\n")
+}
+
 /// Returns lines without control codes. A line that was written over, as by a progress bar, is several.
 fn plain_lines(bytes: &[u8]) -> Vec<String> {
     let text = strip_terminal_codes(&String::from_utf8_lossy(bytes));
@@ -141,6 +210,8 @@ fn plain_lines(bytes: &[u8]) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
 
     fn log(text: &str) -> LineLog {
@@ -168,7 +239,7 @@ mod tests {
         let mut log = log("aaaa\nbbbb\ncccc\n");
         assert_eq!(log.read(Some(1), 2, 1_000).lines, Some((1, 2)));
         assert_eq!(log.read(Some(1), 9, 10).lines, Some((1, 2)));
-        assert_eq!(log.read(Some(1), 9, 2).text, "aa\n");
+        assert_eq!(log.read(Some(1), 9, 2).text, "aa\n[... 2 bytes of line 1 omitted ...]\n");
     }
 
     #[test]
@@ -183,12 +254,49 @@ mod tests {
         assert_eq!(log.read(Some(1), 1, 100).text, "line 1\n");
         assert_eq!(log.read(Some(200_000), 1, 100).text, "line 200000\n");
         let page = log.read(Some(100_000), 1, 100);
-        assert!(page.text.contains("lines are no longer kept ...]\nline "), "{}", page.text);
+        assert!(page.text.contains("lines are not stored ...]\nline "), "{}", page.text);
+    }
+
+    /// Returns a log of numbered lines that stores this many bytes.
+    fn stored(lines: u64, limit: u64) -> LineLog {
+        let mut log =
+            LineLog::with_spool(OutputSpool { open: Arc::new(tempfile::tempfile), limit });
+        for number in 1..=lines {
+            log.add(format!("line {number}\n").as_bytes());
+        }
+        log
+    }
+
+    #[test]
+    fn any_page_of_a_stored_flood_can_be_read() {
+        let mut log = stored(200_000, u64::MAX);
+        assert!(log.dropped > 0);
+        for first in [1, 20_000, 99_999, 100_000, 100_001, 199_999] {
+            let page = log.read(Some(first), 2, 1_000);
+            let expected = format!("line {first}\nline {}\n", first + 1);
+            assert_eq!((page.text, page.total), (expected, 200_000), "{first}");
+        }
+        let mut whole = 0_u64;
+        log.read_all(&mut |line| {
+            whole += 1;
+            assert_eq!(line, format!("line {whole}\n").as_bytes());
+        });
+        assert_eq!(whole, 200_000);
+        assert!(!log.has_new());
+    }
+
+    #[test]
+    fn lines_beyond_the_limit_are_counted() {
+        let mut log = stored(200_000, 1 << 20);
+        let page = log.read(Some(100_000), 1, 1_000);
+        assert!(page.text.contains(" lines are not stored ...]\nline "), "{}", page.text);
+        let page = log.read(Some(50_000), 1, 1_000);
+        assert_eq!(page.text, "line 50000\n");
     }
 
     #[test]
     fn control_codes_are_left_out() {
         let mut log = log("\u{1b}[32mready\u{1b}[0m\r\n10%\r20%\n");
-        assert_eq!(log.read_all(), "ready\n10%\n20%\n");
+        assert_eq!(log.read(None, 9, 1_000).text, "ready\n10%\n20%\n");
     }
 }

@@ -56,6 +56,7 @@ mod file_edit;
 mod find_files;
 mod glob;
 mod grep;
+mod line_file;
 mod line_log;
 mod list_files;
 mod nearest_lines;
@@ -63,6 +64,7 @@ mod output_store;
 mod patch;
 mod read_file;
 mod read_output;
+mod read_skill;
 mod readiness;
 mod registry;
 mod replace;
@@ -84,10 +86,13 @@ pub use description::{
 pub use output_store::{MemoryOutputStore, OutputStore, TextWriter};
 pub use read_file::implied_read;
 pub use read_output::NAME as READ_OUTPUT;
+pub use read_skill::NAME as READ_SKILL;
 pub use registry::{PlannedCall, SharedQuota, ToolRegistry};
 pub use schema::{parse_arguments, tool_spec};
 pub use settings::ShownDiffs;
-pub use settings::{CommandSettings, ExecutionMode, FileDeletion, MaxResultTokens, ToolSettings};
+pub use settings::{
+    CommandSettings, ExecutionMode, FileDeletion, MaxResultTokens, SkillFolder, ToolSettings,
+};
 pub use spooled_text::SpooledText;
 pub use tool::{CallContext, CallPlan, Tool, ToolInvocation, ToolOutput, Truncation};
 
@@ -125,7 +130,7 @@ impl AccessGuard for ToolAccessGuard {
 }
 
 /// The built-in tools, in the order in which the model sees them.
-pub static BUILT_IN: [BuiltInTool; 14] = [
+pub static BUILT_IN: [BuiltInTool; 15] = [
     read_file::TOOL,
     write_file::TOOL,
     edit_file::TOOL,
@@ -139,6 +144,7 @@ pub static BUILT_IN: [BuiltInTool; 14] = [
     command_input::TOOL,
     stop_command::TOOL,
     delete_file::TOOL,
+    read_skill::TOOL,
     read_output::TOOL,
 ];
 
@@ -195,7 +201,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let root = WorkspaceRoot::open(folder.path()).unwrap();
         let supervisor = Supervisor::in_process(SandboxPolicy::off(folder.path()), Vec::new());
-        let settings = ToolSettings { delete: FileDeletion::Allowed, ..ToolSettings::default() };
+        let skills = vec![SkillFolder { name: "a".to_owned(), path: folder.path().to_owned() }];
+        let settings =
+            ToolSettings { delete: FileDeletion::Allowed, skills, ..ToolSettings::default() };
         let tools = standard_tools(&root, &supervisor, &settings);
         let names: Vec<&str> = tools.iter().map(|tool| &*tool.spec().name).collect();
         let described = BUILT_IN.iter().map(|tool| tool.name).filter(|name| *name != READ_OUTPUT);

@@ -223,7 +223,7 @@ mod tests {
         store.store(&"a".into(), "12345678".into()).unwrap();
         store.store(&"b".into(), "1234".into()).unwrap();
         assert_eq!(store.page(&"a".into(), LinePosition::line(1), 9), None);
-        let kept = LinePage { text: "1234".to_owned(), lines: 1, cut: 0 };
+        let kept = LinePage { text: "1234".to_owned(), byte: 0, lines: 1, cut: 0 };
         assert_eq!(store.page(&"b".into(), LinePosition::line(1), 9), Some(kept));
     }
 

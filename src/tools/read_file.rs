@@ -75,10 +75,11 @@ pub fn implied_read(call: &ToolCall) -> Option<Arc<str>> {
     Some(arguments.get("path")?.as_str()?.trim_start_matches("./").into())
 }
 
-struct PageRequest {
+/// What a call reads of a file.
+pub(super) struct PageRequest {
     /// The first line and the number of lines, if a page is requested.
-    page: Option<(u64, Option<u64>)>,
-    budget: Option<usize>,
+    pub(super) page: Option<(u64, Option<u64>)>,
+    pub(super) budget: Option<usize>,
 }
 
 /// The maximum size of a file that is read as a whole, in bytes.
@@ -101,7 +102,12 @@ const MAX_SCAN: u64 = 256 << 20;
 const MAX_WIDE_FILE: u64 = 64 << 20;
 
 impl PageRequest {
-    fn read(&self, root: &WorkspaceRoot, path: &RelPath) -> Result<ToolOutput, FileError> {
+    /// Reads it.
+    pub(super) fn read(
+        &self,
+        root: &WorkspaceRoot,
+        path: &RelPath,
+    ) -> Result<ToolOutput, FileError> {
         let OpenFile { mut file, size } = root.open_file(path)?;
         let failed = |source| FileError::Io { action: "read", path: path.clone(), source };
         let mut start = Vec::new();

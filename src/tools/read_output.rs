@@ -105,7 +105,7 @@ impl ToolInvocation for Call {
             };
             return ToolOutput::failed(text);
         }
-        let (mut text, lines) = take_lines(&kept, self.budget, self.first);
+        let (mut text, lines) = take_lines(&kept, self.budget, self.first.line);
         let first = self.first.line;
         let last = first + lines - 1;
         let more = last < kept.lines;
@@ -129,7 +129,7 @@ pub(super) fn end_page(text: &mut String, lines: RangeInclusive<u64>, total: &st
 
 /// Returns the first lines of a page that fit into `capacity` bytes, and their number. A line is cut if it alone does not
 /// fit, or the page has only its beginning; a note says where to read on.
-fn take_lines(kept: &LinePage, capacity: usize, first: LinePosition) -> (String, u64) {
+fn take_lines(kept: &LinePage, capacity: usize, first: u64) -> (String, u64) {
     let mut page = String::new();
     let mut lines = 0;
     let mut rest = kept.text.len();
@@ -144,8 +144,8 @@ fn take_lines(kept: &LinePage, capacity: usize, first: LinePosition) -> (String,
             let end = char_boundary(line, capacity);
             page.push_str(&line[..end]);
             let omitted = (line.len() - end) as u64 + beyond;
-            let before = if lines == 1 { first.byte } else { 0 };
-            let (number, byte) = (first.line + lines - 1, before + end as u64);
+            let before = if lines == 1 { kept.byte } else { 0 };
+            let (number, byte) = (first + lines - 1, before + end as u64);
             let _ = write!(
                 page,
                 "\n[... {omitted} bytes of line {number} omitted; read on in it with offset {number} and byte {byte} ...]"

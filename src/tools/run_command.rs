@@ -192,6 +192,10 @@ struct BackgroundStart {
 /// The time in which a command without a condition may fail for its call to report it.
 const START_TIME: Duration = Duration::from_millis(300);
 
+/// The bytes at the beginning of the output of a command in the background, and as many at the end, that are in memory for
+/// its first result.
+const MAX_KEPT_OUTPUT: usize = 256 << 10;
+
 /// The maximum timeout of a command, in seconds.
 const MAX_TIMEOUT: u64 = 3_600;
 
@@ -260,21 +264,18 @@ impl ToolInvocation for Call {
         let cwd = self.root.path().join(self.cwd.as_path());
         let own = [("ARCHITECT_CALL_ID".into(), context.call.as_str().into())];
         let env = self.env.iter().map(|(name, value)| (name.into(), value.into())).chain(own);
+        let results = Arc::clone(context.results);
+        let open = Arc::new(move || results.open_spool());
+        let spool = OutputSpool { open, limit: self.max_stored };
         let command = CommandSpec {
             env: env.collect(),
             timeout: Some(self.timeout),
-            spool: Some(OutputSpool {
-                open: {
-                    let results = Arc::clone(context.results);
-                    Arc::new(move || results.open_spool())
-                },
-                limit: self.max_stored,
-            }),
+            spool: Some(spool.clone()),
             ..CommandSpec::shell(self.command.text(), cwd)
         };
         if let Some(start) = self.background.take() {
             let command = CommandSpec { timeout: None, spool: None, ..command };
-            return self.run_in_background(start, command, context);
+            return self.run_in_background(start, command, spool, context);
         }
         let before = self.denied.existing();
         let watch = |text: &str| {
@@ -301,6 +302,7 @@ impl Call {
         self,
         start: BackgroundStart,
         command: CommandSpec,
+        spool: OutputSpool,
         context: &CallContext<'_>,
     ) -> ToolOutput {
         let BackgroundStart { commands, ready, is_needed } = start;
@@ -333,7 +335,8 @@ impl Call {
                 },
             }
         };
-        let started = commands.start(context.call, call.command.text(), is_needed, writer, run);
+        let line = call.command.text();
+        let started = commands.start(context.call, line, is_needed, writer, spool.clone(), run);
         let running = match started {
             Ok(running) => running,
             Err(error) => return failed(&error),
@@ -369,15 +372,9 @@ impl Call {
                 (ToolStatus::Failed, format!("not ready after {age}: {why}; {goes_on}"))
             }
         };
-        let whole = running.state().log.read_all();
-        let end = format!("[{note}]");
-        let mut output = OutputCapture::new(whole.len());
-        output.write(whole.as_bytes());
-        let (shown, omission) = call.truncate_output(&output);
-        let full_text = omission.is_some().then(|| format_sections(&whole, "", &end).into());
-        let text = format_sections(&shown, "", &end);
-        let omissions = omission.into_iter().collect();
-        ToolOutput { full_text, omissions, ..ToolOutput::new(status, text) }
+        let mut output = OutputCapture::new(MAX_KEPT_OUTPUT).with_spool(Some(spool));
+        running.state().log.read_all(&mut |line| output.write(line));
+        call.format_outputs(status, &[("", &output)], format!("[{note}]"))
     }
 
     fn describe_outcome(
@@ -388,19 +385,31 @@ impl Call {
     ) -> ToolOutput {
         let whole = [outcome.stdout.text(), outcome.stderr.text()];
         let CommandEnding { status, text: end } = self.describe_end(outcome, &whole, cwd, denied);
-        let outputs = [&outcome.stdout, &outcome.stderr];
-        let [(stdout, out_omission), (stderr, err_omission)] =
-            outputs.map(|output| self.truncate_output(output));
-        let end = format!("[{end}]");
-        let text = format_sections(&stdout, &stderr, &end);
-        let omissions: Vec<Omission> = out_omission.into_iter().chain(err_omission).collect();
-        let is_whole = outputs.iter().all(|output| output.omitted() == 0);
-        let full_text = (is_whole && !omissions.is_empty())
-            .then(|| format_sections(&whole[0], &whole[1], &end).into());
+        let outputs = [("", &outcome.stdout), ("[stderr]\n", &outcome.stderr)];
+        self.format_outputs(status, &outputs, format!("[{end}]"))
+    }
+
+    /// Returns a result with outputs, each with its title. Long ones are shortened, and stored whole.
+    fn format_outputs(
+        &self,
+        status: ToolStatus,
+        outputs: &[(&'static str, &OutputCapture)],
+        end: String,
+    ) -> ToolOutput {
+        let mut omissions = Vec::new();
+        let shown = outputs.iter().map(|(title, output)| {
+            let (text, omission) = self.truncate_output(output);
+            omissions.extend(omission);
+            (*title, text)
+        });
+        let text = format_sections(shown, &end);
+        let is_whole = outputs.iter().all(|(_, output)| output.omitted() == 0);
+        let whole = || outputs.iter().map(|(title, output)| (*title, output.text()));
+        let full_text =
+            (is_whole && !omissions.is_empty()).then(|| format_sections(whole(), &end).into());
         let spooled = (!is_whole).then(|| {
-            let sections =
-                vec![("", outcome.stdout.clone()), ("[stderr]\n", outcome.stderr.clone())];
-            Arc::new(SpooledText { sections, end })
+            let sections = outputs.iter().map(|(title, output)| (*title, (*output).clone()));
+            Arc::new(SpooledText { sections: sections.collect(), end })
         });
         ToolOutput { full_text, spooled, omissions, ..ToolOutput::new(status, text) }
     }
@@ -541,15 +550,14 @@ fn wait_until_ready(
 /// How many lines of the output are shown while a command gets ready.
 const SHOWN_LINES: u64 = 5;
 
-fn format_sections(stdout: &str, stderr: &str, end: &str) -> String {
-    let mut text = String::with_capacity(stdout.len() + stderr.len() + end.len() + 16);
-    for (title, section) in [("", stdout), ("[stderr]\n", stderr)] {
-        if !section.is_empty() {
-            text += title;
-            text += section;
-            if !section.ends_with('\n') {
-                text.push('\n');
-            }
+/// Returns outputs with their titles, and a last line.
+fn format_sections(sections: impl Iterator<Item = (&'static str, String)>, end: &str) -> String {
+    let mut text = String::new();
+    for (title, section) in sections.filter(|(_, section)| !section.is_empty()) {
+        text += title;
+        text += &section;
+        if !section.ends_with('\n') {
+            text.push('\n');
         }
     }
     text + end

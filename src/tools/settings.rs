@@ -1,5 +1,7 @@
 //! Settings of the tools.
 
+use std::path::PathBuf;
+
 use super::output_store::bytes_for_tokens;
 use crate::policy::{ConfirmMode, Guardrails, PermissionRules, PolicyEngine};
 
@@ -16,6 +18,8 @@ pub struct ToolSettings {
     pub guardrails: Guardrails,
     /// Settings of commands.
     pub commands: CommandSettings,
+    /// The skills outside of the workspace.
+    pub skills: Vec<SkillFolder>,
     /// Whether tools may delete files.
     pub delete: FileDeletion,
     /// Whether calls run or are only recorded.
@@ -29,6 +33,15 @@ impl ToolSettings {
     pub fn policy_engine(&self) -> PolicyEngine {
         PolicyEngine::new(self.mode, self.rules.clone(), self.guardrails.clone())
     }
+}
+
+/// A skill outside of the workspace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SkillFolder {
+    /// Its name.
+    pub name: String,
+    /// Its folder, with links resolved.
+    pub path: PathBuf,
 }
 
 /// The maximum length of a result in tokens; zero for no limit.

@@ -10,7 +10,7 @@ pub const MAX_LINE_PAGE: usize = 64 << 10;
 pub struct LinePosition {
     /// The line, counted from 1.
     pub line: u64,
-    /// How many bytes of this line are left out.
+    /// How many bytes of this line are left out. A character of which some are left out is left out whole.
     pub byte: u64,
 }
 
@@ -19,6 +19,8 @@ pub struct LinePosition {
 pub struct LinePage {
     /// The lines with their line ends.
     pub text: String,
+    /// How many bytes of its first line are left out before it.
+    pub byte: u64,
     /// The number of lines of the whole text.
     pub lines: u64,
     /// How many bytes of the last line of the page do not fit into it.
@@ -42,7 +44,7 @@ pub fn read_line_page(
     first: LinePosition,
     limit: u64,
 ) -> io::Result<LinePage> {
-    let (mut page, mut lines, mut cut) = (Vec::new(), 0, 0);
+    let (mut page, mut lines, mut cut, mut byte) = (Vec::new(), 0, 0, first.byte);
     // The first line is shorter than what is left out of it: the page would begin with another one.
     let mut is_behind_line = false;
     while !input.fill_buf()?.is_empty() {
@@ -61,6 +63,9 @@ pub fn read_line_page(
             is_behind_line = true;
             continue;
         }
+        if begin > 0 {
+            byte += skip_rest_of_char(input)?;
+        }
         let space = (MAX_LINE_PAGE - page.len()) as u64;
         input.by_ref().take(space).read_until(b'\n', &mut page)?;
         if !page.ends_with(b"\n") {
@@ -73,7 +78,18 @@ pub fn read_line_page(
             }
         }
     }
-    Ok(LinePage { text: String::from_utf8_lossy(&page).into_owned(), lines, cut })
+    Ok(LinePage { text: String::from_utf8_lossy(&page).into_owned(), byte, lines, cut })
+}
+
+/// Skips the rest of a character that began before, and returns its size in bytes.
+fn skip_rest_of_char(input: &mut impl BufRead) -> io::Result<u64> {
+    let mut skipped = 0;
+    // A character has at most three such bytes.
+    while skipped < 3 && input.fill_buf()?.first().is_some_and(|byte| byte & 0xc0 == 0x80) {
+        input.consume(1);
+        skipped += 1;
+    }
+    Ok(skipped)
 }
 
 /// Skips bytes of a line, and returns whether its end was among them.
@@ -110,5 +126,16 @@ mod tests {
         assert_eq!(page(1, 2), ("c\nde\nf\n".to_owned(), 3));
         assert_eq!(page(2, 3), (String::new(), 3));
         assert_eq!(page(1, 99), (String::new(), 3));
+    }
+
+    #[test]
+    fn a_page_begins_with_a_whole_character() {
+        for (byte, expected) in
+            [(0, (0, "aé😀b\n")), (1, (1, "é😀b\n")), (2, (3, "😀b\n")), (5, (7, "b\n"))]
+        {
+            let position = LinePosition { line: 1, byte };
+            let page = read_line_page(&mut "aé😀b\n".as_bytes(), position, 9).unwrap();
+            assert_eq!((page.byte, &*page.text), expected, "{byte}");
+        }
     }
 }

@@ -5,15 +5,15 @@ use std::io::Read;
 use crate::workspace::{FileError, OpenFile, RelPath, TextFile, WorkspaceRoot, is_binary};
 
 /// The beginning of a text file.
-pub(super) struct FileExcerpt {
+pub(in crate::app) struct FileExcerpt {
     /// Whole lines, with line feeds, unless the first line alone is too long.
-    pub(super) text: String,
+    pub(in crate::app) text: String,
     /// Bytes of the file that are left out.
-    pub(super) omitted_bytes: u64,
+    pub(in crate::app) omitted_bytes: u64,
 }
 
 /// Reads so many bytes of a file at the most; nothing of one that is no text.
-pub(super) fn read_excerpt(
+pub(in crate::app) fn read_excerpt(
     root: &WorkspaceRoot,
     path: &RelPath,
     most: usize,

@@ -7,7 +7,7 @@
 //! it does not exceed; what is left out is marked in its place for the model, and is a notice for the user.
 
 mod diff;
-mod file_excerpt;
+pub(in crate::app) mod file_excerpt;
 mod instructions;
 mod skills;
 mod structure;
@@ -16,6 +16,8 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 pub use self::diff::{DiffError, WorkspaceDiff, diff_since, find_git};
+pub(in crate::app) use self::skills::readable_skills;
+use super::skills::Skill;
 use crate::workspace::index::{IndexSettings, WorkspaceIndex};
 use crate::workspace::{RelPath, WorkspaceRoot};
 
@@ -41,6 +43,7 @@ struct PromptSection {
 pub fn build_system_prompt(
     agent_prompt: &str,
     root: &WorkspaceRoot,
+    skills: &[Skill],
     index: Option<&IndexSettings>,
     diff: Option<&WorkspaceDiff>,
 ) -> SystemPrompt {
@@ -52,7 +55,7 @@ pub fn build_system_prompt(
     let sections = [
         ("Environment", environment_section(root)),
         ("Project Instructions", instructions::instructions_section(root, guides)),
-        ("Skills", skills::skills_section(root)),
+        ("Skills", skills::skills_section(skills)),
         (
             "Project Structure",
             indexed.as_ref().map(structure::structure_section).unwrap_or_default(),

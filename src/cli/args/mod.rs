@@ -126,6 +126,8 @@ pub(crate) enum CliCommand {
     Machine(MachineArgs),
     /// List the agents
     Agents(AgentsArgs),
+    /// List the skills: where each is from, what it is for, and what is wrong with it
+    Skills(SkillsArgs),
     /// List the known models: context window, output limit, price, efforts
     Models(ModelsArgs),
     /// Show or check the configuration, or trust that of a folder
@@ -234,6 +236,16 @@ pub(crate) struct MachineArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct AgentsArgs {
+    #[command(flatten)]
+    pub(crate) settings: SettingsArgs,
+
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SkillsArgs {
     #[command(flatten)]
     pub(crate) settings: SettingsArgs,
 

@@ -17,6 +17,7 @@ mod resume;
 mod run;
 mod schema;
 mod sessions;
+mod skills;
 mod stats;
 mod stored;
 mod test;
@@ -94,6 +95,7 @@ pub(crate) fn run(command: CliCommand, world: ProcessEnv) -> Result<u8, CliError
         CliCommand::Machine(args) => machine::run(&args, &world),
         CliCommand::Agents(args) => config::list_agents(&args, &world),
         CliCommand::Config(args) => config::run(&args, &world),
+        CliCommand::Skills(args) => skills::run(&args, &world),
         CliCommand::Models(args) => models::run(&args, &world),
         CliCommand::Doctor(args) => doctor::run(&args, &world),
         CliCommand::Init(args) => config::init(&args, &world),

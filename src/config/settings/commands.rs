@@ -24,7 +24,8 @@ section! {
         default_timeout: TimeSpan = timeout(120),
         /// Lines of output that the model gets.
         max_output_lines: u32 = default(200).range(1..=1_000_000).untrusted(Lower),
-        /// Megabytes that are stored of a command's output, and as many of its error output; `read_output` pages through them.
+        /// Megabytes that are stored of a command's output, and as many of its error output; of one in the background, of
+        /// both together. `read_output` and `command_output` page through them.
         max_stored_output_mb: u32 = default(256).range(1..=65_536).untrusted(Lower),
         /// Commands that never run, as regular expressions.
         blocked_patterns: Vec<String> = default(Vec::new()).append().untrusted(AddItems),

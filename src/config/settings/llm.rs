@@ -106,6 +106,8 @@ section! {
         api_base: Option<HttpUrl> = optional().example("\"http://localhost:8000/v1\""),
         /// The environment variable that holds its key, instead of `llm.api_key_env`.
         api_key_env: Option<VariableName> = optional().example("\"MY_API_KEY\""),
+        /// A command that prints its key, for a shell, instead of the key of `llm`; as `llm.api_key_command`.
+        api_key_command: Option<String> = optional().example("\"pass show my-other-key\""),
         /// The context window in tokens.
         window: Option<Tokens> = optional()
             .range(Tokens(1_000)..=Tokens(1_000_000_000))

@@ -17,7 +17,7 @@ pub use llm::{CostsConfig, LlmConfig, ModelConfig, UnknownPricePolicy};
 pub use mcp::{DeferMode, McpConfig, McpServerConfig, OauthConfig};
 pub use run::{
     AgentConfig, CheckpointsConfig, ContextConfig, EvaluationConfig, EvaluationMode, IndexerConfig,
-    LimitsConfig, LoggingConfig, SessionsConfig,
+    LimitsConfig, LoggingConfig, SessionsConfig, SkillsConfig,
 };
 
 use super::key_declaration::{DefaultValue, Key, default, named_tables, section, table};
@@ -54,6 +54,8 @@ section! {
         guardrails: GuardrailsConfig = table(GuardrailsConfig::read),
         /// The index of the workspace, which gives the system prompt the structure of the project.
         indexer: IndexerConfig = table(IndexerConfig::read),
+        /// Skills: instructions for certain kinds of work, which the model reads when it needs them.
+        skills: SkillsConfig = table(SkillsConfig::read),
         /// MCP servers. Those of a `.mcp.json` in the project are used too.
         mcp: McpConfig = table(McpConfig::read),
         /// Commands of the user at fixed points of a run: `session_start`, `pre_llm_call`, `post_llm_call`, `pre_tool_use`,

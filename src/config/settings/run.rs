@@ -118,6 +118,20 @@ section! {
 }
 
 section! {
+    /// Skills.
+    pub struct SkillsConfig {
+        /// More folders whose subfolders are skills, besides `.agents/skills`, `.claude/skills` and `.architect/skills` of the
+        /// project, `skills` of the configuration folder, `~/.agents/skills` and `~/.claude/skills`; `*` in the name of a folder
+        /// matches any text.
+        folders: Vec<PathBuf> = default(Vec::new()).append().example("[\"~/team/*/skills\"]"),
+        /// The skills that are used, by name; `*` matches any text.
+        include: Vec<String> = default(vec!["*".to_owned()]).untrusted(RemoveItems),
+        /// The skills that are not used, by name; `*` matches any text.
+        exclude: Vec<String> = default(Vec::new()).append().untrusted(AddItems),
+    }
+}
+
+section! {
     /// Evaluation of the result by a model.
     // More evaluation costs more money, less of it checks less.
     pub struct EvaluationConfig {

@@ -32,6 +32,8 @@ pub(super) struct LandlockRules<'a> {
     pub writable: Option<&'a [PathBuf]>,
     /// Paths that must not be read.
     pub hidden: &'a [PathBuf],
+    /// Folders in hidden ones that may be read.
+    pub visible: &'a [PathBuf],
     /// The terminals that are visible.
     pub terminals: TerminalAccess,
     /// The sockets that commands can create; TCP connections need those of the internet.
@@ -114,7 +116,7 @@ fn build_ruleset(rules: &LandlockRules<'_>) -> Result<RulesetCreated, RulesetErr
         .create()?
         // All folders can be listed. Devices are excluded from reading: reading a disk reads every file on it.
         .add_rules(path_beneath_rules(["/"], AccessFs::ReadDir))?
-        .add_rules(path_beneath_rules(readable_paths(rules.hidden), read))?
+        .add_rules(path_beneath_rules(readable_paths(rules), read))?
         .add_rules(path_beneath_rules(DEVICES, device))?
         .add_rules(path_beneath_rules(terminals, device))?
         .add_rules(writable_rules(writable, write))
@@ -136,12 +138,12 @@ fn writable_rules(
 
 /// Returns the readable paths: everything but devices and hidden paths. A folder with hidden paths in it is replaced by
 /// its current entries.
-fn readable_paths(hidden: &[PathBuf]) -> Vec<PathBuf> {
+fn readable_paths(rules: &LandlockRules<'_>) -> Vec<PathBuf> {
+    let entries = fs::read_dir("/").into_iter().flatten().flatten().map(|entry| entry.path());
+    let entries = entries.filter(|path| path != Path::new("/dev"));
     let mut found = Vec::new();
-    for entry in fs::read_dir("/").into_iter().flatten().flatten() {
-        if entry.path() != Path::new("/dev") {
-            add_readable(entry.path(), hidden, &mut found);
-        }
+    for path in entries.chain(rules.visible.iter().cloned()) {
+        add_readable(path, rules.hidden, &mut found);
     }
     found
 }

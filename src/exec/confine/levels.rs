@@ -142,6 +142,7 @@ fn set_up_namespaces(
         restrict_thread(&LandlockRules {
             writable: is_bound.then_some(writable.as_slice()),
             hidden: &[],
+            visible: &[],
             terminals: TerminalAccess::Private,
             // The namespace has a network, even if only the loopback interface.
             sockets: SocketFilter::Internet,
@@ -273,13 +274,15 @@ fn set_up_landlock(
         }
     };
     let hidden: Vec<PathBuf> = real_paths(&policy.hidden).collect();
+    let visible = policy.visible.clone();
     let is_inside =
         |path: &PathBuf| writable.iter().flatten().any(|root: &PathBuf| path.starts_with(root));
     let is_hidden_inside = hidden.iter().any(is_inside);
     let is_bound = writable.is_some();
     let (spawner, layers) = CommandSpawner::new(env, move || {
         let (writable, terminals) = (writable.as_deref(), TerminalAccess::User);
-        restrict_thread(&LandlockRules { writable, hidden: &hidden, terminals, sockets })
+        let (hidden, visible) = (&*hidden, &*visible);
+        restrict_thread(&LandlockRules { writable, hidden, visible, terminals, sockets })
     })?;
     let (mut holes, missing) = layers.gaps();
     let mut level = SandboxLevel::Landlock;

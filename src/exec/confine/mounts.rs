@@ -170,9 +170,7 @@ pub(super) fn set_up_mounts(policy: &SandboxPolicy, sockets: &[PathBuf]) -> io::
     for lent in &policy.copied {
         mount_copy(lent, &temp.join(&policy.copies))?;
     }
-    for path in real_paths(&policy.hidden) {
-        hide(&path)?;
-    }
+    hide_paths(policy)?;
     hide_sockets(&sockets, |path| writable.contains(path));
     mount_proc()?;
     std::env::set_current_dir("/")?;
@@ -285,6 +283,7 @@ fn mount_temp(
     let searched: Vec<PathBuf> = std::env::split_paths(&searched).collect();
     let home: Vec<PathBuf> = std::env::var_os("HOME").into_iter().map(PathBuf::from).collect();
     let guarded = policy.protected.iter().chain(&policy.hidden).chain(&policy.readable);
+    let guarded = guarded.chain(&policy.visible);
     let needed = writable.iter().chain(caches).chain([&policy.workspace]).chain(guarded);
     let needed = needed.chain(&searched).chain(&home).cloned();
     let mut entries = BTreeSet::new();
@@ -477,6 +476,44 @@ fn mount_shared_memory() -> io::Result<bool> {
 }
 
 /// Covers a folder with an empty one, and a file with `/dev/null`.
+/// Hides the hidden paths, and shows the visible folders in them, read-only.
+fn hide_paths(policy: &SandboxPolicy) -> io::Result<()> {
+    let hidden: Vec<PathBuf> = real_paths(&policy.hidden).collect();
+    let is_inside = |path: &Path, folder: &Path| path != folder && path.starts_with(folder);
+    let visible = policy.visible.iter().filter_map(|path| FolderHandle::open_without_links(path));
+    let visible: Vec<FolderHandle> = visible
+        .filter(|folder| hidden.iter().any(|hidden| is_inside(&folder.path, hidden)))
+        .filter(|folder| !hidden.contains(&folder.path))
+        .collect();
+    let (inner, outer): (Vec<_>, Vec<_>) =
+        hidden.iter().partition(|path| visible.iter().any(|folder| path.starts_with(&folder.path)));
+    for path in outer {
+        let shown: Vec<&FolderHandle> =
+            visible.iter().filter(|folder| is_inside(&folder.path, path)).collect();
+        if shown.is_empty() {
+            // One around it may be hidden already.
+            if path.symlink_metadata().is_ok() {
+                hide(path)?;
+            }
+            continue;
+        }
+        let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
+        mount("tmpfs", path, "tmpfs", flags, c"size=64k,mode=755")
+            .map_err(|error| describe_error(error, "hide", path))?;
+        shown.iter().try_for_each(|folder| folder.bind())?;
+        Mount { path: path.clone(), flags }.make_read_only()?;
+    }
+    if visible.is_empty() {
+        return Ok(());
+    }
+    for mounted in list_mounts()? {
+        if visible.iter().any(|folder| folder.path == mounted.path) {
+            mounted.make_read_only()?;
+        }
+    }
+    inner.into_iter().filter(|path| path.symlink_metadata().is_ok()).try_for_each(|path| hide(path))
+}
+
 fn hide(path: &Path) -> io::Result<()> {
     let hidden = if path.is_dir() {
         let flags =

@@ -51,6 +51,9 @@ pub struct SandboxPolicy {
     /// Readable paths among those that would be hidden.
     #[serde(with = "stored_path")]
     pub readable: Vec<PathBuf>,
+    /// Folders, without links, that they may read although a hidden one is around them.
+    #[serde(with = "stored_path")]
+    pub visible: Vec<PathBuf>,
     /// Limits of resources.
     pub limits: ResourceLimits,
     /// Symbolic links that they may not replace.

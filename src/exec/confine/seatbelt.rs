@@ -18,6 +18,12 @@ pub(in crate::exec) fn profile(policy: &SandboxPolicy) -> String {
         // Later rules override earlier ones.
         profile += &format_rule("deny file-write*", &policy.protected);
         profile += &format_rule("deny file-read* file-write*", &policy.hidden);
+        let shown: Vec<PathBuf> =
+            policy.visible.iter().filter(|path| !policy.hidden.contains(path)).cloned().collect();
+        profile += &format_rule("allow file-read*", &shown);
+        let is_inside = |path: &&PathBuf| shown.iter().any(|folder| path.starts_with(folder));
+        let inside: Vec<PathBuf> = policy.hidden.iter().filter(is_inside).cloned().collect();
+        profile += &format_rule("deny file-read*", &inside);
     }
     // Without namespaces there is no proxy: a list means no network.
     if policy.network != NetworkAccess::On {

@@ -106,6 +106,7 @@ impl Sockets {
 fn visible_entries(policy: &SandboxPolicy) -> Vec<PathBuf> {
     let home = std::env::var_os("HOME").map(PathBuf::from);
     let guarded = policy.protected.iter().chain(&policy.hidden).chain(&policy.readable);
+    let guarded = guarded.chain(&policy.visible);
     let needed = guarded.chain([&policy.workspace]).chain(&policy.writable).chain(&home);
     let real = needed.filter_map(|path| path.canonicalize().ok());
     // The root, the folder itself, and one name.

@@ -52,8 +52,8 @@ pub(crate) struct RequestTarget {
 pub(crate) enum KeySource {
     /// The key is from this variable.
     Variable(String),
-    /// A command of the user prints the key.
-    Command,
+    /// The command prints the key that this key of the configuration names.
+    Command(String),
     /// No key is sent, as none of these variables is set.
     Missing(Vec<String>),
     /// Requests are signed with keys from here.
@@ -65,7 +65,7 @@ impl KeySource {
     pub(crate) fn hint(&self) -> String {
         match self {
             Self::Variable(variable) => format!("; the key is the one in {variable}"),
-            Self::Command => "; the key is the one that llm.api_key_command prints".to_owned(),
+            Self::Command(key) => format!("; the key is the one that {key} prints"),
             Self::Signed(source) => format!("; the keys are {source}"),
             Self::Missing(variables) if variables.is_empty() => {
                 "; no key was sent (--api-key-env NAME names the variable that holds one)"

@@ -63,3 +63,30 @@ fn a_failed_command_ends_the_run_with_what_to_do() {
     assert!(ran.err.contains(expected), "{}", ran.err);
     assert!(ran.err.contains("it has to print the key alone, within a minute"), "{}", ran.err);
 }
+
+#[test]
+fn a_model_of_the_user_has_a_key_command_of_its_own() {
+    let (world, server) = (CliFixture::new(), Server::new([chat::text("Done.")]));
+    let folder = world.home().join(".config/architect");
+    fs::create_dir_all(&folder).unwrap();
+    let url = server.url("/v1");
+    let config = format!(
+        "llm.api_key_command = 'echo canary-common'\n[models.own]\nmodel = 'openai-chat/m'\n\
+         api_base = '{url}'\napi_key_command = 'echo {KEY}'\n"
+    );
+    fs::write(folder.join("config.toml"), &config).unwrap();
+    let run = |args: &[&str]| {
+        wait_for_exit(
+            world.command(&[&["run", "Do it.", "--model", "own"], args].concat()).spawn().unwrap(),
+        )
+    };
+    let ran = run(&[]);
+    assert_eq!((ran.code, &*ran.out), (0, "Done.\n"), "{}", ran.err);
+    let sent = server.requests()[0].header("authorization").map(str::to_owned);
+    assert_eq!(sent, Some(format!("Bearer {KEY}")));
+    fs::write(folder.join("config.toml"), config.replace(&format!("echo {KEY}"), "exit 7"))
+        .unwrap();
+    let ran = run(&[]);
+    let expected = "models.own.api_key_command failed (exit status: 7); run it by hand to see why";
+    assert!(ran.code == 3 && ran.err.contains(expected), "{}", ran.err);
+}

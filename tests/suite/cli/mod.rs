@@ -42,6 +42,7 @@ mod scripted_model;
 mod secrets;
 mod server_faults;
 mod sessions;
+mod skills;
 mod subagents;
 mod telemetry;
 mod tools;

@@ -75,6 +75,31 @@ fn azure_without_an_address_is_refused() {
 }
 
 #[test]
+fn a_wrong_address_of_azure_is_refused_before_any_request() {
+    for (address, expected) in [
+        ("my-resource", "has no domain"),
+        ("https://openai.azure.com", "has no name of a resource"),
+        ("https://portal.azure.com/#home", "is a web site for people"),
+        (
+            "https://my.openai.azure.com/openai/deployments/m/chat/completions?api-version=2024-10-21",
+            "has the path of a deployment",
+        ),
+        ("https://my.openai.azure.com/openai/v1/responses", "has the path of a request"),
+    ] {
+        let done = CliFixture::new()
+            .command(&["run", "Do it.", "--model", "azure/my-deployment"])
+            .env("AZURE_OPENAI_ENDPOINT", address)
+            .env("AZURE_OPENAI_API_KEY", "canary-of-azure")
+            .output()
+            .unwrap();
+        let error = String::from_utf8_lossy(&done.stderr);
+        assert_eq!(done.status.code(), Some(3), "{error}");
+        assert!(error.contains(expected), "{error}");
+        assert!(error.contains("such as https://RESOURCE.openai.azure.com"), "{error}");
+    }
+}
+
+#[test]
 fn a_model_of_the_user_has_its_address_key_price_and_efforts() {
     let server = Server::new([chat::text("Done.")]);
     let fixture = CliFixture::new();

@@ -89,6 +89,9 @@ const KEYS: &[(&str, &str, &str, &str)] = &[
     ("sandbox.required", "true", "false", ""),
     ("sandbox.required", "", "", "true"),
     ("sandbox.writable", "", "['/']", ""),
+    ("skills.folders", "", "['/evil']", ""),
+    ("skills.include", "['pdf-*']", "['*']", "['pdf-a']"),
+    ("skills.exclude", "", "", "['pdf-*']"),
     ("sandbox.readable", "", "['~/.ssh']", ""),
     ("sandbox.max_processes", "", "4097", "4095"),
     ("sandbox.max_memory_mb", "", "64", ""),
@@ -206,8 +209,25 @@ fn not_even_a_trusted_project_names_the_command_for_a_key() {
     let problems = setup.problems();
     let expected = "only your own configuration can name a command for the key";
     assert!(problems[0].contains(expected), "{problems:?}");
+    let own = ConfigFixture::new().project("models.m.api_key_command = 'evil'").trusted();
+    assert!(own.problems()[0].contains(expected), "{:?}", own.problems());
     let setup = ConfigFixture::new().user("llm.api_key_command = 'good'").trusted();
     assert_eq!(setup.load().settings.llm.api_key_command.as_deref(), Some("good"));
+}
+
+/// A model of one's own is sent the same keys.
+#[test]
+fn not_even_a_trusted_project_chooses_the_address_of_a_model_or_its_key() {
+    for (text, expected) in [
+        (
+            "models.m.api_base = 'https://evil.example'",
+            "an address that a file of the project chooses",
+        ),
+        ("models.m.api_key_env = 'AWS_SECRET_ACCESS_KEY'", "may hold a secret"),
+    ] {
+        let problems = ConfigFixture::new().project(text).trusted().problems();
+        assert!(problems[0].contains(expected), "{problems:?}");
+    }
 }
 
 /// Fault X3: what would be ignored is not even read.

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
+use architect::app::SkillSources;
 use architect::app::context::{SystemPrompt, build_system_prompt};
 use architect::workspace::WorkspaceRoot;
 use architect::workspace::index::IndexSettings;
@@ -29,7 +30,9 @@ fn prompt(folder: &Path) -> SystemPrompt {
     let root = WorkspaceRoot::open(folder).unwrap();
     let patience = Duration::from_secs(20);
     let index = IndexSettings { max_wait: patience, ..IndexSettings::default() };
-    build_system_prompt("You are a coding agent.\n", &root, Some(&index), None)
+    let sources = SkillSources { include: vec!["*".to_owned()], ..SkillSources::default() };
+    let skills = sources.find(&root);
+    build_system_prompt("You are a coding agent.\n", &root, &skills, Some(&index), None)
 }
 
 #[test]
@@ -64,7 +67,7 @@ fn a_system_prompt_contains_all_that_is_known_of_a_project() {
 
     ## Skills
 
-    Instructions for certain kinds of work. When the task is of such a kind, read the file with `read_file` before you begin, and follow it.
+    Instructions for certain kinds of work. When the task is of such a kind, read the skill before you begin, and follow it: its file with `read_file`.
 
     * `release` (.agents/skills/release/SKILL.md): Cut one.
 

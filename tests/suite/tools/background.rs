@@ -182,16 +182,19 @@ fn a_call_waits_for_output_or_the_end_and_what_it_says_shows_that_time_has_passe
 }
 
 #[test]
-fn a_flood_of_output_is_kept_in_part_and_paged() {
+fn a_flood_of_output_is_stored_whole_and_paged() {
     let world = ToolFixture::new();
     let result =
         start(&world, "seq 1 300000; echo ready; sleep 4790.4", &json!({"ready_pattern": "ready"}));
     assert!(result.text.len() < 10_000, "{}", result.text.len());
-    assert!(result.text.contains("lines omitted"), "{}", result.text);
+    assert!(result.text.contains("[... 299801 lines omitted ...]"), "{}", result.text);
+    let whole =
+        world.ok("read_output", &json!({"call_id": "call-1", "offset": 150_000, "limit": 1}));
+    assert!(whole.starts_with("150000\n[lines 150000-150000 of 30000"), "{whole}");
     let page = output(&world, &json!({"offset": 1, "limit": 3}));
     assert!(page.starts_with("1\n2\n3\n[lines 1-3 of 300001; read on with offset 4;"), "{page}");
     let page = output(&world, &json!({"offset": 150_000, "limit": 2}));
-    assert!(page.starts_with("[... ") && page.contains("lines are no longer kept"), "{page}");
+    assert!(page.starts_with("150000\n150001\n[lines 150000-150001 of 300001; "), "{page}");
     let page = output(&world, &json!({"offset": 290_000, "limit": 100_000}));
     assert!(page.starts_with("290000\n") && page.len() < 9_000, "{page}");
 }

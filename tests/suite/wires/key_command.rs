@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use architect::llm::{ConnectError, ModelConnectionSettings};
+use architect::llm::{ConnectError, KeyCommandSetting, ModelConnectionSettings};
 use architect::model::{FaultClass, FaultKind};
 
 use super::caller::{WireCaller, long_timeouts};
@@ -19,7 +19,10 @@ fn key_command(folder: &Path) -> String {
 
 fn settings(server: &Server, command: &str) -> ModelConnectionSettings {
     ModelConnectionSettings {
-        api_key_command: Some(command.to_owned()),
+        api_key_command: Some(KeyCommandSetting {
+            key: "llm.api_key_command".to_owned(),
+            command: command.to_owned(),
+        }),
         ..long_timeouts(server, "/v1")
     }
 }

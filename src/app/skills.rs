@@ -1,0 +1,349 @@
+//! Skills: folders with instructions for certain kinds of work, in the format of the Agent Skills specification.
+//!
+//! Those of a project are in its workspace, those of the user elsewhere. The model gets names and descriptions, and reads
+//! the rest when it needs it.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::process_env::ProcessEnv;
+use super::skill_file::SkillFile;
+use crate::config::Config;
+use crate::model::{matches_pattern, matches_wildcard, word_enum};
+use crate::workspace::{FileKind, RelPath, WorkspaceRoot, escape_name};
+
+/// Where a project keeps skills; of two with the same name, the one in the earlier folder counts.
+const PROJECT_FOLDERS: [&str; 3] = [".agents/skills", ".claude/skills", ".architect/skills"];
+
+/// Where users keep skills for several programs, in their home.
+const HOME_FOLDERS: [&str; 2] = [".agents/skills", ".claude/skills"];
+
+/// The file that makes a folder a skill.
+pub(super) const SKILL_FILE: &str = "SKILL.md";
+
+/// The most skills of the project, and of the user.
+const MAX_SKILLS: usize = 100;
+
+/// The most entries of a folder that are looked at.
+const MAX_ENTRIES: usize = 1_000;
+
+/// A skill that was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Skill {
+    /// Its name: that of its front matter, or else that of its folder.
+    pub name: String,
+    /// Where it is from.
+    pub scope: SkillScope,
+    /// The path of its `SKILL.md`: for the project's own relative to the workspace, otherwise absolute, with links resolved.
+    pub file: PathBuf,
+    /// What its file says of it.
+    pub about: SkillFile,
+    /// Whether the model gets it.
+    pub status: SkillStatus,
+    /// The reason if it does not.
+    pub reason: Option<String>,
+}
+
+word_enum! {
+    /// Where a skill is from.
+    pub enum SkillScope {
+        /// The workspace.
+        Project = "project",
+        /// A folder of the user.
+        User = "user",
+    }
+}
+
+word_enum! {
+    /// Whether the model gets a skill.
+    pub enum SkillStatus {
+        /// It does.
+        Active = "active",
+        /// The settings, or the skill itself, leave it out.
+        Off = "off",
+        /// Another one with its name takes precedence.
+        Shadowed = "shadowed",
+        /// It can't be used.
+        Invalid = "invalid",
+    }
+}
+
+impl Skill {
+    /// Returns its folder, if it is outside of the workspace.
+    pub(super) fn user_folder(&self) -> Option<&Path> {
+        (self.scope == SkillScope::User).then(|| self.file.parent()).flatten()
+    }
+}
+
+/// Where skills of the user are looked for, and which skills are used.
+#[derive(Clone, Debug, Default)]
+pub struct SkillSources {
+    /// The folders that have skills of the user, the first one first.
+    pub folders: Vec<PathBuf>,
+    /// The names that are used, with wildcards.
+    pub include: Vec<String>,
+    /// The names that are not used, with wildcards.
+    pub exclude: Vec<String>,
+    /// Whether a skill of the project takes precedence over one of the user.
+    pub is_project_trusted: bool,
+}
+
+impl SkillSources {
+    /// Returns what the configuration says.
+    pub fn new(config: &Config, world: &ProcessEnv) -> Self {
+        let settings = &config.settings.skills;
+        let folders = world.folders();
+        let own = folders.config.map(|config| config.join("skills"));
+        let more = settings.folders.iter().flat_map(|pattern| expand(pattern));
+        let home = folders.home.iter();
+        let home = home.flat_map(|home| HOME_FOLDERS.map(|folder| home.join(folder)));
+        Self {
+            folders: own.into_iter().chain(more).chain(home).collect(),
+            include: settings.include.clone(),
+            exclude: settings.exclude.clone(),
+            is_project_trusted: config.is_trusted,
+        }
+    }
+
+    /// Returns the folders of the user's skills that may be used, with links resolved.
+    pub(super) fn user_folders(&self) -> Vec<PathBuf> {
+        let skills = self.user_skills().into_iter();
+        let used = skills.filter(|skill| skill.status == SkillStatus::Active);
+        used.filter_map(|skill| Some(skill.user_folder()?.to_owned())).collect()
+    }
+
+    /// Returns the skills of a workspace and of the user, those of the workspace first.
+    pub fn find(&self, root: &WorkspaceRoot) -> Vec<Skill> {
+        let mut skills = self.project_skills(root);
+        let is_inside = |skill: &Skill| skill.file.starts_with(root.path());
+        let known: Vec<PathBuf> = skills
+            .iter()
+            .filter_map(|skill| root.path().join(&skill.file).canonicalize().ok())
+            .collect();
+        let own = self.user_skills().into_iter();
+        // The same file under two names is one skill.
+        skills.extend(own.filter(|skill| !is_inside(skill) || !known.contains(&skill.file)));
+        let (first, second) = match self.is_project_trusted {
+            true => (SkillScope::Project, SkillScope::User),
+            false => (SkillScope::User, SkillScope::Project),
+        };
+        let mut chosen: BTreeMap<String, PathBuf> = BTreeMap::new();
+        for scope in [first, second] {
+            for skill in skills.iter_mut().filter(|skill| skill.scope == scope) {
+                if skill.status != SkillStatus::Active {
+                    continue;
+                }
+                if let Some(other) = chosen.get(&skill.name) {
+                    skill.status = SkillStatus::Shadowed;
+                    skill.reason = Some(format!("{} has the same name", other.display()));
+                } else {
+                    chosen.insert(skill.name.clone(), skill.file.clone());
+                }
+            }
+        }
+        skills
+    }
+
+    fn project_skills(&self, root: &WorkspaceRoot) -> Vec<Skill> {
+        let mut skills = Vec::new();
+        let mut seen = Vec::new();
+        for folder in PROJECT_FOLDERS {
+            let Ok(folder) = RelPath::new(folder) else { continue };
+            let Ok((entries, _)) = root.list(&folder, MAX_ENTRIES) else { continue };
+            for entry in entries {
+                let path = folder.join(&entry.name);
+                let file = path.join(SKILL_FILE.as_ref());
+                let is_folder = matches!(entry.kind, FileKind::Directory | FileKind::Link);
+                let real = root.path().join(file.as_path()).canonicalize().ok();
+                let is_known = real.as_ref().is_some_and(|real| seen.contains(real));
+                if !is_folder || !root.exists(&file) || is_known || skills.len() == MAX_SKILLS {
+                    continue;
+                }
+                seen.extend(real);
+                let about = SkillFile::read(root, &file, &escape_name(&entry.name));
+                skills.push(self.skill(SkillScope::Project, file.as_path().to_owned(), about));
+            }
+        }
+        skills
+    }
+
+    fn user_skills(&self) -> Vec<Skill> {
+        let mut skills: Vec<Skill> = Vec::new();
+        for folder in &self.folders {
+            for (name, path) in subfolders(folder) {
+                let file = path.join(SKILL_FILE);
+                let is_known = skills.iter().any(|skill| skill.file == file);
+                if is_known || skills.len() == MAX_SKILLS || file.symlink_metadata().is_err() {
+                    continue;
+                }
+                let (Ok(root), Ok(inside)) = (WorkspaceRoot::open(&path), RelPath::new(SKILL_FILE))
+                else {
+                    continue;
+                };
+                let about = SkillFile::read(&root, &inside, &name);
+                skills.push(self.skill(SkillScope::User, file, about));
+            }
+        }
+        skills
+    }
+
+    fn skill(&self, scope: SkillScope, file: PathBuf, about: SkillFile) -> Skill {
+        let name = about.name.clone();
+        let is_in =
+            |patterns: &[String]| patterns.iter().any(|pattern| matches_wildcard(pattern, &name));
+        let (status, reason) = if let Some(error) = &about.error {
+            (SkillStatus::Invalid, Some(error.clone()))
+        } else if !is_in(&self.include) {
+            (SkillStatus::Off, Some("skills.include does not name it".to_owned()))
+        } else if is_in(&self.exclude) {
+            (SkillStatus::Off, Some("skills.exclude names it".to_owned()))
+        } else if about.is_for_users_only {
+            (SkillStatus::Off, Some("it sets disable-model-invocation".to_owned()))
+        } else {
+            (SkillStatus::Active, None)
+        };
+        Skill { name, scope, file, about, status, reason }
+    }
+}
+
+/// Returns the subfolders of a folder in the order of their names, with links resolved.
+fn subfolders(folder: &Path) -> Vec<(String, PathBuf)> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten().take(MAX_ENTRIES);
+    let mut found: Vec<(String, PathBuf)> = entries
+        .filter_map(|entry| {
+            let path = entry.path().canonicalize().ok().filter(|path| path.is_dir())?;
+            Some((escape_name(&entry.file_name()), path))
+        })
+        .collect();
+    found.sort();
+    found
+}
+
+/// Returns the folders that a path with `*` in its names means, in the order of their names.
+fn expand(pattern: &Path) -> Vec<PathBuf> {
+    let mut found = vec![PathBuf::new()];
+    for part in pattern.components() {
+        let name = part.as_os_str().to_string_lossy();
+        if !name.contains('*') {
+            found.iter_mut().for_each(|folder| folder.push(part));
+            continue;
+        }
+        let below = found.iter().flat_map(|folder| {
+            let entries = fs::read_dir(folder).into_iter().flatten().flatten().take(MAX_ENTRIES);
+            let names = entries.map(|entry| entry.path());
+            let mut names: Vec<PathBuf> = names
+                .filter(|path| {
+                    let own = path.file_name().unwrap_or_default().to_string_lossy();
+                    // As in a shell, a star matches no hidden name.
+                    own.starts_with('.') == name.starts_with('.') && matches_pattern(&name, &own)
+                })
+                .collect();
+            names.sort();
+            names
+        });
+        found = below.take(MAX_ENTRIES).collect();
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn put(folder: &Path, path: &str, text: &str) {
+        let path = folder.join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+
+    fn skill(name: &str) -> String {
+        format!("---\nname: {name}\ndescription: About {name}.\n---\n")
+    }
+
+    fn found(folder: &Path, sources: &SkillSources) -> Vec<String> {
+        let root = WorkspaceRoot::open(folder.join("w")).unwrap();
+        let base = folder.canonicalize().unwrap();
+        let skills = sources.find(&root).into_iter();
+        let line = |skill: Skill| {
+            let file = skill.file.strip_prefix(&base).unwrap_or(&skill.file).display().to_string();
+            format!("{} {} {file}", skill.name, skill.status.as_str())
+        };
+        skills.map(line).collect()
+    }
+
+    fn sources(folder: &Path) -> SkillSources {
+        SkillSources {
+            folders: expand(&folder.join("*/skills")),
+            include: vec!["*".to_owned()],
+            ..SkillSources::default()
+        }
+    }
+
+    #[test]
+    fn skills_of_project_and_user_are_found_once_and_broken_ones_are_reported() {
+        let folder = tempfile::tempdir().unwrap();
+        for (path, text) in [
+            ("w/.agents/skills/b/SKILL.md", skill("b")),
+            ("w/.agents/skills/a/SKILL.md", skill("a")),
+            ("w/.claude/skills/a/SKILL.md", skill("a")),
+            ("w/.claude/skills/bad/SKILL.md", "no front matter".to_owned()),
+            ("w/.architect/skills/c/README.md", "no skill".to_owned()),
+            ("home/skills/b/SKILL.md", skill("b")),
+            ("home/skills/d/SKILL.md", skill("d")),
+            ("home/skills/note.md", String::new()),
+            ("other/skills/d/SKILL.md", skill("d")),
+            (".hidden/skills/e/SKILL.md", skill("e")),
+        ] {
+            put(folder.path(), path, &text);
+        }
+        std::os::unix::fs::symlink(
+            "../../.agents/skills/b",
+            folder.path().join("w/.claude/skills/b"),
+        )
+        .unwrap();
+        let sources = sources(folder.path());
+        let expected = [
+            "a active .agents/skills/a/SKILL.md",
+            "b shadowed .agents/skills/b/SKILL.md",
+            "a shadowed .claude/skills/a/SKILL.md",
+            "bad invalid .claude/skills/bad/SKILL.md",
+            "b active home/skills/b/SKILL.md",
+            "d active home/skills/d/SKILL.md",
+            "d shadowed other/skills/d/SKILL.md",
+        ];
+        assert_eq!(found(folder.path(), &sources), expected);
+        // Once the user trusts the project, its own skill takes precedence.
+        let trusted = SkillSources { is_project_trusted: true, ..sources };
+        let listed = found(folder.path(), &trusted);
+        assert!(
+            listed[1].starts_with("b active") && listed[4].starts_with("b shadowed"),
+            "{listed:?}"
+        );
+    }
+
+    #[test]
+    fn settings_and_skills_themselves_turn_skills_off() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["pdf-a", "pdf-b", "other"] {
+            put(folder.path(), &format!("home/skills/{name}/SKILL.md"), &skill(name));
+        }
+        let manual = "---\nname: pdf-c\ndescription: x\ndisable-model-invocation: true\n---\n";
+        put(folder.path(), "home/skills/pdf-c/SKILL.md", manual);
+        fs::create_dir(folder.path().join("w")).unwrap();
+        let sources = SkillSources {
+            include: vec!["pdf-*".to_owned()],
+            exclude: vec!["*-b".to_owned()],
+            ..sources(folder.path())
+        };
+        let active: Vec<String> = found(folder.path(), &sources)
+            .into_iter()
+            .filter(|line| line.contains(" active "))
+            .collect();
+        assert_eq!(active, ["pdf-a active home/skills/pdf-a/SKILL.md"]);
+        assert_eq!(
+            sources.user_folders(),
+            [folder.path().canonicalize().unwrap().join("home/skills/pdf-a")]
+        );
+    }
+}

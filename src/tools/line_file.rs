@@ -1,0 +1,101 @@
+//! Lines of a growing output in a file, of which any can be read.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read, Write as _};
+use std::os::unix::fs::FileExt;
+
+use crate::exec::OutputSpool;
+
+/// Lines in a file.
+#[derive(Debug)]
+pub(super) struct LineFile {
+    file: File,
+    /// What is not written yet.
+    buffer: Vec<u8>,
+    /// The most bytes of all lines.
+    limit: u64,
+    /// The bytes of all lines.
+    bytes: u64,
+    lines: u64,
+    /// The positions of the first line and of every [`STRIDE`]th line after it.
+    positions: Vec<u64>,
+    /// Whether it takes no more lines.
+    is_full: bool,
+}
+
+/// The lines from one recorded position to the next.
+const STRIDE: u64 = 256;
+
+/// The most bytes that are not written yet. Lines that are read are farther back.
+const MAX_BUFFER: usize = 64 << 10;
+
+impl LineFile {
+    /// Creates an empty file.
+    ///
+    /// # Errors
+    ///
+    /// Fails if it can't be created.
+    pub(super) fn create(spool: &OutputSpool) -> io::Result<Self> {
+        Ok(Self {
+            file: (spool.open)()?,
+            buffer: Vec::new(),
+            limit: spool.limit,
+            bytes: 0,
+            lines: 0,
+            positions: Vec::new(),
+            is_full: false,
+        })
+    }
+
+    /// Adds a line, unless the limit is reached.
+    pub(super) fn add(&mut self, line: &str) {
+        let size = line.len() as u64 + 1;
+        self.is_full |= self.bytes + size > self.limit;
+        if self.is_full {
+            return;
+        }
+        if self.lines.is_multiple_of(STRIDE) {
+            self.positions.push(self.bytes);
+        }
+        self.buffer.extend_from_slice(line.as_bytes());
+        self.buffer.push(b'\n');
+        self.bytes += size;
+        self.lines += 1;
+        if self.buffer.len() >= MAX_BUFFER
+            && let Err(error) = self.file.write_all(&self.buffer)
+        {
+            log::debug!("the output of a command in the background can't be stored: {error}");
+            // The session needs the space more.
+            let _ = self.file.set_len(0);
+            (self.lines, self.is_full) = (0, true);
+        }
+        if self.buffer.len() >= MAX_BUFFER {
+            self.buffer.clear();
+        }
+    }
+
+    /// Returns the written lines from one on, counted from 1.
+    pub(super) fn lines_from(&self, first: u64) -> impl Iterator<Item = String> + '_ {
+        let index = first.saturating_sub(1);
+        let position = usize::try_from(index / STRIDE).ok();
+        let position =
+            position.and_then(|at| self.positions.get(at)).filter(|_| index < self.lines);
+        let reader = position.map(|at| BufReader::new(FileReader { file: &self.file, at: *at }));
+        let lines = reader.into_iter().flat_map(|reader| reader.lines().map_while(Result::ok));
+        lines.skip(usize::try_from(index % STRIDE).unwrap_or(usize::MAX))
+    }
+}
+
+/// Reads a file without its common position.
+struct FileReader<'a> {
+    file: &'a File,
+    at: u64,
+}
+
+impl Read for FileReader<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.file.read_at(buffer, self.at)?;
+        self.at += read as u64;
+        Ok(read)
+    }
+}
