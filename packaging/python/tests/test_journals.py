@@ -126,7 +126,8 @@ class JournalTest(FolderTest):
             price=None if is_named else scenario.get("price"),
             output_schema=scenario.get("schema"),
         )
-        return journal(sessions) if (result := agent.run(scenario["prompt"])) is None else (journal(sessions), result.document)
+        result = agent.run(scenario["prompt"])
+        return journal(sessions), result.document
 
     def test_the_journals_are_the_same(self) -> None:
         found = scenarios()
