@@ -1,4 +1,4 @@
-"""Lists what is linked into the binary for a target: dependencies.py TARGET --sbom FILE --licences FILE
+"""Lists what is linked for a target by the crate of the current folder: dependencies.py TARGET --sbom FILE --licences FILE
 
 From `cargo metadata` and Cargo.lock: an SBOM in the form of CycloneDX 1.6, and the licences with their texts. Fails for
 a licence that is not in the list below, so that a new dependency brings no condition unseen.
@@ -38,6 +38,7 @@ def linked_packages(target: str) -> list[dict]:
             found[package["id"]] = package
     for package in found.values():
         ids = (dependency["pkg"] for dependency in nodes[package["id"]]["deps"])
+        package["is_root"] = package["id"] == metadata["resolve"]["root"]
         package["links_to"] = sorted(purl(found[one]) for one in ids if one in found)
     return sorted(found.values(), key=lambda package: (package["name"], package["version"]))
 
@@ -72,7 +73,7 @@ def is_permissive(text: str) -> bool:
 def sbom(packages: list[dict], target: str) -> dict:
     with open("Cargo.lock", "rb") as file:
         locked = {(one["name"], one["version"]): one for one in tomllib.load(file)["package"]}
-    root = next(package for package in packages if not package["source"])
+    root = next(package for package in packages if package["is_root"])
 
     def component(package: dict) -> dict:
         kind = "application" if package is root else "library"

@@ -62,7 +62,7 @@
 
 #[cfg(feature = "cli")]
 pub use self::{
-    app::{Agent, AgentBuilder, AppError, FunctionTool, supervisor_main},
+    app::{Agent, AgentBuilder, AppError, FunctionTool, set_supervisor, supervisor_main},
     llm::scripted::Script,
     view::RunResult,
 };

@@ -4,6 +4,9 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use serde_json::Value;
 
 use super::error::AppError;
 use super::function_tool::FunctionTool;
@@ -17,11 +20,13 @@ use crate::config::{Config, ConfigSources, ProjectTrust, load};
 use crate::exec::helper;
 use crate::journal::{DamagePolicy, SessionStore};
 use crate::llm::scripted::Script;
-use crate::model::RunTime;
+use crate::machine::Event;
+use crate::model::{Price, RunTime, Signal};
 use crate::policy::NoConfirmer;
-use crate::port::{Disconnected, HookPoint, Model, Observer, RunEvent};
-use crate::runner::{Ports, SystemClock, ThreadExecutor};
-use crate::view::{CostSource, Reporter, RunResult};
+use crate::port::{CancellationToken, Disconnected, HookPoint, Model, Observer, RunEvent};
+use crate::runner::{DriverInput, Ports, SystemClock, ThreadExecutor};
+use crate::view::public::PublicEvent;
+use crate::view::{CostSource, OutputError, ReportSink, Reporter, RunResult};
 
 /// The built-in agent that runs unless another one is chosen.
 const DEFAULT_AGENT: &str = "build";
@@ -33,10 +38,13 @@ const MAX_PARALLEL_TOOLS: u32 = 8;
 ///
 /// It reads no configuration of the user, shows nothing, asks no one, and installs no signal handlers. What would need
 /// a confirmation is denied. Sessions are not stored unless [`AgentBuilder::sessions`] names a folder for them.
+#[derive(Clone)]
 pub struct Agent {
     setup: RunSetup,
     store: Option<SessionStore>,
     on_event: Option<EventCallback>,
+    on_json_event: Option<JsonCallback>,
+    cancel: CancellationToken,
 }
 
 /// Builds an [`Agent`]. Only the model is required.
@@ -44,17 +52,22 @@ pub struct Agent {
 pub struct AgentBuilder {
     /// The model, if it is not that of the setting `llm.model`.
     model: Option<ResolvedModel>,
+    price: Option<Price>,
     agent: Option<String>,
     system_prompt: Option<Arc<str>>,
     tools: Vec<FunctionTool>,
     settings: Vec<String>,
+    schema: Option<Value>,
     is_stored: bool,
     on_event: Option<EventCallback>,
+    on_json_event: Option<JsonCallback>,
 }
 
 type EventCallback = Arc<dyn Fn(&RunEvent<'_>) + Send + Sync>;
 
-/// Whether this program runs [`supervisor_main`] when it is started as a supervisor of commands.
+type JsonCallback = Arc<dyn Fn(&str) + Send + Sync>;
+
+/// Whether there is a supervisor of commands: this program, which runs [`supervisor_main`], or another one.
 static HAS_SUPERVISOR: AtomicBool = AtomicBool::new(false);
 
 /// Supervises commands if this process was started for that, and returns its exit code.
@@ -64,6 +77,13 @@ static HAS_SUPERVISOR: AtomicBool = AtomicBool::new(false);
 pub fn supervisor_main() -> Option<ExitCode> {
     HAS_SUPERVISOR.store(true, Ordering::Relaxed);
     helper::is_requested(std::env::args_os().nth(1).as_deref()).then(helper::main)
+}
+
+/// Names the program that supervises commands in place of this one: the command `architect` of this release. It is for
+/// programs that can't call [`supervisor_main`], such as interpreters. Only the first name counts.
+pub fn set_supervisor(program: impl Into<PathBuf>) {
+    helper::set_program(program.into());
+    HAS_SUPERVISOR.store(true, Ordering::Relaxed);
 }
 
 impl Agent {
@@ -97,12 +117,22 @@ impl Agent {
         self.drive(RunRequest { task: message.map(Arc::from), ..request })
     }
 
+    /// Returns the same agent, whose runs end as interrupted ones when this token is cancelled.
+    pub fn cancelled_by(&self, token: &CancellationToken) -> Self {
+        Self { cancel: token.clone(), ..self.clone() }
+    }
+
     fn drive(&self, request: RunRequest) -> Result<RunResult, AppError> {
         let at = request.target.opened().map_or(RunTime::START, |opened| opened.history.at);
         let clock = Arc::new(SystemClock::resume(at));
         let on_event = self.on_event.clone();
+        let executor = ThreadExecutor::new(clock, MAX_PARALLEL_TOOLS);
+        let inbox = executor.inbox();
+        let _cancellable = self.cancel.on_cancel(move || {
+            inbox.send(DriverInput::Event(Event::Interrupt { signal: Signal::Interrupt }));
+        });
         let environment = RunEnvironment {
-            executor: Box::new(ThreadExecutor::new(clock, MAX_PARALLEL_TOOLS)),
+            executor: Box::new(executor),
             subagent_clock: SubagentClock::Real,
             ports: Box::new(|ports| match on_event {
                 None => ports,
@@ -112,7 +142,8 @@ impl Agent {
                 }
             }),
         };
-        let reporter = Reporter::new(Vec::new());
+        let json = self.on_json_event.clone().map(|it| Box::new(JsonCallbackSink(it)) as Box<_>);
+        let reporter = Reporter::new(json.into_iter().collect());
         let confirm = Arc::new(NoConfirmer);
         let io = RunIo { reporter: reporter.clone(), confirm, sandbox: None };
         self.setup.run_in(environment, request, io)?;
@@ -140,6 +171,11 @@ impl AgentBuilder {
     ) -> Self {
         let model = ResolvedModel::custom(name, move || Box::new(connect()));
         Self { model: Some(model), ..self }
+    }
+
+    /// Sets the price of a model of your own, for budgets and the costs of the result.
+    pub fn price(self, price: Price) -> Self {
+        Self { price: Some(price), ..self }
     }
 
     /// Sets the folder that the agent works on. Default: the current folder, unless your home is in it.
@@ -189,6 +225,17 @@ impl AgentBuilder {
         Self { on_event: Some(Arc::new(callback)), ..self }
     }
 
+    /// Calls this function with each event of a run as one document of JSON, as `--output-format stream-json` prints it. It is
+    /// called on the thread of [`Agent::run`].
+    pub fn on_json_event(self, callback: impl Fn(&str) + Send + Sync + 'static) -> Self {
+        Self { on_json_event: Some(Arc::new(callback)), ..self }
+    }
+
+    /// Sets the JSON Schema of the final answer, which is then JSON: see [`RunResult::structured_output`].
+    pub fn output_schema(self, schema: Value) -> Self {
+        Self { schema: Some(schema), ..self }
+    }
+
     /// Sets any key of the configuration, as `--set` does.
     pub fn setting(mut self, key: &str, value: &str) -> Self {
         self.settings.push(format!("{key}={value}"));
@@ -217,7 +264,10 @@ impl AgentBuilder {
         }
         let model = match self.model {
             None => ResolvedModel::from_config(&config, &env)?,
-            Some(model) => model.with_known_price(&config)?.with_other_models(&config, &env)?,
+            Some(mut model) => {
+                model.limits.price = self.price.or(model.limits.price);
+                model.with_known_price(&config)?.with_other_models(&config, &env)?
+            }
         };
         model.check(&config, &env)?;
         let store = self.is_stored.then(|| open_store(&config, &env)).transpose()?;
@@ -226,7 +276,11 @@ impl AgentBuilder {
         if let Some(prompt) = self.system_prompt {
             setup.agent.system_prompt = prompt;
         }
-        Ok(Agent { setup, store, on_event: self.on_event })
+        if let Some(schema) = self.schema {
+            setup = setup.with_schema(schema)?;
+        }
+        let Self { on_event, on_json_event, .. } = self;
+        Ok(Agent { setup, store, on_event, on_json_event, cancel: CancellationToken::new() })
     }
 }
 
@@ -251,5 +305,67 @@ impl Observer for CallbackObserver {
     fn on_event(&mut self, event: &RunEvent<'_>) -> Result<(), Disconnected> {
         (self.callback)(event);
         self.inner.on_event(event)
+    }
+}
+
+/// Passes the events of a run to a function, as JSON.
+struct JsonCallbackSink(JsonCallback);
+
+impl ReportSink for JsonCallbackSink {
+    fn on_event(&mut self, event: &PublicEvent) -> Result<(), Disconnected> {
+        (self.0)(&serde_json::to_string(event).map_err(|_| Disconnected)?);
+        Ok(())
+    }
+
+    fn on_result(&mut self, _: &RunResult) -> Result<(), Disconnected> {
+        Ok(())
+    }
+
+    fn finish(self: Box<Self>, _: Option<Duration>) -> Result<(), OutputError> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::port::lock;
+
+    fn builder(workspace: &std::path::Path, script: &str) -> AgentBuilder {
+        let script = Script::from_toml("script", script).unwrap();
+        Agent::builder().scripted_model(script).workspace(workspace)
+    }
+
+    #[test]
+    fn a_cancelled_token_interrupts_a_run() {
+        let folder = tempfile::tempdir().unwrap();
+        let script = "[[turn]]\ntext = 'Too late.'\ndelay_ms = 60_000";
+        let agent = builder(folder.path(), script).build().unwrap();
+        let token = CancellationToken::new();
+        let canceller = token.clone();
+        let _cancel = std::thread::spawn(move || canceller.cancel());
+        let result = agent.cancelled_by(&token).run("Wait.").unwrap();
+        assert_eq!((result.exit_code, &*result.output), (130, "Interrupted by the user."));
+    }
+
+    #[test]
+    fn events_are_seen_as_json_and_the_answer_has_its_schema() {
+        let folder = tempfile::tempdir().unwrap();
+        let types = Arc::new(Mutex::new(Vec::new()));
+        let seen = Arc::clone(&types);
+        let agent = builder(folder.path(), "[[turn]]\ntext = '{\"n\": 1}'")
+            .output_schema(json!({"type": "object", "required": ["n"]}))
+            .on_json_event(move |event| {
+                let event: Value = serde_json::from_str(event).unwrap();
+                lock(&seen).push(event["type"].as_str().unwrap().to_owned());
+            });
+        let result = agent.build().unwrap().run("Count.").unwrap();
+        assert_eq!(result.structured_output, Some(json!({"n": 1})));
+        let types = lock(&types);
+        assert_eq!((&*types[0], &**types.last().unwrap()), ("agent_start", "agent_end"));
     }
 }

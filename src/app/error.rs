@@ -72,8 +72,18 @@ pub enum AppError {
     #[error("this agent stores no sessions: name a folder with `AgentBuilder::sessions`")]
     NoSessions,
     /// The program can't be started as a supervisor of commands.
-    #[error("commands need a supervisor: call `architect::supervisor_main` first in `main`")]
+    #[error(
+        "commands need a supervisor: call `architect::supervisor_main` first in `main`, or name one with `set_supervisor`"
+    )]
     NoSupervisor,
+    /// The schema of a tool's arguments is invalid.
+    #[error("the schema of the tool '{name}' is not a JSON Schema: {cause}")]
+    ToolSchema {
+        /// The tool.
+        name: String,
+        /// What is wrong with it.
+        cause: String,
+    },
     /// The schema of the answer is invalid.
     #[error("the schema of the answer {0}")]
     InvalidSchema(String),

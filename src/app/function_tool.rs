@@ -2,32 +2,42 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
+use jsonschema::ValidationError;
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 
+use super::error::AppError;
 use crate::model::{CallAccess, TimeSpan};
 use crate::policy::CallKind;
-use crate::port::ToolSpec;
-use crate::tools::{CallContext, Tool, ToolInvocation, ToolOutput, parse_arguments, tool_spec};
+use crate::port::{CancellationToken, ToolSpec};
+use crate::tools::{
+    CallContext, Tool, ToolInvocation, ToolOutput, invalid_arguments, parse_arguments, tool_spec,
+};
 
-/// A tool made of a function. Its argument is a struct, whose JSON Schema the model sees.
+/// A tool made of a function. Its argument is mostly a struct, whose JSON Schema the model sees.
 ///
 /// The agent may call it without asking.
 #[derive(Clone)]
 pub struct FunctionTool {
     spec: ToolSpec,
     is_read_only: bool,
+    time_limit: TimeSpan,
     bind: Arc<BindArguments>,
 }
 
-/// How long a function may take.
+/// How long a function may take by default.
 const TIME_LIMIT: TimeSpan = TimeSpan::from_secs(120);
 
 /// Parses arguments, and returns the call that is left to make.
 type BindArguments = dyn Fn(&ToolSpec, &str) -> Result<BoundCall, String> + Send + Sync;
 
-type BoundCall = Box<dyn FnOnce() -> Result<String, String> + Send>;
+/// The most errors in arguments that the model is shown.
+const MAX_REPORTED_ERRORS: usize = 3;
+
+type BoundCall = Box<dyn FnOnce(&CancellationToken) -> Result<String, String> + Send>;
 
 impl FunctionTool {
     /// Returns a tool of this name. `Ok` of the function is the tool's result, `Err` says why it failed; the model
@@ -41,10 +51,60 @@ impl FunctionTool {
         let bind = move |spec: &ToolSpec, text: &str| -> Result<BoundCall, String> {
             let arguments: A = parse_arguments(spec, text)?;
             let function = Arc::clone(&function);
-            Ok(Box::new(move || function(arguments)))
+            Ok(Box::new(move |_| function(arguments)))
         };
-        let spec = tool_spec::<A>(name, description);
-        Self { spec, is_read_only: false, bind: Arc::new(bind) }
+        Self::from_spec(tool_spec::<A>(name, description), bind)
+    }
+
+    /// Returns a tool whose arguments are a JSON object that satisfies a JSON Schema, for programs that know their type only
+    /// when they run. A call with other arguments fails, and the function is not called. The token is cancelled once no one
+    /// waits for the call.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the schema is invalid.
+    pub fn with_schema<F>(
+        name: &str,
+        description: &str,
+        schema: Value,
+        function: F,
+    ) -> Result<Self, AppError>
+    where
+        F: Fn(Value, &CancellationToken) -> Result<String, String> + Send + Sync + 'static,
+    {
+        let validator = jsonschema::validator_for(&schema).map_err(|error| {
+            AppError::ToolSchema { name: name.to_owned(), cause: error.to_string() }
+        })?;
+        let function = Arc::new(function);
+        let bind = move |spec: &ToolSpec, text: &str| -> Result<BoundCall, String> {
+            let mut arguments: Value = parse_arguments(spec, text)?;
+            if !validator.is_valid(&arguments) {
+                // Many models write `null` for an argument that they leave out.
+                let fields = arguments.as_object_mut();
+                fields.into_iter().for_each(|fields| fields.retain(|_, value| !value.is_null()));
+            }
+            let errors = validator.iter_errors(&arguments).take(MAX_REPORTED_ERRORS);
+            let errors: Vec<String> = errors.map(|error| error_text(&error)).collect();
+            if !errors.is_empty() {
+                return Err(invalid_arguments(spec, &errors.join("; ")));
+            }
+            let function = Arc::clone(&function);
+            Ok(Box::new(move |cancel| function(arguments, cancel)))
+        };
+        let (name, description) = (name.into(), description.into());
+        Ok(Self::from_spec(ToolSpec { name, description, schema }, bind))
+    }
+
+    fn from_spec(
+        spec: ToolSpec,
+        bind: impl Fn(&ToolSpec, &str) -> Result<BoundCall, String> + Send + Sync + 'static,
+    ) -> Self {
+        Self { spec, is_read_only: false, time_limit: TIME_LIMIT, bind: Arc::new(bind) }
+    }
+
+    /// Sets how long a call may take before the run continues without it. Default: two minutes.
+    pub fn time_limit(self, limit: Duration) -> Self {
+        Self { time_limit: limit.into(), ..self }
     }
 
     /// Declares that the function changes nothing, so that its calls may run at the same time as others that read.
@@ -56,6 +116,12 @@ impl FunctionTool {
     pub fn name(&self) -> &str {
         &self.spec.name
     }
+}
+
+/// Returns an error in arguments with its place.
+fn error_text(error: &ValidationError<'_>) -> String {
+    let (place, what) = (error.instance_path().to_string(), error.masked());
+    if place.is_empty() { what.to_string() } else { format!("{place}: {what}") }
 }
 
 impl fmt::Debug for FunctionTool {
@@ -74,8 +140,10 @@ impl Tool for FunctionTool {
         Ok(Box::new(ExternalCall {
             is_read_only: self.is_read_only,
             summary: arguments.to_owned(),
-            time_limit: TIME_LIMIT,
-            run: |_: &CallContext<'_>| call().map_or_else(ToolOutput::failed, ToolOutput::ok),
+            time_limit: self.time_limit,
+            run: |context: &CallContext<'_>| {
+                call(&context.scope.cancel).map_or_else(ToolOutput::failed, ToolOutput::ok)
+            },
         }))
     }
 }
@@ -107,5 +175,40 @@ impl<F: FnOnce(&CallContext<'_>) -> ToolOutput + Send> ToolInvocation for Extern
 
     fn run(self: Box<Self>, context: &CallContext<'_>) -> ToolOutput {
         (self.run)(context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn tool() -> FunctionTool {
+        let schema = json!({"type": "object", "properties": {"n": {"type": "integer"}, "unit": {"type": "string"}}, "required": ["n"]});
+        let double = |arguments: Value, _: &CancellationToken| {
+            Ok((arguments["n"].as_i64().unwrap_or(0) * 2).to_string())
+        };
+        FunctionTool::with_schema("double", "Doubles.", schema, double).unwrap()
+    }
+
+    #[test]
+    fn arguments_have_to_satisfy_the_schema() {
+        let call = (tool().bind)(tool().spec(), r#"{"n": 4}"#).unwrap();
+        assert_eq!(call(&CancellationToken::new()), Ok("8".to_owned()));
+        assert!((tool().bind)(tool().spec(), r#"{"n": 4, "unit": null}"#).is_ok());
+        let Err(error) = (tool().bind)(tool().spec(), r#"{"n": "4"}"#) else { panic!("it ran") };
+        assert!(error.starts_with("Invalid arguments for double: /n: "), "{error}");
+        assert!(
+            error.ends_with("It takes n (integer, required), unit (string, optional)."),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn an_invalid_schema_is_refused() {
+        let tool = FunctionTool::with_schema("t", "", json!({"type": 7}), |_, _| Ok(String::new()));
+        let error = tool.unwrap_err();
+        assert!(error.is_user_error() && error.to_string().contains("the tool 't'"), "{error}");
     }
 }

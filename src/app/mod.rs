@@ -45,7 +45,7 @@ mod what_if;
 mod worktree;
 
 pub use crate::tools::ExecutionMode;
-pub use agent::{Agent, AgentBuilder, supervisor_main};
+pub use agent::{Agent, AgentBuilder, set_supervisor, supervisor_main};
 pub use commit_watch::CommitWatch;
 pub use config_check::check_config;
 pub use end_hooks::RunDeadline;

@@ -136,7 +136,9 @@ impl Price {
 
 /// Returns the sum of tokens at prices for a million of them, rounded up.
 fn cost_of<const N: usize>(parts: [(Tokens, u64); N]) -> MicroUsd {
-    let sum: u128 = parts.iter().map(|(n, price)| u128::from(n.0) * u128::from(*price)).sum();
+    // A stored session or a provider may have any numbers.
+    let products = parts.iter().map(|(n, price)| u128::from(n.0) * u128::from(*price));
+    let sum = products.fold(0, u128::saturating_add);
     MicroUsd(u64::try_from(sum.div_ceil(1_000_000)).unwrap_or(u64::MAX))
 }
 
@@ -203,6 +205,12 @@ mod tests {
         let output = price.affordable_output(money, input).unwrap();
         assert!(price.max_cost(input, output) <= money);
         assert!(price.max_cost(input, output + Tokens(1)) > money);
+    }
+
+    #[test]
+    fn the_largest_numbers_cost_the_largest_amount() {
+        let price = Price { input: u64::MAX, output: u64::MAX, ..PRICE };
+        assert_eq!(price.cost(&usage(u64::MAX, u64::MAX, 0, 0)), MicroUsd(u64::MAX));
     }
 
     #[test]

@@ -88,7 +88,7 @@ pub use read_file::implied_read;
 pub use read_output::NAME as READ_OUTPUT;
 pub use read_skill::NAME as READ_SKILL;
 pub use registry::{PlannedCall, SharedQuota, ToolRegistry};
-pub use schema::{parse_arguments, tool_spec};
+pub use schema::{invalid_arguments, parse_arguments, tool_spec};
 pub use settings::ShownDiffs;
 pub use settings::{
     CommandSettings, ExecutionMode, FileDeletion, MaxResultTokens, SkillFolder, ToolSettings,

@@ -67,12 +67,13 @@ pub fn parse_arguments<Arguments: DeserializeOwned>(
         let error = ["u64", "u32", "usize"].iter().fold(error.to_string(), |text, kind| {
             text.replace(&format!("expected {kind}"), "expected a whole number, not negative")
         });
-        format!(
-            "Invalid arguments for {}: {error}. It takes {}.",
-            spec.name,
-            describe_arguments(spec)
-        )
+        invalid_arguments(spec, &error)
     })
+}
+
+/// Returns what the model is told about an error in the arguments of a call.
+pub fn invalid_arguments(spec: &ToolSpec, error: &str) -> String {
+    format!("Invalid arguments for {}: {error}. It takes {}.", spec.name, describe_arguments(spec))
 }
 
 /// Returns the arguments that a tool takes, as part of a sentence.

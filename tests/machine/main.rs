@@ -20,6 +20,7 @@ mod properties;
 mod run_bounds;
 mod seeded_defects;
 mod small_model;
+mod smt;
 #[cfg(feature = "cli")]
 mod spin;
 mod transition_pairs;

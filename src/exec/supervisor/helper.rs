@@ -8,7 +8,9 @@ use std::ffi::OsStr;
 use std::fs;
 use std::io;
 use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::OnceLock;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -67,6 +69,24 @@ fn wait_for_children(code: Option<u8>) -> ExitCode {
         }
     }
     code.map_or(ExitCode::FAILURE, ExitCode::from)
+}
+
+/// The program that is started as a supervisor, if it is not this one.
+static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+
+/// Names the program that is started as a supervisor in place of this one. The second time does nothing.
+pub fn set_program(program: PathBuf) {
+    let _ = PROGRAM.set(program);
+}
+
+/// Returns the program that is started as a supervisor.
+pub(super) fn program() -> PathBuf {
+    match PROGRAM.get() {
+        Some(program) => program.clone(),
+        // The running program, even if its file has been replaced.
+        None if cfg!(target_os = "linux") => "/proc/self/exe".into(),
+        None => std::env::current_exe().unwrap_or_else(|_| "architect".into()),
+    }
 }
 
 /// Returns whether the program was started as a supervisor, and must call [`main`].

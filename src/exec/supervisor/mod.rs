@@ -68,15 +68,9 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(8);
 
 impl Supervisor {
     /// Returns a supervisor with workers that run this program, which must call [`helper::main`] if
-    /// [`helper::is_requested`]. Commands get this environment and no other.
+    /// [`helper::is_requested`], or the one that [`helper::set_program`] names. Commands get this environment and no other.
     pub fn new(policy: SandboxPolicy, env: Vec<Variable>) -> Self {
-        // The running program, even if its file has been replaced.
-        let program = if cfg!(target_os = "linux") {
-            PathBuf::from("/proc/self/exe")
-        } else {
-            std::env::current_exe().unwrap_or_else(|_| PathBuf::from("architect"))
-        };
-        Self::with_program(program, policy, env)
+        Self::with_program(helper::program(), policy, env)
     }
 
     /// Returns a supervisor with workers that run another program, which calls [`helper::main`] likewise.

@@ -92,6 +92,7 @@ page_tests! {
     models: "docs/models.md",
     numbers: "docs/numbers.md",
     permissions: "docs/permissions.md",
+    python: "docs/python.md",
     run: "docs/run.md",
     sessions: "docs/sessions.md",
     statechart: "docs/statechart.md",
