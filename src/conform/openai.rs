@@ -169,7 +169,7 @@ impl NewestReply {
                 }
             }
             "user" => self.open.clear(),
-            _ => {}
+            _ => return false,
         }
         self.is_newest = false;
         false
@@ -186,11 +186,9 @@ fn has_calls(message: &Value) -> bool {
 }
 
 fn has_text(message: &Value) -> bool {
-    match &message["content"] {
-        Value::String(text) => !text.trim().is_empty(),
-        Value::Array(parts) => !parts.is_empty(),
-        _ => false,
-    }
+    let is_text = |text: &str| !text.trim().is_empty();
+    text_of(message, "content").is_some_and(is_text)
+        || elements(message, "content").any(|(_, part)| text_of(part, "text").is_some_and(is_text))
 }
 
 /// Returns the ids of the calls that a result answers, with the path of each.

@@ -346,9 +346,11 @@ fn messages_of_openai_are_checked() {
 #[test]
 fn a_reply_may_be_several_messages() {
     let user = r#"{"role":"user","content":"Do it."}"#;
-    let [a, b, c] = ["a", "b", "c"].map(|id| {
-        format!(r#"{{"role":"assistant","content":null,"tool_calls":[{{"id":"{id}"}}]}}"#)
-    });
+    let [a, b, c] = [("a", "null"), ("b", r#"[{"type":"tool_call"}]"#), ("c", r#""\n""#)].map(
+        |(id, content)| {
+            format!(r#"{{"role":"assistant","content":{content},"tool_calls":[{{"id":"{id}"}}]}}"#)
+        },
+    );
     let [to_a, to_b, to_c] = ["a", "b", "c"]
         .map(|id| format!(r#"{{"role":"tool","tool_call_id":"{id}","content":""}}"#));
     let text = r#"{"role":"assistant","content":"Next."}"#;
