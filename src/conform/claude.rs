@@ -1,10 +1,11 @@
 //! Sessions of Claude Code, and what its `stream-json` prints.
 //!
 //! A reply is written as several lines with the same `message.id`, one for each block. Lines form a tree by `parentUuid`:
-//! parallel calls and their results are siblings, and a rewound conversation is a branch. Lines that are written again, after
-//! a resume, keep their `uuid`.
+//! parallel calls and their results are siblings, and a rewound conversation is a branch. A line can be written before the one
+//! that it follows, such as the result of a call that ended fast. Lines that are written again, after a resume, keep their
+//! `uuid`.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use serde_json::Value;
 
@@ -21,7 +22,7 @@ pub(super) fn read(lines: Vec<(&RecordingLine, bool)>) -> Option<Vec<TraceEntry>
     let mut by_uuid: HashMap<&str, usize> = HashMap::new();
     let mut newest: HashMap<&str, usize> = HashMap::new();
     let mut is_recording = false;
-    for (line, is_last) in lines {
+    for (line, is_last) in parents_first(lines) {
         let Some(value) = &line.value else {
             entries.push(damaged_entry(line, is_last));
             continue;
@@ -56,6 +57,34 @@ pub(super) fn read(lines: Vec<(&RecordingLine, bool)>) -> Option<Vec<TraceEntry>
         }
     }
     is_recording.then_some(entries)
+}
+
+/// Moves each line that was written before its parent behind it.
+fn parents_first<'a>(lines: Vec<(&'a RecordingLine, bool)>) -> Vec<(&'a RecordingLine, bool)> {
+    let field = |line: &'a RecordingLine, key| text_of(line.value.as_ref()?, key);
+    let mut unwritten: HashSet<&str> =
+        lines.iter().filter_map(|(line, _)| field(line, "uuid")).collect();
+    let mut waiting: HashMap<&str, Vec<(&RecordingLine, bool)>> = HashMap::new();
+    let mut ordered = Vec::with_capacity(lines.len());
+    for line in lines {
+        if let Some(parent) = field(line.0, "parentUuid").filter(|id| unwritten.contains(id)) {
+            waiting.entry(parent).or_default().push(line);
+            continue;
+        }
+        let mut next = vec![line];
+        while let Some(line) = next.pop() {
+            ordered.push(line);
+            if let Some(uuid) = field(line.0, "uuid") {
+                unwritten.remove(uuid);
+                next.extend(waiting.remove(uuid).into_iter().flatten().rev());
+            }
+        }
+    }
+    // Lines that follow each other in a circle.
+    let mut rest: Vec<_> = waiting.into_values().flatten().collect();
+    rest.sort_by_key(|(line, _)| line.number);
+    ordered.extend(rest);
+    ordered
 }
 
 fn may_be_earlier(item: TraceItem) -> TraceItem {

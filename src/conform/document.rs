@@ -33,7 +33,9 @@ impl Document {
         }
         let lines = (1..).zip(text.lines()).filter(|(_, line)| !line.trim().is_empty());
         let parse = |(number, line)| {
-            let value = serde_json::from_str(line).ok();
+            let value = serde_json::from_str(line)
+                .or_else(|_| serde_json::from_str(&without_masked_escapes(line)))
+                .ok();
             let is_joined = value.is_none() && has_several_values(line);
             RecordingLine { number, value, is_joined }
         };
@@ -55,6 +57,23 @@ impl Document {
             Self::Lines(_) => None,
         }
     }
+}
+
+/// Returns a line without the escapes that a mask of stars cut in two, such as `\***` for the end of a line and an address.
+fn without_masked_escapes(line: &str) -> String {
+    let mut text = String::with_capacity(line.len());
+    let mut chars = line.chars();
+    while let Some(char) = chars.next() {
+        match (char, chars.clone().next()) {
+            ('\\', Some('*')) => {}
+            ('\\', Some(escaped)) => {
+                text.extend([char, escaped]);
+                chars.next();
+            }
+            _ => text.push(char),
+        }
+    }
+    text
 }
 
 /// Returns whether a text is values without a line end between them.

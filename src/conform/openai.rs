@@ -1,4 +1,9 @@
 //! Messages of OpenAI's Chat Completions: one conversation, or requests in the order in which they were sent.
+//!
+//! Programs that convert their recordings write a reply as several messages, one for each call, in the order of time: the
+//! result of the first call can come before the message with the last one.
+
+use std::collections::{HashMap, HashSet};
 
 use serde_json::{Map, Value};
 
@@ -6,19 +11,26 @@ use super::document::{Document, RecordingLine, mark_last};
 use super::{Invariant, ParentEntry, TraceEntry, TraceItem, damaged_entry, elements, text_of};
 
 /// Reads a recording: its conversations; `None` if it has no message.
-pub(super) fn read(document: &Document) -> Option<Vec<Vec<TraceEntry>>> {
+pub(super) fn read<'a>(document: &'a Document) -> Option<Vec<Vec<TraceEntry>>> {
     if let Some(value) = document.value() {
         let (path, messages) = find_messages(value)?;
-        return Some(vec![conversation(1, messages, path)]);
+        return Some(vec![conversation(messages_at(1, messages, path))]);
     }
     match document {
         Document::Whole(_) => None,
         Document::Lines(lines) if lines.iter().any(is_message_line) => {
-            let entry = |(line, is_last): (&RecordingLine, bool)| match &line.value {
-                Some(message) => entry(line.number, message, "$"),
-                None => damaged_entry(line, is_last),
+            let message = |line: &'a RecordingLine| {
+                Some(RecordedMessage {
+                    line: line.number,
+                    path: "$".to_owned(),
+                    value: line.value.as_ref()?,
+                })
             };
-            Some(vec![mark_last(lines).into_iter().map(entry).collect()])
+            let mut entries = conversation(lines.iter().filter_map(message).collect());
+            let damaged = mark_last(lines).into_iter().filter(|(line, _)| line.value.is_none());
+            entries.extend(damaged.map(|(line, is_last)| damaged_entry(line, is_last)));
+            entries.sort_by_key(|entry| entry.line);
+            Some(vec![entries])
         }
         Document::Lines(lines) => read_requests(lines),
     }
@@ -45,7 +57,7 @@ fn read_requests(lines: &[RecordingLine]) -> Option<Vec<Vec<TraceEntry>>> {
             let parent = ParentEntry::Root;
             entries.push(TraceEntry { line: line.number, parent, items: vec![violated] });
         }
-        entries.extend(conversation(line.number, messages, path));
+        entries.extend(conversation(messages_at(line.number, messages, path)));
         conversations.push(entries);
         before = Some(messages);
     }
@@ -87,49 +99,144 @@ fn has_role(message: &Value) -> bool {
     text_of(message, "role").is_some_and(|role| ROLES.contains(&role))
 }
 
-fn conversation(line: usize, messages: &[Value], path: &str) -> Vec<TraceEntry> {
-    let messages = messages.iter().enumerate();
-    messages.map(|(index, message)| entry(line, message, &format!("{path}[{index}]"))).collect()
+/// A message, and its place.
+struct RecordedMessage<'a> {
+    line: usize,
+    path: String,
+    value: &'a Value,
 }
 
-fn entry(line: usize, message: &Value, path: &str) -> TraceEntry {
-    let items = match text_of(message, "role").unwrap_or_default() {
-        "assistant" => {
-            let mut items = vec![TraceItem::Reply { id: None, path: path.to_owned() }];
-            for (index, call) in elements(message, "tool_calls") {
-                if let Some(id) = call_id(&call["id"]) {
-                    let path = format!("{path}.tool_calls[{index}].id");
-                    items.push(TraceItem::Call { id, path, needs_result: true });
+fn messages_at<'a>(line: usize, messages: &'a [Value], path: &str) -> Vec<RecordedMessage<'a>> {
+    let messages = messages.iter().enumerate();
+    messages
+        .map(|(index, value)| RecordedMessage { line, path: format!("{path}[{index}]"), value })
+        .collect()
+}
+
+fn conversation(messages: Vec<RecordedMessage<'_>>) -> Vec<TraceEntry> {
+    let mut reply = NewestReply::new(&messages);
+    let entry = |(index, message): (usize, RecordedMessage<'_>)| {
+        let begins_reply = reply.add(index, message.value);
+        let items = message_items(message.value, &message.path, begins_reply);
+        TraceEntry { line: message.line, parent: ParentEntry::Previous, items }
+    };
+    messages.into_iter().enumerate().map(entry).collect()
+}
+
+/// The newest reply, of which more messages may follow.
+struct NewestReply {
+    /// The index of the newest result of each call.
+    answered_at: HashMap<String, usize>,
+    /// The calls of the reply without a result so far.
+    open: HashSet<String>,
+    /// Whether the message before is a part of it.
+    is_newest: bool,
+}
+
+impl NewestReply {
+    fn new(messages: &[RecordedMessage<'_>]) -> Self {
+        let results = messages.iter().enumerate();
+        let answered_at = results
+            .flat_map(|(index, message)| {
+                answered_calls(message.value).into_iter().map(move |(id, _)| (id, index))
+            })
+            .collect();
+        Self { answered_at, open: HashSet::new(), is_newest: false }
+    }
+
+    /// Adds a message, and returns whether a reply begins with it.
+    ///
+    /// While calls are open that are answered later, a message behind one of the model, and a message with nothing but
+    /// calls, belong to the same reply.
+    fn add(&mut self, index: usize, message: &Value) -> bool {
+        match text_of(message, "role").unwrap_or_default() {
+            "assistant" => {
+                let is_answered_later = |id: &String| self.answered_at.get(id) > Some(&index);
+                let may_continue = self.is_newest || (!has_text(message) && has_calls(message));
+                let continues = may_continue
+                    && !self.open.is_empty()
+                    && self.open.iter().all(is_answered_later);
+                if !continues {
+                    self.open.clear();
+                }
+                self.open.extend(calls(message).map(|(_, id)| id));
+                self.is_newest = true;
+                return !continues;
+            }
+            "tool" => {
+                for (id, _) in answered_calls(message) {
+                    self.open.remove(&id);
                 }
             }
+            "user" => self.open.clear(),
+            _ => return false,
+        }
+        self.is_newest = false;
+        false
+    }
+}
+
+/// Returns the ids of the calls of a message, with their index.
+fn calls(message: &Value) -> impl Iterator<Item = (usize, String)> {
+    elements(message, "tool_calls").filter_map(|(index, call)| Some((index, call_id(&call["id"])?)))
+}
+
+fn has_calls(message: &Value) -> bool {
+    calls(message).next().is_some()
+}
+
+fn has_text(message: &Value) -> bool {
+    let is_text = |text: &str| !text.trim().is_empty();
+    text_of(message, "content").is_some_and(is_text)
+        || elements(message, "content").any(|(_, part)| text_of(part, "text").is_some_and(is_text))
+}
+
+/// Returns the ids of the calls that a result answers, with the path of each.
+fn answered_calls(message: &Value) -> Vec<(String, String)> {
+    if text_of(message, "role") != Some("tool") {
+        return Vec::new();
+    }
+    let of_several = elements(message, "tool_call_ids")
+        .filter_map(|(index, id)| Some((call_id(id)?, format!(".tool_call_ids[{index}]"))));
+    let of_one = call_id(&message["tool_call_id"]).map(|id| (id, ".tool_call_id".to_owned()));
+    let several: Vec<_> = of_several.collect();
+    if several.is_empty() { of_one.into_iter().collect() } else { several }
+}
+
+fn message_items(message: &Value, path: &str, begins_reply: bool) -> Vec<TraceItem> {
+    match text_of(message, "role").unwrap_or_default() {
+        "assistant" => {
+            let mut items = Vec::new();
+            if begins_reply {
+                items.push(TraceItem::Reply { id: None, path: path.to_owned() });
+            }
+            items.extend(calls(message).map(|(index, id)| TraceItem::Call {
+                id,
+                path: format!("{path}.tool_calls[{index}].id"),
+                needs_result: true,
+            }));
             items
         }
         "tool" => {
-            let ids = elements(message, "tool_call_ids");
-            let mut items: Vec<_> = ids
-                .map(|(index, id)| TraceItem::Result {
-                    call: call_id(id),
-                    path: format!("{path}.tool_call_ids[{index}]"),
+            let mut items: Vec<_> = answered_calls(message)
+                .into_iter()
+                .map(|(id, place)| TraceItem::Result {
+                    call: Some(id),
+                    path: format!("{path}{place}"),
                 })
                 .collect();
             if items.is_empty() {
-                let (call, path) =
-                    (call_id(&message["tool_call_id"]), format!("{path}.tool_call_id"));
-                items.push(match call {
-                    Some(_) => TraceItem::Result { call, path },
-                    None => TraceItem::Violated {
-                        invariant: Invariant::OrphanResult,
-                        path,
-                        message: "the result names no call".to_owned(),
-                    },
+                items.push(TraceItem::Violated {
+                    invariant: Invariant::OrphanResult,
+                    path: format!("{path}.tool_call_id"),
+                    message: "the result names no call".to_owned(),
                 });
             }
             items
         }
         "user" => vec![TraceItem::User],
         _ => Vec::new(),
-    };
-    TraceEntry { line, parent: ParentEntry::Previous, items }
+    }
 }
 
 /// Returns the first message of the request before that this one has changed; `None` if it continues it, or is about

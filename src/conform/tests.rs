@@ -70,6 +70,23 @@ fn what_claude_code_does_is_no_violation() {
 }
 
 #[test]
+fn a_line_may_be_written_before_the_one_that_it_follows() {
+    let early = claude(&[
+        ("1", "", "", &["Do it."]),
+        ("2", "1", "m1", &["use:a"]),
+        ("4", "3", "", &["result:b"]),
+        ("3", "2", "m1", &["use:b"]),
+        ("5", "2", "", &["result:a"]),
+        ("6", "5", "m2", &["Done."]),
+    ]);
+    let report = check(TraceFormat::Claude, &early).unwrap();
+    assert_eq!((report.violation, report.calls, report.results), (None, 2, 2));
+    assert_eq!(report.cut_off_calls, 0);
+    let circle = claude(&[("1", "2", "", &["Do it."]), ("2", "1", "m1", &["use:a"])]);
+    assert_eq!(violation(TraceFormat::Claude, &circle), "");
+}
+
+#[test]
 fn a_killed_session_that_was_resumed_or_rewound_is_no_violation() {
     let begin: [(&str, &str, &str, &[&str]); 2] =
         [("1", "", "", &["Do it."]), ("2", "1", "m1", &["use:a"])];
@@ -144,6 +161,16 @@ fn records_without_a_line_end_between_them_are_found() {
     let found = report.violation.unwrap();
     assert_eq!((found.line, found.invariant), (2, Invariant::DamagedLine));
     assert!(found.message.contains("a line end is missing"), "{}", found.message);
+}
+
+/// Owners of recordings mask addresses, and what looks like one.
+#[test]
+fn a_masked_escape_damages_no_line() {
+    let [masked, other] = ["1", "2"].map(|uuid| claude_line(uuid, "", "", &["Mail \\ me:@"]));
+    let masked = masked.replace('@', r"\***@***.***");
+    assert_eq!(violation(TraceFormat::Claude, &lines(&[&masked, &other])), "");
+    let damaged = masked.replace(r"\*", r"\x");
+    assert_eq!(violation(TraceFormat::Claude, &lines(&[&damaged, &other])), "damaged_line 1 $");
 }
 
 #[test]
@@ -314,6 +341,38 @@ fn messages_of_openai_are_checked() {
     let array = format!("{{\"messages\": [\n{user},\n{call},\n{to_a},\n{to_a}]}}");
     let path = "$.messages[3].tool_call_id";
     assert_eq!(violation(TraceFormat::OpenAi, &array), format!("answered_twice 5 {path}"));
+}
+
+#[test]
+fn a_reply_may_be_several_messages() {
+    let user = r#"{"role":"user","content":"Do it."}"#;
+    let [a, b, c] = [("a", "null"), ("b", r#"[{"type":"tool_call"}]"#), ("c", r#""\n""#)].map(
+        |(id, content)| {
+            format!(r#"{{"role":"assistant","content":{content},"tool_calls":[{{"id":"{id}"}}]}}"#)
+        },
+    );
+    let [to_a, to_b, to_c] = ["a", "b", "c"]
+        .map(|id| format!(r#"{{"role":"tool","tool_call_id":"{id}","content":""}}"#));
+    let text = r#"{"role":"assistant","content":"Next."}"#;
+    let with = |messages: &[&str]| {
+        let messages = [&[user], messages].concat();
+        let array = violation(TraceFormat::OpenAi, &format!("[{}]", messages.join(",\n")));
+        let [array, lines] =
+            [array, violation(TraceFormat::OpenAi, &lines(&messages))].map(|found| {
+                found.split('[').next().unwrap_or_default().trim_end_matches('$').to_owned()
+            });
+        assert_eq!(array, lines);
+        lines
+    };
+    assert_eq!(with(&[text, &a, &b, &to_a, &to_b, text]), "");
+    assert_eq!(with(&[&a, &b, text, &to_b, &to_a, text]), "");
+    assert_eq!(with(&[&a, &b, &to_a, &c, &to_c, &to_b, text]), "");
+    // A text after a result begins another reply, and so does a message of the user.
+    assert_eq!(with(&[&a, &b, &to_a, text, &to_b]), "unanswered_call 5 ");
+    assert_eq!(with(&[&a, user, &b, &to_a, &to_b]), "unanswered_call 4 ");
+    // A call that nothing answers.
+    assert_eq!(with(&[&a, &b, &to_b, &c, &to_c]), "unanswered_call 3 ");
+    assert_eq!(with(&[&a, text]), "unanswered_call 3 ");
 }
 
 #[test]
