@@ -10,9 +10,9 @@ use architect::config::{
 };
 use architect::model::ConfirmMode;
 use architect::view::ReportSink;
-use architect::view::human::RunningCells;
+use architect::view::human::{RunningCells, ShownSession};
 use architect::workflow::batch::{
-    BatchCell, CellConfig, CellConfigurator, CommonOptions, ManifestProblem, TaskOptions,
+    BatchCell, CellConfig, CellConfigurator, CellSession, CommonOptions, ManifestProblem, TaskOptions,
     TaskWorkspace, log_file_sinks,
 };
 use architect::workflow::with_evaluator;
@@ -303,10 +303,18 @@ impl CellConfigurator for CellOptions<'_> {
         Ok(CellConfig { config, agent, execution, options: json!(saved), evaluator })
     }
 
-    fn sinks(&self, cell: &BatchCell, config: &Config) -> Result<Vec<Box<dyn ReportSink>>, String> {
+    fn sinks(
+        &self,
+        cell: &BatchCell,
+        session: CellSession,
+        config: &Config,
+    ) -> Result<Vec<Box<dyn ReportSink>>, String> {
         let mut sinks = log_file_sinks(config, self.world, &self.common.workspace)?;
-        let has_checks = !cell.task.checks.is_empty();
-        sinks.extend(self.table.iter().map(|table| table.sink(&cell.label(), has_checks)));
+        let shown = match session {
+            CellSession::Task => ShownSession::Task { has_checks: !cell.task.checks.is_empty() },
+            CellSession::Evaluation => ShownSession::Evaluation,
+        };
+        sinks.extend(self.table.iter().map(|table| table.sink(&cell.label(), shown)));
         Ok(sinks)
     }
 }

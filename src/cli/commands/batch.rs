@@ -163,7 +163,7 @@ pub(super) fn run_cells(
     let format = args.output.format.format();
     let (mut options, cells) = plan.take_cells(args, world)?;
     let BatchPlan { limits, name, out, warning, .. } = plan;
-    worktree_run::sweep(world);
+    worktree_run::sweep_except(world, Some(&out));
 
     check_origin(&out, world)?;
     let durability = config.settings.sessions.durability;
@@ -182,7 +182,7 @@ pub(super) fn run_cells(
         lease_time: LEASE_TIME,
         durability,
         clock: Arc::new(SystemClock::start()),
-        sessions: Arc::new(StoredSessions(store.clone())),
+        sessions: Arc::new(StoredSessions { store: store.clone(), folder: folder.clone() }),
     };
     let coordinator = Arc::new(Coordinator::open(&out, &ids, settings)?);
     if !coordinator.has_locks() {

@@ -77,7 +77,7 @@ pub(crate) fn run(mut args: PipelineArgs, world: &ProcessEnv) -> Result<u8, CliE
     refuse(&problems)?;
     let workflow = pipeline.workflow();
     let journal = folder.open(&workflow.program(), config.settings.sessions.durability, world)?;
-    worktree_run::sweep(world);
+    worktree_run::sweep_except(world, Some(&folder.path));
     StartedWorkflow {
         kind: "pipeline",
         folder: &folder,
