@@ -12,8 +12,8 @@ use architect::model::ConfirmMode;
 use architect::view::ReportSink;
 use architect::view::human::{RunningCells, ShownSession};
 use architect::workflow::batch::{
-    BatchCell, CellConfig, CellConfigurator, CellSession, CommonOptions, ManifestProblem, TaskOptions,
-    TaskWorkspace, log_file_sinks,
+    BatchCell, CellConfig, CellConfigurator, CellSession, CommonOptions, ManifestProblem,
+    TaskOptions, TaskWorkspace, log_file_sinks,
 };
 use architect::workflow::with_evaluator;
 use serde_json::json;

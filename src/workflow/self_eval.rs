@@ -393,7 +393,11 @@ mod tests {
             assert!(evaluation.completed && evaluation.issues.is_empty(), "{text}");
         }
         for text in ["", "yes", "{}", "{\"completed\": 1}"] {
-            assert_eq!(Evaluation::parse(text).unwrap_err(), "the answer is no evaluation", "{text}");
+            assert_eq!(
+                Evaluation::parse(text).unwrap_err(),
+                "the answer is no evaluation",
+                "{text}"
+            );
         }
         // A confidence in percent, for example, is not taken for certainty.
         for confidence in ["95", "1.01", "-0.5"] {

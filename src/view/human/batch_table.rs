@@ -414,9 +414,9 @@ mod tests {
     use std::time::SystemTime;
 
     use super::*;
-    use crate::machine::{RunStatus, StopReason};
-    use crate::model::ToolStatus;
-    use crate::view::public::{AgentEnd, ToolCallEnd, ToolCallStart};
+    use crate::machine::{CallPurpose, RunStatus, StopReason};
+    use crate::model::{EffectId, ToolStatus};
+    use crate::view::public::{AgentEnd, ApiCallStart, ToolCallEnd, ToolCallStart};
 
     #[derive(Default)]
     struct SetClock(AtomicU64);
@@ -541,6 +541,22 @@ mod tests {
         assert_eq!(row(), "⠋ a  termina 0 s");
         sink.on_event(&agent_end).unwrap();
         assert_eq!(row(), "⠋ a  comprobaciones 0 s");
+        let mut evaluation = cells.sink("a", ShownSession::Evaluation);
+        let start = ApiCallStart {
+            call: EffectId(1),
+            purpose: CallPurpose::Agent,
+            attempt: 1,
+            step: 1,
+            messages: 1,
+            context_tokens: Tokens::ZERO,
+            max_output_tokens: None,
+            model: None,
+        };
+        evaluation.on_event(&event(PublicEventKind::ApiCallStart(start))).unwrap();
+        evaluation.on_live(&LiveEvent::Reasoning("hm"));
+        assert_eq!(row(), "⠋ a  evaluación del cambio 0 s");
+        evaluation.on_event(&agent_end).unwrap();
+        assert_eq!(row(), "⠋ a  termina 0 s");
         cells.end("a");
         assert_eq!(row(), "  0/0 hechas · 0 en curso · 0:00");
     }

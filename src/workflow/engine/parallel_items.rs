@@ -27,8 +27,8 @@ use crate::workflow::batch::coordination::{
 };
 use crate::workflow::batch::{
     self, BatchCell, BatchEvent, BatchFolder, BatchManifest, BatchObserver, BatchResults, BatchRun,
-    BatchTask, CellConfig, CellConfigurator, CellRow, CellSession, CommonOptions, LEASE_TIME, StoredSessions,
-    TaskOptions, TaskWorkspace, log_file_sinks,
+    BatchTask, CellConfig, CellConfigurator, CellRow, CellSession, CommonOptions, LEASE_TIME,
+    StoredSessions, TaskOptions, TaskWorkspace, log_file_sinks,
 };
 use crate::workspace::worktree::{BRANCH_PREFIX, Worktree, WorktreeError, Worktrees};
 

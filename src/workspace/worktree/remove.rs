@@ -198,7 +198,9 @@ impl Worktrees {
         let (mut sentences, batches) = (Vec::new(), batches.map(real_path));
         for project in fs::read_dir(&self.root).into_iter().flatten().flatten() {
             let records = record_files(&project.path());
-            let swept = records.iter().filter_map(|path| self.sweep_one(path, batches.as_deref()).transpose());
+            let swept = records
+                .iter()
+                .filter_map(|path| self.sweep_one(path, batches.as_deref()).transpose());
             sentences.extend(swept.map(|result| result.unwrap_or_else(|error| error.to_string())));
             for folder in fs::read_dir(project.path()).into_iter().flatten().flatten() {
                 if let Err(error) = sweep_orphan(&folder.path()) {
