@@ -22,6 +22,7 @@ use super::args::SettingsArgs;
 use super::config_options::{
     DEFAULT_AGENT, SavedOptions, as_sets, base_sources, execution_mode, project_trust,
 };
+use super::error::error_hints;
 
 /// Configures cells from the options of the command and the manifest.
 pub(crate) struct CellOptions<'a> {
@@ -118,6 +119,7 @@ impl CellOptions<'_> {
         let mut commits = BTreeSet::new();
         for cell in cells {
             if let TaskWorkspace::Repository { folder, commit } = &cell.task.workspace
+                && folder.is_dir()
                 && commits.insert((folder.clone(), commit.clone()))
             {
                 let found = open_worktrees(self.world)
@@ -152,7 +154,8 @@ impl CellOptions<'_> {
         if let Err(error) = self.check_model(&config) {
             let names = |options: &TaskOptions| options.model.is_some();
             let is_variant = cell.variant.as_ref().is_some_and(|one| names(&one.options));
-            problems.push(self.problem(cell, is_variant, error.to_string()));
+            let problem = self.problem(cell, is_variant, error.to_string());
+            problems.push(ManifestProblem { hints: error_hints(&error), ..problem });
         }
         for agent in [self.agent(cell), DEFAULT_AGENT] {
             match RunSetup::check(&config, self.world, agent) {
@@ -222,7 +225,7 @@ impl CellOptions<'_> {
             Some(variant) if is_variant => (variants, variant.line),
             _ => (tasks, cell.task.line),
         };
-        ManifestProblem { file: file.clone(), line, message }
+        ManifestProblem { file: file.clone(), line, message, hints: Vec::new() }
     }
 
     /// Warns about folders in which several cells work at the same time.

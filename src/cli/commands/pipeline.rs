@@ -138,11 +138,13 @@ fn find_isolation_problems(
         message: format!(
             "`parallel` needs git, for a worktree for each item: {reason}; without `parallel`, the items run one after the other"
         ),
+        hints: Vec::new(),
     };
     steps.filter_map(|step| Some((step, reason.as_ref()?))).map(problem).collect()
 }
 
 fn problem(file: &str, step: &PipelineStep, error: &CliError) -> ManifestProblem {
     let message = error.to_result().output.to_string();
-    ManifestProblem { file: file.to_owned(), line: step.line, message }
+    let hints = error.hints().to_vec();
+    ManifestProblem { file: file.to_owned(), line: step.line, message, hints }
 }

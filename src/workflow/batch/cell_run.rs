@@ -470,9 +470,6 @@ impl CellRunner<'_> {
             Ok(evaluation) => (Some(evaluation), None),
             Err(why) => (None, Some(report.error.unwrap_or(why))),
         };
-        if let Some(why) = &error {
-            log::warn!("the change of {} is not evaluated: {why}", cell.label());
-        }
         let cost = has_price.then(|| report.charge.money.as_dollars());
         result[CHANGE_EVALUATION] =
             json!(ChangeEvaluation { session_id: session.to_string(), cost, evaluation, error });

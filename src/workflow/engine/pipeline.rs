@@ -155,7 +155,8 @@ impl EntryReader<'_> {
         let field = entry.take(key)?;
         let number = field.value.as_u64().filter(|number| (1..=most).contains(number));
         if number.is_none() {
-            self.wrong_type(&field, key, &format!("a whole number from 1 to {most}"));
+            let message = format!("`{key}` has to be a whole number from 1 to {most}");
+            self.problem(field.line, message);
         }
         // There is one, so that nothing else is missing.
         Some(number.and_then(|number| u32::try_from(number).ok()).unwrap_or(1))
