@@ -122,7 +122,9 @@ impl Sandbox {
             temp_owner: TempOwner::Supervisors,
             ..SandboxPolicy::off(workspace)
         };
-        let checks = SandboxPolicy { temp: for_checks.clone(), ..policy.clone() };
+        // Each supervisor keeps the record of what its own commands have to leave as it is.
+        let record_path = record_path(world);
+        let checks = SandboxPolicy { temp: for_checks.clone(), record_path, ..policy.clone() };
         let sandbox = Self {
             model: Supervisor::new(policy, env(&for_model)),
             checks: Supervisor::new(checks, env(&for_checks)),
@@ -188,7 +190,6 @@ fn build_policy(
     let writable = without_links_out("sandbox.writable", &sandbox.writable, &workspace);
     let readable = without_links_out("sandbox.readable", &sandbox.readable, &workspace);
     let folders = world.folders();
-    let record_path = folders.state.as_deref().map(exec::new_record_path);
     let state = folders.state.into_iter().chain(config.settings.sessions.dir.clone());
     let state: Vec<PathBuf> = state.collect();
     let sessions = state.iter().filter(|path| !path.starts_with(&workspace));
@@ -249,11 +250,16 @@ fn build_policy(
             )
             .collect(),
         protected: own.chain(state).collect(),
-        record_path,
+        record_path: record_path(world),
         obeyed: PROTECTED_PATHS.map(OsString::from).to_vec(),
         user_git,
         ..SandboxPolicy::off(workspace)
     }
+}
+
+/// Returns a path for the record of a supervisor, which no other one uses.
+fn record_path(world: &ProcessEnv) -> Option<PathBuf> {
+    world.folders().state.as_deref().map(exec::new_record_path)
 }
 
 /// Returns those paths, without links, that lead to no other place than they name: a link in a folder that commands may write, they or the

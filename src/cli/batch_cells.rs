@@ -10,10 +10,10 @@ use architect::config::{
 };
 use architect::model::ConfirmMode;
 use architect::view::ReportSink;
-use architect::view::human::RunningCells;
+use architect::view::human::{RunningCells, ShownSession};
 use architect::workflow::batch::{
-    BatchCell, CellConfig, CellConfigurator, CommonOptions, ManifestProblem, TaskOptions,
-    TaskWorkspace, log_file_sinks,
+    BatchCell, CellConfig, CellConfigurator, CellSession, CommonOptions, ManifestProblem,
+    TaskOptions, TaskWorkspace, log_file_sinks,
 };
 use architect::workflow::with_evaluator;
 use serde_json::json;
@@ -22,6 +22,7 @@ use super::args::SettingsArgs;
 use super::config_options::{
     DEFAULT_AGENT, SavedOptions, as_sets, base_sources, execution_mode, project_trust,
 };
+use super::error::error_hints;
 
 /// Configures cells from the options of the command and the manifest.
 pub(crate) struct CellOptions<'a> {
@@ -118,6 +119,7 @@ impl CellOptions<'_> {
         let mut commits = BTreeSet::new();
         for cell in cells {
             if let TaskWorkspace::Repository { folder, commit } = &cell.task.workspace
+                && folder.is_dir()
                 && commits.insert((folder.clone(), commit.clone()))
             {
                 let found = open_worktrees(self.world)
@@ -152,7 +154,8 @@ impl CellOptions<'_> {
         if let Err(error) = self.check_model(&config) {
             let names = |options: &TaskOptions| options.model.is_some();
             let is_variant = cell.variant.as_ref().is_some_and(|one| names(&one.options));
-            problems.push(self.problem(cell, is_variant, error.to_string()));
+            let problem = self.problem(cell, is_variant, error.to_string());
+            problems.push(ManifestProblem { hints: error_hints(&error), ..problem });
         }
         for agent in [self.agent(cell), DEFAULT_AGENT] {
             match RunSetup::check(&config, self.world, agent) {
@@ -222,7 +225,7 @@ impl CellOptions<'_> {
             Some(variant) if is_variant => (variants, variant.line),
             _ => (tasks, cell.task.line),
         };
-        ManifestProblem { file: file.clone(), line, message }
+        ManifestProblem { file: file.clone(), line, message, hints: Vec::new() }
     }
 
     /// Warns about folders in which several cells work at the same time.
@@ -303,10 +306,18 @@ impl CellConfigurator for CellOptions<'_> {
         Ok(CellConfig { config, agent, execution, options: json!(saved), evaluator })
     }
 
-    fn sinks(&self, cell: &BatchCell, config: &Config) -> Result<Vec<Box<dyn ReportSink>>, String> {
+    fn sinks(
+        &self,
+        cell: &BatchCell,
+        session: CellSession,
+        config: &Config,
+    ) -> Result<Vec<Box<dyn ReportSink>>, String> {
         let mut sinks = log_file_sinks(config, self.world, &self.common.workspace)?;
-        let has_checks = !cell.task.checks.is_empty();
-        sinks.extend(self.table.iter().map(|table| table.sink(&cell.label(), has_checks)));
+        let shown = match session {
+            CellSession::Task => ShownSession::Task { has_checks: !cell.task.checks.is_empty() },
+            CellSession::Evaluation => ShownSession::Evaluation,
+        };
+        sinks.extend(self.table.iter().map(|table| table.sink(&cell.label(), shown)));
         Ok(sinks)
     }
 }

@@ -148,9 +148,9 @@ impl BatchObserver for BatchProgress {
 
 /// Returns a line such as `✓ a/x  success  $0.001200  3.2 s  (12 of 100)`.
 fn format_row(lang: Language, row: &CellRow, finished: usize, cells: usize) -> String {
-    let (of, no_price, failed_check) = match lang {
-        Language::En => ("of", "no price", "failed check"),
-        Language::Es => ("de", "sin precio", "comprobación fallida"),
+    let [of, no_price, failed_check, evaluation] = match lang {
+        Language::En => ["of", "no price", "failed check", "evaluation"],
+        Language::Es => ["de", "sin precio", "comprobación fallida", "evaluación"],
     };
     let mark = if row.is_success() { "✓" } else { "✗" };
     let cost = row.cost.map_or(no_price.to_owned(), |cost| format!("${cost:.6}"));
@@ -161,6 +161,9 @@ fn format_row(lang: Language, row: &CellRow, finished: usize, cells: usize) -> S
     text.push_str(&format!("  {cost}  {:.1} s  ({finished} {of} {cells})", row.duration_seconds));
     for check in &row.checks_failed {
         text.push_str(&format!("\n    {failed_check}: {}", sanitize::line(check)));
+    }
+    if let Some(found) = &row.change_evaluation {
+        text.push_str(&format!("\n    {evaluation}: {}", sanitize::line(&found.explanation())));
     }
     if let Some(error) = &row.error {
         text.push_str(&format!("\n    {}", sanitize::headline(error, MAX_ERROR_CHARS)));

@@ -84,6 +84,11 @@ impl CliError {
         self.exit_code
     }
 
+    /// Returns what the user can do about it.
+    pub(crate) fn hints(&self) -> &[String] {
+        &self.hints
+    }
+
     /// Returns the message with its hints, for a program that shows it.
     pub(crate) fn text(&self) -> String {
         let hints = self.hints.iter().map(|hint| format!("\n{hint}"));
@@ -172,7 +177,7 @@ fn read_only_hints(session: SessionId, why: &ReadOnlyReason) -> Vec<String> {
 }
 
 /// Returns what the user can do about an error.
-fn error_hints(error: &AppError) -> Vec<String> {
+pub(crate) fn error_hints(error: &AppError) -> Vec<String> {
     let hints: &[&str] = match error {
         AppError::NoModel => &[
             "name one: --model PROVIDER/NAME, or `model` in [llm] of the configuration",

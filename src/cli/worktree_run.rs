@@ -27,12 +27,17 @@ pub(crate) struct WorktreeRun {
 
 /// Finishes what killed runs have left.
 pub(crate) fn sweep(env: &ProcessEnv) {
+    sweep_except(env, None);
+}
+
+/// Finishes what killed runs have left, besides what a batch in this folder continues.
+pub(crate) fn sweep_except(env: &ProcessEnv, batches: Option<&Path>) {
     if let Some(state) = env.folders().state {
         sweep_caches(&state.join("caches"));
     }
     let Ok(worktrees) = open_worktrees(env) else { return };
     if worktrees.exist() {
-        worktrees.sweep().iter().for_each(|sentence| log::warn!("{sentence}"));
+        worktrees.sweep(batches).iter().for_each(|sentence| log::warn!("{sentence}"));
     }
 }
 

@@ -217,13 +217,17 @@ impl EvaluatedRuns {
             None => SessionTarget::Ephemeral,
         };
         let ended = evaluator.run(RunRequest::new(task, target, CostSource::Eval), io.clone())?;
-        let evaluation =
-            ended.outcome().and_then(|outcome| Evaluation::parse(outcome.output.as_deref()?));
+        let answer = ended.outcome().and_then(|outcome| outcome.output.clone());
         self.push(ended);
-        if evaluation.is_none() && self.interrupted_run.is_none() {
-            log::warn!("the evaluation of the answer has no result");
+        match Evaluation::parse(&answer.unwrap_or_default()) {
+            Ok(evaluation) => Ok(Some(evaluation)),
+            Err(why) => {
+                if self.interrupted_run.is_none() {
+                    log::warn!("the evaluation of the answer has no result: {why}");
+                }
+                Ok(None)
+            }
         }
-        Ok(evaluation)
     }
 }
 
@@ -333,13 +337,22 @@ fn format_work(machine: &Machine) -> String {
 
 impl Evaluation {
     /// Parses the first evaluation in a text; what surrounds it does not matter.
-    pub(super) fn parse(text: &str) -> Option<Self> {
+    ///
+    /// # Errors
+    ///
+    /// Fails with the reason if there is none.
+    pub(super) fn parse(text: &str) -> Result<Self, String> {
         let parse = |(at, _)| {
             let mut read = serde_json::Deserializer::from_str(&text[at..]).into_iter::<Self>();
             read.next()?.ok()
         };
-        let evaluation = text.match_indices('{').find_map(parse)?;
-        Some(Self { confidence: evaluation.confidence.clamp(0.0, 1.0), ..evaluation })
+        let evaluation = text.match_indices('{').find_map(parse);
+        match evaluation.ok_or_else(|| "the answer is no evaluation".to_owned())? {
+            evaluation if (0.0..=1.0).contains(&evaluation.confidence) => Ok(evaluation),
+            Self { confidence, .. } => {
+                Err(format!("its confidence is {confidence}, and not between 0 and 1"))
+            }
+        }
     }
 
     /// Returns whether the task was done, with at least this confidence.
@@ -380,7 +393,17 @@ mod tests {
             assert!(evaluation.completed && evaluation.issues.is_empty(), "{text}");
         }
         for text in ["", "yes", "{}", "{\"completed\": 1}"] {
-            assert_eq!(Evaluation::parse(text), None, "{text}");
+            assert_eq!(
+                Evaluation::parse(text).unwrap_err(),
+                "the answer is no evaluation",
+                "{text}"
+            );
+        }
+        // A confidence in percent, for example, is not taken for certainty.
+        for confidence in ["95", "1.01", "-0.5"] {
+            let text = format!("{{\"completed\": true, \"confidence\": {confidence}}}");
+            let why = format!("its confidence is {confidence}, and not between 0 and 1");
+            assert_eq!(Evaluation::parse(&text).unwrap_err(), why);
         }
     }
 }

@@ -163,7 +163,7 @@ pub(super) fn run_cells(
     let format = args.output.format.format();
     let (mut options, cells) = plan.take_cells(args, world)?;
     let BatchPlan { limits, name, out, warning, .. } = plan;
-    worktree_run::sweep(world);
+    worktree_run::sweep_except(world, Some(&out));
 
     check_origin(&out, world)?;
     let durability = config.settings.sessions.durability;
@@ -182,7 +182,7 @@ pub(super) fn run_cells(
         lease_time: LEASE_TIME,
         durability,
         clock: Arc::new(SystemClock::start()),
-        sessions: Arc::new(StoredSessions(store.clone())),
+        sessions: Arc::new(StoredSessions { store: store.clone(), folder: folder.clone() }),
     };
     let coordinator = Arc::new(Coordinator::open(&out, &ids, settings)?);
     if !coordinator.has_locks() {
@@ -226,6 +226,7 @@ pub(super) fn run_cells(
     // Also after an interrupt, and an error: what is finished is finished.
     let results_lock = folder.lock_results();
     let spent = coordinator.progress()?.spent.money.as_dollars();
+    let own_count = own.len();
     drop(own);
     let results = BatchResults::write(&folder, &coordinator, cells);
     let (is_over, results) = (ran?, results?);
@@ -239,6 +240,15 @@ pub(super) fn run_cells(
     };
     if is_over && !is_success {
         log::warn!("the time of the batch is over; the same command continues");
+    }
+    let is_new = |index: &usize| is_own(index) && finished < own_count;
+    let denied = (0..results.figures.len()).filter(is_new);
+    let denied: usize = denied.map(|index| results.figures[index].denied_calls).sum();
+    if denied > 0 {
+        let calls = pluralize(denied, "call was", "calls were");
+        log::warn!(
+            "{calls} denied, and no one is asked; --mode yolo, or rules with --allow, allow calls"
+        );
     }
     let out = out.display().to_string();
     let report = BatchReport { name, folder: out, results, spent, exit_code, comparison: None };
@@ -340,7 +350,11 @@ pub(super) fn refuse(problems: &[ManifestProblem]) -> Result<(), CliError> {
     }
     match &lines[..] {
         [] => Ok(()),
-        [problem] => Err(CliError::usage(problem).hint("nothing was started")),
+        [line] => {
+            let hints = problems.iter().take(1).flat_map(|problem| &problem.hints);
+            let error = hints.fold(CliError::usage(line), |error, hint| error.hint(hint.as_str()));
+            Err(error.hint("nothing was started"))
+        }
         _ => {
             let count = pluralize(lines.len(), "mistake", "mistakes");
             let text = format!("{count} in the manifest:\n  {}", lines.join("\n  "));

@@ -4,6 +4,7 @@ use std::path::{Component, Path};
 
 use architect::app::{ProcessEnv, collect_secrets};
 use architect::config::Config;
+use architect::model::pluralize;
 use architect::workflow::batch::emit::{EmittedBatch, KubernetesJob, SlurmScript};
 use architect::workflow::batch::{BatchCell, CommonOptions};
 
@@ -100,7 +101,8 @@ fn typed_words(emit: &EmitArgs) -> Result<Vec<String>, CliError> {
 fn emitted(emit: &EmitArgs, folder: String, words: Vec<String>, cells: usize) -> EmittedBatch {
     let nodes = emit.nodes;
     if nodes.get() > cells {
-        log::warn!("there are {cells} cells for {nodes} nodes; some nodes have nothing to do");
+        let cells = pluralize(cells, "cell", "cells");
+        log::warn!("{cells} for {nodes} nodes: some nodes have nothing to do");
     }
     let (part_words, words) = words.into_iter().partition(|word| word == "--retry-failed");
     let name = batch::batch_name(&emit.batch);

@@ -239,13 +239,6 @@ fn print_comparison(
             }
             let (cost, folder) = (report.cost_text(), sanitize::line(&report.folder));
             text.push_str(&format!("{cost}; the results and patches are in {folder}"));
-            let denied: usize = rows.iter().map(|row| row.denied_calls).sum();
-            if denied > 0 {
-                let calls = pluralize(denied, "call was", "calls were");
-                log::warn!(
-                    "{calls} denied, and no one is asked; --mode yolo, or rules with --allow, allow calls"
-                );
-            }
             output::print(&text)
         }
     }

@@ -36,10 +36,7 @@ pub(crate) fn run(mut args: PipelineArgs, world: &ProcessEnv) -> Result<u8, CliE
             "the file has [[steps]] tables, as TOML; `architect pipeline --help` lists their keys",
         )
     })?;
-    let pipeline = match Pipeline::parse(ManifestText { name: &name, text: &text }) {
-        Ok(pipeline) => pipeline,
-        Err(problems) => return refuse(&problems).map(|()| 0),
-    };
+    let (pipeline, mut problems) = Pipeline::parse(ManifestText { name: &name, text: &text });
     let workspace = config.workspace.canonicalize().unwrap_or_else(|_| config.workspace.clone());
     let of_steps: Vec<_> = pipeline
         .steps
@@ -55,7 +52,7 @@ pub(crate) fn run(mut args: PipelineArgs, world: &ProcessEnv) -> Result<u8, CliE
     let limits = workflow_limits(config);
 
     let (agent, overrides) = (args.settings.agent.take(), args.settings.keys.overrides.clone());
-    let (mut setups, mut problems) = (Vec::new(), Vec::new());
+    let mut setups = Vec::new();
     for step in &pipeline.steps {
         args.settings.agent = step.agent.clone().or_else(|| agent.clone());
         args.settings.keys.overrides.clone_from(&overrides);
@@ -74,10 +71,11 @@ pub(crate) fn run(mut args: PipelineArgs, world: &ProcessEnv) -> Result<u8, CliE
         }
     }
     problems.extend(find_isolation_problems(&name, &pipeline, &workspace, world));
+    problems.sort_by_key(|problem| problem.line);
     refuse(&problems)?;
     let workflow = pipeline.workflow();
     let journal = folder.open(&workflow.program(), config.settings.sessions.durability, world)?;
-    worktree_run::sweep(world);
+    worktree_run::sweep_except(world, Some(&folder.path));
     StartedWorkflow {
         kind: "pipeline",
         folder: &folder,
@@ -138,11 +136,13 @@ fn find_isolation_problems(
         message: format!(
             "`parallel` needs git, for a worktree for each item: {reason}; without `parallel`, the items run one after the other"
         ),
+        hints: Vec::new(),
     };
     steps.filter_map(|step| Some((step, reason.as_ref()?))).map(problem).collect()
 }
 
 fn problem(file: &str, step: &PipelineStep, error: &CliError) -> ManifestProblem {
     let message = error.to_result().output.to_string();
-    ManifestProblem { file: file.to_owned(), line: step.line, message }
+    let hints = error.hints().to_vec();
+    ManifestProblem { file: file.to_owned(), line: step.line, message, hints }
 }

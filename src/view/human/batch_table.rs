@@ -163,10 +163,10 @@ impl RunningCells {
         self.changes.fetch_add(1, Ordering::Release);
     }
 
-    /// Returns what sees the events of a cell, which may have checks.
-    pub fn sink(&self, label: &str, has_checks: bool) -> Box<dyn ReportSink> {
+    /// Returns what sees the events of a session of a cell.
+    pub fn sink(&self, label: &str, session: ShownSession) -> Box<dyn ReportSink> {
         let label = sanitize::line(label).into_owned();
-        Box::new(CellSink { cells: self.clone(), label, has_checks })
+        Box::new(CellSink { cells: self.clone(), label, session })
     }
 
     fn update(&self, label: &str, change: impl FnOnce(&mut RunningCell)) {
@@ -176,11 +176,23 @@ impl RunningCells {
     }
 }
 
-/// Shows the events of a cell in its row.
+/// A session that is shown in the row of its cell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ShownSession {
+    /// It does the task.
+    Task {
+        /// Whether checks follow.
+        has_checks: bool,
+    },
+    /// It evaluates what was changed.
+    Evaluation,
+}
+
+/// Shows the events of a session in the row of its cell.
 struct CellSink {
     cells: RunningCells,
     label: String,
-    has_checks: bool,
+    session: ShownSession,
 }
 
 impl CellSink {
@@ -195,10 +207,18 @@ impl ReportSink for CellSink {
         let lang = self.cells.lang;
         match &event.kind {
             PublicEventKind::ApiCallStart(start) => {
-                self.cells.update(&self.label, |cell| cell.step = start.step);
-                self.show(["waiting for the LLM", "esperando al LLM"]);
+                let (step, activity) = match self.session {
+                    ShownSession::Task { .. } => {
+                        (start.step, ["waiting for the LLM", "esperando al LLM"])
+                    }
+                    ShownSession::Evaluation => {
+                        (0, ["evaluation of the change", "evaluación del cambio"])
+                    }
+                };
+                self.cells.update(&self.label, |cell| cell.step = step);
+                self.show(activity);
             }
-            PublicEventKind::TextDelta(_) => {
+            PublicEventKind::TextDelta(_) if self.session != ShownSession::Evaluation => {
                 self.show(["the LLM is writing", "el LLM está escribiendo"]);
             }
             PublicEventKind::Retry(_)
@@ -216,9 +236,13 @@ impl ReportSink for CellSink {
             }
             PublicEventKind::AgentEnd(_) => {
                 self.cells.update(&self.label, |cell| cell.calls.clear());
-                match self.has_checks {
-                    true => self.show(["checks", "comprobaciones"]),
-                    false => self.show(["ending", "termina"]),
+                match self.session {
+                    ShownSession::Task { has_checks: true } => {
+                        self.show(["checks", "comprobaciones"]);
+                    }
+                    ShownSession::Task { has_checks: false } | ShownSession::Evaluation => {
+                        self.show(["ending", "termina"]);
+                    }
                 }
             }
             _ => {}
@@ -227,7 +251,7 @@ impl ReportSink for CellSink {
     }
 
     fn on_live(&mut self, live: &LiveEvent<'_>) {
-        if let LiveEvent::Reasoning(_) = live {
+        if let (LiveEvent::Reasoning(_), ShownSession::Task { .. }) = (live, self.session) {
             self.show(["the LLM is thinking", "el LLM está pensando"]);
         }
     }
@@ -390,9 +414,9 @@ mod tests {
     use std::time::SystemTime;
 
     use super::*;
-    use crate::machine::{RunStatus, StopReason};
-    use crate::model::ToolStatus;
-    use crate::view::public::{AgentEnd, ToolCallEnd, ToolCallStart};
+    use crate::machine::{CallPurpose, RunStatus, StopReason};
+    use crate::model::{EffectId, ToolStatus};
+    use crate::view::public::{AgentEnd, ApiCallStart, ToolCallEnd, ToolCallStart};
 
     #[derive(Default)]
     struct SetClock(AtomicU64);
@@ -472,7 +496,7 @@ mod tests {
         let painter = Painter { has_color: false };
         let mut area = TableArea::new(painter, cells.clone(), || Some(BatchTotals::default()));
         cells.begin("a");
-        let mut sink = cells.sink("a", true);
+        let mut sink = cells.sink("a", ShownSession::Task { has_checks: true });
         let mut row = || area.lines(0, 80, 5)[0].clone();
         sink.on_live(&LiveEvent::Reasoning("hm"));
         assert_eq!(row(), "⠋ a  el LLM está pensando 0 s");
@@ -500,7 +524,7 @@ mod tests {
         };
         sink.on_event(&event(PublicEventKind::ToolCallEnd(end))).unwrap();
         assert_eq!(row(), "⠋ a  run_command → make 1 0 s");
-        let mut unchecked = cells.sink("a", false);
+        let mut unchecked = cells.sink("a", ShownSession::Task { has_checks: false });
         let agent_end = AgentEnd {
             status: RunStatus::Success,
             reason: StopReason::LlmDone,
@@ -518,6 +542,22 @@ mod tests {
         assert_eq!(row(), "⠋ a  termina 0 s");
         sink.on_event(&agent_end).unwrap();
         assert_eq!(row(), "⠋ a  comprobaciones 0 s");
+        let mut evaluation = cells.sink("a", ShownSession::Evaluation);
+        let start = ApiCallStart {
+            call: EffectId(1),
+            purpose: CallPurpose::Agent,
+            attempt: 1,
+            step: 1,
+            messages: 1,
+            context_tokens: Tokens::ZERO,
+            max_output_tokens: None,
+            model: None,
+        };
+        evaluation.on_event(&event(PublicEventKind::ApiCallStart(start))).unwrap();
+        evaluation.on_live(&LiveEvent::Reasoning("hm"));
+        assert_eq!(row(), "⠋ a  evaluación del cambio 0 s");
+        evaluation.on_event(&agent_end).unwrap();
+        assert_eq!(row(), "⠋ a  termina 0 s");
         cells.end("a");
         assert_eq!(row(), "  0/0 hechas · 0 en curso · 0:00");
     }

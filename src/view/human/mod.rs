@@ -13,7 +13,7 @@ mod human_log;
 mod live_status;
 mod terminal_screen;
 
-pub use batch_table::{BatchTable, BatchTotals, RunningCells};
+pub use batch_table::{BatchTable, BatchTotals, RunningCells, ShownSession};
 pub use color::{ColorChoice, can_redraw, should_use_color};
 pub use diff::diff_lines;
 pub use human_log::{HumanLog, LogDetail, LogStyle, PauseDrawing};

@@ -25,7 +25,7 @@ use crate::model::FaultKind;
 use crate::net::MaskingWriter;
 use crate::policy::NoConfirmer;
 use crate::view::{
-    CostSource, JsonFormat, JsonSink, OptionalSink, ReportSink, Reporter, RunResult,
+    CostSource, JsonFormat, JsonSink, OptionalSink, ReportSink, Reporter, RunInfo, RunResult,
 };
 use crate::workflow::command_check::{CommandCheck, CommandReport, run_check};
 use crate::workflow::engine::{SessionRun, StepSetup, WorkflowError};
@@ -60,12 +60,26 @@ pub trait CellConfigurator: Sync {
     /// Fails with everything that is wrong with it.
     fn configure(&self, cell: &BatchCell) -> Result<CellConfig, AppError>;
 
-    /// Returns the outputs of a cell besides its result.
+    /// Returns the outputs of a session of a cell besides its result.
     ///
     /// # Errors
     ///
     /// Fails if one can't be opened.
-    fn sinks(&self, cell: &BatchCell, config: &Config) -> Result<Vec<Box<dyn ReportSink>>, String>;
+    fn sinks(
+        &self,
+        cell: &BatchCell,
+        session: CellSession,
+        config: &Config,
+    ) -> Result<Vec<Box<dyn ReportSink>>, String>;
+}
+
+/// What a session of a cell is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CellSession {
+    /// The task.
+    Task,
+    /// The evaluation of what was changed.
+    Evaluation,
 }
 
 /// Returns the log file of the configuration, with the events as JSON, if it names one.
@@ -321,7 +335,7 @@ impl CellRunner<'_> {
             WorktreeRequest { workspace: &workspace, name: WorktreeName::Given(&name), content };
         let confined = SandboxedGit { config, env: self.env };
         let mut worktree = worktrees.create(&request, &confined)?;
-        worktree.use_for(Some(session))?;
+        worktree.use_for_batch(session, self.folder.path())?;
         Ok(CellWorktree { worktrees, worktree, is_new: true })
     }
 
@@ -375,12 +389,8 @@ impl CellRunner<'_> {
             options: options.clone(),
             ..RunRequest::new(Arc::clone(&task), target, CostSource::Agent)
         };
-        let sinks = self.configurator.sinks(cell, &setup.config).map_err(CellError::Broken)?;
-        let reporter = Reporter::new(sinks);
         let info = setup.run_info(&request);
-        if let Some(telemetry) = start_telemetry(&setup.env, &info) {
-            reporter.add_sink(telemetry);
-        }
+        let reporter = self.reporter(cell, CellSession::Task, setup, &info)?;
         let confirm = Arc::new(NoConfirmer);
         let io = RunIo { reporter: reporter.clone(), confirm, sandbox: None };
         let retry =
@@ -398,15 +408,26 @@ impl CellRunner<'_> {
             result.exit_code = info.exit_code(reason);
         }
         let timeout = done.runs.last().and_then(|ended| ended.deadline.remaining());
-        if let Err(error) = reporter.finish(&result, timeout) {
-            log::warn!("the output of {} is incomplete: {error}", cell.label());
-        }
+        finish_output(&reporter, cell, &result, timeout);
         let is_interrupted = matches!(result.stop_reason, Some(StopReason::UserInterrupt(_)));
         Ok((!is_interrupted).then(|| document(&result, cell)))
     }
-}
 
-impl CellRunner<'_> {
+    /// Returns the outputs of a session of a cell.
+    fn reporter(
+        &self,
+        cell: &BatchCell,
+        session: CellSession,
+        setup: &RunSetup,
+        info: &RunInfo,
+    ) -> Result<Reporter, CellError> {
+        let sinks = self.configurator.sinks(cell, session, &setup.config);
+        let reporter = Reporter::new(sinks.map_err(CellError::Broken)?);
+        if let Some(telemetry) = start_telemetry(&setup.env, info) {
+            reporter.add_sink(telemetry);
+        }
+        Ok(reporter)
+    }
     /// Evaluates the change of a cell, or resumes that, or reads it. Returns whether it was not interrupted.
     fn evaluate_change(
         &self,
@@ -422,26 +443,33 @@ impl CellRunner<'_> {
         let (has_price, window) = (limits.price.is_some(), limits.window);
         let answer = result["output"].as_str().unwrap_or_default();
         let patch = String::from_utf8_lossy(patch);
+        let task: Arc<str> = change_message(&cell.prompt(), &patch, answer, window).into();
+        let target = SessionTarget::Ephemeral;
+        let request = RunRequest::new(Arc::clone(&task), target, CostSource::Eval);
+        let info = step.setup.run_info(&request);
+        let reporter = self.reporter(cell, CellSession::Evaluation, &step.setup, &info)?;
         let run = SessionRun {
             setup: &step,
             store: self.store,
             session,
-            task: change_message(&cell.prompt(), &patch, answer, window).into(),
+            task,
             earlier_evaluations: Charge::default(),
             known_records: None,
             deadline: None,
         };
-        let reporter = Reporter::new(Vec::new());
-        let io = RunIo { reporter, confirm: Arc::new(NoConfirmer), sandbox: None };
-        let Some((_, report)) = run.run(&io)? else { return Ok(false) };
-        let evaluation = Evaluation::parse(&report.output);
-        let error = match &evaluation {
-            Some(_) => None,
-            None => Some(report.error.unwrap_or_else(|| "the answer is no evaluation".to_owned())),
-        };
-        if let Some(why) = &error {
-            log::warn!("the change of {} is not evaluated: {why}", cell.label());
+        let confirm = Arc::new(NoConfirmer);
+        let ran = run.run(&RunIo { reporter: reporter.clone(), confirm, sandbox: None });
+        // It has none if the evaluation was stored before.
+        let results = reporter.results(StopReason::InternalError, "the evaluation broke down");
+        if let Some(shown) = results.last() {
+            let timeout = step.setup.config.settings.limits.timeout.map(Duration::from);
+            finish_output(&reporter, cell, shown, timeout);
         }
+        let Some((_, report)) = ran? else { return Ok(false) };
+        let (evaluation, error) = match Evaluation::parse(&report.output) {
+            Ok(evaluation) => (Some(evaluation), None),
+            Err(why) => (None, Some(report.error.unwrap_or(why))),
+        };
         let cost = has_price.then(|| report.charge.money.as_dollars());
         result[CHANGE_EVALUATION] =
             json!(ChangeEvaluation { session_id: session.to_string(), cost, evaluation, error });
@@ -482,6 +510,18 @@ impl CellWorktree {
             self.worktrees.finish(self.worktree)?;
         }
         Ok(())
+    }
+}
+
+/// Completes the outputs of a session of a cell.
+fn finish_output(
+    reporter: &Reporter,
+    cell: &BatchCell,
+    result: &RunResult,
+    timeout: Option<Duration>,
+) {
+    if let Err(error) = reporter.finish(result, timeout) {
+        log::warn!("the output of {} is incomplete: {error}", cell.label());
     }
 }
 

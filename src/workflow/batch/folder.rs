@@ -184,14 +184,17 @@ impl BatchFolder {
         &self,
         session: SessionId,
     ) -> Result<SessionId, BatchFileError> {
-        let path = self.evaluation(session);
-        let stored = fs::read_to_string(&path).ok().and_then(|text| text.parse().ok());
-        if let Some(stored) = stored {
+        if let Some(stored) = self.find_evaluation(session) {
             return Ok(stored);
         }
         let new = SessionId::generate();
-        self.write(&path, new.to_string().as_bytes())?;
+        self.write(&self.evaluation(session), new.to_string().as_bytes())?;
         Ok(new)
+    }
+
+    /// Returns the session in which the change of this session is evaluated, if that has begun.
+    pub(super) fn find_evaluation(&self, session: SessionId) -> Option<SessionId> {
+        fs::read_to_string(self.evaluation(session)).ok()?.parse().ok()
     }
 
     /// Waits until no other process writes the results of all cells, and keeps others from it until the file is closed.

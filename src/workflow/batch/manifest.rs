@@ -114,6 +114,8 @@ pub struct ManifestProblem {
     pub line: usize,
     /// What is wrong.
     pub message: String,
+    /// What the user can do about it.
+    pub hints: Vec<String>,
 }
 
 impl fmt::Display for ManifestProblem {
@@ -206,7 +208,7 @@ impl<'a> EntryReader<'a> {
 
     pub(in crate::workflow) fn problem(&mut self, line: usize, message: impl Into<String>) {
         let (file, message) = (self.file.to_owned(), message.into());
-        self.problems.push(ManifestProblem { file, line, message });
+        self.problems.push(ManifestProblem { file, line, message, hints: Vec::new() });
     }
 
     /// Reads all entries; two must not have one id.

@@ -29,7 +29,7 @@ mod stored_sessions;
 
 pub use batch_run::{BatchEvent, BatchObserver, BatchRun, BatchRunError, LEASE_TIME};
 pub use cell::{BatchCell, CommonOptions, plain_name};
-pub use cell_run::{CellConfig, CellConfigurator, log_file_sinks};
+pub use cell_run::{CellConfig, CellConfigurator, CellSession, log_file_sinks};
 pub use comparison::{Comparison, ComparisonOutcome, Winner, WinnerBy, comparison_name};
 pub(in crate::workflow) use folder::refuse_link;
 pub use folder::{BatchFileError, BatchFolder};

@@ -213,6 +213,8 @@ pub struct CellFigures {
     pub tokens: u64,
     /// Whether its change was evaluated.
     pub is_evaluated: bool,
+    /// Tool calls that were denied.
+    pub denied_calls: usize,
 }
 
 word_enum! {
@@ -245,6 +247,7 @@ impl From<&CellRow> for CellFigures {
             duration_seconds: row.duration_seconds,
             tokens: row.tokens,
             is_evaluated: row.change_evaluation.is_some(),
+            denied_calls: row.denied_calls,
         }
     }
 }

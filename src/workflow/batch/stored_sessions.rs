@@ -1,24 +1,32 @@
 //! The sessions of a batch, as the coordination asks for them.
 
 use super::coordination::{Charge, SessionProbe};
+use super::folder::BatchFolder;
 use crate::app::DISPATCH_TOOL;
 use crate::journal::{SessionId, SessionStore};
-use crate::machine::{State, StateKind};
+use crate::machine::{RunStatus, State, StateKind, StopReason};
 
 /// The sessions in the folder of a batch.
 #[derive(Clone, Debug)]
-pub struct StoredSessions(pub SessionStore);
+pub struct StoredSessions {
+    /// Where they are stored.
+    pub store: SessionStore,
+    /// The folder of the batch.
+    pub folder: BatchFolder,
+}
 
 impl SessionProbe for StoredSessions {
     fn is_running(&self, session: SessionId) -> bool {
-        self.0.is_running(session).unwrap_or(false)
+        self.store.is_running(session).unwrap_or(false)
     }
 
     /// Only a session whose own call is known to have ended has a known charge. During a call of a sub-agent, and after
-    /// the end, when the answer may be evaluated, another session may have made the last call.
+    /// the end, when the answer may be evaluated, another session may have made the last call. After the end of an
+    /// evaluation of the change, none has.
     fn last_charge(&self, session: SessionId) -> Option<Charge> {
+        let evaluation = self.folder.find_evaluation(session);
         let (mut before, mut last) = (Charge::default(), None);
-        let replayed = self.0.replay(session, |history, _, _| {
+        let replayed = self.store.replay(evaluation.unwrap_or(session), |history, _, _| {
             let used = history.machine.state.run().used;
             let now = Charge { money: used.cost, tokens: used.tokens };
             if now != before {
@@ -33,6 +41,10 @@ impl SessionProbe for StoredSessions {
         let is_known = match state {
             State::Executing(state) => {
                 state.calls.iter().all(|call| &*call.call.name != DISPATCH_TOOL)
+            }
+            State::Done(_) => {
+                let is_answered = |reason: StopReason| reason.status() == RunStatus::Success;
+                evaluation.is_some() && state.outcome().is_some_and(|it| is_answered(it.reason))
             }
             state => matches!(state.kind(), StateKind::Preparing | StateKind::CallingChecking),
         };

@@ -27,8 +27,8 @@ use crate::workflow::batch::coordination::{
 };
 use crate::workflow::batch::{
     self, BatchCell, BatchEvent, BatchFolder, BatchManifest, BatchObserver, BatchResults, BatchRun,
-    BatchTask, CellConfig, CellConfigurator, CellRow, CommonOptions, LEASE_TIME, StoredSessions,
-    TaskOptions, TaskWorkspace, log_file_sinks,
+    BatchTask, CellConfig, CellConfigurator, CellRow, CellSession, CommonOptions, LEASE_TIME,
+    StoredSessions, TaskOptions, TaskWorkspace, log_file_sinks,
 };
 use crate::workspace::worktree::{BRANCH_PREFIX, Worktree, WorktreeError, Worktrees};
 
@@ -110,7 +110,7 @@ impl ParallelItems<'_> {
             lease_time: LEASE_TIME,
             durability,
             clock: Arc::new(SystemClock::start()),
-            sessions: Arc::new(StoredSessions(store.clone())),
+            sessions: Arc::new(StoredSessions { store: store.clone(), folder: folder.clone() }),
         };
         let coordinator = Arc::new(Coordinator::open(&path, &ids, settings)?);
         if self.is_repeated {
@@ -361,7 +361,12 @@ impl CellConfigurator for ItemConfigurator<'_> {
         Ok(CellConfig { config, agent, execution, options: options.clone(), evaluator: None })
     }
 
-    fn sinks(&self, _: &BatchCell, config: &Config) -> Result<Vec<Box<dyn ReportSink>>, String> {
+    fn sinks(
+        &self,
+        _: &BatchCell,
+        _: CellSession,
+        config: &Config,
+    ) -> Result<Vec<Box<dyn ReportSink>>, String> {
         let setup = &self.setup.setup;
         let mut sinks = log_file_sinks(config, &setup.env, &setup.config.workspace)?;
         sinks.push(Box::new(self.reporter.parallel_sink()));

@@ -44,12 +44,8 @@ const MAX_PARALLEL: u64 = 32;
 const MAX_NAME_LENGTH: usize = 64;
 
 impl Pipeline {
-    /// Parses the file of a pipeline.
-    ///
-    /// # Errors
-    ///
-    /// Returns every mistake that the file shows by itself, in the order of the lines.
-    pub fn parse(file: ManifestText<'_>) -> Result<Self, Vec<ManifestProblem>> {
+    /// Parses the file of a pipeline. Returns the steps that can be read, and every mistake that the file shows by itself.
+    pub fn parse(file: ManifestText<'_>) -> (Self, Vec<ManifestProblem>) {
         let mut reader = EntryReader::new(file.name, &STEP_KEYS, Path::new(""));
         let entries = read_entries(file, &["steps"]);
         let steps = reader.read_all(entries, "steps", read_step, |step| &step.definition.name);
@@ -58,7 +54,8 @@ impl Pipeline {
             check_references(&mut reader, step, &mut earlier);
         }
         reader.problems.sort_by_key(|problem| problem.line);
-        if reader.problems.is_empty() { Ok(Self { steps }) } else { Err(reader.problems) }
+        let problems = std::mem::take(&mut reader.problems);
+        (Self { steps }, problems)
     }
 
     /// Returns the workflow.
@@ -155,7 +152,8 @@ impl EntryReader<'_> {
         let field = entry.take(key)?;
         let number = field.value.as_u64().filter(|number| (1..=most).contains(number));
         if number.is_none() {
-            self.wrong_type(&field, key, &format!("a whole number from 1 to {most}"));
+            let message = format!("`{key}` has to be a whole number from 1 to {most}");
+            self.problem(field.line, message);
         }
         // There is one, so that nothing else is missing.
         Some(number.and_then(|number| u32::try_from(number).ok()).unwrap_or(1))
@@ -198,8 +196,9 @@ mod tests {
     use super::*;
 
     fn parse(text: &str) -> Result<Pipeline, Vec<String>> {
-        let parsed = Pipeline::parse(ManifestText { name: "p.toml", text });
-        parsed.map_err(|wrong| wrong.iter().map(ToString::to_string).collect())
+        let (pipeline, problems) = Pipeline::parse(ManifestText { name: "p.toml", text });
+        let problems: Vec<_> = problems.iter().map(ToString::to_string).collect();
+        if problems.is_empty() { Ok(pipeline) } else { Err(problems) }
     }
 
     #[test]

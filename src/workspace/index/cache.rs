@@ -1,8 +1,9 @@
 //! Stores an index between runs, in the user's cache folder.
 
-use std::fs::{self, File};
+use std::fs::{DirBuilder, File};
 use std::io::{self, Read, Write};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
@@ -63,7 +64,8 @@ impl IndexCache {
     }
 
     fn try_write(&self, index: &WorkspaceIndex) -> io::Result<()> {
-        fs::create_dir_all(&self.folder)?;
+        // The folder of the state, if it is made here, is closed to others as well.
+        DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)?;
         let stored = StoredIndex { created_at: unix_time(), index: index.clone() };
         let mut file = tempfile::NamedTempFile::new_in(&self.folder)?;
         file.write_all(&serde_json::to_vec(&stored)?)?;

@@ -145,6 +145,7 @@ impl Worktrees {
             workspace: workspace.clone(),
             subfolder: subfolder.unwrap_or_default(),
             session: None,
+            batch: None,
             repository: repository.zip(base).map(|(found, base)| RepositoryRecord {
                 git_dir: found.git_dir,
                 common_dir: found.common_dir,

@@ -480,6 +480,16 @@ impl Worktree {
         self.record.phase = WorktreePhase::InUse;
         self.locked.write(&self.record)
     }
+
+    /// Stores which session of a batch works in it, and the folder of the batch, which continues the session.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the record can't be written.
+    pub fn use_for_batch(&mut self, session: String, folder: &Path) -> Result<(), WorktreeError> {
+        self.record.batch = Some(real_path(folder));
+        self.use_for(Some(session))
+    }
 }
 
 impl WorktreeRecord {

@@ -31,6 +31,9 @@ pub(super) struct WorktreeRecord {
     /// The session that works in it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) session: Option<String>,
+    /// The folder of the batch that continues this session.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) batch: Option<PathBuf>,
     /// The repository; `None` for a copy of a folder without git.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) repository: Option<RepositoryRecord>,

@@ -16,6 +16,7 @@ use super::{
     CARRIED_EXTENSION, MANIFEST_EXTENSION, MERGE_EXTENSION, Worktree, Worktrees, examine,
     record_files, record_path,
 };
+use crate::workspace::open_folder::real_path;
 
 /// The end of the name of a worktree that is being removed: no path of a user leads there.
 const REMOVED_EXTENSION: &str = "removing";
@@ -192,12 +193,14 @@ impl Worktrees {
     }
 
     /// Finishes what killed processes were doing: removes what was not yet made or was being removed, and worktrees in
-    /// which nothing was done. Returns a sentence for each worktree.
-    pub fn sweep(&self) -> Vec<String> {
-        let mut sentences = Vec::new();
+    /// which nothing was done. Returns a sentence for each worktree. Those that a batch in this folder continues stay.
+    pub fn sweep(&self, batches: Option<&Path>) -> Vec<String> {
+        let (mut sentences, batches) = (Vec::new(), batches.map(real_path));
         for project in fs::read_dir(&self.root).into_iter().flatten().flatten() {
             let records = record_files(&project.path());
-            let swept = records.iter().filter_map(|path| self.sweep_one(path).transpose());
+            let swept = records
+                .iter()
+                .filter_map(|path| self.sweep_one(path, batches.as_deref()).transpose());
             sentences.extend(swept.map(|result| result.unwrap_or_else(|error| error.to_string())));
             for folder in fs::read_dir(project.path()).into_iter().flatten().flatten() {
                 if let Err(error) = sweep_orphan(&folder.path()) {
@@ -210,7 +213,11 @@ impl Worktrees {
         sentences
     }
 
-    fn sweep_one(&self, path: &Path) -> Result<Option<String>, WorktreeError> {
+    fn sweep_one(
+        &self,
+        path: &Path,
+        batches: Option<&Path>,
+    ) -> Result<Option<String>, WorktreeError> {
         let mut locked = match LockedRecord::lock(path) {
             Ok(Some(locked)) => locked,
             Ok(None) => return Ok(None),
@@ -254,7 +261,11 @@ impl Worktrees {
                     self.discard(&folder, &record, locked)?;
                     return Ok(None);
                 }
-                if record.phase == WorktreePhase::Kept {
+                let is_continued =
+                    |batch: &PathBuf| batches.is_some_and(|batches| batch.starts_with(batches));
+                if record.phase == WorktreePhase::Kept
+                    || record.batch.as_ref().is_some_and(is_continued)
+                {
                     return Ok(None);
                 }
                 self.sweep_used(&folder, record, locked).map(Some)

@@ -3,13 +3,17 @@
 use std::fs;
 use std::path::Path;
 
+use architect::journal::SessionStore;
+use architect::model::{Durability, MicroUsd, Tokens};
+use architect::workflow::batch::coordination::{Charge, SessionProbe};
+use architect::workflow::batch::{BatchFolder, StoredSessions};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 use crate::cli::worktrees::fixture::Project;
 use crate::kit::chat;
 use crate::kit::cli::{CommandResult, wait_for_exit, wait_until};
-use crate::kit::server::Server;
+use crate::kit::server::{ScriptedReply, Server};
 
 /// A delay that no test waits for.
 const LONG: u64 = 600_000;
@@ -230,13 +234,26 @@ fn an_evaluation_of_the_changes_decides_before_the_cost() {
     let file = project.variants(&variants);
     let args = ["compare", "Do it.", "--mode", "yolo", "--jobs", "1", "--variants", &file];
     let args = [&args[..], &["--config", config.to_str().unwrap(), "--judge", "second"]].concat();
+    let log = project.cli.home().join("events.jsonl");
+    let args = [&args[..], &["--log-file", log.to_str().unwrap()]].concat();
     let args = [&args[..], &["--check", "test -e b.txt"]].concat();
+    let collector = Server::repeating([ScriptedReply::with_length(200, "{}")]);
     let compare = |more: &[&str]| {
         let mut command = project.cli.command(&[&args[..], more].concat());
-        wait_for_exit(command.env("MY_KEY", "k").spawn().unwrap())
+        command.env("MY_KEY", "k").env("OTEL_EXPORTER_OTLP_ENDPOINT", collector.url(""));
+        wait_for_exit(command.spawn().unwrap())
     };
     let ran = compare(&["--json"]);
     assert_eq!(ran.code, 2, "{}", ran.err);
+    assert!(
+        ran.err.contains("\n    evaluation: not completed (0.90): It is empty."),
+        "{}",
+        ran.err
+    );
+    let spans: String = collector.requests().into_iter().map(|request| request.body).collect();
+    assert_eq!(spans.matches("\"invoke_agent eval\"").count(), 2, "{spans}");
+    let events = fs::read_to_string(log).unwrap();
+    assert_eq!(events.matches("\"agent\":\"eval\"").count(), 2, "{events}");
     let document = ran.json();
     assert_eq!(
         (&document["winner"], &document["winner_by"]),
@@ -300,9 +317,21 @@ fn an_interrupted_evaluation_is_resumed() {
     kill_process(Pid::from_child(&child), Signal::INT).unwrap();
     assert_eq!(wait_for_exit(child).code, 130);
     let before = journal().unwrap();
+    // What the evaluation has cost is known when it is stored: if its worker is killed then, no more counts as spent.
+    let last_charge = || {
+        let store = SessionStore::open(&out, Durability::Os).unwrap();
+        let folder = BatchFolder::create(&out).unwrap();
+        let mut cells = fs::read_dir(out.join("cells")).unwrap().flatten().map(|it| it.path());
+        let result = cells.find(|path| path.extension().is_some_and(|end| end == "json")).unwrap();
+        let session = result.file_stem().unwrap().to_str().unwrap().parse().unwrap();
+        StoredSessions { store, folder }.last_charge(session)
+    };
+    assert_eq!(last_charge(), None);
     project.model("judge", &answer(0));
     let ran = project.cli.run(&args);
     assert_eq!(ran.code, 0, "{}", ran.err);
+    assert!(!ran.err.contains("killed run"), "{}", ran.err);
+    assert_eq!(last_charge(), Some(Charge { money: MicroUsd(30), tokens: Tokens(30) }));
     let document = ran.json();
     assert!(journal().unwrap().starts_with(&before), "another session");
     assert_eq!(values(&document, "change_evaluation")[0]["completed"], true, "{document}");
@@ -389,6 +418,7 @@ fn a_killed_comparison_goes_on_where_it_was() {
         project.model("m", &script("echo ran >> ran", 10, 0));
         let ran = project.cli.run(&[&args[..], &["--json"]].concat());
         assert_eq!(ran.code, 0, "{}", ran.err);
+        assert!(!ran.err.contains("killed run"), "the worktrees are its own: {}", ran.err);
         let document = ran.json();
         assert_eq!(values(&document, "lines_added"), [1, 1, 1], "{document}");
         assert_eq!(project.branches().len(), 3);

@@ -319,16 +319,17 @@ fn the_budget_is_that_of_all_steps() {
 #[test]
 fn every_mistake_is_reported_and_nothing_is_started() {
     let pipeline = PipelineFixture::new(
-        "[[steps]]\nname = \"a\"\nprompt = \"x\"\nmodle = \"m\"\n\
+        "[[steps]]\nname = \"a\"\nprompt = \"x\"\nmodle = \"m\"\nagent = \"unknown\"\n\
          [[steps]]\nname = \"b\"\nprompt = \"{{steps.c.output}}\"\nrepeat = true\n",
     );
     let ran = pipeline.run(&[]);
     assert_eq!(ran.code, 3, "{}", ran.err);
     for part in [
-        "3 mistakes",
+        "4 mistakes",
+        "steps.toml:1: unknown agent `unknown`",
         "steps.toml:4: unknown key `modle`",
-        "steps.toml:5: `prompt` uses `c`, which is not an earlier step",
-        "steps.toml:8: `repeat` has to be a whole number",
+        "steps.toml:6: `prompt` uses `c`, which is not an earlier step",
+        "steps.toml:9: `repeat` has to be a whole number",
         "nothing was started",
     ] {
         assert!(ran.err.contains(part), "{part}: {}", ran.err);

@@ -1,6 +1,6 @@
 //! A batch as an Indexed Job of Kubernetes.
 
-use super::{EmittedBatch, STOP_SECONDS};
+use super::{EmittedBatch, STOP_SECONDS, batch_comment};
 use crate::view::sanitize;
 
 /// A manifest of Kubernetes that runs a batch.
@@ -26,8 +26,7 @@ impl KubernetesJob {
     pub fn render(&self) -> String {
         let Self { batch, image, claim, secret, cpu, memory } = self;
         let EmittedBatch { name, folder, words, part_words, cells, nodes } = batch;
-        let comment =
-            format!("{cells} cells of the batch {}, in {nodes} parts", sanitize::line(name));
+        let comment = batch_comment(name, *cells, nodes.get());
         let job = batch.job_name().to_ascii_lowercase().replace('_', "-");
         let job = job.trim_end_matches('-');
         let words: String = words

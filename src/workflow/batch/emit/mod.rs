@@ -10,7 +10,8 @@ pub use kubernetes::KubernetesJob;
 pub use slurm::SlurmScript;
 
 use super::cell::plain_name;
-use crate::view::sanitize::is_harmful;
+use crate::model::pluralize;
+use crate::view::sanitize::{self, is_harmful};
 
 /// A batch that another machine runs.
 #[derive(Clone, Debug)]
@@ -37,6 +38,12 @@ impl EmittedBatch {
     fn job_name(&self) -> String {
         format!("architect-{}", plain_name(&self.name))
     }
+}
+
+/// Returns what is emitted, in words.
+fn batch_comment(name: &str, cells: usize, parts: usize) -> String {
+    let (cells, parts) = (pluralize(cells, "cell", "cells"), pluralize(parts, "part", "parts"));
+    format!("{cells} of the batch {}, in {parts}", sanitize::line(name))
 }
 
 /// Returns a word as bash reads it, in one line.

@@ -2,8 +2,7 @@
 
 use std::fmt::Write;
 
-use super::{EmittedBatch, STOP_SECONDS, shell_word};
-use crate::view::sanitize;
+use super::{EmittedBatch, STOP_SECONDS, batch_comment, shell_word};
 
 /// A script that submits a batch to Slurm, and that the jobs run.
 #[derive(Clone, Debug)]
@@ -29,8 +28,7 @@ impl SlurmScript {
     /// Returns the text of the script.
     pub fn render(&self) -> String {
         let EmittedBatch { name, folder, words, part_words, cells, nodes } = &self.batch;
-        let comment =
-            format!("{cells} cells of the batch {}, in {nodes} parts", sanitize::line(name));
+        let comment = batch_comment(name, *cells, nodes.get());
         let options = [
             format!("--job-name={}", self.batch.job_name()),
             "--nodes=1".to_owned(),

@@ -41,6 +41,15 @@ limits = { max_steps = -1 }
     assert!(!batch.out("").exists());
 }
 
+/// A single mistake has the hints that a run would give.
+#[test]
+fn a_missing_model_is_reported_with_what_helps() {
+    let batch = Batch::with_tasks(&["a", "b"], ANSWER);
+    let ran = batch.cli.run(&["batch", "tasks.jsonl", "--out", "out"]);
+    let expected = "no model is chosen\n  hint: name one: --model PROVIDER/NAME";
+    assert!(ran.code == 3 && ran.err.contains(expected), "{}", ran.err);
+}
+
 #[test]
 fn settings_models_and_agents_are_checked_before_anything_is_started() {
     let batch = Batch::new();

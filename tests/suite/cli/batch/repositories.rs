@@ -43,6 +43,10 @@ fn each_task_has_a_worktree_of_its_own_and_leaves_a_patch() {
     let batch = on_repository();
     let ran = batch.run(&["--jobs", "2"]);
     assert_eq!(ran.code, 2, "{}", ran.err);
+    // Commands of the model, and those of the manifest: no one gets in the way of another.
+    assert!(!ran.err.contains("warn: "), "{}", ran.err);
+    let listed = batch.cli.run(&["sessions", "list"]);
+    assert!(!listed.err.contains("was open to others"), "{}", listed.err);
     let checks = |result: &Value| {
         let checks = result["checks"].as_array().unwrap();
         checks.iter().map(|check| check["passed"].as_bool().unwrap()).collect::<Vec<_>>()

@@ -28,6 +28,18 @@ fn every_cell_has_a_result_and_a_session() {
     assert_eq!(ran.code, 0, "{}", ran.err);
 }
 
+/// No one is asked. A model that goes on without the call may still succeed, so the command says what was denied.
+#[test]
+fn denied_calls_are_reported_once() {
+    let batch = Batch::with_tasks(&["a", "b"], &appending(0));
+    let args = ["batch", "tasks.jsonl", "--out", "out", "--model", "scripted/script.toml"];
+    let ran = batch.cli.run(&args);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    assert!(ran.err.contains("2 calls were denied, and no one is asked"), "{}", ran.err);
+    let again = batch.cli.run(&args);
+    assert!(again.code == 0 && !again.err.contains("denied"), "{}", again.err);
+}
+
 #[test]
 fn the_same_command_again_runs_nothing_twice_and_a_changed_task_runs_again() {
     let batch = Batch::with_tasks(&["a", "b"], &appending(0));
