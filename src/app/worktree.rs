@@ -81,7 +81,7 @@ impl ConfinedGit for SandboxedGit<'_> {
 /// Returns what is in a worktree, for the result of its run.
 pub fn worktree_result(worktree: &Worktree) -> WorktreeResult {
     let (changes, is_kept) = worktree
-        .changes()
+        .outcome()
         .inspect_err(|error| log::warn!("the changes in the worktree are unknown: {error}"))
         .map_or((None, true), |(changes, is_kept)| (Some(changes), is_kept));
     let name = worktree.name().to_owned();

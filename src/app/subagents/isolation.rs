@@ -152,15 +152,17 @@ impl SubagentWorktrees {
                 with_changes(output, changes)
             }
             Err(error) => {
-                let reason = match &error {
-                    WorktreeError::Conflicts { conflicts, .. } => conflicts.join("\n"),
-                    error => error.to_string(),
+                let result = match &error {
+                    WorktreeError::Conflicts { conflicts, .. } => {
+                        format!("NOT applied to your files, none of them: {}", conflicts.join("\n"))
+                    }
+                    error @ WorktreeError::UnfinishedMerge { .. } => {
+                        format!("NOT applied to your files completely: {error}")
+                    }
+                    error => format!("NOT applied to your files, none of them: {error}"),
                 };
                 let stays = self.keep(worktree, confined).unwrap_or_default();
-                let text = format!(
-                    "{}\n\n[Its changes were NOT applied to your files, none of them: {reason}\n{stays}]",
-                    output.text
-                );
+                let text = format!("{}\n\n[Its changes were {result}\n{stays}]", output.text);
                 ToolOutput { text, changes: Vec::new(), status: ToolStatus::Failed, ..output }
             }
         }

@@ -81,9 +81,13 @@ fn remove(
     workspace: &Path,
 ) -> Result<(Value, String), CliError> {
     let worktree = worktrees.open(workspace, name)?;
-    let (changes, has_work) = worktree.changes()?;
+    let changes = worktree.changes();
     worktrees.remove(worktree, force)?;
-    let lost = if has_work { format!("; lost: {changes}") } else { String::new() };
+    let lost = match changes {
+        Ok((changes, true)) => format!("; lost: {changes}"),
+        Ok((_, false)) => String::new(),
+        Err(error) => format!("; what was in it is not known: {error}"),
+    };
     Ok((json!({"name": name, "removed": true}), format!("worktree {name} removed{lost}\n")))
 }
 

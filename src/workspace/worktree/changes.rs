@@ -66,7 +66,8 @@ pub(super) fn reveal_files(
     Ok(())
 }
 
-/// Returns the first folder with a repository of its own that the work tree has as a submodule: its commits are nowhere else.
+/// Returns the first folder with a repository of its own that the work tree has as a submodule: its commits may be nowhere
+/// else.
 pub(super) fn nested_repository(
     tree: &GitTree,
     folder: &Path,
@@ -74,7 +75,8 @@ pub(super) fn nested_repository(
     let listed = tree.query(&["ls-files", "-s", "-z"])?;
     let links = listed.split(|byte| *byte == 0).filter(|line| line.starts_with(b"160000 "));
     let mut paths = links.filter_map(|line| line.splitn(2, |byte| *byte == b'\t').nth(1));
-    Ok(paths.find(|path| folder.join(path_of(path)).join(".git").is_dir()).map(path_of))
+    let is_set_up = |path: &&[u8]| folder.join(path_of(path)).join(".git").exists();
+    Ok(paths.find(is_set_up).map(path_of))
 }
 
 /// Returns the state of a work tree with this branch.
@@ -92,8 +94,11 @@ pub(super) fn git_state(
         hash.update([0]);
     }
     // A submodule that was set up has a repository here, which could have commits of its own.
-    let modules =
-        fs::read_dir(tree.git_dir().join("modules")).is_ok_and(|mut found| found.next().is_some());
+    let path = tree.git_dir().join("modules");
+    let modules = match fs::read_dir(&path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => false,
+        modules => modules.map_err(WorktreeError::io("read", &path))?.next().is_some(),
+    };
     hash.update([u8::from(modules)]);
     let args = [
         "status",
@@ -104,7 +109,10 @@ pub(super) fn git_state(
         "--ignore-submodules=dirty",
     ];
     let (mut uncommitted, mut untracked) = (Vec::new(), Vec::new());
-    let listed = tree.query(&args)?;
+    let (listed, unread) = tree.list(&args)?;
+    if let Some(message) = unread {
+        return Err(WorktreeError::Git { command: "status".to_owned(), message });
+    }
     let top = open_tree(folder)?;
     for line in listed.split(|byte| *byte == 0).filter(|line| !line.is_empty()) {
         let fields = match line[0] {

@@ -392,7 +392,7 @@ impl NewWorktree<'_> {
                 self.write_recorded(recorded)?;
                 // What was done in another worktree until then is to be merged as well.
                 if recorded.workspace == self.request.workspace {
-                    self.carry(&changed_paths(&tree)?.0)?;
+                    self.carry(&changed_paths(&tree)?.paths)?;
                 }
             }
         }
@@ -416,7 +416,10 @@ impl NewWorktree<'_> {
         let staged =
             main.query(&[&diff[..], &["--cached", "--ignore-submodules=none", "HEAD"]].concat())?;
         let staged = index_lines(&staged)?;
-        let (paths, repositories) = changed_paths(main)?;
+        let ChangedPaths { paths, repositories, unread } = changed_paths(main)?;
+        if let Some(warning) = unread {
+            self.notices.push(format!("not all changes are carried over: {warning}"));
+        }
         if !repositories.is_empty() {
             let names = repositories.join(", ");
             self.notices
@@ -456,13 +459,21 @@ impl NewWorktree<'_> {
     }
 }
 
-/// Returns the paths that differ from the commit that is checked out or that git neither knows nor ignores; and the
-/// repositories among them.
-fn changed_paths(tree: &GitTree) -> Result<(BTreeSet<PathBuf>, Vec<String>), WorktreeError> {
+/// What differs from the commit that is checked out, or is neither known to git nor ignored.
+struct ChangedPaths {
+    /// Files and links.
+    paths: BTreeSet<PathBuf>,
+    /// Folders with a repository of their own.
+    repositories: Vec<String>,
+    /// The warning of git about a folder that it could not read.
+    unread: Option<String>,
+}
+
+fn changed_paths(tree: &GitTree) -> Result<ChangedPaths, WorktreeError> {
     let differs =
         ["diff-index", "-z", "--no-renames", "--name-only", "--ignore-submodules=all", "HEAD"];
     let changed = tree.query(&differs)?;
-    let others = tree.query(&["ls-files", "--others", "--exclude-standard", "-z"])?;
+    let (others, unread) = tree.list(&["ls-files", "--others", "--exclude-standard", "-z"])?;
     let (mut paths, mut repositories) = (BTreeSet::new(), Vec::new());
     for name in changed.split(|byte| *byte == 0).chain(others.split(|byte| *byte == 0)) {
         match name.last() {
@@ -472,7 +483,7 @@ fn changed_paths(tree: &GitTree) -> Result<(BTreeSet<PathBuf>, Vec<String>), Wor
             Some(_) => drop(paths.insert(path_of(name))),
         }
     }
-    Ok((paths, repositories))
+    Ok(ChangedPaths { paths, repositories, unread })
 }
 
 /// Returns lines for `git update-index --index-info` that make the changes of a raw diff.

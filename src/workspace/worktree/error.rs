@@ -84,6 +84,16 @@ pub enum WorktreeError {
         /// The conflicts, a line or more each.
         conflicts: Vec<String>,
     },
+    /// Files were changed, and it failed before the end.
+    #[error(
+        "the merge of the worktree '{name}' is not complete: {reason}; `architect worktrees merge {name}` completes it"
+    )]
+    UnfinishedMerge {
+        /// Its name.
+        name: String,
+        /// The reason.
+        reason: String,
+    },
     /// Git failed.
     #[error("git {command} failed: {message}")]
     Git {
@@ -115,6 +125,9 @@ impl WorktreeError {
 
     /// Returns whether the user can fix it. Otherwise it is a failure of the system.
     pub fn is_user_error(&self) -> bool {
-        !matches!(self, Self::Git { .. } | Self::Io { .. } | Self::Recorded(_))
+        !matches!(
+            self,
+            Self::Git { .. } | Self::Io { .. } | Self::Recorded(_) | Self::UnfinishedMerge { .. }
+        )
     }
 }

@@ -52,6 +52,9 @@ const FILTER_SETTINGS: [(&str, &str); 4] =
 /// The settings of a hook in the configuration, each with the value that turns it off.
 const HOOK_SETTINGS: [(&str, &str); 3] = [("enabled", "false"), ("event", ""), ("command", "true")];
 
+/// How git warns of a folder that it can't read.
+const UNREADABLE: &str = "warning: could not open directory";
+
 /// A program of git, with the environment of the user.
 #[derive(Clone, Debug)]
 pub struct GitProgram {
@@ -103,6 +106,18 @@ impl GitTree {
     pub(super) fn query(&self, args: &[&str]) -> Result<Vec<u8>, WorktreeError> {
         match self.run(args, None, None)? {
             (Some(0), output, _) => Ok(output),
+            (_, _, message) => Err(failed(args, &message)),
+        }
+    }
+
+    /// Returns the output of a command that lists files; and the warning of git if it could not read a folder, which it
+    /// takes for an empty one then.
+    pub(super) fn list(&self, args: &[&str]) -> Result<(Vec<u8>, Option<String>), WorktreeError> {
+        match self.run(args, None, None)? {
+            (Some(0), output, message) => {
+                let warning = message.lines().find(|line| line.starts_with(UNREADABLE));
+                Ok((output, warning.map(str::to_owned)))
+            }
             (_, _, message) => Err(failed(args, &message)),
         }
     }

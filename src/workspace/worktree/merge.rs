@@ -5,8 +5,9 @@
 //! completed by the next one (`merge_log`).
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
+use std::fs::{self, File};
 use std::mem::take;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use cap_std::fs::Dir;
@@ -15,14 +16,14 @@ use super::changes::WorktreeState;
 use super::error::WorktreeError;
 use super::git::{GitTree, path_of};
 use super::merge_log::{MergeLog, PlannedChange};
-use super::record::WorktreePhase;
+use super::record::{WorktreePhase, WorktreeRecord};
 use super::repository::Repository;
 use super::tree_copy::{EntryContent, TreeManifest, open_tree};
 use super::{
     CARRIED_EXTENSION, ConfinedGit, MANIFEST_EXTENSION, Worktree, Worktrees, examine, read_manifest,
 };
 use crate::model::FileChange;
-use crate::workspace::open_folder::{open_below, open_parent};
+use crate::workspace::open_folder::{create_below, open_below, open_parent};
 
 /// How a worktree was merged.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -112,27 +113,44 @@ impl Worktrees {
         if changes.is_empty() {
             return Ok(MergeOutcome::Nothing);
         }
-        let plan = match &worktree.tree {
+        let MergePlan { top, files, forward } = match &worktree.tree {
             Some(tree) => self.merge_branch(worktree, tree, &state, confined)?,
-            None => MergePlan::Files(merge_copy(worktree)?),
+            None => merge_copy(worktree)?,
         };
-        let (outcome, changes) = match plan {
-            MergePlan::FastForward(commit) => (MergeOutcome::FastForward(commit), Vec::new()),
-            MergePlan::Files((_, files)) if files.is_empty() && before.is_empty() => {
-                (MergeOutcome::Nothing, Vec::new())
+        let mut changes = Vec::new();
+        if !files.is_empty() {
+            let log = MergeLog { digest: state.digest.clone(), top: top.clone(), files };
+            log.store(&worktree.folder)?;
+            changes = log.make(&worktree.folder)?;
+        }
+        // What is in the files already was made before the interrupt.
+        before.retain(|old| changes.iter().all(|new| new.path != old.path));
+        changes.append(&mut before);
+        let moved = forward.map(|forward| forward.make(&worktree.record, worktree.locked.file()));
+        let outcome = match moved {
+            Some(Ok(commit)) => {
+                changes.clear();
+                MergeOutcome::FastForward(commit)
             }
-            MergePlan::Files((top, files)) => {
-                let log = MergeLog { digest: state.digest.clone(), top, files };
-                log.store(&worktree.folder)?;
-                let mut changes =
-                    log.make(&worktree.folder).map_err(|why| worktree.refused(why))?;
-                // What is in the files already was made before the interrupt.
-                before.retain(|old| changes.iter().all(|new| new.path != old.path));
-                changes.append(&mut before);
-                (MergeOutcome::Files(changes.clone()), changes)
+            Some(Err(error)) => {
+                // The files are merged; the user's index or branch has something else by now.
+                log::debug!("no fast-forward: {error}");
+                MergeOutcome::Files(changes.clone())
             }
+            None if changes.is_empty() => MergeOutcome::Nothing,
+            None => MergeOutcome::Files(changes.clone()),
         };
-        worktree.note_merge(state.digest, changes, confined.is_none())?;
+        if let (MergeOutcome::FastForward(_), Some(confined)) = (&outcome, confined) {
+            // Otherwise git would read the new files at its next look.
+            let refreshed = confined.run(&top, &["update-index", "-q", "--refresh"]);
+            let _ = refreshed.inspect_err(|message| log::debug!("no refresh: {message}"));
+        }
+        let name = worktree.record.name.clone();
+        let noted = worktree.note_merge(state.digest, changes, confined.is_none());
+        noted.map_err(|error| match outcome {
+            MergeOutcome::Nothing => error,
+            _ => WorktreeError::UnfinishedMerge { name, reason: error.to_string() },
+        })?;
         Ok(outcome)
     }
 
@@ -163,44 +181,87 @@ impl Worktrees {
         let (_, base) = main.status(&["merge-base", "HEAD", &tip])?;
         let base = String::from_utf8_lossy(&base).trim().to_owned();
         let head = main.commit("HEAD")?.unwrap_or_default();
-        if let Some(confined) = confined
-            && state.uncommitted.is_empty()
-            && base == head
-            && tip != head
-        {
-            // What git ignores in the user's tree is not git's to overwrite.
-            let merge = [
-                "merge",
-                "--ff-only",
-                "--quiet",
-                "--no-verify-signatures",
-                "--no-overwrite-ignore",
-                &tip,
-            ];
-            match confined.run(&top, &merge) {
-                Ok(()) => return Ok(MergePlan::FastForward(tip)),
-                // The user has changes in the same files.
-                Err(message) => log::debug!("no fast-forward: {message}"),
-            }
-        }
+        let is_forward =
+            confined.is_some() && state.uncommitted.is_empty() && base == head && tip != head;
         let recorded = worktree.record.repository.as_ref().map(|found| found.base.clone());
         let base = if base.is_empty() { recorded.unwrap_or_default() } else { base };
         let files = branch_files(tree, &main, &worktree.folder, state, &base);
-        let mut files = files.map_err(|error| match error {
+        let BranchFiles { mut files, submodules, hidden } = files.map_err(|error| match error {
             BranchError::Conflict(why) => refused(why),
             BranchError::Other(error) => error,
         })?;
+        let is_forward = is_forward
+            && files.iter().all(MergedFile::is_free)
+            && (hidden.is_empty() || are_hidden(&main, &top, &hidden)?);
+        if !is_forward {
+            if let Some(path) = submodules.first() {
+                return Err(refused(format!("{}: a submodule has changed", path.display())));
+            }
+            if let Some(path) = hidden.first() {
+                let why = format!("{}: a sparse checkout leaves it out", path.display());
+                return Err(refused(why));
+            }
+        }
         use_carried_base(&worktree.folder, &mut files)?;
-        Ok(MergePlan::Files(plan(worktree, &top, files, Some(&main))?))
+        let files = plan(worktree, &top, files, Some(&main))?;
+        let forward = is_forward.then_some(Forward { main, head, tip, submodules, hidden });
+        Ok(MergePlan { top, files, forward })
     }
 }
 
 /// How a worktree is merged.
-enum MergePlan {
-    /// The branch of the user was moved forward to this commit.
-    FastForward(String),
-    /// These files are to be changed.
-    Files((PathBuf, Vec<PlannedChange>)),
+struct MergePlan {
+    /// The top of the user's tree.
+    top: PathBuf,
+    /// The files that are to be changed.
+    files: Vec<PlannedChange>,
+    /// How the branch of the user is moved after that, if it is.
+    forward: Option<Forward>,
+}
+
+/// A branch that is moved forward to the commit of a worktree, whose files are in the user's tree already. Git would write
+/// them in the middle of its work: a full disk or a kill would leave some of them.
+struct Forward {
+    main: GitTree,
+    head: String,
+    tip: String,
+    /// Submodules that are new or at another commit: their files are in repositories of their own.
+    submodules: Vec<PathBuf>,
+    /// Files that a sparse checkout leaves out.
+    hidden: Vec<PathBuf>,
+}
+
+impl Forward {
+    /// Moves the index and then the branch. Returns the commit.
+    fn make(&self, record: &WorktreeRecord, lock: &File) -> Result<String, WorktreeError> {
+        let Self { main, head, tip, submodules, hidden } = self;
+        if let (Some(top), false) = (main.work_tree(), submodules.is_empty()) {
+            let top = open_tree(top)?;
+            for path in submodules {
+                create_below(&top, path).map_err(WorktreeError::io("create", path))?;
+            }
+        }
+        // What the user has staged beside it stays staged.
+        let read_tree = |from: &str, to: &str| {
+            main.change(&["read-tree", "-i", "-m", from, to], None, lock)?;
+            if hidden.is_empty() {
+                return Ok(());
+            }
+            let names =
+                hidden.iter().flat_map(|path| [path.as_os_str().as_bytes(), b"\0"].concat());
+            let names: Vec<u8> = names.collect();
+            main.change(&["update-index", "--skip-worktree", "-z", "--stdin"], Some(&names), lock)
+        };
+        read_tree(head, tip)?;
+        let reason = format!("merge {}: Fast-forward", record.branch());
+        let update = format!("update ORIG_HEAD {head}\nupdate HEAD {tip} {head}\n");
+        let update_ref = ["update-ref", "-m", &reason, "--stdin"];
+        let moved = main.change(&update_ref, Some(update.as_bytes()), lock);
+        if moved.is_err() {
+            let _ = read_tree(tip, head);
+        }
+        moved.map(|()| tip.clone())
+    }
 }
 
 impl Worktree {
@@ -242,20 +303,65 @@ impl From<WorktreeError> for BranchError {
     }
 }
 
-/// Returns the files that differ between a commit and a work tree.
+impl MergedFile {
+    /// Returns whether the user has no change of the same file.
+    fn is_free(&self) -> bool {
+        match &self.base {
+            BaseContent::Blob { is_unchanged, .. } => *is_unchanged,
+            BaseContent::Absent | BaseContent::Digest(_) | BaseContent::Carried(_) => true,
+        }
+    }
+}
+
+/// Returns whether a sparse checkout of the user leaves these files out.
+fn are_hidden(main: &GitTree, top: &Path, paths: &[PathBuf]) -> Result<bool, WorktreeError> {
+    let sparse = main.line(&["config", "--bool", "core.sparseCheckout"])?;
+    let top = open_tree(top)?;
+    for path in paths {
+        if read(&top, path)? != EntryContent::Absent {
+            return Ok(false);
+        }
+    }
+    Ok(sparse.as_deref() == Some("true"))
+}
+
+/// What differs between a commit and a work tree.
+struct BranchFiles {
+    files: Vec<MergedFile>,
+    /// Submodules that are new or at another commit.
+    submodules: Vec<PathBuf>,
+    /// Files that a sparse checkout leaves out.
+    hidden: Vec<PathBuf>,
+}
+
+/// Returns what differs between a commit and a work tree.
 fn branch_files(
     tree: &GitTree,
     main: &GitTree,
     folder: &Path,
     state: &WorktreeState,
     base: &str,
-) -> Result<Vec<MergedFile>, BranchError> {
+) -> Result<BranchFiles, BranchError> {
     let diff = ["diff-index", "-z", "--no-renames", "--ignore-submodules=dirty"];
     let theirs = raw_changes(&tree.query(&[&diff[..], &[base]].concat())?);
     let ours = raw_changes(&main.query(&[&diff[..], &[base]].concat())?);
     let top = open_tree(folder)?;
-    let mut files = Vec::new();
+    let mut left_out = BTreeSet::new();
+    for tree in [tree, main] {
+        let listed = tree.query(&["ls-files", "-t", "-z"])?;
+        let listed = listed.split(|byte| *byte == 0).filter_map(|line| line.strip_prefix(b"S "));
+        left_out.extend(listed.map(path_of));
+    }
+    let (mut files, mut submodules, mut hidden) = (Vec::new(), Vec::new(), Vec::new());
     for (path, change) in &theirs {
+        if change.is_other_commit {
+            submodules.push(path.clone());
+            continue;
+        }
+        if left_out.contains(path) {
+            hidden.push(path.clone());
+            continue;
+        }
         if change.is_submodule {
             return Err(BranchError::Conflict(format!(
                 "{}: a submodule has changed",
@@ -278,7 +384,7 @@ fn branch_files(
         }
         files.push(MergedFile { path: path.clone(), base: BaseContent::Absent, theirs: entry });
     }
-    Ok(files)
+    Ok(BranchFiles { files, submodules, hidden })
 }
 
 /// Lets the changes of files that were carried over begin at what was carried over.
@@ -311,6 +417,8 @@ struct RawChange {
     /// The blob before.
     old: Option<String>,
     is_submodule: bool,
+    /// Whether a submodule is new or at another commit.
+    is_other_commit: bool,
 }
 
 fn raw_changes(diff: &[u8]) -> BTreeMap<PathBuf, RawChange> {
@@ -321,8 +429,9 @@ fn raw_changes(diff: &[u8]) -> BTreeMap<PathBuf, RawChange> {
         let fields: Vec<&str> = head.trim_start_matches(':').split(' ').collect();
         let [old_mode, mode, id, ..] = fields[..] else { continue };
         let is_submodule = [old_mode, mode].contains(&"160000");
+        let is_other_commit = mode == "160000" && ["000000", mode].contains(&old_mode);
         let old = (old_mode != "000000").then(|| id.to_owned());
-        changes.insert(path_of(path), RawChange { old, is_submodule });
+        changes.insert(path_of(path), RawChange { old, is_submodule, is_other_commit });
     }
     changes
 }
@@ -337,7 +446,7 @@ fn read_theirs(top: &Dir, path: &Path) -> Result<EntryContent, WorktreeError> {
     if is_folder { Ok(EntryContent::Absent) } else { read(top, path) }
 }
 
-fn merge_copy(worktree: &Worktree) -> Result<(PathBuf, Vec<PlannedChange>), WorktreeError> {
+fn merge_copy(worktree: &Worktree) -> Result<MergePlan, WorktreeError> {
     let Worktree { folder, record, .. } = worktree;
     let before = read_manifest(folder)?;
     let top = open_tree(folder)?;
@@ -350,7 +459,8 @@ fn merge_copy(worktree: &Worktree) -> Result<(PathBuf, Vec<PlannedChange>), Work
         Ok(MergedFile { theirs: read_theirs(&top, &path)?, path, base })
     });
     let files = files.collect::<Result<_, WorktreeError>>()?;
-    plan(worktree, &record.workspace, files, None)
+    let top = record.workspace.clone();
+    Ok(MergePlan { files: plan(worktree, &top, files, None)?, top, forward: None })
 }
 
 /// Returns the changes of the user's tree.
@@ -359,7 +469,7 @@ fn plan(
     top: &Path,
     files: Vec<MergedFile>,
     main: Option<&GitTree>,
-) -> Result<(PathBuf, Vec<PlannedChange>), WorktreeError> {
+) -> Result<Vec<PlannedChange>, WorktreeError> {
     let (mut planned, mut conflicts) = (Vec::new(), Vec::new());
     let tree = open_tree(top)?;
     let is_gone = |file: &&MergedFile| file.theirs == EntryContent::Absent;
@@ -383,7 +493,7 @@ fn plan(
         }
     }
     match conflicts.is_empty() {
-        true => Ok((top.to_owned(), planned)),
+        true => Ok(planned),
         false => Err(WorktreeError::Conflicts { name: worktree.record.name.clone(), conflicts }),
     }
 }

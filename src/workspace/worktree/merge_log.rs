@@ -9,7 +9,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt};
+use cap_std::fs::{Dir, MetadataExt, OpenOptions, OpenOptionsExt};
 
 use serde::{Deserialize, Serialize};
 
@@ -18,6 +18,7 @@ use super::error::WorktreeError;
 use super::tree_copy::{EntryContent, remove_all};
 use crate::model::{FileAction, FileChange};
 use crate::workspace::edit_batch::{BatchedChange, apply_changes, leftover_path, sha256};
+use crate::workspace::error::FileError;
 use crate::workspace::open_folder::{create_below, open_below, open_parent};
 use crate::workspace::path::RelPath;
 use crate::workspace::root::WorkspaceRoot;
@@ -170,10 +171,10 @@ impl MergeLog {
         remove_all(&folder)
     }
 
-    /// Makes the changes: those of files all or none, then those of links and of folders in the place of files. If it fails before those, it is not decided any
-    /// more.
-    pub(super) fn make(&self, worktree: &Path) -> Result<Vec<FileChange>, String> {
-        let root = self.open_top().map_err(|error| error.to_string())?;
+    /// Makes the changes: those of files all or none, then those of links and of folders in the place of files. If it fails
+    /// before those, it is not decided any more.
+    pub(super) fn make(&self, worktree: &Path) -> Result<Vec<FileChange>, WorktreeError> {
+        let root = self.open_top().inspect_err(|_| drop(Self::remove(worktree)))?;
         let files = self.files.iter().map(|file| {
             let ours = EntryContent::read(root.dir(), &file.path);
             let ours = ours.map_err(|error| format!("{}: {error}", file.path.display()))?;
@@ -183,7 +184,7 @@ impl MergeLog {
             }
         });
         let files = files.collect::<Result<Vec<_>, _>>();
-        let files = files.inspect_err(|_| drop(Self::remove(worktree)))?;
+        let files = files.map_err(|why| Self::refuse(worktree, why))?;
         self.write(worktree, &root, &files)?;
         Ok(self.changes())
     }
@@ -210,11 +211,14 @@ impl MergeLog {
                 return Ok(false);
             }
         }
-        self.write(worktree, &root, &open).map_err(|why| WorktreeError::Conflicts {
-            name: worktree.file_name().unwrap_or_default().to_string_lossy().into_owned(),
-            conflicts: vec![why],
-        })?;
+        self.write(worktree, &root, &open)?;
         Ok(true)
+    }
+
+    /// Ends a merge of which nothing was made.
+    fn refuse(worktree: &Path, why: String) -> WorktreeError {
+        drop(Self::remove(worktree));
+        WorktreeError::Conflicts { name: name_of(worktree), conflicts: vec![why] }
     }
 
     /// Opens the tree that is changed. It stays the same one, whatever commands do with its path meanwhile.
@@ -246,7 +250,7 @@ impl MergeLog {
         worktree: &Path,
         root: &WorkspaceRoot,
         files: &[(&PlannedChange, EntryContent)],
-    ) -> Result<(), String> {
+    ) -> Result<(), WorktreeError> {
         let (mut batch, mut links) = (Vec::new(), Vec::new());
         for (file, ours) in files {
             if self.is_other_kind(file, ours) {
@@ -260,33 +264,46 @@ impl MergeLog {
             let (after, mode) = match &file.after {
                 EntryContent::File(content, is_executable) => {
                     let was = matches!(ours, EntryContent::File(_, true));
-                    let mode = if *is_executable { 0o755 } else { 0o644 };
+                    // Who may read a file stays so.
+                    let is_read = mode_of(root.dir(), &file.path).unwrap_or(0o644) & 0o666;
+                    let mode =
+                        if *is_executable { is_read | is_read >> 2 & 0o111 } else { is_read };
                     (Some(Arc::from(&**content)), (*is_executable != was).then_some(mode))
                 }
                 _ => (None, None),
             };
-            let path = RelPath::new(&file.path).map_err(|error| error.to_string())?;
+            let path = RelPath::new(&file.path);
+            let path = path.map_err(|error| Self::refuse(worktree, error.to_string()))?;
             batch.push(BatchedChange { path, before, after, mode });
         }
-        apply_changes(root, &batch).map_err(|error| {
-            // Nothing was changed, or what was is in the error.
-            drop(Self::remove(worktree));
-            error.to_string()
+        // The rest is completed by the next merge.
+        let unfinished =
+            |reason| WorktreeError::UnfinishedMerge { name: name_of(worktree), reason };
+        apply_changes(root, &batch).map_err(|error| match error {
+            FileError::PartlyApplied { .. } => unfinished(error.to_string()),
+            error => Self::refuse(worktree, error.to_string()),
         })?;
         // What makes room for the others comes first.
         links.sort_by_key(|file| file.after != EntryContent::Absent);
         for file in links {
-            apply_link(root.dir(), &file.path, &file.after).map_err(|error| {
-                // The rest is completed by the next merge.
-                let name = worktree.file_name().unwrap_or_default().to_string_lossy();
-                format!(
-                    "{}: {error}; `architect worktrees merge {name}` completes it",
-                    file.path.display()
-                )
-            })?;
+            let apply = || apply_link(root.dir(), &file.path, &file.after);
+            // Files have changed already, so an error of a disk gets a second chance.
+            let applied = apply().or_else(|_| apply());
+            applied.map_err(|error| unfinished(format!("{}: {error}", file.path.display())))?;
         }
         Ok(())
     }
+}
+
+/// Returns the permissions of a file; `None` if there is none.
+fn mode_of(top: &Dir, path: &Path) -> Option<u32> {
+    let (folder, name) = open_parent(top, path).ok()?;
+    Some(folder.symlink_metadata(name).ok()?.mode())
+}
+
+/// Returns the name of a worktree.
+fn name_of(worktree: &Path) -> String {
+    worktree.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
 /// Makes a change in which a link or a folder is created, replaced or removed.

@@ -439,6 +439,21 @@ impl Worktree {
         Ok((changes, self.record.has_work(&state.digest)))
     }
 
+    /// Returns what was done in it, and whether it stays when its use ends. What was carried over was not done in it.
+    ///
+    /// # Errors
+    ///
+    /// Fails if git does.
+    pub fn outcome(&self) -> Result<(WorktreeChanges, bool), WorktreeError> {
+        let (state, changes) =
+            examine(&self.record, &self.folder, self.tree.as_ref(), Some(self.locked.file()))?;
+        if !self.record.is_unused(&state.digest) {
+            return Ok((changes, true));
+        }
+        let none = changes.added.map(|_| 0);
+        Ok((WorktreeChanges { added: none, removed: none, ..WorktreeChanges::default() }, false))
+    }
+
     /// Lets it stay, for a session that works in it later.
     ///
     /// # Errors
@@ -496,6 +511,11 @@ impl WorktreeRecord {
     /// Returns the branch.
     fn branch(&self) -> String {
         branch_of(&self.name)
+    }
+
+    /// Returns whether nothing was done up to this state.
+    fn is_unused(&self, digest: &str) -> bool {
+        self.start.as_deref() == Some(digest) && self.merged.is_none()
     }
 
     /// Returns whether this state has work that is nowhere else.

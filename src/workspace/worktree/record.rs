@@ -95,8 +95,8 @@ pub(super) const RECORD_EXTENSION: &str = "json";
 const LOCK_ATTEMPTS: u32 = 20;
 const LOCK_PAUSE: Duration = Duration::from_millis(10);
 
-/// The largest record that is read.
-const MAX_RECORD_BYTES: u64 = 1 << 20;
+/// The largest record that is read: it names the changes of a merge.
+const MAX_RECORD_BYTES: u64 = 1 << 28;
 
 impl LockedRecord {
     /// Claims a name; `None` if it is taken.
@@ -153,18 +153,21 @@ impl LockedRecord {
         parse(path, file)
     }
 
-    /// Writes the record: in one call, so that a killed process has written it or not.
+    /// Writes the record: in one call, so that a killed process has written it or not. If a disk has no room for all of it,
+    /// the earlier record stays.
     pub(super) fn write(&self, record: &WorktreeRecord) -> Result<(), WorktreeError> {
         let failed = WorktreeError::io("write", &self.path);
         let written = (|| {
-            let mut text = serde_json::to_vec(record)?;
+            let (mut text, mut old, mut file) =
+                (serde_json::to_vec(record)?, Vec::new(), &self.file);
+            file.seek(SeekFrom::Start(0))?;
+            file.read_to_end(&mut old)?;
             // What remains of a longer one is overwritten with blanks.
-            let old = usize::try_from(self.file.metadata()?.len()).unwrap_or(usize::MAX);
-            text.resize(text.len().max(old), b' ');
-            match self.file.write_at(&text, 0)? {
-                written if written == text.len() => Ok(()),
-                _ => Err(io::ErrorKind::WriteZero.into()),
-            }
+            text.resize(text.len().max(old.len()), b' ');
+            self.file.write_all_at(&text, 0).inspect_err(|_| {
+                let _ = self.file.write_all_at(&old, 0);
+                let _ = self.file.set_len(old.len() as u64);
+            })
         })();
         written.map_err(failed)
     }
@@ -201,4 +204,37 @@ fn parse(path: &Path, file: &mut File) -> Result<Option<WorktreeRecord>, Worktre
         Ok(Some(serde_json::from_slice(&text)?))
     })();
     read.map_err(failed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::FileAction;
+
+    #[test]
+    fn the_record_of_a_large_merge_is_read_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("w.json");
+        let change = |number| FileChange {
+            path: format!("{number}/{}", "x".repeat(200)).into(),
+            action: FileAction::Created,
+            added: 1,
+            removed: 0,
+        };
+        let record = WorktreeRecord {
+            name: "w".to_owned(),
+            phase: WorktreePhase::Kept,
+            workspace: folder.path().to_owned(),
+            subfolder: PathBuf::new(),
+            session: None,
+            repository: None,
+            start: None,
+            merged: None,
+            changes: (0..10_000).map(change).collect(),
+        };
+        let mut locked = LockedRecord::claim(&path).unwrap().unwrap();
+        locked.write(&record).unwrap();
+        assert_eq!(locked.read().unwrap().as_ref(), Some(&record));
+        assert_eq!(peek(&path).unwrap().0, Some(record));
+    }
 }

@@ -32,9 +32,7 @@ impl Worktrees {
         let is_unchanged = |folder: &Path| {
             let tree = tree.as_ref().map(|tree| tree.in_folder(folder));
             let (state, _) = examine(&record, folder, tree.as_ref(), Some(locked.file()))?;
-            Ok::<_, WorktreeError>(
-                record.start.as_ref() == Some(&state.digest) && record.merged.is_none(),
-            )
+            Ok::<_, WorktreeError>(record.is_unused(&state.digest))
         };
         if is_unchanged(&folder)? {
             let hidden = move_away(&folder)?;
@@ -198,10 +196,12 @@ impl Worktrees {
         let (mut sentences, batches) = (Vec::new(), batches.map(real_path));
         for project in fs::read_dir(&self.root).into_iter().flatten().flatten() {
             let records = record_files(&project.path());
-            let swept = records
-                .iter()
-                .filter_map(|path| self.sweep_one(path, batches.as_deref()).transpose());
-            sentences.extend(swept.map(|result| result.unwrap_or_else(|error| error.to_string())));
+            let swept = records.iter().filter_map(|path| {
+                let name = path.file_stem().unwrap_or_default().to_string_lossy();
+                let swept = self.sweep_one(path, batches.as_deref());
+                swept.unwrap_or_else(|error| Some(format!("the worktree {name} stays: {error}")))
+            });
+            sentences.extend(swept);
             for folder in fs::read_dir(project.path()).into_iter().flatten().flatten() {
                 if let Err(error) = sweep_orphan(&folder.path()) {
                     log::debug!("{error}");

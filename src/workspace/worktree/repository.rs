@@ -32,6 +32,11 @@ const MAX_FILE_BYTES: u64 = 64 << 10;
 impl Repository {
     /// Finds the repository of a workspace, whose path has no links.
     pub(super) fn find(workspace: &Path) -> Option<Self> {
+        // An error of a disk may pass, and a folder of git must not be taken for a folder without.
+        Self::look_for(workspace).or_else(|| Self::look_for(workspace))
+    }
+
+    fn look_for(workspace: &Path) -> Option<Self> {
         for folder in workspace.ancestors() {
             let dot_git = folder.join(".git");
             let Ok(found) = fs::metadata(&dot_git) else { continue };

@@ -11,6 +11,7 @@ mod signals;
 mod spawn_failure;
 pub(super) mod strace;
 mod sync_count;
+mod worktree_errors;
 mod worktrees;
 
 use std::path::PathBuf;

@@ -26,6 +26,14 @@ pub(crate) struct UserState {
     status: String,
 }
 
+impl UserState {
+    /// Returns what stays as it is when the user's branch moves.
+    pub(crate) fn beside_branch(&self) -> Self {
+        let empty = String::new;
+        Self { index: None, refs: empty(), status: empty(), ..self.clone() }
+    }
+}
+
 impl Project {
     /// Returns a folder without a repository.
     pub(crate) fn without_git() -> Self {

@@ -108,6 +108,17 @@ fn a_fork_works_in_a_worktree_with_the_files_of_its_record() {
     project.assert_sound("after the merge");
 }
 
+/// What came with the record was not done by the fork.
+#[test]
+fn a_fork_that_changes_nothing_has_no_changes() {
+    let project = Project::new().recording();
+    let record = project.first_step(&[]);
+    let result = project.fork(&record, &ANSWER.repeat(2), &["Go on.", "--json"]).json();
+    let worktree = &result["worktree"];
+    assert_eq!((&worktree["kept"], &worktree["files_changed"]), (&false.into(), &0.into()));
+    assert_eq!(worktree["uncommitted"], serde_json::json!([]));
+}
+
 /// A fork that does not run yet keeps its worktree. A resume goes into it, and says so when it is gone.
 #[test]
 fn a_fork_that_waits_is_resumed_in_its_worktree() {

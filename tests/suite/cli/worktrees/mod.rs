@@ -8,10 +8,11 @@ mod subagents;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
+use std::process::{Command, Stdio};
 
 use self::fixture::{ANSWER, Project, command_script};
 use crate::cli::crash::strace::under_strace;
-use crate::kit::cli::wait_for_exit;
+use crate::kit::cli::{CliFixture, wait_for_exit};
 
 /// The work of a run is in the worktree, on its branch. The user's tree, index, stash, hooks and configuration are as
 /// they were, whatever tools and commands try.
@@ -81,6 +82,39 @@ fn a_hidden_change_is_work() {
         assert_eq!(project.worktrees(&["merge", "w"]).code, 0, "{flag}");
         assert!(project.cli.read("a.txt").contains("hidden"), "{flag}");
     }
+}
+
+/// Git takes a folder that it can't read for an empty one.
+#[test]
+fn a_folder_that_cannot_be_read_is_work() {
+    let project = Project::new();
+    let result = project.run_line("mkdir d; echo work > d/x", &["--worktree", "w"]);
+    let folder = Path::new(result["worktree"]["folder"].as_str().unwrap()).join("d");
+    fs::set_permissions(folder, fs::Permissions::from_mode(0)).unwrap();
+    let worktrees = |args: &[&str]| {
+        let command = project.cli.command(&[&["worktrees"], args].concat());
+        // For the superuser, there is no such folder otherwise.
+        let mut ordinary = Command::new("setpriv");
+        ordinary.args(["--bounding-set=-dac_override,-dac_read_search", "--"]);
+        ordinary.arg(command.get_program()).args(command.get_args()).env_clear();
+        ordinary.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        ordinary.current_dir(project.cli.path("")).stdout(Stdio::piped()).stderr(Stdio::piped());
+        ordinary.spawn().map(wait_for_exit)
+    };
+    for args in [["merge", "w"], ["rm", "w"]] {
+        let Ok(refused) = worktrees(&args) else {
+            return println!("skipped: there is no setpriv");
+        };
+        if refused.err.starts_with("setpriv: ") {
+            return println!("skipped: {}", refused.err);
+        }
+        assert_eq!(refused.code, 1, "{}", refused.err);
+        assert!(refused.err.contains("could not open directory 'd/'"), "{}", refused.err);
+    }
+    let removed = worktrees(&["rm", "--force", "w"]).unwrap();
+    assert_eq!(removed.code, 0, "{}", removed.err);
+    assert!(removed.out.contains("what was in it is not known"), "{}", removed.out);
+    project.assert_nothing_left("removed");
 }
 
 /// The commits of a repository in the worktree are nowhere else.
@@ -199,6 +233,7 @@ fn uncommitted_changes_are_carried_over_on_request() {
     // Without a change of its own, it is removed: the user has everything.
     let ran = project.run(ANSWER, &["--worktree", "u", "--with-changes"]);
     assert_eq!(ran.json()["worktree"]["kept"], false, "{}", ran.err);
+    assert_eq!(ran.json()["worktree"]["uncommitted"], serde_json::json!([]));
     assert_eq!(project.listed().len(), 1);
     // Without the option, it has the commit.
     let result = project.run_line("cp a.txt copy", &["--worktree", "n"]);
@@ -235,6 +270,44 @@ fn a_worktree_is_merged_by_fast_forward_or_as_changes() {
     assert_eq!(fs::read_link(project.cli.path("link")).unwrap(), Path::new("a.txt"));
     assert_eq!(fs::read(project.cli.path(".git/index")).unwrap(), index);
     assert_eq!(project.worktrees(&["rm", "p"]).code, 0);
+}
+
+/// On a full disk nothing is merged, by fast-forward or as files.
+#[test]
+fn a_merge_without_space_changes_nothing() {
+    let lines = r#"
+        mount -t tmpfs -o size=3m none . 2> /dev/null || { echo skipped; exit; }
+        cd "$PWD"
+        git init -q; git config user.name n; git config user.email e
+        echo a > a; echo z > z; git add .; git commit -q -m first
+        "$0" run x --model "$1" --mode yolo --worktree w > /dev/null 2>&1 || { echo run; exit; }
+        head -c 1500000 /dev/zero > full
+        "$0" worktrees merge w > /dev/null 2> err
+        echo $? $(grep -c 'No space' err) $(cat a z) $(git status --porcelain) $(git log --format=%s)
+        rm full err
+        "$0" worktrees merge w > /dev/null 2>&1
+        echo $? $(cat a z) $(stat -c %s big) $(git status --porcelain) $(git log --format=%s)
+    "#;
+    let work = "echo b > a; echo y > z; head -c 2000000 /dev/zero > big";
+    for (commit, left, log) in [
+        ("", "M a M z ?? big first", "first"),
+        ("; git add -A; git commit -q -m work", "work first", "first"),
+    ] {
+        let cli = CliFixture::new();
+        let model = cli.script_model(&command_script(&format!("{work}{commit}")));
+        let architect = cli.command(&[]);
+        let mut shell = Command::new("unshare");
+        shell.args(["-rm", "sh", "-c", lines]).arg(architect.get_program()).arg(&model);
+        shell.current_dir(cli.path("")).env_clear();
+        shell.envs(architect.get_envs().filter_map(|(key, value)| Some((key, value?))));
+        let Ok(output) = shell.output() else { return println!("skipped: there is no unshare") };
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        if !output.status.success() || text.starts_with("skipped") {
+            return println!("skipped: a file system can't be mounted here");
+        }
+        let expected = format!("1 1 a z ?? err ?? full {log}\n0 b y 2000000 {left}\n");
+        assert_eq!(text, expected, "{}", String::from_utf8_lossy(&output.stderr));
+    }
 }
 
 /// Killed before and after the first file was written. The user then changes that file, which may have its change or not.
@@ -394,6 +467,18 @@ fn resume_goes_back_into_the_worktree() {
     assert_eq!(ran.code, 3, "{}", ran.out);
     assert!(ran.err.contains("the worktree 'w' is gone"), "{}", ran.err);
     assert!(ran.err.contains("--workspace DIR"), "{}", ran.err);
+}
+
+/// A merged worktree stays, and the result of a run that adds nothing says so.
+#[test]
+fn a_merged_worktree_stays_although_a_run_changes_nothing() {
+    let project = Project::new();
+    let script = command_script("echo x > x") + ANSWER;
+    assert_eq!(project.run(&script, &["--worktree", "w"]).code, 0);
+    assert_eq!(project.worktrees(&["merge", "w"]).code, 0);
+    let ran = project.cli.run(&["resume", "last", "More.", "--json"]);
+    assert_eq!((ran.code, &ran.json()["worktree"]["kept"]), (0, &true.into()), "{}", ran.err);
+    assert_eq!(project.listed()[0]["name"], "w");
 }
 
 /// Hooks and a monitor that the repository names don't run. Its filters do, as for any checkout, but confined.

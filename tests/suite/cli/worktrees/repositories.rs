@@ -164,6 +164,26 @@ fn a_sparse_checkout_stays_sparse() {
     assert_eq!(project.git("show --format= --name-status architect/w"), "A\tsub/listed\n");
 }
 
+/// What is committed without being checked out is merged with its commit, or not at all.
+#[test]
+fn a_commit_beside_a_sparse_checkout_is_merged() {
+    let project = Project::new();
+    project.git("sparse-checkout set --no-cone /sub/ /.gitignore");
+    let line = "echo s > sub/new; echo other > a.txt; git add --sparse -A; git commit -q -m work; git sparse-checkout reapply";
+    project.run_line(line, &["--worktree", "w"]);
+    project.git("commit -q --allow-empty -m mine");
+    let refused = project.worktrees(&["merge", "w"]);
+    assert_eq!(refused.code, 1, "{}", refused.out);
+    assert!(refused.err.contains("a.txt: a sparse checkout leaves it out"), "{}", refused.err);
+    assert!(!project.cli.path("sub/new").exists());
+    project.git("reset -q --soft HEAD~1");
+    let ran = project.worktrees(&["merge", "w"]);
+    assert!(ran.code == 0 && ran.out.contains("fast-forward"), "{}{}", ran.out, ran.err);
+    assert_eq!(project.git("status --porcelain"), "");
+    assert_eq!(project.git("show HEAD:a.txt"), "other\n");
+    assert!(!project.cli.path("a.txt").exists() && project.cli.path("sub/new").exists());
+}
+
 #[test]
 fn submodules_are_empty_and_reported() {
     let library = Project::new();
@@ -183,6 +203,26 @@ fn submodules_are_empty_and_reported() {
     let args = ["-w", lib.to_str().unwrap(), "--worktree", "in-lib"];
     let ran = project.run(&command_script("cp a.txt b.txt"), &args);
     assert_eq!(read(&folder_of(&ran.json()), "b.txt"), "one\ntwo\nthree\n", "{}", ran.err);
+}
+
+/// The commit of the submodule is merged by its name alone, and is nowhere but in the worktree.
+#[test]
+fn a_worktree_with_a_submodule_that_was_set_up_is_not_removed_unasked() {
+    let project = Project::new();
+    // Commands see no other folder of this kind.
+    let library = project.cli.temp().display().to_string();
+    project.git(&format!("clone -q . {library}"));
+    project.git(&format!("-c protocol.file.allow=always submodule add -q {library} lib"));
+    project.git("commit -q -m lib");
+    let line = "git -c protocol.file.allow=always submodule -q update --init; cd lib; echo m > m; git add m; \
+                git -c user.name=n -c user.email=e commit -q -m m; cd ..; git add lib; git commit -q -m bump";
+    project.run_line(line, &["--worktree", "w"]);
+    let ran = project.worktrees(&["merge", "w"]);
+    assert!(ran.code == 0 && ran.out.contains("fast-forward"), "{}{}", ran.out, ran.err);
+    let refused = project.worktrees(&["rm", "w"]);
+    assert_eq!(refused.code, 1, "{}", refused.err);
+    assert!(refused.err.contains("the repository in lib"), "{}", refused.err);
+    assert_eq!(project.worktrees(&["rm", "--force", "w"]).code, 0);
 }
 
 /// A file that a filter keeps as a pointer is filled by the filter, and is no change.

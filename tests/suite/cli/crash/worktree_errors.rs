@@ -1,0 +1,361 @@
+//! System calls that fail in a worktree's life: while it is made, used, merged, resumed or removed.
+
+use std::fs;
+use std::process::Command;
+use std::sync::{Mutex, PoisonError};
+
+use super::strace::{self, Syscall, SyscallFault};
+use super::{count_cases, tracing_unavailable};
+use crate::cli::undo::{Snapshot, snapshot};
+use crate::cli::worktrees::fixture::{ANSWER, Project, UserState, command_script};
+use crate::kit::cli::{CommandResult, wait_for_exit};
+use crate::kit::server::MAX_WAIT;
+use crate::kit::system::wait_within;
+
+/// A part of a worktree's life.
+struct Stage {
+    name: &'static str,
+    has_git: bool,
+    /// What a run in the worktree has done before; `None` if the command makes the worktree.
+    work: Option<&'static str>,
+    /// What the model runs in the command, if it runs a model.
+    line: Option<&'static str>,
+    args: &'static [&'static str],
+}
+
+const RUN: [&str; 4] = ["run", "x", "--worktree", "w"];
+const RUN_WITH_CHANGES: [&str; 5] = ["run", "x", "--worktree", "w", "--with-changes"];
+const MERGE: [&str; 3] = ["worktrees", "merge", "w"];
+const REMOVE: [&str; 4] = ["worktrees", "rm", "--force", "w"];
+const RESUME: [&str; 3] = ["resume", "last", "More."];
+
+const COMMITTED: &str = "echo 1 >> a.txt; mkdir d; echo new > d/new.txt; rm sub/s.txt; git add -A; git commit -q -m work";
+const CHANGED: &str =
+    "echo 1 >> a.txt; mkdir d; echo new > d/new.txt; rm sub/s.txt; ln -s a.txt link";
+
+const STAGES: [Stage; 10] = [
+    Stage { name: "unchanged", has_git: true, work: None, line: None, args: &RUN_WITH_CHANGES },
+    Stage {
+        name: "work",
+        has_git: true,
+        work: None,
+        line: Some(COMMITTED),
+        args: &RUN_WITH_CHANGES,
+    },
+    Stage { name: "unchanged copy", has_git: false, work: None, line: None, args: &RUN },
+    Stage { name: "copy", has_git: false, work: None, line: Some(CHANGED), args: &RUN },
+    Stage { name: "fast-forward", has_git: true, work: Some(COMMITTED), line: None, args: &MERGE },
+    Stage { name: "merge", has_git: true, work: Some(CHANGED), line: None, args: &MERGE },
+    Stage {
+        name: "merge of a copy",
+        has_git: false,
+        work: Some(CHANGED),
+        line: None,
+        args: &MERGE,
+    },
+    Stage { name: "removal", has_git: true, work: Some(COMMITTED), line: None, args: &REMOVE },
+    Stage {
+        name: "removal of a copy",
+        has_git: false,
+        work: Some(CHANGED),
+        line: None,
+        args: &REMOVE,
+    },
+    Stage {
+        name: "resume",
+        has_git: true,
+        work: Some(CHANGED),
+        line: Some("echo 2 >> a.txt"),
+        args: &RESUME,
+    },
+];
+
+/// A system call in which something fails, and in which processes.
+#[derive(Clone, Debug)]
+struct Failure {
+    call: Syscall,
+    fault: SyscallFault,
+    /// Whether every thread, and every process that is started, has a call that fails; otherwise the first thread alone.
+    is_everywhere: bool,
+}
+
+/// What a command may change, and what belongs to the user.
+#[derive(Clone, Debug, PartialEq)]
+struct View {
+    files: Snapshot,
+    user: Option<UserState>,
+}
+
+impl View {
+    fn of(project: &Project) -> Self {
+        let mut files = snapshot(&project.cli.path(""));
+        // Git does not know empty folders.
+        files.retain(|path, (kind, ..)| !path.starts_with(".git") && *kind != 'd');
+        let has_git = project.cli.path(".git").exists();
+        Self { files, user: has_git.then(|| project.user_state()) }
+    }
+}
+
+impl Stage {
+    fn is_merge(&self) -> bool {
+        self.args == MERGE
+    }
+
+    /// Returns a project before this part.
+    fn project(&self) -> Project {
+        let project = match self.has_git {
+            true => Project::new(),
+            false => Project::without_git(),
+        };
+        if self.has_git {
+            project.cli.write("a.txt", "stashed\n");
+            project.git("stash");
+            if self.args == RUN_WITH_CHANGES {
+                project.cli.write("staged.txt", "s\n");
+                project.git("add staged.txt");
+                project.cli.write("a.txt", "not committed\n");
+            }
+        }
+        if let Some(work) = self.work {
+            let ran = project.run(&self.script(work), &["--worktree", "w"]);
+            assert_eq!(ran.code, 0, "{}", ran.err);
+        }
+        project
+    }
+
+    /// Returns what the model plays: the work, and then the line of the command.
+    fn script(&self, work: &str) -> String {
+        command_script(work) + &self.line.map(command_script).unwrap_or_default()
+    }
+
+    fn command(&self, project: &Project) -> Command {
+        let script = match (self.work, self.line) {
+            (Some(work), _) => self.script(work),
+            (None, Some(line)) => command_script(line),
+            (None, None) => ANSWER.to_owned(),
+        };
+        let model = project.cli.script_model(&script);
+        let options = match self.args[0] {
+            "run" => vec!["--mode", "yolo", "--json", "--model", &*model],
+            "resume" => vec!["--json"],
+            _ => Vec::new(),
+        };
+        project.cli.command(&[self.args, &options].concat())
+    }
+
+    fn run(&self, project: &Project, how: &[&str]) -> CommandResult {
+        let log = project.cli.home().join("strace.log");
+        let command = self.command(project);
+        wait_for_exit(strace::under_strace(&command, &log, how).spawn().unwrap())
+    }
+
+    /// Returns the calls that the first thread makes in a run without a failure, and the files after it.
+    fn trace(&self, all: bool) -> (Vec<Syscall>, View) {
+        let project = self.project();
+        let ran = self.run(&project, &[]);
+        assert_eq!(ran.code, 0, "{}: {}", self.name, ran.err);
+        let log = project.cli.home().join("strace.log");
+        (strace::observable_calls(&log, all), View::of(&project))
+    }
+
+    /// Lets a call fail, and checks what is left, and that the same command works afterwards. Returns whether it failed.
+    fn fails(&self, project: &Project, failure: &Failure, after: &View) -> bool {
+        let case = format!("{}: {failure:?}", self.name);
+        let before = View::of(project);
+        let how = failure.fault.strace_option(&failure.call);
+        let follow: &[&str] = if failure.is_everywhere { &["-f"] } else { &[] };
+        let ran = self.run(project, &[follow, &["-e", &how]].concat());
+        let is_killed = ran.code == -1 && matches!(failure.fault, SyscallFault::Kill);
+        assert!(is_killed || (0..5).contains(&ran.code), "{case}: {} {}", ran.code, ran.err);
+        assert!(!ran.err.contains("panicked"), "{case}: {}", ran.err);
+        assert!(is_killed || ran.code == 0 || !ran.err.is_empty() || !ran.out.is_empty(), "{case}");
+        assert!(!project.cli.path(".git/index.lock").exists(), "{case}");
+        let worked = work_folder(project).is_some_and(|folder| folder.join("d/new.txt").exists());
+        let case = format!("{case}: {} {}{}", ran.code, ran.out, ran.err);
+        if is_killed {
+            // Git commands of the killed process may still run for a moment; until then it is in use.
+            wait_within(MAX_WAIT, &format!("{case}: no worktree is in use"), || {
+                self.listed(project).iter().all(|listed| listed["in_use"] == false)
+            });
+        }
+        match self.is_merge() {
+            true => self.check_merge(project, &ran, &before, after, &case),
+            false => assert_eq!(View::of(project), before, "{case}"),
+        }
+        match self.args[0] {
+            "run" => self.check_run(project, worked, &case),
+            "resume" => self.check_resume(project, &case),
+            _ => {}
+        }
+        for listed in self.listed(project) {
+            let name = listed["name"].as_str().unwrap();
+            let removed = project.worktrees(&["rm", "--force", name]);
+            assert_eq!(removed.code, 0, "{case}: {}", removed.err);
+        }
+        match self.has_git {
+            true => project.assert_nothing_left(&case),
+            false => {
+                let left: Vec<_> = snapshot(&project.worktree_folder()).into_keys().collect();
+                assert!(left.is_empty(), "{case}: {left:?}");
+            }
+        }
+        ran.code != 0
+    }
+
+    fn listed(&self, project: &Project) -> Vec<serde_json::Value> {
+        if project.worktree_folder().exists() { project.listed() } else { Vec::new() }
+    }
+
+    /// Work that was done is there. Without work, nothing is. The same command works.
+    fn check_run(&self, project: &Project, worked: bool, case: &str) {
+        let listed = self.listed(project);
+        assert!(listed.iter().all(|it| it["changed"] == true), "{case}: {listed:?}");
+        assert!(!worked || !listed.is_empty(), "{case}: the work is lost");
+        if !listed.is_empty() {
+            let removed = project.worktrees(&["rm", "--force", "w"]);
+            assert_eq!(removed.code, 0, "{case}: {}", removed.err);
+        }
+        let again = wait_for_exit(self.command(project).spawn().unwrap());
+        assert_eq!(again.code, 0, "{case}: {}", again.err);
+        assert_eq!(again.json()["worktree"]["kept"], self.line.is_some(), "{case}");
+    }
+
+    fn check_resume(&self, project: &Project, case: &str) {
+        let again = wait_for_exit(self.command(project).spawn().unwrap());
+        assert_eq!(again.code, 0, "{case}: {}", again.err);
+        assert_eq!(again.json()["worktree"]["name"], "w", "{case}");
+    }
+
+    /// The files are before or after, as the command says. The same command merges, or has nothing to merge.
+    fn check_merge(
+        &self,
+        project: &Project,
+        ran: &CommandResult,
+        before: &View,
+        after: &View,
+        case: &str,
+    ) {
+        let now = View::of(project);
+        let is_after = now.files == after.files;
+        // What a kill leaves is completed by the next command.
+        assert!(ran.code == -1 || is_after || now == *before, "{case}: {:?}", now.files);
+        assert!(ran.code != 0 || is_after, "{case}");
+        assert!(!ran.err.contains("nothing was changed") || now == *before, "{case}");
+        let again = wait_for_exit(self.command(project).spawn().unwrap());
+        assert_eq!(again.code, 0, "{case}: {}", again.err);
+        let again = View::of(project);
+        assert_eq!(again.files, after.files, "{case}");
+        if let (Some(before), Some(user)) = (&before.user, &again.user) {
+            assert_eq!(user.beside_branch(), before.beside_branch(), "{case}");
+        }
+        let removed = project.worktrees(&["rm", "w"]);
+        assert_eq!(removed.code, 0, "{case}: {}", removed.err);
+    }
+}
+
+/// Returns the folder of the worktree, if there is one.
+fn work_folder(project: &Project) -> Option<std::path::PathBuf> {
+    let folder = fs::read_dir(project.worktree_folder()).ok()?.next()?.ok()?.path().join("w");
+    folder.is_dir().then_some(folder)
+}
+
+/// Calls that don't change files.
+const OTHER_CALLS: [&str; 9] = [
+    "clone3",
+    "futex",
+    "kill",
+    "pidfd_send_signal",
+    "sched_setaffinity",
+    "set_robust_list",
+    "setpgid",
+    "shutdown",
+    "waitid",
+];
+
+/// Calls that read files.
+const READING_CALLS: [&str; 8] =
+    ["flock", "getdents64", "newfstatat", "openat", "pread64", "read", "readlink", "statx"];
+
+/// What fails in every process, with the first of its calls: those before it start the program.
+const CALLS_EVERYWHERE: [(&str, usize); 9] = [
+    ("openat", 6),
+    ("write", 1),
+    ("pwrite64", 1),
+    ("mkdir", 1),
+    ("rename", 1),
+    ("renameat", 1),
+    ("link", 1),
+    ("unlink", 1),
+    ("fsync", 1),
+];
+
+const EIO: SyscallFault = SyscallFault::Fail("EIO");
+const FULL: SyscallFault = SyscallFault::FailEver("ENOSPC");
+
+/// Returns the failures of a part, and the files after it.
+fn failures(stage: &Stage, is_complete: bool) -> (Vec<Failure>, View) {
+    let (calls, after) = stage.trace(is_complete);
+    let changing = if is_complete { stage.trace(false).0 } else { calls.clone() };
+    let mut failures = Vec::new();
+    for call in calls {
+        let is_change = changing.contains(&call);
+        if OTHER_CALLS.contains(&&*call.name) || !is_change && !READING_CALLS.contains(&&*call.name)
+        {
+            continue;
+        }
+        let faults = if is_change { &[EIO, FULL, SyscallFault::Kill][..] } else { &[EIO] };
+        let fail = |fault: &SyscallFault| Failure {
+            call: call.clone(),
+            fault: *fault,
+            is_everywhere: false,
+        };
+        failures.extend(faults.iter().map(fail));
+    }
+    for (name, first) in CALLS_EVERYWHERE {
+        for nth in first..first + 20 {
+            for fault in [EIO, FULL] {
+                let call = Syscall { name: name.to_owned(), nth };
+                failures.push(Failure { call, fault, is_everywhere: true });
+            }
+        }
+    }
+    (failures, after)
+}
+
+/// Lets calls fail in each part: every one, or a sample of this size.
+fn each_stage(most: Option<usize>) {
+    if let Some(why) = tracing_unavailable() {
+        return println!("skipped: {why}");
+    }
+    for stage in &STAGES {
+        let (failures, after) = failures(stage, most.is_none());
+        let every = most.map_or(1, |most| failures.len().div_ceil(most));
+        let chosen: Vec<_> = failures.iter().step_by(every).collect();
+        let (all, projects) = (chosen.len(), Mutex::new(Vec::new()));
+        let pool = || projects.lock().unwrap_or_else(PoisonError::into_inner);
+        let failed = count_cases(chosen, |failure| {
+            let unused = pool().pop();
+            let project = unused.unwrap_or_else(|| stage.project());
+            let failed = stage.fails(&project, failure, &after);
+            // What makes a worktree leaves nothing, so that the project is as before.
+            if stage.work.is_none() {
+                pool().push(project);
+            }
+            failed
+        });
+        println!("{}: {failed} of {all} cases fail, of {}", stage.name, failures.len());
+    }
+}
+
+/// A worktree is made, merged or removed as a whole or not at all, whatever call fails; the user's files and repository stay
+/// as they are, and the same command works afterwards.
+#[test]
+fn a_failing_system_call_leaves_a_worktree_whole() {
+    each_stage(Some(6));
+}
+
+#[test]
+#[ignore = "takes hours"]
+fn every_failing_system_call_leaves_a_worktree_whole() {
+    each_stage(None);
+}
