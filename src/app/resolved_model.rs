@@ -21,8 +21,8 @@ use crate::machine::CallPurpose;
 use crate::model::{Effort, Fault, RunRules, Tokens, did_you_mean};
 use crate::port::{Model, ModelCall, ModelRequest, WallClock};
 use crate::runner::SystemClock;
-use crate::workspace::image::ImageLimits;
 use crate::tools::DeferredToolsModel;
+use crate::workspace::image::ImageLimits;
 
 /// The chosen model, with its limits.
 #[derive(Clone)]

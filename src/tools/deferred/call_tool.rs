@@ -14,7 +14,9 @@ use crate::machine::ConversationEntry;
 use crate::model::{
     ConversationItem, Fault, Reply, ReplyPart, ToolArguments, ToolCall, ToolExchange, nearest,
 };
-use crate::port::{EffectContext, Model, ModelCall, ModelRequest, ReplyDelta, RequestDigest, ToolSpec};
+use crate::port::{
+    EffectContext, Model, ModelCall, ModelRequest, ReplyDelta, RequestDigest, ToolSpec,
+};
 use crate::tools::schema;
 use crate::tools::tool::{Tool, ToolInvocation};
 
@@ -83,10 +85,7 @@ impl Tool for CallTool {
 
 impl DeferredToolsModel {
     /// Returns a model that calls these tools by their names.
-    pub(crate) fn new(
-        model: Box<dyn Model>,
-        names: impl IntoIterator<Item = Arc<str>>,
-    ) -> Self {
+    pub(crate) fn new(model: Box<dyn Model>, names: impl IntoIterator<Item = Arc<str>>) -> Self {
         let names = Arc::new(names.into_iter().collect());
         Self { model, names, written: Vec::new() }
     }

@@ -227,6 +227,7 @@ mod tests {
             workspace: folder.path().to_owned(),
             subfolder: PathBuf::new(),
             session: None,
+            batch: None,
             repository: None,
             start: None,
             merged: None,
