@@ -9,6 +9,7 @@ use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
+use architect::policy::NoConfirmer;
 use architect::port::CancellationToken;
 use serde_json::{Value, json};
 
@@ -218,7 +219,12 @@ fn call_tool(started: &StartedServers, tool: &str, arguments: &Value) {
         let arguments = known.parse_arguments(&arguments.to_string()).unwrap();
         println!(
             "{:?}",
-            known.call(arguments, &"c".into(), &scope_with(&CancellationToken::new()))
+            known.call(
+                arguments,
+                &"c".into(),
+                &scope_with(&CancellationToken::new()),
+                &NoConfirmer
+            )
         );
     }
 }

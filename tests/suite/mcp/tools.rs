@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use architect::mcp::{CallResult, ServerSpec, ServerTool, ToolFilter};
 use architect::model::{CallAccess, ToolCall, ToolStatus};
-use architect::policy::{CallKind, ConfirmMode};
+use architect::policy::{CallKind, ConfirmMode, NoConfirmer};
 use architect::port::{AuthorizationOutcome, CancellationToken, ToolSpec, Toolbox};
 use architect::tools::{CallContext, ToolInvocation, ToolOutput, ToolRegistry, ToolSettings};
 use serde_json::{Map, Value, json};
@@ -45,7 +45,8 @@ impl ToolInvocation for ForeignCall {
     }
 
     fn run(self: Box<Self>, context: &CallContext<'_>) -> ToolOutput {
-        let CallResult { status, text, .. } = self.0.call(self.1, context.call, context.scope);
+        let CallResult { status, text, .. } =
+            self.0.call(self.1, context.call, context.scope, &NoConfirmer);
         ToolOutput::new(status, text)
     }
 }
