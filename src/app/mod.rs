@@ -73,7 +73,7 @@ pub use undo::{
     UndoneSession, complete_pending_restore, has_changed_files, undo_whole_session,
 };
 pub use verification::{
-    OutputError, RequestComparison, RequestDifference, SessionVerification, WrongHash,
+    DamagedOutput, RequestComparison, RequestDifference, SessionVerification, WrongHash,
     verify_session,
 };
 pub use what_if::{ChangedDecision, SessionUsage, WhatIfDivergence, WhatIfReport, what_if};

@@ -35,7 +35,7 @@ pub struct SessionVerification {
     /// What is wrong with the recorded files of the workspace, if anything.
     pub files: Result<(), String>,
     /// The first output that is not stored as it was.
-    pub output_error: Option<OutputError>,
+    pub damaged_output: Option<DamagedOutput>,
     /// The record up to which the journal has the expected hash.
     pub expected_at: Option<u64>,
 }
@@ -51,7 +51,7 @@ pub struct WrongHash {
 
 /// An output that is not stored as it was.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OutputError {
+pub struct DamagedOutput {
     /// The record of the result.
     pub seq: u64,
     /// What is wrong.
@@ -119,12 +119,12 @@ pub fn verify_session(
     // An export has no outputs.
     let first = history.header.imported_up_to.map_or(0, |last| last + 1);
     let stored = store.outputs(session);
-    let output_errors = outputs.into_iter().filter(|(_, (seq, _))| *seq >= first);
-    let output_errors = output_errors.filter_map(|(call, (seq, digest))| {
+    let damaged_outputs = outputs.into_iter().filter(|(_, (seq, _))| *seq >= first);
+    let damaged_outputs = damaged_outputs.filter_map(|(call, (seq, digest))| {
         let error = stored.verify(&call, digest).err()?.to_string();
-        Some(OutputError { seq, error })
+        Some(DamagedOutput { seq, error })
     });
-    let output_error = output_errors.min_by_key(|wrong| wrong.seq);
+    let damaged_output = damaged_outputs.min_by_key(|wrong| wrong.seq);
     let files = verify_checkpoints(store, &history).map_err(|error| error.to_string());
     let requests = requests.comparison;
     Ok(SessionVerification {
@@ -135,7 +135,7 @@ pub fn verify_session(
         wrong_hash,
         requests,
         files,
-        output_error,
+        damaged_output,
         expected_at,
     })
 }

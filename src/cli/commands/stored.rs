@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use architect::app::{
-    OutputError, ProcessEnv, RequestComparison, SessionVerification, mask_message, open_store,
+    DamagedOutput, ProcessEnv, RequestComparison, SessionVerification, mask_message, open_store,
     trace_session, verify_session,
 };
 use architect::journal::{
@@ -119,7 +119,7 @@ fn print_verification(
     problems.extend(
         files.as_ref().err().map(|error| format!("the recorded files are damaged: {error}")),
     );
-    problems.extend(verified.output_error.iter().map(|OutputError { seq, error }| {
+    problems.extend(verified.damaged_output.iter().map(|DamagedOutput { seq, error }| {
         format!("the whole output of the call in record {seq} is damaged: {error}")
     }));
     problems.extend(describe_unexpected_hash(verified, args));

@@ -23,7 +23,11 @@ fn replies() -> Vec<ScriptedReply> {
     vec![
         chat::calls(&[("c1", "write_file", r#"{"path": "a.txt", "content": "one\n"}"#)]),
         chat::calls(&[("c2", "run_command", r#"{"command": "cat a.txt"}"#)]),
-        chat::calls(&[("c3", "run_command", r#"{"command": "seq 5000"}"#)]),
+        chat::calls(&[(
+            "c3",
+            "run_command",
+            r#"{"command": "seq 5000; echo quarterdeck-swordfish"}"#,
+        )]),
         chat::text("All is well."),
     ]
 }
@@ -127,7 +131,7 @@ fn each_forgery_is_found() {
         let found = run.verify_expected(&forged);
         assert!(found.out.contains("does not have the expected hash"), "{name}: {}", found.out);
     }
-    // Nothing in the rest tells that records were removed behind it.
+    // Nothing in the rest shows that records were removed behind it.
     let short = lines[..lines.len() - 2].join("\n") + "\n";
     assert_eq!(run.verify(&short, &[]).code, 0);
     let found = run.verify_expected(&short);
@@ -159,17 +163,15 @@ fn a_changed_output_is_found() {
 
 #[test]
 fn a_changed_text_beside_the_journal_is_found() {
-    let (world, server) = (CliFixture::new(), Server::new([chat::text("Fine.")]));
-    world.write("long.txt", &"word ".repeat(20_000));
-    let base = server.url("/v1");
-    let args = ["run", "@long.txt", "--model", "openai-chat/fake", "--api-base", &base];
-    let session = run_with_key(&world, &args)["session_id"].as_str().unwrap().to_owned();
+    let (world, server) = (CliFixture::new(), Server::new([chat::text(&"long".repeat(20_000))]));
+    let ran = world.run_with_server(&server, &["--json"]);
+    let session = ran.json()["session_id"].as_str().unwrap().to_owned();
     let verified = world.run(&["replay", "last", "--verify"]);
     assert_eq!(verified.code, 0, "{}", verified.out);
     let folder = world.home().join(".local/state/architect/sessions").join(session);
     let text = only_file(&folder.join("blobs"));
     let content = fs::read_to_string(&text).unwrap();
-    fs::write(&text, content.replacen("word", "ward", 1)).unwrap();
+    fs::write(&text, content.replacen("long", "lung", 1)).unwrap();
     let found = world.run(&["replay", "last", "--verify"]);
     assert_eq!(found.code, 1, "{}{}", found.out, found.err);
     fs::write(&text, content).unwrap();
@@ -237,7 +239,7 @@ fn what_a_hook_changed_in_a_request_is_not_compared() {
     let config = r#"
 [[hooks.pre_llm_call]]
 name = "h"
-command = "echo '{\"updatedInput\": {\"system\": \"Short.\"}}'"
+command = "echo '{\"updatedSystemPrompt\": \"Short.\"}'"
 "#;
     let config = world.write("hooks.toml", config).path("hooks.toml");
     let server = Server::new([chat::text("Fine.")]);
@@ -257,8 +259,9 @@ fn an_export_with_masked_texts_verifies() {
     let (world, server) = (CliFixture::new(), Server::new(replies()));
     assert_eq!(world.run_with_server(&server, &["--mode", "yolo"]).code, 0);
     let mut export = world.command(&["sessions", "export", "last"]);
-    let exported = wait_for_exit(export.env("OTHER_API_KEY", "seq 5000").spawn().unwrap()).out;
-    assert!(exported.contains("All is well.") && !exported.contains("seq 5000"), "{exported}");
+    let exported =
+        wait_for_exit(export.env("OTHER_API_KEY", "quarterdeck-swordfish").spawn().unwrap()).out;
+    assert!(exported.contains("All is well.") && !exported.contains("swordfish"), "{exported}");
     world.write("export.jsonl", &exported);
     let imported = world.run(&["sessions", "import", "export.jsonl"]);
     assert_eq!(imported.code, 0, "{}", imported.err);
