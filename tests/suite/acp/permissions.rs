@@ -128,7 +128,7 @@ fn a_question_of_a_server_is_asked_by_the_client() {
     let answered = |capabilities: &Value| {
         let world = world(&stdio("s", ""));
         let mut client =
-            AcpClient::spawn(&mut command(&world, &script("mcp_s_form"), &["--mode", "yolo"]));
+            AcpClient::spawn(&mut command(&world, &script("mcp_s_quiz"), &["--mode", "yolo"]));
         client.initialize(capabilities);
         let session = client.new_session(&world);
         let mut asked = Vec::new();

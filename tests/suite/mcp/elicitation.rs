@@ -36,7 +36,7 @@ impl Confirmer for User {
 
 /// Returns the answer that a server gets in a call.
 fn answered(started: &StartedServers, user: &User) -> String {
-    let tool = started.tool("form");
+    let tool = started.tool("quiz");
     let arguments = tool.parse_arguments("{}").unwrap();
     tool.call(arguments, &"call-7".into(), &scope_with(&CancellationToken::new()), user).text
 }
@@ -83,7 +83,7 @@ fn a_server_at_an_address_asks_in_its_stream() {
         ScriptedReply::with_length(400, "no session"),
         reply(2, json!({ "protocolVersion": "2025-11-25", "capabilities": {} })),
         ScriptedReply::with_length(202, ""),
-        reply(3, json!({ "tools": [{ "name": "form", "inputSchema": { "type": "object" } }] })),
+        reply(3, json!({ "tools": [{ "name": "quiz", "inputSchema": { "type": "object" } }] })),
         ScriptedReply::stream([event(question), event(done)]),
         ScriptedReply::with_length(202, ""),
     ]);
@@ -105,7 +105,7 @@ fn a_server_at_an_address_asks_in_its_stream() {
 fn a_run_in_a_pipe_declines() {
     let world = world(&stdio("s", ""));
     let ran = world
-        .run_script(&script("mcp_s_form"), &["--output-format", "stream-json", "--mode", "yolo"]);
+        .run_script(&script("mcp_s_quiz"), &["--output-format", "stream-json", "--mode", "yolo"]);
     assert_eq!(ran.code, 0, "{}", ran.err);
     assert!(ran.out.contains(r#"{\"action\":\"decline\"}"#), "{}", ran.out);
 }
@@ -113,7 +113,7 @@ fn a_run_in_a_pipe_declines() {
 #[test]
 fn the_user_answers_on_the_terminal() {
     let world = world(&stdio("s", ""));
-    let model = world.script_model(&script("mcp_s_form"));
+    let model = world.script_model(&script("mcp_s_quiz"));
     let args = ["run", "Do it.", "--model", &model, "--mode", "yolo", "--sandbox", "off"];
     let Some(terminal) = TmuxTerminal::start(&world, (120, 50), &[], &args) else { return };
     let shown = terminal.wait_for("answer it?");

@@ -132,7 +132,7 @@ fn a_request_of_the_newest_era_stands_alone() {
 fn an_older_server_has_a_session_and_answers_with_a_stream() {
     let progress = json!({ "jsonrpc": "2.0", "method": "notifications/progress",
         "params": { "progressToken": 4, "progress": 1 } });
-    let asks = json!({ "jsonrpc": "2.0", "id": 1, "method": "elicitation/create" });
+    let asks = json!({ "jsonrpc": "2.0", "id": 1, "method": "sampling/createMessage" });
     let events = [
         progress.to_string(),
         asks.to_string(),

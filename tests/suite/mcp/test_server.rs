@@ -90,7 +90,7 @@ fn serve() {
                 let names = [
                     "echo", "fail", "crash", "hang", "sleeper", "spam", "flood", "ask", "ids",
                     "meta", "noise", "write", "loud", "change", "refuse", "mute", "later", "never",
-                    "secret", "form",
+                    "secret", "quiz",
                 ];
                 let mut tools: Vec<Value> =
                     names.iter().map(|name| tool(name, &json!({}))).collect();
@@ -186,7 +186,7 @@ fn call(id: &Value, params: &Value) {
             reply_text(id, &answer);
         }
         // Asks the user, as the mode has it, and returns the answer.
-        "form" if std::env::var("MCP_TEST").unwrap().contains("modern") => {
+        "quiz" if std::env::var("MCP_TEST").unwrap().contains("modern") => {
             match params.get("inputResponses") {
                 Some(answers) => reply_text(id, &answers["who"].to_string()),
                 None => {
@@ -198,7 +198,7 @@ fn call(id: &Value, params: &Value) {
                 }
             }
         }
-        "form" => {
+        "quiz" => {
             say(
                 &json!({ "jsonrpc": "2.0", "id": "e1", "method": "elicitation/create", "params": question() }),
             );
