@@ -1,4 +1,4 @@
-"""The same scenario leads to the same journal, whether the command runs it or this program, and whoever plays the model."""
+"""The same scenario leads to the same journal, whether the command runs it or this program, and with every way to play the model."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import tomllib
 import unittest
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -142,7 +143,8 @@ class JournalTest(FolderTest):
                 expected, document = self.run_command(scenario)
                 for model in (f"scripted/{self.script(scenario)}", Player(scenario)):
                     records, result = self.run_here(scenario, model)
-                    self.assertEqual(stable_records(records), stable_records(expected))
+                    for got, record in zip_longest(stable_records(records), stable_records(expected)):
+                        self.assertEqual(got, record)
                     for key in ("status", "stop_reason", "exit_code", "output", "steps", "llm_calls", "usage", "cost"):
                         self.assertEqual(result[key], document[key], key)
                 stored = [(record["state"], record["mark"]) for record in expected[1:] if "mark" in record]
