@@ -36,6 +36,10 @@ VOLATILE = {
 """Ids, times, digests of them, the name of the model, and the options of the command."""
 
 
+ONE_BY_ONE = "context.parallel_tools=false"
+"""The calls of a reply complete in any order otherwise."""
+
+
 def stable(value: Any) -> Any:
     """Returns a value without what differs between any two runs."""
     if isinstance(value, dict):
@@ -104,7 +108,7 @@ class JournalTest(FolderTest):
     def run_command(self, scenario: dict[str, Any]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
         workspace, sessions = self.prepare(scenario)
         words = ["run", scenario["prompt"], "--json", "--model", f"scripted/{self.script(scenario)}"]
-        words += ["--workspace", str(workspace), "--set", f"sessions.dir={sessions}"]
+        words += ["--workspace", str(workspace), "--set", f"sessions.dir={sessions}", "--set", ONE_BY_ONE]
         words += ["--mode", scenario["mode"]] if "mode" in scenario else []
         for setting in scenario.get("sets", []):
             words += ["--set", setting]
@@ -119,7 +123,7 @@ class JournalTest(FolderTest):
 
     def run_here(self, scenario: dict[str, Any], model: Any) -> tuple[list[dict[str, Any]], dict[str, Any]]:
         workspace, sessions = self.prepare(scenario)
-        settings = dict(setting.split("=", 1) for setting in scenario.get("sets", []))
+        settings = dict(setting.split("=", 1) for setting in [ONE_BY_ONE, *scenario.get("sets", [])])
         if "mode" in scenario:
             settings["agents.build.confirm_mode"] = scenario["mode"]
         is_named = isinstance(model, str)
