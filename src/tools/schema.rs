@@ -71,7 +71,7 @@ pub fn parse_arguments<Arguments: DeserializeOwned>(
     })
 }
 
-/// Returns what the model is told about an error in the arguments of a call.
+/// Returns the result of a call with an error in its arguments.
 pub fn invalid_arguments(spec: &ToolSpec, error: &str) -> String {
     format!("Invalid arguments for {}: {error}. It takes {}.", spec.name, describe_arguments(spec))
 }

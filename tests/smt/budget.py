@@ -225,7 +225,7 @@ def prove(name, assumptions, claim):
 
 
 def lemmas_about_products():
-    """What the solver is told of the products that matter: they grow with their factors, and those of parts are those of the
+    """What the solver is given about products: they grow with their factors, and those of parts are those of the
     whole. Here it multiplies itself."""
     a, b, p, q = numbers("a", "b", "p", "q")
     first = prove("growth with a factor", [a <= b, p <= q], z3.And((q - p) * a >= 0, (b - a) * q >= 0))
