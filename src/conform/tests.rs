@@ -166,7 +166,7 @@ fn records_without_a_line_end_between_them_are_found() {
 /// Owners of recordings mask addresses, and what looks like one.
 #[test]
 fn a_masked_escape_damages_no_line() {
-    let [masked, other] = ["1", "2"].map(|uuid| claude_line(uuid, "", "", &["Mail \\ me:@"]));
+    let [masked, other] = ["1", "2"].map(|uuid| claude_line(uuid, "", "", &["Write to \\ me:@"]));
     let masked = masked.replace('@', r"\***@***.***");
     assert_eq!(violation(TraceFormat::Claude, &lines(&[&masked, &other])), "");
     let damaged = masked.replace(r"\*", r"\x");
