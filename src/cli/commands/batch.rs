@@ -348,19 +348,19 @@ pub(super) fn refuse(problems: &[ManifestProblem]) -> Result<(), CliError> {
             _ => lines.push(text),
         }
     }
-    match &lines[..] {
-        [] => Ok(()),
-        [line] => {
-            let hints = problems.iter().take(1).flat_map(|problem| &problem.hints);
-            let error = hints.fold(CliError::usage(line), |error, hint| error.hint(hint.as_str()));
-            Err(error.hint("nothing was started"))
-        }
+    let text = match &lines[..] {
+        [] => return Ok(()),
+        [problem] => problem.clone(),
         _ => {
             let count = pluralize(lines.len(), "mistake", "mistakes");
-            let text = format!("{count} in the manifest:\n  {}", lines.join("\n  "));
-            Err(CliError::usage(text).hint("nothing was started"))
+            format!("{count} in the manifest:\n  {}", lines.join("\n  "))
         }
-    }
+    };
+    // Only what helps with all of them.
+    let hints = problems.first().map(|problem| &problem.hints);
+    let hints = hints.filter(|hints| problems.iter().all(|problem| problem.hints == **hints));
+    let error = hints.into_iter().flatten().fold(CliError::usage(text), CliError::hint);
+    Err(error.hint("nothing was started"))
 }
 
 /// Reads a file of tasks or variants; `form` says what such a file has.

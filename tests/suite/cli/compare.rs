@@ -252,7 +252,7 @@ fn an_evaluation_of_the_changes_decides_before_the_cost() {
     );
     let spans: String = collector.requests().into_iter().map(|request| request.body).collect();
     assert_eq!(spans.matches("\"invoke_agent eval\"").count(), 2, "{spans}");
-    let events = fs::read_to_string(log).unwrap();
+    let events = fs::read_to_string(&log).unwrap();
     assert_eq!(events.matches("\"agent\":\"eval\"").count(), 2, "{events}");
     let document = ran.json();
     assert_eq!(

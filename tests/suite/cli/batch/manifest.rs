@@ -41,7 +41,7 @@ limits = { max_steps = -1 }
     assert!(!batch.out("").exists());
 }
 
-/// A single mistake has the hints that a run would give.
+/// Mistakes that are all alike have the hints that a run would give.
 #[test]
 fn a_missing_model_is_reported_with_what_helps() {
     let batch = Batch::with_tasks(&["a", "b"], ANSWER);
