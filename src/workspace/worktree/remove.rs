@@ -36,11 +36,14 @@ impl Worktrees {
         if is_unchanged(&folder)? {
             let hidden = move_away(&folder)?;
             // What came meanwhile is work, too.
-            if is_unchanged(&hidden).unwrap_or(false) {
+            let is_still_unchanged = is_unchanged(&hidden);
+            if matches!(is_still_unchanged, Ok(true)) {
                 self.remove_hidden(&folder, record, locked)?;
                 return Ok(false);
             }
             move_back(&folder)?;
+            // After an error, the next sweep looks again.
+            is_still_unchanged?;
         }
         record.phase = WorktreePhase::Kept;
         locked.write(&record)?;

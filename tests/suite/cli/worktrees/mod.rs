@@ -310,6 +310,27 @@ fn a_merge_without_space_changes_nothing() {
     }
 }
 
+/// No one may read more than by default, and a file that becomes executable stays private.
+#[test]
+fn merged_files_are_as_private_as_others() {
+    for commit in ["", "; git add -A; git commit -q -m work"] {
+        let project = Project::new();
+        fs::set_permissions(project.cli.path("a.txt"), fs::Permissions::from_mode(0o600)).unwrap();
+        let line = format!("chmod +x a.txt; echo n > new; chmod +x new{commit}");
+        project.run_line(&line, &["--worktree", "w"]);
+        let merge = project.cli.command(&["worktrees", "merge", "w"]);
+        let mut shell = Command::new("sh");
+        shell.args(["-c", "umask 077; exec \"$0\" worktrees merge w"]).arg(merge.get_program());
+        shell.current_dir(project.cli.path("")).env_clear();
+        shell.envs(merge.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        assert!(shell.output().unwrap().status.success());
+        for name in ["a.txt", "new"] {
+            let mode = fs::metadata(project.cli.path(name)).unwrap().permissions().mode();
+            assert_eq!(mode & 0o777, 0o700, "{name}: {mode:o}");
+        }
+    }
+}
+
 /// Killed before and after the first file was written. The user then changes that file, which may have its change or not.
 #[test]
 fn a_killed_merge_keeps_what_is_changed_before_it_is_completed() {
