@@ -156,9 +156,11 @@ impl Worktrees {
         {
             let branch = format!("refs/heads/{}", record.branch());
             let common = GitTree::open(git, &found.common_dir, None)?;
-            if record.phase == WorktreePhase::Creating {
-                // Left by a git that was killed: no other process makes this branch.
+            if !matches!(record.phase, WorktreePhase::InUse | WorktreePhase::Kept) {
+                // Left by a git that was killed: no other process makes or removes this branch.
                 let _ = fs::remove_file(found.common_dir.join(format!("{branch}.lock")));
+            }
+            if record.phase == WorktreePhase::Creating {
                 remove_unfinished(&found.common_dir, &record.name)?;
             }
             let expected = found.tip.as_ref().unwrap_or(&found.base);

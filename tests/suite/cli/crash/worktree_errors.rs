@@ -187,7 +187,7 @@ impl LifePart {
         if is_killed {
             // Git commands of the killed process may still run for a moment; until then it is in use.
             wait_within(MAX_WAIT, &format!("{case}: no worktree is in use"), || {
-                self.listed(project).iter().all(|listed| listed["in_use"] == false)
+                listed(project).iter().all(|listed| listed["in_use"] == false)
             });
         }
         match self.is_merge() {
@@ -199,28 +199,23 @@ impl LifePart {
             "resume" => self.check_resume(project, &case),
             _ => {}
         }
-        for listed in self.listed(project) {
-            let name = listed["name"].as_str().unwrap();
+        for worktree in listed(project) {
+            let name = worktree["name"].as_str().unwrap();
             let removed = project.worktrees(&["rm", "--force", name]);
             assert_eq!(removed.code, 0, "{case}: {}", removed.err);
         }
-        match self.has_git {
-            true => project.assert_nothing_left(&case),
-            false => {
-                let left: Vec<_> = snapshot(&project.worktree_folder()).into_keys().collect();
-                assert!(left.is_empty(), "{case}: {left:?}");
-            }
+        if self.has_git {
+            project.assert_nothing_left(&case);
+        } else {
+            let left: Vec<_> = snapshot(&project.worktree_folder()).into_keys().collect();
+            assert!(left.is_empty(), "{case}: {left:?}");
         }
         ran.code != 0
     }
 
-    fn listed(&self, project: &Project) -> Vec<serde_json::Value> {
-        if project.worktree_folder().exists() { project.listed() } else { Vec::new() }
-    }
-
     /// Work that was done is there. Without work, nothing is. The same command works.
     fn check_run(&self, project: &Project, worked: bool, case: &str) {
-        let listed = self.listed(project);
+        let listed = listed(project);
         assert!(listed.iter().all(|it| it["changed"] == true), "{case}: {listed:?}");
         assert!(!worked || !listed.is_empty(), "{case}: the work is lost");
         if !listed.is_empty() {
@@ -265,19 +260,25 @@ impl LifePart {
     }
 }
 
+/// Returns the worktrees, if there was ever one.
+fn listed(project: &Project) -> Vec<serde_json::Value> {
+    if project.worktree_folder().exists() { project.listed() } else { Vec::new() }
+}
+
 /// Returns the folder of the worktree, if there is one.
 fn work_folder(project: &Project) -> Option<std::path::PathBuf> {
     let folder = fs::read_dir(project.worktree_folder()).ok()?.next()?.ok()?.path().join("w");
     folder.is_dir().then_some(folder)
 }
 
-/// Calls that don't change files.
-const OTHER_CALLS: [&str; 10] = [
+/// Calls that don't change files. `rmdir` removes empty folders alone, which are harmless.
+const OTHER_CALLS: [&str; 11] = [
     "clone3",
     "faccessat2",
     "futex",
     "kill",
     "pidfd_send_signal",
+    "rmdir",
     "sched_setaffinity",
     "set_robust_list",
     "setpgid",

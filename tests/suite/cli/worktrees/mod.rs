@@ -90,7 +90,7 @@ fn a_folder_that_cannot_be_read_is_work() {
     let project = Project::new();
     let result = project.run_line("mkdir d; echo work > d/x", &["--worktree", "w"]);
     let folder = Path::new(result["worktree"]["folder"].as_str().unwrap()).join("d");
-    fs::set_permissions(folder, fs::Permissions::from_mode(0)).unwrap();
+    fs::set_permissions(folder, fs::Permissions::from_mode(0o0)).unwrap();
     let worktrees = |args: &[&str]| {
         let command = project.cli.command(&[&["worktrees"], args].concat());
         // For the superuser, there is no such folder otherwise.
@@ -448,6 +448,16 @@ fn a_folder_that_belongs_to_no_worktree_is_removed() {
     fs::write(all.join("copy.files"), "").unwrap();
     assert_eq!(project.listed().len(), 1);
     assert!(!all.join("late").exists() && all.join("copy/d").exists() && all.join("w/x").exists());
+}
+
+#[test]
+fn a_lock_that_a_killed_git_has_left_keeps_no_worktree() {
+    let project = Project::new();
+    project.run_line("echo x > x", &["--worktree", "w"]);
+    project.cli.write(".git/refs/heads/architect/w.lock", "");
+    let ran = project.worktrees(&["rm", "--force", "w"]);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    project.assert_nothing_left("removed");
 }
 
 #[test]
