@@ -252,6 +252,9 @@ impl MergeLog {
         files: &[(&PlannedChange, EntryContent)],
     ) -> Result<(), WorktreeError> {
         let (mut batch, mut links) = (Vec::new(), Vec::new());
+        let log = worktree.with_extension(MERGE_EXTENSION).join(LOG);
+        let default =
+            fs::metadata(log).map_or(0o644, |found| std::os::unix::fs::MetadataExt::mode(&found));
         for (file, ours) in files {
             if self.is_other_kind(file, ours) {
                 links.push(file);
@@ -264,8 +267,8 @@ impl MergeLog {
             let (after, mode) = match &file.after {
                 EntryContent::File(content, is_executable) => {
                     let was = matches!(ours, EntryContent::File(_, true));
-                    // Who may read a file stays so.
-                    let is_read = mode_of(root.dir(), &file.path).unwrap_or(0o644) & 0o666;
+                    // Who may read a file stays so; of a new one, those who may by default.
+                    let is_read = mode_of(root.dir(), &file.path).unwrap_or(default) & 0o666;
                     let mode =
                         if *is_executable { is_read | is_read >> 2 & 0o111 } else { is_read };
                     (Some(Arc::from(&**content)), (*is_executable != was).then_some(mode))

@@ -37,11 +37,14 @@ impl Worktrees {
         if is_unchanged(&folder)? {
             let hidden = move_away(&folder)?;
             // What came meanwhile is work, too.
-            if is_unchanged(&hidden).unwrap_or(false) {
+            let is_still_unchanged = is_unchanged(&hidden);
+            if matches!(is_still_unchanged, Ok(true)) {
                 self.remove_hidden(&folder, record, locked)?;
                 return Ok(false);
             }
             move_back(&folder)?;
+            // After an error, the next sweep looks again.
+            is_still_unchanged?;
         }
         record.phase = WorktreePhase::Kept;
         locked.write(&record)?;
@@ -154,9 +157,11 @@ impl Worktrees {
         {
             let branch = format!("refs/heads/{}", record.branch());
             let common = GitTree::open(git, &found.common_dir, None)?;
-            if record.phase == WorktreePhase::Creating {
-                // Left by a git that was killed: no other process makes this branch.
+            if !matches!(record.phase, WorktreePhase::InUse | WorktreePhase::Kept) {
+                // Left by a git that was killed: no other process makes or removes this branch.
                 let _ = fs::remove_file(found.common_dir.join(format!("{branch}.lock")));
+            }
+            if record.phase == WorktreePhase::Creating {
                 remove_unfinished(&found.common_dir, &record.name)?;
             }
             let expected = found.tip.as_ref().unwrap_or(&found.base);

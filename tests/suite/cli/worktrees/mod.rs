@@ -90,7 +90,7 @@ fn a_folder_that_cannot_be_read_is_work() {
     let project = Project::new();
     let result = project.run_line("mkdir d; echo work > d/x", &["--worktree", "w"]);
     let folder = Path::new(result["worktree"]["folder"].as_str().unwrap()).join("d");
-    fs::set_permissions(folder, fs::Permissions::from_mode(0)).unwrap();
+    fs::set_permissions(folder, fs::Permissions::from_mode(0o0)).unwrap();
     let worktrees = |args: &[&str]| {
         let command = project.cli.command(&[&["worktrees"], args].concat());
         // For the superuser, there is no such folder otherwise.
@@ -310,6 +310,27 @@ fn a_merge_without_space_changes_nothing() {
     }
 }
 
+/// No one may read more than by default, and a file that becomes executable stays private.
+#[test]
+fn merged_files_are_as_private_as_others() {
+    for commit in ["", "; git add -A; git commit -q -m work"] {
+        let project = Project::new();
+        fs::set_permissions(project.cli.path("a.txt"), fs::Permissions::from_mode(0o600)).unwrap();
+        let line = format!("chmod +x a.txt; echo n > new; chmod +x new{commit}");
+        project.run_line(&line, &["--worktree", "w"]);
+        let merge = project.cli.command(&["worktrees", "merge", "w"]);
+        let mut shell = Command::new("sh");
+        shell.args(["-c", "umask 077; exec \"$0\" worktrees merge w"]).arg(merge.get_program());
+        shell.current_dir(project.cli.path("")).env_clear();
+        shell.envs(merge.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        assert!(shell.output().unwrap().status.success());
+        for name in ["a.txt", "new"] {
+            let mode = fs::metadata(project.cli.path(name)).unwrap().permissions().mode();
+            assert_eq!(mode & 0o777, 0o700, "{name}: {mode:o}");
+        }
+    }
+}
+
 /// Killed before and after the first file was written. The user then changes that file, which may have its change or not.
 #[test]
 fn a_killed_merge_keeps_what_is_changed_before_it_is_completed() {
@@ -427,6 +448,16 @@ fn a_folder_that_belongs_to_no_worktree_is_removed() {
     fs::write(all.join("copy.files"), "").unwrap();
     assert_eq!(project.listed().len(), 1);
     assert!(!all.join("late").exists() && all.join("copy/d").exists() && all.join("w/x").exists());
+}
+
+#[test]
+fn a_lock_that_a_killed_git_has_left_keeps_no_worktree() {
+    let project = Project::new();
+    project.run_line("echo x > x", &["--worktree", "w"]);
+    project.cli.write(".git/refs/heads/architect/w.lock", "");
+    let ran = project.worktrees(&["rm", "--force", "w"]);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    project.assert_nothing_left("removed");
 }
 
 #[test]
