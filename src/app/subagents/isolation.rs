@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex};
 use crate::app::process_env::ProcessEnv;
 use crate::app::worktree::open_worktrees;
 use crate::journal::{OpenedSession, SessionId};
-use crate::model::{FileChange, ToolArguments, ToolStatus, pluralize};
+use crate::model::{CallId, FileChange, ToolArguments, ToolStatus, pluralize};
 use crate::policy::{ConfirmationAnswer, ConfirmationRequest, Confirmer};
 use crate::port::{EffectContext, lock};
 use crate::tools::ToolOutput;
@@ -266,6 +266,8 @@ impl Confirmer for OneQuestion {
         scope: &EffectContext,
     ) -> ConfirmationAnswer {
         let _asking = lock(&self.asking);
-        self.confirm.confirm(question, scope)
+        // The dispatching run can have a call of the same id.
+        let call = CallId(format!("subagent-{}", question.call).into());
+        self.confirm.confirm(&ConfirmationRequest { call: &call, ..*question }, scope)
     }
 }
