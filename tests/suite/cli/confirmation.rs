@@ -146,13 +146,21 @@ fn arguments_are_edited_in_an_editor_or_one_by_one() {
 
 #[test]
 fn interrupts_and_the_end_of_the_input_abort_the_run() {
-    for key in ["C-c", "C-d"] {
+    for (key, echo) in [("C-c", "^C"), ("C-d", "")] {
         let world = world();
         let Some(terminal) = start(&world, SCRIPT, &[]) else { return };
         terminal.wait_for("run it?");
+        terminal.type_line("?");
+        terminal.wait_for("\n  y  run it\n  n  don't run it");
         terminal.press(key);
         let shown = terminal.wait_for("exit 130");
         assert!(shown.contains("architect resume "), "{shown}");
+        // What follows does not stand beside the question.
+        let question = format!("[?]help: {echo}");
+        assert!(
+            shown.lines().any(|line| line.trim_end().ends_with(question.trim_end())),
+            "{shown}"
+        );
         assert_eq!(world.read("src/a.txt"), "one\ntwo\nthree\n");
     }
 }
