@@ -50,13 +50,9 @@ impl Terminal {
     pub(super) fn read_line(&mut self, cancel: &CancellationToken) -> Input {
         let mut bytes = Vec::new();
         let pulse = Timespec::try_from(POLL_INTERVAL).ok();
-        // At once, since the log of what was cancelled follows.
-        let terminal = self.0.try_clone();
-        let _line_end = cancel.on_cancel(move || {
-            let _ = terminal.and_then(|mut terminal| terminal.write_all(b"\n"));
-        });
         loop {
             if cancel.is_cancelled() {
+                self.write("\n");
                 return Input::Cancelled;
             }
             let ready = poll(&mut [PollFd::new(&self.0, PollFlags::IN)], pulse.as_ref());
