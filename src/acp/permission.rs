@@ -50,11 +50,7 @@ impl Confirmer for PermissionRequests {
             return ConfirmationAnswer::Yes;
         }
         let fields = lock(&self.shown).get(question.call).cloned();
-        // A call of a sub-agent is not shown otherwise.
-        let fields = fields.unwrap_or_else(|| {
-            let ConfirmationRequest { tool, summary, .. } = question;
-            ToolCallUpdateFields::new().title(format!("{tool} → {summary}"))
-        });
+        let fields = fields.unwrap_or_else(|| subagent_call(question));
         let fields = fields.status(ToolCallStatus::Pending);
         let call = ToolCallUpdate::new(call_id(question.call), fields);
         let request = RequestPermissionRequest::new(self.session.clone(), call, options(question));
@@ -118,6 +114,16 @@ impl Confirmer for PermissionRequests {
 struct FormAnswer {
     action: String,
     content: Option<Map<String, Value>>,
+}
+
+/// Returns a call of a sub-agent, which is not shown otherwise.
+fn subagent_call(question: &ConfirmationRequest<'_>) -> ToolCallUpdateFields {
+    let ConfirmationRequest { tool, summary, diff, .. } = question;
+    let fields = ToolCallUpdateFields::new().title(format!("{tool} → {summary}"));
+    match diff.is_empty() {
+        true => fields,
+        false => fields.content(vec![format!("````diff\n{}\n````", diff.trim_end()).into()]),
+    }
 }
 
 fn options(question: &ConfirmationRequest<'_>) -> Vec<PermissionOption> {

@@ -121,7 +121,13 @@ fn try_run(
     let request =
         RunRequest { images, options, ..RunRequest::new(text, target, CostSource::Agent) };
     let shown = ShownCalls::default();
-    let updates = RunUpdates::new(connection.clone(), id.clone(), root, Arc::clone(&shown));
+    let updates = RunUpdates::new(
+        connection.clone(),
+        id.clone(),
+        root,
+        Arc::clone(&shown),
+        Arc::clone(&session.has_plan),
+    );
     let reporter = Reporter::new(vec![Box::new(updates)]);
     if let Some(telemetry) = start_telemetry(&setup.env, &setup.run_info(&request)) {
         reporter.add_sink(telemetry);

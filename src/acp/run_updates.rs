@@ -1,12 +1,13 @@
 //! Updates of a session while a prompt runs.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use agent_client_protocol_schema::v1::ToolCall as ClientToolCall;
 use agent_client_protocol_schema::v1::{
-    ContentBlock, ContentChunk, Cost, MessageId, SessionId, SessionUpdate, ToolCallStatus,
+    ContentBlock, ContentChunk, Cost, MessageId, Plan, SessionId, SessionUpdate, ToolCallStatus,
     ToolCallUpdate, ToolCallUpdateFields, UsageUpdate,
 };
 
@@ -23,8 +24,22 @@ use crate::view::public::{
 use crate::view::{LiveEvent, OutputError, ReportSink, RunResult, ServerState};
 use crate::workspace::WorkspaceRoot;
 
+/// The newest calls of a sub-agent that are shown.
+const MAX_SUBAGENT_CALLS: usize = 50;
+
 /// The calls that were shown to the client and have not ended.
 pub(super) type ShownCalls = Arc<Mutex<HashMap<CallId, ToolCallUpdateFields>>>;
+
+/// What sub-agents have done so far, a line for each of their calls, by the call that has dispatched them.
+type SubagentCalls = Arc<Mutex<HashMap<CallId, Vec<ListedCall>>>>;
+
+/// A call of a sub-agent.
+struct ListedCall {
+    id: CallId,
+    title: String,
+    /// Whether it has succeeded; `None` while it runs.
+    success: Option<bool>,
+}
 
 /// Sends what happens in a run as updates of its session.
 pub(super) struct RunUpdates {
@@ -39,6 +54,18 @@ pub(super) struct RunUpdates {
     last_text: String,
     /// The agent that runs.
     agent: Arc<str>,
+    subagents: SubagentCalls,
+    /// Whether the client shows a plan.
+    has_plan: Arc<AtomicBool>,
+}
+
+/// Sends what a sub-agent does as content of the call that has dispatched it: the protocol does not nest calls.
+struct SubagentUpdates {
+    connection: ClientConnection,
+    session: SessionId,
+    root: WorkspaceRoot,
+    dispatch: CallId,
+    calls: SubagentCalls,
 }
 
 struct ShownModelCall {
@@ -55,9 +82,11 @@ impl RunUpdates {
         session: SessionId,
         root: WorkspaceRoot,
         shown: ShownCalls,
+        has_plan: Arc<AtomicBool>,
     ) -> Self {
         let (old, call, last_text) = (HashMap::new(), None, String::new());
-        Self { connection, session, root, shown, old, call, last_text, agent: "".into() }
+        let (agent, subagents) = ("".into(), SubagentCalls::default());
+        Self { connection, session, root, shown, old, call, last_text, agent, subagents, has_plan }
     }
 
     fn send(&self, update: SessionUpdate) -> Result<(), Disconnected> {
@@ -115,9 +144,10 @@ impl RunUpdates {
         let old = self.old.remove(id).unwrap_or_default();
         let status = if *success { ToolCallStatus::Completed } else { ToolCallStatus::Failed };
         let changes = if *success { changes.as_slice() } else { &[] };
-        let fields = ToolCallUpdateFields::new()
-            .status(status)
-            .content(result_content(&self.root, output, &old, changes));
+        let calls = lock(&self.subagents).remove(id);
+        let mut content: Vec<_> = calls.iter().map(|calls| call_list(calls).into()).collect();
+        content.extend(result_content(&self.root, output, &old, changes));
+        let fields = ToolCallUpdateFields::new().status(status).content(content);
         self.send(SessionUpdate::ToolCallUpdate(ToolCallUpdate::new(call_id(id), fields)))
     }
 
@@ -128,6 +158,7 @@ impl RunUpdates {
         if end.status == RunStatus::Success
             && let Some(plan) = plan_of(&self.agent, output)
         {
+            self.has_plan.store(true, Ordering::Relaxed);
             self.send(SessionUpdate::Plan(plan))?;
         }
         if is_interrupted
@@ -141,6 +172,13 @@ impl RunUpdates {
 }
 
 impl ReportSink for RunUpdates {
+    fn subagent_sink(&self, call: &CallId) -> Option<Box<dyn ReportSink>> {
+        let (connection, session) = (self.connection.clone(), self.session.clone());
+        let (root, calls) = (self.root.clone(), Arc::clone(&self.subagents));
+        let dispatch = call.clone();
+        Some(Box::new(SubagentUpdates { connection, session, root, dispatch, calls }))
+    }
+
     fn on_run_event(&mut self, event: &RunEvent<'_>) {
         // A client that is gone is noticed with the public events.
         let _ = match event {
@@ -192,7 +230,11 @@ impl ReportSink for RunUpdates {
         match &event.kind {
             PublicEventKind::AgentStart(start) => {
                 self.agent = Arc::clone(&start.agent);
-                Ok(())
+                // No agent reports which step of the last plan it works on, so its steps would stay pending.
+                match self.has_plan.swap(false, Ordering::Relaxed) {
+                    true => self.send(SessionUpdate::Plan(Plan::new(Vec::new()))),
+                    false => Ok(()),
+                }
             }
             PublicEventKind::ApiCallStart(start) => {
                 let is_shown = match start.purpose {
@@ -240,6 +282,50 @@ impl ReportSink for RunUpdates {
     fn finish(self: Box<Self>, _: Option<Duration>) -> Result<(), OutputError> {
         Ok(())
     }
+}
+
+impl ReportSink for SubagentUpdates {
+    fn on_event(&mut self, event: &PublicEvent) -> Result<(), Disconnected> {
+        let mut calls = lock(&self.calls);
+        let calls = calls.entry(self.dispatch.clone()).or_default();
+        match &event.kind {
+            PublicEventKind::ToolCallStart(ToolCallStart { id, name, arguments, .. }) => {
+                let title = call_fields(&self.root, name, arguments).title.unwrap_or_default();
+                calls.push(ListedCall { id: id.clone(), title, success: None });
+            }
+            PublicEventKind::ToolCallEnd(ToolCallEnd { id, success, .. }) => {
+                let ended = calls.iter_mut().rev().find(|call| call.id == *id);
+                ended.into_iter().for_each(|call| call.success = Some(*success));
+            }
+            _ => return Ok(()),
+        }
+        let fields = ToolCallUpdateFields::new().content(vec![call_list(calls).into()]);
+        let update = ToolCallUpdate::new(call_id(&self.dispatch), fields);
+        self.connection.update(&self.session, SessionUpdate::ToolCallUpdate(update))
+    }
+
+    fn on_result(&mut self, _: &RunResult) -> Result<(), Disconnected> {
+        Ok(())
+    }
+
+    fn finish(self: Box<Self>, _: Option<Duration>) -> Result<(), OutputError> {
+        Ok(())
+    }
+}
+
+/// Returns the newest calls of a sub-agent as a list in Markdown.
+fn call_list(calls: &[ListedCall]) -> String {
+    let omitted = calls.len().saturating_sub(MAX_SUBAGENT_CALLS);
+    let first = (omitted > 0).then(|| format!("- … {omitted} more\n"));
+    let lines = calls[omitted..].iter().map(|call| {
+        let mark = match call.success {
+            None => "…",
+            Some(true) => "✓",
+            Some(false) => "✗",
+        };
+        format!("- {mark} {}\n", call.title)
+    });
+    first.into_iter().chain(lines).collect()
 }
 
 /// Returns a call that was not shown yet.

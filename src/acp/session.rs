@@ -1,6 +1,7 @@
 //! The sessions that a client has opened.
 
 use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
 use agent_client_protocol_schema::v1::{Error, SessionId as ClientSessionId};
@@ -27,6 +28,8 @@ pub(super) struct OpenSession {
     /// The options with which it was stored, if it was loaded.
     pub(super) options: Option<Value>,
     pub(super) approvals: SessionApprovals,
+    /// Whether the client shows a plan.
+    pub(super) has_plan: Arc<AtomicBool>,
     state: Mutex<SessionState>,
 }
 
@@ -48,7 +51,8 @@ impl OpenSession {
     ) -> Self {
         let client_id = ClientSessionId::new(id.to_string());
         let (approvals, state) = (SessionApprovals::default(), Mutex::default());
-        Self { id, client_id, folder, servers, options, approvals, state }
+        let has_plan = Arc::default();
+        Self { id, client_id, folder, servers, options, approvals, has_plan, state }
     }
 
     /// Configures its next run, in the mode that the client has chosen.

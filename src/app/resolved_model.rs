@@ -18,7 +18,7 @@ use crate::llm::{
     Recording, RequestSettingsError, connect, encoding_model, list_models,
 };
 use crate::machine::CallPurpose;
-use crate::model::{Effort, Fault, RunRules, Tokens, did_you_mean};
+use crate::model::{ContextLimits, Effort, Fault, ImageBudget, RunRules, Tokens, did_you_mean};
 use crate::port::{Model, ModelCall, ModelRequest, WallClock};
 use crate::runner::SystemClock;
 use crate::tools::DeferredToolsModel;
@@ -334,6 +334,8 @@ impl ResolvedModel {
 
     /// Returns the rules of a run with what they have to know of several models.
     pub fn add_to_rules(&self, settings: &Settings, rules: RunRules) -> RunRules {
+        let context = ContextLimits { images: self.image_budget(), ..rules.context };
+        let rules = RunRules { context, ..rules };
         let summary_model = self.summarizer.as_ref().map(|summarizer| summarizer.name());
         if self.fallbacks.is_empty() {
             return RunRules { summary_model, ..rules };
@@ -344,6 +346,17 @@ impl ResolvedModel {
             others.map(|(name, model)| model_rules(settings, Arc::clone(name), &model.limits));
         let models = std::iter::once(first).chain(others).collect();
         RunRules { summary_model, models, ..rules }
+    }
+
+    /// Returns whether its provider's API is called: what is not known of such a model, the user can define.
+    pub(super) fn is_definable(&self) -> bool {
+        matches!(&self.source, ModelSource::Named(ModelSpec::Remote { .. }))
+    }
+
+    /// Returns the images of one request that this model and each of those called instead take.
+    fn image_budget(&self) -> ImageBudget {
+        let own = self.images.map_or(ImageBudget::UNLIMITED, |limits| limits.budget);
+        self.fallbacks.iter().fold(own, |budget, (_, model)| budget.min(model.image_budget()))
     }
 
     /// Returns the model that this name means.

@@ -172,12 +172,6 @@ impl RunSetup {
             complete_pending_restore(store, self.root.path(), &self.config, &self.env)?;
         }
         let secrets = collect_secrets(&self.config, &self.env);
-        let images = self.attach_images(images, &secrets)?;
-        let task = task.map(|task| {
-            let mut text = mask_message(&task, &secrets);
-            images.add_lines_to(&mut text);
-            Arc::from(text)
-        });
         let hooks = self.hooks(&name, target.opened().is_some(), secrets.clone())?;
         let finished_calls = target.opened().map_or(0, |opened| opened.history.finished_calls);
         let position = shared.as_ref().map_or_else(
@@ -195,6 +189,13 @@ impl RunSetup {
         let (environment, _interruptible) =
             self.environment(environment, (at, parallel), &io.reporter, &stopped)?;
         let RunEnvironment { executor, subagent_clock, ports } = environment;
+        let most = rules.limits.timeout.map(Duration::from);
+        let images = self.attach_images(images, &secrets, &stopped, most)?;
+        let task = task.map(|task| {
+            let mut text = mask_message(&task, &secrets);
+            images.add_lines_to(&mut text);
+            Arc::from(text)
+        });
         let is_subagent = shared.is_some();
         let shared = match shared {
             Some(shared) => shared,
@@ -288,23 +289,30 @@ impl RunSetup {
         Ok(SharedResources { servers: Arc::new(servers), quota, script_position })
     }
 
-    /// Prepares the user's images for the model.
+    /// Prepares the user's images for the model, at most for this time of the run.
     fn attach_images(
         &self,
         images: Vec<ImageSource>,
         secrets: &Secrets,
+        stopped: &CancellationToken,
+        most: Option<Duration>,
     ) -> Result<AttachedImages, AppError> {
         let limits = self.model.images;
         if limits.is_none() && !images.is_empty() {
-            log::warn!(
-                "the model {} is not known to take images, and gets their names and sizes as text; if it takes them, \
-                 define it with `images = true` in [models.NAME]",
-                self.model.name()
-            );
+            let name = self.model.name();
+            match self.model.is_definable() {
+                true => log::warn!(
+                    "the model {name} is not known to take images, and gets their names and sizes as text; if it takes \
+                     them, define it with `images = true` in [models.NAME], and name it --model NAME"
+                ),
+                false => log::warn!(
+                    "the model {name} takes no images, and gets their names and sizes as text"
+                ),
+            }
         }
         let masked = |it: ImageSource| ImageSource { name: secrets.mask_all(&it.name), ..it };
-        let images: Vec<ImageSource> = images.into_iter().map(masked).collect();
-        AttachedImages::prepare_all(&images, limits)
+        let images = images.into_iter().map(masked).collect();
+        AttachedImages::prepare_all(images, limits, stopped, most)
             .map_err(|(name, cause)| AppError::Image { name, cause })
     }
 

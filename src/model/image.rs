@@ -41,6 +41,36 @@ word_enum! {
     }
 }
 
+/// The images of one request at most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct ImageBudget {
+    /// Their number.
+    pub count: u64,
+    /// Their content, in bytes of Base64.
+    pub bytes: u64,
+}
+
+impl ImageBudget {
+    /// Any number of images. The default for stored sessions without a budget.
+    pub const UNLIMITED: Self = Self { count: u64::MAX, bytes: u64::MAX };
+
+    /// Returns what both allow.
+    #[must_use]
+    pub fn min(self, other: Self) -> Self {
+        Self { count: self.count.min(other.count), bytes: self.bytes.min(other.bytes) }
+    }
+
+    pub(super) fn is_unlimited(&self) -> bool {
+        *self == Self::UNLIMITED
+    }
+}
+
+impl Default for ImageBudget {
+    fn default() -> Self {
+        Self::UNLIMITED
+    }
+}
+
 impl Image {
     /// Returns the text that stands for the image: `[image shot.png, 800x600]`.
     pub fn placeholder(&self) -> String {

@@ -42,7 +42,7 @@ pub(crate) use digest::DigestPiece;
 pub use digest::{Digest, InvalidDigest, Sha256Digest, hex};
 pub use fault::{Fault, FaultClass, FaultKind, RetryAdvice};
 pub use ids::{CallId, EffectId};
-pub use image::{Image, ImageType};
+pub use image::{Image, ImageBudget, ImageType};
 pub use money::{LongInputPrice, MicroUsd, Price};
 pub use nearest::{did_you_mean, edit_distance, nearest, nearest_within};
 pub use options::{ConfirmMode, Durability, Effort, HookFailurePolicy, Isolation, Language};

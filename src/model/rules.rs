@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::{MicroUsd, Price, TimeSpan, Tokens};
+use super::{ImageBudget, MicroUsd, Price, TimeSpan, Tokens};
 
 /// The rules of one run. They don't change during the run, and they are stored with it for replays.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -231,6 +231,9 @@ pub struct ContextLimits {
     pub keep_recent: u32,
     /// The number of compactions in one run.
     pub max_compactions: u32,
+    /// The images of one request that the provider takes.
+    #[serde(default, skip_serializing_if = "ImageBudget::is_unlimited")]
+    pub images: ImageBudget,
 }
 
 impl Default for ContextLimits {
@@ -242,6 +245,7 @@ impl Default for ContextLimits {
             summarize_after: 8,
             keep_recent: 4,
             max_compactions: 50,
+            images: ImageBudget::UNLIMITED,
         }
     }
 }

@@ -22,8 +22,8 @@ use crate::policy::{
     command_findings,
 };
 use crate::port::{
-    AuthorizationOutcome, EffectContext, EffectMessage, EffectNotice, Model, PreparedCall,
-    ToolSpec, Toolbox, lock,
+    AuthorizationOutcome, CancellationToken, EffectContext, EffectMessage, EffectNotice, Model,
+    PreparedCall, ToolSpec, Toolbox, lock,
 };
 use crate::workspace::image::{AttachedImages, ImageLimits};
 
@@ -343,7 +343,7 @@ impl PreparedCall for RegisteredCall {
                     if output.status == ToolStatus::Ok {
                         notify_diff(&id, diff, scope);
                     }
-                    gate.results.build(&id, output)
+                    gate.results.build(&id, output, &scope.cancel)
                 }),
                 intent,
                 reason,
@@ -398,7 +398,8 @@ impl RegisteredCall {
         let decision = self.resolve().map_err(AuthorizationOutcome::Rejected)?;
         self.check_denial(&decision)?;
         let CallPlan { intent, changes } = self.invocation.plan().map_err(|output| {
-            AuthorizationOutcome::Rejected(self.gate.results.build(&self.id, *output))
+            let result = self.gate.results.build(&self.id, *output, &scope.cancel);
+            AuthorizationOutcome::Rejected(result)
         })?;
         let kind = self.invocation.kind();
         let is_harmless = matches!(kind, CallKind::Reads | CallKind::Delegates)
@@ -581,7 +582,8 @@ struct ResultBuilder {
 
 impl ResultBuilder {
     /// Masks secrets, and shortens a text that is too long; its full text is stored.
-    fn build(&self, call: &CallId, output: ToolOutput) -> ToolResult {
+    /// Images are decoded only until `stop` is cancelled.
+    fn build(&self, call: &CallId, output: ToolOutput, stop: &CancellationToken) -> ToolResult {
         let ToolOutput {
             status,
             text,
@@ -631,7 +633,10 @@ impl ResultBuilder {
                 }
             };
         }
-        let attached = AttachedImages::prepare(&images, self.images);
+        let (attached, has_failed) = AttachedImages::prepare(&images, self.images, stop);
+        // The model is to see at once that it got nothing.
+        let is_failure = has_failed && attached.images.is_empty() && shown.is_empty();
+        let status = if is_failure { ToolStatus::Failed } else { status };
         attached.add_lines_to(&mut shown);
         let shown = if images.is_empty() { shown } else { self.secrets.mask(shown) };
         let result = ToolResult::new(call.clone(), status, shown).with_images(attached.images);

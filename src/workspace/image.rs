@@ -3,11 +3,16 @@
 use std::fs::File;
 use std::io::{self, Cursor, Read};
 use std::path::Path;
+use std::sync::LazyLock;
+use std::thread;
+use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use crossbeam_channel::{Receiver, Sender, after, bounded, never, select, select_biased};
 use image::codecs::jpeg::JpegEncoder;
 use image::codecs::png::{CompressionType, FilterType, PngEncoder};
+use image::metadata::Orientation;
 use image::{
     DynamicImage, ExtendedColorType, ImageDecoder, ImageEncoder, ImageFormat, ImageReader, Limits,
     imageops,
@@ -15,7 +20,8 @@ use image::{
 use thiserror::Error;
 
 use super::input_file::open_input;
-use crate::model::{Image, ImageType, Tokens};
+use crate::model::{Image, ImageBudget, ImageType, Tokens};
+use crate::port::{CancelRegistration, CancellationToken};
 
 /// An image before it is checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,56 +39,92 @@ pub struct ImageLimits {
     max_edge: u32,
     /// The size of the content in bytes, before Base64.
     max_bytes: usize,
-    /// The images in one request.
-    pub max_images: usize,
-    takes_gif: bool,
+    /// The images of one request.
+    pub budget: ImageBudget,
+    /// Whether it takes WebP. All take PNG and JPEG, and none takes every GIF: that is sent as PNG.
+    takes_webp: bool,
     cost: TokenCost,
 }
 
-/// How a provider counts the tokens of an image.
+/// How a provider counts the tokens of an image: by square tiles.
 #[derive(Debug, PartialEq, Eq)]
-enum TokenCost {
-    /// One token for this many pixels.
-    Pixels(u64),
-    /// Some tokens, and more for each square tile with this edge.
-    Tiles { base: u64, tile: u64, edge: u64 },
+struct TokenCost {
+    /// The edge of a tile in pixels.
+    edge: u64,
+    /// The price of a tile in hundredths of a token.
+    tile: u64,
+    /// The least and the most that an image has.
+    range: (u64, u64),
 }
 
-/// Anthropic, also on the clouds: at most 5 MB in Base64, and a hundred images. A longer edge is scaled down there.
+/// The images of one request, in bytes of Base64. Google takes 20 MB with all of the text; the others whose limit is
+/// known take more, and each request is sent whole again.
+const REQUEST_BYTES: u64 = 14_000_000;
+
+/// Anthropic, also on the clouds. Up to 20 images may have 8000 pixels at an edge, more only 2000; edges above 1568
+/// (2576 since Claude Opus 4.7) are scaled down there. 100 images in a request with a window of 200k tokens, 600 with a larger
+/// one; 5 MB of Base64 each. A token has 28x28 pixels. Source:
+/// <https://platform.claude.com/docs/en/build-with-claude/vision>
 pub static ANTHROPIC: ImageLimits = ImageLimits {
-    max_edge: 1_568,
+    max_edge: 2_000,
     max_bytes: 3_700_000,
-    max_images: 100,
-    takes_gif: true,
-    cost: TokenCost::Pixels(750),
+    budget: ImageBudget { count: 100, bytes: REQUEST_BYTES },
+    takes_webp: true,
+    cost: TokenCost { edge: 28, tile: 100, range: (0, 4_784) },
 };
 
-/// `OpenAI`, and servers with its API formats.
-pub static OPENAI: ImageLimits = ImageLimits {
+/// `OpenAI`, and servers with its API formats. 1500 images and 512 MB in a request; Azure takes 50 images. `high` detail
+/// allows edges of 2048 pixels. A patch of 32x32 pixels is 1.2 tokens for the newest models; those that count tiles of 512
+/// pixels have fewer. Sources: <https://developers.openai.com/api/docs/guides/images-vision>,
+/// <https://learn.microsoft.com/en-us/azure/foundry/openai/quotas-limits>
+pub static OPENAI: ImageLimits = SERVED_LIKE_OPENAI;
+
+const SERVED_LIKE_OPENAI: ImageLimits = ImageLimits {
     max_edge: 2_048,
-    max_bytes: 14_000_000,
-    max_images: 100,
-    takes_gif: true,
-    cost: TokenCost::Tiles { base: 85, tile: 170, edge: 512 },
+    max_bytes: 5_000_000,
+    budget: ImageBudget { count: 50, bytes: REQUEST_BYTES },
+    takes_webp: true,
+    cost: TokenCost { edge: 32, tile: 120, range: (0, u64::MAX) },
 };
 
-/// Google: at most 20 MB for a whole request.
+/// Google. 20 MB in a request, 7 MB an image on Vertex, and 900 to 3600 images. No limit of pixels: the content decides. Gemini
+/// 2 counts 258 tokens for a tile of 768 pixels, and Gemini 3 at most 1120 for an image, unless it is asked for more. Sources:
+/// <https://ai.google.dev/gemini-api/docs/image-understanding>,
+/// <https://docs.cloud.google.com/vertex-ai/generative-ai/docs/multimodal/image-understanding>
 pub static GEMINI: ImageLimits = ImageLimits {
     max_edge: 3_072,
     max_bytes: 5_000_000,
-    max_images: 100,
-    takes_gif: false,
-    cost: TokenCost::Tiles { base: 0, tile: 258, edge: 768 },
+    budget: ImageBudget { count: 900, bytes: REQUEST_BYTES },
+    takes_webp: true,
+    cost: TokenCost { edge: 768, tile: 25_800, range: (1_120, u64::MAX) },
 };
+
+/// xAI: 20 MiB an image, any number, PNG and JPEG only. Source:
+/// <https://docs.x.ai/developers/model-capabilities/images/understanding>
+pub static XAI: ImageLimits = ImageLimits { takes_webp: false, ..SERVED_LIKE_OPENAI };
+
+/// Mistral: 8 images in a request, 10 MB each. Source: <https://docs.mistral.ai/capabilities/vision/>
+pub static MISTRAL: ImageLimits =
+    ImageLimits { budget: ImageBudget { count: 8, bytes: REQUEST_BYTES }, ..SERVED_LIKE_OPENAI };
+
+/// Groq: 5 images in a request, 4 MB with all of the text, 33 million pixels. Source: <https://console.groq.com/docs/vision>
+pub static GROQ: ImageLimits = ImageLimits {
+    max_bytes: 500_000,
+    budget: ImageBudget { count: 5, bytes: 3_400_000 },
+    ..SERVED_LIKE_OPENAI
+};
+
+/// `DeepSeek`: 32 MiB in Base64, and at most 384 tokens an image. Source: <https://api-docs.deepseek.com>
+pub static DEEPSEEK: ImageLimits =
+    ImageLimits { cost: TokenCost { edge: 32, tile: 120, range: (0, 384) }, ..SERVED_LIKE_OPENAI };
 
 /// The largest file that is read, in bytes.
 const MAX_FILE: u64 = 30 << 20;
 
-/// The largest edge of an image that is decoded, and the memory for it.
-const MAX_DECODED_EDGE: u32 = 20_000;
-const MAX_DECODED_BYTES: u64 = 400 << 20;
+/// The memory for the pixels of an image, in bytes.
+const MAX_DECODED_BYTES: u64 = 200 << 20;
 
-/// The largest image that is decoded.
+/// The largest image that is decoded, in pixels.
 const MAX_PIXELS: u64 = 50_000_000;
 
 /// The quality of JPEG, in hundredths.
@@ -111,12 +153,18 @@ pub enum ImageError {
         /// The height.
         height: u32,
     },
+    /// Its pixels need too much memory.
+    #[error("decoding it takes more than {} MB of memory", MAX_DECODED_BYTES >> 20)]
+    TooMuchMemory,
     /// It can't be decoded.
     #[error("it is damaged: {0}")]
     Damaged(String),
     /// There are too many images.
-    #[error("at most {MAX_IMAGES} images can be given at once")]
-    TooMany,
+    #[error("at most {0} images can be given at once")]
+    TooMany(usize),
+    /// The run has no time left for it.
+    #[error("the time was over before it was decoded")]
+    Stopped,
 }
 
 /// The images of a message, with their text.
@@ -127,6 +175,15 @@ pub struct AttachedImages {
     /// The images for the model.
     pub images: Vec<Image>,
 }
+
+/// The right to decode an image. There is one in the process, since decoding takes hundreds of megabytes.
+struct DecodePermit;
+
+static PERMIT: LazyLock<(Sender<()>, Receiver<()>)> = LazyLock::new(|| {
+    let permit = bounded(1);
+    let _ = permit.0.send(());
+    permit
+});
 
 impl ImageSource {
     /// Reads a file of the user.
@@ -175,20 +232,30 @@ impl ImageSource {
         Ok(Self { name, bytes })
     }
 
-    /// Returns the image in a form that a provider takes.
+    /// Returns the image in a form that a provider takes. Waits while another one is decoded, until `stop` is cancelled.
     ///
     /// # Errors
     ///
     /// Fails if it is too large, damaged, or not an image.
-    pub fn prepare(&self, limits: &ImageLimits) -> Result<Image, ImageError> {
-        let (format, decoder) = self.decoder()?;
-        let (image, is_turned) = decode(decoder)?;
+    pub fn prepare(
+        &self,
+        limits: &ImageLimits,
+        stop: &CancellationToken,
+    ) -> Result<Image, ImageError> {
+        let _permit = DecodePermit::acquire(stop)?;
+        let (format, mut decoder) = self.decoder()?;
+        let orientation = decoder.orientation().map_err(damaged)?;
+        let image = DynamicImage::from_decoder(decoder).map_err(damaged)?;
         let media_type = format.image_type();
-        let is_taken = limits.takes_gif || media_type != ImageType::Gif;
+        let is_taken = match media_type {
+            ImageType::Png | ImageType::Jpeg => true,
+            ImageType::WebP => limits.takes_webp,
+            ImageType::Gif => false,
+        };
         let is_small = image.width().max(image.height()) <= limits.max_edge
             && self.bytes.len() <= limits.max_bytes;
         // Not every provider turns it.
-        if is_taken && is_small && !is_turned {
+        if is_taken && is_small && orientation == Orientation::NoTransforms {
             return Ok(self.image(
                 limits,
                 media_type,
@@ -196,7 +263,7 @@ impl ImageSource {
                 &self.bytes,
             ));
         }
-        let (bytes, media_type, size) = scale(&image, media_type, limits)?;
+        let (bytes, media_type, size) = scale(image, orientation, media_type, limits)?;
         Ok(self.image(limits, media_type, size, &bytes))
     }
 
@@ -220,6 +287,11 @@ impl ImageSource {
         Ok(format!("[image {name}, {width}x{height}, not shown: this model takes no images]"))
     }
 
+    /// Returns the line for a model that does not get the image.
+    fn failure_line(&self, error: &ImageError) -> String {
+        format!("[image {}, not shown: {error}]", self.shown_name())
+    }
+
     /// Returns the name without what would end a placeholder.
     fn shown_name(&self) -> String {
         let is_plain = |c: &char| !c.is_control() && !"[]".contains(*c);
@@ -234,14 +306,15 @@ impl ImageSource {
         let format = Format::detect(&self.bytes).ok_or(ImageError::UnknownFormat)?;
         let mut reader = ImageReader::with_format(Cursor::new(&*self.bytes), format.0);
         let mut most = Limits::default();
-        most.max_image_width = Some(MAX_DECODED_EDGE);
-        most.max_image_height = Some(MAX_DECODED_EDGE);
         most.max_alloc = Some(MAX_DECODED_BYTES);
         reader.limits(most);
         let decoder = reader.into_decoder().map_err(damaged)?;
         let (width, height) = decoder.dimensions();
         if u64::from(width) * u64::from(height) > MAX_PIXELS {
             return Err(ImageError::TooManyPixels { width, height });
+        }
+        if decoder.total_bytes() > MAX_DECODED_BYTES {
+            return Err(ImageError::TooMuchMemory);
         }
         Ok((format, decoder))
     }
@@ -272,65 +345,110 @@ impl Format {
     }
 }
 
+impl DecodePermit {
+    /// Waits until no other image is decoded.
+    fn acquire(stop: &CancellationToken) -> Result<Self, ImageError> {
+        let (_registration, stopped) = channel_of(stop);
+        select_biased! {
+            recv(stopped) -> _ => Err(ImageError::Stopped),
+            recv(PERMIT.1) -> _ => Ok(Self),
+        }
+    }
+}
+
+impl Drop for DecodePermit {
+    fn drop(&mut self) {
+        let _ = PERMIT.0.send(());
+    }
+}
+
+/// Returns a channel that is closed when the token is cancelled, as long as the registration lives.
+fn channel_of(token: &CancellationToken) -> (CancelRegistration, Receiver<()>) {
+    let (sender, receiver) = bounded(0);
+    (token.on_cancel(move || drop(sender)), receiver)
+}
+
 impl ImageLimits {
     /// Returns the estimated tokens of an image of this size.
     fn tokens(&self, width: u32, height: u32) -> Tokens {
-        let (width, height) = (u64::from(width), u64::from(height));
-        Tokens(match self.cost {
-            TokenCost::Pixels(pixels) => (width * height).div_ceil(pixels),
-            TokenCost::Tiles { base, tile, edge } => {
-                base + tile * width.div_ceil(edge) * height.div_ceil(edge)
-            }
-        })
+        let TokenCost { edge, tile, range: (least, most) } = self.cost;
+        let tiles = u64::from(width).div_ceil(edge) * u64::from(height).div_ceil(edge);
+        Tokens((tiles * tile).div_ceil(100).clamp(least, most))
     }
 }
 
 impl AttachedImages {
     /// Prepares images for a model; without limits, it takes none. An image that can't be sent has a line that says why.
-    pub fn prepare(sources: &[ImageSource], limits: Option<&ImageLimits>) -> Self {
-        let mut attached = Self::default();
-        for (index, source) in sources.iter().enumerate() {
-            let added = match index < MAX_IMAGES {
-                true => attached.add(source, limits),
-                false => Err(ImageError::TooMany),
-            };
-            if let Err(error) = added {
-                attached.lines.push(format!("[image {}, not shown: {error}]", source.shown_name()));
+    /// Returns also whether one could not be sent.
+    pub fn prepare(
+        sources: &[ImageSource],
+        limits: Option<&ImageLimits>,
+        stop: &CancellationToken,
+    ) -> (Self, bool) {
+        let (mut attached, mut has_failed) = (Self::default(), false);
+        for source in sources {
+            if let Err(error) = attached.add(source, limits, stop) {
+                has_failed = true;
+                attached.lines.push(source.failure_line(&error));
             }
         }
-        attached
+        (attached, has_failed)
     }
 
-    /// Prepares images of the user for a model.
+    /// Prepares images of the user for a model, on a thread of their own since a decoder can't be stopped. When `stop` is
+    /// cancelled or `most` is over before they are ready, the model gets lines in place of them.
     ///
     /// # Errors
     ///
     /// Fails with the name of the first image that can't be sent.
     pub fn prepare_all(
-        sources: &[ImageSource],
-        limits: Option<&ImageLimits>,
+        sources: Vec<ImageSource>,
+        limits: Option<&'static ImageLimits>,
+        stop: &CancellationToken,
+        most: Option<Duration>,
     ) -> Result<Self, (String, ImageError)> {
-        let mut attached = Self::default();
-        for (index, source) in sources.iter().enumerate() {
-            let added = match index < MAX_IMAGES {
-                true => attached.add(source, limits),
-                false => Err(ImageError::TooMany),
-            };
-            added.map_err(|error| (source.name.clone(), error))?;
+        if sources.is_empty() {
+            return Ok(Self::default());
         }
-        Ok(attached)
+        let late = sources.iter().map(|source| source.failure_line(&ImageError::Stopped)).collect();
+        let (sender, prepared) = bounded(1);
+        let no_longer_needed = CancellationToken::new();
+        let stop_decoding = no_longer_needed.clone();
+        let prepare = move || {
+            let mut attached = Self::default();
+            let done = sources.into_iter().try_for_each(|source| {
+                attached.add(&source, limits, &stop_decoding).map_err(|error| (source.name, error))
+            });
+            let _ = sender.send(done.map(|()| attached));
+        };
+        let spawned = thread::Builder::new().name("images".to_owned()).spawn(prepare);
+        spawned.map_err(|error| (String::new(), error.into()))?;
+        let (_registration, stopped) = channel_of(stop);
+        let timeout = most.map_or_else(never, after);
+        let done = select! {
+            recv(prepared) -> done => done.ok(),
+            recv(stopped) -> _ => None,
+            recv(timeout) -> _ => None,
+        };
+        no_longer_needed.cancel();
+        done.unwrap_or(Ok(Self { lines: late, images: Vec::new() }))
     }
 
     fn add(
         &mut self,
         source: &ImageSource,
         limits: Option<&ImageLimits>,
+        stop: &CancellationToken,
     ) -> Result<(), ImageError> {
+        let most = limits.map_or(MAX_IMAGES, |limits| MAX_IMAGES.min(limits.budget.count as usize));
+        if self.lines.len() >= most {
+            return Err(ImageError::TooMany(most));
+        }
         let Some(limits) = limits else {
             self.lines.push(source.describe()?);
             return Ok(());
         };
-        let image = source.prepare(limits)?;
+        let image = source.prepare(limits, stop)?;
         self.lines.push(image.placeholder());
         self.images.push(image);
         Ok(())
@@ -352,27 +470,29 @@ pub fn is_image(start: &[u8]) -> bool {
     Format::detect(start).is_some()
 }
 
-/// Returns the pixels, and whether the file says that they are to be turned.
-fn decode(mut decoder: impl ImageDecoder) -> Result<(DynamicImage, bool), ImageError> {
-    let orientation = decoder.orientation().map_err(damaged)?;
-    let mut image = DynamicImage::from_decoder(decoder).map_err(damaged)?;
-    let is_turned = orientation != image::metadata::Orientation::NoTransforms;
-    image.apply_orientation(orientation);
-    Ok((image, is_turned))
-}
-
 /// The bytes of an image, their format, and its size in pixels.
 type EncodedImage = (Vec<u8>, ImageType, (u32, u32));
 
-/// Scales an image down until it fits: without loss if that is small enough, and as JPEG otherwise.
+/// Turns an image as its file says, and scales it down until it fits: without loss if that is small enough, and as JPEG
+/// otherwise. The image itself is never copied.
 fn scale(
-    image: &DynamicImage,
+    image: DynamicImage,
+    orientation: Orientation,
     media_type: ImageType,
     limits: &ImageLimits,
 ) -> Result<EncodedImage, ImageError> {
-    let mut edge = limits.max_edge.min(image.width().max(image.height()));
     let has_alpha = image.color().has_alpha();
-    let source = image.to_rgba8();
+    let (width, height) = (image.width(), image.height());
+    let mut edge = limits.max_edge.min(width.max(height));
+    let mut source = match edge < width.max(height) {
+        true => {
+            let (width, height) = fit((width, height), edge);
+            image.thumbnail_exact(width, height)
+        }
+        false => image,
+    };
+    source.apply_orientation(orientation);
+    let source = source.into_rgba8();
     loop {
         let (width, height) = fit(source.dimensions(), edge);
         let scaled = imageops::thumbnail(&source, width, height);
@@ -413,7 +533,10 @@ fn fit((width, height): (u32, u32), edge: u32) -> (u32, u32) {
 // By value, as a function for `map_err`.
 #[allow(clippy::needless_pass_by_value)]
 fn damaged(error: image::ImageError) -> ImageError {
-    ImageError::Damaged(error.to_string())
+    match error {
+        image::ImageError::Limits(_) => ImageError::TooMuchMemory,
+        error => ImageError::Damaged(error.to_string()),
+    }
 }
 
 #[cfg(test)]
@@ -427,6 +550,10 @@ mod tests {
         ImageSource { name: "a[1].png".to_owned(), bytes: bytes.into_inner() }
     }
 
+    fn prepare(source: &ImageSource, limits: &ImageLimits) -> Result<Image, ImageError> {
+        source.prepare(limits, &CancellationToken::new())
+    }
+
     fn content(image: &Image) -> DynamicImage {
         image::load_from_memory(&STANDARD.decode(&*image.data).unwrap()).unwrap()
     }
@@ -436,26 +563,27 @@ mod tests {
         let formats = [
             (ImageFormat::Png, ImageType::Png),
             (ImageFormat::Jpeg, ImageType::Jpeg),
-            (ImageFormat::Gif, ImageType::Gif),
             (ImageFormat::WebP, ImageType::WebP),
         ];
         for (format, media_type) in formats {
             let source = encoded(30, 20, format);
-            let image = source.prepare(&ANTHROPIC).unwrap();
+            let image = prepare(&source, &ANTHROPIC).unwrap();
             assert_eq!((image.media_type, image.width, image.height), (media_type, 30, 20));
             assert_eq!(STANDARD.decode(&*image.data).unwrap(), source.bytes);
             assert_eq!(image.placeholder(), "[image a1.png, 30x20]");
         }
-        let gif = encoded(30, 20, ImageFormat::Gif).prepare(&GEMINI).unwrap();
-        assert_eq!((gif.media_type, content(&gif).width()), (ImageType::Png, 30));
+        for (format, limits) in [(ImageFormat::Gif, &ANTHROPIC), (ImageFormat::WebP, &XAI)] {
+            let image = prepare(&encoded(30, 20, format), limits).unwrap();
+            assert_eq!((image.media_type, content(&image).width()), (ImageType::Png, 30));
+        }
     }
 
     #[test]
     fn a_large_image_is_scaled_down_to_the_limit() {
-        let limits = [(&ANTHROPIC, 1_568, 78), (&OPENAI, 2_048, 102), (&GEMINI, 3_072, 153)];
+        let limits = [(&ANTHROPIC, 2_000, 100), (&OPENAI, 2_048, 102), (&GEMINI, 3_072, 153)];
         for (limits, width, height) in limits {
             for format in [ImageFormat::Png, ImageFormat::Jpeg] {
-                let image = encoded(4_000, 200, format).prepare(limits).unwrap();
+                let image = prepare(&encoded(4_000, 200, format), limits).unwrap();
                 assert_eq!((image.width, image.height), (width, height));
                 assert_eq!(content(&image).width(), width);
             }
@@ -471,24 +599,28 @@ mod tests {
         let mut bytes = Cursor::new(Vec::new());
         pixels.write_to(&mut bytes, ImageFormat::Png).unwrap();
         let source = ImageSource { name: "a".to_owned(), bytes: bytes.into_inner() };
-        let limits = ImageLimits { max_bytes: 9_000, cost: TokenCost::Pixels(750), ..OPENAI };
-        let image = source.prepare(&limits).unwrap();
+        let limits = ImageLimits { max_bytes: 9_000, ..SERVED_LIKE_OPENAI };
+        let image = prepare(&source, &limits).unwrap();
         assert!(STANDARD.decode(&*image.data).unwrap().len() <= 9_000);
         assert_eq!((image.media_type, image.width < 300), (ImageType::Jpeg, true));
     }
 
     #[test]
     fn tokens_are_counted_as_the_providers_do() {
-        assert_eq!(ANTHROPIC.tokens(1_000, 750), Tokens(1_000));
-        assert_eq!(OPENAI.tokens(1_024, 600), Tokens(85 + 170 * 4));
-        assert_eq!(GEMINI.tokens(768, 769), Tokens(258 * 2));
+        // The examples of their pages.
+        assert_eq!(ANTHROPIC.tokens(1_000, 1_000), Tokens(1_296));
+        assert_eq!(ANTHROPIC.tokens(1_920, 1_080), Tokens(2_691));
+        assert_eq!(OPENAI.tokens(1_600, 1_600), Tokens(3_000));
+        assert_eq!(GEMINI.tokens(768, 769), Tokens(1_120));
+        assert_eq!(GEMINI.tokens(3_072, 3_072), Tokens(258 * 16));
+        assert_eq!(DEEPSEEK.tokens(2_000, 2_000), Tokens(384));
     }
 
     #[test]
     fn what_can_t_be_sent_has_a_reason() {
         let error = |bytes: &[u8]| {
             let source = ImageSource { name: String::new(), bytes: bytes.to_vec() };
-            source.prepare(&ANTHROPIC).unwrap_err().to_string()
+            prepare(&source, &ANTHROPIC).unwrap_err().to_string()
         };
         assert_eq!(error(b"text"), "it is not an image in PNG, JPEG, GIF or WebP");
         assert_eq!(error(b""), "it is not an image in PNG, JPEG, GIF or WebP");
@@ -499,26 +631,72 @@ mod tests {
         }
     }
 
+    /// Returns an image of one pixel whose header claims another size and color type.
+    fn bomb(width: u32, height: u32, bits: u8, color: u8) -> ImageSource {
+        let mut bytes = encoded(1, 1, ImageFormat::Png).bytes;
+        bytes[16..20].copy_from_slice(&width.to_be_bytes());
+        bytes[20..24].copy_from_slice(&height.to_be_bytes());
+        bytes[24..26].copy_from_slice(&[bits, color]);
+        let mut hasher = crc32fast::Hasher::new();
+        hasher.update(&bytes[12..29]);
+        bytes[29..33].copy_from_slice(&hasher.finalize().to_be_bytes());
+        ImageSource { name: String::new(), bytes }
+    }
+
     /// A file of some bytes that claims to be an image of many gigabytes.
     #[test]
-    fn an_image_with_too_many_pixels_is_not_decoded() {
-        for (width, height) in [(u32::MAX / 2, 9), (19_000, 19_000_u32)] {
-            let mut bytes = encoded(1, 1, ImageFormat::Png).bytes;
-            bytes[16..20].copy_from_slice(&width.to_be_bytes());
-            bytes[20..24].copy_from_slice(&height.to_be_bytes());
-            let mut hasher = crc32fast::Hasher::new();
-            hasher.update(&bytes[12..29]);
-            bytes[29..33].copy_from_slice(&hasher.finalize().to_be_bytes());
-            let source = ImageSource { name: String::new(), bytes };
-            assert!(source.prepare(&ANTHROPIC).is_err());
-        }
+    fn an_image_that_claims_to_be_huge_is_refused_by_its_header() {
+        let refused = |source: &ImageSource| prepare(source, &ANTHROPIC).unwrap_err().to_string();
+        assert_eq!(
+            refused(&bomb(19_000, 18_000, 8, 2)),
+            "it has 19000x18000 pixels; at most 50 million are read"
+        );
+        let wide = refused(&bomb(u32::MAX / 2, 9, 8, 2));
+        assert!(wide.contains("at most 50 million") || wide.contains("of memory"), "{wide}");
+        // Eight bytes a pixel.
+        assert_eq!(
+            refused(&bomb(7_000, 7_000, 16, 6)),
+            "decoding it takes more than 200 MB of memory"
+        );
+    }
+
+    #[test]
+    fn one_image_is_decoded_at_a_time_and_nothing_waits_for_it_after_the_end() {
+        let permit = DecodePermit::acquire(&CancellationToken::new()).unwrap();
+        let source = encoded(1, 1, ImageFormat::Png);
+        let stop = CancellationToken::new();
+        let waiting = thread::spawn({
+            let (source, stop) = (source.clone(), stop.clone());
+            move || source.prepare(&ANTHROPIC, &stop)
+        });
+        stop.cancel();
+        assert!(matches!(waiting.join().unwrap(), Err(ImageError::Stopped)));
+        let line = "[image a1.png, not shown: the time was over before it was decoded]";
+        let late = |stop: &CancellationToken, most| {
+            AttachedImages::prepare_all(vec![source.clone()], Some(&ANTHROPIC), stop, most).unwrap()
+        };
+        assert_eq!(late(&CancellationToken::new(), Some(Duration::ZERO)).lines, [line]);
+        assert_eq!(late(&stop, None).lines, [line]);
+        drop(permit);
+        assert_eq!(late(&CancellationToken::new(), None).images.len(), 1);
+    }
+
+    #[test]
+    fn an_image_is_turned_as_its_file_says() {
+        let image = DynamicImage::new_rgb8(4_000, 100);
+        let (bytes, media_type, size) =
+            scale(image, Orientation::Rotate90, ImageType::Jpeg, &ANTHROPIC).unwrap();
+        assert_eq!((media_type, size), (ImageType::Jpeg, (50, 2_000)));
+        assert_eq!(image::load_from_memory(&bytes).unwrap().width(), 50);
     }
 
     #[test]
     fn a_model_without_images_gets_their_sizes_as_text() {
         let source = encoded(30, 20, ImageFormat::Png);
         let broken = ImageSource { name: "b.png".to_owned(), bytes: b"x".to_vec() };
-        let attached = AttachedImages::prepare(&[source, broken], None);
+        let stop = CancellationToken::new();
+        let (attached, has_failed) = AttachedImages::prepare(&[source, broken], None, &stop);
+        assert!(has_failed);
         let mut text = "Seen:".to_owned();
         attached.add_lines_to(&mut text);
         assert_eq!(
@@ -532,9 +710,12 @@ mod tests {
     #[test]
     fn there_may_be_too_many_images() {
         let sources = vec![encoded(1, 1, ImageFormat::Png); MAX_IMAGES + 1];
-        let attached = AttachedImages::prepare(&sources, Some(&ANTHROPIC));
-        assert_eq!((attached.images.len(), attached.lines.len()), (MAX_IMAGES, MAX_IMAGES + 1));
-        let error = AttachedImages::prepare_all(&sources, Some(&ANTHROPIC)).unwrap_err().1;
-        assert!(matches!(error, ImageError::TooMany));
+        let stop = CancellationToken::new();
+        for (limits, most) in [(&ANTHROPIC, MAX_IMAGES), (&GROQ, 5)] {
+            let (attached, _) = AttachedImages::prepare(&sources, Some(limits), &stop);
+            assert_eq!((attached.images.len(), attached.lines.len()), (most, MAX_IMAGES + 1));
+            let refused = AttachedImages::prepare_all(sources.clone(), Some(limits), &stop, None);
+            assert!(matches!(refused.unwrap_err().1, ImageError::TooMany(n) if n == most));
+        }
     }
 }

@@ -270,7 +270,9 @@ impl Confirmer for OneQuestion {
         scope: &EffectContext,
     ) -> ConfirmationAnswer {
         let _asking = lock(&self.asking);
-        self.confirm.confirm(question, scope)
+        // The dispatching run can have a call of the same id.
+        let call = CallId(format!("subagent-{}", question.call).into());
+        self.confirm.confirm(&ConfirmationRequest { call: &call, ..*question }, scope)
     }
 
     fn can_answer(&self) -> bool {

@@ -237,8 +237,7 @@ impl Dialog<'_> {
     }
 }
 
-const HELP: &str = "\
-  y  run it
+const HELP: &str = "  y  run it
   n  don't run it; a reason can be given to the model
   a  end the whole run; Ctrl-C and Ctrl-D do the same
   s  run it, and what the rule allows in any folder until this run ends

@@ -307,12 +307,16 @@ impl ModelInfo {
 
     /// Returns the limits of its provider for images; `None` if it takes none.
     pub fn image_limits(&self) -> Option<&'static ImageLimits> {
-        let is_of =
-            |maker: &str, family: &str| self.provider.name() == maker || self.id.contains(family);
-        self.takes_images().then_some(match () {
-            () if is_of("anthropic", "claude") => &image::ANTHROPIC,
-            () if is_of("gemini", "gemini") => &image::GEMINI,
-            () => &image::OPENAI,
+        self.takes_images().then_some(match self.provider.name() {
+            "anthropic" => &image::ANTHROPIC,
+            "gemini" => &image::GEMINI,
+            "xai" => &image::XAI,
+            "mistral" => &image::MISTRAL,
+            "groq" => &image::GROQ,
+            "deepseek" => &image::DEEPSEEK,
+            _ if self.id.contains("claude") => &image::ANTHROPIC,
+            _ if self.id.contains("gemini") => &image::GEMINI,
+            _ => &image::OPENAI,
         })
     }
 

@@ -79,18 +79,19 @@ impl Conversation {
     }
 
     /// Returns entries as they are sent beside this many bytes of system prompt and instruction, and the bytes of that request.
-    /// If they don't fit, the longest tool results are shortened.
+    /// If they don't fit, images are left out, and the longest tool results are shortened.
     pub(crate) fn fit_to_window<'a>(
         &self,
         entries: &'a [ConversationEntry],
         beside: u64,
         rules: &ContextLimits,
     ) -> (Cow<'a, [ConversationEntry]>, u64) {
-        let whole = beside + entry_bytes(entries);
+        let entries = images::fit_to_budget(entries, rules.images);
+        let whole = beside + entry_bytes(&entries);
         if self.context_usage.estimate_request(whole) <= rules.window.percent(rules.full_at) {
-            return (Cow::Borrowed(entries), whole);
+            return (entries, whole);
         }
-        let entries = images::without_images(entries);
+        let entries: Vec<_> = entries.iter().map(images::without_images).collect();
         let whole = beside + entry_bytes(&entries);
         if self.context_usage.estimate_request(whole) <= rules.window.percent(rules.full_at) {
             return (Cow::Owned(entries), whole);

@@ -1,9 +1,12 @@
 //! Leaving out images of a conversation: they are the first that is left out where space is missing.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use super::conversation::{ConversationEntry, EntryId};
-use crate::model::{ConversationItem, Digest, Image, ToolExchange, ToolResult, UserMessage};
+use crate::model::{
+    ConversationItem, Digest, Image, ImageBudget, ToolExchange, ToolResult, UserMessage,
+};
 
 /// The images of a conversation. Providers take about a hundred in one request.
 pub(crate) const MAX_IMAGES: usize = 80;
@@ -46,17 +49,62 @@ pub(crate) fn omit_images(item: &ConversationItem) -> Option<ConversationItem> {
     }
 }
 
-/// Returns entries without images for one request. Those that differ have ids that no entry of a conversation has, so that
-/// cached encodings of the originals aren't used.
-pub(crate) fn without_images(entries: &[ConversationEntry]) -> Vec<ConversationEntry> {
-    let omit = |entry: &ConversationEntry| match omit_images(&entry.item) {
+/// Returns the images of an item, and the bytes of their content.
+fn measure_images(item: &ConversationItem) -> (u64, u64) {
+    let measure = |images: &[Image]| {
+        images
+            .iter()
+            .fold((0, 0), |(count, bytes), image| (count + 1, bytes + image.data.len() as u64))
+    };
+    match item {
+        ConversationItem::User(message) => measure(&message.images),
+        ConversationItem::Assistant(_) => (0, 0),
+        ConversationItem::Exchange(exchange) => {
+            let results = exchange.results().iter().map(|result| measure(&result.images));
+            results.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1))
+        }
+    }
+}
+
+/// Returns entries whose images a provider takes in one request: the oldest ones are left out. More of them than needed, in
+/// steps, so that the beginning of some requests in a row is the same.
+pub(crate) fn fit_to_budget(
+    entries: &[ConversationEntry],
+    budget: ImageBudget,
+) -> Cow<'_, [ConversationEntry]> {
+    let sizes: Vec<_> = entries.iter().map(|entry| measure_images(&entry.item)).collect();
+    let excess = |total: u64, most: u64| match total.saturating_sub(most) {
+        0 => 0,
+        over => over.next_multiple_of((most / 4).max(1)),
+    };
+    let mut count = excess(sizes.iter().map(|size| size.0).sum(), budget.count);
+    let mut bytes = excess(sizes.iter().map(|size| size.1).sum(), budget.bytes);
+    if (count, bytes) == (0, 0) {
+        return Cow::Borrowed(entries);
+    }
+    let newest = sizes.iter().rposition(|size| size.0 > 0);
+    let newest = newest.filter(|at| sizes[*at].0 <= budget.count && sizes[*at].1 <= budget.bytes);
+    let omit = |(index, entry): (usize, &ConversationEntry)| {
+        if (count, bytes) == (0, 0) || Some(index) == newest {
+            return entry.clone();
+        }
+        count = count.saturating_sub(sizes[index].0);
+        bytes = bytes.saturating_sub(sizes[index].1);
+        without_images(entry)
+    };
+    entries.iter().enumerate().map(omit).collect::<Vec<_>>().into()
+}
+
+/// Returns an entry without images for one request. One that differs has an id that no entry of a conversation has, so that
+/// a cached encoding of the original isn't used.
+pub(crate) fn without_images(entry: &ConversationEntry) -> ConversationEntry {
+    match omit_images(&entry.item) {
         Some(item) => {
             let digest = Digest::of("without images").with_bytes(&entry.id.0.to_le_bytes());
             ConversationEntry { id: EntryId(digest.0 | 1 << 63), item }
         }
         None => entry.clone(),
-    };
-    entries.iter().map(omit).collect()
+    }
 }
 
 #[cfg(test)]
@@ -158,5 +206,23 @@ mod tests {
         assert_eq!((counts[0], counts.last()), (0, Some(&1)));
         let all: usize = self::counts(&conversation(MAX_IMAGES - 1)).iter().sum();
         assert_eq!(all, MAX_IMAGES);
+    }
+
+    #[test]
+    fn a_request_has_the_newest_images_that_the_provider_takes() {
+        let conversation = conversation(9);
+        let counts = |count, bytes| -> Vec<usize> {
+            let images = ImageBudget { count, bytes };
+            let rules = ContextLimits { images, ..ContextLimits::default() };
+            let (sent, _) = conversation.fit_to_window(conversation.entries(), 0, &rules);
+            sent.iter().map(|entry| count_images(&entry.item)).collect()
+        };
+        // Ten images of four bytes. Two are left out at a time.
+        assert_eq!(counts(8, 100), [0, 0, 1, 1, 1, 1, 1, 1, 1, 1]);
+        assert_eq!(counts(9, 100), [0, 0, 1, 1, 1, 1, 1, 1, 1, 1]);
+        assert_eq!(counts(100, 36), [0, 0, 0, 1, 1, 1, 1, 1, 1, 1]);
+        assert_eq!(counts(1, 100), [0, 0, 0, 0, 0, 0, 0, 0, 0, 1]);
+        assert_eq!(counts(100, 3), [0; 10]);
+        assert_eq!(counts(10, 40), [1; 10]);
     }
 }

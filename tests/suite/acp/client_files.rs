@@ -187,6 +187,9 @@ text = "Built."
     assert_eq!(steps, [(&json!("Write it."), &pending), (&json!("Test it."), &pending)]);
     assert_eq!(client.prompt(&session, "Build it."), "end_turn");
     assert_eq!(world.read("a.txt"), "built\n");
+    // No step of it is pending any more.
+    let plan = client.updates.iter().rfind(|it| it["sessionUpdate"] == "plan").unwrap();
+    assert_eq!(plan["entries"], json!([]));
     assert_eq!(client.prompt(&session, "/diff"), "end_turn");
     assert!(client.text("agent_message_chunk").contains("+built"));
 }

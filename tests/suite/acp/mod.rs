@@ -2,6 +2,7 @@
 
 mod client;
 mod client_files;
+mod images;
 mod lines;
 mod permissions;
 mod prompts;

@@ -150,3 +150,44 @@ fn a_question_of_a_server_is_asked_by_the_client() {
     assert_eq!(asked, [Value::Null; 0]);
     assert!(updates.contains("decline"), "{updates}");
 }
+
+/// The sub-agent's call has the id of the call that has dispatched it.
+#[test]
+fn a_sub_agent_is_shown_in_the_call_that_has_sent_it_and_asks_for_its_own_calls() {
+    let script = r#"
+[[turn]]
+calls = [{ id = "d", name = "dispatch_subagent", arguments = { agent = "build", task = "Write." } }]
+[[turn]]
+calls = [{ id = "d", name = "write_file", arguments = { path = "a.txt", content = "one\n" } }]
+[[turn]]
+text = "It is written."
+[[turn]]
+text = "Done."
+"#;
+    let world = CliFixture::new();
+    let mut client = AcpClient::start(&world, script, &[]);
+    let session = client.new_session(&world);
+    let mut asked = Vec::new();
+    let done = client.prompt_with(&session, "Go.", |request| {
+        asked.push(request["params"]["toolCall"].clone());
+        chosen("once")
+    });
+    assert_eq!(done.unwrap()["stopReason"], "end_turn");
+    let question = asked.last().unwrap();
+    assert_eq!(question["toolCallId"], "subagent-d");
+    assert!(question["title"].as_str().unwrap().starts_with("write_file"), "{question}");
+    let diff = question["content"][0]["content"]["text"].as_str().unwrap();
+    assert!(diff.contains("+one"), "{diff}");
+    let updates = client.call_updates("d");
+    let texts: Vec<&str> = updates
+        .iter()
+        .filter_map(|update| update["content"][0]["content"]["text"].as_str())
+        .filter(|text| text.starts_with("- "))
+        .collect();
+    let [running, .., last] = texts[..] else { panic!("{updates:?}") };
+    assert!(running.starts_with("- … write_file → a.txt"), "{running}");
+    assert!(last.starts_with("- ✓ write_file → a.txt"), "{last}");
+    let end = updates.last().unwrap();
+    assert_eq!(end["status"], "completed");
+    assert_eq!(end["content"][1]["content"]["text"], "It is written.");
+}

@@ -150,6 +150,8 @@ fn interrupts_and_the_end_of_the_input_abort_the_run() {
         let world = world();
         let Some(terminal) = start(&world, SCRIPT, &[]) else { return };
         terminal.wait_for("run it?");
+        terminal.type_line("?");
+        terminal.wait_for("\n  y  run it\n  n  don't run it");
         terminal.press(key);
         let shown = terminal.wait_for("exit 130");
         assert!(shown.contains("architect resume "), "{shown}");

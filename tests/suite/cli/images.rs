@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::kit::chat;
 use crate::kit::cli::{CliFixture, CommandResult, outcome, wait_for_exit};
-use crate::kit::server::Server;
+use crate::kit::server::{ScriptedReply, Server};
 
 /// A red image of 4x2 pixels.
 const PNG: &str = "iVBORw0KGgoAAAANSUhEUgAAAAQAAAACCAIAAADwyuo0AAAAEElEQVR4nGM4wcUFRwzIHABfagbhiIfHegAAAABJRU5ErkJggg==";
@@ -126,4 +126,84 @@ fn a_file_that_is_no_image_is_refused_before_the_run() {
         run(&world, &server, "openai-chat/gpt-5.5", &["resume", "last", "--image", "shot.png"]);
     assert!(ran.code != 0, "{}", ran.err);
     assert!(server.requests().is_empty());
+}
+
+#[test]
+fn a_damaged_image_is_a_failed_call_with_its_reason() {
+    let world = workspace();
+    fs::write(world.path("cut.png"), &STANDARD.decode(PNG).unwrap()[..30]).unwrap();
+    let read = r#"{"path": "cut.png"}"#;
+    let server = Server::new([chat::calls(&[("c", "read_file", read)]), chat::text("Damaged.")]);
+    let ran = run(&world, &server, "openai-chat/gpt-5.5", &["run", "What is it?"]);
+    assert_eq!(ran.json()["tools_used"][0]["success"], false, "{}", ran.err);
+    let result = server.requests()[1].json()["messages"][3]["content"].clone();
+    let reason = "[image cut.png, not shown: it is damaged: ";
+    assert!(result.as_str().unwrap().starts_with(reason), "{result}");
+}
+
+/// It can't define that it takes images.
+#[test]
+fn a_script_takes_no_images_and_gets_no_advice_for_models() {
+    let world = workspace();
+    let ran = world.run_script("[[turn]]\ntext = \"Hm.\"", &["--image", "shot.png"]);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    assert!(ran.err.contains("takes no images"), "{}", ran.err);
+    assert!(!ran.err.contains("models.NAME"), "{}", ran.err);
+}
+
+#[test]
+fn images_stay_in_forks_imports_and_replays_and_are_named_in_trajectories() {
+    let world = workspace();
+    let server = Server::repeating([chat::text("Red.")]);
+    let model = "openai-chat/gpt-5.5";
+    let ran = run(&world, &server, model, &["run", "What is it?", "--image", "shot.png"]);
+    let session = ran.json()["session_id"].as_str().unwrap().to_owned();
+    let verified = world.run(&["replay", &session, "--verify"]);
+    assert_eq!(verified.code, 0, "{}", verified.err);
+    let trajectory = world.run(&["export", &session, "--format", "atif"]);
+    assert!(trajectory.out.contains("[image shot.png, 4x2]"), "{}", trajectory.out);
+    assert!(!trajectory.out.contains(PNG));
+    let exported = world.run(&["sessions", "export", &session]);
+    world.write("session.jsonl", &exported.out);
+    let imported = world.run(&["sessions", "import", "session.jsonl", "--json"]);
+    let imported = imported.json()["session_id"].as_str().unwrap().to_owned();
+    for args in [["fork", &session, "Sure?"], ["resume", &imported, "Sure?"]] {
+        let ran = run(&world, &server, model, &args);
+        assert_eq!(ran.code, 0, "{}", ran.err);
+        let request = server.requests().last().unwrap().json();
+        assert_eq!(request["messages"][1]["content"][1], image(), "{args:?}");
+    }
+}
+
+#[test]
+fn an_image_is_still_there_after_a_kill() {
+    let world = workspace();
+    let server = Server::new([ScriptedReply::silence(), chat::text("Red.")]);
+    let (base, model) = (server.url("/v1"), "openai-chat/gpt-5.5");
+    let args = ["run", "What is it?", "--image", "shot.png", "--model", model, "--api-base", &base];
+    let mut child = world.command(&args).env("OPENAI_API_KEY", "sk-test-canary").spawn().unwrap();
+    server.wait_for(1);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let ran = run(&world, &server, model, &["resume", "last"]);
+    assert_eq!(ran.outcome(), outcome(0, "llm_done", "success"), "{}", ran.err);
+    assert_eq!(server.requests()[1].json()["messages"][1]["content"][1], image());
+}
+
+/// A header of some bytes can claim gigabytes.
+#[test]
+fn an_image_that_claims_to_be_huge_is_refused_with_a_sentence() {
+    let world = workspace();
+    let mut bytes = STANDARD.decode(PNG).unwrap();
+    bytes[16..24].copy_from_slice(&[0, 0, 0x40, 0, 0, 0, 0x40, 0]);
+    let mut hasher = crc32fast::Hasher::new();
+    hasher.update(&bytes[12..29]);
+    bytes[29..33].copy_from_slice(&hasher.finalize().to_be_bytes());
+    fs::write(world.path("bomb.png"), bytes).unwrap();
+    let args = ["run", "Look.", "--image", "bomb.png"];
+    let ran = run(&world, &Server::new([]), "openai-chat/gpt-5.5", &args);
+    assert_ne!(ran.code, 0);
+    let reason =
+        "could not use the image bomb.png: it has 16384x16384 pixels; at most 50 million are read";
+    assert!(ran.err.contains(reason), "{}", ran.err);
 }

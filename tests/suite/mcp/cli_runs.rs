@@ -61,6 +61,32 @@ fn a_run_uses_the_tools_of_a_server() {
 }
 
 /// A server that repeats what only it was given.
+/// Images of results go to the model, a damaged one as the reason why it does not.
+#[test]
+fn an_image_of_a_server_reaches_the_model() {
+    const PNG: &str = "iVBORw0KGgoAAAANSUhEUgAAAAQAAAACCAIAAADwyuo0AAAAEElEQVR4nGM4wcUFRwzIHABfagbhiIfHegAAAABJRU5ErkJggg==";
+    let world = world(&stdio("s", "modern"));
+    let picture = |data: &str| json!({ "text": data }).to_string();
+    let (whole, cut) = (picture(PNG), picture(&PNG[..44]));
+    let server = Server::new([
+        chat::calls(&[("a", "mcp_s_picture", &whole), ("b", "mcp_s_picture", &cut)]),
+        chat::text("Red."),
+    ]);
+    let (base, model) = (server.url("/v1"), "openai-chat/gpt-5.5");
+    let args = ["run", "Look.", "--mode", "yolo", "--model", model, "--api-base", &base, "--json"];
+    let mut command = world.command(&args);
+    let ran = wait_for_exit(command.env("OPENAI_API_KEY", "sk-test").spawn().unwrap());
+    assert_eq!(ran.outcome(), outcome(0, "llm_done", "success"), "{}", ran.err);
+    let used = ran.json()["tools_used"].clone();
+    assert_eq!((&used[0]["success"], &used[1]["success"]), (&json!(true), &json!(false)));
+    let messages = server.requests()[1].json()["messages"].clone();
+    assert_eq!(messages[3]["content"], "[image result-1, 4x2]");
+    let damaged = messages[4]["content"].as_str().unwrap();
+    assert!(damaged.starts_with("[image result-1, not shown: it is damaged"), "{damaged}");
+    let url = json!({ "url": format!("data:image/png;base64,{PNG}") });
+    assert_eq!(messages[5]["content"][1], json!({ "type": "image_url", "image_url": url }));
+}
+
 #[test]
 fn a_secret_of_a_server_is_masked_in_its_results() {
     let secret = "env = { MCP_SECRET = \"canary-4711-canary\", ";
