@@ -26,12 +26,12 @@ pub struct LaneComparison {
     /// What is recorded after that record.
     pub recorded: SessionPart,
     /// What was run.
-    pub lanes: Vec<Lane>,
+    pub lanes: Vec<LaneRun>,
 }
 
 /// One of several runs from the same record.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Lane {
+pub struct LaneRun {
     /// Its session, a fork.
     pub session_id: SessionId,
     /// What it did.
@@ -200,7 +200,7 @@ pub fn check_lane(setup: &RunSetup, line: &str) -> LaneCheck {
 impl LaneSummary {
     /// Returns the summary of several sessions.
     pub fn new(comparisons: &[LaneComparison]) -> Self {
-        let lanes: Vec<&Lane> = comparisons.iter().flat_map(|one| &one.lanes).collect();
+        let lanes: Vec<&LaneRun> = comparisons.iter().flat_map(|one| &one.lanes).collect();
         let mean = |values: &[f64]| Estimate::mean(values).map(|mean| mean.value);
         let differences = |measure: &dyn Fn(&SessionPart) -> Option<f64>| {
             let of_session = |one: &LaneComparison| -> Option<Vec<f64>> {
@@ -216,8 +216,9 @@ impl LaneSummary {
             }
         };
         let checked = lanes.iter().filter(|lane| !lane.checks.is_empty()).count();
-        let passed =
-            |lane: &&&Lane| !lane.checks.is_empty() && lane.checks.iter().all(|check| check.passed);
+        let passed = |lane: &&&LaneRun| {
+            !lane.checks.is_empty() && lane.checks.iter().all(|check| check.passed)
+        };
         Self {
             sessions: comparisons.len(),
             lanes: lanes.len(),
@@ -276,7 +277,7 @@ mod tests {
     /// With one session each lane is a value, with several the mean of each session's lanes.
     #[test]
     fn differences_are_paired() {
-        let lane = |steps| Lane {
+        let lane = |steps| LaneRun {
             session_id: SessionId::generate(),
             part: part(steps, &[]),
             first_divergence: None,

@@ -12,7 +12,7 @@ use architect::model::{
 
 /// Money and tokens that a run has used.
 #[derive(Clone, Copy)]
-struct Used {
+struct UsedBudget {
     micros: u128,
     tokens: u128,
 }
@@ -214,8 +214,8 @@ fn due(state: &State, event: &Event) -> Option<DeadlineKind> {
 
 // Money and tokens.
 
-fn used(run: &RunContext) -> Used {
-    Used { micros: run.used.cost.0.into(), tokens: run.used.tokens.0.into() }
+fn used(run: &RunContext) -> UsedBudget {
+    UsedBudget { micros: run.used.cost.0.into(), tokens: run.used.tokens.0.into() }
 }
 
 /// Returns millionths of a micro-dollar.
@@ -226,7 +226,7 @@ fn cost(price: &Price, input: u128, output: u128) -> u128 {
 
 /// Returns whether what is left covers a call with the least output that is of use, beside what the closing call needs: its own
 /// worst case, or a fifth of the budget if that is less.
-fn covers(run: &RunContext, size: &RequestSize, purpose: CallPurpose, used: Used) -> bool {
+fn covers(run: &RunContext, size: &RequestSize, purpose: CallPurpose, used: UsedBudget) -> bool {
     let (limits, output) = (&run.rules.limits, &run.rules.output);
     let wanted = output.user_limit.unwrap_or(output.model_limit);
     let (input, least) = (u128::from(size.upper_bound.0), u128::from(output.minimum.min(wanted).0));
@@ -251,18 +251,21 @@ fn covers(run: &RunContext, size: &RequestSize, purpose: CallPurpose, used: Used
 }
 
 /// Returns what is used after a call that has this usage.
-fn after(run: &RunContext, usage: &Usage) -> Used {
-    let Used { micros, tokens } = used(run);
+fn after(run: &RunContext, usage: &Usage) -> UsedBudget {
+    let UsedBudget { micros, tokens } = used(run);
     let (input, output) = (u128::from(usage.input.0), u128::from(usage.output.0));
     let price = |price: Price| {
         let sum = input * u128::from(price.input) + output * u128::from(price.output);
         sum.div_ceil(1_000_000)
     };
-    Used { micros: micros + run.rules.price.map_or(0, price), tokens: tokens + input + output }
+    UsedBudget {
+        micros: micros + run.rules.price.map_or(0, price),
+        tokens: tokens + input + output,
+    }
 }
 
 /// Returns what is used after a failed call: the request, if it is billed. No fault of the small models has output.
-fn after_fault(run: &RunContext, size: &RequestSize, fault: &Fault) -> Used {
+fn after_fault(run: &RunContext, size: &RequestSize, fault: &Fault) -> UsedBudget {
     assert_eq!(fault.received.0, 0);
     match fault.billed {
         true => {
@@ -431,7 +434,7 @@ fn wants_summary(run: &RunContext, size: &RequestSize) -> bool {
 }
 
 /// Returns the size of a request that doesn't fit the context, and what is used after it.
-fn overflow<'a>(state: &'a State, event: &Event) -> Option<(&'a RequestSize, Used)> {
+fn overflow<'a>(state: &'a State, event: &Event) -> Option<(&'a RequestSize, UsedBudget)> {
     let State::Calling(calling) = state else { return None };
     let used = match event {
         Event::CallFailed { fault, .. } if fault.kind == FaultKind::Overflow => {

@@ -172,10 +172,23 @@ pub(crate) fn models_of_pairs() -> Vec<(SmallModel, usize)> {
     };
     let mut models: Vec<_> = small_models().into_iter().map(|world| (world, 60_000)).collect();
     let late = Some(TimeSpan(400));
+    let cut = CountLimits { continuations: 2, ..once.clone() };
     models.push(world("retried", EventSet::Large, once.clone(), 2, 2, None));
+    models.push(world("cut", EventSet::Large, cut, 1, 1, None));
     models.push(world("late", EventSet::All, once, 1, 1, late));
     models.push(world("several", EventSet::All, several.clone(), 0, 0, None));
     models.push(world("several late", EventSet::All, several, 0, 0, late));
+    let mut poor = rules();
+    poor.limits =
+        RunLimits { budget: Some(MicroUsd(200)), max_steps: 1, timeout: late, ..poor.limits };
+    models
+        .push((SmallModel { name: "poor and late", rules: poor, words: EventSet::Large }, 20_000));
+    let mut others = rules_with_fallbacks();
+    (others.backoff.retries, others.limits.timeout) = (0, late);
+    models.push((
+        SmallModel { name: "fallbacks late", rules: others, words: EventSet::Failing },
+        20_000,
+    ));
     models
 }
 
@@ -200,6 +213,9 @@ pub(crate) fn events(state: &State, words: EventSet) -> Vec<Event> {
     }
     for id in state.pending_effects() {
         events.extend(completions(state, id));
+        if words == EventSet::All && state.kind() == StateKind::CallingSending {
+            events.push(three_reads(id));
+        }
     }
     events.retain(|event| match words {
         EventSet::Large => !is_delegated(event),
@@ -235,9 +251,7 @@ fn is_common(event: &Event) -> bool {
 /// Returns whether the set of faults includes the event. Each fault is in it once, and billed where that matters.
 fn may_fail(event: &Event) -> bool {
     match event {
-        Event::Prepared { size, messages, .. } => {
-            messages.is_empty() && [0, 1, 3].contains(&size.exchanges)
-        }
+        Event::Prepared { size, messages, .. } => messages.is_empty() && size.exchanges <= 3,
         Event::CallFailed { .. } => true,
         Event::Tick { now } => now.0 > 0,
         _ => is_common(event) && !is_delegated(event),
@@ -392,6 +406,13 @@ fn replied(id: EffectId) -> Vec<Event> {
         with(vec![text("hm")], ReplyFinish::Other("new".into()), &[]),
         with(vec![text("hm")], ReplyFinish::ToolCalls, &[]),
     ]
+}
+
+/// Three calls that run at the same time.
+fn three_reads(id: EffectId) -> Event {
+    let calls = ["1", "2", "3"].map(|id| call(id, "{}"));
+    let access = vec![CallAccess::read("a"); 3].into();
+    Event::Replied { id, reply: reply(calls.into(), ReplyFinish::ToolCalls), access }
 }
 
 fn failed(id: EffectId) -> Vec<Event> {

@@ -11,7 +11,7 @@ use architect::policy::NoConfirmer;
 use architect::view::{Reporter, sanitize};
 use architect::workflow::batch::Estimate;
 use architect::workflow::what_if_lanes::{
-    Lane, LaneComparison, LaneSummary, SessionPart, check_lane,
+    LaneComparison, LaneRun, LaneSummary, SessionPart, check_lane,
 };
 use architect::workspace::worktree::{WorktreeContent, WorktreeName};
 use serde_json::json;
@@ -136,7 +136,7 @@ fn run_lane(
     stored: &SessionLookup,
     recorded: &SessionPart,
     world: &ProcessEnv,
-) -> Result<Lane, CliError> {
+) -> Result<LaneRun, CliError> {
     let worktree = start.worktree(settings, stored, world)?;
     let options = ForkOptions {
         after: Some(start.after),
@@ -160,7 +160,7 @@ fn run_lane(
     let io = RunIo { reporter, confirm: Arc::new(NoConfirmer), sandbox: None };
     task::run_workflow(&setup, request, RunMode::Direct, &io)?;
     let part = SessionPart::read(&stored.store, session, start.after)?;
-    Ok(Lane {
+    Ok(LaneRun {
         session_id: session,
         first_divergence: recorded.first_divergence(&part),
         checks: checks.iter().map(|line| check_lane(&setup, line)).collect(),

@@ -82,6 +82,7 @@ fn the_wall_clock_is_read_only_for_display() {
             "src/cli/commands/stats.rs",
             "src/cli/commands/stored.rs",
             "src/cli/commands/undo.rs",
+            "src/cli/commands/what_if_lanes.rs",
             // Whether a folder changed so recently that its time would not show another change.
             "src/exec/confine/temp_folder.rs",
             "src/exec/package_caches.rs",
