@@ -1,6 +1,7 @@
 //! One record as one line: writing, sealing with a checksum, verifying and parsing.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::sync::LazyLock;
 
 use memchr::memmem::Finder;
@@ -205,17 +206,46 @@ impl<'a> RecordLine<'a> {
     /// Long texts are stored in `blobs` before this returns.
     pub(super) fn write(&self, blobs: &BlobStore, out: &mut Vec<u8>) -> Result<()> {
         let unwritable = |error| blobs.io_error("write a record to", error);
-        serde_json::to_writer(&mut *out, self).map_err(unwritable)?;
-        if out.len() > LONG_LINE || IMAGES.find(out).is_some() {
-            let mut value: Value = serde_json::from_slice(out).map_err(unwritable)?;
+        let is_long = match serde_json::to_writer(ShortWriter { out }, self) {
+            Ok(()) => IMAGES.find(out).is_some(),
+            Err(error) if error.is_io() => {
+                out.clear();
+                true
+            }
+            Err(error) => return Err(unwritable(error)),
+        };
+        if is_long {
+            // A long text is copied once, and not into a line of which it is taken again.
+            let mut value = serde_json::to_value(self).map_err(unwritable)?;
             let mut moved = BTreeMap::new();
             extract_long_texts(&mut value, "", blobs, &mut moved)?;
             if !moved.is_empty() {
                 value["blobs"] = serde_json::to_value(moved).map_err(unwritable)?;
                 out.clear();
                 serde_json::to_writer(out, &value).map_err(unwritable)?;
+            } else if out.is_empty() {
+                serde_json::to_writer(out, self).map_err(unwritable)?;
             }
         }
+        Ok(())
+    }
+}
+
+/// Writes a line, and fails once it is longer than [`LONG_LINE`].
+struct ShortWriter<'a> {
+    out: &'a mut Vec<u8>,
+}
+
+impl io::Write for ShortWriter<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.out.len() + bytes.len() > LONG_LINE {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        self.out.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
 }

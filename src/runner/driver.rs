@@ -36,7 +36,7 @@ pub struct Driver {
     pub(super) approved: HashMap<CallId, PendingCall>,
     /// Completions that the driver produced itself.
     pub(super) local_events: VecDeque<Event>,
-    /// The text of the current model call so far.
+    /// The text of the current model call so far, up to [`MAX_PARTIAL_TEXT`].
     pub(super) partial_text: String,
     /// The timing of the current model call so far.
     pub(super) timing: Option<PendingTiming>,
@@ -115,6 +115,9 @@ pub(super) struct PendingTiming {
     pub(super) encoded_at: RunTime,
     pub(super) timing: CallTiming,
 }
+
+/// The bytes of text after which no more of a model call is kept for the case that it breaks off; no model writes as much.
+const MAX_PARTIAL_TEXT: usize = 4 << 20;
 
 /// How long the driver waits at the end for effects that it has cancelled.
 const SHUTDOWN_TIMEOUT: TimeSpan = TimeSpan::from_secs(3);
@@ -245,6 +248,10 @@ impl Driver {
         match input {
             DriverInput::Event(event) => self.handle_event(&event),
             DriverInput::Replied { id, reply, access, calls } => {
+                if self.cancellations.contains_key(&id) {
+                    // The reply has it, and a long one takes memory twice.
+                    self.partial_text = String::new();
+                }
                 self.prepared = reply.calls().map(|call| call.id.clone()).zip(calls).collect();
                 self.handle_event(&Event::Replied { id, reply, access })
             }
@@ -281,7 +288,10 @@ impl Driver {
                     let at = self.clock.now();
                     match &delta {
                         ReplyDelta::Started => self.record_first_byte(id, at),
-                        ReplyDelta::Text(text) => self.partial_text.push_str(text),
+                        ReplyDelta::Text(text) if self.partial_text.len() < MAX_PARTIAL_TEXT => {
+                            self.partial_text.push_str(text);
+                        }
+                        ReplyDelta::Text(_) => {}
                         ReplyDelta::Reasoning(_) => {}
                     }
                     let result = self.ports.observer.on_event(&RunEvent::ReplyDelta {

@@ -257,7 +257,7 @@ impl ReportSink for JsonSink {
 pub struct TextSink {
     writer: BackgroundWriter<Vec<u8>>,
     destination: AnswerDestination,
-    /// The text of the newest model call so far.
+    /// The text of the newest model call so far, where the log may have shown it.
     partial_text: String,
 }
 
@@ -288,7 +288,11 @@ impl ReportSink for TextSink {
     fn on_event(&mut self, event: &PublicEvent) -> Result<(), Disconnected> {
         match &event.kind {
             PublicEventKind::ApiCallStart(_) => self.partial_text.clear(),
-            PublicEventKind::TextDelta(delta) => self.partial_text.push_str(&delta.text),
+            PublicEventKind::TextDelta(delta)
+                if self.destination == AnswerDestination::SharedTerminal =>
+            {
+                self.partial_text.push_str(&delta.text);
+            }
             _ => {}
         }
         Ok(())

@@ -19,6 +19,13 @@ pub(crate) fn wait_within(limit: Duration, what: &str, is_so: impl Fn() -> bool)
     }
 }
 
+/// Returns the maximum memory use of a process so far, in bytes.
+pub(crate) fn peak_memory(process: u32) -> Option<u64> {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    line.trim().strip_suffix(" kB")?.parse::<u64>().ok().map(|kilobytes| kilobytes << 10)
+}
+
 /// Returns a folder that is not below the usual one for temporary files; the checkout itself may be there.
 pub(crate) fn folder_outside_temp() -> Option<TempDir> {
     let home = std::env::var_os("HOME").unwrap_or_default();

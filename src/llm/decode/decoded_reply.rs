@@ -53,31 +53,33 @@ impl DecodedReply {
     pub(crate) fn into_reply(self, wire: &Arc<str>, ids_in_use: &CallIds, sent: usize) -> Reply {
         let usage = self.usage.filter(|usage| is_plausible(usage, sent));
         let usage = usage.unwrap_or_else(|| estimate_usage(sent, self.output_bytes()));
+        let finish = self.finish;
         let ids = self.parts.iter().filter_map(|part| match part {
             DecodedPart::Call { id, .. } => Some(id.as_str()),
             DecodedPart::Text(_) | DecodedPart::Opaque(_) => None,
         });
         let mut ids = ids_in_use.assign(ids).into_iter();
         let mut parts = Vec::with_capacity(self.parts.len());
-        for part in &self.parts {
+        // Each text is freed once it is copied.
+        for part in self.parts {
             parts.push(match part {
                 DecodedPart::Text(text) if text.is_empty() => continue,
-                DecodedPart::Text(text) => ReplyPart::Text(text.as_str().into()),
+                DecodedPart::Text(text) => ReplyPart::Text(text.into()),
                 DecodedPart::Call { name, arguments, .. } => {
                     let Some(id) = ids.next() else { continue };
-                    ReplyPart::Call(ToolCall::new(id, name, arguments))
+                    ReplyPart::Call(ToolCall::new(id, &name, &arguments))
                 }
                 DecodedPart::Opaque(json) => {
-                    let (wire, json) = (Arc::clone(wire), json.as_str().into());
+                    let (wire, json) = (Arc::clone(wire), json.into());
                     ReplyPart::Opaque(OpaqueBlock { wire, json })
                 }
             });
         }
-        if self.finish == ReplyFinish::Length {
+        if finish == ReplyFinish::Length {
             mark_last_truncated(&mut parts);
         }
         let model = self.model.map(Arc::from);
-        Reply { parts: parts.into(), finish: self.finish, usage, model }
+        Reply { parts: parts.into(), finish, usage, model }
     }
 
     /// Masks these secrets everywhere: a provider, or a proxy before it, may repeat the key.

@@ -25,6 +25,7 @@ mod key_masking;
 mod laboratory;
 mod limits;
 mod live_status;
+mod long_replies;
 mod loops;
 mod misuse;
 mod model_list;

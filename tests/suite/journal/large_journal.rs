@@ -16,6 +16,7 @@ use architect::model::{ReplyPart, ToolCall, ToolResult};
 use architect::port::{Journal as _, JournalRecord};
 
 use super::fixture::{SessionFixture, reply};
+use crate::kit::system::peak_memory;
 
 /// The length of the journal.
 const SIZE: u64 = 64 << 20;
@@ -82,13 +83,6 @@ fn fill(
     }
 }
 
-/// Returns the maximum memory use of a process so far, in bytes.
-fn peak(process: u32) -> Option<u64> {
-    let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
-    line.trim().strip_suffix(" kB")?.parse::<u64>().ok().map(|kilobytes| kilobytes << 10)
-}
-
 /// Fault S13: it is read record by record; only the conversation stays in memory, once.
 #[test]
 fn a_huge_journal_is_read_in_a_stream() {
@@ -112,7 +106,7 @@ fn a_huge_journal_is_read_in_a_stream() {
         .unwrap();
     let mut most = 0;
     let status = loop {
-        most = most.max(peak(child.id()).unwrap_or(0));
+        most = most.max(peak_memory(child.id()).unwrap_or(0));
         if let Some(status) = child.try_wait().unwrap() {
             break status;
         }

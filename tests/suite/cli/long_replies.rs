@@ -1,0 +1,93 @@
+//! What long replies take.
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::kit::chat;
+use crate::kit::cli::CliFixture;
+use crate::kit::server::{ScriptedReply, Server};
+use crate::kit::system::peak_memory;
+
+/// The size of a long reply, in bytes.
+const SIZE: usize = 8 << 20;
+
+/// The text of one event.
+const PIECE: usize = 64 << 10;
+
+/// Returns a streamed reply with text of so many bytes.
+fn reply(api: &str, size: usize) -> ScriptedReply {
+    let text = "x".repeat(size.min(PIECE));
+    let pieces = size.div_ceil(PIECE);
+    let event = |data: Value| chat::event(&data);
+    let (begin, middle, end) = match api {
+        "openai-chat" => (
+            String::new(),
+            chat::delta(&json!({ "content": text })),
+            chat::finish("stop") + &chat::end(),
+        ),
+        "anthropic" => (
+            event(
+                json!({"type": "message_start", "message": {"id": "m", "role": "assistant", "model": "m",
+                "content": [], "usage": {"input_tokens": 1, "output_tokens": 1}}}),
+            ) + &event(json!({"type": "content_block_start", "index": 0,
+                    "content_block": {"type": "text", "text": ""}})),
+            event(json!({"type": "content_block_delta", "index": 0,
+                "delta": {"type": "text_delta", "text": text}})),
+            event(json!({"type": "content_block_stop", "index": 0}))
+                + &event(json!({"type": "message_delta", "delta": {"stop_reason": "end_turn"},
+                    "usage": {"output_tokens": 1}}))
+                + &event(json!({"type": "message_stop"})),
+        ),
+        _ => (
+            String::new(),
+            event(
+                json!({"candidates": [{"content": {"role": "model", "parts": [{ "text": text }]}}]}),
+            ),
+            event(json!({"candidates": [{"content": {"role": "model", "parts": [{"text": ""}]},
+                "finishReason": "STOP"}],
+                "usageMetadata": {"promptTokenCount": 1, "candidatesTokenCount": 1}})),
+        ),
+    };
+    let pieces = std::iter::repeat_n(middle, pieces);
+    ScriptedReply::stream(
+        [begin].into_iter().filter(|begin| !begin.is_empty()).chain(pieces).chain([end]),
+    )
+}
+
+/// Returns the most memory of a run with a reply of so many bytes.
+fn peak(api: &str, size: usize) -> u64 {
+    let server = Server::new([reply(api, size)]);
+    let base = if api == "gemini" { server.url("") } else { server.url("/v1") };
+    let model = format!("{api}/m");
+    let world = CliFixture::new();
+    let mut command = world.command(&["run", "Do it.", "--model", &model, "--api-base", &base]);
+    for key in ["OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY"] {
+        command.env(key, "sk-test-canary");
+    }
+    let answer = std::fs::File::create(world.path("answer")).unwrap();
+    let log = std::fs::File::create(world.path("log")).unwrap();
+    let mut child = command.stdout(answer).stderr(log).spawn().unwrap();
+    let begun = Instant::now();
+    let mut most = 0;
+    let status = loop {
+        most = most.max(peak_memory(child.id()).unwrap_or(0));
+        if let Some(status) = child.try_wait().unwrap() {
+            break status;
+        }
+        assert!(begun.elapsed() < Duration::from_secs(120), "it takes too long");
+        std::thread::sleep(Duration::from_millis(2));
+    };
+    assert!(status.success(), "{}", world.read("log"));
+    assert_eq!(world.read("answer").len(), size + 1);
+    most
+}
+
+#[test]
+fn a_long_reply_takes_at_most_three_times_its_size() {
+    for api in ["openai-chat", "anthropic", "gemini"] {
+        let (base, most) = (peak(api, 1), peak(api, SIZE));
+        let taken = most.saturating_sub(base);
+        assert!(taken < 3 * SIZE as u64, "{api}: {} kB over {} kB", taken >> 10, base >> 10);
+    }
+}
