@@ -179,7 +179,7 @@ pub(super) fn server_spec(
             let options = HttpOptions::from_env(&endpoint, HttpTimeouts::default(), &env);
             let oauth = server.oauth.as_ref();
             let credentials = oauth.map(|oauth| client_credentials(oauth, world).map_err(wrong));
-            let credentials = credentials.transpose()?;
+            let credentials = credentials.transpose()?.map(Box::new);
             ServerTransport::Http { url: url.to_string(), headers, options, credentials }
         }
     };

@@ -43,7 +43,7 @@ impl McpServer {
         let shutdown = ServerShutdown::new(&setup, hurry);
         let tokens = match &spec.transport {
             ServerTransport::Http { url, credentials: Some(credentials), .. } => {
-                TokenSource::new(url, credentials.clone()).ok().map(Arc::new)
+                TokenSource::new(url, (**credentials).clone()).ok().map(Arc::new)
             }
             ServerTransport::Http { .. } | ServerTransport::Stdio { .. } => None,
         };

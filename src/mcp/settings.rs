@@ -46,7 +46,7 @@ pub enum ServerTransport {
         /// Options of the connection. The time limit of an answer is that of the server.
         options: HttpOptions,
         /// For access tokens, if it is signed in to by client credentials.
-        credentials: Option<ClientCredentials>,
+        credentials: Option<Box<ClientCredentials>>,
     },
 }
 

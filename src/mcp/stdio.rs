@@ -215,7 +215,7 @@ impl StdioState {
             }
             ServerMessage::Progress { id, text } => (id, PendingEvent::Progress(text)),
             ServerMessage::Request { id, method, params } if method == ELICIT => {
-                return self.pass_question(id, params);
+                return self.pass_question(&id, params);
             }
             ServerMessage::Request { id, method, .. } => {
                 return self.try_send(client_answer(&id, &method));
@@ -235,7 +235,7 @@ impl StdioState {
 
     /// Passes a question to the newest waiting call, since the server does not say which one it is about. It is declined if
     /// there is none, or if too many questions wait.
-    fn pass_question(&self, id: Value, params: Value) {
+    fn pass_question(&self, id: &Value, params: Value) {
         let asked = match &*lock(&self.pending) {
             PendingReplies::Open(waiting) => {
                 let newest =
@@ -247,7 +247,7 @@ impl StdioState {
             PendingReplies::Ended(_) => false,
         };
         if !asked {
-            self.try_send(client_answer(&id, ELICIT));
+            self.try_send(client_answer(id, ELICIT));
         }
     }
 

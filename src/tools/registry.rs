@@ -123,13 +123,11 @@ impl ToolRegistry {
 
     /// Returns a model that calls the deferred tools by their names.
     pub fn with_deferred_calls(&self, model: Box<dyn Model>) -> Box<dyn Model> {
-        match self.deferred.is_empty() {
-            true => model,
-            false => {
-                let names = self.deferred.iter().map(|tool| Arc::clone(&tool.spec.name));
-                Box::new(DeferredToolsModel::new(model, names))
-            }
+        if self.deferred.is_empty() {
+            return model;
         }
+        let names = self.deferred.iter().map(|tool| Arc::clone(&tool.spec.name));
+        Box::new(DeferredToolsModel::new(model, names))
     }
 
     /// Returns whether the agent has a tool of this name, described in requests or deferred.

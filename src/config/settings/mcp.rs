@@ -107,7 +107,7 @@ fn read_oauth(from: &mut SettingsReader<'_>) -> OauthConfig {
     match (&oauth.client_secret_env, &oauth.client_secret_command) {
         (None, None) => from.report_missing("client_secret_env"),
         (Some(_), Some(_)) => {
-            from.reject("client_secret_command", "omitted beside `client_secret_env`")
+            from.reject("client_secret_command", "omitted beside `client_secret_env`");
         }
         (Some(_), None) | (None, Some(_)) => {}
     }

@@ -152,7 +152,8 @@ impl Drop for HttpChannel {
         let wait = ReplyDeadline::new(self.0.shutdown.exit_timeout(), &uncancelled, &|_| {});
         let mut headers = self.0.headers.clone();
         headers.insert(SESSION_HEADER, session);
-        self.0.set_token(&mut headers, self.0.tokens.as_ref().and_then(|tokens| tokens.last()));
+        let token = self.0.tokens.as_ref().and_then(|tokens| tokens.last());
+        HttpState::set_token(&mut headers, token.as_ref());
         let (url, body) = (self.0.url.clone(), RequestBody::new());
         let request = HttpRequest { method: Method::DELETE, url, headers, body };
         // Errors are ignored.
@@ -212,7 +213,7 @@ impl HttpState {
         let sending = if is_call { ResendPolicy::Never } else { ResendPolicy::OnLoss };
         loop {
             let token = self.current_token(wait)?;
-            self.set_token(&mut headers, token.clone());
+            Self::set_token(&mut headers, token.as_ref());
             let (url, headers, body) = (self.url.clone(), headers.clone(), body.clone());
             let request = HttpRequest { method: Method::POST, url, headers, body };
             let sent = self.exchange(sending, &request, wait, |response| {
@@ -253,7 +254,7 @@ impl HttpState {
         self.tokens.as_ref().map_or(Ok(None), |tokens| tokens.current(wait))
     }
 
-    fn set_token(&self, headers: &mut HeaderMap, token: Option<Secret>) {
+    fn set_token(headers: &mut HeaderMap, token: Option<&Secret>) {
         let value = token.map(|token| HeaderValue::from_str(&format!("Bearer {}", token.expose())));
         if let Some(Ok(mut value)) = value {
             value.set_sensitive(true);

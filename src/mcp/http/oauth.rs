@@ -2,7 +2,7 @@
 //! authorization has them.
 //!
 //! A rejected request leads to the metadata of the server (RFC 9728), which names its authorization server, and to the
-//! metadata of that one (RFC 8414, or of OpenID Connect), which names the token endpoint. Tokens are for this server
+//! metadata of that one (RFC 8414, or of `OpenID` Connect), which names the token endpoint. Tokens are for this server
 //! alone (RFC 8707). The secret is sent to the token endpoint only: encrypted, and never after a redirect.
 
 use std::sync::Mutex;
@@ -13,6 +13,7 @@ use base64::prelude::BASE64_STANDARD;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 
 use super::{ExchangeWatch, shorten};
 use crate::mcp::connection::ReplyDeadline;
@@ -90,7 +91,8 @@ struct IssuerMetadata {
 struct TokenReply {
     access_token: String,
     token_type: String,
-    expires_in: Option<f64>,
+    /// Seconds; a text from some servers.
+    expires_in: Option<Value>,
 }
 
 /// Its error.
@@ -319,7 +321,7 @@ impl TokenSource {
         let asked_at = Instant::now();
         let (status, body) = self.exchange(Method::POST, &issuer.url, headers, body, wait)?;
         if status != 200 {
-            return Err(self.refusal(status, &body));
+            return Err(Self::refusal(status, &body));
         }
         let malformed = |what: &str| failed(&format!("its authorization server gives {what}"));
         let reply: TokenReply =
@@ -331,16 +333,19 @@ impl TokenSource {
         let text = Secret::new(&reply.access_token)
             .map_err(|error| malformed(&format!("a token that {error}")))?;
         Secrets::mask_everywhere(&text);
-        let valid = reply.expires_in.map(|seconds| {
+        let seconds = reply.expires_in.as_ref();
+        let seconds = seconds.and_then(|it| it.as_f64().or_else(|| it.as_str()?.parse().ok()));
+        let valid = seconds.map(|seconds: f64| {
             let all = Duration::try_from_secs_f64(seconds.max(0.0)).unwrap_or(MAX_TOKEN_AGE);
             all.min(MAX_TOKEN_AGE)
         });
-        let expires_at = valid.map(|valid| asked_at + valid - EXPIRY_MARGIN.min(valid / 2));
+        let expires_at =
+            valid.map(|valid| asked_at + valid.saturating_sub(EXPIRY_MARGIN).max(valid / 2));
         Ok(AccessToken { text, expires_at, is_accepted: false })
     }
 
     /// Returns the error for a refusal of the token endpoint, with advice for who can change that.
-    fn refusal(&self, status: u16, body: &[u8]) -> ServerError {
+    fn refusal(status: u16, body: &[u8]) -> ServerError {
         let refusal: TokenRefusal = serde_json::from_slice(body).unwrap_or_default();
         let advice = match refusal.error.as_str() {
             "invalid_client" | "unauthorized_client" => {

@@ -113,7 +113,7 @@ impl HttpState {
         if let Some(session) = self.session() {
             headers.insert(SESSION_HEADER, session);
         }
-        self.set_token(&mut headers, self.current_token(wait)?);
+        Self::set_token(&mut headers, self.current_token(wait)?.as_ref());
         let (url, body) = (self.url.clone(), RequestBody::new());
         let get = HttpRequest { method: Method::GET, url, headers, body };
         self.exchange(ResendPolicy::OnLoss, &get, wait, |response| {

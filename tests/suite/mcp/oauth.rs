@@ -131,7 +131,7 @@ fn credentials() -> ClientCredentials {
 fn start_at(url: &str, credentials: ClientCredentials) -> StartedServers {
     let spec = McpFixture::http_server(url, &[]);
     let (url, headers, options) = (url.to_owned(), Vec::new(), HttpOptions::default());
-    let credentials = Some(credentials);
+    let credentials = Some(Box::new(credentials));
     let transport = ServerTransport::Http { url, headers, options, credentials };
     McpFixture::new().start([ServerSpec { transport, timeout: Duration::from_secs(20), ..spec }])
 }
