@@ -440,7 +440,8 @@ impl AttachedImages {
         limits: Option<&ImageLimits>,
         stop: &CancellationToken,
     ) -> Result<(), ImageError> {
-        let most = limits.map_or(MAX_IMAGES, |limits| MAX_IMAGES.min(limits.budget.count as usize));
+        let most = limits.and_then(|limits| usize::try_from(limits.budget.count).ok());
+        let most = most.map_or(MAX_IMAGES, |most| most.min(MAX_IMAGES));
         if self.lines.len() >= most {
             return Err(ImageError::TooMany(most));
         }
