@@ -48,12 +48,12 @@ pub struct ResolvedModel {
     fallbacks: Vec<(Arc<str>, ResolvedModel)>,
 }
 
-/// The address and the key of a model that the user has defined.
+/// The address and the key of a model.
 #[derive(Clone, Default)]
 struct ModelAddress {
-    api_base: Option<String>,
-    api_key_env: Option<String>,
-    api_key_command: Option<KeyCommandSetting>,
+    base: Option<String>,
+    key_env: Option<String>,
+    key_command: Option<KeyCommandSetting>,
 }
 
 /// A model that can be named.
@@ -298,9 +298,8 @@ impl ResolvedModel {
         world: &ProcessEnv,
     ) -> Result<(), AppError> {
         let mut other = Self::named(name, config, world, None)?;
-        let is_same = |known: &Self| {
-            known.name() == other.name() && known.address.api_base == other.address.api_base
-        };
+        let is_same =
+            |known: &Self| known.name() == other.name() && known.address.base == other.address.base;
         if is_same(self) || self.fallbacks.iter().any(|(_, known)| is_same(known)) {
             return Err(AppError::RepeatedFallback(other.name().to_string()));
         }
@@ -400,9 +399,9 @@ impl ResolvedModel {
             }
         };
         let address = own.map_or_else(ModelAddress::default, |own| ModelAddress {
-            api_base: own.api_base.as_ref().map(ToString::to_string),
-            api_key_env: own.api_key_env.as_ref().map(ToString::to_string),
-            api_key_command: own.api_key_command.as_ref().map(|command| KeyCommandSetting {
+            base: own.api_base.as_ref().map(ToString::to_string),
+            key_env: own.api_key_env.as_ref().map(ToString::to_string),
+            key_command: own.api_key_command.as_ref().map(|command| KeyCommandSetting {
                 key: format!("models.{name}.api_key_command"),
                 command: command.clone(),
             }),
@@ -594,16 +593,16 @@ impl ResolvedModel {
         let llm = &config.settings.llm;
         let defaults = LlmConnection::new(llm);
         let common = if self.is_of_other_provider { LlmConnection::default() } else { defaults };
-        let ModelAddress { api_base, api_key_env, api_key_command } = self.address.clone();
+        let ModelAddress { base, key_env, key_command } = self.address.clone();
         // A model with a key of its own gets no other one.
-        let (api_key_env, api_key_command) = match (&api_key_env, &api_key_command) {
-            (None, None) => (common.api_key_env, common.api_key_command),
-            _ => (api_key_env, api_key_command),
+        let (key_env, key_command) = match (&key_env, &key_command) {
+            (None, None) => (common.address.key_env, common.address.key_command),
+            _ => (key_env, key_command),
         };
         ModelConnectionSettings {
-            api_base: api_base.or(common.api_base),
-            api_key_env,
-            api_key_command,
+            api_base: base.or(common.address.base),
+            api_key_env: key_env,
+            api_key_command: key_command,
             allow_http: llm.allow_http,
             stream: llm.stream,
             prompt_caching: llm.prompt_caching,
@@ -621,9 +620,7 @@ impl ResolvedModel {
 /// The part of the settings of calls that is for one provider.
 #[derive(Default)]
 struct LlmConnection {
-    api_base: Option<String>,
-    api_key_env: Option<String>,
-    api_key_command: Option<KeyCommandSetting>,
+    address: ModelAddress,
     options: Arc<Map<String, Value>>,
     headers: Vec<(String, String)>,
 }
@@ -633,12 +630,14 @@ impl LlmConnection {
         let options = llm.options.iter();
         let headers = llm.headers.iter();
         Self {
-            api_base: llm.api_base.as_ref().map(ToString::to_string),
-            api_key_env: llm.api_key_env.as_ref().map(ToString::to_string),
-            api_key_command: llm.api_key_command.as_ref().map(|command| KeyCommandSetting {
-                key: "llm.api_key_command".to_owned(),
-                command: command.clone(),
-            }),
+            address: ModelAddress {
+                base: llm.api_base.as_ref().map(ToString::to_string),
+                key_env: llm.api_key_env.as_ref().map(ToString::to_string),
+                key_command: llm.api_key_command.as_ref().map(|command| KeyCommandSetting {
+                    key: "llm.api_key_command".to_owned(),
+                    command: command.clone(),
+                }),
+            },
             options: Arc::new(
                 options.map(|(name, option)| (name.clone(), option.json().clone())).collect(),
             ),

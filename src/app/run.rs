@@ -20,7 +20,7 @@ use super::subagents::{OneQuestion, SubagentContext, SubagentWorktrees};
 use super::undo::complete_pending_restore;
 use crate::config::{quality_gates, run_rules};
 use crate::hooks::{HookedAnswerChecks, HookedTools, Hooks, with_hooks};
-use crate::journal::{SessionId, SessionSetup, WorkspaceIdentity};
+use crate::journal::{FileJournal, SessionId, SessionSetup, WorkspaceIdentity};
 use crate::llm::scripted::ScriptPosition;
 use crate::machine::{Machine, RunOutcome, RunStatus};
 use crate::mcp::McpServers;
@@ -174,10 +174,8 @@ impl RunSetup {
         let secrets = collect_secrets(&self.config, &self.env);
         let hooks = self.hooks(&name, target.opened().is_some(), secrets.clone())?;
         let finished_calls = target.opened().map_or(0, |opened| opened.history.finished_calls);
-        let position = shared.as_ref().map_or_else(
-            || ScriptPosition::after(finished_calls as usize),
-            |shared| shared.script_position.clone(),
-        );
+        let begin = || ScriptPosition::after(finished_calls as usize);
+        let position = shared.as_ref().map_or_else(begin, |own| own.script_position.clone());
         let recorder = self.recorder.as_ref();
         let model =
             self.model.connect(&self.config, &self.env, &name, position.clone(), recorder)?;
@@ -249,12 +247,7 @@ impl RunSetup {
             Some(checkpoints) => Ports { checkpoints: Arc::new(checkpoints), ..own },
             None => own,
         };
-        let own = match journal {
-            None => own,
-            Some(journal) => {
-                Ports { messages: Box::new(journal.queue()), journal: Box::new(journal), ..own }
-            }
-        };
+        let own = with_journal(own, journal);
         let ports = with_hooks_around(ports(own), &hooks, &context, task);
 
         let clock = executor.clock();
@@ -416,6 +409,12 @@ fn storable_settings(settings: Value, secrets: &Secrets) -> Value {
 fn kept_tools(target: &SessionTarget) -> Option<&[ToolSpec]> {
     let history = target.opened().map(|opened| &opened.history);
     history.filter(|history| !history.is_imported_setup()).map(|history| &*history.setup.tools)
+}
+
+/// Returns the ports with a journal, if there is one.
+fn with_journal(ports: Ports, journal: Option<FileJournal>) -> Ports {
+    let Some(journal) = journal else { return ports };
+    Ports { messages: Box::new(journal.queue()), journal: Box::new(journal), ..ports }
 }
 
 /// Returns the ports with hooks around them; without hooks, as they are.

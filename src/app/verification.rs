@@ -111,7 +111,7 @@ pub fn verify_session(
             requests.verify(history, stored, replayed);
         }
         if let StoredContent::Event(Event::ToolCompleted { result, .. }) = &stored.content
-            && let Some(digest) = result.whole_output
+            && let Some(digest) = result.whole_output.as_deref().copied()
         {
             outputs.insert(result.call.clone(), (stored.seq, digest));
         }

@@ -123,15 +123,15 @@ impl Config {
     fn model_access(&self) -> Vec<(String, ModelAccess<'_>)> {
         let Settings { llm, models, .. } = &self.settings;
         let common = ModelAccess {
-            api_base: llm.api_base.as_ref(),
-            api_key_env: llm.api_key_env.as_ref(),
-            api_key_command: llm.api_key_command.as_deref(),
+            base: llm.api_base.as_ref(),
+            key_env: llm.api_key_env.as_ref(),
+            key_command: llm.api_key_command.as_deref(),
         };
         let defined = models.iter().map(|(name, model)| {
             let access = ModelAccess {
-                api_base: model.api_base.as_ref(),
-                api_key_env: model.api_key_env.as_ref(),
-                api_key_command: model.api_key_command.as_deref(),
+                base: model.api_base.as_ref(),
+                key_env: model.api_key_env.as_ref(),
+                key_command: model.api_key_command.as_deref(),
             };
             (format!("models.{name}"), access)
         });
@@ -168,7 +168,7 @@ impl Config {
         let oauth =
             || mcp.servers.iter().filter_map(|server| Some((server, server.oauth.as_ref()?)));
         let of_models = access.iter().map(|(section, access)| {
-            (format!("{section}.api_key_command"), access.api_key_command.is_some())
+            (format!("{section}.api_key_command"), access.key_command.is_some())
         });
         let of_servers = oauth().map(|(server, oauth)| {
             let key = server_key(server, "oauth.client_secret_command");
@@ -183,7 +183,7 @@ impl Config {
         }
         let variables = access
             .iter()
-            .map(|(section, access)| (format!("{section}.api_key_env"), access.api_key_env));
+            .map(|(section, access)| (format!("{section}.api_key_env"), access.key_env));
         let tokens = mcp.servers.iter();
         let tokens =
             tokens.map(|server| (server_key(server, "token_env"), server.token_env.as_ref()));
@@ -201,9 +201,8 @@ impl Config {
             }
         }
         let bases = access.iter();
-        let bases: Vec<(String, Option<&HttpUrl>)> = bases
-            .map(|(section, access)| (format!("{section}.api_base"), access.api_base))
-            .collect();
+        let bases: Vec<(String, Option<&HttpUrl>)> =
+            bases.map(|(section, access)| (format!("{section}.api_base"), access.base)).collect();
         for (key, url) in &bases {
             let is_elsewhere = url.is_some_and(|url| !url.is_here());
             if is_elsewhere && self.is_of_project(&self.origin(key)) {
@@ -230,9 +229,9 @@ impl Config {
 
 /// The address of a model and where its key comes from.
 struct ModelAccess<'a> {
-    api_base: Option<&'a HttpUrl>,
-    api_key_env: Option<&'a VariableName>,
-    api_key_command: Option<&'a str>,
+    base: Option<&'a HttpUrl>,
+    key_env: Option<&'a VariableName>,
+    key_command: Option<&'a str>,
 }
 
 fn server_key(server: &McpServerConfig, key: &str) -> String {

@@ -31,7 +31,7 @@ pub struct ToolResult {
     pub images: Box<[Image]>,
     /// The SHA-256 of the whole output, if the text is a part of it and the whole is stored beside the journal.
     #[serde(default, rename = "whole", skip_serializing_if = "Option::is_none")]
-    pub whole_output: Option<Sha256Digest>,
+    pub whole_output: Option<Box<Sha256Digest>>,
 }
 
 word_enum! {

@@ -617,7 +617,10 @@ impl ResultBuilder {
             if !shown.ends_with('\n') {
                 shown.push('\n');
             }
-            let _ = match (stored.map(|digest| whole_output = digest), missing.as_str()) {
+            let _ = match (
+                stored.map(|digest| whole_output = digest.map(Box::new)),
+                missing.as_str(),
+            ) {
                 (Ok(()), "") => {
                     write!(shown, "[The whole is stored: read_output with call_id \"{call}\".]")
                 }
