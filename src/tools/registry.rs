@@ -564,7 +564,10 @@ impl ResultBuilder {
             if !shown.ends_with('\n') {
                 shown.push('\n');
             }
-            let _ = match (stored.map(|digest| whole_output = digest), missing.as_str()) {
+            let _ = match (
+                stored.map(|digest| whole_output = digest.map(Box::new)),
+                missing.as_str(),
+            ) {
                 (Ok(()), "") => {
                     write!(shown, "[The whole is stored: read_output with call_id \"{call}\".]")
                 }
@@ -582,7 +585,7 @@ impl ResultBuilder {
         attached.add_lines_to(&mut shown);
         let shown = if images.is_empty() { shown } else { self.secrets.mask(shown) };
         let result = ToolResult::new(call.clone(), status, shown).with_images(attached.images);
-        ToolResult { changes, reads, whole_output, ..result }
+        ToolResult { changes, reads: reads.into(), whole_output, ..result }
     }
 }
 
