@@ -111,9 +111,9 @@ pub fn verify_session(
             requests.verify(history, stored, replayed);
         }
         if let StoredContent::Event(Event::ToolCompleted { result, .. }) = &stored.content
-            && let Some(digest) = result.whole_output.as_deref().copied()
+            && let Some(digest) = &result.whole_output
         {
-            outputs.insert(result.call.clone(), (stored.seq, digest));
+            outputs.insert(result.call.clone(), (stored.seq, **digest));
         }
     })?;
     // An export has no outputs.

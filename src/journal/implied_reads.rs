@@ -34,7 +34,7 @@ pub(super) fn complete_item(item: &ConversationItem) -> ConversationItem {
 
 fn complete(call: &ToolCall, mut result: ToolResult) -> ToolResult {
     if result.is_ok() && result.reads.is_empty() {
-        result.reads.extend(implied_read(call));
+        result.reads = implied_read(call).into_iter().collect();
     }
     result
 }
@@ -49,14 +49,14 @@ mod tests {
     fn reads(name: &str, status: ToolStatus, reads: &[&str]) -> Vec<Arc<str>> {
         let call = ToolCall::new("1".into(), name, r#"{"path":"./a"}"#);
         let mut result = ToolResult::new("1".into(), status, "");
-        result.reads.extend(reads.iter().map(|path| Arc::from(*path)));
+        result.reads = reads.iter().map(|path| Arc::from(*path)).collect();
         let reply = Reply {
             parts: [ReplyPart::Call(call)].into(),
             ..Reply::text_only("", ReplyFinish::ToolCalls, Usage::default())
         };
         let exchange = ToolExchange::new(reply, [result]).unwrap();
         match complete_item(&ConversationItem::Exchange(exchange)) {
-            ConversationItem::Exchange(exchange) => exchange.results()[0].reads.clone(),
+            ConversationItem::Exchange(exchange) => exchange.results()[0].reads.to_vec(),
             item => panic!("{item:?}"),
         }
     }

@@ -158,7 +158,7 @@ mod tests {
 
     #[test]
     fn a_digest_is_read_back_as_it_was_written() {
-        let digest = Sha256Digest(std::array::from_fn(|index| index as u8 * 8));
+        let digest = Sha256Digest(std::array::from_fn(|index| u8::try_from(index * 8).unwrap()));
         let text = digest.to_string();
         assert_eq!((text.len(), text.parse()), (64, Ok(digest)));
         assert_eq!(text.to_uppercase().parse(), Ok(digest));

@@ -24,8 +24,8 @@ pub struct ToolResult {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub changes: Vec<FileChange>,
     /// The files it read, relative to the workspace. Only files whose content is in `text`: a search reads none.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub reads: Vec<Arc<str>>,
+    #[serde(default, skip_serializing_if = "<[_]>::is_empty")]
+    pub reads: Box<[Arc<str>]>,
     /// The images that the text mentions.
     #[serde(default, skip_serializing_if = "<[_]>::is_empty")]
     pub images: Box<[Image]>,
@@ -109,7 +109,7 @@ impl ToolResult {
             digest,
             duration: TimeSpan::ZERO,
             changes: Vec::new(),
-            reads: Vec::new(),
+            reads: Box::default(),
             images: Box::default(),
             whole_output: None,
         }

@@ -144,10 +144,20 @@ impl AuthorizationOutcome {
     /// Returns the outcome with another line in the result of the call.
     fn with_remark(self, remark: String) -> Self {
         let add = move |result: ToolResult| {
-            let ToolResult { call, status, text, duration, changes, reads, images, .. } = result;
+            let ToolResult {
+                call,
+                status,
+                text,
+                duration,
+                changes,
+                reads,
+                images,
+                whole_output,
+                ..
+            } = result;
             let text = format!("{}\n{remark}", text.trim_end_matches('\n'));
             let result = ToolResult::new(call, status, text).with_images(images);
-            ToolResult { duration, changes, reads, ..result }
+            ToolResult { duration, changes, reads, whole_output, ..result }
         };
         match self {
             Self::Approved { call, timeout, intent, reason } => Self::Approved {

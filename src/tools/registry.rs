@@ -641,7 +641,7 @@ impl ResultBuilder {
         attached.add_lines_to(&mut shown);
         let shown = if images.is_empty() { shown } else { self.secrets.mask(shown) };
         let result = ToolResult::new(call.clone(), status, shown).with_images(attached.images);
-        ToolResult { changes, reads, whole_output, ..result }
+        ToolResult { changes, reads: reads.into(), whole_output, ..result }
     }
 }
 

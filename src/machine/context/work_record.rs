@@ -131,7 +131,7 @@ mod tests {
     ) -> ConversationItem {
         let call = ToolCall::new("1".into(), name, "{}");
         let mut result = ToolResult::new("1".into(), status, "");
-        result.reads.extend(read.iter().map(|path| Arc::from(*path)));
+        result.reads = read.iter().map(|path| Arc::from(*path)).collect();
         result.changes.extend(changed.iter().map(|path| FileChange {
             path: (*path).into(),
             action: FileAction::Modified,

@@ -457,7 +457,7 @@ impl ReportSink for HumanLog {
         }
         if let Some(hash) = result.journal_hash {
             let journal = lang.pick(["Journal", "Diario"]);
-            self.line(format!("🔏 {journal}: sha256 {hash}"))?;
+            self.line(format!("🔏 {journal}: {hash}"))?;
         }
         Ok(())
     }

@@ -52,7 +52,11 @@ fn stable(screen: &str) -> String {
     let screen = session.map_or(screen.to_owned(), |session| screen.replace(session, "SESSION"));
     let mut lines: Vec<String> = Vec::new();
     let model = screen.split_whitespace().find(|word| word.starts_with("scripted/")).unwrap_or("-");
-    let screen = screen.replace(model, "MODEL");
+    let mut screen = screen.replace(model, "MODEL");
+    if let Some((before, rest)) = screen.split_once("Journal: ") {
+        let after = rest.split_once("\nexit").map_or("", |(_, after)| after);
+        screen = format!("{before}Journal: HASH\nexit{after}");
+    }
     for line in screen.lines() {
         // Elapsed times stand at the end.
         let is_time =

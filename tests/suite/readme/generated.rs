@@ -38,7 +38,7 @@ fn demo() -> String {
     let out = with_fixed(&ran.out, "/architect-demo-", "x7Kq2P");
     let out = with_fixed(&out, "▶ Session ", "01a20abf-1ad5-74f1-9213-4c1351db21fa");
     let hash = "84d5659a947e1e2fe14a1935e3621fafec99db64279b5a464450bfd152ee992b";
-    let out = with_fixed(&out, "Journal: sha256 ", hash);
+    let out = with_fixed(&out, "Journal: ", hash);
     format!("```console\n$ architect demo\n{}\n```\n", out.trim_end())
 }
 

@@ -46,7 +46,7 @@ fn run() -> (Machine, Vec<RequestStats>) {
     });
     let tools = FakeTools::new(&[], |call, _| {
         let text = format!("{}\n{}", call.arguments.text(), "a line of code\n".repeat(20));
-        ToolResult { reads: vec!["src/lib.rs".into()], ..ok(call, &text) }
+        ToolResult { reads: ["src/lib.rs".into()].into(), ..ok(call, &text) }
     });
     let ports = Ports { tools: Arc::new(tools), ..Ports::new(model) };
     let rules = RunRules {

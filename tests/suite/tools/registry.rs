@@ -170,7 +170,7 @@ fn a_result_names_the_file_that_was_read() {
     let world = ToolFixture::new();
     world.write("d/a", "text");
     let result = world.call("read_file", &json!({"path": "./d/../d/a"}));
-    assert_eq!(result.reads, ["d/a".into()]);
+    assert_eq!(*result.reads, ["d/a".into()]);
     assert!(world.call("read_file", &json!({"path": "none"})).reads.is_empty());
 }
 
