@@ -91,7 +91,7 @@ class Price:
     long: object = None  # the threshold, and the four prices above it
 
     def for_input(self, tokens):
-        if self.long is None:
+        if not self.long:
             return self
         threshold, *long = self.long
         own = (self.input, self.output, self.cached_input, self.cache_write)
@@ -148,14 +148,18 @@ class Run:
     minimum: object
     closing: object  # the output that is kept for the closing call; None if this is it
 
+    @property
+    def is_final(self):
+        return isinstance(self.closing, type(None))
+
     def kept_money(self, bound):
-        if self.closing is None:
+        if self.is_final:
             return 0
         needed = max_cost(self.price, saturating_add(bound, INSTRUCTION_TOKENS), self.closing)
         return least(needed, divide(self.budget, CLOSING_SHARE))
 
     def kept_tokens(self, bound):
-        if self.closing is None:
+        if self.is_final:
             return 0
         needed = saturating_add(saturating_add(bound, INSTRUCTION_TOKENS), self.closing)
         return least(needed, divide(self.max_tokens, CLOSING_SHARE))
@@ -329,16 +333,16 @@ def main():
             raise SystemExit(f"{name}: false for {counterexample}")
         print(f"proved: {name}", flush=True)
     for defect in DEFECTS:
-        found = next((name for name, proof in PROOFS.items() if proof() is not None), None)
-        if found is None:
+        found = next((name for name, proof in PROOFS.items() if proof() is not None), "")
+        if not found:
             raise SystemExit(f"the defect '{defect}' is not found")
         print(f"found: {defect} (by: {found})", flush=True)
 
 
 def shares_of_two(*limits):
     """Returns the shares of two sub-agents that begin one after the other."""
-    first = [None if limit is None else share(limit, used, 0) for limit, used in limits]
-    second = [None if limit is None else share(limit, used, own) for (limit, used), own in zip(limits, first)]
+    first = [share(limit, used, 0) if limit is not None else None for limit, used in limits]
+    second = [share(limit, used, own) if limit is not None else None for (limit, used), own in zip(limits, first)]
     return [first, second]
 
 
