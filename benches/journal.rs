@@ -153,8 +153,13 @@ fn first_list(c: &mut Criterion) {
         (fold, outcomes) = fold.handle(at, event);
     }
     drop(journal);
-    let fork =
-        ForkOptions { after: None, replacement: None, workspace: None, now: SystemTime::now() };
+    let fork = ForkOptions {
+        after: None,
+        replacement: None,
+        task: None,
+        workspace: None,
+        now: SystemTime::now(),
+    };
     for _ in 1..SESSIONS {
         store.fork(session, &fork).unwrap();
     }
