@@ -17,7 +17,7 @@ use crate::kit::cli::wait_for_exit;
 use crate::kit::server::{ReceivedRequest, ScriptedReply, Server};
 
 /// What a test changes of a server and its authorization server, which are one and the same here.
-#[derive(Clone)]
+#[derive(Clone, Copy)]
 struct Behaviour {
     /// The parameters of its challenge.
     challenge: &'static str,
