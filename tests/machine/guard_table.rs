@@ -24,6 +24,7 @@ const INSTRUCTION: u128 = 200;
 const SHORTEST_WAIT: u64 = 100_000;
 
 /// Returns whether the table says that the guard holds for this event in this state.
+#[allow(clippy::too_many_lines)] // a table
 pub(crate) fn holds(guard: Guard, state: &State, event: &Event) -> bool {
     let run = state.run();
     let due = due(state, event);
