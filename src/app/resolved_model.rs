@@ -49,6 +49,7 @@ pub struct ResolvedModel {
 
 /// The address and the key of a model that the user has defined.
 #[derive(Clone, Default)]
+#[allow(clippy::struct_field_names)] // as in the configuration
 struct ModelAddress {
     api_base: Option<String>,
     api_key_env: Option<String>,

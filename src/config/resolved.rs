@@ -217,6 +217,7 @@ impl Config {
 }
 
 /// The address of a model and where its key comes from.
+#[allow(clippy::struct_field_names)] // as in the configuration
 struct ModelAccess<'a> {
     api_base: Option<&'a HttpUrl>,
     api_key_env: Option<&'a VariableName>,
