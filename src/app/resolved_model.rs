@@ -50,6 +50,7 @@ pub struct ResolvedModel {
 
 /// The address and the key of a model.
 #[derive(Clone, Default)]
+#[allow(clippy::struct_field_names)] // as in the configuration
 struct ModelAddress {
     base: Option<String>,
     key_env: Option<String>,

@@ -228,6 +228,7 @@ impl Config {
 }
 
 /// The address of a model and where its key comes from.
+#[allow(clippy::struct_field_names)] // as in the configuration
 struct ModelAccess<'a> {
     base: Option<&'a HttpUrl>,
     key_env: Option<&'a VariableName>,

@@ -38,7 +38,7 @@ pub(super) fn skills_section(skills: &[Skill]) -> PromptSection {
         ));
     }
     let has = |scope| active.iter().any(|skill| skill.scope == scope);
-    PREFACE.clone_into(&mut section.text);
+    section.text.push_str(PREFACE);
     section.text += match (has(SkillScope::Project), has(SkillScope::User)) {
         (_, false) => "its file with `read_file`",
         (false, true) => "with `read_skill`",
@@ -52,8 +52,8 @@ pub(super) fn skills_section(skills: &[Skill]) -> PromptSection {
             SkillScope::User => write!(section.text, "* `{name}`: "),
         };
         let description = &skill.about.description;
-        let most = share.min(description.len());
-        let end = (0..=most).rev().find(|end| description.is_char_boundary(*end)).unwrap_or(0);
+        let mut ends = (0..=share.min(description.len())).rev();
+        let end = ends.find(|end| description.is_char_boundary(*end)).unwrap_or(0);
         section.text += &description[..end];
         section.text += if end < description.len() { "…\n" } else { "\n" };
     }
