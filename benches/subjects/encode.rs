@@ -64,11 +64,10 @@ impl SentConversation {
         talk
     }
 
-    /// Puts the request together that has this exchange at its end, and takes it off again.
+    /// Adds an exchange, and puts the next request together.
     pub(crate) fn append(&mut self, new: ConversationEntry) {
         self.entries.push(new);
         self.prepare();
-        self.entries.pop();
     }
 
     fn prepare(&mut self) {

@@ -83,7 +83,7 @@ impl Call {
     /// Returns the tools that match the query, the best first; those of equal rank in their order.
     fn find(&self) -> Vec<&DeferredTool> {
         let exact: BTreeSet<&str> = self.query.split([' ', ',', '\n', '\t']).collect();
-        // A single letter, as an article, says nothing.
+        // A word of one character, as an article, says nothing.
         let wanted: Vec<_> = words(&self.query).into_iter().filter(|word| word.len() > 1).collect();
         let rank = |tool: &DeferredTool| {
             if exact.contains(&*tool.spec.name) {

@@ -371,7 +371,7 @@ impl NewWorktree<'_> {
             thread::sleep(ADD_PAUSE * attempts);
             attempts += 1;
         }
-        let own = super::repository::linked(&repository.common_dir, &self.folder);
+        let own = super::repository::linked(&repository.common_dir, &self.folder)?;
         let own = own.ok_or_else(|| WorktreeError::Git {
             command: "worktree add".to_owned(),
             message: "the new work tree is not in the repository".to_owned(),

@@ -361,7 +361,7 @@ impl Worktrees {
         let git = self.git.as_ref().ok_or_else(|| WorktreeError::NoGit(folder.to_owned()))?;
         let removed =
             || WorktreeError::Removed { name: record.name.clone(), folder: folder.to_owned() };
-        let own = repository::linked(common_dir, folder).ok_or_else(removed)?;
+        let own = repository::linked(common_dir, folder)?.ok_or_else(removed)?;
         GitTree::open(git, &own, Some(folder)).map(Some)
     }
 

@@ -174,7 +174,7 @@ impl Worktrees {
                 let delete = ["update-ref", "--no-deref", "-d", &branch, expected];
                 common.change(&delete, None, locked.file())?;
             }
-            if let Some(own) = repository::linked(&found.common_dir, folder) {
+            if let Some(own) = repository::linked(&found.common_dir, folder)? {
                 remove_all(&own)?;
             }
             // Removed in part.

@@ -1,7 +1,9 @@
 //! The repository that a workspace is in, found without running git.
 
-use std::fs;
 use std::path::{Path, PathBuf};
+use std::{fs, io};
+
+use super::error::WorktreeError;
 
 /// The repository that a workspace is in.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -73,11 +75,29 @@ impl Repository {
 }
 
 /// Returns the folder of git for a linked work tree of a repository.
-pub(super) fn linked(common_dir: &Path, work_tree: &Path) -> Option<PathBuf> {
-    let file = work_tree.join(".git");
-    let entries = fs::read_dir(common_dir.join("worktrees")).ok()?.flatten();
-    let mut folders = entries.map(|entry| entry.path());
-    folders.find(|folder| read(&folder.join("gitdir")).is_some_and(|text| Path::new(&text) == file))
+///
+/// # Errors
+///
+/// Fails if the linked work trees can't be listed: one that is not found would be taken for removed.
+pub(super) fn linked(
+    common_dir: &Path,
+    work_tree: &Path,
+) -> Result<Option<PathBuf>, WorktreeError> {
+    let (all, file) = (common_dir.join("worktrees"), work_tree.join(".git"));
+    let find = || -> io::Result<Option<PathBuf>> {
+        for entry in fs::read_dir(&all)? {
+            let folder = entry?.path();
+            if read(&folder.join("gitdir")).is_some_and(|text| Path::new(&text) == file) {
+                return Ok(Some(folder));
+            }
+        }
+        Ok(None)
+    };
+    match find() {
+        // Git removes the folder with the last of them.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        found => found.map_err(WorktreeError::io("list", &all)),
+    }
 }
 
 /// Returns the first line of a small file.
