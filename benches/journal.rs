@@ -156,7 +156,7 @@ fn first_list(c: &mut Criterion) {
     let fork = ForkOptions {
         after: None,
         replacement: None,
-        task: None,
+        lane: None,
         workspace: None,
         now: SystemTime::now(),
     };

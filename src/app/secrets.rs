@@ -6,7 +6,7 @@ use crate::exec::is_secret_variable;
 use crate::net::Secrets;
 
 /// Returns the values of the variables that hold secrets, by their names or because the settings say so, and of the
-/// variables and headers for servers.
+/// variables and headers for servers and the provider.
 ///
 /// The provider's key is among them. Commands don't get them. But a file of the workspace may contain one, a command may
 /// find one elsewhere, and the user may have let one through.
@@ -20,8 +20,9 @@ pub fn collect_secrets(config: &Config, world: &ProcessEnv) -> Secrets {
     let is_named = |name: &str| named.iter().any(|known| known.as_str() == name);
     let texts: Vec<(String, String)> = world.text_variables().collect();
     let secret = texts.iter().filter(|(name, _)| is_secret_variable(name) || is_named(name));
-    let given =
-        settings.mcp.servers.iter().flat_map(|server| server.env.iter().chain(&server.headers));
+    let given = settings.mcp.servers.iter();
+    let given = given.flat_map(|server| server.env.iter().chain(&server.headers));
+    let given = given.chain(&settings.llm.headers);
     // As a header, `Authorization` has no part before it.
     let given =
         given.filter(|(name, _)| is_secret_variable(&format!("_{}", name.replace('-', "_"))));

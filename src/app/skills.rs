@@ -11,6 +11,7 @@ use super::process_env::ProcessEnv;
 use super::skill_file::SkillFile;
 use crate::config::Config;
 use crate::model::{matches_pattern, matches_wildcard, word_enum};
+use crate::view::sanitize::is_harmful;
 use crate::workspace::{FileKind, RelPath, WorkspaceRoot, escape_name};
 
 /// Where a project keeps skills; of two with the same name, the one in the earlier folder counts.
@@ -194,6 +195,9 @@ impl SkillSources {
             |patterns: &[String]| patterns.iter().any(|pattern| matches_wildcard(pattern, &name));
         let (status, reason) = if let Some(error) = &about.error {
             (SkillStatus::Invalid, Some(error.clone()))
+        } else if file.to_string_lossy().contains(is_harmful) {
+            // The prompt names it.
+            (SkillStatus::Invalid, Some("its path has control characters".to_owned()))
         } else if !is_in(&self.include) {
             (SkillStatus::Off, Some("skills.include does not name it".to_owned()))
         } else if is_in(&self.exclude) {
@@ -320,6 +324,15 @@ mod tests {
             listed[1].starts_with("b active") && listed[4].starts_with("b shadowed"),
             "{listed:?}"
         );
+    }
+
+    #[test]
+    fn a_path_with_control_characters_is_in_no_prompt() {
+        let folder = tempfile::tempdir().unwrap();
+        put(folder.path(), "w/.agents/skills/x\n\n# Heading/SKILL.md", &skill("x"));
+        let root = WorkspaceRoot::open(folder.path().join("w")).unwrap();
+        let found = sources(folder.path()).find(&root);
+        assert_eq!((found.len(), found[0].status), (1, SkillStatus::Invalid));
     }
 
     #[test]

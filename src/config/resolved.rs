@@ -203,9 +203,9 @@ impl Config {
         let bases = access.iter();
         let bases: Vec<(String, Option<&HttpUrl>)> =
             bases.map(|(section, access)| (format!("{section}.api_base"), access.base)).collect();
+        // Not even one of this machine: a server of the project may listen there.
         for (key, url) in &bases {
-            let is_elsewhere = url.is_some_and(|url| !url.is_here());
-            if is_elsewhere && self.is_of_project(&self.origin(key)) {
+            if url.is_some() && self.is_of_project(&self.origin(key)) {
                 let what = "the provider's key would go to an address that a file of the project chooses; set it in your \
                             own configuration, or with --api-base";
                 problem(key, what);

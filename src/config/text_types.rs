@@ -88,7 +88,7 @@ impl HttpUrl {
     }
 
     /// Returns whether it is an address of this machine.
-    pub fn is_here(&self) -> bool {
+    fn is_here(&self) -> bool {
         let host = host(&self.0);
         let address = host.trim_matches(['[', ']']).parse::<IpAddr>();
         host.eq_ignore_ascii_case("localhost") || address.is_ok_and(|ip| ip.is_loopback())

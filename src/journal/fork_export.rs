@@ -32,12 +32,19 @@ pub struct ForkOptions {
     pub after: Option<u64>,
     /// The result that replaces the one in that record.
     pub replacement: Option<ReplacementResult>,
-    /// The task that replaces that of the original; `None` for the same one.
-    pub task: Option<Arc<str>>,
+    /// What makes it a lane, which is compared with the original; `None` for a fork of the user.
+    pub lane: Option<LaneFork>,
     /// A workspace of its own; `None` for that of the original.
     pub workspace: Option<WorkspaceIdentity>,
     /// The wall-clock time.
     pub now: SystemTime,
+}
+
+/// A fork that is compared with its original. `last` does not mean it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LaneFork {
+    /// The task that replaces that of the original; `None` for the same one.
+    pub task: Option<Arc<str>>,
 }
 
 /// A tool result that replaces another one.
@@ -87,14 +94,16 @@ impl SessionStore {
         // A fork of a fork with files of its own has the same ones.
         let inherited = history.header.ancestry.is_some_and(|ancestry| ancestry.has_own_files);
         let has_own_files = fork.workspace.is_some() || inherited;
-        let ancestry = Some(Ancestry { session: parent, seq: after, replaced, has_own_files });
+        let is_lane = fork.lane.is_some();
+        let ancestry =
+            Some(Ancestry { session: parent, seq: after, replaced, has_own_files, is_lane });
         let mut setup = history.header.setup;
         if has_own_files {
             setup.workspace = fork.workspace.clone().unwrap_or(history.setup.workspace);
         }
         let created = fork.now.into();
         let imported = history.header.imported_up_to.map(|imported| imported.min(after));
-        let task = match &fork.task {
+        let task = match fork.lane.as_ref().and_then(|lane| lane.task.as_ref()) {
             Some(task) => ConversationItem::user(MessageOrigin::Task, Arc::clone(task)),
             None => history.header.task,
         };
@@ -227,7 +236,13 @@ impl SessionStore {
             Err(error) => return Err(error),
         };
         let seq = end.position.seq.saturating_sub(1);
-        let ancestry = Some(Ancestry { session: had, seq, replaced: None, has_own_files: false });
+        let ancestry = Some(Ancestry {
+            session: had,
+            seq,
+            replaced: None,
+            has_own_files: false,
+            is_lane: false,
+        });
         let header = SessionHeader { imported_up_to: Some(seq), ..history.header };
         let header = match session != had {
             true => SessionHeader { session, ancestry, created: now.into(), ..header },

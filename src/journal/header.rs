@@ -95,6 +95,9 @@ pub struct Ancestry {
     /// Whether it has files of its own, in the workspace of its header: that of those records doesn't count.
     #[serde(default, skip_serializing_if = "is_false")]
     pub has_own_files: bool,
+    /// Whether it was made to be compared with its original.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub is_lane: bool,
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref)] // asked for by serde

@@ -34,7 +34,7 @@ pub use crate::model::Durability;
 pub(crate) use blobs::sha256_hex;
 pub use error::{JournalError, ReadOnlyReason};
 pub use file_journal::FileJournal;
-pub use fork_export::{ForkOptions, ImportedSession, ReplacementResult};
+pub use fork_export::{ForkOptions, ImportedSession, LaneFork, ReplacementResult};
 pub use header::{
     Ancestry, EndedRecord, JOURNAL_FORMAT, ParentCall, ResumedRecord, SessionHeader, SessionSetup,
     WallTime,

@@ -364,7 +364,7 @@ impl SessionStore {
     }
 
     /// Resolves a session name: an id, a prefix of one, or `last` for the most recently written session that no other
-    /// one has dispatched.
+    /// one has dispatched, and that is no lane of a comparison.
     ///
     /// # Errors
     ///
@@ -374,7 +374,7 @@ impl SessionStore {
         if name == "last" {
             let mut newest = self.newest_first()?.into_iter();
             let is_own = |session: &SessionId| {
-                self.header(*session).is_none_or(|header| header.dispatched_by.is_none())
+                self.header(*session).is_none_or(|header| is_of_user(&header))
             };
             return newest.find(is_own).ok_or_else(unknown);
         }
@@ -422,7 +422,7 @@ impl SessionStore {
 
     fn belongs_to(&self, session: SessionId, folder: &Path) -> bool {
         match self.header(session) {
-            Some(header) if header.dispatched_by.is_some() => false,
+            Some(header) if !is_of_user(&header) => false,
             Some(header) if header.imported_up_to.is_none() => {
                 header.setup.workspace.belongs_to(folder)
             }
@@ -604,4 +604,9 @@ impl SessionStore {
             opened => opened.io_context("open", &path).map(|file| (path, file)),
         }
     }
+}
+
+/// Returns whether a session is one that the user began, and not a sub-agent's or a lane of a comparison.
+fn is_of_user(header: &SessionHeader) -> bool {
+    header.dispatched_by.is_none() && !header.ancestry.is_some_and(|ancestry| ancestry.is_lane)
 }

@@ -54,8 +54,8 @@ const HEAD_BYTES: usize = 128 << 10;
 /// The bytes that are kept of the tail.
 const TAIL_BYTES: usize = 384 << 10;
 
-/// The bytes after which a line is taken to be complete.
-const MAX_LINE: usize = 8 << 10;
+/// The bytes after which a line is taken to be complete: a secret that it divides would not be masked.
+const MAX_LINE: usize = 16 << 20;
 
 impl LineLog {
     /// Returns an empty log with a place for lines that memory does not hold.
@@ -240,6 +240,15 @@ mod tests {
         assert_eq!(log.read(Some(1), 2, 1_000).lines, Some((1, 2)));
         assert_eq!(log.read(Some(1), 9, 10).lines, Some((1, 2)));
         assert_eq!(log.read(Some(1), 9, 2).text, "aa\n[... 2 bytes of line 1 omitted ...]\n");
+    }
+
+    #[test]
+    fn a_long_line_is_one() {
+        let long = "x".repeat(900_000);
+        let mut log = stored(0, u64::MAX);
+        log.add(format!("one\n{long}\nthree\n").as_bytes());
+        assert_eq!(log.read(None, 9, 2_000_000).text, format!("one\n{long}\nthree\n"));
+        assert_eq!(log.read(Some(3), 1, 100).text, "three\n");
     }
 
     #[test]

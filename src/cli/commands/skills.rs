@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use architect::app::{ProcessEnv, Skill, SkillSources};
+use architect::view::sanitize;
 use architect::workspace::WorkspaceRoot;
 use serde_json::{Value, json};
 
@@ -21,16 +22,21 @@ pub(crate) fn run(args: &SkillsArgs, world: &ProcessEnv) -> Result<u8, CliError>
         return output::print(&documents.to_string());
     }
     let text: String = skills.iter().map(describe).collect();
-    output::print(if text.is_empty() { "there are no skills\n" } else { &text })
+    output::print(if text.is_empty() {
+        "there are no skills: a skill is a folder with a SKILL.md in .agents/skills or ~/.config/architect/skills\n"
+    } else {
+        &text
+    })
 }
 
 fn describe(skill: &Skill) -> String {
     let indent = " ".repeat(12);
     let mut text = format!("{:<12} {}\n", skill.name, skill.about.description);
-    let (scope, file) = (skill.scope.as_str(), skill.file.display());
+    let file = skill.file.to_string_lossy();
+    let (scope, file) = (skill.scope.as_str(), sanitize::line(&file));
     let _ = write!(text, "{indent} {scope}: {file}; {}", skill.status.as_str());
     if let Some(reason) = &skill.reason {
-        let _ = write!(text, ": {reason}");
+        let _ = write!(text, ": {}", sanitize::line(reason));
     }
     text.push('\n');
     for problem in &skill.about.problems {

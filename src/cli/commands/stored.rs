@@ -154,7 +154,11 @@ fn print_verification(
 
 /// Returns what is wrong with the hash of a journal that should have another one.
 fn describe_unexpected_hash(verified: &SessionVerification, args: &ReplayArgs) -> Option<String> {
-    let expected = args.expect_hash.filter(|hash| verified.end.hash != Some(*hash))?;
+    let expected = args.expect_hash?;
+    if verified.end.hash == Some(expected) {
+        let is_longer = verified.end.kind != JournalEndKind::Whole;
+        return is_longer.then(|| "the file goes on behind the records with that hash".to_owned());
+    }
     let last = verified.end.position.seq.saturating_sub(1);
     Some(match verified.expected_at {
         Some(seq) => format!(

@@ -284,7 +284,7 @@ fn rewind_conversation(
     let options = ForkOptions {
         after: Some(after),
         replacement: None,
-        task: None,
+        lane: None,
         workspace: None,
         now: SystemTime::now(),
     };

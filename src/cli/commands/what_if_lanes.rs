@@ -3,10 +3,9 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use architect::app::{ProcessEnv, RunIo};
-use architect::journal::{DamagePolicy, ForkOptions, SessionHistory, WorkspaceIdentity};
-use architect::machine::StopReason;
-use architect::model::{Signal, pluralize};
+use architect::app::{ProcessEnv, ResolvedModel, RunInterrupts, RunIo};
+use architect::journal::{DamagePolicy, ForkOptions, LaneFork, SessionHistory, WorkspaceIdentity};
+use architect::model::pluralize;
 use architect::policy::NoConfirmer;
 use architect::view::{Reporter, sanitize};
 use architect::workflow::batch::Estimate;
@@ -16,11 +15,12 @@ use architect::workflow::what_if_lanes::{
 use architect::workspace::worktree::{WorktreeContent, WorktreeName};
 use serde_json::json;
 
+use super::batch::listen;
 use super::resume::{
     PreparedResume, ResumeRequest, create_worktree, prepare_resume, saved_options, split_record,
 };
 use super::what_if::format_usage;
-use crate::cli::args::{SettingsArgs, WhatIfArgs};
+use crate::cli::args::{OutputFormat, SettingsArgs, WhatIfArgs};
 use crate::cli::error::CliError;
 use crate::cli::session_lookup::SessionLookup;
 use crate::cli::task::{self, RunMode};
@@ -41,9 +41,6 @@ struct LaneStart {
 /// The record of the header: nothing has happened yet.
 const FIRST_RECORD: u64 = 0;
 
-/// The exit code after an interrupt.
-const INTERRUPTED_EXIT_CODE: u8 = 130;
-
 /// Runs sessions again, with these settings in addition to the options.
 pub(super) fn run(args: &WhatIfArgs, more: &[String], world: &ProcessEnv) -> Result<u8, CliError> {
     let mut settings = args.settings.clone();
@@ -54,20 +51,25 @@ pub(super) fn run(args: &WhatIfArgs, more: &[String], world: &ProcessEnv) -> Res
     // All of them are looked up before the first model call.
     let starts = args.sessions.iter().map(|name| LaneStart::find(name, prompt.as_ref(), &stored));
     let starts = starts.collect::<Result<Vec<_>, _>>()?;
+    for start in &starts {
+        start.check_model(&settings, &stored, world)?;
+    }
+    let interrupts = RunInterrupts::default();
+    let format = if args.json { OutputFormat::Json } else { OutputFormat::Text };
+    let received = listen(&interrupts, format)?;
     let mut comparisons = Vec::new();
     for start in starts {
         let session = start.history.header.session;
         let recorded = SessionPart::read(&stored.store, session, start.after)?;
         let has_recorded_files = !start.history.checkpoints.is_empty();
-        let (mut lanes, mut is_interrupted) = (Vec::new(), false);
+        let mut lanes = Vec::new();
         for number in 1..=args.lanes.unwrap_or(1) {
             if !args.json {
                 output::print_stderr(&format!("{session}: lane {number}"));
             }
-            let lane = run_lane(&start, (&settings, &args.checks), &stored, &recorded, world)?;
-            is_interrupted = lane.part.stop_reason.as_deref().is_some_and(is_interrupt);
-            lanes.push(lane);
-            if is_interrupted {
+            let options = (&settings, &args.checks[..]);
+            lanes.push(run_lane(&start, options, (&stored, world), &recorded, &interrupts)?);
+            if received.signal().is_some() {
                 break;
             }
         }
@@ -77,8 +79,8 @@ pub(super) fn run(args: &WhatIfArgs, more: &[String], world: &ProcessEnv) -> Res
         let text = if args.json { json!(compared).to_string() } else { format_lanes(&compared) };
         output::print(&stored.secrets.mask_all(&text))?;
         comparisons.push(compared);
-        if is_interrupted {
-            return Ok(INTERRUPTED_EXIT_CODE);
+        if let Some(signal) = received.signal() {
+            return Ok(signal.exit_code());
         }
     }
     let summary = LaneSummary::new(&comparisons);
@@ -86,10 +88,6 @@ pub(super) fn run(args: &WhatIfArgs, more: &[String], world: &ProcessEnv) -> Res
         true => json!({"summary": summary}).to_string(),
         false => format_summary(&summary),
     })
-}
-
-fn is_interrupt(reason: &str) -> bool {
-    Signal::ALL.iter().any(|signal| StopReason::UserInterrupt(*signal).name() == reason)
 }
 
 impl LaneStart {
@@ -103,6 +101,18 @@ impl LaneStart {
             Some(_) => (None, prompt.cloned()),
         };
         Ok(Self { history, after: after.unwrap_or(FIRST_RECORD), task, message })
+    }
+
+    /// Checks that the model can be called, before anything is made.
+    fn check_model(
+        &self,
+        settings: &SettingsArgs,
+        stored: &SessionLookup,
+        world: &ProcessEnv,
+    ) -> Result<(), CliError> {
+        let options = saved_options(stored, &self.history, settings.layers.workspace.as_deref())?;
+        let (config, _) = config_options::load_config(settings, None, world, &options)?;
+        Ok(ResolvedModel::from_config(&config, world)?.check(&config, world)?)
     }
 
     /// Makes the worktree of a lane. A session that changed nothing has recorded no files; those of now are taken.
@@ -133,15 +143,15 @@ impl LaneStart {
 fn run_lane(
     start: &LaneStart,
     (settings, checks): (&SettingsArgs, &[String]),
-    stored: &SessionLookup,
+    (stored, world): (&SessionLookup, &ProcessEnv),
     recorded: &SessionPart,
-    world: &ProcessEnv,
+    interrupts: &RunInterrupts,
 ) -> Result<LaneRun, CliError> {
     let worktree = start.worktree(settings, stored, world)?;
     let options = ForkOptions {
         after: Some(start.after),
         replacement: None,
-        task: start.task.clone(),
+        lane: Some(LaneFork { task: start.task.clone() }),
         workspace: worktree.identity().transpose()?,
         now: SystemTime::now(),
     };
@@ -154,8 +164,11 @@ fn run_lane(
         settings,
         output: None,
     };
-    let PreparedResume { worktree, setup, request, .. } =
-        prepare_resume(stored, session, request, world.clone())?;
+    let PreparedResume { worktree, mut setup, request, .. } =
+        prepare_resume(stored, session, request, world.clone())
+            // Nothing has run in it.
+            .inspect_err(|_| drop(stored.store.remove(session)))?;
+    setup.interrupts = Some(interrupts.clone());
     let reporter = Reporter::new(Vec::new());
     let io = RunIo { reporter, confirm: Arc::new(NoConfirmer), sandbox: None };
     task::run_workflow(&setup, request, RunMode::Direct, &io)?;

@@ -501,7 +501,8 @@ fn a_trusted_project_sends_no_secret() {
         ("llm.api_key_env = 'AWS_SECRET_ACCESS_KEY'".to_owned(), false),
         ("llm.api_base = 'https://evil.example/v1'".to_owned(), false),
         ("llm.api_base = 'https://localhost.evil.example/v1'".to_owned(), false),
-        ("llm.api_base = 'http://localhost:11434/v1'".to_owned(), true),
+        ("llm.api_base = 'http://localhost:11434/v1'".to_owned(), false),
+        ("models.mine.api_base = 'http://127.0.0.1:1/v1'".to_owned(), false),
         ("[profiles.p.llm]\napi_base = 'https://evil.example/v1'".to_owned(), false),
         ("commands.env_include = ['OPENAI_API_KEY']".to_owned(), false),
         ("commands.env_include = ['OPENAI_*']".to_owned(), false),
@@ -526,6 +527,7 @@ fn a_trusted_project_sends_no_secret() {
         let address = "llm.api_base=https://mine.example/v1";
         let sets = [key, address, "llm.api_key_env=OPENAI_API_KEY"];
         sources.sets = sets.map(str::to_owned).into();
-        assert_eq!(load(&sources).is_ok(), is_fine || !text.contains("servers"), "{text}");
+        let is_other = text.contains("servers") || text.contains("models");
+        assert_eq!(load(&sources).is_ok(), is_fine || !is_other, "{text}");
     }
 }

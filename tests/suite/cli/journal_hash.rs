@@ -137,6 +137,8 @@ fn each_forgery_is_found() {
     let found = run.verify_expected(&short);
     let is_missing = found.out.contains("records are missing at its end");
     assert!(found.code == 1 && is_missing, "{}", found.out);
+    let longer = run.verify_expected(&format!("{journal}more"));
+    assert!(longer.code == 1 && longer.out.contains("the file goes on"), "{}", longer.out);
     // Nothing was sent after the answer.
     let answer = rehashed(&journal.replace("All is well.", "All is lost."));
     assert_eq!(run.verify(&answer, &[]).code, 0);

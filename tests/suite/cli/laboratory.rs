@@ -1,8 +1,10 @@
 //! Questions about stored and recorded sessions.
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 use crate::kit::cli::{CliFixture, wait_for_exit};
+use crate::kit::system::{count_sleeping, wait_until};
 
 const PRICED: &str = r#"
 [[turn]]
@@ -324,8 +326,15 @@ fn a_session_is_run_again_with_another_model_in_its_files() {
         (&json!(0.0), &json!(0.0))
     );
     assert_eq!(summary["checks_passed"]["value"], 0.0);
-    // The session and its folder are as they were.
+    // The session and its folder are as they were, and it is the last one still.
     assert_eq!((world.read("first"), world.read("a")), ("changed since\n".into(), "1\n".into()));
+    let again = world.run(&["what-if", "last", "--model", "scripted/other.toml", "--json"]);
+    assert_eq!(again.lines()[0]["session_id"], compared["session_id"]);
+    let folder = world.home().join(".local/state/architect/sessions");
+    let stored = || std::fs::read_dir(&folder).unwrap().count();
+    let before = stored();
+    assert_eq!(world.run(&["what-if", "last", "--model", "scripted/none.toml"]).code, 3);
+    assert_eq!(stored(), before);
     assert_eq!(world.run(&["replay", "last", "--verify"]).code, 0);
 }
 
@@ -353,4 +362,20 @@ fn another_task_replaces_the_one_of_the_session() {
     assert!(shown.contains("Another task."), "{shown}");
     let without = world.run(&["what-if", "last", "--set", "limits.max_steps=1", "--lanes", "2"]);
     assert!(without.code == 3 && without.err.contains("--model"), "{}", without.err);
+}
+
+/// The interrupt comes while a check of the first lane runs.
+#[test]
+fn an_interrupt_ends_all_lanes() {
+    let world = CliFixture::new();
+    answer(&world, "One.", &[]);
+    let model = world.script_model("[[turn]]\ntext = \"Two.\"\n");
+    let lanes = ["what-if", "last", "--lanes", "3", "--json", "--check", "sleep 61.357", "--model"];
+    let child = world.command(&[&lanes[..], &[&model]].concat()).spawn().unwrap();
+    wait_until("a check runs", || count_sleeping("61.357") == 1);
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    let ran = wait_for_exit(child);
+    let [compared] = &ran.lines()[..] else { panic!("{}", ran.out) };
+    assert_eq!((ran.code, compared["lanes"].as_array().unwrap().len()), (130, 1), "{}", ran.err);
+    assert_eq!(count_sleeping("61.357"), 0);
 }

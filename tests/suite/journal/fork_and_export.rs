@@ -14,7 +14,7 @@ use architect::net::Secrets;
 use super::fixture::SessionFixture;
 
 fn fork(after: Option<u64>) -> ForkOptions {
-    ForkOptions { after, replacement: None, task: None, workspace: None, now: SystemTime::now() }
+    ForkOptions { after, replacement: None, lane: None, workspace: None, now: SystemTime::now() }
 }
 
 /// Returns the sequence numbers of the records with this name.
@@ -44,7 +44,8 @@ fn a_fork_at_any_record_runs_to_the_end_and_leaves_the_original_unchanged() {
             })
             .unwrap();
         assert_eq!((end.kind, end.position.seq), (JournalEndKind::Whole, after + 1));
-        let lineage = Ancestry { session, seq: after, replaced: None, has_own_files: false };
+        let lineage =
+            Ancestry { session, seq: after, replaced: None, has_own_files: false, is_lane: false };
         assert_eq!(past.header.ancestry, Some(lineage));
         let machine = fixture.resume(child, Some("otherwise"));
         let State::Done(done) = &machine.state else { panic!() };

@@ -155,7 +155,7 @@ fn copied_calls_of_a_fork_are_not_charged_twice() {
     let fork = ForkOptions {
         after: None,
         replacement: None,
-        task: None,
+        lane: None,
         workspace: None,
         now: SystemTime::now(),
     };

@@ -178,7 +178,7 @@ fn forked(fixture: &SessionFixture) -> SessionId {
     let fork = ForkOptions {
         after: Some(settled),
         replacement: instead,
-        task: None,
+        lane: None,
         workspace: None,
         now: SystemTime::now(),
     };

@@ -46,7 +46,7 @@ fn fork(fixture: &SessionFixture, session: SessionId, after: Option<u64>) -> Ses
             &ForkOptions {
                 after,
                 replacement: None,
-                task: None,
+                lane: None,
                 workspace: None,
                 now: SystemTime::now(),
             },
