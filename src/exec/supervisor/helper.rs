@@ -144,6 +144,11 @@ fn run() -> io::Result<()> {
         return link.send(&SupervisorReport::NoTemp(error.to_string()), &[], &[]);
     }
     for path in policy.writable.iter().filter(|_| policy.mode == SandboxMode::WorkspaceWrite) {
+        // The next start may have removed it already, as the folder of git for the worktree of a killed run.
+        #[cfg(target_os = "linux")]
+        if link.is_disconnected() {
+            break;
+        }
         // If it cannot be created, writing to it is denied and explained like elsewhere. A command may have put a link there.
         let _ = create_canonical(path);
     }
