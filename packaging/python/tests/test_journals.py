@@ -30,7 +30,7 @@ DISPATCH = {"subagent.toml"}
 """Those with more than one journal."""
 
 VOLATILE = {
-    "seq", "at", "ts", "crc", "mark", "session", "created", "seed", "took", "model", "options",
+    "seq", "at", "ts", "crc", "chain", "mark", "session", "created", "seed", "took", "model", "options",
     "inode", "device", "encode", "first_byte", "sync", "now", "digest",
 }
 """Ids, times, digests of them, the name of the model, and the options of the command."""
