@@ -34,9 +34,8 @@ pub(crate) fn resume(args: &ResumeArgs, world: ProcessEnv) -> Result<u8, CliErro
     let repair = if args.repair { DamagePolicy::Truncate } else { DamagePolicy::Refuse };
     stored.complete_restore(session, &world)?;
     let (settings, output) = (&args.settings, &args.output);
-    let output = Some(output);
-    let request = ResumeRequest { repair, prompt, images, worktree: None, settings, output };
-    resume_session(&stored, session, request, world)
+    let request = ResumeRequest { repair, prompt, images, worktree: None, settings };
+    resume_session(&stored, session, request, output, world)
 }
 
 /// `architect fork`: continues in a copy of a session; the original stays as it is.
@@ -90,9 +89,8 @@ pub(crate) fn fork(args: &ForkArgs, world: ProcessEnv) -> Result<u8, CliError> {
     }
     let repair = DamagePolicy::Refuse;
     let (settings, output) = (&args.settings, &args.output);
-    let output = Some(output);
-    let request = ResumeRequest { repair, prompt, images, worktree, settings, output };
-    resume_session(&stored, session, request, world)
+    let request = ResumeRequest { repair, prompt, images, worktree, settings };
+    resume_session(&stored, session, request, output, world)
 }
 
 /// Splits the name of a session from that of a record.
@@ -105,6 +103,20 @@ pub(super) fn split_record(name: &str) -> Result<(&str, Option<u64>), CliError> 
     Ok((name, Some(seq)))
 }
 
+/// Returns the configuration of a session in the workspace that its own one stands for.
+pub(super) fn load_origin_config(
+    (settings, output): (&SettingsArgs, Option<&OutputArgs>),
+    stored: &SessionLookup,
+    history: &SessionHistory,
+    world: &ProcessEnv,
+) -> Result<Config, CliError> {
+    let mut options = saved_options(stored, history, settings.layers.workspace.as_deref())?;
+    if let Some(origin) = &history.setup.workspace.origin {
+        options.sets.push(format!("workspace.root={}", origin.display()));
+    }
+    config_options::load_config(settings, output, world, &options).map(|(config, _)| config)
+}
+
 /// Makes a worktree with the files of a session, as they were just after a record. Returns also where it is, and what is
 /// not as it was, in words.
 pub(super) fn create_worktree(
@@ -114,12 +126,8 @@ pub(super) fn create_worktree(
     after: Option<u64>,
     world: &ProcessEnv,
 ) -> Result<(WorktreeRun, String), CliError> {
-    let WorkspaceIdentity { root, head, origin, .. } = &history.setup.workspace;
-    let mut options = saved_options(stored, history, settings.layers.workspace.as_deref())?;
-    if let Some(origin) = origin {
-        options.sets.push(format!("workspace.root={}", origin.display()));
-    }
-    let (mut config, _) = config_options::load_config(settings, output, world, &options)?;
+    let WorkspaceIdentity { root, head, .. } = &history.setup.workspace;
+    let mut config = load_origin_config((settings, output), stored, history, world)?;
     let files = RecordedWorkspace::load(&stored.store, history, after, &config)?;
     let content = WorktreeContent::Recorded(RecordedFiles {
         workspace: root,
@@ -169,8 +177,6 @@ pub(super) struct ResumeRequest<'a> {
     /// The worktree that was made for it.
     pub(super) worktree: Option<WorktreeRun>,
     pub(super) settings: &'a SettingsArgs,
-    /// `None` if its result is not printed.
-    pub(super) output: Option<&'a OutputArgs>,
 }
 
 /// A stored session that can be run.
@@ -187,22 +193,24 @@ fn resume_session(
     stored: &SessionLookup,
     session: SessionId,
     request: ResumeRequest<'_>,
+    output: &OutputArgs,
     world: ProcessEnv,
 ) -> Result<u8, CliError> {
-    let Some(output) = request.output else { return Ok(0) };
     let PreparedResume { worktree, setup, request, notes } =
-        prepare_resume(stored, session, request, world)?;
+        prepare_resume(stored, session, request, Some(output), world)?;
     if !output.quiet {
         notes.iter().for_each(|note| output::print_stderr(note));
     }
     task::run(&setup, request, RunMode::Direct, output, worktree.as_ref())
 }
 
-/// Opens a session, and sets its run up with its stored options and with those given now.
+/// Opens a session, and sets its run up with its stored options and with those given now. Without `output`, its result is
+/// not printed.
 pub(super) fn prepare_resume(
     stored: &SessionLookup,
     session: SessionId,
     mut request: ResumeRequest<'_>,
+    output: Option<&OutputArgs>,
     world: ProcessEnv,
 ) -> Result<PreparedResume, CliError> {
     let mut opened = stored.store.reopen(session, request.repair)?;
@@ -224,7 +232,7 @@ pub(super) fn prepare_resume(
         stored_options.sets.push(format!("workspace.root={}", origin.display()));
     }
     let (mut config, saved) =
-        config_options::load_config(request.settings, request.output, &world, &stored_options)?;
+        config_options::load_config(request.settings, output, &world, &stored_options)?;
     let note = restart_limits(&mut opened, &config, &request);
     if let Some(worktree) = &mut worktree {
         worktree.use_for(Some(session))?;
@@ -242,7 +250,7 @@ pub(super) fn prepare_resume(
         target: SessionTarget::Stored(stored.store.clone(), Box::new(opened)),
         options: json!(saved),
         source: CostSource::Agent,
-        exit_on_partial: request.output.and_then(|output| output.exit_code_on_partial),
+        exit_on_partial: output.and_then(|output| output.exit_code_on_partial),
     };
     Ok(PreparedResume { request, setup, worktree, notes })
 }

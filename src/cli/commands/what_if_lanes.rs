@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use architect::app::{ProcessEnv, ResolvedModel, RunInterrupts, RunIo};
-use architect::journal::{DamagePolicy, ForkOptions, LaneFork, SessionHistory, WorkspaceIdentity};
+use architect::journal::{DamagePolicy, ForkOptions, LaneFork, SessionHistory};
 use architect::model::pluralize;
 use architect::policy::NoConfirmer;
 use architect::view::{Reporter, sanitize};
@@ -17,7 +17,8 @@ use serde_json::json;
 
 use super::batch::listen;
 use super::resume::{
-    PreparedResume, ResumeRequest, create_worktree, prepare_resume, saved_options, split_record,
+    PreparedResume, ResumeRequest, create_worktree, load_origin_config, prepare_resume,
+    split_record,
 };
 use super::what_if::format_usage;
 use crate::cli::args::{OutputFormat, SettingsArgs, WhatIfArgs};
@@ -25,7 +26,7 @@ use crate::cli::error::CliError;
 use crate::cli::session_lookup::SessionLookup;
 use crate::cli::task::{self, RunMode};
 use crate::cli::worktree_run::{self, WorktreeRun};
-use crate::cli::{config_options, output, task_text};
+use crate::cli::{output, task_text};
 
 /// Where lanes begin.
 struct LaneStart {
@@ -110,8 +111,7 @@ impl LaneStart {
         stored: &SessionLookup,
         world: &ProcessEnv,
     ) -> Result<(), CliError> {
-        let options = saved_options(stored, &self.history, settings.layers.workspace.as_deref())?;
-        let (config, _) = config_options::load_config(settings, None, world, &options)?;
+        let config = load_origin_config((settings, None), stored, &self.history, world)?;
         Ok(ResolvedModel::from_config(&config, world)?.check(&config, world)?)
     }
 
@@ -128,11 +128,7 @@ impl LaneStart {
             log::info!("the lane works in {}", made.1);
             return Ok(made.0);
         }
-        let WorkspaceIdentity { origin, .. } = &self.history.setup.workspace;
-        let mut options =
-            saved_options(stored, &self.history, settings.layers.workspace.as_deref())?;
-        options.sets.extend(origin.iter().map(|path| format!("workspace.root={}", path.display())));
-        let (mut config, _) = config_options::load_config(settings, None, world, &options)?;
+        let mut config = load_origin_config((settings, None), stored, &self.history, world)?;
         worktree_run::sweep(world);
         let name = WorktreeName::Generated("fork");
         WorktreeRun::create(&mut config, world, name, WorktreeContent::Uncommitted)
@@ -162,10 +158,9 @@ fn run_lane(
         images: Vec::new(),
         worktree: Some(worktree),
         settings,
-        output: None,
     };
     let PreparedResume { worktree, mut setup, request, .. } =
-        prepare_resume(stored, session, request, world.clone())
+        prepare_resume(stored, session, request, None, world.clone())
             // Nothing has run in it.
             .inspect_err(|_| drop(stored.store.remove(session)))?;
     setup.interrupts = Some(interrupts.clone());
