@@ -55,8 +55,10 @@ fn read(path: &Path) -> std::io::Result<String> {
     if bytes.len() as u64 > MAX_RECORDING {
         return Err(std::io::Error::other("it is larger than 256 MiB; split it"));
     }
-    let text = String::from_utf8_lossy(&bytes);
-    Ok(text.strip_prefix('\u{feff}').unwrap_or(&text).to_owned())
+    let text = String::from_utf8(bytes)
+        .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned());
+    let marked = text.strip_prefix('\u{feff}').map(str::to_owned);
+    Ok(marked.unwrap_or(text))
 }
 
 fn line(name: &str, report: &ConformanceReport) -> String {
