@@ -57,6 +57,12 @@ const TAIL_BYTES: usize = 384 << 10;
 /// The bytes after which a line is taken to be complete: a secret that it divides would not be masked.
 const MAX_LINE: usize = 16 << 20;
 
+/// The bytes of an unfinished line that are looked at each time that something is added to it.
+const SEARCHED_BYTES: usize = 64 << 10;
+
+/// The longest line that is shown while a command runs: a cut could divide a secret.
+const MAX_SHOWN_LINE: usize = 8 << 10;
+
 impl LineLog {
     /// Returns an empty log with a place for lines that memory does not hold.
     pub(super) fn with_spool(spool: OutputSpool) -> Self {
@@ -130,7 +136,14 @@ impl LineLog {
     }
 
     /// Returns lines from one on, counted from 1, with the unfinished last one.
-    pub(super) fn lines_from(&self, first: u64) -> impl Iterator<Item = (u64, String)> {
+    fn lines_from(&self, first: u64) -> impl Iterator<Item = (u64, String)> {
+        let unfinished = || (self.complete() + 1, plain_lines(&self.partial).join("\n"));
+        let last = (!self.partial.is_empty()).then(unfinished);
+        self.complete_lines_from(first).chain(last.filter(|(number, _)| *number >= first))
+    }
+
+    /// Returns the complete lines from one on, counted from 1.
+    pub(super) fn complete_lines_from(&self, first: u64) -> impl Iterator<Item = (u64, String)> {
         let begin = self.head.len() as u64 + 1;
         let end = begin + self.dropped;
         let head = (1..).zip(&self.head).map(|(number, line)| (number, line.clone()));
@@ -140,10 +153,29 @@ impl LineLog {
             LineStore::Begun(_) | LineStore::Unused | LineStore::Waiting(_) => None,
         };
         let tail = (end..).zip(&self.tail).map(|(number, line)| (number, line.clone()));
-        let last = (!self.partial.is_empty())
-            .then(|| (self.complete() + 1, plain_lines(&self.partial).join("\n")));
         let kept = head.chain(file.into_iter().flatten()).chain(tail);
-        kept.chain(last).filter(move |(number, _)| *number >= first)
+        kept.filter(move |(number, _)| *number >= first)
+    }
+
+    /// Returns the end of the unfinished last line, if there is one.
+    pub(super) fn unfinished_end(&self) -> Option<String> {
+        let end = &self.partial[self.partial.len().saturating_sub(SEARCHED_BYTES)..];
+        (!end.is_empty()).then(|| plain_lines(end).join("\n"))
+    }
+
+    /// Returns this many of the last complete lines and the unfinished one, for the user.
+    pub(super) fn preview(&self, lines: u64) -> String {
+        let shown = |line: String, bytes: usize| match bytes > MAX_SHOWN_LINE {
+            true => format!("[a line of {bytes} bytes]"),
+            false => line,
+        };
+        let complete = self.complete_lines_from(self.complete().saturating_sub(lines) + 1);
+        let complete = complete.map(|(_, line)| {
+            let bytes = line.len();
+            shown(line, bytes)
+        });
+        let last = self.unfinished_end().map(|end| shown(end, self.partial.len()));
+        complete.chain(last).collect::<Vec<_>>().join("\n")
     }
 
     /// Passes all lines on with their line ends, with notes in place of those that are not stored, and marks them as read.
@@ -249,6 +281,15 @@ mod tests {
         log.add(format!("one\n{long}\nthree\n").as_bytes());
         assert_eq!(log.read(None, 9, 2_000_000).text, format!("one\n{long}\nthree\n"));
         assert_eq!(log.read(Some(3), 1, 100).text, "three\n");
+    }
+
+    #[test]
+    fn a_preview_has_no_long_line() {
+        let mut log = log(&format!("one\ntwo\n{}\nPass", "x".repeat(100_000)));
+        assert_eq!(log.preview(2), "two\n[a line of 100000 bytes]\nPass");
+        log.add(&vec![b'y'; 1 << 20]);
+        assert_eq!(log.unfinished_end().map(|end| end.len()), Some(SEARCHED_BYTES));
+        assert_eq!(log.preview(1), "[a line of 100000 bytes]\n[a line of 1048580 bytes]");
     }
 
     #[test]

@@ -533,13 +533,11 @@ fn wait_until_ready(
                 ReadinessOutcome::NotReady(ready.describe_missing())
             });
         }
-        let (count, text) = {
+        let preview = {
             let log = &command.state().log;
-            let first = log.complete().saturating_sub(SHOWN_LINES);
-            let lines: Vec<String> = log.lines_from(first + 1).map(|(_, line)| line).collect();
-            (log.complete(), lines.join("\n"))
+            (log.complete() > shown).then(|| (log.complete(), log.preview(SHOWN_LINES)))
         };
-        if count > shown {
+        if let Some((count, text)) = preview {
             shown = count;
             let (call, text) = (context.call.clone(), text.into());
             context.scope.notify(EffectNotice::Output { call, text });
