@@ -117,11 +117,8 @@ impl ToolDeferral<'_> {
     ) -> Vec<(Arc<str>, Arc<str>)> {
         let is_allowed = |name: &str| allowed.iter().any(|own| matches_wildcard(own, name));
         let tools = servers.tools().iter().filter(|tool| is_allowed(&tool.spec().name));
-        let bytes = |ToolSpec { name, description, schema }: &ToolSpec| {
-            name.len() + description.len() + schema.to_string().len()
-        };
-        let bytes: usize = tools.clone().map(|tool| bytes(tool.spec())).sum();
-        let size = ContextUsage::new(bytes as u64).estimate();
+        let bytes = tools.clone().map(|tool| tool.spec().request_bytes()).sum();
+        let size = ContextUsage::new(bytes).estimate();
         let had =
             |name: &str| self.earlier.is_some_and(|all| all.iter().any(|spec| *spec.name == *name));
         let is_deferred = |server: &&McpServerConfig| match server.defer {

@@ -92,6 +92,13 @@ pub struct ToolSpec {
     pub schema: Value,
 }
 
+impl ToolSpec {
+    /// Returns its bytes in a request, without the details of its format.
+    pub fn request_bytes(&self) -> u64 {
+        (self.name.len() + self.description.len() + self.schema.to_string().len()) as u64
+    }
+}
+
 /// A part of a reply that isn't complete.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReplyDelta {

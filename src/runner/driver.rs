@@ -158,10 +158,7 @@ impl RequestContext {
 
     /// Returns the bytes that are part of every request, for estimates of its size.
     pub fn request_bytes(&self) -> u64 {
-        let tool = |tool: &ToolSpec| {
-            tool.name.len() + tool.description.len() + tool.schema.to_string().len()
-        };
-        (self.system.len() + self.tools.iter().map(tool).sum::<usize>()) as u64
+        self.system.len() as u64 + self.tools.iter().map(ToolSpec::request_bytes).sum::<u64>()
     }
 }
 
