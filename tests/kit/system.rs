@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::PathBuf;
+use std::process::{Child, ExitStatus};
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
@@ -24,6 +25,19 @@ pub(crate) fn peak_memory(process: u32) -> Option<u64> {
     let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
     line.trim().strip_suffix(" kB")?.parse::<u64>().ok().map(|kilobytes| kilobytes << 10)
+}
+
+/// Waits for the end of a process; also returns the maximum of its memory use, in bytes.
+pub(crate) fn wait_with_peak(child: &mut Child, limit: Duration) -> (ExitStatus, u64) {
+    let (begun, mut peak) = (Instant::now(), 0);
+    loop {
+        peak = peak.max(peak_memory(child.id()).unwrap_or(0));
+        if let Some(status) = child.try_wait().unwrap() {
+            return (status, peak);
+        }
+        assert!(begun.elapsed() < limit, "not within {limit:?}: the end of a process");
+        std::thread::sleep(Duration::from_millis(2));
+    }
 }
 
 /// Returns a folder that is not below the usual one for temporary files; the checkout itself may be there.

@@ -1,13 +1,13 @@
 //! What long replies take.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
 use crate::kit::chat;
 use crate::kit::cli::CliFixture;
 use crate::kit::server::{ScriptedReply, Server};
-use crate::kit::system::peak_memory;
+use crate::kit::system::wait_with_peak;
 
 /// The size of a long reply, in bytes. Smaller blocks are kept by the allocator when they are freed.
 const SIZE: usize = 40 << 20;
@@ -68,16 +68,7 @@ fn peak(api: &str, size: usize) -> u64 {
     let answer = std::fs::File::create(world.path("answer")).unwrap();
     let log = std::fs::File::create(world.path("log")).unwrap();
     let mut child = command.stdout(answer).stderr(log).spawn().unwrap();
-    let begun = Instant::now();
-    let mut most = 0;
-    let status = loop {
-        most = most.max(peak_memory(child.id()).unwrap_or(0));
-        if let Some(status) = child.try_wait().unwrap() {
-            break status;
-        }
-        assert!(begun.elapsed() < Duration::from_secs(120), "it takes too long");
-        std::thread::sleep(Duration::from_millis(2));
-    };
+    let (status, most) = wait_with_peak(&mut child, Duration::from_secs(120));
     assert!(status.success(), "{}", world.read("log"));
     assert_eq!(world.read("answer").len(), size + 1);
     most

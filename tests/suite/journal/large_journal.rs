@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use architect::journal::FileJournal;
 use architect::machine::{
@@ -16,7 +16,7 @@ use architect::model::{ReplyPart, ToolCall, ToolResult};
 use architect::port::{Journal as _, JournalRecord};
 
 use super::fixture::{SessionFixture, reply};
-use crate::kit::system::peak_memory;
+use crate::kit::system::wait_with_peak;
 
 /// The length of the journal.
 const SIZE: u64 = 64 << 20;
@@ -93,7 +93,6 @@ fn a_huge_journal_is_read_in_a_stream() {
     let (journal, machine, output) = fixture.try_begin_by(rules).unwrap();
     let path = fixture.journal(journal.session());
     fill(journal, machine, output, &path);
-    let begun = Instant::now();
     let mut child = Command::new(env!("CARGO_BIN_EXE_architect"))
         .args(["replay", "last", "--verify"])
         .current_dir(fixture.workspace())
@@ -104,15 +103,7 @@ fn a_huge_journal_is_read_in_a_stream() {
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    let mut most = 0;
-    let status = loop {
-        most = most.max(peak_memory(child.id()).unwrap_or(0));
-        if let Some(status) = child.try_wait().unwrap() {
-            break status;
-        }
-        assert!(begun.elapsed() < Duration::from_secs(60), "it takes too long");
-        std::thread::sleep(Duration::from_millis(2));
-    };
+    let (status, most) = wait_with_peak(&mut child, Duration::from_secs(60));
     assert!(status.success(), "{status}");
     assert!(SIZE / 2 < most && most < 2 * SIZE, "{} MB", most >> 20);
 }
