@@ -8,7 +8,8 @@ use clap::{Args, ValueEnum};
 use super::keys::words;
 use super::{LastArgs, LayerArgs, SettingsArgs};
 
-pub(super) const CONFORM_HELP: &str = "Exit codes: 0 no violation; 1 a violation; 3 a file can't be read, or has another format.";
+pub(super) const CONFORM_HELP: &str =
+    "Exit codes: 0 no violation; 1 a violation; 3 a file can't be read, or has another format.";
 
 #[derive(Debug, Args)]
 pub(crate) struct StatsArgs {
