@@ -261,7 +261,7 @@ impl ReportSink for RunUpdates {
                 ))
             }
             PublicEventKind::ModelFallback(fallback) => self.send_thought(&format!(
-                "{} is out of reach ({}); {} is called from now on.",
+                "{} failed ({}); continuing with {}.",
                 fallback.from, fallback.fault, fallback.to
             )),
             PublicEventKind::Error(error) => {

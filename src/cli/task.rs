@@ -335,7 +335,7 @@ impl ReportPlan {
             (None, Some(_)) if is_step_summary => ReportFormat::Github,
             (None, Some(path)) => ReportFormat::from_path(path).ok_or_else(|| {
                 CliError::usage(format!("unknown report format: {}", path.display()))
-                    .hint("use the extension .json, .md or .html, or name the format with --report")
+                    .hint("use the extension .json, .md or .html, or give --report FORMAT")
             })?,
             (None, None) => return Ok(None),
         };

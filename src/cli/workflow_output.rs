@@ -254,8 +254,9 @@ impl StartedWorkflow<'_> {
         {
             let why = why.as_ref().and_then(|it| it.as_ref().err()).map_or("", String::as_str);
             let why = sanitize::multiline(why);
-            return Err(CliError::usage(format!("--metric gave no number: {why}"))
-                .hint("its last line has to be a number, before the first iteration too"));
+            return Err(CliError::usage(format!("--metric gave no number: {why}")).hint(
+                "the last line of its output must be a number, also before the first iteration",
+            ));
         }
 
         let finished = FinishedWorkflow { outcome, history: &history, progress: &progress };

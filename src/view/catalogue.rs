@@ -109,8 +109,8 @@ impl Language {
                 let [from, to] = [from, to].map(|name| sanitize::headline(name, MAX_DETAIL));
                 text!(
                     self,
-                    "{from} is out of reach ({fault}); {to} is called from now on",
-                    "No se alcanza {from} ({fault}); desde ahora se llama a {to}"
+                    "{from} failed ({fault}); continuing with {to}",
+                    "Falló {from} ({fault}); se continúa con {to}"
                 )
             }
             PublicEventKind::ToolCallEnd(end) => self.tool_outcome(end),

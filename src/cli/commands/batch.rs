@@ -188,7 +188,7 @@ pub(super) fn run_cells(
     if !coordinator.has_locks() {
         let out = out.display();
         log::warn!(
-            "file locks don't hold in {out} for all machines: no other one may work on this batch"
+            "file locks in {out} are local to each machine: no other machine may work on this batch"
         );
     }
     reopen(&coordinator, &folder, &own, args.retry_failed)?;
@@ -239,7 +239,7 @@ pub(super) fn run_cells(
         (None, false) => PARTIAL_EXIT_CODE,
     };
     if is_over && !is_success {
-        log::warn!("the time of the batch is over; the same command continues");
+        log::warn!("the time limit of the batch is reached; the same command continues");
     }
     let is_new = |index: &usize| is_own(index) && finished < own_count;
     let denied = (0..results.figures.len()).filter(is_new);
@@ -247,7 +247,7 @@ pub(super) fn run_cells(
     if denied > 0 {
         let calls = pluralize(denied, "call was", "calls were");
         log::warn!(
-            "{calls} denied, and no one is asked; --mode yolo, or rules with --allow, allow calls"
+            "{calls} denied: a batch can't ask for confirmation; --mode yolo or --allow RULE allows such calls"
         );
     }
     let out = out.display().to_string();
@@ -414,7 +414,7 @@ fn reopen(
             coordinator.reopen(&cell.id, ReopenAs::NewSession)?;
         } else if !folder.has_result(session) {
             log::warn!(
-                "the result of {} is lost or damaged; it is made again from its session",
+                "the result of {} is lost or damaged; it is restored from its session",
                 cell.label()
             );
             coordinator.reopen(&cell.id, ReopenAs::SameSession)?;

@@ -114,7 +114,7 @@ impl BatchFolder {
             true => Err(BatchFileError::unreadable(
                 log,
                 io::Error::other(format!(
-                    "it is {problem}, and there are results of cells; bring it back, or use another folder"
+                    "it is {problem}, and there are results of cells; restore it, or use another folder"
                 )),
             )),
         }

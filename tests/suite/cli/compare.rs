@@ -380,7 +380,7 @@ fn denied_calls_are_reported() {
     let model = project.model("m", &script("echo x > b.txt", 10, 0));
     let ran = project.compare_with(&["--model", &model, "--mode", "confirm-all"]);
     assert!(
-        ran.err.contains("2 calls were denied, and no one is asked; --mode yolo"),
+        ran.err.contains("2 calls were denied: a batch can't ask for confirmation; --mode yolo"),
         "{}",
         ran.err
     );

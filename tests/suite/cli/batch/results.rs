@@ -35,7 +35,11 @@ fn denied_calls_are_reported_once() {
     let args = ["batch", "tasks.jsonl", "--out", "out", "--model", "scripted/script.toml"];
     let ran = batch.cli.run(&args);
     assert_eq!(ran.code, 0, "{}", ran.err);
-    assert!(ran.err.contains("2 calls were denied, and no one is asked"), "{}", ran.err);
+    assert!(
+        ran.err.contains("2 calls were denied: a batch can't ask for confirmation"),
+        "{}",
+        ran.err
+    );
     let again = batch.cli.run(&args);
     assert!(again.code == 0 && !again.err.contains("denied"), "{}", again.err);
 }
