@@ -13,17 +13,17 @@ pub(super) const BATCH_HELP: &str = "\
 Tasks are lines of JSON, or [[task]] tables of TOML:
   id, prompt          required
   workspace           the folder to work in; or
-    repo, ref           a git repository and a commit; the task gets its own worktree
+  repo, ref           a git repository and a commit; the task gets its own worktree
   agent, model        as --agent and --model
-  setup, checks       shell commands before and after the run; a failed check makes the result partial
+  setup, checks       shell commands before and after the run; a failed check ends it as partial
   limits, set         tables of settings: limits.KEY, and any key
-Variants are lines of JSON, or [[variant]] tables: id, and any of model, agent, prompt ({{prompt}} stands for the
+Variants are lines of JSON, or [[variant]] tables: id, and any of model, agent, prompt ({{prompt}} stands for the \
 task's), limits, set. Every task runs in every variant.
 
 --budget, --max-tokens and --timeout limit all tasks together; `limits` of a task limits that task.
 
-The folder of --out has results.jsonl, report.md, report.html, report.json, report.xml (JUnit), the sessions, and for
-tasks with a repository predictions.jsonl. The same command again skips finished tasks and resumes interrupted ones.
+The folder of --out has results.jsonl, report.md, report.html, report.json, report.xml (JUnit), the sessions, and for \
+tasks with a repository predictions.jsonl. The same command again skips finished tasks and resumes interrupted ones. \
 Several processes can work on the same folder.
 
 Exit codes: 0 all succeeded; 2 some did not; 3 a mistake in the manifest, nothing was started; 130, 143 interrupted.";

@@ -11,23 +11,23 @@ use super::{BatchArgs, BatchOutputArgs, SettingsArgs};
 
 /// The end of the long help of `compare`.
 pub(super) const COMPARE_HELP: &str = "\
-Each variant works in its own git worktree, on a branch architect/compare-… that starts at the checked-out commit.
-Branches and worktrees stay, even after a merge, until `architect worktrees rm` removes them; those of a variant without
-changes are removed at once. --variants takes the same files as `batch --variants`.
+Each variant works in its own git worktree, on a branch architect/compare-… that starts at the checked-out commit. \
+Branches and worktrees stay, even after a merge, until `architect worktrees rm` removes them; those of a variant \
+without changes are removed at once. --variants takes the same files as `batch --variants`.
 
-The winner is chosen among the variants that succeeded: the run, every --check and, with --self-eval, the evaluation.
-The first difference decides: the better evaluation (--judge), changes rather than none, lower cost, fewer changed
+The winner is chosen among the variants that succeeded: the run, every --check and, with --self-eval, the evaluation. \
+The first difference decides: the better evaluation (--judge), changes rather than none, lower cost, fewer changed \
 lines, the earlier variant.
 
-The model of --judge reads the task, the change and the answer of each variant that succeeded. It has no tools. Its
+The model of --judge reads the task, the change and the answer of each variant that succeeded. It has no tools. Its \
 calls count towards the same limits; the same command again does not repeat them.
 
---budget, --max-tokens and --timeout limit all variants together. The same command again skips finished variants and
+--budget, --max-tokens and --timeout limit all variants together. The same command again skips finished variants and \
 resumes interrupted ones; at another commit it starts a new comparison.
 
-Exit codes: 0 all variants succeeded or, with --apply, the winner was merged; 2 some did not, or there is no winner;
-1 the merge was refused, nothing was changed; 3 a mistake or no git repository, nothing was started;
-130, 143 interrupted, nothing was merged.";
+Exit codes: 0 all variants succeeded or, with --apply, the winner was merged; 2 some did not, or there is no winner; 1 \
+the merge was refused, nothing was changed; 3 a mistake or no git repository, nothing was started; 130, 143 \
+interrupted, nothing was merged.";
 
 /// The attempts without variants and without a number.
 const DEFAULT_ATTEMPTS: u16 = 2;

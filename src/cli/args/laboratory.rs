@@ -60,9 +60,9 @@ Examples:
   architect what-if last --set 'permissions.deny=[\"run_command(git push *)\"]' --json
   architect what-if last --model anthropic/claude-haiku-4-5 --lanes 5 --check 'cargo test'
 
-Without --model, --agent and --prompt, no model is called: after the first difference, the recorded replies are reused.
-With any of them, each session is run again --lanes times, from its beginning or from a record, each lane in a fork
-with a worktree and the files as they were then, within the limits of the session.";
+Without --model, --agent and --prompt, no model is called: after the first difference, the recorded replies are \
+reused. With any of them, each session is run again --lanes times, from its beginning or from a record, each lane in a \
+fork with a worktree and the files as they were then, within the limits of the session.";
 
 #[derive(Debug, Args)]
 pub(crate) struct WhatIfArgs {

@@ -8,17 +8,17 @@ use super::{OutputArgs, SettingsArgs};
 
 /// The end of the long help of `loop`.
 pub(super) const LOOP_HELP: &str = "\
-Each iteration is a new session with a new context, in the same folder. It gets the task, the output of the failing
-checks, and the last answer of the previous iteration. The checks also run before the first iteration: if they pass, the
-loop ends at once. --budget, --max-tokens and --timeout limit the whole loop.
+Each iteration is a new session with a new context, in the same folder. It gets the task, the output of the failing \
+checks, and the last answer of the previous iteration. The checks also run before the first iteration: if they pass, \
+the loop ends at once. --budget, --max-tokens and --timeout limit the whole loop.
 
-The loop ends when all checks pass, after --iterations, at a limit, or when two iterations in a row change no file.
+The loop ends when all checks pass, after --iterations, at a limit, or when two iterations in a row change no file. \
 With --metric, an iteration that does not improve the number is undone.
 
-The journal and the sessions of the loop are in the folder of --out. The same command again continues where the loop
+The journal and the sessions of the loop are in the folder of --out. The same command again continues where the loop \
 stopped, even after a crash; it may have more --iterations or another limit.
 
-Exit codes: 0 the checks pass; 2 they don't, or there are none; 3 usage or configuration; 130, 143 interrupted;
+Exit codes: 0 the checks pass; 2 they don't, or there are none; 3 usage or configuration; 130, 143 interrupted; \
 otherwise the exit code of the session that failed.";
 
 #[derive(Debug, Args)]

@@ -58,7 +58,7 @@ fn exit_code_table() -> String {
     version,
     max_term_width = 120,
     after_help = "Exit codes: 0 done; 1 failed; 2 stopped early, partial; 3 usage or configuration; 4 authentication; \
-                  5 model timed out;\n129, 130, 143 interrupted; 141 standard output closed. `architect run --help` has \
+                  5 model timed out; 129, 130, 143 interrupted; 141 standard output closed. `architect run --help` has \
                   the whole table."
 )]
 pub(crate) struct Cli {
