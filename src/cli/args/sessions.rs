@@ -354,7 +354,7 @@ pub(crate) struct TestArgs {
     #[arg(long)]
     pub(crate) json: bool,
 
-    /// Write the results as JUnit XML
+    /// Write the results as `JUnit` XML
     #[arg(long, value_name = "FILE")]
     pub(crate) junit: Option<PathBuf>,
 
