@@ -447,7 +447,7 @@ fn without_a_repository_or_a_commit_nothing_starts() {
     let ran = project.compare_with(&["--model", &model]);
     assert_eq!(ran.code, 3, "{}", ran.out);
     assert!(
-        ran.err.contains("is not in a git repository\n  hint: begin one: git init"),
+        ran.err.contains("is not in a git repository\n  hint: create one: git init"),
         "{}",
         ran.err
     );

@@ -199,7 +199,7 @@ fn a_wrong_fallback_is_found_before_the_first_request() {
         ran.err
     };
     assert!(error("nonesuch/m").contains("nonesuch"));
-    assert!(error("first").contains("names anthropic/first-model, which is called before"));
+    assert!(error("first").contains("has anthropic/first-model twice"));
     assert!(error("anthropic/claude-haiku-4-5").contains("ANTHROPIC_API_KEY"));
 }
 

@@ -240,7 +240,7 @@ fn a_lost_result_is_made_again_from_its_session() {
     fs::write(&damaged, "{\"schema\": 1, \"sta").unwrap();
     let ran = batch.run(&[]);
     assert_eq!(ran.code, 0, "{}", ran.err);
-    assert_eq!(ran.err.matches("is lost or damaged; it is made again").count(), 2, "{}", ran.err);
+    assert_eq!(ran.err.matches("is lost or damaged; it is restored").count(), 2, "{}", ran.err);
     assert_eq!(batch.by_id("session_id"), before);
     // The result of another cell does not count.
     fs::copy(&other, &damaged).unwrap();
