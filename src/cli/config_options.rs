@@ -1,5 +1,8 @@
 //! From options to a configuration.
 
+use std::collections::BTreeSet;
+use std::sync::{Mutex, PoisonError};
+
 use architect::app::{
     AppError, ExecutionMode, ProcessEnv, ResolvedModel, RunSetup, collect_secrets,
 };
@@ -280,10 +283,15 @@ impl SavedOptions {
         json!(Self { sets, omitted, ..self.clone() })
     }
 
-    /// Warns about what a session had, is not stored, and is not among these settings.
+    /// Warns, once in a process, about what a session had, is not stored, and is not among these settings.
     fn report_omitted(&self, own: &[String]) {
+        static REPORTED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
         let is_missing = |key: &&String| !own.iter().any(|set| set_key(set) == **key);
         for key in self.omitted.iter().filter(is_missing) {
+            let mut reported = REPORTED.lock().unwrap_or_else(PoisonError::into_inner);
+            if !reported.insert(key.clone()) {
+                continue;
+            }
             log::warn!(
                 "{key} is not stored in the session, since its value may be a secret: give it again with --set, or set it in \
                  your configuration"

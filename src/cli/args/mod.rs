@@ -330,6 +330,8 @@ pub(crate) enum SchemaSubject {
     Cleanup,
     /// A line of `conform --json`
     Conform,
+    /// `diff --json`
+    Diff,
     /// `doctor --json`
     Doctor,
     /// `models --json`

@@ -40,7 +40,8 @@ pub(crate) struct CheckDocument<'a> {
     /// Whether a run works with it: `good`, `warning` or `bad`.
     state: &'a str,
     /// What was found.
-    said: &'a str,
+    #[serde(rename = "said")]
+    message: &'a str,
 }
 
 /// The longest message that is shown, in characters.
@@ -67,7 +68,7 @@ pub(crate) fn run(args: &DoctorArgs, world: &ProcessEnv) -> Result<u8, CliError>
             Bad => ("bad", '✗'),
         };
         text.push_str(&format!("{mark} {check:<9} {message}\n"));
-        documents.push(CheckDocument { what: check, state: name, said: message });
+        documents.push(CheckDocument { what: check, state: name, message });
     }
     output::print(&if args.json { json!(documents).to_string() } else { text })?;
     Ok(u8::from(findings.iter().any(|(_, (status, _))| *status == Bad)))

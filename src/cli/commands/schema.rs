@@ -17,6 +17,7 @@ use super::sessions::{CostDocument, ImportDocument, RemovedDocument};
 use super::skills::SkillDocument;
 use super::stored::ReplayDocument;
 use super::test::SuiteDocument;
+use super::undo::PatchDocument;
 use super::what_if::WhatIfLine;
 use super::worktrees::{MergeDocument, RemovedWorktrees, WorktreeDocument};
 use crate::cli::args::SchemaSubject;
@@ -34,6 +35,7 @@ pub(crate) fn print(subject: SchemaSubject) -> Result<u8, CliError> {
         SchemaSubject::Agents => document_schema::<Vec<AgentDocument>>(),
         SchemaSubject::Cleanup | SchemaSubject::SessionsRm => document_schema::<RemovedDocument>(),
         SchemaSubject::Conform => document_schema::<ConformDocument<'_>>(),
+        SchemaSubject::Diff => document_schema::<Vec<PatchDocument>>(),
         SchemaSubject::Doctor => document_schema::<Vec<CheckDocument<'_>>>(),
         SchemaSubject::Models => document_schema::<Vec<ModelDocument>>(),
         SchemaSubject::Replay => document_schema::<ReplayDocument<'_>>(),

@@ -126,12 +126,12 @@ struct RequestsDocument<'a> {
     /// Those that were not compared, by the reason.
     not_compared: &'a BTreeMap<String, u64>,
     /// The first one that differs.
-    difference: Option<RequestDifference>,
+    difference: Option<DifferentRequest>,
 }
 
 /// A request that differs.
 #[derive(Serialize, JsonSchema)]
-struct RequestDifference {
+struct DifferentRequest {
     /// The record of its reply.
     seq: u64,
 }
@@ -201,7 +201,7 @@ fn print_verification(
             requests: RequestsDocument {
                 same: requests.same,
                 not_compared: &requests.skipped,
-                difference: difference.map(|found| RequestDifference { seq: found.seq }),
+                difference: difference.map(|found| DifferentRequest { seq: found.seq }),
             },
             problems: &problems,
         };

@@ -338,7 +338,7 @@ mod tests {
 
     /// The text of a result may look like a section.
     #[test]
-    fn a_section_in_a_text_is_none() {
+    fn a_text_that_looks_like_a_section_is_not_one() {
         let head = "prompt = 'x'\n[[turn]]\ntext = \"\"\"\n[expect]\n[x]\"\"\"\n";
         let text = format!("{head}\n[expect]\noutput = \"\"\"\n[stderr]\nx\"\"\"\n");
         let scenario = Scenario::parse(Path::new("s.toml"), &text).unwrap();

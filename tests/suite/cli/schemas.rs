@@ -106,14 +106,17 @@ fn the_documents_of_commands_satisfy_their_schemas() {
         assert_eq!(world.run_script(script, args).code, code);
     }
     let export = world.run(&["sessions", "export", "last"]).out;
+    let edited = world.run(&["worktrees", "--json"]).json()[0]["session_id"].clone();
+    let edited = edited.as_str().unwrap().to_owned();
     world.write("export.jsonl", &export);
     let model = world.script_model("repeat = true\n[[turn]]\ntext = 'Done.'");
     let worktree = ["run", "x", "--model", &model, "--worktree", "other"];
     assert_eq!(world.run(&worktree).code, 0);
     let lanes = ["what-if", "last", "--model", &model, "--lanes", "2", "--check", "true", "--json"];
-    let commands: [(&str, &[&str]); 23] = [
+    let commands: [(&str, &[&str]); 24] = [
         ("agents", &["agents", "--json"]),
         ("conform", &["conform", "trace.json", "--from", "openai", "--json"]),
+        ("diff", &["diff", &edited, "--json"]),
         ("doctor", &["doctor", "--json"]),
         ("models", &["models", "--json"]),
         ("replay", &["replay", "last", "--json"]),
