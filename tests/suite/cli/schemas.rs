@@ -110,8 +110,7 @@ fn the_documents_of_commands_satisfy_their_schemas() {
     let edited = edited.as_str().unwrap().to_owned();
     world.write("export.jsonl", &export);
     let model = world.script_model("repeat = true\n[[turn]]\ntext = 'Done.'");
-    let worktree = ["run", "x", "--model", &model, "--worktree", "other"];
-    assert_eq!(world.run(&worktree).code, 0);
+    assert_eq!(world.run(&["run", "x", "--model", &model]).code, 0);
     let lanes = ["what-if", "last", "--model", &model, "--lanes", "2", "--check", "true", "--json"];
     let commands: [(&str, &[&str]); 24] = [
         ("agents", &["agents", "--json"]),
