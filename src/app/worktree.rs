@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::context::find_git;
 use super::process_env::ProcessEnv;
 use super::sandbox::Sandbox;
+use super::skills::SkillSources;
 use crate::config::Config;
 use crate::exec::{CommandEnd, CommandSpec, SandboxMode};
 use crate::policy::GuardedFiles;
@@ -57,7 +58,8 @@ impl ConfinedGit for SandboxedGit<'_> {
             *mode = SandboxMode::WorkspaceWrite;
         }
         let guarded = GuardedFiles::default();
-        let sandbox = Sandbox::new(&config, self.env, work_tree.to_owned(), guarded)
+        let skills = SkillSources::new(&config, self.env).read();
+        let sandbox = Sandbox::new(&config, self.env, work_tree.to_owned(), guarded, &skills)
             .map_err(|error| error.to_string())?;
         let argv = [git.into_os_string()].into_iter().chain(args.iter().map(OsString::from));
         let mut command = CommandSpec::new(argv.collect(), work_tree);

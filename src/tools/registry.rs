@@ -649,7 +649,10 @@ impl ResultBuilder {
 fn example_rule(tool: &str, prepared: &dyn ToolInvocation) -> String {
     let first = prepared.targets().into_iter().next().filter(|target| !target.is_input());
     let target = first.map(|target| match target {
-        CallTarget::Read(path) | CallTarget::Write(path) | CallTarget::Search(path) => path,
+        CallTarget::Read(text)
+        | CallTarget::Write(text)
+        | CallTarget::Search(text)
+        | CallTarget::Name(text) => text,
         CallTarget::Command(command) => command.text().trim().to_owned(),
     });
     target.map_or_else(|| tool.to_owned(), |target| format!("{tool}({target})"))

@@ -314,7 +314,7 @@ pub(crate) enum ConfigCommand {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum SchemaSubject {
-    /// The document of `--json`, and the last line of `--output-format stream-json`
+    /// The document of a run with `--json`, and the last line of `--output-format stream-json`
     Result,
     /// A line of `--output-format stream-json`
     Event,
@@ -324,6 +324,50 @@ pub(crate) enum SchemaSubject {
     Scenario,
     /// A manifest of `architect batch`, or a file of variants
     Manifest,
+    /// `agents --json`
+    Agents,
+    /// `cleanup --json`
+    Cleanup,
+    /// A line of `conform --json`
+    Conform,
+    /// `diff --json`
+    Diff,
+    /// `doctor --json`
+    Doctor,
+    /// `models --json`
+    Models,
+    /// `replay --json`, with and without `--verify`
+    Replay,
+    /// `sessions --json`
+    Sessions,
+    /// `sessions costs --json`
+    SessionsCosts,
+    /// `sessions import --json`
+    SessionsImport,
+    /// `sessions rm --json`
+    SessionsRm,
+    /// `sessions search --json`
+    SessionsSearch,
+    /// `sessions show --json`
+    SessionsShow,
+    /// `skills --json`
+    Skills,
+    /// `stats --json`
+    Stats,
+    /// `test --json`
+    Test,
+    /// `test --from-all --json`
+    TestFromAll,
+    /// `trace --json`
+    Trace,
+    /// A line of `what-if --json`
+    WhatIf,
+    /// `worktrees --json`
+    Worktrees,
+    /// `worktrees merge --json`
+    WorktreesMerge,
+    /// `worktrees rm --json`
+    WorktreesRm,
 }
 
 #[derive(Debug, Args)]

@@ -125,6 +125,10 @@ pub(crate) struct DiffArgs {
     #[arg(value_name = "A..B")]
     pub(crate) range: Option<String>,
 
+    /// Print JSON: the patch of each file
+    #[arg(long)]
+    pub(crate) json: bool,
+
     #[command(flatten)]
     pub(crate) last: LastArgs,
 

@@ -15,7 +15,6 @@ use architect::view::{CostSource, sanitize};
 use architect::workspace::image::ImageSource;
 use architect::workspace::read_input;
 use architect::workspace::worktree::{RecordedFiles, WorktreeContent, WorktreeName};
-use serde_json::json;
 
 use crate::cli::args::{ForkArgs, ImageArgs, OutputArgs, ResumeArgs, SettingsArgs};
 use crate::cli::config_options::{self, SavedOptions};
@@ -248,7 +247,7 @@ pub(super) fn prepare_resume(
         task: request.prompt.map(Arc::from),
         images: request.images,
         target: SessionTarget::Stored(stored.store.clone(), Box::new(opened)),
-        options: json!(saved),
+        options: saved.to_json(),
         source: CostSource::Agent,
         exit_on_partial: output.and_then(|output| output.exit_code_on_partial),
     };
