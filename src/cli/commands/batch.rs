@@ -15,8 +15,8 @@ use architect::config::{Config, LimitsConfig, ModelName};
 use architect::journal::SessionStore;
 use architect::model::{Signal, pluralize};
 use architect::runner::{SystemClock, add_receiver};
-use architect::view::RunResult;
 use architect::view::human::BatchTotals;
+use architect::view::{RunResult, sanitize};
 use architect::workflow::batch::coordination::{
     BatchLimits, CellOutcome, CoordinationError, CoordinationSettings, Coordinator, ReopenAs,
 };
@@ -29,7 +29,7 @@ use architect::workspace::read_input;
 
 use crate::cli::args::{BatchArgs, OutputFormat};
 use crate::cli::batch_cells::{CellOptions, common_options};
-use crate::cli::batch_output::{BatchProgress, print_totals};
+use crate::cli::batch_output::{BatchProgress, print_batch_result};
 use crate::cli::config_options::{self, DEFAULT_AGENT};
 use crate::cli::error::CliError;
 use crate::cli::sinks::open_batch_table;
@@ -70,7 +70,10 @@ pub(crate) fn run(mut args: BatchArgs, world: &ProcessEnv) -> Result<u8, CliErro
     let BatchEnd { report, folder, results_lock, .. } = run_cells(&args, plan, &config, world)?;
     report.write(&folder)?;
     drop(results_lock);
-    print_totals(format, &report.summary(), [&report.totals(), &report.cost_text()])?;
+    print_batch_result(format, report.summary(), || {
+        let folder = sanitize::line(&report.folder);
+        format!("{}\n{}; the results are in {folder}", report.totals(), report.cost_text())
+    })?;
     Ok(report.exit_code)
 }
 
