@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 
 use super::labels::identifier;
 use crate::machine::chart::{Chart, ChartCounter, ChartTransition};
-use crate::machine::{EventKind, StateKind};
+use crate::machine::{EventKind, Guard, StateKind};
 
 /// A transition from one leaf state to another.
 struct ModelStep<'a> {
@@ -36,6 +36,7 @@ impl ModelStep<'_> {
             ChartCounter::Models => "models",
             ChartCounter::Attempts => "attempts",
             ChartCounter::Calls => "calls",
+            ChartCounter::Commands => "commands",
         })
     }
 
@@ -52,6 +53,9 @@ impl ModelStep<'_> {
         }
         if self.to == StateKind::Executing.as_str() && self.from != self.to {
             resets.push(("calls", "CALLS"));
+        }
+        if self.arrow.guard.as_deref() == Some(Guard::CallApproved.as_str()) {
+            resets.push(("commands", "COMMANDS"));
         }
         resets
     }
@@ -107,6 +111,9 @@ const PROMELA_HEADER: &str = r"/* The statechart of a run: its guards are choice
 #ifndef CALLS
 #define CALLS 3     /* events about the tool calls of a reply, before the last one */
 #endif
+#ifndef COMMANDS
+#define COMMANDS 1  /* that run in the background, since the last call that may have started one */
+#endif
 
 ";
 
@@ -117,7 +124,7 @@ pub(super) fn promela(chart: &Chart) -> String {
     let _ = writeln!(text, "mtype = {{ {} }};", names.join(", "));
     let _ = writeln!(text, "mtype state = {};", identifier(chart.initial_leaf(&chart.initial)));
     text.push_str(
-        "byte steps = STEPS, repeats = REPEATS, models = MODELS, attempts, calls, closings, closing_calls;\n",
+        "byte steps = STEPS, repeats = REPEATS, models = MODELS, attempts, calls, commands, closings, closing_calls;\n",
     );
     let done = identifier(StateKind::Done.as_str());
     let steps = model_steps(chart);
@@ -152,13 +159,22 @@ pub(super) fn promela(chart: &Chart) -> String {
 
 /// Returns the chart as a module in TLA+, with its specification and properties.
 pub(super) fn tla(chart: &Chart) -> String {
-    const VARIABLES: [&str; 8] =
-        ["state", "steps", "repeats", "models", "attempts", "calls", "closings", "closing_calls"];
+    const VARIABLES: [&str; 9] = [
+        "state",
+        "steps",
+        "repeats",
+        "models",
+        "attempts",
+        "calls",
+        "commands",
+        "closings",
+        "closing_calls",
+    ];
     let mut text = String::from(
         "---------------------------- MODULE run ----------------------------\n\
          (* The statechart of a run: its guards are choices, and what a transition uses up is a counter. *)\n\
          EXTENDS Naturals\n\
-         CONSTANTS STEPS, REPEATS, MODELS, RETRIES, CALLS\n",
+         CONSTANTS STEPS, REPEATS, MODELS, RETRIES, CALLS, COMMANDS\n",
     );
     let all = VARIABLES.join(", ");
     let first = identifier(chart.initial_leaf(&chart.initial));
@@ -166,7 +182,7 @@ pub(super) fn tla(chart: &Chart) -> String {
     let _ = writeln!(
         text,
         "Init == /\\ state = \"{first}\" /\\ steps = STEPS /\\ repeats = REPEATS\n        \
-         /\\ models = MODELS /\\ attempts = 0 /\\ calls = 0 /\\ closings = 0 /\\ closing_calls = 0\n"
+         /\\ models = MODELS /\\ attempts = 0 /\\ calls = 0 /\\ commands = 0 /\\ closings = 0 /\\ closing_calls = 0\n"
     );
     let steps = model_steps(chart);
     for (action, ticks) in [("Environment", false), ("Tick", true)] {
