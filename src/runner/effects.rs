@@ -172,6 +172,7 @@ impl Driver {
         let Some(PendingCall { call: job, .. }) = self.approved.remove(&call.id) else {
             let text = "internal error: the call was approved, but there is nothing to run";
             let result = ToolResult::new(call.id, ToolStatus::Failed, text);
+            self.local_events.extend(command.map(|id| Event::CommandEnded { id }));
             return self.local_events.push_back(Event::ToolCompleted { id, result });
         };
         let clock = Arc::clone(&self.clock);
