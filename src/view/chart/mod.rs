@@ -94,8 +94,9 @@ fn stay_labels(chart: &Chart) -> Vec<String> {
 /// Returns whether an event leads from every state to itself.
 fn stays_everywhere(chart: &Chart, arrow: &ChartTransition) -> bool {
     let stays = |leaf: &ChartState| {
-        let mut arrows = chart.transitions_for(&leaf.path, &arrow.event);
-        leaf.is_final || arrows.all(|it| it.from == leaf.path && it.to == it.from)
+        let mut arrows = chart.transitions_for(&leaf.path, &arrow.event).peekable();
+        let is_handled = leaf.is_final || arrows.peek().is_some();
+        is_handled && arrows.all(|it| it.from == leaf.path && it.to == it.from)
     };
     arrow.from == arrow.to && chart.leaf_states().all(stays)
 }

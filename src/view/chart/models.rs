@@ -42,16 +42,16 @@ impl ModelStep<'_> {
 
     /// Returns the counters that begin again with the number of a constant.
     fn resets(&self) -> Vec<(&'static str, &'static str)> {
-        let is_retry = self.from.ends_with("Waiting");
+        let (is_retry, stays) = (self.from.ends_with("Waiting"), self.from == self.to);
         let mut resets = Vec::new();
         if self.arrow.counter() == Some(ChartCounter::Steps) {
             resets.push(("repeats", "REPEATS"));
         }
         let sends = [StateKind::CallingSending, StateKind::CompactingSending];
-        if sends.iter().any(|kind| kind.as_str() == self.to) && !is_retry {
+        if sends.iter().any(|kind| kind.as_str() == self.to) && !is_retry && !stays {
             resets.push(("attempts", "RETRIES"));
         }
-        if self.to == StateKind::Executing.as_str() && self.from != self.to {
+        if self.to == StateKind::Executing.as_str() && !stays {
             resets.push(("calls", "CALLS"));
         }
         if self.arrow.guard.as_deref() == Some(Guard::CallApproved.as_str()) {
@@ -62,7 +62,9 @@ impl ModelStep<'_> {
 
     /// Returns the counter of what may happen once only.
     fn counts(&self) -> Option<&'static str> {
-        if self.to == StateKind::ClosingPreparing.as_str() {
+        if self.from == self.to {
+            None
+        } else if self.to == StateKind::ClosingPreparing.as_str() {
             Some("closings")
         } else if self.to == StateKind::ClosingSending.as_str() {
             Some("closing_calls")
