@@ -121,6 +121,11 @@ pub(crate) fn small_models() -> Vec<SmallModel> {
         world("delegating", EventSet::Delegating, both, false),
         world("turns", EventSet::Small, RunLimits { max_steps: 4, ..limits }, false),
         SmallModel { name: "fallbacks", rules: rules_with_fallbacks(), words: EventSet::Failing },
+        SmallModel {
+            name: "retried for a time",
+            rules: rules_with_retry_time(),
+            words: EventSet::Large,
+        },
     ]
 }
 
@@ -136,6 +141,14 @@ pub(crate) fn rules_with_fallbacks() -> RunRules {
     let budget = Some(MicroUsd(600));
     let limits = RunLimits { budget, max_steps: 1, ..RunLimits::default() };
     RunRules { limits, models, ..rules() }.for_model(0)
+}
+
+/// Rules that limit the time of retries, not their number, with time for three of them.
+pub(crate) fn rules_with_retry_time() -> RunRules {
+    let mut rules = RunRules { has_checks: true, ..rules() };
+    (rules.limits.max_steps, rules.context.max_compactions) = (1, 1);
+    rules.backoff.retry_for = Some(TimeSpan(70));
+    rules
 }
 
 /// Returns so many models with the price and the limits of these rules.
@@ -183,6 +196,11 @@ pub(crate) fn models_of_pairs() -> Vec<(SmallModel, usize)> {
         RunLimits { budget: Some(MicroUsd(200)), max_steps: 1, timeout: late, ..poor.limits };
     models
         .push((SmallModel { name: "poor and late", rules: poor, words: EventSet::Large }, 20_000));
+    // It covers a call, and after the reply no summary.
+    let mut poorer = rules();
+    poorer.limits =
+        RunLimits { budget: Some(MicroUsd(40)), max_steps: 1, timeout: late, ..poorer.limits };
+    models.push((SmallModel { name: "poorer", rules: poorer, words: EventSet::Large }, 2_000));
     let mut others = rules_with_fallbacks();
     (others.backoff.retries, others.limits.timeout) = (0, late);
     models.push((
@@ -459,11 +477,14 @@ fn result_of(state: &State, id: EffectId, status: ToolStatus) -> ToolResult {
 
 fn authorized(state: &State, id: EffectId) -> Vec<Event> {
     let refused = |status| Authorization::Rejected { result: result_of(state, id, status) };
-    let cleared =
-        |intent| Authorization::Approved { timeout: TimeSpan(50), intent, reason: "".into() };
+    let cleared = |timeout, intent| Authorization::Approved {
+        timeout: TimeSpan(timeout),
+        intent,
+        reason: "".into(),
+    };
     [
-        cleared(CallIntent::Opaque),
-        cleared(CallIntent::Delegated { session: None, worktree: None }),
+        cleared(50, CallIntent::Opaque),
+        cleared(80, CallIntent::Delegated { session: None, worktree: None }),
         refused(ToolStatus::Unknown),
         refused(ToolStatus::Denied),
         Authorization::Abort,
