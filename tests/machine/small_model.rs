@@ -13,8 +13,18 @@ use architect::model::{
     Signal, TimeSpan, Tokens, ToolCall, ToolResult, ToolStatus, Usage, UserMessage,
 };
 
+use crate::guard_table;
+
 /// An id that no effect ever has.
 pub(crate) const STALE_ID: EffectId = EffectId(u64::MAX);
+
+/// The time after which every deadline has passed: the machine slept.
+const LATE: TimeSpan = TimeSpan(1_000);
+
+/// Returns whether an event comes after every deadline.
+pub(crate) fn is_late(event: &Event) -> bool {
+    matches!(event, Event::Tick { now } if now.0 >= LATE.0)
+}
 
 /// A micro-dollar per token.
 const PRICE: Price = Price {
@@ -223,8 +233,12 @@ pub(crate) fn events(state: &State, words: EventSet) -> Vec<Event> {
     ];
     events.extend(Signal::ALL.map(|signal| Event::Interrupt { signal }));
     events.extend(deadline(state).map(|deadline| Event::Tick { now: deadline.at }));
-    // The machine slept through every deadline.
-    events.push(Event::Tick { now: state.run().now.after(TimeSpan(1_000)) });
+    events.push(Event::Tick { now: state.run().now.after(LATE) });
+    // It slept until the run has to close: a retry would have begun before.
+    if matches!(state.kind(), StateKind::CallingWaiting | StateKind::CompactingWaiting) {
+        let closes = guard_table::closing_time(state.run());
+        events.extend(closes.map(|at| Event::Tick { now: RunTime(at) }));
+    }
     events.extend(completions(state, STALE_ID));
     if words == EventSet::Failing {
         events.extend(other_faults(state));

@@ -8,9 +8,9 @@ use std::path::Path;
 use architect::machine::chart::{Chart, ChartTransition};
 use architect::machine::{Event, State, StateKind};
 
-use crate::driver_paths;
 use crate::explorer::{SearchReport, canonical_hash};
 use crate::small_model::SmallModel;
+use crate::{driver_paths, small_model};
 
 /// Transitions as the bits of their numbers in the chart.
 type TransitionSet = u128;
@@ -59,17 +59,19 @@ impl TransitionPairs {
     /// Adds the pairs that were taken in a small model, and plays those of them through the driver that it has not taken.
     pub(crate) fn cover(&mut self, world: &SmallModel, met: &MetTransitions, found: &SearchReport) {
         // The pair, with the place where it is nearest to the start: the state between both transitions.
-        let mut nearest: BTreeMap<(usize, usize), (usize, u64)> = BTreeMap::new();
+        // The driver doesn't stay in one that is overdue.
+        let mut nearest: BTreeMap<(usize, usize), (bool, usize, u64)> = BTreeMap::new();
         for (state, into) in &met.into {
             for first in into.keys() {
                 for second in met.out_of.get(state).into_iter().flat_map(BTreeMap::keys) {
-                    let place = (found.depth(into[first].0), *state);
+                    let (from, event) = &into[first];
+                    let place = (small_model::is_late(event), found.depth(*from), *state);
                     let nearest = nearest.entry((*first, *second)).or_insert(place);
                     *nearest = place.min(*nearest);
                 }
             }
         }
-        for ((first, second), (_, state)) in nearest {
+        for ((first, second), (_, _, state)) in nearest {
             self.explored[first] |= 1 << second;
             if self.played[first] >> second & 1 == 1 {
                 continue;
