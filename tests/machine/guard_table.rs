@@ -175,7 +175,7 @@ fn now(run: &RunContext, event: &Event) -> u64 {
 }
 
 /// Returns when the run must close: a tenth of its time before the end, or half a minute if that is less.
-fn closing_time(run: &RunContext) -> Option<u64> {
+pub(crate) fn closing_time(run: &RunContext) -> Option<u64> {
     let timeout = run.rules.limits.timeout?.0;
     Some(run.started_at.0 + timeout - (timeout / 10).min(30_000_000))
 }

@@ -1,5 +1,5 @@
 //! Liveness: every run ends. The facts about a single step that `machine::rank` names, in every explored state and in the
-//! lives of the property tests, and four defects that make a run endless.
+//! lives of the property tests, and defects that make a run endless.
 
 use architect::machine::{CallState, CompactionHistory, Streaks};
 use architect::machine::{Event, Rank, State, StateKind, Step, deadline, rank, step};
@@ -84,6 +84,21 @@ fn a_retry_that_does_not_count_is_found() {
         let mut next = step(state, event);
         if let (true, Some(attempt)) = (fails, small_model::waiting_attempt(&mut next.state)) {
             *attempt -= 1;
+        }
+        next
+    }
+    assert_found(endless, "Calling.Sending on FAILED -> Calling.Waiting");
+    assert_found(endless, "Compacting.Sending on FAILED -> Compacting.Waiting");
+}
+
+/// Each failure is taken for the first one.
+#[test]
+fn a_retry_whose_time_begins_again_is_found() {
+    fn endless(state: State, event: Event) -> Step {
+        let mut next = step(state, event);
+        if small_model::waiting_attempt(&mut next.state).is_some() {
+            let run = small_model::run_mut(&mut next.state);
+            run.failing_since = run.failing_since.and(Some(run.now));
         }
         next
     }

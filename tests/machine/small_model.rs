@@ -13,8 +13,18 @@ use architect::model::{
     Signal, TimeSpan, Tokens, ToolCall, ToolResult, ToolStatus, Usage, UserMessage,
 };
 
+use crate::guard_table;
+
 /// An id that no effect ever has.
 pub(crate) const STALE_ID: EffectId = EffectId(u64::MAX);
+
+/// The time after which every deadline has passed: the machine slept.
+const LATE: TimeSpan = TimeSpan(1_000);
+
+/// Returns whether an event comes after every deadline.
+pub(crate) fn is_late(event: &Event) -> bool {
+    matches!(event, Event::Tick { now } if now.0 >= LATE.0)
+}
 
 /// A micro-dollar per token.
 const PRICE: Price = Price {
@@ -125,6 +135,11 @@ pub(crate) fn small_models() -> Vec<SmallModel> {
         world("background, checked", EventSet::Background, limits.clone(), true),
         world("turns", EventSet::Small, RunLimits { max_steps: 4, ..limits }, false),
         SmallModel { name: "fallbacks", rules: rules_with_fallbacks(), words: EventSet::Failing },
+        SmallModel {
+            name: "retried for a time",
+            rules: rules_with_retry_time(),
+            words: EventSet::Large,
+        },
     ]
 }
 
@@ -140,6 +155,14 @@ pub(crate) fn rules_with_fallbacks() -> RunRules {
     let budget = Some(MicroUsd(600));
     let limits = RunLimits { budget, max_steps: 1, ..RunLimits::default() };
     RunRules { limits, models, ..rules() }.for_model(0)
+}
+
+/// Rules that limit the time of retries, not their number, with time for three of them.
+pub(crate) fn rules_with_retry_time() -> RunRules {
+    let mut rules = RunRules { has_checks: true, ..rules() };
+    (rules.limits.max_steps, rules.context.max_compactions) = (1, 1);
+    rules.backoff.retry_for = Some(TimeSpan(70));
+    rules
 }
 
 /// Returns so many models with the price and the limits of these rules.
@@ -187,6 +210,11 @@ pub(crate) fn models_of_pairs() -> Vec<(SmallModel, usize)> {
         RunLimits { budget: Some(MicroUsd(200)), max_steps: 1, timeout: late, ..poor.limits };
     models
         .push((SmallModel { name: "poor and late", rules: poor, words: EventSet::Large }, 20_000));
+    // It covers a call, and after the reply no summary.
+    let mut poorer = rules();
+    poorer.limits =
+        RunLimits { budget: Some(MicroUsd(40)), max_steps: 1, timeout: late, ..poorer.limits };
+    models.push((SmallModel { name: "poorer", rules: poorer, words: EventSet::Large }, 2_000));
     let mut others = rules_with_fallbacks();
     (others.backoff.retries, others.limits.timeout) = (0, late);
     models.push((
@@ -209,8 +237,12 @@ pub(crate) fn events(state: &State, words: EventSet) -> Vec<Event> {
     ];
     events.extend(Signal::ALL.map(|signal| Event::Interrupt { signal }));
     events.extend(deadline(state).map(|deadline| Event::Tick { now: deadline.at }));
-    // The machine slept through every deadline.
-    events.push(Event::Tick { now: state.run().now.after(TimeSpan(1_000)) });
+    events.push(Event::Tick { now: state.run().now.after(LATE) });
+    // It slept until the run has to close: a retry would have begun before.
+    if matches!(state.kind(), StateKind::CallingWaiting | StateKind::CompactingWaiting) {
+        let closes = guard_table::closing_time(state.run());
+        events.extend(closes.map(|at| Event::Tick { now: RunTime(at) }));
+    }
     events.extend(completions(state, STALE_ID));
     if words == EventSet::Failing {
         events.extend(other_faults(state));
@@ -476,13 +508,16 @@ fn result_of(state: &State, id: EffectId, status: ToolStatus) -> ToolResult {
 
 fn authorized(state: &State, id: EffectId) -> Vec<Event> {
     let refused = |status| Authorization::Rejected { result: result_of(state, id, status) };
-    let cleared =
-        |intent| Authorization::Approved { timeout: TimeSpan(50), intent, reason: "".into() };
+    let cleared = |timeout, intent| Authorization::Approved {
+        timeout: TimeSpan(timeout),
+        intent,
+        reason: "".into(),
+    };
     [
-        cleared(CallIntent::Opaque),
-        cleared(CallIntent::Delegated { session: None, worktree: None }),
-        cleared(background(Some(true))),
-        cleared(background(Some(false))),
+        cleared(50, CallIntent::Opaque),
+        cleared(80, CallIntent::Delegated { session: None, worktree: None }),
+        cleared(50, background(Some(true))),
+        cleared(50, background(Some(false))),
         refused(ToolStatus::Unknown),
         refused(ToolStatus::Denied),
         Authorization::Abort,
