@@ -115,7 +115,11 @@ impl State {
         let no_calls: &[TrackedCall] = &[];
         let commands = match self {
             Self::Done(_) => &[],
-            _ => self.run().commands.as_slice(),
+            Self::Preparing(_)
+            | Self::Compacting(_)
+            | Self::Calling(_)
+            | Self::Executing(_)
+            | Self::Closing(_) => self.run().commands.as_slice(),
         };
         let (effect, calls) = match self {
             Self::Preparing(state) => (Some((state.id, EffectKind::Prepare)), no_calls),

@@ -198,19 +198,14 @@ impl WorkflowRun<'_> {
                 return Ok(WorkflowOutcome::Ended(End::Succeeded));
             };
             let active = ActiveStep { run: self, step, program: self.program, history };
-            let (event, detail) = match history.state.stage {
-                WorkflowStage::Done(end) => return Ok(WorkflowOutcome::Ended(end)),
-                stage => match active.perform(stage)? {
-                    Some(done) => done,
-                    // The time is over during a check. Its result is not known.
-                    None => match self.interrupts.signal() {
-                        Some(signal) => return Ok(WorkflowOutcome::Interrupted(signal)),
-                        None => {
-                            let end = End::LimitReached(Limit::Time);
-                            return Ok(WorkflowOutcome::Ended(end));
-                        }
-                    },
-                },
+            let stage = history.state.stage;
+            if let WorkflowStage::Done(end) = stage {
+                return Ok(WorkflowOutcome::Ended(end));
+            }
+            let Some((event, detail)) = active.perform(stage)? else {
+                // The time is over during a check. Its result is not known.
+                let timeout = WorkflowOutcome::Ended(End::LimitReached(Limit::Time));
+                return Ok(self.interrupts.signal().map_or(timeout, WorkflowOutcome::Interrupted));
             };
             journal.append(event, &detail)?;
             self.show(step, history, event, &detail);

@@ -364,7 +364,7 @@ fn what_this_program_follows_everywhere_is_not_written_where_it_leads_into_the_w
         let home = TestHome::new();
         let workspace = home.path("w");
         fs::create_dir_all(home.path(link).parent().unwrap()).unwrap();
-        match target.ends_with(".toml") {
+        match Path::new(target).extension().is_some() {
             true => fs::write(workspace.join(target), "").unwrap(),
             false => fs::create_dir_all(workspace.join(target)).unwrap(),
         }
