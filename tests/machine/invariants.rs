@@ -279,7 +279,13 @@ fn models(before: &State, event: &Event, next: &Step) -> bool {
     let is_used_up = match before {
         State::Calling(calling) => match &calling.stage {
             CallingStage::Requesting(CallAttempt::Sending { number, .. }) => {
-                *number > new.rules.backoff.retries
+                let backoff = &new.rules.backoff;
+                let failing_since = before.run().failing_since.filter(|_| *number > 1);
+                let since = failing_since.unwrap_or(new.now);
+                match backoff.retry_for {
+                    Some(time) => new.now.after(backoff.max_wait) >= since.after(time),
+                    None => *number > backoff.retries,
+                }
             }
             CallingStage::Requesting(CallAttempt::Waiting { .. })
             | CallingStage::Checking { .. } => false,
@@ -354,5 +360,13 @@ fn shape(state: &State) -> bool {
 
 fn attempts(state: &State, attempt: CallAttempt) -> bool {
     let (CallAttempt::Sending { number, .. } | CallAttempt::Waiting { number, .. }) = attempt;
-    (1..=state.run().rules.backoff.retries + 1).contains(&number)
+    let run = state.run();
+    let backoff = &run.rules.backoff;
+    match (backoff.retry_for, attempt) {
+        (Some(time), CallAttempt::Waiting { until, .. }) => {
+            number > 1 && run.failing_since.is_some_and(|since| until < since.after(time))
+        }
+        (Some(_), CallAttempt::Sending { .. }) => number > 0,
+        (None, _) => (1..=backoff.retries + 1).contains(&number),
+    }
 }
