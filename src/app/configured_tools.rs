@@ -214,7 +214,7 @@ fn check_tool_name(entry: &str) -> Result<(), String> {
         None => Ok(()),
         Some(name) => {
             let meant = nearest_within(name, names(), MAX_DISTANCE);
-            Err(format!("there is no tool `{name}`{}", did_you_mean(meant)))
+            Err(format!("unknown tool `{name}`{}", did_you_mean(meant)))
         }
     }
 }
@@ -258,9 +258,9 @@ mod tests {
         let wrong = |entry| check_tool_name(entry).unwrap_err();
         assert_eq!(
             wrong("run_comand(*)"),
-            "there is no tool `run_comand`, did you mean `run_command`?"
+            "unknown tool `run_comand`, did you mean `run_command`?"
         );
-        assert_eq!(wrong("grep|Wirte"), "there is no tool `Wirte`");
+        assert_eq!(wrong("grep|Wirte"), "unknown tool `Wirte`");
     }
 
     #[test]

@@ -50,7 +50,7 @@ pub struct SandboxedGit<'a> {
 impl ConfinedGit for SandboxedGit<'_> {
     fn run(&self, work_tree: &Path, args: &[&str]) -> Result<(), String> {
         let git = find_git(OsStr::new(self.env.variable("PATH").unwrap_or_default()));
-        let git = git.ok_or_else(|| "there is no git".to_owned())?;
+        let git = git.ok_or_else(|| "git was not found".to_owned())?;
         let mut config = self.config.clone();
         let mode = &mut config.settings.sandbox.mode;
         if *mode == SandboxMode::ReadOnly {

@@ -178,11 +178,6 @@ impl ToolRegistry {
         lock(&self.gate.quota.planned).clone()
     }
 
-    /// Returns what calls have left running and what has to end before the task is done, one description each.
-    pub fn unfinished(&self) -> Vec<String> {
-        self.tools.iter().flat_map(|tool| tool.unfinished()).collect()
-    }
-
     /// Ends what calls have left running, since the run is over. Waits at most about this long for its end.
     pub fn finish(&self, most: Duration) {
         self.tools.iter().for_each(|tool| tool.finish(most));
@@ -337,6 +332,7 @@ impl PreparedCall for RegisteredCall {
                         scope,
                         call: &id,
                         results: &gate.results.results,
+                        secrets: &gate.results.secrets,
                     });
                     if output.status == ToolStatus::Ok {
                         notify_diff(&id, diff, scope);
@@ -560,7 +556,9 @@ fn mask_output(scope: &EffectContext, secrets: &Secrets) -> EffectContext {
     scope.clone().with_messages(move |message| {
         outer.send(match message {
             EffectMessage::Notice(EffectNotice::Output { call, text }) => {
-                let text = secrets.mask(text.as_ref().to_owned()).into();
+                // More may follow.
+                let shown = &text[..secrets.complete(&text)];
+                let text = secrets.mask(shown.to_owned()).into();
                 EffectMessage::Notice(EffectNotice::Output { call, text })
             }
             message => message,

@@ -57,7 +57,7 @@ impl CommandHost {
             return Err(CliError::usage(
                 "this folder's own configuration has changed since you trusted it",
             )
-            .hint("look at what has changed; then `architect config trust` trusts it as it is"));
+            .hint("look at the changes; then `architect config trust` trusts the current files"));
         }
         let (options, has_servers) = (saved.to_json(), !saved.disable_mcp);
         let setup = saved.new_setup(config, self.world.clone())?;

@@ -82,9 +82,11 @@ fn format_values(config: &Config) -> String {
 fn format_files(config: &Config) -> String {
     let line = |file: &architect::config::ConfigFile| {
         let state = match file.state {
-            ConfigFileState::Absent => "not there",
+            ConfigFileState::Absent => "not found",
             ConfigFileState::Read => "read",
-            ConfigFileState::OnlyTightens => "read; only tightens, since the folder is not trusted",
+            ConfigFileState::OnlyTightens => {
+                "read; can only tighten yours, since the folder is not trusted"
+            }
             ConfigFileState::Skipped => "left out, since the folder is not trusted",
         };
         format!("{}  # {state}\n", file.path.display())

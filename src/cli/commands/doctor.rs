@@ -135,7 +135,7 @@ fn check_trust(config: &Config) -> Finding {
         return (Warning, message);
     }
     if ignored == 0 {
-        return (Good, "this folder is not trusted, and nothing of it is ignored".to_owned());
+        return (Good, "this folder is not trusted; none of its settings is ignored".to_owned());
     }
     let settings = pluralize(ignored, "setting is", "settings are");
     let message = format!(

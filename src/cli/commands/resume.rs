@@ -76,7 +76,7 @@ pub(crate) fn fork(args: &ForkArgs, world: ProcessEnv) -> Result<u8, CliError> {
     let session = stored.store.fork(parent, &options)?;
     if let (None, Some(seq), false) = (&worktree, after, args.output.quiet) {
         output::print_stderr(&format!(
-            "The files are those of now, not of record {seq}; --files begins with those, in a worktree."
+            "The files are the current ones, not those at record {seq}; --files restores those, in a worktree."
         ));
     }
     if args.only {

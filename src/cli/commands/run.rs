@@ -111,7 +111,7 @@ pub(crate) fn run(args: &RunArgs, world: ProcessEnv) -> Result<u8, CliError> {
     {
         let path = path.display();
         log::warn!(
-            "the recording {path} is empty: no model was sent a request; a scripted model never is"
+            "the recording {path} is empty: no request was sent (a scripted model sends none)"
         );
     }
     code

@@ -26,7 +26,7 @@ pub(crate) fn run(args: &SkillsArgs, world: &ProcessEnv) -> Result<u8, CliError>
     }
     let text: String = skills.iter().map(describe).collect();
     output::print(if text.is_empty() {
-        "there are no skills: a skill is a folder with a SKILL.md in .agents/skills or ~/.config/architect/skills\n"
+        "no skills were found; a skill is a folder with a SKILL.md in .agents/skills or ~/.config/architect/skills\n"
     } else {
         &text
     })

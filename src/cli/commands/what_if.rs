@@ -35,7 +35,7 @@ pub(crate) fn run(args: &WhatIfArgs, world: &ProcessEnv) -> Result<u8, CliError>
     let layers = &args.settings.layers;
     let changes = [policy, layers.set.clone(), as_sets(keys)].concat();
     if changes.is_empty() && args.settings.mode.is_none() {
-        return Err(CliError::usage("nothing is changed")
+        return Err(CliError::usage("no change is given")
             .hint("give --set KEY=VALUE, --policy FILE, or --model MODEL to run it again"));
     }
     let stored = SessionLookup::open(layers, args.last, world)?;

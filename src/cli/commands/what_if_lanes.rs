@@ -190,7 +190,7 @@ fn format_lanes(compared: &LaneComparison) -> String {
     let LaneComparison { session_id, after, recorded, .. } = compared;
     let mut text = format!("{session_id}, after record {after}\n");
     if !compared.has_recorded_files {
-        text.push_str("  no files are recorded; the lanes began with those of now\n");
+        text.push_str("  no files are recorded; the lanes began with the current ones\n");
     }
     text.push_str(&format!("  recorded, {}\n", format_part(recorded)));
     for (number, lane) in (1..).zip(&compared.lanes) {

@@ -76,7 +76,7 @@ pub struct ScenarioContent {
     /// The output limit in tokens.
     #[schemars(with = "Option<Tokens>")]
     max_output: Option<Value>,
-    /// What the model says, call by call.
+    /// The replies of the model, one for each call.
     #[serde(default)]
     #[schemars(with = "Vec<ScriptedTurn>")]
     turn: Vec<Spanned<Value>>,

@@ -9,7 +9,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::run::ScenarioOutcome;
-use crate::workflow::xml_text::xml_text;
+use crate::view::sanitize::xml_text;
 
 /// The result of a scenario.
 #[derive(Clone, Debug)]
