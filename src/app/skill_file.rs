@@ -326,7 +326,7 @@ mod tests {
         assert!(skill.problems[0].contains("quoted in YAML: line 3: "), "{skill:?}");
         for (front, expected) in [
             ("description: \"x\n  unfinished", "line "),
-            ("description: *other", "line 3: aliases"),
+            ("license: &a MIT\ndescription: *a", "line 4: aliases"),
             ("description: x\ndescription: y", "line 4: `description` is there twice"),
             ("description: {text: x}", "no description"),
             ("description: [x", "line "),
