@@ -46,9 +46,10 @@ fn arrow(from: &str, to: &str, events: &str) -> Arrow {
     let place = |name: &str| PLACES.iter().find(|(state, _)| *state == name).unwrap().1;
     let ([x, y], [to_x, to_y]) = (place(from), place(to));
     let length = (to_x - x).hypot(to_y - y);
-    // These would go through another state, or through another label.
+    // These would go through another state, or another arrow through their label.
     let (bend, middle) = match (from, to) {
         ("Preparing", "Closing") => (length * 0.2, 0.7),
+        ("Calling", "Compacting") => (length * -0.12, 0.3),
         _ => (-(length * 0.12).max(36.0), 0.5),
     };
     let control = [
@@ -63,7 +64,7 @@ fn arrow(from: &str, to: &str, events: &str) -> Arrow {
             + middle * middle * end[axis]
     };
     let lines: Vec<_> = events.split(", ").collect();
-    let mut offset = -6.0 * lines.len() as f64 - 2.0;
+    let mut offset = lines.iter().fold(-2.0, |offset, _| offset - 6.0);
     let label = lines.iter().map(|line| {
         offset += 12.0;
         format!("<text x=\"{:.0}\" y=\"{:.0}\">{line}</text>\n", at(0), at(1) + offset)
