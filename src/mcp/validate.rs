@@ -4,7 +4,7 @@ use std::sync::OnceLock;
 
 use serde_json::{Map, Value};
 
-use crate::tools::{SchemaValidator, Violation};
+use crate::tools::{SchemaValidator, SchemaViolation};
 
 /// The schema of a tool's arguments, compiled for the first call.
 #[derive(Default)]
@@ -41,7 +41,7 @@ impl CompiledSchema {
 }
 
 /// Returns an error with its location.
-fn error_text(error: &Violation) -> String {
+fn error_text(error: &SchemaViolation) -> String {
     let text = error.to_string();
     match text.char_indices().nth(MAX_ERROR_CHARS) {
         Some((end, _)) => format!("{}…", &text[..end]),

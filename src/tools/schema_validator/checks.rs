@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use serde_json::{Map, Number, Value};
 
 use super::compile::escape;
-use super::{Draft, SchemaValidator, TooManySteps, Violation};
+use super::{SchemaDraft, SchemaValidator, SchemaViolation, TooManySteps};
 
 /// The deepest nesting of schemas that are applied.
 const MAX_DEPTH: usize = 400;
@@ -15,7 +15,7 @@ pub(super) fn violations(
     validator: &SchemaValidator,
     value: &Value,
     steps: usize,
-) -> Result<Vec<Violation>, TooManySteps> {
+) -> Result<Vec<SchemaViolation>, TooManySteps> {
     let mut validation = Validation { validator, steps, depth: 0, path: String::new() };
     let mut found = Vec::new();
     validation.apply(&validator.schema, value, &mut found)?;
@@ -45,7 +45,7 @@ impl Evaluated {
     }
 }
 
-type Violations = Vec<Violation>;
+type Violations = Vec<SchemaViolation>;
 
 impl<'a> Validation<'a> {
     /// Applies a schema; adds what is wrong.
@@ -137,7 +137,7 @@ impl<'a> Validation<'a> {
     }
 
     fn add(&self, found: &mut Violations, message: impl Into<String>) {
-        found.push(Violation { path: self.path.clone(), message: message.into() });
+        found.push(SchemaViolation { path: self.path.clone(), message: message.into() });
     }
 
     fn any(&self, map: &Map<String, Value>, value: &Value, found: &mut Violations) {
@@ -197,7 +197,7 @@ impl<'a> Validation<'a> {
         }
         // Formats are notes in later drafts.
         if let (true, Some(Value::String(format))) =
-            (self.validator.draft <= Draft::Draft7, map.get("format"))
+            (self.validator.draft <= SchemaDraft::Draft7, map.get("format"))
             && !has_format(text, format)
         {
             self.add(found, format!("is not a {format}"));
@@ -271,12 +271,13 @@ impl<'a> Validation<'a> {
         for (index, item) in items.iter().enumerate() {
             if self.is_valid(schema, item, &mut Evaluated::default())? {
                 count += 1;
-                if self.validator.draft >= Draft::Draft202012 {
+                if self.validator.draft >= SchemaDraft::Draft202012 {
                     evaluated.items.insert(index);
                 }
             }
         }
-        let of_draft = |key| limit(map, key).filter(|_| self.validator.draft >= Draft::Draft201909);
+        let of_draft =
+            |key| limit(map, key).filter(|_| self.validator.draft >= SchemaDraft::Draft201909);
         let least = of_draft("minContains").unwrap_or(1);
         if count < least {
             self.add(found, format!("has fewer than {least} elements that 'contains' asks for"));
@@ -328,7 +329,7 @@ impl<'a> Validation<'a> {
             if let Some(schema) = map.get("propertyNames") {
                 let mut wrong = Vec::new();
                 self.apply(schema, &Value::String(name.clone()), &mut wrong)?;
-                found.extend(wrong.into_iter().map(|violation| Violation {
+                found.extend(wrong.into_iter().map(|violation| SchemaViolation {
                     message: format!("the name {name:?} {}", violation.message),
                     ..violation
                 }));
@@ -430,7 +431,7 @@ fn limit(map: &Map<String, Value>, key: &str) -> Option<usize> {
     map.get(key)?.as_f64().map(|count| count as usize)
 }
 
-fn has_type(value: &Value, name: &str, draft: Draft) -> bool {
+fn has_type(value: &Value, name: &str, draft: SchemaDraft) -> bool {
     match (name, value) {
         ("null", Value::Null)
         | ("boolean", Value::Bool(_))
@@ -439,7 +440,7 @@ fn has_type(value: &Value, name: &str, draft: Draft) -> bool {
         | ("string", Value::String(_))
         | ("number", Value::Number(_)) => true,
         ("integer", Value::Number(number)) => {
-            let is_whole = |number: f64| number.fract() == 0.0 && draft > Draft::Draft4;
+            let is_whole = |number: f64| number.fract() == 0.0 && draft > SchemaDraft::Draft4;
             integer(number).is_some() || number.as_f64().is_some_and(is_whole)
         }
         _ => false,

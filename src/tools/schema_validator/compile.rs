@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use serde_json::{Map, Value};
 
-use super::{Draft, SchemaError, SchemaValidator, pattern};
+use super::{SchemaDraft, SchemaError, SchemaValidator, pattern};
 
 /// The form of a keyword's value.
 enum Form {
@@ -84,11 +84,11 @@ struct Compiler {
     references: Vec<Reference>,
     patterns: HashMap<String, regex_automata::meta::Regex>,
     has_unevaluated: bool,
-    draft: Option<Draft>,
+    draft: Option<SchemaDraft>,
 }
 
 pub(super) fn compile(schema: &Value) -> Result<SchemaValidator, SchemaError> {
-    let draft = Draft::of(schema);
+    let draft = SchemaDraft::of(schema);
     let mut compiler = Compiler { draft: Some(draft), ..Compiler::default() };
     compiler.addresses.insert(String::new(), String::new());
     compiler.visit(schema, "", "", 0)?;
@@ -135,7 +135,7 @@ impl Compiler {
         if !self.visited.insert(at.to_owned()) {
             return Ok(());
         }
-        let draft = self.draft.unwrap_or(Draft::Draft202012);
+        let draft = self.draft.unwrap_or(SchemaDraft::Draft202012);
         let reference = map.get("$ref").and_then(Value::as_str);
         let base = self.base(map, at, base, draft);
         if let Some(reference) = reference {
@@ -158,9 +158,15 @@ impl Compiler {
     }
 
     /// Returns the base address inside a schema, and stores under which addresses it is known.
-    fn base(&mut self, map: &Map<String, Value>, at: &str, base: &str, draft: Draft) -> String {
+    fn base(
+        &mut self,
+        map: &Map<String, Value>,
+        at: &str,
+        base: &str,
+        draft: SchemaDraft,
+    ) -> String {
         let mut base = base.to_owned();
-        let key = if draft == Draft::Draft4 { "id" } else { "$id" };
+        let key = if draft == SchemaDraft::Draft4 { "id" } else { "$id" };
         let is_ignored = draft.reference_stands_alone() && map.contains_key("$ref");
         if let (Some(id), false) = (map.get(key).and_then(Value::as_str), is_ignored) {
             let address = join(&base, id);

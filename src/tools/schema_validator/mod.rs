@@ -18,7 +18,7 @@ use serde_json::Value;
 pub struct SchemaValidator {
     /// The schema, with each reference as a pointer into it.
     schema: Value,
-    draft: Draft,
+    draft: SchemaDraft,
     patterns: HashMap<String, Regex>,
     /// Whether the schema has keywords for what no other keyword has evaluated.
     has_unevaluated: bool,
@@ -27,7 +27,7 @@ pub struct SchemaValidator {
 /// The part of a value that is invalid, and why.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{}", located(.path, .message))]
-pub struct Violation {
+pub struct SchemaViolation {
     /// The part, as a JSON Pointer; empty for the whole value.
     pub path: String,
     /// What is wrong with it, without the value itself.
@@ -53,7 +53,7 @@ pub struct TooManySteps;
 
 /// A version of JSON Schema, where versions differ.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-enum Draft {
+enum SchemaDraft {
     Draft4,
     /// Draft 6 and 7.
     Draft7,
@@ -77,12 +77,16 @@ impl SchemaValidator {
     ///
     /// Fails if the validation takes more than this number of steps, or nests too deep. A step applies a schema or a part
     /// of it to a value or a part of it.
-    pub fn violations(&self, value: &Value, steps: usize) -> Result<Vec<Violation>, TooManySteps> {
+    pub fn violations(
+        &self,
+        value: &Value,
+        steps: usize,
+    ) -> Result<Vec<SchemaViolation>, TooManySteps> {
         checks::violations(self, value, steps)
     }
 }
 
-impl Draft {
+impl SchemaDraft {
     fn of(schema: &Value) -> Self {
         let dialect = schema["$schema"].as_str().unwrap_or_default();
         match dialect.trim_end_matches('#').trim_end_matches('/').split_once("json-schema.org/") {

@@ -21,9 +21,9 @@ fn translate(pattern: &str) -> String {
                 Some('w') => result.push_str("[A-Za-z0-9_]"),
                 Some('W') => result.push_str("[^A-Za-z0-9_]"),
                 Some('c') => {
-                    // A control character, by its letter.
-                    let letter = chars.next().unwrap_or('@');
-                    result.push_str(&format!("\\x{:02x}", letter as u32 % 32));
+                    // A control character, by its name.
+                    let name = chars.next().unwrap_or('@');
+                    result.push_str(&format!("\\x{:02x}", name as u32 % 32));
                 }
                 Some(escaped) => result.extend(['\\', escaped]),
                 None => result.push('\\'),

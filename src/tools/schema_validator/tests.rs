@@ -161,7 +161,7 @@ fn an_invalid_schema_is_an_error_with_its_place() {
     }
 }
 
-/// What looks like a schema inside of data is none.
+/// Data is not read as a schema, whatever it looks like.
 #[test]
 fn data_is_not_taken_for_schemas() {
     let data = json!({ "$ref": "#/nowhere", "type": 7 });
