@@ -253,8 +253,8 @@ impl Compiler {
         if !self.patterns.contains_key(text) {
             let compiled = pattern::compile(text);
             let invalid =
-                |_| error(at, &format!("the pattern {text:?} is invalid, or not supported"));
-            self.patterns.insert(text.to_owned(), compiled.map_err(invalid)?);
+                || error(at, &format!("the pattern {text:?} is invalid, or not supported"));
+            self.patterns.insert(text.to_owned(), compiled.ok_or_else(invalid)?);
         }
         Ok(())
     }

@@ -1,11 +1,11 @@
 //! Regular expressions of schemas.
 
-use regex_automata::meta::{BuildError, Regex};
+use regex_automata::meta::Regex;
 
-/// Compiles a pattern in the syntax of ECMA-262, without what takes more than linear time: assertions that look around, and
-/// references to groups.
-pub(super) fn compile(pattern: &str) -> Result<Regex, BuildError> {
-    Regex::new(&translate(pattern))
+/// Compiles a pattern in the syntax of ECMA-262. `None` if it is invalid, or needs more than linear time: assertions that
+/// look around, and references to groups.
+pub(super) fn compile(pattern: &str) -> Option<Regex> {
+    Regex::new(&translate(pattern)).ok()
 }
 
 /// Returns a pattern in the syntax of Rust. Classes of digits and words are those of ASCII, and a class of characters may
