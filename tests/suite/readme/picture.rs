@@ -53,8 +53,8 @@ fn arrow(from: &str, to: &str, events: &str) -> Arrow {
         _ => (-(length * 0.12).max(36.0), 0.5),
     };
     let control = [
-        (x + to_x) / 2.0 - (to_y - y) / length * bend,
-        (y + to_y) / 2.0 + (to_x - x) / length * bend,
+        f64::midpoint(x, to_x) - (to_y - y) / length * bend,
+        f64::midpoint(y, to_y) + (to_x - x) / length * bend,
     ];
     let (start, end) = (border([x, y], control), border([to_x, to_y], control));
     let at = |axis: usize| {
