@@ -1,4 +1,5 @@
-//! A scripted server on loopback that speaks Chat Completions, streamed or not, and keeps what it was sent.
+//! A scripted server on loopback that speaks Chat Completions, Responses and Messages, streamed or not, and keeps what it
+//! was sent.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -6,7 +7,11 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use serde_json::{Value, json};
+use scripted_reply::{Format, ScriptedReply, chat_chunk};
+use serde_json::json;
+
+#[path = "scripted_reply.rs"]
+mod scripted_reply;
 
 /// What the server does with a request.
 #[derive(Clone, Debug)]
@@ -66,8 +71,7 @@ fn serve(stream: &TcpStream, manner: &ServerBehavior, seen: &Mutex<Requests>) ->
         let has = |text: &[u8]| memchr::memmem::find(&request, text).is_some();
         let streams = has(b"\"stream\":true") || has(b"\"stream\": true");
         let is_step = has(b"\"tools\":");
-        // The reported tokens make an agent summarize.
-        let tokens = request.len() / 4;
+        let (format, tokens) = (Format::of(&request), request.len() / 4);
         let number = {
             let mut seen = seen.lock().unwrap();
             if is_step {
@@ -77,22 +81,19 @@ fn serve(stream: &TcpStream, manner: &ServerBehavior, seen: &Mutex<Requests>) ->
         };
         let mut stream = stream;
         match manner {
-            ServerBehavior::Works { steps, tool, arguments } if is_step && number <= *steps => {
-                let arguments = arguments.replace("{n}", &number.to_string());
-                let call = json!({"index": 0, "id": format!("call_{number}"), "type": "function",
-                    "function": {"name": tool, "arguments": arguments}});
-                let delta = json!({"role": "assistant", "content": null, "tool_calls": [call]});
-                stream.write_all(&answer(&delta, "tool_calls", tokens, streams)).ok()?;
-            }
-            ServerBehavior::Works { .. } => {
-                let delta = json!({"role": "assistant", "content": "Done."});
-                stream.write_all(&answer(&delta, "stop", tokens, streams)).ok()?;
+            ServerBehavior::Works { steps, tool, arguments } => {
+                let call = (is_step && number <= *steps).then(|| {
+                    (number, tool.as_str(), arguments.replace("{n}", &number.to_string()))
+                });
+                // The reported tokens make an agent summarize.
+                let reply = ScriptedReply { call, tokens };
+                stream.write_all(&reply.response(format, streams)).ok()?;
             }
             ServerBehavior::Streams => {
                 stream
                     .write_all(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n")
                     .ok()?;
-                let word = event(&json!({"role": "assistant", "content": "word "}), None);
+                let word = chat_chunk(&json!({"role": "assistant", "content": "word "}), None);
                 loop {
                     stream.write_all(word.as_bytes()).ok()?;
                     thread::sleep(Duration::from_millis(5));
@@ -144,28 +145,4 @@ fn take(reader: &mut impl Read, length: usize, bytes: &mut Vec<u8>) -> Option<()
     let begin = bytes.len();
     bytes.resize(begin + length, 0);
     reader.read_exact(&mut bytes[begin..]).ok()
-}
-
-fn event(delta: &Value, finish: Option<&str>) -> String {
-    let chunk = json!({"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "fake",
-        "choices": [{"index": 0, "delta": delta, "finish_reason": finish}]});
-    format!("data: {chunk}\n\n")
-}
-
-fn answer(delta: &Value, finish: &str, tokens: usize, streams: bool) -> Vec<u8> {
-    let usage =
-        json!({"prompt_tokens": tokens, "completion_tokens": 10, "total_tokens": tokens + 10});
-    let (kind, body) = if streams {
-        let usage = json!({"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "fake",
-            "choices": [], "usage": usage});
-        let (first, last) = (event(delta, None), event(&json!({}), Some(finish)));
-        ("text/event-stream", format!("{first}{last}data: {usage}\n\ndata: [DONE]\n\n"))
-    } else {
-        let whole = json!({"id": "c", "object": "chat.completion", "created": 1, "model": "fake",
-            "usage": usage, "choices": [{"index": 0, "message": delta, "finish_reason": finish}]});
-        ("application/json", whole.to_string())
-    };
-    let length = body.len();
-    format!("HTTP/1.1 200 OK\r\ncontent-type: {kind}\r\ncontent-length: {length}\r\n\r\n{body}")
-        .into_bytes()
 }

@@ -12,6 +12,9 @@ use thiserror::Error;
 /// The length limit of a line, and of the data of an event, in bytes.
 pub const MAX_EVENT_BYTES: usize = 8 << 20;
 
+/// The size of the largest buffer that is kept for the next line or event, in bytes.
+const MAX_KEPT_BUFFER: usize = 256 << 10;
+
 /// An event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SseEvent<'a> {
@@ -92,10 +95,16 @@ impl SseParser {
             } else {
                 self.buffer(line)?;
                 let whole = std::mem::take(&mut self.line);
+                if whole.len() > MAX_KEPT_BUFFER && !self.has_data && whole.starts_with(b"data:") {
+                    self.long_data(whole)?;
+                    continue;
+                }
                 self.line(&whole, &mut sink)?;
-                // The buffer is reused for the next line.
-                self.line = whole;
-                self.line.clear();
+                if whole.capacity() <= MAX_KEPT_BUFFER {
+                    // The buffer is reused for the next line.
+                    self.line = whole;
+                    self.line.clear();
+                }
             }
         }
         Ok(())
@@ -144,6 +153,18 @@ impl SseParser {
         Ok(())
     }
 
+    /// Takes a line with all data so far, and its buffer, so that a long one is in memory once.
+    fn long_data(&mut self, line: Vec<u8>) -> Result<(), SseError> {
+        let mut line = String::from_utf8(line).map_err(|_| SseError::NotUtf8)?;
+        let name = if line.starts_with("data: ") { "data: " } else { "data:" };
+        if line.len() - name.len() >= MAX_EVENT_BYTES {
+            return Err(SseError::TooLong);
+        }
+        line.drain(..name.len());
+        (self.data, self.has_data, self.has_begun) = (line, true, true);
+        Ok(())
+    }
+
     fn dispatch<E>(
         &mut self,
         sink: &mut impl FnMut(SseEvent<'_>) -> Result<(), E>,
@@ -154,6 +175,7 @@ impl SseParser {
         };
         self.name.clear();
         self.data.clear();
+        self.data.shrink_to(MAX_KEPT_BUFFER);
         result
     }
 }
@@ -232,6 +254,22 @@ mod tests {
     fn text_that_is_not_utf8_is_an_error_but_a_cut_character_is_not() {
         assert_eq!(read(&[b"data: \xf0\x9f", b"\xa6\x80\n\n"]).unwrap()[0].1, "\u{1f980}");
         assert_eq!(read(&[b"data: \xff\n"]), Err(SseError::NotUtf8));
+    }
+
+    #[test]
+    fn long_data_in_pieces_is_read_as_short_data() {
+        let long = "ä".repeat(MAX_KEPT_BUFFER);
+        for line in [format!("data: {long}"), format!("data:{long}")] {
+            let stream =
+                format!("\u{feff}{line}\n\n{line}\ndata: b\n\ndata: a\n{line}\r\n\r\n{line}x\n\n");
+            let events = read(&stream.as_bytes().chunks(1_001).collect::<Vec<_>>()).unwrap();
+            let data: Vec<_> = events.into_iter().map(|(_, data)| data).collect();
+            let expected =
+                [long.clone(), format!("{long}\nb"), format!("a\n{long}"), format!("{long}x")];
+            assert!(data == expected);
+            let damaged = [b"data: a\n\n".as_slice(), line.as_bytes(), b"\xff", b"\n"];
+            assert_eq!(read(&damaged), Err(SseError::NotUtf8));
+        }
     }
 
     /// Fault L39.

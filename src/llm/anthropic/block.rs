@@ -1,16 +1,18 @@
 //! A block of a reply under construction.
 
+use std::borrow::Cow;
+
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use crate::llm::decode::{DecodedPart, DeltaBuffer, TextField};
+use crate::llm::decode::{DecodedPart, DeltaBuffer, TextField, append};
 use crate::llm::wire::{Result, json_type, parse_json, protocol_fault};
 
 /// A block under construction.
 #[derive(Debug)]
 pub(super) struct BlockBuilder {
-    /// The JSON of its start; deltas are added at the end.
+    /// The JSON of its start, unless it is text; deltas are added at the end.
     start_json: String,
     kind: BlockKind,
     /// The text, the thinking, or the JSON of the input received so far.
@@ -57,7 +59,7 @@ impl BlockBuilder {
             Some(_) => BlockKind::Other,
         };
         let (content, signature) = (String::new(), String::new());
-        let start_json = start.get().to_owned();
+        let start_json = if kind == BlockKind::Text { "" } else { start.get() }.to_owned();
         let mut block = Self { start_json, kind, content, signature, is_open: true };
         // Blocks of unknown types are not decoded.
         if matches!(kind, BlockKind::Other | BlockKind::Untyped) {
@@ -65,8 +67,8 @@ impl BlockBuilder {
         }
         let fields: BlockFields<'_> = parse_json(start.get())?;
         match kind {
-            BlockKind::Text => block.push(fields.text.as_str(), deltas),
-            BlockKind::Thinking => block.push(fields.thinking.as_str(), deltas),
+            BlockKind::Text => block.push(fields.text.into_text(), deltas),
+            BlockKind::Thinking => block.push(fields.thinking.into_text(), deltas),
             _ if fields.name.as_str().is_empty() => {
                 return Err(protocol_fault("a tool call has no name"));
             }
@@ -77,12 +79,14 @@ impl BlockBuilder {
     }
 
     /// Applies a delta. Deltas of unknown types are ignored.
-    pub(super) fn apply(&mut self, delta: &BlockFields<'_>, deltas: &mut DeltaBuffer) {
+    pub(super) fn apply(&mut self, delta: BlockFields<'_>, deltas: &mut DeltaBuffer) {
         match (delta.kind.as_str(), self.kind) {
-            ("text_delta", BlockKind::Text) => self.push(delta.text.as_str(), deltas),
-            ("thinking_delta", BlockKind::Thinking) => self.push(delta.thinking.as_str(), deltas),
+            ("text_delta", BlockKind::Text) => self.push(delta.text.into_text(), deltas),
+            ("thinking_delta", BlockKind::Thinking) => {
+                self.push(delta.thinking.into_text(), deltas);
+            }
             ("input_json_delta", BlockKind::ToolUse | BlockKind::Other) => {
-                self.push(delta.partial_json.as_str(), deltas);
+                self.push(delta.partial_json.into_text(), deltas);
             }
             ("signature_delta", BlockKind::Thinking) => {
                 self.signature.push_str(delta.signature.as_str());
@@ -91,13 +95,13 @@ impl BlockBuilder {
         }
     }
 
-    fn push(&mut self, piece: &str, deltas: &mut DeltaBuffer) {
-        self.content.push_str(piece);
+    fn push(&mut self, piece: Cow<'_, str>, deltas: &mut DeltaBuffer) {
         match self.kind {
-            BlockKind::Text => deltas.text.push_str(piece),
-            BlockKind::Thinking => deltas.reasoning.push_str(piece),
-            BlockKind::ToolUse | BlockKind::Other | BlockKind::Untyped => deltas.add_hidden(piece),
+            BlockKind::Text => deltas.add_text(&piece),
+            BlockKind::Thinking => deltas.add_reasoning(&piece),
+            BlockKind::ToolUse | BlockKind::Other | BlockKind::Untyped => deltas.add_hidden(&piece),
         }
+        append(&mut self.content, piece);
     }
 
     /// Returns the part of the reply; `None` for a block that can't be sent back.

@@ -154,7 +154,7 @@ impl ReplyReader for Reader {
                 let delta = delta()?;
                 let block = self.open_block(event.index)?;
                 if delta.starts_with('{') {
-                    block.apply(&parse_json::<BlockFields<'_>>(delta)?, deltas);
+                    block.apply(parse_json::<BlockFields<'_>>(delta)?, deltas);
                 }
             }
             "content_block_stop" => self.open_block(event.index)?.is_open = false,
@@ -178,7 +178,7 @@ impl ReplyReader for Reader {
             return Err(Fault::new(FaultKind::NotAnApi, "the response has no message"));
         }
         self.is_done = true;
-        self.begin_message(message, &mut DeltaBuffer::default())
+        self.begin_message(message, &mut DeltaBuffer::discarded())
     }
 
     fn is_complete(&self) -> bool {

@@ -33,8 +33,10 @@ pub(crate) enum DecodedPart {
 /// The text of a reply since the last flush; flushed for each received chunk, not for each token.
 #[derive(Debug, Default)]
 pub(crate) struct DeltaBuffer {
-    pub(crate) text: String,
-    pub(crate) reasoning: String,
+    text: String,
+    reasoning: String,
+    /// Whether everything is dropped.
+    is_discarded: bool,
     /// The bytes of the reply received so far, including calls.
     received_bytes: usize,
     /// Masked in the text.
@@ -113,6 +115,25 @@ impl DeltaBuffer {
     /// Returns an empty buffer that masks these secrets.
     pub(crate) fn new(secrets: Secrets) -> Self {
         Self { secrets, ..Self::default() }
+    }
+
+    /// Returns a buffer that drops everything, for a reply that is complete at once.
+    pub(crate) fn discarded() -> Self {
+        Self { is_discarded: true, ..Self::default() }
+    }
+
+    /// Adds text.
+    pub(crate) fn add_text(&mut self, delta: &str) {
+        if !self.is_discarded {
+            self.text.push_str(delta);
+        }
+    }
+
+    /// Adds reasoning.
+    pub(crate) fn add_reasoning(&mut self, delta: &str) {
+        if !self.is_discarded {
+            self.reasoning.push_str(delta);
+        }
     }
 
     /// Counts a delta of a call, which is only reported once it is complete.
@@ -259,7 +280,7 @@ mod tests {
         let mut buffer = DeltaBuffer::new(secrets);
         let mut shown = String::new();
         for part in ["a s", "k-can", "ary-", "1 b sk", " c sk-can"] {
-            buffer.text.push_str(part);
+            buffer.add_text(part);
             buffer.flush(&mut |delta| {
                 let ReplyDelta::Text(text) = delta else { panic!() };
                 shown.push_str(&text);

@@ -23,8 +23,53 @@ pub(crate) type Object<T> = Typed<T, b'{'>;
 pub(crate) type List<T> = Typed<Vec<T>, b'['>;
 
 /// Text, borrowed if it has no escapes.
-#[derive(Clone, Debug, Default, Deserialize)]
-pub(crate) struct JsonText<'a>(#[serde(borrow)] pub(crate) Cow<'a, str>);
+#[derive(Clone, Debug, Default)]
+pub(crate) struct JsonText<'a>(pub(crate) Cow<'a, str>);
+
+/// How much of a text is unescaped at once, in bytes.
+const UNESCAPED_AT_ONCE: usize = 64 << 10;
+
+/// The length of the longest escape, a pair of surrogates.
+const LONGEST_ESCAPE: usize = 12;
+
+impl<'de: 'a, 'a> Deserialize<'de> for JsonText<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let json = <&RawValue>::deserialize(deserializer)?.get();
+        unescape(json).map(Self).map_err(Error::custom)
+    }
+}
+
+/// Returns the content of a JSON text. Only the result is as long as the text: a parser's buffer is not.
+fn unescape(json: &str) -> serde_json::Result<Cow<'_, str>> {
+    #[derive(Deserialize)]
+    struct WholeText<'a>(#[serde(borrow)] Cow<'a, str>);
+    let content = json.strip_prefix('"').and_then(|json| json.strip_suffix('"'));
+    let mut rest = match content {
+        Some(content) if json.len() > UNESCAPED_AT_ONCE && json.contains('\\') => content,
+        _ => return serde_json::from_str(json).map(|WholeText(text)| text),
+    };
+    let mut text = String::with_capacity(rest.len());
+    while !rest.is_empty() {
+        // No escape begins before the cut and ends behind it.
+        let is_cut = |at: &usize| {
+            let before = &rest.as_bytes()[at - LONGEST_ESCAPE..*at];
+            rest.is_char_boundary(*at) && !before.contains(&b'\\')
+        };
+        let end = (UNESCAPED_AT_ONCE..rest.len()).find(is_cut).unwrap_or(rest.len());
+        let (piece, later) = rest.split_at(end);
+        text.push_str(&serde_json::from_str::<WholeText<'_>>(&format!("\"{piece}\""))?.0);
+        rest = later;
+    }
+    Ok(text.into())
+}
+
+/// Appends to a text; the piece is moved if it is the first.
+pub(crate) fn append(text: &mut String, piece: Cow<'_, str>) {
+    match text.is_empty() {
+        true => *text = piece.into_owned(),
+        false => text.push_str(&piece),
+    }
+}
 
 impl<'de, T: Deserialize<'de>, const FIRST: u8> Deserialize<'de> for Typed<T, FIRST> {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
@@ -38,10 +83,15 @@ impl<'de, T: Deserialize<'de>, const FIRST: u8> Deserialize<'de> for Typed<T, FI
     }
 }
 
-impl TextField<'_> {
+impl<'a> TextField<'a> {
     /// Returns the text; empty if it is missing.
     pub(crate) fn as_str(&self) -> &str {
         self.0.as_ref().map_or("", |text| &text.0)
+    }
+
+    /// Returns the text; empty if it is missing.
+    pub(crate) fn into_text(self) -> Cow<'a, str> {
+        self.0.unwrap_or_default().0
     }
 
     /// Returns the text; empty if it is missing.
@@ -145,6 +195,31 @@ mod tests {
         for damaged in [r#"{"text":"\ud800"}"#, r#"{"objects":[{"a":"\ud800"}]}"#] {
             assert!(serde_json::from_str::<AnyFields<'_>>(damaged).is_err(), "{damaged}");
         }
+    }
+
+    #[test]
+    fn a_long_text_is_unescaped_as_a_short_one() {
+        for unit in ["plain", "a\n\"\\ä\u{1f980}", "\u{1}\u{1f980}and some more"] {
+            let text = unit.repeat(40_000);
+            let escaped = serde_json::to_string(&text).unwrap();
+            let ascii: String = escaped
+                .chars()
+                .flat_map(|c| match c.is_ascii() {
+                    true => vec![c.to_string()],
+                    false => c
+                        .encode_utf16(&mut [0; 2])
+                        .iter()
+                        .map(|unit| format!("\\u{unit:04x}"))
+                        .collect(),
+                })
+                .collect();
+            for json in [escaped, ascii] {
+                let JsonText(read) = serde_json::from_str(&json).unwrap();
+                assert!(read == text, "{unit}");
+            }
+        }
+        let lone = format!("\"{}\\ud800\"", "x".repeat(UNESCAPED_AT_ONCE));
+        assert!(serde_json::from_str::<JsonText<'_>>(&lone).is_err());
     }
 
     /// Fault L55.

@@ -9,5 +9,5 @@ pub(super) use call_ids::CallIds;
 pub(super) use decoded_reply::{DecodedPart, DecodedReply, DeltaBuffer, estimate_usage};
 pub(super) use finish_reason::FinishReason;
 pub(super) use lenient::{
-    JsonText, List, Object, TextField, TokenCount, TokenDetails, text_or_json,
+    JsonText, List, Object, TextField, TokenCount, TokenDetails, append, text_or_json,
 };

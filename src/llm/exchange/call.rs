@@ -3,13 +3,14 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use serde_json::Value;
+use serde::Deserialize;
+use serde_json::value::RawValue;
 
 use super::bom::BomSkipper;
 use super::transport::{IncomingResponse, ResponseBody};
 use super::wire_model::RequestTarget;
 use crate::llm::bedrock;
-use crate::llm::decode::{CallIds, DecodedReply, DeltaBuffer};
+use crate::llm::decode::{CallIds, DecodedReply, DeltaBuffer, TextField};
 use crate::llm::fault::{self, ApiError};
 use crate::llm::wire::{ReplyReader, Result, StreamFraming, parse_json, protocol_fault};
 use crate::model::{Fault, FaultKind, Reply, RetryAdvice};
@@ -300,7 +301,7 @@ impl ResponseKind {
             Self::Document(body) => {
                 let text =
                     std::str::from_utf8(&body).map_err(|_| protocol_fault("it is not UTF-8"))?;
-                if is_error_document(&parse_json(text)?) {
+                if is_error_document(text)? {
                     return Err(call.classify(200, &HeaderMap::new(), &body));
                 }
                 let mut reader = call.target.wire.reader();
@@ -312,12 +313,24 @@ impl ResponseKind {
 }
 
 /// Returns whether a document with a success status is an error.
-fn is_error_document(json: &Value) -> bool {
-    let is_listed = json.as_array().is_some_and(|items| items.iter().any(is_error_document));
-    let has_error = json.get("error").is_some_and(|error| !fault::is_blank(error));
-    is_listed
-        || (ApiError::find(json).is_some()
-            && (has_error || json.get("object").is_some_and(|kind| *kind == "error")))
+fn is_error_document(json: &str) -> Result<bool> {
+    /// Their presence is checked first: a reply is long, and not to be parsed into values.
+    #[derive(Default, Deserialize)]
+    #[serde(default)]
+    struct ErrorFields<'a> {
+        #[serde(borrow)]
+        error: Option<&'a RawValue>,
+        object: TextField<'a>,
+    }
+    if json.trim_start().starts_with('[') {
+        let items: Vec<&RawValue> = parse_json(json)?;
+        return items.into_iter().try_fold(false, |found, item| {
+            Ok(found || item.get().starts_with(['[', '{']) && is_error_document(item.get())?)
+        });
+    }
+    let fields: ErrorFields<'_> = parse_json(json)?;
+    let may_be = fields.error.is_some_and(fault::is_error) || fields.object.as_str() == "error";
+    Ok(may_be && ApiError::find(&parse_json(json)?).is_some())
 }
 
 /// Returns whether the response starts like an event stream.

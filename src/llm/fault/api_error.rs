@@ -100,7 +100,7 @@ pub(crate) fn is_error(json: &RawValue) -> bool {
 }
 
 /// Returns whether a value is empty.
-pub(crate) fn is_blank(value: &Value) -> bool {
+fn is_blank(value: &Value) -> bool {
     match value {
         Value::Null | Value::Bool(false) => true,
         Value::Bool(true) => false,

@@ -146,7 +146,7 @@ impl Reader {
         }
         let ContentPart { text, thought, thought_signature, function_call } = parse_json(json)?;
         if thought.is_some_and(|thought| thought.get() == "true") {
-            deltas.reasoning.push_str(text.as_str());
+            deltas.add_reasoning(text.as_str());
             if thought_signature.is_some() {
                 self.parts.push(DecodedPart::Opaque(json.to_owned()));
             }
@@ -158,7 +158,7 @@ impl Reader {
         }
         match (text.0, function_call.0) {
             (Some(text), None) => {
-                deltas.text.push_str(&text.0);
+                deltas.add_text(&text.0);
                 match self.parts.last_mut().filter(|_| thought_signature.is_none()) {
                     Some(DecodedPart::Text(before)) => before.push_str(&text.0),
                     _ => self.parts.push(DecodedPart::Text(text.0.into_owned())),
@@ -191,7 +191,7 @@ impl ReplyReader for Reader {
     }
 
     fn read_document(&mut self, body: &str) -> Result {
-        self.apply_chunks(body, &mut DeltaBuffer::default())?;
+        self.apply_chunks(body, &mut DeltaBuffer::discarded())?;
         if self.finish.is_none() && self.parts.is_empty() {
             return Err(Fault::new(FaultKind::NotAnApi, "the response has no candidate"));
         }

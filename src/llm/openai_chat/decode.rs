@@ -5,7 +5,9 @@ use serde_json::{Value, json};
 
 use super::delta::{CallDelta, Chunk, MessageDelta, parse_usage};
 use super::quirks::{Quirks, ReasoningEcho};
-use crate::llm::decode::{DecodedPart, DecodedReply, DeltaBuffer, FinishReason, text_or_json};
+use crate::llm::decode::{
+    DecodedPart, DecodedReply, DeltaBuffer, FinishReason, append, text_or_json,
+};
 use crate::llm::fault::{ApiError, classify_stream_error, is_error, reply_error};
 use crate::llm::wire::{
     ReplyReader, Result, json_type, parse_json, protocol_fault, truncated_fault,
@@ -113,15 +115,16 @@ impl Reader {
     fn apply_delta(&mut self, delta: MessageDelta<'_>, deltas: &mut DeltaBuffer) -> Result {
         let thought = delta.reasoning_content.0.or(delta.reasoning.0).unwrap_or_default().0;
         for thought in [&*thought, &*delta.content.reasoning] {
-            deltas.reasoning.push_str(thought);
+            deltas.add_reasoning(thought);
             self.reasoning.push_str(thought);
         }
         let refusal = delta.refusal.as_str();
         self.is_refused |= !refusal.is_empty();
         for text in [&*delta.content.text, refusal] {
-            deltas.text.push_str(text);
-            self.text.push_str(text);
+            deltas.add_text(text);
         }
+        append(&mut self.text, delta.content.text);
+        self.text.push_str(refusal);
         if let Some(details) = delta.reasoning_details
             && self.quirks.reasoning_echo == ReasoningEcho::Details
         {
@@ -226,7 +229,7 @@ impl ReplyReader for Reader {
         // A complete reply has no indexes.
         self.quirks.has_strict_indexes = false;
         self.form = ReplyForm::Complete;
-        self.apply_chunk(body, &mut DeltaBuffer::default())?;
+        self.apply_chunk(body, &mut DeltaBuffer::discarded())?;
         if self.finish.is_none() && self.text.is_empty() && self.calls.is_empty() {
             return Err(Fault::new(FaultKind::NotAnApi, "the response has no message"));
         }

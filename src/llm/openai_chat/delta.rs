@@ -110,7 +110,10 @@ impl<'de: 'a, 'a> Deserialize<'de> for MessageContent<'a> {
             let parts: List<Object<ContentPart<'_>>> =
                 serde_json::from_str(json).map_err(D::Error::custom)?;
             for part in parts.objects() {
-                content.text.to_mut().push_str(&part.text.text);
+                match content.text.is_empty() {
+                    true => content.text = part.text.text,
+                    false => content.text.to_mut().push_str(&part.text.text),
+                }
                 content.reasoning.push_str(&part.thinking.text);
             }
         }

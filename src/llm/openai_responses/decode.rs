@@ -91,10 +91,10 @@ impl Reader {
                 self.items.done(output_index, item)?;
             }
             "response.output_text.delta" | "response.refusal.delta" => {
-                deltas.text.push_str(event()?.delta.as_str());
+                deltas.add_text(event()?.delta.as_str());
             }
             "response.reasoning_summary_text.delta" | "response.reasoning_text.delta" => {
-                deltas.reasoning.push_str(event()?.delta.as_str());
+                deltas.add_reasoning(event()?.delta.as_str());
             }
             "response.function_call_arguments.delta" => {
                 deltas.add_hidden(event()?.delta.as_str());

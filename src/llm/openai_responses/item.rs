@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use crate::llm::decode::{DecodedPart, JsonText, TextField, text_or_json};
+use crate::llm::decode::{DecodedPart, JsonText, TextField, append, text_or_json};
 use crate::llm::wire::{Result, json_fault, json_type, parse_json, protocol_fault};
 
 /// The fields of a message besides its text, which are sent back with it. It precedes the text.
@@ -91,12 +91,12 @@ impl DecodedItem {
                     if let Some("output_text" | "text" | "refusal") = json_type(part)?.as_deref() {
                         let part: MessageItemContent<'_> = parse_json(part)?;
                         self.is_refusal |= part.refusal.0.is_some();
-                        text.push_str(&part.text.0.or(part.refusal.0).unwrap_or_default().0);
+                        append(&mut text, part.text.0.or(part.refusal.0).unwrap_or_default().0);
                     }
                 }
             }
             alone if alone.starts_with('"') => {
-                text.push_str(&parse_json::<JsonText<'_>>(alone)?.0);
+                append(&mut text, parse_json::<JsonText<'_>>(alone)?.0);
             }
             _ => {}
         }
